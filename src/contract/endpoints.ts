@@ -1,0 +1,185 @@
+import { z } from 'zod';
+import {
+  decimalParam,
+  intervalParam,
+  marketParam,
+  ordersLimitParam,
+  pageLimitParam,
+  requiredSkipParam,
+  sideParam,
+  skipParam,
+  unixTimeParam,
+} from './params.js';
+import {
+  activeOrder,
+  balance,
+  bookHeader,
+  bookOrder,
+  candle,
+  createdOrder,
+  depth,
+  historyTrade,
+  klineHeader,
+  market,
+  product,
+  resultTrade,
+  ticker,
+  tickerEntry,
+} from './resources.js';
+import { holderShape, listShape, mapShape, type ResultShape, wholeShape } from './shape.js';
+
+/** One row of the contract's endpoint tables. */
+export interface Endpoint<P extends z.ZodObject = z.ZodObject, R = unknown> {
+  /** Path relative to the base URL; the `request` field of a signed body equals it. */
+  readonly path: string;
+  /** Public endpoints have a GET form and a signed POST form; private ones only the latter. */
+  readonly access: 'public' | 'private';
+  /** Whether the result comes inside `{code, success, message, result}` or bare. */
+  readonly envelope: boolean;
+  readonly summary: string;
+  readonly params: P;
+  readonly result: ResultShape<R>;
+}
+
+function endpoint<P extends z.ZodObject, R>(row: Endpoint<P, R>): Endpoint<P, R> {
+  return row;
+}
+
+const noParams = z.object({});
+
+/**
+ * The whole HTTP interface as data (contract, Endpoints). Client, server, documents and tests
+ * derive from this table; nothing else knows a path or a parameter.
+ */
+export const endpoints = {
+  markets: endpoint({
+    path: '/api/v1/public/markets',
+    access: 'public',
+    envelope: true,
+    summary: 'All markets with their precisions and minimal amounts',
+    params: noParams,
+    result: listShape(market),
+  }),
+  products: endpoint({
+    path: '/api/v1/public/products',
+    access: 'public',
+    envelope: true,
+    summary: 'All pairs with their two currencies',
+    params: noParams,
+    result: listShape(product),
+  }),
+  tickers: endpoint({
+    path: '/api/v1/public/tickers',
+    access: 'public',
+    envelope: true,
+    summary: '24-hour figures of every market at once',
+    params: noParams,
+    result: mapShape(tickerEntry),
+  }),
+  ticker: endpoint({
+    path: '/api/v1/public/ticker',
+    access: 'public',
+    envelope: true,
+    summary: '24-hour figures of one market',
+    params: z.object({ market: marketParam }),
+    result: wholeShape(ticker),
+  }),
+  kline: endpoint({
+    path: '/api/v1/public/kline',
+    access: 'public',
+    envelope: true,
+    summary: 'Candles of one market between two times, both inclusive',
+    params: z.object({
+      market: marketParam,
+      start: unixTimeParam,
+      end: unixTimeParam,
+      interval: intervalParam,
+    }),
+    result: holderShape(klineHeader, 'kline', candle),
+  }),
+  history: endpoint({
+    path: '/api/v1/public/history',
+    access: 'public',
+    envelope: true,
+    summary: 'Trades, newest first, with fractional times',
+    params: z.object({
+      market: marketParam,
+      lastId: skipParam('Number of most recent trades to skip'),
+      limit: pageLimitParam,
+    }),
+    result: listShape(historyTrade),
+  }),
+  historyResult: endpoint({
+    path: '/api/v1/public/history/result',
+    access: 'public',
+    envelope: false,
+    summary: 'Trades, newest first, with whole-second times',
+    params: z.object({ market: marketParam, since: requiredSkipParam, limit: pageLimitParam }),
+    result: listShape(resultTrade),
+  }),
+  depth: endpoint({
+    path: '/api/v1/public/depth/result',
+    access: 'public',
+    envelope: false,
+    summary: 'Price levels of the order book, best first',
+    params: z.object({ market: marketParam, limit: pageLimitParam }),
+    result: wholeShape(depth),
+  }),
+  book: endpoint({
+    path: '/api/v1/public/book',
+    access: 'public',
+    envelope: true,
+    summary: 'Single orders of one side of the order book, best first',
+    params: z.object({
+      market: marketParam,
+      side: sideParam,
+      offset: skipParam('Number of orders to skip'),
+      limit: pageLimitParam,
+    }),
+    result: holderShape(bookHeader, 'orders', bookOrder),
+  }),
+  balances: endpoint({
+    path: '/api/v1/account/balances',
+    access: 'private',
+    envelope: true,
+    summary: 'What the account holds, by currency',
+    params: noParams,
+    result: mapShape(balance),
+  }),
+  orderNew: endpoint({
+    path: '/api/v1/order/new',
+    access: 'private',
+    envelope: true,
+    summary: 'Places a limit order',
+    params: z.object({
+      market: marketParam,
+      price: decimalParam.describe('Limit price in the money currency'),
+      amount: decimalParam.describe('Amount in the stock currency'),
+      side: sideParam.describe('buy or sell'),
+    }),
+    result: wholeShape(createdOrder),
+  }),
+  orders: endpoint({
+    path: '/api/v1/orders',
+    access: 'private',
+    envelope: true,
+    summary: "The caller's active orders in one market",
+    params: z.object({
+      market: marketParam,
+      offset: skipParam('Number of orders to skip'),
+      limit: ordersLimitParam,
+    }),
+    result: holderShape(bookHeader, 'result', activeOrder),
+  }),
+} as const;
+
+export type Endpoints = typeof endpoints;
+export type EndpointName = keyof Endpoints;
+/** What a caller passes: defaults may be left out. */
+export type ParamsOf<N extends EndpointName> = z.input<Endpoints[N]['params']>;
+/** What a server works with: defaults filled in. */
+export type FilledParamsOf<N extends EndpointName> = z.output<Endpoints[N]['params']>;
+export type ResultOf<N extends EndpointName> =
+  Endpoints[N]['result'] extends ResultShape<infer R> ? R : never;
+
+export const endpointNames = Object.keys(endpoints) as EndpointName[];

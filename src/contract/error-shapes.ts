@@ -1,0 +1,104 @@
+import { z } from 'zod';
+
+/**
+ * The bodies that carry errors (contract, Errors; field notes, HTTP): how a server of the contract
+ * writes them, and how a client recognises every variant that the family shows.
+ */
+
+/** Texts per field, as in `{"market": ["The market field is required."]}`. */
+export type FieldErrors = Record<string, string[]>;
+
+/** Messages of the contract's Errors table. */
+export const ERROR_MESSAGES = {
+  invalidInput: 'invalid input',
+  authenticationFailure: 'authentication failure',
+  operationBlocked: 'operation blocked',
+} as const;
+
+/** The sentence for a required field that is missing or malformed; the side has its own wording. */
+export function requiredFieldText(field: string): string {
+  return field === 'side' ? 'The side is required.' : `The ${field} field is required.`;
+}
+
+export interface SuccessEnvelope {
+  readonly code: 200;
+  readonly success: true;
+  readonly message: '';
+  readonly result: unknown;
+}
+
+export function successEnvelope(result: unknown): SuccessEnvelope {
+  return { code: 200, success: true, message: '', result };
+}
+
+export interface ErrorEnvelope {
+  readonly code: number;
+  readonly success: false;
+  readonly message: string | FieldErrors;
+  readonly result: readonly [];
+}
+
+export function errorEnvelope(code: number, message: string | FieldErrors): ErrorEnvelope {
+  return { code, success: false, message, result: [] };
+}
+
+/** The 404 body, which has no envelope. `atMs` is the exchange's time. */
+export function notFoundBody(path: string, atMs: number) {
+  return { timestamp: atMs, status: 404, error: 'Not Found', message: '', path };
+}
+
+/** The page for a request that can not be parsed as HTTP or has invalid headers. */
+export const BAD_REQUEST_PAGE =
+  '<!doctype html><html lang="en"><head><title>HTTP Status 400 – Bad Request</title></head>' +
+  '<body><h1>HTTP Status 400 – Bad Request</h1></body></html>';
+
+const envelopeShape = z.object({
+  success: z.boolean(),
+  code: z.number().optional(),
+  message: z.unknown().optional(),
+  result: z.unknown().optional(),
+});
+const fieldErrorsShape = z.record(z.string(), z.array(z.string()));
+const notFoundShape = z.object({ status: z.literal(404), error: z.string(), path: z.string() });
+const cousinErrorShape = z.object({ status: z.literal('error'), message: z.string() });
+
+/** What a JSON body turned out to be. */
+export type BodyReading =
+  | { readonly kind: 'success'; readonly payload: unknown }
+  | { readonly kind: 'error'; readonly code: number | undefined; readonly text: string }
+  | { readonly kind: 'fieldErrors'; readonly fields: FieldErrors }
+  | { readonly kind: 'notFound'; readonly text: string }
+  | { readonly kind: 'unrecognised' };
+
+/**
+ * Reads a decoded JSON body. `success`, not the status, decides on envelopes, because servers of
+ * the family answer errors with HTTP 200 too.
+ *
+ * @param isEnveloped whether this endpoint's success comes inside the envelope
+ */
+export function readBody(body: unknown, isEnveloped: boolean): BodyReading {
+  const envelope = envelopeShape.safeParse(body);
+  if (envelope.success) {
+    const { success, code, message, result } = envelope.data;
+    if (success) return { kind: 'success', payload: isEnveloped ? result : body };
+    const fields = fieldErrorsShape.safeParse(message);
+    if (fields.success) return { kind: 'fieldErrors', fields: fields.data };
+    return { kind: 'error', code, text: typeof message === 'string' ? message : '' };
+  }
+  const notFound = notFoundShape.safeParse(body);
+  if (notFound.success) return { kind: 'notFound', text: `no such path: ${notFound.data.path}` };
+  const cousin = cousinErrorShape.safeParse(body);
+  if (cousin.success) {
+    return cousin.data.message.startsWith('Cannot ')
+      ? { kind: 'notFound', text: cousin.data.message }
+      : { kind: 'error', code: undefined, text: cousin.data.message };
+  }
+  // A bare object of field texts is an error where an envelope was due. An empty object is not.
+  const bareFields = fieldErrorsShape.safeParse(body);
+  if (bareFields.success && !Array.isArray(body) && Object.keys(bareFields.data).length > 0) {
+    const isDepthLike = 'asks' in bareFields.data || 'bids' in bareFields.data;
+    if (!isDepthLike) return { kind: 'fieldErrors', fields: bareFields.data };
+  }
+  if (isEnveloped || body === null || typeof body !== 'object') return { kind: 'unrecognised' };
+  return { kind: 'success', payload: body };
+}

@@ -1,0 +1,19 @@
+/** Seconds of a day. */
+const DAY_S = 86_400;
+/** Seconds of a week, the longest candle. */
+const WEEK_S = 604_800;
+
+/** The values that the contract lists for kline intervals and state periods, in seconds. */
+export const DOCUMENTED_INTERVALS_S = [60, 900, 1800, 3600, 14_400, 86_400] as const;
+
+/**
+ * Whether an exchange of this family offers candles of `seconds` (field notes, kline): a divisor of
+ * the next larger unit below a minute, an hour or a day; whole days up to a week; or one week.
+ */
+export function isKlineInterval(seconds: number): boolean {
+  if (!Number.isInteger(seconds) || seconds < 1) return false;
+  if (seconds < 60) return 60 % seconds === 0;
+  if (seconds < 3600) return seconds % 60 === 0 && 3600 % seconds === 0;
+  if (seconds < DAY_S) return seconds % 3600 === 0 && DAY_S % seconds === 0;
+  return seconds === WEEK_S || (seconds % DAY_S === 0 && seconds < WEEK_S);
+}

@@ -1,0 +1,119 @@
+import { z } from 'zod';
+import { type StateRecord, stateRecord } from './resources.js';
+import { nameText, wholeNumber } from './values.js';
+
+/** Market and period in seconds: the params of `state.query` and `state.subscribe`. */
+export const stateParams = z.tuple([nameText, wholeNumber.pipe(z.number().min(1))]);
+export type StateParams = z.infer<typeof stateParams>;
+
+const noParams = z.tuple([]);
+
+/**
+ * The real-time methods (contract, Real-time methods). `server.ping` is not in the contract; the
+ * family answers it with `pong` and it keeps a connection open (field notes, Real-time).
+ */
+export const realtimeMethods = {
+  'state.query': { params: stateParams, summary: 'One market status record' },
+  'state.subscribe': { params: stateParams, summary: 'Follow the status of one market' },
+  'state.unsubscribe': { params: noParams, summary: 'Stop the updates' },
+  'server.ping': { params: z.array(z.unknown()), summary: 'Keep the connection open' },
+} as const;
+export type RealtimeMethod = keyof typeof realtimeMethods;
+
+/** Name of the only notification. */
+export const STATE_UPDATE = 'state.update';
+
+/** Error codes of the family (field notes, Real-time). */
+export const REALTIME_ERRORS = {
+  invalidArgument: { code: 1, message: 'invalid argument' },
+  internal: { code: 2, message: 'internal error' },
+  unavailable: { code: 3, message: 'service unavailable' },
+  methodNotFound: { code: 4, message: 'method not found' },
+  timeout: { code: 5, message: 'service timeout' },
+  authenticationRequired: { code: 6, message: 'require authentication' },
+} as const;
+export type RealtimeErrorBody = (typeof REALTIME_ERRORS)[keyof typeof REALTIME_ERRORS];
+
+/** A request frame. The id is echoed as it came. */
+export const realtimeRequest = z.object({
+  method: z.string().max(64),
+  params: z.array(z.unknown()).max(16),
+  id: z.union([z.number(), z.string().max(64)]),
+});
+export type RealtimeRequest = z.infer<typeof realtimeRequest>;
+
+const realtimeError = z.object({ code: z.number(), message: z.string().max(500) });
+
+const responseFrame = z.object({
+  id: z.union([z.number(), z.string()]),
+  params: z.unknown().optional(),
+  result: z.unknown(),
+  error: realtimeError.nullish(),
+});
+
+/** The contract's notification: the record is the result, without a market's name. */
+const contractUpdate = z.object({ id: z.null(), result: stateRecord, error: z.null().optional() });
+/** The family's notification: method, and market and record as params; the period may be absent. */
+const familyUpdate = z.object({
+  method: z.literal(STATE_UPDATE),
+  params: z.tuple([nameText, stateRecord.extend({ period: stateRecord.shape.period.optional() })]),
+  id: z.null().optional(),
+});
+
+/** What a frame from the server turned out to be. */
+export type ServerFrame =
+  | {
+      readonly kind: 'response';
+      readonly id: number | string;
+      readonly result: unknown;
+      readonly error: { readonly code: number; readonly message: string } | null;
+    }
+  | {
+      readonly kind: 'update';
+      /** Absent in the contract's shape: attribute by connection. */
+      readonly market: string | undefined;
+      readonly record: Omit<StateRecord, 'period'> & { readonly period: number | undefined };
+    }
+  | { readonly kind: 'unrecognised'; readonly reason: string };
+
+/** Reads one decoded frame from a server; never throws. */
+export function readServerFrame(frame: unknown): ServerFrame {
+  const family = familyUpdate.safeParse(frame);
+  if (family.success) {
+    const [market, record] = family.data.params;
+    return { kind: 'update', market, record: { ...record, period: record.period } };
+  }
+  const update = contractUpdate.safeParse(frame);
+  if (update.success) return { kind: 'update', market: undefined, record: update.data.result };
+  const response = responseFrame.safeParse(frame);
+  if (response.success) {
+    const { id, result, error } = response.data;
+    return { kind: 'response', id, result, error: error ?? null };
+  }
+  return { kind: 'unrecognised', reason: 'neither a response nor a state.update' };
+}
+
+/** Answer to a request (contract, Real-time methods). */
+export function responseMessage(id: number | string, params: unknown, result: unknown) {
+  return { id, params, result, error: null };
+}
+
+/** Refusal of a request, in the family's shape. */
+export function errorMessage(id: number | string, params: unknown, error: RealtimeErrorBody) {
+  return { id, params, result: null, error };
+}
+
+/** Result of a successful subscribe or unsubscribe: a status field equal to success. */
+export const STATUS_SUCCESS = { status: 'success' } as const;
+
+/** The contract's state.update: no market, no change. */
+export function updateMessage(record: StateRecord) {
+  const { change: _change, ...rest } = record;
+  return { result: rest, error: null, id: null };
+}
+
+/** The family's state.update. */
+export function familyUpdateMessage(market: string, record: StateRecord) {
+  const { period: _period, ...rest } = record;
+  return { method: STATE_UPDATE, params: [market, rest], id: null };
+}

@@ -1,0 +1,100 @@
+import { z } from 'zod';
+
+/** A row that did not fit its schema: kept with its reason, so that nothing vanishes silently. */
+export interface RejectedRow {
+  /** Position in the reply, or the key in a map. */
+  readonly at: number | string;
+  readonly reason: string;
+  readonly payload: unknown;
+}
+
+/** A payload after reading: the rows that fit, and those that did not. */
+export interface ParsedPayload<T> {
+  readonly data: T;
+  readonly rejected: readonly RejectedRow[];
+}
+
+/**
+ * How a result is read. `schema` describes the whole payload (for documents and strict checks);
+ * `parse` reads it row by row, so that one malformed row does not cost the other 999.
+ */
+export interface ResultShape<T> {
+  readonly schema: z.ZodType<T>;
+  /** @throws z.ZodError when the payload as a whole is not of this shape. */
+  parse(payload: unknown): ParsedPayload<T>;
+}
+
+/** One line that names the field and what is wrong with it. */
+export function describeIssues(error: z.ZodError): string {
+  return error.issues
+    .slice(0, 5)
+    .map((issue) => `${issue.path.join('.') || 'value'}: ${issue.message}`)
+    .join('; ');
+}
+
+/** A payload that is good or bad as a whole. */
+export function wholeShape<T>(schema: z.ZodType<T>): ResultShape<T> {
+  return { schema, parse: (payload) => ({ data: schema.parse(payload), rejected: [] }) };
+}
+
+function parseRows<T>(row: z.ZodType<T>, values: readonly unknown[]): ParsedPayload<T[]> {
+  const data: T[] = [];
+  const rejected: RejectedRow[] = [];
+  for (const [at, value] of values.entries()) {
+    const parsed = row.safeParse(value);
+    if (parsed.success) data.push(parsed.data);
+    else rejected.push({ at, reason: describeIssues(parsed.error), payload: value });
+  }
+  return { data, rejected };
+}
+
+/** An array of independent rows. */
+export function listShape<T>(row: z.ZodType<T>): ResultShape<T[]> {
+  const envelope = z.array(z.unknown());
+  return {
+    schema: z.array(row),
+    parse: (payload) => parseRows(row, envelope.parse(payload)),
+  };
+}
+
+/** An object of independent values keyed by name. An empty array stands for an empty object. */
+export function mapShape<T>(value: z.ZodType<T>): ResultShape<Record<string, T>> {
+  const envelope = z.preprocess(
+    (payload) => (Array.isArray(payload) && payload.length === 0 ? {} : payload),
+    z.record(z.string().min(1), z.unknown()),
+  );
+  return {
+    schema: z.record(z.string().min(1), value),
+    parse(payload) {
+      const entries = Object.entries(envelope.parse(payload));
+      const data: Record<string, T> = Object.create(null) as Record<string, T>;
+      const rejected: RejectedRow[] = [];
+      for (const [at, entry] of entries) {
+        const parsed = value.safeParse(entry);
+        if (parsed.success) data[at] = parsed.data;
+        else rejected.push({ at, reason: describeIssues(parsed.error), payload: entry });
+      }
+      return { data, rejected };
+    },
+  };
+}
+
+/** An object with header fields and one field that holds independent rows. */
+export function holderShape<H extends z.ZodObject, K extends string, T>(
+  header: H,
+  field: K,
+  row: z.ZodType<T>,
+): ResultShape<z.infer<H> & Record<K, T[]>> {
+  const envelope = header.extend({ [field]: z.array(z.unknown()) });
+  return {
+    schema: header.extend({ [field]: z.array(row) }) as unknown as z.ZodType<
+      z.infer<H> & Record<K, T[]>
+    >,
+    parse(payload) {
+      const held = envelope.parse(payload) as Record<string, unknown>;
+      const rows = parseRows(row, held[field] as unknown[]);
+      const data = { ...held, [field]: rows.data } as z.infer<H> & Record<K, T[]>;
+      return { data, rejected: rows.rejected };
+    },
+  };
+}

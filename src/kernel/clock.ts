@@ -1,0 +1,89 @@
+/**
+ * The only place that reads the machine's clocks and sets its timers. Everything else is handed a
+ * {@link Clock}, so that tests can move time by hand and nothing depends on when it runs.
+ */
+export interface Clock {
+  /** Wall time of this machine, UNIX milliseconds. It may jump; never measure a duration with it. */
+  wallMs(): number;
+  /** Milliseconds since an arbitrary start. It never goes back; use it for durations and deadlines. */
+  monotonicMs(): number;
+  /**
+   * Calls `callback` once after `ms` milliseconds and returns a function that cancels the call.
+   * A pending timer does not keep the process alive when `background` is true.
+   */
+  after(ms: number, callback: () => void, options?: { background?: boolean }): () => void;
+}
+
+/** Longest delay that Node's timers accept; beyond it they fire at once, which would be a hot loop. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** The clock of this machine. */
+export const systemClock: Clock = {
+  wallMs: () => Date.now(),
+  monotonicMs: () => performance.now(),
+  after(ms, callback, options) {
+    const timer = setTimeout(callback, Math.min(Math.max(ms, 0), MAX_TIMER_MS));
+    if (options?.background === true) timer.unref();
+    return () => clearTimeout(timer);
+  },
+};
+
+/**
+ * Waits `ms` milliseconds.
+ *
+ * @throws the signal's reason when `signal` aborts first; the timer is then cleared.
+ */
+export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      reject(signal.reason as Error);
+      return;
+    }
+    const onAbort = () => {
+      cancel();
+      reject(signal?.reason as Error);
+    };
+    const cancel = clock.after(ms, () => {
+      signal?.removeEventListener('abort', onAbort);
+      resolve();
+    });
+    signal?.addEventListener('abort', onAbort, { once: true });
+  });
+}
+
+/** A deadline in the form that Node's I/O understands: an AbortSignal. */
+export interface Deadline extends Disposable {
+  /** Aborts with `reason()` when time is up, or with the parent's reason when the parent aborts. */
+  readonly signal: AbortSignal;
+  /** Frees the timer. Call it as soon as the guarded work has ended. */
+  clear(): void;
+}
+
+/**
+ * Starts a deadline of `ms` milliseconds.
+ *
+ * @param reason builds the error that waiters see, so that it can say what took too long.
+ */
+export function startDeadline(
+  clock: Clock,
+  ms: number,
+  reason: () => Error,
+  parent?: AbortSignal,
+): Deadline {
+  const controller = new AbortController();
+  const onParent = () => {
+    clear();
+    controller.abort(parent?.reason);
+  };
+  const cancel = clock.after(ms, () => {
+    parent?.removeEventListener('abort', onParent);
+    controller.abort(reason());
+  });
+  const clear = () => {
+    cancel();
+    parent?.removeEventListener('abort', onParent);
+  };
+  if (parent?.aborted) onParent();
+  else parent?.addEventListener('abort', onParent, { once: true });
+  return { signal: controller.signal, clear, [Symbol.dispose]: clear };
+}

@@ -1,0 +1,80 @@
+/**
+ * Half-open spans of time `[fromMs, toMs)` in UNIX milliseconds UTC, and the arithmetic on sorted
+ * lists of them. A *normalised* list is sorted, without empty, overlapping or touching members.
+ */
+export interface Span {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** Builds a span. @throws RangeError when the ends are not whole milliseconds or reversed. */
+export function span(fromMs: number, toMs: number): Span {
+  if (!Number.isSafeInteger(fromMs) || !Number.isSafeInteger(toMs) || fromMs > toMs) {
+    throw new RangeError(`not a span of whole milliseconds: [${fromMs}, ${toMs})`);
+  }
+  return { fromMs, toMs };
+}
+
+export function isEmptySpan({ fromMs, toMs }: Span): boolean {
+  return toMs <= fromMs;
+}
+
+export function spanLengthMs({ fromMs, toMs }: Span): number {
+  return Math.max(0, toMs - fromMs);
+}
+
+export function spanContains({ fromMs, toMs }: Span, instantMs: number): boolean {
+  return fromMs <= instantMs && instantMs < toMs;
+}
+
+/** The common part of two spans, or undefined when there is none. */
+export function intersectSpans(a: Span, b: Span): Span | undefined {
+  const fromMs = Math.max(a.fromMs, b.fromMs);
+  const toMs = Math.min(a.toMs, b.toMs);
+  return fromMs < toMs ? { fromMs, toMs } : undefined;
+}
+
+/** Sorts spans and joins those that overlap or touch. */
+export function normalizeSpans(spans: Iterable<Span>): Span[] {
+  const sorted = [...spans].filter((one) => !isEmptySpan(one));
+  sorted.sort((a, b) => a.fromMs - b.fromMs);
+  const joined: Span[] = [];
+  for (const next of sorted) {
+    const last = joined.at(-1);
+    if (last !== undefined && next.fromMs <= last.toMs) {
+      joined[joined.length - 1] = { fromMs: last.fromMs, toMs: Math.max(last.toMs, next.toMs) };
+    } else {
+      joined.push(next);
+    }
+  }
+  return joined;
+}
+
+/** The parts of `whole` that no member of `parts` covers: expected minus covered. */
+export function subtractSpans(whole: Span, parts: Iterable<Span>): Span[] {
+  const rest: Span[] = [];
+  let fromMs = whole.fromMs;
+  for (const part of normalizeSpans(parts)) {
+    if (part.toMs <= fromMs) continue;
+    if (part.fromMs >= whole.toMs) break;
+    if (part.fromMs > fromMs) rest.push({ fromMs, toMs: part.fromMs });
+    fromMs = part.toMs;
+  }
+  if (fromMs < whole.toMs) rest.push({ fromMs, toMs: whole.toMs });
+  return rest;
+}
+
+/** Total length of a list of spans in milliseconds, each instant counted once. */
+export function totalLengthMs(spans: Iterable<Span>): number {
+  return normalizeSpans(spans).reduce((sum, one) => sum + spanLengthMs(one), 0);
+}
+
+/** The greatest multiple of `stepMs` that is not after `instantMs`. */
+export function floorToMs(instantMs: number, stepMs: number): number {
+  return Math.floor(instantMs / stepMs) * stepMs;
+}
+
+/** The smallest multiple of `stepMs` that is not before `instantMs`. */
+export function ceilToMs(instantMs: number, stepMs: number): number {
+  return Math.ceil(instantMs / stepMs) * stepMs;
+}

@@ -1,0 +1,174 @@
+/**
+ * Every event of the domain that operators can see, in one interface. One function an event: its
+ * implementation writes the log line *and* moves the metric, so that neither can be forgotten.
+ * Rooms are handed a {@link Telemetry} and know neither pino nor prom-client.
+ */
+
+/** How an HTTP request ended; the values of the metric label `outcome`. */
+export type RequestOutcome =
+  | 'ok'
+  | 'rejected_rows'
+  | 'client_error'
+  | 'server_error'
+  | 'rate_limited'
+  | 'timeout'
+  | 'network'
+  | 'malformed'
+  | 'aborted';
+
+export interface RequestEnded {
+  readonly endpoint: string;
+  readonly outcome: RequestOutcome;
+  readonly durationMs: number;
+  readonly bytes: number;
+  /** Present on failure: the error's stable code and message. */
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+export interface BudgetState {
+  readonly ratePerS: number;
+  readonly tokens: number;
+  readonly waiting: number;
+}
+
+export interface ClientEvents {
+  requestEnded(event: RequestEnded): void;
+  budgetChanged(event: BudgetState): void;
+  /** The exchange asked us to wait (429, Retry-After, exhausted headers). */
+  budgetPaused(event: { readonly reason: string; readonly waitMs: number }): void;
+  /** Exchange time minus this machine's time, and how fast it runs (1 is real time). */
+  exchangeClock(event: { readonly offsetMs: number; readonly pace: number }): void;
+  socketOpened(event: { readonly market: string; readonly periodS: number }): void;
+  socketClosed(event: {
+    readonly market: string;
+    readonly periodS: number;
+    readonly code: number;
+    readonly reason: string;
+    readonly livedMs: number;
+  }): void;
+  socketRetry(event: {
+    readonly market: string;
+    readonly periodS: number;
+    readonly waitMs: number;
+  }): void;
+  frameReceived(event: {
+    readonly outcome: 'update' | 'response' | 'unrecognised' | 'dropped';
+  }): void;
+}
+
+export interface StoreEvents {
+  /** One transaction committed. `rows` by table and outcome. */
+  committed(event: {
+    readonly durationMs: number;
+    readonly batches: number;
+    readonly rows: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  }): void;
+  commitFailed(event: {
+    readonly code: string;
+    readonly message: string;
+    readonly willRetry: boolean;
+  }): void;
+  queueChanged(event: {
+    readonly queue: string;
+    readonly size: number;
+    readonly limit: number;
+  }): void;
+  quarantined(event: {
+    readonly endpoint: string;
+    readonly reason: string;
+    readonly count: number;
+  }): void;
+  partitionMade(event: { readonly table: string; readonly partition: string }): void;
+  /** The time from now to the end of the last partition made ahead, per table. */
+  partitionLead(event: { readonly table: string; readonly leadMs: number }): void;
+  databaseState(event: { readonly up: boolean; readonly detail?: string }): void;
+  migrated(event: { readonly applied: readonly string[] }): void;
+  embeddedPostgres(event: { readonly phase: string; readonly detail?: string }): void;
+}
+
+export interface CollectEvents {
+  /** Rows that arrived from the exchange, before anything is decided about them. */
+  received(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly count: number;
+  }): void;
+  /** What became of them. Over all outcomes the counts equal those received, less those in flight. */
+  settled(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly outcome:
+      | 'stored'
+      | 'updated'
+      | 'duplicate'
+      | 'conflict'
+      | 'rejected'
+      | 'unchanged'
+      | 'lost';
+    readonly count: number;
+  }): void;
+  /** Newest stored moment of a stream, exchange time. The lag is derived from it at each scrape. */
+  progressed(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly newestMs: number;
+  }): void;
+  pollFailed(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly code: string;
+    readonly message: string;
+    readonly action: 'retry' | 'skip' | 'fatal';
+  }): void;
+  /** A scheduled run found the one before still going, and was left out. */
+  runSkipped(event: { readonly stream: string }): void;
+  walkStepped(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly pages: number;
+    readonly connected: boolean;
+  }): void;
+  walkStalled(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly detail: string;
+  }): void;
+  gapFound(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly reason: string;
+    readonly lengthMs: number;
+  }): void;
+  marketsChanged(event: {
+    readonly added: readonly string[];
+    readonly removed: readonly string[];
+    readonly changed: readonly string[];
+  }): void;
+}
+
+export interface ServerEvents {
+  served(event: {
+    readonly endpoint: string;
+    readonly status: number;
+    readonly durationMs: number;
+  }): void;
+  realtimeOpened(event: { readonly open: number }): void;
+  realtimeClosed(event: { readonly open: number; readonly reason: string }): void;
+}
+
+export interface DaemonEvents {
+  started(event: { readonly detail: Readonly<Record<string, string | number | boolean>> }): void;
+  stopping(event: { readonly reason: string }): void;
+  stopped(event: { readonly durationMs: number; readonly exitCode: number }): void;
+  /** Something that needs a person's eye but stops nothing. */
+  warned(event: { readonly code: string; readonly message: string }): void;
+  failed(event: { readonly code: string; readonly message: string }): void;
+}
+
+export interface Telemetry {
+  readonly client: ClientEvents;
+  readonly store: StoreEvents;
+  readonly collect: CollectEvents;
+  readonly server: ServerEvents;
+  readonly daemon: DaemonEvents;
+}

@@ -1,0 +1,34 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { finished } from 'node:stream/promises';
+import { run } from 'node:test';
+import { spec } from 'node:test/reporters';
+
+/**
+ * Runs the test files, one process each. Arguments pick files whose path contains one of them:
+ * `tsx test/run.ts unit/kernel wire`.
+ */
+const root = import.meta.dirname;
+const picks = process.argv.slice(2);
+const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
+  .filter((path) => path.endsWith('.test.ts'))
+  .filter((path) => picks.length === 0 || picks.some((pick) => path.includes(pick)))
+  .sort()
+  .map((path) => join(root, path));
+
+if (files.length === 0) {
+  process.stderr.write(`no test file matches ${picks.join(' ')}\n`);
+  process.exit(2);
+}
+
+let failed = 0;
+const stream = run({ files, concurrency: 2, execArgv: ['--import', 'tsx'] } as Parameters<
+  typeof run
+>[0]);
+stream.on('test:fail', () => {
+  failed += 1;
+});
+const output = stream.compose(spec());
+output.pipe(process.stdout);
+await finished(output);
+process.exitCode = failed === 0 ? 0 : 1;
