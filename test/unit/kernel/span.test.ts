@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import {
+  normalizeSpans,
+  type Span,
+  spanContains,
+  subtractSpans,
+  totalLengthMs,
+} from '../../../src/kernel/span.js';
+
+const anySpan = fc
+  .tuple(fc.integer({ min: 0, max: 60 }), fc.integer({ min: 0, max: 20 }))
+  .map(([fromMs, length]): Span => ({ fromMs, toMs: fromMs + length }));
+
+test('expected minus covered holds exactly the instants that nothing covers', () => {
+  fc.assert(
+    fc.property(anySpan, fc.array(anySpan, { maxLength: 8 }), (whole, parts) => {
+      const rest = subtractSpans(whole, parts);
+      for (let instant = 0; instant < 90; instant += 1) {
+        const isMissing =
+          spanContains(whole, instant) && !parts.some((part) => spanContains(part, instant));
+        assert.equal(
+          rest.some((gap) => spanContains(gap, instant)),
+          isMissing,
+        );
+      }
+    }),
+  );
+});
+
+test('normalised spans are sorted, apart, and cover the same instants', () => {
+  fc.assert(
+    fc.property(fc.array(anySpan, { maxLength: 8 }), (spans) => {
+      const joined = normalizeSpans(spans);
+      for (const [index, next] of joined.entries()) {
+        const before = joined[index - 1];
+        if (before !== undefined) assert.ok(before.toMs < next.fromMs);
+      }
+      const instants = Array.from({ length: 90 }, (_, at) => at);
+      const covered = instants.filter((at) => spans.some((one) => spanContains(one, at)));
+      assert.equal(totalLengthMs(joined), covered.length);
+    }),
+  );
+});
