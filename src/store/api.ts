@@ -1,0 +1,257 @@
+import type { Market } from '../contract/resources.js';
+import type { Clock } from '../kernel/clock.js';
+import type { Random } from '../kernel/random.js';
+import type { Span } from '../kernel/span.js';
+import type { Batch, CommitResult, Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type { StoreEvents } from '../observe/events.js';
+
+/** The tables that are range-partitioned by time. */
+export const PARTITIONED_TABLES = [
+  'trade',
+  'kline',
+  'kline_revision',
+  'ticker',
+  'depth',
+  'market_state',
+] as const;
+export type PartitionedTable = (typeof PARTITIONED_TABLES)[number];
+
+/** How much time one partition holds. All boundaries are UTC. */
+export type PartitionWidth = 'day' | 'month';
+
+/** What {@link openStore} needs. Everything optional has a default; times are milliseconds. */
+export interface StoreOptions {
+  /** `postgres://user:password@host:port/database?sslmode=…` */
+  readonly databaseUrl: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: StoreEvents;
+  /** Connections for reading and the ledger; the writer has one more of its own. Default 4. */
+  readonly poolSize?: number;
+  /** Deadline of connecting. Default 10,000. */
+  readonly connectTimeoutMs?: number;
+  /** Deadline of one statement, at the server and (a little later) at the client. Default 30,000. */
+  readonly statementTimeoutMs?: number;
+  /** How long a batch may wait for others to share its transaction. Default 100. */
+  readonly commitLatencyMs?: number;
+  /** Rows that close a group before its time. Default 20,000. */
+  readonly maxGroupRows?: number;
+  /** Batches that may wait; beyond it `commit` waits for room. Default 1,000. */
+  readonly maxQueuedBatches?: number;
+  /** Rows that may wait; beyond it `commit` waits for room. Default 200,000. */
+  readonly maxQueuedRows?: number;
+  /** Longest pause between two tries of a failed transaction. Default 5,000. */
+  readonly retryCapMs?: number;
+  /** How long {@link Store.stop} lets the queue drain. Default 8,000. */
+  readonly drainDeadlineMs?: number;
+  /** Exchange time, for the upper end of the sane window. Default: this machine's clock. */
+  readonly exchangeNowMs?: () => number;
+  /** Oldest storable moment. Default 2009-01-01. */
+  readonly saneFromMs?: number;
+  /** How far past {@link exchangeNowMs} a moment may lie. Default one day. */
+  readonly saneAheadMs?: number;
+  /** Partitions kept ready beyond the current one, per table. Default 3. */
+  readonly partitionsAhead?: number;
+  /** Quarantined rows kept, the newest ones; counts are never lost. Default 10,000. */
+  readonly quarantineKeepRows?: number;
+}
+
+/** The exchange that an archive belongs to. */
+export interface ArchiveIdentity {
+  readonly name: string;
+  readonly baseUrl: string;
+  readonly isSandbox: boolean;
+  /** Names the exchange's history (its header `x-tapekeep-exchange`); null where none is sent. */
+  readonly identity: string | null;
+}
+
+/** What a complete list of markets changed. */
+export interface MarketChanges {
+  /** Market ids by name, of all markets in the list. */
+  readonly ids: ReadonlyMap<string, number>;
+  /** Seen for the first time, or again after a delisting. */
+  readonly added: readonly string[];
+  /** Absent from the list: delisted as of now. */
+  readonly removed: readonly string[];
+  /** Other precision or minimum than before. */
+  readonly changed: readonly string[];
+}
+
+export interface StreamKey {
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  readonly variant: number;
+  /** Used only when the stream is new. */
+  readonly collectFromMs?: number | null;
+}
+
+export const GAP_STATES = ['open', 'filling', 'filled', 'unfillable'] as const;
+export type GapState = (typeof GAP_STATES)[number];
+
+/** What happened to a gap. One record per stream and start of span; a later one replaces it. */
+export interface GapRecord {
+  readonly stream: StreamRef;
+  readonly span: Span;
+  readonly state: GapState;
+  readonly reason: string;
+  readonly note?: string;
+  /** When it was seen; exchange time. */
+  readonly atMs: number;
+  readonly nextAttemptAtMs?: number | null;
+}
+
+/** A remembered gap, as {@link Store.recordedGaps} returns it. */
+export interface RecordedGap {
+  readonly gapId: number;
+  readonly streamId: number;
+  readonly marketId: number;
+  readonly span: Span;
+  readonly state: GapState;
+  readonly reason: string;
+  readonly note: string | null;
+  readonly firstSeenAtMs: number;
+  readonly attempts: number;
+  readonly nextAttemptAtMs: number | null;
+}
+
+/** The key of a stored trade. */
+export interface TradeKey {
+  readonly tid: number;
+  readonly tradedAtS: number;
+}
+
+export interface SessionClosing {
+  readonly atMs: number;
+  readonly code: number;
+  readonly reason: string;
+}
+
+/** One stream at a glance, from the ledger alone. */
+export interface StreamStatus {
+  readonly streamId: number;
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  /** `*` for streams that cover all markets together. */
+  readonly market: string;
+  readonly variant: number;
+  /** Rows stored under coverage. */
+  readonly rows: number;
+  /** End of the newest covered span; null while nothing is covered. */
+  readonly newestCoveredMs: number | null;
+  readonly coveredS: number;
+  /** Spans expected but not covered, up to the moment asked for. */
+  readonly gaps: number;
+  readonly gapS: number;
+  /** Those of them that are recorded as unfillable. */
+  readonly unfillableS: number;
+  readonly collectFromMs: number | null;
+}
+
+/** A value that can be passed as a parameter of a query. */
+export type SqlValue = string | number | boolean | null | readonly string[] | readonly number[];
+
+/**
+ * The archive in Postgres.
+ *
+ * States: *open* → *stopping* → *stopped*. While the database is away, {@link Store.commit} keeps
+ * waiting and repeating; the other methods fail with a `retry` error. After {@link Store.stop}
+ * everything is refused with an `AbortedError`.
+ */
+export interface Store {
+  /**
+   * Stores rows and the coverage that they prove, in one transaction shared with other batches
+   * that arrive at about the same time. Resolves after COMMIT; storing the same batch twice is
+   * harmless. Waits while the queue is full.
+   *
+   * @param options.signal gives up waiting; the batch may then have been stored or not.
+   * @throws {@link StoreError} when the batch itself can not be stored; AbortedError when stopped.
+   */
+  commit(batch: Batch, options?: { readonly signal?: AbortSignal }): Promise<CommitResult>;
+
+  /**
+   * Binds this archive to an exchange, or checks that it is bound to this one.
+   *
+   * @throws {@link StoreError} `archive_of_another_exchange`
+   */
+  claimArchive(archive: ArchiveIdentity): Promise<void>;
+  /** The exchange that this archive is bound to, or null before the first claim. */
+  archive(): Promise<ArchiveIdentity | null>;
+
+  /**
+   * Makes this store the only writer of its database. Held until {@link Store.stop}; taken again
+   * before anything else is written when its connection was lost.
+   *
+   * @throws {@link StoreError} `writer_lock_held` when another daemon has it.
+   */
+  acquireWriterLock(): Promise<void>;
+
+  /** Upserts a *complete* list of markets; those absent from it are marked as delisted. */
+  ensureMarkets(markets: readonly Market[], atMs: number): Promise<MarketChanges>;
+  ensureStream(key: StreamKey): Promise<StreamRef>;
+  /** Moves the start of expected coverage, as when the start of history was found. */
+  setCollectFrom(streamId: number, collectFromMs: number): Promise<void>;
+
+  /** The newest `limit` islands of coverage, newest first. */
+  islands(stream: StreamRef, limit: number): Promise<Island[]>;
+  /**
+   * Expected minus covered, oldest first: from `collectFromMs` (or, while that is null, from the
+   * oldest covered moment) up to `untilMs`.
+   */
+  gaps(stream: StreamRef, untilMs: number): Promise<Span[]>;
+  recordGap(gap: GapRecord): Promise<void>;
+  /** Remembered gaps of a stream, newest first, at most `limit`. */
+  recordedGaps(stream: StreamRef, limit: number): Promise<RecordedGap[]>;
+
+  /** Opens a session and returns its id. */
+  openSession(stream: StreamRef, atMs: number): Promise<number>;
+  touchSession(sessionId: number, lastMessageAtMs: number): Promise<void>;
+  closeSession(sessionId: number, closing: SessionClosing): Promise<void>;
+  /** Closes, at their last message, sessions that a crash left open. Returns how many. */
+  closeOrphanSessions(): Promise<number>;
+
+  /** Keys of the newest stored trades, newest first. */
+  newestTrades(marketId: number, count: number): Promise<TradeKey[]>;
+  statusRows(untilMs: number): Promise<StreamStatus[]>;
+
+  /** Makes every partition that holds a moment of `span`. Returns the names of the new ones. */
+  ensurePartitions(table: PartitionedTable, span: Span): Promise<string[]>;
+  /** Keeps partitions ready beyond `nowExchangeMs`. */
+  makePartitionsAhead(nowExchangeMs: number): Promise<void>;
+
+  /** Runs one read-only statement for the archive's readers. Values only as parameters. */
+  query<Row extends object>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
+  /** One round trip. @throws {@link StoreError} */
+  ping(): Promise<void>;
+  /** Drains the queue up to a deadline, then closes every connection. Safe to call twice. */
+  stop(): Promise<void>;
+}
+
+/** What {@link migrate} needs. */
+export interface MigrateOptions {
+  readonly databaseUrl: string;
+  readonly connectTimeoutMs?: number;
+  readonly telemetry?: StoreEvents;
+  /** Other than the default partition widths; settled once, when the table is first made. */
+  readonly partitionWidths?: Partial<Readonly<Record<PartitionedTable, PartitionWidth>>>;
+}
+
+/** What {@link startEmbeddedPostgres} needs. */
+export interface EmbeddedOptions {
+  /** Folder of the installation; the cluster lives in `postgres` below it. */
+  readonly dataDir: string;
+  readonly clock: Clock;
+  readonly telemetry: StoreEvents;
+  /** Receives the server's own log lines. */
+  readonly log?: (line: string) => void;
+  /** Whole environment of the server's processes. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Deadline of start and of stop. Default 60,000. */
+  readonly startTimeoutMs?: number;
+}
+
+export interface EmbeddedPostgres {
+  /** Connection string, with the password. Loopback only. */
+  readonly url: string;
+  /** Fast shutdown of the server; safe to call twice, returns when it is gone. */
+  stop(): Promise<void>;
+}

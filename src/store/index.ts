@@ -1,0 +1,24 @@
+/**
+ * The store: the archive in Postgres. Nothing outside this room imports a Postgres package.
+ */
+export type {
+  ArchiveIdentity,
+  EmbeddedOptions,
+  EmbeddedPostgres,
+  GapRecord,
+  GapState,
+  MarketChanges,
+  MigrateOptions,
+  PartitionedTable,
+  PartitionWidth,
+  RecordedGap,
+  SessionClosing,
+  SqlValue,
+  Store,
+  StoreOptions,
+  StreamKey,
+  StreamStatus,
+  TradeKey,
+} from './api.js';
+export { GAP_STATES, PARTITIONED_TABLES } from './api.js';
+export { StoreError, type StoreErrorCode } from './errors.js';
