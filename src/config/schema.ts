@@ -1,0 +1,143 @@
+import { z } from 'zod';
+import { isKlineInterval } from '../contract/intervals.js';
+import { PAGE_LIMIT } from '../contract/limits.js';
+import {
+  duration,
+  flag,
+  line,
+  lineOrNull,
+  marketNames,
+  oneOf,
+  pastAllOrNone,
+  pastOrNone,
+  positive,
+  schedule,
+  secondsList,
+  tokenOrNull,
+  urlOrNull,
+  whole,
+} from './values.js';
+
+/**
+ * Every setting with its bounds and its default. `config/default.yaml` documents them in prose and
+ * a test holds the two together. Durations are read into milliseconds ({@link DurationMs}).
+ */
+
+/** A section may be left out as a whole: each of its keys has a default. */
+function section<T extends z.core.$ZodShape>(shape: T) {
+  const keys = z.strictObject(shape);
+  return keys.prefault({} as z.input<typeof keys>);
+}
+
+const exchange = section({
+  name: lineOrNull(200).prefault(null),
+  url: urlOrNull('http', 'https').prefault(null),
+  requestsPerS: positive(10_000).prefault(5),
+  burst: whole(1, 10_000).prefault(10),
+  timeout: duration('100ms', '5m').prefault('10s'),
+  maxBodyBytes: whole(65_536, 268_435_456).prefault(16_777_216),
+  connections: whole(1, 256).prefault(8),
+  signedContent: oneOf('payload', 'body').prefault('payload'),
+});
+
+const realtime = section({
+  url: urlOrNull('ws', 'wss').prefault(null),
+  queryEvery: duration('1s', '1h').prefault('20s'),
+  acknowledgeTimeout: duration('100ms', '5m').prefault('10s'),
+  reconnectBase: duration('10ms', '1m').prefault('500ms'),
+  reconnectCap: duration('10ms', '1h').prefault('60s'),
+  connectsPerS: positive(1000).prefault(5),
+});
+
+const width = (standard: 'day' | 'month') => oneOf('day', 'month').prefault(standard);
+
+const database = section({
+  url: urlOrNull('postgres', 'postgresql').prefault(null),
+  poolSize: whole(2, 100).prefault(5),
+  commitLatency: duration('0ms', '10s').prefault('100ms'),
+  statementTimeout: duration('1s', '1h').prefault('30s'),
+  partitionsAheadDays: whole(1, 366).prefault(3),
+  quarantineMax: whole(0, 10_000_000).prefault(10_000),
+  partitionWidth: section({
+    trade: width('day'),
+    kline: width('month'),
+    ticker: width('day'),
+    depth: width('day'),
+    market_state: width('day'),
+  }),
+});
+
+const enabled = flag().prefault(true);
+const INTERVALS =
+  'seconds that divide a minute, minutes that divide an hour, hours that divide a day, up to 6 days, or a week';
+
+const streams = section({
+  markets: section({ schedule: schedule().prefault('*/30 * * * * *') }),
+  trades: section({
+    enabled,
+    schedule: schedule().prefault('*/2 * * * * *'),
+    exactTimes: flag().prefault(true),
+    history: pastAllOrNone().prefault('all'),
+    cacheMargin: duration('0s', '10m').prefault('2s'),
+    pagesPerTurn: whole(1, 1000).prefault(20),
+  }),
+  depth: section({
+    enabled,
+    schedule: schedule().prefault('*/5 * * * * *'),
+    levels: whole(PAGE_LIMIT.min, PAGE_LIMIT.max).prefault(100),
+  }),
+  tickers: section({ enabled, schedule: schedule().prefault('*/2 * * * * *') }),
+  klines: section({
+    enabled,
+    schedule: schedule().prefault('*/15 * * * * *'),
+    intervalsS: secondsList(isKlineInterval, INTERVALS).prefault([60, 3600, 86_400]),
+    history: pastOrNone().prefault('7d'),
+    grace: duration('0s', '1h').prefault('10s'),
+    rereads: whole(0, 100).prefault(3),
+  }),
+  states: section({
+    enabled,
+    periodsS: secondsList(isKlineInterval, INTERVALS).prefault([86_400]),
+  }),
+});
+
+const port = (standard: number) => whole(0, 65_535).prefault(standard);
+
+/** The whole tree of settings. */
+export const configSchema = section({
+  dataDir: line(1000).prefault('./data'),
+  markets: marketNames().prefault([]),
+  exchange,
+  realtime,
+  database,
+  streams,
+  http: section({
+    enabled,
+    host: line(253).prefault('127.0.0.1'),
+    port: port(9464),
+    token: tokenOrNull().prefault(null),
+  }),
+  log: section({
+    level: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').prefault('info'),
+    format: oneOf('auto', 'json', 'pretty').prefault('auto'),
+  }),
+  sandbox: section({
+    seed: whole(0, 4_294_967_295).prefault(7),
+    speed: positive(1000).prefault(1),
+    markets: marketNames().prefault([]),
+    history: pastOrNone().prefault('15m'),
+    port: port(0),
+  }),
+});
+
+type DeepReadonly<T> = T extends readonly (infer M)[]
+  ? readonly DeepReadonly<M>[]
+  : T extends object
+    ? { readonly [K in keyof T]: DeepReadonly<T[K]> }
+    : T;
+
+/** The settings as the program uses them: checked, complete, frozen; durations in milliseconds. */
+export type Config = DeepReadonly<z.output<typeof configSchema>>;
+
+/** Keys whose value must never be shown. Each can also come from a file, named by `…_FILE`. */
+export const SECRET_KEYS: ReadonlySet<string> = new Set(['database.url', 'http.token']);

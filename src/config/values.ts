@@ -1,0 +1,155 @@
+import { z } from 'zod';
+import { CRON_FORM, cronFault } from './cron.js';
+import { DURATION_FORM, parseDuration } from './durations.js';
+
+/**
+ * The kinds of value that a key may hold. Each reads both YAML's types and plain text, so that an
+ * environment variable means the same as the line in the file, and says in words what it allows.
+ */
+
+/** A duration in milliseconds. Keys name durations without a unit, because the value carries it. */
+export type DurationMs = number;
+
+const REFUSED = Symbol('refused');
+
+/** Builds a value kind from the words for what is allowed and a reader. */
+function value<T>(allowed: string, read: (raw: unknown) => T | typeof REFUSED) {
+  return z.unknown().transform((raw, context): T => {
+    const result = read(raw);
+    if (result !== REFUSED) return result;
+    context.issues.push({ code: 'custom', message: `allowed is ${allowed}`, input: raw });
+    return z.NEVER;
+  });
+}
+
+function numberOf(raw: unknown): number | undefined {
+  if (typeof raw === 'number') return raw;
+  if (typeof raw !== 'string' || !/^-?\d{1,15}(\.\d{1,9})?$/.test(raw.trim())) return undefined;
+  return Number(raw);
+}
+
+/** A whole number within bounds, both inclusive. */
+export const whole = (min: number, max: number) =>
+  value(`a whole number from ${min} to ${max}`, (raw) => {
+    const number = numberOf(raw);
+    const fits = number !== undefined && Number.isInteger(number) && number >= min && number <= max;
+    return fits ? number : REFUSED;
+  });
+
+/** A number, fractions allowed, above zero and up to `max`. */
+export const positive = (max: number) =>
+  value(`a number above 0 and up to ${max}`, (raw) => {
+    const number = numberOf(raw);
+    return number !== undefined && number > 0 && number <= max ? number : REFUSED;
+  });
+
+export const flag = () =>
+  value('true or false', (raw) => {
+    if (typeof raw === 'boolean') return raw;
+    return raw === 'true' ? true : raw === 'false' ? false : REFUSED;
+  });
+
+export const oneOf = <const T extends string>(...choices: readonly T[]) =>
+  value(`one of ${choices.join(', ')}`, (raw) => {
+    return choices.find((choice) => choice === raw) ?? REFUSED;
+  });
+
+/** Text of one line, trimmed and not empty. */
+const lineOf = (raw: unknown, maxLength: number): string | typeof REFUSED => {
+  if (typeof raw !== 'string') return REFUSED;
+  const text = raw.trim();
+  const isLine = text.length >= 1 && text.length <= maxLength && !/\p{Cc}/u.test(text);
+  return isLine ? text : REFUSED;
+};
+
+export const line = (maxLength: number) =>
+  value(`a text of 1 to ${maxLength} characters`, (raw) => lineOf(raw, maxLength));
+
+/** Text, or null for "not set". */
+export const lineOrNull = (maxLength: number) =>
+  value(`a text of 1 to ${maxLength} characters, or null`, (raw) =>
+    raw === null || raw === 'null' ? null : lineOf(raw, maxLength),
+  );
+
+/** A secret for HTTP's Bearer scheme, or null. Short ones can be guessed and are refused. */
+export const tokenOrNull = () =>
+  value('a token of 16 to 512 characters out of A-Z a-z 0-9 - . _ ~ + / =, or null', (raw) => {
+    if (raw === null || raw === 'null') return null;
+    return typeof raw === 'string' && /^[A-Za-z0-9._~+/=-]{16,512}$/.test(raw) ? raw : REFUSED;
+  });
+
+function isUrlOf(text: string, schemes: readonly string[]): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, hash } = new URL(text);
+  return schemes.includes(protocol.slice(0, -1)) && hash === '';
+}
+
+/** A URL with one of the schemes, or null. Other schemes (`file:`) could point inward. */
+export const urlOrNull = (...schemes: readonly string[]) =>
+  value(
+    `a URL beginning with ${schemes.map((name) => `${name}://`).join(' or ')}, or null`,
+    (raw) => {
+      if (raw === null || raw === 'null') return null;
+      const text = lineOf(raw, 2000);
+      return text !== REFUSED && isUrlOf(text, schemes) ? text : REFUSED;
+    },
+  );
+
+/** A duration within bounds; the bounds are written as durations too. */
+export const duration = (min: string, max: string) =>
+  value(`${DURATION_FORM}, from ${min} to ${max}`, (raw): DurationMs | typeof REFUSED => {
+    const ms = typeof raw === 'string' ? parseDuration(raw) : undefined;
+    const fits =
+      ms !== undefined && ms >= (parseDuration(min) ?? 0) && ms <= (parseDuration(max) ?? 0);
+    return fits ? ms : REFUSED;
+  });
+
+/** How far back to collect: `none` reads as 0. */
+export const pastOrNone = () =>
+  value(`${DURATION_FORM}, or none`, (raw): DurationMs | typeof REFUSED => {
+    if (raw === 'none') return 0;
+    return (typeof raw === 'string' ? parseDuration(raw) : undefined) ?? REFUSED;
+  });
+
+/** How far back to collect: `all` stays, `none` reads as 0. */
+export const pastAllOrNone = () =>
+  value(`${DURATION_FORM}, or all, or none`, (raw): DurationMs | 'all' | typeof REFUSED => {
+    if (raw === 'all') return 'all';
+    if (raw === 'none') return 0;
+    return (typeof raw === 'string' ? parseDuration(raw) : undefined) ?? REFUSED;
+  });
+
+export const schedule = () =>
+  value(`${CRON_FORM}, such as '*/5 * * * * *'`, (raw) => {
+    return typeof raw === 'string' && cronFault(raw) === undefined ? raw.trim() : REFUSED;
+  });
+
+function membersOf(raw: unknown): readonly unknown[] | undefined {
+  if (Array.isArray(raw)) return raw;
+  if (typeof raw !== 'string') return undefined;
+  return raw.trim() === '' ? [] : raw.split(',').map((member) => member.trim());
+}
+
+function hasTwins(members: readonly unknown[]): boolean {
+  return new Set(members).size !== members.length;
+}
+
+/** Market names in the exchange's spelling, as a list or separated by commas. */
+export const marketNames = () =>
+  value('a list of different market names such as [BTC_USDT, ETH_USDT], or empty', (raw) => {
+    const members = membersOf(raw);
+    const isName = (member: unknown): member is string =>
+      typeof member === 'string' && /^[^\s,\p{Cc}]{1,64}$/u.test(member);
+    if (members === undefined || members.length > 100_000) return REFUSED;
+    return members.every(isName) && !hasTwins(members) ? members : REFUSED;
+  });
+
+/** Lengths in whole seconds that pass `accepts`, as a list or separated by commas. */
+export const secondsList = (accepts: (seconds: number) => boolean, allowed: string) =>
+  value(`a list of different lengths in seconds: ${allowed}`, (raw) => {
+    const members = membersOf(raw)?.map(numberOf);
+    const fits = (member: number | undefined): member is number =>
+      member !== undefined && accepts(member);
+    if (members === undefined || members.length < 1 || members.length > 32) return REFUSED;
+    return members.every(fits) && !hasTwins(members) ? members : REFUSED;
+  });
