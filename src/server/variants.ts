@@ -1,0 +1,56 @@
+import type { SignedContent } from '../contract/signing.js';
+
+/** Requests that one remote address may send in a window, and whether more are refused. */
+export interface RateLimitVariant {
+  /** Requests per window. */
+  readonly limit: number;
+  readonly windowMs: number;
+  /** True: requests beyond the limit get 429 with Retry-After. False: only the headers are sent. */
+  readonly enforce: boolean;
+}
+
+/**
+ * What the contract leaves open, or servers of the family do otherwise (field notes, Our defaults).
+ * Each value is a behaviour that a client must survive; {@link DEFAULT_VARIANTS} are ours.
+ */
+export interface ServerVariants {
+  /** What a request's signature is computed over. */
+  readonly signedContent: SignedContent;
+  /**
+   * Meaning of `since` and `lastId`. `skip`: the number of most recent trades to leave out. `id`:
+   * only trades with a greater id are returned.
+   */
+  readonly sinceMode: 'skip' | 'id';
+  /** Most trades in one page, whatever limit was asked for; undefined: the limit asked for. */
+  readonly pageCap: number | undefined;
+  /** Order of bids in depth/result. */
+  readonly bidsOrder: 'best' | 'ascending';
+  /** `family`: an unknown market is HTTP 200 with code 500 on depth, and so on. */
+  readonly errorShapes: 'contract' | 'family';
+  /** Shape of state.update: `family` names the market and carries `change`. */
+  readonly updateShape: 'contract' | 'family';
+  /** Shortest time between two updates of one subscription. */
+  readonly updateIntervalMs: number;
+  /** A connection that sent no data frame for this long is closed. */
+  readonly idleTimeoutMs: number;
+  /** Whether an unknown real-time method is answered. */
+  readonly unknownMethod: 'error' | 'silent';
+  /** What happens on a real-time frame that is not JSON. */
+  readonly badJson: 'ignore' | 'close';
+  /** Rate-limit headers and enforcement; false: neither. */
+  readonly rateLimit: RateLimitVariant | false;
+}
+
+export const DEFAULT_VARIANTS: ServerVariants = {
+  signedContent: 'payload',
+  sinceMode: 'skip',
+  pageCap: undefined,
+  bidsOrder: 'best',
+  errorShapes: 'contract',
+  updateShape: 'contract',
+  updateIntervalMs: 1000,
+  idleTimeoutMs: 60_000,
+  unknownMethod: 'error',
+  badJson: 'ignore',
+  rateLimit: { limit: 500, windowMs: 60_000, enforce: false },
+};
