@@ -24,7 +24,7 @@ type Field = (typeof FIELDS)[number];
 export const CRON_FORM =
   'a cron expression of six fields (second minute hour day month weekday) or five (from minute on)';
 
-function valueOf(text: string, field: Field): number | undefined {
+function fieldValue(text: string, field: Field): number | undefined {
   const named = (field.names as readonly string[]).indexOf(text.toLowerCase());
   if (named >= 0) return named + field.min;
   if (!/^\d{1,2}$/.test(text)) return undefined;
@@ -40,9 +40,9 @@ function isItem(text: string, field: Field): boolean {
   if (base === '*') return true;
   const [fromText = '', toText, ...more] = base.split('-');
   if (more.length > 0) return false;
-  const from = valueOf(fromText, field);
+  const from = fieldValue(fromText, field);
   if (toText === undefined) return from !== undefined && step === undefined;
-  const to = valueOf(toText, field);
+  const to = fieldValue(toText, field);
   return from !== undefined && to !== undefined && from <= to;
 }
 

@@ -15,9 +15,9 @@ export function redactUrl(text: string): string {
     return scheme === undefined ? REDACTED : `${scheme}${REDACTED}`;
   }
   const url = new URL(text);
+  const secretNames = [...url.searchParams.keys()].filter((name) => SECRET_PARAMETER.test(name));
+  if (url.password === '' && secretNames.length === 0) return text;
   if (url.password !== '') url.password = REDACTED;
-  for (const name of new Set(url.searchParams.keys())) {
-    if (SECRET_PARAMETER.test(name)) url.searchParams.set(name, REDACTED);
-  }
+  for (const name of secretNames) url.searchParams.set(name, REDACTED);
   return url.toString();
 }

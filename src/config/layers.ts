@@ -1,0 +1,131 @@
+import { readFileSync, statSync } from 'node:fs';
+import { isAlias, LineCounter, parseDocument } from 'yaml';
+import { messageOf } from '../kernel/errors.js';
+import type { ConfigProblem } from './config-error.js';
+import {
+  CONFIG_FILE_VARIABLE,
+  ENV_PREFIX,
+  isSection,
+  KEY_PATHS,
+  SECTION_PATHS,
+  VARIABLES,
+} from './keys.js';
+import { nearestName } from './nearest.js';
+
+/** A value that some source gives to a key, and where it stands there. */
+export interface Setting {
+  readonly value: unknown;
+  readonly source: string;
+}
+
+/** One source of settings, flattened to key paths, with the mistakes that showed on the way. */
+export interface Layer {
+  readonly settings: ReadonlyMap<string, Setting>;
+  readonly problems: readonly ConfigProblem[];
+}
+
+/** Largest configuration file and secret file, bytes. */
+const MAX_FILE_BYTES = 1_048_576;
+
+function readBounded(path: string): string {
+  const { size } = statSync(path);
+  if (size > MAX_FILE_BYTES) throw new Error(`the file has ${size} bytes, more than 1 MiB`);
+  return readFileSync(path, 'utf8');
+}
+
+function suggestion(name: string, known: Iterable<string>, kind: string): string {
+  const nearest = nearestName(name, known);
+  return nearest === undefined ? `no such ${kind}` : `no such ${kind}; did you mean ${nearest}?`;
+}
+
+/** Walks a tree of settings down to the keys, refusing names that the schema does not have. */
+function flatten(tree: object, sourceOf: (path: readonly string[]) => string): Layer {
+  const settings = new Map<string, Setting>();
+  const problems: ConfigProblem[] = [];
+  const walk = (branch: object, above: readonly string[]) => {
+    for (const [name, value] of Object.entries(branch)) {
+      const at = [...above, name];
+      const path = at.join('.');
+      const source = sourceOf(at);
+      if (KEY_PATHS.has(path)) {
+        if (value !== undefined) settings.set(path, { value, source });
+      } else if (!SECTION_PATHS.has(path)) {
+        const expected = suggestion(path, [...KEY_PATHS, ...SECTION_PATHS], 'key');
+        problems.push({ key: path, source, expected });
+      } else if (isSection(value)) {
+        walk(value, at);
+      } else if (value !== null && value !== undefined) {
+        problems.push({ key: path, source, expected: 'a section: its keys belong indented below' });
+      }
+    }
+  };
+  walk(tree, []);
+  return { settings, problems };
+}
+
+/** Reads a YAML file of settings. Sources are named `file:line`. */
+export function readFileLayer(file: string): Layer {
+  const fault = (source: string, expected: string): Layer => ({
+    settings: new Map(),
+    problems: [{ key: file, source, expected }],
+  });
+  let text: string;
+  try {
+    text = readBounded(file);
+  } catch (error) {
+    return fault('configuration file', `can not be read: ${messageOf(error)}`);
+  }
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const lineOf = (offset: number | undefined) =>
+    offset === undefined ? file : `${file}:${lines.linePos(offset).line}`;
+  const [broken] = document.errors;
+  if (broken !== undefined) return fault(lineOf(broken.pos[0]), `no YAML: ${broken.message}`);
+  let tree: unknown;
+  try {
+    tree = document.toJS({ maxAliasCount: 100 });
+  } catch (error) {
+    return fault(file, `no YAML: ${messageOf(error)}`);
+  }
+  if (tree === null || tree === undefined) return { settings: new Map(), problems: [] };
+  if (!isSection(tree)) return fault(file, 'must hold keys and values, such as "dataDir: ./data"');
+  return flatten(tree, (path) => {
+    const node = document.getIn(path, true) as { range?: [number, number, number] } | undefined;
+    return lineOf(isAlias(node) ? undefined : node?.range?.[0]);
+  });
+}
+
+/** Reads the options of the command line, given as a tree of settings. */
+export function readOverridesLayer(tree: object): Layer {
+  return flatten(tree, () => 'command line');
+}
+
+/** Reads the environment. Empty variables count as not set, as Compose files pass them. */
+export function readEnvironmentLayer(env: NodeJS.ProcessEnv): Layer {
+  const settings = new Map<string, Setting>();
+  const problems: ConfigProblem[] = [];
+  for (const [name, text] of Object.entries(env)) {
+    if (!name.startsWith(ENV_PREFIX) || name === CONFIG_FILE_VARIABLE) continue;
+    const variable = VARIABLES.get(name);
+    if (variable === undefined) {
+      const expected = suggestion(name, [...VARIABLES.keys(), CONFIG_FILE_VARIABLE], 'variable');
+      problems.push({ key: name, source: 'environment', expected });
+      continue;
+    }
+    if (text === undefined || text === '') continue;
+    if (settings.has(variable.path)) {
+      const expected = 'set it once: either the variable itself or the one that ends in _FILE';
+      problems.push({ key: variable.path, source: `environment variable ${name}`, expected });
+      continue;
+    }
+    const source = `environment variable ${name}`;
+    try {
+      const value = variable.isFile ? readBounded(text).trim() : text;
+      settings.set(variable.path, { value, source });
+    } catch (error) {
+      const expected = `names a file that can not be read: ${messageOf(error)}`;
+      problems.push({ key: variable.path, source, expected });
+    }
+  }
+  return { settings, problems };
+}

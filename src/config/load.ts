@@ -1,0 +1,106 @@
+import { existsSync } from 'node:fs';
+import type { z } from 'zod';
+import { ConfigError, type ConfigProblem } from './config-error.js';
+import { CONFIG_FILE_VARIABLE, deepFreeze } from './keys.js';
+import {
+  type Layer,
+  readEnvironmentLayer,
+  readFileLayer,
+  readOverridesLayer,
+  type Setting,
+} from './layers.js';
+import { REDACTED, redactUrl } from './redact.js';
+import { brokenRules } from './rules.js';
+import { type Config, configSchema, SECRET_KEYS } from './schema.js';
+
+/** A file of this name in the working folder is read when no other is named. */
+export const DEFAULT_CONFIG_FILE = 'tapekeep.yaml';
+
+/** Settings as a tree of any depth and completeness, in the notation of the file. */
+export type ConfigTree = NonNullable<z.input<typeof configSchema>>;
+
+export interface LoadOptions {
+  /** The file named on the command line. Then it must exist. */
+  readonly file?: string;
+  readonly env: NodeJS.ProcessEnv;
+  /** What options of the command line set; the strongest source. */
+  readonly overrides?: ConfigTree;
+}
+
+/** Longest value that a message repeats. */
+const SHOWN_LENGTH = 120;
+
+/** A value as it may be shown: secrets hidden, passwords in URLs hidden, cut to a bound. */
+export function showValue(path: string, value: unknown): string {
+  if (value === null) return 'null';
+  if (path === 'database.url' && typeof value === 'string') return redactUrl(value);
+  if (SECRET_KEYS.has(path)) return REDACTED;
+  if (typeof value === 'string' && value.includes('://')) return redactUrl(value);
+  const text = typeof value === 'string' ? JSON.stringify(value) : (JSON.stringify(value) ?? '');
+  return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text;
+}
+
+function nest(settings: ReadonlyMap<string, Setting>): object {
+  const root: Record<string, unknown> = {};
+  for (const [path, { value }] of settings) {
+    const names = path.split('.');
+    const last = names.pop() ?? path;
+    let branch = root;
+    for (const name of names) {
+      branch[name] ??= {};
+      branch = branch[name] as Record<string, unknown>;
+    }
+    branch[last] = value;
+  }
+  return root;
+}
+
+function problemAt(key: string, expected: string, settings: ReadonlyMap<string, Setting>) {
+  const setting = settings.get(key);
+  if (setting === undefined) return { key, source: 'not set', expected };
+  return { key, source: setting.source, value: showValue(key, setting.value), expected };
+}
+
+/**
+ * Puts the settings together: defaults, below the file, below the environment, below the command
+ * line; and checks them.
+ *
+ * @returns the settings, frozen.
+ * @throws ConfigError listing every mistake with its key, its source and what is allowed.
+ */
+export function loadConfig({ file, env, overrides }: LoadOptions): Config {
+  const named = file ?? (env[CONFIG_FILE_VARIABLE] || undefined);
+  const chosen = named ?? (existsSync(DEFAULT_CONFIG_FILE) ? DEFAULT_CONFIG_FILE : undefined);
+  const layers: readonly Layer[] = [
+    ...(chosen === undefined ? [] : [readFileLayer(chosen)]),
+    readEnvironmentLayer(env),
+    readOverridesLayer(overrides ?? {}),
+  ];
+  const settings = new Map(layers.flatMap((layer) => [...layer.settings]));
+  const problems: ConfigProblem[] = layers.flatMap((layer) => layer.problems);
+
+  const parsed = configSchema.safeParse(nest(settings));
+  if (!parsed.success) {
+    const faults = parsed.error.issues.map(({ path, message }) =>
+      problemAt(path.join('.'), message, settings),
+    );
+    throw new ConfigError([...problems, ...faults]);
+  }
+  const broken = brokenRules(parsed.data).map(({ key, expected }) =>
+    problemAt(key, expected, settings),
+  );
+  if (problems.length + broken.length > 0) throw new ConfigError([...problems, ...broken]);
+  return deepFreeze(parsed.data);
+}
+
+/**
+ * The name under which an archive knows the configured exchange: `exchange.name`, else host and
+ * path of its URL, else `sandbox`.
+ */
+export function exchangeNameOf(config: Config): string {
+  const { name, url } = config.exchange;
+  if (name !== null) return name;
+  if (url === null) return 'sandbox';
+  const { host, pathname } = new URL(url);
+  return `${host}${pathname}`.replace(/\/+$/, '');
+}

@@ -1,0 +1,44 @@
+import { isIP } from 'node:net';
+import type { Config } from './schema.js';
+
+/** A rule between several keys that does not hold; told at the key that is easiest to change. */
+export interface BrokenRule {
+  readonly key: string;
+  readonly expected: string;
+}
+
+/** Whether only this machine can reach an address to listen on. */
+export function isLoopback(host: string): boolean {
+  if (host === 'localhost' || host === '::1') return true;
+  return isIP(host) === 4 && host.startsWith('127.');
+}
+
+/** Checks what no single key can know. Each text says what to change. */
+export function brokenRules(config: Config): BrokenRule[] {
+  const { exchange, realtime, streams, http } = config;
+  const broken: BrokenRule[] = [];
+  const check = (holds: boolean, key: string, expected: string) => {
+    if (!holds) broken.push({ key, expected });
+  };
+  check(
+    exchange.url === null || realtime.url !== null || !streams.states.enabled,
+    'realtime.url',
+    "the states stream needs the exchange's WebSocket address beside exchange.url: set realtime.url, or set streams.states.enabled to false",
+  );
+  check(
+    realtime.url === null || exchange.url !== null,
+    'realtime.url',
+    'belongs to an exchange of its own: set exchange.url too, or leave both out to use the sandbox',
+  );
+  check(
+    realtime.reconnectBase <= realtime.reconnectCap,
+    'realtime.reconnectBase',
+    'must not exceed realtime.reconnectCap',
+  );
+  check(
+    !http.enabled || isLoopback(http.host) || http.token !== null,
+    'http.token',
+    'must be set when http.host is reachable from other machines; or set http.host to 127.0.0.1',
+  );
+  return broken;
+}

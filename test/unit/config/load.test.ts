@@ -1,0 +1,222 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { parse } from 'yaml';
+import { ConfigError } from '../../../src/config/config-error.js';
+import { DEFAULTS, KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
+import { exchangeNameOf, type LoadOptions, loadConfig } from '../../../src/config/load.js';
+import { redactUrl } from '../../../src/config/redact.js';
+import { SECRET_KEYS } from '../../../src/config/schema.js';
+import { defaultYaml, defaultYamlPath } from '../../support/repository.js';
+
+const folder = mkdtempSync(join(tmpdir(), 'tapekeep-config-'));
+after(() => rmSync(folder, { recursive: true }));
+
+let files = 0;
+function fileOf(text: string): string {
+  files += 1;
+  const path = join(folder, `${files}.yaml`);
+  writeFileSync(path, text);
+  return path;
+}
+
+function refusal(options: LoadOptions): ConfigError {
+  try {
+    loadConfig(options);
+  } catch (error) {
+    assert.ok(error instanceof ConfigError, String(error));
+    return error;
+  }
+  return assert.fail('the settings were accepted');
+}
+
+const EXCHANGE = {
+  exchange: { url: 'https://api.example.test' },
+  realtime: { url: 'wss://ws.example.test' },
+};
+
+test('the documented file holds every key with the default that the program uses', () => {
+  assert.deepEqual(loadConfig({ file: defaultYamlPath, env: {} }), DEFAULTS);
+  const leaves = (tree: object, above: string): string[] =>
+    Object.entries(tree).flatMap(([name, value]) =>
+      typeof value === 'object' && value !== null && !Array.isArray(value)
+        ? leaves(value, `${above}${name}.`)
+        : [`${above}${name}`],
+    );
+  assert.deepEqual(new Set(leaves(parse(defaultYaml()) as object, '')), KEY_PATHS);
+});
+
+test('without any source the defaults hold, with durations in milliseconds', () => {
+  const config = loadConfig({ env: {} });
+  assert.equal(config.exchange.timeout, 10_000);
+  assert.equal(config.streams.trades.history, 'all');
+  assert.equal(config.streams.klines.history, 604_800_000);
+  assert.equal(config.database.partitionWidth.kline, 'month');
+  assert.ok(Object.isFrozen(config.streams.klines.intervalsS));
+});
+
+test('the environment wins over the file, and the command line over both', () => {
+  const file = fileOf('exchange:\n  requestsPerS: 1\n  burst: 2\n  connections: 3\n');
+  const config = loadConfig({
+    file,
+    env: { TAPEKEEP_EXCHANGE_BURST: '20', TAPEKEEP_EXCHANGE_CONNECTIONS: '30' },
+    overrides: { exchange: { connections: 40 } },
+  });
+  assert.equal(config.exchange.requestsPerS, 1);
+  assert.equal(config.exchange.burst, 20);
+  assert.equal(config.exchange.connections, 40);
+  assert.equal(config.exchange.timeout, 10_000);
+});
+
+test('TAPEKEEP_CONFIG names the file, and --config wins over it', () => {
+  const one = fileOf('sandbox: {seed: 1}\n');
+  const two = fileOf('sandbox: {seed: 2}\n');
+  assert.equal(loadConfig({ env: { TAPEKEEP_CONFIG: one } }).sandbox.seed, 1);
+  assert.equal(loadConfig({ file: two, env: { TAPEKEEP_CONFIG: one } }).sandbox.seed, 2);
+});
+
+test('every key has its own environment variable, and the rule gives the promised names', () => {
+  assert.equal(variableOf('database.url'), 'TAPEKEEP_DATABASE_URL');
+  assert.equal(variableOf('exchange.requestsPerS'), 'TAPEKEEP_EXCHANGE_REQUESTS_PER_S');
+  assert.equal(
+    variableOf('database.partitionWidth.market_state'),
+    'TAPEKEEP_DATABASE_PARTITION_WIDTH_MARKET_STATE',
+  );
+  assert.equal(VARIABLES.size, KEY_PATHS.size + SECRET_KEYS.size);
+});
+
+test('variables of all kinds are read; empty ones count as not set', () => {
+  const config = loadConfig({
+    env: {
+      TAPEKEEP_MARKETS: 'BTC_USDT, ETH_USDT',
+      TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60,900',
+      TAPEKEEP_STREAMS_DEPTH_ENABLED: 'false',
+      TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '0.5',
+      TAPEKEEP_STREAMS_TRADES_HISTORY: 'none',
+      TAPEKEEP_DATABASE_URL: '',
+      HOME: '/nowhere',
+    },
+  });
+  assert.deepEqual(config.markets, ['BTC_USDT', 'ETH_USDT']);
+  assert.deepEqual(config.streams.klines.intervalsS, [60, 900]);
+  assert.equal(config.streams.depth.enabled, false);
+  assert.equal(config.exchange.requestsPerS, 0.5);
+  assert.equal(config.streams.trades.history, 0);
+  assert.equal(config.database.url, null);
+});
+
+test('a secret may come from a file, but not twice', () => {
+  const secret = fileOf('postgres://me:hunter2@db/tape\n');
+  const env = { TAPEKEEP_DATABASE_URL_FILE: secret };
+  assert.equal(loadConfig({ env }).database.url, 'postgres://me:hunter2@db/tape');
+  const twice = refusal({ env: { ...env, TAPEKEEP_DATABASE_URL: 'postgres://db/tape' } });
+  assert.match(twice.message, /set it once/);
+  const missing = refusal({ env: { TAPEKEEP_DATABASE_URL_FILE: join(folder, 'absent') } });
+  assert.match(missing.message, /can not be read/);
+});
+
+test('unknown keys and variables are refused with the nearest known name', () => {
+  const file = fileOf('exchange:\n  requestPerS: 3\nstream:\n  depth: {}\nzzzzzzzz: 1\n');
+  const { problems, code, action } = refusal({
+    file,
+    env: { TAPEKEEP_DATABSE_URL: 'x', TAPEKEEP_CONFG: 'y' },
+  });
+  const told = problems.map(({ key, source, expected }) => `${key} | ${source} | ${expected}`);
+  assert.deepEqual(told, [
+    `exchange.requestPerS | ${file}:2 | no such key; did you mean exchange.requestsPerS?`,
+    `stream | ${file}:4 | no such key; did you mean streams?`,
+    `zzzzzzzz | ${file}:5 | no such key`,
+    'TAPEKEEP_DATABSE_URL | environment | no such variable; did you mean TAPEKEEP_DATABASE_URL?',
+    'TAPEKEEP_CONFG | environment | no such variable; did you mean TAPEKEEP_CONFIG?',
+  ]);
+  assert.equal(code, 'config_invalid');
+  assert.equal(action, 'fatal');
+});
+
+test('all mistakes are told at once, each with its source, value and what is allowed', () => {
+  const file = fileOf('exchange:\n  url: ftp://example.test\n  timeout: 10\nlog: loud\n');
+  const { message, problems } = refusal({
+    file,
+    env: { TAPEKEEP_HTTP_PORT: '70000' },
+    overrides: { streams: { depth: { schedule: 'every minute' } } },
+  });
+  assert.equal(problems.length, 5);
+  assert.ok(message.includes(`exchange.url is ftp://example.test (${file}:2): allowed is a URL`));
+  assert.ok(message.includes(`exchange.timeout is 10 (${file}:3): allowed is a duration`));
+  assert.ok(message.includes(`log (${file}:4): a section`));
+  assert.ok(message.includes('http.port is "70000" (environment variable TAPEKEEP_HTTP_PORT)'));
+  assert.ok(
+    message.includes('streams.depth.schedule is "every minute" (command line): allowed is'),
+  );
+});
+
+test('a file that is absent, broken or a list is refused by name', () => {
+  assert.match(refusal({ file: join(folder, 'absent.yaml'), env: {} }).message, /can not be read/);
+  const broken = fileOf('exchange:\n  url: "open\n');
+  assert.ok(refusal({ file: broken, env: {} }).message.includes(`${broken}:`));
+  assert.match(refusal({ file: fileOf('- a\n- b\n'), env: {} }).message, /must hold keys/);
+  assert.deepEqual(loadConfig({ file: fileOf('# nothing\nexchange:\n'), env: {} }), DEFAULTS);
+});
+
+test('no secret shows in a refusal', () => {
+  const token = 'short-canary';
+  const { message } = refusal({
+    env: {
+      TAPEKEEP_DATABASE_URL: 'mysql://me:canary@db/tape?password=canary',
+      TAPEKEEP_EXCHANGE_URL: 'gopher://me:canary@example.test',
+      TAPEKEEP_HTTP_TOKEN: token,
+    },
+  });
+  assert.match(message, /database\.url is mysql:/);
+  assert.match(message, /http\.token is \*\*\*/);
+  assert.doesNotMatch(message, /canary/);
+});
+
+test('an exchange without its WebSocket address needs the states stream switched off', () => {
+  const { exchange, realtime } = EXCHANGE;
+  assert.match(refusal({ env: {}, overrides: { exchange } }).message, /set realtime\.url, or set/);
+  const off = loadConfig({
+    env: {},
+    overrides: { exchange, streams: { states: { enabled: false } } },
+  });
+  assert.equal(off.realtime.url, null);
+  assert.match(refusal({ env: {}, overrides: { realtime } }).message, /set exchange\.url too/);
+});
+
+test('listening beyond loopback needs a token', () => {
+  const host = '0.0.0.0';
+  assert.match(refusal({ env: {}, overrides: { http: { host } } }).message, /http\.token/);
+  const token = 'a-long-enough-token';
+  assert.equal(loadConfig({ env: {}, overrides: { http: { host, token } } }).http.token, token);
+  for (const loopback of ['localhost', '::1', '127.3.2.1']) {
+    loadConfig({ env: {}, overrides: { http: { host: loopback } } });
+  }
+  loadConfig({ env: {}, overrides: { http: { host, enabled: false } } });
+});
+
+test('reconnectBase must not exceed reconnectCap', () => {
+  const realtime = { reconnectBase: '30s', reconnectCap: '10s' };
+  assert.match(refusal({ env: {}, overrides: { realtime } }).message, /reconnectCap/);
+});
+
+test('an exchange is named by its setting, else by host and path', () => {
+  const named = (exchange: object) =>
+    exchangeNameOf(
+      loadConfig({
+        env: {},
+        overrides: { ...EXCHANGE, exchange: { ...EXCHANGE.exchange, ...exchange } },
+      }),
+    );
+  assert.equal(named({ name: 'mine' }), 'mine');
+  assert.equal(named({ url: 'https://api.example.test/spot/' }), 'api.example.test/spot');
+  assert.equal(exchangeNameOf(DEFAULTS), 'sandbox');
+});
+
+test('URLs are shown without their secrets', () => {
+  assert.equal(redactUrl('postgres://me:canary@db:5432/tape'), 'postgres://me:***@db:5432/tape');
+  assert.equal(redactUrl('https://x.test/?apiKey=canary&a=1'), 'https://x.test/?apiKey=***&a=1');
+  assert.equal(redactUrl('postgres://me:can ary@db :x/'), 'postgres://***');
+  assert.equal(redactUrl('canary'), '***');
+});
