@@ -139,6 +139,18 @@ export interface CollectEvents {
     readonly reason: string;
     readonly lengthMs: number;
   }): void;
+  /**
+   * The open gaps of the whole archive as they are now; replaces the counts told before. Streams
+   * and markets that are not named have none.
+   */
+  gapsCounted(event: {
+    readonly gaps: readonly {
+      readonly stream: string;
+      readonly market: string;
+      readonly count: number;
+      readonly lengthMs: number;
+    }[];
+  }): void;
   marketsChanged(event: {
     readonly added: readonly string[];
     readonly removed: readonly string[];
