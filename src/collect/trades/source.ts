@@ -1,0 +1,125 @@
+import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
+import type { RejectedRow } from '../../contract/shape.js';
+import type { TradeRow } from '../../ledger/batch.js';
+import type { Doubt, ReplyTimes } from '../../ledger/proof.js';
+import type { CallOptions, ExchangePort, ExchangeReply } from '../ports.js';
+
+/** A trade before it is given to a market of the archive. */
+export type SourceTrade = Omit<TradeRow, 'marketId' | 'receivedAtMs'>;
+
+/** One page of history in the walk's terms. */
+export interface TradePage extends ReplyTimes {
+  /** In the order of the reply. */
+  readonly trades: readonly SourceTrade[];
+  readonly rejected: readonly RejectedRow[];
+  readonly doubts: readonly Doubt[];
+  /** Rows in the reply, readable or not. */
+  readonly rowCount: number;
+  readonly receivedAtMs: number;
+}
+
+/**
+ * One of the two endpoints that page through trades. `trades` reads history/result, `times` reads
+ * history, which carries the exact time; each is walked on its own, so that losing one endpoint
+ * never stops the other.
+ */
+export interface TradeSource {
+  readonly kind: 'trades' | 'times';
+  readonly endpoint: 'historyResult' | 'history';
+  fetch(market: string, skip: number, limit: number, options: CallOptions): Promise<TradePage>;
+}
+
+/** Trades before this moment (2009-01-01) are mistakes of unit or clock. */
+const EARLIEST_S = 1_230_768_000;
+/** How far into the future an exchange's timestamp may lie before it is a mistake, seconds. */
+const FUTURE_TOLERANCE_S = 86_400;
+
+const MICROS = 1_000_000;
+
+function fromResult(trade: ResultTrade): SourceTrade {
+  const { tid, date, price, amount, total, type } = trade;
+  return { tid, tradedAtS: date, executedAtUs: null, price, amount, total, side: type };
+}
+
+function fromHistory(trade: HistoryTrade): SourceTrade {
+  const { id, time, price, amount, total, type } = trade;
+  // A double holds a current UNIX time to a quarter of a microsecond, so rounding is exact.
+  const executedAtUs = Math.round(time * MICROS);
+  const tradedAtS = Math.floor(executedAtUs / MICROS);
+  return { tid: id, tradedAtS, executedAtUs, price, amount, total, side: type };
+}
+
+function isSane(trade: SourceTrade, nowS: number): boolean {
+  return trade.tradedAtS >= EARLIEST_S && trade.tradedAtS <= nowS + FUTURE_TOLERANCE_S;
+}
+
+/** Puts readable rows and refused ones back into page order, to see who lies between whom. */
+export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => SourceTrade): TradePage {
+  const nowS = (reply.dateMs ?? reply.sentAtMs) / 1000;
+  const rowCount = reply.data.length + reply.rejected.length;
+  const refusedAt = new Set(reply.rejected.map((row) => row.at));
+  const rejected: RejectedRow[] = [...reply.rejected];
+  const slots: Array<SourceTrade | undefined> = [];
+  let next = 0;
+  for (let at = 0; at < rowCount; at += 1) {
+    if (refusedAt.has(at)) {
+      slots.push(undefined);
+      continue;
+    }
+    const row = reply.data[next];
+    next += 1;
+    if (row === undefined) continue;
+    const trade = convert(row);
+    if (isSane(trade, nowS)) {
+      slots.push(trade);
+    } else {
+      slots.push(undefined);
+      rejected.push({ at, reason: 'time outside the sane window', payload: row });
+    }
+  }
+  return {
+    trades: slots.filter((slot) => slot !== undefined),
+    rejected,
+    doubts: findDoubts(slots),
+    rowCount,
+    sentAtMs: reply.sentAtMs,
+    dateMs: reply.dateMs,
+    receivedAtMs: reply.receivedAtMs,
+  };
+}
+
+function findDoubts(slots: ReadonlyArray<SourceTrade | undefined>): Doubt[] {
+  const doubts: Doubt[] = [];
+  for (const [at, slot] of slots.entries()) {
+    if (slot !== undefined) continue;
+    const older = slots.slice(at + 1).find((one) => one !== undefined);
+    if (older === undefined) break;
+    const newer = slots.slice(0, at).findLast((one) => one !== undefined);
+    doubts.push({ newerS: newer?.tradedAtS, olderS: older.tradedAtS });
+  }
+  return doubts;
+}
+
+/** Trades by history/result: every field but the exact time. */
+export function tradesSource(exchange: ExchangePort): TradeSource {
+  return {
+    kind: 'trades',
+    endpoint: 'historyResult',
+    async fetch(market, skip, limit, options) {
+      const reply = await exchange.call('historyResult', { market, since: skip, limit }, options);
+      return toPage(reply, fromResult);
+    },
+  };
+}
+
+/** Trades by history: with the exact time. */
+export function timesSource(exchange: ExchangePort): TradeSource {
+  return {
+    kind: 'times',
+    endpoint: 'history',
+    async fetch(market, skip, limit, options) {
+      const reply = await exchange.call('history', { market, lastId: skip, limit }, options);
+      return toPage(reply, fromHistory);
+    },
+  };
+}

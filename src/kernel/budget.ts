@@ -1,0 +1,250 @@
+import type { Clock } from './clock.js';
+import { TapekeepError } from './errors.js';
+import { WaitingLine } from './waiting-line.js';
+
+/** Longest wait that a server may impose by Retry-After. */
+export const MAX_PAUSE_MS = 5 * 60_000;
+/** Longest window that rate-limit headers may claim, in seconds. */
+const MAX_RESET_S = 3600;
+/** A penalty never slows requests below this fraction of the configured rate. */
+const MIN_PENALTY_FACTOR = 1 / 64;
+/** Time in which a penalised rate doubles again. */
+const RECOVERY_DOUBLING_MS = 60_000;
+/** Refusals of requests that were under way together count as one. */
+const PENALTY_MERGE_MS = 1000;
+/** Slowest refill, so that a waiter is always served some day: one request an hour. */
+const MIN_RATE_PER_S = 1 / 3600;
+
+/** What a budget looks like at one moment. */
+export interface RequestBudgetState {
+  /** Requests per second that are allowed now: configured, less penalties and header limits. */
+  readonly ratePerS: number;
+  /** Requests that may start at once. */
+  readonly tokens: number;
+  readonly waiting: number;
+}
+
+export interface RequestBudgetOptions {
+  readonly clock: Clock;
+  /** Configured rate, requests per second; never exceeded on average. */
+  readonly ratePerS: number;
+  /** How many requests may start at once after a quiet time, at least 1. */
+  readonly burst: number;
+  /** How many callers may wait at the same time; the next one is refused. */
+  readonly maxWaiting: number;
+  /** Called after every change, for telemetry. */
+  readonly onChange?: (state: RequestBudgetState) => void;
+  /** Called when requests are held back for a time. */
+  readonly onPause?: (event: { readonly reason: string; readonly waitMs: number }) => void;
+}
+
+/** What a server says about its own limit. `resetS` is the time until its window starts anew. */
+export interface RateLimitHeaders {
+  readonly limit?: number | undefined;
+  readonly remaining: number;
+  readonly resetS: number;
+}
+
+/** More callers wait for the budget than its limit allows: the caller must shed work. */
+export class BudgetOverrunError extends TapekeepError {
+  constructor(maxWaiting: number) {
+    super(
+      'budget_overrun',
+      'retry',
+      `${maxWaiting} requests wait already for the request budget; ask for less at a time, or raise the rate`,
+    );
+  }
+}
+
+/**
+ * One token bucket for all requests to an exchange.
+ *
+ * States: *open* (a token is there, callers pass at once), *refilling* (callers wait, one timer
+ * runs to the next token), *paused* (nobody passes before the pause ends, tokens or not). Three
+ * things slow the refill: the configured rate, a penalty that halves it and heals with time, and
+ * the server's own headers, whose effect ends with their window.
+ *
+ * All durations are monotonic: a step of the wall clock changes nothing.
+ */
+export class RequestBudget {
+  readonly #options: RequestBudgetOptions;
+  readonly #line = new WaitingLine();
+  #tokens: number;
+  #refilledAtMs: number;
+  #pausedUntilMs = Number.NEGATIVE_INFINITY;
+  #penaltyFactor = 1;
+  #penalisedAtMs = Number.NEGATIVE_INFINITY;
+  #headerRatePerS = Number.POSITIVE_INFINITY;
+  #headerUntilMs = Number.NEGATIVE_INFINITY;
+  #cancelTimer: (() => void) | undefined;
+
+  /** @throws RangeError when rate, burst or limit are not positive. */
+  constructor(options: RequestBudgetOptions) {
+    const { ratePerS, burst, maxWaiting } = options;
+    if (!(ratePerS > 0 && Number.isFinite(ratePerS))) {
+      throw new RangeError(`a budget's rate must be above zero, not ${ratePerS}`);
+    }
+    if (!(burst >= 1 && maxWaiting >= 1)) {
+      throw new RangeError(`burst and maxWaiting must be 1 or more, not ${burst}, ${maxWaiting}`);
+    }
+    this.#options = options;
+    this.#tokens = burst;
+    this.#refilledAtMs = options.clock.monotonicMs();
+  }
+
+  /**
+   * Resolves when the caller may send one request, and takes the token for it.
+   *
+   * @param priority lower numbers go first; equals in the order of their calls
+   * @throws {@link BudgetOverrunError} when too many wait already
+   * @throws the signal's reason when it aborts first; no token is then taken
+   */
+  take(priority: number, signal?: AbortSignal): Promise<void> {
+    if (signal?.aborted) return Promise.reject(signal.reason as Error);
+    if (this.#line.size >= this.#options.maxWaiting) {
+      return Promise.reject(new BudgetOverrunError(this.#options.maxWaiting));
+    }
+    const turn = this.#line.join(priority, signal, () => this.#serve());
+    this.#serve();
+    return turn;
+  }
+
+  /** Resolves at once, or when the current pause is over. Takes no token. */
+  async whenNotPaused(signal?: AbortSignal): Promise<void> {
+    for (;;) {
+      signal?.throwIfAborted();
+      const waitMs = this.#pausedUntilMs - this.#nowMs();
+      if (waitMs <= 0) return;
+      await new Promise<void>((resolve, reject) => {
+        const onAbort = () => {
+          cancel();
+          reject(signal?.reason as Error);
+        };
+        const cancel = this.#options.clock.after(Math.ceil(waitMs), () => {
+          signal?.removeEventListener('abort', onAbort);
+          resolve();
+        });
+        signal?.addEventListener('abort', onAbort, { once: true });
+      });
+    }
+  }
+
+  /** Tokens that nobody waits for: what background work may use without slowing others down. */
+  spare(): number {
+    if (this.#line.size > 0 || this.#isPaused()) return 0;
+    this.#refill();
+    return Math.floor(this.#tokens);
+  }
+
+  /**
+   * Obeys the server's rate-limit headers (field notes, HTTP): no faster than what remains, spread
+   * over the rest of the window; nothing at all until the reset when nothing remains. Values that
+   * make no sense are ignored.
+   */
+  observeHeaders({ limit, remaining, resetS }: RateLimitHeaders): void {
+    const isSane =
+      Number.isFinite(remaining) && remaining >= 0 && Number.isFinite(resetS) && resetS > 0;
+    if (!isSane || (limit !== undefined && !(limit > 0 && remaining <= limit))) return;
+    const windowS = Math.min(resetS, MAX_RESET_S);
+    if (remaining < 1) {
+      this.#holdBack(windowS * 1000, 'rate limit used up');
+      return;
+    }
+    this.#refill();
+    this.#headerRatePerS = remaining / windowS;
+    this.#headerUntilMs = this.#nowMs() + windowS * 1000;
+    this.#tokens = Math.min(this.#tokens, remaining);
+    this.#changed();
+  }
+
+  /**
+   * Lets no request start for `waitMs` (Retry-After), clamped to [0, {@link MAX_PAUSE_MS}]. A pause
+   * that is already longer stays.
+   */
+  pause(waitMs: number, reason: string): void {
+    if (Number.isNaN(waitMs)) return;
+    this.#holdBack(Math.min(Math.max(waitMs, 0), MAX_PAUSE_MS), reason);
+  }
+
+  /** The exchange refused for going too fast: half the rate, and a slow return to the full one. */
+  penalise(): void {
+    const nowMs = this.#nowMs();
+    if (nowMs - this.#penalisedAtMs < PENALTY_MERGE_MS) return;
+    this.#refill();
+    this.#penaltyFactor = Math.max(MIN_PENALTY_FACTOR, this.#penaltyNow() / 2);
+    this.#penalisedAtMs = nowMs;
+    this.#tokens = Math.min(this.#tokens, 1);
+    this.#changed();
+  }
+
+  state(): RequestBudgetState {
+    this.#refill();
+    return { ratePerS: this.#ratePerS(), tokens: this.#tokens, waiting: this.#line.size };
+  }
+
+  #nowMs(): number {
+    return this.#options.clock.monotonicMs();
+  }
+
+  #isPaused(): boolean {
+    return this.#nowMs() < this.#pausedUntilMs;
+  }
+
+  #holdBack(waitMs: number, reason: string): void {
+    const untilMs = this.#nowMs() + waitMs;
+    if (waitMs <= 0 || untilMs <= this.#pausedUntilMs) return;
+    this.#pausedUntilMs = untilMs;
+    this.#options.onPause?.({ reason, waitMs });
+    this.#changed();
+  }
+
+  #penaltyNow(): number {
+    if (this.#penaltyFactor === 1) return 1;
+    const sinceMs = this.#nowMs() - this.#penalisedAtMs;
+    return Math.min(1, this.#penaltyFactor * 2 ** (sinceMs / RECOVERY_DOUBLING_MS));
+  }
+
+  #ratePerS(): number {
+    const ownRate = this.#options.ratePerS * this.#penaltyNow();
+    const isLimited = this.#nowMs() < this.#headerUntilMs;
+    return Math.max(
+      Math.min(ownRate, isLimited ? this.#headerRatePerS : ownRate),
+      Math.min(MIN_RATE_PER_S, this.#options.ratePerS),
+    );
+  }
+
+  #refill(): void {
+    const nowMs = this.#nowMs();
+    const grown = this.#tokens + ((nowMs - this.#refilledAtMs) / 1000) * this.#ratePerS();
+    this.#tokens = Math.min(this.#options.burst, grown);
+    this.#refilledAtMs = nowMs;
+  }
+
+  /** Serves whoever may go, and sets the one timer to when the next one may. */
+  #serve(): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    this.#refill();
+    // The tolerance absorbs the rounding of many small refills.
+    while (this.#line.size > 0 && !this.#isPaused() && this.#tokens >= 1 - 1e-9) {
+      this.#tokens = Math.max(0, this.#tokens - 1);
+      this.#line.admitNext();
+    }
+    if (this.#line.size > 0) {
+      const pauseMs = this.#pausedUntilMs - this.#nowMs();
+      const refillMs = (Math.max(0, 1 - this.#tokens) / this.#ratePerS()) * 1000;
+      // A changing rate is looked at again at least once a minute; at least a millisecond apart.
+      const waitMs = Math.max(1, Math.ceil(Math.max(pauseMs, Math.min(refillMs, 60_000))));
+      this.#cancelTimer = this.#options.clock.after(waitMs, () => this.#serve());
+    }
+    this.#options.onChange?.({
+      ratePerS: this.#ratePerS(),
+      tokens: this.#tokens,
+      waiting: this.#line.size,
+    });
+  }
+
+  #changed(): void {
+    this.#serve();
+  }
+}

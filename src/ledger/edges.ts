@@ -1,0 +1,52 @@
+import type { Random } from '../kernel/random.js';
+
+interface BlockedEdge {
+  attempts: number;
+  retryAtMs: number;
+}
+
+/** Edges remembered at most; beyond it the oldest is forgotten, and is then simply tried again. */
+const EDGES_MAX = 1000;
+
+/**
+ * Lower edges of coverage below which a walk could not get on, each with the moment of its next
+ * try. Without it a hole that the server will not fill would be asked for in a hot loop, and would
+ * keep the walk from the holes further down.
+ *
+ * Moments are of a monotonic clock, milliseconds.
+ */
+export class BlockedEdges {
+  readonly #edges = new Map<number, BlockedEdge>();
+  readonly #random: Random;
+  readonly #baseMs: number;
+  readonly #capMs: number;
+
+  constructor(random: Random, baseMs: number, capMs: number) {
+    this.#random = random;
+    this.#baseMs = baseMs;
+    this.#capMs = capMs;
+  }
+
+  /** Puts the next try off, twice as long as the last time, at least `atLeastMs`. */
+  block(edgeMs: number, nowMs: number, atLeastMs = 0): void {
+    const attempts = (this.#edges.get(edgeMs)?.attempts ?? 0) + 1;
+    const ceilingMs = Math.min(this.#capMs, this.#baseMs * 2 ** Math.min(attempts, 20));
+    const waitMs = Math.max(atLeastMs, ceilingMs / 2 + (this.#random() * ceilingMs) / 2);
+    this.#edges.delete(edgeMs);
+    this.#edges.set(edgeMs, { attempts, retryAtMs: nowMs + waitMs });
+    if (this.#edges.size > EDGES_MAX) {
+      const [oldest] = this.#edges.keys();
+      if (oldest !== undefined) this.#edges.delete(oldest);
+    }
+  }
+
+  isBlocked(edgeMs: number, nowMs: number): boolean {
+    const edge = this.#edges.get(edgeMs);
+    return edge !== undefined && nowMs < edge.retryAtMs;
+  }
+
+  /** Forgets an edge below which the walk has got on. */
+  clear(edgeMs: number): void {
+    this.#edges.delete(edgeMs);
+  }
+}

@@ -1,0 +1,51 @@
+import type { Span } from '../kernel/span.js';
+import type { Island } from './batch.js';
+
+/**
+ * What the walk remembers of a stream's coverage: its islands, newest first, as the archive last
+ * reported them. Bounded: beyond the limit the oldest are forgotten, which only makes the walk
+ * repeat work.
+ */
+export class IslandList {
+  readonly #limit: number;
+  #islands: Island[];
+
+  constructor(islands: readonly Island[], limit = 1000) {
+    this.#limit = limit;
+    this.#islands = [...islands].sort(newestFirst).slice(0, limit);
+  }
+
+  get top(): Island | undefined {
+    return this.#islands[0];
+  }
+
+  get all(): readonly Island[] {
+    return this.#islands;
+  }
+
+  get spans(): Span[] {
+    return this.#islands.map((island) => island.span);
+  }
+
+  /** Takes an island as the archive now has it: it replaces every island that it swallowed. */
+  absorb(island: Island): void {
+    const apart = this.#islands.filter(
+      (known) => known.span.toMs < island.span.fromMs || known.span.fromMs > island.span.toMs,
+    );
+    this.#islands = [...apart, island].sort(newestFirst).slice(0, this.#limit);
+  }
+
+  /** Stored rows from the head down to the lower edge of `island`. */
+  rowsDownTo(island: Island): number {
+    let rows = 0;
+    for (const known of this.#islands) {
+      if (known.span.fromMs < island.span.fromMs) break;
+      rows += known.rowCount;
+    }
+    return rows;
+  }
+}
+
+function newestFirst(a: Island, b: Island): number {
+  return b.span.fromMs - a.span.fromMs;
+}

@@ -1,0 +1,96 @@
+/**
+ * Reading one page of trade history against what is already known: pure decisions, no I/O.
+ *
+ * History runs newest first and a request says how many of the newest trades to skip. The head
+ * moves while we page, and new trades only push old ones deeper; so a later page may repeat rows,
+ * never jump over them — unless a cache, a replica or a cap interferes. That is why every step
+ * down must contain the lowest trade of the step before: that overlap is the evidence.
+ */
+
+/** What the walk needs to know of a trade. */
+export interface PageRow {
+  readonly tid: number;
+  /** Whole UNIX second of the execution. */
+  readonly tradedAtS: number;
+}
+
+/** Newest first by id, each id once (the first occurrence stays). */
+export function orderPage<T extends PageRow>(rows: readonly T[]): T[] {
+  const sorted = [...rows].sort((a, b) => b.tid - a.tid);
+  return sorted.filter((row, index) => row.tid !== sorted[index - 1]?.tid);
+}
+
+export interface LocateInput {
+  /** Ordered by {@link orderPage}. */
+  readonly rows: readonly PageRow[];
+  /** The lowest id known so far: what the page must contain to be contiguous. */
+  readonly targetTid: number;
+  readonly skip: number;
+  readonly asked: number;
+  /** The largest page that this server ever returned: shorter ones are then not due to a cap. */
+  readonly largestPage: number;
+  /** The request before this one ended exactly at the target, and this one looks just below it. */
+  readonly isProbe: boolean;
+}
+
+export type Location =
+  /** Contiguous, and `rows[olderFrom…]` are older than the target. */
+  | { readonly kind: 'found'; readonly olderFrom: number }
+  /** Nothing older exists on the server. */
+  | { readonly kind: 'endOfHistory' }
+  /** Ask again at `skip`. */
+  | {
+      readonly kind: 'again';
+      readonly skip: number;
+      readonly isProbe: boolean;
+      readonly why: string;
+    }
+  /** What the server answers can not be reconciled with what it answered before. */
+  | { readonly kind: 'broken'; readonly detail: string };
+
+/** Decides what a page below the head means for the walk. */
+export function locate(input: LocateInput): Location {
+  const { rows, targetTid, skip, asked, largestPage, isProbe } = input;
+  const newest = rows[0];
+  const oldest = rows.at(-1);
+  if (newest === undefined || oldest === undefined) {
+    if (isProbe) return { kind: 'endOfHistory' };
+    if (skip === 0)
+      return { kind: 'broken', detail: 'the history is empty, but it was not before' };
+    const back = Math.max(0, skip - asked);
+    return { kind: 'again', skip: back, isProbe: false, why: 'beyond the end of history' };
+  }
+  if (oldest.tid > targetTid) {
+    // Only newer trades: the head moved by more than a page. The last row is asked for once more.
+    return {
+      kind: 'again',
+      skip: skip + Math.max(1, rows.length - 1),
+      isProbe: false,
+      why: 'too shallow',
+    };
+  }
+  if (newest.tid < targetTid) {
+    if (isProbe) {
+      // Rows below the target do exist, but a page can not hold the target and them: no evidence.
+      return { kind: 'broken', detail: 'pages of one trade leave no room for an overlap' };
+    }
+    if (skip === 0) {
+      return { kind: 'broken', detail: 'the newest trade is older than one that is stored' };
+    }
+    return {
+      kind: 'again',
+      skip: Math.max(0, skip - Math.max(rows.length, asked)),
+      isProbe: false,
+      why: 'jumped over the known trades',
+    };
+  }
+  const index = rows.findIndex((row) => row.tid === targetTid);
+  if (index < 0) {
+    return { kind: 'broken', detail: `trade ${targetTid} is missing between its neighbours` };
+  }
+  if (index < rows.length - 1) return { kind: 'found', olderFrom: index + 1 };
+  if (rows.length < asked && rows.length < largestPage) return { kind: 'endOfHistory' };
+  return index > 0
+    ? { kind: 'again', skip: skip + index, isProbe: false, why: 'ended at the known trade' }
+    : { kind: 'again', skip: skip + 1, isProbe: true, why: 'is anything older?' };
+}

@@ -1,0 +1,71 @@
+import { ceilToMs, floorToMs, type Span, subtractSpans } from '../kernel/span.js';
+import type { PageRow } from './page.js';
+
+const SECOND_MS = 1000;
+
+/** When a reply was asked for and what time its server showed. Exchange time, milliseconds. */
+export interface ReplyTimes {
+  readonly sentAtMs: number;
+  /** The Date header; null when the server sent none. */
+  readonly dateMs: number | null;
+}
+
+/**
+ * The moment up to which a reply proves that nothing more had happened: the start of the request,
+ * never later than the server's own Date, less a margin for caches on the way.
+ */
+export function provenUntilMs(times: ReplyTimes, marginMs: number): number {
+  const seenMs = times.dateMs === null ? times.sentAtMs : Math.min(times.sentAtMs, times.dateMs);
+  return Math.floor(seenMs - marginMs);
+}
+
+/**
+ * The span that a contiguous page from the head proves: every whole second after the one in which
+ * its oldest trade lies (that second may go on below the page), up to the second of its newest
+ * trade (more trades may still join that one), or further if the clock allows.
+ *
+ * @param rows ordered newest first, not empty
+ */
+export function headSpan(rows: readonly PageRow[], untilMs: number): Span {
+  const newestMs = (rows[0]?.tradedAtS ?? 0) * SECOND_MS;
+  const toMs = Math.max(newestMs, untilMs);
+  return { fromMs: Math.min(toMs, edgeAbove(rows)), toMs };
+}
+
+/**
+ * The span that a page below the head adds, given that it connects to coverage that begins at
+ * `edgeMs`.
+ */
+export function deeperSpan(rows: readonly PageRow[], edgeMs: number): Span {
+  return { fromMs: Math.min(edgeMs, edgeAbove(rows)), toMs: edgeMs };
+}
+
+function edgeAbove(rows: readonly PageRow[]): number {
+  return ((rows.at(-1)?.tradedAtS ?? 0) + 1) * SECOND_MS;
+}
+
+/** A row of a page that could not be read, between its readable neighbours in page order. */
+export interface Doubt {
+  /** Undefined when no readable row of the page is newer. */
+  readonly newerS: number | undefined;
+  readonly olderS: number;
+}
+
+/**
+ * Cuts out of a claim what refused rows put in doubt: the seconds from that of the readable row
+ * below to that of the one above, both whole. A refused row with no readable row below it lies
+ * under the claim anyway.
+ */
+export function withoutDoubts(claim: Span, doubts: readonly Doubt[]): Span[] {
+  const unclear = doubts.map(({ newerS, olderS }) => ({
+    fromMs: olderS * SECOND_MS,
+    toMs: newerS === undefined ? claim.toMs : (newerS + 1) * SECOND_MS,
+  }));
+  return subtractSpans(claim, unclear);
+}
+
+/** The span of candles `[from, to)` on the grid of `stepMs` that lie wholly inside `within`. */
+export function gridWithin(within: Span, stepMs: number): Span {
+  const fromMs = ceilToMs(within.fromMs, stepMs);
+  return { fromMs, toMs: Math.max(fromMs, floorToMs(within.toMs, stepMs)) };
+}
