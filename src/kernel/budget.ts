@@ -1,4 +1,4 @@
-import type { Clock } from './clock.js';
+import { type Clock, sleep } from './clock.js';
 import { TapekeepError } from './errors.js';
 import { WaitingLine } from './waiting-line.js';
 
@@ -12,8 +12,6 @@ const MIN_PENALTY_FACTOR = 1 / 64;
 const RECOVERY_DOUBLING_MS = 60_000;
 /** Refusals of requests that were under way together count as one. */
 const PENALTY_MERGE_MS = 1000;
-/** Slowest refill, so that a waiter is always served some day: one request an hour. */
-const MIN_RATE_PER_S = 1 / 3600;
 
 /** What a budget looks like at one moment. */
 export interface RequestBudgetState {
@@ -115,17 +113,7 @@ export class RequestBudget {
       signal?.throwIfAborted();
       const waitMs = this.#pausedUntilMs - this.#nowMs();
       if (waitMs <= 0) return;
-      await new Promise<void>((resolve, reject) => {
-        const onAbort = () => {
-          cancel();
-          reject(signal?.reason as Error);
-        };
-        const cancel = this.#options.clock.after(Math.ceil(waitMs), () => {
-          signal?.removeEventListener('abort', onAbort);
-          resolve();
-        });
-        signal?.addEventListener('abort', onAbort, { once: true });
-      });
+      await sleep(this.#options.clock, Math.max(1, Math.ceil(waitMs)), signal);
     }
   }
 
@@ -154,7 +142,7 @@ export class RequestBudget {
     this.#headerRatePerS = remaining / windowS;
     this.#headerUntilMs = this.#nowMs() + windowS * 1000;
     this.#tokens = Math.min(this.#tokens, remaining);
-    this.#changed();
+    this.#serve();
   }
 
   /**
@@ -174,7 +162,7 @@ export class RequestBudget {
     this.#penaltyFactor = Math.max(MIN_PENALTY_FACTOR, this.#penaltyNow() / 2);
     this.#penalisedAtMs = nowMs;
     this.#tokens = Math.min(this.#tokens, 1);
-    this.#changed();
+    this.#serve();
   }
 
   state(): RequestBudgetState {
@@ -195,7 +183,7 @@ export class RequestBudget {
     if (waitMs <= 0 || untilMs <= this.#pausedUntilMs) return;
     this.#pausedUntilMs = untilMs;
     this.#options.onPause?.({ reason, waitMs });
-    this.#changed();
+    this.#serve();
   }
 
   #penaltyNow(): number {
@@ -204,19 +192,25 @@ export class RequestBudget {
     return Math.min(1, this.#penaltyFactor * 2 ** (sinceMs / RECOVERY_DOUBLING_MS));
   }
 
+  #ownRatePerS(): number {
+    return this.#options.ratePerS * this.#penaltyNow();
+  }
+
   #ratePerS(): number {
-    const ownRate = this.#options.ratePerS * this.#penaltyNow();
-    const isLimited = this.#nowMs() < this.#headerUntilMs;
-    return Math.max(
-      Math.min(ownRate, isLimited ? this.#headerRatePerS : ownRate),
-      Math.min(MIN_RATE_PER_S, this.#options.ratePerS),
-    );
+    const ownRate = this.#ownRatePerS();
+    return this.#nowMs() < this.#headerUntilMs ? Math.min(ownRate, this.#headerRatePerS) : ownRate;
   }
 
   #refill(): void {
     const nowMs = this.#nowMs();
-    const grown = this.#tokens + ((nowMs - this.#refilledAtMs) / 1000) * this.#ratePerS();
-    this.#tokens = Math.min(this.#options.burst, grown);
+    const ownRate = this.#ownRatePerS();
+    // The part of the time that the server's headers governed counts at their rate, also when
+    // their window has ended since: otherwise its end would set a burst free.
+    const limitedMs = Math.max(0, Math.min(nowMs, this.#headerUntilMs) - this.#refilledAtMs);
+    const freeMs = nowMs - this.#refilledAtMs - limitedMs;
+    const limitedRate = Math.min(ownRate, this.#headerRatePerS);
+    const grown = (limitedMs * limitedRate + freeMs * ownRate) / 1000;
+    this.#tokens = Math.min(this.#options.burst, this.#tokens + grown);
     this.#refilledAtMs = nowMs;
   }
 
@@ -242,9 +236,5 @@ export class RequestBudget {
       tokens: this.#tokens,
       waiting: this.#line.size,
     });
-  }
-
-  #changed(): void {
-    this.#serve();
   }
 }

@@ -1,0 +1,104 @@
+import type { StateRecord } from '../../contract/resources.js';
+import type { RequestBudget } from '../../kernel/budget.js';
+import type { Clock } from '../../kernel/clock.js';
+import type { Random } from '../../kernel/random.js';
+import type { BackoffOptions } from '../../kernel/retry.js';
+import type { ClientEvents } from '../../observe/events.js';
+import type { ExchangeClock } from '../exchange-clock.js';
+
+/** A state as it came: the family's updates carry no period, updates of the contract no change. */
+export type FeedRecord = Omit<StateRecord, 'period'> & { readonly period: number | undefined };
+
+/** Why a connection ended. A small fixed set, fit for a metric label. */
+export type CloseReason =
+  /** {@link StateFeed.stop} was called. */
+  | 'stopped'
+  /** No connection came about: refused, unreachable, not a WebSocket server. */
+  | 'connect_failed'
+  | 'connect_timeout'
+  /** The server answered state.subscribe with an error, or not with success. */
+  | 'subscribe_refused'
+  /** The server never acknowledged state.subscribe. */
+  | 'subscribe_ignored'
+  /** The server answered several state.query in a row with errors. */
+  | 'query_refused'
+  /** No answer to a state.query within its deadline. */
+  | 'silent'
+  /** Queries show a state that the updates never told: the subscription is dead. */
+  | 'stalled'
+  /** The consumer is too slow: the queue is full. */
+  | 'overflow'
+  /** Too many frames that mean nothing. */
+  | 'garbage'
+  /** A frame above the limit. */
+  | 'oversized'
+  /** The frames broke the WebSocket protocol, or were not UTF-8. */
+  | 'protocol_error'
+  /** The server or the network ended it. */
+  | 'remote';
+
+/** What a feed tells, in order. All `…ExchangeMs` are estimates of exchange time. */
+export type StateEvent =
+  /** The subscription was acknowledged. `atMs` is this machine's wall clock. */
+  | { readonly kind: 'opened'; readonly atMs: number; readonly exchangeMs: number }
+  | {
+      readonly kind: 'record';
+      /** `query` is a full record with `change`; `update` was pushed. */
+      readonly origin: 'query' | 'update';
+      readonly record: FeedRecord;
+      /** This machine's wall clock. */
+      readonly receivedAtMs: number;
+      readonly exchangeMs: number;
+    }
+  /** Nothing was missed up to `exchangeMs`: a query agreed with what the updates had told. */
+  | { readonly kind: 'alive'; readonly exchangeMs: number }
+  /**
+   * The connection ended. Comes without an `opened` before it when it ended earlier than that.
+   * After `lastAliveExchangeMs` nothing is confirmed; null when nothing ever was.
+   */
+  | {
+      readonly kind: 'closed';
+      readonly code: number;
+      readonly reason: CloseReason;
+      readonly lastAliveExchangeMs: number | null;
+      readonly livedMs: number;
+    }
+  /** The next connection is tried after `waitMs`; `attempts` failed in a row. */
+  | { readonly kind: 'retrying'; readonly waitMs: number; readonly attempts: number };
+
+export interface StateFeedOptions {
+  /** `ws:` or `wss:`. */
+  readonly url: string;
+  readonly market: string;
+  /** Period of the state in seconds (contract, Real-time methods). */
+  readonly periodS: number;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: ClientEvents;
+  readonly exchangeClock: ExchangeClock;
+  /** Shared by all feeds, so that a reconnect storm stays a trickle. One token a connection. */
+  readonly connectBudget?: RequestBudget;
+  /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */
+  readonly acknowledgeTimeoutMs?: number;
+  /** How often a state.query keeps the connection open and checks the updates. Default 20 s. */
+  readonly queryEveryMs?: number;
+  /** Between connections: full jitter, reset only by data. Default 0.5 s doubling up to 60 s. */
+  readonly backoff?: BackoffOptions;
+  /** Default 64 KiB. */
+  readonly maxFrameBytes?: number;
+  /** Events that may wait for the consumer. Default 1000. */
+  readonly queueLimit?: number;
+  /** Ends the feed like {@link StateFeed.stop}. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * The states of one market and period, over one connection at a time that is renewed for ever.
+ * Iterate once; leaving the loop stops the feed.
+ */
+export interface StateFeed extends AsyncIterable<StateEvent> {
+  readonly market: string;
+  readonly periodS: number;
+  /** Closes the connection and ends the iteration after the events that are queued. Idempotent. */
+  stop(): Promise<void>;
+}
