@@ -1,0 +1,122 @@
+import { signedFields } from '../contract/params.js';
+import { AUTH_HEADERS, isSignedBy, type SignedContent } from '../contract/signing.js';
+import { Mutex } from '../kernel/mutex.js';
+import { AUTHENTICATION_FAILURE, type ErrorReply, ReplyError, tooManyRequests } from './refusal.js';
+import type { RawParams } from './validation.js';
+
+/** Requests of one key that may wait for their turn. */
+const MAX_WAITING_PER_KEY = 64;
+
+/** A signed request as it arrived. */
+export interface SignedRequest {
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** The received bytes; the signature is checked over exactly these. */
+  readonly body: Uint8Array | undefined;
+}
+
+interface KeyState {
+  readonly turns: Mutex;
+  waiting: number;
+  lastNonce: number;
+}
+
+function failure(): ReplyError {
+  return new ReplyError(AUTHENTICATION_FAILURE);
+}
+
+/** The JSON object in `body`. Whoever sends something else has not said which request was meant. */
+function parseObject(body: Uint8Array): RawParams {
+  let value: unknown;
+  try {
+    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+  } catch {
+    throw failure();
+  }
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw failure();
+  return value as RawParams;
+}
+
+/**
+ * Establishes who sent a signed request (contract, Authentication). Until that is done every fault
+ * is an `authentication failure`: a missing header, another content type, an unknown key, a wrong
+ * signature, a body that is no JSON object, a foreign path, a used nonce.
+ *
+ * Requests of one key run one after the other, so "greater than the nonce of the last completed
+ * request" is decided by order of arrival, and of two requests with one nonce only one can pass. A
+ * request is completed when its answer is ready; one on which the server itself failed is not, so
+ * that it can be repeated as it was.
+ *
+ * State per key: *idle* or *busy with n waiting*; keys that the backend does not know leave none.
+ */
+export class Authenticator {
+  readonly #secretOf: (apiKey: string) => string | undefined;
+  readonly #content: SignedContent;
+  readonly #keys = new Map<string, KeyState>();
+
+  constructor(secretOf: (apiKey: string) => string | undefined, content: SignedContent) {
+    this.#secretOf = secretOf;
+    this.#content = content;
+  }
+
+  /**
+   * Runs `work` with the sender's key and the fields of the body, in the turn of that key.
+   *
+   * @param isCompleted tells whether an error of `work` is an answer like any other
+   * @throws ReplyError when the sender is not established
+   */
+  async run<T>(
+    request: SignedRequest,
+    isCompleted: (error: unknown) => boolean,
+    work: (apiKey: string, fields: RawParams) => Promise<T>,
+  ): Promise<T> {
+    const { apiKey, fields, nonce } = this.#verify(request);
+    const state = this.#stateOf(apiKey);
+    if (state.waiting >= MAX_WAITING_PER_KEY) throw new ReplyError(BUSY);
+    state.waiting += 1;
+    return state.turns.run(async () => {
+      state.waiting -= 1;
+      if (nonce <= state.lastNonce) throw failure();
+      try {
+        const result = await work(apiKey, fields);
+        state.lastNonce = nonce;
+        return result;
+      } catch (error) {
+        if (isCompleted(error)) state.lastNonce = nonce;
+        throw error;
+      }
+    });
+  }
+
+  #verify({ path, headers, body }: SignedRequest) {
+    const apiKey = headers[AUTH_HEADERS.apiKey];
+    const payload = headers[AUTH_HEADERS.payload];
+    const signature = headers[AUTH_HEADERS.signature];
+    const isComplete =
+      typeof apiKey === 'string' && typeof payload === 'string' && typeof signature === 'string';
+    if (!isComplete || body === undefined || !isJson(headers['content-type'])) throw failure();
+    const secret = this.#secretOf(apiKey);
+    if (secret === undefined) throw failure();
+    if (!isSignedBy(secret, body, payload, signature, this.#content)) throw failure();
+    const fields = parseObject(body);
+    const signed = signedFields.safeParse(fields);
+    if (!signed.success || signed.data.request !== path) throw failure();
+    return { apiKey, fields, nonce: signed.data.nonce };
+  }
+
+  #stateOf(apiKey: string): KeyState {
+    const known = this.#keys.get(apiKey);
+    if (known !== undefined) return known;
+    const state: KeyState = { turns: new Mutex(), waiting: 0, lastNonce: 0 };
+    this.#keys.set(apiKey, state);
+    return state;
+  }
+}
+
+/** One second is the shortest wait that Retry-After can name. */
+const BUSY: ErrorReply = tooManyRequests(1);
+
+function isJson(contentType: string | string[] | undefined): boolean {
+  if (typeof contentType !== 'string') return false;
+  return contentType.split(';', 1)[0]?.trim().toLowerCase() === 'application/json';
+}

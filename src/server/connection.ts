@@ -1,0 +1,214 @@
+import type { RawData, WebSocket } from 'ws';
+import {
+  errorMessage,
+  REALTIME_ERRORS,
+  type RealtimeErrorBody,
+  type RealtimeMethod,
+  realtimeMethods,
+  realtimeRequest,
+  responseMessage,
+  STATUS_SUCCESS,
+  type StateParams,
+} from '../contract/realtime.js';
+import { Mutex } from '../kernel/mutex.js';
+import type { ServerContext } from './http.js';
+import { StateSubscription } from './subscription.js';
+
+/** Bytes that may wait for a reader who does not read; beyond it the connection is cut. */
+const MAX_BUFFERED_BYTES = 1024 * 1024;
+/** Frames of one connection that may wait for their answer; beyond it the connection is cut. */
+const MAX_WAITING_FRAMES = 256;
+/** Longest state period, seconds: a week, like the longest candle. */
+const MAX_PERIOD_S = 604_800;
+
+const CLOSE_GOING_AWAY = 1001;
+const CLOSE_UNREADABLE = 1007;
+
+/** A readable frame that is no request, or undefined where nothing can be answered. */
+function readId(frame: unknown): number | string | undefined {
+  if (frame === null || typeof frame !== 'object') return undefined;
+  const id: unknown = (frame as { id?: unknown }).id;
+  return typeof id === 'number' || (typeof id === 'string' && id.length <= 64) ? id : undefined;
+}
+
+function decodeFrame(data: RawData, isBinary: boolean): unknown {
+  if (isBinary) return undefined;
+  try {
+    const bytes = Array.isArray(data) ? Buffer.concat(data) : new Uint8Array(data);
+    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch {
+    return undefined;
+  }
+}
+
+function isMethod(name: string): name is RealtimeMethod {
+  return Object.hasOwn(realtimeMethods, name);
+}
+
+/**
+ * One real-time client. Frames are answered in the order in which they came.
+ *
+ * States: *open* without or with one subscription (a second one replaces the first), then *closed*,
+ * after which nothing is sent and no timer is left. Only data frames of the client count as life:
+ * its protocol pings do not (field notes, Real-time).
+ */
+export class RealtimeConnection {
+  readonly #context: ServerContext;
+  readonly #socket: WebSocket;
+  readonly #turns = new Mutex();
+  #waitingFrames = 0;
+  #subscription: StateSubscription | undefined;
+  #lastFrameAtMs: number;
+  #cancelIdle: (() => void) | undefined;
+  #closeReason = 'client';
+
+  /** @param onClosed called once, with the cause of the end */
+  constructor(context: ServerContext, socket: WebSocket, onClosed: (reason: string) => void) {
+    this.#context = context;
+    this.#socket = socket;
+    this.#lastFrameAtMs = context.clock.monotonicMs();
+    socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
+    socket.on('error', () => {
+      // Oversized frames and protocol faults end here; the socket is closed by its library.
+      this.#closeReason = 'protocol';
+    });
+    socket.once('close', () => {
+      this.#release();
+      onClosed(this.#closeReason);
+    });
+    this.#awaitIdle(context.variants.idleTimeoutMs);
+  }
+
+  /** Cuts the connection at once. */
+  terminate(reason: string): void {
+    this.#closeReason = reason;
+    this.#release();
+    this.#socket.terminate();
+  }
+
+  #release(): void {
+    this.#subscription?.end();
+    this.#subscription = undefined;
+    this.#cancelIdle?.();
+  }
+
+  #close(code: number, reason: string): void {
+    this.#closeReason = reason;
+    this.#release();
+    this.#socket.close(code, reason);
+  }
+
+  #awaitIdle(ms: number): void {
+    const { clock, variants } = this.#context;
+    const onTimer = () => {
+      const quietMs = clock.monotonicMs() - this.#lastFrameAtMs;
+      if (quietMs >= variants.idleTimeoutMs) this.#close(CLOSE_GOING_AWAY, 'idle');
+      else this.#awaitIdle(variants.idleTimeoutMs - quietMs);
+    };
+    this.#cancelIdle = clock.after(ms, onTimer, { background: true });
+  }
+
+  #onFrame(data: RawData, isBinary: boolean): void {
+    this.#lastFrameAtMs = this.#context.clock.monotonicMs();
+    if (this.#waitingFrames >= MAX_WAITING_FRAMES) {
+      this.terminate('flood');
+      return;
+    }
+    this.#waitingFrames += 1;
+    void this.#turns.run(async () => {
+      this.#waitingFrames -= 1;
+      if (this.#isOpen) await this.#answer(decodeFrame(data, isBinary));
+    });
+  }
+
+  get #isOpen(): boolean {
+    return this.#socket.readyState === this.#socket.OPEN;
+  }
+
+  async #answer(frame: unknown): Promise<void> {
+    const { variants } = this.#context;
+    const request = realtimeRequest.safeParse(frame);
+    if (!request.success) {
+      const id = readId(frame);
+      if (id !== undefined) this.#refuse(id, [], REALTIME_ERRORS.invalidArgument);
+      else if (variants.badJson === 'close') this.#close(CLOSE_UNREADABLE, 'unreadable frame');
+      return;
+    }
+    const { id, method, params } = request.data;
+    if (!isMethod(method)) {
+      if (variants.unknownMethod === 'error') {
+        this.#refuse(id, params, REALTIME_ERRORS.methodNotFound);
+      }
+      return;
+    }
+    try {
+      await this.#run(method, id, params);
+    } catch {
+      this.#refuse(id, params, REALTIME_ERRORS.internal);
+    }
+  }
+
+  async #run(method: RealtimeMethod, id: number | string, params: unknown[]): Promise<void> {
+    if (method === 'server.ping') {
+      this.#send(responseMessage(id, params, 'pong'));
+      return;
+    }
+    if (method === 'state.unsubscribe') {
+      if (params.length > 0) {
+        this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
+        return;
+      }
+      this.#subscription?.end();
+      this.#subscription = undefined;
+      this.#send(responseMessage(id, [], STATUS_SUCCESS));
+      return;
+    }
+    const target = this.#readTarget(method, params);
+    if (target === undefined) {
+      this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
+    } else if (method === 'state.query') {
+      const record = await this.#context.backend.state(...target);
+      this.#send(responseMessage(id, params, record));
+    } else {
+      this.#subscribe(id, target);
+    }
+  }
+
+  #readTarget(
+    method: 'state.query' | 'state.subscribe',
+    params: unknown[],
+  ): StateParams | undefined {
+    const target = realtimeMethods[method].params.safeParse(params);
+    if (!target.success) return undefined;
+    const [market, periodS] = target.data;
+    const isKnown = periodS <= MAX_PERIOD_S && this.#context.backend.hasMarket(market);
+    return isKnown ? target.data : undefined;
+  }
+
+  #subscribe(id: number | string, target: StateParams): void {
+    this.#subscription?.end();
+    this.#subscription = new StateSubscription(this.#context, target, (text) =>
+      this.#sendText(text),
+    );
+    this.#send(responseMessage(id, [], STATUS_SUCCESS));
+    // Sending may have cut a slow reader, and with it ended the subscription.
+    this.#subscription?.start();
+  }
+
+  #refuse(id: number | string, params: unknown, error: RealtimeErrorBody): void {
+    this.#send(errorMessage(id, params, error));
+  }
+
+  #send(message: object): void {
+    this.#sendText(JSON.stringify(message));
+  }
+
+  #sendText(text: string): void {
+    if (!this.#isOpen) return;
+    if (this.#socket.bufferedAmount > MAX_BUFFERED_BYTES) {
+      this.terminate('slow reader');
+      return;
+    }
+    this.#socket.send(text);
+  }
+}

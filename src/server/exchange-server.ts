@@ -1,0 +1,70 @@
+import type { Clock } from '../kernel/clock.js';
+import type { ServerEvents } from '../observe/events.js';
+import type { Backend } from './backend.js';
+import { buildHttpServer, type ServerContext } from './http.js';
+import { RealtimeServer } from './realtime.js';
+import { DEFAULT_VARIANTS, type ServerVariants } from './variants.js';
+
+/** Path of the real-time interface, on the same port as the HTTP interface. */
+export const REALTIME_PATH = '/ws';
+
+export interface ExchangeServerOptions {
+  readonly backend: Backend;
+  readonly clock: Clock;
+  readonly telemetry: ServerEvents;
+  /** Address to listen on; the default is reachable from this machine only. */
+  readonly host?: string;
+  /** 0 takes any free port. */
+  readonly port?: number;
+  /** Departures from {@link DEFAULT_VARIANTS}. */
+  readonly variants?: Partial<ServerVariants>;
+}
+
+export interface ExchangeServer {
+  /** Base URL of the HTTP interface, without a slash at its end. */
+  readonly url: string;
+  readonly realtimeUrl: string;
+  readonly port: number;
+  /** Closes listener, connections and timers. May be called more than once. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Serves the contract over HTTP and WebSocket for a {@link Backend}.
+ *
+ * @throws Node's listen errors, such as EADDRINUSE.
+ */
+export async function startExchangeServer(options: ExchangeServerOptions): Promise<ExchangeServer> {
+  const host = options.host ?? '127.0.0.1';
+  const context: ServerContext = {
+    backend: options.backend,
+    clock: options.clock,
+    telemetry: options.telemetry,
+    variants: { ...DEFAULT_VARIANTS, ...options.variants },
+  };
+  const http = buildHttpServer(context);
+  const realtime = new RealtimeServer(context);
+  http.server.on('upgrade', (request, socket, head) => {
+    realtime.upgrade(REALTIME_PATH, request, socket, head);
+  });
+  try {
+    await http.listen({ host, port: options.port ?? 0 });
+  } catch (error) {
+    await http.close();
+    throw error;
+  }
+  const address = http.server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const authority = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+  let stopping: Promise<void> | undefined;
+  return {
+    url: `http://${authority}`,
+    realtimeUrl: `ws://${authority}${REALTIME_PATH}`,
+    port,
+    stop() {
+      realtime.stop();
+      stopping ??= http.close();
+      return stopping;
+    },
+  };
+}

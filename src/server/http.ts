@@ -1,0 +1,217 @@
+import type { Socket } from 'node:net';
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { type EndpointName, endpointNames, endpoints } from '../contract/endpoints.js';
+import { BAD_REQUEST_PAGE, successEnvelope } from '../contract/error-shapes.js';
+import { REQUEST_BODY_MAX_BYTES } from '../contract/limits.js';
+import type { Clock } from '../kernel/clock.js';
+import type { ServerEvents } from '../observe/events.js';
+import { type AnswerContext, answers } from './answers.js';
+import { Authenticator } from './authentication.js';
+import { type Backend, RefusedError } from './backend.js';
+import { pathOf, readQuery } from './query.js';
+import { RateWindows } from './rate-window.js';
+import {
+  AUTHENTICATION_FAILURE,
+  BAD_REQUEST,
+  type ErrorReply,
+  familyNotFound,
+  INTERNAL_ERROR,
+  INVALID_INPUT,
+  notFound,
+  OPERATION_BLOCKED,
+  ReplyError,
+  tooManyRequests,
+} from './refusal.js';
+import { type RawParams, validateParams } from './validation.js';
+import type { ServerVariants } from './variants.js';
+
+/** What the parts of one server share. */
+export interface ServerContext {
+  readonly backend: Backend;
+  readonly clock: Clock;
+  readonly telemetry: ServerEvents;
+  readonly variants: ServerVariants;
+}
+
+/** Carries {@link Backend.identity}, so that archives of two exchanges are never mixed. */
+export const IDENTITY_HEADER = 'x-tapekeep-exchange';
+
+const MAX_HEADER_BYTES = 16 * 1024;
+/** A request's headers, and the whole request, must have arrived by then. */
+const HEADERS_TIMEOUT_MS = 15_000;
+const REQUEST_TIMEOUT_MS = 30_000;
+/** Longer than a client's pool keeps an idle socket, so that none is closed under a request. */
+const KEEP_ALIVE_TIMEOUT_MS = 75_000;
+
+const endpointOfPath = new Map(endpointNames.map((name) => [endpoints[name].path as string, name]));
+
+/** The moment as an HTTP date (IMF-fixdate, whole seconds). */
+function httpDate(atMs: number): string {
+  return new Date(atMs).toUTCString();
+}
+
+function errorReplyOf(error: unknown): ErrorReply {
+  if (error instanceof ReplyError) return error.reply;
+  if (error instanceof RefusedError) {
+    return error.refusal === 'operationBlocked' ? OPERATION_BLOCKED : INVALID_INPUT;
+  }
+  return INTERNAL_ERROR;
+}
+
+function send(reply: FastifyReply, { status, body, retryAfterS }: ErrorReply): FastifyReply {
+  if (retryAfterS !== undefined) reply.header('retry-after', String(retryAfterS));
+  reply.status(status);
+  return typeof body === 'string'
+    ? reply.type('text/html; charset=utf-8').send(body)
+    : reply.type('application/json; charset=utf-8').send(JSON.stringify(body));
+}
+
+async function resultOf<N extends EndpointName>(
+  name: N,
+  raw: RawParams,
+  context: AnswerContext,
+): Promise<unknown> {
+  const params = validateParams(name, raw, context.backend, context.variants);
+  const result: unknown = await answers[name](context, params);
+  return endpoints[name].envelope ? successEnvelope(result) : result;
+}
+
+/** Every endpoint of the table: GET for public ones, and the signed POST form for all. */
+function addRoutes(app: FastifyInstance, { backend, variants }: ServerContext): void {
+  const authenticator = new Authenticator(
+    (apiKey) => backend.secretOf(apiKey),
+    variants.signedContent,
+  );
+  const isAnswer = (error: unknown) => error instanceof ReplyError || error instanceof RefusedError;
+  for (const name of endpointNames) {
+    const { path, access } = endpoints[name];
+    if (access === 'public') {
+      app.get(path, async (request, reply) => {
+        const query = readQuery(request.raw.url ?? '');
+        if (query.kind === 'undecodable') throw new ReplyError(BAD_REQUEST);
+        if (query.kind === 'ambiguous') throw new ReplyError(INVALID_INPUT);
+        const body = await resultOf(name, query.values, { backend, variants, apiKey: '' });
+        return send(reply, { status: 200, body: body as object });
+      });
+    }
+    app.post(path, async (request, reply) => {
+      const body = Buffer.isBuffer(request.body) ? request.body : undefined;
+      const signed = { path, headers: request.headers, body };
+      const result = await authenticator.run(signed, isAnswer, (apiKey, fields) =>
+        resultOf(name, fields, { backend, variants, apiKey }),
+      );
+      return send(reply, { status: 200, body: result as object });
+    });
+  }
+}
+
+/** Date, identity and rate-limit headers on every reply; refuses beyond an enforced limit. */
+function addHeaders(app: FastifyInstance, context: ServerContext): void {
+  const { backend, clock, variants } = context;
+  const rule = variants.rateLimit;
+  const windows = rule && new RateWindows(clock, rule);
+  app.addHook('onRequest', async (request, reply) => {
+    // Node would write this machine's time; clients estimate the exchange's time from this header.
+    reply.raw.sendDate = false;
+    reply.header('date', httpDate(backend.nowMs()));
+    reply.header(IDENTITY_HEADER, backend.identity);
+    if (windows) {
+      const standing = windows.count(request.ip);
+      reply.header('x-ratelimit-limit', String(standing.limit));
+      reply.header('x-ratelimit-remaining', String(standing.remaining));
+      reply.header('x-ratelimit-reset', String(standing.resetS));
+      if (rule.enforce && standing.isExceeded) {
+        throw new ReplyError(tooManyRequests(standing.resetS));
+      }
+    }
+    const isHostMissing = request.raw.httpVersion === '1.1' && request.headers.host === undefined;
+    if (isHostMissing) throw new ReplyError(BAD_REQUEST);
+  });
+}
+
+/** A request that node's parser gave up on has no reply object: the page goes to the socket. */
+function answerUnparsable(context: ServerContext, socket: Socket): void {
+  if (socket.writable) {
+    const { backend } = context;
+    socket.end(
+      [
+        'HTTP/1.1 400 Bad Request',
+        'Content-Type: text/html; charset=utf-8',
+        `Content-Length: ${Buffer.byteLength(BAD_REQUEST_PAGE)}`,
+        `Date: ${httpDate(backend.nowMs())}`,
+        `${IDENTITY_HEADER}: ${backend.identity}`,
+        'Connection: close',
+        '',
+        BAD_REQUEST_PAGE,
+      ].join('\r\n'),
+    );
+    context.telemetry.served({ endpoint: 'unparsable', status: 400, durationMs: 0 });
+  }
+  // The peer may never close its side; what it still sends is not read any more.
+  socket.once('finish', () => socket.destroy());
+  if (!socket.writable) socket.destroy();
+}
+
+function addErrors(app: FastifyInstance, { backend, variants }: ServerContext): void {
+  const missing = (request: FastifyRequest, reply: FastifyReply) => {
+    const path = pathOf(request.raw.url ?? '');
+    return send(
+      reply,
+      variants.errorShapes === 'contract'
+        ? notFound(path, backend.nowMs())
+        : familyNotFound(request.method, path),
+    );
+  };
+  app.setNotFoundHandler(missing);
+  app.setErrorHandler((error: unknown, request, reply) => {
+    if (error instanceof ReplyError || error instanceof RefusedError) {
+      return send(reply, errorReplyOf(error));
+    }
+    // What fastify itself refuses is a body that is too long or broken off: nobody could be
+    // authenticated by it.
+    const status: unknown = (error as { statusCode?: unknown }).statusCode;
+    const isBodyFault = typeof status === 'number' && status >= 400 && status < 500;
+    if (request.is404) return missing(request, reply);
+    return send(reply, isBodyFault ? AUTHENTICATION_FAILURE : INTERNAL_ERROR);
+  });
+}
+
+/** The contract over HTTP, not listening yet. */
+export function buildHttpServer(context: ServerContext): FastifyInstance {
+  const { telemetry } = context;
+  const app = fastify({
+    logger: false,
+    bodyLimit: REQUEST_BODY_MAX_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    forceCloseConnections: true,
+    exposeHeadRoutes: false,
+    http: {
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      // Node would answer a missing Host by itself, and not with the contract's page.
+      requireHostHeader: false,
+    },
+    clientErrorHandler: (_error, socket) => answerUnparsable(context, socket),
+    frameworkErrors: (_error, _request, reply) => {
+      reply.raw.sendDate = false;
+      reply.header('date', httpDate(context.backend.nowMs()));
+      reply.header(IDENTITY_HEADER, context.backend.identity);
+      send(reply, BAD_REQUEST);
+    },
+  });
+  app.removeAllContentTypeParsers();
+  // Bodies stay bytes: the signature is over what was received, whatever it claims to be.
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  app.addHook('onResponse', async (request, reply) => {
+    telemetry.served({
+      endpoint: endpointOfPath.get(request.routeOptions.url ?? '') ?? 'unknown',
+      status: reply.statusCode,
+      durationMs: reply.elapsedTime,
+    });
+  });
+  addHeaders(app, context);
+  addErrors(app, context);
+  addRoutes(app, context);
+  return app;
+}

@@ -1,0 +1,79 @@
+import { familyUpdateMessage, type StateParams, updateMessage } from '../contract/realtime.js';
+import type { ServerContext } from './http.js';
+
+/**
+ * The updates of one `state.subscribe`: the first at once, later ones only when the record changed,
+ * and at most one per `updateIntervalMs`.
+ *
+ * States: *resting* (nothing was sent within the interval: a change of the market is sent at once),
+ * *pacing* (something was: the timer takes the next look), *looking* (the backend is asked),
+ * *ended*. A look is also taken once per interval without any trade, because trades that fall out
+ * of the rolling period change the record too.
+ */
+export class StateSubscription {
+  readonly #context: ServerContext;
+  readonly #params: StateParams;
+  readonly #send: (text: string) => void;
+  #endWatch: (() => void) | undefined;
+  #cancelTimer: (() => void) | undefined;
+  #lastText = '';
+  #sentAtMs = Number.NEGATIVE_INFINITY;
+  #isLooking = false;
+  #isEnded = false;
+
+  constructor(context: ServerContext, params: StateParams, send: (text: string) => void) {
+    this.#context = context;
+    this.#params = params;
+    this.#send = send;
+  }
+
+  start(): void {
+    if (this.#isEnded || this.#endWatch !== undefined) return;
+    this.#endWatch = this.#context.backend.watch(this.#params[0], () => this.#lookIfDue());
+    void this.#look();
+  }
+
+  /** After this nothing more is sent. */
+  end(): void {
+    this.#isEnded = true;
+    this.#endWatch?.();
+    this.#cancelTimer?.();
+  }
+
+  #lookIfDue(): void {
+    const { clock, variants } = this.#context;
+    // While pacing, the pending timer takes the next look.
+    if (clock.monotonicMs() - this.#sentAtMs < variants.updateIntervalMs) return;
+    void this.#look();
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isEnded || this.#isLooking) return;
+    const { backend, clock, variants } = this.#context;
+    const [market, periodS] = this.#params;
+    this.#isLooking = true;
+    this.#cancelTimer?.();
+    try {
+      const record = await backend.state(market, periodS);
+      const message =
+        variants.updateShape === 'contract'
+          ? updateMessage(record)
+          : familyUpdateMessage(market, record);
+      const text = JSON.stringify(message);
+      if (!this.#isEnded && text !== this.#lastText) {
+        this.#lastText = text;
+        this.#sentAtMs = clock.monotonicMs();
+        this.#send(text);
+      }
+    } catch {
+      // A notification has no place for an error: the subscriber sees silence, and the next look
+      // may succeed.
+    } finally {
+      this.#isLooking = false;
+      if (!this.#isEnded) {
+        const next = () => void this.#look();
+        this.#cancelTimer = clock.after(variants.updateIntervalMs, next, { background: true });
+      }
+    }
+  }
+}
