@@ -1,0 +1,72 @@
+import type { ClientEvents } from './events.js';
+import { closeReason, slug } from './labels.js';
+import { type Sinks, seconds } from './sinks.js';
+
+/** The exchange as seen over HTTP and WebSocket. Single requests are debug, trouble is warn. */
+export function createClientEvents({ logger, metrics, tally, labels }: Sinks): ClientEvents {
+  return {
+    requestEnded({ endpoint: name, outcome, durationMs, bytes, error }) {
+      const endpoint = labels.endpoint.admit(name);
+      metrics.requests.inc({ endpoint, outcome });
+      metrics.requestSeconds.observe({ endpoint }, seconds(durationMs));
+      metrics.responseBytes.inc({ endpoint }, Math.max(0, bytes));
+      tally.requestEnded(outcome);
+      const fields = { endpoint: name, outcome, durationMs, bytes };
+      if (error === undefined || outcome === 'aborted') {
+        logger.write('debug', 'request ended', fields);
+        return;
+      }
+      const key = `request ${endpoint} ${outcome} ${error.code}`;
+      logger.writeRepeating('warn', key, 'request failed', {
+        ...fields,
+        code: error.code,
+        error: error.message,
+      });
+    },
+    budgetChanged({ ratePerS, tokens, waiting }) {
+      metrics.budgetRate.set(ratePerS);
+      metrics.budgetTokens.set(tokens);
+      metrics.budgetWaiting.set(waiting);
+      logger.write('trace', 'request budget', { ratePerS, tokens, waiting });
+    },
+    budgetPaused({ reason, waitMs }) {
+      metrics.budgetPauses.inc({ reason: labels.reason.admit(slug(reason)) });
+      metrics.budgetPauseSeconds.inc(Math.max(0, seconds(waitMs)));
+      logger.writeRepeating('warn', `pause ${slug(reason)}`, 'the exchange asks us to wait', {
+        reason,
+        waitMs,
+      });
+    },
+    exchangeClock({ offsetMs, pace }) {
+      metrics.clockOffsetSeconds.set(seconds(offsetMs));
+      metrics.clockPace.set(pace);
+      logger.write('debug', "exchange's clock", { offsetMs, pace });
+    },
+    socketOpened({ market, periodS }) {
+      metrics.socketsOpened.inc();
+      metrics.socketsOpen.set(tally.socketsChanged(1));
+      logger.write('debug', 'real-time connection opened', { market, periodS });
+    },
+    socketClosed({ market, periodS, code, reason, livedMs }) {
+      const why = closeReason(code, reason);
+      metrics.socketsClosed.inc({ reason: why });
+      metrics.socketsOpen.set(tally.socketsChanged(-1));
+      metrics.socketSeconds.observe(Math.max(0, seconds(livedMs)));
+      const level = why === 'stopped' || why === 'normal' ? 'debug' : 'warn';
+      const fields = { market, periodS, closeCode: code, reason, livedMs };
+      logger.writeRepeating(level, `socket ${why}`, 'real-time connection closed', fields);
+    },
+    socketRetry({ market, periodS, waitMs }) {
+      metrics.socketRetries.inc();
+      logger.write('debug', 'real-time reconnect scheduled', { market, periodS, waitMs });
+    },
+    frameReceived({ outcome }) {
+      metrics.frames.inc({ outcome });
+      if (outcome === 'dropped' || outcome === 'unrecognised') {
+        logger.writeRepeating('warn', `frame ${outcome}`, 'real-time frame not used', { outcome });
+      } else {
+        logger.write('trace', 'real-time frame', { outcome });
+      }
+    },
+  };
+}

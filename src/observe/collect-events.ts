@@ -1,0 +1,119 @@
+import type { CollectEvents } from './events.js';
+import { slug } from './labels.js';
+import { type Sinks, seconds } from './sinks.js';
+import { ROW_OUTCOMES } from './tally.js';
+
+/** Level of a failed poll, by what follows from it. */
+const POLL_LEVEL = { retry: 'warn', skip: 'warn', fatal: 'error' } as const;
+
+/** Collecting. Rows and pages are trace and debug; doubt about completeness is warn. */
+export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): CollectEvents {
+  /** Starts all outcomes of a new stream at zero, so that rates work from the first row on. */
+  const begun = new Set<string>();
+  const streamOf = (name: string) => {
+    const stream = labels.stream.admit(name);
+    if (!begun.has(stream)) {
+      begun.add(stream);
+      for (const outcome of ['received', ...ROW_OUTCOMES]) {
+        metrics.rows.inc({ stream, outcome }, 0);
+      }
+    }
+    return stream;
+  };
+  return {
+    received({ stream: name, market, count }) {
+      const stream = streamOf(name);
+      metrics.rows.inc({ stream, outcome: 'received' }, count);
+      tally.received(stream, count);
+      logger.write('trace', 'rows received', { stream: name, market, count });
+    },
+    settled({ stream: name, market, outcome, count }) {
+      const stream = streamOf(name);
+      metrics.rows.inc({ stream, outcome }, count);
+      tally.settled(stream, outcome, count);
+      const fields = { stream: name, market, outcome, count };
+      if (count > 0 && (outcome === 'lost' || outcome === 'conflict')) {
+        logger.writeRepeating('warn', `rows ${stream} ${outcome}`, `rows ${outcome}`, fields);
+      } else {
+        logger.write('trace', 'rows settled', fields);
+      }
+    },
+    progressed({ stream, market, newestMs }) {
+      tally.progressed(streamOf(stream), labels.market.admit(market), newestMs);
+      logger.write('trace', 'progressed', { stream, market, newestMs });
+    },
+    pollFailed({ stream: name, market, code, message, action }) {
+      const stream = streamOf(name);
+      metrics.pollFailures.inc({ stream, code: labels.code.admit(code), action });
+      logger.writeRepeating(POLL_LEVEL[action], `poll ${stream} ${code} ${action}`, 'poll failed', {
+        stream: name,
+        market,
+        code,
+        action,
+        error: message,
+      });
+    },
+    runSkipped({ stream }) {
+      metrics.runsSkipped.inc({ stream: streamOf(stream) });
+      logger.write('debug', 'run left out, the one before still goes on', { stream });
+    },
+    walkStepped({ stream: name, market, pages, connected }) {
+      const stream = streamOf(name);
+      metrics.walks.inc({ stream, connected: String(connected) });
+      metrics.walkPages.inc({ stream }, pages);
+      logger.write('debug', 'walked through history', { stream: name, market, pages, connected });
+    },
+    walkStalled({ stream: name, market, detail }) {
+      const stream = streamOf(name);
+      metrics.walkStalls.inc({ stream });
+      logger.writeRepeating('warn', `stall ${stream} ${market}`, 'walk stopped: no progress', {
+        stream: name,
+        market,
+        detail,
+      });
+    },
+    gapFound({ stream: name, market, reason, lengthMs }) {
+      const stream = streamOf(name);
+      const why = slug(reason);
+      metrics.gapsFound.inc({ stream, reason: labels.reason.admit(why) });
+      metrics.gapSecondsFound.inc({ stream }, Math.max(0, seconds(lengthMs)));
+      const fields = { stream: name, market, reason, lengthMs };
+      logger.writeRepeating('warn', `gap ${stream} ${why}`, 'gap found', fields);
+    },
+    gapsCounted({ gaps }) {
+      const openGaps = new Map<string, { count: number; lengthMs: number }>();
+      metrics.openGaps.reset();
+      metrics.openGapSeconds.reset();
+      for (const gap of gaps) {
+        const stream = streamOf(gap.stream);
+        const at = { stream, market: labels.market.admit(gap.market) };
+        metrics.openGaps.inc(at, gap.count);
+        metrics.openGapSeconds.inc(at, seconds(gap.lengthMs));
+        const sum = openGaps.get(stream) ?? { count: 0, lengthMs: 0 };
+        sum.count += gap.count;
+        sum.lengthMs += gap.lengthMs;
+        openGaps.set(stream, sum);
+      }
+      tally.gaps(openGaps);
+      logger.write('debug', 'open gaps', Object.fromEntries(openGaps));
+    },
+    marketsChanged({ added, removed, changed }) {
+      metrics.marketChanges.inc({ change: 'added' }, added.length);
+      metrics.marketChanges.inc({ change: 'removed' }, removed.length);
+      metrics.marketChanges.inc({ change: 'changed' }, changed.length);
+      for (const market of removed) {
+        tally.forgetMarket(market);
+        labels.market.forget(market);
+      }
+      const sample = (names: readonly string[]) => names.slice(0, 20);
+      logger.write('info', 'the list of markets changed', {
+        addedCount: added.length,
+        removedCount: removed.length,
+        changedCount: changed.length,
+        added: sample(added),
+        removed: sample(removed),
+        changed: sample(changed),
+      });
+    },
+  };
+}

@@ -1,0 +1,234 @@
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+
+/** From a local answer to a request at its deadline. */
+const LATENCY_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+/** From a commit on a fast disk to one behind a lock. */
+const COMMIT_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 30];
+/** From a connection that is refused at once to one that lives for days. */
+const LIFETIME_BUCKETS_S = [1, 10, 60, 300, 1800, 7200, 43_200, 172_800];
+const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500];
+
+/**
+ * Every metric, in one struct on the given registry. Base units (seconds, bytes); labels are
+ * bounded by whoever sets them.
+ */
+export function createMetrics(registry: Registry) {
+  const registers = [registry];
+  const counter = <const L extends string>(name: string, help: string, labelNames: readonly L[]) =>
+    new Counter<L>({ name: `tapekeep_${name}`, help, labelNames: [...labelNames], registers });
+  const gauge = <const L extends string>(name: string, help: string, labelNames: readonly L[]) =>
+    new Gauge<L>({ name: `tapekeep_${name}`, help, labelNames: [...labelNames], registers });
+  const histogram = <const L extends string>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: readonly L[],
+  ) =>
+    new Histogram<L>({
+      name: `tapekeep_${name}`,
+      help,
+      labelNames: [...labelNames],
+      buckets,
+      registers,
+    });
+
+  return {
+    // The exchange over HTTP
+    requests: counter('requests_total', 'HTTP requests to the exchange that ended, by outcome.', [
+      'endpoint',
+      'outcome',
+    ]),
+    requestSeconds: histogram(
+      'request_duration_seconds',
+      'Time from sending an HTTP request to the last byte of its answer, or to its failure.',
+      LATENCY_BUCKETS_S,
+      ['endpoint'],
+    ),
+    responseBytes: counter(
+      'response_bytes_total',
+      'Bytes of HTTP answers from the exchange, after decompression.',
+      ['endpoint'],
+    ),
+    budgetRate: gauge(
+      'request_budget_rate',
+      'Requests a second that the shared budget allows at present.',
+      [],
+    ),
+    budgetTokens: gauge('request_budget_tokens', 'Requests that could go out at once.', []),
+    budgetWaiting: gauge('request_budget_waiting', 'Requests that wait for the budget.', []),
+    budgetPauses: counter(
+      'request_budget_pauses_total',
+      'Times that the exchange made us wait, by what it used to say so.',
+      ['reason'],
+    ),
+    budgetPauseSeconds: counter(
+      'request_budget_pause_seconds_total',
+      'Time that the exchange asked us to wait, summed up.',
+      [],
+    ),
+    clockOffsetSeconds: gauge(
+      'exchange_clock_offset_seconds',
+      "The exchange's time minus this machine's time.",
+      [],
+    ),
+    clockPace: gauge('exchange_clock_pace', "Speed of the exchange's time; 1 is real time.", []),
+
+    // The exchange over WebSocket
+    socketsOpen: gauge('realtime_connections', 'WebSocket connections to the exchange, open.', []),
+    socketsOpened: counter(
+      'realtime_connections_opened_total',
+      'WebSocket connections to the exchange that came to be.',
+      [],
+    ),
+    socketsClosed: counter(
+      'realtime_connections_closed_total',
+      'WebSocket connections to the exchange that ended, by reason.',
+      ['reason'],
+    ),
+    socketSeconds: histogram(
+      'realtime_connection_lifetime_seconds',
+      'How long WebSocket connections to the exchange lasted.',
+      LIFETIME_BUCKETS_S,
+      [],
+    ),
+    socketRetries: counter(
+      'realtime_reconnects_total',
+      'Reconnects to the exchange that were scheduled after a connection ended or failed.',
+      [],
+    ),
+    frames: counter('realtime_frames_total', 'WebSocket frames from the exchange, by outcome.', [
+      'outcome',
+    ]),
+
+    // The archive
+    commits: counter('commits_total', 'Transactions of received data that were committed.', []),
+    commitSeconds: histogram(
+      'commit_duration_seconds',
+      'Time that a transaction of received data took, from its first statement to its commit.',
+      COMMIT_BUCKETS_S,
+      [],
+    ),
+    commitBatches: histogram(
+      'commit_batches',
+      'Batches that shared one transaction.',
+      BATCH_BUCKETS,
+      [],
+    ),
+    commitFailures: counter(
+      'commit_failures_total',
+      'Transactions of received data that failed, by error code and whether they are repeated.',
+      ['code', 'retried'],
+    ),
+    archiveRows: counter('archive_rows_total', 'Rows given to the archive, by what came of them.', [
+      'table',
+      'outcome',
+    ]),
+    queueItems: gauge('queue_items', 'Items in a queue.', ['queue']),
+    queueLimit: gauge('queue_limit_items', 'Items that a queue holds at most.', ['queue']),
+    quarantined: counter('quarantined_total', 'Pieces of data refused and set aside, by reason.', [
+      'endpoint',
+      'reason',
+    ]),
+    partitionsMade: counter('partitions_made_total', 'Partitions made.', ['table']),
+    partitionLeadSeconds: gauge(
+      'partition_lead_seconds',
+      'Time from now to the end of the last partition that exists.',
+      ['table'],
+    ),
+    databaseUp: gauge('database_up', '1 while the database answers, else 0.', []),
+    databaseChanges: counter(
+      'database_state_changes_total',
+      'Times that the database was found to answer again, or no longer.',
+      ['state'],
+    ),
+    migrations: counter('migrations_applied_total', 'Schema migrations applied.', []),
+    embeddedPhases: counter(
+      'embedded_postgres_phases_total',
+      'Phases that the embedded Postgres entered.',
+      ['phase'],
+    ),
+
+    // Collecting
+    rows: counter(
+      'rows_total',
+      'Rows from the exchange: outcome received as they arrive, then one other outcome for each.',
+      ['stream', 'outcome'],
+    ),
+    rowsInFlight: gauge(
+      'rows_in_flight',
+      'Rows that were received and have no other outcome yet.',
+      ['stream'],
+    ),
+    lagSeconds: gauge('lag_seconds', "The exchange's time now minus the newest stored moment.", [
+      'stream',
+      'market',
+    ]),
+    pollFailures: counter(
+      'poll_failures_total',
+      'Polls that failed, by error code and what follows (retry, skip, fatal).',
+      ['stream', 'code', 'action'],
+    ),
+    runsSkipped: counter(
+      'runs_skipped_total',
+      'Scheduled runs left out because the one before was still going.',
+      ['stream'],
+    ),
+    walks: counter(
+      'walks_total',
+      'Turns of walking back through history, by whether known ground was reached.',
+      ['stream', 'connected'],
+    ),
+    walkPages: counter('walk_pages_total', 'Pages read while walking back through history.', [
+      'stream',
+    ]),
+    walkStalls: counter('walk_stalls_total', 'Walks that stopped for lack of progress.', [
+      'stream',
+    ]),
+    gapsFound: counter('gaps_found_total', 'Gaps found, by reason.', ['stream', 'reason']),
+    gapSecondsFound: counter('gap_seconds_found_total', 'Length of the gaps found, summed up.', [
+      'stream',
+    ]),
+    openGaps: gauge('open_gaps', 'Gaps that are open now.', ['stream', 'market']),
+    openGapSeconds: gauge('open_gap_seconds', 'Length of the gaps that are open now, summed up.', [
+      'stream',
+      'market',
+    ]),
+    marketChanges: counter(
+      'market_changes_total',
+      'Markets that were added to or removed from the exchange, or changed.',
+      ['change'],
+    ),
+
+    // Serving the contract (sandbox and replay)
+    served: counter('served_requests_total', 'HTTP requests answered as an exchange.', [
+      'endpoint',
+      'status',
+    ]),
+    servedSeconds: histogram(
+      'served_request_duration_seconds',
+      'Time to answer an HTTP request as an exchange.',
+      LATENCY_BUCKETS_S,
+      ['endpoint'],
+    ),
+    servedRealtime: gauge(
+      'served_realtime_connections',
+      'WebSocket connections served as an exchange, open.',
+      [],
+    ),
+    servedRealtimeClosed: counter(
+      'served_realtime_closed_total',
+      'WebSocket connections served as an exchange that ended, by reason.',
+      ['reason'],
+    ),
+
+    // The program
+    lifecycle: counter('lifecycle_total', 'Starts and stops of the daemon in this process.', [
+      'phase',
+    ]),
+    shutdownSeconds: gauge('shutdown_duration_seconds', 'Time that the last stop took.', []),
+    warnings: counter('warnings_total', 'Warnings that need an eye but stop nothing.', ['code']),
+    failures: counter('failures_total', 'Failures that stopped something.', ['code']),
+  };
+}
+
+export type Metrics = ReturnType<typeof createMetrics>;

@@ -1,0 +1,52 @@
+import type { DaemonEvents, ServerEvents } from './events.js';
+import { slug } from './labels.js';
+import { type Sinks, seconds } from './sinks.js';
+
+/** The contract served by ourselves: the sandbox, or a replay. */
+export function createServerEvents({ logger, metrics, labels }: Sinks): ServerEvents {
+  return {
+    served({ endpoint: name, status, durationMs }) {
+      const endpoint = labels.endpoint.admit(name);
+      const isStatus = Number.isInteger(status) && status >= 100 && status <= 599;
+      metrics.served.inc({ endpoint, status: isStatus ? String(status) : 'other' });
+      metrics.servedSeconds.observe({ endpoint }, seconds(durationMs));
+      logger.write('trace', 'served', { endpoint: name, status, durationMs });
+    },
+    realtimeOpened({ open }) {
+      metrics.servedRealtime.set(open);
+      logger.write('trace', 'real-time client connected', { open });
+    },
+    realtimeClosed({ open, reason }) {
+      metrics.servedRealtime.set(open);
+      metrics.servedRealtimeClosed.inc({ reason: labels.reason.admit(slug(reason)) });
+      logger.write('trace', 'real-time client left', { open, reason });
+    },
+  };
+}
+
+/** The daemon's own life. */
+export function createDaemonEvents({ logger, metrics, labels }: Sinks): DaemonEvents {
+  return {
+    started({ detail }) {
+      metrics.lifecycle.inc({ phase: 'started' });
+      logger.write('info', 'started', detail);
+    },
+    stopping({ reason }) {
+      metrics.lifecycle.inc({ phase: 'stopping' });
+      logger.write('info', 'stopping', { reason });
+    },
+    stopped({ durationMs, exitCode }) {
+      metrics.lifecycle.inc({ phase: 'stopped' });
+      metrics.shutdownSeconds.set(seconds(durationMs));
+      logger.write('info', 'stopped', { durationMs, exitCode });
+    },
+    warned({ code, message }) {
+      metrics.warnings.inc({ code: labels.code.admit(code) });
+      logger.writeRepeating('warn', `warned ${code}`, message, { code });
+    },
+    failed({ code, message }) {
+      metrics.failures.inc({ code: labels.code.admit(code) });
+      logger.write('error', message, { code });
+    },
+  };
+}

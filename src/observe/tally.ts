@@ -1,0 +1,151 @@
+import type { CollectEvents, RequestOutcome } from './events.js';
+
+/** What a received row can come to; every row comes to exactly one of these. */
+export const ROW_OUTCOMES = [
+  'stored',
+  'updated',
+  'duplicate',
+  'conflict',
+  'rejected',
+  'unchanged',
+  'lost',
+] as const satisfies readonly Parameters<CollectEvents['settled']>[0]['outcome'][];
+export type RowOutcome = (typeof ROW_OUTCOMES)[number];
+
+/** The counts of one stream since the program started. */
+export interface StreamTally extends Readonly<Record<RowOutcome, number>> {
+  readonly stream: string;
+  readonly received: number;
+  /** Received and not settled yet. Below zero would mean rows out of nowhere. */
+  readonly inFlight: number;
+  /** Newest stored moment over all markets, exchange time; null before the first. */
+  readonly newestMs: number | null;
+  /** The same of the market that is furthest behind. */
+  readonly slowestMs: number | null;
+  readonly openGaps: number;
+  readonly openGapMs: number;
+}
+
+export interface TallySnapshot {
+  /** In the order in which the streams first showed up. */
+  readonly streams: readonly StreamTally[];
+  readonly requests: number;
+  readonly failedRequests: number;
+  readonly openSockets: number;
+}
+
+/** Ends of a request that say nothing against the exchange or the way to it. */
+const NOT_FAILED: ReadonlySet<RequestOutcome> = new Set(['ok', 'rejected_rows', 'aborted']);
+
+interface StreamState {
+  received: number;
+  readonly outcomes: Record<RowOutcome, number>;
+  readonly newestMs: Map<string, number>;
+  openGaps: number;
+  openGapMs: number;
+}
+
+function emptyState(): StreamState {
+  const outcomes = {
+    stored: 0,
+    updated: 0,
+    duplicate: 0,
+    conflict: 0,
+    rejected: 0,
+    unchanged: 0,
+    lost: 0,
+  };
+  return { received: 0, outcomes, newestMs: new Map(), openGaps: 0, openGapMs: 0 };
+}
+
+/**
+ * Running totals for the terminal's summary and the status page, so that neither asks the database.
+ * Stream and market names must be bounded before they come here.
+ */
+export class Tally {
+  readonly #streams = new Map<string, StreamState>();
+  #requests = 0;
+  #failedRequests = 0;
+  #openSockets = 0;
+
+  received(stream: string, count: number): void {
+    this.#of(stream).received += count;
+  }
+
+  settled(stream: string, outcome: RowOutcome, count: number): void {
+    this.#of(stream).outcomes[outcome] += count;
+  }
+
+  /** Moves the newest stored moment forward; older moments (filled gaps) change nothing. */
+  progressed(stream: string, market: string, newestMs: number): void {
+    const known = this.#of(stream).newestMs;
+    known.set(market, Math.max(newestMs, known.get(market) ?? newestMs));
+  }
+
+  /** Drops a market that the exchange removed, so that it does not lag for ever. */
+  forgetMarket(market: string): void {
+    for (const { newestMs } of this.#streams.values()) newestMs.delete(market);
+  }
+
+  gaps(totals: ReadonlyMap<string, { readonly count: number; readonly lengthMs: number }>): void {
+    for (const stream of totals.keys()) this.#of(stream);
+    for (const [stream, state] of this.#streams) {
+      state.openGaps = totals.get(stream)?.count ?? 0;
+      state.openGapMs = totals.get(stream)?.lengthMs ?? 0;
+    }
+  }
+
+  requestEnded(outcome: RequestOutcome): void {
+    this.#requests += 1;
+    if (!NOT_FAILED.has(outcome)) this.#failedRequests += 1;
+  }
+
+  /** @returns the number of sockets open now. */
+  socketsChanged(by: 1 | -1): number {
+    this.#openSockets = Math.max(0, this.#openSockets + by);
+    return this.#openSockets;
+  }
+
+  /** Newest stored moment by stream and market. */
+  *newest(): Iterable<{ stream: string; market: string; newestMs: number }> {
+    for (const [stream, state] of this.#streams) {
+      for (const [market, newestMs] of state.newestMs) yield { stream, market, newestMs };
+    }
+  }
+
+  snapshot(): TallySnapshot {
+    return {
+      streams: [...this.#streams].map(([stream, state]) => {
+        const settled = ROW_OUTCOMES.reduce((sum, name) => sum + state.outcomes[name], 0);
+        let newestMs: number | null = null;
+        let slowestMs: number | null = null;
+        for (const ms of state.newestMs.values()) {
+          newestMs = Math.max(ms, newestMs ?? ms);
+          slowestMs = Math.min(ms, slowestMs ?? ms);
+        }
+        return {
+          stream,
+          received: state.received,
+          ...state.outcomes,
+          inFlight: state.received - settled,
+          newestMs,
+          slowestMs,
+          openGaps: state.openGaps,
+          openGapMs: state.openGapMs,
+        };
+      }),
+      requests: this.#requests,
+      failedRequests: this.#failedRequests,
+      openSockets: this.#openSockets,
+    };
+  }
+
+  #of(stream: string): StreamState {
+    let state = this.#streams.get(stream);
+    if (state === undefined) {
+      state = emptyState();
+      this.#streams.set(stream, state);
+    }
+    return state;
+  }
+}

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createLogger, type LogFormat, type LogLevel } from '../../../src/observe/logger.js';
+import { Repeats } from '../../../src/observe/repeats.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+function open(options: {
+  level?: LogLevel;
+  format?: LogFormat;
+  isTTY?: boolean;
+  secrets?: string[];
+}) {
+  const clock = new FakeClock();
+  const lines: string[] = [];
+  const logger = createLogger({
+    level: options.level ?? 'info',
+    format: options.format ?? 'json',
+    clock,
+    destination: {
+      write: (line) => lines.push(line),
+      ...(options.isTTY === undefined ? {} : { isTTY: options.isTTY }),
+    },
+    ...(options.secrets === undefined ? {} : { secrets: options.secrets }),
+  });
+  return { clock, lines, logger };
+}
+
+test('lines are JSON with level name, time of the given clock, message and fields', () => {
+  const { lines, logger } = open({});
+  logger.write('warn', 'gap found', { stream: 'trades', lengthMs: 5 });
+  logger.write('debug', 'not shown');
+  assert.equal(lines.length, 1);
+  assert.deepEqual(JSON.parse(lines[0] ?? ''), {
+    level: 'warn',
+    time: '2026-01-01T00:00:00.000Z',
+    stream: 'trades',
+    lengthMs: 5,
+    msg: 'gap found',
+  });
+});
+
+test('a terminal gets prose, anything else JSON, unless the format is given', () => {
+  const shown = (format: LogFormat, isTTY: boolean) => {
+    const { lines, logger } = open({ format, isTTY });
+    logger.write('info', 'started', { port: 1 });
+    return lines.join('');
+  };
+  assert.match(shown('auto', false), /^\{/);
+  assert.match(shown('auto', true), /INFO/);
+  assert.match(shown('json', true), /^\{/);
+  assert.match(shown('pretty', false), /INFO.*started/);
+});
+
+test('no secret reaches the log, whatever field or text carries it', () => {
+  const { lines, logger } = open({ secrets: ['can"ary-token'] });
+  logger.write('error', 'can not reach postgres://me:canary@db/tape?password=canary', {
+    error: 'Authorization: Bearer canary-canary',
+    token: 'canary',
+    nested: { headers: { 'X-TXC-APIKEY': 'canary', 'X-TXC-SIGNATURE': 'canary' } },
+    given: 'can"ary-token',
+    detail: 'apiKey=canary&a=1',
+  });
+  assert.equal(lines.length, 1);
+  assert.doesNotMatch(lines[0] ?? '', /can\\?"?ary/);
+  assert.match(lines[0] ?? '', /postgres:\/\/me:\*\*\*@db\/tape/);
+  assert.doesNotThrow(() => JSON.parse(lines[0] ?? '') as unknown);
+});
+
+test('a repeating trouble is told once, then once in 30 s with the number kept back', () => {
+  const { clock, lines, logger } = open({});
+  for (let second = 0; second <= 60; second += 1) {
+    logger.writeRepeating('warn', 'key', 'poll failed', { second });
+    clock.advance(1000);
+  }
+  logger.writeRepeating('warn', 'another key', 'poll failed', { second: -1 });
+  const told = lines.map((line) => JSON.parse(line) as { second: number; heldBack?: number });
+  assert.deepEqual(
+    told.map(({ second, heldBack }) => [second, heldBack]),
+    [
+      [0, undefined],
+      [30, 29],
+      [60, 29],
+      [-1, undefined],
+    ],
+  );
+});
+
+test('only a bounded number of troubles is remembered', () => {
+  const repeats = new Repeats(new FakeClock(), 1000);
+  assert.equal(repeats.note('first'), 0);
+  for (let index = 0; index < 500; index += 1) repeats.note(`key ${index}`);
+  assert.equal(repeats.note('key 499'), undefined);
+  assert.equal(repeats.note('first'), 0);
+});

@@ -1,0 +1,267 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { Telemetry } from '../../../src/observe/events.js';
+import { createLogger } from '../../../src/observe/logger.js';
+import { MARKET_LABELS_MAX } from '../../../src/observe/sinks.js';
+import { ROW_OUTCOMES } from '../../../src/observe/tally.js';
+import { createTelemetry } from '../../../src/observe/telemetry.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const NOW_MS = Date.UTC(2026, 0, 1, 12);
+
+function observed(options: { processMetrics?: boolean } = {}) {
+  const lines: string[] = [];
+  const logger = createLogger({
+    level: 'trace',
+    format: 'json',
+    clock: new FakeClock(NOW_MS),
+    destination: { write: (line) => lines.push(line) },
+  });
+  const telemetry = createTelemetry({
+    logger,
+    exchangeNowMs: () => NOW_MS,
+    processMetrics: options.processMetrics ?? false,
+  });
+  return { telemetry, lines };
+}
+
+/** The value of one series on the metrics page, or undefined. */
+function seriesValue(page: string, series: string): number | undefined {
+  const line = page.split('\n').find((text) => text.startsWith(`${series} `));
+  return line === undefined ? undefined : Number(line.slice(series.length + 1));
+}
+
+type Examples = {
+  [Section in keyof Telemetry]: {
+    [Event in keyof Telemetry[Section]]: Telemetry[Section][Event] extends (event: infer E) => void
+      ? E
+      : never;
+  };
+};
+
+/** One of each: the compiler insists that no event of the interface is missing. */
+const EXAMPLES: Examples = {
+  client: {
+    requestEnded: { endpoint: 'tickers', outcome: 'ok', durationMs: 12, bytes: 100 },
+    budgetChanged: { ratePerS: 5, tokens: 3, waiting: 1 },
+    budgetPaused: { reason: 'HTTP 429', waitMs: 1000 },
+    exchangeClock: { offsetMs: 1500, pace: 2 },
+    socketOpened: { market: 'BTC_USDT', periodS: 60 },
+    socketClosed: { market: 'BTC_USDT', periodS: 60, code: 1006, reason: '', livedMs: 5000 },
+    socketRetry: { market: 'BTC_USDT', periodS: 60, waitMs: 10 },
+    frameReceived: { outcome: 'update' },
+  },
+  store: {
+    committed: { durationMs: 4, batches: 2, rows: { trade: { stored: 3, duplicate: 1 } } },
+    commitFailed: { code: '40P01', message: 'deadlock detected', willRetry: true },
+    queueChanged: { queue: 'writer', size: 3, limit: 100 },
+    quarantined: { endpoint: 'history', reason: 'price: not above zero', count: 2 },
+    partitionMade: { table: 'trade', partition: 'trade_2026_01_01' },
+    partitionLead: { table: 'trade', leadMs: 86_400_000 },
+    databaseState: { up: true },
+    migrated: { applied: ['0001_init'] },
+    embeddedPostgres: { phase: 'ready' },
+  },
+  collect: {
+    received: { stream: 'trades', market: 'BTC_USDT', count: 4 },
+    settled: { stream: 'trades', market: 'BTC_USDT', outcome: 'stored', count: 3 },
+    progressed: { stream: 'trades', market: 'BTC_USDT', newestMs: NOW_MS - 2500 },
+    pollFailed: {
+      stream: 'trades',
+      market: 'BTC_USDT',
+      code: 'timeout',
+      message: 'no answer',
+      action: 'retry',
+    },
+    runSkipped: { stream: 'depth' },
+    walkStepped: { stream: 'trades', market: 'BTC_USDT', pages: 2, connected: true },
+    walkStalled: { stream: 'trades', market: 'BTC_USDT', detail: 'same page twice' },
+    gapFound: { stream: 'depth', market: 'BTC_USDT', reason: 'outage', lengthMs: 30_000 },
+    gapsCounted: { gaps: [{ stream: 'depth', market: 'BTC_USDT', count: 2, lengthMs: 60_000 }] },
+    marketsChanged: { added: ['BTC_USDT'], removed: [], changed: [] },
+  },
+  server: {
+    served: { endpoint: 'tickers', status: 200, durationMs: 1 },
+    realtimeOpened: { open: 1 },
+    realtimeClosed: { open: 0, reason: 'idle' },
+  },
+  daemon: {
+    started: { detail: { markets: 3 } },
+    stopping: { reason: 'SIGTERM' },
+    stopped: { durationMs: 120, exitCode: 0 },
+    warned: { code: 'clock_skew', message: 'the clock is off' },
+    failed: { code: 'boom', message: 'it broke' },
+  },
+};
+
+function emitters(telemetry: Telemetry): Array<{ name: string; emit: () => void }> {
+  return Object.entries(EXAMPLES).flatMap(([section, events]) =>
+    Object.entries(events).map(([event, example]) => ({
+      name: `${section}.${event}`,
+      emit: () => {
+        const functions = telemetry[section as keyof Telemetry] as unknown as Record<
+          string,
+          (event: unknown) => void
+        >;
+        functions[event]?.(example);
+      },
+    })),
+  );
+}
+
+test('every event of the interface moves a metric and writes a log line', async () => {
+  const { telemetry, lines } = observed();
+  for (const { name, emit } of emitters(telemetry)) {
+    const before = await telemetry.metricsText();
+    const linesBefore = lines.length;
+    emit();
+    assert.notEqual(await telemetry.metricsText(), before, `${name} leaves no trace in metrics`);
+    assert.ok(lines.length > linesBefore, `${name} leaves no trace in the log`);
+  }
+  for (const [section, events] of Object.entries(EXAMPLES)) {
+    const functions = Object.keys(telemetry[section as keyof Telemetry]);
+    assert.deepEqual(new Set(functions), new Set(Object.keys(events)));
+  }
+});
+
+test('metrics carry the figures of the events, in base units', async () => {
+  const { telemetry } = observed();
+  for (const { emit } of emitters(telemetry)) emit();
+  const page = await telemetry.metricsText();
+  const expected: Record<string, number> = {
+    'tapekeep_requests_total{endpoint="tickers",outcome="ok"}': 1,
+    'tapekeep_request_duration_seconds_sum{endpoint="tickers"}': 0.012,
+    'tapekeep_response_bytes_total{endpoint="tickers"}': 100,
+    'tapekeep_request_budget_pauses_total{reason="http"}': 1,
+    tapekeep_exchange_clock_offset_seconds: 1.5,
+    tapekeep_realtime_connections: 0,
+    'tapekeep_realtime_connections_closed_total{reason="abnormal"}': 1,
+    'tapekeep_archive_rows_total{table="trade",outcome="stored"}': 3,
+    'tapekeep_quarantined_total{endpoint="history",reason="price"}': 2,
+    'tapekeep_rows_total{stream="trades",outcome="received"}': 4,
+    'tapekeep_rows_total{stream="trades",outcome="stored"}': 3,
+    'tapekeep_rows_total{stream="trades",outcome="lost"}': 0,
+    'tapekeep_rows_in_flight{stream="trades"}': 1,
+    'tapekeep_lag_seconds{stream="trades",market="BTC_USDT"}': 2.5,
+    'tapekeep_open_gaps{stream="depth",market="BTC_USDT"}': 2,
+    'tapekeep_open_gap_seconds{stream="depth",market="BTC_USDT"}': 60,
+    'tapekeep_partition_lead_seconds{table="trade"}': 86_400,
+  };
+  for (const [series, value] of Object.entries(expected)) {
+    assert.equal(seriesValue(page, series), value, series);
+  }
+});
+
+test('received rows are conserved: settled by one outcome each, or in flight', async () => {
+  const streams = fc.constantFrom('trades', 'depth', 'ticker');
+  const step = fc.record({
+    stream: streams,
+    received: fc.nat(50),
+    shares: fc.array(fc.constantFrom(...ROW_OUTCOMES), { maxLength: 20 }),
+  });
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { maxLength: 20 }), async (steps) => {
+      const { telemetry } = observed();
+      for (const { stream, received, shares } of steps) {
+        telemetry.collect.received({ stream, market: 'M', count: received });
+        for (const outcome of shares.slice(0, received)) {
+          telemetry.collect.settled({ stream, market: 'M', outcome, count: 1 });
+        }
+      }
+      const page = await telemetry.metricsText();
+      for (const stream of new Set(steps.map((one) => one.stream))) {
+        const row = (outcome: string) =>
+          seriesValue(page, `tapekeep_rows_total{stream="${stream}",outcome="${outcome}"}`) ??
+          assert.fail(`no count of ${outcome}`);
+        const settled = ROW_OUTCOMES.reduce((sum, outcome) => sum + row(outcome), 0);
+        const inFlight = seriesValue(page, `tapekeep_rows_in_flight{stream="${stream}"}`);
+        assert.equal(row('received'), settled + (inFlight ?? Number.NaN));
+        const tally = telemetry.tally.snapshot().streams.find((one) => one.stream === stream);
+        assert.equal(tally?.inFlight, inFlight);
+      }
+    }),
+    { numRuns: 50 },
+  );
+});
+
+test('a flood of market names and reasons does not grow the metrics without bound', async () => {
+  const { telemetry } = observed();
+  for (let index = 0; index < 100_000; index += 1) {
+    telemetry.collect.progressed({ stream: 'trades', market: `M${index}`, newestMs: NOW_MS });
+  }
+  for (let index = 0; index < 1000; index += 1) {
+    const word = [...String(index)].map((digit) => 'abcdefghij'[Number(digit)]).join('');
+    telemetry.store.quarantined({ endpoint: `e${index}`, reason: word, count: 1 });
+    telemetry.client.socketClosed({
+      market: 'M',
+      periodS: 60,
+      code: 3000 + index,
+      reason: word,
+      livedMs: 1,
+    });
+  }
+  const lines = (await telemetry.metricsText()).split('\n');
+  const count = (name: string) => lines.filter((line) => line.startsWith(`${name}{`)).length;
+  assert.equal(count('tapekeep_lag_seconds'), MARKET_LABELS_MAX + 1);
+  assert.equal(count('tapekeep_realtime_connections_closed_total'), 1);
+  assert.ok(count('tapekeep_quarantined_total') <= 33 * 65);
+  assert.ok(lines.some((line) => line.includes('market="other"')));
+});
+
+test('a removed market stops lagging and frees its label', async () => {
+  const { telemetry } = observed();
+  telemetry.collect.progressed({ stream: 'trades', market: 'OLD', newestMs: 0 });
+  telemetry.collect.marketsChanged({ added: [], removed: ['OLD'], changed: [] });
+  assert.doesNotMatch(await telemetry.metricsText(), /lag_seconds\{/);
+});
+
+test('the tally keeps totals, the newest and the slowest market, and open gaps', () => {
+  const { telemetry } = observed();
+  const { collect, client } = telemetry;
+  collect.received({ stream: 'trades', market: 'A', count: 5 });
+  collect.settled({ stream: 'trades', market: 'A', outcome: 'stored', count: 5 });
+  collect.progressed({ stream: 'trades', market: 'A', newestMs: 2000 });
+  collect.progressed({ stream: 'trades', market: 'A', newestMs: 1000 });
+  collect.progressed({ stream: 'trades', market: 'B', newestMs: 500 });
+  collect.gapsCounted({ gaps: [{ stream: 'trades', market: 'A', count: 1, lengthMs: 10 }] });
+  client.socketOpened({ market: 'A', periodS: 60 });
+  client.requestEnded({ endpoint: 'x', outcome: 'timeout', durationMs: 1, bytes: 0 });
+  const snapshot = telemetry.tally.snapshot();
+  const [trades] = snapshot.streams;
+  assert.equal(trades?.newestMs, 2000);
+  assert.equal(trades.slowestMs, 500);
+  assert.equal(trades.stored, 5);
+  assert.equal(trades.inFlight, 0);
+  assert.equal(trades.openGaps, 1);
+  assert.deepEqual([snapshot.requests, snapshot.failedRequests, snapshot.openSockets], [1, 1, 1]);
+  collect.gapsCounted({ gaps: [] });
+  assert.equal(telemetry.tally.snapshot().streams[0]?.openGaps, 0);
+});
+
+test('Prometheus finds nothing wrong with our metrics', async (context) => {
+  const { telemetry } = observed();
+  for (const { emit } of emitters(telemetry)) emit();
+  const input = await telemetry.metricsText();
+  const checked = spawnSync('promtool', ['check', 'metrics'], { input, encoding: 'utf8' });
+  if (checked.error !== undefined) {
+    context.diagnostic('promtool is not installed here: its check of the metrics was left out');
+    assert.match(input, /# HELP tapekeep_rows_total /);
+    return;
+  }
+  assert.equal(checked.status, 0, checked.stdout + checked.stderr);
+});
+
+test("Node's own metrics are on the page, and Prometheus can read all of it", async (context) => {
+  const { telemetry } = observed({ processMetrics: true });
+  const input = await telemetry.metricsText();
+  assert.match(input, /^process_resident_memory_bytes \d/m);
+  const checked = spawnSync('promtool', ['check', 'metrics'], { input, encoding: 'utf8' });
+  if (checked.error !== undefined) {
+    context.diagnostic('promtool is not installed here: its check of the metrics was left out');
+    return;
+  }
+  // 3 means remarks on names, which are prom-client's; 1 means unreadable.
+  assert.ok(checked.status === 0 || checked.status === 3, checked.stdout + checked.stderr);
+});
