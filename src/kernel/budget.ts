@@ -227,8 +227,11 @@ export class RequestBudget {
     if (this.#line.size > 0) {
       const pauseMs = this.#pausedUntilMs - this.#nowMs();
       const refillMs = (Math.max(0, 1 - this.#tokens) / this.#ratePerS()) * 1000;
-      // A changing rate is looked at again at least once a minute; at least a millisecond apart.
-      const waitMs = Math.max(1, Math.ceil(Math.max(pauseMs, Math.min(refillMs, 60_000))));
+      // The rate may rise before the token is full: when the server's window ends, or as a penalty
+      // heals. Looked at again then, and never more often than once a millisecond.
+      const windowMs = this.#headerUntilMs - this.#nowMs();
+      const lookAgainMs = windowMs > 0 ? Math.min(windowMs, 60_000) : 60_000;
+      const waitMs = Math.max(1, Math.ceil(Math.max(pauseMs, Math.min(refillMs, lookAgainMs))));
       this.#cancelTimer = this.#options.clock.after(waitMs, () => this.#serve());
     }
     this.#options.onChange?.({

@@ -1,0 +1,226 @@
+import type { FieldErrors } from '../contract/error-shapes.js';
+import { type ErrorAction, TapekeepError } from '../kernel/errors.js';
+import type { RequestOutcome } from '../observe/events.js';
+
+/** Where an error happened: what was asked, and what came back if anything did. */
+export interface ErrorPlace {
+  readonly endpoint: string;
+  /** HTTP status; absent when no answer came. */
+  readonly status?: number;
+  /** A short piece of the answer, made safe by {@link safeExcerpt}. */
+  readonly excerpt?: string;
+}
+
+/**
+ * Something went wrong with a request. Subclasses say what; `action` says whether to repeat it,
+ * to leave it, or to stop asking at all. The table of what becomes what is reply-reader.ts.
+ */
+export class ExchangeError extends TapekeepError {
+  readonly endpoint: string;
+  readonly status: number | undefined;
+  /** How the request is counted. */
+  readonly outcome: RequestOutcome;
+
+  constructor(
+    code: string,
+    action: ErrorAction,
+    outcome: RequestOutcome,
+    place: ErrorPlace,
+    text: string,
+    options?: { cause?: unknown },
+  ) {
+    const status = place.status === undefined ? '' : ` (HTTP ${place.status})`;
+    const excerpt = place.excerpt ? `; the answer began: ${place.excerpt}` : '';
+    super(code, action, `${place.endpoint}${status}: ${text}${excerpt}`, options);
+    this.endpoint = place.endpoint;
+    this.status = place.status;
+    this.outcome = outcome;
+  }
+}
+
+/** The exchange calls the request invalid (contract, Errors: `invalid input`). */
+export class InvalidInputError extends ExchangeError {
+  constructor(place: ErrorPlace) {
+    super('invalid_input', 'skip', 'client_error', place, 'the exchange calls the input invalid');
+  }
+}
+
+/** The exchange names the fields that it does not accept (contract, Errors: keyed by field). */
+export class FieldErrorsError extends ExchangeError {
+  /** Names and texts as the exchange wrote them. Match the names, never the words. */
+  readonly fields: FieldErrors;
+
+  constructor(place: ErrorPlace, fields: FieldErrors, code = 'field_errors', hint = '') {
+    const names = Object.keys(fields)
+      .slice(0, 5)
+      .map((name) => safeExcerpt(name))
+      .join(', ');
+    super(code, 'skip', 'client_error', place, `the exchange refuses the fields ${names}${hint}`);
+    this.fields = fields;
+  }
+}
+
+/** The refused field is the market: it is unknown, delisted or not open (field notes, HTTP). */
+export class MarketUnavailableError extends FieldErrorsError {
+  constructor(place: ErrorPlace, fields: FieldErrors) {
+    super(place, fields, 'market_unavailable', ': it does not offer this market now');
+  }
+}
+
+/** Signature, nonce, key or path is wrong, or the key is not activated (contract, Authentication). */
+export class AuthenticationError extends ExchangeError {
+  constructor(place: ErrorPlace) {
+    const advice = 'authentication failed: check the key, the secret, signedContent and the nonce';
+    super('authentication_failed', 'fatal', 'client_error', place, advice);
+  }
+}
+
+/** A signed call was asked for, but the client was built without credentials. */
+export class MissingCredentialsError extends ExchangeError {
+  constructor(endpoint: string) {
+    const advice = 'this call is signed: give the client an apiKey and a secret';
+    super('missing_credentials', 'fatal', 'client_error', { endpoint }, advice);
+  }
+}
+
+/** The exchange does not take orders for this pair now (contract, Errors). */
+export class OperationBlockedError extends ExchangeError {
+  constructor(place: ErrorPlace) {
+    const text = 'the exchange blocks this operation for the pair';
+    super('operation_blocked', 'skip', 'client_error', place, text);
+  }
+}
+
+/** No such path, or no data to be found (contract, Errors: 404; or a cousin's form of it). */
+export class NotFoundError extends ExchangeError {
+  constructor(place: ErrorPlace) {
+    super(
+      'not_found',
+      'skip',
+      'client_error',
+      place,
+      'not found: check the base URL and the market',
+    );
+  }
+}
+
+/** Refused for a reason that the contract does not know. */
+export class RequestRefusedError extends ExchangeError {
+  constructor(place: ErrorPlace) {
+    super('request_refused', 'skip', 'client_error', place, 'the exchange refuses the request');
+  }
+}
+
+/** Too fast for the exchange (field notes, HTTP: 429). The shared budget waits already. */
+export class RateLimitedError extends ExchangeError {
+  /** What Retry-After asked for, clamped to [0, 5 min]; undefined when it did not say. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(place: ErrorPlace, retryAfterMs: number | undefined) {
+    const wait = retryAfterMs === undefined ? '' : `, asked to wait ${retryAfterMs} ms`;
+    super('rate_limited', 'retry', 'rate_limited', place, `too many requests${wait}`);
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** The exchange failed: a 5xx status. */
+export class ServerError extends ExchangeError {
+  constructor(place: ErrorPlace) {
+    super('server_error', 'retry', 'server_error', place, 'the exchange failed');
+  }
+}
+
+/** An envelope that says failure under HTTP 200, as for an unknown market on depth (field notes). */
+export class UnavailableError extends ExchangeError {
+  constructor(place: ErrorPlace) {
+    const text = 'the exchange answers "unavailable" under a good status';
+    super('service_unavailable', 'retry', 'server_error', place, text);
+  }
+}
+
+/** Not the API speaking: a web page, or another content type, under any status. */
+export class UnexpectedPageError extends ExchangeError {
+  constructor(place: ErrorPlace, contentType: string | undefined) {
+    const found = contentType === undefined ? 'a web page' : `content type ${contentType}`;
+    const isServerSide = (place.status ?? 0) >= 500;
+    const outcome = isServerSide ? 'server_error' : 'malformed';
+    super('unexpected_page', 'retry', outcome, place, `expected JSON, got ${found}`);
+  }
+}
+
+/** Empty, cut off, not UTF-8, not JSON, or not of the endpoint's shape. */
+export class MalformedReplyError extends ExchangeError {
+  constructor(place: ErrorPlace, detail: string, options?: { cause?: unknown }) {
+    super('malformed_reply', 'retry', 'malformed', place, `unreadable answer: ${detail}`, options);
+  }
+}
+
+/** The body is larger than the client accepts; reading was stopped at the limit. */
+export class ReplyTooLargeError extends ExchangeError {
+  constructor(place: ErrorPlace, maxBodyBytes: number) {
+    const text = `the answer is larger than ${maxBodyBytes} bytes; ask for less, or raise maxBodyBytes`;
+    super('reply_too_large', 'retry', 'malformed', place, text);
+  }
+}
+
+/** Redirects are never followed: they could point anywhere, also inward. */
+export class RedirectError extends ExchangeError {
+  /** @param location where to, made safe by {@link safeExcerpt} */
+  constructor(place: ErrorPlace, location: string | undefined) {
+    const target = location === undefined ? 'elsewhere' : `to ${location}`;
+    const advice = `redirected ${target}, which is not followed; set the base URL to the right address`;
+    super('redirected', 'fatal', 'client_error', place, advice);
+  }
+}
+
+/** The total deadline passed before the answer was complete. */
+export class TimeoutError extends ExchangeError {
+  constructor(place: ErrorPlace, timeoutMs: number) {
+    super('timeout', 'retry', 'timeout', place, `no complete answer within ${timeoutMs} ms`);
+  }
+}
+
+/** The connection could not be made, or broke. */
+export class NetworkError extends ExchangeError {
+  constructor(place: ErrorPlace, detail: string, options?: { cause?: unknown }) {
+    super('network', 'retry', 'network', place, detail, options);
+  }
+}
+
+/** A parameter is outside the contract's limits; nothing was sent. */
+export class InvalidParameterError extends ExchangeError {
+  constructor(endpoint: string, detail: string) {
+    super('invalid_parameter', 'skip', 'client_error', { endpoint }, `not sent: ${detail}`);
+  }
+}
+
+/** An address in the configuration can not be used. */
+export class InvalidAddressError extends TapekeepError {
+  constructor(setting: string, shown: string, advice: string) {
+    super('invalid_address', 'fatal', `${setting} ${safeExcerpt(shown)}: ${advice}`);
+  }
+}
+
+/** No nonce is left below the contract's 13 digits: the saved one must be wrong. */
+export class NonceError extends TapekeepError {
+  constructor(nonce: number) {
+    super(
+      'nonce_exhausted',
+      'fatal',
+      `the next nonce ${nonce} is not a number of 13 digits; check the saved nonce and the wall clock`,
+    );
+  }
+}
+
+/** Longest excerpt in a message, in characters. */
+const EXCERPT_LENGTH = 160;
+
+/** A bounded, printable piece of foreign text; `secrets` are blotted out wherever they occur. */
+export function safeExcerpt(text: string, secrets: readonly string[] = []): string {
+  let safe = text.slice(0, EXCERPT_LENGTH * 4);
+  for (const secret of secrets) {
+    if (secret !== '') safe = safe.replaceAll(secret, '[redacted]');
+  }
+  const printable = safe.replace(/[\p{C}\s]+/gu, ' ').trim();
+  return printable.length > EXCERPT_LENGTH ? `${printable.slice(0, EXCERPT_LENGTH)}…` : printable;
+}

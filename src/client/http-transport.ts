@@ -1,0 +1,217 @@
+import { Pool } from 'undici';
+import { type Clock, startDeadline } from '../kernel/clock.js';
+import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
+import { readAddress } from './address.js';
+import {
+  type ErrorPlace,
+  ExchangeError,
+  InvalidAddressError,
+  NetworkError,
+  ReplyTooLargeError,
+  safeExcerpt,
+  TimeoutError,
+} from './errors.js';
+import { headerText, type ReplyHeaders } from './reply-headers.js';
+import type { RawReply } from './reply-reader.js';
+
+export interface TransportOptions {
+  readonly baseUrl: string;
+  readonly clock: Clock;
+  readonly timeoutMs: number;
+  readonly maxBodyBytes: number;
+  readonly connections: number;
+}
+
+export interface TransportRequest {
+  /** Name for messages. */
+  readonly endpoint: string;
+  readonly method: 'GET' | 'POST';
+  /** Path of the endpoint; a prefix of the base URL goes before it. */
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: Buffer;
+}
+
+/** The head of an answer, known before its body. */
+export interface ReplyHead {
+  readonly status: number;
+  readonly headers: ReplyHeaders;
+  readonly receivedMonotonicMs: number;
+}
+
+/** A kept-alive connection was closed by the server before it answered anything. */
+export class StaleConnectionError extends NetworkError {}
+
+const CLOSED_CODES = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
+
+/**
+ * Sends requests over kept-alive connections and reads bounded answers. It follows no redirect,
+ * asks for no compression (so nothing can inflate), and ends every request at one total deadline,
+ * whatever phase it is in.
+ */
+export class HttpTransport {
+  readonly #options: TransportOptions;
+  readonly #pool: Pool;
+  readonly #prefix: string;
+  readonly #underWay = new Set<AbortController>();
+  #answered = 0;
+  #closing: Promise<void> | undefined;
+
+  /** @throws InvalidAddressError when the base URL is not a plain http or https address */
+  constructor(options: TransportOptions) {
+    const url = readAddress('baseUrl', options.baseUrl, ['http:', 'https:']);
+    if (url.search !== '' || url.hash !== '') {
+      throw new InvalidAddressError('baseUrl', options.baseUrl, 'it must not have a query');
+    }
+    this.#options = options;
+    this.#prefix = url.pathname.replace(/\/+$/, '');
+    this.#pool = new Pool(url.origin, {
+      connections: options.connections,
+      pipelining: 1,
+      connect: { timeout: options.timeoutMs },
+      // Our own deadline covers these phases, in sum and by the injected clock.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+  }
+
+  /**
+   * Sends one request and reads the whole answer.
+   *
+   * @param onHead called when the answer's head is there, also if its body then fails
+   * @throws StaleConnectionError, NetworkError, TimeoutError, ReplyTooLargeError, or the signal's
+   *   reason
+   */
+  async send(
+    request: TransportRequest,
+    signal: AbortSignal | undefined,
+    onHead: (head: ReplyHead) => void,
+  ): Promise<RawReply> {
+    if (this.#closing !== undefined) throw new AbortedError('the exchange client is closed');
+    const { clock, timeoutMs } = this.#options;
+    const place = { endpoint: request.endpoint };
+    const stop = new AbortController();
+    this.#underWay.add(stop);
+    const onAbort = () => stop.abort(signal?.reason);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    if (signal?.aborted) onAbort();
+    const onTimeout = () => new TimeoutError(place, timeoutMs);
+    const deadline = startDeadline(clock, timeoutMs, onTimeout, stop.signal);
+    try {
+      return await this.#exchange(request, deadline.signal, onHead);
+    } catch (error) {
+      // What was asked for explains more than how the connection then broke.
+      if (deadline.signal.aborted) throw deadline.signal.reason as Error;
+      throw error instanceof ExchangeError ? error : networkError(place, error);
+    } finally {
+      deadline.clear();
+      signal?.removeEventListener('abort', onAbort);
+      this.#underWay.delete(stop);
+    }
+  }
+
+  /** Ends what is under way and closes all connections. Idempotent. */
+  close(): Promise<void> {
+    this.#closing ??= this.#pool.destroy();
+    for (const stop of this.#underWay)
+      stop.abort(new AbortedError('the exchange client is closed'));
+    return this.#closing;
+  }
+
+  async #exchange(
+    request: TransportRequest,
+    signal: AbortSignal,
+    onHead: (head: ReplyHead) => void,
+  ): Promise<RawReply> {
+    const place = { endpoint: request.endpoint };
+    const query = new URLSearchParams(request.query).toString();
+    const sending = this.#pool.request({
+      method: request.method,
+      path: `${this.#prefix}${request.path}${query === '' ? '' : `?${query}`}`,
+      headers: {
+        accept: 'application/json',
+        'accept-encoding': 'identity',
+        'user-agent': 'tapekeep',
+        ...request.headers,
+      },
+      body: request.body ?? null,
+      signal,
+    });
+    // While a connection is being made the pool does not look at the signal, so we do.
+    const answer = await orAborted(sending, signal).catch((error: unknown) => {
+      throw signal.aborted ? error : this.#classifyUnanswered(place, error);
+    });
+    this.#answered += 1;
+    const { statusCode: status, headers, body } = answer;
+    onHead({ status, headers, receivedMonotonicMs: this.#options.clock.monotonicMs() });
+    return { status, headers, body: await this.#readBody({ ...place, status }, headers, body) };
+  }
+
+  async #readBody(
+    place: ErrorPlace,
+    headers: ReplyHeaders,
+    body: AsyncIterable<Buffer> & { destroy(error?: Error): unknown },
+  ): Promise<Buffer> {
+    const { maxBodyBytes } = this.#options;
+    const tooLarge = new ReplyTooLargeError(place, maxBodyBytes);
+    if (Number(headerText(headers, 'content-length') ?? 0) > maxBodyBytes) {
+      swallowErrors(body).destroy();
+      throw tooLarge;
+    }
+    const chunks: Buffer[] = [];
+    let size = 0;
+    try {
+      for await (const chunk of body) {
+        size += chunk.length;
+        // Leaving the loop destroys the body, and with it the connection.
+        if (size > maxBodyBytes) throw tooLarge;
+        chunks.push(chunk);
+      }
+    } catch (error) {
+      if (error === tooLarge) throw error;
+      const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
+      throw new NetworkError(place, detail, { cause: error });
+    }
+    return Buffer.concat(chunks, size);
+  }
+
+  /** No answer came: was it a kept-alive connection that the server had given up already? */
+  #classifyUnanswered(place: ErrorPlace, error: unknown): Error {
+    const socket = (error as { socket?: { bytesRead?: number } | null }).socket;
+    // Where the error tells nothing about its connection, earlier answers make it likely.
+    const wasUsed = socket ? (socket.bytesRead ?? 0) > 0 : this.#answered > 0;
+    if (!CLOSED_CODES.has(codeOf(error)) || !wasUsed) return networkError(place, error);
+    const detail = `a kept-alive connection was closed before the answer: ${describe(error)}`;
+    return new StaleConnectionError(place, detail, { cause: error });
+  }
+}
+
+function networkError(place: ErrorPlace, error: unknown): NetworkError {
+  return new NetworkError(place, `no answer: ${describe(error)}`, { cause: error });
+}
+
+/** Code and text of a network failure; several addresses may have failed together. */
+function describe(error: unknown): string {
+  const shown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
+  return safeExcerpt(`${codeOf(shown)} ${messageOf(shown)}`);
+}
+
+/** A destroyed body tells its error to whoever listens; here nobody needs to know. */
+function swallowErrors<T>(body: T): T {
+  (body as { on?: (event: string, listener: () => void) => void }).on?.('error', () => {});
+  return body;
+}
+
+/** `work`, or the signal's reason as soon as it aborts; `work` may then end as it likes. */
+function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason as Error);
+    if (signal.aborted) onAbort();
+    signal.addEventListener('abort', onAbort, { once: true });
+    work
+      .then(resolve, reject)
+      .finally(() => signal.removeEventListener('abort', onAbort))
+      .catch(() => {});
+  });
+}

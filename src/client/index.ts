@@ -1,0 +1,25 @@
+/** The client room: the contract spoken to an exchange, over HTTP and WebSocket. */
+export * from './errors.js';
+export {
+  type CallOptions,
+  type Credentials,
+  DEFAULT_PRIORITY,
+  type ExchangeClient,
+  type ExchangeClientOptions,
+  type NonceStore,
+  type Reply,
+} from './exchange-client.js';
+export {
+  createExchangeClock,
+  type ExchangeClock,
+  type ExchangeClockOptions,
+  type ExchangeTimeSample,
+} from './exchange-clock.js';
+export type {
+  CloseReason,
+  FeedRecord,
+  StateEvent,
+  StateFeed,
+  StateFeedOptions,
+} from './realtime/state-feed.js';
+export { createExchangeClient } from './rest-client.js';

@@ -1,0 +1,67 @@
+import { MAX_PAUSE_MS, type RateLimitHeaders } from '../kernel/budget.js';
+
+/** Response headers as undici gives them, names in lower case. */
+export type ReplyHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
+
+/** The text of a header; of a repeated one the first. */
+export function headerText(headers: ReplyHeaders, name: string): string | undefined {
+  const value = headers[name];
+  return typeof value === 'string' || value === undefined ? value : value[0];
+}
+
+/** Header values longer than this are not looked at. */
+const MAX_VALUE_LENGTH = 200;
+/** `Sun, 06 Nov 1994 08:49:37 GMT`: the only form of an HTTP date still in use (RFC 9110, 5.6.7). */
+const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}:\d{2} GMT$/;
+
+/** An HTTP date as UNIX milliseconds; null when absent or not one. */
+export function parseHttpDate(text: string | undefined): number | null {
+  if (text === undefined || !HTTP_DATE.test(text)) return null;
+  const atMs = Date.parse(text);
+  return Number.isNaN(atMs) ? null : atMs;
+}
+
+/**
+ * What Retry-After asks for, as milliseconds here, clamped to [0, 5 min]; undefined when the header
+ * is absent or unreadable.
+ *
+ * @param nowMs the exchange's time, to which a date relates
+ * @param pace how fast the exchange's time runs
+ */
+export function parseRetryAfter(
+  text: string | undefined,
+  nowMs: number,
+  pace: number,
+): number | undefined {
+  if (text === undefined || text.length > MAX_VALUE_LENGTH) return undefined;
+  const trimmed = text.trim();
+  const dateMs = parseHttpDate(trimmed);
+  let waitMs: number;
+  if (dateMs !== null) waitMs = (dateMs - nowMs) / pace;
+  else if (/^[+-]?\d+(\.\d+)?$/.test(trimmed)) waitMs = Number(trimmed) * 1000;
+  else return undefined;
+  return Math.min(Math.max(waitMs, 0), MAX_PAUSE_MS);
+}
+
+/** A reset above this many seconds is a moment, not a length of time. */
+const RESET_IS_MOMENT_S = 1e9;
+
+function headerNumber(headers: ReplyHeaders, name: string): number | undefined {
+  const text = headerText(headers, name)?.trim();
+  return text !== undefined && /^-?\d{1,15}(\.\d{1,6})?$/.test(text) ? Number(text) : undefined;
+}
+
+/**
+ * The family's `x-ratelimit-…` headers (field notes, HTTP), or undefined when incomplete. A reset
+ * given as a UNIX time is turned into the time until then.
+ */
+export function readRateLimit(
+  headers: ReplyHeaders,
+  exchangeNowMs: number,
+): RateLimitHeaders | undefined {
+  const remaining = headerNumber(headers, 'x-ratelimit-remaining');
+  const reset = headerNumber(headers, 'x-ratelimit-reset');
+  if (remaining === undefined || reset === undefined) return undefined;
+  const resetS = reset > RESET_IS_MOMENT_S ? reset - exchangeNowMs / 1000 : reset;
+  return { limit: headerNumber(headers, 'x-ratelimit-limit'), remaining, resetS };
+}

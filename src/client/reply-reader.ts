@@ -1,0 +1,166 @@
+import { z } from 'zod';
+import type { Endpoint } from '../contract/endpoints.js';
+import { type BodyReading, ERROR_MESSAGES, readBody } from '../contract/error-shapes.js';
+import { describeIssues, type ParsedPayload } from '../contract/shape.js';
+import {
+  AuthenticationError,
+  type ErrorPlace,
+  FieldErrorsError,
+  InvalidInputError,
+  MalformedReplyError,
+  MarketUnavailableError,
+  NotFoundError,
+  OperationBlockedError,
+  RateLimitedError,
+  RedirectError,
+  RequestRefusedError,
+  ServerError,
+  safeExcerpt,
+  UnavailableError,
+  UnexpectedPageError,
+} from './errors.js';
+import { headerText, type ReplyHeaders } from './reply-headers.js';
+
+/** A complete answer as it came over the wire. */
+export interface RawReply {
+  readonly status: number;
+  readonly headers: ReplyHeaders;
+  readonly body: Uint8Array;
+}
+
+/** What the reader needs to know about the question. */
+export interface Question<R> {
+  readonly name: string;
+  readonly endpoint: Endpoint<z.ZodObject, R>;
+  readonly isSigned: boolean;
+  /** Texts that must not reach a message, even if the server echoes them. */
+  readonly secrets: readonly string[];
+  /** What Retry-After asked for, if anything. */
+  readonly retryAfterMs: number | undefined;
+}
+
+const JSON_TYPE = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
+
+/**
+ * Turns an answer into the endpoint's rows, or throws the error that it means.
+ *
+ * In this order: redirects and 429 by their status alone, then anything that is not JSON, then what
+ * the body says about itself (the status is only believed where the body is silent, because servers
+ * of the family send errors under HTTP 200), then the endpoint's shape.
+ *
+ * @throws ExchangeError one of its subclasses, see errors.ts
+ */
+export function readReply<R>(question: Question<R>, reply: RawReply): ParsedPayload<R> {
+  const { status, headers } = reply;
+  const place: ErrorPlace = { endpoint: question.name, status };
+  if (status >= 300 && status < 400) {
+    const location = headerText(headers, 'location');
+    const shown = location === undefined ? undefined : safeExcerpt(location, question.secrets);
+    throw new RedirectError(place, shown);
+  }
+  if (status === 429) throw new RateLimitedError(place, question.retryAfterMs);
+  if (reply.body.length === 0) throw errorOfStatus(place, question, 'the body is empty');
+
+  const coding = headerText(headers, 'content-encoding');
+  if (coding !== undefined && coding.trim().toLowerCase() !== 'identity') {
+    throw new MalformedReplyError(place, 'it is compressed, which was not asked for');
+  }
+  const contentType = headerText(headers, 'content-type');
+  const opening = Buffer.from(reply.body.subarray(0, 1024)).toString('utf8');
+  const told = { ...place, excerpt: safeExcerpt(opening, question.secrets) };
+  if (contentType !== undefined && !JSON_TYPE.test(contentType.trim())) {
+    throw new UnexpectedPageError(told, safeExcerpt(contentType, question.secrets));
+  }
+  if (opening.trimStart().startsWith('<')) throw new UnexpectedPageError(told, undefined);
+
+  const body = parseJson(told, question, reply);
+  const reading = readBody(body, question.endpoint.envelope);
+  if (reading.kind !== 'success') throw errorOfBody(reading, told, question);
+  if (status < 200 || status >= 300) throw errorOfStatus(told, question, 'a status without error');
+  return parsePayload(told, question, reading.payload);
+}
+
+function parseJson(place: ErrorPlace, question: Question<unknown>, reply: RawReply): unknown {
+  let text: string;
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(reply.body);
+  } catch (cause) {
+    throw errorOfStatus(place, question, 'it is not valid UTF-8', cause);
+  }
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw errorOfStatus(place, question, 'it is not valid JSON, or was cut off', cause);
+  }
+}
+
+function parsePayload<R>(
+  place: ErrorPlace,
+  question: Question<R>,
+  payload: unknown,
+): ParsedPayload<R> {
+  try {
+    return question.endpoint.result.parse(payload);
+  } catch (cause) {
+    if (!(cause instanceof z.ZodError)) throw cause;
+    const detail = safeExcerpt(describeIssues(cause), question.secrets);
+    throw new MalformedReplyError(place, `not of this endpoint's shape: ${detail}`, { cause });
+  }
+}
+
+/** The error that a body declares. */
+function errorOfBody(
+  reading: Exclude<BodyReading, { kind: 'success' }>,
+  place: ErrorPlace,
+  question: Question<unknown>,
+): Error {
+  switch (reading.kind) {
+    case 'fieldErrors':
+      // Every market that is sent has a well-formed name, so a complaint about the field means the
+      // market itself, whatever the words are.
+      return Object.hasOwn(reading.fields, 'market')
+        ? new MarketUnavailableError(place, reading.fields)
+        : new FieldErrorsError(place, reading.fields);
+    case 'notFound':
+      return new NotFoundError(place);
+    case 'unrecognised':
+      return errorOfStatus(place, question, "not of this endpoint's shape");
+    case 'error':
+      return errorOfEnvelope(reading, place, question);
+  }
+}
+
+function errorOfEnvelope(
+  { code, text }: Extract<BodyReading, { kind: 'error' }>,
+  place: ErrorPlace,
+  question: Question<unknown>,
+): Error {
+  const message = text.trim().toLowerCase();
+  if (message === ERROR_MESSAGES.invalidInput) return new InvalidInputError(place);
+  if (message === ERROR_MESSAGES.authenticationFailure) return new AuthenticationError(place);
+  if (message === ERROR_MESSAGES.operationBlocked) return new OperationBlockedError(place);
+  const status = place.status ?? 0;
+  if (status >= 300) return errorOfStatus(place, question, 'an error without a known text');
+  if (code === 429) return new RateLimitedError(place, question.retryAfterMs);
+  if (code === 404) return new NotFoundError(place);
+  // A failure under a good status, without a text that the contract knows: only a code of the
+  // 400s says that asking again is pointless.
+  const isRefusal = code !== undefined && code >= 400 && code < 500;
+  return isRefusal ? new RequestRefusedError(place) : new UnavailableError(place);
+}
+
+/** The error that a status means when the body does not say it better. */
+function errorOfStatus(
+  place: ErrorPlace,
+  question: Question<unknown>,
+  detail: string,
+  cause?: unknown,
+): Error {
+  const status = place.status ?? 0;
+  if (status >= 500 || status === 408) return new ServerError(place);
+  if (status === 404) return new NotFoundError(place);
+  if ((status === 401 || status === 403) && question.isSigned)
+    return new AuthenticationError(place);
+  if (status >= 400) return new RequestRefusedError(place);
+  return new MalformedReplyError(place, detail, { cause });
+}

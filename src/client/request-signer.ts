@@ -1,0 +1,71 @@
+import { NONCE_DIGITS } from '../contract/limits.js';
+import { AUTH_HEADERS, encodePayload, type SignedContent, sign } from '../contract/signing.js';
+import type { Clock } from '../kernel/clock.js';
+import { NonceError } from './errors.js';
+import type { Credentials, NonceStore } from './exchange-client.js';
+
+const MIN_NONCE = 10 ** (NONCE_DIGITS - 1);
+const MAX_NONCE = 10 ** NONCE_DIGITS - 1;
+
+/** A signed request, ready to send: the signature is over exactly these bytes. */
+export interface SignedRequest {
+  readonly body: Buffer;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/**
+ * Signs requests of one key (contract, Authentication; field notes, Signing). Nonces are the wall
+ * clock's milliseconds, but always greater than the one before, also after a restart if a store
+ * keeps them and after the wall clock was set back.
+ *
+ * One request at a time: the caller serialises {@link RequestSigner.sign} with the sending, because
+ * a server that sees two nonces in the wrong order refuses the lower one.
+ */
+export class RequestSigner {
+  readonly #credentials: Credentials;
+  readonly #content: SignedContent;
+  readonly #clock: Clock;
+  readonly #store: NonceStore | undefined;
+  #lastNonce: number | undefined;
+
+  constructor(
+    credentials: Credentials,
+    clock: Clock,
+    content: SignedContent = 'payload',
+    store?: NonceStore,
+  ) {
+    this.#credentials = credentials;
+    this.#clock = clock;
+    this.#content = content;
+    this.#store = store;
+  }
+
+  /**
+   * Builds and signs the body: the parameters, then `request` and `nonce`.
+   *
+   * @throws NonceError when no 13-digit nonce is left
+   */
+  async sign(path: string, params: Readonly<Record<string, unknown>>): Promise<SignedRequest> {
+    const nonce = await this.#nextNonce();
+    const body = Buffer.from(JSON.stringify({ ...params, request: path, nonce }), 'utf8');
+    const { apiKey, secret } = this.#credentials;
+    return {
+      body,
+      headers: {
+        'content-type': 'application/json',
+        [AUTH_HEADERS.apiKey]: apiKey,
+        [AUTH_HEADERS.payload]: encodePayload(body),
+        [AUTH_HEADERS.signature]: sign(secret, body, this.#content),
+      },
+    };
+  }
+
+  async #nextNonce(): Promise<number> {
+    this.#lastNonce ??= (await this.#store?.load()) ?? 0;
+    const nonce = Math.max(Math.floor(this.#clock.wallMs()), this.#lastNonce + 1);
+    if (!(nonce >= MIN_NONCE && nonce <= MAX_NONCE)) throw new NonceError(nonce);
+    await this.#store?.save(nonce);
+    this.#lastNonce = nonce;
+    return nonce;
+  }
+}

@@ -1,0 +1,266 @@
+import {
+  type Endpoint,
+  type EndpointName,
+  endpoints,
+  type ParamsOf,
+  type ResultOf,
+} from '../contract/endpoints.js';
+import { describeIssues, type ParsedPayload } from '../contract/shape.js';
+import { codeOf, messageOf } from '../kernel/errors.js';
+import type { RequestOutcome } from '../observe/events.js';
+import {
+  ExchangeError,
+  InvalidParameterError,
+  MissingCredentialsError,
+  safeExcerpt,
+} from './errors.js';
+import {
+  type CallOptions,
+  DEFAULT_PRIORITY,
+  type ExchangeClient,
+  type ExchangeClientOptions,
+  type Reply,
+} from './exchange-client.js';
+import {
+  HttpTransport,
+  type ReplyHead,
+  StaleConnectionError,
+  type TransportRequest,
+} from './http-transport.js';
+import { headerText, parseHttpDate, parseRetryAfter, readRateLimit } from './reply-headers.js';
+import { readReply } from './reply-reader.js';
+import { RequestSigner } from './request-signer.js';
+import { Slots } from './slots.js';
+
+const DEFAULT_TIMEOUT_MS = 10_000;
+const DEFAULT_MAX_BODY_BYTES = 16 * 1024 * 1024;
+const DEFAULT_CONNECTIONS = 8;
+/** Resolution of the Date header. */
+const DATE_RESOLUTION_MS = 1000;
+/** How long to wait after a 429 that does not say how long. */
+const UNSPOKEN_RETRY_AFTER_MS = 1000;
+/** Names the history that a server tells; only servers of this project send it. */
+const IDENTITY_HEADER = 'x-tapekeep-exchange';
+const MAX_IDENTITY_LENGTH = 200;
+
+/** What one sending brought: the checked rows, and its circumstances. */
+interface Sent<T> extends ParsedPayload<T> {
+  readonly head: ReplyHead;
+  readonly sentMonotonicMs: number;
+  readonly durationMs: number;
+  readonly bytes: number;
+}
+
+type Params = Readonly<Record<string, unknown>>;
+
+/**
+ * A client for one exchange, see {@link ExchangeClient}.
+ *
+ * @throws InvalidAddressError when `baseUrl` is not a plain http or https address
+ */
+export function createExchangeClient(options: ExchangeClientOptions): ExchangeClient {
+  const caller = new EndpointCaller(options);
+  const call: ExchangeClient['call'] = (name, params, callOptions) =>
+    caller.call(name, params, callOptions);
+  return {
+    call,
+    markets: (callOptions) => call('markets', {}, callOptions),
+    products: (callOptions) => call('products', {}, callOptions),
+    tickers: (callOptions) => call('tickers', {}, callOptions),
+    ticker: (market, callOptions) => call('ticker', { market }, callOptions),
+    kline: (query, callOptions) => call('kline', query, callOptions),
+    history: (query, callOptions) => call('history', query, callOptions),
+    historyResult: (query, callOptions) => call('historyResult', query, callOptions),
+    depth: (query, callOptions) => call('depth', query, callOptions),
+    book: (query, callOptions) => call('book', query, callOptions),
+    balances: (callOptions) => call('balances', {}, callOptions),
+    placeOrder: (order, callOptions) => call('orderNew', order, callOptions),
+    activeOrders: (query, callOptions) => call('orders', query, callOptions),
+    close: () => caller.close(),
+  };
+}
+
+/** Calls endpoints of the table: checks, waits, signs, sends, reads, counts. */
+class EndpointCaller {
+  readonly #options: ExchangeClientOptions;
+  readonly #transport: HttpTransport;
+  readonly #slots: Slots;
+  /** Signed requests go one at a time, so that nonces arrive in their order. */
+  readonly #signing = new Slots(1);
+  readonly #signer: RequestSigner | undefined;
+  readonly #secrets: readonly string[];
+
+  constructor(options: ExchangeClientOptions) {
+    this.#options = options;
+    const connections = options.connections ?? DEFAULT_CONNECTIONS;
+    this.#transport = new HttpTransport({
+      baseUrl: options.baseUrl,
+      clock: options.clock,
+      timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
+      maxBodyBytes: options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES,
+      connections,
+    });
+    this.#slots = new Slots(connections);
+    const { credentials, clock, signedContent, nonceStore } = options;
+    this.#signer = credentials && new RequestSigner(credentials, clock, signedContent, nonceStore);
+    this.#secrets = credentials ? [credentials.secret, credentials.apiKey] : [];
+  }
+
+  async call<N extends EndpointName>(
+    name: N,
+    given: ParamsOf<N>,
+    options: CallOptions = {},
+  ): Promise<Reply<ResultOf<N>>> {
+    const endpoint = endpoints[name] as unknown as Endpoint<never, ResultOf<N>>;
+    const params = checkParams(name, given);
+    if (endpoint.access === 'private' || options.form === 'post') {
+      return this.#callSigned(name, endpoint, params, options);
+    }
+    const request: TransportRequest = {
+      endpoint: name,
+      method: 'GET',
+      path: endpoint.path,
+      query: Object.fromEntries(Object.entries(params).map(([key, value]) => [key, String(value)])),
+    };
+    try {
+      return await this.#sendOnce(endpoint, () => request, options);
+    } catch (error) {
+      // The server had closed the idle connection meanwhile: no answer is lost by asking again.
+      if (!(error instanceof StaleConnectionError)) throw error;
+      return await this.#sendOnce(endpoint, () => request, options);
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#transport.close();
+  }
+
+  async #callSigned<R>(
+    name: EndpointName,
+    endpoint: Endpoint<never, R>,
+    params: Params,
+    options: CallOptions,
+  ): Promise<Reply<R>> {
+    const signer = this.#signer;
+    if (signer === undefined) throw new MissingCredentialsError(name);
+    const leave = await this.#signing.enter(options.priority ?? DEFAULT_PRIORITY, options.signal);
+    try {
+      // Signed last, when nothing but the sending is left: a request that waits holds no nonce.
+      const build = async (): Promise<TransportRequest> => ({
+        endpoint: name,
+        method: 'POST',
+        path: endpoint.path,
+        ...(await signer.sign(endpoint.path, params)),
+      });
+      return await this.#sendOnce(endpoint, build, options, true);
+    } finally {
+      leave();
+    }
+  }
+
+  /** One request, from the budget to the checked answer. */
+  async #sendOnce<R>(
+    endpoint: Endpoint<never, R>,
+    build: () => TransportRequest | Promise<TransportRequest>,
+    { priority = DEFAULT_PRIORITY, signal }: CallOptions,
+    isSigned = false,
+  ): Promise<Reply<R>> {
+    const { budget, clock, exchangeClock } = this.#options;
+    await budget.take(priority, signal);
+    const leave = await this.#slots.enter(priority, signal);
+    try {
+      // A pause may have begun while we waited for the slot.
+      await budget.whenNotPaused(signal);
+      const sent = await this.#send(endpoint, await build(), signal, isSigned);
+      const identity = headerText(sent.head.headers, IDENTITY_HEADER);
+      return {
+        data: sent.data,
+        rejected: sent.rejected,
+        sentAtMs: exchangeClock.atMonotonicMs(sent.sentMonotonicMs),
+        dateMs: parseHttpDate(headerText(sent.head.headers, 'date')),
+        identity: identity?.slice(0, MAX_IDENTITY_LENGTH) ?? null,
+        receivedAtMs: clock.wallMs(),
+        durationMs: sent.durationMs,
+        bytes: sent.bytes,
+      };
+    } finally {
+      leave();
+    }
+  }
+
+  /** Sends, reads and counts; whatever happens, exactly one `requestEnded` tells of it. */
+  async #send<R>(
+    endpoint: Endpoint<never, R>,
+    request: TransportRequest,
+    signal: AbortSignal | undefined,
+    isSigned: boolean,
+  ): Promise<Sent<R>> {
+    const { clock, telemetry } = this.#options;
+    const sentMonotonicMs = clock.monotonicMs();
+    const name = request.endpoint;
+    let head: ReplyHead | undefined;
+    let bytes = 0;
+    const ended = (outcome: RequestOutcome, error?: unknown) => {
+      const durationMs = clock.monotonicMs() - sentMonotonicMs;
+      const told =
+        error === undefined ? {} : { error: { code: codeOf(error), message: messageOf(error) } };
+      telemetry.requestEnded({ endpoint: name, outcome, durationMs, bytes, ...told });
+      return durationMs;
+    };
+    try {
+      let retryAfterMs: number | undefined;
+      const reply = await this.#transport.send(request, signal, (received) => {
+        head = received;
+        retryAfterMs = this.#learnFromHead(received, sentMonotonicMs);
+      });
+      bytes = reply.body.length;
+      const question = { name, endpoint, isSigned, secrets: this.#secrets, retryAfterMs };
+      const parsed = readReply<R>(question, reply);
+      if (head === undefined) throw new Error('an answer without a head');
+      const durationMs = ended(parsed.rejected.length === 0 ? 'ok' : 'rejected_rows');
+      return { ...parsed, head, sentMonotonicMs, durationMs, bytes };
+    } catch (error) {
+      ended(error instanceof ExchangeError ? error.outcome : 'aborted', error);
+      throw error;
+    }
+  }
+
+  /** Feeds the clock and the budget. @returns what Retry-After asks for, if this is a refusal */
+  #learnFromHead(head: ReplyHead, sentMonotonicMs: number): number | undefined {
+    const { budget, exchangeClock } = this.#options;
+    const dateMs = parseHttpDate(headerText(head.headers, 'date'));
+    if (dateMs !== null) {
+      const { receivedMonotonicMs } = head;
+      const resolutionMs = DATE_RESOLUTION_MS;
+      exchangeClock.observe({ dateMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs });
+    }
+    const limit = readRateLimit(head.headers, exchangeClock.nowMs());
+    if (limit !== undefined) budget.observeHeaders(limit);
+    if (head.status !== 429 && head.status !== 503) return undefined;
+    const retryAfter = headerText(head.headers, 'retry-after');
+    const waitMs = parseRetryAfter(retryAfter, dateMs ?? exchangeClock.nowMs(), exchangeClock.pace);
+    if (head.status === 429) {
+      budget.penalise();
+      budget.pause(waitMs ?? UNSPOKEN_RETRY_AFTER_MS, 'HTTP 429');
+    } else if (waitMs !== undefined) {
+      budget.pause(waitMs, 'HTTP 503 with Retry-After');
+    }
+    return waitMs;
+  }
+}
+
+/**
+ * Checks parameters against the table and fills in defaults.
+ *
+ * @throws InvalidParameterError naming the field and the value
+ */
+function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): Params {
+  const checked = endpoints[name].params.strict().safeParse(given);
+  if (checked.success) return checked.data as Params;
+  const fields = checked.error.issues.slice(0, 5).flatMap((issue) => issue.path.slice(0, 1));
+  const values = fields.map((field) => {
+    const value = (given as Record<PropertyKey, unknown>)[field];
+    return `${String(field)} = ${safeExcerpt(JSON.stringify(value) ?? String(value))}`;
+  });
+  throw new InvalidParameterError(name, `${describeIssues(checked.error)} (${values.join(', ')})`);
+}
