@@ -1,0 +1,63 @@
+import { type Clock, startDeadline } from '../kernel/clock.js';
+import { messageOf, TapekeepError } from '../kernel/errors.js';
+
+/** One thing that was looked at. `detail` says in words what was seen, above all when not ok. */
+export interface HealthCheck {
+  readonly name: string;
+  readonly ok: boolean;
+  readonly detail?: string;
+}
+
+/** The sum of some checks: ok when all are. */
+export interface HealthReport {
+  readonly ok: boolean;
+  readonly checks: readonly HealthCheck[];
+}
+
+/** Adds checks up. */
+export function healthReport(checks: readonly HealthCheck[]): HealthReport {
+  return { ok: checks.every((check) => check.ok), checks };
+}
+
+/** An answer that an operator asked for did not come in time. */
+export class StatusTimeoutError extends TapekeepError {
+  constructor(limitMs: number) {
+    super('status_timeout', 'retry', `no answer within ${limitMs / 1000} s`);
+  }
+}
+
+/**
+ * Guards a question that many may ask at once: one asking is under way at a time and shared by all
+ * who wait, and nobody waits longer than `limitMs`. A question that hangs is not asked again until
+ * it ends, so slow checks do not pile up.
+ */
+export function shared<T>(clock: Clock, limitMs: number, ask: () => Promise<T>): () => Promise<T> {
+  let underWay: Promise<T> | undefined;
+  return async () => {
+    underWay ??= Promise.resolve()
+      .then(ask)
+      .finally(() => {
+        underWay = undefined;
+      });
+    const deadline = startDeadline(clock, limitMs, () => new StatusTimeoutError(limitMs));
+    const late = new Promise<never>((_, reject) => {
+      deadline.signal.addEventListener('abort', () => reject(deadline.signal.reason as Error), {
+        once: true,
+      });
+    });
+    try {
+      return await Promise.race([underWay, late]);
+    } finally {
+      deadline.clear();
+    }
+  };
+}
+
+/** Turns a check that failed to answer into a report that says so. */
+export async function reportOf(ask: () => Promise<HealthReport>): Promise<HealthReport> {
+  try {
+    return await ask();
+  } catch (error) {
+    return healthReport([{ name: 'check', ok: false, detail: messageOf(error) }]);
+  }
+}

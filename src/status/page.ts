@@ -1,0 +1,108 @@
+import { createHash } from 'node:crypto';
+import type { StatusDocument, StatusStream, StatusValue } from './document.js';
+import type { HealthReport } from './health.js';
+
+/** How often the page loads itself again, seconds. */
+const REFRESH_S = 5;
+
+const STYLE = `
+:root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
+body { margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #8885; text-align: right; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+.good { color: #187a3c; } .bad { color: #c62828; font-weight: 600; }
+dl { display: grid; grid-template-columns: max-content auto; gap: .2rem 1rem; }
+dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
+@media (prefers-color-scheme: dark) { .good { color: #6fd08c; } .bad { color: #ff8a80; } }
+`;
+
+const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
+
+/** Allows this page's own style and nothing else: no script, no other origin, no frame. */
+export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
+
+const COLUMNS: ReadonlyArray<readonly [keyof StatusStream, string]> = [
+  ['stream', 'stream'],
+  ['received', 'received'],
+  ['stored', 'stored'],
+  ['duplicate', 'known already'],
+  ['refused', 'refused'],
+  ['lost', 'lost'],
+  ['inFlight', 'in flight'],
+  ['lagS', 'lag, s'],
+  ['slowestLagS', 'slowest market, s'],
+  ['openGaps', 'open gaps'],
+  ['openGapS', 'gap length, s'],
+];
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+/** Text made safe for HTML, in content and in quoted attributes. */
+export function escapeHtml(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
+}
+
+function show(value: StatusValue): string {
+  if (value === null) return '–';
+  return escapeHtml(typeof value === 'number' ? value.toLocaleString('en-US') : String(value));
+}
+
+function verdict(title: string, report: HealthReport): string {
+  const state = report.ok ? '<b class="good">yes</b>' : '<b class="bad">no</b>';
+  const reasons = report.checks
+    .filter((check) => !check.ok)
+    .map(({ name, detail }) => (detail === undefined ? name : `${name}: ${detail}`));
+  const list = reasons.length === 0 ? '' : ` (${escapeHtml(reasons.join('; '))})`;
+  return `<dt>${title}</dt><dd>${state}${list}</dd>`;
+}
+
+function streamTable(streams: readonly StatusStream[]): string {
+  if (streams.length === 0) return '<p>Nothing has been received yet.</p>';
+  const head = COLUMNS.map(([, title]) => `<th scope="col">${title}</th>`).join('');
+  const rows = streams.map(
+    (stream) => `<tr>${COLUMNS.map(([key]) => `<td>${show(stream[key])}</td>`).join('')}</tr>`,
+  );
+  return `<div class="wide"><table><thead><tr>${head}</tr></thead><tbody>${rows.join('\n')}</tbody></table></div>`;
+}
+
+/** Draws the status page. It needs no script: the browser loads it again by itself. */
+export function renderPage(
+  document: StatusDocument,
+  health: HealthReport,
+  ready: HealthReport,
+): string {
+  const facts = Object.entries(document.facts)
+    .map(([name, value]) => `<dt>${escapeHtml(name)}</dt><dd>${show(value)}</dd>`)
+    .join('\n');
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="${REFRESH_S}">
+<title>tapekeep</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<h1>tapekeep</h1>
+<dl>
+${verdict('alive', health)}
+${verdict('ready', ready)}
+${facts}
+</dl>
+<h2>Streams since the start</h2>
+${streamTable(document.streams)}
+<p><a href="/metrics">metrics</a> · <a href="/status">status as JSON</a> · <a href="/readyz">readiness</a></p>
+</body>
+</html>
+`;
+}

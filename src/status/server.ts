@@ -1,0 +1,191 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { isIP } from 'node:net';
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { type Clock, systemClock } from '../kernel/clock.js';
+import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import type { DaemonEvents } from '../observe/events.js';
+import type { StatusDocument } from './document.js';
+import { type HealthReport, reportOf, shared } from './health.js';
+import { PAGE_POLICY, renderPage } from './page.js';
+
+export interface StatusServerOptions {
+  readonly host: string;
+  /** 0 picks a free port. */
+  readonly port: number;
+  /** Secret that readers must send as Bearer token, except to /healthz and /readyz. */
+  readonly token?: string | null;
+  /** The metrics in Prometheus' text format. */
+  readonly metricsText: () => Promise<string>;
+  /** Is this process itself alive: do its loops turn? Not ok means: restart it. */
+  readonly health: () => Promise<HealthReport>;
+  /** Can it do its work: database, exchange, lock? Not ok means: look, do not restart. */
+  readonly ready: () => Promise<HealthReport>;
+  readonly statusJson?: () => Promise<StatusDocument>;
+  readonly clock?: Clock;
+  /** Hears of questions that could not be answered. */
+  readonly telemetry?: Pick<DaemonEvents, 'warned'>;
+}
+
+export interface StatusServer {
+  /** `http://127.0.0.1:9464` */
+  readonly url: string;
+  readonly port: number;
+  /** Closes the port and all connections. Safe to call twice. */
+  stop(): Promise<void>;
+}
+
+/** The status server can not listen where it should. */
+export class StatusServerError extends TapekeepError {
+  constructor(message: string, cause: unknown) {
+    super('status_server', 'fatal', message, { cause });
+  }
+}
+
+/** Nobody waits longer for an answer than this. */
+const ANSWER_LIMIT_MS = 5000;
+const MAX_CONNECTIONS = 64;
+const MAX_HEADER_BYTES = 8192;
+const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
+/** Paths that orchestrators ask without a token. They show names and verdicts, no details. */
+const OPEN_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
+
+const digest = (text: string) => createHash('sha256').update(text).digest();
+
+function isAuthorized(request: FastifyRequest, token: string | null): boolean {
+  if (token === null) return true;
+  const given = /^Bearer +(\S{1,1024})$/i.exec(request.headers.authorization ?? '')?.[1] ?? '';
+  return timingSafeEqual(digest(given), digest(token));
+}
+
+/**
+ * Whether the Host header is an address or localhost. Without a token, a foreign name here means a
+ * web page that had its own name resolved to this machine, to read the status from a browser.
+ */
+function isAddressedDirectly(request: FastifyRequest): boolean {
+  const { hostname } = request;
+  return hostname === 'localhost' || isIP(hostname.replace(/^\[|\]$/g, '')) !== 0;
+}
+
+function listenFault(options: StatusServerOptions, error: unknown): StatusServerError {
+  const where = `port ${options.port} on ${options.host}`;
+  const texts: Readonly<Record<string, string>> = {
+    EADDRINUSE: `${where} is in use by another program: set http.port to a free port, or to 0 to have one picked`,
+    EACCES: `${where} may not be opened by this user: set http.port to 1024 or above`,
+    EADDRNOTAVAIL: `${options.host} is no address of this machine: correct http.host`,
+    ENOTFOUND: `${options.host} is not known: correct http.host`,
+  };
+  const text = texts[codeOf(error)] ?? `can not listen: ${messageOf(error)}`;
+  return new StatusServerError(`Status server (http.host, http.port): ${text}.`, error);
+}
+
+function addGuards(app: FastifyInstance, token: string | null): void {
+  app.addHook('onRequest', async (request, reply) => {
+    void reply.headers({
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+    });
+    if (request.method !== 'GET') {
+      return reply.code(405).header('allow', 'GET').send({ error: 'only GET is served here' });
+    }
+    if (token === null && !isAddressedDirectly(request)) {
+      return reply.code(403).send({ error: 'ask by address or localhost, or set http.token' });
+    }
+    const path = request.url.split('?')[0] ?? '';
+    if (!OPEN_PATHS.has(path) && !isAuthorized(request, token)) {
+      const needed = { error: 'send the token of http.token as Authorization: Bearer' };
+      return reply.code(401).header('www-authenticate', 'Bearer').send(needed);
+    }
+  });
+}
+
+function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
+  const clock = options.clock ?? systemClock;
+  const token = options.token ?? null;
+  const guarded = <T>(ask: () => Promise<T>) => shared(clock, ANSWER_LIMIT_MS, ask);
+  const metrics = guarded(options.metricsText);
+  const health = guarded(options.health);
+  const ready = guarded(options.ready);
+  const status = guarded(
+    options.statusJson ?? (async (): Promise<StatusDocument> => ({ facts: {}, streams: [] })),
+  );
+
+  const answer = async (
+    ask: () => Promise<HealthReport>,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ) => {
+    const report = await reportOf(ask);
+    const checks = isAuthorized(request, token)
+      ? report.checks
+      : report.checks.map(({ name, ok }) => ({ name, ok }));
+    return reply.code(report.ok ? 200 : 503).send({ ok: report.ok, checks });
+  };
+  app.get('/healthz', (request, reply) => answer(health, request, reply));
+  app.get('/readyz', (request, reply) => answer(ready, request, reply));
+  app.get('/metrics', async (_request, reply) => reply.type(METRICS_TYPE).send(await metrics()));
+  app.get('/status', async (_request, reply) => {
+    const [document, alive, able] = await Promise.all([
+      status(),
+      reportOf(health),
+      reportOf(ready),
+    ]);
+    return reply.send({ ...document, health: alive, ready: able });
+  });
+  app.get('/', async (_request, reply) => {
+    const [document, alive, able] = await Promise.all([
+      status(),
+      reportOf(health),
+      reportOf(ready),
+    ]);
+    return reply
+      .type('text/html; charset=utf-8')
+      .header('content-security-policy', PAGE_POLICY)
+      .send(renderPage(document, alive, able));
+  });
+}
+
+/**
+ * Opens the HTTP interface for operators: `/`, `/status`, `/metrics`, `/healthz`, `/readyz`; all of
+ * them read-only.
+ *
+ * @throws StatusServerError when the address can not be listened on; it names the key to change.
+ */
+export async function startStatusServer(options: StatusServerOptions): Promise<StatusServer> {
+  const app = fastify({
+    logger: false,
+    exposeHeadRoutes: false,
+    bodyLimit: 1024,
+    connectionTimeout: 15_000,
+    requestTimeout: 5000,
+    keepAliveTimeout: 10_000,
+    forceCloseConnections: true,
+    http: { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: 5000 },
+  });
+  app.server.maxConnections = MAX_CONNECTIONS;
+  addGuards(app, options.token ?? null);
+  addRoutes(app, options);
+  app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such page' }));
+  app.setErrorHandler((error, _request, reply) => {
+    options.telemetry?.warned({ code: codeOf(error), message: `status: ${messageOf(error)}` });
+    return reply.code(503).send({ error: 'can not be answered at present; see the log' });
+  });
+  try {
+    await app.listen({ host: options.host, port: options.port });
+  } catch (error) {
+    await app.close();
+    throw listenFault(options, error);
+  }
+  const address = app.server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : options.port;
+  const host = isIP(options.host) === 6 ? `[${options.host}]` : options.host;
+  let stopped: Promise<void> | undefined;
+  return {
+    url: `http://${host}:${port}`,
+    port,
+    stop() {
+      stopped ??= app.close();
+      return stopped;
+    },
+  };
+}

@@ -1,0 +1,203 @@
+import assert from 'node:assert/strict';
+import { request } from 'node:http';
+import { connect } from 'node:net';
+import { afterEach, test } from 'node:test';
+import { createLogger } from '../../src/observe/logger.js';
+import { createTelemetry } from '../../src/observe/telemetry.js';
+import { type StatusDocument, statusStreams } from '../../src/status/document.js';
+import { type HealthReport, healthReport } from '../../src/status/health.js';
+import {
+  type StatusServer,
+  StatusServerError,
+  type StatusServerOptions,
+  startStatusServer,
+} from '../../src/status/server.js';
+import { FakeClock } from '../support/fake-clock.js';
+
+const TOKEN = 'a-token-of-some-length';
+const well: HealthReport = healthReport([{ name: 'loop', ok: true, detail: 'ticked 1 s ago' }]);
+const ill: HealthReport = healthReport([
+  { name: 'database', ok: false, detail: 'refused <script>alert(1)</script>' },
+  { name: 'exchange', ok: true },
+]);
+
+const running: StatusServer[] = [];
+afterEach(async () => {
+  await Promise.all(running.splice(0).map((server) => server.stop()));
+});
+
+async function start(options: Partial<StatusServerOptions> = {}): Promise<StatusServer> {
+  const server = await startStatusServer({
+    host: '127.0.0.1',
+    port: 0,
+    metricsText: async () => 'tapekeep_up 1\n',
+    health: async () => well,
+    ready: async () => well,
+    ...options,
+  });
+  running.push(server);
+  return server;
+}
+
+function bearer(token: string): RequestInit {
+  return { headers: { authorization: `Bearer ${token}` } };
+}
+
+/** Status of a GET with a Host header of choice, which fetch would not send. */
+function statusFor(server: StatusServer, host: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    const asked = request({ port: server.port, host: '127.0.0.1', headers: { host } }, (answer) => {
+      answer.resume();
+      resolve(answer.statusCode);
+    });
+    asked.on('error', reject);
+    asked.end();
+  });
+}
+
+test('metrics come as Prometheus reads them', async () => {
+  const server = await start();
+  const answer = await fetch(`${server.url}/metrics`);
+  assert.equal(answer.status, 200);
+  assert.match(answer.headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
+  assert.equal(await answer.text(), 'tapekeep_up 1\n');
+});
+
+test('health and readiness answer 200, or 503 with the reasons', async () => {
+  const server = await start({ ready: async () => ill });
+  assert.equal((await fetch(`${server.url}/healthz`)).status, 200);
+  const answer = await fetch(`${server.url}/readyz`);
+  assert.equal(answer.status, 503);
+  assert.deepEqual(await answer.json(), { ok: false, checks: ill.checks });
+});
+
+test('a check that throws is a reason, not an error page', async () => {
+  const server = await start({ health: () => Promise.reject(new Error('the pool is gone')) });
+  const answer = await fetch(`${server.url}/healthz`);
+  assert.equal(answer.status, 503);
+  assert.match(await answer.text(), /the pool is gone/);
+});
+
+test('a check that hangs is answered at the deadline and not asked again meanwhile', async () => {
+  const clock = new FakeClock();
+  let asked = 0;
+  const server = await start({
+    clock,
+    ready: () => {
+      asked += 1;
+      return new Promise<HealthReport>(() => {});
+    },
+  });
+  const first = fetch(`${server.url}/readyz`);
+  const second = fetch(`${server.url}/readyz`);
+  await clock.timersPending(2);
+  clock.advance(5000);
+  for (const answer of await Promise.all([first, second])) {
+    assert.equal(answer.status, 503);
+    assert.match(await answer.text(), /no answer within 5 s/);
+  }
+  assert.equal(asked, 1);
+  assert.equal(clock.pendingTimers, 0);
+});
+
+test('a failure of the metrics is told to the log, not to the reader', async () => {
+  const warned: string[] = [];
+  const server = await start({
+    metricsText: () => Promise.reject(new Error('inner canary')),
+    telemetry: { warned: ({ message }) => warned.push(message) },
+  });
+  const answer = await fetch(`${server.url}/metrics`);
+  assert.equal(answer.status, 503);
+  assert.doesNotMatch(await answer.text(), /canary/);
+  assert.deepEqual(warned, ['status: inner canary']);
+});
+
+test('the page shows streams and reasons, escaped, and allows no script', async () => {
+  const telemetry = createTelemetry({
+    logger: createLogger({ level: 'silent', format: 'json', clock: new FakeClock() }),
+    exchangeNowMs: () => 10_000,
+    processMetrics: false,
+  });
+  const stream = 'trades"><script>alert(2)</script>';
+  telemetry.collect.received({ stream, market: 'M', count: 1234 });
+  telemetry.collect.settled({ stream, market: 'M', outcome: 'stored', count: 1234 });
+  telemetry.collect.progressed({ stream, market: 'M', newestMs: 7600 });
+  const document: StatusDocument = {
+    facts: { exchange: '<img src=x onerror=alert(3)>', sandbox: true },
+    streams: statusStreams(telemetry.tally.snapshot(), 10_000),
+  };
+  const server = await start({ ready: async () => ill, statusJson: async () => document });
+  const answer = await fetch(`${server.url}/`);
+  const page = await answer.text();
+  assert.match(answer.headers.get('content-security-policy') ?? '', /^default-src 'none'/);
+  assert.doesNotMatch(page, /<script|<img/);
+  assert.match(page, /<td>trades&quot;&gt;&lt;script&gt;/);
+  assert.match(page, /<td>1,234<\/td>/);
+  assert.match(page, /<td>2\.4<\/td>/);
+  assert.match(page, /database: refused &lt;script&gt;/);
+  assert.doesNotMatch(page, /(src|href)="(https?:)?\/\//);
+
+  const json = (await (await fetch(`${server.url}/status`)).json()) as StatusDocument;
+  assert.deepEqual(json.streams, document.streams);
+  assert.equal(json.streams[0]?.lagS, 2.4);
+});
+
+test('only GET is served, and only known pages', async () => {
+  const server = await start();
+  for (const method of ['POST', 'PUT', 'DELETE', 'HEAD', 'OPTIONS']) {
+    const answer = await fetch(`${server.url}/status`, { method });
+    assert.equal(answer.status, 405, method);
+    assert.equal(answer.headers.get('allow'), 'GET');
+  }
+  assert.equal((await fetch(`${server.url}/../etc/passwd`)).status, 404);
+});
+
+test('with a token set, everything but health and readiness asks for it', async () => {
+  const server = await start({ token: TOKEN, ready: async () => ill });
+  for (const path of ['/', '/status', '/metrics', '/absent', '//healthz', '/healthz/']) {
+    assert.equal((await fetch(server.url + path)).status, 401, path);
+    assert.equal((await fetch(server.url + path, bearer('wrong-token'))).status, 401, path);
+  }
+  for (const path of ['/', '/status', '/metrics']) {
+    assert.equal((await fetch(server.url + path, bearer(TOKEN))).status, 200, path);
+  }
+  assert.equal((await fetch(`${server.url}/healthz`)).status, 200);
+  const open = await fetch(`${server.url}/readyz`);
+  assert.equal(open.status, 503);
+  assert.doesNotMatch(await open.text(), /refused/);
+  assert.match(await (await fetch(`${server.url}/readyz`, bearer(TOKEN))).text(), /refused/);
+});
+
+test('without a token, a page of another origin can not read through a name of its own', async () => {
+  const server = await start();
+  assert.equal(await statusFor(server, `evil.example:${server.port}`), 403);
+  assert.equal(await statusFor(server, `localhost:${server.port}`), 200);
+  assert.equal(await statusFor(server, `[::1]:${server.port}`), 200);
+});
+
+test('a port in use is told with the key to change', async () => {
+  const { port } = await start();
+  await assert.rejects(start({ port }), (error) => {
+    assert.ok(error instanceof StatusServerError);
+    assert.match(
+      error.message,
+      new RegExp(`port ${port} on 127\\.0\\.0\\.1 is in use.*http\\.port`),
+    );
+    return true;
+  });
+});
+
+test('stop closes open connections, twice without harm', async () => {
+  const server = await start();
+  const socket = connect(server.port, '127.0.0.1');
+  await new Promise((resolve) => socket.once('connect', resolve));
+  const closed = new Promise((resolve) => socket.once('close', resolve));
+  await Promise.all([server.stop(), server.stop(), closed]);
+  await assert.rejects(fetch(server.url));
+});
+
+test('oversized headers are refused', async () => {
+  const server = await start();
+  const answer = await fetch(server.url, { headers: { 'x-long': 'a'.repeat(20_000) } });
+  assert.equal(answer.status, 431);
+});
