@@ -1,0 +1,17 @@
+/** How the program ends, for scripts and supervisors. Documented; numbers never change. */
+export const EXIT_CODES = {
+  /** Done, or stopped on request after everything received was stored. */
+  ok: 0,
+  /** Something failed while running. Starting again may help. */
+  failure: 1,
+  /** Wrong options or settings. Starting again will not help. */
+  usage: 2,
+  /** The database refuses us: newer schema, archive of another exchange, or another writer. */
+  database: 3,
+  /** The exchange can not be used: not reachable at the start, or it does not speak the contract. */
+  exchange: 4,
+  /** Ended at once on a second signal; what was in flight is collected again at the next start. */
+  forced: 130,
+} as const;
+
+export type ExitCode = (typeof EXIT_CODES)[keyof typeof EXIT_CODES];

@@ -1,0 +1,52 @@
+/** One column of a plain-text table. */
+export interface Column<Row> {
+  readonly title: string;
+  readonly text: (row: Row) => string;
+  /** Default: left. Numbers read best on the right. */
+  readonly align?: 'left' | 'right';
+}
+
+/** Control characters would move the terminal's cursor; names come from outside. */
+const CONTROL = /\p{Cc}|\p{Cf}/gu;
+/** Longest text of one place in a table. */
+const MAX_CELL = 60;
+/** Characters that a terminal draws two columns wide. */
+const WIDE =
+  /\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}/u;
+
+function clean(text: string): string {
+  const shown = [...text.replace(CONTROL, '·')];
+  return shown.length > MAX_CELL ? `${shown.slice(0, MAX_CELL - 1).join('')}…` : shown.join('');
+}
+
+function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) width += WIDE.test(character) ? 2 : 1;
+  return width;
+}
+
+/**
+ * Draws rows as aligned plain text: a heading, then a line a row, two spaces between columns, no
+ * blanks at the ends of lines.
+ */
+export function formatTable<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+): readonly string[] {
+  const cells = [
+    columns.map((column) => clean(column.title)),
+    ...rows.map((row) => columns.map((column) => clean(column.text(row)))),
+  ];
+  const widths = columns.map((_, index) =>
+    cells.reduce((widest, line) => Math.max(widest, widthOf(line[index] ?? '')), 0),
+  );
+  return cells.map((line) =>
+    line
+      .map((text, index) => {
+        const blanks = ' '.repeat((widths[index] ?? 0) - widthOf(text));
+        return columns[index]?.align === 'right' ? blanks + text : text + blanks;
+      })
+      .join('  ')
+      .trimEnd(),
+  );
+}
