@@ -1,0 +1,190 @@
+import { Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import pg from 'pg';
+import { from as copyFrom } from 'pg-copy-streams';
+import { type Clock, startDeadline } from '../kernel/clock.js';
+import { messageOf } from '../kernel/errors.js';
+import { StoreError } from './errors.js';
+import { sqlstateOf } from './sqlstate.js';
+
+/** The oldest server whose SQL we speak (multiranges, NULLS NOT DISTINCT, MERGE). */
+const OLDEST_SERVER = 15;
+/** The client gives up a little after the server should have, so that the server's word is heard. */
+const CLIENT_GRACE_MS = 5_000;
+/** TCP keepalive finds a server that vanished without a word. */
+const KEEPALIVE_AFTER_MS = 10_000;
+
+export interface ConnectionOptions {
+  readonly databaseUrl: string;
+  readonly clock: Clock;
+  readonly connectTimeoutMs: number;
+  readonly statementTimeoutMs: number;
+}
+
+/** Where a connection string leads, for messages: never with the password. */
+export function describeAddress(databaseUrl: string): string {
+  try {
+    const { host, port, database } = new pg.Client({ connectionString: databaseUrl });
+    return `${host}:${port}, database ${database ?? '(none)'}`;
+  } catch {
+    return 'the address given';
+  }
+}
+
+/** Runs on every new connection. The server's own defaults may be anything. */
+export function sessionSettings(statementTimeoutMs: number): string {
+  return `SET statement_timeout = ${Math.trunc(statementTimeoutMs)};
+    SET idle_in_transaction_session_timeout = ${Math.trunc(statementTimeoutMs * 2)};
+    SET synchronous_commit = on;
+    SET timezone = 'UTC';
+    SET datestyle = 'ISO, YMD';
+    SET client_min_messages = warning`;
+}
+
+/** @throws {@link StoreError} `bad_database_url` */
+export function clientConfig(
+  options: Pick<ConnectionOptions, 'databaseUrl' | 'connectTimeoutMs'>,
+): pg.ClientConfig {
+  const { databaseUrl } = options;
+  if (!/^postgres(ql)?:\/\//.test(databaseUrl) || !URL.canParse(databaseUrl)) {
+    throw new StoreError(
+      'bad_database_url',
+      'fatal',
+      'the database URL is not of the form postgres://user:password@host:port/database',
+    );
+  }
+  return {
+    connectionString: databaseUrl,
+    application_name: 'tapekeep',
+    connectionTimeoutMillis: options.connectTimeoutMs,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,
+  };
+}
+
+/** A failed connect in words that name where it went. Refusals by the server keep their action. */
+export function connectFailure(error: unknown, databaseUrl: string): Error {
+  if (error instanceof StoreError) return error;
+  const where = describeAddress(databaseUrl);
+  const sqlstate = sqlstateOf(error);
+  const isFinal = sqlstate !== undefined && /^(28|3D|42)/.test(sqlstate);
+  const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : '';
+  const detail = messageOf(error) || inner || 'no reason given';
+  const advice = isFinal ? ': check the user, the password and the database name' : '';
+  return new StoreError(
+    isFinal ? 'database_failed' : 'database_unreachable',
+    isFinal ? 'fatal' : 'retry',
+    `can not connect to Postgres at ${where} (${detail})${advice}`,
+    { cause: error, sqlstate },
+  );
+}
+
+/** @throws {@link StoreError} `database_too_old` */
+export async function checkServerVersion(
+  run: (sql: string) => Promise<{ rows: { server_version_num: string }[] }>,
+  databaseUrl: string,
+): Promise<void> {
+  const { rows } = await run('SHOW server_version_num');
+  const major = Math.floor(Number(rows[0]?.server_version_num ?? 0) / 10_000);
+  if (major >= OLDEST_SERVER) return;
+  throw new StoreError(
+    'database_too_old',
+    'fatal',
+    `Postgres at ${describeAddress(databaseUrl)} is version ${major}; tapekeep needs ${OLDEST_SERVER} or newer`,
+  );
+}
+
+/**
+ * One connection with a deadline on everything: a server that stops answering (half-open
+ * connection, paused machine) costs a statement's time, not for ever.
+ *
+ * States: *open* → *lost*. Any failure of the wire or a missed deadline ends it; it is never
+ * used again after that.
+ */
+export class Connection {
+  readonly #client: pg.Client;
+  readonly #socket: Socket;
+  readonly #options: ConnectionOptions;
+  #isLost = false;
+
+  private constructor(client: pg.Client, socket: Socket, options: ConnectionOptions) {
+    this.#client = client;
+    this.#socket = socket;
+    this.#options = options;
+    client.on('error', () => {
+      this.#isLost = true;
+    });
+    client.on('end', () => {
+      this.#isLost = true;
+    });
+  }
+
+  /** @throws {@link StoreError} naming host, port and database. */
+  static async open(options: ConnectionOptions): Promise<Connection> {
+    const socket = new Socket();
+    try {
+      const client = new pg.Client({ ...clientConfig(options), stream: () => socket });
+      const connection = new Connection(client, socket, options);
+      await client.connect();
+      await connection.query(sessionSettings(options.statementTimeoutMs));
+      return connection;
+    } catch (error) {
+      socket.destroy();
+      throw connectFailure(error, options.databaseUrl);
+    }
+  }
+
+  get isLost(): boolean {
+    return this.#isLost;
+  }
+
+  query<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
+    return this.#guard(async () => {
+      const { rows } =
+        values.length === 0
+          ? await this.#client.query<Row>(sql)
+          : await this.#client.query<Row>(sql, [...values]);
+      return rows;
+    });
+  }
+
+  /** Feeds one buffer to `COPY … FROM STDIN`. */
+  copyIn(sql: string, data: Buffer): Promise<void> {
+    return this.#guard(async () => {
+      await pipeline(
+        Readable.from([data], { objectMode: false }),
+        this.#client.query(copyFrom(sql)),
+      );
+    });
+  }
+
+  /** Says goodbye within a moment, or cuts the wire. Safe to call twice. */
+  async close(): Promise<void> {
+    if (!this.#isLost) await this.#guard(() => this.#client.end()).catch(() => undefined);
+    this.destroy();
+  }
+
+  destroy(): void {
+    this.#isLost = true;
+    this.#socket.destroy();
+  }
+
+  async #guard<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#isLost) throw lost();
+    const ms = this.#options.statementTimeoutMs + CLIENT_GRACE_MS;
+    using deadline = startDeadline(this.#options.clock, ms, () => lost(ms));
+    const missed = new Promise<never>((_, reject) => {
+      deadline.signal.addEventListener('abort', () => {
+        this.destroy();
+        reject(deadline.signal.reason as Error);
+      });
+    });
+    return await Promise.race([work(), missed]);
+  }
+}
+
+function lost(afterMs?: number): StoreError {
+  const why = afterMs === undefined ? 'was lost' : `did not answer within ${afterMs} ms`;
+  return new StoreError('database_unreachable', 'retry', `the connection to Postgres ${why}`);
+}

@@ -1,0 +1,114 @@
+import pg from 'pg';
+import { TapekeepError } from '../kernel/errors.js';
+import {
+  type ConnectionOptions,
+  checkServerVersion,
+  clientConfig,
+  connectFailure,
+  sessionSettings,
+} from './connection.js';
+import { actionOf, toStoreError } from './sqlstate.js';
+
+/** Runs statements; both a pooled connection inside a transaction and the pool itself are one. */
+export interface Runner {
+  /** @throws {@link StoreError} */
+  rows<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
+}
+
+/** A little more than the server's own timeout, so that its word is heard first. */
+const CLIENT_GRACE_MS = 5_000;
+
+/**
+ * The pool behind everything but the writer. A client that failed is never handed out again: after
+ * a timeout the answer to the old question would arrive as the answer to the next.
+ */
+export class Database implements Runner {
+  readonly #pool: pg.Pool;
+  readonly #databaseUrl: string;
+
+  constructor(options: ConnectionOptions & { readonly poolSize: number }) {
+    this.#databaseUrl = options.databaseUrl;
+    this.#pool = new pg.Pool({
+      ...clientConfig(options),
+      max: options.poolSize,
+      query_timeout: options.statementTimeoutMs + CLIENT_GRACE_MS,
+      idleTimeoutMillis: 30_000,
+      onConnect: (client) =>
+        client.query(sessionSettings(options.statementTimeoutMs)) as unknown as undefined,
+    });
+    // An idle connection that breaks is removed by the pool; the next query opens another.
+    this.#pool.on('error', () => undefined);
+  }
+
+  /** @throws {@link StoreError} when the server can not be reached or is too old. */
+  async check(): Promise<void> {
+    await checkServerVersion(
+      async (sql) => ({ rows: await this.rows<{ server_version_num: string }>(sql) }),
+      this.#databaseUrl,
+    );
+  }
+
+  rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
+    return this.#withClient((client) => runOn(client).rows<Row>(sql, values));
+  }
+
+  /** Runs `work` between BEGIN and COMMIT on one connection; any failure rolls back. */
+  transaction<T>(work: (runner: Runner) => Promise<T>, mode = ''): Promise<T> {
+    return this.#withClient(async (client) => {
+      const runner = runOn(client);
+      await runner.rows(`BEGIN ${mode}`);
+      try {
+        const result = await work(runner);
+        await runner.rows('COMMIT');
+        return result;
+      } catch (error) {
+        // The reason is the first error; a rollback that fails as well adds nothing to it.
+        await client.query('ROLLBACK').catch(() => undefined);
+        throw error;
+      }
+    });
+  }
+
+  close(): Promise<void> {
+    return this.#pool.end();
+  }
+
+  async #withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    let client: pg.PoolClient;
+    try {
+      client = await this.#pool.connect();
+    } catch (error) {
+      throw connectFailure(error, this.#databaseUrl);
+    }
+    // A connection that breaks while it is lent reports to the statement, and once more here.
+    client.on('error', ignore);
+    let failure: Error | undefined;
+    try {
+      return await work(client);
+    } catch (error) {
+      failure = error as Error;
+      throw error;
+    } finally {
+      client.off('error', ignore);
+      const isHealthy =
+        failure === undefined || (failure instanceof TapekeepError && failure.action !== 'retry');
+      if (isHealthy) client.release();
+      else client.release(failure);
+    }
+  }
+}
+
+const ignore = () => undefined;
+
+function runOn(client: pg.PoolClient): Runner {
+  return {
+    async rows<Row extends object>(sql: string, values: readonly unknown[] = []) {
+      try {
+        return (await client.query<Row>(sql, [...values])).rows;
+      } catch (error) {
+        const doing = actionOf(error) === 'retry' ? 'the database is in trouble' : 'refused';
+        throw toStoreError(error, doing);
+      }
+    },
+  };
+}
