@@ -1,0 +1,26 @@
+/**
+ * Times cross the border to Postgres as numbers of milliseconds, which both sides hold exactly.
+ * These are the pieces of SQL that turn them into timestamps and back.
+ */
+
+/** SQL for the timestamp that `expression` (a number of milliseconds) means. */
+export function fromMs(expression: string): string {
+  return `(timestamptz 'epoch' + ${expression}::float8 * interval '1 ms')`;
+}
+
+/** SQL for the milliseconds of a timestamp, as a JavaScript number. */
+export function toMs(expression: string): string {
+  return `(extract(epoch FROM ${expression}) * 1000)::float8`;
+}
+
+/** Text of a moment for COPY, microseconds. */
+export function timestampTextUs(us: number): string {
+  const seconds = Math.floor(us / 1_000_000);
+  const fraction = String(us - seconds * 1_000_000).padStart(6, '0');
+  return `${new Date(seconds * 1_000).toISOString().slice(0, 19)}.${fraction}Z`;
+}
+
+/** Text of a moment for COPY, milliseconds. */
+export function timestampTextMs(ms: number): string {
+  return new Date(ms).toISOString();
+}
