@@ -1,0 +1,101 @@
+import type { Candle } from '../contract/resources.js';
+import type { MarketTape } from './market-tape.js';
+import { formatScaled, formatTrimmed } from './scaled.js';
+
+/** What stands where nobody traded (field notes, kline). */
+export type EmptyCandles = 'omitted' | 'filled';
+/** What a candle opens with (field notes, kline); `previous` widens high and low accordingly. */
+export type CandleOpen = 'first' | 'previous';
+
+export interface CandleRules {
+  readonly emptyCandles: EmptyCandles;
+  readonly candleOpen: CandleOpen;
+}
+
+export interface CandleSpan {
+  /** Rounded down to the interval. */
+  readonly startS: number;
+  /** Inclusive. */
+  readonly endS: number;
+  readonly intervalS: number;
+}
+
+const US_PER_S = 1_000_000;
+
+/**
+ * The candles of one market, from its trades. A candle that began before the served history does is
+ * left out, because its sums would be too small and look whole; the candle of the present moment is
+ * always there, as far as it has come.
+ */
+export function candlesOf(
+  tape: MarketTape,
+  nowMs: number,
+  { startS, endS, intervalS }: CandleSpan,
+  rules: CandleRules,
+): Candle[] {
+  const { columns } = tape;
+  const visible = tape.visible(nowMs);
+  const floor = (second: number) => Math.floor(second / intervalS) * intervalS;
+  const openCandleS = floor(nowMs / 1000);
+  const completeFromS = Math.ceil(tape.completeFromUs(visible) / US_PER_S);
+  const firstWholeS = Math.ceil(completeFromS / intervalS) * intervalS;
+  const fromS = Math.max(floor(startS), Math.min(firstWholeS, openCandleS));
+  const toS = Math.min(endS, openCandleS);
+  const candles: Candle[] = [];
+  let position = Math.max(visible.first, columns.firstAtOrAfter(fromS * US_PER_S));
+  let timeS = fromS;
+  while (timeS <= toS) {
+    if (rules.emptyCandles === 'omitted') {
+      if (position >= visible.end) break;
+      timeS = floor(columns.timeUsAt(position) / US_PER_S);
+      if (timeS > toS) break;
+    }
+    const next = Math.min(visible.end, columns.firstAtOrAfter((timeS + intervalS) * US_PER_S));
+    const made = candle(tape, timeS, position, next, rules.candleOpen);
+    if (made !== undefined) candles.push(made);
+    position = next;
+    timeS += intervalS;
+  }
+  return candles;
+}
+
+/** The candle of the positions `[from, to)`; undefined when nobody had traded yet. */
+function candle(
+  { columns, market }: MarketTape,
+  timeS: number,
+  from: number,
+  to: number,
+  candleOpen: CandleOpen,
+): Candle | undefined {
+  const previous = from > columns.base ? columns.priceAt(from - 1) : undefined;
+  const price = (value: bigint) => formatScaled(value, columns.priceDigits);
+  if (from === to) {
+    if (previous === undefined) return undefined;
+    const flat = price(previous);
+    return {
+      time: timeS,
+      open: flat,
+      close: flat,
+      highest: flat,
+      lowest: flat,
+      volume: '0',
+      amount: '0',
+      market: market.name,
+    };
+  }
+  const { amount, deal, high, low } = columns.figures(from, to);
+  const first = columns.priceAt(from);
+  const open = candleOpen === 'previous' ? (previous ?? first) : first;
+  const isHighest = open > high;
+  const isLowest = open < low;
+  return {
+    time: timeS,
+    open: price(open),
+    close: price(columns.priceAt(to - 1)),
+    highest: price(isHighest ? open : high),
+    lowest: price(isLowest ? open : low),
+    volume: formatTrimmed(amount, columns.amountDigits),
+    amount: formatTrimmed(deal, columns.amountDigits + columns.priceDigits),
+    market: market.name,
+  };
+}

@@ -1,0 +1,101 @@
+import type { Market } from '../contract/resources.js';
+import type { BackendTrade } from '../server/backend.js';
+import type { Figures, TradeColumns } from './trade-columns.js';
+
+/** Where the trades of one market come from. */
+export interface TradeSource {
+  /** Positions grow with time; all trades up to the last {@link TradeSource.extendTo} are in here. */
+  readonly columns: TradeColumns;
+  /** Whether old trades can be made again, so that those beyond the history may be dropped. */
+  readonly canDrop: boolean;
+  /** All trades from this moment on are in the columns, as long as none was dropped. */
+  readonly originUs: number;
+  /** Makes sure that every trade up to and including `timeUs` is in the columns. */
+  extendTo(timeUs: number): void;
+  /** A moment after `timeUs` when it is worth looking again; undefined when nothing will come. */
+  nextAfter(timeUs: number): number | undefined;
+  /** Every trade ever up to `timeUs`, oldest first, dropped ones too. */
+  issued(timeUs: number): Iterable<BackendTrade>;
+}
+
+/** The positions `[first, end)` that are served at a moment. */
+export interface Visible {
+  readonly first: number;
+  readonly end: number;
+}
+
+/** What a rolling window shows; prices scaled by `priceDigits`, the rest as {@link Figures}. */
+export interface WindowFigures extends Figures {
+  readonly open: bigint;
+  readonly last: bigint;
+}
+
+/** Trades beyond the history that are kept until it is worth dropping them. */
+const DROP_STEP = 4096;
+
+/** One market of a tape: its trades as seen at a moment of the exchange's time. */
+export class MarketTape {
+  readonly market: Market;
+  /** Smallest step of the price, scaled by `priceDigits`. */
+  readonly tick: bigint;
+  readonly columns: TradeColumns;
+  readonly #source: TradeSource;
+  readonly #historyMax: number;
+  #completeFromUs: number;
+
+  /** @param historyMax most trades served; older ones are beyond the exchange's history */
+  constructor(market: Market, tick: bigint, source: TradeSource, historyMax: number) {
+    this.market = market;
+    this.tick = tick;
+    this.columns = source.columns;
+    this.#source = source;
+    this.#historyMax = historyMax;
+    this.#completeFromUs = source.originUs;
+  }
+
+  /** Trades not later than `nowMs`, the newest `historyMax` of them. */
+  visible(nowMs: number): Visible {
+    const { columns } = this;
+    this.#source.extendTo(nowMs * 1000);
+    const end = columns.firstAfter(nowMs * 1000);
+    const first = Math.max(columns.base, end - this.#historyMax);
+    if (this.#source.canDrop && first - columns.base > DROP_STEP) {
+      // One dropped trade is worth remembering: its time bounds what is complete.
+      this.#completeFromUs = columns.timeUsAt(first - 2) + 1;
+      columns.dropBefore(first - 1);
+    }
+    return { first, end };
+  }
+
+  /** From this moment on every trade is served: the earliest possible start of a true candle. */
+  completeFromUs({ first }: Visible): number {
+    if (first === this.columns.base) return this.#completeFromUs;
+    return this.columns.timeUsAt(first - 1) + 1;
+  }
+
+  /**
+   * What the trades in `(nowMs − lengthMs, nowMs]` add up to; with none, all prices are the last
+   * known one. Undefined before the first trade.
+   */
+  window(nowMs: number, lengthMs: number): WindowFigures | undefined {
+    const { first, end } = this.visible(nowMs);
+    if (first === end) return undefined;
+    const { columns } = this;
+    const from = Math.max(first, columns.firstAfter((nowMs - lengthMs) * 1000));
+    const last = columns.priceAt(end - 1);
+    if (from >= end) {
+      return { count: 0, amount: 0n, deal: 0n, high: last, low: last, open: last, last };
+    }
+    return { ...columns.figures(from, end), open: columns.priceAt(from), last };
+  }
+
+  /** See {@link TradeSource.nextAfter}; milliseconds, rounded up to when it is visible. */
+  nextAfterMs(nowMs: number): number | undefined {
+    const nextUs = this.#source.nextAfter(nowMs * 1000);
+    return nextUs === undefined ? undefined : Math.ceil(nextUs / 1000);
+  }
+
+  issued(nowMs: number): Iterable<BackendTrade> {
+    return this.#source.issued(nowMs * 1000);
+  }
+}

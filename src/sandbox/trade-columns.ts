@@ -1,0 +1,207 @@
+import type { BackendTrade } from '../server/backend.js';
+import { formatScaled, formatTrimmed } from './scaled.js';
+
+/** What a stretch of trades adds up to, scaled: amount by `amountDigits`, prices by `priceDigits`. */
+export interface Figures {
+  count: number;
+  amount: bigint;
+  /** Sum of price × amount, scaled by both numbers of digits together. */
+  deal: bigint;
+  high: bigint;
+  low: bigint;
+}
+
+const NO_FIGURES: Readonly<Figures> = { count: 0, amount: 0n, deal: 0n, high: 0n, low: 0n };
+const BLOCK = 64;
+const SUPERBLOCK = BLOCK * BLOCK;
+const INITIAL_CAPACITY = 1024;
+
+function addFigures(sum: Figures, part: Readonly<Figures>): void {
+  if (part.count === 0) return;
+  sum.high = sum.count === 0 || part.high > sum.high ? part.high : sum.high;
+  sum.low = sum.count === 0 || part.low < sum.low ? part.low : sum.low;
+  sum.count += part.count;
+  sum.amount += part.amount;
+  sum.deal += part.deal;
+}
+
+/**
+ * The trades of one market in order of time, kept in parallel arrays (33 bytes a trade).
+ *
+ * A trade is named by its position, counted from the first one ever appended; the oldest can be
+ * dropped and positions stay. Sums over any stretch come from blocks of 64 and 4096 trades that are
+ * added up once, so a stretch of a million costs some hundreds of steps.
+ */
+export class TradeColumns {
+  readonly priceDigits: number;
+  readonly amountDigits: number;
+  #base = 0;
+  #end = 0;
+  #ids = new Float64Array(INITIAL_CAPACITY);
+  #timesUs = new Float64Array(INITIAL_CAPACITY);
+  #prices = new BigInt64Array(INITIAL_CAPACITY);
+  #amounts = new BigInt64Array(INITIAL_CAPACITY);
+  #isSell = new Uint8Array(INITIAL_CAPACITY);
+  readonly #blocks = new Map<number, Figures>();
+  readonly #superblocks = new Map<number, Figures>();
+
+  constructor(priceDigits: number, amountDigits: number) {
+    this.priceDigits = priceDigits;
+    this.amountDigits = amountDigits;
+  }
+
+  /** Position of the oldest trade still held. */
+  get base(): number {
+    return this.#base;
+  }
+
+  /** Position after the newest trade. */
+  get end(): number {
+    return this.#end;
+  }
+
+  /** Adds a trade that is not older than the newest one. */
+  append(id: number, timeUs: number, price: bigint, amount: bigint, isSell: boolean): void {
+    const slot = this.#end - this.#base;
+    if (slot === this.#ids.length) this.#grow();
+    this.#ids[slot] = id;
+    this.#timesUs[slot] = timeUs;
+    this.#prices[slot] = price;
+    this.#amounts[slot] = amount;
+    this.#isSell[slot] = isSell ? 1 : 0;
+    this.#end += 1;
+  }
+
+  idAt(position: number): number {
+    return this.#ids[position - this.#base] ?? 0;
+  }
+
+  timeUsAt(position: number): number {
+    return this.#timesUs[position - this.#base] ?? 0;
+  }
+
+  /** Price, scaled by `priceDigits`. */
+  priceAt(position: number): bigint {
+    return this.#prices[position - this.#base] ?? 0n;
+  }
+
+  isSellAt(position: number): boolean {
+    return this.#isSell[position - this.#base] === 1;
+  }
+
+  tradeAt(position: number): BackendTrade {
+    const slot = position - this.#base;
+    const price = this.#prices[slot] ?? 0n;
+    const amount = this.#amounts[slot] ?? 0n;
+    return {
+      id: this.#ids[slot] ?? 0,
+      timeUs: this.#timesUs[slot] ?? 0,
+      price: formatScaled(price, this.priceDigits),
+      amount: formatScaled(amount, this.amountDigits),
+      total: formatTrimmed(price * amount, this.priceDigits + this.amountDigits),
+      side: this.#isSell[slot] === 1 ? 'sell' : 'buy',
+    };
+  }
+
+  /** Position of the first held trade at or after `timeUs`; `end` when there is none. */
+  firstAtOrAfter(timeUs: number): number {
+    let low = 0;
+    let high = this.#end - this.#base;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#timesUs[middle] ?? 0) < timeUs) low = middle + 1;
+      else high = middle;
+    }
+    return this.#base + low;
+  }
+
+  /** Position of the first held trade after `timeUs`. Times are whole microseconds. */
+  firstAfter(timeUs: number): number {
+    return this.firstAtOrAfter(timeUs + 1);
+  }
+
+  /** Sums over the positions `[from, to)`, all of which must be held. */
+  figures(from: number, to: number): Figures {
+    const sum: Figures = { ...NO_FIGURES };
+    let position = from;
+    while (position < to) {
+      if (position % SUPERBLOCK === 0 && position + SUPERBLOCK <= to) {
+        addFigures(sum, this.#superblock(position));
+        position += SUPERBLOCK;
+      } else if (position % BLOCK === 0 && position + BLOCK <= to) {
+        addFigures(sum, this.#block(position));
+        position += BLOCK;
+      } else {
+        this.#addTrade(sum, position);
+        position += 1;
+      }
+    }
+    return sum;
+  }
+
+  /** Moves all times by a whole number of microseconds. */
+  shiftTimes(byUs: number): void {
+    for (let slot = 0; slot < this.#end - this.#base; slot += 1) {
+      this.#timesUs[slot] = (this.#timesUs[slot] ?? 0) + byUs;
+    }
+  }
+
+  /** Forgets the trades before `position`. */
+  dropBefore(position: number): void {
+    const count = Math.min(position, this.#end) - this.#base;
+    if (count <= 0) return;
+    const held = this.#end - this.#base;
+    for (const column of this.#columns()) column.copyWithin(0, count, held);
+    this.#base += count;
+    for (const at of this.#blocks.keys()) if (at < this.#base) this.#blocks.delete(at);
+    for (const at of this.#superblocks.keys()) if (at < this.#base) this.#superblocks.delete(at);
+  }
+
+  #columns() {
+    return [this.#ids, this.#timesUs, this.#prices, this.#amounts, this.#isSell] as const;
+  }
+
+  #addTrade(sum: Figures, position: number): void {
+    const slot = position - this.#base;
+    const price = this.#prices[slot] ?? 0n;
+    const amount = this.#amounts[slot] ?? 0n;
+    sum.high = sum.count === 0 || price > sum.high ? price : sum.high;
+    sum.low = sum.count === 0 || price < sum.low ? price : sum.low;
+    sum.count += 1;
+    sum.amount += amount;
+    sum.deal += price * amount;
+  }
+
+  #block(from: number): Figures {
+    const known = this.#blocks.get(from);
+    if (known !== undefined) return known;
+    const sum: Figures = { ...NO_FIGURES };
+    for (let position = from; position < from + BLOCK; position += 1) this.#addTrade(sum, position);
+    this.#blocks.set(from, sum);
+    return sum;
+  }
+
+  #superblock(from: number): Figures {
+    const known = this.#superblocks.get(from);
+    if (known !== undefined) return known;
+    const sum: Figures = { ...NO_FIGURES };
+    for (let at = from; at < from + SUPERBLOCK; at += BLOCK) addFigures(sum, this.#block(at));
+    this.#superblocks.set(from, sum);
+    return sum;
+  }
+
+  #grow(): void {
+    const capacity = this.#ids.length * 2;
+    const [ids, timesUs, prices, amounts, isSell] = this.#columns();
+    this.#ids = new Float64Array(capacity);
+    this.#ids.set(ids);
+    this.#timesUs = new Float64Array(capacity);
+    this.#timesUs.set(timesUs);
+    this.#prices = new BigInt64Array(capacity);
+    this.#prices.set(prices);
+    this.#amounts = new BigInt64Array(capacity);
+    this.#amounts.set(amounts);
+    this.#isSell = new Uint8Array(capacity);
+    this.#isSell.set(isSell);
+  }
+}
