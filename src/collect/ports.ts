@@ -89,6 +89,8 @@ export interface ArchivePort {
     span: Span;
     state: 'open' | 'unfillable';
     reason: string;
+    /** When it was seen, exchange time. */
+    atMs: number;
   }): Promise<void>;
   openSession(stream: StreamRef, atMs: number): Promise<number>;
   closeSession(

@@ -69,3 +69,20 @@ export function gridWithin(within: Span, stepMs: number): Span {
   const fromMs = ceilToMs(within.fromMs, stepMs);
   return { fromMs, toMs: Math.max(fromMs, floorToMs(within.toMs, stepMs)) };
 }
+
+/**
+ * Cuts single candles that were refused out of a fetched span; one whose open time can not be read
+ * could be any of them, so then nothing is claimed.
+ */
+export function withoutSlots(
+  fetched: Span,
+  refusedMs: ReadonlyArray<number | undefined>,
+  stepMs: number,
+): Span[] {
+  const slots: Span[] = [];
+  for (const openMs of refusedMs) {
+    if (openMs === undefined) return [];
+    slots.push({ fromMs: openMs, toMs: openMs + stepMs });
+  }
+  return subtractSpans(fetched, slots);
+}

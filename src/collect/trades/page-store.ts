@@ -4,7 +4,7 @@ import type { CoverageClaim, Evidence, Island, StreamRef } from '../../ledger/ba
 import { IslandList } from '../../ledger/islands.js';
 import { withoutDoubts } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
-import type { ArchivePort } from '../ports.js';
+import type { ArchivePort, ExchangeTime } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';
 import { RecentTrades } from './recent.js';
 import type { SourceTrade, TradePage, TradeSource } from './source.js';
@@ -15,6 +15,7 @@ export interface PageStoreOptions {
   readonly stream: StreamRef;
   readonly source: TradeSource;
   readonly archive: ArchivePort;
+  readonly time: ExchangeTime;
   readonly clock: Clock;
   readonly telemetry: CollectEvents;
 }
@@ -111,8 +112,8 @@ export class PageStore {
     reason: string,
     label: string,
   ): Promise<void> {
-    const { archive, stream, telemetry, market, source } = this.#options;
-    await archive.recordGap({ stream, span, state, reason });
+    const { archive, stream, telemetry, market, source, time } = this.#options;
+    await archive.recordGap({ stream, span, state, reason, atMs: Math.floor(time.nowMs()) });
     const lengthMs = span.toMs - span.fromMs;
     telemetry.gapFound({ stream: source.kind, market, reason: label, lengthMs });
   }

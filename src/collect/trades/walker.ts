@@ -1,4 +1,3 @@
-import type { Clock } from '../../kernel/clock.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Random } from '../../kernel/random.js';
 import type { Island } from '../../ledger/batch.js';
@@ -7,6 +6,7 @@ import { locate, orderPage } from '../../ledger/page.js';
 import { deeperSpan, headSpan, provenUntilMs } from '../../ledger/proof.js';
 import { PRIORITY } from '../ports.js';
 import { WalkStalledError } from './errors.js';
+import { chainEnd, type Frontier, NOTHING, type PendingGap } from './frontier.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
 import type { SourceTrade, TradePage } from './source.js';
 
@@ -21,24 +21,6 @@ export interface WalkerOptions extends PageStoreOptions {
 /** Facts about a server that its answers reveal. */
 export interface ServerTraits {
   largestPage: number;
-}
-
-/** A hole below an edge of coverage: what the walk would fill next. */
-export interface PendingGap {
-  readonly edgeMs: number;
-  /** Directly below the newest coverage: the walk has lost touch with the head. */
-  readonly isTop: boolean;
-}
-
-/** The lowest trade of a contiguous chain below an edge of coverage. */
-interface Frontier {
-  /** Where the coverage above begins. */
-  readonly edgeMs: number;
-  readonly tid: number;
-  /** Start of that trade's second; below the edge when the second is only partly walked. */
-  readonly secondMs: number;
-  /** Estimated number of trades from the head down to this one. */
-  readonly depth: number;
 }
 
 const PAGE_MAX = 1000;
@@ -165,8 +147,9 @@ export class TradeWalker {
       await this.#pages.commit(page, NOTHING, {});
       throw this.#stalled('its first page holds no readable trade');
     }
-    const top = this.#pages.islands.top;
-    const claim = { fromMs: top?.span.toMs ?? untilMs - 1, toMs: untilMs };
+    const { top } = this.#pages.islands;
+    const fromMs = top?.span.toMs ?? this.#pages.collectFromMs ?? untilMs - 1;
+    const claim = { fromMs, toMs: untilMs };
     if (claim.toMs <= claim.fromMs) return;
     await this.#pages.commit(page, claim, { endpoint: this.#options.source.endpoint, empty: true });
     if (this.#pages.collectFromMs === null) await this.#pages.beginAt(claim.fromMs);
@@ -235,16 +218,18 @@ export class TradeWalker {
   async #endOfHistory(gap: Frontier, page: TradePage): Promise<void> {
     this.#frontier = undefined;
     const startMs = Math.min(gap.secondMs, gap.edgeMs);
-    const below = this.#pages.islands.all.find((island) => island.span.fromMs < gap.edgeMs);
-    if (below === undefined && page.rejected.length === 0) {
-      const claim = { fromMs: startMs, toMs: gap.edgeMs };
+    const below = this.#pages.islands.all.filter((island) => island.span.fromMs < gap.edgeMs);
+    const hasForgotten = below.some((island) => island.firstId !== null);
+    if (!hasForgotten && page.rejected.length === 0) {
+      // Islands below without a trade are the time before the market's first one.
+      const claim = { fromMs: below[0]?.span.toMs ?? startMs, toMs: gap.edgeMs };
       const evidence = { endpoint: this.#options.source.endpoint, endOfHistory: true };
       await this.#pages.commit(page, claim, evidence);
-      await this.#pages.beginAt(startMs);
+      if (below.length === 0) await this.#pages.beginAt(startMs);
       return;
     }
     await this.#pages.commit(page, NOTHING, {});
-    const span = { fromMs: below?.span.toMs ?? startMs, toMs: gap.edgeMs };
+    const span = { fromMs: below[0]?.span.toMs ?? startMs, toMs: gap.edgeMs };
     if (span.fromMs < span.toMs) {
       const reason = 'beyond the history that the exchange still serves';
       await this.#pages.recordGap(span, 'unfillable', reason, 'beyond_history');
@@ -294,11 +279,4 @@ export class TradeWalker {
     telemetry.walkStalled({ stream: this.kind, market, detail });
     return new WalkStalledError(market, source.endpoint, detail);
   }
-}
-
-/** A claim of nothing: rows are stored, no span is called covered. */
-const NOTHING = { fromMs: 0, toMs: 0 };
-
-function chainEnd(edgeMs: number, oldest: SourceTrade, depth: number): Frontier {
-  return { edgeMs, tid: oldest.tid, secondMs: oldest.tradedAtS * 1000, depth };
 }

@@ -1,0 +1,249 @@
+import type { Clock } from '../kernel/clock.js';
+import { sleep } from '../kernel/clock.js';
+import { codeOf, isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
+import { Backoff } from '../kernel/retry.js';
+import { ALL_MARKETS_ID } from '../ledger/batch.js';
+import type { CollectEvents } from '../observe/events.js';
+import { type CollectContext, type MarketUnit, openMarketUnit } from './market-unit.js';
+import { MarketList } from './markets.js';
+import { patientArchive } from './patient.js';
+import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
+import { type Schedule, startSchedule } from './schedule.js';
+import type { CollectSettings } from './settings.js';
+import { TickerCollector } from './tickers.js';
+import { GapFiller } from './trades/filler.js';
+
+export interface CollectorOptions {
+  readonly settings: CollectSettings;
+  readonly exchange: ExchangePort;
+  readonly archive: ArchivePort;
+  readonly openStateFeed: OpenStateFeed;
+  readonly time: ExchangeTime;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: CollectEvents;
+}
+
+/** A schedule is kept while looks come within this many periods, and some seconds for the line. */
+const TOLERANCE_PERIODS = 3;
+const TOLERANCE_EXTRA_MS = 5000;
+/** Pages of candles that one turn may fetch, so that a long history does not hold up the rest. */
+const CANDLE_PAGES_PER_TURN = 20;
+const FILL_CONCURRENCY = 4;
+const START_RETRY = { baseMs: 500, capMs: 15_000 };
+
+/**
+ * Collects all streams of all wanted markets.
+ *
+ * States: *new* → *starting* (waits for the exchange's list of markets, as long as it takes) →
+ * *running* → *stopped*. While running, cron schedules start polls; a poll of one market and stream
+ * is never started twice at a time. Failed polls are told and left to the next schedule: what was
+ * missed is still missing in the ledger, so nothing needs to be remembered here.
+ */
+export class Collector {
+  readonly #options: CollectorOptions;
+  readonly #stopping = new AbortController();
+  readonly #units = new Map<string, MarketUnit>();
+  readonly #polls = new Map<string, Promise<void>>();
+  readonly #filler: GapFiller;
+  readonly #markets: MarketList;
+  readonly #context: Omit<CollectContext, 'depthToleranceMs'>;
+  #schedules: Schedule[] = [];
+  #tickers: TickerCollector | undefined;
+  #depthToleranceMs = TOLERANCE_EXTRA_MS;
+  #isStopped = false;
+
+  constructor(options: CollectorOptions) {
+    this.#options = options;
+    const { clock, random, telemetry, exchange, time, settings } = options;
+    const signal = this.#stopping.signal;
+    const archive = patientArchive(options.archive, { clock, random, signal });
+    this.#context = {
+      ...options,
+      archive,
+      traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
+    };
+    this.#filler = new GapFiller({ clock, telemetry, concurrency: FILL_CONCURRENCY });
+    this.#markets = new MarketList({
+      exchange,
+      archive,
+      time,
+      telemetry,
+      wanted: settings.markets,
+    });
+  }
+
+  /** Markets that are collected now. */
+  get markets(): readonly string[] {
+    return [...this.#units.keys()];
+  }
+
+  /**
+   * Starts collecting; resolves when the first list of markets is in.
+   *
+   * @throws ScheduleError for a schedule that is none; AbortedError when stopped meanwhile
+   */
+  async start(): Promise<void> {
+    const { streams } = this.#options.settings;
+    const { trades, depth, tickers, klines } = streams;
+    const every = (key: string, schedule: string, run: () => void): Schedule => {
+      const started = startSchedule(`streams.${key}.schedule`, schedule, run);
+      this.#schedules.push(started);
+      return started;
+    };
+    every('markets', streams.markets.schedule, () => this.#refreshMarkets());
+    if (trades.enabled) every('trades', trades.schedule, () => this.#pollTrades());
+    if (klines.enabled) every('klines', klines.schedule, () => this.#pollCandles());
+    if (depth.enabled) {
+      const { periodMs } = every('depth', depth.schedule, () => this.#pollDepth());
+      this.#depthToleranceMs = toleranceMs(periodMs);
+    }
+    const tickerSchedule = tickers.enabled
+      ? every('tickers', tickers.schedule, () => this.#pollTickers())
+      : undefined;
+    await this.#firstMarkets();
+    if (tickerSchedule !== undefined) await this.#openTickers(tickerSchedule.periodMs);
+    this.#filler.start();
+    this.#pollTickers();
+    this.#pollTrades();
+    this.#pollDepth();
+    this.#pollCandles();
+  }
+
+  /** Stops asking, lets what is under way end, and stores what has arrived. Safe to call twice. */
+  async stop(): Promise<void> {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    for (const schedule of this.#schedules.splice(0)) schedule.stop();
+    const states = [...this.#units.values()].flatMap((unit) => unit.states);
+    const feedsStopped = Promise.all(states.map((state) => state.stop()));
+    this.#stopping.abort();
+    await Promise.all([feedsStopped, this.#filler.stop(), ...this.#polls.values()]);
+  }
+
+  async #firstMarkets(): Promise<void> {
+    const { clock, random } = this.#options;
+    const signal = this.#stopping.signal;
+    const backoff = new Backoff(START_RETRY, random);
+    for (;;) {
+      try {
+        await this.#updateMarkets(signal);
+        return;
+      } catch (error) {
+        if (signal.aborted) throw error;
+        if (error instanceof TapekeepError && error.action === 'fatal') throw error;
+        this.#failed('markets', '*', error);
+        await sleep(clock, backoff.nextMs(), signal);
+      }
+    }
+  }
+
+  async #updateMarkets(signal: AbortSignal): Promise<void> {
+    await this.#markets.refresh(signal);
+    const wanted = this.#markets.collected;
+    for (const [market, unit] of this.#units) {
+      if (!wanted.has(market)) await this.#close(unit);
+    }
+    for (const [market, marketId] of wanted) {
+      if (!this.#units.has(market) && !signal.aborted) await this.#open(market, marketId);
+    }
+  }
+
+  async #open(market: string, marketId: number): Promise<void> {
+    const context = { ...this.#context, depthToleranceMs: this.#depthToleranceMs };
+    const unit = await openMarketUnit(context, market, marketId);
+    this.#units.set(market, unit);
+    for (const walker of unit.walkers) this.#filler.add(walker);
+    for (const state of unit.states) state.start();
+  }
+
+  async #close(unit: MarketUnit): Promise<void> {
+    this.#units.delete(unit.market);
+    for (const walker of unit.walkers) this.#filler.remove(walker);
+    await Promise.all(unit.states.map((state) => state.stop()));
+  }
+
+  async #openTickers(periodMs: number): Promise<void> {
+    const { archive } = this.#context;
+    const key = { kind: 'ticker', marketId: ALL_MARKETS_ID, variant: 0 } as const;
+    const stream = await archive.ensureStream(key);
+    const [newest] = await archive.islands(stream, 1);
+    this.#tickers = new TickerCollector({
+      ...this.#context,
+      market: '*',
+      stream,
+      toleranceMs: toleranceMs(periodMs),
+      coveredUntilMs: newest?.span.toMs,
+      marketIds: () => this.#markets.collected,
+    });
+  }
+
+  #refreshMarkets(): void {
+    this.#poll('markets', '*', (signal) => this.#updateMarkets(signal));
+  }
+
+  #pollTrades(): void {
+    for (const unit of this.#units.values()) {
+      for (const walker of unit.walkers) {
+        this.#poll(walker.kind, unit.market, async (signal) => {
+          await walker.pollHead(signal);
+          if (walker.pendingGap() !== undefined) this.#filler.wake();
+        });
+      }
+    }
+  }
+
+  #pollDepth(): void {
+    for (const { market, depth } of this.#units.values()) {
+      if (depth !== undefined) this.#poll('depth', market, (signal) => depth.poll(signal));
+    }
+  }
+
+  #pollTickers(): void {
+    const tickers = this.#tickers;
+    if (tickers !== undefined) this.#poll('ticker', '*', (signal) => tickers.poll(signal));
+  }
+
+  #pollCandles(): void {
+    for (const { market, candles } of this.#units.values()) {
+      this.#poll('kline', market, async (signal) => {
+        for (const collector of candles) {
+          let pages = 0;
+          while (pages < CANDLE_PAGES_PER_TURN && (await collector.poll(signal))) pages += 1;
+        }
+      });
+    }
+  }
+
+  /** Starts a poll unless the same one is still under way. It never rejects. */
+  #poll(stream: string, market: string, work: (signal: AbortSignal) => Promise<void>): void {
+    const key = `${stream} ${market}`;
+    if (this.#isStopped) return;
+    if (this.#polls.has(key)) {
+      this.#options.telemetry.runSkipped({ stream });
+      return;
+    }
+    const { signal } = this.#stopping;
+    const poll = work(signal)
+      .catch((error: unknown) => {
+        if (!signal.aborted && !isAborted(error)) this.#failed(stream, market, error);
+      })
+      .finally(() => this.#polls.delete(key));
+    this.#polls.set(key, poll);
+  }
+
+  #failed(stream: string, market: string, error: unknown): void {
+    this.#options.telemetry.pollFailed({
+      stream,
+      market,
+      code: codeOf(error),
+      message: messageOf(error),
+      action: error instanceof TapekeepError ? error.action : 'retry',
+    });
+  }
+}
+
+function toleranceMs(periodMs: number): number {
+  return periodMs * TOLERANCE_PERIODS + TOLERANCE_EXTRA_MS;
+}

@@ -1,0 +1,108 @@
+import type { Clock } from '../kernel/clock.js';
+import type { Random } from '../kernel/random.js';
+import { floorToMs } from '../kernel/span.js';
+import type { StreamKind } from '../ledger/batch.js';
+import type { CollectEvents } from '../observe/events.js';
+import { CandleCollector } from './candles.js';
+import { DepthCollector } from './depth.js';
+import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
+import type { CollectSettings } from './settings.js';
+import { StateCollector } from './states.js';
+import { timesSource, tradesSource } from './trades/source.js';
+import { type ServerTraits, TradeWalker } from './trades/walker.js';
+
+/** What every collector of one daemon shares. */
+export interface CollectContext {
+  readonly settings: CollectSettings;
+  readonly exchange: ExchangePort;
+  readonly archive: ArchivePort;
+  readonly openStateFeed: OpenStateFeed;
+  readonly time: ExchangeTime;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: CollectEvents;
+  readonly traits: Readonly<Record<'trades' | 'times', ServerTraits>>;
+  /** Longest time between two depth snapshots that still counts as on schedule. */
+  readonly depthToleranceMs: number;
+}
+
+/** Islands that a walk remembers at the start; holes below them wait for a later start. */
+const ISLANDS_MAX = 1000;
+
+/** Everything that is collected of one market. */
+export interface MarketUnit {
+  readonly market: string;
+  readonly marketId: number;
+  readonly walkers: readonly TradeWalker[];
+  readonly depth: DepthCollector | undefined;
+  readonly candles: readonly CandleCollector[];
+  readonly states: readonly StateCollector[];
+}
+
+/** Prepares the collectors of one market: its streams in the archive and what they hold already. */
+export async function openMarketUnit(
+  context: CollectContext,
+  market: string,
+  marketId: number,
+): Promise<MarketUnit> {
+  const { settings, archive, time } = context;
+  const { trades, depth, klines, states } = settings.streams;
+  const openStream = async (kind: StreamKind, variant: number, collectFromMs?: number) => {
+    const key = { kind, marketId, variant };
+    const stream = await archive.ensureStream(
+      collectFromMs === undefined ? key : { ...key, collectFromMs },
+    );
+    const islands = await archive.islands(stream, ISLANDS_MAX);
+    return { stream, islands, coveredUntilMs: islands[0]?.span.toMs };
+  };
+  const shared = { ...context, market, marketId };
+  const nowMs = Math.floor(time.nowMs());
+
+  const walkers: TradeWalker[] = [];
+  const sources = [
+    ...(trades.enabled && trades.exactTimes ? [timesSource(context.exchange)] : []),
+    ...(trades.enabled ? [tradesSource(context.exchange)] : []),
+  ];
+  for (const source of sources) {
+    const floorMs = historyFloorMs(trades.history, nowMs);
+    const { stream, islands } = await openStream(source.kind, 0, floorMs);
+    const traits = context.traits[source.kind];
+    const cacheMarginMs = trades.cacheMargin;
+    walkers.push(new TradeWalker({ ...shared, stream, source, traits, cacheMarginMs }, islands));
+  }
+
+  let depthCollector: DepthCollector | undefined;
+  if (depth.enabled) {
+    const { stream, coveredUntilMs } = await openStream('depth', 0);
+    const toleranceMs = context.depthToleranceMs;
+    const { levels } = depth;
+    depthCollector = new DepthCollector({ ...shared, stream, coveredUntilMs, toleranceMs, levels });
+  }
+
+  const candles: CandleCollector[] = [];
+  for (const intervalS of klines.enabled ? klines.intervalsS : []) {
+    const historyMs = klines.history === 'none' ? 0 : klines.history;
+    const fromMs = floorToMs(nowMs - historyMs, intervalS * 1000);
+    const { stream, islands } = await openStream('kline', intervalS, fromMs);
+    const { grace: graceMs, rereads } = klines;
+    const isFinest = intervalS === Math.min(...klines.intervalsS);
+    const own = { intervalS, stream, graceMs, rereads, isFinest };
+    candles.push(new CandleCollector({ ...shared, ...own }, islands));
+  }
+
+  const stateCollectors: StateCollector[] = [];
+  for (const periodS of states.enabled ? states.periodsS : []) {
+    const { stream, coveredUntilMs } = await openStream('state', periodS);
+    const openFeed = () => context.openStateFeed(market, periodS);
+    stateCollectors.push(
+      new StateCollector({ ...shared, periodS, stream, coveredUntilMs, openFeed }),
+    );
+  }
+  return { market, marketId, walkers, depth: depthCollector, candles, states: stateCollectors };
+}
+
+/** Where a new stream's expected coverage begins; undefined means: at the start of history. */
+function historyFloorMs(history: number | 'all' | 'none', nowMs: number): number | undefined {
+  if (history === 'all') return undefined;
+  return history === 'none' ? nowMs : nowMs - history;
+}

@@ -1,0 +1,89 @@
+import type { Market } from '../contract/resources.js';
+import { TapekeepError } from '../kernel/errors.js';
+import type { CollectEvents } from '../observe/events.js';
+import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
+import { quarantineRows } from './quarantine.js';
+
+export interface MarketListOptions {
+  readonly exchange: ExchangePort;
+  readonly archive: ArchivePort;
+  readonly time: ExchangeTime;
+  readonly telemetry: CollectEvents;
+  /** Markets to collect; empty for all. */
+  readonly wanted: readonly string[];
+}
+
+/** The exchange lists no market at all: more likely its fault than the truth. */
+export class NoMarketsError extends TapekeepError {
+  constructor() {
+    super(
+      'no_markets',
+      'retry',
+      'the exchange lists no markets; its list is asked for again, and nothing is taken as delisted',
+    );
+  }
+}
+
+/** Keeps the list of markets that are collected, as the exchange and the configuration have it. */
+export class MarketList {
+  readonly #options: MarketListOptions;
+  #known = new Map<string, Market>();
+  #collected: ReadonlyMap<string, number> = new Map();
+  #missing = '';
+
+  constructor(options: MarketListOptions) {
+    this.#options = options;
+  }
+
+  /** Ids of the markets that are collected, by name. */
+  get collected(): ReadonlyMap<string, number> {
+    return this.#collected;
+  }
+
+  /** Names that the configuration wants and the exchange does not list. */
+  get missing(): readonly string[] {
+    return this.#missing === '' ? [] : this.#missing.split(',');
+  }
+
+  /** Asks for the list once, and notes in the archive what changed. */
+  async refresh(signal: AbortSignal): Promise<void> {
+    const { exchange, archive, time, telemetry, wanted } = this.#options;
+    const reply = await exchange.call('markets', {}, { priority: PRIORITY.markets, signal });
+    if (reply.data.length === 0) throw new NoMarketsError();
+    if (reply.rejected.length > 0) {
+      await archive.commit({
+        quarantine: quarantineRows('markets', null, reply.rejected, reply.receivedAtMs),
+      });
+    }
+    const listed = new Map(reply.data.map((market) => [market.name, market]));
+    // An entry that could not be read is no delisting: the market stays as it was known.
+    const kept = reply.rejected.length > 0 ? this.#known : new Map<string, Market>();
+    const markets = new Map([...kept, ...listed]);
+    const changes = await archive.ensureMarkets([...markets.values()], Math.floor(time.nowMs()));
+    this.#known = markets;
+    this.#collected = new Map(
+      [...changes.ids].filter(([name]) => wanted.length === 0 || wanted.includes(name)),
+    );
+    const { added, removed, changed } = changes;
+    if (added.length + removed.length + changed.length > 0) {
+      telemetry.marketsChanged({ added, removed, changed });
+    }
+    this.#reportMissing(wanted.filter((name) => !markets.has(name)));
+  }
+
+  /** Says once, not at every refresh, which wanted markets do not exist. */
+  #reportMissing(names: readonly string[]): void {
+    const missing = names.join(',');
+    if (missing === this.#missing) return;
+    this.#missing = missing;
+    for (const market of names) {
+      this.#options.telemetry.pollFailed({
+        stream: 'markets',
+        market,
+        code: 'unknown_market',
+        message: `the exchange does not list ${market}, which is in the setting "markets"; it is picked up as soon as it appears`,
+        action: 'skip',
+      });
+    }
+  }
+}

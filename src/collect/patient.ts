@@ -1,0 +1,41 @@
+import type { Clock } from '../kernel/clock.js';
+import { TapekeepError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
+import { retry } from '../kernel/retry.js';
+import type { ArchivePort } from './ports.js';
+
+const BASE_MS = 200;
+const CAP_MS = 5000;
+/** With the cap above this is half a day without a database; then the caller sees the error. */
+const ATTEMPTS_MAX = 10_000;
+
+/**
+ * An archive whose every method waits while the database is away, as `commit` does by itself. So a
+ * collector that has data in hand keeps it until it can be stored.
+ */
+export function patientArchive(
+  archive: ArchivePort,
+  options: { clock: Clock; random: Random; signal: AbortSignal },
+): ArchivePort {
+  const patiently = <T>(work: () => Promise<T>): Promise<T> =>
+    retry(
+      {
+        ...options,
+        baseMs: BASE_MS,
+        capMs: CAP_MS,
+        maxAttempts: ATTEMPTS_MAX,
+        isRetryable: (error) => error instanceof TapekeepError && error.action === 'retry',
+      },
+      work,
+    );
+  return {
+    commit: (batch, commitOptions) => archive.commit(batch, commitOptions),
+    ensureMarkets: (markets, atMs) => patiently(() => archive.ensureMarkets(markets, atMs)),
+    ensureStream: (stream) => patiently(() => archive.ensureStream(stream)),
+    setCollectFrom: (id, fromMs) => patiently(() => archive.setCollectFrom(id, fromMs)),
+    islands: (stream, limit) => patiently(() => archive.islands(stream, limit)),
+    recordGap: (gap) => patiently(() => archive.recordGap(gap)),
+    openSession: (stream, atMs) => patiently(() => archive.openSession(stream, atMs)),
+    closeSession: (id, end) => patiently(() => archive.closeSession(id, end)),
+  };
+}

@@ -1,0 +1,44 @@
+import cron from 'node-cron';
+import { TapekeepError } from '../kernel/errors.js';
+
+/** A cron expression that node-cron does not accept. */
+export class ScheduleError extends TapekeepError {
+  constructor(key: string, expression: string, detail: string) {
+    super(
+      'bad_schedule',
+      'fatal',
+      `${key}: "${expression}" is not a cron expression (${detail}); write five fields, or six with seconds first, such as "*/5 * * * * *"`,
+    );
+  }
+}
+
+/** A running schedule. */
+export interface Schedule {
+  /** Longest time between two of its next runs, milliseconds. */
+  readonly periodMs: number;
+  stop(): void;
+}
+
+/**
+ * Calls `run` at the times of a cron expression (UTC), this machine's time.
+ *
+ * @param key the setting's path, for the error
+ * @throws ScheduleError
+ */
+export function startSchedule(key: string, expression: string, run: () => void): Schedule {
+  const task = createTask(key, expression, run);
+  const runs = task.getNextRuns(10).map((next) => next.getTime());
+  const steps = runs.slice(1).map((next, index) => next - (runs[index] ?? next));
+  return {
+    periodMs: Math.max(1000, ...steps),
+    stop: () => void task.destroy(),
+  };
+}
+
+function createTask(key: string, expression: string, run: () => void) {
+  try {
+    return cron.schedule(expression, run, { timezone: 'Etc/UTC' });
+  } catch (error) {
+    throw new ScheduleError(key, expression, error instanceof Error ? error.message : 'refused');
+  }
+}

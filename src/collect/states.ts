@@ -1,0 +1,228 @@
+import type { Clock } from '../kernel/clock.js';
+import { codeOf, isAborted, messageOf } from '../kernel/errors.js';
+import { BoundedQueue } from '../kernel/queue.js';
+import type { StateRow, StreamRef } from '../ledger/batch.js';
+import type { CollectEvents } from '../observe/events.js';
+import type { ArchivePort, StateFeedEvent, StateFeedPort } from './ports.js';
+
+export interface StateCollectorOptions {
+  readonly market: string;
+  readonly marketId: number;
+  readonly periodS: number;
+  readonly stream: StreamRef;
+  readonly archive: ArchivePort;
+  readonly clock: Clock;
+  readonly telemetry: CollectEvents;
+  readonly openFeed: () => StateFeedPort;
+  /** End of the coverage that an earlier run left behind. */
+  readonly coveredUntilMs: number | undefined;
+}
+
+/** Events that may wait for a commit; then the feed itself stops reading and, in the end, closes. */
+const QUEUE_LIMIT = 500;
+const EVENTS_PER_COMMIT = 200;
+
+/** A connection while it lives, as the ledger sees it. */
+interface Session {
+  readonly sessionId: number;
+  /** End of what is committed; coverage grows from here. */
+  coveredUntilMs: number;
+  seq: number;
+  hasData: boolean;
+}
+
+/**
+ * Records the states of one market and period. Each connection is a session: covered from its first
+ * acknowledged state to its last sign of life. What lies between sessions is a gap that nothing can
+ * fill (candles of the same span stand in for it).
+ *
+ * States: *stopped* → *running* → *stopped*; while running, *no session* ↔ *session* follows the
+ * feed's `opened` and `closed`.
+ */
+export class StateCollector {
+  readonly #options: StateCollectorOptions;
+  #feed: StateFeedPort | undefined;
+  #running: Promise<void> | undefined;
+  #session: Session | undefined;
+  #lastCoveredMs: number | undefined;
+
+  constructor(options: StateCollectorOptions) {
+    this.#options = options;
+    this.#lastCoveredMs = options.coveredUntilMs;
+  }
+
+  start(): void {
+    if (this.#running !== undefined) return;
+    const feed = this.#options.openFeed();
+    this.#feed = feed;
+    const queue = new BoundedQueue<StateFeedEvent>(QUEUE_LIMIT);
+    this.#running = Promise.all([pump(feed, queue), this.#drain(queue)]).then(() => undefined);
+  }
+
+  /** Closes the connection and stores what has arrived. */
+  async stop(): Promise<void> {
+    await this.#feed?.stop();
+    await this.#running;
+    this.#running = undefined;
+    this.#feed = undefined;
+  }
+
+  async #drain(queue: BoundedQueue<StateFeedEvent>): Promise<void> {
+    for (;;) {
+      const events = await queue.takeUpTo(EVENTS_PER_COMMIT);
+      if (events.length === 0) return;
+      try {
+        await this.#store(events);
+      } catch (error) {
+        if (isAborted(error)) continue;
+        const { telemetry, market } = this.#options;
+        telemetry.pollFailed({
+          stream: 'state',
+          market,
+          code: codeOf(error),
+          message: messageOf(error),
+          action: 'skip',
+        });
+      }
+    }
+  }
+
+  /** Stores a run of events; records of one session between two changes of session share a commit. */
+  async #store(events: readonly StateFeedEvent[]): Promise<void> {
+    let rows: StateRow[] = [];
+    let aliveMs: number | undefined;
+    const flush = async () => {
+      await this.#commit(rows, aliveMs);
+      rows = [];
+      aliveMs = undefined;
+    };
+    for (const event of events) {
+      switch (event.kind) {
+        case 'opened':
+          await flush();
+          await this.#open(event.exchangeMs);
+          break;
+        case 'record': {
+          const row = this.#toRow(event);
+          if (row === undefined) break;
+          rows.push(row);
+          aliveMs = Math.max(aliveMs ?? 0, row.observedAtMs);
+          break;
+        }
+        case 'alive':
+          aliveMs = Math.max(aliveMs ?? 0, Math.floor(event.exchangeMs));
+          break;
+        case 'closed':
+          await flush();
+          await this.#close(event);
+          break;
+        case 'retrying':
+          break;
+      }
+    }
+    await flush();
+  }
+
+  async #open(exchangeMs: number): Promise<void> {
+    const { archive, stream } = this.#options;
+    const atMs = Math.floor(exchangeMs);
+    const sessionId = await archive.openSession(stream, atMs);
+    this.#session = { sessionId, coveredUntilMs: atMs, seq: 0, hasData: false };
+  }
+
+  #toRow(event: Extract<StateFeedEvent, { kind: 'record' }>): StateRow | undefined {
+    const { market, marketId, periodS, telemetry } = this.#options;
+    telemetry.received({ stream: 'state', market, count: 1 });
+    const session = this.#session;
+    if (session === undefined) {
+      telemetry.settled({ stream: 'state', market, outcome: 'lost', count: 1 });
+      return undefined;
+    }
+    const { last, open, close, high, low, deal, volume, change } = event.record;
+    session.seq += 1;
+    return {
+      marketId,
+      periodS,
+      observedAtMs: Math.max(Math.floor(event.exchangeMs), session.coveredUntilMs),
+      seq: session.seq,
+      receivedAtMs: event.receivedAtMs,
+      last,
+      open,
+      close,
+      high,
+      low,
+      deal,
+      volume,
+      change: change ?? null,
+      origin: event.origin,
+      sessionId: session.sessionId,
+    };
+  }
+
+  async #commit(rows: StateRow[], aliveMs: number | undefined): Promise<void> {
+    const { archive, stream, market, telemetry } = this.#options;
+    const session = this.#session;
+    const first = rows[0];
+    if (session === undefined || aliveMs === undefined) return;
+    if (!session.hasData) {
+      if (first === undefined) return;
+      session.hasData = true;
+      session.coveredUntilMs = first.observedAtMs;
+      await this.#noteMissed(first.observedAtMs);
+    }
+    const span = {
+      fromMs: session.coveredUntilMs,
+      toMs: Math.max(aliveMs, session.coveredUntilMs) + 1,
+    };
+    const evidence = { session: session.sessionId, records: rows.length };
+    const claims = [{ stream, span, evidence }];
+    const result = await archive.commit({ states: rows, claims }).catch((error: unknown) => {
+      // What did not get in must not be covered by the next claim of this session.
+      session.hasData = false;
+      if (rows.length > 0) {
+        telemetry.settled({ stream: 'state', market, outcome: 'lost', count: rows.length });
+      }
+      throw error;
+    });
+    session.coveredUntilMs = span.toMs;
+    this.#lastCoveredMs = span.toMs;
+    for (const [outcome, count] of Object.entries(result.outcomes.market_state)) {
+      if (count > 0) {
+        const name = outcome as keyof typeof result.outcomes.market_state;
+        telemetry.settled({ stream: 'state', market, outcome: name, count });
+      }
+    }
+    telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
+  }
+
+  async #close(event: Extract<StateFeedEvent, { kind: 'closed' }>): Promise<void> {
+    const session = this.#session;
+    this.#session = undefined;
+    if (session === undefined) return;
+    await this.#options.archive.closeSession(session.sessionId, {
+      atMs: Math.floor(event.lastAliveExchangeMs ?? session.coveredUntilMs),
+      code: event.code,
+      reason: event.reason,
+    });
+  }
+
+  /** Between the last session and this one nobody listened. */
+  async #noteMissed(untilMs: number): Promise<void> {
+    const { archive, stream, market, telemetry } = this.#options;
+    const fromMs = this.#lastCoveredMs;
+    if (fromMs === undefined || fromMs >= untilMs) return;
+    const span = { fromMs, toMs: untilMs };
+    const reason = 'no connection';
+    await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
+    const lengthMs = untilMs - fromMs;
+    telemetry.gapFound({ stream: 'state', market, reason: 'no_connection', lengthMs });
+  }
+}
+
+async function pump(feed: StateFeedPort, queue: BoundedQueue<StateFeedEvent>): Promise<void> {
+  try {
+    for await (const event of feed) await queue.put(event);
+  } finally {
+    queue.close();
+  }
+}
