@@ -4,6 +4,7 @@ import type { SignedContent } from '../contract/signing.js';
 import type { Side } from '../contract/values.js';
 import type { RequestBudget } from '../kernel/budget.js';
 import type { Clock } from '../kernel/clock.js';
+import type { Random } from '../kernel/random.js';
 import type { ClientEvents } from '../observe/events.js';
 import type { ExchangeClock } from './exchange-clock.js';
 
@@ -59,6 +60,8 @@ export interface ExchangeClientOptions {
   /** `http:` or `https:`, a path prefix is allowed. */
   readonly baseUrl: string;
   readonly clock: Clock;
+  /** Spreads the waits that the exchange asks for. */
+  readonly random: Random;
   readonly telemetry: ClientEvents;
   /** Shared by everything that speaks HTTP to this exchange. */
   readonly budget: RequestBudget;

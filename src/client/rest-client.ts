@@ -12,6 +12,7 @@ import {
   ExchangeError,
   InvalidParameterError,
   MissingCredentialsError,
+  RateLimitedError,
   safeExcerpt,
 } from './errors.js';
 import {
@@ -39,6 +40,8 @@ const DEFAULT_CONNECTIONS = 8;
 const DATE_RESOLUTION_MS = 1000;
 /** How long to wait after a 429 that does not say how long. */
 const UNSPOKEN_RETRY_AFTER_MS = 1000;
+/** Waits that the exchange asks for are lengthened by up to this fraction. */
+const WAIT_SPREAD = 0.1;
 /** Names the history that a server tells; only servers of this project send it. */
 const IDENTITY_HEADER = 'x-tapekeep-exchange';
 const MAX_IDENTITY_LENGTH = 200;
@@ -220,6 +223,9 @@ class EndpointCaller {
       const durationMs = ended(parsed.rejected.length === 0 ? 'ok' : 'rejected_rows');
       return { ...parsed, head, sentMonotonicMs, durationMs, bytes };
     } catch (error) {
+      // Some say it only in the body, under a good status.
+      const isUnseen = error instanceof RateLimitedError && error.status !== 429;
+      if (isUnseen) this.#slowDown(error.retryAfterMs, 'rate limit');
       ended(error instanceof ExchangeError ? error.outcome : 'aborted', error);
       throw error;
     }
@@ -240,12 +246,21 @@ class EndpointCaller {
     const retryAfter = headerText(head.headers, 'retry-after');
     const waitMs = parseRetryAfter(retryAfter, dateMs ?? exchangeClock.nowMs(), exchangeClock.pace);
     if (head.status === 429) {
-      budget.penalise();
-      budget.pause(waitMs ?? UNSPOKEN_RETRY_AFTER_MS, 'HTTP 429');
+      this.#slowDown(waitMs, 'HTTP 429');
     } else if (waitMs !== undefined) {
-      budget.pause(waitMs, 'HTTP 503 with Retry-After');
+      budget.pause(this.#spread(waitMs), 'HTTP 503 with Retry-After');
     }
     return waitMs;
+  }
+
+  #slowDown(waitMs: number | undefined, reason: string): void {
+    this.#options.budget.penalise();
+    this.#options.budget.pause(this.#spread(waitMs ?? UNSPOKEN_RETRY_AFTER_MS), reason);
+  }
+
+  /** Never shorter than asked for, and not the same for all who were asked. */
+  #spread(waitMs: number): number {
+    return waitMs * (1 + WAIT_SPREAD * this.#options.random());
   }
 }
 

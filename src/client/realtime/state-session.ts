@@ -1,0 +1,273 @@
+import { type RawData, WebSocket } from 'ws';
+import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
+import { stateRecord } from '../../contract/resources.js';
+import { codeOf } from '../../kernel/errors.js';
+import { StallDetector } from './stall-detector.js';
+import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
+
+/** The options of a feed with everything filled in that a connection needs. */
+export interface SessionSettings
+  extends Pick<
+    StateFeedOptions,
+    'url' | 'market' | 'periodS' | 'clock' | 'telemetry' | 'exchangeClock'
+  > {
+  readonly acknowledgeTimeoutMs: number;
+  readonly queryEveryMs: number;
+  readonly maxFrameBytes: number;
+}
+
+export type ClosedEvent = Extract<StateEvent, { kind: 'closed' }>;
+
+/** Where a connection tells its events. */
+export interface SessionSink {
+  /** Everything but `closed`; false when there is no room, which ends the connection. */
+  offer(event: StateEvent): boolean;
+  /** Called exactly once, as the last thing, in the very moment of the end. */
+  closed(event: ClosedEvent): void;
+}
+
+/** Frames without meaning that one connection may send. */
+const MAX_UNRECOGNISED = 10;
+/** Refused queries in a row that end a connection. */
+const MAX_REFUSED_QUERIES = 3;
+/** Close code where no close frame came (RFC 6455, 7.1.5). */
+const ABNORMAL_CLOSURE = 1006;
+const SUBSCRIBE_ID = 1;
+
+const queryResult = stateRecord.partial({ period: true });
+
+/**
+ * One connection that follows the state of one market and period.
+ *
+ * States: *connecting* → *subscribing* (state.subscribe sent) → *following* (acknowledged;
+ * `opened` told; a state.query now and every `queryEveryMs`) → *ended*. Each of the first two, and
+ * each query, has a deadline. From every state it goes to *ended* exactly once, which clears all
+ * timers, destroys the socket and tells `closed`.
+ */
+export class StateSession {
+  readonly #settings: SessionSettings;
+  readonly #sink: SessionSink;
+  readonly #stalls = new StallDetector();
+  #socket: WebSocket | undefined;
+  #phase: 'connecting' | 'subscribing' | 'following' | 'ended' = 'connecting';
+  #startedMs = 0;
+  #cancelDeadline: (() => void) | undefined;
+  #cancelQuery: (() => void) | undefined;
+  /** The query that waits for its answer. */
+  #asked: { readonly id: number; readonly sentMonotonicMs: number } | undefined;
+  #lastId = SUBSCRIBE_ID;
+  #refusedQueries = 0;
+  #unrecognised = 0;
+  #lastAliveExchangeMs: number | null = null;
+  #hadData = false;
+  #finish: () => void = () => {};
+
+  constructor(settings: SessionSettings, sink: SessionSink) {
+    this.#settings = settings;
+    this.#sink = sink;
+  }
+
+  /** Whether any record came: only then was the attempt a success. */
+  get hadData(): boolean {
+    return this.#hadData;
+  }
+
+  /** Connects and follows until something ends it. Never rejects. Call it once. */
+  run(signal: AbortSignal): Promise<void> {
+    const { clock, url, maxFrameBytes } = this.#settings;
+    this.#startedMs = clock.monotonicMs();
+    return new Promise((resolve) => {
+      const onAbort = () => this.#end('stopped');
+      this.#finish = () => {
+        signal.removeEventListener('abort', onAbort);
+        resolve();
+      };
+      const socket = new WebSocket(url, {
+        maxPayload: maxFrameBytes,
+        perMessageDeflate: false,
+        followRedirects: false,
+      });
+      this.#socket = socket;
+      socket.on('open', () => this.#subscribe());
+      socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
+      socket.on('error', (error) => this.#fail(error));
+      socket.on('close', (code) => this.#end(this.#isOpen() ? 'remote' : 'connect_failed', code));
+      this.#setDeadline('connect_timeout');
+      signal.addEventListener('abort', onAbort, { once: true });
+      if (signal.aborted) onAbort();
+    });
+  }
+
+  #isOpen(): boolean {
+    return this.#phase !== 'connecting';
+  }
+
+  #setDeadline(reason: CloseReason): void {
+    const { clock, acknowledgeTimeoutMs } = this.#settings;
+    this.#cancelDeadline?.();
+    this.#cancelDeadline = clock.after(acknowledgeTimeoutMs, () => this.#end(reason));
+  }
+
+  #send(method: 'state.subscribe' | 'state.query', id: number): void {
+    const { market, periodS } = this.#settings;
+    // A failed sending shows as an error or a close of the socket.
+    this.#socket?.send(JSON.stringify({ method, params: [market, periodS], id }), () => {});
+  }
+
+  #subscribe(): void {
+    this.#phase = 'subscribing';
+    this.#setDeadline('subscribe_ignored');
+    this.#send('state.subscribe', SUBSCRIBE_ID);
+  }
+
+  #query(): void {
+    this.#lastId += 1;
+    this.#asked = { id: this.#lastId, sentMonotonicMs: this.#settings.clock.monotonicMs() };
+    this.#setDeadline('silent');
+    this.#send('state.query', this.#lastId);
+  }
+
+  #receive(data: RawData, isBinary: boolean): void {
+    if (this.#phase === 'ended') return;
+    const frame = isBinary ? undefined : parseFrame(data);
+    if (frame?.kind === 'response') this.#answered(frame);
+    else if (frame?.kind === 'update') this.#updated(frame);
+    else this.#countUnrecognised();
+  }
+
+  #answered(frame: Extract<ServerFrame, { kind: 'response' }>): void {
+    if (this.#phase === 'subscribing' && frame.id === SUBSCRIBE_ID) {
+      this.#count('response');
+      if (frame.error === null && isSuccess(frame.result)) this.#follow();
+      else this.#end('subscribe_refused');
+    } else if (this.#phase === 'following' && frame.id === this.#asked?.id) {
+      this.#count('response');
+      this.#queryAnswered(this.#asked.sentMonotonicMs, frame);
+    } else {
+      this.#count('dropped');
+    }
+  }
+
+  #follow(): void {
+    const { clock, exchangeClock, telemetry, market, periodS } = this.#settings;
+    this.#phase = 'following';
+    telemetry.socketOpened({ market, periodS });
+    this.#tell({ kind: 'opened', atMs: clock.wallMs(), exchangeMs: exchangeClock.nowMs() });
+    if (this.#phase === 'following') this.#query();
+  }
+
+  #queryAnswered(sentMonotonicMs: number, frame: Extract<ServerFrame, { kind: 'response' }>): void {
+    const { clock, exchangeClock, queryEveryMs } = this.#settings;
+    this.#asked = undefined;
+    this.#cancelDeadline?.();
+    this.#cancelQuery = clock.after(queryEveryMs, () => this.#query());
+    const record = frame.error === null ? queryResult.safeParse(frame.result) : undefined;
+    if (!record?.success || !this.#isOurs(record.data.period)) {
+      this.#refusedQueries += 1;
+      if (this.#refusedQueries >= MAX_REFUSED_QUERIES) this.#end('query_refused');
+      return;
+    }
+    this.#refusedQueries = 0;
+    const verdict = this.#stalls.observeQuery(asFeedRecord(record.data));
+    this.#record('query', asFeedRecord(record.data));
+    if (this.#phase !== 'following') return;
+    // The answer was true at some moment after the question left.
+    if (verdict === 'agrees') this.#alive(exchangeClock.atMonotonicMs(sentMonotonicMs), true);
+    if (verdict === 'stalled') this.#end('stalled');
+  }
+
+  #updated(frame: Extract<ServerFrame, { kind: 'update' }>): void {
+    const { exchangeClock, market } = this.#settings;
+    const isOurs = frame.market === undefined || frame.market === market;
+    if (this.#phase !== 'following' || !isOurs || !this.#isOurs(frame.record.period)) {
+      this.#count('dropped');
+      return;
+    }
+    this.#count('update');
+    this.#stalls.observeUpdate(frame.record);
+    this.#record('update', frame.record);
+    if (this.#phase === 'following') this.#alive(exchangeClock.nowMs(), false);
+  }
+
+  #isOurs(periodS: number | undefined): boolean {
+    return periodS === undefined || periodS === this.#settings.periodS;
+  }
+
+  #record(origin: 'query' | 'update', record: FeedRecord): void {
+    const { clock, exchangeClock } = this.#settings;
+    this.#hadData = true;
+    this.#tell({
+      kind: 'record',
+      origin,
+      record,
+      receivedAtMs: clock.wallMs(),
+      exchangeMs: exchangeClock.nowMs(),
+    });
+  }
+
+  #alive(exchangeMs: number, isTold: boolean): void {
+    this.#lastAliveExchangeMs = Math.max(this.#lastAliveExchangeMs ?? exchangeMs, exchangeMs);
+    if (isTold) this.#tell({ kind: 'alive', exchangeMs });
+  }
+
+  #tell(event: StateEvent): void {
+    if (!this.#sink.offer(event)) this.#end('overflow');
+  }
+
+  #count(outcome: 'update' | 'response' | 'unrecognised' | 'dropped'): void {
+    this.#settings.telemetry.frameReceived({ outcome });
+  }
+
+  #countUnrecognised(): void {
+    this.#count('unrecognised');
+    this.#unrecognised += 1;
+    if (this.#unrecognised >= MAX_UNRECOGNISED) this.#end('garbage');
+  }
+
+  #fail(error: Error): void {
+    if (this.#phase === 'ended') return;
+    const code = codeOf(error);
+    // ws names what a peer did wrong with codes of its own.
+    if (code.startsWith('WS_ERR_')) {
+      this.#count('unrecognised');
+      const isOversized = code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH';
+      this.#end(isOversized ? 'oversized' : 'protocol_error');
+    } else {
+      this.#end(this.#isOpen() ? 'remote' : 'connect_failed');
+    }
+  }
+
+  #end(reason: CloseReason, code = ABNORMAL_CLOSURE): void {
+    if (this.#phase === 'ended') return;
+    const { clock, telemetry, market, periodS } = this.#settings;
+    this.#phase = 'ended';
+    this.#cancelDeadline?.();
+    this.#cancelQuery?.();
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.close(1000);
+    this.#socket?.terminate();
+    const livedMs = clock.monotonicMs() - this.#startedMs;
+    telemetry.socketClosed({ market, periodS, code, reason, livedMs });
+    const lastAliveExchangeMs = this.#lastAliveExchangeMs;
+    this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, livedMs });
+    this.#finish();
+  }
+}
+
+function parseFrame(data: RawData): ServerFrame | undefined {
+  try {
+    // Text of at most `maxFrameBytes`, valid UTF-8: ws has checked both.
+    return readServerFrame(JSON.parse(String(data)));
+  } catch {
+    return undefined;
+  }
+}
+
+function isSuccess(result: unknown): boolean {
+  return (result as { status?: unknown } | null)?.status === 'success';
+}
+
+function asFeedRecord(
+  record: Omit<FeedRecord, 'period'> & { period?: number | undefined },
+): FeedRecord {
+  return { ...record, period: record.period };
+}
