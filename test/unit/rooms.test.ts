@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { readSources } from '../support/imports.js';
+import { repositoryPath } from '../support/repository.js';
+import { FENCES, findViolations, MAY_IMPORT, type Violation } from '../support/rooms.js';
+
+/** Checks planted files and returns what is told about them, shortly. */
+function told(files: Readonly<Record<string, string>>): string[] {
+  return findViolations(new Map(Object.entries(files))).map(
+    ({ rule, where, detail }: Violation) => `${rule} ${where} ${detail}`,
+  );
+}
+
+test('every file of src keeps to its room', () => {
+  const sources = readSources(join(repositoryPath, 'src'));
+  assert.ok(sources.has('kernel/clock.ts') && sources.has('contract/endpoints.ts'));
+  const violations = findViolations(sources);
+  assert.deepEqual(
+    violations.map(({ rule, where, detail }) => `${rule}: ${where}: ${detail}`),
+    [],
+  );
+});
+
+test('every package that the program depends on has its fence', () => {
+  const manifest = JSON.parse(readFileSync(join(repositoryPath, 'package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+  };
+  const unfenced = Object.keys(manifest.dependencies).filter((name) => !(name in FENCES));
+  assert.deepEqual(unfenced, []);
+});
+
+test('planted: each room may import what the table says and nothing else', () => {
+  const rooms = Object.keys(MAY_IMPORT);
+  let refused = 0;
+  for (const room of rooms) {
+    for (const other of [...rooms, 'cli']) {
+      if (other === room) continue;
+      const mayImport = (MAY_IMPORT[room] ?? []).includes(other);
+      const target = other === 'server' ? 'server/backend.ts' : `${other}/b.ts`;
+      const found = told({
+        [`${room}/a.ts`]: `import type { B } from '../${target.replace('.ts', '.js')}';`,
+        [target]: 'export type B = 1;',
+      });
+      refused += found.length;
+      const expected = mayImport ? [] : [`import ${room}/a.ts:1 ${room} may not import ${other}`];
+      assert.deepEqual(found, expected);
+    }
+  }
+  const allowed = Object.values(MAY_IMPORT).reduce((sum, others) => sum + others.length, 0);
+  assert.equal(refused, rooms.length * rooms.length - allowed);
+});
+
+test('planted: every way to import is seen', () => {
+  const ways = [
+    "import { b } from '../cli/b.js';",
+    "import '../cli/b.js';",
+    "import type { B } from '../cli/b.js';",
+    "export { b } from '../cli/b.js';",
+    "export * from '../cli/b.js';",
+    "const b = await import('../cli/b.js');",
+    "let b: import('../cli/b.js').B;",
+    "const b = require('../cli/b.js');",
+    "import b = require('../cli/b.js');",
+  ];
+  for (const way of ways) {
+    const found = told({ 'kernel/a.ts': `\n${way}`, 'cli/b.ts': '' });
+    assert.deepEqual(found, ['import kernel/a.ts:2 kernel may not import cli'], way);
+  }
+  assert.deepEqual(told({ 'kernel/a.ts': "// import '../cli/b.js'", 'cli/b.ts': '' }), []);
+});
+
+test('planted: a sandbox knows the server by its interface, a store the contract by its types', () => {
+  const files = { 'server/backend.ts': '', 'server/http.ts': '', 'contract/b.ts': '' };
+  assert.deepEqual(told({ ...files, 'sandbox/a.ts': "import '../server/http.js';" }), [
+    'import sandbox/a.ts:1 sandbox may import only server/backend.ts',
+  ]);
+  assert.deepEqual(told({ ...files, 'sandbox/a.ts': "import '../server/backend.js';" }), []);
+  assert.deepEqual(told({ ...files, 'store/a.ts': "import { b } from '../contract/b.js';" }), [
+    'import store/a.ts:1 store may import only types of contract',
+  ]);
+  assert.deepEqual(
+    told({ ...files, 'store/a.ts': "import { type B } from '../contract/b.js';" }),
+    [],
+  );
+});
+
+test('planted: packages stay behind their fences', () => {
+  for (const [name, rooms] of Object.entries(FENCES)) {
+    for (const room of [...Object.keys(MAY_IMPORT), 'cli']) {
+      const found = told({ [`${room}/a.ts`]: `import x from '${name}';` });
+      const expected = `fence ${room}/a.ts:1 ${name} belongs in ${rooms.join(', ')}`;
+      assert.deepEqual(found, rooms.includes(room) ? [] : [expected]);
+    }
+  }
+  assert.deepEqual(told({ 'client/a.ts': "import 'left-pad'; import 'node:fs';" }), [
+    'fence client/a.ts:1 left-pad has no fence: say which rooms may import it',
+  ]);
+  assert.deepEqual(told({ 'cli/a.ts': "import { x } from 'zod/v4';" }), [
+    'fence cli/a.ts:1 zod belongs in contract, config',
+  ]);
+});
+
+test('planted: an import whose name is computed must be named as such', () => {
+  const code = 'const x = await import(name);';
+  assert.deepEqual(told({ 'client/a.ts': code }), ['fence client/a.ts:1 computed import: name']);
+  assert.deepEqual(told({ 'store/embedded/binaries.ts': code }), []);
+});
+
+test('planted: circles are found, through any number of files', () => {
+  assert.deepEqual(
+    told({
+      'kernel/a.ts': "import './b.js';",
+      'kernel/b.ts': "import type { C } from './deep/c.js';",
+      'kernel/deep/c.ts': "import '../a.js';",
+      'kernel/d.ts': "import './a.js';",
+    }),
+    ['circle kernel/a.ts kernel/a.ts → kernel/b.ts → kernel/deep/c.ts → kernel/a.ts'],
+  );
+  assert.deepEqual(told({ 'kernel/a.ts': "import './a.js';" }), [
+    'circle kernel/a.ts kernel/a.ts → kernel/a.ts',
+  ]);
+});
+
+test('planted: the machine is read in kernel, config and cli only', () => {
+  const reads = {
+    'Date.now()': 'Date.now',
+    'new Date()': 'new Date()',
+    'new Date': 'new Date()',
+    'performance.now()': 'performance.now',
+    'process.env.HOME': 'process.env',
+    "process['env']": 'process.env',
+    'process.hrtime.bigint()': 'process.hrtime',
+    'Math.random()': 'Math.random',
+    'setTimeout(f, 1)': 'setTimeout',
+    'globalThis.setInterval(f, 1)': 'setInterval',
+    'const { env: e } = process': 'process.env',
+    'const { now } = Date': 'Date.now',
+  };
+  for (const [code, name] of Object.entries(reads)) {
+    assert.deepEqual(told({ 'collect/a.ts': `\n\n${code};` }), [`machine collect/a.ts:3 ${name}`]);
+    for (const room of ['kernel', 'config', 'cli']) {
+      assert.deepEqual(told({ [`${room}/a.ts`]: `${code};` }), []);
+    }
+  }
+  assert.deepEqual(told({ 'store/a.ts': "import { setTimeout } from 'node:timers/promises';" }), [
+    'machine store/a.ts:1 node:timers/promises',
+  ]);
+  const harmless = 'const a = new Date(0); const env = 1; // Date.now()\nconst b = "process.env";';
+  assert.deepEqual(told({ 'store/a.ts': harmless }), []);
+});
+
+test('planted: long files, unknown rooms and dangling imports are told', () => {
+  assert.deepEqual(told({ 'kernel/a.ts': 'export {};\n'.repeat(300) }), []);
+  assert.deepEqual(told({ 'kernel/a.ts': 'export {};\n'.repeat(301) }), [
+    'length kernel/a.ts:301 301 lines, more than 300',
+  ]);
+  assert.deepEqual(told({ 'attic/a.ts': '', 'cli/main.ts': '', 'index.ts': '' }), [
+    'room attic/a.ts:1 no room attic',
+  ]);
+  assert.deepEqual(told({ 'kernel/a.ts': "import './gone.js'; import './a';" }), [
+    'import kernel/a.ts:1 ./gone.js names no source file by its .js name',
+    'import kernel/a.ts:1 ./a names no source file by its .js name',
+  ]);
+});
