@@ -15,7 +15,8 @@ import { decimalText, nameText, sideText } from './values.js';
  * with `invalid_type`, which is how a server tells *malformed* from *well-formed but invalid*.
  */
 
-const WHOLE_TEXT = /^-?\d{1,15}$/;
+/** Ids stay below 2^53 and so have up to 16 digits; `int()` refuses what is beyond. */
+const WHOLE_TEXT = /^-?\d{1,16}$/;
 
 function wholeParam(schema: z.ZodNumber) {
   return z.preprocess(

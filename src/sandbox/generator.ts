@@ -126,8 +126,10 @@ export class TradeGenerator {
     const fills = random() < 0.2 ? 2 + Math.floor(random() * 5) : 1;
     const middle = this.#middleTicks(atMs / 1000);
     const direction = isSell ? -1 : 1;
-    const offset = Math.min(this.#usPerMs - 1, orderInMs);
-    // Ids grow with the millisecond, then with the market: so must the microseconds.
+    // Ids grow with the millisecond, then with the market, then with the order: so must the
+    // microseconds.
+    const jitterUs = Math.floor((share(this.#seed, this.#salt, atMs, 7) * this.#usPerMs) / 2);
+    const offset = Math.min(this.#usPerMs - 1, jitterUs + orderInMs);
     const timeUs = atMs * 1000 + this.#marketIndex * this.#usPerMs + offset;
     let slot = firstSlot;
     let ticks = middle + (isSell ? 0 : 1);

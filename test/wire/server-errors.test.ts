@@ -1,0 +1,208 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { test } from 'node:test';
+import { BAD_REQUEST_PAGE } from '../../src/contract/error-shapes.js';
+import { FakeClock } from '../support/fake-clock.js';
+import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
+
+const invalid = { code: 400, success: false, message: 'invalid input', result: [] };
+
+function fields(...names: string[]) {
+  const texts = names.map((name) => [
+    name,
+    [name === 'side' ? 'The side is required.' : `The ${name} field is required.`],
+  ]);
+  return { ...invalid, message: Object.fromEntries(texts) as Record<string, string[]> };
+}
+
+const M = 'market=BTC_USDT';
+/** Path and query below /api/v1/public, and the JSON body of the 400 that it must get. */
+const rows: ReadonlyArray<readonly [string, object]> = [
+  ['ticker', fields('market')],
+  ['ticker?market=', fields('market')],
+  ['ticker?market=NO_SUCH', invalid],
+  ['ticker?market=__proto__', invalid],
+  [`ticker?market=${'A'.repeat(65)}`, invalid],
+  [`ticker?${M}&${M}`, invalid],
+  ['kline', fields('market', 'start', 'end')],
+  [`kline?${M}&start=x&end=5`, fields('start')],
+  [`kline?${M}&start=1.5&end=5`, fields('start')],
+  [`kline?${M}&start=10&end=5`, invalid],
+  [`kline?${M}&start=-1&end=5`, invalid],
+  [`kline?${M}&start=0&end=60&interval=7`, invalid],
+  [`kline?${M}&start=0&end=60&interval=x`, invalid],
+  [`kline?${M}&start=0&end=600000&interval=60`, invalid],
+  [`history?${M}&lastId=-1`, invalid],
+  [`history?${M}&limit=0`, invalid],
+  [`history?${M}&limit=-1`, invalid],
+  [`history?${M}&limit=1001`, invalid],
+  [`history?${M}&limit=ten`, invalid],
+  [`history?${M}&limit=`, invalid],
+  ['history/result', fields('market', 'since')],
+  [`history/result?${M}&since=abc`, fields('since')],
+  [`history/result?${M}&since=-1`, invalid],
+  [`history/result?${M}&since=0&limit=1001`, invalid],
+  ['depth/result?limit=5', fields('market')],
+  [`depth/result?${M}&limit=0`, invalid],
+  ['depth/result?market=NO_SUCH', invalid],
+  [`book?${M}`, fields('side')],
+  [`book?${M}&side=both`, invalid],
+  [`book?${M}&side=buy&offset=-1`, invalid],
+  [`book?${M}&side=buy&limit=1001`, invalid],
+];
+
+test('each row of the error table answers 400 with its message', async (t) => {
+  const { server } = await startTapeExchange(t);
+  for (const [target, expected] of rows) {
+    const response = await fetch(`${server.url}/api/v1/public/${target}`);
+    assert.equal(response.status, 400, target);
+    assert.deepEqual(await response.json(), expected, target);
+  }
+});
+
+test('10,000 candles may be asked for, one more may not', async (t) => {
+  const { server } = await startTapeExchange(t);
+  const path = `${server.url}/api/v1/public/kline?${M}&start=0&interval=60`;
+  assert.equal((await fetch(`${path}&end=${9999 * 60}`)).status, 200);
+  assert.equal((await fetch(`${path}&end=${10_000 * 60}`)).status, 400);
+});
+
+test('unknown paths and methods get the 404 object', async (t) => {
+  const { backend, server, record } = await startTapeExchange(t);
+  const calls = [
+    ['GET', '/api/v1/public/nothing'],
+    ['GET', '/api/v1/account/balances'],
+    ['GET', '/api/v1/public/markets/'],
+    ['DELETE', '/api/v1/public/markets'],
+    ['PUT', '/api/v1/public/ticker'],
+    ['OPTIONS', '/api/v1/public/ticker'],
+    ['POST', '/api/v1/other'],
+  ] as const;
+  for (const [method, path] of calls) {
+    const response = await fetch(`${server.url}${path}?a=1`, { method });
+    assert.equal(response.status, 404, `${method} ${path}`);
+    assert.deepEqual(await response.json(), {
+      timestamp: backend.nowMs(),
+      status: 404,
+      error: 'Not Found',
+      message: '',
+      path,
+    });
+  }
+  assert.equal(
+    (await fetch(`${server.url}/api/v1/public/markets`, { method: 'HEAD' })).status,
+    404,
+  );
+  assert.ok(record.requests.every(({ status }) => status === 404));
+});
+
+/** Sends bytes and returns all that comes back until the server closes. */
+async function exchangeRaw(port: number, bytes: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  socket.on('error', () => {});
+  let text = '';
+  socket.setEncoding('utf8').on('data', (part: string) => {
+    text += part;
+  });
+  socket.write(bytes);
+  await once(socket, 'close');
+  return text;
+}
+
+test('what is not HTTP, or has broken headers, gets the HTML page', async (t) => {
+  const { backend, server } = await startTapeExchange(t);
+  const close = 'Connection: close\r\n';
+  for (const bytes of [
+    'garbage\r\n\r\n',
+    `GET /api/v1/public/markets HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n`,
+    `GET /api/v1/public/markets HTTP/1.1\r\nHost: a\r\nX-Long: ${'a'.repeat(20_000)}\r\n\r\n`,
+    `GET /api/v1/public/markets HTTP/1.1\r\n${close}\r\n`,
+    `GET /api/v1/public/markets?market=%zz HTTP/1.1\r\nHost: a\r\n${close}\r\n`,
+    `GET /api/v1/public/%zz HTTP/1.1\r\nHost: a\r\n${close}\r\n`,
+  ]) {
+    const reply = await exchangeRaw(server.port, bytes);
+    const shown = bytes.slice(0, 80);
+    assert.match(reply, /^HTTP\/1\.1 400 /, shown);
+    assert.match(reply, /content-type: text\/html/i, shown);
+    assert.ok(reply.endsWith(BAD_REQUEST_PAGE), shown);
+    assert.ok(reply.toLowerCase().includes(`x-tapekeep-exchange: ${backend.identity}`), shown);
+  }
+  assert.equal((await fetch(`${server.url}/api/v1/public/markets`)).status, 200);
+});
+
+test('family error shapes: a success status that is none, and other words', async (t) => {
+  const { server } = await startTapeExchange(t, GENERATED, { errorShapes: 'family' });
+  const get = async (path: string) => {
+    const response = await fetch(`${server.url}${path}`);
+    return [response.status, await response.json()] as const;
+  };
+  assert.deepEqual(await get('/api/v1/public/depth/result?market=NO_SUCH'), [
+    200,
+    { code: 500, success: false, message: 'service unavailable', result: [] },
+  ]);
+  assert.deepEqual(await get('/api/v1/public/ticker?market=NO_SUCH'), [
+    400,
+    { ...invalid, message: { market: ['Market is not available'] } },
+  ]);
+  assert.deepEqual(await get(`/api/v1/public/history?${M}&limit=1001`), [
+    400,
+    { ...invalid, message: { limit: ['The limit may not be greater than 1000.'] } },
+  ]);
+  assert.deepEqual(await get('/nowhere'), [
+    404,
+    { status: 'error', message: 'Cannot GET /nowhere', result: null },
+  ]);
+});
+
+test('since as an id: only newer trades, at most a page', async (t) => {
+  const { backend, server } = await startTapeExchange(t, GENERATED, {
+    sinceMode: 'id',
+    pageCap: 10,
+    bidsOrder: 'ascending',
+  });
+  const newest = backend.trades('BTC_USDT', 0, 20).map(({ id }) => id);
+  const page = async (since: number) => {
+    const url = `${server.url}/api/v1/public/history/result?${M}&limit=1000&since=${since}`;
+    const trades = (await (await fetch(url)).json()) as Array<{ tid: number }>;
+    return trades.map(({ tid }) => tid);
+  };
+  assert.deepEqual(await page(newest[4] ?? 0), newest.slice(0, 4));
+  assert.deepEqual(await page(newest[15] ?? 0), newest.slice(0, 10));
+  const depth = (await (await fetch(`${server.url}/api/v1/public/depth/result?${M}`)).json()) as {
+    bids: Array<[string, string]>;
+  };
+  const bids = depth.bids.map(([price]) => Number(price));
+  assert.deepEqual(
+    bids,
+    bids.toSorted((a, b) => a - b),
+  );
+});
+
+test('an enforced rate limit refuses with 429 and lets go when its window ends', async (t) => {
+  const clock = new FakeClock();
+  const rateLimit = { limit: 2, windowMs: 10_000, enforce: true };
+  const { server } = await startTapeExchange(t, GENERATED, { rateLimit }, clock);
+  const status = async () => (await fetch(`${server.url}/api/v1/public/markets`)).status;
+  assert.deepEqual([await status(), await status()], [200, 200]);
+  clock.advance(4_500);
+  const refused = await fetch(`${server.url}/api/v1/public/markets`);
+  assert.equal(refused.status, 429);
+  assert.equal(refused.headers.get('retry-after'), '6');
+  assert.equal(refused.headers.get('x-ratelimit-remaining'), '0');
+  assert.equal(((await refused.json()) as { success: boolean }).success, false);
+  clock.advance(5_500);
+  assert.equal(await status(), 200);
+});
+
+test('without the rate-limit variant no such header is sent', async (t) => {
+  const { server } = await startTapeExchange(t, GENERATED, { rateLimit: false });
+  const { headers } = await fetch(`${server.url}/api/v1/public/markets`);
+  assert.equal(headers.get('x-ratelimit-limit'), null);
+});
+
+test('stop may be called twice and frees the port', async (t) => {
+  const { server } = await startTapeExchange(t);
+  await Promise.all([server.stop(), server.stop()]);
+  await assert.rejects(fetch(`${server.url}/api/v1/public/markets`));
+});
