@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { createExchangeClock } from '../../../src/client/exchange-clock.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const RESOLUTION_MS = 1000;
+
+/** An exchange with a clock of its own, asked over a line with latency. */
+class SimulatedExchange {
+  readonly clock = new FakeClock();
+  readonly told: Array<{ offsetMs: number; pace: number }> = [];
+  readonly estimate = createExchangeClock({
+    clock: this.clock,
+    telemetry: { exchangeClock: (event) => this.told.push(event) },
+  });
+  #baseMs: number;
+  #pace: number;
+
+  constructor(startMs: number, pace = 1) {
+    this.#baseMs = startMs;
+    this.#pace = pace;
+  }
+
+  nowMs(): number {
+    return this.#baseMs + this.#pace * this.clock.monotonicMs();
+  }
+
+  seek(startMs: number, pace = this.#pace): void {
+    this.#pace = pace;
+    this.#baseMs = startMs - pace * this.clock.monotonicMs();
+  }
+
+  ask(thereMs = 20, backMs = 20, staleMs = 0): void {
+    const sentMonotonicMs = this.clock.monotonicMs();
+    this.clock.advance(thereMs);
+    const shownMs = this.nowMs() - staleMs;
+    const dateMs = Math.floor(shownMs / RESOLUTION_MS) * RESOLUTION_MS;
+    this.clock.advance(backMs);
+    this.estimate.observe({
+      dateMs,
+      sentMonotonicMs,
+      receivedMonotonicMs: this.clock.monotonicMs(),
+      resolutionMs: RESOLUTION_MS,
+    });
+  }
+
+  askEvery(gapMs: number, times: number): void {
+    for (let asked = 0; asked < times; asked += 1) {
+      this.ask();
+      this.clock.advance(gapMs);
+    }
+  }
+
+  /** Positive when the estimate is ahead of the truth. */
+  errorMs(): number {
+    return this.estimate.nowMs() - this.nowMs();
+  }
+}
+
+const LAST_YEAR = Date.UTC(2024, 4, 17, 9, 30, 12, 345);
+
+test('before any answer the local clock is used, and it says so', () => {
+  const exchange = new SimulatedExchange(LAST_YEAR);
+  assert.equal(exchange.estimate.isSynced, false);
+  assert.equal(exchange.estimate.nowMs(), exchange.clock.wallMs());
+  assert.equal(exchange.estimate.offsetMs, 0);
+  exchange.ask();
+  assert.equal(exchange.estimate.isSynced, true);
+});
+
+test('an exchange within two seconds of this machine: the local clock as it is', () => {
+  for (const skewMs of [-1900, -500, 0, 700, 1900]) {
+    const exchange = new SimulatedExchange(new FakeClock().wallMs() + skewMs);
+    exchange.askEvery(700, 10);
+    assert.equal(exchange.estimate.nowMs(), exchange.clock.wallMs(), `skew ${skewMs}`);
+    assert.equal(exchange.estimate.offsetMs, 0);
+    assert.equal(exchange.estimate.pace, 1);
+  }
+});
+
+test('an exchange that is further off is followed, and the offset told', () => {
+  const exchange = new SimulatedExchange(new FakeClock().wallMs() - 90_000);
+  exchange.askEvery(700, 20);
+  assert.equal(exchange.estimate.pace, 1);
+  assert.ok(Math.abs(exchange.estimate.offsetMs + 90_000) < 300, `${exchange.estimate.offsetMs}`);
+  assert.ok(exchange.errorMs() <= 0 && exchange.errorMs() > -300, `${exchange.errorMs()}`);
+  assert.ok(Math.abs((exchange.told.at(-1)?.offsetMs ?? 0) + 90_000) < 1100);
+});
+
+test('any pace from half to hundredfold: behind within bounds, never ahead beyond one', () => {
+  fc.assert(
+    fc.property(
+      fc.oneof(fc.double({ min: 0.5, max: 100, noNaN: true }), fc.constantFrom(0.5, 1, 2, 20, 100)),
+      fc.integer({ min: LAST_YEAR, max: LAST_YEAR + 10 ** 9 }),
+      fc.array(
+        fc.record({
+          gapMs: fc.integer({ min: 100, max: 1500 }),
+          thereMs: fc.integer({ min: 0, max: 100 }),
+          backMs: fc.integer({ min: 0, max: 100 }),
+        }),
+        { minLength: 24, maxLength: 80 },
+      ),
+      (pace, startMs, asks) => {
+        const exchange = new SimulatedExchange(startMs, pace);
+        for (const [index, { gapMs, thereMs, backMs }] of asks.entries()) {
+          exchange.ask(thereMs, backMs);
+          exchange.clock.advance(gapMs);
+          if (index < 20) continue;
+          // Ahead: one unit of the Date header if the pace was snapped to 1 or is not proven to be
+          // slower yet, and what a wrong pace adds since the last answer.
+          const tooFast = Math.max(0, Math.min(1, 1 / pace - 1)) * pace;
+          const aheadMs = RESOLUTION_MS + 200 * pace + tooFast * gapMs;
+          const behindMs = (RESOLUTION_MS + 200 * pace) * (1 + gapMs / 4000) + 0.06 * gapMs * pace;
+          const errorMs = exchange.errorMs();
+          assert.ok(errorMs <= (pace < 1.05 ? aheadMs : 0), `ahead by ${errorMs} ms`);
+          assert.ok(errorMs >= -behindMs - 1, `behind by ${-errorMs} ms`);
+        }
+        const snapped = Math.abs(pace - 1) <= 0.05;
+        const error = Math.abs(exchange.estimate.pace / (snapped ? 1 : pace) - 1);
+        assert.ok(error <= 0.25, `pace ${exchange.estimate.pace} for ${pace}`);
+      },
+    ),
+    { numRuns: 300 },
+  );
+});
+
+test('a tape at twentyfold pace is followed over minutes with a steady pace', () => {
+  const exchange = new SimulatedExchange(LAST_YEAR, 20);
+  exchange.askEvery(1000, 60);
+  assert.ok(Math.abs(exchange.estimate.pace - 20) < 0.2, `${exchange.estimate.pace}`);
+  exchange.ask();
+  assert.ok(exchange.errorMs() <= 0 && exchange.errorMs() > -1500, `${exchange.errorMs()}`);
+  const before = exchange.estimate.nowMs();
+  exchange.clock.advance(500);
+  const passedMs = exchange.estimate.nowMs() - before;
+  assert.ok(passedMs > 9800 && passedMs <= 10_000, `${passedMs}`);
+});
+
+test('a seek or restart is followed after two answers that disagree, one alone is ignored', () => {
+  for (const [jumpMs, pace] of [
+    [-3_600_000, 1],
+    [86_400_000, 1],
+    [-7200_000, 20],
+    [600_000, 20],
+  ] as const) {
+    const exchange = new SimulatedExchange(LAST_YEAR, pace);
+    exchange.askEvery(1000, 20);
+    exchange.ask(20, 20, 300_000);
+    assert.ok(Math.abs(exchange.errorMs()) < 2500 * pace, 'one stale answer moves nothing');
+    exchange.askEvery(1000, 3);
+    exchange.seek(exchange.nowMs() + jumpMs);
+    exchange.ask();
+    assert.ok(Math.abs(exchange.errorMs()) > 100_000, 'one answer is no proof');
+    exchange.clock.advance(1000);
+    exchange.ask();
+    const errorMs = exchange.errorMs();
+    assert.ok(errorMs <= 0 && errorMs > -2500 * pace, `jump ${jumpMs}: ${errorMs} ms`);
+  }
+});
+
+test('a change of pace is followed', () => {
+  const exchange = new SimulatedExchange(LAST_YEAR, 20);
+  exchange.askEvery(1000, 20);
+  exchange.seek(exchange.nowMs(), 5);
+  exchange.askEvery(1000, 20);
+  assert.ok(Math.abs(exchange.estimate.pace - 5) < 0.2, `${exchange.estimate.pace}`);
+  assert.ok(exchange.errorMs() <= 0 && exchange.errorMs() > -2000, `${exchange.errorMs()}`);
+});
+
+test('a frozen clock is not run away from', () => {
+  const exchange = new SimulatedExchange(LAST_YEAR, 0);
+  exchange.askEvery(1000, 60);
+  assert.ok(exchange.errorMs() < 2000, `${exchange.errorMs()}`);
+});
+
+test('a step of the wall clock does not move the estimate', () => {
+  for (const stepMs of [3_600_000, -3_600_000]) {
+    const local = new SimulatedExchange(new FakeClock().wallMs() + 100);
+    local.askEvery(700, 10);
+    assert.equal(local.estimate.offsetMs, 0);
+    local.clock.stepWall(stepMs);
+    assert.ok(Math.abs(local.errorMs()) < 1000, `local: ${local.errorMs()}`);
+    local.askEvery(700, 10);
+    assert.ok(Math.abs(local.errorMs()) < 500, `then followed: ${local.errorMs()}`);
+    assert.ok(Math.abs(local.estimate.offsetMs + stepMs) < 700);
+    local.clock.stepWall(-stepMs);
+    local.askEvery(700, 2);
+    assert.equal(local.estimate.offsetMs, 0, 'and the local clock again once it agrees');
+
+    const remote = new SimulatedExchange(LAST_YEAR, 20);
+    remote.askEvery(700, 20);
+    const beforeMs = remote.estimate.nowMs();
+    remote.clock.stepWall(stepMs);
+    assert.equal(remote.estimate.nowMs(), beforeMs);
+  }
+});
+
+test('the time at a past moment counts back at the pace of the exchange', () => {
+  const exchange = new SimulatedExchange(LAST_YEAR, 20);
+  exchange.askEvery(1000, 40);
+  const monotonicMs = exchange.clock.monotonicMs();
+  const spanMs = exchange.estimate.nowMs() - exchange.estimate.atMonotonicMs(monotonicMs - 1000);
+  assert.ok(Math.abs(spanMs - 20_000) < 300, `${spanMs}`);
+  const local = new SimulatedExchange(new FakeClock().wallMs());
+  local.ask();
+  assert.equal(local.estimate.nowMs() - local.estimate.atMonotonicMs(10), 30);
+});
+
+test('samples that say nothing are ignored', () => {
+  const { estimate, clock } = new SimulatedExchange(LAST_YEAR);
+  const good = { dateMs: 1, sentMonotonicMs: 0, receivedMonotonicMs: 1, resolutionMs: 1000 };
+  for (const bad of [
+    { dateMs: Number.NaN },
+    { dateMs: -5 },
+    { receivedMonotonicMs: -1 },
+    { receivedMonotonicMs: 10_001 },
+    { resolutionMs: Number.POSITIVE_INFINITY },
+  ]) {
+    estimate.observe({ ...good, ...bad });
+  }
+  assert.equal(estimate.isSynced, false);
+  assert.equal(estimate.nowMs(), clock.wallMs());
+});

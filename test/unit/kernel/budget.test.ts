@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { BudgetOverrunError, RequestBudget } from '../../../src/kernel/budget.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+function make(overrides: Partial<ConstructorParameters<typeof RequestBudget>[0]> = {}) {
+  const clock = new FakeClock();
+  const pauses: Array<{ reason: string; waitMs: number }> = [];
+  const budget = new RequestBudget({
+    clock,
+    ratePerS: 5,
+    burst: 1,
+    maxWaiting: 100,
+    onPause: (event) => pauses.push(event),
+    ...overrides,
+  });
+  return { clock, budget, pauses };
+}
+
+/** Takes `count` tokens and notes the time at which each was given. */
+function takeMany(clock: FakeClock, budget: RequestBudget, count: number, priority = 0): number[] {
+  const times: number[] = [];
+  for (let taken = 0; taken < count; taken += 1) {
+    void budget.take(priority).then(() => times.push(clock.monotonicMs()));
+  }
+  return times;
+}
+
+test('requests start at the configured rate, and no timer is left when nobody waits', async () => {
+  const { clock, budget } = make({ burst: 2 });
+  const times = takeMany(clock, budget, 5);
+  await clock.run(1000);
+  assert.deepEqual(times, [0, 0, 200, 400, 600]);
+  assert.equal(clock.pendingTimers, 0);
+});
+
+test('the lower priority number goes first, equals in their order', async () => {
+  const { clock, budget } = make();
+  const order: string[] = [];
+  await budget.take(0);
+  for (const [name, priority] of [
+    ['late', 9],
+    ['first', 1],
+    ['middle', 5],
+    ['second', 1],
+  ] as const) {
+    void budget.take(priority).then(() => order.push(name));
+  }
+  await clock.run(1000);
+  assert.deepEqual(order, ['first', 'second', 'middle', 'late']);
+});
+
+test('one waiter too many is refused with a typed error', async () => {
+  const { clock, budget } = make({ maxWaiting: 2 });
+  takeMany(clock, budget, 3);
+  await assert.rejects(budget.take(0), BudgetOverrunError);
+  await clock.run(1000);
+  assert.equal(budget.state().waiting, 0);
+});
+
+test('a waiter that is aborted leaves without a token, and its timer goes too', async () => {
+  const { clock, budget } = make();
+  await budget.take(0);
+  const controller = new AbortController();
+  const waiting = budget.take(0, controller.signal);
+  controller.abort(new Error('enough'));
+  await assert.rejects(waiting, /enough/);
+  assert.equal(clock.pendingTimers, 0);
+  await assert.rejects(budget.take(0, controller.signal), /enough/);
+  clock.advance(200);
+  assert.equal(budget.spare(), 1);
+});
+
+test('no request starts inside a pause; a shorter one does not end a longer one', async () => {
+  const { clock, budget, pauses } = make({ burst: 3 });
+  budget.pause(5000, 'Retry-After');
+  budget.pause(1000, 'Retry-After');
+  const times = takeMany(clock, budget, 3);
+  assert.equal(budget.spare(), 0);
+  await clock.run(4999);
+  assert.deepEqual(times, []);
+  await clock.run(1);
+  assert.deepEqual(times, [5000, 5000, 5000]);
+  assert.deepEqual(pauses, [{ reason: 'Retry-After', waitMs: 5000 }]);
+});
+
+test('pauses are clamped to five minutes, and nonsense is ignored', async () => {
+  const { clock, budget, pauses } = make();
+  budget.pause(Number.NaN, 'nonsense');
+  budget.pause(-5, 'nonsense');
+  assert.deepEqual(pauses, []);
+  budget.pause(1e12, 'huge');
+  const times = takeMany(clock, budget, 1);
+  await clock.run(400_000);
+  assert.deepEqual(times, [300_000]);
+});
+
+test('headers slow the rate to what remains, until their window ends', async () => {
+  const { clock, budget } = make();
+  budget.observeHeaders({ limit: 500, remaining: 10, resetS: 10 });
+  assert.equal(budget.state().ratePerS, 1);
+  const times = takeMany(clock, budget, 15);
+  await clock.run(10_000);
+  assert.equal(times.length, 11);
+  await clock.run(1000);
+  assert.equal(times.length, 15);
+  assert.equal(budget.state().ratePerS, 5);
+});
+
+test('nothing remaining pauses until the reset, at most an hour', async () => {
+  const { clock, budget, pauses } = make();
+  budget.observeHeaders({ limit: 500, remaining: 0, resetS: 1e7 });
+  const times = takeMany(clock, budget, 1);
+  await clock.run(4_000_000);
+  assert.deepEqual(times, [3_600_000]);
+  assert.equal(pauses.length, 1);
+});
+
+test('header values that make no sense change nothing', () => {
+  const { budget, pauses } = make();
+  for (const headers of [
+    { limit: 500, remaining: -1, resetS: 60 },
+    { limit: 500, remaining: 501, resetS: 60 },
+    { limit: 0, remaining: 0, resetS: 60 },
+    { remaining: Number.NaN, resetS: 60 },
+    { remaining: 0, resetS: Number.POSITIVE_INFINITY },
+    { remaining: 1, resetS: -3 },
+    { remaining: 0, resetS: 0 },
+  ]) {
+    budget.observeHeaders(headers);
+  }
+  assert.deepEqual(budget.state(), { ratePerS: 5, tokens: 1, waiting: 0 });
+  assert.deepEqual(pauses, []);
+});
+
+test('a penalty halves the rate, counts once for refusals together, and heals', () => {
+  const { clock, budget } = make();
+  budget.penalise();
+  budget.penalise();
+  assert.equal(budget.state().ratePerS, 2.5);
+  clock.advance(1000);
+  budget.penalise();
+  assert.ok(Math.abs(budget.state().ratePerS - 1.25) < 0.05);
+  clock.advance(60_000);
+  assert.ok(budget.state().ratePerS < 2.6);
+  clock.advance(120_000);
+  assert.equal(budget.state().ratePerS, 5);
+});
+
+test('over any span no more requests start than burst and rate allow', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.integer({ min: 1, max: 50 }),
+      fc.integer({ min: 1, max: 10 }),
+      fc.array(fc.integer({ min: 0, max: 400 }), { minLength: 1, maxLength: 40 }),
+      async (ratePerS, burst, arrivalsMs) => {
+        const { clock, budget } = make({ ratePerS, burst });
+        const times: number[] = [];
+        for (const gapMs of arrivalsMs) {
+          await clock.run(gapMs);
+          void budget.take(0).then(() => times.push(clock.monotonicMs()));
+        }
+        await clock.run(60_000);
+        assert.equal(times.length, arrivalsMs.length);
+        for (const [from, startMs] of times.entries()) {
+          for (const [until, endMs] of times.slice(from).entries()) {
+            const allowed = burst + ((endMs - startMs) / 1000) * ratePerS;
+            assert.ok(until + 1 <= allowed + 1e-6, `${until + 1} starts in ${endMs - startMs} ms`);
+          }
+        }
+        assert.equal(clock.pendingTimers, 0);
+      },
+    ),
+    { numRuns: 50 },
+  );
+});
