@@ -5,7 +5,7 @@ import type { StreamTally, TallySnapshot } from '../observe/tally.js';
 import { type Column, formatTable } from './table.js';
 
 /** Where the summary is drawn: stdout, or a stand-in. */
-export interface SummaryOutput {
+interface SummaryOutput {
   write(text: string): unknown;
   readonly isTTY?: boolean;
   readonly columns?: number;
@@ -78,7 +78,7 @@ function oneLine(snapshot: TallySnapshot, nowMs: number, rates: Rates): string {
 }
 
 /** The table of totals that closes a run. */
-export function finalSummary(snapshot: TallySnapshot, nowMs: number, ranMs: number): string {
+function finalSummary(snapshot: TallySnapshot, nowMs: number, ranMs: number): string {
   const seconds = Math.max(ranMs / 1000, 0.001);
   const rates = {
     rowsPerS: storedIn(snapshot) / seconds,

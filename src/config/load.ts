@@ -14,7 +14,7 @@ import { brokenRules } from './rules.js';
 import { type Config, configSchema, SECRET_KEYS } from './schema.js';
 
 /** A file of this name in the working folder is read when no other is named. */
-export const DEFAULT_CONFIG_FILE = 'tapekeep.yaml';
+const DEFAULT_CONFIG_FILE = 'tapekeep.yaml';
 
 /** Settings as a tree of any depth and completeness, in the notation of the file. */
 export type ConfigTree = NonNullable<z.input<typeof configSchema>>;
@@ -31,7 +31,7 @@ export interface LoadOptions {
 const SHOWN_LENGTH = 120;
 
 /** A value as it may be shown: secrets hidden, passwords in URLs hidden, cut to a bound. */
-export function showValue(path: string, value: unknown): string {
+function showValue(path: string, value: unknown): string {
   if (value === null) return 'null';
   if (path === 'database.url' && typeof value === 'string') return redactUrl(value);
   if (SECRET_KEYS.has(path)) return REDACTED;

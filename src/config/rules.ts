@@ -8,7 +8,7 @@ export interface BrokenRule {
 }
 
 /** Whether only this machine can reach an address to listen on. */
-export function isLoopback(host: string): boolean {
+function isLoopback(host: string): boolean {
   if (host === 'localhost' || host === '::1') return true;
   return isIP(host) === 4 && host.startsWith('127.');
 }

@@ -4,6 +4,12 @@ import { type Sinks, seconds } from './sinks.js';
 
 /** The exchange as seen over HTTP and WebSocket. Single requests are debug, trouble is warn. */
 export function createClientEvents({ logger, metrics, tally, labels }: Sinks): ClientEvents {
+  /** Connections that are open, so that the end of one that never opened counts nothing. */
+  const open = new Set<string>();
+  const note = () => {
+    metrics.socketsOpen.set(open.size);
+    tally.socketsOpen(open.size);
+  };
   return {
     requestEnded({ endpoint: name, outcome, durationMs, bytes, error }) {
       const endpoint = labels.endpoint.admit(name);
@@ -44,14 +50,17 @@ export function createClientEvents({ logger, metrics, tally, labels }: Sinks): C
     },
     socketOpened({ market, periodS }) {
       metrics.socketsOpened.inc();
-      metrics.socketsOpen.set(tally.socketsChanged(1));
+      open.add(`${market} ${periodS}`);
+      note();
       logger.write('debug', 'real-time connection opened', { market, periodS });
     },
     socketClosed({ market, periodS, code, reason, livedMs }) {
       const why = closeReason(code, reason);
       metrics.socketsClosed.inc({ reason: why });
-      metrics.socketsOpen.set(tally.socketsChanged(-1));
-      metrics.socketSeconds.observe(Math.max(0, seconds(livedMs)));
+      if (open.delete(`${market} ${periodS}`)) {
+        metrics.socketSeconds.observe(Math.max(0, seconds(livedMs)));
+      }
+      note();
       const level = why === 'stopped' || why === 'normal' ? 'debug' : 'warn';
       const fields = { market, periodS, closeCode: code, reason, livedMs };
       logger.writeRepeating(level, `socket ${why}`, 'real-time connection closed', fields);

@@ -1,5 +1,5 @@
 /** The label value that stands for everything beyond a limit. */
-export const OTHER = 'other';
+const OTHER = 'other';
 
 /**
  * Keeps a metric label from growing without bound. Names come from the exchange, and every new
@@ -64,16 +64,23 @@ const CLOSE_CODES: Readonly<Record<number, string>> = {
   1015: 'tls_failure',
 };
 
-/** Reasons for which our own side ends a connection; everything else is named by its close code. */
+/**
+ * Reasons for which our own side ends a connection or never got one; everything else is named by
+ * its close code.
+ */
 const OWN_REASONS: ReadonlySet<string> = new Set([
-  'stalled',
-  'acknowledge_timeout',
-  'unanswered',
-  'refused',
-  'connect_failed',
-  'oversized',
-  'malformed',
   'stopped',
+  'connect_failed',
+  'connect_timeout',
+  'subscribe_refused',
+  'subscribe_ignored',
+  'query_refused',
+  'silent',
+  'stalled',
+  'overflow',
+  'garbage',
+  'oversized',
+  'protocol_error',
 ]);
 
 /** The label value for the end of a connection. The set of values is closed. */

@@ -9,7 +9,7 @@ export type LogFormat = 'auto' | 'json' | 'pretty';
 type WrittenLevel = Exclude<LogLevel, 'silent'>;
 
 /** Values that belong to a log line, by name; units in the names. */
-export type LogFields = Readonly<Record<string, unknown>>;
+type LogFields = Readonly<Record<string, unknown>>;
 
 /** Where log lines go: a stream such as stderr, or something that draws around them. */
 export interface LogDestination {

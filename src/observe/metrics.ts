@@ -82,7 +82,7 @@ export function createMetrics(registry: Registry) {
     ),
     socketsClosed: counter(
       'realtime_connections_closed_total',
-      'WebSocket connections to the exchange that ended, by reason.',
+      'WebSocket connections to the exchange that ended or never came to be, by reason.',
       ['reason'],
     ),
     socketSeconds: histogram(

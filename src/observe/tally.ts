@@ -100,10 +100,8 @@ export class Tally {
     if (!NOT_FAILED.has(outcome)) this.#failedRequests += 1;
   }
 
-  /** @returns the number of sockets open now. */
-  socketsChanged(by: 1 | -1): number {
-    this.#openSockets = Math.max(0, this.#openSockets + by);
-    return this.#openSockets;
+  socketsOpen(count: number): void {
+    this.#openSockets = count;
   }
 
   /** Newest stored moment by stream and market. */

@@ -20,7 +20,7 @@ export function healthReport(checks: readonly HealthCheck[]): HealthReport {
 }
 
 /** An answer that an operator asked for did not come in time. */
-export class StatusTimeoutError extends TapekeepError {
+class StatusTimeoutError extends TapekeepError {
   constructor(limitMs: number) {
     super('status_timeout', 'retry', `no answer within ${limitMs / 1000} s`);
   }

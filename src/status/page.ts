@@ -47,7 +47,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
 };
 
 /** Text made safe for HTML, in content and in quoted attributes. */
-export function escapeHtml(text: string): string {
+function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
 }
 

@@ -210,6 +210,18 @@ test('a flood of market names and reasons does not grow the metrics without boun
   assert.ok(lines.some((line) => line.includes('market="other"')));
 });
 
+test('a connection that never opened takes nothing from the number of open ones', () => {
+  const { telemetry } = observed();
+  const { client } = telemetry;
+  client.socketOpened({ market: 'A', periodS: 60 });
+  const failed = { periodS: 60, code: 1006, reason: 'connect_failed', livedMs: 1 };
+  client.socketClosed({ ...failed, market: 'B' });
+  assert.equal(telemetry.tally.snapshot().openSockets, 1);
+  client.socketClosed({ ...failed, market: 'A', reason: 'remote' });
+  client.socketClosed({ ...failed, market: 'A', reason: 'remote' });
+  assert.equal(telemetry.tally.snapshot().openSockets, 0);
+});
+
 test('a removed market stops lagging and frees its label', async () => {
   const { telemetry } = observed();
   telemetry.collect.progressed({ stream: 'trades', market: 'OLD', newestMs: 0 });
