@@ -64,7 +64,7 @@ export async function openMarketUnit(
     ...(trades.enabled ? [tradesSource(context.exchange)] : []),
   ];
   for (const source of sources) {
-    const floorMs = historyFloorMs(trades.history, nowMs);
+    const floorMs = trades.history === 'all' ? undefined : nowMs - trades.history;
     const { stream, islands } = await openStream(source.kind, 0, floorMs);
     const traits = context.traits[source.kind];
     const cacheMarginMs = trades.cacheMargin;
@@ -81,8 +81,7 @@ export async function openMarketUnit(
 
   const candles: CandleCollector[] = [];
   for (const intervalS of klines.enabled ? klines.intervalsS : []) {
-    const historyMs = klines.history === 'none' ? 0 : klines.history;
-    const fromMs = floorToMs(nowMs - historyMs, intervalS * 1000);
+    const fromMs = floorToMs(nowMs - klines.history, intervalS * 1000);
     const { stream, islands } = await openStream('kline', intervalS, fromMs);
     const { grace: graceMs, rereads } = klines;
     const isFinest = intervalS === Math.min(...klines.intervalsS);
@@ -99,10 +98,4 @@ export async function openMarketUnit(
     );
   }
   return { market, marketId, walkers, depth: depthCollector, candles, states: stateCollectors };
-}
-
-/** Where a new stream's expected coverage begins; undefined means: at the start of history. */
-function historyFloorMs(history: number | 'all' | 'none', nowMs: number): number | undefined {
-  if (history === 'all') return undefined;
-  return history === 'none' ? nowMs : nowMs - history;
 }

@@ -11,8 +11,8 @@ export interface CollectSettings {
       readonly enabled: boolean;
       readonly schedule: string;
       readonly exactTimes: boolean;
-      /** How far back history is walked from the first start: a duration, `all` or `none`. */
-      readonly history: number | 'all' | 'none';
+      /** How far back history is walked from the first start; 0 for not at all. */
+      readonly history: number | 'all';
       readonly cacheMargin: number;
     };
     readonly depth: {
@@ -25,7 +25,7 @@ export interface CollectSettings {
       readonly enabled: boolean;
       readonly schedule: string;
       readonly intervalsS: readonly number[];
-      readonly history: number | 'none';
+      readonly history: number;
       readonly grace: number;
       readonly rereads: number;
     };

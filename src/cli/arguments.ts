@@ -1,0 +1,52 @@
+import { InvalidArgumentError } from 'commander';
+import { DURATION_FORM, parseDuration } from '../config/durations.js';
+
+/** Readers of option values; each refusal says what is allowed. Commander adds option and value. */
+
+export function durationArgument(text: string): number {
+  const ms = parseDuration(text);
+  if (ms === undefined) throw new InvalidArgumentError(`Write ${DURATION_FORM}.`);
+  return ms;
+}
+
+export function portArgument(text: string): number {
+  return wholeArgument(0, 65_535, text);
+}
+
+export function seedArgument(text: string): number {
+  return wholeArgument(0, 4_294_967_295, text);
+}
+
+export function countArgument(text: string): number {
+  return wholeArgument(1, 1_000_000, text);
+}
+
+function wholeArgument(min: number, max: number, text: string): number {
+  const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value >= min && value <= max)) {
+    throw new InvalidArgumentError(`Write a whole number from ${min} to ${max}.`);
+  }
+  return value;
+}
+
+export function speedArgument(text: string): number | 'instant' {
+  if (text === 'instant') return text;
+  const value = /^\d{1,6}(\.\d{1,3})?$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value > 0 && value <= 100_000)) {
+    throw new InvalidArgumentError('Write a factor such as 1, 20 or 0.5, or "instant".');
+  }
+  return value;
+}
+
+export function instantArgument(text: string): number {
+  const ms = Date.parse(text);
+  if (!/^\d{4}-\d\d-\d\dT.*Z$/.test(text) || Number.isNaN(ms)) {
+    throw new InvalidArgumentError('Write a UTC time such as 2026-01-31T12:00:00Z.');
+  }
+  return ms;
+}
+
+/** Gathers a repeatable option. */
+export function gather(text: string, earlier: readonly string[] = []): string[] {
+  return [...earlier, text];
+}

@@ -1,0 +1,88 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Config } from '../config/schema.js';
+import type { Clock } from '../kernel/clock.js';
+import { TapekeepError } from '../kernel/errors.js';
+import type { ServerEvents } from '../observe/events.js';
+import { openTape } from '../sandbox/open-tape.js';
+import { type ExchangeServer, startExchangeServer } from '../server/exchange-server.js';
+
+/** A sandbox exchange with its server. */
+export interface RunningExchange {
+  readonly server: ExchangeServer;
+  readonly identity: string;
+  readonly markets: readonly string[];
+  stop(): Promise<void>;
+}
+
+const ORIGIN_FILE = 'sandbox.json';
+
+/**
+ * Starts the exchange that a newcomer collects from. It trades on while nobody looks: its history
+ * is a function of seed and time that began at the first start in this data folder, so a later
+ * start finds the same exchange, with all that happened meanwhile.
+ */
+export async function startBuiltInExchange(
+  config: Config,
+  clock: Clock,
+  telemetry: ServerEvents,
+): Promise<RunningExchange> {
+  const { seed, speed, markets, history, port } = config.sandbox;
+  const originMs = await originOf(config.dataDir, seed, clock.wallMs() - history);
+  const backend = await openTape(
+    {
+      source: { kind: 'generated', originMs, ...(markets.length > 0 ? { markets } : {}) },
+      seed,
+      pace: speed,
+      startOffsetS: Math.max(0, (clock.wallMs() - originMs) / 1000),
+    },
+    clock,
+  );
+  // No rate-limit headers: at this exchange only the configured budget is to count.
+  const variants = { rateLimit: false } as const;
+  const server = await startExchangeServer({ backend, clock, telemetry, port, variants });
+  return {
+    server,
+    identity: backend.identity,
+    markets: (await backend.markets()).map((market) => market.name),
+    async stop() {
+      await server.stop();
+      backend.stop();
+    },
+  };
+}
+
+/** When the exchange of this data folder and seed began, remembered over restarts. */
+async function originOf(dataDir: string, seed: number, newOriginMs: number): Promise<number> {
+  const path = join(dataDir, ORIGIN_FILE);
+  const origins = await readOrigins(path);
+  const known = origins[String(seed)];
+  if (known !== undefined) return known;
+  // Whole hours make whole candles from the first one on.
+  const originMs = Math.floor(newOriginMs / 1000) * 1000;
+  await mkdir(dataDir, { recursive: true });
+  const text = JSON.stringify({ origins: { ...origins, [seed]: originMs } }, null, 2);
+  await writeFile(path, `${text}\n`);
+  return originMs;
+}
+
+async function readOrigins(path: string): Promise<Readonly<Record<string, number>>> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
+    throw error;
+  }
+  try {
+    const { origins } = JSON.parse(text) as { origins: Record<string, number> };
+    if (Object.values(origins).every(Number.isSafeInteger)) return origins;
+  } catch {
+    // Falls through to the error below, which names the file.
+  }
+  throw new TapekeepError(
+    'bad_sandbox_file',
+    'fatal',
+    `${path} is damaged; it remembers when the built-in exchange began. Delete it and start with an empty database, or restore it.`,
+  );
+}

@@ -1,0 +1,35 @@
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { type CommonOptions, openSession } from '../session.js';
+import { formatTable } from '../table.js';
+import { withArchive } from './status.js';
+
+export interface QueryOptions extends CommonOptions {
+  readonly json?: boolean;
+}
+
+/** Runs one read-only SQL statement against the archive and prints its rows. */
+export async function queryCommand(sql: string, options: QueryOptions): Promise<ExitCode> {
+  const session = openSession({ logLevel: 'warn', ...options });
+  await withArchive(session, async (store) => {
+    const rows = await store.query<Record<string, unknown>>(sql);
+    if (options.json === true) {
+      process.stdout.write(rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
+      return;
+    }
+    const names = Object.keys(rows[0] ?? {});
+    const columns = names.map((title) => ({
+      title,
+      text: (row: Record<string, unknown>) => cell(row[title]),
+    }));
+    const count = `(${rows.length} ${rows.length === 1 ? 'row' : 'rows'})`;
+    const table = names.length === 0 ? [] : formatTable(columns, rows);
+    process.stdout.write(`${[...table, count].join('\n')}\n`);
+  });
+  return EXIT_CODES.ok;
+}
+
+function cell(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  if (value instanceof Date) return value.toISOString();
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}

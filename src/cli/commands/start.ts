@@ -1,0 +1,79 @@
+import { systemClock } from '../../kernel/clock.js';
+import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
+import { Daemon, type DaemonAddresses } from '../daemon.js';
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { exitCodeOf } from '../failure.js';
+import { type CommonOptions, openSession } from '../session.js';
+import { type StopReason, waitForStop } from '../shutdown.js';
+import { LiveSummary } from '../summary.js';
+import { VERSION } from '../version.js';
+
+export interface StartOptions extends CommonOptions {
+  /** Stops by itself after this time, milliseconds. */
+  readonly forMs?: number;
+}
+
+/** Collects until a signal, the end of `--for`, or a failure that leaves nothing to go on with. */
+export async function start(options: StartOptions): Promise<ExitCode> {
+  const clock = systemClock;
+  const startedMs = clock.monotonicMs();
+  let summary: LiveSummary | undefined;
+  const isShared = process.stderr.isTTY === true && process.stdout.isTTY === true;
+  // Log lines and the live table share one terminal: lines go above the table.
+  const destination = {
+    isTTY: process.stderr.isTTY === true,
+    write: (line: string) =>
+      summary !== undefined && isShared ? summary.write(line) : process.stderr.write(line),
+  };
+  const { config, telemetry, exchangeTime } = openSession(options, { destination });
+  let fail: (error: Error) => void = () => undefined;
+  const failed = new Promise<Error>((resolve) => {
+    fail = resolve;
+  });
+  const stopWanted = waitForStop(clock, options.forMs);
+  const daemon = new Daemon({ config, clock, telemetry, exchangeTime, onFatal: fail });
+  const work = (async () => {
+    const addresses = await daemon.open();
+    process.stdout.write(greeting(addresses, config.dataDir));
+    telemetry.daemon.started({ detail: { version: VERSION, ...addresses } as never });
+    summary = new LiveSummary({
+      output: process.stdout,
+      clock,
+      snapshot: () => telemetry.tally.snapshot(),
+      exchangeNowMs: () => exchangeTime.nowMs(),
+    });
+    summary.start();
+    await daemon.run();
+  })().catch((error: Error) => {
+    if (!isAborted(error)) fail(error);
+  });
+
+  const outcome = await Promise.race([stopWanted, failed]);
+  telemetry.daemon.stopping({ reason: reasonOf(outcome) });
+  await daemon.stop();
+  await work;
+  await summary?.stop();
+  const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;
+  if (outcome instanceof Error) {
+    telemetry.daemon.failed({ code: codeOf(outcome), message: messageOf(outcome) });
+  }
+  telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - startedMs, exitCode });
+  if (outcome instanceof Error) throw outcome;
+  return exitCode;
+}
+
+function reasonOf(outcome: StopReason | Error): string {
+  return outcome instanceof Error ? outcome.message : outcome;
+}
+
+function greeting({ exchange, database, status }: DaemonAddresses, dataDir: string): string {
+  const lines = [
+    `tapekeep ${VERSION}`,
+    `  exchange  ${exchange}`,
+    `  database  ${database}`,
+    ...(status === null ? [] : [`  status    ${status}/`, `  metrics   ${status}/metrics`]),
+    `  data      ${dataDir}`,
+    '  Stop with Ctrl-C; ask "tapekeep status" or "tapekeep query" from another terminal.',
+  ];
+  return `${lines.join('\n')}\n`;
+}

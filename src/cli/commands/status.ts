@@ -1,0 +1,105 @@
+import { systemClock } from '../../kernel/clock.js';
+import type { Store, StreamStatus } from '../../store/index.js';
+import { borrowDatabase, openArchive } from '../database.js';
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { type CommonOptions, openSession, type Session } from '../session.js';
+import { roughDuration } from '../summary.js';
+import { type Column, formatTable } from '../table.js';
+
+export interface StatusOptions extends CommonOptions {
+  readonly json?: boolean;
+}
+
+/** One line of the status, with the ratio that people look for first. */
+interface StatusLine extends StreamStatus {
+  /** Seconds from the newest covered moment to now, this machine's clock. */
+  readonly lagS: number | null;
+  /** Covered part of what is expected up to the newest covered moment, 0 to 1. */
+  readonly coverage: number | null;
+}
+
+/** Shows what the archive holds: per stream and market rows, newest, lag, coverage and gaps. */
+export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
+  const session = openSession({ logLevel: 'warn', ...options });
+  await withArchive(session, async (store) => {
+    const nowMs = systemClock.wallMs();
+    const [archive, streams] = await Promise.all([store.archive(), store.statusRows(nowMs)]);
+    const lines = streams.map((stream) => toLine(stream, nowMs));
+    if (options.json === true) {
+      process.stdout.write(`${JSON.stringify({ archive, at: new Date(nowMs), streams: lines })}\n`);
+      return;
+    }
+    const title =
+      archive === null
+        ? 'The archive is empty: nothing was collected yet.'
+        : `Archive of ${archive.name}${archive.isSandbox ? ' (sandbox)' : ''}`;
+    process.stdout.write(`${[title, ...formatTable(COLUMNS, lines)].join('\n')}\n`);
+  });
+  return EXIT_CODES.ok;
+}
+
+/** Opens the archive for looking, whether or not a daemon runs, and closes it again. */
+export async function withArchive(
+  { config, telemetry }: Session,
+  look: (store: Store) => Promise<void>,
+): Promise<void> {
+  const database = await borrowDatabase(config, systemClock, telemetry.store);
+  try {
+    const store = await openArchive(config, database.url, systemClock, telemetry.store);
+    try {
+      await look(store);
+    } finally {
+      await store.stop();
+    }
+  } finally {
+    await database.stop();
+  }
+}
+
+function toLine(stream: StreamStatus, nowMs: number): StatusLine {
+  const { newestCoveredMs, coveredS, gapS } = stream;
+  const expectedS = coveredS + gapS;
+  return {
+    ...stream,
+    lagS: newestCoveredMs === null ? null : Math.max(0, nowMs - newestCoveredMs) / 1000,
+    coverage: expectedS === 0 ? null : coveredS / expectedS,
+  };
+}
+
+const right = 'right' as const;
+const whole = (value: number) => value.toLocaleString('en-US');
+
+const COLUMNS: readonly Column<StatusLine>[] = [
+  { title: 'market', text: (line) => line.market },
+  {
+    title: 'stream',
+    text: (line) => (line.variant === 0 ? line.kind : `${line.kind} ${line.variant}s`),
+  },
+  { title: 'rows', align: right, text: (line) => whole(line.rows) },
+  {
+    title: 'newest',
+    text: ({ newestCoveredMs: ms }) =>
+      ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' '),
+  },
+  {
+    title: 'lag',
+    align: right,
+    text: ({ lagS }) => (lagS === null ? '–' : roughDuration(lagS * 1000)),
+  },
+  {
+    title: 'covered',
+    align: right,
+    text: ({ coverage }) => (coverage === null ? '–' : percent(coverage)),
+  },
+  { title: 'gaps', align: right, text: (line) => whole(line.gaps) },
+  {
+    title: 'missing',
+    align: right,
+    text: ({ gapS }) => (gapS === 0 ? '–' : roughDuration(gapS * 1000)),
+  },
+];
+
+/** Never rounds up to 100: that is kept for what is complete. */
+function percent(share: number): string {
+  return share >= 1 ? '100%' : `${(Math.floor(share * 10_000) / 100).toFixed(2)}%`;
+}

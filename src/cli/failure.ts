@@ -1,0 +1,38 @@
+import { ConfigError } from '../config/config-error.js';
+import { messageOf, TapekeepError } from '../kernel/errors.js';
+import { EXIT_CODES, type ExitCode } from './exit-codes.js';
+
+/** A wrong option or argument of the command line. */
+export class UsageError extends TapekeepError {
+  constructor(option: string, value: string, allowed: string) {
+    super('usage', 'fatal', `${option}: "${value}" is not allowed; ${allowed}`);
+  }
+}
+
+const BY_CODE: Readonly<Record<string, ExitCode>> = {
+  usage: EXIT_CODES.usage,
+  bad_schedule: EXIT_CODES.usage,
+  bad_database_url: EXIT_CODES.usage,
+  archive_of_another_exchange: EXIT_CODES.database,
+  database_too_new: EXIT_CODES.database,
+  database_too_old: EXIT_CODES.database,
+  database_not_migrated: EXIT_CODES.database,
+  writer_lock_held: EXIT_CODES.database,
+  embedded_postgres_locked: EXIT_CODES.database,
+  exchange_changed: EXIT_CODES.exchange,
+  redirected: EXIT_CODES.exchange,
+};
+
+/** The exit code that fits an error. */
+export function exitCodeOf(error: unknown): ExitCode {
+  if (error instanceof ConfigError) return EXIT_CODES.usage;
+  if (error instanceof TapekeepError) return BY_CODE[error.code] ?? EXIT_CODES.failure;
+  return EXIT_CODES.failure;
+}
+
+/** What a person is told: our own errors speak for themselves, others come with their stack. */
+export function describeFailure(error: unknown): string {
+  if (error instanceof TapekeepError) return `tapekeep: ${error.message}`;
+  const detail = error instanceof Error ? (error.stack ?? error.message) : messageOf(error);
+  return `tapekeep: unexpected failure, please report it: ${detail}`;
+}

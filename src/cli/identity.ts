@@ -1,0 +1,45 @@
+import type { ExchangePort, ExchangeReply } from '../collect/ports.js';
+import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
+import { TapekeepError } from '../kernel/errors.js';
+
+/** The server behind the address is suddenly another exchange: its rows must not be mixed in. */
+export class ExchangeChangedError extends TapekeepError {
+  constructor(expected: string | null, found: string | null) {
+    super(
+      'exchange_changed',
+      'fatal',
+      `the exchange at the configured address has become another one (it was ${expected ?? 'one that names no identity'}, now it is ${found ?? 'one that names no identity'}). Its data are not mixed into this archive; use another database, or bring the former exchange back.`,
+    );
+  }
+}
+
+interface IdentifiedExchange {
+  call<N extends EndpointName>(
+    name: N,
+    params: ParamsOf<N>,
+    options?: Parameters<ExchangePort['call']>[2],
+  ): Promise<ExchangeReply<ResultOf<N>> & { readonly identity: string | null }>;
+}
+
+/**
+ * Lets only answers of the exchange through that the archive belongs to.
+ *
+ * @param onChange told once per foreign answer, so that the daemon can end
+ */
+export function guardIdentity(
+  exchange: IdentifiedExchange,
+  expected: string | null,
+  onChange: (error: ExchangeChangedError) => void,
+): ExchangePort {
+  return {
+    async call(name, params, options) {
+      const reply = await exchange.call(name, params, options);
+      if (reply.identity !== expected) {
+        const error = new ExchangeChangedError(expected, reply.identity);
+        onChange(error);
+        throw error;
+      }
+      return reply;
+    },
+  };
+}
