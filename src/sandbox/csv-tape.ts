@@ -43,8 +43,8 @@ class DecimalColumn {
   add(text: string): boolean {
     const match = DECIMAL.exec(text);
     const fraction = match?.[1] ?? '';
-    const isAllowed =
-      match !== null && text.length - (fraction === '' ? 0 : 1) <= MAX_DIGITS && /[1-9]/.test(text);
+    const digits = text.replace('.', '').replace(/^0+/, '').length;
+    const isAllowed = match !== null && digits > 0 && digits <= MAX_DIGITS;
     if (!isAllowed) return false;
     if (this.#count === this.#values.length) {
       const wider = new BigInt64Array(this.#count * 2);

@@ -151,7 +151,7 @@ function openGenerated(source: GeneratedTapes, options: TapeOptions, clock: Cloc
   const earliestMs = startMs - MAX_GENERATED_HISTORY_S * 1000;
   const span = {
     fromS: Math.ceil(Math.max(originMs, earliestMs) / 1000),
-    nowS: Math.floor(startMs / 1000) + 1,
+    nowS: Math.floor(startMs / 1000),
     historyMax: options.historyMax ?? DEFAULT_GENERATED_HISTORY_MAX,
   };
   const seed = options.seed ?? DEFAULT_SEED;

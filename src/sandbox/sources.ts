@@ -41,8 +41,8 @@ export class GeneratedSource implements TradeSource {
 
   /**
    * @param historyFromS first second of the history, as {@link GeneratedSource.issued} gives it
-   * @param nowS first moment to be served; of the trades before it only the newest `historyMax` are
-   *   made
+   * @param nowS the second of the first moment to be served; of the trades before it only the
+   *   newest `historyMax` are made
    */
   constructor(
     generator: TradeGenerator,
@@ -54,7 +54,7 @@ export class GeneratedSource implements TradeSource {
     this.columns = new TradeColumns(digits.price, digits.amount);
     this.#generator = generator;
     this.#historyFromS = historyFromS;
-    let fromS = nowS;
+    let fromS = Math.max(nowS, historyFromS);
     let count = 0;
     while (fromS > historyFromS && count <= historyMax) {
       fromS -= 1;
