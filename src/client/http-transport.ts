@@ -1,4 +1,5 @@
-import { Pool } from 'undici';
+import type { Socket } from 'node:net';
+import { buildConnector, Pool } from 'undici';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import { readAddress } from './address.js';
@@ -45,6 +46,9 @@ export class StaleConnectionError extends NetworkError {}
 
 const CLOSED_CODES = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
 
+/** The connections that were open when a request left, with the bytes that each had received. */
+type OpenConnections = ReadonlyMap<Socket, number>;
+
 /**
  * Sends requests over kept-alive connections and reads bounded answers. It follows no redirect,
  * asks for no compression (so nothing can inflate), and ends every request at one total deadline,
@@ -55,7 +59,7 @@ export class HttpTransport {
   readonly #pool: Pool;
   readonly #prefix: string;
   readonly #underWay = new Set<AbortController>();
-  #answered = 0;
+  readonly #sockets = new Set<Socket>();
   #closing: Promise<void> | undefined;
 
   /** @throws InvalidAddressError when the base URL is not a plain http or https address */
@@ -66,10 +70,16 @@ export class HttpTransport {
     }
     this.#options = options;
     this.#prefix = url.pathname.replace(/\/+$/, '');
+    const connector = buildConnector({ timeout: options.timeoutMs });
     this.#pool = new Pool(url.origin, {
       connections: options.connections,
       pipelining: 1,
-      connect: { timeout: options.timeoutMs },
+      connect: (target, done) => {
+        connector(target, (...result) => {
+          if (result[1] !== null) this.#track(result[1]);
+          done(...result);
+        });
+      },
       // Our own deadline covers these phases, in sum and by the injected clock.
       headersTimeout: 0,
       bodyTimeout: 0,
@@ -126,6 +136,7 @@ export class HttpTransport {
   ): Promise<RawReply> {
     const place = { endpoint: request.endpoint };
     const query = new URLSearchParams(request.query).toString();
+    const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
     const sending = this.#pool.request({
       method: request.method,
       path: `${this.#prefix}${request.path}${query === '' ? '' : `?${query}`}`,
@@ -140,9 +151,8 @@ export class HttpTransport {
     });
     // While a connection is being made the pool does not look at the signal, so we do.
     const answer = await orAborted(sending, signal).catch((error: unknown) => {
-      throw signal.aborted ? error : this.#classifyUnanswered(place, error);
+      throw signal.aborted ? error : unanswered(place, error, open);
     });
-    this.#answered += 1;
     const { statusCode: status, headers, body } = answer;
     onHead({ status, headers, receivedMonotonicMs: this.#options.clock.monotonicMs() });
     return { status, headers, body: await this.#readBody({ ...place, status }, headers, body) };
@@ -176,15 +186,24 @@ export class HttpTransport {
     return Buffer.concat(chunks, size);
   }
 
-  /** No answer came: was it a kept-alive connection that the server had given up already? */
-  #classifyUnanswered(place: ErrorPlace, error: unknown): Error {
-    const socket = (error as { socket?: { bytesRead?: number } | null }).socket;
-    // Where the error tells nothing about its connection, earlier answers make it likely.
-    const wasUsed = socket ? (socket.bytesRead ?? 0) > 0 : this.#answered > 0;
-    if (!CLOSED_CODES.has(codeOf(error)) || !wasUsed) return networkError(place, error);
-    const detail = `a kept-alive connection was closed before the answer: ${describe(error)}`;
-    return new StaleConnectionError(place, detail, { cause: error });
+  #track(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
   }
+}
+
+/**
+ * No answer came. If the broken connection had carried an earlier answer and nothing since, the
+ * server had given it up before it could see the request.
+ */
+function unanswered(place: ErrorPlace, error: unknown, open: OpenConnections): NetworkError {
+  const isStale = [...open].some(
+    ([socket, bytesRead]) =>
+      socket.errored === error && bytesRead > 0 && socket.bytesRead === bytesRead,
+  );
+  if (!isStale || !CLOSED_CODES.has(codeOf(error))) return networkError(place, error);
+  const detail = `a kept-alive connection was closed before the answer: ${describe(error)}`;
+  return new StaleConnectionError(place, detail, { cause: error });
 }
 
 function networkError(place: ErrorPlace, error: unknown): NetworkError {
