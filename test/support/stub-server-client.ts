@@ -6,7 +6,7 @@ import {
 } from '../../src/client/index.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import type { RequestEnded } from '../../src/observe/events.js';
+import type { ClientEvents, RequestEnded } from '../../src/observe/events.js';
 import { noTelemetry } from './no-telemetry.js';
 
 /** A client for a stub server, with a budget that holds nothing back. It closes with the test. */
@@ -21,7 +21,9 @@ export function makeStubClient(
     baseUrl,
     clock,
     random: () => 0,
-    telemetry: { ...noTelemetry.client, requestEnded: (event) => ended.push(event) },
+    telemetry: Object.assign(Object.create(noTelemetry.client) as ClientEvents, {
+      requestEnded: (event: RequestEnded) => ended.push(event),
+    }),
     budget: new RequestBudget({ clock, ratePerS: 1000, burst: 1000, maxWaiting: 100 }),
     exchangeClock: createExchangeClock({ clock }),
     ...overrides,
