@@ -6,7 +6,7 @@ import type { MarketTape, Visible } from './market-tape.js';
 import { formatScaled } from './scaled.js';
 
 /** One price with its resting orders, best first within a side. */
-export interface BookLevel {
+interface BookLevel {
   readonly price: string;
   readonly amount: string;
   readonly orders: readonly BookOrder[];

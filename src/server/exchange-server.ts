@@ -6,7 +6,7 @@ import { RealtimeServer } from './realtime.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from './variants.js';
 
 /** Path of the real-time interface, on the same port as the HTTP interface. */
-export const REALTIME_PATH = '/ws';
+const REALTIME_PATH = '/ws';
 
 export interface ExchangeServerOptions {
   readonly backend: Backend;

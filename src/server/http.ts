@@ -34,7 +34,7 @@ export interface ServerContext {
 }
 
 /** Carries {@link Backend.identity}, so that archives of two exchanges are never mixed. */
-export const IDENTITY_HEADER = 'x-tapekeep-exchange';
+const IDENTITY_HEADER = 'x-tapekeep-exchange';
 
 const MAX_HEADER_BYTES = 16 * 1024;
 /** A request's headers, and the whole request, must have arrived by then. */

@@ -13,7 +13,7 @@ import {
 import type { ServerVariants } from './variants.js';
 
 /** Candles that one kline request may span; bounds the work of one request. */
-export const KLINE_SPAN_MAX = 10_000;
+const KLINE_SPAN_MAX = 10_000;
 
 /** Parameters as they came: texts of a query, or the values of a JSON body. */
 export type RawParams = Readonly<Record<string, unknown>>;

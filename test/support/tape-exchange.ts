@@ -4,14 +4,13 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { Clock } from '../../src/kernel/clock.js';
 import type { ServerEvents } from '../../src/observe/events.js';
+import { TAPE_HEADER } from '../../src/sandbox/csv-tape.js';
 import { openTape } from '../../src/sandbox/open-tape.js';
 import type { TapeOptions } from '../../src/sandbox/options.js';
 import type { TapeBackend } from '../../src/sandbox/tape-backend.js';
 import { type ExchangeServer, startExchangeServer } from '../../src/server/exchange-server.js';
 import type { ServerVariants } from '../../src/server/variants.js';
 import { FakeClock } from './fake-clock.js';
-
-export const TAPE_HEADER = 'id,time_ms,price,amount,side';
 
 /** A folder that is removed after the test. */
 export async function temporaryFolder(t: TestContext): Promise<string> {

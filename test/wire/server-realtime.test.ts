@@ -191,6 +191,20 @@ test('a flood of frames that nobody can answer in time cuts the connection', asy
   assert.deepEqual(record.closings, ['flood']);
 });
 
+test('a client that sends and never reads is cut, not buffered for', async (t) => {
+  const { server, record } = await startTapeExchange(t);
+  const socket = await TapeSocket.open(t, server.realtimeUrl);
+  const other = await TapeSocket.open(t, server.realtimeUrl);
+  socket.socket.pause();
+  // A refusal echoes the params, so what is sent comes back.
+  const frame = JSON.stringify({ method: 'no.such', params: ['x'.repeat(15_000)], id: 1 });
+  for (let sent = 0; sent < 4000 && record.closings.length === 0; sent += 1) {
+    await new Promise<void>((resolve) => socket.socket.send(frame, () => resolve()));
+  }
+  assert.deepEqual(record.closings, ['slow reader']);
+  assert.equal((await other.ask('server.ping', [])).result, 'pong');
+});
+
 test('a failing backend is an internal error, and the connection lives on', async (t) => {
   const { backend, server } = await startTapeExchange(t);
   const socket = await TapeSocket.open(t, server.realtimeUrl);

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { readCsvTape } from '../../../src/sandbox/csv-tape.js';
+import { readCsvTape, TAPE_HEADER } from '../../../src/sandbox/csv-tape.js';
 import { TapeError } from '../../../src/sandbox/tape-error.js';
-import { TAPE_HEADER, temporaryFolder, writeTape } from '../../support/tape-exchange.js';
+import { temporaryFolder, writeTape } from '../../support/tape-exchange.js';
 
 const GOOD = '5,1000,1.5,2,buy';
 

@@ -202,16 +202,19 @@ test('candles of every length equal the sums of the trades they span', async () 
       assert.deepEqual([open, close], [inside[0]?.price, inside.at(-1)?.price]);
       assert.deepEqual([lowest, highest], [prices[0], prices.at(-1)]);
       const sum = (texts: string[]) => texts.reduce(addDecimals, '0');
-      assert.ok(equalDecimals(volume, sum(inside.map((trade) => trade.amount))));
-      const deals = inside.map((trade) => multiplyDecimals(trade.price, trade.amount));
-      assert.ok(equalDecimals(amount, sum(deals)));
+      const traded = sum(inside.map((trade) => trade.amount));
+      assert.ok(equalDecimals(volume, traded), `candle ${time}: ${volume}, not ${traded}`);
+      const paid = sum(inside.map((trade) => multiplyDecimals(trade.price, trade.amount)));
+      assert.ok(equalDecimals(amount, paid), `candle ${time}: ${amount}, not ${paid}`);
     }
     assert.equal(counted, truth.length, 'every trade is in exactly one candle');
   }
 });
 
 test('beyond the served history no candle pretends to be whole', async () => {
-  const backend = await openTape({ ...GENERATED, historyMax: 300 }, new FakeClock());
+  const clock = new FakeClock();
+  const backend = await openTape({ ...GENERATED, historyMax: 300 }, clock);
+  clock.advance(1_200_000);
   const nowS = Math.floor(backend.nowMs() / 1000);
   const oldest = backend.trades(MARKET, 299, 1)[0];
   assert.ok(oldest);
@@ -219,9 +222,10 @@ test('beyond the served history no candle pretends to be whole', async () => {
   assert.ok(candles.length > 1);
   const truth = [...backend.truth(MARKET)];
   for (const { time, volume } of candles) {
-    assert.ok(time * 1e6 > oldest.timeUs - 60e6);
+    assert.ok(time * 1e6 > oldest.timeUs, `candle ${time} begins inside the history`);
     const inside = truth.filter(({ timeUs }) => timeUs >= time * 1e6 && timeUs < (time + 60) * 1e6);
-    assert.ok(equalDecimals(volume, inside.map(({ amount }) => amount).reduce(addDecimals, '0')));
+    const sum = inside.map(({ amount }) => amount).reduce(addDecimals, '0');
+    assert.ok(equalDecimals(volume, sum), `candle ${time}: ${volume}, not ${sum}`);
   }
 });
 
