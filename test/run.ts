@@ -1,8 +1,9 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
+import { POSTGRES_VARIABLE } from './support/postgres-variable.js';
 
 /**
  * Runs the test files, one process each. Arguments pick files whose path contains one of them:
@@ -21,13 +22,28 @@ if (files.length === 0) {
   process.exit(2);
 }
 
-let failed = 0;
-// Each file's process inherits this one's loader flags, so TypeScript runs there as it does here.
-const stream = run({ files, concurrency: 2 });
-stream.on('test:fail', () => {
-  failed += 1;
-});
-const output = stream.compose(new spec());
-output.pipe(process.stdout);
-await finished(output);
-process.exitCode = failed === 0 ? 0 : 1;
+/** One Postgres for all files of the run that work with one; each makes databases of its own. */
+async function startSharedPostgres() {
+  const isNeeded = files.some((file) => readFileSync(file, 'utf8').includes('support/postgres.js'));
+  if (!isNeeded || process.env[POSTGRES_VARIABLE] !== undefined) return undefined;
+  const { startTestPostgres } = await import('./support/postgres-server.js');
+  const server = await startTestPostgres();
+  process.env[POSTGRES_VARIABLE] = server.url;
+  return server;
+}
+
+const postgres = await startSharedPostgres();
+try {
+  let failed = 0;
+  // Each file's process inherits this one's loader flags, so TypeScript runs there as it does here.
+  const stream = run({ files, concurrency: 2 });
+  stream.on('test:fail', () => {
+    failed += 1;
+  });
+  const output = stream.compose(new spec());
+  output.pipe(process.stdout);
+  await finished(output);
+  process.exitCode = failed === 0 ? 0 : 1;
+} finally {
+  await postgres?.stop();
+}

@@ -1,0 +1,192 @@
+import type { Market } from '../contract/resources.js';
+import { AbortedError } from '../kernel/errors.js';
+import type { Span } from '../kernel/span.js';
+import type { Batch, CommitResult, StreamRef } from '../ledger/batch.js';
+import type {
+  ArchiveIdentity,
+  GapRecord,
+  PartitionedTable,
+  SessionClosing,
+  SqlValue,
+  Store,
+  StoreOptions,
+  StreamKey,
+} from './api.js';
+import * as catalog from './catalog.js';
+import type { ConnectionOptions } from './connection.js';
+import { Database } from './database.js';
+import * as ledger from './ledger.js';
+import { checkMigrated } from './migrate.js';
+import { Partitions } from './partitions.js';
+import { Writer } from './writer/writer.js';
+
+const DAY_MS = 86_400_000;
+/** The first exchanges opened in 2009: nothing older can be real. */
+const OLDEST_SANE_MS = Date.UTC(2009, 0, 1);
+
+const DEFAULTS = {
+  poolSize: 4,
+  connectTimeoutMs: 10_000,
+  statementTimeoutMs: 30_000,
+  commitLatencyMs: 100,
+  maxGroupRows: 20_000,
+  maxQueuedBatches: 1_000,
+  maxQueuedRows: 200_000,
+  retryCapMs: 5_000,
+  drainDeadlineMs: 8_000,
+  saneFromMs: OLDEST_SANE_MS,
+  saneAheadMs: DAY_MS,
+  partitionsAhead: 3,
+  quarantineKeepRows: 10_000,
+};
+
+type Settings = Required<StoreOptions>;
+
+/**
+ * Opens the archive in a database that {@link migrate} has prepared.
+ *
+ * @throws {@link StoreError} naming host, port and database when it can not be reached, is older
+ * than Postgres 15, or does not fit this program.
+ */
+export async function openStore(options: StoreOptions): Promise<Store> {
+  const settings: Settings = {
+    ...DEFAULTS,
+    exchangeNowMs: () => options.clock.wallMs(),
+    ...options,
+  };
+  const { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs } = settings;
+  const connection = { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs };
+  const database = new Database({ ...connection, poolSize: settings.poolSize });
+  try {
+    await database.check();
+    await checkMigrated(database, databaseUrl);
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+  return new PostgresStore(settings, connection, database);
+}
+
+class PostgresStore implements Store {
+  readonly #settings: Settings;
+  readonly #database: Database;
+  readonly #partitions: Partitions;
+  readonly #writer: Writer;
+  #stopped: Promise<void> | undefined;
+
+  constructor(settings: Settings, connection: ConnectionOptions, database: Database) {
+    this.#settings = settings;
+    this.#database = database;
+    this.#partitions = new Partitions(database, settings.telemetry);
+    this.#writer = new Writer({
+      ...settings,
+      connection,
+      partitions: this.#partitions,
+      limits: { maxBatches: settings.maxQueuedBatches, maxRows: settings.maxQueuedRows },
+      saneWindow: () => ({
+        fromMs: settings.saneFromMs,
+        toMs: settings.exchangeNowMs() + settings.saneAheadMs,
+      }),
+    });
+  }
+
+  async commit(batch: Batch, options?: { readonly signal?: AbortSignal }): Promise<CommitResult> {
+    return await this.#writer.commit(batch, options?.signal);
+  }
+
+  async claimArchive(wanted: ArchiveIdentity): Promise<void> {
+    await catalog.claimArchive(this.#open(), wanted);
+  }
+
+  async archive(): Promise<ArchiveIdentity | null> {
+    return await catalog.readArchive(this.#open());
+  }
+
+  async acquireWriterLock(): Promise<void> {
+    this.#open();
+    await this.#writer.acquireLock();
+  }
+
+  async ensureMarkets(markets: readonly Market[], atMs: number) {
+    return await catalog.ensureMarkets(this.#open(), markets, atMs);
+  }
+
+  async ensureStream(key: StreamKey): Promise<StreamRef> {
+    return await catalog.ensureStream(this.#open(), key);
+  }
+
+  async setCollectFrom(streamId: number, collectFromMs: number): Promise<void> {
+    await catalog.setCollectFrom(this.#open(), streamId, collectFromMs);
+  }
+
+  async islands(stream: StreamRef, limit: number) {
+    return await ledger.readIslands(this.#open(), stream, limit);
+  }
+
+  async gaps(stream: StreamRef, untilMs: number): Promise<Span[]> {
+    return await ledger.readGaps(this.#open(), stream, untilMs);
+  }
+
+  async recordGap(gap: GapRecord): Promise<void> {
+    await ledger.recordGap(this.#open(), gap);
+  }
+
+  async recordedGaps(stream: StreamRef, limit: number) {
+    return await ledger.readRecordedGaps(this.#open(), stream, limit);
+  }
+
+  async openSession(stream: StreamRef, atMs: number): Promise<number> {
+    return await ledger.openSession(this.#open(), stream, atMs);
+  }
+
+  async touchSession(sessionId: number, lastMessageAtMs: number): Promise<void> {
+    await ledger.touchSession(this.#open(), sessionId, lastMessageAtMs);
+  }
+
+  async closeSession(sessionId: number, closing: SessionClosing): Promise<void> {
+    await ledger.closeSession(this.#open(), sessionId, closing);
+  }
+
+  async closeOrphanSessions(): Promise<number> {
+    return await ledger.closeOrphanSessions(this.#open());
+  }
+
+  async newestTrades(marketId: number, count: number) {
+    return await ledger.readNewestTrades(this.#open(), marketId, count);
+  }
+
+  async statusRows(untilMs: number) {
+    return await ledger.readStatus(this.#open(), untilMs);
+  }
+
+  async ensurePartitions(table: PartitionedTable, span: Span): Promise<string[]> {
+    this.#open();
+    return await this.#partitions.ensure(table, span);
+  }
+
+  async makePartitionsAhead(nowExchangeMs: number): Promise<void> {
+    this.#open();
+    await this.#partitions.makeAhead(nowExchangeMs, this.#settings.partitionsAhead);
+  }
+
+  async query<Row extends object>(sql: string, values: readonly SqlValue[] = []): Promise<Row[]> {
+    return await this.#open().transaction((runner) => runner.rows<Row>(sql, values), 'READ ONLY');
+  }
+
+  async ping(): Promise<void> {
+    await this.#open().rows('SELECT 1');
+  }
+
+  stop(): Promise<void> {
+    this.#stopped ??= (async () => {
+      await this.#writer.stop();
+      await this.#database.close();
+    })();
+    return this.#stopped;
+  }
+
+  #open(): Database {
+    if (this.#stopped !== undefined) throw new AbortedError('the store is stopped');
+    return this.#database;
+  }
+}

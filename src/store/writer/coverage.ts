@@ -1,0 +1,283 @@
+import { normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
+import type { CoverageClaim, Evidence, Island, StreamKind } from '../../ledger/batch.js';
+import type { Connection } from '../connection.js';
+import { fromMs, toMs } from '../instants.js';
+import { type CoverageRow, toIsland } from '../ledger.js';
+
+/**
+ * Merges claims into the ledger. The pure part decides which rows of coverage become which; the
+ * rest reads, counts and writes, all streams of a group in one statement each.
+ *
+ * The caller holds the lock of every market concerned, and has stored the rows already.
+ */
+
+/** A row that this transaction added, as far as the count of its stream is concerned. */
+export interface Fresh {
+  readonly ms: number;
+  /** Trades and times only. */
+  readonly tid?: number;
+}
+
+/** All that a group of batches does to one stream. */
+export interface StreamWork {
+  readonly streamId: number;
+  readonly marketId: number;
+  readonly kind: StreamKind;
+  readonly claims: readonly CoverageClaim[];
+  readonly fresh: readonly Fresh[];
+}
+
+interface Held extends Island {
+  readonly evidence: Evidence;
+}
+
+/** A row of coverage as it will be, and the rows that it takes the place of. */
+export interface Merged {
+  readonly work: StreamWork;
+  readonly span: Span;
+  readonly members: readonly Held[];
+  /** What nobody had covered before: for trades and times, its rows must be counted. */
+  readonly uncovered: readonly Span[];
+  readonly evidence: Evidence;
+}
+
+const within = ({ fromMs, toMs }: Span, ms: number) => fromMs <= ms && ms < toMs;
+const contains = (outer: Span, inner: Span) =>
+  outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
+
+/** Pure: joins claims with the coverage around them. */
+export function mergeCoverage(work: StreamWork, held: readonly Held[]): Merged[] {
+  const joined = normalizeSpans([
+    ...held.map(({ span }) => span),
+    ...work.claims.map((c) => c.span),
+  ]);
+  return joined.map((span) => {
+    const members = held.filter((one) => contains(span, one.span));
+    const uncovered = subtractSpans(
+      span,
+      members.map((one) => one.span),
+    );
+    const newest = work.claims
+      .filter((claim) => contains(span, claim.span))
+      .sort((a, b) => b.span.toMs - a.span.toMs)[0];
+    const evidence = newest?.evidence ?? members.at(-1)?.evidence ?? {};
+    return { work, span, members, uncovered, evidence };
+  });
+}
+
+const READ_COVERAGE = `
+  SELECT c.stream_id, ${toMs('lower(c.span)')} AS from_ms, ${toMs('upper(c.span)')} AS to_ms,
+         c.first_id, c.last_id, c.row_count, c.evidence
+  FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[])
+    AS q(stream_id, market_id, from_ms, to_ms)
+  JOIN coverage c ON c.stream_id = q.stream_id AND c.market_id = q.market_id
+    AND c.span && tstzrange(${fromMs('q.from_ms')} - interval '1 microsecond',
+                            ${fromMs('q.to_ms')}, '[]')
+  ORDER BY c.stream_id, lower(c.span)`;
+
+const COUNT_TRADES = `
+  SELECT q.ord::int AS ord, n.row_count, n.first_id, n.last_id
+  FROM unnest($1::int[], $2::float8[], $3::float8[], $4::boolean[])
+    WITH ORDINALITY AS q(market_id, from_ms, to_ms, needs_time, ord), LATERAL (
+    SELECT count(*)::float8 AS row_count, min(tid) AS first_id, max(tid) AS last_id
+    FROM trade t
+    WHERE t.market_id = q.market_id AND t.traded_at >= ${fromMs('q.from_ms')}
+      AND t.traded_at < ${fromMs('q.to_ms')}
+      AND t.traded_at BETWEEN $5::timestamptz AND $6::timestamptz
+      AND (NOT q.needs_time OR t.executed_at IS NOT NULL)) n
+  ORDER BY q.ord`;
+
+const DELETE_COVERAGE = `
+  DELETE FROM coverage c
+  USING unnest($1::int[], $2::int[], $3::float8[], $4::float8[])
+    AS q(stream_id, market_id, from_ms, to_ms)
+  WHERE c.stream_id = q.stream_id AND c.market_id = q.market_id
+    AND c.span = tstzrange(${fromMs('q.from_ms')}, ${fromMs('q.to_ms')})`;
+
+const INSERT_COVERAGE = `
+  INSERT INTO coverage (stream_id, market_id, span, first_id, last_id, row_count, evidence)
+  SELECT stream_id, market_id, tstzrange(${fromMs('from_ms')}, ${fromMs('to_ms')}),
+         first_id, last_id, row_count, evidence
+  FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[], $5::bigint[], $6::bigint[],
+              $7::bigint[], $8::jsonb[])
+    AS q(stream_id, market_id, from_ms, to_ms, first_id, last_id, row_count, evidence)`;
+
+interface Counted {
+  readonly rowCount: number;
+  readonly firstId: number | null;
+  readonly lastId: number | null;
+}
+
+/**
+ * Writes the claims and counts of a group into the ledger.
+ *
+ * @returns for each stream the islands that its claims and fresh rows lie in.
+ */
+export async function writeCoverage(
+  connection: Connection,
+  works: readonly StreamWork[],
+): Promise<Map<number, Island[]>> {
+  const islands = new Map<number, Island[]>(works.map(({ streamId }) => [streamId, []]));
+  const active = works.filter(({ claims, fresh }) => claims.length > 0 || fresh.length > 0);
+  if (active.length === 0) return islands;
+  const held = await readHeld(connection, active);
+  const merged = active
+    .flatMap((work) => mergeCoverage(work, held.get(work.streamId) ?? []))
+    .filter(isTouched);
+  const counts = await countUncovered(connection, merged);
+  const changed: { merged: Merged; island: Island }[] = [];
+  for (const [index, one] of merged.entries()) {
+    const island = islandOf(one, counts.get(index) ?? []);
+    islands.get(island.streamId)?.push(island);
+    if (!isUnchanged(one, island)) changed.push({ merged: one, island });
+  }
+  await replaceRows(connection, changed);
+  return islands;
+}
+
+function isTouched({ work, span }: Merged): boolean {
+  return (
+    work.claims.some((claim) => contains(span, claim.span)) ||
+    work.fresh.some(({ ms }) => within(span, ms))
+  );
+}
+
+function isUnchanged({ members }: Merged, island: Island): boolean {
+  const [only, ...others] = members;
+  return (
+    only !== undefined &&
+    others.length === 0 &&
+    only.span.fromMs === island.span.fromMs &&
+    only.span.toMs === island.span.toMs &&
+    only.rowCount === island.rowCount
+  );
+}
+
+async function readHeld(
+  connection: Connection,
+  works: readonly StreamWork[],
+): Promise<Map<number, Held[]>> {
+  const hulls = works.map(({ claims, fresh }) => hullOf(claims, fresh));
+  const rows = await connection.query<CoverageRow & { evidence: Evidence }>(READ_COVERAGE, [
+    works.map(({ streamId }) => streamId),
+    works.map(({ marketId }) => marketId),
+    hulls.map(({ fromMs }) => fromMs),
+    hulls.map(({ toMs }) => toMs),
+  ]);
+  const held = new Map<number, Held[]>();
+  for (const row of rows) {
+    const list = held.get(row.stream_id) ?? [];
+    list.push({ ...toIsland(row), evidence: row.evidence });
+    held.set(row.stream_id, list);
+  }
+  return held;
+}
+
+function hullOf(claims: readonly CoverageClaim[], fresh: readonly Fresh[]): Span {
+  let fromMs = Number.POSITIVE_INFINITY;
+  let toMs = Number.NEGATIVE_INFINITY;
+  for (const { span } of claims) {
+    fromMs = Math.min(fromMs, span.fromMs);
+    toMs = Math.max(toMs, span.toMs);
+  }
+  for (const { ms } of fresh) {
+    fromMs = Math.min(fromMs, ms);
+    toMs = Math.max(toMs, ms);
+  }
+  return { fromMs, toMs };
+}
+
+const countsRows = ({ kind }: StreamWork) => kind === 'trades' || kind === 'times';
+
+/** Counts, by position in `merged`, the trades in the spans that were not covered before. */
+async function countUncovered(
+  connection: Connection,
+  merged: readonly Merged[],
+): Promise<Map<number, Counted[]>> {
+  const asked = merged.flatMap(({ work, uncovered }, index) =>
+    countsRows(work) ? uncovered.map((span) => ({ index, work, span })) : [],
+  );
+  const counts = new Map<number, Counted[]>();
+  if (asked.length === 0) return counts;
+  const hull = hullOf(
+    [],
+    asked.flatMap(({ span }) => [{ ms: span.fromMs }, { ms: span.toMs }]),
+  );
+  const rows = await connection.query<{
+    ord: number;
+    row_count: number;
+    first_id: string | null;
+    last_id: string | null;
+  }>(COUNT_TRADES, [
+    asked.map(({ work }) => work.marketId),
+    asked.map(({ span }) => span.fromMs),
+    asked.map(({ span }) => span.toMs),
+    asked.map(({ work }) => work.kind === 'times'),
+    new Date(hull.fromMs).toISOString(),
+    new Date(hull.toMs).toISOString(),
+  ]);
+  for (const row of rows) {
+    const index = asked[row.ord - 1]?.index ?? 0;
+    const list = counts.get(index) ?? [];
+    list.push({
+      rowCount: row.row_count,
+      firstId: row.first_id === null ? null : Number(row.first_id),
+      lastId: row.last_id === null ? null : Number(row.last_id),
+    });
+    counts.set(index, list);
+  }
+  return counts;
+}
+
+function islandOf({ work, span, members, uncovered }: Merged, counted: readonly Counted[]): Island {
+  // Rows in an uncovered part have just been counted where they lie, fresh ones among them.
+  const freshInMembers = work.fresh.filter(
+    ({ ms }) => within(span, ms) && !uncovered.some((part) => within(part, ms)),
+  );
+  const fresh = countsRows(work) ? freshInMembers : work.fresh.filter(({ ms }) => within(span, ms));
+  const parts: Counted[] = [...members, ...counted];
+  const tids = fresh.flatMap(({ tid }) => (tid === undefined ? [] : [tid]));
+  return {
+    streamId: work.streamId,
+    span,
+    firstId: lowest([...parts.map(({ firstId }) => firstId), ...tids]),
+    lastId: highest([...parts.map(({ lastId }) => lastId), ...tids]),
+    rowCount: parts.reduce((sum, { rowCount }) => sum + rowCount, fresh.length),
+  };
+}
+
+function lowest(ids: readonly (number | null)[]): number | null {
+  return ids.reduce((low, id) => (low === null || (id !== null && id < low) ? id : low), null);
+}
+
+function highest(ids: readonly (number | null)[]): number | null {
+  return ids.reduce((high, id) => (high === null || (id !== null && id > high) ? id : high), null);
+}
+
+async function replaceRows(
+  connection: Connection,
+  changed: readonly { merged: Merged; island: Island }[],
+): Promise<void> {
+  if (changed.length === 0) return;
+  const old = changed.flatMap(({ merged }) =>
+    merged.members.map(({ span }) => ({ span, work: merged.work })),
+  );
+  if (old.length > 0) {
+    await connection.query(DELETE_COVERAGE, [
+      old.map(({ work }) => work.streamId),
+      old.map(({ work }) => work.marketId),
+      old.map(({ span }) => span.fromMs),
+      old.map(({ span }) => span.toMs),
+    ]);
+  }
+  await connection.query(INSERT_COVERAGE, [
+    changed.map(({ island }) => island.streamId),
+    changed.map(({ merged }) => merged.work.marketId),
+    changed.map(({ island }) => island.span.fromMs),
+    changed.map(({ island }) => island.span.toMs),
+    changed.map(({ island }) => island.firstId),
+    changed.map(({ island }) => island.lastId),
+    changed.map(({ island }) => island.rowCount),
+    changed.map(({ merged }) => JSON.stringify(merged.evidence)),
+  ]);
+}

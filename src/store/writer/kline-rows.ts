@@ -1,0 +1,59 @@
+import type { KlineRow } from '../../ledger/batch.js';
+import type { Connection } from '../connection.js';
+import type { Candidate, Outcome } from './prepared.js';
+import { KLINE } from './series.js';
+import { insertStaged, sameContentSql, stageRows, timeBounds } from './staging.js';
+
+const FIND_KNOWN = `
+  SELECT s.ord, ${sameContentSql(KLINE)} AS same, s.received_at < t.received_at AS stale
+  FROM stage_kline s JOIN kline t USING (market_id, interval_s, open_at)
+  WHERE t.open_at BETWEEN $1::timestamptz AND $2::timestamptz`;
+
+const KEEP_OLD_VERSION = `
+  INSERT INTO kline_revision (market_id, interval_s, open_at, revision, known_from, known_to,
+                              open, close, high, low, volume, amount)
+  SELECT t.market_id, t.interval_s, t.open_at, t.revision, t.received_at, s.received_at,
+         t.open, t.close, t.high, t.low, t.volume, t.amount
+  FROM stage_kline s JOIN kline t USING (market_id, interval_s, open_at)
+  WHERE s.ord = ANY ($3::int[]) AND t.open_at BETWEEN $1::timestamptz AND $2::timestamptz
+  ORDER BY t.market_id, t.interval_s, t.open_at`;
+
+const SET_NEW_VERSION = `
+  UPDATE kline t SET
+    open = s.open, close = s.close, high = s.high, low = s.low, volume = s.volume,
+    amount = s.amount, received_at = s.received_at, revision = t.revision + 1
+  FROM stage_kline s
+  WHERE s.ord = ANY ($3::int[]) AND t.market_id = s.market_id AND t.interval_s = s.interval_s
+    AND t.open_at = s.open_at AND t.open_at BETWEEN $1::timestamptz AND $2::timestamptz`;
+
+const EMPTY_STAGE = 'DELETE FROM stage_kline';
+
+/**
+ * Stores candles: a changed one replaces the stored version, which moves to `kline_revision`. A
+ * version received before the stored one, and different, is a conflict: it is not news any more.
+ *
+ * @returns what became of each candidate, in their order.
+ */
+export async function storeKlines(
+  connection: Connection,
+  candidates: readonly Candidate<KlineRow>[],
+): Promise<Outcome[]> {
+  const outcomes = candidates.map((): Outcome => 'stored');
+  if (candidates.length === 0) return outcomes;
+  const bounds = timeBounds(KLINE, candidates);
+  await connection.query(EMPTY_STAGE);
+  await stageRows(connection, KLINE, candidates);
+  const known = await connection.query<{ ord: number; same: boolean; stale: boolean }>(FIND_KNOWN, [
+    ...bounds,
+  ]);
+  for (const { ord, same, stale } of known) {
+    outcomes[ord] = same ? 'duplicate' : stale ? 'conflict' : 'updated';
+  }
+  const changed = known.filter(({ ord }) => outcomes[ord] === 'updated').map(({ ord }) => ord);
+  if (changed.length > 0) {
+    await connection.query(KEEP_OLD_VERSION, [...bounds, changed]);
+    await connection.query(SET_NEW_VERSION, [...bounds, changed]);
+  }
+  await insertStaged(connection, KLINE, candidates.length - known.length);
+  return outcomes;
+}

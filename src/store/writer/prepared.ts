@@ -1,0 +1,213 @@
+import {
+  type Batch,
+  type DepthRow,
+  type KlineRow,
+  NO_OUTCOMES,
+  type QuarantineRow,
+  type RowOutcomes,
+  SERIES,
+  type Series,
+  type StateRow,
+  type TickerRow,
+  type TradeRow,
+} from '../../ledger/batch.js';
+import {
+  depthReason,
+  klineReason,
+  type SaneWindow,
+  sameFields,
+  stateReason,
+  tickerReason,
+  tradeReason,
+} from './screening.js';
+import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
+
+/** A row that goes to the database, and the batch that it came with. */
+export interface Candidate<Row> {
+  readonly row: Row;
+  readonly batch: number;
+}
+
+export type Outcome = keyof RowOutcomes;
+
+/** Counts by outcome that can still change. */
+export type Tally = Record<Series, Record<Outcome, number>>;
+
+export function newTally(): Tally {
+  const tally = {} as Tally;
+  for (const series of SERIES) tally[series] = { ...NO_OUTCOMES };
+  return tally;
+}
+
+/** A refused row on its way to quarantine. The market is named by name or, from a row, by id. */
+export type Refused = QuarantineRow & { readonly marketId: number | null };
+
+/**
+ * A group of batches made ready for its transaction: screened, without repetitions, in the order
+ * of the keys. It is computed once and holds what does not depend on the database, so that a
+ * transaction can be tried again with it.
+ */
+export interface PreparedGroup {
+  readonly batches: readonly Batch[];
+  readonly trades: readonly Candidate<TradeRow>[];
+  /** Versions of one candle in the order received: each pass holds a key at most once. */
+  readonly klinePasses: readonly (readonly Candidate<KlineRow>[])[];
+  readonly tickers: readonly Candidate<TickerRow>[];
+  readonly depths: readonly Candidate<DepthRow>[];
+  readonly states: readonly Candidate<StateRow>[];
+  readonly refused: readonly Refused[];
+  /** Outcomes that are settled already, one tally a batch. */
+  readonly settled: readonly Tally[];
+}
+
+const MAX_PAYLOAD = 4_000;
+
+/** A refused row as it goes to quarantine. */
+export function refusedRow(
+  table: string,
+  reason: string,
+  row: { readonly marketId: number; readonly receivedAtMs: number },
+): Refused {
+  const receivedAtMs = Number.isSafeInteger(row.receivedAtMs) ? row.receivedAtMs : 0;
+  const payload = JSON.stringify(row).slice(0, MAX_PAYLOAD);
+  const { marketId } = row;
+  return { receivedAtMs, endpoint: `store:${table}`, market: null, marketId, reason, payload };
+}
+
+/** What to do with a row whose identity the group has already. */
+type Repeated<Row> = (held: Candidate<Row>, again: Candidate<Row>) => Outcome | 'later';
+
+interface Screened<Row> {
+  readonly rows: Candidate<Row>[];
+  /** Rows for a later pass over the same table. */
+  readonly later: Candidate<Row>[];
+}
+
+class Preparation {
+  readonly refused: Refused[] = [];
+  readonly settled: Tally[];
+
+  constructor(batches: readonly Batch[]) {
+    this.settled = batches.map(() => newTally());
+  }
+
+  settle(series: Series, batch: number, outcome: Outcome): void {
+    const tally = this.settled[batch];
+    if (tally !== undefined) tally[series][outcome] += 1;
+  }
+
+  screen<Row extends TradeRow | KlineRow | TickerRow | DepthRow | StateRow>(
+    shape: SeriesShape<Row>,
+    candidates: readonly Candidate<Row>[],
+    reasonOf: (row: Row) => string | undefined,
+    repeated: Repeated<Row>,
+  ): Screened<Row> {
+    const held = new Map<string, Candidate<Row>>();
+    const later: Candidate<Row>[] = [];
+    for (const candidate of candidates) {
+      const { row, batch } = candidate;
+      const reason = reasonOf(row);
+      if (reason !== undefined) {
+        this.settle(shape.table, batch, 'rejected');
+        this.refused.push(refusedRow(shape.table, reason, row));
+        continue;
+      }
+      const identity = shape.identity(row);
+      const before = held.get(identity);
+      if (before === undefined) {
+        held.set(identity, candidate);
+        continue;
+      }
+      const outcome = repeated(before, candidate);
+      if (outcome === 'later') {
+        later.push(candidate);
+        continue;
+      }
+      this.settle(shape.table, batch, outcome);
+      if (outcome === 'conflict') this.refused.push(refusedRow(shape.table, 'conflict', row));
+      if (outcome === 'updated') held.set(identity, { row, batch: before.batch });
+    }
+    const rows = [...held.values()].sort((a, b) => shape.compare(a.row, b.row));
+    return { rows, later };
+  }
+}
+
+function contentOf<Row>(shape: SeriesShape<Row>, row: Row): (string | null)[] {
+  const fields = shape.fields(row);
+  return shape.content.map((name) => fields[shape.columns.indexOf(name)] ?? null);
+}
+
+function sameContent<Row>(shape: SeriesShape<Row>, a: Row, b: Row): boolean {
+  return sameFields(contentOf(shape, a), contentOf(shape, b));
+}
+
+const sameOrConflict =
+  <Row>(shape: SeriesShape<Row>): Repeated<Row> =>
+  (held, again) =>
+    sameContent(shape, held.row, again.row) ? 'duplicate' : 'conflict';
+
+/** The two history endpoints tell one trade twice, and only one of them knows its exact time. */
+const repeatedTrade: Repeated<TradeRow> = (held, again) => {
+  const [a, b] = [held.row, again.row];
+  if (a.tradedAtS !== b.tradedAtS || !sameContent(TRADE, a, b)) return 'conflict';
+  if (b.executedAtUs === null || a.executedAtUs === b.executedAtUs) return 'duplicate';
+  return a.executedAtUs === null ? 'updated' : 'conflict';
+};
+
+/** Another version of a candle is news, not a conflict. */
+const repeatedKline: Repeated<KlineRow> = (held, again) =>
+  sameContent(KLINE, held.row, again.row) ? 'duplicate' : 'later';
+
+function gather<Row>(
+  batches: readonly Batch[],
+  pick: (batch: Batch) => readonly Row[] | undefined,
+): Candidate<Row>[] {
+  return batches.flatMap((each, batch) => (pick(each) ?? []).map((row) => ({ row, batch })));
+}
+
+export function prepareGroup(batches: readonly Batch[], window: SaneWindow): PreparedGroup {
+  const work = new Preparation(batches);
+  const trades = gather(batches, ({ trades }) => trades);
+  const tickers = gather(batches, ({ tickers }) => tickers);
+  const depths = gather(batches, ({ depths }) => depths);
+  const states = gather(batches, ({ states }) => states);
+  const klinePasses: Candidate<KlineRow>[][] = [];
+  let klines = gather(batches, (batch) => batch.klines);
+  while (klines.length > 0) {
+    const pass = work.screen(KLINE, klines, (row) => klineReason(row, window), repeatedKline);
+    klinePasses.push(pass.rows);
+    klines = pass.later;
+  }
+  const given = gather(batches, ({ quarantine }) => quarantine);
+  const prepared = {
+    batches,
+    trades: work.screen(TRADE, trades, (row) => tradeReason(row, window), repeatedTrade).rows,
+    klinePasses,
+    tickers: work.screen(
+      TICKER,
+      tickers,
+      (row) => tickerReason(row, window),
+      sameOrConflict(TICKER),
+    ).rows,
+    depths: work.screen(DEPTH, depths, (row) => depthReason(row, window), sameOrConflict(DEPTH))
+      .rows,
+    states: work.screen(STATE, states, (row) => stateReason(row, window), sameOrConflict(STATE))
+      .rows,
+    settled: work.settled,
+  };
+  const refused = [...given.map(({ row }) => ({ ...row, marketId: null })), ...work.refused];
+  return { ...prepared, refused };
+}
+
+/** Rows of a batch that take room in the queue and in a transaction. */
+export function batchSize(batch: Batch): number {
+  return (
+    (batch.trades?.length ?? 0) +
+    (batch.klines?.length ?? 0) +
+    (batch.tickers?.length ?? 0) +
+    (batch.depths?.length ?? 0) +
+    (batch.states?.length ?? 0) +
+    (batch.quarantine?.length ?? 0) +
+    (batch.claims?.length ?? 0)
+  );
+}

@@ -1,0 +1,136 @@
+import type { Connection } from '../connection.js';
+import { StoreError } from '../errors.js';
+import { copyLine } from './copy-text.js';
+import type { Candidate } from './prepared.js';
+import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
+
+/**
+ * Rows go through a temporary table when some of them may be stored already: COPY can not pass
+ * over a known key, and INSERT can. The statements are built from the constant shapes of the
+ * series; nothing from outside becomes an identifier.
+ */
+
+const stageOf = (shape: { readonly table: string }) => `stage_${shape.table}`;
+
+function createStage({ table, columns }: { table: string; columns: readonly string[] }): string {
+  return `CREATE TEMP TABLE stage_${table} ON COMMIT DELETE ROWS AS
+    SELECT 0::int AS ord, ${columns.join(', ')} FROM ${table} WITH NO DATA`;
+}
+
+/** Run once on each connection of the writer. */
+export const CREATE_STAGES = [TRADE, KLINE, TICKER, DEPTH, STATE].map(createStage).join(';\n');
+
+/** `a.x, a.y` for the columns named. */
+export function qualified(alias: string, columns: readonly string[]): string {
+  return columns.map((column) => `${alias}.${column}`).join(', ');
+}
+
+/** SQL that compares the content of two rows by value; nulls are equal to each other. */
+export function sameContentSql(shape: { readonly content: readonly string[] }): string {
+  return `(${qualified('t', shape.content)}) IS NOT DISTINCT FROM (${qualified('s', shape.content)})`;
+}
+
+/** Bounds of the time column as ISO text: as parameters they let the planner drop partitions. */
+export type TimeBounds = readonly [from: string, to: string];
+
+export function timeBounds<Row>(
+  shape: SeriesShape<Row>,
+  candidates: readonly Candidate<Row>[],
+  marginMs = 0,
+): TimeBounds {
+  let from = Number.POSITIVE_INFINITY;
+  let to = Number.NEGATIVE_INFINITY;
+  for (const { row } of candidates) {
+    const at = shape.momentMs(row);
+    if (at < from) from = at;
+    if (at > to) to = at;
+  }
+  return [new Date(from - marginMs).toISOString(), new Date(to + marginMs).toISOString()];
+}
+
+/** Fills the stage; `ord` is the position in `candidates`. */
+export async function stageRows<Row>(
+  connection: Connection,
+  shape: SeriesShape<Row>,
+  candidates: readonly Candidate<Row>[],
+): Promise<void> {
+  const lines = candidates.map(({ row }, ord) => copyLine([`${ord}`, ...shape.fields(row)]));
+  const columns = ['ord', ...shape.columns].join(', ');
+  await connection.copyIn(`COPY ${stageOf(shape)} (${columns}) FROM STDIN`, toBuffer(lines));
+}
+
+/** Straight into the series; fails as a whole when one key is there already. */
+export async function copyRows<Row>(
+  connection: Connection,
+  shape: SeriesShape<Row>,
+  candidates: readonly Candidate<Row>[],
+): Promise<void> {
+  const lines = candidates.map(({ row }) => copyLine(shape.fields(row)));
+  const sql = `COPY ${shape.table} (${shape.columns.join(', ')}) FROM STDIN`;
+  await connection.copyIn(sql, toBuffer(lines));
+}
+
+const toBuffer = (lines: readonly string[]) => Buffer.from(lines.join(''), 'utf8');
+
+/** Removes rows from the stage that must not be inserted. */
+export async function unstage(
+  connection: Connection,
+  shape: { readonly table: string },
+  ords: readonly number[],
+): Promise<void> {
+  if (ords.length === 0) return;
+  await connection.query(`DELETE FROM ${stageOf(shape)} WHERE ord = ANY ($1::int[])`, [ords]);
+}
+
+/**
+ * Inserts what is staged and not stored yet.
+ *
+ * Counted with RETURNING: the command tag of INSERT … ON CONFLICT counts too much on a distributed
+ * table.
+ *
+ * @throws {@link StoreError} `retry` when the count is not `expected`: somebody else wrote too.
+ */
+export async function insertStaged(
+  connection: Connection,
+  shape: {
+    readonly table: string;
+    readonly columns: readonly string[];
+    readonly key: readonly string[];
+  },
+  expected: number,
+): Promise<void> {
+  if (expected === 0) return;
+  const columns = shape.columns.join(', ');
+  const [row] = await connection.query<{ stored: number }>(`
+    WITH inserted AS (
+      INSERT INTO ${shape.table} (${columns})
+      SELECT ${columns} FROM ${stageOf(shape)} ORDER BY ${shape.key.join(', ')}
+      ON CONFLICT DO NOTHING RETURNING 1)
+    SELECT count(*)::int AS stored FROM inserted`);
+  if (row?.stored === expected) return;
+  throw new StoreError(
+    'database_failed',
+    'retry',
+    `${row?.stored ?? 0} of ${expected} new rows were inserted into ${shape.table}: another writer was faster`,
+  );
+}
+
+/** What the database holds under the keys of the stage. */
+export interface Known {
+  readonly ord: number;
+  readonly same: boolean;
+}
+
+/** Finds the staged rows whose key is stored already, with one index probe each. */
+export async function findKnown(
+  connection: Connection,
+  shape: SeriesShape<never>,
+  bounds: TimeBounds,
+): Promise<Known[]> {
+  return await connection.query<Known>(
+    `SELECT s.ord, ${sameContentSql(shape)} AS same
+     FROM ${stageOf(shape)} s JOIN ${shape.table} t USING (${shape.key.join(', ')})
+     WHERE t.${shape.timeColumn} BETWEEN $1::timestamptz AND $2::timestamptz`,
+    [...bounds],
+  );
+}

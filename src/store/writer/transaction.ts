@@ -1,0 +1,158 @@
+import type { Batch, CommitResult, Island, Series } from '../../ledger/batch.js';
+import type { Connection } from '../connection.js';
+import type { Partitions } from '../partitions.js';
+import { writeCoverage } from './coverage.js';
+import { storeKlines } from './kline-rows.js';
+import { storeObserved } from './observed-rows.js';
+import {
+  type Candidate,
+  newTally,
+  type Outcome,
+  type PreparedGroup,
+  type Refused,
+  refusedRow,
+  type Tally,
+} from './prepared.js';
+import type { Quarantine, RefusedCount } from './refused-rows.js';
+import { DEPTH, KLINE, STATE, TICKER, TRADE } from './series.js';
+import { type GroupOutcomes, streamWorks } from './stream-works.js';
+import { type NewestSeconds, storeTrades } from './trade-rows.js';
+
+/**
+ * One try at committing a group: partitions, then in one transaction the rows, the coverage that
+ * they prove and what was refused. It either commits all of it or leaves no trace.
+ */
+
+/** Index probes only: temporary tables have no statistics, and the series are large. */
+const BEGIN = `
+  BEGIN ISOLATION LEVEL READ COMMITTED;
+  SET LOCAL enable_hashjoin = off;
+  SET LOCAL enable_mergejoin = off;
+  SET LOCAL enable_seqscan = off;
+  SET LOCAL jit = off`;
+
+/**
+ * Whoever stores trades of a market or claims coverage of it holds this until COMMIT, so that
+ * counts are exact. Taken in the order of the ids by everybody: no deadlock.
+ */
+const LOCK_MARKETS = `
+  SELECT pg_advisory_xact_lock(hashtext('tapekeep market'), id) FROM unnest($1::int[]) AS id`;
+
+export interface GroupContext {
+  readonly connection: Connection;
+  readonly partitions: Partitions;
+  readonly quarantine: Quarantine;
+  /** Undefined: no short cut for rows that should be new. */
+  readonly newest: NewestSeconds | undefined;
+}
+
+export interface GroupResult {
+  readonly results: readonly CommitResult[];
+  readonly refused: readonly RefusedCount[];
+}
+
+/** @throws the database's error as it came; the connection may be inside a failed transaction. */
+export async function commitGroup(
+  context: GroupContext,
+  group: PreparedGroup,
+): Promise<GroupResult> {
+  const { connection } = context;
+  await makePartitions(context.partitions, group);
+  await connection.query(BEGIN);
+  const locked = marketsOf(group);
+  if (locked.length > 0) await connection.query(LOCK_MARKETS, [locked]);
+  const outcomes = await storeRows(context, group);
+  const works = await streamWorks(connection, group, outcomes);
+  const islands = await writeCoverage(connection, works);
+  const { tallies, conflicts } = tallyUp(group, outcomes);
+  const refused = await context.quarantine.keep(connection, [...group.refused, ...conflicts]);
+  await connection.query('COMMIT');
+  context.newest?.advance(group.trades.map(({ row }) => row));
+  const results = group.batches.map((batch, index) => ({
+    outcomes: tallies[index] ?? newTally(),
+    islands: islandsOf(batch, islands),
+  }));
+  return { results, refused };
+}
+
+async function makePartitions(partitions: Partitions, group: PreparedGroup): Promise<void> {
+  const klineMoments = group.klinePasses.flat().map(({ row }) => KLINE.momentMs(row));
+  await partitions.ensureMoments(
+    'trade',
+    group.trades.map(({ row }) => TRADE.momentMs(row)),
+  );
+  await partitions.ensureMoments('kline', klineMoments);
+  await partitions.ensureMoments('kline_revision', klineMoments);
+  await partitions.ensureMoments(
+    'ticker',
+    group.tickers.map(({ row }) => TICKER.momentMs(row)),
+  );
+  await partitions.ensureMoments(
+    'depth',
+    group.depths.map(({ row }) => DEPTH.momentMs(row)),
+  );
+  await partitions.ensureMoments(
+    'market_state',
+    group.states.map(({ row }) => STATE.momentMs(row)),
+  );
+}
+
+function marketsOf(group: PreparedGroup): number[] {
+  const ids = new Set(group.trades.map(({ row }) => row.marketId));
+  for (const { claims } of group.batches)
+    for (const { stream } of claims ?? []) ids.add(stream.marketId);
+  return [...ids].sort((a, b) => a - b);
+}
+
+async function storeRows(context: GroupContext, group: PreparedGroup): Promise<GroupOutcomes> {
+  const { connection } = context;
+  const trades = await storeTrades(connection, group.trades, context.newest);
+  const klines: Outcome[][] = [];
+  for (const pass of group.klinePasses) klines.push(await storeKlines(connection, pass));
+  return {
+    trades,
+    klines,
+    tickers: await storeObserved(connection, TICKER, group.tickers),
+    depths: await storeObserved(connection, DEPTH, group.depths),
+    states: await storeObserved(connection, STATE, group.states),
+  };
+}
+
+interface TalliedGroup {
+  readonly tallies: readonly Tally[];
+  readonly conflicts: readonly Refused[];
+}
+
+function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
+  const tallies = group.settled.map((tally) => structuredClone(tally));
+  const conflicts: Refused[] = [];
+  const count = <Row extends { readonly marketId: number; readonly receivedAtMs: number }>(
+    series: Series,
+    candidates: readonly Candidate<Row>[],
+    results: readonly Outcome[],
+  ) => {
+    for (const [index, { row, batch }] of candidates.entries()) {
+      const outcome = results[index] ?? 'stored';
+      const tally = tallies[batch];
+      if (tally !== undefined) tally[series][outcome] += 1;
+      if (outcome === 'conflict') conflicts.push(refusedRow(series, 'conflict', row));
+    }
+  };
+  count('trade', group.trades, outcomes.trades);
+  for (const [index, pass] of group.klinePasses.entries()) {
+    count('kline', pass, outcomes.klines[index] ?? []);
+  }
+  count('ticker', group.tickers, outcomes.tickers);
+  count('depth', group.depths, outcomes.depths);
+  count('market_state', group.states, outcomes.states);
+  return { tallies, conflicts };
+}
+
+function islandsOf(batch: Batch, islands: ReadonlyMap<number, readonly Island[]>): Island[] {
+  return (batch.claims ?? []).map(({ stream, span }) => {
+    const found = islands
+      .get(stream.streamId)
+      ?.find((one) => one.span.fromMs <= span.fromMs && span.toMs <= one.span.toMs);
+    return found ?? { streamId: stream.streamId, span, firstId: null, lastId: null, rowCount: 0 };
+  });
+}

@@ -1,0 +1,287 @@
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { AbortedError, codeOf, isAborted, messageOf } from '../../kernel/errors.js';
+import type { Random } from '../../kernel/random.js';
+import { Backoff } from '../../kernel/retry.js';
+import { isEmptySpan } from '../../kernel/span.js';
+import type { Batch, CommitResult } from '../../ledger/batch.js';
+import type { StoreEvents } from '../../observe/events.js';
+import type { ConnectionOptions } from '../connection.js';
+import { StoreError } from '../errors.js';
+import type { Partitions } from '../partitions.js';
+import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
+import { type PendingBatch, PendingBatches, type PendingLimits } from './pending.js';
+import { newTally, type PreparedGroup, prepareGroup } from './prepared.js';
+import { Quarantine } from './refused-rows.js';
+import type { SaneWindow } from './screening.js';
+import { WriterSession } from './session.js';
+import { NewestSeconds } from './trade-rows.js';
+import { commitGroup, type GroupResult } from './transaction.js';
+
+export interface WriterOptions {
+  readonly connection: ConnectionOptions;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: StoreEvents;
+  readonly partitions: Partitions;
+  readonly limits: PendingLimits;
+  readonly commitLatencyMs: number;
+  readonly maxGroupRows: number;
+  readonly retryCapMs: number;
+  readonly drainDeadlineMs: number;
+  readonly quarantineKeepRows: number;
+  readonly saneWindow: () => SaneWindow;
+}
+
+/** First pause after a failure, before jitter. */
+const RETRY_BASE_MS = 100;
+/** The same failure is reported once in so long. */
+const REPORT_EVERY_MS = 10_000;
+/** Makings of a missing partition before it counts as a failure like any other. */
+const MAX_PARTITION_TRIES = 3;
+
+/**
+ * Commits batches, those that arrive together in one transaction.
+ *
+ * States: *gathering* (the oldest batch waits for company, at most the commit latency) →
+ * *committing* (one group at a time; a passing failure repeats the same group until it succeeds)
+ * → *gathering* … After {@link Writer.stop}: *draining* → *stopped*.
+ *
+ * Repeating is safe because storing a batch twice changes nothing; so a COMMIT whose answer was
+ * lost is simply repeated. A batch that the database refuses for what it is must not hold up
+ * others: its group is committed one batch at a time.
+ */
+export class Writer {
+  readonly #options: WriterOptions;
+  readonly #pending: PendingBatches;
+  readonly #session: WriterSession;
+  readonly #quarantine: Quarantine;
+  readonly #newest = new NewestSeconds();
+  readonly #abort = new AbortController();
+  readonly #aborted: Promise<never>;
+  readonly #running: Promise<void>;
+  /** One user of the session at a time. */
+  #turn: Promise<unknown> = Promise.resolve();
+  #stopped: Promise<void> | undefined;
+  #isUp: boolean | undefined;
+  #reported = { code: '', atMs: Number.NEGATIVE_INFINITY };
+
+  constructor(options: WriterOptions) {
+    this.#options = options;
+    this.#pending = new PendingBatches(options.limits, options.telemetry);
+    this.#session = new WriterSession(options.connection);
+    this.#quarantine = new Quarantine(options.quarantineKeepRows);
+    const { signal } = this.#abort;
+    this.#aborted = new Promise((_, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+    });
+    this.#aborted.catch(() => undefined);
+    this.#running = this.#run();
+  }
+
+  async commit(batch: Batch, signal?: AbortSignal): Promise<CommitResult> {
+    for (const { span, stream } of batch.claims ?? []) {
+      if (isEmptySpan(span) || !Number.isInteger(span.fromMs) || !Number.isInteger(span.toMs)) {
+        const text = `[${span.fromMs}, ${span.toMs})`;
+        throw new StoreError(
+          'data_refused',
+          'skip',
+          `a claim for stream ${stream.streamId} covers no whole milliseconds: ${text}`,
+        );
+      }
+    }
+    return await this.#pending.add(batch, () => this.#options.clock.monotonicMs(), signal);
+  }
+
+  acquireLock(): Promise<void> {
+    return this.#exclusively(() => this.#session.acquireLock());
+  }
+
+  stop(): Promise<void> {
+    this.#stopped ??= this.#end();
+    return this.#stopped;
+  }
+
+  async #end(): Promise<void> {
+    this.#pending.close();
+    const cancel = this.#options.clock.after(this.#options.drainDeadlineMs, () => {
+      this.#abort.abort(new AbortedError('the store was stopped before this was committed'));
+      this.#session.destroy();
+    });
+    await this.#running;
+    cancel();
+    await this.#session.close();
+  }
+
+  async #run(): Promise<void> {
+    for (;;) {
+      await this.#gather();
+      const group = this.#pending.take(this.#options.maxGroupRows);
+      if (group.length > 0) await this.#settle(group);
+      else if (this.#pending.isClosed) return;
+    }
+  }
+
+  /** Returns when a group is due: it is full, its oldest batch has waited enough, or the end. */
+  async #gather(): Promise<void> {
+    const { clock, commitLatencyMs, maxGroupRows } = this.#options;
+    for (;;) {
+      const oldestMs = this.#pending.oldestArrivalMs;
+      if (this.#pending.isClosed || this.#pending.rows >= maxGroupRows) return;
+      const waitMs =
+        oldestMs === undefined ? undefined : oldestMs + commitLatencyMs - clock.monotonicMs();
+      if (waitMs !== undefined && waitMs <= 0) return;
+      await new Promise<void>((resolve) => {
+        const cancel = waitMs === undefined ? undefined : clock.after(waitMs, () => wake());
+        const wake = () => {
+          cancel?.();
+          this.#pending.onArrival(undefined);
+          resolve();
+        };
+        this.#pending.onArrival(wake);
+      });
+    }
+  }
+
+  /** Commits a group and tells each batch what became of it. Never rejects. */
+  async #settle(group: readonly PendingBatch[]): Promise<void> {
+    try {
+      const results = await this.#commitUntilDone(group.map(({ batch }) => batch));
+      for (const [index, entry] of group.entries()) {
+        entry.resolve(results[index] ?? { outcomes: newTally(), islands: [] });
+      }
+    } catch (error) {
+      const isOneToBlame = !isAborted(error) && actionOf(error) === 'data';
+      if (isOneToBlame && group.length > 1) {
+        for (const entry of group) await this.#settle([entry]);
+        return;
+      }
+      const failure = toStoreError(error, 'the batch was refused');
+      for (const entry of group) entry.reject(failure);
+    }
+  }
+
+  async #commitUntilDone(batches: readonly Batch[]): Promise<readonly CommitResult[]> {
+    const { clock, telemetry } = this.#options;
+    const startedMs = clock.monotonicMs();
+    const group = prepareGroup(batches, this.#options.saneWindow());
+    const tries = new Tries(new Backoff(this.#backoffOptions(), this.#options.random));
+    for (;;) {
+      try {
+        const attempt = this.#exclusively(() => this.#tryOnce(group, tries.mayBeDirect));
+        // A connect that hangs must not hold up the end; it closes itself when it gets through.
+        const committed = await Promise.race([attempt, this.#aborted]);
+        this.#becomes(true);
+        for (const counted of committed.refused) telemetry.quarantined(counted);
+        telemetry.committed({
+          durationMs: clock.monotonicMs() - startedMs,
+          batches: batches.length,
+          rows: sumOutcomes(committed.results),
+        });
+        return committed.results;
+      } catch (error) {
+        this.#abort.signal.throwIfAborted();
+        await this.#recover(error, tries);
+      }
+    }
+  }
+
+  async #tryOnce(group: PreparedGroup, mayBeDirect: boolean): Promise<GroupResult> {
+    this.#abort.signal.throwIfAborted();
+    const connection = await this.#session.connection();
+    const { partitions } = this.#options;
+    const newest = mayBeDirect ? this.#newest : undefined;
+    try {
+      return await commitGroup(
+        { connection, partitions, quarantine: this.#quarantine, newest },
+        group,
+      );
+    } catch (error) {
+      this.#newest.forget();
+      // Only an answer of the server proves that the connection is in step.
+      const isInStep = sqlstateOf(error) !== undefined || error instanceof StoreError;
+      await this.#session.reset(isInStep && !connection.isLost);
+      throw error;
+    }
+  }
+
+  /** Prepares the next try, or throws what can not be helped. */
+  async #recover(error: unknown, tries: Tries): Promise<void> {
+    const { clock, telemetry, partitions } = this.#options;
+    const action = actionOf(error);
+    if (action === 'partition' && tries.partition < MAX_PARTITION_TRIES) {
+      tries.partition += 1;
+      partitions.forget();
+      return;
+    }
+    if (action === 'duplicate' && tries.mayBeDirect) {
+      tries.mayBeDirect = false;
+      return;
+    }
+    const willRetry = action === 'retry' || action === 'partition';
+    this.#report(error, willRetry);
+    if (!willRetry) throw toStoreError(error, 'the database refused a batch');
+    if (isOutage(error)) this.#becomes(false, messageOf(error));
+    await sleep(clock, tries.backoff.nextMs(), this.#abort.signal);
+    telemetry.queueChanged({
+      queue: 'store',
+      size: this.#pending.size,
+      limit: this.#options.limits.maxBatches,
+    });
+  }
+
+  #report(error: unknown, willRetry: boolean): void {
+    const { clock, telemetry } = this.#options;
+    const code = sqlstateOf(error) ?? codeOf(error);
+    const nowMs = clock.monotonicMs();
+    const isKnown = this.#reported.code === code && nowMs - this.#reported.atMs < REPORT_EVERY_MS;
+    if (willRetry && isKnown) return;
+    this.#reported = { code, atMs: nowMs };
+    telemetry.commitFailed({ code, message: messageOf(error), willRetry });
+  }
+
+  #becomes(up: boolean, detail?: string): void {
+    if (this.#isUp === up) return;
+    this.#isUp = up;
+    this.#options.telemetry.databaseState({ up, ...(detail === undefined ? {} : { detail }) });
+  }
+
+  #backoffOptions() {
+    return { baseMs: RETRY_BASE_MS, capMs: this.#options.retryCapMs };
+  }
+
+  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(work, work);
+    this.#turn = result.catch(() => undefined);
+    return result;
+  }
+}
+
+/** What one group has tried so far. */
+class Tries {
+  readonly backoff: Backoff;
+  mayBeDirect = true;
+  partition = 0;
+
+  constructor(backoff: Backoff) {
+    this.backoff = backoff;
+  }
+}
+
+/** Failures of the server as a whole; a deadlock or a lock held is none. */
+function isOutage(error: unknown): boolean {
+  const sqlstate = sqlstateOf(error);
+  return sqlstate === undefined || /^(08|25|53|57|58|XX)/.test(sqlstate);
+}
+
+function sumOutcomes(results: readonly CommitResult[]): Record<string, Record<string, number>> {
+  const sums: Record<string, Record<string, number>> = newTally();
+  for (const { outcomes } of results) {
+    for (const [table, counts] of Object.entries(outcomes)) {
+      for (const [outcome, count] of Object.entries(counts)) {
+        const sum = sums[table];
+        if (sum !== undefined) sum[outcome] = (sum[outcome] ?? 0) + count;
+      }
+    }
+  }
+  return sums;
+}

@@ -1,0 +1,79 @@
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { systemClock } from '../../src/kernel/clock.js';
+import type { StoreEvents } from '../../src/observe/events.js';
+import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
+
+/** The database that every other is copied from: migrated once a run. */
+export const TEMPLATE = 'tapekeep_template';
+
+export interface TestPostgres {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+/** Discards every event; tests override the ones that they watch. */
+export function quietStoreEvents(watched: Partial<StoreEvents> = {}): StoreEvents {
+  const ignore = () => undefined;
+  return {
+    committed: ignore,
+    commitFailed: ignore,
+    queueChanged: ignore,
+    quarantined: ignore,
+    partitionMade: ignore,
+    partitionLead: ignore,
+    databaseState: ignore,
+    migrated: ignore,
+    embeddedPostgres: ignore,
+    ...watched,
+  };
+}
+
+export function withDatabase(url: string, database: string): string {
+  const changed = new URL(url);
+  changed.pathname = `/${database}`;
+  return changed.href;
+}
+
+/** A temporary folder that other users can enter: as root, the server runs as one of them. */
+export async function makeTempDir(): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'tapekeep-test-'));
+  await chmod(dir, 0o755);
+  return dir;
+}
+
+/** Starts a server in a temporary folder and migrates the template. */
+export async function startTestPostgres(): Promise<TestPostgres> {
+  const dir = await makeTempDir();
+  const server = await startEmbeddedPostgres({
+    dataDir: join(dir, 'data'),
+    clock: systemClock,
+    telemetry: quietStoreEvents(),
+  });
+  await runSql(server.url, `CREATE DATABASE ${TEMPLATE}`);
+  await migrate({ databaseUrl: withDatabase(server.url, TEMPLATE) });
+  return {
+    url: server.url,
+    async stop() {
+      await server.stop();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Runs one statement on a connection of its own. */
+export async function runSql<Row extends object>(
+  url: string,
+  sql: string,
+  values: readonly unknown[] = [],
+): Promise<Row[]> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query<Row>(sql, [...values])).rows;
+  } finally {
+    await client.end();
+  }
+}
