@@ -76,7 +76,8 @@ export class HttpTransport {
       pipelining: 1,
       connect: (target, done) => {
         connector(target, (...result) => {
-          if (result[1] !== null) this.#track(result[1]);
+          // On failure the socket is left out, though its type says null.
+          if (result[1]) this.#track(result[1]);
           done(...result);
         });
       },

@@ -77,6 +77,8 @@ export async function startHttpStub(
 export interface TcpStub {
   readonly port: number;
   readonly sockets: Socket[];
+  /** Resolves when the port is closed, so that connecting fails. */
+  close(): Promise<void>;
 }
 
 /** A TCP server that hands over each connection when its first bytes have come. */
@@ -92,11 +94,12 @@ export async function startTcpStub(
     socket.once('data', () => serve(socket, index));
   });
   const port = await listen(server);
-  t.after(() => {
+  const close = async () => {
     for (const socket of sockets) socket.destroy();
-    server.close();
-  });
-  return { port, sockets };
+    if (server.listening) await once(server.close(), 'close');
+  };
+  t.after(close);
+  return { port, sockets, close };
 }
 
 /** Answers with JSON. */

@@ -273,6 +273,13 @@ test('an unreachable server is a network error', async (t) => {
     return true;
   });
   assert.equal(stub.sockets.length, 1, 'a new connection that breaks is not tried again');
+  await stub.close();
+  const { client: late } = makeStubClient(t, `http://127.0.0.1:${stub.port}`);
+  await assert.rejects(late.markets(), (error) => {
+    assert.ok(error instanceof errors.NetworkError);
+    assert.match(error.message, /ECONNREFUSED/);
+    return true;
+  });
 });
 
 test('addresses that can not be used are refused at once', () => {

@@ -322,10 +322,16 @@ test('stalled: two answers that show untold deals close the feed, an update betw
   await reader.expect('record');
   connections[0]?.send(update(shown));
   assert.equal((await reader.expect('record')).origin, 'update');
+  // Again one, and again the update.
+  shown = state('3', '11.5');
+  reader.clock.advance(20_000);
+  await reader.expect('record');
+  connections[0]?.send(update(shown));
+  assert.equal((await reader.expect('record')).origin, 'update');
   reader.clock.advance(20_000);
   await reader.expect('record');
   const { exchangeMs } = await reader.expect('alive');
-  assert.equal(exchangeMs - agreedMs, 40_000);
+  assert.equal(exchangeMs - agreedMs, 60_000);
   // Two that differ, and nothing between: the second ends it.
   shown = state('3', '12');
   reader.clock.advance(20_000);
@@ -444,6 +450,16 @@ test('stop ends the iteration after a last closed event, at once and idempotentl
   assert.equal(await reader.next(), undefined);
   assert.equal(reader.clock.pendingTimers, 0);
   await stub.abandoned();
+});
+
+test('the last closed event finds room even in a full queue', async (t) => {
+  const stub = await startRealtimeStub(t, { call: answerWell });
+  const reader = new FeedReader(t, stub.url, { queueLimit: 3 });
+  while (reader.frames.length < 2) await reader.clock.run(0);
+  await reader.feed.stop();
+  await reader.opened();
+  assert.notEqual((await reader.closed('stopped')).lastAliveExchangeMs, null);
+  assert.equal(await reader.next(), undefined);
 });
 
 test('stop works in every other state: connecting, waiting, with a full queue, by signal', async (t) => {

@@ -346,6 +346,40 @@ test('a GET on a kept-alive connection that the server closed is sent once more'
   assert.equal(stub.sockets.length, 3);
 });
 
+test('an answer that broke off on a kept-alive connection is not asked for again', async (t) => {
+  const body = JSON.stringify(successEnvelope([]));
+  const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n`;
+  const stub = await startTcpStub(t, (socket) => {
+    socket.write(`${head}\r\n${body}`);
+    socket.once('data', () => socket.end(head));
+  });
+  const { client } = makeStubClient(t, `http://127.0.0.1:${stub.port}`, { connections: 1 });
+  await client.markets();
+  await assert.rejects(client.markets(), NetworkError);
+  assert.equal(stub.sockets.length, 1);
+});
+
+test('the deadline also ends a connection that does not come about', async (t) => {
+  const clock = new FakeClock();
+  let onAsked = () => {};
+  const asked = new Promise<void>((resolve) => {
+    onAsked = resolve;
+  });
+  // A server that never answers the TLS greeting.
+  const stub = await startTcpStub(t, () => onAsked());
+  // So long that the real timers of the connection do not end the call in the clock's place.
+  const timeoutMs = 600_000;
+  const { client, ended } = makeStubClient(t, `https://127.0.0.1:${stub.port}`, {
+    clock,
+    timeoutMs,
+  });
+  const call = client.markets();
+  await asked;
+  clock.advance(timeoutMs);
+  await assert.rejects(call, TimeoutError);
+  assert.equal(ended[0]?.durationMs, timeoutMs);
+});
+
 test('an order is never sent twice, whatever happens to its connection', async (t) => {
   const stub = await startTcpStub(t, (socket) => {
     const body = JSON.stringify(balances);
