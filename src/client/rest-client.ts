@@ -32,6 +32,7 @@ import { headerText, parseHttpDate, parseRetryAfter, readRateLimit } from './rep
 import { readReply } from './reply-reader.js';
 import { RequestSigner } from './request-signer.js';
 import { Slots } from './slots.js';
+import { newestTickerMs } from './ticker-time.js';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
 const DEFAULT_MAX_BODY_BYTES = 16 * 1024 * 1024;
@@ -69,7 +70,7 @@ export function createExchangeClient(options: ExchangeClientOptions): ExchangeCl
     call,
     markets: (callOptions) => call('markets', {}, callOptions),
     products: (callOptions) => call('products', {}, callOptions),
-    tickers: (callOptions) => call('tickers', {}, callOptions),
+    tickers: (callOptions) => caller.tickers(callOptions),
     ticker: (market, callOptions) => call('ticker', { market }, callOptions),
     kline: (query, callOptions) => call('kline', query, callOptions),
     history: (query, callOptions) => call('history', query, callOptions),
@@ -132,6 +133,19 @@ class EndpointCaller {
       if (!(error instanceof StaleConnectionError)) throw error;
       return await this.#sendOnce(endpoint, () => request, options);
     }
+  }
+
+  /** Tickers also tell the time, for exchanges that send no Date header. */
+  async tickers(options?: CallOptions): Promise<Reply<ResultOf<'tickers'>>> {
+    const { clock, exchangeClock } = this.#options;
+    const reply = await this.call('tickers', {}, options);
+    const atMs = newestTickerMs(reply.data);
+    if (reply.dateMs !== null || atMs === undefined) return reply;
+    const receivedMonotonicMs = clock.monotonicMs();
+    const sentMonotonicMs = receivedMonotonicMs - reply.durationMs;
+    const resolutionMs = DATE_RESOLUTION_MS;
+    exchangeClock.observe({ dateMs: atMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs });
+    return { ...reply, sentAtMs: exchangeClock.atMonotonicMs(sentMonotonicMs) };
   }
 
   close(): Promise<void> {

@@ -92,6 +92,34 @@ test('a reply tells its rows, its times and who sent it', async (t) => {
   ]);
 });
 
+test('where no Date header comes, the newest ticker tells the time', async (t) => {
+  const clock = new FakeClock(Date.UTC(2026, 0, 1));
+  const entry = (at: number) => ({
+    at,
+    ticker: {
+      name: 'A_B',
+      bid: '1',
+      ask: '2',
+      open: '1',
+      high: '1',
+      low: '1',
+      last: '1',
+      vol: '1',
+      deal: '1',
+      change: '0',
+    },
+  });
+  const stub = await startHttpStub(t, (_request, response) => {
+    response.sendDate = false;
+    sendJson(response, successEnvelope({ A_B: entry(1_704_070_800), C_D: entry(1_704_070_810) }));
+  });
+  const { client, exchangeClock } = makeStubClient(t, stub.baseUrl, { clock });
+  const reply = await client.tickers();
+  assert.equal(reply.dateMs, null);
+  assert.equal(reply.sentAtMs, 1_704_070_810_000);
+  assert.equal(exchangeClock.nowMs(), 1_704_070_810_000);
+});
+
 test('parameters outside the limits are refused before anything is sent', async (t) => {
   const stub = await startHttpStub(t, answerMarkets);
   const { client } = makeStubClient(t, stub.baseUrl);
