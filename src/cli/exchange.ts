@@ -33,8 +33,9 @@ export function openExchange(
   telemetry: Telemetry,
   time: ExchangeClock = createExchangeClock({ clock, telemetry: telemetry.client }),
 ): ExchangeAccess {
-  const { requestsPerS, burst, timeout, maxBodyBytes, connections, signedContent } =
-    config.exchange;
+  const { burst, timeout, maxBodyBytes, connections, signedContent } = config.exchange;
+  const isBuiltIn = config.exchange.url === null;
+  const { requestsPerS } = isBuiltIn ? config.sandbox : config.exchange;
   const budget = new RequestBudget({
     clock,
     ratePerS: requestsPerS,

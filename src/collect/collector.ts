@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { Clock } from '../kernel/clock.js';
 import { sleep } from '../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
@@ -5,6 +6,7 @@ import type { Random } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import { ALL_MARKETS_ID } from '../ledger/batch.js';
 import type { CollectEvents } from '../observe/events.js';
+import type { CandleCollector } from './candles.js';
 import { type CollectContext, type MarketUnit, openMarketUnit } from './market-unit.js';
 import { MarketList } from './markets.js';
 import { patientArchive } from './patient.js';
@@ -28,8 +30,8 @@ export interface CollectorOptions {
 /** A schedule is kept while looks come within this many periods, and some seconds for the line. */
 const TOLERANCE_PERIODS = 3;
 const TOLERANCE_EXTRA_MS = 5000;
-/** Pages of candles that one turn may fetch, so that a long history does not hold up the rest. */
-const CANDLE_PAGES_PER_TURN = 20;
+/** Pages of candles that one turn may fetch of each interval. */
+const CANDLE_ROUNDS_PER_TURN = 20;
 const FILL_CONCURRENCY = 4;
 const START_RETRY = { baseMs: 500, capMs: 15_000 };
 
@@ -58,6 +60,8 @@ export class Collector {
     this.#options = options;
     const { clock, random, telemetry, exchange, time, settings } = options;
     const signal = this.#stopping.signal;
+    // Every poll, feed and wait listens to it, and there are many of them.
+    setMaxListeners(0, signal);
     const archive = patientArchive(options.archive, { clock, random, signal });
     this.#context = {
       ...options,
@@ -208,9 +212,14 @@ export class Collector {
   #pollCandles(): void {
     for (const { market, candles } of this.#units.values()) {
       this.#poll('kline', market, async (signal) => {
-        for (const collector of candles) {
-          let pages = 0;
-          while (pages < CANDLE_PAGES_PER_TURN && (await collector.poll(signal))) pages += 1;
+        // Page by page in turn, so that one interval's long history does not hold up the others.
+        let open = [...candles];
+        for (let round = 0; round < CANDLE_ROUNDS_PER_TURN && open.length > 0; round += 1) {
+          const unfinished: CandleCollector[] = [];
+          for (const collector of open) {
+            if (await collector.poll(signal)) unfinished.push(collector);
+          }
+          open = unfinished;
         }
       });
     }

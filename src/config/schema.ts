@@ -79,7 +79,6 @@ const streams = section({
     exactTimes: flag().prefault(true),
     history: pastAllOrNone().prefault('all'),
     cacheMargin: duration('0s', '10m').prefault('2s'),
-    pagesPerTurn: whole(1, 1000).prefault(20),
   }),
   depth: section({
     enabled,
@@ -124,6 +123,7 @@ export const configSchema = section({
   sandbox: section({
     seed: whole(0, 4_294_967_295).prefault(7),
     speed: positive(1000).prefault(1),
+    requestsPerS: positive(10_000).prefault(50),
     markets: marketNames().prefault([]),
     history: pastOrNone().prefault('15m'),
     port: port(0),

@@ -203,7 +203,7 @@ const STATUS_ROWS = `
            coalesce(u.spans, '{}') AS unfillable,
            coalesce(tstzmultirange(tstzrange(
              coalesce(s.collect_from, c.oldest),
-             greatest(coalesce(s.collect_from, c.oldest), ${fromMs('$1')}))), '{}')
+             greatest(coalesce(s.collect_from, c.oldest), least(c.newest, ${fromMs('$1')})))), '{}')
            AS expected
     FROM stream s JOIN market m USING (market_id) LEFT JOIN covered c USING (stream_id)
       LEFT JOIN unfillable u USING (stream_id)),

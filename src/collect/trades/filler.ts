@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Wakeup } from '../../kernel/wakeup.js';
@@ -50,6 +51,7 @@ export class GapFiller {
   start(): void {
     if (this.#workers.length > 0) return;
     this.#stopping = new AbortController();
+    setMaxListeners(0, this.#stopping.signal);
     this.#workers = [this.#run(this.#stopping.signal)];
   }
 

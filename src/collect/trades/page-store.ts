@@ -81,6 +81,11 @@ export class PageStore {
     this.#flushedAtMs = clock.monotonicMs();
     const { stored, updated, duplicate, conflict, rejected } = result.outcomes.trade;
     this.#settled('stored', stored);
+    if (source.kind === 'times' && stored > 0) {
+      // A row of history that is a new trade is both: a trade that came in, and its exact time.
+      telemetry.received({ stream: 'trades', market, count: stored });
+      telemetry.settled({ stream: 'trades', market, outcome: 'stored', count: stored });
+    }
     this.#settled('updated', updated);
     this.#settled('duplicate', duplicate);
     this.#settled('conflict', conflict);
@@ -131,7 +136,7 @@ export class PageStore {
   async #noteDoubts(claim: Span, covered: readonly Span[]): Promise<number[]> {
     const edgesMs: number[] = [];
     let toMs = claim.toMs;
-    for (const part of [...covered, { fromMs: claim.fromMs, toMs: claim.fromMs }].reverse()) {
+    for (const part of [{ fromMs: claim.fromMs, toMs: claim.fromMs }, ...covered].reverse()) {
       if (part.toMs < toMs) {
         const span = { fromMs: part.toMs, toMs };
         await this.recordGap(span, 'open', 'rows refused by validation', 'refused_rows');

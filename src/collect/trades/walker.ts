@@ -126,7 +126,7 @@ export class TradeWalker {
     });
     this.#newestTid = newest.tid;
     this.#pages.remember(rows);
-    this.#newPerPoll = this.#newPerPoll * 0.7 + newCount * 0.3;
+    this.#newPerPoll = (this.#newPerPoll + newCount) / 2;
     for (const edgeMs of doubtfulEdgesMs) this.#block(edgeMs, RETRY_CAP_MS);
     const frontier = this.#frontier;
     const isConnected =
