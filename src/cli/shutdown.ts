@@ -8,7 +8,7 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /**
  * Waits for the wish to stop: a signal, or the end of `forMs`. After the first signal a second one
- * ends the process at once.
+ * ends the process at once. The timer does not keep a process alive that ends for another reason.
  */
 export function waitForStop(clock: Clock, forMs: number | undefined): Promise<StopReason> {
   return new Promise((resolve) => {
@@ -22,6 +22,6 @@ export function waitForStop(clock: Clock, forMs: number | undefined): Promise<St
       resolve(reason);
     };
     for (const signal of SIGNALS) process.on(signal, () => stop(signal));
-    if (forMs !== undefined) clock.after(forMs, () => stop('time is up'));
+    if (forMs !== undefined) clock.after(forMs, () => stop('time is up'), { background: true });
   });
 }

@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import test, { type TestContext } from 'node:test';
+import { makeTempDir } from '../support/postgres-server.js';
+import { Program } from '../support/program.js';
+
+/** What a newcomer does: start without any setting, look, stop, and start again. */
+
+async function emptyFolder(t: TestContext): Promise<string> {
+  const folder = await makeTempDir();
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+const QUIET_PORT = { TAPEKEEP_HTTP_PORT: '0' };
+
+function run(t: TestContext, cwd: string, ...args: string[]): Program {
+  const program = new Program(args, { cwd, env: QUIET_PORT });
+  t.after(() => program.dispose());
+  return program;
+}
+
+interface StatusDocument {
+  readonly archive: { readonly name: string; readonly isSandbox: boolean };
+  readonly streams: ReadonlyArray<{ kind: string; market: string; rows: number; gaps: number }>;
+}
+
+/** Asks the archive as a person would, while the daemon runs. */
+async function status(t: TestContext, cwd: string): Promise<StatusDocument> {
+  const program = run(t, cwd, 'status', '--json');
+  assert.equal((await program.ended()).code, 0, program.dump());
+  return JSON.parse(program.text('stdout')) as StatusDocument;
+}
+
+test('without a setting it collects all five streams, stops cleanly, and goes on later', async (t) => {
+  const cwd = await emptyFolder(t);
+  const daemon = run(t, cwd, '--log-level', 'debug', '--log-format', 'json', 'start');
+  const kinds = ['trades', 'depth', 'ticker', 'kline', 'state'];
+  const statusUrl = await daemon.line((line) => line.includes('  status '));
+  const url = statusUrl.trim().split(/\s+/)[1] ?? '';
+  await daemon.until(async () => {
+    const response = await fetch(new URL('/readyz', url));
+    return response.ok;
+  });
+  const metrics = await (await fetch(new URL('/metrics', url))).text();
+  assert.match(metrics, /^tapekeep_rows_total\{.*outcome="stored".*\} \d+$/m);
+  assert.match(await (await fetch(url)).text(), /<table/);
+  await daemon.until(async () => {
+    const { streams } = await status(t, cwd);
+    return kinds.every(
+      (kind) =>
+        streams.filter((one) => one.kind === kind && one.rows > 0).length >=
+        (kind === 'ticker' ? 1 : 3),
+    );
+  });
+  const before = await status(t, cwd);
+  assert.equal(before.archive.isSandbox, true);
+
+  daemon.kill('SIGTERM');
+  assert.deepEqual(await daemon.ended(), { code: 0, signal: null });
+  const summary = daemon.text('stdout');
+  for (const kind of kinds) assert.match(summary, new RegExp(`^${kind} +[1-9]`, 'm'));
+
+  const again = run(t, cwd, '--log-level', 'debug', '--log-format', 'json', 'start', '--for', '4s');
+  assert.equal((await again.ended()).code, 0, again.dump());
+  const after = await status(t, cwd);
+  const rows = ({ streams }: StatusDocument) =>
+    streams.filter(({ kind }) => kind === 'trades').reduce((sum, one) => sum + one.rows, 0);
+  assert.ok(rows(after) >= rows(before), 'what was stored is still there');
+  const query = run(t, cwd, 'query', '--json', 'select count(*)::int as trades from trade');
+  assert.equal((await query.ended()).code, 0);
+  const [row] = query.lines.stdout.map((line) => JSON.parse(line) as { trades: number });
+  assert.ok((row?.trades ?? 0) >= rows(after));
+});
+
+test('killed, it leaves a server behind that the next start takes over', async (t) => {
+  const cwd = await emptyFolder(t);
+  const first = run(t, cwd, '--log-level', 'debug', '--log-format', 'json', 'start');
+  await first.line((line) => line.includes('"committed"'));
+  first.kill('SIGKILL');
+  await first.ended();
+  const second = run(t, cwd, '--log-level', 'debug', '--log-format', 'json', 'start');
+  await second.line((line) => line.includes('"committed"'));
+  second.kill('SIGINT');
+  assert.deepEqual(await second.ended(), { code: 0, signal: null });
+});

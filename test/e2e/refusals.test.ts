@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { makeDatabase, runSql } from '../support/postgres.js';
+import { Program, startSandbox } from '../support/program.js';
+import { temporaryFolder } from '../support/tape-exchange.js';
+
+/** Mistakes are refused with the key, the value and what is allowed, and with their exit code. */
+
+async function refused(
+  t: TestContext,
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  exitCode: number,
+  ...said: readonly RegExp[]
+): Promise<void> {
+  const program = new Program(args, { env: { TAPEKEEP_HTTP_PORT: '0', ...env } });
+  t.after(() => program.dispose());
+  assert.equal((await program.ended()).code, exitCode, program.dump());
+  for (const text of said) assert.match(program.text('stderr'), text);
+}
+
+test('a wrong option names itself, its value and what is allowed', async (t) => {
+  await refused(t, ['start', '--for', 'soon'], {}, 2, /--for/, /soon/, /10s/);
+  await refused(t, ['sandbox', '--port', '99999'], {}, 2, /--port/, /99999/, /65535/);
+  await refused(t, ['sandbox', '--speed', 'fast'], {}, 2, /--speed/, /fast/, /instant/);
+  await refused(t, ['strat'], {}, 2, /strat/, /start/);
+});
+
+test('a wrong setting names its key path, its source, its value and what is allowed', async (t) => {
+  await refused(
+    t,
+    ['start'],
+    { TAPEKEEP_EXCHANGE_REQUESTS_PER_S: 'many', TAPEKEEP_LOG_LEVEL: 'loud' },
+    2,
+    /exchange\.requestsPerS/,
+    /TAPEKEEP_EXCHANGE_REQUESTS_PER_S/,
+    /many/,
+    /log\.level/,
+    /debug/,
+  );
+  const file = join(await temporaryFolder(t), 'settings.yaml');
+  await writeFile(file, 'streams:\n  depth:\n    level: 5\n');
+  await refused(t, ['--config', file, 'start'], {}, 2, /streams\.depth\.level/, /levels/);
+});
+
+test('a tape file that is none is refused with its place', async (t) => {
+  const file = join(await temporaryFolder(t), 'tape.csv');
+  await writeFile(file, 'id,time_ms,price,amount,side\n1,1723161256322,61800.30,0.006,hold\n');
+  const args = ['sandbox', '--tape', file, '--market', 'BTC_USDT'];
+  await refused(t, args, {}, 1, /tape\.csv/, /2/, /side/, /hold/);
+});
+
+test('a database that does not answer is named without its password', async (t) => {
+  const env = { TAPEKEEP_DATABASE_URL: 'postgres://me:topsecret@127.0.0.1:1/archive' };
+  const program = new Program(['migrate'], { env });
+  t.after(() => program.dispose());
+  assert.notEqual((await program.ended()).code, 0);
+  assert.match(program.text('stderr'), /127\.0\.0\.1/);
+  assert.doesNotMatch(program.dump(), /topsecret/);
+});
+
+test('an archive takes one exchange only: another one is refused in a sentence', async (t) => {
+  const databaseUrl = await makeDatabase('empty');
+  const open = async (seed: string) => {
+    const { program, ready } = await startSandbox(['--seed', seed]);
+    t.after(() => program.dispose());
+    return {
+      TAPEKEEP_DATABASE_URL: databaseUrl,
+      TAPEKEEP_EXCHANGE_URL: ready.url,
+      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+      TAPEKEEP_EXCHANGE_NAME: 'acme',
+    };
+  };
+  const daemon = new Program(['start', '--for', '2s'], {
+    env: { ...(await open('1')), TAPEKEEP_HTTP_PORT: '0' },
+  });
+  t.after(() => daemon.dispose());
+  assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  await refused(t, ['start', '--for', '20s'], await open('2'), 3, /is the archive of .*acme/, /database of its own/);
+});
+
+test('a database newer than the program is refused in a sentence', async (t) => {
+  const databaseUrl = await makeDatabase();
+  await runSql(
+    databaseUrl,
+    "INSERT INTO tapekeep_migration (name, run_on) VALUES ('9999_from_the_future', now())",
+  );
+  const env = { TAPEKEEP_DATABASE_URL: databaseUrl };
+  await refused(t, ['start', '--for', '20s'], env, 3, /9999_from_the_future/, /newer/);
+});
