@@ -38,7 +38,13 @@ export function isAborted(error: unknown): boolean {
 
 /** The text of any thrown value, for log lines and messages. */
 export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  if (error instanceof Error) return error.message;
+  try {
+    return String(error);
+  } catch {
+    // Objects without a usable toString; whoever reports a failure must not fail over its text.
+    return 'a thrown value without text';
+  }
 }
 
 /** The stable code of any thrown value: ours, Node's or Postgres' `code`, else the class name. */

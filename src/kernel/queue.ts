@@ -71,9 +71,9 @@ export class BoundedQueue<T> implements AsyncIterable<T> {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<T, void, undefined> {
     for (;;) {
-      const [item] = await this.takeUpTo(1);
-      if (item === undefined) return;
-      yield item;
+      const taken = await this.takeUpTo(1);
+      if (taken.length === 0) return;
+      yield* taken;
     }
   }
 
