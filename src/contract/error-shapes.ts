@@ -54,7 +54,8 @@ export const BAD_REQUEST_PAGE =
 
 const envelopeShape = z.object({
   success: z.boolean(),
-  code: z.number().optional(),
+  // `success` alone decides: a code of another type must not make an error look like a payload.
+  code: z.number().optional().catch(undefined),
   message: z.unknown().optional(),
   result: z.unknown().optional(),
 });
@@ -93,9 +94,9 @@ export function readBody(body: unknown, isEnveloped: boolean): BodyReading {
       ? { kind: 'notFound', text: cousin.data.message }
       : { kind: 'error', code: undefined, text: cousin.data.message };
   }
-  // A bare object of field texts is an error where an envelope was due. An empty object is not.
+  // A bare object of field texts is an error where an envelope was due. Without any text it is not.
   const bareFields = fieldErrorsShape.safeParse(body);
-  if (bareFields.success && !Array.isArray(body) && Object.keys(bareFields.data).length > 0) {
+  if (bareFields.success && Object.values(bareFields.data).some((texts) => texts.length > 0)) {
     const isDepthLike = 'asks' in bareFields.data || 'bids' in bareFields.data;
     if (!isDepthLike) return { kind: 'fieldErrors', fields: bareFields.data };
   }

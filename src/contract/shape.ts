@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { nameText } from './values.js';
 
 /** A row that did not fit its schema: kept with its reason, so that nothing vanishes silently. */
 export interface RejectedRow {
@@ -57,21 +58,29 @@ export function listShape<T>(row: z.ZodType<T>): ResultShape<T[]> {
   };
 }
 
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 /** An object of independent values keyed by name. An empty array stands for an empty object. */
 export function mapShape<T>(value: z.ZodType<T>): ResultShape<Record<string, T>> {
+  // Not z.record: it fails as a whole over one bad key, and drops `__proto__` without a word.
   const envelope = z.preprocess(
     (payload) => (Array.isArray(payload) && payload.length === 0 ? {} : payload),
-    z.record(z.string().min(1), z.unknown()),
+    z.custom<Record<string, unknown>>(isObject, { error: 'not an object keyed by name' }),
   );
   return {
-    schema: z.record(z.string().min(1), value),
+    schema: z.record(nameText, value),
     parse(payload) {
       const entries = Object.entries(envelope.parse(payload));
       const data: Record<string, T> = Object.create(null) as Record<string, T>;
       const rejected: RejectedRow[] = [];
       for (const [at, entry] of entries) {
+        const key = nameText.safeParse(at);
         const parsed = value.safeParse(entry);
-        if (parsed.success) data[at] = parsed.data;
+        if (!key.success) {
+          rejected.push({ at, reason: `name: ${describeIssues(key.error)}`, payload: entry });
+        } else if (parsed.success) data[at] = parsed.data;
         else rejected.push({ at, reason: describeIssues(parsed.error), payload: entry });
       }
       return { data, rejected };
