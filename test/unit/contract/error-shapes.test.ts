@@ -72,6 +72,11 @@ test('of a success the result is read from the envelope, or the body where none 
   }
 });
 
+test('a malformed depth is a payload to be refused by its shape, not texts about two fields', () => {
+  const body = { asks: [], bids: ['61837.63'] };
+  assert.deepEqual(readBody(body, false), { kind: 'success', payload: body });
+});
+
 for (const text of Object.values(ERROR_MESSAGES)) {
   test(`"${text}" is read as an error with its code and text`, () => {
     for (const reading of readBoth(errorEnvelope(400, text))) {

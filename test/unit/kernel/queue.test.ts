@@ -51,6 +51,15 @@ test('put waits at the limit until a reader makes room', async () => {
   assert.deepEqual(await queue.takeUpTo(5), ['d']);
 });
 
+test('as many writers go on as places came free at once', async () => {
+  const queue = new BoundedQueue<string>(3);
+  for (const item of ['a', 'b', 'c']) await queue.put(item);
+  const writers = ['d', 'e', 'f'].map((item) => queue.put(item));
+  assert.deepEqual(await queue.takeUpTo(3), ['a', 'b', 'c']);
+  await Promise.all(writers);
+  assert.deepEqual(await queue.takeUpTo(3), ['d', 'e', 'f']);
+});
+
 test('offer never waits: it refuses at the limit and after the close', async () => {
   const queue = new BoundedQueue<string>(1);
   assert.equal(queue.offer('a'), true);
