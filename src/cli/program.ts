@@ -48,6 +48,7 @@ The one line it prints when ready names its addresses (with --json for programs)
 
 const QUERY_HELP = `
   tapekeep query "select market_id, count(*) from trade group by 1"
+  tapekeep query --file spread.sql --json
 
 The statement runs read-only. Tables and columns carry comments; see the README for examples.`;
 
@@ -118,10 +119,11 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
   program
     .command('query')
     .description('run one read-only SQL statement against the archive')
-    .argument('<sql>', 'the statement')
+    .argument('[sql]', 'the statement')
+    .option('-f, --file <file>', 'read the statement from a file; - is standard input')
     .option('--json', 'one JSON object a row')
     .addHelpText('after', QUERY_HELP)
-    .action(async (sql: string, options: QueryOptions) => {
+    .action(async (sql: string | undefined, options: QueryOptions) => {
       const { queryCommand } = await import('./commands/query.js');
       finish(await queryCommand(sql, { ...common(), ...options }));
     });

@@ -78,7 +78,14 @@ test('an archive takes one exchange only: another one is refused in a sentence',
   });
   t.after(() => daemon.dispose());
   assert.equal((await daemon.ended()).code, 0, daemon.dump());
-  await refused(t, ['start', '--for', '20s'], await open('2'), 3, /is the archive of .*acme/, /database of its own/);
+  await refused(
+    t,
+    ['start', '--for', '20s'],
+    await open('2'),
+    3,
+    /is the archive of .*acme/,
+    /database of its own/,
+  );
 });
 
 test('a database newer than the program is refused in a sentence', async (t) => {

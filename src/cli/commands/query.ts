@@ -1,14 +1,22 @@
+import { readFileSync } from 'node:fs';
+import { messageOf } from '../../kernel/errors.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { UsageError } from '../failure.js';
 import { type CommonOptions, openSession } from '../session.js';
 import { formatTable } from '../table.js';
 import { withArchive } from './status.js';
 
 export interface QueryOptions extends CommonOptions {
   readonly json?: boolean;
+  readonly file?: string;
 }
 
 /** Runs one read-only SQL statement against the archive and prints its rows. */
-export async function queryCommand(sql: string, options: QueryOptions): Promise<ExitCode> {
+export async function queryCommand(
+  argument: string | undefined,
+  options: QueryOptions,
+): Promise<ExitCode> {
+  const sql = readStatement(argument, options.file);
   const session = openSession({ logLevel: 'warn', ...options });
   await withArchive(session, async (store) => {
     const rows = await store.query<Record<string, unknown>>(sql);
@@ -26,6 +34,22 @@ export async function queryCommand(sql: string, options: QueryOptions): Promise<
     process.stdout.write(`${[...table, count].join('\n')}\n`);
   });
   return EXIT_CODES.ok;
+}
+
+/** @throws UsageError unless exactly one of argument and file is given */
+function readStatement(argument: string | undefined, file: string | undefined): string {
+  if (file === undefined) {
+    if (argument !== undefined) return argument;
+    throw new UsageError('<sql>', '', 'write the statement, or name a file with --file');
+  }
+  if (argument !== undefined) {
+    throw new UsageError('--file', file, 'leave it out when the statement is on the command line');
+  }
+  try {
+    return readFileSync(file === '-' ? 0 : file, 'utf8');
+  } catch (error) {
+    throw new UsageError('--file', file, `it can not be read (${messageOf(error)})`);
+  }
 }
 
 function cell(value: unknown): string {
