@@ -139,7 +139,7 @@ export interface StreamStatus {
   /** End of the newest covered span; null while nothing is covered. */
   readonly newestCoveredMs: number | null;
   readonly coveredS: number;
-  /** Spans expected but not covered, up to the moment asked for. */
+  /** Spans expected but not covered, up to the newest covered moment: what is newer is lag. */
   readonly gaps: number;
   readonly gapS: number;
   /** Those of them that are recorded as unfillable. */

@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { openTestStore, runSql } from '../support/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+
+const SANDBOX = {
+  name: 'sandbox',
+  baseUrl: 'http://127.0.0.1:1',
+  isSandbox: true,
+  identity: 'seed 1',
+};
+const market = (name: string, values: object = {}) => ({
+  ...{ name, stock: name.split('_')[0] ?? '', money: 'USDT' },
+  ...{ stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' },
+  ...values,
+});
+
+test('an archive belongs to one exchange', async () => {
+  const { store } = await openTestStore();
+  assert.equal(await store.archive(), null);
+  await store.claimArchive({ ...SANDBOX, identity: null });
+  await store.claimArchive(SANDBOX);
+  const moved = { ...SANDBOX, baseUrl: 'http://127.0.0.1:2' };
+  await store.claimArchive(moved);
+  await store.claimArchive({ ...moved, identity: null });
+  assert.deepEqual(await store.archive(), moved);
+  for (const other of [{ name: 'other' }, { isSandbox: false }, { identity: 'seed 2' }]) {
+    await assert.rejects(store.claimArchive({ ...moved, ...other }), {
+      code: 'archive_of_another_exchange',
+      action: 'fatal',
+      message: /"sandbox".*can not take the data of/,
+    });
+  }
+});
+
+test('markets come, change and go, and their past terms are kept', async () => {
+  const { store, url } = await openTestStore();
+  const at = (hour: number) => NOON_S * 1_000 + hour * 3_600_000;
+  const first = await store.ensureMarkets([market('B_USDT'), market('A_USDT')], at(0));
+  assert.deepEqual(first.added, ['A_USDT', 'B_USDT']);
+  assert.deepEqual([...first.ids.values()].sort(), [1, 2]);
+  const same = [market('A_USDT', { minAmount: '0.00100' }), market('B_USDT')];
+  const second = await store.ensureMarkets(same, at(1));
+  assert.deepEqual([second.added, second.removed, second.changed], [[], [], []]);
+  assert.deepEqual(second.ids, first.ids);
+  const third = await store.ensureMarkets([market('A_USDT', { moneyPrec: 4 })], at(2));
+  assert.deepEqual([third.added, third.removed, third.changed], [[], ['B_USDT'], ['A_USDT']]);
+  const fourth = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(3));
+  assert.deepEqual([fourth.added, fourth.changed], [['B_USDT'], ['A_USDT']]);
+  assert.equal(fourth.ids.get('B_USDT'), first.ids.get('B_USDT'));
+  const history = await runSql<{ money_prec: number; hours: string }>(
+    url,
+    `SELECT money_prec, extract(epoch FROM upper(span) - lower(span))::int / 3600 AS hours
+     FROM market_history ORDER BY span`,
+  );
+  assert.deepEqual(history, [
+    { money_prec: 2, hours: 2 },
+    { money_prec: 4, hours: 1 },
+  ]);
+});
+
+test('a stream is made once, even by a race', async () => {
+  const { store } = await openTestStore();
+  await store.ensureMarkets([market('A_USDT')], 0);
+  const key = { kind: 'kline', marketId: 1, variant: 60, collectFromMs: 5_000 } as const;
+  const made = await Promise.all(Array.from({ length: 8 }, () => store.ensureStream(key)));
+  assert.equal(new Set(made.map(({ streamId }) => streamId)).size, 1);
+  assert.deepEqual(made[0], { ...key, streamId: made[0]?.streamId });
+  await store.setCollectFrom(made[0]?.streamId ?? 0, 7_000);
+  assert.equal((await store.ensureStream(key)).collectFromMs, 7_000);
+});
+
+test('gaps are what is expected and not covered, and what became of them is remembered', async () => {
+  const { store } = await openTestStore();
+  await store.ensureMarkets([market('A_USDT')], 0);
+  const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  const ms = (s: number) => (NOON_S + s) * 1_000;
+  assert.deepEqual(await store.gaps(stream, ms(50)), []);
+  await store.commit({ claims: [claim(stream, 10, 20), claim(stream, 30, 40)] });
+  assert.deepEqual(await store.gaps(stream, ms(50)), [
+    { fromMs: ms(20), toMs: ms(30) },
+    { fromMs: ms(40), toMs: ms(50) },
+  ]);
+  assert.deepEqual(await store.gaps(stream, ms(5)), []);
+  await store.setCollectFrom(stream.streamId, ms(0));
+  const span = { fromMs: ms(0), toMs: ms(10) };
+  assert.deepEqual((await store.gaps(stream, ms(35)))[0], span);
+  const gap = { stream, span, reason: 'outage', atMs: ms(50) };
+  await store.recordGap({ ...gap, state: 'filling', nextAttemptAtMs: ms(60) });
+  await store.recordGap({ ...gap, state: 'filling' });
+  await store.recordGap({ ...gap, state: 'unfillable', reason: 'beyond history', note: 'why' });
+  const [recorded, ...others] = await store.recordedGaps(stream, 10);
+  assert.deepEqual(others, []);
+  assert.deepEqual(recorded, {
+    ...{ gapId: recorded?.gapId, streamId: stream.streamId, marketId: 1, span },
+    ...{ state: 'unfillable', reason: 'beyond history', note: 'why' },
+    ...{ firstSeenAtMs: ms(50), attempts: 2, nextAttemptAtMs: null },
+  });
+  // What lies past the newest covered moment is lag, not a gap.
+  const [status] = await store.statusRows(ms(50));
+  assert.deepEqual(status, {
+    ...{ streamId: stream.streamId, kind: 'trades', marketId: 1, market: 'A_USDT', variant: 0 },
+    ...{ rows: 0, newestCoveredMs: ms(40), coveredS: 20, gaps: 2, gapS: 20, unfillableS: 10 },
+    collectFromMs: ms(0),
+  });
+});
+
+test('sessions that a crash left open end at their last message', async () => {
+  const { store, url } = await openTestStore();
+  await store.ensureMarkets([market('A_USDT')], 0);
+  const stream = await store.ensureStream({ kind: 'state', marketId: 1, variant: 60 });
+  const closed = await store.openSession(stream, 1_000);
+  await store.closeSession(closed, { atMs: 2_000, code: 1000, reason: 'done' });
+  const crashed = await store.openSession(stream, 3_000);
+  await store.touchSession(crashed, 9_000);
+  await store.touchSession(crashed, 5_000);
+  assert.equal(await store.closeOrphanSessions(), 1);
+  const rows = await runSql(
+    url,
+    'SELECT extract(epoch FROM closed_at)::int AS at, close_code FROM session ORDER BY session_id',
+  );
+  assert.deepEqual(rows, [
+    { at: 2, close_code: 1000 },
+    { at: 9, close_code: null },
+  ]);
+});
+
+test('one daemon writes: the second is refused until the first has gone', async () => {
+  const { store, url } = await openTestStore();
+  await store.acquireWriterLock();
+  await store.acquireWriterLock();
+  const second = await openTestStore({ databaseUrl: url });
+  await assert.rejects(second.store.acquireWriterLock(), { code: 'writer_lock_held' });
+  await store.stop();
+  await second.store.acquireWriterLock();
+  await second.store.commit({ trades: [trade(1, 1)] });
+});
+
+test('a stopped store refuses everything, and readers can not write', async () => {
+  const { store } = await openTestStore();
+  await store.ping();
+  await assert.rejects(store.query("INSERT INTO market_history VALUES (1, 'empty', 0, 0, 0, 0)"));
+  assert.deepEqual(await store.query('SELECT $1::int + 1 AS two', [1]), [{ two: 2 }]);
+  const last = store.commit({ trades: [trade(1, 1)] });
+  await Promise.all([store.stop(), store.stop()]);
+  assert.equal((await last).outcomes.trade.stored, 1);
+  for (const work of [store.ping(), store.commit({}), store.acquireWriterLock()]) {
+    await assert.rejects(work, { code: 'aborted' });
+  }
+});

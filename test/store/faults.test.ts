@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import test from 'node:test';
+import { systemClock } from '../../src/kernel/clock.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
+import { makeDatabase, openTestStore, quietStoreEvents, runSql } from '../support/postgres.js';
+import { PostgresProxy } from '../support/postgres-proxy.js';
+import { brokenCoverage, claim, trade } from '../support/postgres-rows.js';
+import { makeTempDir } from '../support/postgres-server.js';
+
+const MARKET = {
+  ...{ name: 'A_USDT', stock: 'A', money: 'USDT' },
+  ...{ stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '1' },
+};
+const KILLS = 22;
+
+test('kill -9 at any moment leaves coverage within rows, and nothing acknowledged is lost', async (context) => {
+  const seed = Number(process.env.TAPEKEEP_TEST_SEED ?? Math.floor(Math.random() * 1e6));
+  context.diagnostic(`seed ${seed} (TAPEKEEP_TEST_SEED replays it), ${KILLS} kills`);
+  const random = seededRandom(seed);
+  const { store, url } = await openTestStore();
+  await store.ensureMarkets([MARKET], 0);
+  let acknowledged = 0;
+  for (let kill = 0; kill < KILLS; kill += 1) {
+    const file = join(import.meta.dirname, '../support/postgres-writing-child.ts');
+    const args = ['--import', 'tsx', file, url, String(seed + kill)];
+    const stdio: ['ignore', 'pipe', 'inherit'] = ['ignore', 'pipe', 'inherit'];
+    const env = { PATH: '/usr/bin:/bin' };
+    const cwd = join(import.meta.dirname, '../..');
+    const child = spawn(process.execPath, args, { stdio, env, cwd });
+    const exited = once(child, 'exit');
+    const killAfter = Math.floor(random() * 12);
+    const delayMs = random() * 6;
+    let seen = 0;
+    for await (const line of createInterface({ input: child.stdout })) {
+      if (line.startsWith('stored'))
+        acknowledged = Math.max(acknowledged, Number(line.split(' ')[1]));
+      if (seen === killAfter) systemClock.after(delayMs, () => child.kill('SIGKILL'));
+      seen += 1;
+    }
+    const [, signal] = await exited;
+    assert.equal(signal, 'SIGKILL');
+    assert.deepEqual(await brokenCoverage(url), []);
+    const [stored] = await runSql<{ n: number; ids: number }>(
+      url,
+      'SELECT count(*)::int AS n, count(DISTINCT tid)::int AS ids FROM trade WHERE tid <= $1',
+      [acknowledged],
+    );
+    assert.deepEqual(stored, { n: acknowledged, ids: acknowledged });
+  }
+  assert.ok(acknowledged > KILLS);
+});
+
+test('a COMMIT whose answer is lost is repeated, and counts once', async () => {
+  const proxy = new PostgresProxy(await makeDatabase());
+  const databaseUrl = await proxy.start();
+  const { store } = await openTestStore({ databaseUrl });
+  await store.ensureMarkets([MARKET], 0);
+  const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  await store.commit({ trades: [trade(1, 1)], claims: [claim(stream, 0, 2)] });
+  proxy.cutAfterNextCommit();
+  const batch = { trades: [trade(2, 2), trade(50, 50)], claims: [claim(stream, 2, 60)] };
+  const { outcomes, islands } = await store.commit(batch);
+  assert.equal(proxy.fired, 1);
+  const { stored, duplicate } = outcomes.trade;
+  assert.deepEqual({ stored, duplicate }, { stored: 0, duplicate: 2 });
+  assert.equal(islands[0]?.rowCount, 3);
+  await store.stop();
+  await proxy.stop();
+});
+
+test('a connection that goes silent is given up, and another one does the work', async () => {
+  const proxy = new PostgresProxy(await makeDatabase());
+  const databaseUrl = await proxy.start();
+  const { store } = await openTestStore({ databaseUrl, statementTimeoutMs: 300, poolSize: 1 });
+  await store.commit({ trades: [trade(1, 1)] });
+  await store.ping();
+  proxy.goDead();
+  assert.ok(proxy.fired > 0);
+  const [written, read] = await Promise.allSettled([
+    store.commit({ trades: [trade(2, 2)] }),
+    store.ping(),
+  ]);
+  assert.equal(written.status, 'fulfilled');
+  assert.equal(read.status, 'rejected');
+  await store.ping();
+  await store.stop();
+  await proxy.stop();
+});
+
+test('while Postgres is away commits wait, and then succeed', async () => {
+  const dir = await makeTempDir();
+  const start = () =>
+    startEmbeddedPostgres({
+      ...{ dataDir: join(dir, 'data'), clock: systemClock, telemetry: quietStoreEvents() },
+    });
+  let server = await start();
+  await migrate({ databaseUrl: server.url });
+  const states: boolean[] = [];
+  let failures = 0;
+  let wentDown: () => void = () => undefined;
+  const telemetry = quietStoreEvents({
+    commitFailed: () => {
+      failures += 1;
+    },
+    databaseState: ({ up }) => {
+      states.push(up);
+      if (!up) wentDown();
+    },
+  });
+  const { store } = await openTestStore({ databaseUrl: server.url, telemetry, retryCapMs: 50 });
+  await store.acquireWriterLock();
+  for (let outage = 1; outage <= 3; outage += 1) {
+    await store.commit({ trades: [trade(outage, outage)] });
+    const isDown = new Promise<void>((resolve) => {
+      wentDown = resolve;
+    });
+    await server.stop();
+    const waiting = Array.from({ length: 5 }, (_, n) =>
+      store.commit({ trades: [trade(100 * outage + n, 100 * outage + n)] }),
+    );
+    await isDown;
+    server = await start();
+    for (const { outcomes } of await Promise.all(waiting)) assert.equal(outcomes.trade.stored, 1);
+  }
+  assert.deepEqual(states, [true, false, true, false, true, false, true]);
+  assert.ok(failures >= 3 && failures < 30);
+  const [row] = await store.query<{ n: number }>('SELECT count(*)::int AS n FROM trade');
+  assert.equal(row?.n, 18);
+  await store.stop();
+  await server.stop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+test('a stop while Postgres is away ends at its deadline', async () => {
+  const proxy = new PostgresProxy(await makeDatabase());
+  const databaseUrl = await proxy.start();
+  const { store } = await openTestStore({ databaseUrl, drainDeadlineMs: 100, retryCapMs: 20 });
+  await proxy.stop();
+  const lost = store.commit({ trades: [trade(1, 1)] });
+  const outcome = assert.rejects(lost, { code: 'aborted' });
+  await store.stop();
+  await outcome;
+});
+
+test('a daemon that lost its lock can not write until it has it again', async () => {
+  const failed: string[] = [];
+  let refused: () => void = () => undefined;
+  const isRefused = new Promise<void>((resolve) => {
+    refused = resolve;
+  });
+  const telemetry = quietStoreEvents({
+    commitFailed: ({ code }) => {
+      failed.push(code);
+      if (code === 'writer_lock_held') refused();
+    },
+  });
+  const { store, url } = await openTestStore({ telemetry, retryCapMs: 20 });
+  await store.acquireWriterLock();
+  await runSql(
+    url,
+    `SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database d ON d.oid = database
+     WHERE locktype = 'advisory' AND datname = current_database()`,
+  );
+  const successor = await openTestStore({ databaseUrl: url });
+  await successor.store.acquireWriterLock();
+  const late = store.commit({ trades: [trade(1, 1)] });
+  await isRefused;
+  assert.deepEqual(await successor.store.newestTrades(1, 1), []);
+  await successor.store.stop();
+  assert.equal((await late).outcomes.trade.stored, 1);
+  assert.ok(failed.includes('writer_lock_held'));
+});
+
+test('a full queue makes commits wait, and giving up waiting is possible', async () => {
+  const { store, url } = await openTestStore({ maxQueuedBatches: 2, commitLatencyMs: 0 });
+  await store.commit({ trades: [trade(1, 1)] });
+  const blocker = await openTestStore({ databaseUrl: url });
+  const sizes: number[] = [];
+  const limited = await openTestStore({
+    ...{ databaseUrl: url, maxQueuedBatches: 2, maxGroupRows: 1 },
+    telemetry: quietStoreEvents({ queueChanged: ({ size }) => sizes.push(size) }),
+  });
+  const commits = Array.from({ length: 40 }, (_, n) =>
+    limited.store.commit({ trades: [trade(10 + n, 10 + n)] }),
+  );
+  const givingUp = new AbortController();
+  const given = limited.store.commit({ trades: [trade(99, 99)] }, { signal: givingUp.signal });
+  givingUp.abort(new Error('enough'));
+  await assert.rejects(given, /enough/);
+  await Promise.all(commits);
+  assert.ok(Math.max(...sizes) <= 2);
+  assert.equal((await blocker.store.newestTrades(1, 100)).length, 41);
+});

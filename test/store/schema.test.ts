@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import pg from 'pg';
+import { systemClock } from '../../src/kernel/clock.js';
+import { systemRandom } from '../../src/kernel/random.js';
+import { migrate, openStore, PARTITIONED_TABLES } from '../../src/store/index.js';
+import {
+  makeDatabase,
+  openTestStore,
+  quietStoreEvents,
+  runSql,
+  withDatabase,
+} from '../support/postgres.js';
+import { NOON_S, trade } from '../support/postgres-rows.js';
+
+const DAY_MS = 86_400_000;
+const open = (databaseUrl: string) =>
+  openStore({
+    ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry: quietStoreEvents() },
+    connectTimeoutMs: 2_000,
+  });
+
+test('twenty programs migrate at once: one does the work, all succeed', async () => {
+  const url = await makeDatabase('empty');
+  await assert.rejects(open(url), { code: 'database_not_migrated', action: 'fatal' });
+  const applied = await Promise.all(
+    Array.from({ length: 20 }, () => migrate({ databaseUrl: url })),
+  );
+  assert.equal(applied.filter((names) => names.length > 0).length, 1);
+  assert.ok(applied.flat().includes('0001_archive'));
+  await (await open(url)).stop();
+});
+
+test('a database of a newer program is refused in words', async () => {
+  const url = await makeDatabase();
+  await runSql(url, "INSERT INTO tapekeep_migration (name, run_on) VALUES ('9999_later', now())");
+  const expected = { code: 'database_too_new', action: 'fatal', message: /9999_later/ };
+  await assert.rejects(migrate({ databaseUrl: url }), expected);
+  await assert.rejects(open(url), expected);
+});
+
+test('an address that leads nowhere is named, the password never', async () => {
+  const url = await makeDatabase();
+  const canary = 'canary-7f3';
+  const variants: [string, string, RegExp][] = [
+    ['port', 'database_unreachable', /127\.0\.0\.1:1, database/],
+    ['password', 'database_failed', /password/],
+    ['database', 'database_failed', /database no_such/],
+  ];
+  for (const [part, code, message] of variants) {
+    const changed = new URL(part === 'database' ? withDatabase(url, 'no_such') : url);
+    if (part === 'port') changed.port = '1';
+    if (part !== 'database') changed.password = canary;
+    await assert.rejects(open(changed.href), (error: Error & { code: string }) => {
+      assert.equal(error.code, code);
+      assert.match(error.message, message);
+      assert.ok(!error.message.includes(canary));
+      return true;
+    });
+  }
+  await assert.rejects(open('mysql://x'), { code: 'bad_database_url', action: 'fatal' });
+});
+
+test('every table is explained, and none has a default partition', async () => {
+  const url = await makeDatabase();
+  const silent = await runSql(
+    url,
+    `SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'public'::regnamespace
+       AND c.relkind IN ('r', 'p') AND c.relname <> 'tapekeep_migration'
+       AND obj_description(c.oid) IS NULL`,
+  );
+  assert.deepEqual(silent, []);
+  const keys = await runSql<{ def: string; relname: string }>(
+    url,
+    `SELECT relname, pg_get_constraintdef(k.oid) AS def FROM pg_constraint k
+       JOIN pg_class c ON c.oid = k.conrelid
+     WHERE contype IN ('p', 'u', 'x') AND relname = ANY ($1)`,
+    [[...PARTITIONED_TABLES, 'coverage', 'gap', 'session', 'verdict']],
+  );
+  assert.ok(keys.length >= 9);
+  for (const { relname, def } of keys) assert.match(def, /market_id/, relname);
+});
+
+test('sixteen makers of one partition all succeed and make it once', async () => {
+  const { url } = await openTestStore();
+  const made: string[] = [];
+  const telemetry = quietStoreEvents({ partitionMade: ({ partition }) => made.push(partition) });
+  const makers = await Promise.all(
+    Array.from({ length: 16 }, () => openTestStore({ databaseUrl: url, telemetry, poolSize: 1 })),
+  );
+  const fromMs = NOON_S * 1_000;
+  const span = { fromMs, toMs: fromMs + DAY_MS };
+  const names = await Promise.all(makers.map(({ store }) => store.ensurePartitions('trade', span)));
+  assert.deepEqual(names.flat().sort(), ['trade_20260115', 'trade_20260116']);
+  assert.deepEqual(made.sort(), ['trade_20260115', 'trade_20260116']);
+  await Promise.all(makers.map(({ store }) => store.stop()));
+});
+
+test('a maker does not wait for readers of the table', async () => {
+  const { store, url } = await openTestStore({ statementTimeoutMs: 2_000 });
+  await store.commit({ trades: [trade(1, 1)] });
+  const reader = new pg.Client({ connectionString: url });
+  await reader.connect();
+  await reader.query('BEGIN; SELECT count(*) FROM trade');
+  const span = { fromMs: NOON_S * 1_000 - DAY_MS, toMs: NOON_S * 1_000 - DAY_MS + 1 };
+  assert.deepEqual(await store.ensurePartitions('trade', span), ['trade_20260114']);
+  await reader.query('COMMIT');
+  await reader.end();
+});
+
+test('partitions are kept ready ahead, months and days alike', async () => {
+  const leads = new Map<string, number>();
+  const telemetry = quietStoreEvents({
+    partitionLead: ({ table, leadMs }) => leads.set(table, leadMs),
+  });
+  const { store, url } = await openTestStore({ telemetry, partitionsAhead: 2 });
+  await store.makePartitionsAhead(Date.UTC(2026, 0, 31, 23));
+  await store.makePartitionsAhead(Date.UTC(2026, 0, 31, 23));
+  const rows = await runSql<{ name: string }>(
+    url,
+    `SELECT inhrelid::regclass::text AS name FROM pg_inherits
+     WHERE inhparent IN ('trade'::regclass, 'kline'::regclass) ORDER BY 1`,
+  );
+  assert.deepEqual(
+    rows.map(({ name }) => name),
+    [
+      'kline_202601',
+      'kline_202602',
+      'kline_202603',
+      'trade_20260131',
+      'trade_20260201',
+      'trade_20260202',
+    ],
+  );
+  assert.equal(leads.get('trade'), 2 * DAY_MS + 3_600_000);
+  assert.equal(leads.size, PARTITIONED_TABLES.length);
+});
+
+test('partition widths are settled by the first program', async () => {
+  const url = await makeDatabase('empty');
+  await migrate({ databaseUrl: url, partitionWidths: { trade: 'month' } });
+  await migrate({ databaseUrl: url });
+  const { store } = await openTestStore({ databaseUrl: url });
+  await store.commit({ trades: [trade(1, 1)] });
+  const made = await runSql(url, "SELECT to_regclass('trade_202601') IS NOT NULL AS made");
+  assert.deepEqual(made, [{ made: true }]);
+});

@@ -1,0 +1,76 @@
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+
+/**
+ * A wire between a store and its server that fails on command. Modes: *open*; *cut after COMMIT*
+ * (the next COMMIT reaches the server, its answer is lost); *dead* (nothing passes, nothing ends).
+ */
+export class PostgresProxy {
+  #mode: 'open' | 'cutAfterCommit' | 'dead' = 'open';
+  /** Faults that really happened. */
+  fired = 0;
+  readonly #sockets = new Set<Socket>();
+  readonly #server = createServer((near) => this.#link(near));
+  readonly #target: URL;
+
+  constructor(target: string) {
+    this.#target = new URL(target);
+  }
+
+  /** Starts listening; returns the connection string that leads through here. */
+  async start(): Promise<string> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+    const address = this.#server.address();
+    const url = new URL(this.#target);
+    url.port = String(typeof address === 'object' ? address?.port : '');
+    return url.href;
+  }
+
+  cutAfterNextCommit(): void {
+    this.#mode = 'cutAfterCommit';
+  }
+
+  /** Connections that exist stay open and say nothing more; new ones work. */
+  goDead(): void {
+    this.#mode = 'dead';
+    this.fired += this.#sockets.size;
+    for (const socket of this.#sockets) socket.pause().removeAllListeners('data');
+    this.#mode = 'open';
+  }
+
+  async stop(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+    await once(this.#server, 'close');
+  }
+
+  #link(near: Socket): void {
+    const far = connect(Number(this.#target.port), this.#target.hostname);
+    let isDoomed = false;
+    for (const socket of [near, far]) {
+      this.#sockets.add(socket);
+      socket.on('error', () => undefined);
+      socket.on('close', () => {
+        this.#sockets.delete(socket);
+        near.destroy();
+        far.destroy();
+      });
+    }
+    near.on('data', (data: Buffer) => {
+      if (this.#mode === 'cutAfterCommit' && data.includes('COMMIT')) {
+        this.#mode = 'open';
+        isDoomed = true;
+      }
+      far.write(data);
+    });
+    far.on('data', (data: Buffer) => {
+      if (!isDoomed) {
+        near.write(data);
+        return;
+      }
+      this.fired += 1;
+      near.destroy();
+    });
+  }
+}
