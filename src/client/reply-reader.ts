@@ -1,7 +1,6 @@
-import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoints.js';
 import { type BodyReading, ERROR_MESSAGES, readBody } from '../contract/error-shapes.js';
-import { describeIssues, type ParsedPayload } from '../contract/shape.js';
+import { describeShapeError, type ParsedPayload } from '../contract/shape.js';
 import {
   AuthenticationError,
   type ErrorPlace,
@@ -31,7 +30,7 @@ export interface RawReply {
 /** What the reader needs to know about the question. */
 export interface Question<R> {
   readonly name: string;
-  readonly endpoint: Endpoint<z.ZodObject, R>;
+  readonly endpoint: Endpoint<Endpoint['params'], R>;
   readonly isSigned: boolean;
   /** Texts that must not reach a message, even if the server echoes them. */
   readonly secrets: readonly string[];
@@ -102,8 +101,9 @@ function parsePayload<R>(
   try {
     return question.endpoint.result.parse(payload);
   } catch (cause) {
-    if (!(cause instanceof z.ZodError)) throw cause;
-    const detail = safeExcerpt(describeIssues(cause), question.secrets);
+    const mismatch = describeShapeError(cause);
+    if (mismatch === undefined) throw cause;
+    const detail = safeExcerpt(mismatch, question.secrets);
     throw new MalformedReplyError(place, `not of this endpoint's shape: ${detail}`, { cause });
   }
 }

@@ -33,6 +33,11 @@ export function describeIssues(error: z.ZodError): string {
     .join('; ');
 }
 
+/** The same for anything that {@link ResultShape.parse} threw; undefined when it is no such error. */
+export function describeShapeError(error: unknown): string | undefined {
+  return error instanceof z.ZodError ? describeIssues(error) : undefined;
+}
+
 /** A payload that is good or bad as a whole. */
 export function wholeShape<T>(schema: z.ZodType<T>): ResultShape<T> {
   return { schema, parse: (payload) => ({ data: schema.parse(payload), rejected: [] }) };

@@ -7,31 +7,16 @@ export interface Span {
   readonly toMs: number;
 }
 
-/** Builds a span. @throws RangeError when the ends are not whole milliseconds or reversed. */
-export function span(fromMs: number, toMs: number): Span {
-  if (!Number.isSafeInteger(fromMs) || !Number.isSafeInteger(toMs) || fromMs > toMs) {
-    throw new RangeError(`not a span of whole milliseconds: [${fromMs}, ${toMs})`);
-  }
-  return { fromMs, toMs };
-}
-
 export function isEmptySpan({ fromMs, toMs }: Span): boolean {
   return toMs <= fromMs;
 }
 
-export function spanLengthMs({ fromMs, toMs }: Span): number {
+function spanLengthMs({ fromMs, toMs }: Span): number {
   return Math.max(0, toMs - fromMs);
 }
 
 export function spanContains({ fromMs, toMs }: Span, instantMs: number): boolean {
   return fromMs <= instantMs && instantMs < toMs;
-}
-
-/** The common part of two spans, or undefined when there is none. */
-export function intersectSpans(a: Span, b: Span): Span | undefined {
-  const fromMs = Math.max(a.fromMs, b.fromMs);
-  const toMs = Math.min(a.toMs, b.toMs);
-  return fromMs < toMs ? { fromMs, toMs } : undefined;
 }
 
 /** Sorts spans and joins those that overlap or touch. */
