@@ -56,8 +56,9 @@ test('kill -9 at any moment leaves coverage within rows, and nothing acknowledge
   assert.ok(acknowledged > KILLS);
 });
 
-test('a COMMIT whose answer is lost is repeated, and counts once', async () => {
+test('a COMMIT whose answer is lost is repeated, and counts once', async (context) => {
   const proxy = new PostgresProxy(await makeDatabase());
+  context.after(() => proxy.stop());
   const databaseUrl = await proxy.start();
   const { store } = await openTestStore({ databaseUrl });
   await store.ensureMarkets([MARKET], 0);
@@ -71,11 +72,11 @@ test('a COMMIT whose answer is lost is repeated, and counts once', async () => {
   assert.deepEqual({ stored, duplicate }, { stored: 0, duplicate: 2 });
   assert.equal(islands[0]?.rowCount, 3);
   await store.stop();
-  await proxy.stop();
 });
 
-test('a connection that goes silent is given up, and another one does the work', async () => {
+test('a connection that goes silent is given up, and another one does the work', async (context) => {
   const proxy = new PostgresProxy(await makeDatabase());
+  context.after(() => proxy.stop());
   const databaseUrl = await proxy.start();
   const { store } = await openTestStore({ databaseUrl, statementTimeoutMs: 300, poolSize: 1 });
   await store.commit({ trades: [trade(1, 1)] });
@@ -90,11 +91,14 @@ test('a connection that goes silent is given up, and another one does the work',
   assert.equal(read.status, 'rejected');
   await store.ping();
   await store.stop();
-  await proxy.stop();
 });
 
-test('while Postgres is away commits wait, and then succeed', async () => {
+test('while Postgres is away commits wait, and then succeed', async (context) => {
   const dir = await makeTempDir();
+  context.after(async () => {
+    await server.stop();
+    await rm(dir, { recursive: true, force: true });
+  });
   const start = () =>
     startEmbeddedPostgres({
       ...{ dataDir: join(dir, 'data'), clock: systemClock, telemetry: quietStoreEvents() },
@@ -133,12 +137,11 @@ test('while Postgres is away commits wait, and then succeed', async () => {
   const [row] = await store.query<{ n: number }>('SELECT count(*)::int AS n FROM trade');
   assert.equal(row?.n, 18);
   await store.stop();
-  await server.stop();
-  await rm(dir, { recursive: true, force: true });
 });
 
-test('a stop while Postgres is away ends at its deadline', async () => {
+test('a stop while Postgres is away ends at its deadline', async (context) => {
   const proxy = new PostgresProxy(await makeDatabase());
+  context.after(() => proxy.stop());
   const databaseUrl = await proxy.start();
   const { store } = await openTestStore({ databaseUrl, drainDeadlineMs: 100, retryCapMs: 20 });
   await proxy.stop();

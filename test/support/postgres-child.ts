@@ -9,9 +9,9 @@ const server = await startEmbeddedPostgres({
   telemetry: quietStoreEvents(),
 });
 // The server is in no way tied to this process's life, so something must keep it running.
-const keepAlive = setInterval(() => undefined, 60_000);
+const letGo = systemClock.after(600_000, () => undefined);
 process.once('SIGTERM', () => {
-  clearInterval(keepAlive);
+  letGo();
   void server.stop();
 });
 process.stdout.write(`${server.url}\n`);

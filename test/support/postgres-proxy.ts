@@ -39,7 +39,9 @@ export class PostgresProxy {
     this.#mode = 'open';
   }
 
+  /** Safe to call twice. */
   async stop(): Promise<void> {
+    if (!this.#server.listening) return;
     for (const socket of this.#sockets) socket.destroy();
     this.#server.close();
     await once(this.#server, 'close');
@@ -58,7 +60,7 @@ export class PostgresProxy {
       });
     }
     near.on('data', (data: Buffer) => {
-      if (this.#mode === 'cutAfterCommit' && data.includes('COMMIT')) {
+      if (this.#mode === 'cutAfterCommit' && data.includes('COMMIT\0')) {
         this.#mode = 'open';
         isDoomed = true;
       }
