@@ -37,6 +37,8 @@ export interface Endpoint<P extends z.ZodObject = z.ZodObject, R = unknown> {
   /** Whether the result comes inside `{code, success, message, result}` or bare. */
   readonly envelope: boolean;
   readonly summary: string;
+  /** Whether the exchange may answer `operation blocked` (contract, Errors). */
+  readonly isBlockable?: true;
   readonly params: P;
   readonly result: ResultShape<R>;
 }
@@ -151,6 +153,7 @@ export const endpoints = {
     access: 'private',
     envelope: true,
     summary: 'Places a limit order',
+    isBlockable: true,
     params: z.object({
       market: marketParam,
       price: decimalParam.describe('Limit price in the money currency'),

@@ -17,3 +17,18 @@ export function isKlineInterval(seconds: number): boolean {
   if (seconds < DAY_S) return seconds % 3600 === 0 && DAY_S % seconds === 0;
   return seconds === WEEK_S || (seconds % DAY_S === 0 && seconds < WEEK_S);
 }
+
+/** Whole multiples of `unitS` below `endS`, as far as candles come in them. */
+function intervalsOf(unitS: number, endS: number): number[] {
+  const multiples = Array.from({ length: endS / unitS - 1 }, (_, index) => (index + 1) * unitS);
+  return multiples.filter(isKlineInterval);
+}
+
+/** Every interval that {@link isKlineInterval} admits, ascending, in seconds. */
+export const KLINE_INTERVALS_S: readonly number[] = [
+  ...intervalsOf(1, 60),
+  ...intervalsOf(60, 3600),
+  ...intervalsOf(3600, DAY_S),
+  ...intervalsOf(DAY_S, WEEK_S),
+  WEEK_S,
+];

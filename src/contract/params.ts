@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DOCUMENTED_INTERVALS_S, isKlineInterval } from './intervals.js';
+import { DOCUMENTED_INTERVALS_S, isKlineInterval, KLINE_INTERVALS_S } from './intervals.js';
 import {
   KLINE_INTERVAL_DEFAULT_S,
   NONCE_DIGITS,
@@ -25,7 +25,10 @@ function wholeParam(schema: z.ZodNumber) {
   );
 }
 
-export const marketParam = nameText.describe('Name of a public pair, such as BTC_USDT');
+export const marketParam = nameText.meta({
+  description: 'Name of a public pair, stock before money',
+  examples: ['BTC_USDT'],
+});
 export const sideParam = sideText.describe('Side of the order book');
 
 export const pageLimitParam = wholeParam(z.number().min(PAGE_LIMIT.min).max(PAGE_LIMIT.max))
@@ -46,7 +49,10 @@ export const intervalParam = wholeParam(
   z.number().refine(isKlineInterval, { error: 'not an interval that candles come in' }),
 )
   .default(KLINE_INTERVAL_DEFAULT_S)
-  .describe(`Candle length in seconds, such as ${DOCUMENTED_INTERVALS_S.join(', ')}`);
+  .meta({
+    description: `Candle length in seconds, such as ${DOCUMENTED_INTERVALS_S.join(', ')}`,
+    enum: [...KLINE_INTERVALS_S],
+  });
 
 export const ordersLimitParam = wholeParam(z.number().min(PAGE_LIMIT.min).max(PAGE_LIMIT.max))
   .default(ORDERS_LIMIT_DEFAULT)

@@ -3,21 +3,54 @@ import { type StateRecord, stateRecord } from './resources.js';
 import { nameText, wholeNumber } from './values.js';
 
 /** Market and period in seconds: the params of `state.query` and `state.subscribe`. */
-export const stateParams = z.tuple([nameText, wholeNumber.pipe(z.number().min(1))]);
+export const stateParams = z.tuple([
+  nameText.meta({ description: 'Name of a public pair', examples: ['BTC_USDT'] }),
+  wholeNumber.pipe(z.number().min(1)).meta({ description: 'Period in seconds', examples: [60] }),
+]);
 export type StateParams = z.infer<typeof stateParams>;
 
 const noParams = z.tuple([]);
+const statusSuccess = z.object({ status: z.literal('success') });
+
+/** One row of the table of real-time methods. */
+interface MethodRow {
+  readonly params: z.ZodType;
+  readonly summary: string;
+  readonly result: z.ZodType;
+  /** Whether the answer's `params` are the request's; otherwise they are empty. */
+  readonly echoesParams: boolean;
+}
 
 /**
  * The real-time methods (contract, Real-time methods). `server.ping` is not in the contract; the
  * family answers it with `pong` and it keeps a connection open (field notes, Real-time).
  */
 export const realtimeMethods = {
-  'state.query': { params: stateParams, summary: 'One market status record' },
-  'state.subscribe': { params: stateParams, summary: 'Follow the status of one market' },
-  'state.unsubscribe': { params: noParams, summary: 'Stop the updates' },
-  'server.ping': { params: z.array(z.unknown()), summary: 'Keep the connection open' },
-} as const;
+  'state.query': {
+    params: stateParams,
+    summary: 'One market status record',
+    result: stateRecord,
+    echoesParams: true,
+  },
+  'state.subscribe': {
+    params: stateParams,
+    summary: 'Follow the status of one market',
+    result: statusSuccess,
+    echoesParams: false,
+  },
+  'state.unsubscribe': {
+    params: noParams,
+    summary: 'Stop the updates',
+    result: statusSuccess,
+    echoesParams: false,
+  },
+  'server.ping': {
+    params: z.array(z.unknown()),
+    summary: 'Keep the connection open',
+    result: z.literal('pong'),
+    echoesParams: true,
+  },
+} as const satisfies Readonly<Record<string, MethodRow>>;
 export type RealtimeMethod = keyof typeof realtimeMethods;
 
 /** Name of the only notification. */
@@ -104,7 +137,12 @@ export function errorMessage(id: number | string, params: unknown, error: Realti
 }
 
 /** Result of a successful subscribe or unsubscribe: a status field equal to success. */
-export const STATUS_SUCCESS = { status: 'success' } as const;
+export const STATUS_SUCCESS: z.infer<typeof statusSuccess> = { status: 'success' };
+
+/** The record of the contract's state.update: all but the change. */
+export const updateRecord = stateRecord
+  .omit({ change: true })
+  .meta({ id: 'MarketStatusUpdate', description: 'The status of the subscribed market' });
 
 /** The contract's state.update: no market, no change. */
 export function updateMessage(record: StateRecord) {

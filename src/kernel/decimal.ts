@@ -10,7 +10,8 @@ export const MAX_DECIMAL_LENGTH = 80;
 /** Largest exponent taken from outside (`1e-8` is real, `1e999` is an attack on storage). */
 const MAX_EXPONENT = 40;
 
-const DECIMAL_PATTERN = /^(-?)(\d{1,60})(?:\.(\d{1,40}))?(?:[eE]([+-]?\d{1,3}))?$/;
+/** The form of decimal text; group 1 is the sign. */
+export const DECIMAL_PATTERN = /^(-?)(\d{1,60})(?:\.(\d{1,40}))?(?:[eE]([+-]?\d{1,3}))?$/;
 
 /** True for text that is a bounded decimal number: digits, one optional point, small exponent. */
 export function isDecimalText(text: string): boolean {
