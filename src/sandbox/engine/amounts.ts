@@ -1,0 +1,57 @@
+import { Rejection } from './rejection.js';
+
+/*
+ * Quantities are integers in units of 10^−digits, so that every sum and product is exact. The
+ * bounds keep everything that is shown within what the contract's decimal texts carry.
+ */
+
+/** Most digits before the point of a price, an amount or everything ever deposited of a currency. */
+export const MAX_WHOLE_DIGITS = 30;
+/** Most places of anything that is worked out: `stockPrec + moneyPrec + feePrec` stays within. */
+export const MAX_PLACES = 40;
+
+const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?$/;
+/** Longer texts are not looked at. */
+const MAX_TEXT_LENGTH = 120;
+const CLOSING_ZEROS = /0+$/;
+const LEADING_ZEROS = /^0+/;
+
+/** 10^`digits`. */
+export function powerOfTen(digits: number): bigint {
+  return 10n ** BigInt(digits);
+}
+
+/** Every quantity with `digits` places stays below this. */
+export function unitBound(digits: number): bigint {
+  return powerOfTen(MAX_WHOLE_DIGITS + digits);
+}
+
+/** Number of places that the value of a plain decimal text needs: `1.50` needs one. */
+export function placesOf(text: string): number {
+  return (DECIMAL.exec(text)?.[3] ?? '').replace(CLOSING_ZEROS, '').length;
+}
+
+/**
+ * Reads plain decimal text of a value above zero in units of 10^−`digits`. Zeros that close the
+ * fraction do not count as places.
+ *
+ * @param what names the quantity in the message of a rejection
+ */
+export function parseUnits(text: string, digits: number, what: string): bigint | Rejection {
+  const match = text.length > MAX_TEXT_LENGTH ? null : DECIMAL.exec(text);
+  const shown = JSON.stringify(text.slice(0, MAX_TEXT_LENGTH));
+  if (match === null) return new Rejection('notDecimal', `${what} ${shown} is not a decimal`);
+  const whole = (match[2] ?? '').replace(LEADING_ZEROS, '');
+  const fraction = (match[3] ?? '').replace(CLOSING_ZEROS, '');
+  if (match[1] === '-' || (whole === '' && fraction === '')) {
+    return new Rejection('notPositive', `${what} ${shown} is not above zero`);
+  }
+  if (whole.length > MAX_WHOLE_DIGITS) {
+    const most = `${what} ${shown} has more than ${MAX_WHOLE_DIGITS} digits before the point`;
+    return new Rejection('tooManyDigits', most);
+  }
+  if (fraction.length > digits) {
+    return new Rejection('precisionExceeded', `${what} ${shown} has more than ${digits} places`);
+  }
+  return BigInt(whole + fraction.padEnd(digits, '0'));
+}

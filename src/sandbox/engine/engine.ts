@@ -1,0 +1,279 @@
+import type { Balance } from '../../contract/resources.js';
+import type { Side } from '../../contract/values.js';
+import type { Slice } from '../../server/backend.js';
+import { Accounts, type Currency } from './accounts.js';
+import { EngineError } from './engine-error.js';
+import { faultOf, type LimitOrder, type LimitOrderText, readOrder } from './limit-order.js';
+import { ListedMarket, type MarketRules } from './market.js';
+import { type FillSink, freeze, matchOrder, release, type Trade } from './matching.js';
+import { Order, type OrderState } from './order.js';
+import { Rejection } from './rejection.js';
+
+/** Who wants to know. Called when the operation is done; must not change the engine in turn. */
+export interface EngineListeners {
+  /** Once for every trade, in order of ids. */
+  readonly onTrade?: (trade: Trade) => void;
+  /** Once for an operation that changed the market's book, after its trades. */
+  readonly onBookChange?: (market: string) => void;
+}
+
+export interface EngineOptions extends EngineListeners {
+  /** Default 1. */
+  readonly firstOrderId?: number;
+  readonly firstTradeId?: number;
+  /** Most open orders of one account in one market; default 10,000. */
+  readonly maxOpenOrders?: number;
+}
+
+/** One price of a book, in units of its market. */
+export interface DepthLevel {
+  readonly price: bigint;
+  /** Sum of what is left of the orders. */
+  readonly amount: bigint;
+  /** Number of orders. */
+  readonly orders: number;
+}
+
+const MAX_OPEN_ORDERS = 10_000;
+
+/**
+ * The matching engine of an exchange: markets, books, accounts. It has no clock, no randomness and
+ * no I/O; the same calls give the same ids, trades and balances.
+ *
+ * An operation is done wholly or, with a {@link Rejection}, not at all. Orders of one account may
+ * fill each other.
+ */
+export class MatchingEngine {
+  readonly #listeners: EngineListeners;
+  readonly #maxOpenOrders: number;
+  readonly #accounts = new Accounts();
+  readonly #markets = new Map<string, ListedMarket>();
+  readonly #orders = new Map<number, Order>();
+  readonly #sink: FillSink = {
+    filled: (maker, taker, amount, total) => this.#filled(maker, taker, amount, total),
+  };
+  #nextOrderId: number;
+  #nextTradeId: number;
+  #timeUs = 0;
+  /** Trades of the running operation, not told yet. */
+  #trades: Trade[] = [];
+  #isTelling = false;
+
+  constructor(options: EngineOptions = {}) {
+    this.#listeners = options;
+    this.#maxOpenOrders = options.maxOpenOrders ?? MAX_OPEN_ORDERS;
+    this.#nextOrderId = options.firstOrderId ?? 1;
+    this.#nextTradeId = options.firstTradeId ?? 1;
+  }
+
+  /**
+   * Lists a market from now on.
+   *
+   * @throws EngineError when it is listed already or its rules can not be
+   */
+  addMarket(rules: MarketRules): void {
+    this.#guard();
+    if (this.#markets.has(rules.name)) throw new EngineError(`${rules.name} is listed already`);
+    const stock = this.#accounts.currency(rules.stock);
+    const money = this.#accounts.currency(rules.money);
+    this.#markets.set(rules.name, new ListedMarket(rules, stock, money));
+    this.#rescale();
+  }
+
+  /**
+   * Ends a market: all its open orders are cancelled and their funds released.
+   *
+   * @returns how many orders were cancelled
+   */
+  delistMarket(name: string): number | Rejection {
+    this.#guard();
+    const market = this.#markets.get(name);
+    if (market === undefined) return unknownMarket(name);
+    let count = 0;
+    for (const side of [market.buy, market.sell]) {
+      for (let order = side.best?.oldest; order !== undefined; order = side.best?.oldest) {
+        this.#takeOut(market, order);
+        count += 1;
+      }
+    }
+    this.#markets.delete(name);
+    this.#tell(name);
+    return count;
+  }
+
+  /** While a market is blocked its new orders are refused; cancels are not. */
+  setBlocked(name: string, isBlocked: boolean): Rejection | undefined {
+    const market = this.#markets.get(name);
+    if (market === undefined) return unknownMarket(name);
+    market.isBlocked = isBlocked;
+    return undefined;
+  }
+
+  /** The rules of a listed market. */
+  rulesOf(name: string): MarketRules | undefined {
+    return this.#markets.get(name)?.rules;
+  }
+
+  /** The rules of all listed markets, in the order of listing. */
+  markets(): MarketRules[] {
+    return Array.from(this.#markets.values(), ({ rules }) => rules);
+  }
+
+  /** Adds funds from outside; `amount` is plain decimal text above zero. */
+  deposit(account: string, currency: string, amount: string): Rejection | undefined {
+    this.#guard();
+    const rejection = this.#accounts.deposit(account, currency, amount);
+    this.#rescale();
+    return rejection;
+  }
+
+  /** Takes available funds out of the exchange. */
+  withdraw(account: string, currency: string, amount: string): Rejection | undefined {
+    this.#guard();
+    const rejection = this.#accounts.withdraw(account, currency, amount);
+    this.#rescale();
+    return rejection;
+  }
+
+  /** {@link place} for decimal texts; also refuses what is no decimal or has too many digits. */
+  placeText(text: LimitOrderText): OrderState | Rejection {
+    const rules = this.rulesOf(text.market);
+    if (rules === undefined) return unknownMarket(text.market);
+    const order = readOrder(text, rules);
+    return order instanceof Rejection ? order : this.place(order);
+  }
+
+  /**
+   * Places a limit order: fills what crosses, then freezes and rests what is left.
+   *
+   * @returns the order after its immediate fills; it goes on changing as long as it is open
+   */
+  place(order: LimitOrder): OrderState | Rejection {
+    this.#guard();
+    const { account, side, price, amount } = order;
+    const market = this.#markets.get(order.market);
+    if (market === undefined) return unknownMarket(order.market);
+    const fault = faultOf(market, order, this.#maxOpenOrders);
+    if (fault !== undefined) return fault;
+    this.#timeUs = Math.max(this.#timeUs, order.timeUs);
+    const takerFee = order.takerFee ?? market.takerFee;
+    const makerFee = order.makerFee ?? market.makerFee;
+    const seat = market.seat(account);
+    const id = this.#nextOrderId;
+    this.#nextOrderId += 1;
+    const { name } = market.rules;
+    const taker = new Order(id, seat, name, side, this.#timeUs, price, amount, takerFee, makerFee);
+    matchOrder(market, taker, this.#sink);
+    if (taker.left > 0n) {
+      freeze(market, taker);
+      market.side(side).add(taker);
+      seat.add(taker);
+      this.#orders.set(id, taker);
+    }
+    this.#tell(name);
+    return taker;
+  }
+
+  /** Takes out an open order and releases its funds. Whose order it is, the caller checks. */
+  cancel(orderId: number): OrderState | Rejection {
+    this.#guard();
+    const order = this.#orders.get(orderId);
+    const market = order === undefined ? undefined : this.#markets.get(order.market);
+    if (order === undefined || market === undefined) {
+      return new Rejection('unknownOrder', `order ${orderId} is not open`);
+    }
+    this.#takeOut(market, order);
+    this.#tell(order.market);
+    return order;
+  }
+
+  /** An open order. */
+  order(orderId: number): OrderState | undefined {
+    return this.#orders.get(orderId);
+  }
+
+  /** What an account holds of every currency there is, as decimal texts. */
+  balances(account: string): Record<string, Balance> {
+    return this.#accounts.balances(account);
+  }
+
+  /** All currencies with all that is held of them, to look at only. */
+  currencies(): Iterable<Currency> {
+    return this.#accounts.currencies();
+  }
+
+  /** The open orders of an account in a market, newest first. Costs O(offset + limit). */
+  activeOrders(account: string, market: string, offset: number, limit: number): Slice<OrderState> {
+    const seat = this.#markets.get(market)?.findSeat(account);
+    return { total: seat?.total ?? 0, rows: seat?.page(offset, limit) ?? [] };
+  }
+
+  /** The open orders of one side, best price first and oldest first within a price. */
+  book(market: string, side: Side, offset: number, limit: number): Slice<OrderState> {
+    const book = this.#markets.get(market)?.side(side);
+    return { total: book?.orders ?? 0, rows: book?.page(offset, limit) ?? [] };
+  }
+
+  /** The best `limit` price levels of one side, best first. */
+  depth(market: string, side: Side, limit: number): readonly DepthLevel[] {
+    return this.#markets.get(market)?.side(side).levels(limit) ?? [];
+  }
+
+  #takeOut(market: ListedMarket, order: Order): void {
+    market.side(order.side).remove(order);
+    release(market, order);
+    this.#forget(order);
+  }
+
+  #forget(order: Order): void {
+    order.seat.remove(order);
+    this.#orders.delete(order.id);
+  }
+
+  #filled(maker: Order, taker: Order, amount: bigint, total: bigint): void {
+    if (maker.left === 0n) this.#forget(maker);
+    const id = this.#nextTradeId;
+    this.#nextTradeId += 1;
+    if (this.#listeners.onTrade === undefined) return;
+    this.#trades.push({
+      id,
+      market: taker.market,
+      timeUs: taker.timeUs,
+      price: maker.price,
+      amount,
+      total,
+      takerSide: taker.side,
+      makerOrderId: maker.id,
+      takerOrderId: taker.id,
+    });
+  }
+
+  /** Tells what an operation has done, when everything is in its place again. */
+  #tell(market: string): void {
+    const { onTrade, onBookChange } = this.#listeners;
+    this.#isTelling = true;
+    try {
+      if (this.#trades.length > 0) {
+        const trades = this.#trades;
+        this.#trades = [];
+        for (const trade of trades) onTrade?.(trade);
+      }
+      onBookChange?.(market);
+    } finally {
+      this.#isTelling = false;
+    }
+  }
+
+  /** Fits the markets' factors to the digits of their currencies. */
+  #rescale(): void {
+    for (const market of this.#markets.values()) market.rescale();
+  }
+
+  #guard(): void {
+    if (this.#isTelling) throw new EngineError('a listener of the engine must not change it');
+  }
+}
+
+function unknownMarket(name: string): Rejection {
+  return new Rejection('unknownMarket', `no market ${name}`);
+}

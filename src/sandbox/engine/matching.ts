@@ -1,0 +1,100 @@
+import type { Side } from '../../contract/values.js';
+import { type ListedMarket, needOf } from './market.js';
+import type { Order } from './order.js';
+
+/** A trade as the engine made it. Quantities are in units of its market. */
+export interface Trade {
+  /** From one counter over all markets. */
+  readonly id: number;
+  readonly market: string;
+  /** Execution time, UNIX microseconds. */
+  readonly timeUs: number;
+  /** The maker's price, units of 10^−moneyPrec. */
+  readonly price: bigint;
+  /** Units of 10^−stockPrec. */
+  readonly amount: bigint;
+  /** price × amount, units of 10^−(stockPrec + moneyPrec). */
+  readonly total: bigint;
+  readonly takerSide: Side;
+  readonly makerOrderId: number;
+  readonly takerOrderId: number;
+}
+
+/** Is told of every fill, after it was settled. */
+export interface FillSink {
+  filled(maker: Order, taker: Order, amount: bigint, total: bigint): void;
+}
+
+/**
+ * Fills an order that stands in no book from the other side of its market, best price first and
+ * oldest order first, each fill at the maker's price (field notes, Matching). The taker's funds are
+ * taken from what is available; what is left of the order afterwards is not frozen yet.
+ */
+export function matchOrder(market: ListedMarket, taker: Order, sink: FillSink): void {
+  const isBuy = taker.side === 'buy';
+  const book = isBuy ? market.sell : market.buy;
+  while (taker.left > 0n) {
+    const level = book.best;
+    const maker = level?.oldest;
+    if (level === undefined || maker === undefined) break;
+    if (isBuy ? level.price > taker.price : level.price < taker.price) break;
+    const amount = maker.left < taker.left ? maker.left : taker.left;
+    const total = level.price * amount;
+    settle(market, maker, taker, amount, total);
+    level.amount -= amount;
+    if (maker.left === 0n) book.remove(maker);
+    sink.filled(maker, taker, amount, total);
+  }
+}
+
+/**
+ * Moves stock and money of one fill. Each side pays its fee out of what it gets: the buyer
+ * amount × rate in stock, the seller total × rate in money, both exactly.
+ */
+function settle(
+  market: ListedMarket,
+  maker: Order,
+  taker: Order,
+  amount: bigint,
+  total: bigint,
+): void {
+  maker.left -= amount;
+  taker.left -= amount;
+  maker.dealMoney += total;
+  taker.dealMoney += total;
+  const stock = amount * market.stockFactor;
+  const money = total * market.moneyFactor;
+  const isBuy = taker.side === 'buy';
+  const buyer = isBuy ? taker : maker;
+  const seller = isBuy ? maker : taker;
+  const stockFee = amount * (isBuy ? taker.takerFee : maker.makerFee) * market.stockFeeFactor;
+  const moneyFee = total * (isBuy ? maker.makerFee : taker.takerFee) * market.moneyFeeFactor;
+  // The maker pays from what it had frozen at the same price; the taker has frozen nothing.
+  if (isBuy) {
+    buyer.seat.money.available -= money;
+    seller.seat.stock.freeze -= stock;
+  } else {
+    buyer.seat.money.freeze -= money;
+    seller.seat.stock.available -= stock;
+  }
+  buyer.seat.stock.available += stock - stockFee;
+  seller.seat.money.available += money - moneyFee;
+  market.stock.fees.available += stockFee;
+  market.money.fees.available += moneyFee;
+}
+
+/** Binds what an order needs as long as it is open: its stock, or its price × what is left. */
+export function freeze(market: ListedMarket, order: Order): void {
+  const holding = market.payingOf(order.seat, order.side);
+  const units = needOf(market, order.side, order.price, order.left);
+  holding.available -= units;
+  holding.freeze += units;
+}
+
+/** Sets free what {@link freeze} has bound and fills have not used. */
+export function release(market: ListedMarket, order: Order): void {
+  const holding = market.payingOf(order.seat, order.side);
+  const units = needOf(market, order.side, order.price, order.left);
+  holding.freeze -= units;
+  holding.available += units;
+}
