@@ -1,7 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../kernel/clock.js';
 import { sleep } from '../kernel/clock.js';
-import { codeOf, isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
+import { AbortedError, codeOf, isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
+import { Mutex } from '../kernel/mutex.js';
 import type { Random } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import { ALL_MARKETS_ID } from '../ledger/batch.js';
@@ -54,7 +55,10 @@ export class Collector {
   #schedules: Schedule[] = [];
   #tickers: TickerCollector | undefined;
   #depthToleranceMs = TOLERANCE_EXTRA_MS;
-  #isStopped = false;
+  /** The list of markets is followed by one at a time, or a market could be opened twice. */
+  readonly #following = new Mutex();
+  #started: Promise<void> | undefined;
+  #stopped: Promise<void> | undefined;
 
   constructor(options: CollectorOptions) {
     this.#options = options;
@@ -84,11 +88,24 @@ export class Collector {
   }
 
   /**
-   * Starts collecting; resolves when the first list of markets is in.
+   * Starts collecting; resolves when the first list of markets is in. Safe to call twice.
    *
    * @throws ScheduleError for a schedule that is none; AbortedError when stopped meanwhile
    */
-  async start(): Promise<void> {
+  start(): Promise<void> {
+    this.#started ??= this.#start();
+    return this.#started;
+  }
+
+  /** Stops asking, lets what is under way end, and stores what has arrived. Safe to call twice. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #start(): Promise<void> {
+    const { signal } = this.#stopping;
+    signal.throwIfAborted();
     const { streams } = this.#options.settings;
     const { trades, depth, tickers, klines } = streams;
     const every = (key: string, schedule: string, run: () => void): Schedule => {
@@ -108,6 +125,7 @@ export class Collector {
       : undefined;
     await this.#firstMarkets();
     if (tickerSchedule !== undefined) await this.#openTickers(tickerSchedule.periodMs);
+    signal.throwIfAborted();
     this.#filler.start();
     this.#pollTickers();
     this.#pollTrades();
@@ -115,15 +133,13 @@ export class Collector {
     this.#pollCandles();
   }
 
-  /** Stops asking, lets what is under way end, and stores what has arrived. Safe to call twice. */
-  async stop(): Promise<void> {
-    if (this.#isStopped) return;
-    this.#isStopped = true;
+  async #stop(): Promise<void> {
     for (const schedule of this.#schedules.splice(0)) schedule.stop();
     const states = [...this.#units.values()].flatMap((unit) => unit.states);
     const feedsStopped = Promise.all(states.map((state) => state.stop()));
-    this.#stopping.abort();
-    await Promise.all([feedsStopped, this.#filler.stop(), ...this.#polls.values()]);
+    this.#stopping.abort(new AbortedError());
+    const started = this.#started?.catch(() => undefined);
+    await Promise.all([feedsStopped, started, this.#filler.stop(), ...this.#polls.values()]);
   }
 
   async #firstMarkets(): Promise<void> {
@@ -143,7 +159,11 @@ export class Collector {
     }
   }
 
-  async #updateMarkets(signal: AbortSignal): Promise<void> {
+  #updateMarkets(signal: AbortSignal): Promise<void> {
+    return this.#following.run(() => this.#followMarkets(signal));
+  }
+
+  async #followMarkets(signal: AbortSignal): Promise<void> {
     await this.#markets.refresh(signal);
     const wanted = this.#markets.collected;
     for (const [market, unit] of this.#units) {
@@ -157,6 +177,7 @@ export class Collector {
   async #open(market: string, marketId: number): Promise<void> {
     const context = { ...this.#context, depthToleranceMs: this.#depthToleranceMs };
     const unit = await openMarketUnit(context, market, marketId);
+    if (this.#stopping.signal.aborted) return;
     this.#units.set(market, unit);
     for (const walker of unit.walkers) this.#filler.add(walker);
     for (const state of unit.states) state.start();
@@ -228,7 +249,7 @@ export class Collector {
   /** Starts a poll unless the same one is still under way. It never rejects. */
   #poll(stream: string, market: string, work: (signal: AbortSignal) => Promise<void>): void {
     const key = `${stream} ${market}`;
-    if (this.#isStopped) return;
+    if (this.#stopping.signal.aborted) return;
     if (this.#polls.has(key)) {
       this.#options.telemetry.runSkipped({ stream });
       return;

@@ -19,7 +19,7 @@ export class NoMarketsError extends TapekeepError {
     super(
       'no_markets',
       'retry',
-      'the exchange lists no markets; its list is asked for again, and nothing is taken as delisted',
+      'the exchange lists no market that can be read; its list is asked for again, and nothing is taken as delisted',
     );
   }
 }
@@ -49,12 +49,12 @@ export class MarketList {
   async refresh(signal: AbortSignal): Promise<void> {
     const { exchange, archive, time, telemetry, wanted } = this.#options;
     const reply = await exchange.call('markets', {}, { priority: PRIORITY.markets, signal });
-    if (reply.data.length === 0) throw new NoMarketsError();
     if (reply.rejected.length > 0) {
       await archive.commit({
         quarantine: quarantineRows('markets', null, reply.rejected, reply.receivedAtMs),
       });
     }
+    if (reply.data.length === 0) throw new NoMarketsError();
     const listed = new Map(reply.data.map((market) => [market.name, market]));
     // An entry that could not be read is no delisting: the market stays as it was known.
     const kept = reply.rejected.length > 0 ? this.#known : new Map<string, Market>();

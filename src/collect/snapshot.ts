@@ -1,4 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
+import { normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, RowOutcomes, StreamRef } from '../ledger/batch.js';
 import { Continuity } from '../ledger/continuity.js';
 import type { CollectEvents } from '../observe/events.js';
@@ -40,7 +41,8 @@ export class SnapshotRecorder {
   readonly #options: SnapshotOptions;
   readonly #continuity: Continuity;
   #flushedAtMs = Number.NEGATIVE_INFINITY;
-  #pendingFromMs: number | undefined;
+  /** Observed without news, and not written yet. */
+  #pending: Span | undefined;
 
   constructor(options: SnapshotOptions) {
     this.#options = options;
@@ -48,51 +50,48 @@ export class SnapshotRecorder {
   }
 
   async record(look: Look): Promise<void> {
-    try {
-      await this.#record(look);
-    } catch (error) {
-      this.#continuity.interrupt();
-      throw error;
-    }
-  }
-
-  async #record(look: Look): Promise<void> {
-    const { stream, market, archive, clock, telemetry } = this.#options;
+    const { stream, market, clock, telemetry } = this.#options;
     const nowMs = clock.monotonicMs();
     const { claim, missed } = this.#continuity.observe(look.observedAtMs, nowMs);
     telemetry.received({ stream: stream.kind, market, count: look.received });
     this.#settle({ rejected: look.rejected, unchanged: look.unchanged });
-    if (missed !== undefined) {
-      this.#pendingFromMs = undefined;
-      const { kind } = stream;
-      await archive.recordGap({
-        stream,
-        span: missed,
-        state: 'unfillable',
-        reason: 'not observed',
-        atMs: look.observedAtMs,
-      });
-      const lengthMs = missed.toMs - missed.fromMs;
-      telemetry.gapFound({ stream: kind, market, reason: 'not_observed', lengthMs });
-    }
-    const fromMs = Math.min(this.#pendingFromMs ?? claim.fromMs, claim.fromMs);
+    const spans = normalizeSpans([claim, ...(this.#pending === undefined ? [] : [this.#pending])]);
     const isQuiet = look.received === look.unchanged && missed === undefined;
-    if (isQuiet && nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) {
-      this.#pendingFromMs = fromMs;
+    const [only] = spans;
+    if (isQuiet && spans.length === 1 && nowMs - this.#flushedAtMs < QUIET_FLUSH_MS) {
+      this.#pending = only;
       return;
     }
-    const span = { fromMs, toMs: claim.toMs };
-    const result = await archive.commit({
-      ...look.batch,
-      claims: [{ stream, span, evidence: look.evidence }],
-    });
-    this.#pendingFromMs = undefined;
+    try {
+      if (missed !== undefined) await this.#noteMissed(missed, look.observedAtMs);
+      await this.#commit(look, spans);
+    } catch (error) {
+      // What did not get in must not be covered; what was pending is still proven.
+      this.#continuity.undo();
+      this.#settle({ lost: look.received - look.rejected - look.unchanged });
+      throw error;
+    }
+    this.#pending = undefined;
     this.#flushedAtMs = nowMs;
-    this.#settle(result.outcomes[look.series]);
     telemetry.progressed({ stream: stream.kind, market, newestMs: claim.toMs });
   }
 
-  #settle(outcomes: Partial<RowOutcomes> & { unchanged?: number }): void {
+  async #commit(look: Look, spans: readonly Span[]): Promise<void> {
+    const { stream, archive } = this.#options;
+    const { evidence } = look;
+    const claims = spans.map((span) => ({ stream, span, evidence }));
+    const result = await archive.commit({ ...look.batch, claims });
+    this.#settle(result.outcomes[look.series]);
+  }
+
+  async #noteMissed(span: Span, atMs: number): Promise<void> {
+    const { stream, market, archive, telemetry } = this.#options;
+    await archive.recordGap({ stream, span, state: 'unfillable', reason: 'not observed', atMs });
+    const lengthMs = span.toMs - span.fromMs;
+    telemetry.gapFound({ stream: stream.kind, market, reason: 'not_observed', lengthMs });
+  }
+
+  #settle(outcomes: Partial<RowOutcomes> & { unchanged?: number; lost?: number }): void {
     const { telemetry, stream, market } = this.#options;
     for (const [outcome, count] of Object.entries(outcomes)) {
       if (count > 0) {

@@ -56,7 +56,11 @@ export class StateCollector {
     const feed = this.#options.openFeed();
     this.#feed = feed;
     const queue = new BoundedQueue<StateFeedEvent>(QUEUE_LIMIT);
-    this.#running = Promise.all([pump(feed, queue), this.#drain(queue)]).then(() => undefined);
+    const pumped = pump(feed, queue).catch((error: unknown) => {
+      // A feed reconnects by itself; when it gives up, nobody will bring these states any more.
+      if (!isAborted(error)) this.#failed(error, 'fatal');
+    });
+    this.#running = Promise.all([pumped, this.#drain(queue)]).then(() => undefined);
   }
 
   /** Closes the connection and stores what has arrived. */
@@ -71,36 +75,28 @@ export class StateCollector {
     for (;;) {
       const events = await queue.takeUpTo(EVENTS_PER_COMMIT);
       if (events.length === 0) return;
-      try {
-        await this.#store(events);
-      } catch (error) {
-        if (isAborted(error)) continue;
-        const { telemetry, market } = this.#options;
-        telemetry.pollFailed({
-          stream: 'state',
-          market,
-          code: codeOf(error),
-          message: messageOf(error),
-          action: 'skip',
-        });
-      }
+      await this.#store(events);
     }
   }
 
-  /** Stores a run of events; records of one session between two changes of session share a commit. */
+  /**
+   * Stores a run of events; records of one session between two changes of session share a commit.
+   * What fails is told, and the events after it are taken all the same: none of them comes again.
+   */
   async #store(events: readonly StateFeedEvent[]): Promise<void> {
     let rows: StateRow[] = [];
     let aliveMs: number | undefined;
     const flush = async () => {
-      await this.#commit(rows, aliveMs);
+      const [taken, untilMs] = [rows, aliveMs];
       rows = [];
       aliveMs = undefined;
+      await this.#attempt(() => this.#commit(taken, untilMs));
     };
     for (const event of events) {
       switch (event.kind) {
         case 'opened':
           await flush();
-          await this.#open(event.exchangeMs);
+          await this.#attempt(() => this.#open(event.exchangeMs));
           break;
         case 'record': {
           const row = this.#toRow(event);
@@ -114,13 +110,27 @@ export class StateCollector {
           break;
         case 'closed':
           await flush();
-          await this.#close(event);
+          await this.#attempt(() => this.#close(event));
           break;
         case 'retrying':
           break;
       }
     }
     await flush();
+  }
+
+  async #attempt(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (!isAborted(error)) this.#failed(error, 'skip');
+    }
+  }
+
+  #failed(error: unknown, action: 'skip' | 'fatal'): void {
+    const { telemetry, market } = this.#options;
+    const [code, message] = [codeOf(error), messageOf(error)];
+    telemetry.pollFailed({ stream: 'state', market, code, message, action });
   }
 
   async #open(exchangeMs: number): Promise<void> {
@@ -164,19 +174,18 @@ export class StateCollector {
     const session = this.#session;
     const first = rows[0];
     if (session === undefined || aliveMs === undefined) return;
-    if (!session.hasData) {
-      if (first === undefined) return;
-      session.hasData = true;
-      session.coveredUntilMs = first.observedAtMs;
-      await this.#noteMissed(first.observedAtMs);
-    }
-    const span = {
-      fromMs: session.coveredUntilMs,
-      toMs: Math.max(aliveMs, session.coveredUntilMs) + 1,
-    };
+    if (!session.hasData && first === undefined) return;
+    const fromMs =
+      session.hasData || first === undefined ? session.coveredUntilMs : first.observedAtMs;
+    const span = { fromMs, toMs: Math.max(aliveMs + 1, fromMs) };
+    if (rows.length === 0 && span.toMs <= span.fromMs) return;
     const evidence = { session: session.sessionId, records: rows.length };
     const claims = [{ stream, span, evidence }];
-    const result = await archive.commit({ states: rows, claims }).catch((error: unknown) => {
+    const write = async () => {
+      if (!session.hasData) await this.#noteMissed(fromMs);
+      return archive.commit({ states: rows, claims });
+    };
+    const result = await write().catch((error: unknown) => {
       // What did not get in must not be covered by the next claim of this session.
       session.hasData = false;
       if (rows.length > 0) {
@@ -184,6 +193,7 @@ export class StateCollector {
       }
       throw error;
     });
+    session.hasData = true;
     session.coveredUntilMs = span.toMs;
     this.#lastCoveredMs = span.toMs;
     for (const [outcome, count] of Object.entries(result.outcomes.market_state)) {

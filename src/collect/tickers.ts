@@ -43,7 +43,7 @@ export class TickerCollector {
         marketId,
         observedAtMs,
         receivedAtMs,
-        atMs: Math.floor(entry.at * SECOND_MS),
+        atMs: Math.round(entry.at * SECOND_MS),
         ...figuresOf(entry),
       });
     }
@@ -54,7 +54,7 @@ export class TickerCollector {
         tickers: changed,
         quarantine: quarantineRows('tickers', null, rejected, receivedAtMs),
       },
-      evidence: { endpoint: 'tickers', markets: looks.size },
+      evidence: { endpoint: 'tickers', markets: looks.size, refused: rejected.length },
       series: 'ticker',
       received: looks.size + rejected.length,
       rejected: rejected.length,

@@ -18,6 +18,7 @@ export interface Observed {
 export class Continuity {
   readonly #toleranceMs: number;
   #lastAtMs: number | undefined;
+  #beforeLastAtMs: number | undefined;
   #lastLookMs: number | undefined;
 
   /** @param coveredUntilMs end of the coverage that an earlier run left behind */
@@ -26,9 +27,13 @@ export class Continuity {
     this.#lastAtMs = coveredUntilMs;
   }
 
-  /** What was observed last did not reach the archive: the next observation begins anew. */
-  interrupt(): void {
+  /**
+   * The last observation did not reach the archive: it counts as not made, and the next one begins
+   * anew. What was missed then includes it.
+   */
+  undo(): void {
     this.#lastLookMs = undefined;
+    this.#lastAtMs = this.#beforeLastAtMs;
   }
 
   observe(atMs: number, monotonicMs: number): Observed {
@@ -37,6 +42,7 @@ export class Continuity {
     const isKept =
       this.#lastLookMs !== undefined && monotonicMs - this.#lastLookMs <= this.#toleranceMs;
     this.#lastLookMs = monotonicMs;
+    this.#beforeLastAtMs = lastAtMs;
     this.#lastAtMs = at + 1;
     if (lastAtMs === undefined || at < lastAtMs) {
       // The first look ever, or the exchange's clock was set back: only this moment is proven.

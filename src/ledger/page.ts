@@ -27,6 +27,8 @@ export interface LocateInput {
   readonly targetTid: number;
   readonly skip: number;
   readonly asked: number;
+  /** Rows in the reply, with those that were refused or repeated. */
+  readonly received: number;
   /** The largest page that this server ever returned: shorter ones are then not due to a cap. */
   readonly largestPage: number;
   /** The request before this one ended exactly at the target, and this one looks just below it. */
@@ -50,11 +52,14 @@ export type Location =
 
 /** Decides what a page below the head means for the walk. */
 export function locate(input: LocateInput): Location {
-  const { rows, targetTid, skip, asked, largestPage, isProbe } = input;
+  const { rows, targetTid, skip, asked, received, largestPage, isProbe } = input;
   const newest = rows[0];
   const oldest = rows.at(-1);
   if (newest === undefined || oldest === undefined) {
-    if (isProbe) return { kind: 'endOfHistory' };
+    if (isProbe && received === 0) return { kind: 'endOfHistory' };
+    if (isProbe || (received > 0 && skip === 0)) {
+      return { kind: 'broken', detail: 'a page holds no readable trade' };
+    }
     if (skip === 0)
       return { kind: 'broken', detail: 'the history is empty, but it was not before' };
     const back = Math.max(0, skip - asked);
@@ -89,7 +94,7 @@ export function locate(input: LocateInput): Location {
     return { kind: 'broken', detail: `trade ${targetTid} is missing between its neighbours` };
   }
   if (index < rows.length - 1) return { kind: 'found', olderFrom: index + 1 };
-  if (rows.length < asked && rows.length < largestPage) return { kind: 'endOfHistory' };
+  if (received < asked && received < largestPage) return { kind: 'endOfHistory' };
   return index > 0
     ? { kind: 'again', skip: skip + index, isProbe: false, why: 'ended at the known trade' }
     : { kind: 'again', skip: skip + 1, isProbe: true, why: 'is anything older?' };

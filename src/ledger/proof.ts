@@ -12,23 +12,33 @@ export interface ReplyTimes {
 
 /**
  * The moment up to which a reply proves that nothing more had happened: the start of the request,
- * never later than the server's own Date, less a margin for caches on the way.
+ * never later than the server's own Date, less a margin for caches on the way. Always a whole
+ * second, because a trade is kept under its whole second: one that happens later in the same second
+ * would else lie in a span that was called covered before it happened.
  */
 export function provenUntilMs(times: ReplyTimes, marginMs: number): number {
   const seenMs = times.dateMs === null ? times.sentAtMs : Math.min(times.sentAtMs, times.dateMs);
-  return Math.floor(seenMs - marginMs);
+  return floorToMs(seenMs - marginMs, SECOND_MS);
+}
+
+/** The latest moment that a reply may speak of: the later of its request and the server's Date. */
+export function latestMs(times: ReplyTimes): number {
+  return Math.max(times.sentAtMs, times.dateMs ?? times.sentAtMs);
 }
 
 /**
  * The span that a contiguous page from the head proves: every whole second after the one in which
  * its oldest trade lies (that second may go on below the page), up to the second of its newest
- * trade (more trades may still join that one), or further if the clock allows.
+ * trade (more trades may still join that one), or further if the clock allows. A trade that is
+ * dated into the future proves nothing of the time until then.
  *
  * @param rows ordered newest first, not empty
+ * @param untilMs what the clock proves, see {@link provenUntilMs}
+ * @param endMs the latest moment that the reply may speak of, see {@link latestMs}
  */
-export function headSpan(rows: readonly PageRow[], untilMs: number): Span {
+export function headSpan(rows: readonly PageRow[], untilMs: number, endMs: number): Span {
   const newestMs = (rows[0]?.tradedAtS ?? 0) * SECOND_MS;
-  const toMs = Math.max(newestMs, untilMs);
+  const toMs = newestMs <= endMs ? Math.max(newestMs, untilMs) : untilMs;
   return { fromMs: Math.min(toMs, edgeAbove(rows)), toMs };
 }
 
@@ -71,8 +81,9 @@ export function gridWithin(within: Span, stepMs: number): Span {
 }
 
 /**
- * Cuts single candles that were refused out of a fetched span; one whose open time can not be read
- * could be any of them, so then nothing is claimed.
+ * Cuts single candles that were refused out of a fetched span. One whose open time lies beside the
+ * grid of `stepMs` puts both candles that it lies across in doubt; one whose open time can not be
+ * read could be any of them, so then nothing is claimed.
  */
 export function withoutSlots(
   fetched: Span,
@@ -82,7 +93,7 @@ export function withoutSlots(
   const slots: Span[] = [];
   for (const openMs of refusedMs) {
     if (openMs === undefined) return [];
-    slots.push({ fromMs: openMs, toMs: openMs + stepMs });
+    slots.push({ fromMs: floorToMs(openMs, stepMs), toMs: ceilToMs(openMs + stepMs, stepMs) });
   }
   return subtractSpans(fetched, slots);
 }

@@ -1,12 +1,21 @@
-import type { ArchivePort } from '../../src/collect/ports.js';
+import type { ArchivePort, MarketChanges } from '../../src/collect/ports.js';
+import type { Market } from '../../src/contract/resources.js';
 import type { Span } from '../../src/kernel/span.js';
 import {
   type Batch,
   type CommitResult,
   type CoverageClaim,
+  type DepthRow,
   type Island,
+  type KlineRow,
   NO_OUTCOMES,
+  type QuarantineRow,
+  type RowOutcomes,
+  type Series,
+  type StateRow,
+  type StreamKind,
   type StreamRef,
+  type TickerRow,
   type TradeRow,
 } from '../../src/ledger/batch.js';
 
@@ -18,47 +27,83 @@ export interface ReportedGap {
   readonly reason: string;
 }
 
+/** A connection as a collector reported it. */
+export interface ReportedSession {
+  readonly sessionId: number;
+  readonly openedMs: number;
+  closed: { atMs: number; code: number; reason: string } | undefined;
+}
+
+type Counts = { -readonly [Outcome in keyof RowOutcomes]: number };
+
 /**
- * The archive's rules for trades and their coverage in the fewest words: what the real one must do,
+ * The archive's rules for rows and their coverage in the fewest words: what the real one must do,
  * without a database. For tests that check thousands of histories of a walk.
  */
 export class ModelArchive implements ArchivePort {
   readonly trades = new Map<string, TradeRow>();
+  readonly klines = new Map<string, KlineRow>();
+  readonly tickers: TickerRow[] = [];
+  readonly depths: DepthRow[] = [];
+  readonly states: StateRow[] = [];
   readonly gaps: ReportedGap[] = [];
-  readonly quarantine: unknown[] = [];
-  #islands: Island[] = [];
-  #floors = new Map<number, number>();
+  readonly sessions: ReportedSession[] = [];
+  readonly quarantine: QuarantineRow[] = [];
+  readonly streams: StreamRef[] = [];
+  readonly listed = new Map<string, Market>();
+  commits = 0;
+  /** Called before anything is stored; what it throws is what the collector sees. */
+  before: (method: keyof ArchivePort, batch?: Batch) => void | Promise<void> = () => undefined;
   /** Called after every commit. */
   onCommit: () => void = () => undefined;
+  #islands: Island[] = [];
+  #floors = new Map<number, number>();
+  #marketIds = new Map<string, number>();
 
   async commit(batch: Batch): Promise<CommitResult> {
-    const outcome = { ...NO_OUTCOMES };
-    const count = (name: keyof typeof outcome) => {
-      (outcome as Record<string, number>)[name] = outcome[name] + 1;
+    await this.before('commit', batch);
+    this.commits += 1;
+    const none = (): Counts => ({ ...NO_OUTCOMES });
+    const outcomes: Record<Series, Counts> = {
+      trade: none(),
+      kline: none(),
+      ticker: none(),
+      depth: none(),
+      market_state: none(),
     };
-    for (const row of batch.trades ?? []) {
-      const key = `${row.marketId} ${row.tradedAtS} ${row.tid}`;
-      const known = this.trades.get(key);
-      if (known === undefined) {
-        this.trades.set(key, row);
-        count('stored');
-      } else if (known.price !== row.price || known.amount !== row.amount) {
-        count('conflict');
-      } else if (known.executedAtUs === null && row.executedAtUs !== null) {
-        this.trades.set(key, { ...known, executedAtUs: row.executedAtUs });
-        count('updated');
-      } else {
-        count('duplicate');
-      }
-    }
+    for (const row of batch.trades ?? []) outcomes.trade[this.#storeTrade(row)] += 1;
+    for (const row of batch.klines ?? []) outcomes.kline[this.#storeKline(row)] += 1;
+    this.tickers.push(...(batch.tickers ?? []));
+    outcomes.ticker.stored += batch.tickers?.length ?? 0;
+    this.depths.push(...(batch.depths ?? []));
+    outcomes.depth.stored += batch.depths?.length ?? 0;
+    this.states.push(...(batch.states ?? []));
+    outcomes.market_state.stored += batch.states?.length ?? 0;
     this.quarantine.push(...(batch.quarantine ?? []));
     const islands = (batch.claims ?? []).map((claim) => this.#merge(claim));
     this.onCommit();
-    const none = NO_OUTCOMES;
-    return {
-      outcomes: { trade: outcome, kline: none, ticker: none, depth: none, market_state: none },
-      islands,
-    };
+    return { outcomes, islands };
+  }
+
+  #storeTrade(row: TradeRow): keyof RowOutcomes {
+    const key = `${row.marketId} ${row.tradedAtS} ${row.tid}`;
+    const known = this.trades.get(key);
+    if (known === undefined) {
+      this.trades.set(key, row);
+      return 'stored';
+    }
+    if (known.price !== row.price || known.amount !== row.amount) return 'conflict';
+    if (known.executedAtUs !== null || row.executedAtUs === null) return 'duplicate';
+    this.trades.set(key, { ...known, executedAtUs: row.executedAtUs });
+    return 'updated';
+  }
+
+  #storeKline(row: KlineRow): keyof RowOutcomes {
+    const key = `${row.marketId} ${row.intervalS} ${row.openAtS}`;
+    const known = this.klines.get(key);
+    this.klines.set(key, row);
+    if (known === undefined) return 'stored';
+    return known.close === row.close && known.volume === row.volume ? 'duplicate' : 'updated';
   }
 
   #merge({ stream, span }: CoverageClaim): Island {
@@ -74,8 +119,10 @@ export class ModelArchive implements ArchivePort {
       fromMs: Math.min(...all.map((one) => one.fromMs)),
       toMs: Math.max(...all.map((one) => one.toMs)),
     };
+    const isOfTrades = kind === 'trades' || kind === 'times';
     const inside = [...this.trades.values()].filter(
       (row) =>
+        isOfTrades &&
         row.marketId === marketId &&
         row.tradedAtS * 1000 >= merged.fromMs &&
         row.tradedAtS * 1000 < merged.toMs &&
@@ -104,31 +151,68 @@ export class ModelArchive implements ArchivePort {
   }
 
   async islands(stream: StreamRef): Promise<Island[]> {
+    await this.before('islands');
     return this.allIslands(stream.streamId);
   }
 
   async setCollectFrom(streamId: number, fromMs: number): Promise<void> {
+    await this.before('setCollectFrom');
     this.#floors.set(streamId, fromMs);
   }
 
   async recordGap(gap: { stream: StreamRef; span: Span; state: string; reason: string }) {
+    await this.before('recordGap');
     const { stream, span, state, reason } = gap;
     this.gaps.push({ streamId: stream.streamId, span, state, reason });
   }
 
-  ensureMarkets(): never {
-    throw new Error('the model knows one market');
+  async ensureMarkets(markets: readonly Market[]): Promise<MarketChanges> {
+    await this.before('ensureMarkets');
+    const names = new Set(markets.map(({ name }) => name));
+    const removed = [...this.listed.keys()].filter((name) => !names.has(name));
+    const added = [...names].filter((name) => !this.listed.has(name));
+    this.listed.clear();
+    for (const market of markets) {
+      this.listed.set(market.name, market);
+      if (!this.#marketIds.has(market.name)) {
+        this.#marketIds.set(market.name, this.#marketIds.size + 1);
+      }
+    }
+    const ids = new Map([...names].map((name) => [name, this.#marketIds.get(name) ?? 0]));
+    return { ids, added, removed, changed: [] };
   }
 
-  ensureStream(): never {
-    throw new Error('the model is given its streams');
+  async ensureStream(key: {
+    kind: StreamKind;
+    marketId: number;
+    variant: number;
+    collectFromMs?: number;
+  }): Promise<StreamRef> {
+    await this.before('ensureStream');
+    const { kind, marketId, variant, collectFromMs } = key;
+    const known = this.streams.find(
+      (one) => one.kind === kind && one.marketId === marketId && one.variant === variant,
+    );
+    if (known !== undefined) return known;
+    const streamId = this.streams.length + 1;
+    const made = { streamId, kind, marketId, variant, collectFromMs: collectFromMs ?? null };
+    this.streams.push(made);
+    return made;
   }
 
-  openSession(): never {
-    throw new Error('the model has no sessions');
+  async openSession(_stream: StreamRef, atMs: number): Promise<number> {
+    await this.before('openSession');
+    const sessionId = this.sessions.length + 1;
+    this.sessions.push({ sessionId, openedMs: atMs, closed: undefined });
+    return sessionId;
   }
 
-  closeSession(): never {
-    throw new Error('the model has no sessions');
+  async closeSession(
+    sessionId: number,
+    end: { atMs: number; code: number; reason: string },
+  ): Promise<void> {
+    await this.before('closeSession');
+    const session = this.sessions[sessionId - 1];
+    if (session !== undefined) session.closed = end;
   }
 }

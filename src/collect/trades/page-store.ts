@@ -1,12 +1,12 @@
 import type { Clock } from '../../kernel/clock.js';
-import type { Span } from '../../kernel/span.js';
+import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoverageClaim, Evidence, Island, StreamRef } from '../../ledger/batch.js';
 import { IslandList } from '../../ledger/islands.js';
 import { withoutDoubts } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';
-import { RecentTrades } from './recent.js';
+import { RecentRefusals, RecentTrades } from './recent.js';
 import type { SourceTrade, TradePage, TradeSource } from './source.js';
 
 export interface PageStoreOptions {
@@ -22,8 +22,10 @@ export interface PageStoreOptions {
 
 /** Without news, coverage is extended at most this often; a crash forgets no more than this. */
 const QUIET_FLUSH_MS = 5000;
+/** Spans in doubt that are remembered as told; beyond it they are told once more. */
+const TOLD_MAX = 1000;
 
-type Outcome = 'stored' | 'updated' | 'duplicate' | 'conflict' | 'rejected';
+type Outcome = 'stored' | 'updated' | 'duplicate' | 'conflict' | 'rejected' | 'lost';
 
 /**
  * Brings pages of one stream into the archive and keeps the stream's islands as the archive last
@@ -32,6 +34,9 @@ type Outcome = 'stored' | 'updated' | 'duplicate' | 'conflict' | 'rejected';
 export class PageStore {
   readonly #options: PageStoreOptions;
   readonly #recent = new RecentTrades();
+  readonly #refused = new RecentRefusals();
+  /** Where spans in doubt begin that were told already. */
+  readonly #toldFromMs = new Set<number>();
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
   readonly islands: IslandList;
@@ -69,16 +74,23 @@ export class PageStore {
     telemetry.received({ stream: source.kind, market, count: page.rowCount });
     this.#settled('duplicate', page.trades.length - fresh.length);
     this.#settled('rejected', page.rejected.length);
-    if (fresh.length === 0 && page.rejected.length === 0 && this.#isQuiet(spans)) {
+    const { receivedAtMs } = page;
+    const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
+    const quarantine = this.#refused.fresh(refused);
+    if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans)) {
       return { islands: this.islands.all.slice(0, 1), doubtfulEdgesMs: [] };
     }
-    const { receivedAtMs } = page;
-    const result = await archive.commit({
+    const batch = {
       trades: fresh.map((trade) => ({ ...trade, marketId, receivedAtMs })),
-      quarantine: quarantineRows(source.endpoint, market, page.rejected, receivedAtMs),
+      quarantine,
       claims: spans.map((span): CoverageClaim => ({ stream, span, evidence })),
+    };
+    const result = await archive.commit(batch).catch((error: unknown) => {
+      this.#settled('lost', fresh.length);
+      throw error;
     });
-    this.#flushedAtMs = clock.monotonicMs();
+    if (spans.length > 0) this.#flushedAtMs = clock.monotonicMs();
+    this.#refused.remember(quarantine);
     const { stored, updated, duplicate, conflict, rejected } = result.outcomes.trade;
     this.#settled('stored', stored);
     if (source.kind === 'times' && stored > 0) {
@@ -96,13 +108,6 @@ export class PageStore {
       telemetry.progressed({ stream: source.kind, market, newestMs: top.span.toMs });
     }
     return { islands: result.islands, doubtfulEdgesMs: await this.#noteDoubts(claim, spans) };
-  }
-
-  /** Rows that only served to find a place in history. */
-  countRepeated(count: number): void {
-    const { telemetry, market, source } = this.#options;
-    telemetry.received({ stream: source.kind, market, count });
-    this.#settled('duplicate', count);
   }
 
   /** Call after the commit of a head page: its rows are not sent again while they stay the same. */
@@ -132,19 +137,28 @@ export class PageStore {
     return extendsTop && this.#options.clock.monotonicMs() - this.#flushedAtMs < QUIET_FLUSH_MS;
   }
 
-  /** Lists what refused rows leave uncovered within a claim. */
-  async #noteDoubts(claim: Span, covered: readonly Span[]): Promise<number[]> {
-    const edgesMs: number[] = [];
-    let toMs = claim.toMs;
-    for (const part of [{ fromMs: claim.fromMs, toMs: claim.fromMs }, ...covered].reverse()) {
-      if (part.toMs < toMs) {
-        const span = { fromMs: part.toMs, toMs };
-        await this.recordGap(span, 'open', 'rows refused by validation', 'refused_rows');
-        edgesMs.push(toMs);
-      }
-      toMs = part.fromMs;
+  /**
+   * Lists a span as a gap because of rows in it that could not be read. The same rows come again at
+   * every look, and the span may grow meanwhile; it is told once.
+   */
+  async recordRefused(span: Span): Promise<void> {
+    if (span.toMs <= span.fromMs) return;
+    const reason = 'rows refused by validation';
+    if (!this.#toldFromMs.has(span.fromMs)) {
+      if (this.#toldFromMs.size >= TOLD_MAX) this.#toldFromMs.clear();
+      this.#toldFromMs.add(span.fromMs);
+      return this.recordGap(span, 'open', reason, 'refused_rows');
     }
-    return edgesMs;
+    const { archive, stream, time } = this.#options;
+    const atMs = Math.floor(time.nowMs());
+    await archive.recordGap({ stream, span, state: 'open', reason, atMs });
+  }
+
+  /** Lists what refused rows leave uncovered within a claim, unless it was covered before. */
+  async #noteDoubts(claim: Span, covered: readonly Span[]): Promise<number[]> {
+    const open = subtractSpans(claim, [...covered, ...this.islands.spans]);
+    for (const span of open) await this.recordRefused(span);
+    return open.map((span) => span.toMs);
   }
 
   #settled(outcome: Outcome, count: number): void {

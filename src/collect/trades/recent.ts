@@ -1,4 +1,5 @@
 import { hashText } from '../../kernel/random.js';
+import type { QuarantineRow } from '../../ledger/batch.js';
 import type { SourceTrade } from './source.js';
 
 /**
@@ -22,4 +23,33 @@ export class RecentTrades {
 
 function hashOf({ tradedAtS, executedAtUs, price, amount, total, side }: SourceTrade): number {
   return hashText(`${tradedAtS}|${executedAtUs}|${price}|${amount}|${total}|${side}`);
+}
+
+/** Refused rows that are remembered: those of a few pages. */
+const REFUSALS_MAX = 5000;
+
+/**
+ * Remembers refused rows that are in quarantine, because a refused row comes again with every page
+ * until newer trades have pushed it out. Bounded: the oldest is forgotten, and then kept once more.
+ */
+export class RecentRefusals {
+  readonly #hashes = new Set<number>();
+
+  /** The rows that are not known to be in quarantine just so. */
+  fresh(rows: readonly QuarantineRow[]): QuarantineRow[] {
+    return rows.filter((row) => !this.#hashes.has(refusalHashOf(row)));
+  }
+
+  /** Call only after the commit. */
+  remember(rows: readonly QuarantineRow[]): void {
+    for (const row of rows) this.#hashes.add(refusalHashOf(row));
+    for (const hash of this.#hashes) {
+      if (this.#hashes.size <= REFUSALS_MAX) break;
+      this.#hashes.delete(hash);
+    }
+  }
+}
+
+function refusalHashOf({ reason, payload }: QuarantineRow): number {
+  return hashText(`${reason}|${payload}`);
 }

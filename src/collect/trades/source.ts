@@ -43,9 +43,10 @@ function fromResult(trade: ResultTrade): SourceTrade {
 
 function fromHistory(trade: HistoryTrade): SourceTrade {
   const { id, time, price, amount, total, type } = trade;
-  // A double holds a current UNIX time to a quarter of a microsecond, so rounding is exact.
-  const executedAtUs = Math.round(time * MICROS);
-  const tradedAtS = Math.floor(executedAtUs / MICROS);
+  const tradedAtS = Math.floor(time);
+  // A double holds a current UNIX time to a quarter of a microsecond, so rounding is exact. It must
+  // not reach the next second: the second is part of the key that both endpoints share.
+  const executedAtUs = Math.min(Math.round(time * MICROS), (tradedAtS + 1) * MICROS - 1);
   return { tid: id, tradedAtS, executedAtUs, price, amount, total, side: type };
 }
 

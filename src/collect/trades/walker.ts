@@ -3,7 +3,7 @@ import type { Random } from '../../kernel/random.js';
 import type { Island } from '../../ledger/batch.js';
 import { BlockedEdges } from '../../ledger/edges.js';
 import { locate, orderPage } from '../../ledger/page.js';
-import { deeperSpan, headSpan, provenUntilMs } from '../../ledger/proof.js';
+import { deeperSpan, headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
 import { PRIORITY } from '../ports.js';
 import { WalkStalledError } from './errors.js';
 import { chainEnd, type Frontier, NOTHING, type PendingGap } from './frontier.js';
@@ -23,6 +23,7 @@ export interface ServerTraits {
   largestPage: number;
 }
 
+const SECOND_MS = 1000;
 const PAGE_MAX = 1000;
 const PAGE_MIN = 50;
 /** Requests that one step may spend on finding its place in a history that moves. */
@@ -54,7 +55,8 @@ export class TradeWalker {
     this.#options = options;
     this.#pages = new PageStore(options, islands);
     this.#blocked = new BlockedEdges(options.random, RETRY_BASE_MS, RETRY_CAP_MS);
-    this.#newestTid = this.#pages.islands.top?.lastId ?? 0;
+    // The newest island may hold no trade, and yet there are older ones.
+    this.#newestTid = Math.max(0, ...islands.map((island) => island.lastId ?? 0));
   }
 
   get market(): string {
@@ -110,13 +112,13 @@ export class TradeWalker {
       return;
     }
     if (newest.tid < this.#newestTid) {
-      this.#pages.countRepeated(page.rowCount);
+      await this.#pages.commit(page, NOTHING, {});
       throw this.#stalled(
         `its newest trade is ${newest.tid}, older than ${this.#newestTid}, which is stored`,
       );
     }
     const newCount = rows.filter((row) => row.tid > this.#newestTid).length;
-    const claim = headSpan(rows, untilMs);
+    const claim = headSpan(rows, untilMs, latestMs(page));
     const { islands, doubtfulEdgesMs } = await this.#pages.commit(page, claim, {
       endpoint: source.endpoint,
       skip: 0,
@@ -148,7 +150,7 @@ export class TradeWalker {
       throw this.#stalled('its first page holds no readable trade');
     }
     const { top } = this.#pages.islands;
-    const fromMs = top?.span.toMs ?? this.#pages.collectFromMs ?? untilMs - 1;
+    const fromMs = top?.span.toMs ?? this.#pages.collectFromMs ?? untilMs - SECOND_MS;
     const claim = { fromMs, toMs: untilMs };
     if (claim.toMs <= claim.fromMs) return;
     await this.#pages.commit(page, claim, { endpoint: this.#options.source.endpoint, empty: true });
@@ -170,16 +172,17 @@ export class TradeWalker {
         targetTid: gap.tid,
         skip,
         asked: PAGE_MAX,
+        received: page.rowCount,
         largestPage,
         isProbe,
       });
       switch (location.kind) {
         case 'again':
           ({ skip, isProbe, why } = location);
-          this.#pages.countRepeated(page.rowCount);
+          await this.#pages.commit(page, NOTHING, {});
           continue;
         case 'broken':
-          this.#pages.countRepeated(page.rowCount);
+          await this.#pages.commit(page, NOTHING, {});
           throw this.#stalled(location.detail);
         case 'endOfHistory':
           this.#stepped(request, false);
@@ -189,6 +192,8 @@ export class TradeWalker {
           return this.#deeper(gap, page, rows, skip);
       }
     }
+    // The next try goes on from here: a head that moved far meanwhile must not stop it for good.
+    this.#frontier = { ...gap, depth: Math.max(gap.depth, skip + 1) };
     throw this.#stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the place (${why})`);
   }
 
@@ -220,16 +225,24 @@ export class TradeWalker {
     const startMs = Math.min(gap.secondMs, gap.edgeMs);
     const below = this.#pages.islands.all.filter((island) => island.span.fromMs < gap.edgeMs);
     const hasForgotten = below.some((island) => island.firstId !== null);
-    if (!hasForgotten && page.rejected.length === 0) {
+    // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
+    const endsUnreadable = page.rejected.length > page.doubts.length;
+    if (!hasForgotten && !endsUnreadable) {
       // Islands below without a trade are the time before the market's first one.
       const claim = { fromMs: below[0]?.span.toMs ?? startMs, toMs: gap.edgeMs };
       const evidence = { endpoint: this.#options.source.endpoint, endOfHistory: true };
-      await this.#pages.commit(page, claim, evidence);
+      const { doubtfulEdgesMs } = await this.#pages.commit(page, claim, evidence);
+      for (const edgeMs of doubtfulEdgesMs) this.#block(edgeMs, RETRY_CAP_MS);
       if (below.length === 0) await this.#pages.beginAt(startMs);
       return;
     }
     await this.#pages.commit(page, NOTHING, {});
     const span = { fromMs: below[0]?.span.toMs ?? startMs, toMs: gap.edgeMs };
+    if (endsUnreadable) {
+      await this.#pages.recordRefused(span);
+      this.#block(gap.edgeMs, RETRY_CAP_MS);
+      return;
+    }
     if (span.fromMs < span.toMs) {
       const reason = 'beyond the history that the exchange still serves';
       await this.#pages.recordGap(span, 'unfillable', reason, 'beyond_history');

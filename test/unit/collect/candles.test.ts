@@ -1,0 +1,280 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { CandleCollector } from '../../../src/collect/candles.js';
+import type { StreamRef } from '../../../src/ledger/batch.js';
+import { CollectRecord } from '../../support/collect-record.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ModelArchive } from '../../support/model-archive.js';
+import { ScriptedExchange } from '../../support/scripted-exchange.js';
+
+const START_MS = Date.UTC(2026, 0, 1);
+const MINUTE_MS = 60_000;
+const MARKET = 'BTC_USDT';
+const { signal } = new AbortController();
+
+interface Asked {
+  readonly fromMin: number;
+  readonly toMin: number;
+}
+
+class World {
+  readonly clock = new FakeClock(START_MS);
+  readonly archive = new ModelArchive();
+  readonly record = new CollectRecord();
+  readonly exchange: ScriptedExchange;
+  /** Minutes after the start whose candle is absent, or is sent broken. */
+  readonly absent = new Set<number>();
+  readonly broken = new Set<number>();
+  extra: unknown[] = [];
+  /** What the header of the answer says. */
+  interval = 60;
+  volume = '1';
+
+  constructor(nowMin: number) {
+    this.clock.advance(nowMin * MINUTE_MS);
+    this.exchange = new ScriptedExchange(this.clock, {
+      kline: ({ market, start, end }) => {
+        const kline: unknown[] = [];
+        for (let time = Number(start); time <= Number(end); time += 60) {
+          const minute = (time * 1000 - START_MS) / MINUTE_MS;
+          if (this.absent.has(minute)) continue;
+          kline.push(this.candle(time, this.broken.has(minute) ? 'NaN' : '5'));
+        }
+        return { market, start, end, interval: this.interval, kline: [...kline, ...this.extra] };
+      },
+    });
+  }
+
+  candle(time: unknown, close = '5', market = MARKET) {
+    const { volume } = this;
+    return { time, open: '5', close, highest: '5', lowest: '5', volume, amount: '5', market };
+  }
+
+  collector({ collectFromMin = 0, rereads = 0 } = {}): CandleCollector {
+    const collectFromMs = START_MS + collectFromMin * MINUTE_MS;
+    const stream: StreamRef = {
+      streamId: 1,
+      kind: 'kline',
+      marketId: 7,
+      variant: 60,
+      collectFromMs,
+    };
+    return new CandleCollector(
+      {
+        market: MARKET,
+        marketId: 7,
+        intervalS: 60,
+        stream,
+        exchange: this.exchange,
+        archive: this.archive,
+        time: { nowMs: () => this.clock.wallMs() },
+        clock: this.clock,
+        telemetry: this.record,
+        graceMs: 10_000,
+        isFinest: true,
+        rereads,
+      },
+      this.archive.allIslands(1),
+    );
+  }
+
+  asked(): Asked[] {
+    return this.exchange.asked.map(({ params }) => ({
+      fromMin: minuteOf(Number(params.start) * 1000),
+      toMin: minuteOf(Number(params.end) * 1000) + 1,
+    }));
+  }
+
+  covered(): Array<[number, number]> {
+    return this.archive
+      .allIslands(1)
+      .map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
+  }
+
+  stored(): number[] {
+    return [...this.archive.klines.values()].map(({ openAtS }) => minuteOf(openAtS * 1000));
+  }
+
+  gaps(): Array<[number, number]> {
+    return this.archive.gaps.map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
+  }
+}
+
+const minuteOf = (ms: number) => (ms - START_MS) / MINUTE_MS;
+
+async function pollAll(collector: CandleCollector): Promise<number> {
+  let polls = 1;
+  while (await collector.poll(signal)) {
+    polls += 1;
+    assert.ok(polls < 100, 'the collector never has enough');
+  }
+  return polls;
+}
+
+test('only candles whose close and grace have passed are asked for and stored', async () => {
+  const world = new World(10);
+  const collector = world.collector();
+  await pollAll(collector);
+  assert.deepEqual(world.asked(), [{ fromMin: 0, toMin: 9 }]);
+  assert.deepEqual(world.stored().at(-1), 8);
+  world.clock.advance(9999);
+  assert.equal(await collector.poll(signal), false);
+  assert.equal(world.asked().length, 1);
+  world.clock.advance(1);
+  await collector.poll(signal);
+  assert.deepEqual(world.asked().at(-1), { fromMin: 9, toMin: 10 });
+  assert.deepEqual(world.covered(), [[0, 10]]);
+  world.record.assertAccounted('kline');
+});
+
+test('a candle that is still open for the server is not final, whatever is believed here', async () => {
+  const world = new World(11);
+  world.exchange.dateBehindMs = MINUTE_MS;
+  assert.equal(await pollAll(world.collector()), 2, 'an answer that settles nothing ends the turn');
+  assert.deepEqual(world.covered(), [[0, 9]]);
+  assert.equal(world.stored().includes(9), false);
+  assert.equal(world.record.outcomesOf('kline').unchanged, 2);
+  world.record.assertAccounted('kline');
+});
+
+test('what is missing comes newest first, in pieces of at most a thousand', async () => {
+  const world = new World(2501);
+  assert.equal(await pollAll(world.collector()), 3);
+  assert.deepEqual(world.asked(), [
+    { fromMin: 1500, toMin: 2500 },
+    { fromMin: 500, toMin: 1500 },
+    { fromMin: 0, toMin: 500 },
+  ]);
+  assert.deepEqual(world.covered(), [[0, 2500]]);
+});
+
+test('a restart goes on from the islands', async () => {
+  const world = new World(2501);
+  await world.collector().poll(signal);
+  await pollAll(world.collector());
+  assert.deepEqual(world.asked().slice(1), [
+    { fromMin: 500, toMin: 1500 },
+    { fromMin: 0, toMin: 500 },
+  ]);
+});
+
+test('a minute without a candle is covered', async () => {
+  const world = new World(11);
+  for (const minute of [0, 4, 5, 9]) world.absent.add(minute);
+  await pollAll(world.collector());
+  assert.deepEqual(world.covered(), [[0, 10]]);
+  assert.equal(world.stored().length, 6);
+  assert.deepEqual(world.gaps(), []);
+});
+
+test('a refused candle leaves its minute open and listed, and is asked for again only later', async () => {
+  const world = new World(11);
+  world.broken.add(4);
+  const collector = world.collector();
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [
+    [5, 10],
+    [0, 4],
+  ]);
+  assert.deepEqual(world.gaps(), [[4, 5]]);
+  assert.equal(world.archive.quarantine.length, 1);
+  for (let minute = 0; minute < 9; minute += 1) {
+    world.clock.advance(MINUTE_MS);
+    await pollAll(collector);
+  }
+  assert.equal(world.asked().filter(({ fromMin, toMin }) => fromMin <= 4 && 4 < toMin).length, 1);
+  world.broken.clear();
+  world.clock.advance(2 * MINUTE_MS);
+  await pollAll(collector);
+  assert.equal(world.covered().length, 1);
+  world.record.assertAccounted('kline');
+});
+
+test('candles without a readable time leave the whole answer open, over any number of pages', async () => {
+  const world = new World(3001);
+  world.extra = [world.candle('when?')];
+  const collector = world.collector();
+  assert.equal(await pollAll(collector), 3);
+  for (let turn = 0; turn < 5; turn += 1) {
+    world.clock.advance(1000);
+    assert.equal(await pollAll(collector), 1);
+  }
+  assert.deepEqual(world.covered(), []);
+  assert.equal(world.asked().length, 3, 'each page is put off');
+  world.record.assertAccounted('kline');
+});
+
+test('the last candles are read again with a new one, and a revision is told apart', async () => {
+  const world = new World(10);
+  const collector = world.collector({ rereads: 3 });
+  await pollAll(collector);
+  world.volume = '2';
+  world.clock.advance(MINUTE_MS);
+  await pollAll(collector);
+  assert.deepEqual(world.asked().at(-1), { fromMin: 6, toMin: 10 });
+  assert.deepEqual({ ...world.record.outcomesOf('kline') }, { stored: 10, updated: 3 });
+  world.record.assertAccounted('kline');
+});
+
+test('rereading asks for no more than a page and nothing before the begin', async () => {
+  const world = new World(5);
+  await pollAll(world.collector({ collectFromMin: 2, rereads: 50 }));
+  assert.deepEqual(world.asked(), [{ fromMin: 2, toMin: 4 }]);
+  const long = new World(1101);
+  await long.collector({ rereads: 50 }).poll(signal);
+  assert.deepEqual(long.asked(), [{ fromMin: 100, toMin: 1100 }]);
+});
+
+test('a covered candle that can not be read again is no gap', async () => {
+  const world = new World(10);
+  const collector = world.collector({ rereads: 3 });
+  await pollAll(collector);
+  world.broken.add(8);
+  world.clock.advance(MINUTE_MS);
+  await pollAll(collector);
+  assert.deepEqual(world.gaps(), []);
+  assert.deepEqual(world.covered(), [[0, 10]]);
+  world.record.assertAccounted('kline');
+});
+
+test('strays are quarantined; one beside the grid leaves both minutes open that it lies across', async () => {
+  const world = new World(11);
+  world.absent.add(4);
+  const startS = START_MS / 1000;
+  world.extra = [world.candle(startS + 4 * 60 + 30), world.candle(startS + 500 * 60)];
+  await pollAll(world.collector());
+  assert.equal(world.archive.quarantine.length, 2);
+  assert.deepEqual(world.gaps(), [[4, 6]]);
+  assert.deepEqual(world.covered(), [
+    [6, 10],
+    [0, 4],
+  ]);
+  world.record.assertAccounted('kline');
+});
+
+test('candles of another market or interval are not taken for what was asked', async () => {
+  const world = new World(11);
+  world.interval = 3600;
+  await assert.rejects(world.collector().poll(signal), { code: 'candle_mismatch' });
+  assert.deepEqual(world.covered(), []);
+  const mixed = new World(11);
+  mixed.absent.add(4);
+  mixed.extra = [mixed.candle(START_MS / 1000 + 240, '9', 'ETH_USDT')];
+  await pollAll(mixed.collector());
+  assert.equal(mixed.stored().includes(4), false);
+  assert.deepEqual(mixed.gaps(), [[4, 5]]);
+});
+
+test('candles that could not be committed are counted as lost and asked for again', async () => {
+  const world = new World(11);
+  const collector = world.collector();
+  world.archive.before = () => {
+    throw new Error('no database');
+  };
+  await assert.rejects(collector.poll(signal), /no database/);
+  world.archive.before = () => undefined;
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[0, 10]]);
+  assert.equal(world.record.outcomesOf('kline').lost, 10);
+  world.record.assertAccounted('kline');
+});

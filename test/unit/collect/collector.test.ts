@@ -1,0 +1,355 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import cron from 'node-cron';
+import { Collector } from '../../../src/collect/collector.js';
+import type { StateFeedEvent, StateFeedPort } from '../../../src/collect/ports.js';
+import { BoundedQueue } from '../../../src/kernel/queue.js';
+import { seededRandom } from '../../../src/kernel/random.js';
+import { CollectRecord } from '../../support/collect-record.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ModelArchive } from '../../support/model-archive.js';
+import { ScriptedExchange } from '../../support/scripted-exchange.js';
+
+const START_MS = Date.UTC(2026, 0, 1, 12);
+
+class QuietFeed implements StateFeedPort {
+  readonly #queue = new BoundedQueue<StateFeedEvent>(10);
+  isStopped = false;
+
+  [Symbol.asyncIterator]() {
+    return this.#queue[Symbol.asyncIterator]();
+  }
+
+  async stop(): Promise<void> {
+    this.isStopped = true;
+    this.#queue.close();
+  }
+}
+
+/** Cron expressions by which the test tells the schedules apart; none of them comes to pass here. */
+const SCHEDULES = {
+  markets: '0 1 1 1 *',
+  trades: '0 2 1 1 *',
+  depth: '0 3 1 1 *',
+  tickers: '0 4 1 1 *',
+  klines: '0 5 1 1 *',
+} as const;
+
+const marketEntry = (name: string) => ({
+  name,
+  stock: 'S',
+  money: 'M',
+  stockPrec: 8,
+  moneyPrec: 2,
+  feePrec: 4,
+  minAmount: '0.1',
+});
+
+class World {
+  readonly clock = new FakeClock(START_MS);
+  readonly archive = new ModelArchive();
+  readonly record = new CollectRecord();
+  readonly feeds: Array<{ market: string; feed: QuietFeed }> = [];
+  readonly schedules = new Map<string, { run: () => void; isStopped: boolean }>();
+  names = ['A', 'B'];
+  readonly exchange = new ScriptedExchange(this.clock, {
+    markets: () => this.names.map(marketEntry),
+    historyResult: () => [],
+    history: () => [],
+    tickers: () => ({}),
+    depth: () => ({ asks: [], bids: [] }),
+    kline: ({ market, start, end, interval }) => ({ market, start, end, interval, kline: [] }),
+  });
+
+  readonly collector: Collector;
+
+  constructor(
+    t: TestContext,
+    wanted: readonly string[] = [],
+    tradesSchedule: string = SCHEDULES.trades,
+  ) {
+    const { schedule } = cron;
+    t.mock.method(cron, 'schedule', (expression: string, run: () => void, options: object) => {
+      const task = schedule(expression, run, options);
+      const entry = { run, isStopped: false };
+      this.schedules.set(expression, entry);
+      const { destroy } = task;
+      task.destroy = () => {
+        entry.isStopped = true;
+        return destroy.call(task);
+      };
+      return task;
+    });
+    this.collector = new Collector({
+      settings: {
+        markets: wanted,
+        streams: {
+          markets: { schedule: SCHEDULES.markets },
+          trades: {
+            enabled: true,
+            schedule: tradesSchedule,
+            exactTimes: true,
+            history: 'all',
+            cacheMargin: 0,
+          },
+          depth: { enabled: true, schedule: SCHEDULES.depth, levels: 5 },
+          tickers: { enabled: true, schedule: SCHEDULES.tickers },
+          klines: {
+            enabled: true,
+            schedule: SCHEDULES.klines,
+            intervalsS: [60, 3600],
+            history: 7_200_000,
+            grace: 1000,
+            rereads: 0,
+          },
+          states: { enabled: true, periodsS: [60] },
+        },
+      },
+      exchange: this.exchange,
+      archive: this.archive,
+      openStateFeed: (market) => {
+        const feed = new QuietFeed();
+        this.feeds.push({ market, feed });
+        return feed;
+      },
+      time: { nowMs: () => this.clock.wallMs() },
+      clock: this.clock,
+      random: seededRandom(1),
+      telemetry: this.record,
+    });
+  }
+
+  /** Lets a schedule come due, and what it starts run to its end. */
+  async tick(stream: keyof typeof SCHEDULES): Promise<void> {
+    this.schedules.get(SCHEDULES[stream])?.run();
+    await this.clock.run(0);
+    await this.clock.run(0);
+  }
+
+  openFeeds(): string[] {
+    return this.feeds.filter(({ feed }) => !feed.isStopped).map(({ market }) => market);
+  }
+
+  async assertNothingRuns(): Promise<void> {
+    const asked = this.exchange.asked.length;
+    for (const { run } of this.schedules.values()) run();
+    await this.clock.run(3_600_000);
+    assert.equal(this.exchange.asked.length, asked);
+    assert.deepEqual(this.openFeeds(), []);
+    assert.equal(this.clock.pendingTimers, 0);
+    assert.ok([...this.schedules.values()].every(({ isStopped }) => isStopped));
+  }
+}
+
+test('starting polls every stream of every market at once', async (t) => {
+  const world = new World(t);
+  await Promise.all([world.collector.start(), world.collector.start()]);
+  await world.clock.run(0);
+  const counts = ['markets', 'tickers', 'historyResult', 'history', 'depth', 'kline'] as const;
+  assert.deepEqual(
+    counts.map((endpoint) => world.exchange.countOf(endpoint)),
+    [1, 1, 2, 2, 2, 4],
+  );
+  assert.deepEqual(world.collector.markets, ['A', 'B']);
+  assert.deepEqual(world.openFeeds(), ['A', 'B']);
+  assert.deepEqual(world.record.failures, []);
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
+test('a new market is picked up when the list is refreshed, a delisted one is closed', async (t) => {
+  const world = new World(t);
+  await world.collector.start();
+  await world.clock.run(0);
+  world.names = ['B', 'C'];
+  await world.tick('markets');
+  assert.deepEqual(world.collector.markets, ['B', 'C']);
+  assert.deepEqual(world.openFeeds(), ['B', 'C']);
+  const before = world.exchange.asked.length;
+  for (const stream of ['trades', 'depth', 'klines'] as const) await world.tick(stream);
+  const markets = new Set(world.exchange.asked.slice(before).map(({ params }) => params.market));
+  assert.deepEqual([...markets].sort(), ['B', 'C']);
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
+test('only wanted markets are opened', async (t) => {
+  const world = new World(t, ['B', 'Z']);
+  await world.collector.start();
+  assert.deepEqual(world.collector.markets, ['B']);
+  assert.deepEqual(
+    world.record.failures.map(({ code }) => code),
+    ['unknown_market'],
+  );
+  await world.collector.stop();
+});
+
+test('polls of one market and stream never overlap, and hold up no other', async (t) => {
+  const world = new World(t);
+  let waiting: Array<() => void> = [];
+  const running = new Map<string, number>();
+  let most = 0;
+  world.exchange.answers.historyResult = async ({ market }) => {
+    running.set(market, (running.get(market) ?? 0) + 1);
+    most = Math.max(most, running.get(market) ?? 0);
+    if (market === 'A') await new Promise<void>((resolve) => waiting.push(resolve));
+    running.set(market, (running.get(market) ?? 0) - 1);
+    return [];
+  };
+  await world.collector.start();
+  await world.clock.run(0);
+  for (let tick = 0; tick < 5; tick += 1) await world.tick('trades');
+  assert.equal(most, 1);
+  const asked = (name: string) =>
+    world.exchange.asked.filter(
+      ({ endpoint, params }) => endpoint === 'historyResult' && params.market === name,
+    ).length;
+  assert.equal(asked('A'), 1);
+  assert.equal(asked('B'), 6);
+  assert.equal(world.record.skips.filter(({ stream }) => stream === 'trades').length, 5);
+  for (const wake of waiting.splice(0)) wake();
+  waiting = [];
+  await world.tick('depth');
+  await world.tick('trades');
+  assert.equal(asked('A'), 2);
+  for (const wake of waiting.splice(0)) wake();
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
+test('a poll that failed is told, and the next one is made all the same', async (t) => {
+  const world = new World(t);
+  world.exchange.answers.depth = () => {
+    throw new Error('not today');
+  };
+  await world.collector.start();
+  await world.clock.run(0);
+  assert.deepEqual(
+    world.record.failures.map(({ stream, market, message, action }) => [
+      stream,
+      market,
+      message,
+      action,
+    ]),
+    [
+      ['depth', 'A', 'not today', 'retry'],
+      ['depth', 'B', 'not today', 'retry'],
+    ],
+  );
+  await world.tick('depth');
+  assert.equal(world.record.failures.length, 4);
+  await world.collector.stop();
+});
+
+test('the first list of markets is waited for, without a hot loop', async (t) => {
+  const world = new World(t);
+  world.names = [];
+  const started = world.collector.start();
+  await world.clock.run(600_000);
+  const asked = world.exchange.countOf('markets');
+  assert.ok(asked > 10 && asked < 200, `${asked} requests in 10 minutes`);
+  assert.equal(world.record.failures.length, asked);
+  world.names = ['A'];
+  await world.clock.run(15_000);
+  await started;
+  assert.deepEqual(world.collector.markets, ['A']);
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
+test('a refresh while the first list is awaited opens no market twice', async (t) => {
+  const world = new World(t);
+  let release: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  world.archive.before = (method) => (method === 'ensureStream' ? held : undefined);
+  const started = world.collector.start();
+  await world.tick('markets');
+  release();
+  await started;
+  await world.clock.run(0);
+  assert.deepEqual(world.openFeeds(), ['A', 'B']);
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
+for (const method of ['ensureMarkets', 'ensureStream', 'islands'] as const) {
+  test(`stopping while ${method} of the start is under way leaves nothing running`, async (t) => {
+    const world = new World(t);
+    let release: () => void = () => undefined;
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    world.archive.before = (called) => (called === method ? held : undefined);
+    const started = assert.rejects(world.collector.start(), { code: 'aborted' });
+    await world.clock.run(0);
+    let isStopped = false;
+    const stopped = world.collector.stop().then(() => {
+      isStopped = true;
+    });
+    await world.clock.run(1000);
+    assert.equal(isStopped, false, 'it waits for the start to end');
+    release();
+    await Promise.all([stopped, started]);
+    await world.assertNothingRuns();
+  });
+}
+
+test('stopping while the tickers are being opened leaves nothing running', async (t) => {
+  const world = new World(t);
+  let release: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  const { ensureStream } = world.archive;
+  let hasReached = false;
+  world.archive.ensureStream = async (key) => {
+    if (key.kind === 'ticker') {
+      hasReached = true;
+      await held;
+    }
+    return ensureStream.call(world.archive, key);
+  };
+  const started = assert.rejects(world.collector.start(), { code: 'aborted' });
+  await world.clock.run(0);
+  await world.clock.run(0);
+  assert.ok(hasReached);
+  const stopped = world.collector.stop();
+  release();
+  await Promise.all([stopped, started]);
+  await world.assertNothingRuns();
+});
+
+test('stopping waits for a commit under way; a second stop waits for the first', async (t) => {
+  const world = new World(t);
+  let release: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await world.collector.start();
+  world.archive.before = (method) => (method === 'commit' ? held : undefined);
+  await world.tick('trades');
+  const done: string[] = [];
+  const stops = [1, 2].map((count) =>
+    world.collector.stop().then(() => done.push(`stop ${count}`)),
+  );
+  await world.clock.run(1000);
+  assert.deepEqual(done, []);
+  release();
+  await Promise.all(stops);
+  assert.equal(done.length, 2);
+  await assert.doesNotReject(world.collector.stop());
+  await world.assertNothingRuns();
+});
+
+test('a schedule that is none is fatal and names the setting', async (t) => {
+  const world = new World(t, [], 'now and then');
+  await assert.rejects(world.collector.start(), {
+    code: 'bad_schedule',
+    action: 'fatal',
+    message: /^streams\.trades\.schedule: "now and then"/,
+  });
+  await world.collector.stop();
+  await world.assertNothingRuns();
+});

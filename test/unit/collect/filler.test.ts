@@ -1,0 +1,218 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { GapFiller } from '../../../src/collect/trades/filler.js';
+import { tradesSource } from '../../../src/collect/trades/source.js';
+import { TradeWalker } from '../../../src/collect/trades/walker.js';
+import { seededRandom } from '../../../src/kernel/random.js';
+import { CollectRecord } from '../../support/collect-record.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ModelArchive } from '../../support/model-archive.js';
+import { ScriptedExchange } from '../../support/scripted-exchange.js';
+
+const START_MS = Date.UTC(2026, 0, 1);
+const { signal } = new AbortController();
+const PAGE = 50;
+
+/** Markets with one trade a second from the start on, and a filler over their walkers. */
+class World {
+  readonly clock = new FakeClock(START_MS);
+  readonly archive = new ModelArchive();
+  readonly record = new CollectRecord();
+  readonly filler: GapFiller;
+  isFailing = false;
+  waiting: Array<() => void> = [];
+  isHeld = false;
+  readonly exchange = new ScriptedExchange(this.clock, {
+    historyResult: async ({ since, limit }) => {
+      if (this.isFailing) throw new Error('not today');
+      const newest = (this.clock.wallMs() - START_MS) / 1000 - 1 - Number(since);
+      const size = Math.max(0, Math.min(PAGE, Number(limit), newest));
+      if (this.isHeld) await new Promise<void>((resolve) => this.waiting.push(resolve));
+      return Array.from({ length: size }, (_, index) => ({
+        tid: newest - index,
+        date: START_MS / 1000 + newest - index,
+        price: '1',
+        amount: '1',
+        total: '1',
+        type: 'buy',
+      }));
+    },
+  });
+
+  constructor(concurrency = 1) {
+    this.filler = new GapFiller({ clock: this.clock, telemetry: this.record, concurrency });
+    this.clock.advance(1000_000);
+  }
+
+  walker(market: string, marketId: number): TradeWalker {
+    const stream = {
+      streamId: marketId,
+      kind: 'trades',
+      marketId,
+      variant: 0,
+      collectFromMs: null,
+    } as const;
+    return new TradeWalker(
+      {
+        market,
+        marketId,
+        stream,
+        source: tradesSource(this.exchange),
+        archive: this.archive,
+        time: { nowMs: () => this.clock.wallMs() },
+        clock: this.clock,
+        random: seededRandom(marketId),
+        telemetry: this.record,
+        cacheMarginMs: 0,
+        traits: { largestPage: PAGE },
+      },
+      this.archive.allIslands(marketId),
+    );
+  }
+
+  marketsAsked(from = 0): string[] {
+    return this.exchange.asked.slice(from).map(({ params }) => String(params.market));
+  }
+}
+
+test('all holes are filled, and then nothing is asked any more', async () => {
+  const world = new World(4);
+  const walkers = [world.walker('A', 1), world.walker('B', 2), world.walker('C', 3)];
+  for (const walker of walkers) {
+    await walker.pollHead(signal);
+    world.filler.add(walker);
+  }
+  world.filler.start();
+  world.filler.start();
+  await world.clock.run(10_000);
+  assert.deepEqual(
+    walkers.map((walker) => walker.pendingGap()),
+    [undefined, undefined, undefined],
+  );
+  assert.equal(world.archive.trades.size, 3 * 999);
+  const asked = world.exchange.asked.length;
+  await world.clock.run(60_000);
+  assert.equal(world.exchange.asked.length, asked);
+  await world.filler.stop();
+});
+
+test('the newest hole goes first', async () => {
+  const world = new World();
+  const old = world.walker('OLD', 1);
+  await old.pollHead(signal);
+  world.clock.advance(500_000);
+  const deep = world.walker('DEEP', 2);
+  await deep.pollHead(signal);
+  world.clock.advance(2_000_000);
+  // DEEP holds two islands: its newest hole is newer than that of OLD, which touches the head.
+  const again = world.walker('DEEP', 2);
+  await again.pollHead(signal);
+  const before = world.exchange.asked.length;
+  for (const walker of [old, again]) world.filler.add(walker);
+  world.isHeld = true;
+  world.filler.start();
+  await world.clock.run(0);
+  assert.deepEqual(world.marketsAsked(before), ['DEEP'], 'both are at the top: the newest hole');
+  for (const wake of world.waiting.splice(0)) wake();
+  world.isHeld = false;
+  await world.clock.run(20_000);
+  await world.filler.stop();
+  assert.deepEqual([old.pendingGap(), again.pendingGap()], [undefined, undefined]);
+});
+
+test('a walk that lost touch with the head goes before a newer hole deep in another history', async () => {
+  const world = new World();
+  const top = world.walker('TOP', 1);
+  await top.pollHead(signal);
+  world.clock.advance(1_000_000);
+  await world.walker('DEEP', 2).pollHead(signal);
+  world.clock.advance(2_000_000);
+  const deep = world.walker('DEEP', 2);
+  await deep.pollHead(signal);
+  world.isFailing = true;
+  await assert.rejects(deep.fillStep(signal), /not today/);
+  world.isFailing = false;
+  const [newer, older] = [deep.pendingGap(), top.pendingGap()];
+  assert.deepEqual([newer?.isTop, older?.isTop], [false, true]);
+  assert.ok((newer?.edgeMs ?? 0) > (older?.edgeMs ?? 0));
+  const before = world.exchange.asked.length;
+  for (const walker of [deep, top]) world.filler.add(walker);
+  world.isHeld = true;
+  world.filler.start();
+  await world.clock.run(0);
+  assert.deepEqual(world.marketsAsked(before), ['TOP']);
+  world.isHeld = false;
+  for (const wake of world.waiting.splice(0)) wake();
+  await world.filler.stop();
+});
+
+test('holes that cannot be filled are tried ever more rarely, however long it lasts', async () => {
+  const world = new World(4);
+  const walkers = ['A', 'B', 'C'].map((market, index) => world.walker(market, index + 1));
+  for (const walker of walkers) {
+    await walker.pollHead(signal);
+    world.filler.add(walker);
+  }
+  const before = world.exchange.asked.length;
+  world.isFailing = true;
+  world.filler.start();
+  await world.clock.run(600_000);
+  const inTenMinutes = world.exchange.asked.length - before;
+  assert.ok(inTenMinutes >= 9 && inTenMinutes <= 45, `${inTenMinutes} requests in 10 minutes`);
+  assert.equal(world.record.failures.length, inTenMinutes, 'each failure is told');
+  await world.clock.run(6_000_000);
+  const later = world.exchange.asked.length - before - inTenMinutes;
+  assert.ok(later <= 3 * 25, `${later} requests in the next 100 minutes`);
+  world.isFailing = false;
+  for (const walker of walkers) await walker.pollHead(signal);
+  await world.clock.run(1_300_000);
+  assert.equal(world.archive.allIslands(1).length, 1);
+  assert.equal(world.archive.allIslands(1)[0]?.firstId, 1, 'afterwards they are filled');
+  await world.filler.stop();
+});
+
+test('no more walkers are at work at the same time than allowed, each at most once', async () => {
+  const world = new World(2);
+  for (const [index, market] of ['A', 'B', 'C'].entries()) {
+    const walker = world.walker(market, index + 1);
+    await walker.pollHead(signal);
+    world.filler.add(walker);
+  }
+  world.isHeld = true;
+  world.filler.start();
+  await world.clock.run(30_000);
+  assert.equal(world.waiting.length, 2);
+  assert.equal(new Set(world.marketsAsked(3)).size, 2);
+  world.isHeld = false;
+  for (const wake of world.waiting.splice(0)) wake();
+  await world.filler.stop();
+});
+
+test('stopping waits for what is under way, then nothing runs; a removed walker is left alone', async () => {
+  const world = new World();
+  const [walker, removed] = [world.walker('A', 1), world.walker('B', 2)];
+  for (const one of [walker, removed]) {
+    await one.pollHead(signal);
+    world.filler.add(one);
+  }
+  world.filler.remove(removed);
+  world.isHeld = true;
+  world.filler.start();
+  await world.clock.run(1);
+  assert.equal(world.waiting.length, 1);
+  let isStopped = false;
+  const stopping = world.filler.stop().then(() => {
+    isStopped = true;
+  });
+  await world.clock.run(5000);
+  assert.equal(isStopped, false);
+  world.isHeld = false;
+  for (const wake of world.waiting.splice(0)) wake();
+  await stopping;
+  const asked = world.exchange.asked.length;
+  await world.clock.run(60_000);
+  assert.equal(world.exchange.asked.length, asked);
+  assert.equal(world.clock.pendingTimers, 0);
+  assert.ok(!world.marketsAsked(2).includes('B'));
+  await world.filler.stop();
+});

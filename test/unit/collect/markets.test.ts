@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { MarketList } from '../../../src/collect/markets.js';
+import { CollectRecord } from '../../support/collect-record.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ModelArchive } from '../../support/model-archive.js';
+import { ScriptedExchange } from '../../support/scripted-exchange.js';
+
+const { signal } = new AbortController();
+const market = (name: string, stockPrec: unknown = 8) => ({
+  name,
+  stock: 'S',
+  money: 'M',
+  stockPrec,
+  moneyPrec: 2,
+  feePrec: 4,
+  minAmount: '0.1',
+});
+
+class World {
+  readonly clock = new FakeClock();
+  readonly archive = new ModelArchive();
+  readonly record = new CollectRecord();
+  entries: unknown[] = [market('A'), market('B')];
+  readonly exchange = new ScriptedExchange(this.clock, { markets: () => this.entries });
+
+  list(wanted: readonly string[] = []): MarketList {
+    const { exchange, archive, record: telemetry, clock } = this;
+    return new MarketList({
+      exchange,
+      archive,
+      time: { nowMs: () => clock.wallMs() },
+      telemetry,
+      wanted,
+    });
+  }
+}
+
+test('listed and delisted markets are picked up', async () => {
+  const world = new World();
+  const list = world.list();
+  await list.refresh(signal);
+  world.entries = [market('B'), market('C')];
+  await list.refresh(signal);
+  assert.deepEqual([...list.collected.keys()], ['B', 'C']);
+  assert.deepEqual(
+    world.record.changes.map(({ added, removed }) => [added, removed]),
+    [
+      [['A', 'B'], []],
+      [['C'], ['A']],
+    ],
+  );
+  await list.refresh(signal);
+  assert.equal(world.record.changes.length, 2, 'nothing new, nothing told');
+});
+
+test('an entry that can not be read is quarantined and is no delisting', async () => {
+  const world = new World();
+  const list = world.list();
+  await list.refresh(signal);
+  world.entries = [market('A'), market('B', 'many')];
+  await list.refresh(signal);
+  assert.deepEqual([...list.collected.keys()].sort(), ['A', 'B']);
+  assert.equal(world.archive.quarantine.length, 1);
+  world.entries = [market('A')];
+  await list.refresh(signal);
+  assert.deepEqual([...list.collected.keys()], ['A']);
+});
+
+test('an empty list is refused and delists nothing', async () => {
+  const world = new World();
+  const list = world.list();
+  await list.refresh(signal);
+  world.entries = [];
+  await assert.rejects(list.refresh(signal), { code: 'no_markets', action: 'retry' });
+  assert.deepEqual([...list.collected.keys()], ['A', 'B']);
+  assert.equal(world.archive.listed.size, 2);
+});
+
+test('a list of which nothing can be read is refused as well, and kept in quarantine', async () => {
+  const world = new World();
+  world.entries = [market('A', 'many'), 7];
+  await assert.rejects(world.list().refresh(signal), { code: 'no_markets' });
+  assert.equal(world.archive.quarantine.length, 2);
+});
+
+test('only wanted markets are collected; a missing one is told once until that changes', async () => {
+  const world = new World();
+  const list = world.list(['B', 'C']);
+  await list.refresh(signal);
+  await list.refresh(signal);
+  assert.deepEqual([...list.collected.keys()], ['B']);
+  assert.deepEqual(list.missing, ['C']);
+  assert.deepEqual(
+    world.record.failures.map(({ market: name, code }) => [name, code]),
+    [['C', 'unknown_market']],
+  );
+  world.entries = [market('B'), market('C')];
+  await list.refresh(signal);
+  assert.deepEqual(list.missing, []);
+  assert.deepEqual([...list.collected.keys()], ['B', 'C']);
+  world.entries = [market('B')];
+  await list.refresh(signal);
+  assert.equal(world.record.failures.length, 2);
+});

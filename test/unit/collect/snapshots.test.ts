@@ -1,0 +1,265 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { DepthCollector, sortedDepth } from '../../../src/collect/depth.js';
+import { TickerCollector } from '../../../src/collect/tickers.js';
+import type { StreamRef } from '../../../src/ledger/batch.js';
+import { CollectRecord } from '../../support/collect-record.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ModelArchive } from '../../support/model-archive.js';
+import { ScriptedExchange } from '../../support/scripted-exchange.js';
+
+const START_MS = Date.UTC(2026, 0, 1);
+const { signal } = new AbortController();
+
+class World {
+  readonly clock = new FakeClock(START_MS);
+  readonly archive = new ModelArchive();
+  readonly record = new CollectRecord();
+  readonly ids = new Map([['BTC_USDT', 1]]);
+  bid = '10';
+  tickers: Record<string, unknown> = {};
+  readonly exchange = new ScriptedExchange(this.clock, {
+    depth: () => ({
+      asks: [['12', '1']],
+      bids: [
+        ['9', '1'],
+        [this.bid, '1'],
+      ],
+    }),
+    tickers: () => this.tickers,
+  });
+
+  #shared(market: string, stream: StreamRef) {
+    return {
+      market,
+      stream,
+      exchange: this.exchange,
+      archive: this.archive,
+      time: { nowMs: () => this.clock.wallMs() },
+      clock: this.clock,
+      telemetry: this.record,
+      toleranceMs: 20_000,
+      coveredUntilMs: this.archive.allIslands(stream.streamId)[0]?.span.toMs,
+    };
+  }
+
+  depth(): DepthCollector {
+    const stream = {
+      streamId: 1,
+      kind: 'depth',
+      marketId: 1,
+      variant: 0,
+      collectFromMs: null,
+    } as const;
+    return new DepthCollector({ ...this.#shared('BTC_USDT', stream), marketId: 1, levels: 50 });
+  }
+
+  ticker(): TickerCollector {
+    const stream = {
+      streamId: 1,
+      kind: 'ticker',
+      marketId: 0,
+      variant: 0,
+      collectFromMs: null,
+    } as const;
+    return new TickerCollector({ ...this.#shared('*', stream), marketIds: () => this.ids });
+  }
+
+  async look(collector: { poll(signal: AbortSignal): Promise<void> }, afterMs = 0): Promise<void> {
+    this.clock.advance(afterMs);
+    await collector.poll(signal);
+  }
+
+  /** Covered spans in milliseconds after the start, newest first. */
+  covered(): Array<[number, number]> {
+    return this.archive
+      .allIslands(1)
+      .map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]);
+  }
+
+  gaps(): unknown[] {
+    return this.archive.gaps.map(({ span, state, reason }) => [
+      span.fromMs - START_MS,
+      span.toMs - START_MS,
+      state,
+      reason,
+    ]);
+  }
+}
+
+const entry = (last: string, at = START_MS / 1000) => ({
+  at,
+  ticker: {
+    name: 'X',
+    bid: '1',
+    ask: '2',
+    open: '1',
+    high: '2',
+    low: '1',
+    last,
+    vol: '5',
+    deal: '5',
+    change: '0',
+  },
+});
+
+test('an unchanged depth is not stored twice and extends coverage', async () => {
+  const world = new World();
+  const depth = world.depth();
+  await world.look(depth);
+  for (let count = 0; count < 4; count += 1) await world.look(depth, 3000);
+  assert.equal(world.archive.depths.length, 1);
+  assert.ok(world.archive.commits <= 3, 'coverage alone is not written at every look');
+  world.bid = '11';
+  await world.look(depth, 3000);
+  assert.equal(world.archive.depths.length, 2);
+  assert.deepEqual(world.covered(), [[0, 15_001]]);
+  assert.deepEqual(world.record.outcomesOf('depth'), { stored: 2, unchanged: 4 });
+  world.record.assertAccounted('depth');
+});
+
+test('both sides of the depth are best first, however they are sent', async () => {
+  const world = new World();
+  await world.look(world.depth());
+  assert.deepEqual(world.archive.depths[0]?.bidPrices, ['10', '9']);
+  const { asks, bids } = sortedDepth({
+    asks: [
+      ['10.5', '1'],
+      ['9.5', '2'],
+    ],
+    bids: [
+      ['9', '3'],
+      ['10', '4'],
+    ],
+  });
+  assert.deepEqual(asks, [
+    ['9.5', '2'],
+    ['10.5', '1'],
+  ]);
+  assert.deepEqual(bids, [
+    ['10', '4'],
+    ['9', '3'],
+  ]);
+});
+
+test('looks within the tolerance are one span; an outage is a gap that nothing fills', async () => {
+  const world = new World();
+  const depth = world.depth();
+  await world.look(depth);
+  await world.look(depth, 20_000);
+  await world.look(depth, 20_001);
+  await world.look(depth, 20_000);
+  assert.deepEqual(world.covered(), [
+    [40_001, 60_002],
+    [0, 20_001],
+  ]);
+  assert.deepEqual(world.gaps(), [[20_001, 40_001, 'unfillable', 'not observed']]);
+});
+
+test('what was observed shortly before an outage stays covered, though it was not written yet', async () => {
+  const world = new World();
+  const depth = world.depth();
+  await world.look(depth);
+  await world.look(depth, 4000);
+  assert.deepEqual(world.covered(), [[0, 1]]);
+  await world.look(depth, 60_000);
+  assert.deepEqual(world.covered(), [
+    [64_000, 64_001],
+    [0, 4001],
+  ]);
+  assert.deepEqual(world.gaps(), [[4001, 64_000, 'unfillable', 'not observed']]);
+});
+
+test('the time in which no process ran is a gap', async () => {
+  const world = new World();
+  await world.look(world.depth());
+  await world.look(world.depth(), 5000);
+  assert.deepEqual(world.covered(), [
+    [5000, 5001],
+    [0, 1],
+  ]);
+  assert.deepEqual(world.gaps(), [[1, 5000, 'unfillable', 'not observed']]);
+});
+
+for (const failing of ['commit', 'recordGap'] as const) {
+  test(`a look whose ${failing} failed is not covered, is counted, and is missed from where it began`, async () => {
+    const world = new World();
+    const depth = world.depth();
+    await world.look(depth);
+    const beforeMs = failing === 'commit' ? 10_000 : 30_000;
+    world.bid = '11';
+    world.archive.before = (method) => {
+      if (method === failing) throw new Error('no database');
+    };
+    await assert.rejects(world.look(depth, beforeMs), /no database/);
+    world.archive.before = () => undefined;
+    await world.look(depth, 1000);
+    assert.deepEqual(world.covered(), [
+      [beforeMs + 1000, beforeMs + 1001],
+      [0, 1],
+    ]);
+    assert.deepEqual(world.gaps().at(-1), [1, beforeMs + 1000, 'unfillable', 'not observed']);
+    assert.deepEqual(world.archive.depths.at(-1)?.bidPrices, ['11', '9']);
+    assert.deepEqual(world.record.outcomesOf('depth'), { stored: 2, lost: 1 });
+    world.record.assertAccounted('depth');
+  });
+}
+
+test('tickers that did not change are not stored twice; their time alone is no change', async () => {
+  const world = new World();
+  world.ids.set('ETH_USDT', 2);
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7'), OTHER: entry('3') };
+  const ticker = world.ticker();
+  await world.look(ticker);
+  world.tickers = { BTC_USDT: entry('2'), ETH_USDT: entry('7', START_MS / 1000 + 5) };
+  await world.look(ticker, 5000);
+  assert.deepEqual(
+    world.archive.tickers.map(({ marketId, last }) => [marketId, last]),
+    [
+      [1, '1'],
+      [2, '7'],
+      [1, '2'],
+    ],
+  );
+  assert.deepEqual(world.covered(), [[0, 5001]]);
+  assert.deepEqual(world.record.outcomesOf('ticker'), { stored: 3, unchanged: 1 });
+  world.record.assertAccounted('ticker');
+});
+
+test('a refused ticker of a collected market is quarantined and counted, that of another is not', async () => {
+  const world = new World();
+  const bad = { ...entry('1'), at: 'yesterday' };
+  world.tickers = { BTC_USDT: bad, OTHER: bad };
+  await world.look(world.ticker());
+  assert.equal(world.archive.quarantine.length, 1);
+  assert.deepEqual(world.record.outcomesOf('ticker'), { rejected: 1 });
+  world.record.assertAccounted('ticker');
+});
+
+test('a market that appears later is stored from its first look on', async () => {
+  const world = new World();
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+  const ticker = world.ticker();
+  await world.look(ticker);
+  world.ids.set('ETH_USDT', 2);
+  await world.look(ticker, 1000);
+  assert.deepEqual(
+    world.archive.tickers.map(({ marketId }) => marketId),
+    [1, 2],
+  );
+});
+
+test('a ticker that could not be committed is stored with the next look', async () => {
+  const world = new World();
+  world.tickers = { BTC_USDT: entry('1') };
+  const ticker = world.ticker();
+  world.archive.before = () => {
+    throw new Error('no database');
+  };
+  await assert.rejects(world.look(ticker), /no database/);
+  world.archive.before = () => undefined;
+  await world.look(ticker, 1000);
+  assert.equal(world.archive.tickers.length, 1);
+  assert.deepEqual(world.covered(), [[1000, 1001]]);
+  world.record.assertAccounted('ticker');
+});

@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Island } from '../../../src/ledger/batch.js';
+import { Continuity } from '../../../src/ledger/continuity.js';
+import { BlockedEdges } from '../../../src/ledger/edges.js';
+import { IslandList } from '../../../src/ledger/islands.js';
+
+const island = (fromMs: number, toMs: number, rowCount = 1): Island => ({
+  streamId: 1,
+  span: { fromMs, toMs },
+  firstId: rowCount === 0 ? null : fromMs,
+  lastId: rowCount === 0 ? null : toMs,
+  rowCount,
+});
+const fromsOf = (list: IslandList) => list.spans.map(({ fromMs }) => fromMs);
+
+test('islands are kept newest first, and one that grew replaces those that it swallowed', () => {
+  const list = new IslandList([island(10, 20), island(50, 60), island(30, 40)]);
+  assert.deepEqual(fromsOf(list), [50, 30, 10]);
+  assert.equal(list.top?.span.fromMs, 50);
+  list.absorb(island(30, 60, 5));
+  assert.deepEqual(fromsOf(list), [30, 10]);
+  list.absorb(island(20, 25));
+  assert.deepEqual(fromsOf(list), [30, 20], 'islands that touch are one in the ledger');
+});
+
+test('the depth of an island is all that is stored above its lower edge', () => {
+  const middle = island(30, 40, 20);
+  const list = new IslandList([island(10, 20, 100), island(50, 60, 3), middle]);
+  assert.equal(list.rowsDownTo(middle), 23);
+});
+
+test('beyond its limit the oldest islands are forgotten', () => {
+  const list = new IslandList([island(10, 20), island(30, 40), island(50, 60)], 2);
+  assert.deepEqual(fromsOf(list), [50, 30]);
+  list.absorb(island(70, 80));
+  assert.deepEqual(fromsOf(list), [70, 50]);
+});
+
+test('a blocked edge is put off longer each time, up to the cap, and at least as asked', () => {
+  const edges = new BlockedEdges(() => 0.5, 1000, 10_000);
+  edges.block(7, 0);
+  assert.ok(edges.isBlocked(7, 1499) && !edges.isBlocked(7, 1500));
+  edges.block(7, 0);
+  assert.ok(edges.isBlocked(7, 2999) && !edges.isBlocked(7, 3000));
+  for (let time = 0; time < 100; time += 1) edges.block(7, 0);
+  assert.ok(edges.isBlocked(7, 7499) && !edges.isBlocked(7, 10_000));
+  edges.block(8, 0, 60_000);
+  assert.ok(edges.isBlocked(8, 59_999) && !edges.isBlocked(8, 60_000));
+  edges.clear(8);
+  assert.ok(!edges.isBlocked(8, 0));
+  assert.ok(!edges.isBlocked(9, 0));
+});
+
+test('blocked edges are bounded: the oldest is forgotten', () => {
+  const edges = new BlockedEdges(() => 0.5, 1000, 10_000);
+  for (let edge = 0; edge <= 1000; edge += 1) edges.block(edge, 0);
+  assert.ok(!edges.isBlocked(0, 0) && edges.isBlocked(1, 0) && edges.isBlocked(1000, 0));
+});
+
+test('looks within the tolerance make one span, a late one leaves a hole', () => {
+  const looks = new Continuity(100, undefined);
+  assert.deepEqual(looks.observe(1000.7, 0), {
+    claim: { fromMs: 1000, toMs: 1001 },
+    missed: undefined,
+  });
+  assert.deepEqual(looks.observe(1100, 100), {
+    claim: { fromMs: 1001, toMs: 1101 },
+    missed: undefined,
+  });
+  assert.deepEqual(looks.observe(1300, 201), {
+    claim: { fromMs: 1300, toMs: 1301 },
+    missed: { fromMs: 1101, toMs: 1300 },
+  });
+});
+
+test('the time between two runs was not observed, however short', () => {
+  const looks = new Continuity(100, 900);
+  assert.deepEqual(looks.observe(950, 0).missed, { fromMs: 900, toMs: 950 });
+});
+
+test('a look that did not get into the archive counts as not made', () => {
+  const looks = new Continuity(100, undefined);
+  looks.observe(1000, 0);
+  looks.observe(1050, 50);
+  looks.undo();
+  assert.deepEqual(looks.observe(1090, 90), {
+    claim: { fromMs: 1090, toMs: 1091 },
+    missed: { fromMs: 1001, toMs: 1090 },
+  });
+});
+
+test('when the clock of the exchange is set back only the moment itself is proven', () => {
+  const looks = new Continuity(100, undefined);
+  looks.observe(1000, 0);
+  assert.deepEqual(looks.observe(500, 10), {
+    claim: { fromMs: 500, toMs: 501 },
+    missed: undefined,
+  });
+});

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { type LocateInput, type Location, locate, orderPage } from '../../../src/ledger/page.js';
+
+const rowsOf = (...tids: number[]) => tids.map((tid) => ({ tid, tradedAtS: tid }));
+
+const BASE = { targetTid: 50, skip: 10, asked: 5, largestPage: 5, isProbe: false };
+
+interface Case {
+  readonly name: string;
+  readonly tids: readonly number[];
+  readonly input?: Partial<LocateInput>;
+  readonly expected: Partial<Location>;
+}
+
+const again = (skip: number, isProbe = false): Partial<Location> => ({
+  kind: 'again',
+  skip,
+  isProbe,
+});
+
+const CASES: readonly Case[] = [
+  {
+    name: 'the target and older rows',
+    tids: [50, 40, 30],
+    expected: { kind: 'found', olderFrom: 1 },
+  },
+  {
+    name: 'the target among newer and older rows',
+    tids: [60, 50, 40],
+    expected: { kind: 'found', olderFrom: 2 },
+  },
+  { name: 'only newer rows', tids: [90, 80, 70], expected: again(12) },
+  { name: 'a single newer row still makes progress', tids: [60], expected: again(11) },
+  { name: 'only older rows', tids: [40, 30], expected: again(5) },
+  { name: 'only older rows near the head', tids: [40, 30], input: { skip: 2 }, expected: again(0) },
+  {
+    name: 'only older rows at the head itself',
+    tids: [40, 30],
+    input: { skip: 0 },
+    expected: { kind: 'broken' },
+  },
+  {
+    name: 'older rows below a probe',
+    tids: [40],
+    input: { isProbe: true },
+    expected: { kind: 'broken' },
+  },
+  { name: 'the target is not where it belongs', tids: [60, 40], expected: { kind: 'broken' } },
+  {
+    name: 'a short page that ends at the target',
+    tids: [60, 50],
+    expected: { kind: 'endOfHistory' },
+  },
+  {
+    name: 'a short page where no longer one was ever seen',
+    tids: [60, 50],
+    input: { largestPage: 2 },
+    expected: again(11),
+  },
+  {
+    name: 'a full page that ends at the target',
+    tids: [90, 80, 70, 60, 50],
+    expected: again(14),
+  },
+  {
+    name: 'a full page of which one row is the target and the rest could not be read',
+    tids: [50],
+    input: { received: 5 },
+    expected: again(11, true),
+  },
+  {
+    name: 'a full page with a row twice ends at the target, which is no end of history',
+    tids: [80, 70, 60, 50],
+    input: { received: 5 },
+    expected: again(13),
+  },
+  {
+    name: 'only the target, and no page was ever longer',
+    tids: [50],
+    input: { asked: 1, largestPage: 1 },
+    expected: again(11, true),
+  },
+  {
+    name: 'nothing below a probe',
+    tids: [],
+    input: { isProbe: true },
+    expected: { kind: 'endOfHistory' },
+  },
+  {
+    name: 'nothing readable below a probe',
+    tids: [],
+    input: { isProbe: true, received: 3 },
+    expected: { kind: 'broken' },
+  },
+  { name: 'nothing at a depth', tids: [], expected: again(5) },
+  { name: 'nothing at all', tids: [], input: { skip: 0 }, expected: { kind: 'broken' } },
+  {
+    name: 'nothing readable at all',
+    tids: [],
+    input: { skip: 0, received: 4 },
+    expected: { kind: 'broken' },
+  },
+];
+
+for (const { name, tids, input, expected } of CASES) {
+  test(`locate: ${name}`, () => {
+    const location = locate({ ...BASE, received: tids.length, rows: rowsOf(...tids), ...input });
+    const { kind } = location;
+    const found: Record<string, unknown> = { ...location };
+    const seen = Object.fromEntries(Object.keys(expected).map((key) => [key, found[key]]));
+    assert.deepEqual({ ...seen, kind }, expected);
+  });
+}
+
+test('a page is put in order, and a repeated id counts once', () => {
+  const rows = [
+    { tid: 3, tradedAtS: 1, mark: 'first' },
+    { tid: 5, tradedAtS: 2, mark: '' },
+    { tid: 3, tradedAtS: 1, mark: 'second' },
+  ];
+  assert.deepEqual(
+    orderPage(rows).map(({ tid, mark }) => [tid, mark]),
+    [
+      [5, ''],
+      [3, 'first'],
+    ],
+  );
+});
