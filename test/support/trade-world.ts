@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { timesSource, tradesSource } from '../../src/collect/trades/source.js';
+import { TradeWalker } from '../../src/collect/trades/walker.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import type { StreamRef } from '../../src/ledger/batch.js';
+import { CollectRecord } from './collect-record.js';
+import { FakeClock } from './fake-clock.js';
+import { ModelArchive } from './model-archive.js';
+import { ScriptedExchange } from './scripted-exchange.js';
+
+export const START_MS = Date.UTC(2026, 0, 1);
+export const START_S = START_MS / 1000;
+const MARKET = 'BTC_USDT';
+export const { signal } = new AbortController();
+
+export interface Trade {
+  readonly tid: number;
+  /** Seconds after the start, may have a fraction. */
+  readonly atS: number;
+  /** Sent in a form that validation refuses. */
+  isBroken?: boolean;
+  price?: string;
+}
+
+export const every = (count: number, stepS: number, fromS = 0): Trade[] =>
+  Array.from({ length: count }, (_, index) => ({ tid: index + 1, atS: fromS + index * stepS }));
+
+/** An exchange whose history is written down trade by trade, and walks over both its endpoints. */
+export class TradeWorld {
+  readonly clock = new FakeClock(START_MS);
+  readonly archive = new ModelArchive();
+  readonly record = new CollectRecord();
+  readonly exchange: ScriptedExchange;
+  trades: Trade[];
+  cap = 1000;
+  readonly #traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
+
+  constructor(trades: Trade[], nowS: number) {
+    this.trades = trades;
+    this.clock.advance(nowS * 1000);
+    this.exchange = new ScriptedExchange(this.clock, {
+      historyResult: ({ since, limit }) =>
+        this.#page(since, limit).map((trade) => ({
+          tid: trade.tid,
+          date: START_S + Math.floor(trade.atS),
+          ...fieldsOf(trade),
+        })),
+      history: ({ lastId, limit }) =>
+        this.#page(lastId, limit).map((trade) => ({
+          id: trade.tid,
+          time: START_S + trade.atS,
+          ...fieldsOf(trade),
+        })),
+    });
+  }
+
+  #page(skip: unknown, limit: unknown): Trade[] {
+    const size = Math.min(Number(limit), this.cap);
+    return [...this.trades].reverse().slice(Number(skip), Number(skip) + size);
+  }
+
+  walker(kind: 'trades' | 'times' = 'trades', collectFromS?: number): TradeWalker {
+    const streamId = kind === 'trades' ? 1 : 2;
+    const collectFromMs =
+      this.archive.floorOf(streamId) ??
+      (collectFromS === undefined ? null : START_MS + collectFromS * 1000);
+    const stream: StreamRef = { streamId, kind, marketId: 7, variant: 0, collectFromMs };
+    const source = kind === 'trades' ? tradesSource(this.exchange) : timesSource(this.exchange);
+    const options = {
+      market: MARKET,
+      marketId: 7,
+      stream,
+      source,
+      archive: this.archive,
+      time: { nowMs: () => this.clock.wallMs() },
+      clock: this.clock,
+      random: seededRandom(1),
+      telemetry: this.record,
+      cacheMarginMs: 0,
+      traits: this.#traits[kind],
+    };
+    return new TradeWalker(options, this.archive.allIslands(streamId));
+  }
+
+  /** Covered spans in seconds after the start, newest first. */
+  covered(streamId = 1): Array<[number, number]> {
+    return this.archive
+      .allIslands(streamId)
+      .map(({ span }) => [afterStart(span.fromMs), afterStart(span.toMs)]);
+  }
+
+  gaps(): Array<[number, number, string]> {
+    return this.archive.gaps.map(({ span, state }) => [
+      afterStart(span.fromMs),
+      afterStart(span.toMs),
+      state,
+    ]);
+  }
+
+  assertHonest(streamId = 1): void {
+    for (const { span } of this.archive.allIslands(streamId)) {
+      for (const { tid, atS } of this.trades) {
+        const second = Math.floor(atS);
+        if (START_MS + second * 1000 < span.fromMs || START_MS + second * 1000 >= span.toMs)
+          continue;
+        const stored = this.archive.trades.get(`7 ${START_S + second} ${tid}`);
+        assert.ok(stored !== undefined, `trade ${tid} is covered but not stored`);
+        if (streamId === 2) assert.notEqual(stored.executedAtUs, null);
+      }
+    }
+  }
+}
+
+const afterStart = (ms: number) => (ms - START_MS) / 1000;
+const fieldsOf = ({ price, isBroken }: Trade) => ({
+  price: isBroken === true ? 'NaN' : (price ?? '10'),
+  amount: '1',
+  total: '10',
+  type: 'buy',
+});
+
+export async function fillAll(walker: TradeWalker, limit = 50): Promise<number> {
+  let steps = 0;
+  while (walker.pendingGap() !== undefined) {
+    steps += 1;
+    assert.ok(steps < limit, 'the walk does not end');
+    await walker.fillStep(signal);
+  }
+  return steps;
+}

@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { every, fillAll, START_MS, signal, TradeWorld } from '../../support/trade-world.js';
+
+/** The walk where rows of a page can not be read: what they put in doubt stays open. */
+
+test('a refused row in the middle of a page leaves its seconds open, listed, and the rest covered', async () => {
+  const trades = every(10, 2);
+  trades[5] = { tid: 6, atS: 10, isBroken: true };
+  const world = new TradeWorld(trades, 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [
+    [13, 30],
+    [0, 8],
+  ]);
+  assert.deepEqual(world.gaps(), [[8, 13, 'open']]);
+  assert.equal(world.archive.quarantine.length, 1);
+  world.assertHonest();
+  world.record.assertAccounted('trades');
+});
+
+test('a refused newest row leaves everything above the readable one open', async () => {
+  const trades = every(5, 2);
+  trades[4] = { tid: 5, atS: 8, isBroken: true };
+  const world = new TradeWorld(trades, 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[0, 6]]);
+  assert.deepEqual(world.gaps(), [[6, 30, 'open']]);
+  for (let poll = 0; poll < 5; poll += 1) {
+    world.clock.advance(6000);
+    await walker.pollHead(signal);
+  }
+  assert.equal(world.archive.quarantine.length, 1, 'the same refused row is kept once');
+  assert.equal(world.record.gaps.length, 1, 'a gap that grows is told once');
+  assert.deepEqual(world.gaps().at(-1), [6, 60, 'open']);
+  world.record.assertAccounted('trades');
+  world.trades.push({ tid: 6, atS: 61 });
+  world.clock.advance(6000);
+  await walker.pollHead(signal);
+  world.trades[4] = { tid: 5, atS: 8 };
+  world.clock.advance(1_200_000);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.equal(world.covered().length, 1, 'a row that can be read later closes the gap');
+  world.assertHonest();
+});
+
+test('refused rows at the bottom of history leave its begin open, without asking again and again', async () => {
+  const trades = every(6, 2);
+  trades[0] = { tid: 1, atS: 0, isBroken: true };
+  trades[1] = { tid: 2, atS: 2, isBroken: true };
+  const world = new TradeWorld(trades, 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[5, 30]]);
+  assert.equal(world.archive.floorOf(1), null, 'the begin of history is not known');
+  assert.deepEqual(world.gaps(), [[4, 5, 'open']]);
+  const before = world.exchange.asked.length;
+  world.clock.advance(60_000);
+  await fillAll(walker);
+  assert.equal(world.exchange.asked.length, before);
+  world.trades = every(6, 2);
+  world.clock.advance(600_000);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[0, 30]]);
+  assert.equal(world.archive.floorOf(1), START_MS);
+});
+
+test('refused rows across the end of a page do not stop the walk below them', async () => {
+  const trades = every(400, 1);
+  for (const index of [298, 299, 300, 301, 302]) {
+    trades[index] = { tid: index + 1, atS: index, isBroken: true };
+  }
+  const world = new TradeWorld(trades, 450);
+  world.cap = 100;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  const steps = await fillAll(walker);
+  assert.ok(steps < 12, `${steps} steps for 400 trades in pages of 100`);
+  assert.deepEqual(world.covered(), [
+    [304, 450],
+    [0, 297],
+  ]);
+  assert.ok(world.archive.gaps.length > 0);
+  assert.ok(
+    world.gaps().every(([fromS, toS, state]) => fromS >= 297 && toS <= 304 && state === 'open'),
+  );
+  world.assertHonest();
+  world.record.assertAccounted('trades');
+});
+
+test('a page full of refused rows is no end of history', async () => {
+  const trades = every(400, 1).map((trade) =>
+    trade.tid > 100 && trade.tid < 300 ? { ...trade, isBroken: true } : trade,
+  );
+  const world = new TradeWorld(trades, 450);
+  world.cap = 100;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await assert.rejects(fillAll(walker), { code: 'walk_stalled' });
+  assert.equal(walker.pendingGap(), undefined, 'it is put off');
+  assert.equal(world.archive.floorOf(1), null);
+  assert.ok(world.archive.gaps.every(({ state }) => state === 'open'));
+  assert.ok(world.archive.quarantine.length > 90, 'refused rows are kept');
+  world.record.assertAccounted('trades');
+});
+
+test('a stale head is seen after a restart although the newest island holds no trade', async () => {
+  const trades = every(20, 1);
+  trades[18] = { tid: 19, atS: 18, isBroken: true };
+  const world = new TradeWorld(trades, 30);
+  await world.walker().pollHead(signal);
+  assert.deepEqual(world.covered()[0], [20, 30]);
+  assert.equal(world.archive.allIslands(1)[0]?.lastId, null);
+  world.trades = trades.slice(0, 10);
+  world.clock.advance(60_000);
+  const before = world.covered();
+  await assert.rejects(world.walker().pollHead(signal), { code: 'walk_stalled' });
+  assert.deepEqual(world.covered(), before);
+});
+
+test('a row that is refused after it was stored opens no gap in what is covered', async () => {
+  const world = new TradeWorld(every(20, 1), 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.trades[10] = { tid: 11, atS: 10, isBroken: true };
+  world.clock.advance(6000);
+  await walker.pollHead(signal);
+  assert.deepEqual(world.gaps(), []);
+  assert.deepEqual(world.covered(), [[0, 36]]);
+});
