@@ -31,7 +31,7 @@ export const nonNegativeDecimal = decimalText
 /** A decimal above zero: prices and amounts of trades. */
 export const positiveDecimal = nonNegativeDecimal
   .refine((text) => /[1-9]/.test(text), { error: 'not above zero' })
-  .meta({ pattern: UNSIGNED_FORM.replace('^', '^(?![0.]+$)') });
+  .meta({ pattern: UNSIGNED_FORM.replace('^', '^(?![0.]+(?:[eE]|$))') });
 
 const NUMERIC_TEXT = /^-?\d{1,16}(\.\d{1,12})?([eE][+-]?\d{1,2})?$/;
 

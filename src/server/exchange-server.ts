@@ -1,6 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import type { ServerEvents } from '../observe/events.js';
 import type { Backend } from './backend.js';
+import type { Interference } from './faults.js';
 import { buildHttpServer, type ServerContext } from './http.js';
 import { RealtimeServer } from './realtime.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from './variants.js';
@@ -18,6 +19,10 @@ export interface ExchangeServerOptions {
   readonly port?: number;
   /** Departures from {@link DEFAULT_VARIANTS}. */
   readonly variants?: Partial<ServerVariants>;
+  /** Makes things go wrong on purpose; default: nothing does. */
+  readonly interference?: Interference;
+  /** Serves the paths that steer the exchange and tell its secrets; default false. */
+  readonly control?: boolean;
 }
 
 export interface ExchangeServer {
@@ -41,8 +46,10 @@ export async function startExchangeServer(options: ExchangeServerOptions): Promi
     clock: options.clock,
     telemetry: options.telemetry,
     variants: { ...DEFAULT_VARIANTS, ...options.variants },
+    ...(options.interference === undefined ? {} : { interference: options.interference }),
+    control: options.control === true,
   };
-  const http = buildHttpServer(context);
+  const http = buildHttpServer(context, REALTIME_PATH);
   const realtime = new RealtimeServer(context);
   http.server.on('upgrade', (request, socket, head) => {
     realtime.upgrade(REALTIME_PATH, request, socket, head);

@@ -8,6 +8,10 @@ import type { ServerEvents } from '../observe/events.js';
 import { type AnswerContext, answers } from './answers.js';
 import { Authenticator } from './authentication.js';
 import { type Backend, RefusedError } from './backend.js';
+import { addDocuments, DOCUMENT_PATHS } from './documents.js';
+import type { Interference } from './faults.js';
+import { addControl, CONTROL_PREFIX } from './faults-control.js';
+import { addInterference } from './faults-http.js';
 import { pathOf, readQuery } from './query.js';
 import { RateWindows } from './rate-window.js';
 import {
@@ -31,6 +35,10 @@ export interface ServerContext {
   readonly clock: Clock;
   readonly telemetry: ServerEvents;
   readonly variants: ServerVariants;
+  /** What is made to go wrong on purpose. */
+  readonly interference?: Interference;
+  /** Whether the paths that steer the exchange are served. */
+  readonly control?: boolean;
 }
 
 /** Carries {@link Backend.identity}, so that archives of two exchanges are never mixed. */
@@ -43,7 +51,11 @@ const REQUEST_TIMEOUT_MS = 30_000;
 /** Longer than a client's pool keeps an idle socket, so that none is closed under a request. */
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
 
-const endpointOfPath = new Map(endpointNames.map((name) => [endpoints[name].path as string, name]));
+/** What a request is counted as, by the path of its route. */
+const labelOfPath = new Map<string, string>([
+  ...endpointNames.map((name) => [endpoints[name].path, name] as const),
+  ...DOCUMENT_PATHS.map((path) => [path, 'documents'] as const),
+]);
 
 /** The moment as an HTTP date (IMF-fixdate, whole seconds). */
 function httpDate(atMs: number): string {
@@ -115,7 +127,8 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
     reply.raw.sendDate = false;
     reply.header('date', httpDate(backend.nowMs()));
     reply.header(IDENTITY_HEADER, backend.identity);
-    if (windows) {
+    // Whoever steers the exchange is no client of it.
+    if (windows && !request.url.startsWith(CONTROL_PREFIX)) {
       const standing = windows.count(request.ip);
       reply.header('x-ratelimit-limit', String(standing.limit));
       reply.header('x-ratelimit-remaining', String(standing.remaining));
@@ -176,8 +189,8 @@ function addErrors(app: FastifyInstance, { backend, variants }: ServerContext): 
   });
 }
 
-/** The contract over HTTP, not listening yet. */
-export function buildHttpServer(context: ServerContext): FastifyInstance {
+/** The contract over HTTP, not listening yet; its documents name `realtimePath`. */
+export function buildHttpServer(context: ServerContext, realtimePath: string): FastifyInstance {
   const { telemetry } = context;
   const app = fastify({
     logger: false,
@@ -205,7 +218,7 @@ export function buildHttpServer(context: ServerContext): FastifyInstance {
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
   app.addHook('onResponse', async (request, reply) => {
     telemetry.served({
-      endpoint: endpointOfPath.get(request.routeOptions.url ?? '') ?? 'unknown',
+      endpoint: labelOfPath.get(request.routeOptions.url ?? '') ?? 'unknown',
       status: reply.statusCode,
       durationMs: reply.elapsedTime,
     });
@@ -213,5 +226,8 @@ export function buildHttpServer(context: ServerContext): FastifyInstance {
   addHeaders(app, context);
   addErrors(app, context);
   addRoutes(app, context);
+  addControl(app, context);
+  addInterference(app, context);
+  addDocuments(app, realtimePath);
   return app;
 }
