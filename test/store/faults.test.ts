@@ -96,6 +96,7 @@ test('a connection that goes silent is given up, and another one does the work',
 test('while Postgres is away commits wait, and then succeed', async (context) => {
   const dir = await makeTempDir();
   context.after(async () => {
+    await proxy.stop();
     await server.stop();
     await rm(dir, { recursive: true, force: true });
   });
@@ -105,6 +106,9 @@ test('while Postgres is away commits wait, and then succeed', async (context) =>
     });
   let server = await start();
   await migrate({ databaseUrl: server.url });
+  // The store's address stays, although another program may take the port while the server is away.
+  const proxy = new PostgresProxy(server.url);
+  const databaseUrl = await proxy.start();
   const states: boolean[] = [];
   let failures = 0;
   let wentDown: () => void = () => undefined;
@@ -117,19 +121,21 @@ test('while Postgres is away commits wait, and then succeed', async (context) =>
       if (!up) wentDown();
     },
   });
-  const { store } = await openTestStore({ databaseUrl: server.url, telemetry, retryCapMs: 50 });
+  const { store } = await openTestStore({ databaseUrl, telemetry, retryCapMs: 50 });
   await store.acquireWriterLock();
   for (let outage = 1; outage <= 3; outage += 1) {
     await store.commit({ trades: [trade(outage, outage)] });
     const isDown = new Promise<void>((resolve) => {
       wentDown = resolve;
     });
+    proxy.retarget(undefined);
     await server.stop();
     const waiting = Array.from({ length: 5 }, (_, n) =>
       store.commit({ trades: [trade(100 * outage + n, 100 * outage + n)] }),
     );
     await isDown;
     server = await start();
+    proxy.retarget(server.url);
     for (const { outcomes } of await Promise.all(waiting)) assert.equal(outcomes.trade.stored, 1);
   }
   assert.deepEqual(states, [true, false, true, false, true, false, true]);

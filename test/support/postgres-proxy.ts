@@ -11,7 +11,7 @@ export class PostgresProxy {
   fired = 0;
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((near) => this.#link(near));
-  readonly #target: URL;
+  #target: URL | undefined;
 
   constructor(target: string) {
     this.#target = new URL(target);
@@ -22,9 +22,14 @@ export class PostgresProxy {
     this.#server.listen(0, '127.0.0.1');
     await once(this.#server, 'listening');
     const address = this.#server.address();
-    const url = new URL(this.#target);
+    const url = new URL(this.#target ?? 'postgres://127.0.0.1');
     url.port = String(typeof address === 'object' ? address?.port : '');
     return url.href;
+  }
+
+  /** Leads somewhere else from now on; undefined refuses every connection. */
+  retarget(target: string | undefined): void {
+    this.#target = target === undefined ? undefined : new URL(target);
   }
 
   cutAfterNextCommit(): void {
@@ -48,6 +53,10 @@ export class PostgresProxy {
   }
 
   #link(near: Socket): void {
+    if (this.#target === undefined) {
+      near.destroy();
+      return;
+    }
     const far = connect(Number(this.#target.port), this.#target.hostname);
     let isDoomed = false;
     for (const socket of [near, far]) {
