@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { KLINE_PAGE_MAX } from './limits.js';
 import {
   decimalParam,
   intervalParam,
@@ -93,8 +94,10 @@ export const endpoints = {
     summary: 'Candles of one market between two times, both inclusive',
     params: z.object({
       market: marketParam,
-      start: unixTimeParam,
-      end: unixTimeParam,
+      start: unixTimeParam('Start, UNIX seconds; candles from here on'),
+      end: unixTimeParam(
+        `End, UNIX seconds, inclusive and not before start; ask for ${KLINE_PAGE_MAX} candles at most`,
+      ),
       interval: intervalParam,
     }),
     result: holderShape(klineHeader, 'kline', candle),

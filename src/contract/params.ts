@@ -43,7 +43,9 @@ export const requiredSkipParam = wholeParam(z.number().min(0)).describe(
   'Number of most recent trades to skip',
 );
 
-export const unixTimeParam = wholeParam(z.number().min(0)).describe('UNIX time in seconds');
+export function unixTimeParam(description: string) {
+  return wholeParam(z.number().min(0)).describe(description);
+}
 
 export const intervalParam = wholeParam(
   z.number().refine(isKlineInterval, { error: 'not an interval that candles come in' }),
