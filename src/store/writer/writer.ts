@@ -171,6 +171,8 @@ export class Writer {
         // A connect that hangs must not hold up the end; it closes itself when it gets through.
         const committed = await Promise.race([attempt, this.#aborted]);
         this.#becomes(true);
+        // What fails after a success is a new failure, even if it looks like the last one.
+        this.#reported = { code: '', atMs: Number.NEGATIVE_INFINITY };
         for (const counted of committed.refused) telemetry.quarantined(counted);
         telemetry.committed({
           durationMs: clock.monotonicMs() - startedMs,
