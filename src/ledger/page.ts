@@ -62,7 +62,8 @@ export function locate(input: LocateInput): Location {
     }
     if (skip === 0)
       return { kind: 'broken', detail: 'the history is empty, but it was not before' };
-    const back = Math.max(0, skip - asked);
+    // Back by what a page really holds: by more, a capped server would be walked from its head.
+    const back = Math.max(0, skip - Math.max(1, largestPage || asked));
     return { kind: 'again', skip: back, isProbe: false, why: 'beyond the end of history' };
   }
   if (oldest.tid > targetTid) {
@@ -84,7 +85,7 @@ export function locate(input: LocateInput): Location {
     }
     return {
       kind: 'again',
-      skip: Math.max(0, skip - Math.max(rows.length, asked)),
+      skip: Math.max(0, skip - Math.max(rows.length, largestPage || asked)),
       isProbe: false,
       why: 'jumped over the known trades',
     };

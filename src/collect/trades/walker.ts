@@ -192,8 +192,8 @@ export class TradeWalker {
           return this.#deeper(gap, page, rows, skip);
       }
     }
-    // The next try goes on from here: a head that moved far meanwhile must not stop it for good.
-    this.#frontier = { ...gap, depth: Math.max(gap.depth, skip + 1) };
+    // The next try goes on from here: an estimate that is far off must not stop it for good.
+    this.#frontier = { ...gap, depth: skip + 1 };
     throw this.#stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the place (${why})`);
   }
 
