@@ -11,6 +11,7 @@ import {
   type StateParams,
 } from '../contract/realtime.js';
 import { Mutex } from '../kernel/mutex.js';
+import { FrameGate, type GateFrame } from './faults-realtime.js';
 import type { ServerContext } from './http.js';
 import { StateSubscription } from './subscription.js';
 
@@ -61,6 +62,9 @@ export class RealtimeConnection {
   #lastFrameAtMs: number;
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
+  /** Present when things are made to go wrong on purpose. */
+  readonly #gate: FrameGate | undefined;
+  #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
 
   /** @param onClosed called once, with the cause of the end */
   constructor(context: ServerContext, socket: WebSocket, onClosed: (reason: string) => void) {
@@ -77,6 +81,14 @@ export class RealtimeConnection {
       onClosed(this.#closeReason);
     });
     this.#awaitIdle(context.variants.idleTimeoutMs);
+    const interference = context.interference?.connection();
+    this.#gate =
+      interference &&
+      new FrameGate(context, interference, {
+        send: (data) => this.#write(data),
+        cut: (reason) => this.terminate(reason),
+      });
+    this.#gate?.open();
   }
 
   /** Cuts the connection at once. */
@@ -90,6 +102,7 @@ export class RealtimeConnection {
     this.#subscription?.end();
     this.#subscription = undefined;
     this.#cancelIdle?.();
+    this.#gate?.end();
   }
 
   #close(code: number, reason: string): void {
@@ -135,10 +148,19 @@ export class RealtimeConnection {
       return;
     }
     const { id, method, params } = request.data;
+    this.#asked = { method: undefined, market: undefined };
     if (!isMethod(method)) {
       if (variants.unknownMethod === 'error') {
         this.#refuse(id, params, REALTIME_ERRORS.methodNotFound);
       }
+      return;
+    }
+    const market = typeof params[0] === 'string' ? params[0] : undefined;
+    this.#asked = { method, market };
+    const answer = this.#gate?.asked({ method, market, atMs: this.#context.backend.nowMs() });
+    if (answer === 'ignore') return;
+    if (answer === 'refuse') {
+      this.#refuse(id, params, REALTIME_ERRORS.unavailable);
       return;
     }
     try {
@@ -188,7 +210,7 @@ export class RealtimeConnection {
   #subscribe(id: number | string, target: StateParams): void {
     this.#subscription?.end();
     this.#subscription = new StateSubscription(this.#context, target, (text) =>
-      this.#sendText(text),
+      this.#sendFrame({ kind: 'update', method: undefined, market: target[0], text }),
     );
     this.#send(responseMessage(id, [], STATUS_SUCCESS));
     // Sending may have cut a slow reader, and with it ended the subscription.
@@ -200,15 +222,20 @@ export class RealtimeConnection {
   }
 
   #send(message: object): void {
-    this.#sendText(JSON.stringify(message));
+    this.#sendFrame({ kind: 'response', ...this.#asked, text: JSON.stringify(message) });
   }
 
-  #sendText(text: string): void {
+  #sendFrame(frame: GateFrame): void {
+    if (this.#gate === undefined) this.#write(frame.text);
+    else this.#gate.send(frame);
+  }
+
+  #write(data: string | Uint8Array): void {
     if (!this.#isOpen) return;
     if (this.#socket.bufferedAmount > MAX_BUFFERED_BYTES) {
       this.terminate('slow reader');
       return;
     }
-    this.#socket.send(text);
+    this.#socket.send(data, { binary: false });
   }
 }

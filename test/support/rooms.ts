@@ -29,10 +29,10 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 };
 const UNBOUND_ROOMS: ReadonlySet<string> = new Set(['cli', 'index.ts']);
 
-/** Rooms that know another room only through one file of it. */
-const ONLY_FILE: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  sandbox: { server: 'server/backend.ts' },
-  replay: { server: 'server/backend.ts' },
+/** Rooms that know another room only through some files of it, which hold nothing but interfaces. */
+const ONLY_FILES: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
+  sandbox: { server: ['server/backend.ts', 'server/faults.ts'] },
+  replay: { server: ['server/backend.ts'] },
 };
 /** Rooms that use another room's types only. */
 const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = { store: ['contract'] };
@@ -93,8 +93,10 @@ function importFault(path: string, target: string, isTypeOnly: boolean): string 
   const other = roomOf(target);
   if (other === room || UNBOUND_ROOMS.has(room)) return undefined;
   if (!(MAY_IMPORT[room] ?? []).includes(other)) return `${room} may not import ${other}`;
-  const onlyFile = ONLY_FILE[room]?.[other];
-  if (onlyFile !== undefined && onlyFile !== target) return `${room} may import only ${onlyFile}`;
+  const onlyFiles = ONLY_FILES[room]?.[other];
+  if (onlyFiles !== undefined && !onlyFiles.includes(target)) {
+    return `${room} may import only ${onlyFiles.join(', ')}`;
+  }
   if ((ONLY_TYPES[room] ?? []).includes(other) && !isTypeOnly) {
     return `${room} may import only types of ${other}`;
   }

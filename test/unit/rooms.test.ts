@@ -71,10 +71,10 @@ test('planted: every way to import is seen', () => {
   assert.deepEqual(told({ 'kernel/a.ts': "// import '../cli/b.js'", 'cli/b.ts': '' }), []);
 });
 
-test('planted: a sandbox knows the server by its interface, a store the contract by its types', () => {
+test('planted: a sandbox knows the server by its interfaces, a store the contract by its types', () => {
   const files = { 'server/backend.ts': '', 'server/http.ts': '', 'contract/b.ts': '' };
   assert.deepEqual(told({ ...files, 'sandbox/a.ts': "import '../server/http.js';" }), [
-    'import sandbox/a.ts:1 sandbox may import only server/backend.ts',
+    'import sandbox/a.ts:1 sandbox may import only server/backend.ts, server/faults.ts',
   ]);
   assert.deepEqual(told({ ...files, 'sandbox/a.ts': "import '../server/backend.js';" }), []);
   assert.deepEqual(told({ ...files, 'store/a.ts': "import { b } from '../contract/b.js';" }), [

@@ -1,0 +1,194 @@
+import type { EndpointName } from '../../contract/endpoints.js';
+import type { Clock } from '../../kernel/clock.js';
+import type {
+  ConnectionInterference,
+  HttpAsked,
+  HttpDelivery,
+  HttpReply,
+  Interference,
+  InterferenceControl,
+} from '../../server/faults.js';
+import { ReplyCache } from './cache.js';
+import { FaultyConnection, type FrameScript } from './frames.js';
+import { shapeOf } from './kinds.js';
+import { spoilReply } from './replies.js';
+import { ReplyRows } from './rows.js';
+import { drawBelow, type FaultCount, RuleState } from './rule-state.js';
+import { type FaultRule, type FaultRuleInput, readFaultScript } from './script.js';
+
+const DEFAULT_SEED = 7;
+
+export interface FaultOptions {
+  /** The rules in the order in which they are asked; checked, whatever their type claims. */
+  readonly rules: readonly FaultRuleInput[];
+  /** Draws every decision; default 7. */
+  readonly seed?: number;
+  readonly clock: Clock;
+}
+
+/** Rules about stale replies keep what they have seen. */
+class Caches {
+  readonly #replies = new Map<RuleState, ReplyCache<HttpReply>>();
+  readonly #states = new WeakMap<object, Map<RuleState, ReplyCache<string>>>();
+
+  replies(state: RuleState): ReplyCache<HttpReply> {
+    const known = this.#replies.get(state);
+    if (known !== undefined) return known;
+    const cache = new ReplyCache<HttpReply>(state.rule.ms ?? 0);
+    this.#replies.set(state, cache);
+    return cache;
+  }
+
+  states(state: RuleState, connection: object): ReplyCache<string> {
+    const ofConnection = this.#states.get(connection) ?? new Map<RuleState, ReplyCache<string>>();
+    this.#states.set(connection, ofConnection);
+    const cache = ofConnection.get(state) ?? new ReplyCache<string>(state.rule.ms ?? 0);
+    ofConnection.set(state, cache);
+    return cache;
+  }
+}
+
+interface Script {
+  readonly seed: number;
+  readonly states: readonly RuleState[];
+  readonly caches: Caches;
+}
+
+/**
+ * Faults on demand, for a server that asks about every reply, connection and frame.
+ *
+ * Of the rules that apply to an event, the first that fires is carried out and ends the search;
+ * `latency` alone adds its delay and leaves the rest to the rules behind it. So every fired fault is
+ * seen by the client, and counts can be compared with what it saw.
+ */
+export class Faults implements Interference {
+  readonly #clock: Clock;
+  readonly #defaultSeed: number;
+  #script: Script;
+
+  /** @throws FaultScriptError when a rule is not usable. */
+  constructor({ rules, seed, clock }: FaultOptions) {
+    this.#clock = clock;
+    this.#defaultSeed = seed ?? DEFAULT_SEED;
+    this.#script = this.#load(rules);
+  }
+
+  /** What each rule did since its script took effect, in the order of the rules. */
+  report(): FaultCount[] {
+    return this.#script.states.map((state) => state.count);
+  }
+
+  readonly control: InterferenceControl = {
+    describe: () => ({
+      seed: this.#script.seed,
+      rules: this.#script.states.map(({ rule }) => rule.written),
+      report: this.report(),
+    }),
+    replace: (script) => {
+      this.#script = this.#load(script);
+    },
+    clear: () => {
+      this.#script = this.#load([]);
+    },
+  };
+
+  reply(asked: HttpAsked, reply: HttpReply): HttpDelivery | undefined {
+    const { states } = this.#script;
+    const nowMs = this.#clock.monotonicMs();
+    let waitMs = 0;
+    for (const state of states) {
+      if (!isAbout(state.rule, asked.endpoint, asked.market)) continue;
+      const { rule } = state;
+      const older = this.#olderReply(state, asked, reply, nowMs);
+      if (rule.kind === 'stale' && older === undefined) continue;
+      const rows = rowsFor(rule, asked.endpoint, reply);
+      if (isAboutRows(rule) && rows === undefined) continue;
+      const random = state.offer(asked.atMs, nowMs);
+      if (random === undefined) continue;
+      if (rule.kind === 'latency') {
+        waitMs += (rule.ms ?? 0) + drawBelow(random, (rule.jitterMs ?? 0) + 1);
+        continue;
+      }
+      if (older !== undefined) return { reply: older, waitMs };
+      if (rows !== undefined) {
+        return { reply: { ...reply, body: rows.spoil(rule, random) }, waitMs };
+      }
+      const spoilt = spoilReply(rule, random, reply, asked.atMs);
+      if (spoilt !== undefined) return { ...spoilt, waitMs };
+    }
+    return waitMs === 0 ? undefined : { reply, waitMs };
+  }
+
+  connection(): ConnectionInterference {
+    return new FaultyConnection(() => this.#frameScript());
+  }
+
+  #frameScript(): FrameScript {
+    const { states, caches } = this.#script;
+    return {
+      rulesAbout: (market) => states.filter(({ rule }) => isAbout(rule, 'realtime', market)),
+      cacheOf: (state, connection) => caches.states(state, connection),
+      nowMs: this.#clock.monotonicMs(),
+    };
+  }
+
+  /** Only what went well is kept: a cache that served errors would be another fault. */
+  #olderReply(
+    state: RuleState,
+    { request }: HttpAsked,
+    reply: HttpReply,
+    nowMs: number,
+  ): HttpReply | undefined {
+    if (state.rule.kind !== 'stale' || reply.status !== 200) return undefined;
+    const cache = this.#script.caches.replies(state);
+    const older = cache.take(request, reply, reply.body.length, nowMs);
+    if (older === undefined || older.body === reply.body) return undefined;
+    const { date } = reply.headers;
+    const isDated = state.rule.oldDate === true || date === undefined;
+    return isDated ? older : { ...older, headers: { ...older.headers, date } };
+  }
+
+  #load(written: unknown): Script {
+    const { seed = this.#defaultSeed, rules } = readFaultScript(written);
+    const nowMs = this.#clock.monotonicMs();
+    const states = rules.map((rule) => new RuleState(rule, seed, nowMs));
+    return { seed, states, caches: new Caches() };
+  }
+}
+
+function isAbout(
+  { kind, where, market }: FaultRule,
+  place: EndpointName | 'realtime',
+  ofMarket: string | undefined,
+): boolean {
+  if (market !== undefined && market !== ofMarket) return false;
+  if (where !== '*') return where === place;
+  const { endpoints, isRealtime } = shapeOf(kind);
+  return place === 'realtime' ? isRealtime : endpoints.includes(place);
+}
+
+const ROW_KINDS: ReadonlySet<string> = new Set([
+  'duplicateRows',
+  'reorderRows',
+  'conflictRows',
+  'badRows',
+]);
+
+const isAboutRows = ({ kind }: FaultRule) => ROW_KINDS.has(kind);
+
+/** The rows of a reply, when the rule is about rows and its fault can befall these. */
+function rowsFor(rule: FaultRule, endpoint: EndpointName, reply: HttpReply): ReplyRows | undefined {
+  if (!isAboutRows(rule) || reply.status !== 200) return undefined;
+  const rows = ReplyRows.read(endpoint, reply.body);
+  return rows?.allows(rule) === true ? rows : undefined;
+}
+
+/**
+ * Faults from a script of rules. The same seed and the same sequence of requests make the same
+ * faults.
+ *
+ * @throws FaultScriptError naming the rule, the key, the value and what is allowed.
+ */
+export function createFaults(options: FaultOptions): Faults {
+  return new Faults(options);
+}

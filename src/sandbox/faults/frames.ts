@@ -1,0 +1,158 @@
+import type { Random } from '../../kernel/random.js';
+import type {
+  ConnectionFate,
+  ConnectionInterference,
+  FrameDelivery,
+  RealtimeAsked,
+  RealtimeFrame,
+} from '../../server/faults.js';
+import type { ReplyCache } from './cache.js';
+import { drawBelow, type RuleState } from './rule-state.js';
+import type { FaultRule } from './script.js';
+
+/** What a connection needs of the script in force; it may be another one at each call. */
+export interface FrameScript {
+  /** States of the rules that are about real-time connections and this market. */
+  rulesAbout(market: string | undefined): readonly RuleState[];
+  /** Kept states of one rule and one connection. */
+  cacheOf(rule: RuleState, connection: object): ReplyCache<string>;
+  readonly nowMs: number;
+}
+
+function fateOf({ kind, answers }: FaultRule): ConnectionFate {
+  if (kind === 'dropSocket') return 'drop';
+  return answers === 'requests' ? 'quiet' : 'mute';
+}
+
+/** A frame that says nothing a client could use. */
+function garbage({ form }: FaultRule, random: Random): string | Uint8Array {
+  const number = drawBelow(random, 1_000_000);
+  if (form === 'json') return JSON.stringify({ nonsense: number, id: [null], result: 'x' });
+  if (form === 'utf8') return Uint8Array.of(0x7b, 0x22, 0xff, 0xfe, 0xc3, 0x28, 0x22, 0x7d);
+  return `{"id":${number},"result":{"last"`;
+}
+
+function isAboutState({ kind, method }: RealtimeFrame): boolean {
+  return kind === 'update' || method === 'state.query';
+}
+
+/** The older message with the id under which an answer is waited for now. */
+function underIdOf(text: string, older: string): string {
+  const { id } = JSON.parse(text) as { id?: unknown };
+  return JSON.stringify({ ...(JSON.parse(older) as object), id });
+}
+
+/** What goes wrong on one real-time connection. */
+export class FaultyConnection implements ConnectionInterference {
+  readonly #script: () => FrameScript;
+  /** An update that waits to be sent behind the next frame. */
+  #held: string | undefined;
+
+  constructor(script: () => FrameScript) {
+    this.#script = script;
+  }
+
+  opened(atMs: number): ConnectionFate {
+    const script = this.#script();
+    for (const state of script.rulesAbout(undefined)) {
+      if (state.rule.at !== 'open') continue;
+      if (state.offer(atMs, script.nowMs) !== undefined) return fateOf(state.rule);
+    }
+    return 'serve';
+  }
+
+  asked({ method, market, atMs }: RealtimeAsked): 'answer' | 'refuse' | 'ignore' {
+    if (method !== 'state.subscribe') return 'answer';
+    const script = this.#script();
+    for (const state of script.rulesAbout(market)) {
+      const { kind } = state.rule;
+      if (kind !== 'refuseSubscribe' && kind !== 'ignoreSubscribe') continue;
+      if (state.offer(atMs, script.nowMs) === undefined) continue;
+      return kind === 'refuseSubscribe' ? 'refuse' : 'ignore';
+    }
+    return 'answer';
+  }
+
+  frame(frame: RealtimeFrame): FrameDelivery | undefined {
+    const script = this.#script();
+    const held = this.#held;
+    this.#held = undefined;
+    let waitMs = 0;
+    let delivery: Omit<FrameDelivery, 'waitMs'> = { frames: [frame.text], fate: 'serve' };
+    for (const state of script.rulesAbout(frame.market)) {
+      const { rule } = state;
+      const older = this.#olderState(script, state, frame);
+      if (!this.#allows(rule, frame, held, older)) continue;
+      const random = state.offer(frame.atMs, script.nowMs);
+      if (random === undefined) continue;
+      if (rule.kind === 'latency') {
+        waitMs += (rule.ms ?? 0) + drawBelow(random, (rule.jitterMs ?? 0) + 1);
+        continue;
+      }
+      delivery = this.#spoil(rule, random, frame, older);
+      break;
+    }
+    if (held !== undefined && delivery.fate === 'serve') {
+      return { ...delivery, frames: [...delivery.frames, held], waitMs };
+    }
+    return { ...delivery, waitMs };
+  }
+
+  #allows(
+    { kind, at }: FaultRule,
+    frame: RealtimeFrame,
+    held: string | undefined,
+    older: string | undefined,
+  ): boolean {
+    switch (kind) {
+      case 'refuseSubscribe':
+      case 'ignoreSubscribe':
+        return false;
+      case 'dropSocket':
+      case 'halfOpen':
+        return at === 'frame';
+      case 'reorderFrames':
+        return frame.kind === 'update' && held === undefined;
+      case 'staleState':
+        return older !== undefined && older !== frame.text;
+      default:
+        return true;
+    }
+  }
+
+  /** What the cache of a rule about stale states has in place of this frame. */
+  #olderState(script: FrameScript, state: RuleState, frame: RealtimeFrame): string | undefined {
+    if (state.rule.kind !== 'staleState' || !isAboutState(frame)) return undefined;
+    const key = `${frame.kind} ${frame.market ?? ''}`;
+    const { text } = frame;
+    const older = script.cacheOf(state, this).take(key, text, text.length, script.nowMs);
+    return older === undefined ? undefined : underIdOf(text, older);
+  }
+
+  #spoil(
+    rule: FaultRule,
+    random: Random,
+    { text }: RealtimeFrame,
+    older: string | undefined,
+  ): Omit<FrameDelivery, 'waitMs'> {
+    switch (rule.kind) {
+      case 'dropSocket':
+      case 'halfOpen':
+        return { frames: [], fate: fateOf(rule) };
+      case 'duplicateFrames':
+        return {
+          frames: Array.from({ length: 1 + (rule.copies ?? 1) }, () => text),
+          fate: 'serve',
+        };
+      case 'reorderFrames':
+        this.#held = text;
+        return { frames: [], fate: 'serve' };
+      case 'garbageFrame':
+        return { frames: [garbage(rule, random), text], fate: 'serve' };
+      case 'oversizeFrame':
+        return { frames: [new Uint8Array(rule.bytes ?? 0).fill(0x20), text], fate: 'serve' };
+      default:
+        return { frames: [older ?? text], fate: 'serve' };
+    }
+  }
+}

@@ -1,0 +1,151 @@
+import { type EndpointName, endpointNames } from '../../contract/endpoints.js';
+
+/** What a parameter of a kind of fault may be. */
+export type ParameterShape =
+  | {
+      readonly type: 'whole';
+      readonly min: number;
+      readonly max: number;
+      readonly default?: number;
+    }
+  | { readonly type: 'choice'; readonly of: readonly string[]; readonly default: string }
+  | { readonly type: 'flag'; readonly default: boolean };
+
+export interface FaultKindShape {
+  /** Endpoints whose replies it can befall; empty for faults of real-time connections only. */
+  readonly endpoints: readonly EndpointName[];
+  readonly isRealtime: boolean;
+  readonly parameters: Readonly<Record<string, ParameterShape>>;
+}
+
+const HOUR_MS = 3_600_000;
+
+function whole(min: number, max: number, byDefault?: number): ParameterShape {
+  return { type: 'whole', min, max, ...(byDefault === undefined ? {} : { default: byDefault }) };
+}
+
+function choice(byDefault: string, ...others: string[]): ParameterShape {
+  return { type: 'choice', of: [byDefault, ...others], default: byDefault };
+}
+
+type Parameters = Readonly<Record<string, ParameterShape>>;
+
+function onReplies(
+  parameters: Parameters,
+  endpoints: readonly EndpointName[] = endpointNames,
+): FaultKindShape {
+  return { endpoints, isRealtime: false, parameters };
+}
+
+function onRealtime(parameters: Parameters): FaultKindShape {
+  return { endpoints: [], isRealtime: true, parameters };
+}
+
+/** Far beyond any sensible wait on both sides: a client must survive what it can not obey. */
+const retryAfter = {
+  /** Sent as it is; left out, no such header comes. */
+  retryAfterS: whole(-1_000_000_000_000, 1_000_000_000_000),
+  /** `date` sends the exchange's time plus `retryAfterS` as an HTTP date. */
+  retryAfterForm: choice('seconds', 'date'),
+};
+const status = (byDefault: number) => whole(200, 599, byDefault);
+const rows = whole(1, 1000, 1);
+/** When a fault of a connection strikes: as it opens, or as a frame is sent. */
+const moment = choice('frame', 'open');
+
+/** Endpoints whose result is, or holds, a list. */
+const LISTS = [
+  'markets',
+  'products',
+  'kline',
+  'history',
+  'historyResult',
+  'depth',
+  'book',
+  'orders',
+] as const;
+/** Endpoints whose rows have an identity that must not change its meaning. */
+const IDENTIFIED = ['history', 'historyResult', 'kline'] as const;
+const MEASURED = [
+  'tickers',
+  'kline',
+  'history',
+  'historyResult',
+  'depth',
+  'book',
+  'orders',
+] as const;
+
+/** Ways in which a single row can be wrong. */
+export const DEFECTS = [
+  'notANumber',
+  'overflow',
+  'longNumber',
+  'negativeAmount',
+  'hugeId',
+  'year1970',
+  'microseconds',
+] as const;
+export type Defect = (typeof DEFECTS)[number];
+
+/** Everything that can be made to go wrong, with where it can and by which parameters. */
+export const FAULT_KINDS = {
+  /** The reply, or the frame and all behind it, comes `ms` and up to `jitterMs` more later. */
+  latency: {
+    endpoints: endpointNames,
+    isRealtime: true,
+    parameters: { ms: whole(0, HOUR_MS, 500), jitterMs: whole(0, HOUR_MS, 0) },
+  },
+  /** An error envelope with this status; 200 is the success that is none. */
+  status: onReplies({ status: status(503), ...retryAfter }),
+  rateLimit: onReplies(retryAfter),
+  /** A page in place of JSON. */
+  html: onReplies({ status: status(200) }),
+  /** The connection closes after this many bytes of the body; default: drawn. */
+  truncate: onReplies({ bytes: whole(0, 1_000_000_000) }),
+  /** A complete reply whose JSON ends after this many characters; default: drawn. */
+  malformed: onReplies({ bytes: whole(1, 1_000_000_000) }),
+  emptyBody: onReplies({ status: status(200) }),
+  /** A reply that a cache kept for up to `ms`; with `oldDate` its Date is the kept one too. */
+  stale: onReplies({
+    ms: whole(1, HOUR_MS, 5000),
+    oldDate: { type: 'flag', default: true },
+  }),
+  /** The body comes `bytes` at a time, with a pause of `ms` between. */
+  drip: onReplies({ bytes: whole(1, 1_000_000, 16), ms: whole(1, HOUR_MS, 100) }),
+  /** No answer; the connection is closed after `ms`, or left to the client. */
+  hang: onReplies({ ms: whole(0, HOUR_MS) }),
+  reset: onReplies({}),
+  /** Some rows come twice. */
+  duplicateRows: onReplies({ rows }, LISTS),
+  /** All rows come in a drawn order, never in their own. */
+  reorderRows: onReplies({}, LISTS),
+  /** Some rows come a second time right behind, with the same identity and other figures. */
+  conflictRows: onReplies({ rows }, IDENTIFIED),
+  /** Some rows are spoilt. */
+  badRows: onReplies({ rows, defect: choice('any', ...DEFECTS) }, MEASURED),
+  /** The connection is cut. */
+  dropSocket: onRealtime({ at: moment }),
+  /** The connection stays, answers protocol pings, and sends nothing, or answers only. */
+  halfOpen: onRealtime({ at: moment, answers: choice('nothing', 'requests') }),
+  refuseSubscribe: onRealtime({}),
+  ignoreSubscribe: onRealtime({}),
+  /** A frame is followed by copies of itself. */
+  duplicateFrames: onRealtime({ copies: whole(1, 1000, 1) }),
+  /** An update is sent behind the frame that follows it. */
+  reorderFrames: onRealtime({}),
+  /** A frame of another making comes before the true one. */
+  garbageFrame: onRealtime({ form: choice('text', 'json', 'utf8') }),
+  /** A frame of this size comes before the true one. */
+  oversizeFrame: onRealtime({ bytes: whole(1, 67_108_864, 1_048_576) }),
+  /** An update or a queried record is one that was sent up to `ms` ago. */
+  staleState: onRealtime({ ms: whole(1, HOUR_MS, 5000) }),
+} as const satisfies Readonly<Record<string, FaultKindShape>>;
+
+export type FaultKind = keyof typeof FAULT_KINDS;
+
+export const faultKinds = Object.keys(FAULT_KINDS) as FaultKind[];
+
+export function shapeOf(kind: FaultKind): FaultKindShape {
+  return FAULT_KINDS[kind];
+}

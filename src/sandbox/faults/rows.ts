@@ -1,0 +1,179 @@
+import type { EndpointName } from '../../contract/endpoints.js';
+import type { Random } from '../../kernel/random.js';
+import { DEFECTS, type Defect } from './kinds.js';
+import { drawBelow } from './rule-state.js';
+import type { FaultRule } from './script.js';
+
+type Row = Record<string | number, unknown>;
+
+/** Where the rows of a reply are, and what their fields are called. */
+interface RowShape {
+  /** Path from the document to the list, or to the map of rows. */
+  readonly path: readonly string[];
+  /** Inside a row, the object that carries the fields. */
+  readonly within?: string;
+  readonly id?: string;
+  readonly time?: string;
+  readonly price?: string | number;
+  readonly amount?: string | number;
+}
+
+const SHAPES: Readonly<Partial<Record<EndpointName, RowShape>>> = {
+  markets: { path: ['result'] },
+  products: { path: ['result'] },
+  tickers: { path: ['result'], within: 'ticker', price: 'last', amount: 'vol' },
+  kline: { path: ['result', 'kline'], time: 'time', price: 'close', amount: 'volume' },
+  history: { path: ['result'], id: 'id', time: 'time', price: 'price', amount: 'amount' },
+  historyResult: { path: [], id: 'tid', time: 'date', price: 'price', amount: 'amount' },
+  depth: { path: ['asks'], price: 0, amount: 1 },
+  book: {
+    path: ['result', 'orders'],
+    id: 'id',
+    time: 'timestamp',
+    price: 'price',
+    amount: 'amount',
+  },
+  orders: {
+    path: ['result', 'result'],
+    id: 'id',
+    time: 'timestamp',
+    price: 'price',
+    amount: 'amount',
+  },
+};
+
+const MICROSECONDS_PER_S = 1_000_000;
+const SECONDS_PER_DAY = 86_400;
+const LONG_NUMBER_DIGITS = 10_000;
+
+/** What each defect does to which field. A row without that field can not have the defect. */
+const SPOILERS: Readonly<
+  Record<Defect, { field: 'id' | 'time' | 'price' | 'amount'; spoil: (value: unknown) => unknown }>
+> = {
+  notANumber: { field: 'price', spoil: () => 'NaN' },
+  overflow: { field: 'amount', spoil: () => '1e999' },
+  longNumber: { field: 'price', spoil: () => '9'.repeat(LONG_NUMBER_DIGITS) },
+  negativeAmount: { field: 'amount', spoil: (value) => `-${String(value)}` },
+  hugeId: { field: 'id', spoil: (value) => 2 ** 53 + Number(value) * 2 },
+  year1970: { field: 'time', spoil: (value) => Number(value) % SECONDS_PER_DAY },
+  microseconds: {
+    field: 'time',
+    spoil: (value) => Math.round(Number(value) * MICROSECONDS_PER_S),
+  },
+};
+
+/** Positions of `count` different rows out of `length`, ascending. */
+function drawPositions(random: Random, length: number, count: number): number[] {
+  const positions = Array.from({ length }, (_, at) => at);
+  for (let at = 0; at < Math.min(count, length); at += 1) {
+    const other = at + drawBelow(random, length - at);
+    const moved = positions[other] ?? 0;
+    positions[other] = positions[at] ?? 0;
+    positions[at] = moved;
+  }
+  return positions.slice(0, count).sort((left, right) => left - right);
+}
+
+/** Another figure of the same form: its last digit is counted on by one. */
+function otherFigure(value: unknown): string {
+  return String(value).replace(/\d(?=\D*$)/, (digit) => String((Number(digit) + 1) % 10 || 1));
+}
+
+/** Shuffles in place so that at least the first row stands elsewhere. */
+function shuffle(random: Random, rows: unknown[]): void {
+  for (let at = rows.length - 1; at > 0; at -= 1) {
+    // Sattolo's way: every row leaves its place, so the order is never the old one.
+    const other = drawBelow(random, at);
+    const moved = rows[at];
+    rows[at] = rows[other];
+    rows[other] = moved;
+  }
+}
+
+/** The rows of one successful reply, to be spoilt in place. */
+export class ReplyRows {
+  readonly #document: unknown;
+  readonly #shape: RowShape;
+  /** The list itself; undefined where rows are the values of a map. */
+  readonly #list: unknown[] | undefined;
+  readonly #rows: Row[];
+
+  private constructor(document: unknown, shape: RowShape, holder: object) {
+    this.#document = document;
+    this.#shape = shape;
+    this.#list = Array.isArray(holder) ? holder : undefined;
+    this.#rows = Object.values(holder) as Row[];
+  }
+
+  /** The rows of a body, or undefined when this endpoint or this reply has none. */
+  static read(endpoint: EndpointName, body: string): ReplyRows | undefined {
+    const shape = SHAPES[endpoint];
+    if (shape === undefined) return undefined;
+    const document: unknown = JSON.parse(body);
+    let holder: unknown = document;
+    for (const name of shape.path) holder = (holder as Row | undefined)?.[name];
+    if (holder === null || typeof holder !== 'object') return undefined;
+    return new ReplyRows(document, shape, holder);
+  }
+
+  /** Whether the fault of a rule can befall these rows. */
+  allows(rule: FaultRule): boolean {
+    const count = this.#rows.length;
+    switch (rule.kind) {
+      case 'duplicateRows':
+        return this.#list !== undefined && count >= 1;
+      case 'reorderRows':
+        return this.#list !== undefined && count >= 2;
+      case 'conflictRows':
+        return this.#list !== undefined && count >= 1 && this.#shape.amount !== undefined;
+      case 'badRows':
+        return count >= 1 && this.#defects(rule).length > 0;
+      default:
+        return false;
+    }
+  }
+
+  /** Does what the rule says and returns the body that results. */
+  spoil(rule: FaultRule, random: Random): string {
+    const chosen = drawPositions(random, this.#rows.length, rule.rows ?? 1);
+    if (rule.kind === 'reorderRows') shuffle(random, this.#list ?? []);
+    else if (rule.kind === 'badRows') this.#spoilFields(rule, random, chosen);
+    else this.#repeat(chosen, rule.kind === 'conflictRows');
+    return JSON.stringify(this.#document);
+  }
+
+  #defects({ defect }: FaultRule): Defect[] {
+    return DEFECTS.filter((name) => {
+      const isWanted = defect === 'any' || defect === name;
+      return isWanted && this.#shape[SPOILERS[name].field] !== undefined;
+    });
+  }
+
+  #spoilFields(rule: FaultRule, random: Random, chosen: readonly number[]): void {
+    const defects = this.#defects(rule);
+    for (const at of chosen) {
+      const defect = defects[drawBelow(random, defects.length)];
+      const row = this.#fieldsOf(this.#rows[at]);
+      if (defect === undefined || row === undefined) continue;
+      const { field, spoil } = SPOILERS[defect];
+      const name = this.#shape[field];
+      if (name !== undefined) row[name] = spoil(row[name]);
+    }
+  }
+
+  #fieldsOf(row: Row | undefined): Row | undefined {
+    const { within } = this.#shape;
+    return within === undefined ? row : (row?.[within] as Row | undefined);
+  }
+
+  /** Puts a second copy behind each chosen row. From the end, so that positions stay true. */
+  #repeat(chosen: readonly number[], isOther: boolean): void {
+    const { amount } = this.#shape;
+    for (const at of [...chosen].reverse()) {
+      const row = this.#rows[at];
+      const copy =
+        isOther && amount !== undefined ? { ...row, [amount]: otherFigure(row?.[amount]) } : row;
+      this.#list?.splice(at + 1, 0, copy);
+    }
+  }
+}
