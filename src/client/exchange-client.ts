@@ -50,7 +50,13 @@ export interface Credentials {
 
 /** Keeps the last nonce over restarts, so that a wall clock set back does not lock the key out. */
 export interface NonceStore {
-  /** The last saved nonce, or undefined. */
+  /**
+   * Waits until nobody else signs with this key, and keeps it so until the function returned is
+   * called, which never fails. Held from before the nonce is taken until the answer is there. Left
+   * out where this client is the only one that uses the key.
+   */
+  lock?(signal?: AbortSignal): Promise<() => Promise<void>>;
+  /** The last saved nonce, or undefined. Asked before every request: others may have moved it. */
   load(): Promise<number | undefined>;
   /** Called before the request with this nonce leaves. */
   save(nonce: number): Promise<void>;

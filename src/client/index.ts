@@ -15,6 +15,7 @@ export {
   type ExchangeClockOptions,
   type ExchangeTimeSample,
 } from './exchange-clock.js';
+export { NonceFile, type NonceFileOptions } from './nonce-file.js';
 export { openStateFeed } from './realtime/open-state-feed.js';
 export type {
   CloseReason,

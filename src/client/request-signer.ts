@@ -11,6 +11,8 @@ const MAX_NONCE = 10 ** NONCE_DIGITS - 1;
 export interface SignedRequest {
   readonly body: Buffer;
   readonly headers: Readonly<Record<string, string>>;
+  /** Lets others sign with the key. To be called once the answer is there; never fails. */
+  readonly release: () => Promise<void>;
 }
 
 /**
@@ -19,14 +21,15 @@ export interface SignedRequest {
  * keeps them and after the wall clock was set back.
  *
  * One request at a time: the caller serialises {@link RequestSigner.sign} with the sending, because
- * a server that sees two nonces in the wrong order refuses the lower one.
+ * a server that sees two nonces in the wrong order refuses the lower one. Between processes the
+ * store's lock does the same.
  */
 export class RequestSigner {
   readonly #credentials: Credentials;
   readonly #content: SignedContent;
   readonly #clock: Clock;
   readonly #store: NonceStore | undefined;
-  #lastNonce: number | undefined;
+  #lastNonce = 0;
 
   constructor(
     credentials: Credentials,
@@ -43,26 +46,34 @@ export class RequestSigner {
   /**
    * Builds and signs the body: the parameters, then `request` and `nonce`.
    *
-   * @throws NonceError when no 13-digit nonce is left
+   * @throws NonceError when no 13-digit nonce is left, and whatever the nonce store throws
    */
-  async sign(path: string, params: Readonly<Record<string, unknown>>): Promise<SignedRequest> {
-    const nonce = await this.#nextNonce();
-    const body = Buffer.from(JSON.stringify({ ...params, request: path, nonce }), 'utf8');
-    const { apiKey, secret } = this.#credentials;
-    return {
-      body,
-      headers: {
+  async sign(
+    path: string,
+    params: Readonly<Record<string, unknown>>,
+    signal?: AbortSignal,
+  ): Promise<SignedRequest> {
+    const release = (await this.#store?.lock?.(signal)) ?? (() => Promise.resolve());
+    try {
+      const nonce = await this.#nextNonce();
+      const body = Buffer.from(JSON.stringify({ ...params, request: path, nonce }), 'utf8');
+      const { apiKey, secret } = this.#credentials;
+      const headers = {
         'content-type': 'application/json',
         [AUTH_HEADERS.apiKey]: apiKey,
         [AUTH_HEADERS.payload]: encodePayload(body),
         [AUTH_HEADERS.signature]: sign(secret, body, this.#content),
-      },
-    };
+      };
+      return { body, headers, release };
+    } catch (error) {
+      await release();
+      throw error;
+    }
   }
 
   async #nextNonce(): Promise<number> {
-    this.#lastNonce ??= (await this.#store?.load()) ?? 0;
-    const nonce = Math.max(Math.floor(this.#clock.wallMs()), this.#lastNonce + 1);
+    const lastNonce = Math.max(this.#lastNonce, (await this.#store?.load()) ?? 0);
+    const nonce = Math.max(Math.floor(this.#clock.wallMs()), lastNonce + 1);
     if (!(nonce >= MIN_NONCE && nonce <= MAX_NONCE)) throw new NonceError(nonce);
     await this.#store?.save(nonce);
     this.#lastNonce = nonce;

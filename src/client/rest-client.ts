@@ -161,16 +161,18 @@ class EndpointCaller {
     const signer = this.#signer;
     if (signer === undefined) throw new MissingCredentialsError(name);
     const leave = await this.#signing.enter(options.priority ?? DEFAULT_PRIORITY, options.signal);
+    let release: () => Promise<void> = () => Promise.resolve();
     try {
       // Signed last, when nothing but the sending is left: a request that waits holds no nonce.
-      const build = async (): Promise<TransportRequest> => ({
-        endpoint: name,
-        method: 'POST',
-        path: endpoint.path,
-        ...(await signer.sign(endpoint.path, params)),
-      });
+      const build = async (): Promise<TransportRequest> => {
+        const signed = await signer.sign(endpoint.path, params, options.signal);
+        release = signed.release;
+        const { body, headers } = signed;
+        return { endpoint: name, method: 'POST', path: endpoint.path, body, headers };
+      };
       return await this.#sendOnce(endpoint, build, options, true);
     } finally {
+      await release();
       leave();
     }
   }
