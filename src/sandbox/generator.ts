@@ -1,4 +1,5 @@
 import { hashText, type Random, seededRandom } from '../kernel/random.js';
+import { mix, Noise, PriceSwing, share } from './noise.js';
 
 /** What the generator needs to know about a market. Prices and amounts are in smallest units. */
 export interface FlowShape {
@@ -31,36 +32,10 @@ export const MAX_GENERATED_MARKETS = 512;
 /** Last moment for which ids fit, UNIX milliseconds. */
 export const LAST_GENERATED_MS = Math.floor(Number.MAX_SAFE_INTEGER / IDS_PER_MS) - 1;
 
-/** Swings of the price: lattice distance in seconds, and size as a share of the base price. */
-const SWINGS: ReadonlyArray<readonly [periodS: number, size: number]> = [
-  [5, 0.000_15],
-  [40, 0.000_5],
-  [300, 0.001_4],
-  [2400, 0.004],
-  [21_600, 0.012],
-  [172_800, 0.03],
-];
 const MAX_ORDERS_PER_S = 40;
 const BURST_WINDOW_S = 11;
 const BURST_SHARE = 0.04;
 const BURST_FACTOR = 10;
-
-/** A well-mixed 32-bit number from four whole numbers; the basis of everything that is random. */
-function mix(seed: number, a: number, b: number, c: number): number {
-  let hash = seed | 0;
-  for (const word of [a, b, b / 2 ** 32, c]) {
-    hash = Math.imul(hash ^ word, 0x85ebca6b);
-    hash ^= hash >>> 13;
-    hash = Math.imul(hash + 0x9e3779b9, 0xc2b2ae35);
-    hash ^= hash >>> 16;
-  }
-  return hash >>> 0;
-}
-
-/** A share in `[0, 1)` that depends on nothing but its arguments. */
-export function share(seed: number, a: number, b: number, c: number): number {
-  return mix(seed, a, b, c) / 2 ** 32;
-}
 
 /**
  * The trades of one market as a pure function of (seed, market, second): any second can be made at
@@ -75,6 +50,9 @@ export class TradeGenerator {
   readonly #seed: number;
   readonly #shape: FlowShape;
   readonly #salt: number;
+  readonly #mood: Noise;
+  readonly #sides: Noise;
+  readonly #swing: PriceSwing;
   readonly #marketIndex: number;
   readonly #idsPerMs: number;
   readonly #usPerMs: number;
@@ -84,6 +62,9 @@ export class TradeGenerator {
     this.#seed = seed >>> 0;
     this.#shape = shape;
     this.#salt = hashText(shape.name);
+    this.#mood = new Noise(this.#seed, this.#salt, 180, 3);
+    this.#sides = new Noise(this.#seed, this.#salt, 25, 6);
+    this.#swing = new PriceSwing(this.#seed, this.#salt);
     this.#marketIndex = marketIndex;
     let places = 8;
     while (places < marketCount) places *= 2;
@@ -149,7 +130,7 @@ export class TradeGenerator {
 
   #orderCount(second: number): number {
     const draw = share(this.#seed, this.#salt, second, 2);
-    const mood = this.#noise(second, 180, 3);
+    const mood = this.#mood.at(second);
     const isBurst =
       share(this.#seed, this.#salt, Math.floor(second / BURST_WINDOW_S), 4) < BURST_SHARE;
     const active = this.#shape.activity * (0.3 + 1.4 * mood) * (isBurst ? 2 : 1);
@@ -168,25 +149,10 @@ export class TradeGenerator {
   }
 
   #sellShare(atS: number): number {
-    return 0.15 + 0.7 * this.#noise(atS, 25, 6);
+    return 0.15 + 0.7 * this.#sides.at(atS);
   }
 
   #middleTicks(atS: number): number {
-    let swing = 0;
-    for (const [index, [periodS, size]] of SWINGS.entries()) {
-      swing += size * (2 * this.#noise(atS, periodS, 10 + index) - 1);
-    }
-    return Math.max(2, Math.floor(this.#shape.baseTicks * (1 + swing)));
-  }
-
-  /** Smooth noise in `[0, 1)`: random values every `periodS` seconds, eased between. */
-  #noise(atS: number, periodS: number, channel: number): number {
-    const at = atS / periodS;
-    const left = Math.floor(at);
-    const part = at - left;
-    const eased = part * part * (3 - 2 * part);
-    const from = share(this.#seed, this.#salt, left, channel);
-    const to = share(this.#seed, this.#salt, left + 1, channel);
-    return from + (to - from) * eased;
+    return Math.max(2, Math.floor(this.#shape.baseTicks * this.#swing.at(atS)));
   }
 }

@@ -1,8 +1,8 @@
 import type { BookOrder } from '../contract/resources.js';
 import type { Side } from '../contract/values.js';
 import { hashText } from '../kernel/random.js';
-import { share } from './generator.js';
 import type { MarketTape, Visible } from './market-tape.js';
+import { share } from './noise.js';
 import { formatScaled } from './scaled.js';
 
 /** One price with its resting orders, best first within a side. */
