@@ -40,7 +40,8 @@ export function openSession(
   });
   const clock = systemClock;
   const { destination } = more;
-  const secrets = [config.http.token].filter((secret) => secret !== null);
+  const { http, account } = config;
+  const secrets = [http.token, account.key, account.secret].filter((secret) => secret !== null);
   const logger = createLogger({
     ...config.log,
     clock,

@@ -53,3 +53,8 @@ export const VARIABLES: ReadonlyMap<string, Variable> = new Map<string, Variable
     { path, isFile: true },
   ]),
 ]);
+
+/** Keys of the settings' file that name a file with a secret, and the key whose value it holds. */
+export const SECRET_FILE_PATHS: ReadonlyMap<string, string> = new Map(
+  [...SECRET_KEYS].map((path): [string, string] => [`${path}File`, path]),
+);

@@ -7,6 +7,7 @@ import {
   ENV_PREFIX,
   isSection,
   KEY_PATHS,
+  SECRET_FILE_PATHS,
   SECTION_PATHS,
   VARIABLES,
 } from './keys.js';
@@ -24,6 +25,12 @@ export interface Layer {
   readonly problems: readonly ConfigProblem[];
 }
 
+/** A layer while it is read. */
+interface OpenLayer {
+  readonly settings: Map<string, Setting>;
+  readonly problems: ConfigProblem[];
+}
+
 /** Largest configuration file and secret file, bytes. */
 const MAX_FILE_BYTES = 1_048_576;
 
@@ -38,17 +45,38 @@ function suggestion(name: string, known: Iterable<string>, kind: string): string
   return nearest === undefined ? `no such ${kind}` : `no such ${kind}; did you mean ${nearest}?`;
 }
 
+/** Reads a secret from the file that `file` names, or notes why that is not possible. */
+function readSecret(path: string, file: unknown, source: string, layer: OpenLayer): void {
+  if (file === undefined || file === null) return;
+  if (layer.settings.has(path)) {
+    const expected =
+      'set it once: either the value itself or the file that holds it (…_FILE, …File)';
+    layer.problems.push({ key: path, source, expected });
+    return;
+  }
+  try {
+    layer.settings.set(path, { value: readBounded(String(file)).trim(), source });
+  } catch (error) {
+    const expected = `names a file that can not be read: ${messageOf(error)}`;
+    layer.problems.push({ key: path, source, expected });
+  }
+}
+
 /** Walks a tree of settings down to the keys, refusing names that the schema does not have. */
 function flatten(tree: object, sourceOf: (path: readonly string[]) => string): Layer {
   const settings = new Map<string, Setting>();
   const problems: ConfigProblem[] = [];
+  const secretFiles: Array<readonly [path: string, file: unknown, source: string]> = [];
   const walk = (branch: object, above: readonly string[]) => {
     for (const [name, value] of Object.entries(branch)) {
       const at = [...above, name];
       const path = at.join('.');
       const source = sourceOf(at);
+      const secret = SECRET_FILE_PATHS.get(path);
       if (KEY_PATHS.has(path)) {
         if (value !== undefined) settings.set(path, { value, source });
+      } else if (secret !== undefined) {
+        secretFiles.push([secret, value, source]);
       } else if (!SECTION_PATHS.has(path)) {
         const expected = suggestion(path, [...KEY_PATHS, ...SECTION_PATHS], 'key');
         problems.push({ key: path, source, expected });
@@ -60,6 +88,9 @@ function flatten(tree: object, sourceOf: (path: readonly string[]) => string): L
     }
   };
   walk(tree, []);
+  for (const [path, file, source] of secretFiles) {
+    readSecret(path, file, source, { settings, problems });
+  }
   return { settings, problems };
 }
 
@@ -113,18 +144,15 @@ export function readEnvironmentLayer(env: NodeJS.ProcessEnv): Layer {
       continue;
     }
     if (text === undefined || text === '') continue;
-    if (settings.has(variable.path)) {
-      const expected = 'set it once: either the variable itself or the one that ends in _FILE';
-      problems.push({ key: variable.path, source: `environment variable ${name}`, expected });
-      continue;
-    }
+    const { path, isFile } = variable;
     const source = `environment variable ${name}`;
-    try {
-      const value = variable.isFile ? readBounded(text).trim() : text;
-      settings.set(variable.path, { value, source });
-    } catch (error) {
-      const expected = `names a file that can not be read: ${messageOf(error)}`;
-      problems.push({ key: variable.path, source, expected });
+    if (isFile) {
+      readSecret(path, text, source, { settings, problems });
+    } else if (settings.has(path)) {
+      const expected = 'set it once: either the variable itself or the one that ends in _FILE';
+      problems.push({ key: path, source, expected });
+    } else {
+      settings.set(path, { value: text, source });
     }
   }
   return { settings, problems };

@@ -8,14 +8,14 @@ export interface BrokenRule {
 }
 
 /** Whether only this machine can reach an address to listen on. */
-function isLoopback(host: string): boolean {
+export function isLoopback(host: string): boolean {
   if (host === 'localhost' || host === '::1') return true;
   return isIP(host) === 4 && host.startsWith('127.');
 }
 
 /** Checks what no single key can know. Each text says what to change. */
 export function brokenRules(config: Config): BrokenRule[] {
-  const { exchange, realtime, streams, http } = config;
+  const { exchange, realtime, streams, http, account } = config;
   const broken: BrokenRule[] = [];
   const check = (holds: boolean, key: string, expected: string) => {
     if (!holds) broken.push({ key, expected });
@@ -39,6 +39,16 @@ export function brokenRules(config: Config): BrokenRule[] {
     !http.enabled || isLoopback(http.host) || http.token !== null,
     'http.token',
     'must be set when http.host is reachable from other machines; or set http.host to 127.0.0.1',
+  );
+  check(
+    (account.key === null) === (account.secret === null),
+    account.key === null ? 'account.key' : 'account.secret',
+    'must be set too: a key and its secret belong together',
+  );
+  check(
+    !account.enabled || account.key !== null || account.secret !== null,
+    'account.key',
+    'must be set while account.enabled is true, and account.secret with it',
   );
   return broken;
 }

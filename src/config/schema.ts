@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { isKlineInterval } from '../contract/intervals.js';
 import { PAGE_LIMIT } from '../contract/limits.js';
 import {
+  credentialOrNull,
   duration,
   flag,
   line,
@@ -64,6 +65,8 @@ const database = section({
     ticker: width('day'),
     depth: width('day'),
     market_state: width('day'),
+    balance: width('month'),
+    active_order: width('month'),
   }),
 });
 
@@ -110,6 +113,12 @@ export const configSchema = section({
   realtime,
   database,
   streams,
+  account: section({
+    enabled: flag().prefault(false),
+    key: credentialOrNull().prefault(null),
+    secret: credentialOrNull().prefault(null),
+    schedule: schedule().prefault('*/30 * * * * *'),
+  }),
   http: section({
     enabled,
     host: line(253).prefault('127.0.0.1'),
@@ -139,5 +148,13 @@ type DeepReadonly<T> = T extends readonly (infer M)[]
 /** The settings as the program uses them: checked, complete, frozen; durations in milliseconds. */
 export type Config = DeepReadonly<z.output<typeof configSchema>>;
 
-/** Keys whose value must never be shown. Each can also come from a file, named by `…_FILE`. */
-export const SECRET_KEYS: ReadonlySet<string> = new Set(['database.url', 'http.token']);
+/**
+ * Keys whose value must never be shown. Each can also come from a file, which a variable that ends
+ * in `_FILE` names, or in the settings' file a key that ends in `File`.
+ */
+export const SECRET_KEYS: ReadonlySet<string> = new Set([
+  'database.url',
+  'http.token',
+  'account.key',
+  'account.secret',
+]);

@@ -78,6 +78,13 @@ export const tokenOrNull = () =>
     return typeof raw === 'string' && /^[A-Za-z0-9._~+/=-]{16,512}$/.test(raw) ? raw : REFUSED;
   });
 
+/** A key or secret that an exchange issued, or null. Shorter ones could not be hidden in texts. */
+export const credentialOrNull = () =>
+  value('a text of 8 to 512 visible ASCII characters without spaces, or null', (raw) => {
+    if (raw === null || raw === 'null') return null;
+    return typeof raw === 'string' && /^[\x21-\x7e]{8,512}$/.test(raw) ? raw : REFUSED;
+  });
+
 function isUrlOf(text: string, schemes: readonly string[]): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, hash } = new URL(text);

@@ -117,6 +117,26 @@ test('a secret may come from a file, but not twice', () => {
   assert.match(missing.message, /can not be read/);
 });
 
+test('the file of settings can name files with secrets, and an account needs both halves', () => {
+  const [key, secret] = [fileOf('public-key-1\n'), fileOf('canary-secret-1\n')];
+  const settings = (more = '') =>
+    fileOf(`account:\n  enabled: true\n  keyFile: ${key}\n  secretFile: ${secret}\n${more}`);
+  const { account } = loadConfig({ file: settings(), env: {} });
+  assert.deepEqual([account.key, account.secret], ['public-key-1', 'canary-secret-1']);
+  assert.equal(loadConfig({ env: {} }).account.enabled, false);
+  const twice = refusal({ file: settings('  secret: canary-secret-2\n'), env: {} });
+  assert.match(twice.message, /account\.secret .*: set it once/);
+  const half = refusal({ env: { TAPEKEEP_ACCOUNT_SECRET_FILE: secret } });
+  assert.match(half.message, /account\.key .*: must be set too/);
+  const none = refusal({ env: { TAPEKEEP_ACCOUNT_ENABLED: 'true' } });
+  assert.match(none.message, /account\.key .*: must be set while/);
+  const short = refusal({
+    env: { TAPEKEEP_ACCOUNT_SECRET: 'canary', TAPEKEEP_ACCOUNT_KEY: 'a b' },
+  });
+  assert.match(short.message, /account\.key is \*\*\*/);
+  for (const { message } of [twice, half, none, short]) assert.ok(!message.includes('canary'));
+});
+
 test('unknown keys and variables are refused with the nearest known name', () => {
   const file = fileOf('exchange:\n  requestPerS: 3\nstream:\n  depth: {}\nzzzzzzzz: 1\n');
   const { problems, code, action } = refusal({
