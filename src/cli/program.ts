@@ -44,6 +44,14 @@ generated from the seed.
   tapekeep sandbox --port 8080 --tape trades.csv --market BTC_USDT --speed 20 --start-offset 60s
   tapekeep sandbox --tape a.csv --market BTC_USDT --tape b.csv --market ETH_USDT --time now
 
+Faults on demand: rules with a kind and where, when and how often it strikes (see the README).
+
+  tapekeep sandbox --fault kind=latency,where=history,probability=0.1,ms=500 --fault kind=reset,every=50
+  tapekeep sandbox --faults rules.yaml
+
+While it runs, GET, PUT and DELETE /sandbox/faults show, replace and end them, with a count of each,
+and /sandbox/truth?market=BTC_USDT streams every trade ever issued, one JSON object a line.
+
 The one line it prints when ready names its addresses (with --json for programs).`;
 
 const QUERY_HELP = `
@@ -148,6 +156,9 @@ interface SandboxFlags {
   readonly updateShape?: ServerVariants['updateShape'];
   readonly bidsOrder?: ServerVariants['bidsOrder'];
   readonly rateLimit: boolean;
+  readonly faults?: string;
+  readonly fault?: string[];
+  readonly control?: boolean;
 }
 
 function addSandbox(program: Command, finish: (code: ExitCode) => void): void {
@@ -171,6 +182,10 @@ function addSandbox(program: Command, finish: (code: ExitCode) => void): void {
     .addOption(new Option('--update-shape <kind>').choices(['contract', 'family']))
     .addOption(new Option('--bids-order <order>').choices(['best', 'ascending']))
     .option('--no-rate-limit', 'send no rate-limit headers')
+    .option('--faults <file>', 'rules of what goes wrong, YAML or JSON')
+    .option('--fault <rule>', 'one rule, kind=...,key=value,...; repeatable', gather)
+    .option('--control', 'serve /sandbox/faults and /sandbox/truth (default: on loopback)')
+    .option('--no-control', 'do not serve them')
     .option('--json', 'print the ready line as JSON')
     .addHelpText('after', SANDBOX_HELP)
     .action(async (flags: SandboxFlags) => {
@@ -193,6 +208,9 @@ function toOptions(flags: SandboxFlags): SandboxOptions {
     ...(flags.origin === undefined ? {} : { originMs: flags.origin }),
     ...(flags.for === undefined ? {} : { forMs: flags.for }),
     ...(flags.json === undefined ? {} : { json: flags.json }),
+    ...(flags.faults === undefined ? {} : { faults: flags.faults }),
+    ...(flags.control === undefined ? {} : { control: flags.control }),
+    fault: flags.fault ?? [],
     variants: {
       ...(pageCap === undefined ? {} : { pageCap }),
       ...(errorShapes === undefined ? {} : { errorShapes }),

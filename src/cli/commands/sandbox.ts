@@ -1,12 +1,15 @@
+import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
 import { createLogger } from '../../observe/logger.js';
 import { createTelemetry } from '../../observe/telemetry.js';
+import { createFaults } from '../../sandbox/faults/faults.js';
 import { openTape } from '../../sandbox/open-tape.js';
 import type { TapeOptions } from '../../sandbox/options.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { ServerVariants } from '../../server/variants.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
+import { gatherFaultScript } from '../fault-script.js';
 import { waitForStop } from '../shutdown.js';
 
 export interface SandboxOptions {
@@ -22,18 +25,28 @@ export interface SandboxOptions {
   readonly originMs?: number;
   readonly forMs?: number;
   readonly json?: boolean;
+  /** File of rules for faults, and rules as `key=value,…`. */
+  readonly faults?: string;
+  readonly fault: readonly string[];
+  /** Whether the control paths are served; left out: only on a loopback address. */
+  readonly control?: boolean;
   readonly variants: Partial<ServerVariants>;
 }
 
 /** Runs an exchange that plays recorded or generated trades, until a signal. */
 export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode> {
   const clock = systemClock;
+  const interference = createFaults({ rules: [], seed: options.seed, clock });
+  interference.control.replace(gatherFaultScript(options.faults, options.fault));
   const backend = await openTape(tapeOptions(options), clock);
   const logger = createLogger({ level: 'warn', format: 'auto', clock });
   const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() }).server;
   const { host, port, variants } = options;
-  const server = await startExchangeServer({ backend, clock, telemetry, host, port, variants });
-  const markets = (await backend.markets()).map((market) => market.name);
+  const server = await startExchangeServer({
+    ...{ backend, clock, telemetry, host, port, variants, interference },
+    control: options.control ?? isLoopback(host),
+  });
+  const markets = backend.markets().map((market) => market.name);
   const { url, realtimeUrl } = server;
   const ready = { url, realtimeUrl, markets, identity: backend.identity };
   process.stdout.write(
