@@ -1,4 +1,3 @@
-import type { Market } from '../contract/resources.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { CollectEvents } from '../observe/events.js';
 import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
@@ -27,7 +26,6 @@ export class NoMarketsError extends TapekeepError {
 /** Keeps the list of markets that are collected, as the exchange and the configuration have it. */
 export class MarketList {
   readonly #options: MarketListOptions;
-  #known = new Map<string, Market>();
   #collected: ReadonlyMap<string, number> = new Map();
   #missing = '';
 
@@ -55,12 +53,10 @@ export class MarketList {
       });
     }
     if (reply.data.length === 0) throw new NoMarketsError();
-    const listed = new Map(reply.data.map((market) => [market.name, market]));
-    // An entry that could not be read is no delisting: the market stays as it was known.
-    const kept = reply.rejected.length > 0 ? this.#known : new Map<string, Market>();
-    const markets = new Map([...kept, ...listed]);
-    const changes = await archive.ensureMarkets([...markets.values()], Math.floor(time.nowMs()));
-    this.#known = markets;
+    // An entry that could not be read is no delisting: that market stays as it was known.
+    const isComplete = reply.rejected.length === 0;
+    const nowMs = Math.floor(time.nowMs());
+    const changes = await archive.ensureMarkets(reply.data, nowMs, { isComplete });
     this.#collected = new Map(
       [...changes.ids].filter(([name]) => wanted.length === 0 || wanted.includes(name)),
     );
@@ -68,7 +64,7 @@ export class MarketList {
     if (added.length + removed.length + changed.length > 0) {
       telemetry.marketsChanged({ added, removed, changed });
     }
-    this.#reportMissing(wanted.filter((name) => !markets.has(name)));
+    this.#reportMissing(wanted.filter((name) => !changes.ids.has(name)));
   }
 
   /** Says once, not at every refresh, which wanted markets do not exist. */

@@ -30,7 +30,8 @@ export function patientArchive(
     );
   return {
     commit: (batch, commitOptions) => archive.commit(batch, commitOptions),
-    ensureMarkets: (markets, atMs) => patiently(() => archive.ensureMarkets(markets, atMs)),
+    ensureMarkets: (markets, atMs, list) =>
+      patiently(() => archive.ensureMarkets(markets, atMs, list)),
     ensureStream: (stream) => patiently(() => archive.ensureStream(stream)),
     setCollectFrom: (id, fromMs) => patiently(() => archive.setCollectFrom(id, fromMs)),
     islands: (stream, limit) => patiently(() => archive.islands(stream, limit)),

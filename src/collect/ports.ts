@@ -75,7 +75,12 @@ export interface MarketChanges {
 export interface ArchivePort {
   /** Waits while the archive is away or busy; resolves once everything is durable. */
   commit(batch: Batch, options?: { signal?: AbortSignal }): Promise<CommitResult>;
-  ensureMarkets(markets: readonly Market[], atMs: number): Promise<MarketChanges>;
+  /** @param list whether the list is complete, so that what it leaves out is delisted */
+  ensureMarkets(
+    markets: readonly Market[],
+    atMs: number,
+    list: { readonly isComplete: boolean },
+  ): Promise<MarketChanges>;
   ensureStream(stream: {
     kind: StreamKind;
     marketId: number;

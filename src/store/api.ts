@@ -67,7 +67,7 @@ export interface ArchiveIdentity {
 
 /** What a complete list of markets changed. */
 export interface MarketChanges {
-  /** Market ids by name, of all markets in the list. */
+  /** Market ids by name, of all markets that are listed now. */
   readonly ids: ReadonlyMap<string, number>;
   /** Seen for the first time, or again after a delisting. */
   readonly added: readonly string[];
@@ -185,8 +185,15 @@ export interface Store {
    */
   acquireWriterLock(): Promise<void>;
 
-  /** Upserts a *complete* list of markets; those absent from it are marked as delisted. */
-  ensureMarkets(markets: readonly Market[], atMs: number): Promise<MarketChanges>;
+  /**
+   * Upserts a list of markets. Those absent from a complete list (the default) are marked as
+   * delisted; those absent from an incomplete one stay as they are known, and keep their ids.
+   */
+  ensureMarkets(
+    markets: readonly Market[],
+    atMs: number,
+    list?: { readonly isComplete: boolean },
+  ): Promise<MarketChanges>;
   ensureStream(key: StreamKey): Promise<StreamRef>;
   /** Moves the start of expected coverage, as when the start of history was found. */
   setCollectFrom(streamId: number, collectFromMs: number): Promise<void>;

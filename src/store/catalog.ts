@@ -93,11 +93,12 @@ interface MarketTerms {
   readonly is_delisted: boolean;
 }
 
-/** Brings the table of markets in line with a complete list. */
+/** Brings the table of markets in line with the exchange's list. */
 export async function ensureMarkets(
   database: Database,
   markets: readonly Market[],
   atMs: number,
+  isComplete: boolean,
 ): Promise<MarketChanges> {
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_CATALOG);
@@ -127,7 +128,9 @@ export async function ensureMarkets(
       ids.set(name, market_id);
       added.push(name);
     }
-    const gone = rows.filter(({ name, is_delisted }) => !is_delisted && !listed.has(name));
+    const absent = rows.filter(({ name, is_delisted }) => !is_delisted && !listed.has(name));
+    const gone = isComplete ? absent : [];
+    if (!isComplete) for (const { name, market_id } of absent) ids.set(name, market_id);
     await runner.rows(DELIST_MARKETS, [gone.map((row) => row.market_id), atMs]);
     return { ids, added: added.sort(), removed: gone.map((row) => row.name).sort(), changed };
   });

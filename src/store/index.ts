@@ -20,8 +20,7 @@ export type {
   StreamStatus,
   TradeKey,
 } from './api.js';
-export { GAP_STATES, PARTITIONED_TABLES } from './api.js';
+export { PARTITIONED_TABLES } from './api.js';
 export { findEmbeddedPostgres, startEmbeddedPostgres } from './embedded/supervisor.js';
-export { StoreError, type StoreErrorCode } from './errors.js';
 export { migrate } from './migrate.js';
 export { openStore } from './open-store.js';

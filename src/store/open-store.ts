@@ -107,8 +107,12 @@ class PostgresStore implements Store {
     await this.#writer.acquireLock();
   }
 
-  async ensureMarkets(markets: readonly Market[], atMs: number) {
-    return await catalog.ensureMarkets(this.#open(), markets, atMs);
+  async ensureMarkets(
+    markets: readonly Market[],
+    atMs: number,
+    { isComplete }: { readonly isComplete: boolean } = { isComplete: true },
+  ) {
+    return await catalog.ensureMarkets(this.#open(), markets, atMs, isComplete);
   }
 
   async ensureStream(key: StreamKey): Promise<StreamRef> {

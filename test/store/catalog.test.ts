@@ -59,6 +59,14 @@ test('markets come, change and go, and their past terms are kept', async () => {
   ]);
 });
 
+test('an incomplete list delists nothing and keeps every id', async () => {
+  const { store } = await openTestStore();
+  const first = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], 0);
+  const second = await store.ensureMarkets([market('A_USDT')], 1_000, { isComplete: false });
+  assert.deepEqual([second.added, second.removed], [[], []]);
+  assert.deepEqual(second.ids, first.ids);
+});
+
 test('a stream is made once, even by a race', async () => {
   const { store } = await openTestStore();
   await store.ensureMarkets([market('A_USDT')], 0);

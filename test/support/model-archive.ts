@@ -166,12 +166,17 @@ export class ModelArchive implements ArchivePort {
     this.gaps.push({ streamId: stream.streamId, span, state, reason });
   }
 
-  async ensureMarkets(markets: readonly Market[]): Promise<MarketChanges> {
+  async ensureMarkets(
+    markets: readonly Market[],
+    _atMs: number,
+    { isComplete }: { readonly isComplete: boolean },
+  ): Promise<MarketChanges> {
     await this.before('ensureMarkets');
-    const names = new Set(markets.map(({ name }) => name));
+    const kept = isComplete ? [] : [...this.listed.keys()];
+    const names = new Set([...kept, ...markets.map(({ name }) => name)]);
     const removed = [...this.listed.keys()].filter((name) => !names.has(name));
     const added = [...names].filter((name) => !this.listed.has(name));
-    this.listed.clear();
+    if (isComplete) this.listed.clear();
     for (const market of markets) {
       this.listed.set(market.name, market);
       if (!this.#marketIds.has(market.name)) {

@@ -123,9 +123,15 @@ class Preparation {
         later.push(candidate);
         continue;
       }
+      if (outcome === 'updated') {
+        // It knows more than the one before it, which so becomes its repetition: what the table
+        // makes of the two is told of the one that knows more.
+        this.settle(shape.table, before.batch, 'duplicate');
+        held.set(identity, candidate);
+        continue;
+      }
       this.settle(shape.table, batch, outcome);
       if (outcome === 'conflict') this.refused.push(refusedRow(shape.table, 'conflict', row));
-      if (outcome === 'updated') held.set(identity, { row, batch: before.batch });
     }
     const rows = [...held.values()].sort((a, b) => shape.compare(a.row, b.row));
     return { rows, later };
