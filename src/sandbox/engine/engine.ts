@@ -101,6 +101,13 @@ export class MatchingEngine {
     return count;
   }
 
+  /** Lets the ids of orders and trades go on from `next`, if that is ahead of them. */
+  advanceIds(next: number): void {
+    this.#guard();
+    this.#nextOrderId = Math.max(this.#nextOrderId, next);
+    this.#nextTradeId = Math.max(this.#nextTradeId, next);
+  }
+
   /** While a market is blocked its new orders are refused; cancels are not. */
   setBlocked(name: string, isBlocked: boolean): Rejection | undefined {
     const market = this.#markets.get(name);

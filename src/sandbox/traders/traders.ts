@@ -1,0 +1,171 @@
+import type { MatchingEngine } from '../engine/engine.js';
+import { EngineError } from '../engine/engine-error.js';
+import type { FlowShape } from '../generator.js';
+import { EventQueue, type Scheduled } from './event-queue.js';
+import { MAKERS } from './makers.js';
+import { type FlowEventKind, MarketFlow, TAKERS } from './market-flow.js';
+
+/** Raised whenever the same seed would give other trades. Part of the exchange's identity. */
+export const TRADERS_VERSION = 1;
+
+/** Length of a session, which begins on the full hour. */
+export const SESSION_US = 3_600_000_000;
+/** Ids of one session for all markets together; they stay below 2^53 for 15,000 years. */
+const IDS_PER_SESSION = 2 ** 26;
+/** What the traders get of every currency, whenever they have less than half of it. */
+const FUNDS = 10n ** 20n;
+
+interface FlowEvent extends Scheduled {
+  readonly flow: MarketFlow;
+  readonly kind: FlowEventKind;
+}
+
+interface Trading {
+  readonly shape: FlowShape;
+  /** Order of markets among events of one moment. */
+  readonly rank: number;
+  flow: MarketFlow | undefined;
+  isHalted: boolean;
+}
+
+export interface TradersOptions {
+  readonly engine: MatchingEngine;
+  readonly seed: number;
+  /** Where the simulation begins, UNIX microseconds: at the start of the session of this moment. */
+  readonly fromUs: number;
+  /** Sessions that are simulated to catch up after a long silence; earlier ones are left out. */
+  readonly catchUpSessions: number;
+  /** Called when a session has begun, before its first trade. */
+  readonly onSession: (startUs: number) => void;
+}
+
+/** Number of the session that a moment lies in. */
+export function sessionOf(timeUs: number): number {
+  return Math.floor(timeUs / SESSION_US);
+}
+
+/**
+ * The simulated traders of an exchange, in virtual time: each event has its own microsecond, and
+ * {@link Traders.advanceTo} lets everything happen that is due, in order, however seldom or often it
+ * is called.
+ *
+ * Time is cut into *sessions*. When one begins, the traders take back all their orders, every market
+ * starts over with the random numbers of that session, and ids go on from a number that follows from
+ * the session. So any moment can be reached by simulating from the start of its session, without
+ * knowing what was before. Orders of others stay in the book.
+ */
+export class Traders {
+  readonly #options: TradersOptions;
+  readonly #queue = new EventQueue<FlowEvent>();
+  readonly #markets = new Map<string, Trading>();
+  #nextRank = 0;
+  #session: number;
+  #nowUs: number;
+  #isOpen = false;
+
+  constructor(options: TradersOptions) {
+    this.#options = options;
+    this.#session = sessionOf(options.fromUs);
+    this.#nowUs = this.#session * SESSION_US;
+  }
+
+  /** The moment up to which everything has happened, UNIX microseconds. */
+  get nowUs(): number {
+    return this.#nowUs;
+  }
+
+  /** The next moment at which anything happens, UNIX microseconds. */
+  get nextUs(): number {
+    const boundaryUs = this.#isOpen ? (this.#session + 1) * SESSION_US : this.#nowUs;
+    return Math.min(boundaryUs, this.#queue.first?.timeUs ?? boundaryUs);
+  }
+
+  /** Lets traders come to a market of the engine, from now on. */
+  add(shape: FlowShape): void {
+    const trading: Trading = { shape, rank: this.#nextRank, flow: undefined, isHalted: false };
+    this.#nextRank += 1;
+    this.#markets.set(shape.name, trading);
+    if (this.#isOpen) {
+      this.#fund();
+      this.#openFlow(trading, this.#nowUs);
+    }
+  }
+
+  /** Ends the trading in a market; its open orders are the engine's to cancel. */
+  remove(market: string): void {
+    const trading = this.#markets.get(market);
+    if (trading !== undefined) trading.flow = undefined;
+    this.#markets.delete(market);
+  }
+
+  /** Sends the traders of a market away, with their orders left as they are, or lets them go on. */
+  setHalted(market: string, isHalted: boolean): void {
+    const trading = this.#markets.get(market);
+    if (trading === undefined || trading.isHalted === isHalted) return;
+    trading.isHalted = isHalted;
+    trading.flow?.setHalted(isHalted, this.#nowUs);
+  }
+
+  /** Lets everything happen up to and including a moment. A moment of the past changes nothing. */
+  advanceTo(timeUs: number): void {
+    const target = sessionOf(timeUs);
+    const first = target - this.#options.catchUpSessions;
+    if (!this.#isOpen || this.#session < first) {
+      this.#begin(Math.max(this.#session, first));
+    }
+    while (this.#nowUs < timeUs) {
+      const boundaryUs = (this.#session + 1) * SESSION_US;
+      this.#advanceWithin(Math.min(timeUs, boundaryUs - 1));
+      if (timeUs >= boundaryUs) this.#begin(this.#session + 1);
+    }
+  }
+
+  #advanceWithin(timeUs: number): void {
+    for (;;) {
+      const { first } = this.#queue;
+      if (first === undefined || first.timeUs > timeUs) break;
+      this.#queue.take();
+      this.#nowUs = first.timeUs;
+      const isLive = this.#markets.get(first.flow.market)?.flow === first.flow;
+      if (isLive) first.flow.happen(first.kind, first.timeUs);
+    }
+    this.#nowUs = Math.max(this.#nowUs, timeUs);
+  }
+
+  #begin(session: number): void {
+    const { engine, onSession } = this.#options;
+    for (const { flow } of this.#markets.values()) flow?.close();
+    this.#queue.clear();
+    this.#session = session;
+    this.#nowUs = session * SESSION_US;
+    this.#isOpen = true;
+    engine.advanceIds(session * IDS_PER_SESSION + 1);
+    this.#fund();
+    onSession(this.#nowUs);
+    for (const trading of this.#markets.values()) this.#openFlow(trading, this.#nowUs);
+  }
+
+  #openFlow(trading: Trading, timeUs: number): void {
+    const { engine, seed } = this.#options;
+    const { shape, rank, isHalted } = trading;
+    const flow = new MarketFlow(engine, shape, seed, this.#session, (kind, atUs) => {
+      this.#queue.add({ timeUs: atUs, rank, flow, kind });
+    });
+    trading.flow = flow;
+    if (isHalted) flow.setHalted(true, timeUs);
+    flow.open(timeUs);
+  }
+
+  /** Far more than a session can use: what the traders do never depends on what they have. */
+  #fund(): void {
+    const { engine } = this.#options;
+    for (const { name, digits, holdings } of engine.currencies()) {
+      const wanted = FUNDS * 10n ** BigInt(digits);
+      for (const account of [MAKERS, TAKERS]) {
+        if ((holdings.get(account)?.available ?? 0n) * 2n >= wanted) continue;
+        const refused = engine.deposit(account, name, String(FUNDS));
+        if (refused !== undefined) throw new EngineError(`traders' funds: ${refused.message}`);
+      }
+    }
+  }
+}
