@@ -8,7 +8,10 @@ export interface TradeSource {
   readonly columns: TradeColumns;
   /** Whether old trades can be made again, so that those beyond the history may be dropped. */
   readonly canDrop: boolean;
-  /** All trades from this moment on are in the columns, as long as none was dropped. */
+  /**
+   * All trades from this moment on are in the columns, as long as none was dropped by others than
+   * the source itself. May move forward.
+   */
   readonly originUs: number;
   /** Makes sure that every trade up to and including `timeUs` is in the columns. */
   extendTo(timeUs: number): void;
@@ -69,7 +72,7 @@ export class MarketTape {
 
   /** From this moment on every trade is served: the earliest possible start of a true candle. */
   completeFromUs({ first }: Visible): number {
-    if (first === this.columns.base) return this.#completeFromUs;
+    if (first === this.columns.base) return Math.max(this.#completeFromUs, this.#source.originUs);
     return this.columns.timeUsAt(first - 1) + 1;
   }
 

@@ -1,5 +1,7 @@
 import type { Market } from '../contract/resources.js';
 import { hashText } from '../kernel/random.js';
+import type { FlowShape } from './generator.js';
+import { parseScaled } from './scaled.js';
 import { TapeError } from './tape-error.js';
 
 /** A market of a generated tape. Prices in the money currency, amounts in the stock currency. */
@@ -92,5 +94,17 @@ export function generatedMarketOf(name: string): GeneratedMarket {
     basePrice: `${1 + (hash % 500)}`,
     usualAmount: `${1 + (hash % 9)}`,
     activity: 0.01 + (hash % 12) / 100,
+  };
+}
+
+/** What the traders of a market need to know, in its smallest units. */
+export function flowShapeOf(market: GeneratedMarket): FlowShape {
+  const { name, stockPrec, moneyPrec, minAmount, basePrice, usualAmount, activity } = market;
+  return {
+    name,
+    baseTicks: Number(parseScaled(basePrice, moneyPrec)),
+    minUnits: Number(parseScaled(minAmount, stockPrec)),
+    usualUnits: Number(parseScaled(usualAmount, stockPrec)),
+    activity,
   };
 }

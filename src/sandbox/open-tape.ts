@@ -11,12 +11,13 @@ import { MarketTape } from './market-tape.js';
 import {
   DEFAULT_MARKETS,
   describeMarket,
+  flowShapeOf,
   type GeneratedMarket,
   generatedMarketOf,
   splitPair,
 } from './markets.js';
 import type { GeneratedTapes, RecordedTape, RecordedTapes, TapeOptions } from './options.js';
-import { formatScaled, parseScaled } from './scaled.js';
+import { formatScaled } from './scaled.js';
 import { GeneratedSource, RecordedSource } from './sources.js';
 import { TapeBackend } from './tape-backend.js';
 import { TapeClock } from './tape-clock.js';
@@ -105,16 +106,9 @@ function generatedTape(
   count: number,
   span: { readonly fromS: number; readonly nowS: number; readonly historyMax: number },
 ): MarketTape {
-  const { name, stockPrec, moneyPrec, minAmount, basePrice, usualAmount, activity } = shape;
-  const flow = {
-    name,
-    baseTicks: Number(parseScaled(basePrice, moneyPrec)),
-    minUnits: Number(parseScaled(minAmount, stockPrec)),
-    usualUnits: Number(parseScaled(usualAmount, stockPrec)),
-    activity,
-  };
+  const { name, stockPrec, moneyPrec, minAmount } = shape;
   const source = new GeneratedSource(
-    new TradeGenerator(seed, flow, index, count),
+    new TradeGenerator(seed, flowShapeOf(shape), index, count),
     { price: moneyPrec, amount: stockPrec },
     span.fromS,
     span.nowS,

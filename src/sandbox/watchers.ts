@@ -52,6 +52,11 @@ export class TradeWatchers {
     };
   }
 
+  /** Looks at once, because trades may have come that could not be foreseen. */
+  look(): void {
+    if (this.#watched.size > 0) this.#schedule(0);
+  }
+
   stop(): void {
     this.#isStopped = true;
     this.#cancelTimer?.();
