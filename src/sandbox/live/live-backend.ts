@@ -1,0 +1,205 @@
+import type {
+  ActiveOrder,
+  Balance,
+  BookOrder,
+  CreatedOrder,
+  Depth,
+  Market,
+} from '../../contract/resources.js';
+import type { Side } from '../../contract/values.js';
+import { type Backend, type NewOrder, RefusedError, type Slice } from '../../server/backend.js';
+import { readOrder } from '../engine/limit-order.js';
+import { Rejection } from '../engine/rejection.js';
+import { createdOrderView, depthView, openOrderView } from '../engine/views.js';
+import { MarketData, type MarketDataParts, type Touch } from '../market-data.js';
+import type { MarketTape } from '../market-tape.js';
+import type { GeneratedMarket } from '../markets.js';
+import { formatScaled } from '../scaled.js';
+import { LiveError } from './live-error.js';
+import type { LiveExchange, LiveMarket } from './live-exchange.js';
+import { liveMarketOf } from './live-markets.js';
+import type { LiveKey } from './options.js';
+
+/** What a live backend is put together from. */
+export interface LiveParts extends MarketDataParts {
+  readonly exchange: LiveExchange;
+  /** Whether anybody from outside may change anything. */
+  readonly isOpen: boolean;
+  readonly keys: readonly LiveKey[];
+}
+
+/** What a column of trades can hold, in units of its market. */
+const COLUMN_BOUND = 2n ** 63n;
+
+const NOTHING = /^0+(\.0+)?$/;
+
+/** Keys can not lead to the traders' accounts, whatever they are called. */
+function accountOf(key: string): string {
+  return `key:${key}`;
+}
+
+/**
+ * A working exchange: a matching engine with simulated traders, and with whoever has an API key.
+ *
+ * Before anything is answered everything happens that is due by then, so that answers depend on the
+ * moment and never on how often anybody asks.
+ */
+export class LiveBackend extends MarketData implements Backend {
+  readonly #exchange: LiveExchange;
+  readonly #isOpen: boolean;
+  readonly #secrets = new Map<string, string>();
+
+  /** @throws LiveError when the keys or their balances are not possible */
+  constructor(parts: LiveParts) {
+    super(parts);
+    this.#exchange = parts.exchange;
+    this.#isOpen = parts.isOpen;
+    for (const { key, secret, balances } of parts.keys) {
+      if (this.#secrets.has(key)) throw new LiveError(`the API key ${key} is given twice`);
+      this.#secrets.set(key, secret);
+      for (const [currency, amount] of Object.entries(balances ?? {})) {
+        if (!NOTHING.test(amount)) this.deposit(key, currency, amount);
+      }
+    }
+  }
+
+  hasMarket(market: string): boolean {
+    return this.#exchange.market(market) !== undefined;
+  }
+
+  depth(market: string, limit: number): Depth {
+    const { rules } = this.#now(market);
+    const side = (side: Side) =>
+      this.#exchange.engine.depth(market, side, limit).map((level) => depthView(level, rules));
+    return { asks: side('sell'), bids: side('buy') };
+  }
+
+  book(market: string, side: Side, offset: number, limit: number): Slice<BookOrder> {
+    const { rules } = this.#now(market);
+    const { total, rows } = this.#exchange.engine.book(market, side, offset, limit);
+    return { total, rows: rows.map((order) => openOrderView(order, rules)) };
+  }
+
+  secretOf(apiKey: string): string | undefined {
+    return this.#secrets.get(apiKey);
+  }
+
+  balances(apiKey: string): Record<string, Balance> {
+    this.#advance();
+    return this.#exchange.engine.balances(accountOf(apiKey));
+  }
+
+  /** @throws RefusedError */
+  placeOrder(apiKey: string, order: NewOrder): CreatedOrder {
+    if (!this.#isOpen) throw new RefusedError('operationBlocked', 'nobody can trade here');
+    const { rules } = this.#now(order.market);
+    const timeUs = this.nowMs() * 1000;
+    const read = readOrder({ ...order, account: accountOf(apiKey), timeUs }, rules);
+    if (read instanceof Rejection) throw read.toError();
+    if (read.price >= COLUMN_BOUND || read.amount >= COLUMN_BOUND) {
+      throw new RefusedError('invalidInput', 'price or amount has too many digits');
+    }
+    const placed = this.#exchange.engine.place(read);
+    if (placed instanceof Rejection) throw placed.toError();
+    this.lookAgain();
+    return createdOrderView(placed, rules);
+  }
+
+  /** Newest first. */
+  activeOrders(apiKey: string, market: string, offset: number, limit: number): Slice<ActiveOrder> {
+    const { rules } = this.#now(market);
+    const account = accountOf(apiKey);
+    const { total, rows } = this.#exchange.engine.activeOrders(account, market, offset, limit);
+    return { total, rows: rows.map((order) => openOrderView(order, rules)) };
+  }
+
+  /**
+   * Lists a market from now on, by its name or described in full.
+   *
+   * @throws LiveError when it is listed, or can not be, or nothing may be changed
+   */
+  createMarket(market: string | GeneratedMarket): Market {
+    this.#prepareChange();
+    const described = typeof market === 'string' ? liveMarketOf(market) : market;
+    return this.#exchange.list(described, this.nowMs() * 1000).tape.market;
+  }
+
+  /**
+   * Ends a market: its orders are cancelled and requests for it refused. Its trades stay known to
+   * {@link LiveBackend.truth}.
+   *
+   * @throws LiveError when it is not listed, or nothing may be changed
+   */
+  delistMarket(market: string): void {
+    this.#prepareChange();
+    this.#exchange.delist(market);
+  }
+
+  /**
+   * Blocks the creation of orders in a market, or allows it again. The simulated traders rest too.
+   *
+   * @throws LiveError when it is not listed, or nothing may be changed
+   */
+  blockOrders(market: string, isBlocked: boolean): void {
+    this.#prepareChange();
+    this.#exchange.block(market, isBlocked);
+  }
+
+  /**
+   * Gives an account funds from outside; `amount` is plain decimal text above zero.
+   *
+   * @throws LiveError when key or currency are unknown, the amount is not possible, or nothing may be
+   *   changed
+   */
+  deposit(apiKey: string, currency: string, amount: string): void {
+    this.#prepareChange();
+    if (!this.#secrets.has(apiKey)) throw new LiveError(`there is no API key ${apiKey}`);
+    const names = Array.from(this.#exchange.engine.currencies(), ({ name }) => name);
+    if (!names.includes(currency)) {
+      throw new LiveError(`no market trades ${currency}; there are ${names.join(', ')}`);
+    }
+    const refused = this.#exchange.engine.deposit(accountOf(apiKey), currency, amount);
+    if (refused !== undefined) throw new LiveError(refused.message);
+  }
+
+  protected override tapes(): Iterable<MarketTape> {
+    return Array.from(this.#exchange.markets(), ({ tape }) => tape);
+  }
+
+  /** Delisted markets too: their trades do not become untrue. */
+  protected override tapeOf(market: string): MarketTape {
+    const found = this.#exchange.anyMarket(market);
+    if (found === undefined) throw new LiveError(`there is no market ${market}`);
+    return found.tape;
+  }
+
+  protected override touchOf(market: string): Touch {
+    const { rules } = this.#now(market);
+    const best = (side: Side) => {
+      const level = this.#exchange.engine.depth(market, side, 1)[0];
+      return level === undefined ? '0' : formatScaled(level.price, rules.moneyPrec);
+    };
+    return { bid: best('buy'), ask: best('sell') };
+  }
+
+  #advance(): void {
+    this.#exchange.advanceTo(this.nowMs() * 1000);
+  }
+
+  /** A listed market, with everything that is due by now. */
+  #now(market: string): LiveMarket {
+    this.#advance();
+    const found = this.#exchange.market(market);
+    if (found === undefined) throw new RefusedError('invalidInput', `no market ${market}`);
+    return found;
+  }
+
+  #prepareChange(): void {
+    if (!this.#isOpen) {
+      throw new LiveError(
+        'this exchange repeats itself at every start and can not be changed; open it with a runId',
+      );
+    }
+    this.#advance();
+  }
+}

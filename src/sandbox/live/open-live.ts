@@ -1,0 +1,128 @@
+import { createHash } from 'node:crypto';
+import type { Clock } from '../../kernel/clock.js';
+import { DEFAULT_MARKETS, type GeneratedMarket } from '../markets.js';
+import { TapeClock } from '../tape-clock.js';
+import { SESSION_US, sessionOf, TRADERS_VERSION } from '../traders/traders.js';
+import { LiveBackend } from './live-backend.js';
+import { LiveError } from './live-error.js';
+import { HISTORY_SESSIONS, LiveExchange } from './live-exchange.js';
+import { liveMarketOf } from './live-markets.js';
+import type { LiveOptions } from './options.js';
+
+const DEFAULT_SEED = 7;
+const DEFAULT_HISTORY_S = 900;
+const DEFAULT_HISTORY_MAX = 100_000;
+const DEFAULT_TAKER_FEE = '0.002';
+const DEFAULT_MAKER_FEE = '0.001';
+const MAX_PACE = 1000;
+/** Every market costs time in each second; more would fall behind. */
+const MAX_MARKETS = 2000;
+/** Ids and microseconds stay exact integers until then: the year 2255. */
+const LAST_MS = 9_000_000_000_000;
+const FEE = /^0(\.\d{1,4})?$/;
+const RUN_ID = /^[A-Za-z0-9-]{1,32}$/;
+
+function checkOptions(options: LiveOptions, markets: readonly GeneratedMarket[]): void {
+  const { pace = 1, startOffsetS = 0, historyMax = 1, runId, keys = [] } = options;
+  const check = (holds: boolean, text: string) => {
+    if (!holds) throw new LiveError(text);
+  };
+  check(pace > 0 && pace <= MAX_PACE, `pace ${pace}: expected above 0 and up to ${MAX_PACE}`);
+  check(
+    Number.isFinite(startOffsetS) && startOffsetS >= 0,
+    `start offset ${startOffsetS} s: expected a number of at least 0`,
+  );
+  check(
+    Number.isSafeInteger(historyMax) && historyMax >= 1,
+    `history of ${historyMax} trades: expected a whole number of at least 1`,
+  );
+  for (const fee of [options.takerFee, options.makerFee]) {
+    check(
+      fee === undefined || FEE.test(fee),
+      `fee ${fee}: expected a rate from 0 to below 1 with at most four places, such as 0.002`,
+    );
+  }
+  check(
+    markets.length >= 1 && markets.length <= MAX_MARKETS,
+    `${markets.length} markets: expected 1 to ${MAX_MARKETS}`,
+  );
+  check(
+    runId === undefined || RUN_ID.test(runId),
+    `run ${JSON.stringify(runId)}: expected 1 to 32 letters, digits and hyphens`,
+  );
+  check(
+    keys.length === 0 || runId !== undefined,
+    'API keys allow orders from outside, which can not be repeated: they need a runId',
+  );
+}
+
+/**
+ * Opens a working exchange: simulated traders on a matching engine, with a history.
+ *
+ * The identity is `sandbox-live-` and a digest of what everything follows from: seed, markets and
+ * the version of the traders; for an exchange that can be changed from outside, also its `runId`.
+ * The same text means the same trades at the same times, whenever the exchange is opened.
+ *
+ * What is older than the running session and the {@link HISTORY_SESSIONS} before it is not part of
+ * the history; nor is what lies before the origin.
+ *
+ * @throws LiveError when an option is not possible.
+ */
+export async function openLive(options: LiveOptions, clock: Clock): Promise<LiveBackend> {
+  const markets = (options.markets ?? DEFAULT_MARKETS).map((market) =>
+    typeof market === 'string' ? liveMarketOf(market) : market,
+  );
+  checkOptions(options, markets);
+  const { seed = DEFAULT_SEED, runId, pace = 1 } = options;
+  const startMs = Math.round(options.startMs ?? clock.wallMs());
+  const offsetMs = Math.round((options.startOffsetS ?? DEFAULT_HISTORY_S) * 1000);
+  const originMs = options.originMs ?? startMs - offsetMs;
+  if (!(originMs >= 0 && originMs <= startMs && startMs <= LAST_MS)) {
+    const last = new Date(LAST_MS).toISOString();
+    throw new LiveError(`a live exchange must start between its origin and ${last}`);
+  }
+  const keepAll = options.keepAll ?? false;
+  const oldestUs = keepAll ? 0 : (sessionOf(startMs * 1000) - HISTORY_SESSIONS) * SESSION_US;
+  const originUs = Math.max(originMs * 1000, oldestUs);
+  // The exchange's time runs while its past is simulated.
+  const time = new TapeClock(clock, startMs, pace);
+  const exchange = new LiveExchange(
+    {
+      seed,
+      originUs,
+      historyMax: options.historyMax ?? DEFAULT_HISTORY_MAX,
+      takerFee: options.takerFee ?? DEFAULT_TAKER_FEE,
+      makerFee: options.makerFee ?? DEFAULT_MAKER_FEE,
+      keepAll,
+    },
+    markets,
+  );
+  await simulatePast(exchange, originUs, startMs * 1000);
+  const definition = { kind: 'live', version: TRADERS_VERSION, seed, markets };
+  const digest = createHash('sha256').update(JSON.stringify(definition)).digest('hex').slice(0, 32);
+  return new LiveBackend({
+    identity: ['sandbox-live', digest, ...(runId === undefined ? [] : [runId])].join('-'),
+    exchange,
+    clock,
+    time,
+    rules: {
+      emptyCandles: options.emptyCandles ?? 'omitted',
+      candleOpen: options.candleOpen ?? 'first',
+    },
+    isOpen: runId !== undefined,
+    keys: options.keys ?? [],
+  });
+}
+
+/** Session by session, with a breath between: a day takes seconds. */
+async function simulatePast(
+  exchange: LiveExchange,
+  originUs: number,
+  startUs: number,
+): Promise<void> {
+  for (let session = sessionOf(originUs) + 1; session * SESSION_US < startUs; session += 1) {
+    exchange.advanceTo(session * SESSION_US);
+    await new Promise<void>((resolve) => void setImmediate(resolve));
+  }
+  exchange.advanceTo(startUs);
+}

@@ -1,0 +1,48 @@
+import type { CandleOpen, EmptyCandles } from '../candles.js';
+import type { GeneratedMarket } from '../markets.js';
+
+/** An API key with the account behind it. */
+export interface LiveKey {
+  readonly key: string;
+  readonly secret: string;
+  /** What the account has at the start: plain decimal texts by currency; default nothing. */
+  readonly balances?: Readonly<Record<string, string>>;
+}
+
+/** What a live exchange trades, and how its time runs. */
+export interface LiveOptions {
+  /** Draws everything that the simulated traders do; default 7. */
+  readonly seed?: number;
+  /** Markets by name, or described in full; default: four, from busy to quiet. */
+  readonly markets?: readonly (string | GeneratedMarket)[];
+  /** Seconds of the exchange per second of this machine; default 1, at most 1000. */
+  readonly pace?: number;
+  /** The exchange's time at the start, UNIX milliseconds; default: this machine's wall time. */
+  readonly startMs?: number;
+  /** Trading begins here, UNIX milliseconds; default: `startOffsetS` before the start. */
+  readonly originMs?: number;
+  /** How much history lies before the start, seconds; default 900. Left out when there is an origin. */
+  readonly startOffsetS?: number;
+  /** Most trades of a market that are served; default 100,000. */
+  readonly historyMax?: number;
+  /** Fee rates of all orders; default 0.002 and 0.001. */
+  readonly takerFee?: string;
+  readonly makerFee?: string;
+  /** Default `omitted`. */
+  readonly emptyCandles?: EmptyCandles;
+  /** Default `first`. */
+  readonly candleOpen?: CandleOpen;
+  /**
+   * Names this run of the exchange, and so allows what can not be repeated: orders and funds from
+   * outside, markets that come and go. It becomes part of the identity. Without it nobody from
+   * outside can change anything, and the same options show the same exchange after every start.
+   */
+  readonly runId?: string;
+  /** Activated API keys; they need a `runId`. Default none. */
+  readonly keys?: readonly LiveKey[];
+  /**
+   * Nothing is ever forgotten, so that `truth` stays whole however long the exchange runs. For
+   * tests: memory grows with every trade.
+   */
+  readonly keepAll?: boolean;
+}
