@@ -1,6 +1,11 @@
-import type { ExchangeClient, ExchangeClock } from '../client/index.js';
-import { createExchangeClient, createExchangeClock, openStateFeed } from '../client/index.js';
-import type { OpenStateFeed } from '../collect/ports.js';
+import { join } from 'node:path';
+import type { ExchangeClient, ExchangeClock, StateFeed } from '../client/index.js';
+import {
+  createExchangeClient,
+  createExchangeClock,
+  NonceFile,
+  openStateFeed,
+} from '../client/index.js';
 import type { Config } from '../config/schema.js';
 import { RequestBudget } from '../kernel/budget.js';
 import type { Clock } from '../kernel/clock.js';
@@ -18,7 +23,7 @@ export interface ExchangeAddress {
 export interface ExchangeAccess {
   readonly client: ExchangeClient;
   readonly time: ExchangeClock;
-  readonly openStateFeed: OpenStateFeed;
+  readonly openStateFeed: (market: string, periodS: number) => StateFeed;
   close(): Promise<void>;
 }
 
@@ -55,6 +60,7 @@ export function openExchange(
     maxBodyBytes,
     connections,
     signedContent,
+    ...accountOf(config, clock),
   });
   const { queryEvery, acknowledgeTimeout, reconnectBase, reconnectCap, connectsPerS } =
     config.realtime;
@@ -83,4 +89,13 @@ export function openExchange(
       }),
     close: () => client.close(),
   };
+}
+
+/** What signed calls need; nothing where no key is set. Every program keeps the nonces in one place. */
+function accountOf({ account, dataDir }: Config, clock: Clock) {
+  const { key: apiKey, secret } = account;
+  if (apiKey === null || secret === null) return {};
+  const folder = join(dataDir, 'nonces');
+  const nonceStore = new NonceFile({ folder, apiKey, clock, random: systemRandom });
+  return { credentials: { apiKey, secret }, nonceStore };
 }

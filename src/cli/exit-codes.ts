@@ -8,8 +8,10 @@ export const EXIT_CODES = {
   usage: 2,
   /** The database refuses us: newer schema, archive of another exchange, or another writer. */
   database: 3,
-  /** The exchange can not be used: not reachable at the start, or it does not speak the contract. */
+  /** The exchange can not be used, has become another one, or refuses a call. */
   exchange: 4,
+  /** No answer tells whether an order was placed. Look before placing it again. */
+  unknown: 5,
   /** Ended at once on a second signal; what was in flight is collected again at the next start. */
   forced: 130,
 } as const;

@@ -22,6 +22,18 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   embedded_postgres_locked: EXIT_CODES.database,
   exchange_changed: EXIT_CODES.exchange,
   redirected: EXIT_CODES.exchange,
+  invalid_address: EXIT_CODES.usage,
+  invalid_parameter: EXIT_CODES.usage,
+  missing_credentials: EXIT_CODES.usage,
+  authentication_failed: EXIT_CODES.exchange,
+  field_errors: EXIT_CODES.exchange,
+  invalid_input: EXIT_CODES.exchange,
+  market_unavailable: EXIT_CODES.exchange,
+  not_found: EXIT_CODES.exchange,
+  operation_blocked: EXIT_CODES.exchange,
+  request_refused: EXIT_CODES.exchange,
+  subscription_refused: EXIT_CODES.exchange,
+  order_outcome_unknown: EXIT_CODES.unknown,
 };
 
 /** The exit code that fits an error. */

@@ -22,7 +22,8 @@ Exit codes:
   1    something failed while running; starting again may help
   2    a wrong option or setting
   3    the database refuses: newer schema, archive of another exchange, another writer
-  4    the exchange can not be used, or has become another one
+  4    the exchange can not be used, has become another one, or refuses a call
+  5    nothing tells whether an order was placed: look before placing it again
   130  ended at once on a second signal`;
 
 const START_HELP = `
@@ -106,6 +107,18 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
     });
 
   addSandbox(program, finish);
+
+  program
+    .command('api')
+    .description("call the exchange's API, and watch its states: tapekeep api --help")
+    .argument('[args...]', 'an endpoint and its options')
+    // What follows belongs to a program of its own, help included; it is read there.
+    .allowUnknownOption()
+    .helpOption(false)
+    .action(async (args: string[]) => {
+      const { apiCommand } = await import('./commands/api.js');
+      await apiCommand(args, common(), finish);
+    });
 
   program
     .command('migrate')

@@ -1,0 +1,95 @@
+import { sortedDepth } from '../../collect/depth.js';
+import type { EndpointName, ResultOf } from '../../contract/endpoints.js';
+import { isDecimalText } from '../../kernel/decimal.js';
+import { type Column, formatTable } from '../table.js';
+
+/** A result as a person reads it: lines above the table, and the table's rows by column. */
+interface View {
+  readonly heading: readonly string[];
+  readonly rows: readonly Row[];
+}
+
+type Row = Readonly<Record<string, unknown>>;
+
+/** Fields that hold UNIX seconds. */
+const TIME_FIELDS: ReadonlySet<string> = new Set(['at', 'time', 'date', 'timestamp']);
+const MAX_DATE_MS = 8.64e15;
+
+const listed = (rows: readonly Row[]): View => ({ heading: [], rows });
+const fields = (whole: object): View =>
+  listed(Object.entries(whole).map(([field, value]) => ({ field, value: shown(field, value) })));
+const page = (
+  { offset, limit, total }: { offset: number; limit: number; total: number },
+  rows: readonly Row[],
+): View => ({ heading: [`offset ${offset}, limit ${limit}, total ${total}`], rows });
+
+const VIEWS: { readonly [N in EndpointName]: (data: ResultOf<N>) => View } = {
+  markets: listed,
+  products: listed,
+  tickers: (data) =>
+    listed(
+      Object.entries(data).map(([market, { at, ticker }]) => {
+        const { name: _name, ...figures } = ticker;
+        return { market, at, ...figures };
+      }),
+    ),
+  ticker: fields,
+  kline: ({ market, interval, kline }) => ({
+    heading: [`${market}, candles of ${interval} s`],
+    rows: kline.map(({ market: _market, ...candle }) => candle),
+  }),
+  history: listed,
+  historyResult: listed,
+  depth: (data) => {
+    const { bids, asks } = sortedDepth(data);
+    const levels = Math.max(bids.length, asks.length);
+    return listed(
+      Array.from({ length: levels }, (_, level) => ({
+        'bid amount': bids[level]?.[1] ?? '',
+        bid: bids[level]?.[0] ?? '',
+        ask: asks[level]?.[0] ?? '',
+        'ask amount': asks[level]?.[1] ?? '',
+      })),
+    );
+  },
+  book: (data) => page(data, data.orders),
+  balances: (data) =>
+    listed(Object.entries(data).map(([currency, balance]) => ({ currency, ...balance }))),
+  orderNew: fields,
+  orders: (data) => page(data, data.result),
+};
+
+/** A value as a person reads it; times of exchanges are shown in UTC. */
+function shown(field: string, value: unknown): string {
+  const isTime = TIME_FIELDS.has(field) && typeof value === 'number';
+  if (!isTime || value * 1000 > MAX_DATE_MS) return String(value ?? '');
+  const text = new Date(Math.round(value * 1000)).toISOString().replace('T', ' ');
+  return Number.isInteger(value) ? text.replace('.000Z', 'Z') : text;
+}
+
+function columnOf(title: string, rows: readonly Row[]): Column<Row> {
+  const isNumber = rows.every(({ [title]: value }) => {
+    if (typeof value === 'number') return !TIME_FIELDS.has(title);
+    return typeof value === 'string' && (value === '' || isDecimalText(value));
+  });
+  const text = (row: Row) => shown(title, row[title]);
+  return { title, text, align: isNumber ? 'right' : 'left' };
+}
+
+/**
+ * The lines of a result: a table, or a table of fields for a single thing. `emphasise` draws the
+ * line of headings.
+ */
+export function linesOf<N extends EndpointName>(
+  name: N,
+  data: ResultOf<N>,
+  emphasise: (line: string) => string = (line) => line,
+): readonly string[] {
+  const view = VIEWS[name] as (data: ResultOf<N>) => View;
+  const { heading, rows } = view(data);
+  if (rows.length === 0) return [...heading, '(nothing)'];
+  const titles = Object.keys(rows[0] ?? {});
+  const columns = titles.map((title) => columnOf(title, rows));
+  const [head = '', ...body] = formatTable(columns, rows);
+  return [...heading, emphasise(head), ...body];
+}

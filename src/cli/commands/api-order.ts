@@ -1,0 +1,67 @@
+import { AbortedError, isAborted } from '../../kernel/errors.js';
+import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/access.js';
+import {
+  checkOrder,
+  confirm,
+  describeOrder,
+  mayExist,
+  type Order,
+  UnknownOutcomeError,
+} from '../api/order.js';
+import { printResult } from '../api/output.js';
+import type { ExchangeAccess } from '../exchange.js';
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+
+export interface OrderOptions extends ApiOptions {
+  /** Places the order without asking. */
+  readonly yes?: boolean;
+}
+
+/**
+ * Places one limit order, once confirmed. It is sent once, whatever happens.
+ *
+ * @throws UnknownOutcomeError when it may exist although no answer tells so
+ */
+export async function orderCommand(given: Order, options: OrderOptions): Promise<ExitCode> {
+  const order = checkOrder(given);
+  const session = openApiSession(options);
+  const access = openApi(session, 'orderNew', true);
+  try {
+    if (options.yes !== true && !(await isConfirmed(order, session.config.exchange.url ?? ''))) {
+      process.stderr.write('Nothing was placed.\n');
+      return EXIT_CODES.failure;
+    }
+    const reply = await place(access, order);
+    printResult('orderNew', reply.data, options.json === true);
+  } finally {
+    await access.close();
+  }
+  return EXIT_CODES.ok;
+}
+
+async function isConfirmed(order: Order, exchange: string): Promise<boolean> {
+  if (process.stdin.isTTY !== true || process.stderr.isTTY !== true) {
+    throw new ApiUsageError(
+      'an order is placed only after a person has confirmed it on a terminal; without one, add --yes',
+    );
+  }
+  process.stderr.write(describeOrder(order, exchange));
+  return await confirm('Place it? [y/N] ', process.stdin, process.stderr);
+}
+
+async function place({ client }: ExchangeAccess, order: Order) {
+  const stopping = new AbortController();
+  const onSignal = () => {
+    if (stopping.signal.aborted) process.exit(EXIT_CODES.forced);
+    stopping.abort(new AbortedError('stopped by a signal while the order was under way'));
+  };
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  try {
+    return await client.placeOrder(order, { signal: stopping.signal });
+  } catch (error) {
+    const cause = isAborted(error) ? (stopping.signal.reason ?? error) : error;
+    throw mayExist(error) ? new UnknownOutcomeError(order.market, cause) : error;
+  } finally {
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+  }
+}

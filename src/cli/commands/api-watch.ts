@@ -1,0 +1,72 @@
+import { systemClock } from '../../kernel/clock.js';
+import { TapekeepError } from '../../kernel/errors.js';
+import { type ApiOptions, ApiUsageError, openApiSession } from '../api/access.js';
+import { tolerateClosedOutput } from '../api/output.js';
+import { lineOf } from '../api/watch-lines.js';
+import { openExchange } from '../exchange.js';
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { waitForStop } from '../shutdown.js';
+
+export interface WatchOptions extends Omit<ApiOptions, 'url'> {
+  readonly period: number;
+  /** Address in place of the setting `realtime.url`. */
+  readonly realtimeUrl?: string;
+  readonly forMs?: number;
+}
+
+/** The exchange answered and does not let anybody subscribe to this. */
+class SubscriptionRefusedError extends TapekeepError {
+  constructor(market: string, periodS: number) {
+    super(
+      'subscription_refused',
+      'skip',
+      `the exchange refuses to subscribe to ${market} over ${periodS} s: check the market's name and the period`,
+    );
+  }
+}
+
+/** Nothing could be watched in the time given. */
+class NeverConnectedError extends TapekeepError {
+  constructor(url: string, reason: string) {
+    super('network', 'retry', `${url}: no subscription came about (${reason})`);
+  }
+}
+
+/** Follows the state of a market, one line an event, until a signal or the end of `--for`. */
+export async function watchCommand(market: string, options: WatchOptions): Promise<ExitCode> {
+  const { config, telemetry, exchangeTime } = openApiSession(options);
+  const realtimeUrl = options.realtimeUrl ?? config.realtime.url;
+  if (realtimeUrl === null) {
+    throw new ApiUsageError(
+      'no real-time address is named: add --realtime-url ADDRESS (ws:// or wss://), or set realtime.url (TAPEKEEP_REALTIME_URL) beside exchange.url',
+    );
+  }
+  const url = config.exchange.url ?? 'http://localhost';
+  const access = openExchange(config, { url, realtimeUrl }, systemClock, telemetry, exchangeTime);
+  const feed = access.openStateFeed(market, options.period);
+  tolerateClosedOutput(() => void feed.stop());
+  let isTimeUp = false;
+  void waitForStop(systemClock, options.forMs).then((reason) => {
+    isTimeUp = reason === 'time is up';
+    return feed.stop();
+  });
+  let hasOpened = false;
+  let lastReason = 'no answer';
+  try {
+    for await (const event of feed) {
+      const line =
+        options.json === true ? JSON.stringify(event) : lineOf(event, systemClock.wallMs());
+      process.stdout.write(`${line}\n`);
+      if (event.kind === 'opened') hasOpened = true;
+      if (event.kind !== 'closed' || hasOpened) continue;
+      if (event.reason === 'subscribe_refused') {
+        throw new SubscriptionRefusedError(market, options.period);
+      }
+      if (event.reason !== 'stopped') lastReason = event.reason;
+    }
+  } finally {
+    await access.close();
+  }
+  if (isTimeUp && !hasOpened) throw new NeverConnectedError(realtimeUrl, lastReason);
+  return EXIT_CODES.ok;
+}
