@@ -1,5 +1,4 @@
 import { type EndpointName, endpoints, type ParamsOf } from '../../contract/endpoints.js';
-import { unixTimeParam } from '../../contract/params.js';
 
 /** A parameter of an endpoint as an option of the command line. */
 export interface ApiOption {
@@ -21,6 +20,9 @@ interface ParamSchema {
   safeParse(value: unknown): { readonly success: boolean; readonly data?: unknown };
 }
 
+/** Parameters that are moments say so in the table. */
+const UNIX_TIME = /\bUNIX (?:time|seconds)\b/;
+
 /** Names as people type them: `historyResult` is `history-result`. */
 export function kebabCase(name: string): string {
   return name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
@@ -33,17 +35,15 @@ export function optionsOf(
 ): readonly ApiOption[] {
   const shape = endpoints[name].params.shape as unknown as Readonly<Record<string, ParamSchema>>;
   return Object.entries(shape).map(([param, schema]) => {
-    const isTime = (schema as unknown) === unixTimeParam;
+    const isTime = UNIX_TIME.test(schema.description ?? '');
     const choices = schema.options?.map(String);
     const filled = schema.safeParse(undefined);
-    const description = isTime
-      ? 'UNIX time in seconds, or ISO such as 2026-01-31T12:00:00Z'
-      : (schema.description ?? param);
+    const also = isTime ? ' (or such as 2026-01-31T12:00:00Z)' : '';
     const standard = filled.success ? ` (default: ${String(filled.data)})` : '';
     return {
       param,
       flags: `--${kebabCase(param)} <${isTime ? 'time' : (choices?.join('|') ?? valueName(param))}>`,
-      description: description + standard,
+      description: (schema.description ?? param) + also + standard,
       isRequired: !filled.success,
       choices,
       read: isTime ? readTime : undefined,

@@ -1,5 +1,6 @@
 import type { EndpointName, ParamsOf } from '../../contract/endpoints.js';
 import { type ApiOptions, openApi, openApiSession } from '../api/access.js';
+import { withAdvice } from '../api/advice.js';
 import { printRejected, printResult, tolerateClosedOutput } from '../api/output.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 
@@ -21,6 +22,8 @@ export async function callCommand<N extends EndpointName>(
     tolerateClosedOutput();
     printResult(name, reply.data, options.json === true);
     printRejected(reply.rejected);
+  } catch (error) {
+    throw withAdvice(error);
   } finally {
     await access.close();
   }

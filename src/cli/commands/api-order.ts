@@ -1,5 +1,6 @@
 import { AbortedError, isAborted } from '../../kernel/errors.js';
 import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/access.js';
+import { withAdvice } from '../api/advice.js';
 import {
   checkOrder,
   confirm,
@@ -59,8 +60,8 @@ async function place({ client }: ExchangeAccess, order: Order) {
   try {
     return await client.placeOrder(order, { signal: stopping.signal });
   } catch (error) {
-    const cause = isAborted(error) ? (stopping.signal.reason ?? error) : error;
-    throw mayExist(error) ? new UnknownOutcomeError(order.market, cause) : error;
+    const cause = isAborted(error) ? (stopping.signal.reason ?? error) : withAdvice(error);
+    throw mayExist(error) ? new UnknownOutcomeError(order.market, cause) : withAdvice(error);
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
