@@ -34,7 +34,7 @@ export interface FaultRuleInput extends FaultParameters {
   readonly probability?: number;
   /** Opportunities that pass before the first that counts. */
   readonly after?: number;
-  /** Only every so manieth opportunity. */
+  /** Only every nth opportunity. */
   readonly every?: number;
   /** Only from, or before, this time of the exchange: UTC text. */
   readonly from?: string;
