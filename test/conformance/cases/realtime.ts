@@ -1,0 +1,168 @@
+import { z } from 'zod';
+import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/intervals.js';
+import { readServerFrame, STATE_UPDATE, updateRecord } from '../../../src/contract/realtime.js';
+import { stateRecord } from '../../../src/contract/resources.js';
+import { describeIssues } from '../../../src/contract/shape.js';
+import type { Case, Context } from '../context.js';
+import { type Findings, Skip } from '../outcome.js';
+import { type Frame, RealtimeProbe } from '../realtime-probe.js';
+
+const PERIOD_S = 86_400;
+const MARKET = 'NOSUCH_MARKET';
+
+const queried = stateRecord.extend({ change: z.string() });
+/** Numbers and texts must be such on the wire; reading would forgive. */
+const numeric = z.object({ period: z.number() }).catchall(z.unknown());
+
+type Work = (probe: RealtimeProbe, context: Context, findings: Findings) => Promise<void>;
+
+function realtimeCase(id: string, title: string, work: Work): Case {
+  return {
+    id: `realtime.${id}`,
+    title,
+    async run(context, findings) {
+      if (context.realtime === undefined) throw new Skip('no real-time address was given');
+      await RealtimeProbe.use(context.realtime, (probe) => work(probe, context, findings));
+    },
+  };
+}
+
+async function answered(probe: RealtimeProbe, method: string, params: unknown): Promise<Frame> {
+  const frame = await probe.ask(method, params);
+  if (frame === undefined) throw new Error(`${method} is not answered`);
+  return frame;
+}
+
+/** Whether a frame is the answer of a successful subscribe or unsubscribe. */
+function judgeSuccess({ result, error, params }: Frame, findings: Findings): void {
+  findings.check(error === null, `error is ${JSON.stringify(error)}`);
+  const status = (result as { status?: unknown } | null)?.status;
+  findings.check(status === 'success', `result is ${JSON.stringify(result)}`);
+  findings.check(JSON.stringify(params) === '[]', `params are ${JSON.stringify(params)}`);
+}
+
+function judgeRecord(
+  record: unknown,
+  schema: z.ZodType,
+  periodS: number,
+  findings: Findings,
+): void {
+  const read = schema.safeParse(record);
+  if (!read.success) findings.fail(describeIssues(read.error));
+  else if (!numeric.safeParse(record).success) findings.differs('numbersAsText', 'period is text');
+  const { period } = (record ?? {}) as { period?: unknown };
+  findings.check(Number(period) === periodS, `period is ${JSON.stringify(period)}`);
+}
+
+function judgeUpdate(frame: Frame, market: string, periodS: number, findings: Findings): void {
+  const reading = readServerFrame(frame);
+  if (reading.kind !== 'update') {
+    findings.fail(`not an update: ${JSON.stringify(frame).slice(0, 120)}`);
+  } else if (reading.market !== undefined) {
+    findings.check(frame.method === STATE_UPDATE, `method is ${JSON.stringify(frame.method)}`);
+    findings.check(reading.market === market, `an update of ${reading.market}`);
+    findings.differs('familyUpdate');
+  } else {
+    judgeRecord(frame.result, updateRecord, periodS, findings);
+    const hasChange = Object.hasOwn(frame.result as object, 'change');
+    findings.check(!hasChange, 'an update carries change');
+    const isNull = frame.id === null && frame.error === null;
+    findings.check(
+      isNull,
+      `id is ${JSON.stringify(frame.id)}, error ${JSON.stringify(frame.error)}`,
+    );
+  }
+}
+
+/** A call that can not be served: an error, or silence. */
+async function judgeRefused(
+  probe: RealtimeProbe,
+  method: string,
+  params: unknown,
+  findings: Findings,
+) {
+  const frame = await probe.ask(method, params);
+  if (frame === undefined) {
+    findings.differs('silence', `${method} ${JSON.stringify(params)} is not answered`);
+    return;
+  }
+  const { error } = frame;
+  const isError = typeof error === 'object' && error !== null;
+  findings.check(isError, `${method} ${JSON.stringify(params)} is accepted`);
+}
+
+export const realtimeCases: readonly Case[] = [
+  realtimeCase('query', 'state.query gives a whole record', async (probe, { market }, findings) => {
+    const { result, error } = await answered(probe, 'state.query', [market, PERIOD_S]);
+    findings.check(error === null, `error is ${JSON.stringify(error)}`);
+    judgeRecord(result, queried, PERIOD_S, findings);
+  }),
+  realtimeCase(
+    'query.echo',
+    'state.query echoes id and params',
+    async (probe, { market }, findings) => {
+      const params = [market, PERIOD_S];
+      const frame = await answered(probe, 'state.query', params);
+      const isSame = JSON.stringify(frame.params) === JSON.stringify(params);
+      findings.check(isSame, `params are ${JSON.stringify(frame.params)}`);
+    },
+  ),
+  realtimeCase(
+    'query.periods',
+    'every listed period is served',
+    async (probe, { market }, findings) => {
+      for (const period of DOCUMENTED_INTERVALS_S) {
+        const { error, result } = await answered(probe, 'state.query', [market, period]);
+        findings.check(error === null, `period ${period}: ${JSON.stringify(error)}`);
+        if (error === null) judgeRecord(result, queried, period, findings);
+      }
+    },
+  ),
+  realtimeCase('query.market', 'an unknown market is refused', (probe, _context, findings) =>
+    judgeRefused(probe, 'state.query', [MARKET, PERIOD_S], findings),
+  ),
+  realtimeCase('query.params', 'missing params are refused', (probe, _context, findings) =>
+    judgeRefused(probe, 'state.query', [], findings),
+  ),
+  realtimeCase(
+    'subscribe',
+    'state.subscribe is acknowledged',
+    async (probe, { market }, findings) => {
+      judgeSuccess(await answered(probe, 'state.subscribe', [market, PERIOD_S]), findings);
+    },
+  ),
+  realtimeCase('update', 'state.update has its shape', async (probe, { market }, findings) => {
+    await answered(probe, 'state.subscribe', [market, PERIOD_S]);
+    judgeUpdate(await probe.nextPush(), market, PERIOD_S, findings);
+  }),
+  realtimeCase(
+    'unsubscribe',
+    'state.unsubscribe is acknowledged and ends the updates',
+    async (probe, { market }, findings) => {
+      await answered(probe, 'state.subscribe', [market, PERIOD_S]);
+      judgeSuccess(await answered(probe, 'state.unsubscribe', []), findings);
+      const told = probe.pushed.length;
+      await answered(probe, 'state.query', [market, PERIOD_S]);
+      findings.check(probe.pushed.length === told, 'an update came after the end');
+    },
+  ),
+  realtimeCase('method', 'an unknown method is refused', (probe, _context, findings) =>
+    judgeRefused(probe, 'no.such', [], findings),
+  ),
+  realtimeCase('ping', 'server.ping keeps a connection open', async (probe, _context, findings) => {
+    const { result, error } = (await probe.ask('server.ping', [])) ?? {};
+    if (result === 'pong') return;
+    findings.differs('pingRefused', `it gives ${JSON.stringify(error ?? result ?? 'nothing')}`);
+    findings.check(probe.isOpen, 'the connection was closed');
+  }),
+  realtimeCase(
+    'garbage',
+    'an unreadable frame breaks nothing else',
+    async (probe, context, findings) => {
+      probe.sendText('{');
+      const frame = await probe.ask('state.query', [context.market, PERIOD_S]);
+      // Closing is as good as ignoring.
+      findings.check(frame !== undefined || !probe.isOpen, 'the connection is deaf afterwards');
+    },
+  ),
+];

@@ -1,0 +1,115 @@
+import { readFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { InvalidAddressError } from '../../src/client/index.js';
+import { systemClock } from '../../src/kernel/clock.js';
+import { messageOf } from '../../src/kernel/errors.js';
+import { UnusableError } from './context.js';
+import { caseLines, countsOf, summaryLines } from './report.js';
+import { runSuite, type SuiteOptions } from './suite.js';
+
+/**
+ * Judges an exchange by the contract: `npm run conformance -- --url https://exchange.example`.
+ *
+ * Exit code 0: no case failed (known variations are none). 1: a case failed, or the exchange can
+ * not be used. 2: the options are wrong.
+ */
+const USAGE = `Usage: npm run conformance -- --url URL [options]
+
+  --url URL          base URL of the exchange (http or https)
+  --realtime URL     address of its WebSocket (ws or wss); without it those cases are skipped
+  --market NAME      a market that is traded; without it one is chosen
+  --keys FILE        JSON file {"apiKey": "…", "secret": "…"}: tries the signed forms too;
+                     reads only, never places an order
+  --rate N           requests per second, 0.1 to 1000 (default 2)
+  --max-requests N   requests in all (default 400)
+  --timeout S        seconds to wait for an answer (default 15)
+  --only TEXT        only cases whose name contains TEXT
+  --json             one JSON document instead of text
+  --help             this text
+`;
+
+class UsageFault extends Error {}
+
+function numberOf(name: string, text: string, min: number, max: number): number {
+  const value = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Number.NaN;
+  if (value >= min && value <= max) return value;
+  throw new UsageFault(`--${name} ${text}: write a number from ${min} to ${max}`);
+}
+
+function readKeys(path: string): { apiKey: string; secret: string } {
+  let keys: unknown;
+  try {
+    keys = JSON.parse(readFileSync(path, 'utf8'));
+  } catch {
+    throw new UsageFault(`--keys ${path}: not a readable JSON file`);
+  }
+  const { apiKey, secret } = (keys ?? {}) as { apiKey?: unknown; secret?: unknown };
+  if (typeof apiKey === 'string' && typeof secret === 'string') return { apiKey, secret };
+  throw new UsageFault(`--keys ${path}: it must hold apiKey and secret`);
+}
+
+function readOptions(args: readonly string[]): SuiteOptions & { json: boolean } {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      url: { type: 'string' },
+      realtime: { type: 'string' },
+      market: { type: 'string' },
+      keys: { type: 'string' },
+      rate: { type: 'string', default: '2' },
+      'max-requests': { type: 'string', default: '400' },
+      timeout: { type: 'string', default: '15' },
+      only: { type: 'string', default: '' },
+      json: { type: 'boolean', default: false },
+    },
+  });
+  const { url, realtime, market, keys, rate, timeout, only, json } = values;
+  if (url === undefined) throw new UsageFault('--url is missing');
+  const isSocket = realtime === undefined || /^wss?:\/\/./.test(realtime);
+  if (!isSocket) throw new UsageFault(`--realtime ${realtime}: it must begin with ws:// or wss://`);
+  const timeoutMs = numberOf('timeout', timeout, 0.1, 300) * 1000;
+  return {
+    url,
+    ...(realtime === undefined ? {} : { realtimeUrl: realtime }),
+    ...(market === undefined ? {} : { market }),
+    ...(keys === undefined ? {} : { credentials: readKeys(keys) }),
+    clock: systemClock,
+    ratePerS: numberOf('rate', rate, 0.1, 1000),
+    maxRequests: numberOf('max-requests', values['max-requests'], 1, 10_000),
+    timeoutMs,
+    realtimeTimeoutMs: timeoutMs,
+    only,
+    json,
+  };
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  if (args.includes('--help')) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  const { json, ...options } = readOptions(args);
+  const print = (lines: readonly string[]) => process.stdout.write(`${lines.join('\n')}\n`);
+  const result = await runSuite({
+    ...options,
+    onResult: (row) => {
+      if (!json) print(caseLines(row));
+    },
+  });
+  const counts = countsOf(result.cases);
+  print(json ? [JSON.stringify({ ...result, counts })] : ['', ...summaryLines(result)]);
+  if (result.cases.length === 0) throw new UsageFault(`--only ${options.only}: no case has it`);
+  return counts.fail === 0 ? 0 : 1;
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  const isUsage =
+    error instanceof UsageFault ||
+    error instanceof InvalidAddressError ||
+    (error as { code?: unknown }).code?.toString().startsWith('ERR_PARSE_ARGS') === true;
+  if (!isUsage && !(error instanceof UnusableError)) throw error;
+  process.stderr.write(`${messageOf(error)}\n${isUsage ? USAGE : ''}`);
+  process.exitCode = isUsage ? 2 : 1;
+}

@@ -1,0 +1,110 @@
+import type { Credentials } from '../../src/client/index.js';
+import type { Clock } from '../../src/kernel/clock.js';
+import { messageOf } from '../../src/kernel/errors.js';
+import { bookCases } from './cases/book.js';
+import { errorCases } from './cases/errors.js';
+import { klineCases } from './cases/klines.js';
+import { limitCases } from './cases/limits.js';
+import { realtimeCases } from './cases/realtime.js';
+import { resourceCases } from './cases/resources.js';
+import { signedCases } from './cases/signed.js';
+import { tickerCases } from './cases/tickers.js';
+import { tradeCases } from './cases/trades.js';
+import { type Case, type Context, prepare } from './context.js';
+import { ExchangeProbe, RequestsUsedUpError } from './exchange-probe.js';
+import { Findings, Skip, type Variation, type Verdict } from './outcome.js';
+
+/** Every case, in the order in which they run. */
+export const CASES: readonly Case[] = [
+  ...resourceCases,
+  ...limitCases,
+  ...errorCases,
+  ...tradeCases,
+  ...klineCases,
+  ...bookCases,
+  ...tickerCases,
+  ...realtimeCases,
+  ...signedCases,
+];
+
+export interface SuiteOptions {
+  /** Base URL of the exchange. */
+  readonly url: string;
+  /** Address of the WebSocket; without it those cases are skipped. */
+  readonly realtimeUrl?: string;
+  /** A market that is traded; without it one is chosen. */
+  readonly market?: string;
+  /** With keys the signed forms are tried too; no order is ever placed. */
+  readonly credentials?: Credentials;
+  readonly clock: Clock;
+  readonly ratePerS: number;
+  readonly maxRequests: number;
+  readonly timeoutMs: number;
+  /** How long a frame of the real-time interface is waited for. */
+  readonly realtimeTimeoutMs: number;
+  /** Only cases whose id contains this. */
+  readonly only?: string;
+  readonly signal?: AbortSignal;
+  /** Called after each case. */
+  readonly onResult?: (result: CaseResult) => void;
+}
+
+export interface CaseResult {
+  readonly id: string;
+  readonly title: string;
+  readonly verdict: Verdict;
+  /** Why it failed, differs or was skipped. */
+  readonly remarks: readonly string[];
+  readonly variations: readonly Variation[];
+}
+
+export interface SuiteResult {
+  readonly url: string;
+  readonly market: string;
+  readonly cases: readonly CaseResult[];
+  readonly requests: number;
+  readonly durationMs: number;
+}
+
+async function runCase({ id, title, run }: Case, context: Context): Promise<CaseResult> {
+  const findings = new Findings();
+  const told = { id, title };
+  try {
+    await run(context, findings);
+  } catch (error) {
+    const isSkip = error instanceof Skip || error instanceof RequestsUsedUpError;
+    if (context.signal?.aborted) throw error;
+    // What was found before counts more than what could not be looked at.
+    if (isSkip && findings.verdict === 'pass') {
+      return { ...told, verdict: 'skipped', remarks: [error.message], variations: [] };
+    }
+    if (!isSkip) findings.fail(messageOf(error));
+  }
+  const { verdict, remarks, variations } = findings;
+  return { ...told, verdict, remarks, variations };
+}
+
+/**
+ * Runs the cases against an exchange, one after the other.
+ *
+ * @throws UnusableError when the exchange does not even list its markets
+ */
+export async function runSuite(options: SuiteOptions): Promise<SuiteResult> {
+  const { clock, only = '', onResult } = options;
+  const startedMs = clock.monotonicMs();
+  const probe = new ExchangeProbe(options);
+  try {
+    const context = await prepare(options, probe);
+    const results: CaseResult[] = [];
+    for (const row of CASES.filter(({ id }) => id.includes(only))) {
+      const result = await runCase(row, context);
+      results.push(result);
+      onResult?.(result);
+    }
+    const { market } = context;
+    const durationMs = clock.monotonicMs() - startedMs;
+    return { url: options.url, market, cases: results, requests: probe.sent, durationMs };
+  } finally {
+    await probe.close();
+  }
+}

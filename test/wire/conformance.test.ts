@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { endpointNames, endpoints } from '../../src/contract/endpoints.js';
+import { realtimeMethods } from '../../src/contract/realtime.js';
+import { ExchangeProbe, RequestsUsedUpError } from '../conformance/exchange-probe.js';
+import { caseLines, summaryLines } from '../conformance/report.js';
+import { CASES } from '../conformance/suite.js';
+import { idsWith, judge, judgeOpenly, startJudged } from '../support/conformance.js';
+import { FakeClock } from '../support/fake-clock.js';
+import { sendJson, startHttpStub } from '../support/stub-server.js';
+
+test('every case has a name of its own, and every endpoint and method has cases', () => {
+  assert.equal(new Set(CASES.map(({ id }) => id)).size, CASES.length);
+  for (const name of endpointNames) {
+    const own = CASES.filter(({ id }) => id.startsWith(`${name}.`));
+    // Placing an order is nothing that a check may do.
+    assert.equal(own.length > 0, name !== 'orderNew', name);
+    for (const field of Object.keys(endpoints[name].params.shape)) {
+      if (endpoints[name].access === 'private') continue;
+      assert.ok(
+        own.some(({ id }) => id.startsWith(`${name}.${field}.`)),
+        `${name} ${field}`,
+      );
+    }
+  }
+  for (const method of Object.keys(realtimeMethods)) {
+    const word = method.split('.')[1] ?? '';
+    assert.ok(
+      CASES.some(({ id }) => id.startsWith(`realtime.${word}`)),
+      method,
+    );
+  }
+});
+
+test('our server conforms to the contract as it is set by default', async (t) => {
+  const { server, record } = await startJudged(t);
+  const result = await judge(server.url, { realtimeUrl: server.realtimeUrl });
+  const told = result.cases.filter(({ verdict }) => verdict !== 'pass').flatMap(caseLines);
+  assert.deepEqual(idsWith('fail', result), [], told.join('\n'));
+  assert.deepEqual(idsWith('differs', result), [], told.join('\n'));
+  // A tape has no accounts, so there is no balance to look at.
+  assert.deepEqual(idsWith('skipped', result), ['balances.signed'], told.join('\n'));
+  assert.equal(result.cases.length, CASES.length);
+  assert.equal(result.requests, record.requests.length);
+  assert.ok(result.requests < 200, `${result.requests} requests`);
+});
+
+test('without keys and without an address nothing is signed and no socket is opened', async (t) => {
+  const { server, record } = await startJudged(t);
+  const result = await judgeOpenly(server.url);
+  const skipped = result.cases.filter(({ verdict }) => verdict === 'skipped');
+  assert.ok(skipped.every(({ id }) => /^(realtime|auth)\.|\.signed$/.test(id)));
+  const reasons = new Set(skipped.flatMap(({ remarks }) => remarks));
+  assert.deepEqual([...reasons].sort(), ['no keys were given', 'no real-time address was given']);
+  assert.ok(record.requests.every(({ endpoint }) => endpoint !== 'balances'));
+});
+
+const FAMILY = {
+  errorShapes: 'family',
+  bidsOrder: 'ascending',
+  sinceMode: 'id',
+  updateShape: 'family',
+  unknownMethod: 'silent',
+  pageCap: 100,
+} as const;
+
+test("the family's ways are told as known variations, and none of them fails", async (t) => {
+  const { server } = await startJudged(t, FAMILY);
+  const { realtimeUrl, url } = server;
+  const result = await judge(url, { realtimeUrl, realtimeTimeoutMs: 1000 });
+  const told = result.cases.filter(({ verdict }) => verdict === 'fail').flatMap(caseLines);
+  assert.deepEqual(idsWith('fail', result), [], told.join('\n'));
+  const seen = new Map(
+    result.cases.flatMap(({ id, variations }) => variations.map((name) => [id, name] as const)),
+  );
+  const idsOf = (variation: string) =>
+    [...seen].filter(([, name]) => name === variation).map(([id]) => id);
+  assert.deepEqual(idsOf('bidsAscending'), ['depth.bids']);
+  assert.deepEqual(idsOf('idMode'), ['history.lastId.meaning', 'historyResult.since.meaning']);
+  assert.deepEqual(idsOf('familyUpdate'), ['realtime.update']);
+  assert.deepEqual(idsOf('silence'), ['realtime.method']);
+  assert.deepEqual(idsOf('errorShapes').sort(), [
+    'book.limit.1001',
+    'book.market.unknown',
+    'depth.limit.1001',
+    'depth.market.unknown',
+    'history.limit.1001',
+    'history.market.unknown',
+    'historyResult.limit.1001',
+    'historyResult.market.unknown',
+    'kline.market.unknown',
+    'path.unknown',
+    'ticker.market.unknown',
+  ]);
+  const lines = summaryLines(result).join('\n');
+  assert.match(lines, /known variation idMode: since and lastId are trade ids \(2 cases\)/);
+});
+
+test('capped pages are a known variation', async (t) => {
+  const { server } = await startJudged(t, { pageCap: 100 });
+  const result = await judge(server.url);
+  assert.deepEqual(idsWith('fail', result), []);
+  assert.deepEqual(idsWith('differs', result), ['history.limit.1000', 'historyResult.limit.1000']);
+});
+
+test('haste is waited out: nothing is sent before Retry-After has passed', async (t) => {
+  const clock = new FakeClock();
+  const stub = await startHttpStub(t, (_request, response, index) => {
+    if (index > 0) return sendJson(response, { code: 200, success: true, message: '', result: [] });
+    response.writeHead(429, { 'retry-after': '7' });
+    return response.end('{}');
+  });
+  const limits = { ratePerS: 2, maxRequests: 3, timeoutMs: 60_000 };
+  const probe = new ExchangeProbe({ url: stub.baseUrl, clock, ...limits });
+  t.after(() => probe.close());
+  const asked = probe.get('markets');
+  await stub.requests(1);
+  while (clock.nextTimerMs === undefined || clock.nextTimerMs > 7000) await clock.run(0);
+  await clock.run(6_999);
+  assert.equal(stub.seen.length, 1);
+  await clock.run(1_001);
+  assert.equal((await asked).status, 200);
+  assert.equal(stub.seen.length, 2);
+  await clock.run(10_000);
+  await probe.fresh('markets');
+  await assert.rejects(probe.fresh('markets'), RequestsUsedUpError);
+  assert.equal(stub.seen.length, 3);
+});
+
+test('requests go out at the rate that was set, never in a burst', async (t) => {
+  const clock = new FakeClock();
+  const stub = await startHttpStub(t, (_request, response) => sendJson(response, []));
+  const limits = { ratePerS: 2, maxRequests: 10, timeoutMs: 60_000 };
+  const probe = new ExchangeProbe({ url: stub.baseUrl, clock, ...limits });
+  t.after(() => probe.close());
+  await probe.fresh('markets');
+  const more = Promise.all([probe.fresh('markets'), probe.fresh('markets')]);
+  await clock.run(499);
+  assert.equal(stub.seen.length, 1);
+  await clock.run(1);
+  await stub.requests(2);
+  await clock.run(499);
+  assert.equal(stub.seen.length, 2);
+  await clock.run(1);
+  await more;
+  assert.equal(stub.seen.length, 3);
+});
