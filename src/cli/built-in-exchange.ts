@@ -4,6 +4,7 @@ import type { Config } from '../config/schema.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { ServerEvents } from '../observe/events.js';
+import { openLive } from '../sandbox/live/open-live.js';
 import { openTape } from '../sandbox/open-tape.js';
 import { type ExchangeServer, startExchangeServer } from '../server/exchange-server.js';
 
@@ -19,37 +20,44 @@ const ORIGIN_FILE = 'sandbox.json';
 
 /**
  * Starts the exchange that a newcomer collects from. It trades on while nobody looks: its history
- * is a function of seed and time that began at the first start in this data folder, so a later
- * start finds the same exchange, with all that happened meanwhile.
+ * follows from seed and time, and began at the first start in this data folder, so a later start
+ * finds the same exchange, with all that happened meanwhile. That is also why nobody but its own
+ * traders can trade on it: what others did could not be told again.
  */
 export async function startBuiltInExchange(
   config: Config,
   clock: Clock,
   telemetry: ServerEvents,
 ): Promise<RunningExchange> {
-  const { seed, speed, markets, history, port } = config.sandbox;
-  const originMs = await originOf(config.dataDir, seed, clock.wallMs() - history);
-  const backend = await openTape(
-    {
-      source: { kind: 'generated', originMs, ...(markets.length > 0 ? { markets } : {}) },
-      seed,
-      pace: speed,
-      startOffsetS: Math.max(0, (clock.wallMs() - originMs) / 1000),
-    },
-    clock,
-  );
+  const { seed, port } = config.sandbox;
+  const originMs = await originOf(config.dataDir, seed, clock.wallMs() - config.sandbox.history);
+  const backend = await openBackend(config, originMs, clock);
   // No rate-limit headers: at this exchange only the configured budget is to count.
   const variants = { rateLimit: false } as const;
   const server = await startExchangeServer({ backend, clock, telemetry, port, variants });
   return {
     server,
     identity: backend.identity,
-    markets: (await backend.markets()).map((market) => market.name),
+    markets: backend.markets().map((market) => market.name),
     async stop() {
       await server.stop();
       backend.stop();
     },
   };
+}
+
+function openBackend(config: Config, originMs: number, clock: Clock) {
+  const { backend, seed, speed, emptyCandles, candleOpen } = config.sandbox;
+  const markets = config.sandbox.markets.length > 0 ? { markets: config.sandbox.markets } : {};
+  const shared = { seed, pace: speed, emptyCandles, candleOpen };
+  if (backend === 'live') {
+    // A clock that was set back must not find an exchange that has not begun.
+    const startMs = Math.max(originMs, clock.wallMs());
+    return openLive({ ...shared, ...markets, originMs, startMs }, clock);
+  }
+  const startOffsetS = Math.max(0, (clock.wallMs() - originMs) / 1000);
+  const source = { kind: 'generated', originMs, ...markets } as const;
+  return openTape({ ...shared, source, startOffsetS }, clock);
 }
 
 /** When the exchange of this data folder and seed began, remembered over restarts. */

@@ -14,6 +14,7 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   bad_schedule: EXIT_CODES.usage,
   bad_database_url: EXIT_CODES.usage,
   fault_script_invalid: EXIT_CODES.usage,
+  live_invalid: EXIT_CODES.usage,
   archive_of_another_exchange: EXIT_CODES.database,
   database_too_new: EXIT_CODES.database,
   database_too_old: EXIT_CODES.database,

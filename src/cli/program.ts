@@ -1,18 +1,9 @@
 import { Command, Option } from 'commander';
-import type { ServerVariants } from '../server/variants.js';
-import {
-  countArgument,
-  durationArgument,
-  gather,
-  instantArgument,
-  portArgument,
-  seedArgument,
-  speedArgument,
-} from './arguments.js';
+import { durationArgument } from './arguments.js';
 import type { QueryOptions } from './commands/query.js';
-import type { SandboxOptions } from './commands/sandbox.js';
 import type { StatusOptions } from './commands/status.js';
 import type { ExitCode } from './exit-codes.js';
+import { addSandbox } from './sandbox-program.js';
 import type { CommonOptions } from './session.js';
 import { VERSION } from './version.js';
 
@@ -36,24 +27,6 @@ built-in sandbox exchange, and collects its trades, depth, tickers, candles and 
 
 Every setting is explained in config/default.yaml. Stop with Ctrl-C: what has arrived is stored
 first; a second Ctrl-C ends at once, and nothing is lost but time.`;
-
-const SANDBOX_HELP = `
-A tape is a CSV file with the columns id,time_ms,price,amount,side. Without --tape the trades are
-generated from the seed.
-
-  tapekeep sandbox --port 8080 --seed 7
-  tapekeep sandbox --port 8080 --tape trades.csv --market BTC_USDT --speed 20 --start-offset 60s
-  tapekeep sandbox --tape a.csv --market BTC_USDT --tape b.csv --market ETH_USDT --time now
-
-Faults on demand: rules with a kind and where, when and how often it strikes (see the README).
-
-  tapekeep sandbox --fault kind=latency,where=history,probability=0.1,ms=500 --fault kind=reset,every=50
-  tapekeep sandbox --faults rules.yaml
-
-While it runs, GET, PUT and DELETE /sandbox/faults show, replace and end them, with a count of each,
-and /sandbox/truth?market=BTC_USDT streams every trade ever issued, one JSON object a line.
-
-The one line it prints when ready names its addresses (with --json for programs).`;
 
 const QUERY_HELP = `
   tapekeep query "select market_id, count(*) from trade group by 1"
@@ -150,86 +123,4 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
     });
 
   return program;
-}
-
-interface SandboxFlags {
-  readonly host: string;
-  readonly port: number;
-  readonly tape?: string[];
-  readonly market?: string[];
-  readonly speed: number | 'instant';
-  readonly seed: number;
-  readonly time?: 'tape' | 'now';
-  readonly startOffset?: number;
-  readonly origin?: number;
-  readonly for?: number;
-  readonly json?: boolean;
-  readonly pageCap?: number;
-  readonly errorShapes?: ServerVariants['errorShapes'];
-  readonly updateShape?: ServerVariants['updateShape'];
-  readonly bidsOrder?: ServerVariants['bidsOrder'];
-  readonly rateLimit: boolean;
-  readonly faults?: string;
-  readonly fault?: string[];
-  readonly control?: boolean;
-}
-
-function addSandbox(program: Command, finish: (code: ExitCode) => void): void {
-  program
-    .command('sandbox')
-    .description('run an exchange that plays recorded or generated trades')
-    .option('--host <address>', 'address to listen on', '127.0.0.1')
-    .option('--port <number>', 'port to listen on; 0 takes a free one', portArgument, 0)
-    .option('--tape <file>', 'CSV of recorded trades; repeat it for more markets', gather)
-    .option('--market <name>', 'market of the tape before it, or to generate; repeatable', gather)
-    .option('--speed <factor>', 'how fast time passes: 1, 20, instant', speedArgument, 1)
-    .option('--seed <number>', 'seed of books and generated trades', seedArgument, 7)
-    .addOption(
-      new Option('--time <mode>', "the tape's own time, or moved to now").choices(['tape', 'now']),
-    )
-    .option('--start-offset <duration>', 'history before the start', durationArgument)
-    .option('--origin <time>', 'begin of generated history, UTC', instantArgument)
-    .option('--for <duration>', 'stop by itself after this time', durationArgument)
-    .option('--page-cap <rows>', 'return pages of at most this many trades', countArgument)
-    .addOption(new Option('--error-shapes <kind>').choices(['contract', 'family']))
-    .addOption(new Option('--update-shape <kind>').choices(['contract', 'family']))
-    .addOption(new Option('--bids-order <order>').choices(['best', 'ascending']))
-    .option('--no-rate-limit', 'send no rate-limit headers')
-    .option('--faults <file>', 'rules of what goes wrong, YAML or JSON')
-    .option('--fault <rule>', 'one rule, kind=...,key=value,...; repeatable', gather)
-    .option('--control', 'serve /sandbox/faults and /sandbox/truth (default: on loopback)')
-    .option('--no-control', 'do not serve them')
-    .option('--json', 'print the ready line as JSON')
-    .addHelpText('after', SANDBOX_HELP)
-    .action(async (flags: SandboxFlags) => {
-      const { sandboxCommand } = await import('./commands/sandbox.js');
-      finish(await sandboxCommand(toOptions(flags)));
-    });
-}
-
-function toOptions(flags: SandboxFlags): SandboxOptions {
-  const { pageCap, errorShapes, updateShape, bidsOrder } = flags;
-  return {
-    host: flags.host,
-    port: flags.port,
-    tape: flags.tape ?? [],
-    market: flags.market ?? [],
-    speed: flags.speed,
-    seed: flags.seed,
-    ...(flags.time === undefined ? {} : { time: flags.time }),
-    ...(flags.startOffset === undefined ? {} : { startOffsetMs: flags.startOffset }),
-    ...(flags.origin === undefined ? {} : { originMs: flags.origin }),
-    ...(flags.for === undefined ? {} : { forMs: flags.for }),
-    ...(flags.json === undefined ? {} : { json: flags.json }),
-    ...(flags.faults === undefined ? {} : { faults: flags.faults }),
-    ...(flags.control === undefined ? {} : { control: flags.control }),
-    fault: flags.fault ?? [],
-    variants: {
-      ...(pageCap === undefined ? {} : { pageCap }),
-      ...(errorShapes === undefined ? {} : { errorShapes }),
-      ...(updateShape === undefined ? {} : { updateShape }),
-      ...(bidsOrder === undefined ? {} : { bidsOrder }),
-      ...(flags.rateLimit ? {} : { rateLimit: false as const }),
-    },
-  };
 }

@@ -130,11 +130,14 @@ export const configSchema = section({
     format: oneOf('auto', 'json', 'pretty').prefault('auto'),
   }),
   sandbox: section({
+    backend: oneOf('live', 'tape').prefault('live'),
     seed: whole(0, 4_294_967_295).prefault(7),
     speed: positive(1000).prefault(1),
     requestsPerS: positive(10_000).prefault(50),
     markets: marketNames().prefault([]),
     history: pastOrNone().prefault('15m'),
+    emptyCandles: oneOf('omitted', 'filled').prefault('omitted'),
+    candleOpen: oneOf('first', 'previous').prefault('first'),
     port: port(0),
   }),
 });

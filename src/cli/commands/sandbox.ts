@@ -1,8 +1,12 @@
+import { randomBytes } from 'node:crypto';
 import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
 import { createLogger } from '../../observe/logger.js';
 import { createTelemetry } from '../../observe/telemetry.js';
+import type { CandleOpen, EmptyCandles } from '../../sandbox/candles.js';
 import { createFaults } from '../../sandbox/faults/faults.js';
+import { openLive } from '../../sandbox/live/open-live.js';
+import type { LiveOptions } from '../../sandbox/live/options.js';
 import { openTape } from '../../sandbox/open-tape.js';
 import type { TapeOptions } from '../../sandbox/options.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
@@ -10,12 +14,14 @@ import type { ServerVariants } from '../../server/variants.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { gatherFaultScript } from '../fault-script.js';
+import { makeKey, type NamedKey, readKeys } from '../sandbox-keys.js';
 import { waitForStop } from '../shutdown.js';
 
 export interface SandboxOptions {
   readonly host: string;
   readonly port: number;
-  /** Files of recorded trades, one per market in the same order; none: generated trades. */
+  readonly backend: 'live' | 'tape';
+  /** Files of recorded trades, one per market in the same order; none: simulated traders. */
   readonly tape: readonly string[];
   readonly market: readonly string[];
   readonly speed: number | 'instant';
@@ -25,6 +31,16 @@ export interface SandboxOptions {
   readonly originMs?: number;
   readonly forMs?: number;
   readonly json?: boolean;
+  /** API keys to make, as `NAME` or `NAME:CURRENCY=AMOUNT,…`. */
+  readonly key: readonly string[];
+  /** JSON file of API keys. */
+  readonly keys?: string;
+  /** Name of a run that can be changed from outside; with keys the default is a random one. */
+  readonly runId?: string;
+  readonly takerFee?: string;
+  readonly makerFee?: string;
+  readonly emptyCandles?: EmptyCandles;
+  readonly candleOpen?: CandleOpen;
   /** File of rules for faults, and rules as `key=value,…`. */
   readonly faults?: string;
   readonly fault: readonly string[];
@@ -33,12 +49,17 @@ export interface SandboxOptions {
   readonly variants: Partial<ServerVariants>;
 }
 
-/** Runs an exchange that plays recorded or generated trades, until a signal. */
+/** Runs an exchange with simulated traders, or one that plays trades, until a signal. */
 export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode> {
   const clock = systemClock;
   const interference = createFaults({ rules: [], seed: options.seed, clock });
   interference.control.replace(gatherFaultScript(options.faults, options.fault));
-  const backend = await openTape(tapeOptions(options), clock);
+  const made = options.key.map(makeKey);
+  const read = options.keys === undefined ? [] : readKeys(options.keys);
+  const backend =
+    options.backend === 'live'
+      ? await openLive(liveOptions(options, [...made, ...read]), clock)
+      : await openTape(tapeOptions(options), clock);
   const logger = createLogger({ level: 'warn', format: 'auto', clock });
   const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() }).server;
   const { host, port, variants } = options;
@@ -48,11 +69,13 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
   });
   const markets = backend.markets().map((market) => market.name);
   const { url, realtimeUrl } = server;
-  const ready = { url, realtimeUrl, markets, identity: backend.identity };
+  const keys = made.map(({ name, key, secret }) => ({ name, key, secret }));
+  const ready = { url, realtimeUrl, markets, identity: backend.identity, keys };
+  const keyLines = keys.map(({ name, key, secret }) => `  ${name}: key ${key} secret ${secret}\n`);
   process.stdout.write(
     options.json === true
       ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
-      : `sandbox ready: ${url} (real-time ${realtimeUrl}) plays ${markets.join(', ')}\n`,
+      : `sandbox ready: ${url} (real-time ${realtimeUrl}) trades ${markets.join(', ')}\n${keyLines.join('')}`,
   );
   await waitForStop(clock, options.forMs);
   await server.stop();
@@ -60,11 +83,59 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
   return EXIT_CODES.ok;
 }
 
+const RUN_ID_BYTES = 6;
+
+function liveOptions(options: SandboxOptions, keys: readonly NamedKey[]): LiveOptions {
+  const { tape, market, speed, seed, time, startOffsetMs, originMs } = options;
+  if (tape.length > 0) {
+    throw new UsageError('--tape', tape.join(' '), 'a tape needs --backend tape');
+  }
+  if (speed === 'instant') {
+    throw new UsageError(
+      '--speed',
+      speed,
+      'a live exchange has no end; only a tape can be instant',
+    );
+  }
+  if (time === 'tape' && originMs === undefined) {
+    throw new UsageError('--time', time, 'without a tape it needs --origin to start from');
+  }
+  const { takerFee, makerFee, emptyCandles, candleOpen } = options;
+  const runId =
+    options.runId ?? (keys.length > 0 ? randomBytes(RUN_ID_BYTES).toString('hex') : undefined);
+  return {
+    seed,
+    pace: speed,
+    keys,
+    ...(market.length === 0 ? {} : { markets: market }),
+    ...(originMs === undefined ? {} : { originMs }),
+    ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
+    ...(time === 'tape' && originMs !== undefined
+      ? { startMs: originMs + (startOffsetMs ?? 0) }
+      : {}),
+    ...(takerFee === undefined ? {} : { takerFee }),
+    ...(makerFee === undefined ? {} : { makerFee }),
+    ...(emptyCandles === undefined ? {} : { emptyCandles }),
+    ...(candleOpen === undefined ? {} : { candleOpen }),
+    ...(runId === undefined ? {} : { runId }),
+  };
+}
+
 function tapeOptions(options: SandboxOptions): TapeOptions {
   const { tape, market, speed, seed, time, startOffsetMs, originMs } = options;
+  const { emptyCandles, candleOpen } = options;
+  if (options.key.length > 0 || options.keys !== undefined || options.runId !== undefined) {
+    throw new UsageError(
+      options.runId === undefined ? '--key' : '--run',
+      options.runId ?? '',
+      'nobody can trade on a tape; leave out --tape and --backend tape',
+    );
+  }
   const shared = {
     seed,
     pace: speed,
+    ...(emptyCandles === undefined ? {} : { emptyCandles }),
+    ...(candleOpen === undefined ? {} : { candleOpen }),
     ...(time === undefined ? {} : { time }),
     ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
   };

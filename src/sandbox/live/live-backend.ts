@@ -31,6 +31,8 @@ export interface LiveParts extends MarketDataParts {
 /** What a column of trades can hold, in units of its market. */
 const COLUMN_BOUND = 2n ** 63n;
 
+/** What an account has of each currency when nothing is said. */
+const STARTING_BALANCE = '10000';
 const NOTHING = /^0+(\.0+)?$/;
 
 /** Keys can not lead to the traders' accounts, whatever they are called. */
@@ -57,7 +59,7 @@ export class LiveBackend extends MarketData implements Backend {
     for (const { key, secret, balances } of parts.keys) {
       if (this.#secrets.has(key)) throw new LiveError(`the API key ${key} is given twice`);
       this.#secrets.set(key, secret);
-      for (const [currency, amount] of Object.entries(balances ?? {})) {
+      for (const [currency, amount] of Object.entries(balances ?? this.#startingBalances())) {
         if (!NOTHING.test(amount)) this.deposit(key, currency, amount);
       }
     }
@@ -180,6 +182,11 @@ export class LiveBackend extends MarketData implements Backend {
       return level === undefined ? '0' : formatScaled(level.price, rules.moneyPrec);
     };
     return { bid: best('buy'), ask: best('sell') };
+  }
+
+  #startingBalances(): Record<string, string> {
+    const currencies = Array.from(this.#exchange.engine.currencies(), ({ name }) => name);
+    return Object.fromEntries(currencies.map((name) => [name, STARTING_BALANCE]));
   }
 
   #advance(): void {

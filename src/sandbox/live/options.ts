@@ -5,7 +5,10 @@ import type { GeneratedMarket } from '../markets.js';
 export interface LiveKey {
   readonly key: string;
   readonly secret: string;
-  /** What the account has at the start: plain decimal texts by currency; default nothing. */
+  /**
+   * What the account has at the start: plain decimal texts by currency; default: 10,000 of every
+   * currency that is traded.
+   */
   readonly balances?: Readonly<Record<string, string>>;
 }
 
