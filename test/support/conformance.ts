@@ -1,5 +1,8 @@
 import type { TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
+import { openLive } from '../../src/sandbox/live/open-live.js';
+import type { LiveOptions } from '../../src/sandbox/live/options.js';
+import { startExchangeServer } from '../../src/server/exchange-server.js';
 import type { ServerVariants } from '../../src/server/variants.js';
 import {
   type CaseResult,
@@ -7,15 +10,32 @@ import {
   type SuiteOptions,
   type SuiteResult,
 } from '../conformance/suite.js';
-import { GENERATED, startTapeExchange } from './tape-exchange.js';
+import { FakeClock } from './fake-clock.js';
+import { GENERATED, ServerRecord, startTapeExchange, TEST_ORIGIN_MS } from './tape-exchange.js';
 
+const UNLIMITED = { limit: 1_000_000, windowMs: 1000, enforce: false };
 const KEYS = { apiKey: 'key-1', secret: 'secret-1' };
 
 /** A tape exchange to be judged. Its rate-limit headers tell of no limit worth waiting for. */
 export function startJudged(t: TestContext, variants: Partial<ServerVariants> = {}) {
-  const rateLimit = { limit: 1_000_000, windowMs: 1000, enforce: false };
   const options = { ...GENERATED, keys: { [KEYS.apiKey]: KEYS.secret } };
-  return startTapeExchange(t, options, { rateLimit, ...variants });
+  return startTapeExchange(t, options, { rateLimit: UNLIMITED, ...variants });
+}
+
+/** A live exchange, at rest, to be judged in the same way. */
+export async function startJudgedLive(t: TestContext, options: Partial<LiveOptions> = {}) {
+  const clock = new FakeClock(TEST_ORIGIN_MS);
+  const keys = [{ key: KEYS.apiKey, secret: KEYS.secret, balances: { USDT: '1000' } }];
+  const live = { startOffsetS: 3600, runId: 'judged', keys, ...options };
+  const backend = await openLive(live, clock);
+  const telemetry = new ServerRecord();
+  const variants = { rateLimit: UNLIMITED };
+  const server = await startExchangeServer({ backend, clock, telemetry, variants });
+  t.after(async () => {
+    await server.stop();
+    backend.stop();
+  });
+  return server;
 }
 
 /** Runs the suite as fast as it goes, without keys. */

@@ -5,7 +5,13 @@ import { realtimeMethods } from '../../src/contract/realtime.js';
 import { ExchangeProbe, RequestsUsedUpError } from '../conformance/exchange-probe.js';
 import { caseLines, summaryLines } from '../conformance/report.js';
 import { CASES } from '../conformance/suite.js';
-import { idsWith, judge, judgeOpenly, startJudged } from '../support/conformance.js';
+import {
+  idsWith,
+  judge,
+  judgeOpenly,
+  startJudged,
+  startJudgedLive,
+} from '../support/conformance.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { sendJson, startHttpStub } from '../support/stub-server.js';
 
@@ -101,6 +107,22 @@ test('capped pages are a known variation', async (t) => {
   const result = await judge(server.url);
   assert.deepEqual(idsWith('fail', result), []);
   assert.deepEqual(idsWith('differs', result), ['history.limit.1000', 'historyResult.limit.1000']);
+});
+
+test('the live exchange conforms to the contract, without exception', async (t) => {
+  const server = await startJudgedLive(t);
+  const result = await judge(server.url, { realtimeUrl: server.realtimeUrl });
+  const told = result.cases.filter(({ verdict }) => verdict !== 'pass').flatMap(caseLines);
+  assert.deepEqual(told, []);
+});
+
+test('filled candles, and opens at the close before, are known variations', async (t) => {
+  const server = await startJudgedLive(t, { emptyCandles: 'filled', candleOpen: 'previous' });
+  const busy = await judge(server.url, { only: 'kline.', market: 'BTC_USDT' });
+  assert.deepEqual(idsWith('differs', busy), ['kline.opens']);
+  const quiet = await judge(server.url, { only: 'kline.', market: 'LTC_USDT' });
+  assert.deepEqual(idsWith('differs', quiet), ['kline.empty']);
+  assert.deepEqual([...idsWith('fail', busy), ...idsWith('fail', quiet)], []);
 });
 
 test('haste is waited out: nothing is sent before Retry-After has passed', async (t) => {
