@@ -56,7 +56,6 @@ export class MarketFlow {
   readonly #newcomersPerS: number;
   readonly #quotesPerS: number;
   #followers = 0;
-  #isHalted = false;
 
   /** @param session number of the session; each has random numbers of its own */
   constructor(
@@ -89,15 +88,9 @@ export class MarketFlow {
     this.#scheduleNext('quote', timeUs, this.#quotesPerS);
   }
 
-  /** While halted the traders do nothing; afterwards they fill the book again. */
-  setHalted(isHalted: boolean, timeUs: number): void {
-    this.#isHalted = isHalted;
-    if (!isHalted) this.#makers.fill(timeUs);
-  }
-
   happen(kind: FlowEventKind, timeUs: number): void {
     if (kind === 'quote') {
-      if (!this.#isHalted) this.#makers.requote(timeUs);
+      this.#makers.requote(timeUs);
       this.#scheduleNext('quote', timeUs, this.#quotesPerS);
       return;
     }
@@ -108,7 +101,6 @@ export class MarketFlow {
       const mood = LEAST_MOOD + MOOD_RANGE * this.#mood.at(timeUs / US_PER_S);
       if (this.#desk.random() * (LEAST_MOOD + MOOD_RANGE) >= mood) return;
     }
-    if (this.#isHalted) return;
     this.#take(timeUs);
     this.#drawFollowers(timeUs);
   }

@@ -98,12 +98,14 @@ export class Traders {
     this.#markets.delete(market);
   }
 
-  /** Sends the traders of a market away, with their orders left as they are, or lets them go on. */
+  /** Sends the traders of a market away, their orders left as they are, or lets them start over. */
   setHalted(market: string, isHalted: boolean): void {
     const trading = this.#markets.get(market);
     if (trading === undefined || trading.isHalted === isHalted) return;
     trading.isHalted = isHalted;
-    trading.flow?.setHalted(isHalted, this.#nowUs);
+    if (isHalted || !this.#isOpen) return;
+    trading.flow?.close();
+    this.#openFlow(trading, this.#nowUs);
   }
 
   /** Lets everything happen up to and including a moment. A moment of the past changes nothing. */
@@ -126,15 +128,16 @@ export class Traders {
       if (first === undefined || first.timeUs > timeUs) break;
       this.#queue.take();
       this.#nowUs = first.timeUs;
-      const isLive = this.#markets.get(first.flow.market)?.flow === first.flow;
-      if (isLive) first.flow.happen(first.kind, first.timeUs);
+      const trading = this.#markets.get(first.flow.market);
+      const isOver = trading?.flow !== first.flow || trading.isHalted;
+      if (!isOver) first.flow.happen(first.kind, first.timeUs);
     }
     this.#nowUs = Math.max(this.#nowUs, timeUs);
   }
 
   #begin(session: number): void {
     const { engine, onSession } = this.#options;
-    for (const { flow } of this.#markets.values()) flow?.close();
+    for (const { flow, isHalted } of this.#markets.values()) if (!isHalted) flow?.close();
     this.#queue.clear();
     this.#session = session;
     this.#nowUs = session * SESSION_US;
@@ -142,17 +145,18 @@ export class Traders {
     engine.advanceIds(session * IDS_PER_SESSION + 1);
     this.#fund();
     onSession(this.#nowUs);
-    for (const trading of this.#markets.values()) this.#openFlow(trading, this.#nowUs);
+    for (const trading of this.#markets.values()) {
+      if (!trading.isHalted) this.#openFlow(trading, this.#nowUs);
+    }
   }
 
   #openFlow(trading: Trading, timeUs: number): void {
     const { engine, seed } = this.#options;
-    const { shape, rank, isHalted } = trading;
+    const { shape, rank } = trading;
     const flow = new MarketFlow(engine, shape, seed, this.#session, (kind, atUs) => {
       this.#queue.add({ timeUs: atUs, rank, flow, kind });
     });
     trading.flow = flow;
-    if (isHalted) flow.setHalted(true, timeUs);
     flow.open(timeUs);
   }
 

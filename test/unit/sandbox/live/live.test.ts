@@ -1,0 +1,249 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import {
+  addDecimals,
+  compareDecimals,
+  equalDecimals,
+  multiplyDecimals,
+} from '../../../../src/kernel/decimal.js';
+import { LiveExchange } from '../../../../src/sandbox/live/live-exchange.js';
+import { openLive } from '../../../../src/sandbox/live/open-live.js';
+import type { LiveOptions } from '../../../../src/sandbox/live/options.js';
+import { DEFAULT_MARKETS } from '../../../../src/sandbox/markets.js';
+import { RefusedError } from '../../../../src/server/backend.js';
+import { FakeClock } from '../../../support/fake-clock.js';
+import { LIVE_START_MS, openTestLive, STILL_MARKET } from '../../../support/live-exchange.js';
+
+const BTC = 'BTC_USDT';
+const KEY = { key: 'alice', secret: 's' };
+const OPEN: LiveOptions = { runId: 'test', keys: [KEY] };
+const sum = (texts: readonly string[]) => texts.reduce(addDecimals, '0');
+
+test('at no moment a book is crossed, and the ticker shows its touch and the last trade', async (t) => {
+  const clock = new FakeClock();
+  const backend = await openTestLive(t, { startOffsetS: 3000 }, clock);
+  for (let step = 0; step < 400; step += 1) {
+    clock.advance(7_310);
+    for (const { name } of backend.markets()) {
+      const { asks, bids } = backend.depth(name, 1000);
+      const { bid, ask, last } = backend.ticker(name);
+      assert.deepEqual([bid, ask], [bids[0]?.[0] ?? '0', asks[0]?.[0] ?? '0']);
+      if (asks.length > 0 && bids.length > 0) {
+        assert.ok(compareDecimals(bid, ask) < 0, `${name}: ${bid} ${ask}`);
+      }
+      for (const [levels, sign] of [
+        [asks, 1],
+        [bids, -1],
+      ] as const) {
+        const prices = levels.map(([price]) => price);
+        const isSorted = prices.every((price, index) => {
+          return index === 0 || sign * compareDecimals(price, prices[index - 1] ?? price) > 0;
+        });
+        assert.ok(isSorted, `${name}: every price once, best first`);
+      }
+      const [newest] = backend.trades(name, 0, 1);
+      assert.ok(newest === undefined || newest.timeUs <= backend.nowMs() * 1000);
+      assert.equal(last, newest?.price ?? '0');
+      assert.equal(backend.state(name, 60).last, last);
+    }
+  }
+});
+
+test('depth is the sum of the orders in the book', async (t) => {
+  const backend = await openTestLive(t);
+  const { asks } = backend.depth(BTC, 1000);
+  const { total, rows } = backend.book(BTC, 'sell', 0, 1000);
+  assert.equal(total, rows.length);
+  const sums = new Map<string, string>();
+  for (const { price, left } of rows) sums.set(price, addDecimals(sums.get(price) ?? '0', left));
+  assert.equal(sums.size, asks.length);
+  for (const [price, amount] of asks) assert.ok(equalDecimals(amount, sums.get(price) ?? '0'));
+  assert.deepEqual(backend.book(BTC, 'sell', 5, 3).rows, rows.slice(5, 8));
+});
+
+test('candles and states of every length are the exact sums of the trades', async (t) => {
+  const backend = await openTestLive(t, { startOffsetS: 7200 });
+  const truth = [...backend.truth(BTC)];
+  const nowS = backend.nowMs() / 1000;
+  for (const intervalS of [1, 30, 60, 900, 3600]) {
+    const span = { startS: nowS - 7200, endS: nowS, intervalS };
+    let counted = 0;
+    for (const candle of backend.kline({ market: BTC, ...span })) {
+      const inside = truth.filter(({ timeUs }) => {
+        return timeUs >= candle.time * 1e6 && timeUs < (candle.time + intervalS) * 1e6;
+      });
+      counted += inside.length;
+      const prices = inside.map(({ price }) => price).sort(compareDecimals);
+      assert.deepEqual([candle.open, candle.close], [inside[0]?.price, inside.at(-1)?.price]);
+      assert.deepEqual([candle.lowest, candle.highest], [prices[0], prices.at(-1)]);
+      assert.ok(equalDecimals(candle.volume, sum(inside.map(({ amount }) => amount))));
+      assert.ok(equalDecimals(candle.amount, sum(inside.map(({ total }) => total))));
+    }
+    // The first candle may have begun before the origin, and is then left out.
+    const oldest = truth.filter(({ timeUs }) => {
+      return timeUs < Math.ceil((nowS - 7200) / intervalS) * intervalS * 1e6;
+    });
+    assert.equal(counted + oldest.length, truth.length);
+  }
+  for (const periodS of [10, 60, 3600]) {
+    const inside = truth.filter(({ timeUs }) => timeUs > (nowS - periodS) * 1e6);
+    const { volume, deal, open } = backend.state(BTC, periodS);
+    assert.ok(equalDecimals(volume, sum(inside.map(({ amount }) => amount))));
+    assert.ok(equalDecimals(deal, sum(inside.map(({ total }) => total))));
+    assert.equal(open, (inside[0] ?? truth.at(-1))?.price);
+  }
+  const ids = truth.map(({ id }) => id);
+  assert.ok(ids.every((id, index) => index === 0 || id > (ids[index - 1] ?? id)));
+  for (const { price, amount, total } of truth) {
+    assert.ok(equalDecimals(total, multiplyDecimals(price, amount)));
+  }
+});
+
+test('ids are unique over markets and grow with time', async (t) => {
+  const backend = await openTestLive(t, { startOffsetS: 7200 });
+  const all = backend.markets().flatMap(({ name }) => [...backend.truth(name)]);
+  assert.equal(new Set(all.map(({ id }) => id)).size, all.length);
+  all.sort((a, b) => a.id - b.id);
+  assert.ok(
+    all.every(({ timeUs }, index) => index === 0 || timeUs >= (all[index - 1]?.timeUs ?? 0)),
+  );
+});
+
+test('nothing is made or lost of any currency, over sessions and deposits', () => {
+  const originUs = LIVE_START_MS * 1000;
+  const fees = { takerFee: '0.002', makerFee: '0.001' };
+  const options = { seed: 3, originUs, historyMax: 1000, keepAll: false, ...fees };
+  const exchange = new LiveExchange(options, DEFAULT_MARKETS);
+  for (let hour = 0; hour <= 3; hour += 0.25) {
+    exchange.advanceTo(originUs + hour * 3600e6);
+    for (const { name, holdings, fees: paid, deposited } of exchange.engine.currencies()) {
+      let held = paid.available;
+      for (const { available, freeze } of holdings.values()) {
+        assert.ok(available >= 0n && freeze >= 0n);
+        held += available + freeze;
+      }
+      assert.equal(held, deposited, name);
+    }
+  }
+});
+
+test('without a run nothing can be changed from outside', async (t) => {
+  const backend = await openTestLive(t);
+  assert.throws(() => backend.createMarket('XMR_USDT'), /runId/);
+  assert.throws(() => backend.delistMarket(BTC), /runId/);
+  assert.throws(() => backend.blockOrders(BTC, true), /runId/);
+  assert.throws(() => backend.deposit('x', 'BTC', '1'), /runId/);
+  const order = { market: BTC, side: 'buy', price: '1', amount: '1' } as const;
+  assert.throws(() => backend.placeOrder('x', order), RefusedError);
+});
+
+test('options that can not be are refused in words', async () => {
+  const refused = (options: LiveOptions, words: RegExp) =>
+    assert.rejects(openLive(options, new FakeClock()), words);
+  await refused({ keys: [KEY] }, /runId/);
+  await refused({ ...OPEN, keys: [KEY, KEY] }, /twice/);
+  await refused({ ...OPEN, keys: [{ ...KEY, balances: { DOGE: '1' } }] }, /DOGE.*BTC/);
+  await refused({ ...OPEN, keys: [{ ...KEY, balances: { BTC: '-1' } }] }, /above zero/);
+  await refused({ pace: 2000 }, /pace/);
+  await refused({ pace: Number.NaN }, /pace/);
+  await refused({ startOffsetS: -1 }, /start offset/);
+  await refused({ historyMax: 0 }, /history/);
+  await refused({ takerFee: '1' }, /fee/);
+  await refused({ makerFee: '0.00001' }, /fee/);
+  await refused({ markets: [] }, /markets/);
+  await refused({ markets: ['BTC_USDT', 'BTC_USDT'] }, /listed already/);
+  await refused({ markets: ['nonsense'] }, /STOCK/);
+  await refused({ markets: [{ ...STILL_MARKET, basePrice: '0.001' }] }, /price 0\.001/);
+  await refused({ runId: 'a b' }, /run/);
+  await refused({ startMs: 5, originMs: 6 }, /origin/);
+});
+
+test('markets come, are blocked, go, and come back while the exchange runs', async (t) => {
+  const clock = new FakeClock();
+  const backend = await openTestLive(t, { ...OPEN, markets: ['ETH_USDT'] }, clock);
+  assert.equal(backend.createMarket('DOT_USDT').stock, 'DOT');
+  assert.throws(() => backend.createMarket('DOT_USDT'), /listed already/);
+  backend.createMarket({ ...STILL_MARKET, activity: 0.5 });
+  const { name } = STILL_MARKET;
+  assert.deepEqual(
+    backend.markets().map((market) => market.name),
+    ['ETH_USDT', 'DOT_USDT', name],
+  );
+  clock.advance(600_000);
+  const before = backend.trades(name, 0, 100_000);
+  assert.ok(before.length > 100, 'traders came at once');
+  assert.ok((before.at(-1)?.timeUs ?? 0) >= LIVE_START_MS * 1000, 'it has no past');
+  assert.notDeepEqual(backend.depth(name, 5).asks, []);
+
+  backend.blockOrders(name, true);
+  const resting = backend.depth(name, 1000);
+  const order = { market: name, side: 'buy', price: '1', amount: '1' } as const;
+  const refusal = (refused: string) => (error: unknown) =>
+    error instanceof RefusedError && error.refusal === refused;
+  assert.throws(() => backend.placeOrder('alice', order), refusal('operationBlocked'));
+  clock.advance(3_600_000);
+  assert.deepEqual(backend.trades(name, 0, 100_000), before, 'nobody trades');
+  assert.notDeepEqual(resting.asks, []);
+  assert.deepEqual(backend.depth(name, 1000), resting, 'what rests stays, over sessions too');
+  backend.blockOrders(name, false);
+  clock.advance(600_000);
+  assert.ok(backend.trades(name, 0, 100_000).length > before.length);
+
+  backend.deposit('alice', 'ZZZ', '5000');
+  backend.placeOrder('alice', order);
+  assert.notEqual(backend.balances('alice').ZZZ?.freeze, '0');
+  const truth = [...backend.truth(name)];
+  backend.delistMarket(name);
+  assert.equal(backend.hasMarket(name), false);
+  assert.equal(backend.tickers()[name], undefined);
+  assert.equal(backend.balances('alice').ZZZ?.freeze, '0', 'its orders are cancelled');
+  assert.throws(() => backend.placeOrder('alice', order), refusal('invalidInput'));
+  assert.throws(() => backend.delistMarket(name), /no market/);
+  clock.advance(600_000);
+  assert.deepEqual([...backend.truth(name)], truth, 'its trades stay true');
+
+  assert.throws(() => backend.createMarket({ ...STILL_MARKET, moneyPrec: 3 }), /precisions/);
+  backend.createMarket({ ...STILL_MARKET, activity: 0.5 });
+  clock.advance(600_000);
+  const all = [...backend.truth(name)];
+  assert.ok(all.length > truth.length);
+  assert.deepEqual(all.slice(0, truth.length), truth);
+  assert.throws(() => backend.deposit('nobody', 'ZZZ', '1'), /no API key/);
+  assert.throws(() => backend.deposit('alice', 'NIL', '1'), /NIL/);
+});
+
+test("a user's order outlives the session, and a listener hears of its trade at once", async (t) => {
+  const clock = new FakeClock();
+  const options = { ...OPEN, markets: [STILL_MARKET], keys: [KEY, { key: 'bob', secret: 's' }] };
+  const backend = await openTestLive(t, options, clock);
+  const { name: market } = STILL_MARKET;
+  const made = backend.placeOrder('alice', { market, side: 'sell', price: '100', amount: '2' });
+  clock.advance(3_600_000);
+  const { rows } = backend.activeOrders('alice', market, 0, 10);
+  assert.deepEqual(
+    rows.map(({ id, left }) => [id, left]),
+    [[made.orderId, '2']],
+  );
+  assert.equal(backend.ticker(market).ask, '100.00');
+  let calls = 0;
+  t.after(
+    backend.watch(market, () => {
+      calls += 1;
+    }),
+  );
+  clock.advance(60_000);
+  calls = 0;
+  backend.placeOrder('bob', { market, side: 'buy', price: '101', amount: '0.5' });
+  assert.equal(calls, 0, 'never within the call itself');
+  clock.advance(0);
+  assert.equal(calls, 1);
+  assert.equal(backend.ticker(market).last, '100.00');
+  const huge = { market, side: 'sell', amount: '1' } as const;
+  assert.throws(
+    () => backend.placeOrder('alice', { ...huge, price: '1'.repeat(25) }),
+    RefusedError,
+  );
+  backend.stop();
+  backend.stop();
+  assert.equal(clock.pendingTimers, 0);
+});
