@@ -126,6 +126,9 @@ export class Daemon {
       clock,
       random: systemRandom,
       telemetry: telemetry.collect,
+      ...(config.account.enabled
+        ? { account: { schedule: config.account.schedule, archive: store } }
+        : {}),
     });
     this.#collector = collector;
     this.#housekeeping = this.#keepHouse(store);
@@ -207,6 +210,7 @@ export class Daemon {
       this.#lastTickMs = clock.monotonicMs();
       try {
         if (round % PARTITION_ROUNDS === 0) await store.makePartitionsAhead(exchangeTime.nowMs());
+        await store.closeFilledGaps();
         const rows = await store.statusRows(exchangeTime.nowMs());
         const gaps = rows.map(({ kind, market, gaps: count, gapS }) => {
           return { stream: kind, market, count, lengthMs: gapS * 1000 };

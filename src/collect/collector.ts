@@ -7,12 +7,13 @@ import type { Random } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import { ALL_MARKETS_ID } from '../ledger/batch.js';
 import type { CollectEvents } from '../observe/events.js';
+import { AccountCollector, type AccountOptions } from './accounts.js';
 import type { CandleCollector } from './candles.js';
 import { type CollectContext, type MarketUnit, openMarketUnit } from './market-unit.js';
 import { MarketList } from './markets.js';
 import { patientArchive } from './patient.js';
 import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
-import { type Schedule, startSchedule } from './schedule.js';
+import { type Schedule, startSchedule, toleranceMs } from './schedule.js';
 import type { CollectSettings } from './settings.js';
 import { TickerCollector } from './tickers.js';
 import { GapFiller } from './trades/filler.js';
@@ -26,11 +27,10 @@ export interface CollectorOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly telemetry: CollectEvents;
+  /** Left out: nothing private is asked for. */
+  readonly account?: AccountOptions;
 }
 
-/** A schedule is kept while looks come within this many periods, and some seconds for the line. */
-const TOLERANCE_PERIODS = 3;
-const TOLERANCE_EXTRA_MS = 5000;
 /** Pages of candles that one turn may fetch of each interval. */
 const CANDLE_ROUNDS_PER_TURN = 20;
 const FILL_CONCURRENCY = 4;
@@ -54,7 +54,8 @@ export class Collector {
   readonly #context: Omit<CollectContext, 'depthToleranceMs'>;
   #schedules: Schedule[] = [];
   #tickers: TickerCollector | undefined;
-  #depthToleranceMs = TOLERANCE_EXTRA_MS;
+  #account: AccountCollector | undefined;
+  #depthToleranceMs = toleranceMs(0);
   /** The list of markets is followed by one at a time, or a market could be opened twice. */
   readonly #following = new Mutex();
   #started: Promise<void> | undefined;
@@ -123,6 +124,7 @@ export class Collector {
     const tickerSchedule = tickers.enabled
       ? every('tickers', tickers.schedule, () => this.#pollTickers())
       : undefined;
+    this.#scheduleAccount();
     await this.#firstMarkets();
     if (tickerSchedule !== undefined) await this.#openTickers(tickerSchedule.periodMs);
     signal.throwIfAborted();
@@ -131,6 +133,7 @@ export class Collector {
     this.#pollTrades();
     this.#pollDepth();
     this.#pollCandles();
+    this.#pollAccount();
   }
 
   async #stop(): Promise<void> {
@@ -204,6 +207,24 @@ export class Collector {
     });
   }
 
+  #scheduleAccount(): void {
+    const { account } = this.#options;
+    if (account === undefined) return;
+    const run = () => this.#pollAccount();
+    const schedule = startSchedule('account.schedule', account.schedule, run);
+    this.#schedules.push(schedule);
+    this.#account = new AccountCollector(this.#context, account.archive, schedule.periodMs);
+  }
+
+  #pollAccount(): void {
+    const account = this.#account;
+    if (account === undefined) return;
+    this.#poll('balance', '*', (signal) => account.pollBalances(signal));
+    for (const { market, marketId } of this.#units.values()) {
+      this.#poll('orders', market, (signal) => account.pollOrders(market, marketId, signal));
+    }
+  }
+
   #refreshMarkets(): void {
     this.#poll('markets', '*', (signal) => this.#updateMarkets(signal));
   }
@@ -272,8 +293,4 @@ export class Collector {
       action: error instanceof TapekeepError ? error.action : 'retry',
     });
   }
-}
-
-function toleranceMs(periodMs: number): number {
-  return periodMs * TOLERANCE_PERIODS + TOLERANCE_EXTRA_MS;
 }

@@ -12,6 +12,15 @@ export class ScheduleError extends TapekeepError {
   }
 }
 
+/** A schedule is kept while looks come within this many periods, and some seconds for the line. */
+const TOLERANCE_PERIODS = 3;
+const TOLERANCE_EXTRA_MS = 5000;
+
+/** Longest time between two looks that still counts as keeping a schedule. */
+export function toleranceMs(periodMs: number): number {
+  return periodMs * TOLERANCE_PERIODS + TOLERANCE_EXTRA_MS;
+}
+
 /** A running schedule. */
 export interface Schedule {
   /** Longest time between two of its next runs, milliseconds. */

@@ -23,11 +23,13 @@ export interface Look {
   readonly batch: Omit<Batch, 'claims'>;
   readonly evidence: Evidence;
   /** Series that the rows of the batch belong to. */
-  readonly series: 'ticker' | 'depth';
+  readonly series: 'ticker' | 'depth' | 'balance' | 'active_order';
   /** Observations in the reply, and how many of them were refused or as before. */
   readonly received: number;
   readonly rejected: number;
   readonly unchanged: number;
+  /** False: part of the answer could not be read, so it proves nothing. Default true. */
+  readonly isWhole?: boolean;
 }
 
 /** Coverage without a new row is written at most this often. */
@@ -50,6 +52,10 @@ export class SnapshotRecorder {
   }
 
   async record(look: Look): Promise<void> {
+    if (look.isWhole === false) {
+      await this.#recordPart(look);
+      return;
+    }
     const { stream, market, clock, telemetry } = this.#options;
     const nowMs = clock.monotonicMs();
     const { claim, missed } = this.#continuity.observe(look.observedAtMs, nowMs);
@@ -74,6 +80,19 @@ export class SnapshotRecorder {
     this.#pending = undefined;
     this.#flushedAtMs = nowMs;
     telemetry.progressed({ stream: stream.kind, market, newestMs: claim.toMs });
+  }
+
+  /** Stores what there is, and claims nothing: as far as coverage goes nobody looked. */
+  async #recordPart(look: Look): Promise<void> {
+    const { stream, market, telemetry } = this.#options;
+    telemetry.received({ stream: stream.kind, market, count: look.received });
+    this.#settle({ rejected: look.rejected, unchanged: look.unchanged });
+    try {
+      await this.#commit(look, []);
+    } catch (error) {
+      this.#settle({ lost: look.received - look.rejected - look.unchanged });
+      throw error;
+    }
   }
 
   async #commit(look: Look, spans: readonly Span[]): Promise<void> {

@@ -12,7 +12,16 @@ import type { Span } from '../kernel/span.js';
  * The kinds of stream. `times` is the companion of `trades`: it covers the spans in which every
  * stored trade has its exact execution time, and is walked over its own endpoint.
  */
-export const STREAM_KINDS = ['trades', 'times', 'depth', 'ticker', 'kline', 'state'] as const;
+export const STREAM_KINDS = [
+  'trades',
+  'times',
+  'depth',
+  'ticker',
+  'kline',
+  'state',
+  'balance',
+  'orders',
+] as const;
 export type StreamKind = (typeof STREAM_KINDS)[number];
 
 /** The market id that stands for "all collected markets" in streams that cover them together. */
@@ -104,6 +113,39 @@ export interface StateRow {
   readonly sessionId: number;
 }
 
+/** What an account holds of one currency. */
+export interface BalanceRow {
+  /** Always {@link ALL_MARKETS_ID}. */
+  readonly marketId: number;
+  readonly currency: string;
+  readonly observedAtMs: number;
+  readonly receivedAtMs: number;
+  /** Both null: the exchange lists the currency no longer. */
+  readonly available: string | null;
+  readonly freeze: string | null;
+}
+
+/** An active order of the account as it was first seen so; it holds until its next version. */
+export interface ActiveOrderRow {
+  readonly marketId: number;
+  readonly orderId: number;
+  readonly observedAtMs: number;
+  readonly receivedAtMs: number;
+  /** No longer active. The other fields repeat how it was last seen. */
+  readonly isGone: boolean;
+  /** Creation as the exchange tells it, UNIX microseconds. */
+  readonly createdAtUs: number;
+  readonly side: 'buy' | 'sell';
+  readonly type: string;
+  readonly price: string;
+  readonly amount: string;
+  readonly left: string;
+  readonly dealStock: string;
+  readonly dealMoney: string;
+  readonly takerFee: string;
+  readonly makerFee: string;
+}
+
 /** Something that was refused, kept for a person to look at. */
 export interface QuarantineRow {
   readonly receivedAtMs: number;
@@ -130,6 +172,8 @@ export interface Batch {
   readonly tickers?: readonly TickerRow[];
   readonly depths?: readonly DepthRow[];
   readonly states?: readonly StateRow[];
+  readonly balances?: readonly BalanceRow[];
+  readonly orders?: readonly ActiveOrderRow[];
   readonly quarantine?: readonly QuarantineRow[];
   readonly claims?: readonly CoverageClaim[];
 }
@@ -168,7 +212,15 @@ export const NO_OUTCOMES: RowOutcomes = {
 };
 
 /** The tables that hold series. */
-export const SERIES = ['trade', 'kline', 'ticker', 'depth', 'market_state'] as const;
+export const SERIES = [
+  'trade',
+  'kline',
+  'ticker',
+  'depth',
+  'market_state',
+  'balance',
+  'active_order',
+] as const;
 export type Series = (typeof SERIES)[number];
 
 export interface CommitResult {

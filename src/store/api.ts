@@ -2,7 +2,15 @@ import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import type { Span } from '../kernel/span.js';
-import type { Batch, CommitResult, Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type {
+  ActiveOrderRow,
+  BalanceRow,
+  Batch,
+  CommitResult,
+  Island,
+  StreamKind,
+  StreamRef,
+} from '../ledger/batch.js';
 import type { StoreEvents } from '../observe/events.js';
 
 /** The tables that are range-partitioned by time. */
@@ -13,6 +21,8 @@ export const PARTITIONED_TABLES = [
   'ticker',
   'depth',
   'market_state',
+  'balance',
+  'active_order',
 ] as const;
 export type PartitionedTable = (typeof PARTITIONED_TABLES)[number];
 
@@ -206,6 +216,8 @@ export interface Store {
    */
   gaps(stream: StreamRef, untilMs: number): Promise<Span[]>;
   recordGap(gap: GapRecord): Promise<void>;
+  /** Marks remembered gaps that coverage holds by now as filled. Returns how many. */
+  closeFilledGaps(): Promise<number>;
   /** Remembered gaps of a stream, newest first, at most `limit`. */
   recordedGaps(stream: StreamRef, limit: number): Promise<RecordedGap[]>;
 
@@ -219,6 +231,10 @@ export interface Store {
   /** Keys of the newest stored trades, newest first. */
   newestTrades(marketId: number, count: number): Promise<TradeKey[]>;
   statusRows(untilMs: number): Promise<StreamStatus[]>;
+  /** What the account holds as far as the archive knows, one row a currency. */
+  knownBalances(): Promise<BalanceRow[]>;
+  /** The account's orders in a market that the archive knows as open, each in its newest version. */
+  openOrders(marketId: number): Promise<ActiveOrderRow[]>;
 
   /** Makes every partition that holds a moment of `span`. Returns the names of the new ones. */
   ensurePartitions(table: PartitionedTable, span: Span): Promise<string[]>;

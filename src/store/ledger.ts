@@ -89,6 +89,17 @@ export async function recordGap(runner: Runner, gap: GapRecord): Promise<void> {
   ]);
 }
 
+const CLOSE_FILLED_GAPS = `
+  UPDATE gap SET state = 'filled', closed_at = now() FROM coverage c
+  WHERE gap.state IN ('open', 'filling') AND c.stream_id = gap.stream_id
+    AND c.market_id = gap.market_id AND gap.span <@ c.span
+  RETURNING gap_id`;
+
+/** Marks remembered gaps that coverage has closed meanwhile. Returns how many. */
+export async function closeFilledGaps(runner: Runner): Promise<number> {
+  return (await runner.rows(CLOSE_FILLED_GAPS)).length;
+}
+
 const RECORDED_GAPS = `
   SELECT gap_id, stream_id, market_id, ${toMs('lower(span)')} AS from_ms,
          ${toMs('upper(span)')} AS to_ms, state, reason, note,

@@ -28,6 +28,8 @@ const DEFAULT_WIDTHS: Readonly<Record<PartitionedTable, PartitionWidth>> = {
   ticker: 'day',
   depth: 'day',
   market_state: 'day',
+  balance: 'month',
+  active_order: 'month',
 };
 
 async function knownMigrations(): Promise<string[]> {

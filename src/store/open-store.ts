@@ -2,6 +2,7 @@ import type { Market } from '../contract/resources.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { Batch, CommitResult, StreamRef } from '../ledger/batch.js';
+import { readKnownBalances, readOpenOrders } from './accounts.js';
 import type {
   ArchiveIdentity,
   GapRecord,
@@ -135,6 +136,10 @@ class PostgresStore implements Store {
     await ledger.recordGap(this.#open(), gap);
   }
 
+  async closeFilledGaps(): Promise<number> {
+    return await ledger.closeFilledGaps(this.#open());
+  }
+
   async recordedGaps(stream: StreamRef, limit: number) {
     return await ledger.readRecordedGaps(this.#open(), stream, limit);
   }
@@ -161,6 +166,14 @@ class PostgresStore implements Store {
 
   async statusRows(untilMs: number) {
     return await ledger.readStatus(this.#open(), untilMs);
+  }
+
+  async knownBalances() {
+    return await readKnownBalances(this.#open());
+  }
+
+  async openOrders(marketId: number) {
+    return await readOpenOrders(this.#open(), marketId);
   }
 
   async ensurePartitions(table: PartitionedTable, span: Span): Promise<string[]> {

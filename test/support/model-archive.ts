@@ -31,6 +31,7 @@ export interface ReportedGap {
 export interface ReportedSession {
   readonly sessionId: number;
   readonly openedMs: number;
+  lastMessageAtMs?: number;
   closed: { atMs: number; code: number; reason: string } | undefined;
 }
 
@@ -70,6 +71,8 @@ export class ModelArchive implements ArchivePort {
       ticker: none(),
       depth: none(),
       market_state: none(),
+      balance: none(),
+      active_order: none(),
     };
     for (const row of batch.trades ?? []) outcomes.trade[this.#storeTrade(row)] += 1;
     for (const row of batch.klines ?? []) outcomes.kline[this.#storeKline(row)] += 1;
@@ -79,6 +82,8 @@ export class ModelArchive implements ArchivePort {
     outcomes.depth.stored += batch.depths?.length ?? 0;
     this.states.push(...(batch.states ?? []));
     outcomes.market_state.stored += batch.states?.length ?? 0;
+    outcomes.balance.stored += batch.balances?.length ?? 0;
+    outcomes.active_order.stored += batch.orders?.length ?? 0;
     this.quarantine.push(...(batch.quarantine ?? []));
     const islands = (batch.claims ?? []).map((claim) => this.#merge(claim));
     this.onCommit();
@@ -210,6 +215,12 @@ export class ModelArchive implements ArchivePort {
     const sessionId = this.sessions.length + 1;
     this.sessions.push({ sessionId, openedMs: atMs, closed: undefined });
     return sessionId;
+  }
+
+  async touchSession(sessionId: number, lastMessageAtMs: number): Promise<void> {
+    await this.before('touchSession');
+    const session = this.sessions[sessionId - 1];
+    if (session !== undefined) session.lastMessageAtMs = lastMessageAtMs;
   }
 
   async closeSession(

@@ -1,15 +1,23 @@
-import type { DepthRow, StateRow, TickerRow } from '../../ledger/batch.js';
+import type {
+  ActiveOrderRow,
+  BalanceRow,
+  DepthRow,
+  StateRow,
+  TickerRow,
+} from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
 import type { Candidate, Outcome } from './prepared.js';
 import type { SeriesShape } from './series.js';
 import { findKnown, insertStaged, stageRows, timeBounds } from './staging.js';
 
 /**
- * Stores tickers, depths or states: what is known stays as it is.
+ * Stores tickers, depths, states, balances or orders: what is known stays as it is.
  *
  * @returns what became of each candidate, in their order.
  */
-export async function storeObserved<Row extends DepthRow | StateRow | TickerRow>(
+export async function storeObserved<
+  Row extends ActiveOrderRow | BalanceRow | DepthRow | StateRow | TickerRow,
+>(
   connection: Connection,
   shape: SeriesShape<Row>,
   candidates: readonly Candidate<Row>[],

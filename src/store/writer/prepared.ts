@@ -1,4 +1,6 @@
 import {
+  type ActiveOrderRow,
+  type BalanceRow,
   type Batch,
   type DepthRow,
   type KlineRow,
@@ -11,9 +13,12 @@ import {
   type TickerRow,
   type TradeRow,
 } from '../../ledger/batch.js';
+import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import {
+  balanceReason,
   depthReason,
   klineReason,
+  orderReason,
   type SaneWindow,
   sameFields,
   stateReason,
@@ -55,6 +60,8 @@ export interface PreparedGroup {
   readonly tickers: readonly Candidate<TickerRow>[];
   readonly depths: readonly Candidate<DepthRow>[];
   readonly states: readonly Candidate<StateRow>[];
+  readonly balances: readonly Candidate<BalanceRow>[];
+  readonly orders: readonly Candidate<ActiveOrderRow>[];
   readonly refused: readonly Refused[];
   /** Outcomes that are settled already, one tally a batch. */
   readonly settled: readonly Tally[];
@@ -96,7 +103,7 @@ class Preparation {
     if (tally !== undefined) tally[series][outcome] += 1;
   }
 
-  screen<Row extends TradeRow | KlineRow | TickerRow | DepthRow | StateRow>(
+  screen<Row extends { readonly marketId: number; readonly receivedAtMs: number }>(
     shape: SeriesShape<Row>,
     candidates: readonly Candidate<Row>[],
     reasonOf: (row: Row) => string | undefined,
@@ -177,6 +184,8 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
   const tickers = gather(batches, ({ tickers }) => tickers);
   const depths = gather(batches, ({ depths }) => depths);
   const states = gather(batches, ({ states }) => states);
+  const balances = gather(batches, (batch) => batch.balances);
+  const orders = gather(batches, (batch) => batch.orders);
   const klinePasses: Candidate<KlineRow>[][] = [];
   let klines = gather(batches, (batch) => batch.klines);
   while (klines.length > 0) {
@@ -199,6 +208,18 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
       .rows,
     states: work.screen(STATE, states, (row) => stateReason(row, window), sameOrConflict(STATE))
       .rows,
+    balances: work.screen(
+      BALANCE,
+      balances,
+      (row) => balanceReason(row, window),
+      sameOrConflict(BALANCE),
+    ).rows,
+    orders: work.screen(
+      ACTIVE_ORDER,
+      orders,
+      (row) => orderReason(row, window),
+      sameOrConflict(ACTIVE_ORDER),
+    ).rows,
     settled: work.settled,
   };
   const refused = [...given.map(({ row }) => ({ ...row, marketId: null })), ...work.refused];
@@ -213,6 +234,8 @@ export function batchSize(batch: Batch): number {
     (batch.tickers?.length ?? 0) +
     (batch.depths?.length ?? 0) +
     (batch.states?.length ?? 0) +
+    (batch.balances?.length ?? 0) +
+    (batch.orders?.length ?? 0) +
     (batch.quarantine?.length ?? 0) +
     (batch.claims?.length ?? 0)
   );

@@ -1,5 +1,14 @@
 import { decimalSign, equalDecimals, isDecimalText } from '../../kernel/decimal.js';
-import type { DepthRow, KlineRow, StateRow, TickerRow, TradeRow } from '../../ledger/batch.js';
+import {
+  type ActiveOrderRow,
+  ALL_MARKETS_ID,
+  type BalanceRow,
+  type DepthRow,
+  type KlineRow,
+  type StateRow,
+  type TickerRow,
+  type TradeRow,
+} from '../../ledger/batch.js';
 
 /**
  * Refuses, row by row and with a reason, what the tables would refuse for a whole transaction.
@@ -108,6 +117,35 @@ export function stateReason(row: StateRow, window: SaneWindow): string | undefin
     (row.origin === 'update' || row.origin === 'query' ? undefined : 'origin not known') ??
     nonNegativeReason({ last, open, close, high, low, deal, volume }) ??
     (row.change === null ? undefined : decimalReason('change', row.change, -1))
+  );
+}
+
+/** A name that Postgres can hold as text, and that reads back as it was. */
+const STORABLE_NAME = /^[^\p{Cc}\p{Cs}]{1,64}$/u;
+
+export function balanceReason(row: BalanceRow, window: SaneWindow): string | undefined {
+  const { available, freeze } = row;
+  return (
+    (row.marketId === ALL_MARKETS_ID ? undefined : 'a balance belongs to no market') ??
+    (isTimestamp(row.receivedAtMs) ? undefined : 'received_at not storable') ??
+    momentReason(row.observedAtMs, window) ??
+    (STORABLE_NAME.test(row.currency) ? undefined : 'currency not storable') ??
+    ((available === null) === (freeze === null) ? undefined : 'half a balance') ??
+    (available === null || freeze === null ? undefined : nonNegativeReason({ available, freeze }))
+  );
+}
+
+export function orderReason(row: ActiveOrderRow, window: SaneWindow): string | undefined {
+  const { price, amount, left, dealStock, dealMoney, takerFee, makerFee } = row;
+  return (
+    commonReason(row.marketId, row.receivedAtMs) ??
+    momentReason(row.observedAtMs, window) ??
+    (Number.isSafeInteger(row.orderId) && row.orderId > 0 ? undefined : 'order id not storable') ??
+    (isTimestamp(Math.floor(row.createdAtUs / 1_000)) ? undefined : 'created_at not storable') ??
+    (Number.isSafeInteger(row.createdAtUs) ? undefined : 'created_at not storable') ??
+    (row.side === 'buy' || row.side === 'sell' ? undefined : 'side not known') ??
+    (STORABLE_NAME.test(row.type) ? undefined : 'type not storable') ??
+    nonNegativeReason({ price, amount, left, dealStock, dealMoney, takerFee, makerFee })
   );
 }
 

@@ -1,5 +1,6 @@
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
+import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import { copyLine } from './copy-text.js';
 import type { Candidate } from './prepared.js';
 import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
@@ -18,7 +19,9 @@ function createStage({ table, columns }: { table: string; columns: readonly stri
 }
 
 /** Run once on each connection of the writer. */
-export const CREATE_STAGES = [TRADE, KLINE, TICKER, DEPTH, STATE].map(createStage).join(';\n');
+export const CREATE_STAGES = [TRADE, KLINE, TICKER, DEPTH, STATE, BALANCE, ACTIVE_ORDER]
+  .map(createStage)
+  .join(';\n');
 
 /** `a.x, a.y` for the columns named. */
 export function qualified(alias: string, columns: readonly string[]): string {

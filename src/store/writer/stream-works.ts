@@ -10,6 +10,8 @@ export interface GroupOutcomes {
   readonly tickers: readonly Outcome[];
   readonly depths: readonly Outcome[];
   readonly states: readonly Outcome[];
+  readonly balances: readonly Outcome[];
+  readonly orders: readonly Outcome[];
 }
 
 const FIND_TRADE_STREAMS = `
@@ -134,12 +136,15 @@ function storedMoments(
       .filter((row) => isOurs(row.marketId) && row.periodS === variant)
       .map((row) => row.observedAtMs);
   }
-  if (kind !== 'ticker' && kind !== 'depth') return [];
-  const rows =
-    kind === 'ticker'
-      ? stored(group.tickers, outcomes.tickers, batch)
-      : stored(group.depths, outcomes.depths, batch);
-  return rows.filter((row) => isOurs(row.marketId)).map((row) => row.observedAtMs);
+  const observed = () => {
+    if (kind === 'ticker') return stored(group.tickers, outcomes.tickers, batch);
+    if (kind === 'depth') return stored(group.depths, outcomes.depths, batch);
+    if (kind === 'balance') return stored(group.balances, outcomes.balances, batch);
+    return kind === 'orders' ? stored(group.orders, outcomes.orders, batch) : [];
+  };
+  return observed()
+    .filter((row) => isOurs(row.marketId))
+    .map((row) => row.observedAtMs);
 }
 
 function stored<Row>(

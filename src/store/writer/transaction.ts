@@ -1,6 +1,7 @@
 import type { Batch, CommitResult, Island, Series } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
 import type { Partitions } from '../partitions.js';
+import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import { writeCoverage } from './coverage.js';
 import { storeKlines } from './kline-rows.js';
 import { storeObserved } from './observed-rows.js';
@@ -95,6 +96,14 @@ async function makePartitions(partitions: Partitions, group: PreparedGroup): Pro
     'market_state',
     group.states.map(({ row }) => STATE.momentMs(row)),
   );
+  await partitions.ensureMoments(
+    'balance',
+    group.balances.map(({ row }) => BALANCE.momentMs(row)),
+  );
+  await partitions.ensureMoments(
+    'active_order',
+    group.orders.map(({ row }) => ACTIVE_ORDER.momentMs(row)),
+  );
 }
 
 function marketsOf(group: PreparedGroup): number[] {
@@ -115,6 +124,8 @@ async function storeRows(context: GroupContext, group: PreparedGroup): Promise<G
     tickers: await storeObserved(connection, TICKER, group.tickers),
     depths: await storeObserved(connection, DEPTH, group.depths),
     states: await storeObserved(connection, STATE, group.states),
+    balances: await storeObserved(connection, BALANCE, group.balances),
+    orders: await storeObserved(connection, ACTIVE_ORDER, group.orders),
   };
 }
 
@@ -145,6 +156,8 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
   count('ticker', group.tickers, outcomes.tickers);
   count('depth', group.depths, outcomes.depths);
   count('market_state', group.states, outcomes.states);
+  count('balance', group.balances, outcomes.balances);
+  count('active_order', group.orders, outcomes.orders);
   return { tallies, conflicts };
 }
 
