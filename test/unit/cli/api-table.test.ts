@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { kebabCase, optionsOf, paramsFrom } from '../../../src/cli/api/options.js';
+import { buildApiProgram } from '../../../src/cli/api/program.js';
+import { linesOf } from '../../../src/cli/api/rows.js';
+import { lineOf } from '../../../src/cli/api/watch-lines.js';
+import { timeArgument } from '../../../src/cli/arguments.js';
+import { endpointNames, endpoints } from '../../../src/contract/endpoints.js';
+
+test('every endpoint is a command, and every parameter one of its options', () => {
+  const program = buildApiProgram({}, () => undefined);
+  const names = program.commands.map((command) => command.name());
+  assert.deepEqual(names, [...endpointNames.map(kebabCase), 'watch']);
+  assert.ok(names.includes('history-result') && names.includes('order-new'));
+  for (const [index, name] of endpointNames.entries()) {
+    const flags = program.commands[index]?.options.map((option) => option.attributeName()) ?? [];
+    for (const param of Object.keys(endpoints[name].params.shape)) {
+      assert.ok(flags.includes(param), `${name} ${param}`);
+    }
+    assert.equal(flags.includes('post'), endpoints[name].access === 'public');
+  }
+});
+
+test('no option takes a key or a secret: arguments are seen by everybody on a machine', () => {
+  const program = buildApiProgram({}, () => undefined);
+  const flags = program.commands.flatMap((command) => command.options.map(({ flags }) => flags));
+  assert.ok(flags.length > 30);
+  for (const flag of flags) assert.doesNotMatch(flag, /key|secret|pass|token|sign|nonce/i);
+});
+
+test('options say what the table says: meaning, default, choices', () => {
+  const depth = optionsOf('depth', timeArgument);
+  assert.deepEqual(
+    depth.map(({ flags, isRequired }) => [flags, isRequired]),
+    [
+      ['--market <name>', true],
+      ['--limit <number>', false],
+    ],
+  );
+  assert.match(depth[1]?.description ?? '', /\(default: 50\)/);
+  const [, , , interval] = optionsOf('kline', timeArgument);
+  assert.match(interval?.description ?? '', /seconds.*\(default: 60\)/);
+  const side = optionsOf('book', timeArgument).find(({ param }) => param === 'side');
+  assert.deepEqual(side?.choices, ['buy', 'sell']);
+  const moments = endpointNames.flatMap((name) =>
+    optionsOf(name, timeArgument).flatMap(({ param, read }) => (read ? [`${name} ${param}`] : [])),
+  );
+  assert.deepEqual(moments, ['kline start', 'kline end']);
+  const given = { market: 'A_B', url: 'http://x', json: true, limit: '5' };
+  assert.deepEqual(paramsFrom('depth', given), { market: 'A_B', limit: '5' });
+});
+
+test('times are UNIX seconds or ISO with a zone; anything else is refused', () => {
+  const noonS = Date.UTC(2026, 0, 31, 12) / 1000;
+  const good: Record<string, number> = {
+    '1769860800': 1_769_860_800,
+    '2026-01-31T12:00:00Z': noonS,
+    '2026-01-31T12:00Z': noonS,
+    '2026-01-31T14:00:00+02:00': noonS,
+    '2026-01-31T12:00:00.000Z': noonS,
+    '2026-01-31': noonS - 43_200,
+  };
+  for (const [text, seconds] of Object.entries(good)) assert.equal(timeArgument(text), seconds);
+  for (const text of ['soon', '-5', '1.5', '2026-01-31T12:00:00', '2026-01-31T12:00:00.5Z', '']) {
+    assert.throws(() => timeArgument(text), /zone/, text);
+  }
+});
+
+test('results are tables: times in UTC, numbers to the right, nothing that moves the cursor', () => {
+  const lines = linesOf('depth', {
+    asks: [['101.5', '3']],
+    bids: [
+      ['99', '1'],
+      ['100', '20'],
+    ],
+  });
+  assert.deepEqual(lines, [
+    'bid amount  bid    ask  ask amount',
+    '        20  100  101.5           3',
+    '         1   99',
+  ]);
+  const balances = { 'A\u001b[2J': { available: '1.5', freeze: '0' } };
+  const shown = linesOf('balances', balances, (line) => `*${line}*`);
+  assert.match(shown[0] ?? '', /^\*currency .*freeze\*$/);
+  assert.match(shown[1] ?? '', /^A·\[2J +1\.5 +0$/);
+  const empty = { offset: 0, limit: 50, total: 0, result: [] };
+  assert.deepEqual(linesOf('orders', empty), ['offset 0, limit 50, total 0', '(nothing)']);
+  const trade = { id: 7, price: '1', type: 'buy', amount: '2', total: '2' } as const;
+  const [, row] = linesOf('history', [{ ...trade, time: 1_769_860_800.25 }]);
+  assert.match(row ?? '', /2026-01-31 12:00:00\.250Z/);
+  const [, far] = linesOf('history', [{ ...trade, time: 1e15 }]);
+  assert.match(far ?? '', /1000000000000000/);
+});
+
+test('a watched event is one line', () => {
+  const record = { period: 60, last: '5', open: '4', close: '5', high: '6', low: '3' };
+  const figures = { ...record, deal: '7', volume: '8', change: null };
+  const exchangeMs = Date.UTC(2026, 0, 31, 12);
+  assert.equal(
+    lineOf({ kind: 'record', origin: 'update', record: figures, receivedAtMs: 0, exchangeMs }, 0),
+    '2026-01-31 12:00:00.000Z  update    last 5  open 4  close 5  high 6  low 3  volume 8  deal 7',
+  );
+  const closed = { kind: 'closed', code: 1006, reason: 'stalled', livedMs: 4000 } as const;
+  assert.match(
+    lineOf({ ...closed, lastAliveExchangeMs: exchangeMs }, exchangeMs),
+    /closed {4}stalled \(1006\) after 4\.0s, sure up to 2026-01-31 12:00:00\.000Z$/,
+  );
+  assert.match(lineOf({ kind: 'retrying', waitMs: 500, attempts: 2 }, 0), /retrying.*try 2$/);
+});
