@@ -37,6 +37,7 @@ export function patientArchive(
     islands: (stream, limit) => patiently(() => archive.islands(stream, limit)),
     recordGap: (gap) => patiently(() => archive.recordGap(gap)),
     openSession: (stream, atMs) => patiently(() => archive.openSession(stream, atMs)),
+    touchSession: (id, atMs) => patiently(() => archive.touchSession(id, atMs)),
     closeSession: (id, end) => patiently(() => archive.closeSession(id, end)),
   };
 }

@@ -98,6 +98,7 @@ export interface ArchivePort {
     atMs: number;
   }): Promise<void>;
   openSession(stream: StreamRef, atMs: number): Promise<number>;
+  touchSession(sessionId: number, lastMessageAtMs: number): Promise<void>;
   closeSession(
     sessionId: number,
     end: { atMs: number; code: number; reason: string },

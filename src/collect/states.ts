@@ -22,12 +22,17 @@ export interface StateCollectorOptions {
 const QUEUE_LIMIT = 500;
 const EVENTS_PER_COMMIT = 200;
 
+/** How often a session's last message is noted in the archive. */
+const TOUCH_PERIOD_MS = 5000;
+
 /** A connection while it lives, as the ledger sees it. */
 interface Session {
   readonly sessionId: number;
   /** End of what is committed; coverage grows from here. */
   coveredUntilMs: number;
   seq: number;
+  /** Monotonic moment of the last note of life in the archive. */
+  touchedAtMs: number;
   hasData: boolean;
 }
 
@@ -137,7 +142,8 @@ export class StateCollector {
     const { archive, stream } = this.#options;
     const atMs = Math.floor(exchangeMs);
     const sessionId = await archive.openSession(stream, atMs);
-    this.#session = { sessionId, coveredUntilMs: atMs, seq: 0, hasData: false };
+    const touchedAtMs = this.#options.clock.monotonicMs();
+    this.#session = { sessionId, coveredUntilMs: atMs, seq: 0, touchedAtMs, hasData: false };
   }
 
   #toRow(event: Extract<StateFeedEvent, { kind: 'record' }>): StateRow | undefined {
@@ -194,6 +200,7 @@ export class StateCollector {
       throw error;
     });
     session.hasData = true;
+    await this.#touch(session, span.toMs);
     session.coveredUntilMs = span.toMs;
     this.#lastCoveredMs = span.toMs;
     for (const [outcome, count] of Object.entries(result.outcomes.market_state)) {
@@ -203,6 +210,15 @@ export class StateCollector {
       }
     }
     telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
+  }
+
+  /** Notes the last sign of life now and then, for the case that nobody gets to close the session. */
+  async #touch(session: Session, lastMs: number): Promise<void> {
+    const { archive, clock } = this.#options;
+    const nowMs = clock.monotonicMs();
+    if (nowMs - session.touchedAtMs < TOUCH_PERIOD_MS) return;
+    session.touchedAtMs = nowMs;
+    await archive.touchSession(session.sessionId, lastMs);
   }
 
   async #close(event: Extract<StateFeedEvent, { kind: 'closed' }>): Promise<void> {
