@@ -137,6 +137,18 @@ test('without a run nothing can be changed from outside', async (t) => {
   assert.throws(() => backend.placeOrder('x', order), RefusedError);
 });
 
+test("a key that is called like a trader's account has an account of its own", async (t) => {
+  const keys = ['makers', 'takers'].map((key) => {
+    return { key, secret: 's', balances: { BTC: '1.50', USDT: '0' } };
+  });
+  const backend = await openTestLive(t, { ...OPEN, keys });
+  for (const { key } of keys) {
+    assert.deepEqual(backend.balances(key).BTC, { available: '1.5', freeze: '0' });
+    assert.deepEqual(backend.balances(key).USDT, { available: '0', freeze: '0' });
+    assert.equal(backend.activeOrders(key, BTC, 0, 10).total, 0);
+  }
+});
+
 test('options that can not be are refused in words', async () => {
   const refused = (options: LiveOptions, words: RegExp) =>
     assert.rejects(openLive(options, new FakeClock()), words);

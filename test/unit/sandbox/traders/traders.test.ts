@@ -2,13 +2,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Side } from '../../../../src/contract/values.js';
-import { seededRandom } from '../../../../src/kernel/random.js';
+import { hashText, seededRandom } from '../../../../src/kernel/random.js';
 import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
+import { Rejection } from '../../../../src/sandbox/engine/rejection.js';
 import { liveMarketOf } from '../../../../src/sandbox/live/live-markets.js';
 import { describeMarket, flowShapeOf } from '../../../../src/sandbox/markets.js';
+import { PriceSwing } from '../../../../src/sandbox/noise.js';
 import { drawCount, drawExponential, drawHeavy } from '../../../../src/sandbox/traders/draws.js';
 import { EventQueue } from '../../../../src/sandbox/traders/event-queue.js';
+import { MAKERS } from '../../../../src/sandbox/traders/makers.js';
+import { TAKERS } from '../../../../src/sandbox/traders/market-flow.js';
 import { SESSION_US, sessionOf, Traders } from '../../../../src/sandbox/traders/traders.js';
 
 const ORIGIN_US = Date.UTC(2026, 5, 1, 10) * 1000;
@@ -197,6 +201,36 @@ test('the flow looks like a market', (t) => {
   assert.ok(asks.length >= 100, `${asks.length} levels`);
   assert.ok(within(0.001) > within(0.002) - within(0.001), 'the book thins out');
   assert.ok(within(0.002) - within(0.001) > within(0.006) - within(0.005));
+});
+
+test('makers never take, takers never rest, and the book follows what the market is worth', (t) => {
+  const { traders, trades, engine } = world(['BTC_USDT', 'LTC_USDT']);
+  const makersOrders = new Set<number>();
+  const place = engine.place.bind(engine);
+  engine.place = (order) => {
+    const placed = place(order);
+    if (order.account === MAKERS && !(placed instanceof Rejection)) makersOrders.add(placed.id);
+    return placed;
+  };
+  let largestGap = 0;
+  for (let minute = 1; minute < 600; minute += 1) {
+    traders.advanceTo(ORIGIN_US + minute * 60_000_000);
+    for (const market of ['BTC_USDT', 'LTC_USDT']) {
+      const { baseTicks } = flowShapeOf(liveMarketOf(market));
+      const worth = baseTicks * new PriceSwing(7, hashText(market)).at(traders.nowUs / 1e6);
+      const [bid] = engine.depth(market, 'buy', 1);
+      const [ask] = engine.depth(market, 'sell', 1);
+      const middle = Number((bid?.price ?? 0n) + (ask?.price ?? 0n)) / 2;
+      largestGap = Math.max(largestGap, Math.abs(middle - worth) / worth);
+      assert.equal(engine.activeOrders(TAKERS, market, 0, 1).total, 0);
+    }
+  }
+  t.diagnostic(`largest distance from the reference: ${(100 * largestGap).toFixed(2)} %`);
+  assert.ok(largestGap < 0.002, `${largestGap}`);
+  assert.ok(trades.length > 1000);
+  for (const { makerOrderId, takerOrderId } of trades) {
+    assert.ok(makersOrders.has(makerOrderId) && !makersOrders.has(takerOrderId));
+  }
 });
 
 test('over many markets rates have a heavy tail', (t) => {
