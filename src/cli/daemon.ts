@@ -7,15 +7,13 @@ import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import type { ObservedTelemetry } from '../observe/telemetry.js';
-import { statusStreams } from '../status/document.js';
-import { type HealthReport, healthReport } from '../status/health.js';
-import { type StatusServer, startStatusServer } from '../status/server.js';
+import type { StatusServer } from '../status/server.js';
 import type { Store } from '../store/index.js';
 import { type RunningExchange, startBuiltInExchange } from './built-in-exchange.js';
+import { type DaemonView, openDaemonStatus } from './daemon-status.js';
 import { type Database, migrateDatabase, openArchive, openDatabase } from './database.js';
 import { type ExchangeAccess, openExchange } from './exchange.js';
 import { guardIdentity } from './identity.js';
-import { VERSION } from './version.js';
 
 /** What the operator is told once everything stands. */
 export interface DaemonAddresses {
@@ -35,13 +33,9 @@ export interface DaemonOptions {
 
 const HOUSEKEEPING_MS = 15_000;
 const PARTITION_ROUNDS = 40;
-/** The loops that prove life turn at least this often. */
-const STALE_TICK_MS = 60_000;
 /** Intake gets this long to end at a stop; what is still under way then is collected again. */
 const INTAKE_STOP_MS = 3500;
 const EXCHANGE_RETRY = { baseMs: 500, capMs: 15_000 };
-/** The exchange counts as answering when it did so within this time. */
-const EXCHANGE_SILENCE_MS = 60_000;
 /** Sandboxes name themselves by this beginning of their identity. */
 const SANDBOX_IDENTITY = 'sandbox-';
 
@@ -62,6 +56,7 @@ export class Daemon {
   #status: StatusServer | undefined;
   #collector: Collector | undefined;
   #housekeeping: Promise<void> | undefined;
+  #identity: { readonly value: string | null } | undefined;
   #phase = 'starting';
   #lastTickMs: number;
   #lastAnswerMs: number | undefined;
@@ -87,7 +82,7 @@ export class Daemon {
     await store.closeOrphanSessions();
     const address = await this.#exchangeAddress();
     this.#access = openExchange(config, address, clock, telemetry, exchangeTime);
-    this.#status = await this.#openStatus();
+    this.#status = await openDaemonStatus(this.#options, () => this.view);
     return {
       exchange: address.url,
       database: describeDatabase(database.url),
@@ -95,12 +90,12 @@ export class Daemon {
     };
   }
 
-  /** Waits for the exchange and collects until {@link Daemon.stop}. */
-  async run(): Promise<void> {
-    const { config, clock, telemetry, exchangeTime, onFatal } = this.#options;
+  /** Waits for the exchange's first answer, as long as it takes, and checks whose archive this is. */
+  async connect(): Promise<void> {
+    const { config, exchangeTime } = this.#options;
     const { signal } = this.#stopping;
     const [store, access] = [this.#store, this.#access];
-    if (store === undefined || access === undefined) throw new Error('open() comes before run()');
+    if (store === undefined || access === undefined) throw new Error('open() comes first');
     this.#phase = 'waiting for the exchange';
     const identity = await this.#firstAnswer(access, signal);
     await store.claimArchive({
@@ -110,7 +105,22 @@ export class Daemon {
       identity,
     });
     await store.makePartitionsAhead(exchangeTime.nowMs());
-    const guarded = guardIdentity(access.client, identity, onFatal);
+    this.#identity = { value: identity };
+  }
+
+  /** Whether the exchange has answered at all. */
+  get isConnected(): boolean {
+    return this.#identity !== undefined;
+  }
+
+  /** Collects until {@link Daemon.stop}. */
+  async collect(): Promise<void> {
+    const { config, clock, telemetry, exchangeTime, onFatal } = this.#options;
+    const [store, access, identity] = [this.#store, this.#access, this.#identity];
+    if (store === undefined || access === undefined || identity === undefined) {
+      throw new Error('connect() comes first');
+    }
+    const guarded = guardIdentity(access.client, identity.value, onFatal);
     const collector = new Collector({
       settings: config,
       exchange: {
@@ -212,8 +222,9 @@ export class Daemon {
         if (round % PARTITION_ROUNDS === 0) await store.makePartitionsAhead(exchangeTime.nowMs());
         await store.closeFilledGaps();
         const rows = await store.statusRows(exchangeTime.nowMs());
-        const gaps = rows.map(({ kind, market, gaps: count, gapS }) => {
-          return { stream: kind, market, count, lengthMs: gapS * 1000 };
+        const gaps = rows.map(({ kind, market, openGaps: count, gapS, unfillableS }) => {
+          const lengthMs = (gapS - unfillableS) * 1000;
+          return { stream: kind, market, count, lengthMs, unfillableMs: unfillableS * 1000 };
         });
         telemetry.collect.gapsCounted({ gaps });
       } catch (error) {
@@ -225,63 +236,16 @@ export class Daemon {
     }
   }
 
-  async #openStatus(): Promise<StatusServer | undefined> {
-    const { config, clock, telemetry, exchangeTime } = this.#options;
-    if (!config.http.enabled) return undefined;
-    const { host, port, token } = config.http;
-    return startStatusServer({
-      host,
-      port,
-      token,
-      clock,
-      telemetry: telemetry.daemon,
-      metricsText: () => telemetry.metricsText(),
-      health: async () => this.#health(),
-      ready: () => this.#ready(),
-      statusJson: async () => ({
-        facts: {
-          version: VERSION,
-          phase: this.#phase,
-          exchange: exchangeNameOf(config),
-          markets: this.#collector?.markets.length ?? 0,
-          'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
-        },
-        streams: statusStreams(telemetry.tally.snapshot(), exchangeTime.nowMs()),
-      }),
-    });
-  }
-
-  #health(): HealthReport {
-    const idleMs = this.#options.clock.monotonicMs() - this.#lastTickMs;
-    const isTurning = this.#housekeeping === undefined || idleMs < STALE_TICK_MS;
-    return healthReport([{ name: 'loops', ok: isTurning, detail: `last turn ${idleMs} ms ago` }]);
-  }
-
-  async #ready(): Promise<HealthReport> {
-    const { clock } = this.#options;
-    const database = await this.#pingDatabase();
-    const silentMs =
-      this.#lastAnswerMs === undefined ? undefined : clock.monotonicMs() - this.#lastAnswerMs;
-    return healthReport([
-      { name: 'phase', ok: this.#phase === 'collecting', detail: this.#phase },
-      { name: 'database', ok: database === undefined, ...(database && { detail: database }) },
-      {
-        name: 'exchange',
-        ok: silentMs !== undefined && silentMs < EXCHANGE_SILENCE_MS,
-        detail:
-          silentMs === undefined ? 'no answer yet' : `answered ${Math.round(silentMs)} ms ago`,
-      },
-    ]);
-  }
-
-  /** Undefined when the database answers, else what is wrong with it. */
-  async #pingDatabase(): Promise<string | undefined> {
-    try {
-      await this.#store?.ping();
-      return undefined;
-    } catch (error) {
-      return messageOf(error);
-    }
+  /** What the status pages show. */
+  get view(): DaemonView {
+    const nowMs = this.#options.clock.monotonicMs();
+    return {
+      phase: this.#phase,
+      markets: this.#collector?.markets.length ?? 0,
+      idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
+      silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
+      pingDatabase: async () => this.#store?.ping(),
+    };
   }
 }
 

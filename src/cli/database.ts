@@ -1,9 +1,11 @@
 import type { Config } from '../config/schema.js';
 import type { Clock } from '../kernel/clock.js';
+import { TapekeepError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
 import type { StoreEvents } from '../observe/events.js';
 import {
   findEmbeddedPostgres,
+  hasEmbeddedCluster,
   migrate,
   openStore,
   type Store,
@@ -29,14 +31,35 @@ export async function openDatabase(
   return { url: embedded.url, isEmbedded: true, stop: () => embedded.stop() };
 }
 
-/** The same for a command that only looks: it shares the server of a running daemon. */
+/** There is nothing to look at in the data folder. */
+export class NoArchiveError extends TapekeepError {
+  constructor(dataDir: string) {
+    super(
+      'no_archive',
+      'fatal',
+      `there is no archive in ${dataDir}: "tapekeep start" makes one; or name another folder by dataDir (TAPEKEEP_DATA_DIR), or a database by database.url (TAPEKEEP_DATABASE_URL)`,
+    );
+  }
+}
+
+/**
+ * The same for a command beside the daemon: it shares the server of a running one.
+ *
+ * @param need `existing` refuses to make an empty archive just to look at it
+ * @throws NoArchiveError
+ */
 export async function borrowDatabase(
   config: Config,
   clock: Clock,
   telemetry: StoreEvents,
+  need: 'existing' | 'any',
 ): Promise<Database> {
+  const { dataDir } = config;
   if (config.database.url === null) {
-    const running = await findEmbeddedPostgres({ dataDir: config.dataDir, clock });
+    if (need === 'existing' && !(await hasEmbeddedCluster(dataDir))) {
+      throw new NoArchiveError(dataDir);
+    }
+    const running = await findEmbeddedPostgres({ dataDir, clock });
     if (running !== undefined) {
       return { url: running.url, isEmbedded: true, stop: async () => undefined };
     }

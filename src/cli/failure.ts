@@ -9,19 +9,29 @@ export class UsageError extends TapekeepError {
   }
 }
 
+/** A SQL statement that the database does not accept. */
+export class StatementError extends TapekeepError {
+  constructor(message: string, cause: unknown) {
+    super('usage', 'fatal', message, { cause });
+  }
+}
+
 const BY_CODE: Readonly<Record<string, ExitCode>> = {
   usage: EXIT_CODES.usage,
   bad_schedule: EXIT_CODES.usage,
   bad_database_url: EXIT_CODES.usage,
   fault_script_invalid: EXIT_CODES.usage,
+  tape_invalid: EXIT_CODES.usage,
   live_invalid: EXIT_CODES.usage,
   archive_of_another_exchange: EXIT_CODES.database,
   database_too_new: EXIT_CODES.database,
   database_too_old: EXIT_CODES.database,
+  no_archive: EXIT_CODES.usage,
   database_not_migrated: EXIT_CODES.database,
   writer_lock_held: EXIT_CODES.database,
   embedded_postgres_locked: EXIT_CODES.database,
   exchange_changed: EXIT_CODES.exchange,
+  exchange_silent: EXIT_CODES.exchange,
   redirected: EXIT_CODES.exchange,
   invalid_address: EXIT_CODES.usage,
   invalid_parameter: EXIT_CODES.usage,
@@ -47,6 +57,10 @@ export function exitCodeOf(error: unknown): ExitCode {
 /** What a person is told: our own errors speak for themselves, others come with their stack. */
 export function describeFailure(error: unknown): string {
   if (error instanceof TapekeepError) return `tapekeep: ${error.message}`;
+  const { code, port } = error as NodeJS.ErrnoException & { readonly port?: number };
+  if (code === 'EADDRINUSE') {
+    return `tapekeep: port ${port} is in use by another program; choose another one with --port, or 0 for any free one`;
+  }
   const detail = error instanceof Error ? (error.stack ?? error.message) : messageOf(error);
   return `tapekeep: unexpected failure, please report it: ${detail}`;
 }

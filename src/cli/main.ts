@@ -4,6 +4,12 @@ import { EXIT_CODES } from './exit-codes.js';
 import { describeFailure, exitCodeOf } from './failure.js';
 import { buildProgram } from './program.js';
 
+// A reader such as `head` that has seen enough closes the pipe: no failure of ours.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(EXIT_CODES.ok);
+});
+
 const program = buildProgram((code) => {
   process.exitCode = code;
 });

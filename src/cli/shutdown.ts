@@ -15,7 +15,10 @@ export function waitForStop(clock: Clock, forMs: number | undefined): Promise<St
     let isStopping = false;
     const stop = (reason: StopReason) => {
       if (isStopping) {
-        if (reason !== 'time is up') process.exit(EXIT_CODES.forced);
+        if (reason !== 'time is up') {
+          process.stderr.write('tapekeep: ended at once; what was under way is collected again\n');
+          process.exit(EXIT_CODES.forced);
+        }
         return;
       }
       isStopping = true;

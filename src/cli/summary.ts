@@ -198,7 +198,8 @@ export class LiveSummary {
   /** Takes the drawn table away: up to its first line, then clears to the end of the screen. */
   #erase(): void {
     if (this.#drawnLines === 0) return;
-    this.#options.output.write(`\x1b[${this.#drawnLines}A\x1b[0J`);
+    // First to the line's begin: the terminal may have echoed a ^C.
+    this.#options.output.write(`\r\x1b[${this.#drawnLines}A\x1b[0J`);
     this.#drawnLines = 0;
   }
 }

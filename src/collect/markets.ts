@@ -64,22 +64,34 @@ export class MarketList {
     if (added.length + removed.length + changed.length > 0) {
       telemetry.marketsChanged({ added, removed, changed });
     }
-    this.#reportMissing(wanted.filter((name) => !changes.ids.has(name)));
+    this.#reportMissing(
+      wanted.filter((name) => !changes.ids.has(name)),
+      changes.ids.keys(),
+    );
   }
 
   /** Says once, not at every refresh, which wanted markets do not exist. */
-  #reportMissing(names: readonly string[]): void {
+  #reportMissing(names: readonly string[], listed: Iterable<string>): void {
     const missing = names.join(',');
     if (missing === this.#missing) return;
     this.#missing = missing;
-    for (const market of names) {
-      this.#options.telemetry.pollFailed({
-        stream: 'markets',
-        market,
-        code: 'unknown_market',
-        message: `the exchange does not list ${market}, which is in the setting "markets"; it is picked up as soon as it appears`,
-        action: 'skip',
-      });
-    }
+    if (names.length === 0) return;
+    const known = new Map([...listed].map((name) => [bareName(name), name]));
+    const wrong = names.map((name) => {
+      const meant = known.get(bareName(name));
+      return meant === undefined ? name : `${name} (did you mean ${meant}?)`;
+    });
+    this.#options.telemetry.pollFailed({
+      stream: 'markets',
+      market: names[0] ?? '',
+      code: 'unknown_market',
+      message: `the exchange does not list ${wrong.join(', ')}, named in the setting "markets"; what appears later is picked up`,
+      action: 'skip',
+    });
   }
+}
+
+/** A name without what people get wrong: case and the sign between the currencies. */
+function bareName(name: string): string {
+  return name.replaceAll(/[^a-z0-9]/gi, '').toUpperCase();
 }

@@ -26,6 +26,11 @@ export function brokenRules(config: Config): BrokenRule[] {
     "the states stream needs the exchange's WebSocket address beside exchange.url: set realtime.url, or set streams.states.enabled to false",
   );
   check(
+    exchange.url === null || !/\/api\/v\d+\/?$/.test(new URL(exchange.url).pathname),
+    'exchange.url',
+    'the base address alone: leave out /api/v1, which is added to every request',
+  );
+  check(
     realtime.url === null || exchange.url !== null,
     'realtime.url',
     'belongs to an exchange of its own: set exchange.url too, or leave both out to use the sandbox',

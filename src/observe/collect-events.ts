@@ -84,11 +84,13 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
       const openGaps = new Map<string, { count: number; lengthMs: number }>();
       metrics.openGaps.reset();
       metrics.openGapSeconds.reset();
+      metrics.unfillableGapSeconds.reset();
       for (const gap of gaps) {
         const stream = streamOf(gap.stream);
         const at = { stream, market: labels.market.admit(gap.market) };
         metrics.openGaps.inc(at, gap.count);
         metrics.openGapSeconds.inc(at, seconds(gap.lengthMs));
+        metrics.unfillableGapSeconds.inc(at, seconds(gap.unfillableMs));
         const sum = openGaps.get(stream) ?? { count: 0, lengthMs: 0 };
         sum.count += gap.count;
         sum.lengthMs += gap.lengthMs;

@@ -140,8 +140,9 @@ export interface CollectEvents {
     readonly lengthMs: number;
   }): void;
   /**
-   * The open gaps of the whole archive as they are now; replaces the counts told before. Streams
-   * and markets that are not named have none.
+   * The gaps of the whole archive as they are now; replaces the counts told before. Streams and
+   * markets that are not named have none. Count and length are of open gaps, which may still be
+   * filled; what nobody can fetch any more is told apart.
    */
   gapsCounted(event: {
     readonly gaps: readonly {
@@ -149,6 +150,7 @@ export interface CollectEvents {
       readonly market: string;
       readonly count: number;
       readonly lengthMs: number;
+      readonly unfillableMs: number;
     }[];
   }): void;
   marketsChanged(event: {

@@ -193,6 +193,11 @@ export function createMetrics(registry: Registry) {
       'stream',
       'market',
     ]),
+    unfillableGapSeconds: gauge(
+      'unfillable_gap_seconds',
+      'Length of the gaps that nothing can fill any more, summed up.',
+      ['stream', 'market'],
+    ),
     marketChanges: counter(
       'market_changes_total',
       'Markets that were added to or removed from the exchange, or changed.',

@@ -152,8 +152,10 @@ export interface StreamStatus {
   /** Spans expected but not covered, up to the newest covered moment: what is newer is lag. */
   readonly gaps: number;
   readonly gapS: number;
-  /** Those of them that are recorded as unfillable. */
+  /** Seconds of them that are recorded as unfillable: nobody can fetch them any more. */
   readonly unfillableS: number;
+  /** Gaps that are left when the unfillable spans are taken out. */
+  readonly openGaps: number;
   readonly collectFromMs: number | null;
 }
 

@@ -13,6 +13,13 @@ import { actionOf, toStoreError } from './sqlstate.js';
 export interface Runner {
   /** @throws {@link StoreError} */
   rows<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
+  /**
+   * Runs one statement that comes from outside. Several in one text are refused by the protocol
+   * itself, so that none can end the transaction it runs in.
+   *
+   * @throws {@link StoreError}
+   */
+  single<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
 }
 
 /** A little more than the server's own timeout, so that its word is heard first. */
@@ -50,6 +57,10 @@ export class Database implements Runner {
 
   rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
     return this.#withClient((client) => runOn(client).rows<Row>(sql, values));
+  }
+
+  single<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
+    return this.#withClient((client) => runOn(client).single<Row>(sql, values));
   }
 
   /** Runs `work` between BEGIN and COMMIT on one connection; any failure rolls back. */
@@ -100,15 +111,20 @@ export class Database implements Runner {
 
 const ignore = () => undefined;
 
+/** The driver knows the mode; its types do not. */
+type StatementQuery = pg.QueryConfig & { readonly queryMode?: 'extended' };
+
 function runOn(client: pg.PoolClient): Runner {
+  const run = async <Row extends object>(query: StatementQuery) => {
+    try {
+      return (await client.query<Row>(query)).rows;
+    } catch (error) {
+      const doing = actionOf(error) === 'retry' ? 'the database is in trouble' : 'refused';
+      throw toStoreError(error, doing);
+    }
+  };
   return {
-    async rows<Row extends object>(sql: string, values: readonly unknown[] = []) {
-      try {
-        return (await client.query<Row>(sql, [...values])).rows;
-      } catch (error) {
-        const doing = actionOf(error) === 'retry' ? 'the database is in trouble' : 'refused';
-        throw toStoreError(error, doing);
-      }
-    },
+    rows: (sql, values = []) => run({ text: sql, values: [...values] }),
+    single: (sql, values = []) => run({ text: sql, values: [...values], queryMode: 'extended' }),
   };
 }

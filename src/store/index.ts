@@ -21,6 +21,10 @@ export type {
   TradeKey,
 } from './api.js';
 export { PARTITIONED_TABLES } from './api.js';
-export { findEmbeddedPostgres, startEmbeddedPostgres } from './embedded/supervisor.js';
+export {
+  findEmbeddedPostgres,
+  hasEmbeddedCluster,
+  startEmbeddedPostgres,
+} from './embedded/supervisor.js';
 export { migrate } from './migrate.js';
 export { openStore } from './open-store.js';

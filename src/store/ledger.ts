@@ -228,6 +228,7 @@ const STATUS_ROWS = `
          (SELECT count(*) FROM unnest(missing))::int AS gaps,
          ${SECONDS_OF('missing')} AS "gapS",
          ${SECONDS_OF('missing * unfillable')} AS "unfillableS",
+         (SELECT count(*) FROM unnest(missing - unfillable))::int AS "openGaps",
          ${toMs('collect_from')} AS "collectFromMs"
   FROM missed ORDER BY name, kind, variant`;
 

@@ -187,7 +187,7 @@ class PostgresStore implements Store {
   }
 
   async query<Row extends object>(sql: string, values: readonly SqlValue[] = []): Promise<Row[]> {
-    return await this.#open().transaction((runner) => runner.rows<Row>(sql, values), 'READ ONLY');
+    return await this.#open().transaction((runner) => runner.single<Row>(sql, values), 'READ ONLY');
   }
 
   async ping(): Promise<void> {

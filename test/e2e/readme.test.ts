@@ -17,7 +17,7 @@ function blocks(language: string): string[] {
 
 test('every SQL statement of the README runs against the schema', async (t) => {
   const databaseUrl = await makeDatabase();
-  const fromShell = [...README.matchAll(/-- query "([^"]+)"/g)].map(([, sql]) => sql ?? '');
+  const fromShell = [...README.matchAll(/tapekeep query "([^"]+)"/g)].map(([, sql]) => sql ?? '');
   const statements = [...blocks('sql'), ...fromShell];
   assert.ok(statements.length >= 5);
   for (const sql of statements) {
@@ -34,13 +34,14 @@ test('every command of the README is one that the program has', async (t) => {
   t.after(() => program.dispose());
   assert.equal((await program.ended()).code, 0);
   const help = program.text('stdout');
-  const commands = [...README.matchAll(/(?:^npm run tapekeep --|`tapekeep) ([a-z]+)/gm)];
+  const commands = [...README.matchAll(/(?:^npx |`|`npx )tapekeep ([a-z]+)/gm)];
   assert.ok(commands.length >= 6);
   for (const [, name] of commands) assert.match(help, new RegExp(`^  ${name}\\b`, 'm'));
 });
 
 test('every setting that the README names exists', () => {
-  const rows = [...README.matchAll(/^\| `([a-zA-Z.]+)` \|/gm)].map(([, key]) => key ?? '');
+  const section = README.slice(README.indexOf('## Configuration'), README.indexOf('## Operation'));
+  const rows = [...section.matchAll(/^\| `([a-zA-Z.]+)` \|/gm)].map(([, key]) => key ?? '');
   assert.ok(rows.length >= 8);
   const known = JSON.stringify(DEFAULTS);
   for (const key of rows) {

@@ -49,7 +49,7 @@ test('a tape file that is none is refused with its place', async (t) => {
   const file = join(await temporaryFolder(t), 'tape.csv');
   await writeFile(file, 'id,time_ms,price,amount,side\n1,1723161256322,61800.30,0.006,hold\n');
   const args = ['sandbox', '--tape', file, '--market', 'BTC_USDT'];
-  await refused(t, args, {}, 1, /tape\.csv/, /2/, /side/, /hold/);
+  await refused(t, args, {}, 2, /tape\.csv/, /2/, /side/, /hold/);
 });
 
 test('a database that does not answer is named without its password', async (t) => {

@@ -6,7 +6,7 @@ import { type CommonOptions, openSession } from '../session.js';
 /** Brings the database's schema up to date and says what was applied. */
 export async function migrateCommand(options: CommonOptions): Promise<ExitCode> {
   const { config, telemetry } = openSession(options);
-  const database = await borrowDatabase(config, systemClock, telemetry.store);
+  const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
   try {
     const applied = await migrateDatabase(config, database.url, telemetry.store);
     const text =

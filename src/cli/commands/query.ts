@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { messageOf } from '../../kernel/errors.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { UsageError } from '../failure.js';
+import { StatementError, UsageError } from '../failure.js';
 import { type CommonOptions, openSession } from '../session.js';
 import { formatTable } from '../table.js';
 import { withArchive } from './status.js';
@@ -19,7 +19,9 @@ export async function queryCommand(
   const sql = readStatement(argument, options.file);
   const session = openSession({ logLevel: 'warn', ...options });
   await withArchive(session, async (store) => {
-    const rows = await store.query<Record<string, unknown>>(sql);
+    const rows = await store.query<Record<string, unknown>>(sql).catch((error: unknown) => {
+      throw asUsageError(error);
+    });
     if (options.json === true) {
       process.stdout.write(rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
       return;
@@ -34,6 +36,19 @@ export async function queryCommand(
     process.stdout.write(`${[...table, count].join('\n')}\n`);
   });
   return EXIT_CODES.ok;
+}
+
+/** What Postgres refuses in a statement is the asker's to mend, not a failure of the archive. */
+function asUsageError(error: unknown): unknown {
+  const sqlstate: unknown = (error as { sqlstate?: unknown }).sqlstate;
+  if (typeof sqlstate !== 'string' || !/^(22|25006|42)/.test(sqlstate)) return error;
+  const { cause } = error as Error;
+  const said = messageOf(cause ?? error);
+  if (sqlstate === '25006') return new StatementError(`query only reads: ${said}`, error);
+  if (said.startsWith('cannot insert multiple commands')) {
+    return new StatementError('query takes one statement at a time', error);
+  }
+  return new StatementError(`the statement is refused: ${said}`, error);
 }
 
 /** @throws UsageError unless exactly one of argument and file is given */

@@ -1,5 +1,5 @@
 import { systemClock } from '../../kernel/clock.js';
-import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
+import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Daemon, type DaemonAddresses } from '../daemon.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { exitCodeOf } from '../failure.js';
@@ -11,6 +11,17 @@ import { VERSION } from '../version.js';
 export interface StartOptions extends CommonOptions {
   /** Stops by itself after this time, milliseconds. */
   readonly forMs?: number;
+}
+
+/** The time for the run was over before the exchange had given one usable answer. */
+class ExchangeSilentError extends TapekeepError {
+  constructor(url: string) {
+    super(
+      'exchange_silent',
+      'fatal',
+      `the exchange at ${url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`,
+    );
+  }
 }
 
 /** Collects until a signal, the end of `--for`, or a failure that leaves nothing to go on with. */
@@ -36,6 +47,7 @@ export async function start(options: StartOptions): Promise<ExitCode> {
     const addresses = await daemon.open();
     process.stdout.write(greeting(addresses, config.dataDir));
     telemetry.daemon.started({ detail: { version: VERSION, ...addresses } as never });
+    await daemon.connect();
     summary = new LiveSummary({
       output: process.stdout,
       clock,
@@ -43,12 +55,14 @@ export async function start(options: StartOptions): Promise<ExitCode> {
       exchangeNowMs: () => exchangeTime.nowMs(),
     });
     summary.start();
-    await daemon.run();
+    await daemon.collect();
   })().catch((error: Error) => {
     if (!isAborted(error)) fail(error);
   });
 
-  const outcome = await Promise.race([stopWanted, failed]);
+  const ended = await Promise.race([stopWanted, failed]);
+  const isUnheard = ended === 'time is up' && !daemon.isConnected;
+  const outcome = isUnheard ? new ExchangeSilentError(config.exchange.url ?? 'built-in') : ended;
   telemetry.daemon.stopping({ reason: reasonOf(outcome) });
   await daemon.stop();
   await work;
@@ -63,7 +77,7 @@ export async function start(options: StartOptions): Promise<ExitCode> {
 }
 
 function reasonOf(outcome: StopReason | Error): string {
-  return outcome instanceof Error ? outcome.message : outcome;
+  return outcome instanceof Error ? codeOf(outcome) : outcome;
 }
 
 function greeting({ exchange, database, status }: DaemonAddresses, dataDir: string): string {

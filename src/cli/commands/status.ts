@@ -43,7 +43,7 @@ export async function withArchive(
   { config, telemetry }: Session,
   look: (store: Store) => Promise<void>,
 ): Promise<void> {
-  const database = await borrowDatabase(config, systemClock, telemetry.store);
+  const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
   try {
     const store = await openArchive(config, database.url, systemClock, telemetry.store);
     try {
@@ -75,9 +75,9 @@ const COLUMNS: readonly Column<StatusLine>[] = [
     title: 'stream',
     text: (line) => (line.variant === 0 ? line.kind : `${line.kind} ${line.variant}s`),
   },
-  { title: 'rows', align: right, text: (line) => whole(line.rows) },
+  { title: 'rows covered', align: right, text: (line) => whole(line.rows) },
   {
-    title: 'newest',
+    title: 'covered until',
     text: ({ newestCoveredMs: ms }) =>
       ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' '),
   },

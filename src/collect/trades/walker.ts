@@ -25,7 +25,7 @@ export interface ServerTraits {
 
 const SECOND_MS = 1000;
 const PAGE_MAX = 1000;
-const PAGE_MIN = 50;
+const PAGE_MIN = 20;
 /** Requests that one step may spend on finding its place in a history that moves. */
 const LOCATE_REQUESTS_MAX = 12;
 const RETRY_BASE_MS = 1000;

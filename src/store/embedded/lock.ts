@@ -55,6 +55,6 @@ function lockedBy(pid: number, dataDir: string): StoreError {
   return new StoreError(
     'embedded_postgres_locked',
     'fatal',
-    `another tapekeep (process ${pid}) already runs the database in ${dataDir}: stop it first, or give this one another data folder`,
+    `another tapekeep (process ${pid}) already runs the database in ${dataDir}: stop it first, or give this one another dataDir (TAPEKEEP_DATA_DIR)`,
   );
 }

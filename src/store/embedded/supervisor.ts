@@ -47,6 +47,11 @@ export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<E
   }
 }
 
+/** Whether an embedded archive was ever made below `dataDir`. */
+export function hasEmbeddedCluster(dataDir: string): Promise<boolean> {
+  return hasCluster(clusterPaths(resolve(dataDir)));
+}
+
 /**
  * Finds the server that a daemon runs on `dataDir`, for a command that wants to look into the same
  * archive. It is not the command's to stop.
@@ -78,7 +83,7 @@ async function makeDataDir(dataDir: string): Promise<void> {
     throw new StoreError(
       'embedded_postgres_failed',
       'fatal',
-      `can not make the data folder ${dataDir} (${codeOf(error)}): make it writable or choose another one`,
+      `can not make the data folder ${dataDir} (${codeOf(error)}): make it a writable folder, or name another one by dataDir (TAPEKEEP_DATA_DIR)`,
       { cause: error },
     );
   }

@@ -78,8 +78,15 @@ const EXAMPLES: Examples = {
     runSkipped: { stream: 'depth' },
     walkStepped: { stream: 'trades', market: 'BTC_USDT', pages: 2, connected: true },
     walkStalled: { stream: 'trades', market: 'BTC_USDT', detail: 'same page twice' },
-    gapFound: { stream: 'depth', market: 'BTC_USDT', reason: 'outage', lengthMs: 30_000 },
-    gapsCounted: { gaps: [{ stream: 'depth', market: 'BTC_USDT', count: 2, lengthMs: 60_000 }] },
+    gapFound: {
+      stream: 'depth',
+      market: 'BTC_USDT',
+      reason: 'outage',
+      lengthMs: 30_000,
+    },
+    gapsCounted: {
+      gaps: [{ stream: 'depth', market: 'BTC_USDT', count: 2, unfillableMs: 0, lengthMs: 60_000 }],
+    },
     marketsChanged: { added: ['BTC_USDT'], removed: [], changed: [] },
   },
   server: {
@@ -237,7 +244,9 @@ test('the tally keeps totals, the newest and the slowest market, and open gaps',
   collect.progressed({ stream: 'trades', market: 'A', newestMs: 2000 });
   collect.progressed({ stream: 'trades', market: 'A', newestMs: 1000 });
   collect.progressed({ stream: 'trades', market: 'B', newestMs: 500 });
-  collect.gapsCounted({ gaps: [{ stream: 'trades', market: 'A', count: 1, lengthMs: 10 }] });
+  collect.gapsCounted({
+    gaps: [{ stream: 'trades', market: 'A', count: 1, unfillableMs: 0, lengthMs: 10 }],
+  });
   client.socketOpened({ market: 'A', periodS: 60 });
   client.requestEnded({ endpoint: 'x', outcome: 'timeout', durationMs: 1, bytes: 0 });
   const snapshot = telemetry.tally.snapshot();

@@ -1,0 +1,81 @@
+import type { ExchangeClock } from '../client/index.js';
+import { exchangeNameOf } from '../config/load.js';
+import type { Config } from '../config/schema.js';
+import type { Clock } from '../kernel/clock.js';
+import { messageOf } from '../kernel/errors.js';
+import type { ObservedTelemetry } from '../observe/telemetry.js';
+import { statusStreams } from '../status/document.js';
+import { type HealthReport, healthReport } from '../status/health.js';
+import { type StatusServer, startStatusServer } from '../status/server.js';
+import { VERSION } from './version.js';
+
+/** What operators may know of a daemon at one moment. */
+export interface DaemonView {
+  /** What it is doing, in words. */
+  readonly phase: string;
+  readonly markets: number;
+  /** Time since its loops last turned, milliseconds. */
+  readonly idleMs: number;
+  /** Time since the exchange last answered; undefined before the first answer. */
+  readonly silentMs: number | undefined;
+  pingDatabase(): Promise<void>;
+}
+
+/** The loops that prove life turn several times in this time. */
+const STALE_TICK_MS = 60_000;
+/** The exchange counts as answering when it did so within this time. */
+const EXCHANGE_SILENCE_MS = 15_000;
+
+/** Opens the status pages of a daemon, unless they are switched off. */
+export async function openDaemonStatus(
+  options: {
+    readonly config: Config;
+    readonly clock: Clock;
+    readonly telemetry: ObservedTelemetry;
+    readonly exchangeTime: ExchangeClock;
+  },
+  look: () => DaemonView,
+): Promise<StatusServer | undefined> {
+  const { config, clock, telemetry, exchangeTime } = options;
+  if (!config.http.enabled) return undefined;
+  const { host, port, token } = config.http;
+  return startStatusServer({
+    host,
+    port,
+    token,
+    clock,
+    telemetry: telemetry.daemon,
+    metricsText: () => telemetry.metricsText(),
+    health: async () => health(look()),
+    ready: () => ready(look()),
+    statusJson: async () => ({
+      facts: {
+        version: VERSION,
+        phase: look().phase,
+        exchange: exchangeNameOf(config),
+        markets: look().markets,
+        'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
+      },
+      streams: statusStreams(telemetry.tally.snapshot(), exchangeTime.nowMs()),
+    }),
+  });
+}
+
+const inSeconds = (ms: number) => `${(ms / 1000).toFixed(1)} s ago`;
+
+function health({ idleMs }: DaemonView): HealthReport {
+  const detail = `last turn ${inSeconds(idleMs)}`;
+  return healthReport([{ name: 'loops', ok: idleMs < STALE_TICK_MS, detail }]);
+}
+
+async function ready(view: DaemonView): Promise<HealthReport> {
+  const { phase, silentMs } = view;
+  const trouble = await view.pingDatabase().then(() => undefined, messageOf);
+  const isAnswering = silentMs !== undefined && silentMs < EXCHANGE_SILENCE_MS;
+  const answer = silentMs === undefined ? 'no answer yet' : `last answer ${inSeconds(silentMs)}`;
+  return healthReport([
+    { name: 'phase', ok: phase === 'collecting', detail: phase },
+    { name: 'database', ok: trouble === undefined, ...(trouble && { detail: trouble }) },
+    { name: 'exchange', ok: isAnswering, detail: answer },
+  ]);
+}
