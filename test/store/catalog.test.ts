@@ -108,7 +108,15 @@ test('gaps are what is expected and not covered, and what became of them is reme
   const [status] = await store.statusRows(ms(50));
   assert.deepEqual(status, {
     ...{ streamId: stream.streamId, kind: 'trades', marketId: 1, market: 'A_USDT', variant: 0 },
-    ...{ rows: 0, newestCoveredMs: ms(40), coveredS: 20, gaps: 2, gapS: 20, unfillableS: 10, openGaps: 1 },
+    ...{
+      rows: 0,
+      newestCoveredMs: ms(40),
+      coveredS: 20,
+      gaps: 2,
+      gapS: 20,
+      unfillableS: 10,
+      openGaps: 1,
+    },
     collectFromMs: ms(0),
   });
 });
