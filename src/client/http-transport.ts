@@ -165,10 +165,10 @@ export class HttpTransport {
     body: AsyncIterable<Buffer> & { destroy(error?: Error): unknown },
   ): Promise<Buffer> {
     const { maxBodyBytes } = this.#options;
-    const tooLarge = new ReplyTooLargeError(place, maxBodyBytes);
+    let tooLarge: ReplyTooLargeError | undefined;
     if (Number(headerText(headers, 'content-length') ?? 0) > maxBodyBytes) {
       swallowErrors(body).destroy();
-      throw tooLarge;
+      throw new ReplyTooLargeError(place, maxBodyBytes);
     }
     const chunks: Buffer[] = [];
     let size = 0;
@@ -176,15 +176,19 @@ export class HttpTransport {
       for await (const chunk of body) {
         size += chunk.length;
         // Leaving the loop destroys the body, and with it the connection.
-        if (size > maxBodyBytes) throw tooLarge;
+        if (size > maxBodyBytes) {
+          tooLarge = new ReplyTooLargeError(place, maxBodyBytes);
+          throw tooLarge;
+        }
         chunks.push(chunk);
       }
     } catch (error) {
-      if (error === tooLarge) throw error;
+      if (tooLarge !== undefined) throw tooLarge;
       const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
       throw new NetworkError(place, detail, { cause: error });
     }
-    return Buffer.concat(chunks, size);
+    const [only] = chunks;
+    return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks, size);
   }
 
   #track(socket: Socket): void {

@@ -71,6 +71,10 @@ export type BodyReading =
   | { readonly kind: 'notFound'; readonly text: string }
   | { readonly kind: 'unrecognised' };
 
+function isObject(body: unknown): body is object {
+  return typeof body === 'object' && body !== null;
+}
+
 /**
  * Reads a decoded JSON body. `success`, not the status, decides on envelopes, because servers of
  * the family answer errors with HTTP 200 too.
@@ -95,11 +99,12 @@ export function readBody(body: unknown, isEnveloped: boolean): BodyReading {
       : { kind: 'error', code: undefined, text: cousin.data.message };
   }
   // A bare object of field texts is an error where an envelope was due. Without any text it is not.
-  const bareFields = fieldErrorsShape.safeParse(body);
-  if (bareFields.success && Object.values(bareFields.data).some((texts) => texts.length > 0)) {
-    const isDepthLike = 'asks' in bareFields.data || 'bids' in bareFields.data;
-    if (!isDepthLike) return { kind: 'fieldErrors', fields: bareFields.data };
+  // Depth may look like one, and is too large to be tried in vain.
+  const isDepthLike = isObject(body) && ('asks' in body || 'bids' in body);
+  const bareFields = isDepthLike ? undefined : fieldErrorsShape.safeParse(body).data;
+  if (bareFields !== undefined && Object.values(bareFields).some((texts) => texts.length > 0)) {
+    return { kind: 'fieldErrors', fields: bareFields };
   }
-  if (isEnveloped || body === null || typeof body !== 'object') return { kind: 'unrecognised' };
+  if (isEnveloped || !isObject(body)) return { kind: 'unrecognised' };
   return { kind: 'success', payload: body };
 }

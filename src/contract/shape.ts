@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { quickParser } from './exact-form.js';
 import { nameText } from './values.js';
 
 /** A row that did not fit its schema: kept with its reason, so that nothing vanishes silently. */
@@ -40,16 +41,27 @@ export function describeShapeError(error: unknown): string | undefined {
 
 /** A payload that is good or bad as a whole. */
 export function wholeShape<T>(schema: z.ZodType<T>): ResultShape<T> {
-  return { schema, parse: (payload) => ({ data: schema.parse(payload), rejected: [] }) };
+  const parseQuickly = quickParser(schema);
+  return {
+    schema,
+    parse(payload) {
+      const parsed = parseQuickly(payload);
+      if (!parsed.success) throw parsed.error;
+      return { data: parsed.data, rejected: [] };
+    },
+  };
 }
 
-function parseRows<T>(row: z.ZodType<T>, values: readonly unknown[]): ParsedPayload<T[]> {
+type RowParser<T> = (value: unknown) => z.ZodSafeParseResult<T>;
+
+function parseRows<T>(parseRow: RowParser<T>, values: readonly unknown[]): ParsedPayload<T[]> {
   const data: T[] = [];
   const rejected: RejectedRow[] = [];
-  for (const [at, value] of values.entries()) {
-    const parsed = row.safeParse(value);
+  for (let at = 0; at < values.length; at += 1) {
+    const payload = values[at];
+    const parsed = parseRow(payload);
     if (parsed.success) data.push(parsed.data);
-    else rejected.push({ at, reason: describeIssues(parsed.error), payload: value });
+    else rejected.push({ at, reason: describeIssues(parsed.error), payload });
   }
   return { data, rejected };
 }
@@ -57,9 +69,12 @@ function parseRows<T>(row: z.ZodType<T>, values: readonly unknown[]): ParsedPayl
 /** An array of independent rows. */
 export function listShape<T>(row: z.ZodType<T>): ResultShape<T[]> {
   const envelope = z.array(z.unknown());
+  const parseRow = quickParser(row);
   return {
     schema: z.array(row),
-    parse: (payload) => parseRows(row, envelope.parse(payload)),
+    parse: (payload) =>
+      // An array is one whatever is in it: no need to copy it only to see that.
+      parseRows(parseRow, Array.isArray(payload) ? payload : envelope.parse(payload)),
   };
 }
 
@@ -74,6 +89,7 @@ export function mapShape<T>(value: z.ZodType<T>): ResultShape<Record<string, T>>
     (payload) => (Array.isArray(payload) && payload.length === 0 ? {} : payload),
     z.custom<Record<string, unknown>>(isObject, { error: 'not an object keyed by name' }),
   );
+  const parseValue = quickParser(value);
   return {
     schema: z.record(nameText, value),
     parse(payload) {
@@ -82,7 +98,7 @@ export function mapShape<T>(value: z.ZodType<T>): ResultShape<Record<string, T>>
       const rejected: RejectedRow[] = [];
       for (const [at, entry] of entries) {
         const key = nameText.safeParse(at);
-        const parsed = value.safeParse(entry);
+        const parsed = parseValue(entry);
         if (!key.success) {
           rejected.push({ at, reason: `name: ${describeIssues(key.error)}`, payload: entry });
         } else if (parsed.success) data[at] = parsed.data;
@@ -100,13 +116,14 @@ export function holderShape<H extends z.ZodObject, K extends string, T>(
   row: z.ZodType<T>,
 ): ResultShape<z.infer<H> & Record<K, T[]>> {
   const envelope = header.extend({ [field]: z.array(z.unknown()) });
+  const parseRow = quickParser(row);
   return {
     schema: header.extend({ [field]: z.array(row) }) as unknown as z.ZodType<
       z.infer<H> & Record<K, T[]>
     >,
     parse(payload) {
       const held = envelope.parse(payload) as Record<string, unknown>;
-      const rows = parseRows(row, held[field] as unknown[]);
+      const rows = parseRows(parseRow, held[field] as unknown[]);
       const data = { ...held, [field]: rows.data } as z.infer<H> & Record<K, T[]>;
       return { data, rejected: rows.rejected };
     },

@@ -5,6 +5,7 @@ import {
   MAX_DECIMAL_LENGTH,
   toPlainDecimal,
 } from '../kernel/decimal.js';
+import { withExactForm } from './exact-form.js';
 
 /**
  * The scalar types of the contract. Decimals stay text. Servers of this family sometimes send a
@@ -12,26 +13,80 @@ import {
  * attached by `meta` says to documents what a refinement can not say: the form on the wire.
  */
 
+const POINT = 0x2e;
+const DIGIT_0 = 0x30;
+const DIGIT_9 = 0x39;
+const MINUS = 0x2d;
+/** So many digits before and after the point every decimal may have, with sign and point. */
+const QUICK_DIGITS = 39;
+
+/**
+ * What plain decimal text from position `at` on says: a zero, a number above zero, or undefined for
+ * any other text and for numbers of unusual length.
+ */
+function plainSign(text: string, at: number): 0 | 1 | undefined {
+  let sign: 0 | 1 = 0;
+  let digits = 0;
+  let isFraction = false;
+  for (let index = at; index < text.length; index += 1) {
+    const code = text.charCodeAt(index);
+    if (code >= DIGIT_0 && code <= DIGIT_9) {
+      if (code !== DIGIT_0) sign = 1;
+      digits += 1;
+      if (digits > QUICK_DIGITS) return undefined;
+    } else if (code === POINT && !isFraction && digits > 0) {
+      isFraction = true;
+      digits = 0;
+    } else {
+      return undefined;
+    }
+  }
+  return digits === 0 ? undefined : sign;
+}
+
+function isPlain(value: unknown): boolean {
+  return typeof value === 'string' && plainSign(value, 0) !== undefined;
+}
+
+function isPlainAboveZero(value: unknown): boolean {
+  return typeof value === 'string' && plainSign(value, 0) === 1;
+}
+
+/** A negative zero is not among them: it loses its sign. */
+function isPlainSigned(value: unknown): boolean {
+  if (typeof value !== 'string') return false;
+  return value.charCodeAt(0) === MINUS ? plainSign(value, 1) === 1 : isPlain(value);
+}
+
 const UNSIGNED_FORM = DECIMAL_PATTERN.source.replace('(-?)', '');
 
 /** A decimal number as text, any sign, in plain notation. */
-export const decimalText = z
-  .string()
-  .refine(isDecimalText, { error: 'not a bounded decimal number' })
-  .transform(toPlainDecimal)
-  .meta({ pattern: DECIMAL_PATTERN.source, maxLength: MAX_DECIMAL_LENGTH });
+export const decimalText = withExactForm(
+  z
+    .string()
+    .refine(isDecimalText, { error: 'not a bounded decimal number' })
+    .transform(toPlainDecimal)
+    .meta({ pattern: DECIMAL_PATTERN.source, maxLength: MAX_DECIMAL_LENGTH }),
+  isPlainSigned,
+);
 
 const hasSign = (text: string) => text.startsWith('-');
 
 /** A decimal of at least zero. */
-export const nonNegativeDecimal = decimalText
-  .refine((text) => !hasSign(text), { error: 'negative' })
-  .meta({ pattern: UNSIGNED_FORM });
+export const nonNegativeDecimal = withExactForm(
+  decimalText
+    .refine((text) => !hasSign(text), { error: 'negative' })
+    .meta({ pattern: UNSIGNED_FORM }),
+  isPlain,
+);
 
 /** A decimal above zero: prices and amounts of trades. */
-export const positiveDecimal = nonNegativeDecimal
-  .refine((text) => /[1-9]/.test(text), { error: 'not above zero' })
-  .meta({ pattern: UNSIGNED_FORM.replace('^', '^(?![0.]+(?:[eE]|$))') });
+export const positiveDecimal = withExactForm(
+  nonNegativeDecimal
+    .refine((text) => /[1-9]/.test(text), { error: 'not above zero' })
+    .meta({ pattern: UNSIGNED_FORM.replace('^', '^(?![0.]+(?:[eE]|$))') }),
+  isPlainAboveZero,
+);
 
 const NUMERIC_TEXT = /^-?\d{1,16}(\.\d{1,12})?([eE][+-]?\d{1,2})?$/;
 
@@ -42,28 +97,46 @@ const numeric = z.preprocess(
 );
 
 /** A whole number that JavaScript holds exactly (below 2^53): ids and counts. */
-export const wholeNumber = numeric.pipe(
-  z
-    .number()
-    .refine(Number.isSafeInteger, { error: 'not a whole number below 2^53' })
-    .meta({ type: 'integer' }),
+export const wholeNumber = withExactForm(
+  numeric.pipe(
+    z
+      .number()
+      .refine(Number.isSafeInteger, { error: 'not a whole number below 2^53' })
+      .meta({ type: 'integer' }),
+  ),
+  Number.isSafeInteger,
 );
 
 /** A trade or order id: above zero and below 2^53. */
-export const idNumber = wholeNumber.pipe(z.number().min(1));
+export const idNumber = withExactForm(
+  wholeNumber.pipe(z.number().min(1)),
+  (value) => Number.isSafeInteger(value) && (value as number) >= 1,
+);
 
 /** A UNIX time in seconds, fractional part allowed. The sane window is checked where it is stored. */
-export const unixSeconds = numeric.pipe(z.number().min(0));
+export const unixSeconds = withExactForm(
+  numeric.pipe(z.number().min(0)),
+  (value) => Number.isFinite(value) && (value as number) >= 0,
+);
 
 /** A whole UNIX second. */
-export const wholeUnixSeconds = wholeNumber.pipe(z.number().min(0));
+export const wholeUnixSeconds = withExactForm(
+  wholeNumber.pipe(z.number().min(0)),
+  (value) => Number.isSafeInteger(value) && (value as number) >= 0,
+);
 
 /** Longest market name taken from outside. */
 const MAX_NAME_LENGTH = 64;
 
 /** A short text: names of markets and currencies. */
-export const nameText = z.string().min(1).max(MAX_NAME_LENGTH);
+export const nameText = withExactForm(
+  z.string().min(1).max(MAX_NAME_LENGTH),
+  (value) => typeof value === 'string' && value !== '' && value.length <= MAX_NAME_LENGTH,
+);
 
 /** Taker's side of a trade, or the side of an order. */
-export const sideText = z.enum(['buy', 'sell']);
+export const sideText = withExactForm(
+  z.enum(['buy', 'sell']),
+  (value) => value === 'buy' || value === 'sell',
+);
 export type Side = z.infer<typeof sideText>;

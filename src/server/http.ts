@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { type EndpointName, endpointNames, endpoints } from '../contract/endpoints.js';
@@ -165,6 +166,13 @@ function answerUnparsable(context: ServerContext, socket: Socket): void {
   if (!socket.writable) socket.destroy();
 }
 
+/** Node would answer an expectation that it does not know with a 417 that the contract lacks. */
+function refuseExpectations(context: ServerContext, app: FastifyInstance): void {
+  app.server.on('checkExpectation', ({ socket }: IncomingMessage) => {
+    answerUnparsable(context, socket);
+  });
+}
+
 function addErrors(app: FastifyInstance, { backend, variants }: ServerContext): void {
   const missing = (request: FastifyRequest, reply: FastifyReply) => {
     const path = pathOf(request.raw.url ?? '');
@@ -223,6 +231,7 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
       durationMs: reply.elapsedTime,
     });
   });
+  refuseExpectations(context, app);
   addHeaders(app, context);
   addErrors(app, context);
   addRoutes(app, context);

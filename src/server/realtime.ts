@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
-import { BAD_REQUEST_PAGE } from '../contract/error-shapes.js';
+import { BAD_REQUEST_PAGE, notFoundBody } from '../contract/error-shapes.js';
 import { REALTIME_FRAME_MAX_BYTES } from '../contract/limits.js';
 import { RealtimeConnection } from './connection.js';
 import type { ServerContext } from './http.js';
@@ -10,12 +10,22 @@ import { pathOf } from './query.js';
 /** Connections served at once; more are refused with 503. */
 const MAX_CONNECTIONS = 2000;
 
-function refuse(socket: Duplex, statusLine: string, body: string): void {
+function refuse(socket: Duplex, statusLine: string, body: string | object): void {
   socket.once('finish', () => socket.destroy());
+  const isPage = typeof body === 'string';
+  endWith(
+    socket,
+    statusLine,
+    isPage ? 'text/html' : 'application/json',
+    isPage ? body : JSON.stringify(body),
+  );
+}
+
+function endWith(socket: Duplex, statusLine: string, type: string, body: string): void {
   socket.end(
     [
       `HTTP/1.1 ${statusLine}`,
-      'Content-Type: text/html; charset=utf-8',
+      `Content-Type: ${type}; charset=utf-8`,
       `Content-Length: ${Buffer.byteLength(body)}`,
       'Connection: close',
       '',
@@ -40,6 +50,10 @@ export class RealtimeServer {
 
   constructor(context: ServerContext) {
     this.#context = context;
+    // The library would answer a faulty handshake with statuses and texts of its own.
+    this.#server.on('wsClientError', (_error, socket) => {
+      refuse(socket, '400 Bad Request', BAD_REQUEST_PAGE);
+    });
   }
 
   /** Takes over a connection that asks to become a WebSocket at `path`. */
@@ -49,7 +63,8 @@ export class RealtimeServer {
     if (this.#isStopped) {
       socket.destroy();
     } else if (pathOf(request.url ?? '') !== path) {
-      refuse(socket, '404 Not Found', '');
+      const atMs = this.#context.backend.nowMs();
+      refuse(socket, '404 Not Found', notFoundBody(pathOf(request.url ?? ''), atMs));
     } else if (request.headers.upgrade?.toLowerCase() !== 'websocket') {
       refuse(socket, '400 Bad Request', BAD_REQUEST_PAGE);
     } else if (this.#connections.size >= MAX_CONNECTIONS) {

@@ -1,0 +1,140 @@
+import assert from 'node:assert/strict';
+import { loadavg } from 'node:os';
+import { Pool } from 'undici';
+import { systemClock } from '../../src/kernel/clock.js';
+import { BenchServer, recordPage } from '../support/bench-server.js';
+import { type BenchReport, median, tableOf } from './report.js';
+
+export const about = 'our server against bare fastify with ready texts, requests a second';
+
+/*
+ * Ours works every reply out anew: it checks the query, asks a generated tape whose time stands
+ * still, writes the page as JSON. The other is fastify without any hook that sends the recorded
+ * text with the same headers. Both are processes of their own; the load comes from here, over
+ * kept-alive connections, in turns. Where two processors are busy, the load itself can be the
+ * limit, so the processor time that each server spends on a request is told too.
+ */
+
+const TARGETS = {
+  ticker: '/api/v1/public/ticker?market=BTC_USDT',
+  history: '/api/v1/public/history?market=BTC_USDT&limit=1000',
+} as const;
+type TargetName = keyof typeof TARGETS;
+
+const CONNECTIONS = 8;
+const ROUNDS = 5;
+const ROUND_MS = 1000;
+
+interface Load {
+  readonly perS: number;
+  readonly cpuUs: number;
+}
+
+/** One request; resolves when the whole body has come. */
+function fetchOnce(pool: Pool, path: string, bytes: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let status = 0;
+    let size = 0;
+    pool.dispatch(
+      { method: 'GET', path },
+      {
+        onRequestStart() {},
+        onResponseStart(_controller, statusCode) {
+          status = statusCode;
+        },
+        onResponseData(_controller, chunk) {
+          size += chunk.length;
+        },
+        onResponseEnd() {
+          if (status === 200 && size === bytes) resolve();
+          else reject(new Error(`HTTP ${status} with ${size} bytes`));
+        },
+        onResponseError: (_controller, error) => reject(error),
+      },
+    );
+  });
+}
+
+/** As many requests as can be answered in a round. */
+async function load(server: BenchServer, pool: Pool, path: string, bytes: number): Promise<Load> {
+  const cpuBeforeMs = await server.cpuMs();
+  const startMs = systemClock.monotonicMs();
+  let count = 0;
+  const work = async () => {
+    while (systemClock.monotonicMs() - startMs < ROUND_MS) {
+      await fetchOnce(pool, path, bytes);
+      count += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: CONNECTIONS }, work));
+  const ms = systemClock.monotonicMs() - startMs;
+  const cpuMs = (await server.cpuMs()) - cpuBeforeMs;
+  return { perS: (count / ms) * 1000, cpuUs: (cpuMs / count) * 1000 };
+}
+
+/** The middle of some loads, each figure by itself. */
+function middleOf(loads: readonly Load[]): Load {
+  return {
+    perS: Math.round(median(loads.map(({ perS }) => perS))),
+    cpuUs: Math.round(median(loads.map(({ cpuUs }) => cpuUs))),
+  };
+}
+
+async function measure(
+  servers: Record<'ours' | 'bare', BenchServer>,
+  path: string,
+  rounds: number,
+) {
+  const bytes = (await recordPage(servers.ours, path)).body.length;
+  const pools = {
+    ours: new Pool(servers.ours.url, { connections: CONNECTIONS }),
+    bare: new Pool(servers.bare.url, { connections: CONNECTIONS }),
+  };
+  const loads = { ours: [] as Load[], bare: [] as Load[] };
+  for (let round = -1; round < rounds; round += 1) {
+    for (const who of ['ours', 'bare'] as const) {
+      const seen = await load(servers[who], pools[who], path, bytes);
+      // The first round is for the compiler to warm up.
+      if (round >= 0) loads[who].push(seen);
+    }
+  }
+  await Promise.all([pools.ours.destroy(), pools.bare.destroy()]);
+  return { ours: middleOf(loads.ours), bare: middleOf(loads.bare), bytes };
+}
+
+const round2 = (value: number) => Math.round(value * 100) / 100;
+
+/** @param options a number of rounds (default 5) */
+export async function run([text = `${ROUNDS}`]: readonly string[]): Promise<BenchReport> {
+  const rounds = Number(text);
+  const loadAverage = loadavg().map(round2);
+  const ours = await BenchServer.start({ kind: 'ours' });
+  const pages = await Promise.all(Object.values(TARGETS).map((path) => recordPage(ours, path)));
+  const trades = JSON.parse(pages.at(-1)?.body ?? '') as { result: unknown[] };
+  assert.equal(trades.result.length, 1000);
+  const bare = await BenchServer.start({ kind: 'bare', pages });
+  try {
+    const servers = { ours, bare };
+    const measured = {
+      ticker: await measure(servers, TARGETS.ticker, rounds),
+      history: await measure(servers, TARGETS.history, rounds),
+    };
+    const names = Object.keys(measured) as TargetName[];
+    const ratioOf = (of: (name: TargetName) => number) =>
+      Object.fromEntries(names.map((name) => [name, round2(of(name))]));
+    const ratio = ratioOf((name) => measured[name].ours.perS / measured[name].bare.perS);
+    const cpuRatio = ratioOf((name) => measured[name].bare.cpuUs / measured[name].ours.cpuUs);
+    const header = ['reply', 'ours/s', 'bare/s', 'ratio', 'ours µs', 'bare µs', 'cpu ratio'];
+    const rows = names.map((name) => {
+      const { ours: us, bare: them } = measured[name];
+      const figures = [us.perS, them.perS, ratio[name], us.cpuUs, them.cpuUs, cpuRatio[name]];
+      return [name, ...figures.map(String)];
+    });
+    return {
+      table: tableOf([header, ...rows]),
+      figures: { ratio, cpuRatio, measured, connections: CONNECTIONS, rounds, loadAverage },
+    };
+  } finally {
+    await Promise.all([ours.stop(), bare.stop()]);
+  }
+}
