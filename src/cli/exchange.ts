@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { ExchangeClient, ExchangeClock, StateFeed } from '../client/index.js';
+import type { ExchangeApi, ExchangeClock, StateFeed } from '../client/index.js';
 import {
   createExchangeClient,
   createExchangeClock,
@@ -21,7 +21,7 @@ export interface ExchangeAddress {
 
 /** Everything that speaks to one exchange: one budget, one clock. */
 export interface ExchangeAccess {
-  readonly client: ExchangeClient;
+  readonly client: ExchangeApi;
   readonly time: ExchangeClock;
   readonly openStateFeed: (market: string, periodS: number) => StateFeed;
   close(): Promise<void>;

@@ -201,6 +201,17 @@ export class InvalidAddressError extends TapekeepError {
   }
 }
 
+/** The real-time interface was asked for without its address. */
+export class MissingRealtimeError extends TapekeepError {
+  constructor() {
+    super(
+      'missing_realtime_url',
+      'fatal',
+      'this client was made without a realtimeUrl (ws:// or wss://), which states are followed by',
+    );
+  }
+}
+
 /** No nonce is left below the contract's 13 digits: the saved one must be wrong. */
 export class NonceError extends TapekeepError {
   constructor(nonce: number) {

@@ -95,7 +95,7 @@ export interface ExchangeClientOptions {
  * @throws InvalidParameterError before sending, for a parameter outside the contract's limits
  * @throws ExchangeError and its subclasses for everything that goes wrong afterwards
  */
-export interface ExchangeClient {
+export interface ExchangeApi {
   /** Calls any endpoint of the table by its name. The named methods below are this, typed. */
   call<N extends EndpointName>(
     name: N,
@@ -154,7 +154,7 @@ export interface ExchangeClient {
   /**
    * Places a limit order; price in money, amount in stock, both decimal text. Signed, sent once and
    * never repeated. After a TimeoutError or NetworkError the order may exist: ask
-   * {@link ExchangeClient.activeOrders} before trying again.
+   * {@link ExchangeApi.activeOrders} before trying again.
    */
   placeOrder(
     order: {

@@ -4,7 +4,7 @@ export {
   type CallOptions,
   type Credentials,
   DEFAULT_PRIORITY,
-  type ExchangeClient,
+  type ExchangeApi,
   type ExchangeClientOptions,
   type NonceStore,
   type Reply,
@@ -25,3 +25,4 @@ export type {
   StateFeedOptions,
 } from './realtime/state-feed.js';
 export { createExchangeClient } from './rest-client.js';
+export { ExchangeClient, type ExchangeClientSettings } from './standalone.js';

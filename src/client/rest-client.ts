@@ -18,7 +18,7 @@ import {
 import {
   type CallOptions,
   DEFAULT_PRIORITY,
-  type ExchangeClient,
+  type ExchangeApi,
   type ExchangeClientOptions,
   type Reply,
 } from './exchange-client.js';
@@ -58,13 +58,13 @@ interface Sent<T> extends ParsedPayload<T> {
 type Params = Readonly<Record<string, unknown>>;
 
 /**
- * A client for one exchange, see {@link ExchangeClient}.
+ * A client for one exchange, see {@link ExchangeApi}.
  *
  * @throws InvalidAddressError when `baseUrl` is not a plain http or https address
  */
-export function createExchangeClient(options: ExchangeClientOptions): ExchangeClient {
+export function createExchangeClient(options: ExchangeClientOptions): ExchangeApi {
   const caller = new EndpointCaller(options);
-  const call: ExchangeClient['call'] = (name, params, callOptions) =>
+  const call: ExchangeApi['call'] = (name, params, callOptions) =>
     caller.call(name, params, callOptions);
   return {
     call,

@@ -1,0 +1,137 @@
+import type { SignedContent } from '../contract/signing.js';
+import { RequestBudget } from '../kernel/budget.js';
+import { systemClock } from '../kernel/clock.js';
+import { systemRandom } from '../kernel/random.js';
+import type { ClientEvents } from '../observe/events.js';
+import { silentClientEvents } from '../observe/silent.js';
+import { MissingRealtimeError } from './errors.js';
+import type { Credentials, ExchangeApi, NonceStore } from './exchange-client.js';
+import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
+import { openStateFeed } from './realtime/open-state-feed.js';
+import type { StateFeed } from './realtime/state-feed.js';
+import { createExchangeClient } from './rest-client.js';
+
+/** How to reach an exchange. Everything but the address has a default. */
+export interface ExchangeClientSettings {
+  /** `https://api.example.com`, without `/api/v1`. */
+  readonly baseUrl: string;
+  /** `wss://…`, for {@link ExchangeClient.watch}. */
+  readonly realtimeUrl?: string;
+  /** For signed calls: the account's key and secret. */
+  readonly credentials?: Credentials;
+  /** Keeps the nonce over restarts, such as a {@link NonceFile}. */
+  readonly nonceStore?: NonceStore;
+  /** What a signature covers; default `payload`, as servers of the family do. */
+  readonly signedContent?: SignedContent;
+  /** Requests per second on average; default 5. The server's own limits lower it by themselves. */
+  readonly requestsPerS?: number;
+  /** Requests that may start at once after a quiet time; default 10. */
+  readonly burst?: number;
+  /** Deadline of a whole request, milliseconds; default 10,000. */
+  readonly timeoutMs?: number;
+  /** Hears of requests, pauses and connections; default nobody. */
+  readonly telemetry?: ClientEvents;
+}
+
+const DEFAULT_REQUESTS_PER_S = 5;
+const DEFAULT_BURST = 10;
+/** Calls that may wait for the budget; a program that has more waiting asks for too much. */
+const WAITING_MAX = 10_000;
+
+/**
+ * The exchange for programs: every endpoint of the contract as a typed method, and the real-time
+ * states as an async iterable.
+ *
+ * ```ts
+ * const exchange = new ExchangeClient({ baseUrl: 'https://api.example.com' });
+ * const { data } = await exchange.depth({ market: 'BTC_USDT', limit: 10 });
+ * await exchange.close();
+ * ```
+ *
+ * Times are UNIX seconds as in the contract, prices and amounts decimal text. Errors are typed:
+ * their `code` is stable, their `action` says whether to retry. Signed requests of one key go one
+ * at a time, and orders are never sent twice.
+ */
+export class ExchangeClient implements ExchangeApi {
+  readonly call: ExchangeApi['call'];
+  readonly markets: ExchangeApi['markets'];
+  readonly products: ExchangeApi['products'];
+  readonly tickers: ExchangeApi['tickers'];
+  readonly ticker: ExchangeApi['ticker'];
+  readonly kline: ExchangeApi['kline'];
+  readonly history: ExchangeApi['history'];
+  readonly historyResult: ExchangeApi['historyResult'];
+  readonly depth: ExchangeApi['depth'];
+  readonly book: ExchangeApi['book'];
+  readonly balances: ExchangeApi['balances'];
+  readonly placeOrder: ExchangeApi['placeOrder'];
+  readonly activeOrders: ExchangeApi['activeOrders'];
+  /** What time it is at the exchange, learnt from its answers. */
+  readonly time: ExchangeClock;
+  readonly #api: ExchangeApi;
+  readonly #settings: ExchangeClientSettings;
+  readonly #feeds = new Set<StateFeed>();
+
+  /** @throws InvalidAddressError when `baseUrl` is no plain http or https address */
+  constructor(settings: ExchangeClientSettings) {
+    const { requestsPerS, burst, telemetry, realtimeUrl: _realtimeUrl, ...own } = settings;
+    this.#settings = settings;
+    this.time = createExchangeClock({ clock: systemClock });
+    const api = createExchangeClient({
+      ...own,
+      clock: systemClock,
+      random: systemRandom,
+      telemetry: telemetry ?? silentClientEvents,
+      exchangeClock: this.time,
+      budget: new RequestBudget({
+        clock: systemClock,
+        ratePerS: requestsPerS ?? DEFAULT_REQUESTS_PER_S,
+        burst: burst ?? DEFAULT_BURST,
+        maxWaiting: WAITING_MAX,
+      }),
+    });
+    this.#api = api;
+    this.call = api.call;
+    this.markets = api.markets;
+    this.products = api.products;
+    this.tickers = api.tickers;
+    this.ticker = api.ticker;
+    this.kline = api.kline;
+    this.history = api.history;
+    this.historyResult = api.historyResult;
+    this.depth = api.depth;
+    this.book = api.book;
+    this.balances = api.balances;
+    this.placeOrder = api.placeOrder;
+    this.activeOrders = api.activeOrders;
+  }
+
+  /**
+   * Follows the state of one market over the last `periodS` seconds, over a connection that renews
+   * itself for ever. Leaving the loop ends it.
+   *
+   * @throws MissingRealtimeError when no `realtimeUrl` was given; InvalidAddressError when it is none
+   */
+  watch(market: string, periodS: number): StateFeed {
+    const { realtimeUrl, telemetry } = this.#settings;
+    if (realtimeUrl === undefined) throw new MissingRealtimeError();
+    const feed = openStateFeed({
+      url: realtimeUrl,
+      market,
+      periodS,
+      clock: systemClock,
+      random: systemRandom,
+      telemetry: telemetry ?? silentClientEvents,
+      exchangeClock: this.time,
+    });
+    this.#feeds.add(feed);
+    return feed;
+  }
+
+  /** Ends requests under way and feeds, and closes all connections. Idempotent. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#feeds].map((feed) => feed.stop()));
+    this.#feeds.clear();
+    await this.#api.close();
+  }
+}

@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { ExchangeClient, TapekeepError } from '../../src/index.js';
+import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
+
+/** The library as its users see it: one class from the package's root, nothing else to set up. */
+
+test('a client from the package root asks, follows and closes', async (t) => {
+  const { server } = await startTapeExchange(t, GENERATED, { rateLimit: false });
+  const { url: baseUrl, realtimeUrl } = server;
+  const exchange = new ExchangeClient({ baseUrl, realtimeUrl });
+  t.after(() => exchange.close());
+  const { data: markets } = await exchange.markets();
+  assert.ok(markets.some(({ name }) => name === 'BTC_USDT'));
+  const { data: trades } = await exchange.history({ market: 'BTC_USDT', limit: 2 });
+  assert.equal(trades.length, 2);
+  const { data: depth } = await exchange.depth({ market: 'BTC_USDT', limit: 1 });
+  assert.equal(depth.bids.length, 1);
+  const origins: string[] = [];
+  for await (const event of exchange.watch('BTC_USDT', 60)) {
+    if (event.kind !== 'record') continue;
+    origins.push(event.origin);
+    break;
+  }
+  assert.equal(origins.length, 1);
+  await exchange.close();
+  await assert.rejects(exchange.markets(), TapekeepError);
+});
+
+test('what is missing is told when it is needed', async (t) => {
+  const exchange = new ExchangeClient({ baseUrl: 'http://127.0.0.1:1' });
+  t.after(() => exchange.close());
+  assert.throws(() => exchange.watch('BTC_USDT', 60), { code: 'missing_realtime_url' });
+  await assert.rejects(exchange.balances(), { code: 'missing_credentials' });
+  assert.throws(() => new ExchangeClient({ baseUrl: 'ftp://example.com' }), {
+    code: 'invalid_address',
+  });
+});
