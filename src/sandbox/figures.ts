@@ -6,7 +6,7 @@ import {
   subtractDecimals,
   toPlainDecimal,
 } from '../kernel/decimal.js';
-import type { MarketTape } from './market-tape.js';
+import type { MarketTape, WindowFigures } from './market-tape.js';
 import { formatScaled, formatTrimmed } from './scaled.js';
 
 /** What a rolling window shows, as decimal texts; all zero before the first trade. */
@@ -30,11 +30,27 @@ function percentChange(open: string, last: string): string {
   return toPlainDecimal(divideDecimals(percent, open, 2));
 }
 
+/** The last window of each tape as it was written: between trades it is asked for many times. */
+const written = new WeakMap<MarketTape, { window: WindowFigures; figures: RollingFigures }>();
+
+function isSame(a: WindowFigures, b: WindowFigures): boolean {
+  const arePricesSame = a.open === b.open && a.last === b.last && a.high === b.high;
+  return arePricesSame && a.low === b.low && a.deal === b.deal && a.amount === b.amount;
+}
+
 /** The figures of a market over the last `lengthMs` milliseconds of the exchange's time. */
 export function rollingFigures(tape: MarketTape, nowMs: number, lengthMs: number): RollingFigures {
   const window = tape.window(nowMs, lengthMs);
   if (window === undefined) return NOTHING;
-  const { priceDigits, amountDigits } = tape.columns;
+  const before = written.get(tape);
+  if (before !== undefined && isSame(before.window, window)) return before.figures;
+  const figures = writeFigures(tape, window);
+  written.set(tape, { window, figures });
+  return figures;
+}
+
+function writeFigures({ columns }: MarketTape, window: WindowFigures): RollingFigures {
+  const { priceDigits, amountDigits } = columns;
   const open = formatScaled(window.open, priceDigits);
   const last = formatScaled(window.last, priceDigits);
   return {

@@ -86,6 +86,12 @@ export abstract class MarketData {
     return trades;
   }
 
+  /** What is in a position never changes, so the positions that are shown say all. */
+  tradesVersion(market: string): string {
+    const { first, end } = this.tapeOf(market).visible(this.nowMs());
+    return `${first}-${end}`;
+  }
+
   state(market: string, periodS: number): StateRecord {
     const figures = rollingFigures(this.tapeOf(market), this.nowMs(), periodS * 1000);
     return { period: periodS, ...figures };

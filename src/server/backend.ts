@@ -86,6 +86,11 @@ export interface Backend {
   kline(query: KlineQuery): Awaitable<Candle[]>;
   /** Newest first, after skipping the `skip` most recent. */
   trades(market: string, skip: number, limit: number): Awaitable<readonly BackendTrade[]>;
+  /**
+   * A text that changes whenever {@link Backend.trades} of this market may give something else for
+   * the same question. Left out by backends that can not tell; they are then asked every time.
+   */
+  tradesVersion?(market: string): string;
   /** Best first on both sides, at most `limit` levels a side. */
   depth(market: string, limit: number): Awaitable<Depth>;
   book(market: string, side: Side, offset: number, limit: number): Awaitable<Slice<BookOrder>>;

@@ -29,7 +29,9 @@ const CLOSE_UNREADABLE = 1007;
 function readId(frame: unknown): number | string | undefined {
   if (frame === null || typeof frame !== 'object') return undefined;
   const id: unknown = (frame as { id?: unknown }).id;
-  return typeof id === 'number' || (typeof id === 'string' && id.length <= 64) ? id : undefined;
+  // A number beyond all doubles is read as infinite, and would be echoed as null.
+  if (typeof id === 'number') return Number.isFinite(id) ? id : undefined;
+  return typeof id === 'string' && id.length <= 64 ? id : undefined;
 }
 
 function decodeFrame(data: RawData, isBinary: boolean): unknown {

@@ -1,7 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
-import { type EndpointName, endpointNames, endpoints } from '../contract/endpoints.js';
+import {
+  type EndpointName,
+  endpointNames,
+  endpoints,
+  type FilledParamsOf,
+} from '../contract/endpoints.js';
 import { BAD_REQUEST_PAGE, successEnvelope } from '../contract/error-shapes.js';
 import { REQUEST_BODY_MAX_BYTES } from '../contract/limits.js';
 import type { Clock } from '../kernel/clock.js';
@@ -27,6 +32,7 @@ import {
   ReplyError,
   tooManyRequests,
 } from './refusal.js';
+import { TradePages } from './trade-pages.js';
 import { type RawParams, validateParams } from './validation.js';
 import type { ServerVariants } from './variants.js';
 
@@ -58,10 +64,19 @@ const labelOfPath = new Map<string, string>([
   ...DOCUMENT_PATHS.map((path) => [path, 'documents'] as const),
 ]);
 
-/** The moment as an HTTP date (IMF-fixdate, whole seconds). */
-function httpDate(atMs: number): string {
-  return new Date(atMs).toUTCString();
+/** Writes moments as HTTP dates (IMF-fixdate, whole seconds), each second's once. */
+function httpDates(): (atMs: number) => string {
+  let writtenS = Number.NaN;
+  let text = '';
+  return (atMs) => {
+    const atS = Math.floor(atMs / 1000);
+    if (atS !== writtenS) text = new Date(atS * 1000).toUTCString();
+    writtenS = atS;
+    return text;
+  };
 }
+
+const httpDate = httpDates();
 
 function errorReplyOf(error: unknown): ErrorReply {
   if (error instanceof ReplyError) return error.reply;
@@ -76,21 +91,33 @@ function send(reply: FastifyReply, { status, body, retryAfterS }: ErrorReply): F
   reply.status(status);
   return typeof body === 'string'
     ? reply.type('text/html; charset=utf-8').send(body)
-    : reply.type('application/json; charset=utf-8').send(JSON.stringify(body));
+    : sendJson(reply, JSON.stringify(body));
 }
 
-async function resultOf<N extends EndpointName>(
+function sendJson(reply: FastifyReply, text: string): FastifyReply {
+  return reply.type('application/json; charset=utf-8').send(text);
+}
+
+/** The JSON text of an endpoint's answer. */
+async function answerText<N extends EndpointName>(
   name: N,
   raw: RawParams,
   context: AnswerContext,
-): Promise<unknown> {
+  pages: TradePages,
+): Promise<string> {
   const params = validateParams(name, raw, context.backend, context.variants);
-  const result: unknown = await answers[name](context, params);
-  return endpoints[name].envelope ? successEnvelope(result) : result;
+  const write = async () => {
+    const result: unknown = await answers[name](context, params);
+    return JSON.stringify(endpoints[name].envelope ? successEnvelope(result) : result);
+  };
+  if (name !== 'history' && name !== 'historyResult') return write();
+  const { market } = params as FilledParamsOf<'history' | 'historyResult'>;
+  return pages.text(market, `${name} ${JSON.stringify(params)}`, write);
 }
 
 /** Every endpoint of the table: GET for public ones, and the signed POST form for all. */
 function addRoutes(app: FastifyInstance, { backend, variants }: ServerContext): void {
+  const pages = new TradePages(backend);
   const authenticator = new Authenticator(
     (apiKey) => backend.secretOf(apiKey),
     variants.signedContent,
@@ -103,17 +130,17 @@ function addRoutes(app: FastifyInstance, { backend, variants }: ServerContext): 
         const query = readQuery(request.raw.url ?? '');
         if (query.kind === 'undecodable') throw new ReplyError(BAD_REQUEST);
         if (query.kind === 'ambiguous') throw new ReplyError(INVALID_INPUT);
-        const body = await resultOf(name, query.values, { backend, variants, apiKey: '' });
-        return send(reply, { status: 200, body: body as object });
+        const context = { backend, variants, apiKey: '' };
+        return sendJson(reply, await answerText(name, query.values, context, pages));
       });
     }
     app.post(path, async (request, reply) => {
       const body = Buffer.isBuffer(request.body) ? request.body : undefined;
       const signed = { path, headers: request.headers, body };
-      const result = await authenticator.run(signed, isAnswer, (apiKey, fields) =>
-        resultOf(name, fields, { backend, variants, apiKey }),
+      const text = await authenticator.run(signed, isAnswer, (apiKey, fields) =>
+        answerText(name, fields, { backend, variants, apiKey }, pages),
       );
-      return send(reply, { status: 200, body: result as object });
+      return sendJson(reply, text);
     });
   }
 }
