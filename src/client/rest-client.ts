@@ -7,6 +7,7 @@ import {
 } from '../contract/endpoints.js';
 import { describeIssues, type ParsedPayload } from '../contract/shape.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
+import { turnOf } from '../kernel/waiting-line.js';
 import type { RequestOutcome } from '../observe/events.js';
 import {
   ExchangeError,
@@ -160,7 +161,7 @@ class EndpointCaller {
   ): Promise<Reply<R>> {
     const signer = this.#signer;
     if (signer === undefined) throw new MissingCredentialsError(name);
-    const leave = await this.#signing.enter(options.priority ?? DEFAULT_PRIORITY, options.signal);
+    const leave = await this.#signing.enter(0, options.signal);
     let release: () => Promise<void> = () => Promise.resolve();
     try {
       // Signed last, when nothing but the sending is left: a request that waits holds no nonce.
@@ -186,7 +187,7 @@ class EndpointCaller {
   ): Promise<Reply<R>> {
     const { budget, clock, exchangeClock } = this.#options;
     await budget.take(priority, signal);
-    const leave = await this.#slots.enter(priority, signal);
+    const leave = await this.#slots.enter(turnOf(priority, clock.monotonicMs()), signal);
     try {
       // A pause may have begun while we waited for the slot.
       await budget.whenNotPaused(signal);

@@ -1,7 +1,7 @@
 import { WaitingLine } from '../kernel/waiting-line.js';
 
 /**
- * A fixed number of places to work in at the same time, given out by priority. It bounds the
+ * A fixed number of places to work in at the same time, given out by turn. It bounds the
  * requests under way, so that none waits inside the connection pool after its token was taken.
  */
 export class Slots {
@@ -20,10 +20,10 @@ export class Slots {
    * @returns gives the place back; a second call does nothing
    * @throws the signal's reason when it aborts first
    */
-  async enter(priority: number, signal?: AbortSignal): Promise<() => void> {
+  async enter(turn: number, signal?: AbortSignal): Promise<() => void> {
     signal?.throwIfAborted();
     if (this.#free > 0) this.#free -= 1;
-    else await this.#line.join(priority, signal);
+    else await this.#line.join(turn, signal);
     let isHeld = true;
     return () => {
       if (!isHeld) return;

@@ -105,5 +105,8 @@ export interface ArchivePort {
   ): Promise<void>;
 }
 
-/** Order in which work may use the request budget; lower goes first. */
+/**
+ * Order in which work may use the request budget; lower goes ahead by some seconds, and filling
+ * waits for all others (kernel, `turnOf`).
+ */
 export const PRIORITY = { markets: 0, head: 0, snapshot: 1, klines: 2, fill: 3 } as const;

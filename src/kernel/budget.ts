@@ -1,6 +1,6 @@
 import { type Clock, sleep } from './clock.js';
 import { TapekeepError } from './errors.js';
-import { WaitingLine } from './waiting-line.js';
+import { turnOf, WaitingLine } from './waiting-line.js';
 
 /** Longest wait that a server may impose by Retry-After. */
 export const MAX_PAUSE_MS = 5 * 60_000;
@@ -93,7 +93,7 @@ export class RequestBudget {
   /**
    * Resolves when the caller may send one request, and takes the token for it.
    *
-   * @param priority lower numbers go first; equals in the order of their calls
+   * @param priority lower numbers go ahead, as {@link turnOf} says; equals in the order of calls
    * @throws {@link BudgetOverrunError} when too many wait already
    * @throws the signal's reason when it aborts first; no token is then taken
    */
@@ -102,7 +102,7 @@ export class RequestBudget {
     if (this.#line.size >= this.#options.maxWaiting) {
       return Promise.reject(new BudgetOverrunError(this.#options.maxWaiting));
     }
-    const turn = this.#line.join(priority, signal, () => this.#serve());
+    const turn = this.#line.join(turnOf(priority, this.#nowMs()), signal, () => this.#serve());
     this.#serve();
     return turn;
   }

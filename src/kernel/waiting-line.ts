@@ -1,11 +1,29 @@
-/** Somebody who waits for a turn. Lower priorities go first, equals in the order of arrival. */
+/** From this priority on work is background: it gets what the others leave over, and no more. */
+export const BACKGROUND_PRIORITY = 3;
+/** How long one step of priority makes a waiter give way to later ones, milliseconds. */
+const STEP_MS = 2000;
+/** Later than every moment of a monotonic clock. */
+const AFTER_ALL_MS = 1e15;
+
+/**
+ * The place in line of a waiter that arrives at `nowMs` (monotonic): its priority moves it behind
+ * those that arrive some seconds later, not behind everybody for ever. So work of every priority
+ * goes on when there is more of it than turns. Background work does wait for all others.
+ */
+export function turnOf(priority: number, nowMs: number): number {
+  return priority < BACKGROUND_PRIORITY
+    ? nowMs + priority * STEP_MS
+    : AFTER_ALL_MS * (1 + priority);
+}
+
+/** Somebody who waits for a turn. Lower turns go first, equals in the order of arrival. */
 interface Waiter {
-  readonly priority: number;
+  readonly turn: number;
   readonly admit: () => void;
 }
 
 /**
- * A line of waiters, served by priority and, within one priority, first come first served.
+ * A line of waiters, served by turn (see {@link turnOf}) and, within one turn, first come first served.
  * Whoever owns the line decides when the next one goes. Each waiter leaves when its signal aborts.
  */
 export class WaitingLine {
@@ -21,7 +39,7 @@ export class WaitingLine {
    * @param onLeave called after a waiter left without having been served
    * @throws the signal's reason when it aborts first
    */
-  join(priority: number, signal?: AbortSignal, onLeave?: () => void): Promise<void> {
+  join(turn: number, signal?: AbortSignal, onLeave?: () => void): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) {
         reject(signal.reason as Error);
@@ -33,14 +51,14 @@ export class WaitingLine {
         reject(signal?.reason as Error);
       };
       const waiter: Waiter = {
-        priority,
+        turn,
         admit: () => {
           signal?.removeEventListener('abort', onAbort);
           resolve();
         },
       };
       signal?.addEventListener('abort', onAbort, { once: true });
-      const behind = this.#waiters.findIndex((other) => other.priority > priority);
+      const behind = this.#waiters.findIndex((other) => other.turn > turn);
       if (behind === -1) this.#waiters.push(waiter);
       else this.#waiters.splice(behind, 0, waiter);
     });

@@ -175,3 +175,28 @@ test('over any span no more requests start than burst and rate allow', async () 
     { numRuns: 50 },
   );
 });
+
+test('more work than turns: every priority goes on, background work waits for all others', async () => {
+  const clock = new FakeClock();
+  const budget = new RequestBudget({ clock, ratePerS: 5, burst: 1, maxWaiting: 10_000 });
+  const served = new Map<number, number>();
+  for (let second = 0; second < 60; second += 1) {
+    // Head polls alone ask for more than the budget has.
+    for (const [priority, count] of [
+      [0, 8],
+      [1, 2],
+      [2, 1],
+      [3, 1],
+    ] as const) {
+      for (let one = 0; one < count; one += 1) {
+        void budget
+          .take(priority)
+          .then(() => served.set(priority, (served.get(priority) ?? 0) + 1));
+      }
+    }
+    await clock.run(1000);
+  }
+  assert.ok((served.get(1) ?? 0) > 20, `snapshots had ${served.get(1)} turns`);
+  assert.ok((served.get(2) ?? 0) > 8, `klines had ${served.get(2)} turns`);
+  assert.equal(served.get(3) ?? 0, 0, 'filling takes only what is left over');
+});
