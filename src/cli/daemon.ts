@@ -3,15 +3,15 @@ import { Collector } from '../collect/collector.js';
 import { exchangeNameOf } from '../config/load.js';
 import type { Config } from '../config/schema.js';
 import { type Clock, sleep } from '../kernel/clock.js';
-import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import { AbortedError, codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import type { ObservedTelemetry } from '../observe/telemetry.js';
 import type { StatusServer } from '../status/server.js';
-import type { Store } from '../store/index.js';
+import { type Store, startEmbeddedPostgres } from '../store/index.js';
 import { type RunningExchange, startBuiltInExchange } from './built-in-exchange.js';
 import { type DaemonView, openDaemonStatus } from './daemon-status.js';
-import { type Database, migrateDatabase, openArchive, openDatabase } from './database.js';
+import { migrateDatabase, openArchive } from './database.js';
 import { type ExchangeAccess, openExchange } from './exchange.js';
 import { guardIdentity } from './identity.js';
 
@@ -35,21 +35,34 @@ const HOUSEKEEPING_MS = 15_000;
 const PARTITION_ROUNDS = 40;
 /** Intake gets this long to end at a stop; what is still under way then is collected again. */
 const INTAKE_STOP_MS = 3500;
+/** All of a stop; container runtimes kill after 10 s. */
+const STOP_MS = 9000;
+/** The part of it that is kept for the embedded server, which must not be left running. */
+const SERVER_STOP_MS = 3500;
 const EXCHANGE_RETRY = { baseMs: 500, capMs: 15_000 };
 /** Sandboxes name themselves by this beginning of their identity. */
 const SANDBOX_IDENTITY = 'sandbox-';
+
+/** Where the archive is, and how to let go of it in the time that is left. */
+interface OpenDatabase {
+  readonly url: string;
+  readonly stop?: (limits: { readonly timeoutMs: number }) => Promise<void>;
+}
 
 /**
  * The collecting daemon: wires the rooms together, starts them in order and stops them in reverse.
  *
  * States: *new* → *starting* (database, built-in exchange, status pages; then waiting for the
  * exchange's first answer, as long as it takes) → *running* → *stopping* → *stopped*. A failure while
- * starting stops what was started.
+ * starting stops what was started. A stop at any moment gives up what is being started, waits until
+ * that is known to have ended, and ends in bounded time whatever the database does.
  */
 export class Daemon {
   readonly #options: DaemonOptions;
   readonly #stopping = new AbortController();
-  #database: Database | undefined;
+  #database: OpenDatabase | undefined;
+  /** What is being started; never rejects. */
+  #stage: Promise<unknown> = Promise.resolve();
   #store: Store | undefined;
   #builtIn: RunningExchange | undefined;
   #access: ExchangeAccess | undefined;
@@ -68,21 +81,39 @@ export class Daemon {
   }
 
   /** Starts everything that does not depend on the exchange's answering. */
-  async open(): Promise<DaemonAddresses> {
+  open(): Promise<DaemonAddresses> {
+    return this.#asStage(() => this.#open());
+  }
+
+  /** Waits for the exchange's first answer, as long as it takes, and checks whose archive this is. */
+  connect(): Promise<void> {
+    return this.#asStage(() => this.#connect());
+  }
+
+  /** Collects until {@link Daemon.stop}. */
+  collect(): Promise<void> {
+    return this.#asStage(() => this.#collect());
+  }
+
+  async #open(): Promise<DaemonAddresses> {
     const { config, clock, telemetry, exchangeTime } = this.#options;
-    this.#phase = 'starting the database';
-    const database = await openDatabase(config, clock, telemetry.store);
+    const { signal } = this.#stopping;
+    this.#enter('starting the database');
+    const database = await this.#openDatabase();
     this.#database = database;
-    this.#phase = 'migrating the database';
-    await migrateDatabase(config, database.url, telemetry.store);
+    this.#enter('migrating the database');
+    await this.#unlessStopped(migrateDatabase(config, database.url, telemetry.store));
     const exchangeNowMs = () => exchangeTime.nowMs();
-    const store = await openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);
+    const opening = openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);
+    const store = await this.#unlessStopped(opening, (late) => late.stop());
     this.#store = store;
-    await store.acquireWriterLock();
-    await store.closeOrphanSessions();
+    await this.#unlessStopped(store.acquireWriterLock());
+    await this.#unlessStopped(store.closeOrphanSessions());
     const address = await this.#exchangeAddress();
+    signal.throwIfAborted();
     this.#access = openExchange(config, address, clock, telemetry, exchangeTime);
     this.#status = await openDaemonStatus(this.#options, () => this.view);
+    signal.throwIfAborted();
     return {
       exchange: address.url,
       database: describeDatabase(database.url),
@@ -90,21 +121,21 @@ export class Daemon {
     };
   }
 
-  /** Waits for the exchange's first answer, as long as it takes, and checks whose archive this is. */
-  async connect(): Promise<void> {
+  async #connect(): Promise<void> {
     const { config, exchangeTime } = this.#options;
     const { signal } = this.#stopping;
     const [store, access] = [this.#store, this.#access];
     if (store === undefined || access === undefined) throw new Error('open() comes first');
-    this.#phase = 'waiting for the exchange';
+    this.#enter('waiting for the exchange');
     const identity = await this.#firstAnswer(access, signal);
-    await store.claimArchive({
+    const claim = store.claimArchive({
       name: exchangeNameOf(config),
       baseUrl: config.exchange.url ?? 'built-in',
       isSandbox: identity?.startsWith(SANDBOX_IDENTITY) ?? false,
       identity,
     });
-    await store.makePartitionsAhead(exchangeTime.nowMs());
+    await this.#unlessStopped(claim);
+    await this.#unlessStopped(store.makePartitionsAhead(exchangeTime.nowMs()));
     this.#identity = { value: identity };
   }
 
@@ -113,8 +144,7 @@ export class Daemon {
     return this.#identity !== undefined;
   }
 
-  /** Collects until {@link Daemon.stop}. */
-  async collect(): Promise<void> {
+  async #collect(): Promise<void> {
     const { config, clock, telemetry, exchangeTime, onFatal } = this.#options;
     const [store, access, identity] = [this.#store, this.#access, this.#identity];
     if (store === undefined || access === undefined || identity === undefined) {
@@ -142,8 +172,8 @@ export class Daemon {
     });
     this.#collector = collector;
     this.#housekeeping = this.#keepHouse(store);
-    await collector.start();
-    this.#phase = 'collecting';
+    await this.#unlessStopped(collector.start());
+    this.#enter('collecting');
   }
 
   /** Stops intake, stores what has arrived, closes everything. Safe to call twice. */
@@ -153,29 +183,96 @@ export class Daemon {
   }
 
   async #stop(): Promise<void> {
-    const { clock, telemetry } = this.#options;
+    const { clock } = this.#options;
     this.#phase = 'stopping';
-    this.#stopping.abort();
-    const patience = new AbortController();
-    const late = sleep(clock, INTAKE_STOP_MS, patience.signal).catch(() => undefined);
-    const steps: Array<[string, (() => Promise<unknown>) | undefined]> = [
-      ['collector', () => Promise.race([this.#collector?.stop(), late])],
-      ['client', () => Promise.resolve(this.#access?.close())],
-      ['store', () => Promise.resolve(this.#store?.stop())],
-      ['housekeeping', () => Promise.resolve(this.#housekeeping)],
-      ['status', () => Promise.resolve(this.#status?.stop())],
-      ['exchange', () => Promise.resolve(this.#builtIn?.stop())],
-      ['database', () => Promise.resolve(this.#database?.stop())],
+    this.#stopping.abort(new AbortedError());
+    const endMs = clock.monotonicMs() + STOP_MS;
+    const leftMs = () => Math.max(0, endMs - clock.monotonicMs());
+    // Only when the stage has ended is it known what there is to stop.
+    await this.#bounded('start', leftMs(), () => this.#stage);
+    const reservedMs = this.#database?.stop === undefined ? 0 : SERVER_STOP_MS;
+    const steps: Array<[string, () => Promise<unknown> | undefined, number?]> = [
+      ['collector', () => this.#collector?.stop(), INTAKE_STOP_MS],
+      ['client', () => this.#access?.close()],
+      ['store', () => this.#store?.stop()],
+      ['housekeeping', () => this.#housekeeping],
+      ['status', () => this.#status?.stop()],
+      ['exchange', () => this.#builtIn?.stop()],
     ];
-    for (const [name, step] of steps) {
-      try {
-        await step?.();
-      } catch (error) {
-        telemetry.daemon.warned({ code: codeOf(error), message: `${name}: ${messageOf(error)}` });
-      }
+    for (const [name, step, mostMs = STOP_MS] of steps) {
+      await this.#bounded(name, Math.min(mostMs, Math.max(0, leftMs() - reservedMs)), step);
     }
-    patience.abort();
+    const timeoutMs = Math.max(leftMs(), reservedMs);
+    await this.#bounded('database', timeoutMs + 1000, () => this.#database?.stop?.({ timeoutMs }));
     this.#phase = 'stopped';
+  }
+
+  /** One step of the stop: it may fail or be late, the next one comes all the same. */
+  async #bounded(
+    name: string,
+    ms: number,
+    step: () => Promise<unknown> | undefined,
+  ): Promise<void> {
+    const { clock, telemetry } = this.#options;
+    const patience = new AbortController();
+    const late = sleep(clock, ms, patience.signal).then(() => {
+      telemetry.daemon.warned({ code: 'stop_late', message: `${name}: not ended in time` });
+    });
+    try {
+      await Promise.race([step(), late]);
+    } catch (error) {
+      telemetry.daemon.warned({ code: codeOf(error), message: `${name}: ${messageOf(error)}` });
+    } finally {
+      late.catch(() => undefined);
+      patience.abort();
+    }
+  }
+
+  #asStage<T>(work: () => Promise<T>): Promise<T> {
+    const running = work();
+    this.#stage = running.catch(() => undefined);
+    return running;
+  }
+
+  /** @throws AbortedError after a stop, which alone names the phase then */
+  #enter(phase: string): void {
+    this.#stopping.signal.throwIfAborted();
+    this.#phase = phase;
+  }
+
+  /**
+   * Waits for `work`, but no longer than until a stop. Closing the store or the server ends what is
+   * left of it; `discard` lets go of what it brings too late.
+   *
+   * @throws AbortedError
+   */
+  async #unlessStopped<T>(work: Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
+    const { signal } = this.#stopping;
+    const waiting = new AbortController();
+    const stopped = new Promise<never>((_, reject) => {
+      const give = () => reject(signal.reason as Error);
+      if (signal.aborted) give();
+      else signal.addEventListener('abort', give, { once: true, signal: waiting.signal });
+    });
+    try {
+      return await Promise.race([work, stopped]);
+    } catch (error) {
+      if (signal.aborted) work.then(discard).catch(() => undefined);
+      throw error;
+    } finally {
+      waiting.abort();
+    }
+  }
+
+  /** The configured Postgres, or the embedded one, started if need be. */
+  async #openDatabase(): Promise<OpenDatabase> {
+    const { config, clock, telemetry } = this.#options;
+    if (config.database.url !== null) return { url: config.database.url };
+    const { signal } = this.#stopping;
+    const { dataDir } = config;
+    const events = telemetry.store;
+    const server = await startEmbeddedPostgres({ dataDir, clock, telemetry: events, signal });
+    return { url: server.url, stop: (limits) => server.stop(limits) };
   }
 
   async #exchangeAddress() {

@@ -1,4 +1,6 @@
+import { Socket } from 'node:net';
 import pg from 'pg';
+import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import {
   type ConnectionOptions,
@@ -24,6 +26,8 @@ export interface Runner {
 
 /** A little more than the server's own timeout, so that its word is heard first. */
 const CLIENT_GRACE_MS = 5_000;
+/** What is under way at the end gets this long; then its wire is cut. */
+const CLOSE_GRACE_MS = 500;
 
 /**
  * The pool behind everything but the writer. A client that failed is never handed out again: after
@@ -32,13 +36,17 @@ const CLIENT_GRACE_MS = 5_000;
 export class Database implements Runner {
   readonly #pool: pg.Pool;
   readonly #databaseUrl: string;
+  readonly #clock: Clock;
+  readonly #sockets = new Set<Socket>();
 
   constructor(options: ConnectionOptions & { readonly poolSize: number }) {
     this.#databaseUrl = options.databaseUrl;
+    this.#clock = options.clock;
     this.#pool = new pg.Pool({
       ...clientConfig(options),
       max: options.poolSize,
       query_timeout: options.statementTimeoutMs + CLIENT_GRACE_MS,
+      stream: () => this.#newSocket(),
       idleTimeoutMillis: 30_000,
       onConnect: (client) =>
         client.query(sessionSettings(options.statementTimeoutMs)) as unknown as undefined,
@@ -80,8 +88,23 @@ export class Database implements Runner {
     });
   }
 
+  /**
+   * Ends the pool. The driver waits for lent connections and for the server's goodbye, which may
+   * never come from a table that is locked or a server that hangs: after a moment all are cut.
+   */
   close(): Promise<void> {
+    const cut = () => {
+      for (const socket of this.#sockets) socket.destroy();
+    };
+    this.#clock.after(CLOSE_GRACE_MS, cut, { background: true });
     return this.#pool.end();
+  }
+
+  #newSocket(): Socket {
+    const socket = new Socket();
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    return socket;
   }
 
   async #withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {

@@ -1,4 +1,5 @@
 import type { Market } from '../contract/resources.js';
+import { sleep } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { Batch, CommitResult, StreamRef } from '../ledger/batch.js';
@@ -22,6 +23,8 @@ import { Partitions } from './partitions.js';
 import { Writer } from './writer/writer.js';
 
 const DAY_MS = 86_400_000;
+/** For the writer's goodbye to the server, after its drain. */
+const GOODBYE_MS = 500;
 /** The first exchanges opened in 2009: nothing older can be real. */
 const OLDEST_SANE_MS = Date.UTC(2009, 0, 1);
 
@@ -196,7 +199,14 @@ class PostgresStore implements Store {
 
   stop(): Promise<void> {
     this.#stopped ??= (async () => {
-      await this.#writer.stop();
+      const { clock, drainDeadlineMs } = this.#settings;
+      const patience = new AbortController();
+      // The writer's goodbye to a server that hangs must not keep the pool open.
+      const late = sleep(clock, drainDeadlineMs + GOODBYE_MS, patience.signal).catch(
+        () => undefined,
+      );
+      await Promise.race([this.#writer.stop(), late]);
+      patience.abort();
       await this.#database.close();
     })();
     return this.#stopped;

@@ -1,4 +1,4 @@
-import { systemClock } from '../../kernel/clock.js';
+import { type Clock, sleep, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Daemon, type DaemonAddresses } from '../daemon.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -12,6 +12,9 @@ export interface StartOptions extends CommonOptions {
   /** Stops by itself after this time, milliseconds. */
   readonly forMs?: number;
 }
+
+/** After a stop, what is left over gets this long before the process ends all the same. */
+const LEFTOVER_MS = 300;
 
 /** The time for the run was over before the exchange had given one usable answer. */
 class ExchangeSilentError extends TapekeepError {
@@ -65,15 +68,25 @@ export async function start(options: StartOptions): Promise<ExitCode> {
   const outcome = isUnheard ? new ExchangeSilentError(config.exchange.url ?? 'built-in') : ended;
   telemetry.daemon.stopping({ reason: reasonOf(outcome) });
   await daemon.stop();
-  await work;
+  await soon(clock, work);
   await summary?.stop();
   const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;
   if (outcome instanceof Error) {
     telemetry.daemon.failed({ code: codeOf(outcome), message: messageOf(outcome) });
   }
+  // The timer fires only if something left over (a socket of a server that hangs) keeps the process.
+  clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
   telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - startedMs, exitCode });
   if (outcome instanceof Error) throw outcome;
   return exitCode;
+}
+
+/** Waits for what has as good as ended, and no longer than a moment. */
+async function soon(clock: Clock, work: Promise<void>): Promise<void> {
+  const patience = new AbortController();
+  const late = sleep(clock, LEFTOVER_MS, patience.signal).catch(() => undefined);
+  await Promise.race([work, late]);
+  patience.abort();
 }
 
 function reasonOf(outcome: StopReason | Error): string {

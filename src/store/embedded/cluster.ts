@@ -55,6 +55,7 @@ export async function makeCluster(
   account: Account,
   env: Readonly<Record<string, string>>,
   log?: (text: string) => void,
+  signal?: AbortSignal,
 ): Promise<void> {
   await removeUnfinished(paths);
   const owner = fileOwner(account);
@@ -76,7 +77,9 @@ export async function makeCluster(
       ]),
       env,
       log,
+      signal,
     );
+    signal?.throwIfAborted();
     if (finished.code !== 0) throw initFailed(paths, finished.output);
     await rename(growing, paths.clusterDir);
   } finally {

@@ -43,11 +43,15 @@ export function collectOutput(child: ChildProcess, onText?: (text: string) => vo
   return () => output.trim();
 }
 
-/** Runs a program to its end. Never rejects: a program that can not start has a null code. */
+/**
+ * Runs a program to its end. Never rejects: a program that can not start has a null code. An abort
+ * asks it to end (SIGTERM); its end is awaited all the same.
+ */
 export function runToEnd(
   command: Command,
   env: Readonly<Record<string, string>>,
   onText?: (text: string) => void,
+  signal?: AbortSignal,
 ): Promise<Finished> {
   return new Promise((resolve) => {
     let child: ChildProcess;
@@ -63,8 +67,15 @@ export function runToEnd(
       return;
     }
     const output = collectOutput(child, onText);
-    child.once('error', (error) => resolve({ code: null, output: error.message }));
-    child.once('close', (code) => resolve({ code, output: output() }));
+    const end = () => child.kill('SIGTERM');
+    const finish = (finished: Finished) => {
+      signal?.removeEventListener('abort', end);
+      resolve(finished);
+    };
+    child.once('error', (error) => finish({ code: null, output: error.message }));
+    child.once('close', (code) => finish({ code, output: output() }));
+    if (signal?.aborted === true) end();
+    else signal?.addEventListener('abort', end, { once: true });
   });
 }
 
@@ -100,6 +111,16 @@ export async function birthOf(pid: number): Promise<string> {
   } catch {
     return '';
   }
+}
+
+/** The direct children of a process, where the system tells them (Linux). */
+export async function childrenOf(pid: number): Promise<number[]> {
+  const text = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '');
+  return text
+    .trim()
+    .split(/\s+/)
+    .map(Number)
+    .filter((child) => child > 0);
 }
 
 /** False only where the system can tell that the process is surely not a Postgres server. */

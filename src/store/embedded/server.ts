@@ -11,6 +11,8 @@ import type { Binaries } from './binaries.js';
 import { probeServer, readPostmaster } from './probe.js';
 import {
   accountOptions,
+  birthOf,
+  childrenOf,
   collectOutput,
   isAlive,
   isZombie,
@@ -21,8 +23,13 @@ import {
 /** How often a starting or ending server is looked at. */
 const LOOK_EVERY_MS = 25;
 /** A fast shutdown that takes longer is followed by an immediate one (recovery at next start). */
-const FAST_STOP_MS = 30_000;
-const IMMEDIATE_STOP_MS = 5_000;
+const STOP_TIMEOUT_MS = 30_000;
+const IMMEDIATE_STOP_MS = 1_000;
+const KILL_STOP_MS = 500;
+/** For a server that never served: it has nothing to write out. */
+export const GIVEN_UP_STOP_MS = 4_000;
+/** A fast shutdown is tried for this long even when the time is over. */
+const SHORTEST_STOP_MS = 500;
 
 /** Settings of the embedded server, given on its command line so that none goes stale in a file. */
 function settings(port: number): string[] {
@@ -80,6 +87,8 @@ export interface StartOptions {
   readonly clock: Clock;
   readonly deadlineMs: number;
   readonly log?: (text: string) => void;
+  /** Ends a start that is under way. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 /**
@@ -114,7 +123,7 @@ export async function launchServer(options: StartOptions, port: number): Promise
   // Neither the process nor its pipe keeps ours alive; the supervisor decides when it ends.
   child.unref();
   (child.stderr as Socket | null)?.unref();
-  while (!isGone && clock.monotonicMs() < options.deadlineMs) {
+  while (!isGone && options.signal?.aborted !== true && clock.monotonicMs() < options.deadlineMs) {
     const running = await readPostmaster(clusterDir);
     if (running?.pid === child.pid && running !== undefined) {
       if ((await probeServer(running.port, options.password, clusterDir)) === 'serving') {
@@ -123,7 +132,10 @@ export async function launchServer(options: StartOptions, port: number): Promise
     }
     await sleep(clock, LOOK_EVERY_MS);
   }
-  if (!isGone && child.pid !== undefined) await endServer(child.pid, binaries, clusterDir, clock);
+  if (!isGone && child.pid !== undefined) {
+    await endServer(child.pid, binaries, clusterDir, clock, GIVEN_UP_STOP_MS);
+  }
+  options.signal?.throwIfAborted();
   const detail = `${output()}\n${await newestLog(clusterDir)}`;
   throw launchFailed(clusterDir, isGone ? detail : `no answer in time; ${detail}`);
 }
@@ -157,10 +169,11 @@ async function newestLog(clusterDir: string): Promise<string> {
  * other program is removed, because Postgres itself would refuse to start over it.
  */
 export async function findRunning(
-  options: Pick<StartOptions, 'clusterDir' | 'password' | 'clock' | 'deadlineMs'>,
+  options: Pick<StartOptions, 'clusterDir' | 'password' | 'clock' | 'deadlineMs' | 'signal'>,
 ): Promise<{ pid: number; port: number } | undefined> {
   const { clusterDir, password, clock } = options;
   for (;;) {
+    options.signal?.throwIfAborted();
     const found = await readPostmaster(clusterDir);
     if (found === undefined || !isAlive(found.pid)) return undefined;
     if (!(await mayBePostgres(found.pid))) {
@@ -179,21 +192,42 @@ export async function findRunning(
   }
 }
 
-/** Ends the server: a fast shutdown, then an immediate one. Returns when the process is gone. */
+/**
+ * Ends the server: a fast shutdown, then an immediate one, then SIGKILL, which a server that is
+ * frozen can not ignore. After the last two it recovers at its next start; nothing committed is
+ * lost. Returns when the process is gone.
+ *
+ * @param timeoutMs time for all of it; the hard ways get the last part
+ */
 export async function endServer(
   pid: number,
   binaries: Binaries,
   clusterDir: string,
   clock: Clock,
+  timeoutMs = STOP_TIMEOUT_MS,
 ): Promise<void> {
+  const hardMs = IMMEDIATE_STOP_MS + KILL_STOP_MS;
+  const fastMs = Math.max(timeoutMs - hardMs, SHORTEST_STOP_MS);
   if (process.platform === 'win32') {
     // Windows has no signals to ask with.
-    const args = ['stop', '-D', clusterDir, '-m', 'fast', '-w'];
-    await runToEnd({ file: binaries.pgCtl, args }, {});
+    const stop = (mode: string, waitMs: number) => {
+      const wait = ['-w', '-t', String(Math.max(1, Math.round(waitMs / 1000)))];
+      const args = ['stop', '-D', clusterDir, '-m', mode, ...wait];
+      return runToEnd({ file: binaries.pgCtl, args }, {});
+    };
+    if ((await stop('fast', fastMs)).code !== 0) await stop('immediate', hardMs);
     return;
   }
-  if (await signalAndWait(pid, 'SIGINT', FAST_STOP_MS, clock)) return;
-  await signalAndWait(pid, 'SIGQUIT', IMMEDIATE_STOP_MS, clock);
+  const birth = await birthOf(pid);
+  if (await signalAndWait(pid, 'SIGINT', fastMs, clock)) return;
+  if (await signalAndWait(pid, 'SIGQUIT', IMMEDIATE_STOP_MS, clock)) return;
+  // Ids are reused, so the hardest signal goes only to the very process that was asked before.
+  if ((await birthOf(pid)) !== birth || !(await mayBePostgres(pid))) return;
+  const children = await childrenOf(pid);
+  // A frozen backend would outlive its parent, and then no server could start on these files.
+  const ended = signalAndWait(pid, 'SIGKILL', KILL_STOP_MS, clock);
+  for (const child of children) await signalAndWait(child, 'SIGKILL', 0, clock);
+  await ended;
 }
 
 async function signalAndWait(

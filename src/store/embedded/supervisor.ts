@@ -1,5 +1,6 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
+import type { Clock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { EmbeddedOptions, EmbeddedPostgres } from '../api.js';
 import { StoreError } from '../errors.js';
@@ -14,12 +15,34 @@ import {
 } from './cluster.js';
 import { type DataDirLock, lockDataDir } from './lock.js';
 import { embeddedUrl, ensureDatabase, readPostmaster } from './probe.js';
-import { MINIMAL_ENV } from './processes.js';
-import { endServer, findRunning, freePort, launchServer, type StartOptions } from './server.js';
+import { isAlive, MINIMAL_ENV, mayBePostgres } from './processes.js';
+import {
+  endServer,
+  findRunning,
+  freePort,
+  GIVEN_UP_STOP_MS,
+  launchServer,
+  type StartOptions,
+} from './server.js';
 
 const START_TIMEOUT_MS = 60_000;
 /** A port that was free a moment ago may be taken by the time the server listens. */
 const PORT_TRIES = 3;
+
+/** A start that can be given up. */
+export interface AbortableOptions extends EmbeddedOptions {
+  readonly signal?: AbortSignal;
+}
+
+/** A server whose end can be given a time. */
+export interface StoppableEmbeddedPostgres extends EmbeddedPostgres {
+  /**
+   * Fast shutdown, and harder ways when that does not end it in time. The first call counts.
+   *
+   * @param options `timeoutMs` for all of it; 30 s when it is not given
+   */
+  stop(options?: { readonly timeoutMs?: number }): Promise<void>;
+}
 
 /**
  * Runs the Postgres that ships with tapekeep, on files below `dataDir`.
@@ -29,22 +52,36 @@ const PORT_TRIES = 3;
  * listens on the loopback interface only, with a random password kept beside the cluster.
  *
  * @throws {@link StoreError} when another tapekeep runs it, or it can not run here; the message
- * says what to do.
+ * says what to do. The signal's reason when it aborts; no server is left running then.
  */
-export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
+export async function startEmbeddedPostgres(
+  options: AbortableOptions,
+): Promise<StoppableEmbeddedPostgres> {
   const paths = clusterPaths(resolve(options.dataDir));
   await makeDataDir(paths.dataDir);
   const lock = await lockDataDir(paths.lockFile, paths.dataDir);
   try {
     const binaries = await findBinaries();
-    const running = await bringUp(options, paths, binaries);
+    const running = await bringUp(options, paths, binaries).catch(async (error: Error) => {
+      if (options.signal?.aborted === true) await endAnyServer(options.clock, paths, binaries);
+      throw error;
+    });
     options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${running.port}` });
     return owned(options, paths, binaries, lock, running);
   } catch (error) {
     await lock.release();
-    options.telemetry.embeddedPostgres({ phase: 'failed', detail: messageOf(error) });
+    const phase = options.signal?.aborted === true ? 'stopped' : 'failed';
+    options.telemetry.embeddedPostgres({ phase, detail: messageOf(error) });
     throw error;
   }
+}
+
+/** A start that was given up leaves no server behind, be it new or from an earlier run. */
+async function endAnyServer(clock: Clock, paths: ClusterPaths, binaries: Binaries): Promise<void> {
+  const { clusterDir } = paths;
+  const found = await readPostmaster(clusterDir);
+  if (found === undefined || !isAlive(found.pid) || !(await mayBePostgres(found.pid))) return;
+  await endServer(found.pid, binaries, clusterDir, clock, GIVEN_UP_STOP_MS);
 }
 
 /** Whether an embedded archive was ever made below `dataDir`. */
@@ -90,17 +127,18 @@ async function makeDataDir(dataDir: string): Promise<void> {
 }
 
 async function bringUp(
-  options: EmbeddedOptions,
+  options: AbortableOptions,
   paths: ClusterPaths,
   binaries: Binaries,
 ): Promise<Running> {
-  const { clock, telemetry } = options;
+  const { clock, telemetry, signal } = options;
   const env = options.env ?? MINIMAL_ENV;
   const account = await chooseAccount(binaries, paths.dataDir, paths.clusterDir, env);
+  signal?.throwIfAborted();
   const log = options.log === undefined ? undefined : byLine(options.log);
   if (!(await hasCluster(paths))) {
     telemetry.embeddedPostgres({ phase: 'initialising', detail: describeAccount(account) });
-    await makeCluster(paths, binaries, account, env, log);
+    await makeCluster(paths, binaries, account, env, log, signal);
   }
   const password = await readPassword(paths);
   const deadlineMs = clock.monotonicMs() + (options.startTimeoutMs ?? START_TIMEOUT_MS);
@@ -112,18 +150,21 @@ async function bringUp(
     env,
     clock,
     deadlineMs,
+    signal,
     ...(log === undefined ? {} : { log }),
   };
   const adopted = await findRunning(start);
   if (adopted !== undefined) {
     telemetry.embeddedPostgres({ phase: 'adopted', detail: `process ${adopted.pid}` });
     await ensureDatabase(adopted.port, password);
+    signal?.throwIfAborted();
     return { ...adopted, password };
   }
   telemetry.embeddedPostgres({ phase: 'starting', detail: describeAccount(account) });
   const launched = await launchOnFreePort(start, paths, account);
   try {
     await ensureDatabase(launched.port, password);
+    signal?.throwIfAborted();
   } catch (error) {
     await endServer(launched.pid, binaries, paths.clusterDir, clock);
     throw error;
@@ -145,6 +186,7 @@ async function launchOnFreePort(
       await writeFile(paths.portFile, `${port}\n`);
       return { pid, port };
     } catch (error) {
+      start.signal?.throwIfAborted();
       const isPortTaken = messageOf(error).includes('Address already in use');
       if (!isPortTaken || attempt >= PORT_TRIES) throw error;
     }
@@ -157,22 +199,22 @@ function owned(
   binaries: Binaries,
   lock: DataDirLock,
   running: Running,
-): EmbeddedPostgres {
+): StoppableEmbeddedPostgres {
   let stopping: Promise<void> | undefined;
-  const end = async () => {
+  const end = async (timeoutMs?: number) => {
     options.telemetry.embeddedPostgres({ phase: 'stopping' });
     // Only a process that still is this cluster's server: ids are reused.
     const current = await readPostmaster(paths.clusterDir);
     if (current?.pid === running.pid) {
-      await endServer(running.pid, binaries, paths.clusterDir, options.clock);
+      await endServer(running.pid, binaries, paths.clusterDir, options.clock, timeoutMs);
     }
     await lock.release();
     options.telemetry.embeddedPostgres({ phase: 'stopped' });
   };
   return {
     url: embeddedUrl(running.port, running.password),
-    stop() {
-      stopping ??= end();
+    stop(limits) {
+      stopping ??= end(limits?.timeoutMs);
       return stopping;
     },
   };

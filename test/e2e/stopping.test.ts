@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import pg from 'pg';
+import { makeDatabase } from '../support/postgres.js';
+import { makeTempDir } from '../support/postgres-server.js';
+import { Program } from '../support/program.js';
+
+/** A stop ends the program, whatever it is doing, and leaves no server behind. */
+
+const LONGEST_STOP_MS = 10_000;
+const START = ['--log-level', 'debug', '--log-format', 'json', 'start'];
+
+async function startIn(t: TestContext, env: Readonly<Record<string, string>> = {}) {
+  const cwd = await makeTempDir();
+  const daemon = new Program(START, { cwd, env: { TAPEKEEP_HTTP_PORT: '0', ...env } });
+  t.after(async () => {
+    await daemon.dispose();
+    await rm(cwd, { recursive: true, force: true });
+  });
+  return { cwd, daemon };
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The process id of the server in a data folder; undefined when none is running. */
+async function serverIn(cwd: string): Promise<number | undefined> {
+  const path = join(cwd, 'data', 'postgres', 'postmaster.pid');
+  const pid = Number((await readFile(path, 'utf8').catch(() => '')).split('\n')[0]);
+  return pid > 0 && isAlive(pid) ? pid : undefined;
+}
+
+async function stopOf(daemon: Program): Promise<number> {
+  const startedMs = performance.now();
+  daemon.kill('SIGTERM');
+  assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
+  return performance.now() - startedMs;
+}
+
+for (const phase of ['initialising', 'starting', 'ready']) {
+  test(`stopped while the embedded server is ${phase}, it ends and so does the server`, async (t) => {
+    const { cwd, daemon } = await startIn(t);
+    await daemon.line((line) => line.includes(`embedded Postgres: ${phase}`));
+    const tookMs = await stopOf(daemon);
+    assert.ok(tookMs < LONGEST_STOP_MS, `${tookMs} ms\n${daemon.dump()}`);
+    assert.equal(await serverIn(cwd), undefined, daemon.dump());
+  });
+}
+
+test('stopped while a table is locked, it does not wait for the lock', async (t) => {
+  const url = await makeDatabase('empty');
+  const { daemon } = await startIn(t, { TAPEKEEP_DATABASE_URL: url });
+  await daemon.line((line) => line.includes('"committed"'));
+  const locker = new pg.Client({ connectionString: url });
+  await locker.connect();
+  t.after(() => locker.end());
+  await locker.query('BEGIN; LOCK TABLE coverage');
+  const tookMs = await stopOf(daemon);
+  assert.ok(tookMs < LONGEST_STOP_MS, `${tookMs} ms\n${daemon.dump()}`);
+});
+
+test('stopped while its server is frozen, it ends the server the hard way', async (t) => {
+  const { cwd, daemon } = await startIn(t);
+  await daemon.line((line) => line.includes('"committed"'));
+  const server = await serverIn(cwd);
+  assert.ok(server !== undefined);
+  process.kill(server, 'SIGSTOP');
+  const tookMs = await stopOf(daemon);
+  assert.ok(tookMs < LONGEST_STOP_MS, `${tookMs} ms\n${daemon.dump()}`);
+  assert.equal(await serverIn(cwd), undefined, daemon.dump());
+});
