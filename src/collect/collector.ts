@@ -193,16 +193,17 @@ export class Collector {
   }
 
   async #openTickers(periodMs: number): Promise<void> {
-    const { archive } = this.#context;
+    const { archive, time } = this.#context;
     const key = { kind: 'ticker', marketId: ALL_MARKETS_ID, variant: 0 } as const;
-    const stream = await archive.ensureStream(key);
+    const collectFromMs = Math.floor(time.nowMs());
+    const stream = await archive.ensureStream({ ...key, collectFromMs });
     const [newest] = await archive.islands(stream, 1);
     this.#tickers = new TickerCollector({
       ...this.#context,
       market: '*',
       stream,
       toleranceMs: toleranceMs(periodMs),
-      coveredUntilMs: newest?.span.toMs,
+      coveredUntilMs: newest?.span.toMs ?? stream.collectFromMs ?? undefined,
       marketIds: () => this.#markets.collected,
     });
   }

@@ -53,7 +53,9 @@ export async function openMarketUnit(
       collectFromMs === undefined ? key : { ...key, collectFromMs },
     );
     const islands = await archive.islands(stream, ISLANDS_MAX);
-    return { stream, islands, coveredUntilMs: islands[0]?.span.toMs };
+    // Nothing covered yet: what passes before the first look is missed like any other time.
+    const coveredUntilMs = islands[0]?.span.toMs ?? stream.collectFromMs ?? undefined;
+    return { stream, islands, coveredUntilMs };
   };
   const shared = { ...context, market, marketId };
   const nowMs = Math.floor(time.nowMs());
@@ -73,7 +75,7 @@ export async function openMarketUnit(
 
   let depthCollector: DepthCollector | undefined;
   if (depth.enabled) {
-    const { stream, coveredUntilMs } = await openStream('depth', 0);
+    const { stream, coveredUntilMs } = await openStream('depth', 0, nowMs);
     const toleranceMs = context.depthToleranceMs;
     const { levels } = depth;
     depthCollector = new DepthCollector({ ...shared, stream, coveredUntilMs, toleranceMs, levels });
@@ -91,7 +93,7 @@ export async function openMarketUnit(
 
   const stateCollectors: StateCollector[] = [];
   for (const periodS of states.enabled ? states.periodsS : []) {
-    const { stream, coveredUntilMs } = await openStream('state', periodS);
+    const { stream, coveredUntilMs } = await openStream('state', periodS, nowMs);
     const openFeed = () => context.openStateFeed(market, periodS);
     stateCollectors.push(
       new StateCollector({ ...shared, periodS, stream, coveredUntilMs, openFeed }),

@@ -1,5 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
-import { normalizeSpans, type Span } from '../kernel/span.js';
+import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, RowOutcomes, StreamRef } from '../ledger/batch.js';
 import { Continuity } from '../ledger/continuity.js';
 import type { CollectEvents } from '../observe/events.js';
@@ -14,6 +14,7 @@ export interface SnapshotOptions {
   readonly telemetry: CollectEvents;
   /** Longest time between two looks that still counts as keeping the schedule. */
   readonly toleranceMs: number;
+  /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
 }
 
@@ -30,6 +31,14 @@ export interface Look {
   readonly unchanged: number;
   /** False: part of the answer could not be read, so it proves nothing. Default true. */
   readonly isWhole?: boolean;
+}
+
+/** A stream that is first observed within this time of its making simply begins then. */
+const BEGINNING_MS = 60_000;
+
+/** Whether a missed span is only the time that a new stream took to get going. */
+export function isBeginning(stream: StreamRef, missed: Span): boolean {
+  return missed.fromMs === stream.collectFromMs && missed.toMs - missed.fromMs <= BEGINNING_MS;
 }
 
 /** Coverage without a new row is written at most this often. */
@@ -58,7 +67,8 @@ export class SnapshotRecorder {
     }
     const { stream, market, clock, telemetry } = this.#options;
     const nowMs = clock.monotonicMs();
-    const { claim, missed } = this.#continuity.observe(look.observedAtMs, nowMs);
+    const { claim, missed: since } = this.#continuity.observe(look.observedAtMs, nowMs);
+    const missed = since === undefined || isEmptySpan(since) ? undefined : since;
     telemetry.received({ stream: stream.kind, market, count: look.received });
     this.#settle({ rejected: look.rejected, unchanged: look.unchanged });
     const spans = normalizeSpans([claim, ...(this.#pending === undefined ? [] : [this.#pending])]);
@@ -87,6 +97,7 @@ export class SnapshotRecorder {
     const { stream, market, telemetry } = this.#options;
     telemetry.received({ stream: stream.kind, market, count: look.received });
     this.#settle({ rejected: look.rejected, unchanged: look.unchanged });
+    if (Object.values(look.batch).every((rows) => rows.length === 0)) return;
     try {
       await this.#commit(look, []);
     } catch (error) {
@@ -105,6 +116,10 @@ export class SnapshotRecorder {
 
   async #noteMissed(span: Span, atMs: number): Promise<void> {
     const { stream, market, archive, telemetry } = this.#options;
+    if (isBeginning(stream, span)) {
+      await archive.setCollectFrom(stream.streamId, span.toMs);
+      return;
+    }
     await archive.recordGap({ stream, span, state: 'unfillable', reason: 'not observed', atMs });
     const lengthMs = span.toMs - span.fromMs;
     telemetry.gapFound({ stream: stream.kind, market, reason: 'not_observed', lengthMs });

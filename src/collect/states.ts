@@ -4,6 +4,7 @@ import { BoundedQueue } from '../kernel/queue.js';
 import type { StateRow, StreamRef } from '../ledger/batch.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, StateFeedEvent, StateFeedPort } from './ports.js';
+import { isBeginning } from './snapshot.js';
 
 export interface StateCollectorOptions {
   readonly market: string;
@@ -14,7 +15,7 @@ export interface StateCollectorOptions {
   readonly clock: Clock;
   readonly telemetry: CollectEvents;
   readonly openFeed: () => StateFeedPort;
-  /** End of the coverage that an earlier run left behind. */
+  /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
 }
 
@@ -200,7 +201,6 @@ export class StateCollector {
       throw error;
     });
     session.hasData = true;
-    await this.#touch(session, span.toMs);
     session.coveredUntilMs = span.toMs;
     this.#lastCoveredMs = span.toMs;
     for (const [outcome, count] of Object.entries(result.outcomes.market_state)) {
@@ -210,6 +210,8 @@ export class StateCollector {
       }
     }
     telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
+    // Last, and by itself: the rows are stored and accounted for, whatever becomes of the note.
+    await this.#attempt(() => this.#touch(session, span.toMs));
   }
 
   /** Notes the last sign of life now and then, for the case that nobody gets to close the session. */
@@ -238,6 +240,10 @@ export class StateCollector {
     const fromMs = this.#lastCoveredMs;
     if (fromMs === undefined || fromMs >= untilMs) return;
     const span = { fromMs, toMs: untilMs };
+    if (isBeginning(stream, span)) {
+      await archive.setCollectFrom(stream.streamId, untilMs);
+      return;
+    }
     const reason = 'no connection';
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
     const lengthMs = untilMs - fromMs;

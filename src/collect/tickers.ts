@@ -1,4 +1,6 @@
 import type { TickerEntry } from '../contract/resources.js';
+import type { RejectedRow } from '../contract/shape.js';
+import { hashText } from '../kernel/random.js';
 import type { TickerRow } from '../ledger/batch.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
 import { quarantineRows } from './quarantine.js';
@@ -12,14 +14,26 @@ export interface TickerCollectorOptions extends SnapshotOptions {
 
 const SECOND_MS = 1000;
 
+/** Why a collected market has no readable ticker in an answer; the code under which it is told. */
+type Trouble = 'no_ticker' | 'ticker_refused';
+
 /**
  * Takes the tickers of all markets with one call, and stores those that changed. One stream covers
- * them all.
+ * them all, so a look proves something only when it is whole: every collected market's ticker could
+ * be read. A market whose ticker was refused, or is gone from the answer although it was there
+ * before in this run, makes it a look that stores what it has and covers nothing. A market that the
+ * exchange has not listed a ticker for yet has none to miss, and spoils no look.
  */
 export class TickerCollector {
   readonly #options: TickerCollectorOptions;
   readonly #recorder: SnapshotRecorder;
   #lastLooks = new Map<number, string>();
+  /** Markets that had a readable ticker since they are collected. */
+  #seen = new Set<number>();
+  /** What was told of each market, by name, until its ticker is well again. */
+  #told = new Map<string, Trouble>();
+  /** The refused ticker of each market, by name, that is in quarantine. */
+  #quarantined = new Map<string, number>();
 
   constructor(options: TickerCollectorOptions) {
     this.#options = options;
@@ -31,11 +45,21 @@ export class TickerCollector {
     const reply = await exchange.call('tickers', {}, { priority: PRIORITY.snapshot, signal });
     const observedAtMs = Math.floor(time.nowMs());
     const { receivedAtMs } = reply;
+    const marketIds = this.#options.marketIds();
+    const rejected = reply.rejected.filter(({ at }) => marketIds.has(String(at)));
+    const refusedNames = new Set(rejected.map(({ at }) => String(at)));
     const looks = new Map<number, string>();
     const changed: TickerRow[] = [];
-    for (const [name, marketId] of this.#options.marketIds()) {
+    const troubles = new Map<string, Trouble>();
+    let isWhole = true;
+    for (const [name, marketId] of marketIds) {
       const entry = reply.data[name];
-      if (entry === undefined) continue;
+      if (entry === undefined) {
+        const isRefused = refusedNames.has(name);
+        troubles.set(name, isRefused ? 'ticker_refused' : 'no_ticker');
+        if (isRefused || this.#seen.has(marketId)) isWhole = false;
+        continue;
+      }
       const look = lookOf(entry);
       looks.set(marketId, look);
       if (look === this.#lastLooks.get(marketId)) continue;
@@ -47,25 +71,60 @@ export class TickerCollector {
         ...figuresOf(entry),
       });
     }
-    const rejected = reply.rejected.filter(({ at }) => this.#isCollected(at));
+    this.#tell(troubles, marketIds);
+    const collectedIds = new Set(marketIds.values());
+    this.#seen = new Set([...this.#seen, ...looks.keys()].filter((id) => collectedIds.has(id)));
+    const fresh = rejected.filter((row) => this.#quarantined.get(String(row.at)) !== markOf(row));
     await this.#recorder.record({
       observedAtMs,
       batch: {
         tickers: changed,
-        quarantine: quarantineRows('tickers', null, rejected, receivedAtMs),
+        quarantine: fresh.flatMap((row) =>
+          quarantineRows('tickers', String(row.at), [row], receivedAtMs),
+        ),
       },
-      evidence: { endpoint: 'tickers', markets: looks.size, refused: rejected.length },
+      evidence: { endpoint: 'tickers', markets: looks.size, withoutTicker: troubles.size },
       series: 'ticker',
       received: looks.size + rejected.length,
       rejected: rejected.length,
       unchanged: looks.size - changed.length,
+      isWhole,
     });
     this.#lastLooks = looks;
+    for (const row of fresh) this.#quarantined.set(String(row.at), markOf(row));
+    for (const name of this.#quarantined.keys()) {
+      if (!marketIds.has(name)) this.#quarantined.delete(name);
+    }
   }
 
-  #isCollected(key: number | string): boolean {
-    return this.#options.marketIds().has(String(key));
+  /** Tells what is wrong with a market once, not at every poll. */
+  #tell(troubles: Map<string, Trouble>, marketIds: ReadonlyMap<string, number>): void {
+    for (const [market, code] of troubles) {
+      if (this.#told.get(market) === code) continue;
+      const isMissed = this.#seen.has(marketIds.get(market) ?? -1);
+      const message =
+        code === 'ticker_refused'
+          ? `the ticker of ${market} could not be read and is in quarantine; no look at the tickers counts as coverage until it can be read again`
+          : isMissed
+            ? `the ticker of ${market} is no longer in the answer; no look at the tickers counts as coverage until it is back or the market is collected no more`
+            : `the exchange lists no ticker of ${market} yet; the other markets are covered without it`;
+      this.#options.telemetry.pollFailed({
+        stream: 'ticker',
+        market,
+        code,
+        message,
+        action: 'skip',
+      });
+    }
+    this.#told = troubles;
   }
+}
+
+/** What makes two refused tickers the same: all but the time that the exchange wrote into them. */
+function markOf({ reason, payload }: RejectedRow): number {
+  const withoutTime = (key: string, value: unknown) =>
+    key === 'at' && typeof value === 'number' ? undefined : value;
+  return hashText(`${reason}|${JSON.stringify(payload, withoutTime)}`);
 }
 
 function figuresOf({ ticker }: TickerEntry) {

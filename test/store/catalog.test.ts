@@ -121,6 +121,26 @@ test('gaps are what is expected and not covered, and what became of them is reme
   });
 });
 
+test('a stream that never got anything has one gap that grows, once it is known where it begins', async () => {
+  const { store } = await openTestStore();
+  await store.ensureMarkets([market('A_USDT')], 0);
+  const ms = (s: number) => (NOON_S + s) * 1_000;
+  const key = { kind: 'depth', marketId: 1, variant: 0 } as const;
+  const stream = await store.ensureStream({ ...key, collectFromMs: ms(10) });
+  await store.ensureStream({ ...key, kind: 'trades' });
+  for (const [untilS, gapS] of [
+    [5, 0],
+    [40, 30],
+    [100, 90],
+  ] as const) {
+    const [depth, trades] = await store.statusRows(ms(untilS));
+    const gaps = gapS === 0 ? 0 : 1;
+    assert.deepEqual([depth?.kind, depth?.gaps, depth?.gapS], ['depth', gaps, gapS]);
+    assert.deepEqual([trades?.kind, trades?.gaps, trades?.gapS], ['trades', 0, 0]);
+  }
+  assert.deepEqual(await store.gaps(stream, ms(40)), [{ fromMs: ms(10), toMs: ms(40) }]);
+});
+
 test('sessions that a crash left open end at their last message', async () => {
   const { store, url } = await openTestStore();
   await store.ensureMarkets([market('A_USDT')], 0);

@@ -186,6 +186,45 @@ test('a daemon that lost its lock can not write until it has it again', async ()
   assert.ok(failed.includes('writer_lock_held'));
 });
 
+test('the database is told to be up before anything is committed', async () => {
+  const states: boolean[] = [];
+  const telemetry = quietStoreEvents({ databaseState: ({ up }) => states.push(up) });
+  const { store } = await openTestStore({ telemetry });
+  await store.acquireWriterLock();
+  assert.deepEqual(states, [true]);
+});
+
+test('the time of a commit is that of the try that succeeded', async () => {
+  let aheadMs = 0;
+  const durationsMs: number[] = [];
+  const telemetry = quietStoreEvents({
+    commitFailed: () => {
+      aheadMs += 3_600_000;
+    },
+    committed: ({ durationMs }) => durationsMs.push(durationMs),
+  });
+  const clock = {
+    wallMs: () => systemClock.wallMs(),
+    monotonicMs: () => systemClock.monotonicMs() + aheadMs,
+    after: systemClock.after.bind(systemClock),
+  };
+  const { store, url } = await openTestStore({ telemetry, clock, retryCapMs: 20 });
+  await store.acquireWriterLock();
+  await runSql(
+    url,
+    `SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_database d ON d.oid = database
+     WHERE locktype = 'advisory' AND datname = current_database()`,
+  );
+  const blocker = await openTestStore({ databaseUrl: url });
+  await blocker.store.acquireWriterLock();
+  const late = store.commit({ trades: [trade(1, 1)] });
+  while (aheadMs === 0) await blocker.store.ping();
+  await blocker.store.stop();
+  await late;
+  assert.equal(durationsMs.length, 1);
+  assert.ok((durationsMs[0] ?? Infinity) < 3_600_000);
+});
+
 test('a full queue makes commits wait, and giving up waiting is possible', async () => {
   const { store, url } = await openTestStore({ maxQueuedBatches: 2, commitLatencyMs: 0 });
   await store.commit({ trades: [trade(1, 1)] });

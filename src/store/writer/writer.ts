@@ -92,8 +92,10 @@ export class Writer {
     return await this.#pending.add(batch, () => this.#options.clock.monotonicMs(), signal);
   }
 
-  acquireLock(): Promise<void> {
-    return this.#exclusively(() => this.#session.acquireLock());
+  async acquireLock(): Promise<void> {
+    await this.#exclusively(() => this.#session.acquireLock());
+    // There may be nothing to commit for long, and yet the database is known to be there.
+    this.#becomes(true);
   }
 
   stop(): Promise<void> {
@@ -161,21 +163,20 @@ export class Writer {
   }
 
   async #commitUntilDone(batches: readonly Batch[]): Promise<readonly CommitResult[]> {
-    const { clock, telemetry } = this.#options;
-    const startedMs = clock.monotonicMs();
+    const { telemetry } = this.#options;
     const group = prepareGroup(batches, this.#options.saneWindow());
     const tries = new Tries(new Backoff(this.#backoffOptions(), this.#options.random));
     for (;;) {
       try {
         const attempt = this.#exclusively(() => this.#tryOnce(group, tries.mayBeDirect));
         // A connect that hangs must not hold up the end; it closes itself when it gets through.
-        const committed = await Promise.race([attempt, this.#aborted]);
+        const { committed, durationMs } = await Promise.race([attempt, this.#aborted]);
         this.#becomes(true);
         // What fails after a success is a new failure, even if it looks like the last one.
         this.#reported = { code: '', atMs: Number.NEGATIVE_INFINITY };
         for (const counted of committed.refused) telemetry.quarantined(counted);
         telemetry.committed({
-          durationMs: clock.monotonicMs() - startedMs,
+          durationMs,
           batches: batches.length,
           rows: sumOutcomes(committed.results),
         });
@@ -187,16 +188,22 @@ export class Writer {
     }
   }
 
-  async #tryOnce(group: PreparedGroup, mayBeDirect: boolean): Promise<GroupResult> {
+  /** One transaction, and how long it took from its BEGIN on: no connecting, no tries before it. */
+  async #tryOnce(
+    group: PreparedGroup,
+    mayBeDirect: boolean,
+  ): Promise<{ committed: GroupResult; durationMs: number }> {
     this.#abort.signal.throwIfAborted();
     const connection = await this.#session.connection();
-    const { partitions } = this.#options;
+    const { partitions, clock } = this.#options;
     const newest = mayBeDirect ? this.#newest : undefined;
+    const startedMs = clock.monotonicMs();
     try {
-      return await commitGroup(
+      const committed = await commitGroup(
         { connection, partitions, quarantine: this.#quarantine, newest },
         group,
       );
+      return { committed, durationMs: clock.monotonicMs() - startedMs };
     } catch (error) {
       this.#newest.forget();
       // Only an answer of the server proves that the connection is in step.

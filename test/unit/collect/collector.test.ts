@@ -45,6 +45,14 @@ const marketEntry = (name: string) => ({
   minAmount: '0.1',
 });
 
+const tickerEntry = (name: string) => ({
+  at: START_MS / 1000,
+  ticker: {
+    ...{ name, bid: '1', ask: '2', open: '1', high: '2', low: '1', last: '1' },
+    ...{ vol: '5', deal: '5', change: '0' },
+  },
+});
+
 class World {
   readonly clock = new FakeClock(START_MS);
   readonly archive = new ModelArchive();
@@ -56,7 +64,7 @@ class World {
     markets: () => this.names.map(marketEntry),
     historyResult: () => [],
     history: () => [],
-    tickers: () => ({}),
+    tickers: () => Object.fromEntries(this.names.map((name) => [name, tickerEntry(name)])),
     depth: () => ({ asks: [], bids: [] }),
     kline: ({ market, start, end, interval }) => ({ market, start, end, interval, kline: [] }),
   });
@@ -352,4 +360,18 @@ test('a schedule that is none is fatal and names the setting', async (t) => {
   });
   await world.collector.stop();
   await world.assertNothingRuns();
+});
+
+test('what can not be fetched later is expected from the moment its stream is made', async (t) => {
+  const world = new World(t, ['A']);
+  await world.collector.start();
+  const floors = world.archive.streams
+    .filter(({ kind }) => ['depth', 'ticker', 'state'].includes(kind))
+    .map(({ kind, collectFromMs }) => [kind, collectFromMs]);
+  assert.deepEqual(floors.sort(), [
+    ['depth', START_MS],
+    ['state', START_MS],
+    ['ticker', START_MS],
+  ]);
+  await world.collector.stop();
 });

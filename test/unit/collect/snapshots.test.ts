@@ -43,7 +43,7 @@ class World {
     };
   }
 
-  depth(): DepthCollector {
+  depth(coveredUntilMs?: number): DepthCollector {
     const stream = {
       streamId: 1,
       kind: 'depth',
@@ -51,7 +51,9 @@ class World {
       variant: 0,
       collectFromMs: null,
     } as const;
-    return new DepthCollector({ ...this.#shared('BTC_USDT', stream), marketId: 1, levels: 50 });
+    const shared = this.#shared('BTC_USDT', stream);
+    const untilMs = coveredUntilMs ?? shared.coveredUntilMs;
+    return new DepthCollector({ ...shared, coveredUntilMs: untilMs, marketId: 1, levels: 50 });
   }
 
   ticker(): TickerCollector {
@@ -231,7 +233,11 @@ test('a refused ticker of a collected market is quarantined and counted, that of
   const bad = { ...entry('1'), at: 'yesterday' };
   world.tickers = { BTC_USDT: bad, OTHER: bad };
   await world.look(world.ticker());
-  assert.equal(world.archive.quarantine.length, 1);
+  assert.deepEqual(
+    world.archive.quarantine.map(({ market }) => market),
+    ['BTC_USDT'],
+  );
+  assert.deepEqual(world.covered(), []);
   assert.deepEqual(world.record.outcomesOf('ticker'), { rejected: 1 });
   world.record.assertAccounted('ticker');
 });
@@ -262,4 +268,103 @@ test('a ticker that could not be committed is stored with the next look', async 
   assert.equal(world.archive.tickers.length, 1);
   assert.deepEqual(world.covered(), [[1000, 1001]]);
   world.record.assertAccounted('ticker');
+});
+
+for (const [trouble, broken] of [
+  ['refused', { ...entry('7'), ticker: 'none' }],
+  ['gone', undefined],
+] as const) {
+  test(`while a ticker that was there is ${trouble}, the others are stored and nothing is covered`, async () => {
+    const world = new World();
+    world.ids.set('ETH_USDT', 2);
+    const ticker = world.ticker();
+    world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+    await world.look(ticker);
+    for (let count = 1; count <= 5; count += 1) {
+      const later = broken === undefined ? {} : { ETH_USDT: { ...broken, at: count } };
+      world.tickers = { BTC_USDT: entry(`1${count}`), ...later };
+      await world.look(ticker, 10_000);
+    }
+    assert.deepEqual(world.covered(), [[0, 1]]);
+    assert.equal(world.archive.tickers.length, 7);
+    assert.equal(world.archive.quarantine.length, broken === undefined ? 0 : 1);
+    assert.deepEqual(
+      world.record.failures.map(({ market, code, action }) => [market, code, action]),
+      [['ETH_USDT', broken === undefined ? 'no_ticker' : 'ticker_refused', 'skip']],
+    );
+    world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+    await world.look(ticker, 10_000);
+    assert.deepEqual(world.covered(), [
+      [60_000, 60_001],
+      [0, 1],
+    ]);
+    assert.deepEqual(world.gaps(), [[1, 60_000, 'unfillable', 'not observed']]);
+    world.record.assertAccounted('ticker');
+  });
+}
+
+test('a market that never had a ticker is told once and leaves the others covered', async () => {
+  const world = new World();
+  world.ids.set('NEW_USDT', 2);
+  world.tickers = { BTC_USDT: entry('1') };
+  const ticker = world.ticker();
+  for (const last of ['1', '2', '3']) {
+    world.tickers = { BTC_USDT: entry(last) };
+    await world.look(ticker, 5000);
+  }
+  assert.deepEqual(world.covered(), [[5000, 15_001]]);
+  assert.deepEqual(
+    world.record.failures.map(({ market, code, action }) => [market, code, action]),
+    [['NEW_USDT', 'no_ticker', 'skip']],
+  );
+});
+
+test('a market collected no more, and then again, is as new', async () => {
+  const world = new World();
+  world.ids.set('ETH_USDT', 2);
+  world.tickers = { BTC_USDT: entry('1'), ETH_USDT: entry('7') };
+  const ticker = world.ticker();
+  await world.look(ticker);
+  world.tickers = { BTC_USDT: entry('2') };
+  world.ids.delete('ETH_USDT');
+  await world.look(ticker, 5000);
+  world.ids.set('ETH_USDT', 2);
+  world.tickers = { BTC_USDT: entry('3') };
+  await world.look(ticker, 5000);
+  assert.deepEqual(world.covered(), [[0, 10_001]]);
+});
+
+test('a refused ticker of the same text is kept once for each market, and again if it changes', async () => {
+  const world = new World();
+  world.ids.set('ETH_USDT', 2);
+  const bad = { at: 1, ticker: null };
+  world.tickers = { BTC_USDT: bad, ETH_USDT: bad };
+  const ticker = world.ticker();
+  world.archive.before = () => {
+    throw new Error('no database');
+  };
+  await assert.rejects(world.look(ticker), /no database/);
+  world.archive.before = () => undefined;
+  await world.look(ticker);
+  await world.look(ticker, 1000);
+  assert.equal(world.archive.commits, 1);
+  world.tickers = { BTC_USDT: bad, ETH_USDT: { at: 1, ticker: {} } };
+  await world.look(ticker, 1000);
+  assert.deepEqual(
+    world.archive.quarantine.map(({ market }) => market),
+    ['BTC_USDT', 'ETH_USDT', 'ETH_USDT'],
+  );
+  assert.deepEqual(world.record.outcomesOf('ticker'), { rejected: 8 });
+  world.record.assertAccounted('ticker');
+});
+
+test('what passed between the start of a stream and its first look is a gap', async () => {
+  const world = new World();
+  const depth = world.depth(START_MS);
+  await world.look(depth, 7000);
+  assert.deepEqual(world.covered(), [[7000, 7001]]);
+  assert.deepEqual(world.gaps(), [[0, 7000, 'unfillable', 'not observed']]);
+  const atOnce = new World();
+  await atOnce.look(atOnce.depth(START_MS));
+  assert.deepEqual(atOnce.gaps(), []);
 });

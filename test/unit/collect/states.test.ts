@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { ArchivePort, StateFeedEvent, StateFeedPort } from '../../../src/collect/ports.js';
 import { StateCollector } from '../../../src/collect/states.js';
+import { AbortedError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { CollectRecord } from '../../support/collect-record.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -27,6 +28,7 @@ class ScriptedFeed implements StateFeedPort {
 
 class World {
   readonly archive = new ModelArchive();
+  readonly clock = new FakeClock(START_MS);
   readonly record = new CollectRecord();
   readonly feeds: ScriptedFeed[] = [];
   #gate: Promise<void> | undefined;
@@ -46,7 +48,7 @@ class World {
       periodS: 60,
       stream,
       archive: this.archive,
-      clock: new FakeClock(START_MS),
+      clock: this.clock,
       telemetry: this.record,
       openFeed: () => {
         const feed = new ScriptedFeed();
@@ -278,6 +280,23 @@ test('a session that could not be opened loses its records, counted; the next on
   assert.deepEqual(world.record.outcomesOf('state'), { lost: 2, stored: 1 });
   assert.deepEqual(world.covered(), [[300, 301]]);
 });
+
+for (const error of [new AbortedError('stopped'), new Error('no database')]) {
+  test(`records are accounted for and covered when the note of life fails: ${error.message}`, async () => {
+    const world = new World();
+    const { before } = world.archive;
+    world.archive.before = async (method) => {
+      await before(method);
+      // By the time of the commit the last note of life is long ago.
+      if (method === 'commit') world.clock.advance(10_000);
+      if (method === 'touchSession') throw error;
+    };
+    await world.play([opened(0)], [state(100)], [state(200), alive(300)]);
+    assert.deepEqual(world.record.outcomesOf('state'), { stored: 2 });
+    assert.deepEqual(world.covered(), [[100, 301]]);
+    assert.equal(world.record.failures.length > 0, !(error instanceof AbortedError));
+  });
+}
 
 test('records of the same millisecond keep their order, and none goes back into what is covered', async () => {
   const world = new World();
