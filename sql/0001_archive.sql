@@ -1,9 +1,8 @@
 -- The archive's reference tables, its series and its ledger. Applied once, never edited: a change
 -- is a new file.
 --
--- Rules that keep the schema distributable by market: every primary key, unique and exclusion
--- constraint of a big table holds market_id; foreign keys point to market and stream only; one
--- level of partitions. The series carry no foreign key at all: ids come from market, whose rows
+-- The schema can be spread over machines by market: a big table has market_id in each of its keys
+-- and constraints, refers to market and stream at most, and has one level of partitions. The series carry no foreign key at all: ids come from market, whose rows
 -- are never deleted, and a check for each row would cost more than it could find.
 
 CREATE EXTENSION IF NOT EXISTS btree_gist;
@@ -229,7 +228,7 @@ CREATE TABLE coverage (
   updated_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT coverage_apart EXCLUDE USING gist (market_id WITH =, stream_id WITH =, span WITH &&)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-COMMENT ON TABLE coverage IS 'In this span, everything that the exchange had is stored. Spans that touch are one row.';
+COMMENT ON TABLE coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Spans that touch are one row.';
 COMMENT ON COLUMN coverage.first_id IS 'Trades and times: lowest trade id in the span.';
 COMMENT ON COLUMN coverage.last_id IS 'Trades and times: highest trade id in the span.';
 COMMENT ON COLUMN coverage.row_count IS 'Trades and times: exact number of such rows in the span. Other kinds: rows stored under these claims.';

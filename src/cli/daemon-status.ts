@@ -18,13 +18,20 @@ export interface DaemonView {
   readonly idleMs: number;
   /** Time since the exchange last answered; undefined before the first answer. */
   readonly silentMs: number | undefined;
+  /** How often something is asked of the exchange at least, milliseconds. */
+  readonly shortestPeriodMs: number;
+  /** How long the oldest commit has been under way, milliseconds. */
+  readonly oldestCommitMs: number;
   pingDatabase(): Promise<void>;
 }
 
 /** The loops that prove life turn several times in this time. */
 const STALE_TICK_MS = 60_000;
-/** The exchange counts as answering when it did so within this time. */
+/** The exchange counts as answering when it did so within this time beyond three schedules. */
 const EXCHANGE_SILENCE_MS = 15_000;
+const SILENT_PERIODS = 3;
+/** A commit that takes longer means that nothing is stored at present. */
+const COMMIT_STUCK_MS = 15_000;
 
 /** Opens the status pages of a daemon, unless they are switched off. */
 export async function openDaemonStatus(
@@ -71,11 +78,19 @@ function health({ idleMs }: DaemonView): HealthReport {
 async function ready(view: DaemonView): Promise<HealthReport> {
   const { phase, silentMs } = view;
   const trouble = await view.pingDatabase().then(() => undefined, messageOf);
-  const isAnswering = silentMs !== undefined && silentMs < EXCHANGE_SILENCE_MS;
+  const isStoring = trouble === undefined && view.oldestCommitMs < COMMIT_STUCK_MS;
+  const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * view.shortestPeriodMs;
+  // While nothing can be stored nothing is asked: then its silence says nothing about the exchange.
+  const isAnswering = silentMs !== undefined && (silentMs < limitMs || !isStoring);
   const answer = silentMs === undefined ? 'no answer yet' : `last answer ${inSeconds(silentMs)}`;
   return healthReport([
     { name: 'phase', ok: phase === 'collecting', detail: phase },
     { name: 'database', ok: trouble === undefined, ...(trouble && { detail: trouble }) },
+    {
+      name: 'archive',
+      ok: isStoring,
+      detail: `oldest commit under way for ${(view.oldestCommitMs / 1000).toFixed(1)} s`,
+    },
     { name: 'exchange', ok: isAnswering, detail: answer },
   ]);
 }

@@ -11,9 +11,11 @@ import type { StatusServer } from '../status/server.js';
 import { type Store, startEmbeddedPostgres } from '../store/index.js';
 import { type RunningExchange, startBuiltInExchange } from './built-in-exchange.js';
 import { type DaemonView, openDaemonStatus } from './daemon-status.js';
-import { migrateDatabase, openArchive } from './database.js';
+import { describeDatabase, migrateDatabase, openArchive } from './database.js';
 import { type ExchangeAccess, openExchange } from './exchange.js';
-import { guardIdentity } from './identity.js';
+import { keepHouse } from './housekeeping.js';
+import { guardFeedIdentity, guardIdentity } from './identity.js';
+import { boundedStep, unlessAborted } from './lifecycle.js';
 
 /** What the operator is told once everything stands. */
 export interface DaemonAddresses {
@@ -31,8 +33,6 @@ export interface DaemonOptions {
   readonly onFatal: (error: Error) => void;
 }
 
-const HOUSEKEEPING_MS = 15_000;
-const PARTITION_ROUNDS = 40;
 /** Intake gets this long to end at a stop; what is still under way then is collected again. */
 const INTAKE_STOP_MS = 3500;
 /** All of a stop; container runtimes kill after 10 s. */
@@ -139,6 +139,10 @@ export class Daemon {
     this.#identity = { value: identity };
   }
 
+  #tick(): void {
+    this.#lastTickMs = this.#options.clock.monotonicMs();
+  }
+
   /** Whether the exchange has answered at all. */
   get isConnected(): boolean {
     return this.#identity !== undefined;
@@ -161,7 +165,7 @@ export class Daemon {
         },
       },
       archive: store,
-      openStateFeed: access.openStateFeed,
+      openStateFeed: guardFeedIdentity(access.openStateFeed, identity.value, onFatal),
       time: exchangeTime,
       clock,
       random: systemRandom,
@@ -171,7 +175,9 @@ export class Daemon {
         : {}),
     });
     this.#collector = collector;
-    this.#housekeeping = this.#keepHouse(store);
+    const { signal } = this.#stopping;
+    const tick = () => this.#tick();
+    this.#housekeeping = keepHouse(store, { clock, telemetry, exchangeTime, signal, tick });
     await this.#unlessStopped(collector.start());
     this.#enter('collecting');
   }
@@ -189,7 +195,7 @@ export class Daemon {
     const endMs = clock.monotonicMs() + STOP_MS;
     const leftMs = () => Math.max(0, endMs - clock.monotonicMs());
     // Only when the stage has ended is it known what there is to stop.
-    await this.#bounded('start', leftMs(), () => this.#stage);
+    await boundedStep(this.#options, 'start', leftMs(), () => this.#stage);
     const reservedMs = this.#database?.stop === undefined ? 0 : SERVER_STOP_MS;
     const steps: Array<[string, () => Promise<unknown> | undefined, number?]> = [
       ['collector', () => this.#collector?.stop(), INTAKE_STOP_MS],
@@ -200,32 +206,18 @@ export class Daemon {
       ['exchange', () => this.#builtIn?.stop()],
     ];
     for (const [name, step, mostMs = STOP_MS] of steps) {
-      await this.#bounded(name, Math.min(mostMs, Math.max(0, leftMs() - reservedMs)), step);
+      await boundedStep(
+        this.#options,
+        name,
+        Math.min(mostMs, Math.max(0, leftMs() - reservedMs)),
+        step,
+      );
     }
     const timeoutMs = Math.max(leftMs(), reservedMs);
-    await this.#bounded('database', timeoutMs + 1000, () => this.#database?.stop?.({ timeoutMs }));
+    await boundedStep(this.#options, 'database', timeoutMs + 1000, () =>
+      this.#database?.stop?.({ timeoutMs }),
+    );
     this.#phase = 'stopped';
-  }
-
-  /** One step of the stop: it may fail or be late, the next one comes all the same. */
-  async #bounded(
-    name: string,
-    ms: number,
-    step: () => Promise<unknown> | undefined,
-  ): Promise<void> {
-    const { clock, telemetry } = this.#options;
-    const patience = new AbortController();
-    const late = sleep(clock, ms, patience.signal).then(() => {
-      telemetry.daemon.warned({ code: 'stop_late', message: `${name}: not ended in time` });
-    });
-    try {
-      await Promise.race([step(), late]);
-    } catch (error) {
-      telemetry.daemon.warned({ code: codeOf(error), message: `${name}: ${messageOf(error)}` });
-    } finally {
-      late.catch(() => undefined);
-      patience.abort();
-    }
   }
 
   #asStage<T>(work: () => Promise<T>): Promise<T> {
@@ -240,28 +232,8 @@ export class Daemon {
     this.#phase = phase;
   }
 
-  /**
-   * Waits for `work`, but no longer than until a stop. Closing the store or the server ends what is
-   * left of it; `discard` lets go of what it brings too late.
-   *
-   * @throws AbortedError
-   */
-  async #unlessStopped<T>(work: Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
-    const { signal } = this.#stopping;
-    const waiting = new AbortController();
-    const stopped = new Promise<never>((_, reject) => {
-      const give = () => reject(signal.reason as Error);
-      if (signal.aborted) give();
-      else signal.addEventListener('abort', give, { once: true, signal: waiting.signal });
-    });
-    try {
-      return await Promise.race([work, stopped]);
-    } catch (error) {
-      if (signal.aborted) work.then(discard).catch(() => undefined);
-      throw error;
-    } finally {
-      waiting.abort();
-    }
+  #unlessStopped<T>(work: Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
+    return unlessAborted(this.#stopping.signal, work, discard);
   }
 
   /** The configured Postgres, or the embedded one, started if need be. */
@@ -309,30 +281,6 @@ export class Daemon {
     }
   }
 
-  /** Partitions made ahead, and the count of gaps for the metrics. */
-  async #keepHouse(store: Store): Promise<void> {
-    const { clock, telemetry, exchangeTime } = this.#options;
-    const { signal } = this.#stopping;
-    for (let round = 1; !signal.aborted; round += 1) {
-      this.#lastTickMs = clock.monotonicMs();
-      try {
-        if (round % PARTITION_ROUNDS === 0) await store.makePartitionsAhead(exchangeTime.nowMs());
-        await store.closeFilledGaps();
-        const rows = await store.statusRows(exchangeTime.nowMs());
-        const gaps = rows.map(({ kind, market, openGaps: count, gapS, unfillableS }) => {
-          const lengthMs = (gapS - unfillableS) * 1000;
-          return { stream: kind, market, count, lengthMs, unfillableMs: unfillableS * 1000 };
-        });
-        telemetry.collect.gapsCounted({ gaps });
-      } catch (error) {
-        if (!signal.aborted) {
-          telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });
-        }
-      }
-      await sleep(clock, HOUSEKEEPING_MS, signal).catch(() => undefined);
-    }
-  }
-
   /** What the status pages show. */
   get view(): DaemonView {
     const nowMs = this.#options.clock.monotonicMs();
@@ -341,14 +289,9 @@ export class Daemon {
       markets: this.#collector?.markets.length ?? 0,
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
+      shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,
+      oldestCommitMs: this.#store?.oldestCommitMs() ?? 0,
       pingDatabase: async () => this.#store?.ping(),
     };
   }
-}
-
-/** A database's address without its password. */
-function describeDatabase(url: string): string {
-  const shown = new URL(url);
-  shown.password = '';
-  return shown.href;
 }

@@ -20,7 +20,7 @@ export interface Database {
 }
 
 /** The configured Postgres, or the embedded one, started if need be. */
-export async function openDatabase(
+async function openDatabase(
   config: Config,
   clock: Clock,
   telemetry: StoreEvents,
@@ -100,4 +100,11 @@ export function openArchive(
     drainDeadlineMs: 4000,
     ...(exchangeNowMs === undefined ? {} : { exchangeNowMs }),
   });
+}
+
+/** A database's address without its password. */
+export function describeDatabase(url: string): string {
+  const shown = new URL(url);
+  shown.password = '';
+  return shown.href;
 }

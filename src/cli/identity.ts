@@ -1,4 +1,9 @@
-import type { ExchangePort, ExchangeReply } from '../collect/ports.js';
+import type {
+  ExchangePort,
+  ExchangeReply,
+  OpenStateFeed,
+  StateFeedEvent,
+} from '../collect/ports.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
 import { TapekeepError } from '../kernel/errors.js';
 
@@ -8,7 +13,7 @@ export class ExchangeChangedError extends TapekeepError {
     super(
       'exchange_changed',
       'fatal',
-      `the exchange at the configured address has become another one (it was ${expected ?? 'one that names no identity'}, now it is ${found ?? 'one that names no identity'}). Its data are not mixed into this archive; use another database, or bring the former exchange back.`,
+      `the exchange at the configured address is another one (expected ${expected ?? 'one that names no identity'}, found ${found ?? 'one that names no identity'}; check that exchange.url and realtime.url belong together). Its data are not mixed into this archive; use another database, or bring the former exchange back.`,
     );
   }
 }
@@ -41,5 +46,32 @@ export function guardIdentity(
       }
       return reply;
     },
+  };
+}
+
+/**
+ * The same for the real-time interface, which has an address of its own: a connection to another
+ * exchange is closed before anything of it is read.
+ */
+export function guardFeedIdentity(
+  open: OpenStateFeed,
+  expected: string | null,
+  onChange: (error: ExchangeChangedError) => void,
+): OpenStateFeed {
+  return (market, periodS) => {
+    const feed = open(market, periodS);
+    return {
+      stop: () => feed.stop(),
+      async *[Symbol.asyncIterator](): AsyncGenerator<StateFeedEvent> {
+        for await (const event of feed) {
+          const found = event.kind === 'opened' ? (event.identity ?? null) : expected;
+          if (found !== expected) {
+            onChange(new ExchangeChangedError(expected, found));
+            return;
+          }
+          yield event;
+        }
+      },
+    };
   };
 }

@@ -41,6 +41,11 @@ function columnsAt(nowMs: number): readonly Column<StreamTally>[] {
   const right = 'right' as const;
   return [
     { title: 'stream', text: (row) => row.stream },
+    {
+      title: 'markets',
+      align: right,
+      text: (row) => (row.markets === null ? 'all' : count(row.markets)),
+    },
     { title: 'stored', align: right, text: (row) => count(row.stored + row.updated) },
     { title: 'known', align: right, text: (row) => count(row.duplicate + row.unchanged) },
     { title: 'refused', align: right, text: (row) => count(row.conflict + row.rejected) },

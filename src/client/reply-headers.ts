@@ -1,5 +1,8 @@
 import { MAX_PAUSE_MS, type RateLimitHeaders } from '../kernel/budget.js';
 
+/** Names the history that a server tells; only servers of this project send it. */
+export const IDENTITY_HEADER = 'x-tapekeep-exchange';
+
 /** Response headers as undici gives them, names in lower case. */
 export type ReplyHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
 

@@ -29,7 +29,13 @@ import {
   StaleConnectionError,
   type TransportRequest,
 } from './http-transport.js';
-import { headerText, parseHttpDate, parseRetryAfter, readRateLimit } from './reply-headers.js';
+import {
+  headerText,
+  IDENTITY_HEADER,
+  parseHttpDate,
+  parseRetryAfter,
+  readRateLimit,
+} from './reply-headers.js';
 import { readReply } from './reply-reader.js';
 import { RequestSigner } from './request-signer.js';
 import { Slots } from './slots.js';
@@ -44,8 +50,6 @@ const DATE_RESOLUTION_MS = 1000;
 const UNSPOKEN_RETRY_AFTER_MS = 1000;
 /** Waits that the exchange asks for are lengthened by up to this fraction. */
 const WAIT_SPREAD = 0.1;
-/** Names the history that a server tells; only servers of this project send it. */
-const IDENTITY_HEADER = 'x-tapekeep-exchange';
 const MAX_IDENTITY_LENGTH = 200;
 
 /** What one sending brought: the checked rows, and its circumstances. */

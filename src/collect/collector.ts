@@ -31,10 +31,10 @@ export interface CollectorOptions {
   readonly account?: AccountOptions;
 }
 
+const START_RETRY = { baseMs: 500, capMs: 15_000 };
+const FILL_CONCURRENCY = 4;
 /** Pages of candles that one turn may fetch of each interval. */
 const CANDLE_ROUNDS_PER_TURN = 20;
-const FILL_CONCURRENCY = 4;
-const START_RETRY = { baseMs: 500, capMs: 15_000 };
 
 /**
  * Collects all streams of all wanted markets.
@@ -42,7 +42,7 @@ const START_RETRY = { baseMs: 500, capMs: 15_000 };
  * States: *new* → *starting* (waits for the exchange's list of markets, as long as it takes) →
  * *running* → *stopped*. While running, cron schedules start polls; a poll of one market and stream
  * is never started twice at a time. Failed polls are told and left to the next schedule: what was
- * missed is still missing in the ledger, so nothing needs to be remembered here.
+ * missed is still missing in the ledger; nothing needs to be remembered here.
  */
 export class Collector {
   readonly #options: CollectorOptions;
@@ -88,6 +88,11 @@ export class Collector {
     return [...this.#units.keys()];
   }
 
+  /** Time between two runs of the schedule that runs most often, milliseconds; at most an hour. */
+  get shortestPeriodMs(): number {
+    return this.#schedules.reduce((least, { periodMs }) => Math.min(least, periodMs), 3_600_000);
+  }
+
   /**
    * Starts collecting; resolves when the first list of markets is in. Safe to call twice.
    *
@@ -107,14 +112,12 @@ export class Collector {
   async #start(): Promise<void> {
     const { signal } = this.#stopping;
     signal.throwIfAborted();
-    const { streams } = this.#options.settings;
-    const { trades, depth, tickers, klines } = streams;
+    const { trades, depth, tickers, klines, markets } = this.#options.settings.streams;
     const every = (key: string, schedule: string, run: () => void): Schedule => {
-      const started = startSchedule(`streams.${key}.schedule`, schedule, run);
-      this.#schedules.push(started);
-      return started;
+      this.#schedules.push(startSchedule(`streams.${key}.schedule`, schedule, run));
+      return this.#schedules.at(-1) as Schedule;
     };
-    every('markets', streams.markets.schedule, () => this.#refreshMarkets());
+    every('markets', markets.schedule, () => this.#refreshMarkets());
     if (trades.enabled) every('trades', trades.schedule, () => this.#pollTrades());
     if (klines.enabled) every('klines', klines.schedule, () => this.#pollCandles());
     if (depth.enabled) {

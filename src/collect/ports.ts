@@ -42,7 +42,7 @@ export interface ExchangeTime {
 
 /** What a feed of market states reports, in order. */
 export type StateFeedEvent =
-  | { readonly kind: 'opened'; readonly exchangeMs: number }
+  | { readonly kind: 'opened'; readonly exchangeMs: number; readonly identity?: string | null }
   | {
       readonly kind: 'record';
       readonly origin: 'query' | 'update';

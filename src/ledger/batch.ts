@@ -159,7 +159,7 @@ export interface QuarantineRow {
 /** Why a span may be called covered: what was asked, and what in the answer proves it. */
 export type Evidence = Readonly<Record<string, string | number | boolean | null>>;
 
-/** "In this span, everything that the exchange had is stored once this batch commits." */
+/** Says that once this batch has committed, nothing of the span is missing from the archive. */
 export interface CoverageClaim {
   readonly stream: StreamRef;
   readonly span: Span;

@@ -24,6 +24,8 @@ export interface StreamTally extends Readonly<Record<RowOutcome, number>> {
   readonly slowestMs: number | null;
   readonly openGaps: number;
   readonly openGapMs: number;
+  /** Markets of which something was stored; null for a stream that covers all together. */
+  readonly markets: number | null;
 }
 
 export interface TallySnapshot {
@@ -128,6 +130,7 @@ export class Tally {
           inFlight: state.received - settled,
           newestMs,
           slowestMs,
+          markets: state.newestMs.has('*') ? null : state.newestMs.size,
           openGaps: state.openGaps,
           openGapMs: state.openGapMs,
         };

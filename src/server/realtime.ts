@@ -50,6 +50,10 @@ export class RealtimeServer {
 
   constructor(context: ServerContext) {
     this.#context = context;
+    // As on every HTTP reply: a client must not mix two exchanges' data.
+    this.#server.on('headers', (headers) => {
+      headers.push(`x-tapekeep-exchange: ${context.backend.identity}`);
+    });
     // The library would answer a faulty handshake with statuses and texts of its own.
     this.#server.on('wsClientError', (_error, socket) => {
       refuse(socket, '400 Bad Request', BAD_REQUEST_PAGE);

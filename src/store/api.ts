@@ -243,6 +243,14 @@ export interface Store {
   /** Keeps partitions ready beyond `nowExchangeMs`. */
   makePartitionsAhead(nowExchangeMs: number): Promise<void>;
 
+  /** How long the oldest commit under way has been waiting, milliseconds; 0 when there is none. */
+  oldestCommitMs(): number;
+  /**
+   * The exchange's time now, as far as the ledger tells: its newest covered moment, and what has
+   * passed since that was written. Null while nothing is covered.
+   */
+  exchangeNowMs(): Promise<number | null>;
+
   /** Runs one read-only statement for the archive's readers. Values only as parameters. */
   query<Row extends object>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
   /** One round trip. @throws {@link StoreError} */

@@ -30,14 +30,14 @@ export async function readArchive(runner: Runner): Promise<ArchiveIdentity | nul
   return row ?? null;
 }
 
-/** The address may move; the name, being a sandbox, and a known identity may not. */
+/**
+ * A known identity decides by itself: the same exchange may move to another address, from which its
+ * name is made. Without one the name decides.
+ */
 function isSameExchange(bound: ArchiveIdentity, wanted: ArchiveIdentity): boolean {
+  if (bound.isSandbox !== wanted.isSandbox) return false;
   const isIdentityKnown = bound.identity !== null && wanted.identity !== null;
-  return (
-    bound.name === wanted.name &&
-    bound.isSandbox === wanted.isSandbox &&
-    (!isIdentityKnown || bound.identity === wanted.identity)
-  );
+  return isIdentityKnown ? bound.identity === wanted.identity : bound.name === wanted.name;
 }
 
 function describeExchange({ name, baseUrl, isSandbox, identity }: ArchiveIdentity): string {

@@ -89,6 +89,15 @@ export async function recordGap(runner: Runner, gap: GapRecord): Promise<void> {
   ]);
 }
 
+const EXCHANGE_NOW = `
+  SELECT ${toMs('max(upper(span) + (now() - updated_at))')} AS now_ms FROM coverage`;
+
+/** The newest covered moment of all streams, moved on by the time since it was written. */
+export async function readExchangeNow(runner: Runner): Promise<number | null> {
+  const [row] = await runner.rows<{ now_ms: number | null }>(EXCHANGE_NOW);
+  return row?.now_ms ?? null;
+}
+
 const CLOSE_FILLED_GAPS = `
   UPDATE gap SET state = 'filled', closed_at = now() FROM coverage c
   WHERE gap.state IN ('open', 'filling') AND c.stream_id = gap.stream_id

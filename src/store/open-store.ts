@@ -73,6 +73,8 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 
 class PostgresStore implements Store {
   readonly #settings: Settings;
+  /** Commits that have not ended, the oldest first. */
+  readonly #underWay = new Set<{ readonly sinceMs: number }>();
   readonly #database: Database;
   readonly #partitions: Partitions;
   readonly #writer: Writer;
@@ -95,7 +97,18 @@ class PostgresStore implements Store {
   }
 
   async commit(batch: Batch, options?: { readonly signal?: AbortSignal }): Promise<CommitResult> {
-    return await this.#writer.commit(batch, options?.signal);
+    const entry = { sinceMs: this.#settings.clock.monotonicMs() };
+    this.#underWay.add(entry);
+    try {
+      return await this.#writer.commit(batch, options?.signal);
+    } finally {
+      this.#underWay.delete(entry);
+    }
+  }
+
+  oldestCommitMs(): number {
+    const [oldest] = this.#underWay;
+    return oldest === undefined ? 0 : this.#settings.clock.monotonicMs() - oldest.sinceMs;
   }
 
   async claimArchive(wanted: ArchiveIdentity): Promise<void> {
@@ -169,6 +182,10 @@ class PostgresStore implements Store {
 
   async statusRows(untilMs: number) {
     return await ledger.readStatus(this.#open(), untilMs);
+  }
+
+  async exchangeNowMs(): Promise<number | null> {
+    return await ledger.readExchangeNow(this.#open());
   }
 
   async knownBalances() {

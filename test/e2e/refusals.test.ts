@@ -97,3 +97,34 @@ test('a database newer than the program is refused in a sentence', async (t) => 
   const env = { TAPEKEEP_DATABASE_URL: databaseUrl };
   await refused(t, ['start', '--for', '20s'], env, 3, /9999_from_the_future/, /newer/);
 });
+
+test('a real-time address of another exchange is refused before anything of it is stored', async (t) => {
+  const databaseUrl = await makeDatabase('empty');
+  const [one, other] = [await startSandbox(['--seed', '1']), await startSandbox(['--seed', '2'])];
+  t.after(() => Promise.all([one.program.dispose(), other.program.dispose()]));
+  const env = {
+    TAPEKEEP_DATABASE_URL: databaseUrl,
+    TAPEKEEP_EXCHANGE_URL: one.ready.url,
+    TAPEKEEP_REALTIME_URL: other.ready.realtimeUrl,
+  };
+  await refused(t, ['start', '--for', '30s'], env, 4, /another one/, /realtime\.url/);
+  assert.deepEqual(await runSql(databaseUrl, 'SELECT 1 FROM market_state'), []);
+});
+
+test('the same exchange at another address is known again by its identity', async (t) => {
+  const databaseUrl = await makeDatabase('empty');
+  for (const _ of ['first', 'second']) {
+    const { program, ready } = await startSandbox(['--seed', '3']);
+    t.after(() => program.dispose());
+    const daemon = new Program(['start', '--for', '3s'], {
+      env: {
+        TAPEKEEP_DATABASE_URL: databaseUrl,
+        TAPEKEEP_EXCHANGE_URL: ready.url,
+        TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+        TAPEKEEP_HTTP_PORT: '0',
+      },
+    });
+    t.after(() => daemon.dispose());
+    assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  }
+});

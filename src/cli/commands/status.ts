@@ -12,7 +12,7 @@ export interface StatusOptions extends CommonOptions {
 
 /** One line of the status, with the ratio that people look for first. */
 interface StatusLine extends StreamStatus {
-  /** Seconds from the newest covered moment to now, this machine's clock. */
+  /** Seconds from the newest covered moment to the exchange's now. */
   readonly lagS: number | null;
   /** Covered part of what is expected up to the newest covered moment, 0 to 1. */
   readonly coverage: number | null;
@@ -22,7 +22,7 @@ interface StatusLine extends StreamStatus {
 export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
   const session = openSession({ logLevel: 'warn', ...options });
   await withArchive(session, async (store) => {
-    const nowMs = systemClock.wallMs();
+    const nowMs = Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
     const [archive, streams] = await Promise.all([store.archive(), store.statusRows(nowMs)]);
     const lines = streams.map((stream) => toLine(stream, nowMs));
     if (options.json === true) {

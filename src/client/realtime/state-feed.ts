@@ -40,7 +40,13 @@ export type CloseReason =
 /** What a feed tells, in order. All `…ExchangeMs` are estimates of exchange time. */
 export type StateEvent =
   /** The subscription was acknowledged. `atMs` is this machine's wall clock. */
-  | { readonly kind: 'opened'; readonly atMs: number; readonly exchangeMs: number }
+  | {
+      readonly kind: 'opened';
+      /** The header `x-tapekeep-exchange` of the handshake; null elsewhere. */
+      readonly identity: string | null;
+      readonly atMs: number;
+      readonly exchangeMs: number;
+    }
   | {
       readonly kind: 'record';
       /** `query` is a full record with `change`; `update` was pushed. */

@@ -2,6 +2,7 @@ import { type RawData, WebSocket } from 'ws';
 import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
 import { stateRecord } from '../../contract/resources.js';
 import { codeOf } from '../../kernel/errors.js';
+import { headerText, IDENTITY_HEADER } from '../reply-headers.js';
 import { StallDetector } from './stall-detector.js';
 import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
 
@@ -56,6 +57,7 @@ export class StateSession {
   /** The query that waits for its answer. */
   #asked: { readonly id: number; readonly sentMonotonicMs: number } | undefined;
   #lastId = SUBSCRIBE_ID;
+  #identity: string | null = null;
   #refusedQueries = 0;
   #unrecognised = 0;
   #lastAliveExchangeMs: number | null = null;
@@ -88,6 +90,9 @@ export class StateSession {
         followRedirects: false,
       });
       this.#socket = socket;
+      socket.on('upgrade', ({ headers }) => {
+        this.#identity = headerText(headers, IDENTITY_HEADER) ?? null;
+      });
       socket.on('open', () => this.#subscribe());
       socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
       socket.on('error', (error) => this.#fail(error));
@@ -152,7 +157,12 @@ export class StateSession {
     const { clock, exchangeClock, telemetry, market, periodS } = this.#settings;
     this.#phase = 'following';
     telemetry.socketOpened({ market, periodS });
-    this.#tell({ kind: 'opened', atMs: clock.wallMs(), exchangeMs: exchangeClock.nowMs() });
+    this.#tell({
+      kind: 'opened',
+      identity: this.#identity,
+      atMs: clock.wallMs(),
+      exchangeMs: exchangeClock.nowMs(),
+    });
     if (this.#phase === 'following') this.#query();
   }
 

@@ -1,0 +1,42 @@
+import type { ExchangeClock } from '../client/index.js';
+import { type Clock, sleep } from '../kernel/clock.js';
+import { codeOf, messageOf } from '../kernel/errors.js';
+import type { Telemetry } from '../observe/events.js';
+import type { Store } from '../store/index.js';
+
+const ROUND_MS = 15_000;
+/** Partitions are made ahead at every so many rounds. */
+const PARTITION_ROUNDS = 40;
+
+/** What recurs beside collecting: partitions made ahead, closed gaps noted, gaps counted. */
+export async function keepHouse(
+  store: Store,
+  options: {
+    readonly clock: Clock;
+    readonly telemetry: Telemetry;
+    readonly exchangeTime: ExchangeClock;
+    readonly signal: AbortSignal;
+    /** Called at every round: a sign of life. */
+    readonly tick: () => void;
+  },
+): Promise<void> {
+  const { clock, telemetry, exchangeTime, signal, tick } = options;
+  for (let round = 1; !signal.aborted; round += 1) {
+    tick();
+    try {
+      if (round % PARTITION_ROUNDS === 0) await store.makePartitionsAhead(exchangeTime.nowMs());
+      await store.closeFilledGaps();
+      const rows = await store.statusRows(exchangeTime.nowMs());
+      const gaps = rows.map(({ kind, market, openGaps: count, gapS, unfillableS }) => {
+        const lengthMs = (gapS - unfillableS) * 1000;
+        return { stream: kind, market, count, lengthMs, unfillableMs: unfillableS * 1000 };
+      });
+      telemetry.collect.gapsCounted({ gaps });
+    } catch (error) {
+      if (!signal.aborted) {
+        telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });
+      }
+    }
+    await sleep(clock, ROUND_MS, signal).catch(() => undefined);
+  }
+}
