@@ -1,7 +1,7 @@
 import { MAX_PAUSE_MS, type RateLimitHeaders } from '../kernel/budget.js';
 
 /** Names the history that a server tells; only servers of this project send it. */
-export const IDENTITY_HEADER = 'x-tapekeep-exchange';
+const IDENTITY_HEADER = 'x-tapekeep-exchange';
 
 /** Response headers as undici gives them, names in lower case. */
 export type ReplyHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
@@ -10,6 +10,11 @@ export type ReplyHeaders = Readonly<Record<string, string | readonly string[] | 
 export function headerText(headers: ReplyHeaders, name: string): string | undefined {
   const value = headers[name];
   return typeof value === 'string' || value === undefined ? value : value[0];
+}
+
+/** Which exchange's history this is; null where the server does not say. */
+export function identityOf(headers: ReplyHeaders): string | null {
+  return headerText(headers, IDENTITY_HEADER)?.slice(0, MAX_VALUE_LENGTH) ?? null;
 }
 
 /** Header values longer than this are not looked at. */

@@ -31,7 +31,7 @@ import {
 } from './http-transport.js';
 import {
   headerText,
-  IDENTITY_HEADER,
+  identityOf,
   parseHttpDate,
   parseRetryAfter,
   readRateLimit,
@@ -50,7 +50,6 @@ const DATE_RESOLUTION_MS = 1000;
 const UNSPOKEN_RETRY_AFTER_MS = 1000;
 /** Waits that the exchange asks for are lengthened by up to this fraction. */
 const WAIT_SPREAD = 0.1;
-const MAX_IDENTITY_LENGTH = 200;
 
 /** What one sending brought: the checked rows, and its circumstances. */
 interface Sent<T> extends ParsedPayload<T> {
@@ -196,13 +195,12 @@ class EndpointCaller {
       // A pause may have begun while we waited for the slot.
       await budget.whenNotPaused(signal);
       const sent = await this.#send(endpoint, await build(), signal, isSigned);
-      const identity = headerText(sent.head.headers, IDENTITY_HEADER);
       return {
         data: sent.data,
         rejected: sent.rejected,
         sentAtMs: exchangeClock.atMonotonicMs(sent.sentMonotonicMs),
         dateMs: parseHttpDate(headerText(sent.head.headers, 'date')),
-        identity: identity?.slice(0, MAX_IDENTITY_LENGTH) ?? null,
+        identity: identityOf(sent.head.headers),
         receivedAtMs: clock.wallMs(),
         durationMs: sent.durationMs,
         bytes: sent.bytes,

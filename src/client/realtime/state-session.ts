@@ -2,7 +2,7 @@ import { type RawData, WebSocket } from 'ws';
 import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
 import { stateRecord } from '../../contract/resources.js';
 import { codeOf } from '../../kernel/errors.js';
-import { headerText, IDENTITY_HEADER } from '../reply-headers.js';
+import { identityOf } from '../reply-headers.js';
 import { StallDetector } from './stall-detector.js';
 import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
 
@@ -91,7 +91,7 @@ export class StateSession {
       });
       this.#socket = socket;
       socket.on('upgrade', ({ headers }) => {
-        this.#identity = headerText(headers, IDENTITY_HEADER) ?? null;
+        this.#identity = identityOf(headers);
       });
       socket.on('open', () => this.#subscribe());
       socket.on('message', (data, isBinary) => this.#receive(data, isBinary));
