@@ -45,6 +45,12 @@ test('a wrong setting names its key path, its source, its value and what is allo
   await refused(t, ['--config', file, 'start'], {}, 2, /streams\.depth\.level/, /levels/);
 });
 
+test('a tape that is missing and a market that is none are told with their options', async (t) => {
+  const missing = ['sandbox', '--tape', 'nosuch.csv', '--market', 'BTC_USDT'];
+  await refused(t, missing, {}, 2, /--tape/, /nosuch\.csv/);
+  await refused(t, ['sandbox', '--market', 'AB'], {}, 2, /--market/, /"AB"/, /<STOCK>_<MONEY>/);
+});
+
 test('a tape file that is none is refused with its place', async (t) => {
   const file = join(await temporaryFolder(t), 'tape.csv');
   await writeFile(file, 'id,time_ms,price,amount,side\n1,1723161256322,61800.30,0.006,hold\n');

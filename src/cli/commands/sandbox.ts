@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
+import { TapekeepError } from '../../kernel/errors.js';
 import { createLogger } from '../../observe/logger.js';
 import { createTelemetry } from '../../observe/telemetry.js';
 import type { CandleOpen, EmptyCandles } from '../../sandbox/candles.js';
@@ -56,10 +57,13 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
   interference.control.replace(gatherFaultScript(options.faults, options.fault));
   const made = options.key.map(makeKey);
   const read = options.keys === undefined ? [] : readKeys(options.keys);
-  const backend =
+  const opening =
     options.backend === 'live'
-      ? await openLive(liveOptions(options, [...made, ...read]), clock)
-      : await openTape(tapeOptions(options), clock);
+      ? openLive(liveOptions(options, [...made, ...read]), clock)
+      : openTape(tapeOptions(options), clock);
+  const backend = await opening.catch((error: unknown) => {
+    throw namingOption(error);
+  });
   const logger = createLogger({ level: 'warn', format: 'auto', clock });
   const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() }).server;
   const { host, port, variants } = options;
@@ -81,6 +85,16 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
   await server.stop();
   backend.stop();
   return EXIT_CODES.ok;
+}
+
+/** Errors of a tape or a market's name speak of what they are; here it is an option that is wrong. */
+function namingOption(error: unknown): unknown {
+  if (!(error instanceof TapekeepError)) return error;
+  const isName = error.message.startsWith('market name');
+  if (!isName && error.code !== 'tape_invalid') return error;
+  const { code, action, message } = error;
+  const text = `${isName ? '--market' : '--tape'}: ${message}`;
+  return new TapekeepError(code, action, text, { cause: error });
 }
 
 const RUN_ID_BYTES = 6;
