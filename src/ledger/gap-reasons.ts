@@ -1,0 +1,30 @@
+/**
+ * Why a span is not proven complete. The words stand in the archive's table of gaps; the name with
+ * underscores is the label of the metrics.
+ */
+export const GAP_REASONS = {
+  'not collected':
+    'It is expected, but nobody has asked for it yet; filling works on it, newest first.',
+  'head moved':
+    'More happened between two looks than a page holds, or nobody looked for a while; the walk goes down page by page until it reaches what is stored.',
+  'walk stalled':
+    'The exchange answered, but its answers did not lead further; it is asked again after a growing pause.',
+  'exchange failed':
+    'The exchange did not answer, or refused; it is asked again after a growing pause.',
+  'refused rows':
+    'Rows of this span could not be read and are in quarantine; it is asked for again now and then.',
+  suspect:
+    'The stored trades do not add up to the candles of the exchange; both are fetched again, and the verdict says what was found.',
+  'history horizon':
+    'The exchange gives only its newest trades, and these had gone before they were asked for.',
+  'beyond history': 'The exchange serves nothing as old as this any more.',
+  'not observed': 'It could only be seen at its moment, and nobody looked.',
+  'no connection': 'It is only told over a connection, and there was none.',
+} as const satisfies Readonly<Record<string, string>>;
+
+export type GapReason = keyof typeof GAP_REASONS;
+
+/** The reason as a metric label. */
+export function reasonLabel(reason: string): string {
+  return reason.replaceAll(' ', '_');
+}

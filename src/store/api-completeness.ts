@@ -1,0 +1,139 @@
+import type { Span } from '../kernel/span.js';
+import type { Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type { GapReason } from '../ledger/gap-reasons.js';
+
+/** How a server understands `since` and `lastId` (field notes, since / lastId). */
+export type SinceMode = 'skip' | 'id';
+/** The endpoints that page through trades. */
+export type PagedEndpoint = 'history' | 'historyResult';
+
+/**
+ * A span that is expected and not covered, with what is remembered of it. Gaps are derived: expected
+ * (from `collect_from`, and what was wanted besides) minus covered. Where several memories overlap a
+ * missing span it is cut into one gap each; a part that nothing is remembered of has the reason
+ * `not collected`, no `gapId`, and no attempts.
+ */
+export interface Gap {
+  readonly gapId: number | null;
+  readonly streamId: number;
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  readonly market: string;
+  readonly variant: number;
+  readonly span: Span;
+  readonly state: 'open' | 'filling' | 'unfillable';
+  readonly reason: string;
+  readonly attempts: number;
+  readonly firstSeenAtMs: number | null;
+  readonly nextAttemptAtMs: number | null;
+  readonly note: string | null;
+}
+
+export interface GapFilter {
+  readonly marketIds?: readonly number[];
+  readonly kinds?: readonly StreamKind[];
+  /** Only what overlaps this span; gaps are cut to it. */
+  readonly span?: Span;
+  readonly states?: readonly Gap['state'][];
+  readonly reasons?: readonly string[];
+  /** Newest first; at most this many. */
+  readonly limit: number;
+}
+
+/** What one try at filling a gap came to. */
+export interface GapAttempt {
+  readonly stream: StreamRef;
+  readonly span: Span;
+  readonly state: 'open' | 'unfillable';
+  readonly reason: GapReason;
+  /** What was found, in words. */
+  readonly note?: string;
+  /** Exchange time. */
+  readonly atMs: number;
+  /** Exchange time; null: as soon as possible, or never for what is unfillable. */
+  readonly nextAttemptAtMs: number | null;
+}
+
+/** A span that somebody asked for beyond what is collected anyway (backfill). */
+export interface WantedSpan {
+  readonly wantedId: number;
+  readonly streamId: number;
+  readonly marketId: number;
+  readonly span: Span;
+}
+
+/**
+ * What a person or the verification asks of whoever fills gaps: read again and again, so that it
+ * reaches a daemon in another process and survives a crash.
+ */
+export interface FillRequests {
+  readonly wanted: readonly WantedSpan[];
+  /** Open memories with reason `suspect` whose span is still (partly) covered: to be uncovered. */
+  readonly suspects: readonly {
+    readonly gapId: number;
+    readonly streamId: number;
+    readonly span: Span;
+  }[];
+  /** Open memories that may be tried again now: `next_attempt_at` null or reached. */
+  readonly due: readonly {
+    readonly gapId: number;
+    readonly streamId: number;
+    readonly span: Span;
+  }[];
+}
+
+/** Open and lost time by stream and reason, from the ledger alone. */
+export interface GapTotals {
+  readonly streamId: number;
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  readonly market: string;
+  readonly state: 'open' | 'unfillable';
+  readonly reason: string;
+  readonly count: number;
+  readonly lengthMs: number;
+  /** Oldest moment that is missing. */
+  readonly oldestMs: number;
+}
+
+/** The part of the archive that knows what is complete, beyond what the collectors' commits say. */
+export interface CompletenessStore {
+  /** Gaps up to `untilMs`, from the ledger alone, newest first. */
+  listGaps(filter: GapFilter, untilMs: number): Promise<Gap[]>;
+  /** Sums of gaps up to `untilMs`, from the ledger alone. */
+  gapTotals(untilMs: number): Promise<GapTotals[]>;
+  /**
+   * Remembers a try at a gap: counts it and sets state, reason and next try. One memory per stream
+   * and start of span, as `recordGap`.
+   */
+  recordAttempt(attempt: GapAttempt): Promise<void>;
+  /** Appends a person's words to the memories that overlap, making one where there is none. Returns how many. */
+  noteGaps(filter: GapFilter, untilMs: number, note: string): Promise<number>;
+  /**
+   * Makes gaps due now, whatever their pause: open ones, and with `isUnfillableToo` also those that
+   * were given up (they become open again). Returns how many.
+   */
+  retryGaps(filter: GapFilter, untilMs: number, isUnfillableToo: boolean): Promise<number>;
+
+  /** Adds a span to what is expected of a stream. The same span twice is one. */
+  want(stream: StreamRef, span: Span): Promise<WantedSpan>;
+  fillRequests(nowExchangeMs: number): Promise<FillRequests>;
+
+  /**
+   * Takes back coverage of a span (trades, times, kline), in one transaction with a memory of it as an open
+   * gap. Rows stay. Counts and ids of what is left of the islands stay exact.
+   *
+   * @returns the islands that were cut, as they are now (neighbours of the span)
+   */
+  uncover(
+    stream: StreamRef,
+    span: Span,
+    gap: { readonly reason: GapReason; readonly note: string; readonly atMs: number },
+  ): Promise<Island[]>;
+  /** Islands that overlap a span, newest first; at most `limit`. */
+  islandsWithin(stream: StreamRef, span: Span, limit: number): Promise<Island[]>;
+
+  /** How each endpoint understands its offset, as far as it was found out. */
+  sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>>;
+  rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void>;
+}
