@@ -168,6 +168,14 @@ export interface ServerEvents {
   }): void;
   realtimeOpened(event: { readonly open: number }): void;
   realtimeClosed(event: { readonly open: number; readonly reason: string }): void;
+  /** A request was not answered as it should be, by a fault of the server or what is behind it. */
+  handlerFailed(event: {
+    readonly endpoint: string;
+    readonly code: string;
+    readonly message: string;
+    /** Where it went wrong; for the log alone. */
+    readonly stack?: string;
+  }): void;
 }
 
 export interface DaemonEvents {

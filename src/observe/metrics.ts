@@ -215,6 +215,11 @@ export function createMetrics(registry: Registry) {
       LATENCY_BUCKETS_S,
       ['endpoint'],
     ),
+    servedFailures: counter(
+      'served_failures_total',
+      'Requests and real-time calls that failed by a fault of the server, by the code of the error.',
+      ['endpoint', 'code'],
+    ),
     servedRealtime: gauge(
       'served_realtime_connections',
       'WebSocket connections served as an exchange, open.',

@@ -21,6 +21,13 @@ export function createServerEvents({ logger, metrics, labels }: Sinks): ServerEv
       metrics.servedRealtimeClosed.inc({ reason: labels.reason.admit(slug(reason)) });
       logger.write('trace', 'real-time client left', { open, reason });
     },
+    handlerFailed({ endpoint: name, code, message, stack }) {
+      const endpoint = labels.endpoint.admit(name);
+      metrics.servedFailures.inc({ endpoint, code: labels.code.admit(code) });
+      const fields = { endpoint: name, code, ...(stack === undefined ? {} : { stack }) };
+      const text = `a request could not be answered: ${message}`;
+      logger.writeRepeating('error', `handler ${name} ${code}`, text, fields);
+    },
   };
 }
 

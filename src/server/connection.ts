@@ -12,6 +12,7 @@ import {
 } from '../contract/realtime.js';
 import { Mutex } from '../kernel/mutex.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
+import { failureOf } from './handler-failure.js';
 import type { ServerContext } from './http.js';
 import { StateSubscription } from './subscription.js';
 
@@ -167,7 +168,8 @@ export class RealtimeConnection {
     }
     try {
       await this.#run(method, id, params);
-    } catch {
+    } catch (error) {
+      this.#context.telemetry.handlerFailed(failureOf(method, error));
       this.#refuse(id, params, REALTIME_ERRORS.internal);
     }
   }

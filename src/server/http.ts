@@ -7,7 +7,7 @@ import {
   endpoints,
   type FilledParamsOf,
 } from '../contract/endpoints.js';
-import { BAD_REQUEST_PAGE, successEnvelope } from '../contract/error-shapes.js';
+import { successEnvelope } from '../contract/error-shapes.js';
 import { REQUEST_BODY_MAX_BYTES } from '../contract/limits.js';
 import type { Clock } from '../kernel/clock.js';
 import type { ServerEvents } from '../observe/events.js';
@@ -18,6 +18,7 @@ import { addDocuments, DOCUMENT_PATHS } from './documents.js';
 import type { Interference } from './faults.js';
 import { addControl, CONTROL_PREFIX } from './faults-control.js';
 import { addInterference } from './faults-http.js';
+import { failureOf } from './handler-failure.js';
 import { pathOf, readQuery } from './query.js';
 import { RateWindows } from './rate-window.js';
 import {
@@ -32,6 +33,15 @@ import {
   ReplyError,
   tooManyRequests,
 } from './refusal.js';
+import {
+  BARE_BAD_REQUEST,
+  bareReplyText,
+  HTML_TYPE,
+  httpDate,
+  IDENTITY_HEADER,
+  JSON_TYPE,
+  namesOneHost,
+} from './reply-head.js';
 import { TradePages } from './trade-pages.js';
 import { type RawParams, validateParams } from './validation.js';
 import type { ServerVariants } from './variants.js';
@@ -48,9 +58,6 @@ export interface ServerContext {
   readonly control?: boolean;
 }
 
-/** Carries {@link Backend.identity}, so that archives of two exchanges are never mixed. */
-const IDENTITY_HEADER = 'x-tapekeep-exchange';
-
 const MAX_HEADER_BYTES = 16 * 1024;
 /** A request's headers, and the whole request, must have arrived by then. */
 const HEADERS_TIMEOUT_MS = 15_000;
@@ -64,19 +71,10 @@ const labelOfPath = new Map<string, string>([
   ...DOCUMENT_PATHS.map((path) => [path, 'documents'] as const),
 ]);
 
-/** Writes moments as HTTP dates (IMF-fixdate, whole seconds), each second's once. */
-function httpDates(): (atMs: number) => string {
-  let writtenS = Number.NaN;
-  let text = '';
-  return (atMs) => {
-    const atS = Math.floor(atMs / 1000);
-    if (atS !== writtenS) text = new Date(atS * 1000).toUTCString();
-    writtenS = atS;
-    return text;
-  };
+function endpointOf(request: FastifyRequest): string {
+  const url = request.routeOptions.url ?? '';
+  return labelOfPath.get(url) ?? (url.startsWith(CONTROL_PREFIX) ? 'control' : 'unknown');
 }
-
-const httpDate = httpDates();
 
 function errorReplyOf(error: unknown): ErrorReply {
   if (error instanceof ReplyError) return error.reply;
@@ -90,12 +88,12 @@ function send(reply: FastifyReply, { status, body, retryAfterS }: ErrorReply): F
   if (retryAfterS !== undefined) reply.header('retry-after', String(retryAfterS));
   reply.status(status);
   return typeof body === 'string'
-    ? reply.type('text/html; charset=utf-8').send(body)
+    ? reply.type(HTML_TYPE).send(body)
     : sendJson(reply, JSON.stringify(body));
 }
 
 function sendJson(reply: FastifyReply, text: string): FastifyReply {
-  return reply.type('application/json; charset=utf-8').send(text);
+  return reply.type(JSON_TYPE).send(text);
 }
 
 /** The JSON text of an endpoint's answer. */
@@ -165,27 +163,14 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
         throw new ReplyError(tooManyRequests(standing.resetS));
       }
     }
-    const isHostMissing = request.raw.httpVersion === '1.1' && request.headers.host === undefined;
-    if (isHostMissing) throw new ReplyError(BAD_REQUEST);
+    if (!namesOneHost(request.raw)) throw new ReplyError(BAD_REQUEST);
   });
 }
 
 /** A request that node's parser gave up on has no reply object: the page goes to the socket. */
 function answerUnparsable(context: ServerContext, socket: Socket): void {
   if (socket.writable) {
-    const { backend } = context;
-    socket.end(
-      [
-        'HTTP/1.1 400 Bad Request',
-        'Content-Type: text/html; charset=utf-8',
-        `Content-Length: ${Buffer.byteLength(BAD_REQUEST_PAGE)}`,
-        `Date: ${httpDate(backend.nowMs())}`,
-        `${IDENTITY_HEADER}: ${backend.identity}`,
-        'Connection: close',
-        '',
-        BAD_REQUEST_PAGE,
-      ].join('\r\n'),
-    );
+    socket.end(bareReplyText(BARE_BAD_REQUEST, context.backend));
     context.telemetry.served({ endpoint: 'unparsable', status: 400, durationMs: 0 });
   }
   // The peer may never close its side; what it still sends is not read any more.
@@ -200,7 +185,8 @@ function refuseExpectations(context: ServerContext, app: FastifyInstance): void 
   });
 }
 
-function addErrors(app: FastifyInstance, { backend, variants }: ServerContext): void {
+function addErrors(app: FastifyInstance, context: ServerContext): void {
+  const { backend, variants } = context;
   const missing = (request: FastifyRequest, reply: FastifyReply) => {
     const path = pathOf(request.raw.url ?? '');
     return send(
@@ -220,7 +206,9 @@ function addErrors(app: FastifyInstance, { backend, variants }: ServerContext): 
     const status: unknown = (error as { statusCode?: unknown }).statusCode;
     const isBodyFault = typeof status === 'number' && status >= 400 && status < 500;
     if (request.is404) return missing(request, reply);
-    return send(reply, isBodyFault ? AUTHENTICATION_FAILURE : INTERNAL_ERROR);
+    if (isBodyFault) return send(reply, AUTHENTICATION_FAILURE);
+    context.telemetry.handlerFailed(failureOf(endpointOf(request), error));
+    return send(reply, INTERNAL_ERROR);
   });
 }
 
@@ -253,7 +241,7 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
   app.addHook('onResponse', async (request, reply) => {
     telemetry.served({
-      endpoint: labelOfPath.get(request.routeOptions.url ?? '') ?? 'unknown',
+      endpoint: endpointOf(request),
       status: reply.statusCode,
       durationMs: reply.elapsedTime,
     });

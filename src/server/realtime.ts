@@ -1,38 +1,23 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
-import { BAD_REQUEST_PAGE, notFoundBody } from '../contract/error-shapes.js';
+import { notFoundBody } from '../contract/error-shapes.js';
 import { REALTIME_FRAME_MAX_BYTES } from '../contract/limits.js';
 import { RealtimeConnection } from './connection.js';
 import type { ServerContext } from './http.js';
 import { pathOf } from './query.js';
+import {
+  BARE_BAD_REQUEST,
+  type BareReply,
+  bareReplyText,
+  HTML_TYPE,
+  IDENTITY_HEADER,
+  JSON_TYPE,
+  namesOneHost,
+} from './reply-head.js';
 
 /** Connections served at once; more are refused with 503. */
 const MAX_CONNECTIONS = 2000;
-
-function refuse(socket: Duplex, statusLine: string, body: string | object): void {
-  socket.once('finish', () => socket.destroy());
-  const isPage = typeof body === 'string';
-  endWith(
-    socket,
-    statusLine,
-    isPage ? 'text/html' : 'application/json',
-    isPage ? body : JSON.stringify(body),
-  );
-}
-
-function endWith(socket: Duplex, statusLine: string, type: string, body: string): void {
-  socket.end(
-    [
-      `HTTP/1.1 ${statusLine}`,
-      `Content-Type: ${type}; charset=utf-8`,
-      `Content-Length: ${Buffer.byteLength(body)}`,
-      'Connection: close',
-      '',
-      body,
-    ].join('\r\n'),
-  );
-}
 
 /** The real-time interface of one server (contract, Real-time methods; field notes, Real-time). */
 export class RealtimeServer {
@@ -52,11 +37,11 @@ export class RealtimeServer {
     this.#context = context;
     // As on every HTTP reply: a client must not mix two exchanges' data.
     this.#server.on('headers', (headers) => {
-      headers.push(`x-tapekeep-exchange: ${context.backend.identity}`);
+      headers.push(`${IDENTITY_HEADER}: ${context.backend.identity}`);
     });
     // The library would answer a faulty handshake with statuses and texts of its own.
     this.#server.on('wsClientError', (_error, socket) => {
-      refuse(socket, '400 Bad Request', BAD_REQUEST_PAGE);
+      this.#refuse(socket, BARE_BAD_REQUEST);
     });
   }
 
@@ -67,12 +52,16 @@ export class RealtimeServer {
     if (this.#isStopped) {
       socket.destroy();
     } else if (pathOf(request.url ?? '') !== path) {
-      const atMs = this.#context.backend.nowMs();
-      refuse(socket, '404 Not Found', notFoundBody(pathOf(request.url ?? ''), atMs));
-    } else if (request.headers.upgrade?.toLowerCase() !== 'websocket') {
-      refuse(socket, '400 Bad Request', BAD_REQUEST_PAGE);
+      const body = notFoundBody(pathOf(request.url ?? ''), this.#context.backend.nowMs());
+      this.#refuse(socket, {
+        status: '404 Not Found',
+        type: JSON_TYPE,
+        body: JSON.stringify(body),
+      });
+    } else if (request.headers.upgrade?.toLowerCase() !== 'websocket' || !namesOneHost(request)) {
+      this.#refuse(socket, BARE_BAD_REQUEST);
     } else if (this.#connections.size >= MAX_CONNECTIONS) {
-      refuse(socket, '503 Service Unavailable', '');
+      this.#refuse(socket, { status: '503 Service Unavailable', type: HTML_TYPE, body: '' });
     } else {
       this.#server.handleUpgrade(request, socket, head, (webSocket) => {
         const connection = new RealtimeConnection(this.#context, webSocket, (reason) => {
@@ -83,6 +72,11 @@ export class RealtimeServer {
         this.#context.telemetry.realtimeOpened({ open: this.#connections.size });
       });
     }
+  }
+
+  #refuse(socket: Duplex, reply: BareReply): void {
+    socket.once('finish', () => socket.destroy());
+    socket.end(bareReplyText(reply, this.#context.backend));
   }
 
   /** Cuts all connections; further ones are refused. May be called more than once. */

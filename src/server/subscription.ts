@@ -1,4 +1,5 @@
 import { familyUpdateMessage, type StateParams, updateMessage } from '../contract/realtime.js';
+import { failureOf } from './handler-failure.js';
 import type { ServerContext } from './http.js';
 
 /**
@@ -65,7 +66,8 @@ export class StateSubscription {
         this.#sentAtMs = clock.monotonicMs();
         this.#send(text);
       }
-    } catch {
+    } catch (error) {
+      this.#context.telemetry.handlerFailed(failureOf('state.update', error));
       // A notification has no place for an error: the subscriber sees silence, and the next look
       // may succeed.
     } finally {

@@ -17,7 +17,7 @@ async function serve(order: BenchServerOrder): Promise<string> {
   if (order.kind === 'ours') {
     const clock = new FakeClock();
     const backend = await openTape(GENERATED, clock);
-    const telemetry = { served() {}, realtimeOpened() {}, realtimeClosed() {} };
+    const telemetry = { served() {}, realtimeOpened() {}, realtimeClosed() {}, handlerFailed() {} };
     const { url } = await startExchangeServer({ backend, clock, telemetry });
     return url;
   }

@@ -30,6 +30,7 @@ export async function writeTape(t: TestContext, lines: readonly string[]): Promi
 export class ServerRecord implements ServerEvents {
   readonly requests: Array<{ endpoint: string; status: number }> = [];
   readonly closings: string[] = [];
+  readonly failures: Array<{ endpoint: string; code: string; message: string }> = [];
   open = 0;
 
   served({ endpoint, status }: { endpoint: string; status: number }): void {
@@ -43,6 +44,10 @@ export class ServerRecord implements ServerEvents {
   realtimeClosed({ open, reason }: { open: number; reason: string }): void {
     this.open = open;
     this.closings.push(reason);
+  }
+
+  handlerFailed(event: { endpoint: string; code: string; message: string }): void {
+    this.failures.push(event);
   }
 }
 

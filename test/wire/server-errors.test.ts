@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
+import { WebSocket } from 'ws';
 import { BAD_REQUEST_PAGE } from '../../src/contract/error-shapes.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
@@ -118,6 +119,8 @@ test('what is not HTTP, or has broken headers, gets the HTML page', async (t) =>
     `GET /api/v1/public/markets HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n`,
     `GET /api/v1/public/markets HTTP/1.1\r\nHost: a\r\nX-Long: ${'a'.repeat(20_000)}\r\n\r\n`,
     `GET /api/v1/public/markets HTTP/1.1\r\n${close}\r\n`,
+    `GET /api/v1/public/markets HTTP/1.1\r\nHost: a\r\nHost: a\r\n${close}\r\n`,
+    `GET /api/v1/public/markets HTTP/1.0\r\nHost: a\r\nhost: b\r\n${close}\r\n`,
     `GET /api/v1/public/markets?market=%zz HTTP/1.1\r\nHost: a\r\n${close}\r\n`,
     `GET /api/v1/public/%zz HTTP/1.1\r\nHost: a\r\n${close}\r\n`,
   ]) {
@@ -129,6 +132,53 @@ test('what is not HTTP, or has broken headers, gets the HTML page', async (t) =>
     assert.ok(reply.toLowerCase().includes(`x-tapekeep-exchange: ${backend.identity}`), shown);
   }
   assert.equal((await fetch(`${server.url}/api/v1/public/markets`)).status, 200);
+});
+
+test('an upgrade that is refused tells time and exchange as every reply does', async (t) => {
+  const { backend, server } = await startTapeExchange(t);
+  const upgrade = 'Connection: Upgrade\r\nUpgrade: websocket\r\n';
+  const host = 'Host: a\r\n';
+  for (const [bytes, status] of [
+    [`GET /nowhere HTTP/1.1\r\n${host}${upgrade}\r\n`, '404 Not Found'],
+    [`GET /ws HTTP/1.1\r\n${host}${upgrade}\r\n`, '400 Bad Request'],
+    [`GET /ws HTTP/1.1\r\n${host}${host}${upgrade}\r\n`, '400 Bad Request'],
+    [`GET /ws HTTP/1.1\r\n${upgrade}\r\n`, '400 Bad Request'],
+    [`GET /ws HTTP/1.1\r\n${host}Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n`, '400 Bad Request'],
+  ] as const) {
+    const reply = await exchangeRaw(server.port, bytes);
+    assert.ok(reply.startsWith(`HTTP/1.1 ${status}\r\n`), `${bytes} ${reply}`);
+    const lines = reply.toLowerCase().split('\r\n');
+    assert.ok(lines.includes(`x-tapekeep-exchange: ${backend.identity}`), reply);
+    const date = new Date(backend.nowMs()).toUTCString().toLowerCase();
+    assert.ok(lines.includes(`date: ${date}`), reply);
+    if (status.startsWith('400')) assert.ok(reply.endsWith(BAD_REQUEST_PAGE), reply);
+  }
+});
+
+test('what fails inside is a 500 that tells nothing, and its cause is told to the operator', async (t) => {
+  const { backend, server, record } = await startTapeExchange(t);
+  backend.kline = () => {
+    throw new TypeError('the cause');
+  };
+  backend.state = () => {
+    throw new RangeError('another cause');
+  };
+  const reply = await fetch(`${server.url}/api/v1/public/kline?${M}&start=0&end=60`);
+  assert.equal(reply.status, 500);
+  assert.deepEqual(await reply.json(), { ...invalid, code: 500, message: 'internal error' });
+  const socket = new WebSocket(server.realtimeUrl);
+  t.after(() => socket.close());
+  await once(socket, 'open');
+  socket.send('{"id":1,"method":"state.query","params":["BTC_USDT",60]}');
+  const [frame] = (await once(socket, 'message')) as [Buffer];
+  assert.match(String(frame), /internal error/);
+  assert.deepEqual(
+    record.failures.map(({ endpoint, code, message }) => [endpoint, code, message]),
+    [
+      ['kline', 'TypeError', 'the cause'],
+      ['state.query', 'RangeError', 'another cause'],
+    ],
+  );
 });
 
 test('family error shapes: a success status that is none, and other words', async (t) => {

@@ -93,6 +93,7 @@ const EXAMPLES: Examples = {
     served: { endpoint: 'tickers', status: 200, durationMs: 1 },
     realtimeOpened: { open: 1 },
     realtimeClosed: { open: 0, reason: 'idle' },
+    handlerFailed: { endpoint: 'kline', code: 'TypeError', message: 'it broke', stack: 'at a' },
   },
   daemon: {
     started: { detail: { markets: 3 } },

@@ -1,0 +1,64 @@
+import type { IncomingMessage } from 'node:http';
+import { BAD_REQUEST_PAGE } from '../contract/error-shapes.js';
+import type { Backend } from './backend.js';
+
+/** Carries {@link Backend.identity}, so that archives of two exchanges are never mixed. */
+export const IDENTITY_HEADER = 'x-tapekeep-exchange';
+
+export const HTML_TYPE = 'text/html; charset=utf-8';
+export const JSON_TYPE = 'application/json; charset=utf-8';
+
+/** Writes moments as HTTP dates (IMF-fixdate, whole seconds), each second's once. */
+function httpDates(): (atMs: number) => string {
+  let writtenS = Number.NaN;
+  let text = '';
+  return (atMs) => {
+    const atS = Math.floor(atMs / 1000);
+    if (atS !== writtenS) text = new Date(atS * 1000).toUTCString();
+    writtenS = atS;
+    return text;
+  };
+}
+
+/** A moment, UNIX milliseconds, as the Date header carries it. */
+export const httpDate = httpDates();
+
+/** A reply to be sent without the framework, because there is no request that it could answer. */
+export interface BareReply {
+  /** `400 Bad Request` */
+  readonly status: string;
+  readonly type: string;
+  readonly body: string;
+}
+
+export const BARE_BAD_REQUEST: BareReply = {
+  status: '400 Bad Request',
+  type: HTML_TYPE,
+  body: BAD_REQUEST_PAGE,
+};
+
+/** The bytes of a last reply on its connection, with the headers that every reply has. */
+export function bareReplyText({ status, type, body }: BareReply, backend: Backend): string {
+  return [
+    `HTTP/1.1 ${status}`,
+    `Content-Type: ${type}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `Date: ${httpDate(backend.nowMs())}`,
+    `${IDENTITY_HEADER}: ${backend.identity}`,
+    'Connection: close',
+    '',
+    body,
+  ].join('\r\n');
+}
+
+/**
+ * Whether a request says as often as it must which host it is for: once, and before HTTP/1.1 at most
+ * once (RFC 9112, section 3.2). Node keeps the first of several and tells nobody.
+ */
+export function namesOneHost({ httpVersion, rawHeaders }: IncomingMessage): boolean {
+  let count = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    if (rawHeaders[at]?.toLowerCase() === 'host') count += 1;
+  }
+  return count === 1 || (count === 0 && httpVersion !== '1.1');
+}
