@@ -9,6 +9,8 @@ export class PostgresProxy {
   #mode: 'open' | 'cutAfterCommit' | 'dead' = 'open';
   /** Faults that really happened. */
   fired = 0;
+  /** Sees everything that goes to the server, before it does; false keeps it back. */
+  onSent: (data: Buffer) => boolean = () => true;
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((near) => this.#link(near));
   #target: URL | undefined;
@@ -69,6 +71,7 @@ export class PostgresProxy {
       });
     }
     near.on('data', (data: Buffer) => {
+      if (!this.onSent(data)) return;
       if (this.#mode === 'cutAfterCommit' && data.includes('COMMIT\0')) {
         this.#mode = 'open';
         isDoomed = true;

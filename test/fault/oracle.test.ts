@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { runWorld } from '../support/oracle/run.js';
+import { makeWorld } from '../support/oracle/world.js';
+
+/**
+ * The oracle (design of completeness): an exchange that knows every trade it issued, faults of all
+ * kinds, a collector killed in the middle of its writes; and in the end `issued = stored ∪ gaps`.
+ * `ORACLE_SEED=n` replays one world, `ORACLE_WORLDS=n` runs more or fewer of them.
+ */
+const only = process.env.ORACLE_SEED;
+const count = Number(process.env.ORACLE_WORLDS ?? 200);
+const seeds =
+  only === undefined ? Array.from({ length: count }, (_, at) => at + 1) : [Number(only)];
+/** Worlds at a time: while one waits for its exchange, another computes. */
+const AT_ONCE = 3;
+
+test(`issued = stored ∪ gaps in ${seeds.length} worlds`, async (t) => {
+  const waiting = [...seeds];
+  const fired = new Map<string, number>();
+  let killed = 0;
+  let whole = 0;
+  const work = async () => {
+    for (let seed = waiting.shift(); seed !== undefined; seed = waiting.shift()) {
+      const report = await runWorld(makeWorld(seed)).catch((error: unknown) => {
+        throw new Error(`world ${seed} (replay with ORACLE_SEED=${seed})`, { cause: error });
+      });
+      killed += report.killed;
+      if (report.inGaps === 0) whole += 1;
+      assert.equal(report.proven + report.inGaps, report.issued, `world ${seed}`);
+      for (const [kind, times] of report.fired) fired.set(kind, (fired.get(kind) ?? 0) + times);
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  const faults = [...fired].map(([kind, times]) => `${kind} ${times}`).join(', ');
+  t.diagnostic(`${whole} of ${seeds.length} whole, ${killed} killed in a write; fired: ${faults}`);
+  if (only !== undefined) return;
+  for (const [kind, times] of fired) assert.ok(times > 0, `${kind} never fired`);
+  assert.ok(killed > seeds.length / 3, 'processes were really killed in the middle of a write');
+});

@@ -1,0 +1,111 @@
+import { type Random, seededRandom } from '../../../src/kernel/random.js';
+import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
+import type { ServerVariants } from '../../../src/server/variants.js';
+import { makeTrades, type RecordedTrade } from '../recorded.js';
+
+/** A moment at which the collecting process dies: as its nth write to the archive passes by. */
+export interface Kill {
+  readonly atWrite: number;
+  /** Whether that write still reaches the database. */
+  readonly isForwarded: boolean;
+}
+
+/** Everything that one seed decides. */
+export interface OracleWorld {
+  readonly seed: number;
+  readonly trades: readonly RecordedTrade[];
+  readonly pace: number | 'instant';
+  readonly startOffsetS: number;
+  readonly variants: Partial<ServerVariants>;
+  readonly rules: readonly FaultRuleInput[];
+  readonly kills: readonly Kill[];
+  readonly settings: Readonly<Record<string, string>>;
+}
+
+const START_S = 1_760_000_000;
+
+/** Faults of single replies. Small figures: what is tested is what follows, not how long it takes. */
+const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
+  (random) => ({ kind: 'latency', ms: 20, jitterMs: upTo(random, 150) }),
+  (random) => ({ kind: 'status', status: pick(random, [500, 502, 503, 200]) }),
+  (random) => ({ kind: 'rateLimit', retryAfterS: pick(random, [0, -5]) }),
+  (random) => ({ kind: 'html', status: pick(random, [200, 502]) }),
+  () => ({ kind: 'truncate' }),
+  () => ({ kind: 'malformed' }),
+  () => ({ kind: 'emptyBody' }),
+  (random) => ({ kind: 'stale', ms: 500 + upTo(random, 20_000), oldDate: true }),
+  // Within the margin that the collector is told to allow for caches.
+  (random) => ({ kind: 'stale', ms: 100 + upTo(random, 1500), oldDate: false }),
+  () => ({ kind: 'drip', bytes: 20_000, ms: 5 }),
+  (random) => ({ kind: 'hang', ms: 50 + upTo(random, 200) }),
+  () => ({ kind: 'reset' }),
+  (random) => ({ kind: 'duplicateRows', rows: 1 + upTo(random, 30) }),
+  () => ({ kind: 'reorderRows' }),
+  (random) => ({ kind: 'conflictRows', rows: 1 + upTo(random, 5) }),
+  (random) => ({ kind: 'badRows', rows: 1 + upTo(random, 3) }),
+];
+
+/** A small exchange, what goes wrong with it, and when the collector is killed. */
+export function makeWorld(seed: number): OracleWorld {
+  const random = seededRandom(seed);
+  const seconds = 40 + upTo(random, 80);
+  const flood = random() < 0.4 ? 1100 + upTo(random, 600) : upTo(random, 300);
+  const trades = makeTrades({ seed, seconds, startS: START_S, flood });
+  const pace = pick(random, ['instant', 10, 30] as const);
+  const isIdMode = random() < 0.15;
+  const pageCap = random() < 0.4 ? pick(random, [600, 250, 100]) : undefined;
+  return {
+    seed,
+    trades,
+    pace,
+    startOffsetS: Math.floor(seconds * random() * 0.7),
+    variants: {
+      rateLimit: false,
+      sinceMode: isIdMode ? 'id' : 'skip',
+      ...(pageCap === undefined ? {} : { pageCap }),
+      ...(random() < 0.3 ? { errorShapes: 'family' as const } : {}),
+    },
+    rules: makeRules(random),
+    kills: Array.from({ length: pick(random, [0, 1, 1, 2]) }, () => ({
+      atWrite: 1 + upTo(random, 25),
+      isForwarded: random() < 0.5,
+    })),
+    settings: {
+      TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: String(random() < 0.7),
+      TAPEKEEP_STREAMS_KLINES_ENABLED: String(random() < 0.3),
+      TAPEKEEP_DATABASE_COMMIT_LATENCY: pick(random, ['1ms', '20ms', '100ms']),
+    },
+  };
+}
+
+function makeRules(random: Random): FaultRuleInput[] {
+  const rules: FaultRuleInput[] = [];
+  const count = 2 + upTo(random, 4);
+  while (rules.length < count) {
+    const rule = pick(random, REPLY_FAULTS)(random);
+    // Which of two rows with one id is the true one can only be told while the true one comes first.
+    const clash = { reorderRows: 'conflictRows', conflictRows: 'reorderRows' };
+    const other = clash[rule.kind as keyof typeof clash];
+    if (rules.some(({ kind }) => kind === other)) continue;
+    rules.push({
+      ...rule,
+      id: `${rule.kind}-${rules.length + 1}`,
+      where: pick(random, ['historyResult', 'historyResult', 'history'] as const),
+      every: 1 + upTo(random, 5),
+      after: upTo(random, 4),
+      maxCount: 1 + upTo(random, 4),
+    });
+  }
+  return rules;
+}
+
+/** A whole number from 0 to `most`. */
+function upTo(random: Random, most: number): number {
+  return Math.floor(random() * (most + 1));
+}
+
+function pick<T>(random: Random, from: readonly T[]): T {
+  const found = from[Math.floor(random() * from.length)];
+  if (found === undefined) throw new Error('nothing to pick from');
+  return found;
+}
