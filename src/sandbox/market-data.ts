@@ -1,10 +1,11 @@
 import type { Candle, Market, StateRecord, Ticker, TickerEntry } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
-import type { BackendTrade, KlineQuery } from '../server/backend.js';
+import type { BackendTrade, KlineQuery, TradeForm } from '../server/backend.js';
 import { type CandleRules, candlesOf } from './candles.js';
 import { rollingFigures } from './figures.js';
 import type { MarketTape } from './market-tape.js';
 import type { TapeClock } from './tape-clock.js';
+import { TradeTexts } from './trade-texts.js';
 import { TradeWatchers } from './watchers.js';
 
 const DAY_MS = 86_400_000;
@@ -33,6 +34,7 @@ export abstract class MarketData {
   readonly #time: TapeClock;
   readonly #rules: CandleRules;
   readonly #watchers: TradeWatchers;
+  readonly #texts = new TradeTexts();
 
   constructor({ identity, clock, time, rules }: MarketDataParts) {
     this.identity = identity;
@@ -86,10 +88,11 @@ export abstract class MarketData {
     return trades;
   }
 
-  /** What is in a position never changes, so the positions that are shown say all. */
-  tradesVersion(market: string): string {
-    const { first, end } = this.tapeOf(market).visible(this.nowMs());
-    return `${first}-${end}`;
+  tradesText(form: TradeForm, market: string, skip: number, limit: number): Buffer[] {
+    const tape = this.tapeOf(market);
+    const { first, end } = tape.visible(this.nowMs());
+    const to = Math.max(first, end - skip);
+    return this.#texts.page(form, tape.columns, Math.max(first, to - limit), to);
   }
 
   state(market: string, periodS: number): StateRecord {

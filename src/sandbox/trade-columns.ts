@@ -85,6 +85,11 @@ export class TradeColumns {
     return this.#prices[position - this.#base] ?? 0n;
   }
 
+  /** Amount, scaled by `amountDigits`. */
+  amountAt(position: number): bigint {
+    return this.#amounts[position - this.#base] ?? 0n;
+  }
+
   isSellAt(position: number): boolean {
     return this.#isSell[position - this.#base] === 1;
   }

@@ -1,5 +1,11 @@
-import type { EndpointName, FilledParamsOf, ResultOf } from '../contract/endpoints.js';
-import type { Backend, BackendTrade } from './backend.js';
+import {
+  type EndpointName,
+  endpoints,
+  type FilledParamsOf,
+  type ResultOf,
+} from '../contract/endpoints.js';
+import { successEnvelope } from '../contract/error-shapes.js';
+import type { Awaitable, Backend, BackendTrade } from './backend.js';
 import type { ServerVariants } from './variants.js';
 
 /** Everything an answer may depend on. */
@@ -34,8 +40,8 @@ async function tradePage(
   return newest.filter(({ id }) => id > since);
 }
 
-/** How each endpoint gets its result from the backend. The envelope is put around it elsewhere. */
-export const answers: { readonly [N in EndpointName]: Answer<N> } = {
+/** How each endpoint gets its result from the backend. */
+const answers: { readonly [N in EndpointName]: Answer<N> } = {
   markets: ({ backend }) => backend.markets(),
   async products({ backend }) {
     const markets = await backend.markets();
@@ -78,3 +84,37 @@ export const answers: { readonly [N in EndpointName]: Answer<N> } = {
     return { limit, offset, total, result: [...rows] };
   },
 };
+
+/** A page of trades as the backend has it written, where it has and the server has not to choose. */
+function readyParts<N extends EndpointName>(
+  name: N,
+  { backend, variants }: AnswerContext,
+  params: FilledParamsOf<N>,
+): readonly Uint8Array[] | undefined {
+  if (name !== 'history' && name !== 'historyResult') return undefined;
+  if (backend.tradesText === undefined || variants.sinceMode !== 'skip') return undefined;
+  const page = params as FilledParamsOf<'history' | 'historyResult'>;
+  const skip = 'lastId' in page ? page.lastId : page.since;
+  const size = Math.min(page.limit, variants.pageCap ?? page.limit);
+  return backend.tradesText(name, page.market, skip, size);
+}
+
+const [START = '', END = ''] = JSON.stringify(successEnvelope('@')).split('"@"');
+const START_BYTES = Buffer.from(START);
+const END_BYTES = Buffer.from(END);
+
+/** The JSON text of an endpoint's answer, inside its envelope if it has one; at once if it can be. */
+export function answerText<N extends EndpointName>(
+  name: N,
+  context: AnswerContext,
+  params: FilledParamsOf<N>,
+): Awaitable<string | Buffer> {
+  const { envelope } = endpoints[name];
+  const parts = readyParts(name, context, params);
+  if (parts !== undefined) {
+    return Buffer.concat(envelope ? [START_BYTES, ...parts, END_BYTES] : parts);
+  }
+  const write = (result: unknown) => JSON.stringify(envelope ? successEnvelope(result) : result);
+  const result: unknown = answers[name](context, params);
+  return result instanceof Promise ? result.then(write) : write(result);
+}

@@ -28,6 +28,9 @@ export interface BackendTrade {
   readonly side: Side;
 }
 
+/** The two history endpoints: they show the same trades with other names and times. */
+export type TradeForm = 'history' | 'historyResult';
+
 export interface KlineQuery {
   readonly market: string;
   /** Both ends inclusive, UNIX seconds. */
@@ -87,10 +90,11 @@ export interface Backend {
   /** Newest first, after skipping the `skip` most recent. */
   trades(market: string, skip: number, limit: number): Awaitable<readonly BackendTrade[]>;
   /**
-   * A text that changes whenever {@link Backend.trades} of this market may give something else for
-   * the same question. Left out by backends that can not tell; they are then asked every time.
+   * The same page as the JSON text of the contract's array, to the byte what the server would write
+   * of `trades`, from a backend that has the texts of its trades at hand; in parts, which nobody
+   * may change. Left out by others.
    */
-  tradesVersion?(market: string): string;
+  tradesText?(form: TradeForm, market: string, skip: number, limit: number): readonly Uint8Array[];
   /** Best first on both sides, at most `limit` levels a side. */
   depth(market: string, limit: number): Awaitable<Depth>;
   book(market: string, side: Side, offset: number, limit: number): Awaitable<Slice<BookOrder>>;

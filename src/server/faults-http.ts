@@ -131,9 +131,10 @@ export function addInterference(
   if (interference === undefined) return;
   app.addHook('onSend', async (request, reply, payload: unknown) => {
     const endpoint = endpointOfPath.get(request.routeOptions.url ?? '');
-    if (endpoint === undefined || typeof payload !== 'string') return payload;
+    const body = Buffer.isBuffer(payload) ? payload.toString('utf8') : payload;
+    if (endpoint === undefined || typeof body !== 'string') return payload;
     const asked = { endpoint, ...describeRequest(request), atMs: backend.nowMs() };
-    const delivery = interference.reply(asked, readReply(reply, payload));
+    const delivery = interference.reply(asked, readReply(reply, body));
     return delivery === undefined ? payload : deliver(delivery, reply, clock);
   });
 }

@@ -1,17 +1,11 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
-import {
-  type EndpointName,
-  endpointNames,
-  endpoints,
-  type FilledParamsOf,
-} from '../contract/endpoints.js';
-import { successEnvelope } from '../contract/error-shapes.js';
+import { type EndpointName, endpointNames, endpoints } from '../contract/endpoints.js';
 import { REQUEST_BODY_MAX_BYTES } from '../contract/limits.js';
 import type { Clock } from '../kernel/clock.js';
 import type { ServerEvents } from '../observe/events.js';
-import { type AnswerContext, answers } from './answers.js';
+import { answerText } from './answers.js';
 import { Authenticator } from './authentication.js';
 import { type Backend, RefusedError } from './backend.js';
 import { addDocuments, DOCUMENT_PATHS } from './documents.js';
@@ -42,7 +36,6 @@ import {
   JSON_TYPE,
   namesOneHost,
 } from './reply-head.js';
-import { TradePages } from './trade-pages.js';
 import { type RawParams, validateParams } from './validation.js';
 import type { ServerVariants } from './variants.js';
 
@@ -92,51 +85,41 @@ function send(reply: FastifyReply, { status, body, retryAfterS }: ErrorReply): F
     : sendJson(reply, JSON.stringify(body));
 }
 
-function sendJson(reply: FastifyReply, text: string): FastifyReply {
-  return reply.type(JSON_TYPE).send(text);
-}
-
-/** The JSON text of an endpoint's answer. */
-async function answerText<N extends EndpointName>(
-  name: N,
-  raw: RawParams,
-  context: AnswerContext,
-  pages: TradePages,
-): Promise<string> {
-  const params = validateParams(name, raw, context.backend, context.variants);
-  const write = async () => {
-    const result: unknown = await answers[name](context, params);
-    return JSON.stringify(endpoints[name].envelope ? successEnvelope(result) : result);
-  };
-  if (name !== 'history' && name !== 'historyResult') return write();
-  const { market } = params as FilledParamsOf<'history' | 'historyResult'>;
-  return pages.text(market, `${name} ${JSON.stringify(params)}`, write);
+function sendJson(reply: FastifyReply, text: string | Buffer): FastifyReply {
+  // Node puts the head of a body of bytes before the `100 Continue` of a pipelined request.
+  const isExpecting = reply.request.headers.expect !== undefined;
+  return reply.type(JSON_TYPE).send(isExpecting ? text.toString() : text);
 }
 
 /** Every endpoint of the table: GET for public ones, and the signed POST form for all. */
 function addRoutes(app: FastifyInstance, { backend, variants }: ServerContext): void {
-  const pages = new TradePages(backend);
   const authenticator = new Authenticator(
     (apiKey) => backend.secretOf(apiKey),
     variants.signedContent,
   );
+  const checked = <N extends EndpointName>(name: N, raw: RawParams) =>
+    validateParams(name, raw, backend, variants);
   const isAnswer = (error: unknown) => error instanceof ReplyError || error instanceof RefusedError;
   for (const name of endpointNames) {
     const { path, access } = endpoints[name];
     if (access === 'public') {
-      app.get(path, async (request, reply) => {
+      app.get(path, (request, reply) => {
         const query = readQuery(request.raw.url ?? '');
         if (query.kind === 'undecodable') throw new ReplyError(BAD_REQUEST);
         if (query.kind === 'ambiguous') throw new ReplyError(INVALID_INPUT);
         const context = { backend, variants, apiKey: '' };
-        return sendJson(reply, await answerText(name, query.values, context, pages));
+        const text = answerText(name, context, checked(name, query.values));
+        // What is there at once goes at once: a turn of promises costs as much as the answer.
+        return text instanceof Promise
+          ? text.then((later) => sendJson(reply, later))
+          : sendJson(reply, text);
       });
     }
     app.post(path, async (request, reply) => {
       const body = Buffer.isBuffer(request.body) ? request.body : undefined;
       const signed = { path, headers: request.headers, body };
-      const text = await authenticator.run(signed, isAnswer, (apiKey, fields) =>
-        answerText(name, fields, { backend, variants, apiKey }, pages),
+      const text = await authenticator.run(signed, isAnswer, async (apiKey, fields) =>
+        answerText(name, { backend, variants, apiKey }, checked(name, fields)),
       );
       return sendJson(reply, text);
     });
@@ -148,7 +131,7 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
   const { backend, clock, variants } = context;
   const rule = variants.rateLimit;
   const windows = rule && new RateWindows(clock, rule);
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     // Node would write this machine's time; clients estimate the exchange's time from this header.
     reply.raw.sendDate = false;
     reply.header('date', httpDate(backend.nowMs()));
@@ -160,10 +143,11 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
       reply.header('x-ratelimit-remaining', String(standing.remaining));
       reply.header('x-ratelimit-reset', String(standing.resetS));
       if (rule.enforce && standing.isExceeded) {
-        throw new ReplyError(tooManyRequests(standing.resetS));
+        return done(new ReplyError(tooManyRequests(standing.resetS)));
       }
     }
-    if (!namesOneHost(request.raw)) throw new ReplyError(BAD_REQUEST);
+    if (!namesOneHost(request.raw)) return done(new ReplyError(BAD_REQUEST));
+    return done();
   });
 }
 
@@ -239,12 +223,13 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
   app.removeAllContentTypeParsers();
   // Bodies stay bytes: the signature is over what was received, whatever it claims to be.
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     telemetry.served({
       endpoint: endpointOf(request),
       status: reply.statusCode,
       durationMs: reply.elapsedTime,
     });
+    done();
   });
   refuseExpectations(context, app);
   addHeaders(app, context);
