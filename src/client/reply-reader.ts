@@ -66,7 +66,13 @@ export function readReply<R>(question: Question<R>, reply: RawReply): ParsedPayl
   }
   const contentType = headerText(headers, 'content-type');
   const opening = Buffer.from(reply.body.subarray(0, 1024)).toString('utf8');
-  const told = { ...place, excerpt: safeExcerpt(opening, question.secrets) };
+  // Made only for an error: most answers have none, and making it costs more than decoding them.
+  const told: ErrorPlace = {
+    ...place,
+    get excerpt() {
+      return safeExcerpt(opening, question.secrets);
+    },
+  };
   if (contentType !== undefined && !JSON_TYPE.test(contentType.trim())) {
     throw new UnexpectedPageError(told, safeExcerpt(contentType, question.secrets));
   }

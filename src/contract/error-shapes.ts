@@ -82,29 +82,46 @@ function isObject(body: unknown): body is object {
  * @param isEnveloped whether this endpoint's success comes inside the envelope
  */
 export function readBody(body: unknown, isEnveloped: boolean): BodyReading {
-  const envelope = envelopeShape.safeParse(body);
-  if (envelope.success) {
-    const { success, code, message, result } = envelope.data;
-    if (success) return { kind: 'success', payload: isEnveloped ? result : body };
-    const fields = fieldErrorsShape.safeParse(message);
-    if (fields.success) return { kind: 'fieldErrors', fields: fields.data };
-    return { kind: 'error', code, text: typeof message === 'string' ? message : '' };
+  // Schemas are asked only about what may be of their form: a refusal of zod is an Error with a
+  // stack, which keeps whole pages alive into the old generation of the heap.
+  if (!isObject(body)) return { kind: 'unrecognised' };
+  if (Array.isArray(body)) {
+    return isEnveloped ? { kind: 'unrecognised' } : { kind: 'success', payload: body };
   }
+  return (
+    ('success' in body ? readEnvelope(body, isEnveloped) : undefined) ??
+    ('status' in body ? readStatusBody(body) : undefined) ??
+    readBareFields(body) ??
+    (isEnveloped ? { kind: 'unrecognised' } : { kind: 'success', payload: body })
+  );
+}
+
+function readEnvelope(body: object, isEnveloped: boolean): BodyReading | undefined {
+  const envelope = envelopeShape.safeParse(body);
+  if (!envelope.success) return undefined;
+  const { success, code, message, result } = envelope.data;
+  if (success) return { kind: 'success', payload: isEnveloped ? result : body };
+  const fields = fieldErrorsShape.safeParse(message);
+  if (fields.success) return { kind: 'fieldErrors', fields: fields.data };
+  return { kind: 'error', code, text: typeof message === 'string' ? message : '' };
+}
+
+/** Bodies without `success` that name a status: the contract's 404, or a cousin's error. */
+function readStatusBody(body: object): BodyReading | undefined {
   const notFound = notFoundShape.safeParse(body);
   if (notFound.success) return { kind: 'notFound', text: `no such path: ${notFound.data.path}` };
   const cousin = cousinErrorShape.safeParse(body);
-  if (cousin.success) {
-    return cousin.data.message.startsWith('Cannot ')
-      ? { kind: 'notFound', text: cousin.data.message }
-      : { kind: 'error', code: undefined, text: cousin.data.message };
-  }
-  // A bare object of field texts is an error where an envelope was due. Without any text it is not.
+  if (!cousin.success) return undefined;
+  return cousin.data.message.startsWith('Cannot ')
+    ? { kind: 'notFound', text: cousin.data.message }
+    : { kind: 'error', code: undefined, text: cousin.data.message };
+}
+
+/** An object of field texts is an error where an envelope was due. Without any text it is not. */
+function readBareFields(body: object): BodyReading | undefined {
   // Depth may look like one, and is too large to be tried in vain.
-  const isDepthLike = isObject(body) && ('asks' in body || 'bids' in body);
-  const bareFields = isDepthLike ? undefined : fieldErrorsShape.safeParse(body).data;
-  if (bareFields !== undefined && Object.values(bareFields).some((texts) => texts.length > 0)) {
-    return { kind: 'fieldErrors', fields: bareFields };
-  }
-  if (isEnveloped || !isObject(body)) return { kind: 'unrecognised' };
-  return { kind: 'success', payload: body };
+  if ('asks' in body || 'bids' in body) return undefined;
+  const fields = fieldErrorsShape.safeParse(body).data;
+  const hasText = fields !== undefined && Object.values(fields).some((texts) => texts.length > 0);
+  return hasText ? { kind: 'fieldErrors', fields } : undefined;
 }

@@ -11,13 +11,21 @@ import { z } from 'zod';
 /** Says that a value is not of the exact form, so that zod has to look at it. */
 const NOT_EXACT = Symbol('not of the exact form');
 
-type ExactReader = (value: unknown) => unknown;
+interface ExactForm {
+  /** Whether `value` is of the form in whole: the schema accepts it and leaves it as it is. */
+  readonly isExact: (value: unknown) => boolean;
+  /**
+   * The value as the schema gives it out, or {@link NOT_EXACT}. Only for values that are not exact
+   * themselves: it makes copies without the fields that nobody knows.
+   */
+  readonly read: (value: unknown) => unknown;
+}
 
 /**
  * By definition, not by schema: what only describes a schema shares its definition, while
  * everything that changes what is accepted makes a new one and so loses the short cut.
  */
-const exactForms = new WeakMap<object, ExactReader>();
+const exactForms = new WeakMap<object, ExactForm>();
 
 /**
  * Names the exact form of a scalar.
@@ -28,74 +36,106 @@ export function withExactForm<S extends z.ZodType>(
   schema: S,
   isExact: (value: unknown) => boolean,
 ): S {
-  exactForms.set(schema.def, (value) => (isExact(value) ? value : NOT_EXACT));
+  exactForms.set(schema.def, { isExact, read: () => NOT_EXACT });
   return schema;
 }
 
-function objectReader(shape: Readonly<Record<string, z.ZodType>>): ExactReader | undefined {
-  const fields: Array<{ readonly name: string; readonly read: ExactReader }> = [];
+function readWith(form: ExactForm, value: unknown): unknown {
+  return form.isExact(value) ? value : form.read(value);
+}
+
+function objectForm(shape: Readonly<Record<string, z.ZodType>>): ExactForm | undefined {
+  const fields: Array<readonly [name: string, form: ExactForm]> = [];
   for (const [name, schema] of Object.entries(shape)) {
-    const read = exactReader(schema);
-    if (read === undefined) return undefined;
-    fields.push({ name, read });
+    const form = exactForm(schema);
+    if (form === undefined) return undefined;
+    fields.push([name, form]);
   }
-  return (value) => {
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return NOT_EXACT;
-    const given = value as Record<string, unknown>;
-    let isCopied = false;
-    for (const { name, read } of fields) {
-      const field = given[name];
-      const data = read(field);
-      if (data === NOT_EXACT) return NOT_EXACT;
-      if (data !== field) isCopied = true;
-    }
-    // Copying what holds nothing else would double the garbage of every page.
-    if (!isCopied && isBareObject(given, fields.length)) return given;
-    return Object.fromEntries(fields.map(({ name, read }) => [name, read(given[name])]));
+  const names = fields.map(([name]) => name);
+  const tests = fields.map(([, form]) => form.isExact);
+  return {
+    isExact: (value) => isObject(value) && isExactInOrder(value, names, tests),
+    read(value) {
+      if (!isObject(value)) return NOT_EXACT;
+      const copy: Array<readonly [string, unknown]> = [];
+      for (const [name, form] of fields) {
+        const data = readWith(form, value[name]);
+        if (data === NOT_EXACT) return NOT_EXACT;
+        copy.push([name, data]);
+      }
+      return Object.fromEntries(copy);
+    },
   };
 }
 
-/** Whether `value` has so many fields of its own and inherits none. */
-function isBareObject(value: object, fieldCount: number): boolean {
-  let count = 0;
-  for (const _name in value) count += 1;
-  return count === fieldCount && Object.getPrototypeOf(value) === Object.prototype;
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** @param length of a tuple; an array has any */
-function listReader(readerAt: (at: number) => ExactReader | undefined, length?: number) {
-  return (value: unknown) => {
-    if (!Array.isArray(value) || (length !== undefined && value.length !== length)) {
-      return NOT_EXACT;
-    }
-    let isCopied = false;
-    for (let at = 0; at < value.length; at += 1) {
-      const data = readerAt(at)?.(value[at]) ?? NOT_EXACT;
-      if (data === NOT_EXACT) return NOT_EXACT;
-      if (data !== value[at]) isCopied = true;
-    }
-    return isCopied ? value.map((entry, at) => readerAt(at)?.(entry)) : value;
+/**
+ * Whether `value` holds the fields of `names`, in this order, and nothing else, each exact. Servers
+ * write fields in one order, and a loop over a value's own names is the fastest way to what they
+ * hold: the engine knows where each lies and does not look it up by name.
+ */
+function isExactInOrder(
+  value: Readonly<Record<string, unknown>>,
+  names: readonly string[],
+  tests: ReadonlyArray<(value: unknown) => boolean>,
+): boolean {
+  if (Object.getPrototypeOf(value) !== Object.prototype) return false;
+  let at = 0;
+  for (const name in value) {
+    if (name !== names[at] || tests[at]?.(value[name]) !== true) return false;
+    at += 1;
+  }
+  return at === names.length;
+}
+
+/** @param forms of the entries: one for all of an array, or one for each place of a tuple */
+function listForm(forms: ExactForm | readonly ExactForm[]): ExactForm {
+  const isTuple = (given: typeof forms): given is readonly ExactForm[] => Array.isArray(given);
+  const length = isTuple(forms) ? forms.length : undefined;
+  const formAt = (at: number) => (isTuple(forms) ? (forms[at] as ExactForm) : forms);
+  const isList = (value: unknown): value is readonly unknown[] =>
+    Array.isArray(value) && (length === undefined || value.length === length);
+  return {
+    isExact(value) {
+      if (!isList(value)) return false;
+      for (let at = 0; at < value.length; at += 1) {
+        if (!formAt(at).isExact(value[at])) return false;
+      }
+      return true;
+    },
+    read(value) {
+      if (!isList(value)) return NOT_EXACT;
+      const copy: unknown[] = [];
+      for (let at = 0; at < value.length; at += 1) {
+        const data = readWith(formAt(at), value[at]);
+        if (data === NOT_EXACT) return NOT_EXACT;
+        copy.push(data);
+      }
+      return copy;
+    },
   };
 }
 
-/** The reader that follows from a schema; undefined when some part of it has no exact form. */
-function exactReader(schema: z.core.$ZodType): ExactReader | undefined {
+/** The form that follows from a schema; undefined when some part of it has none. */
+function exactForm(schema: z.core.$ZodType): ExactForm | undefined {
   const named = exactForms.get(schema._zod.def);
   const hasChecks = (schema._zod.def.checks ?? []).length > 0;
   if (named !== undefined || hasChecks) return named;
   if (schema instanceof z.ZodObject) {
     const { shape, catchall } = schema.def;
-    return catchall === undefined ? objectReader(shape as Record<string, z.ZodType>) : undefined;
+    return catchall === undefined ? objectForm(shape as Record<string, z.ZodType>) : undefined;
   }
   if (schema instanceof z.ZodArray) {
-    const read = exactReader(schema.def.element);
-    return read && listReader(() => read);
+    const form = exactForm(schema.def.element);
+    return form && listForm(form);
   }
   if (schema instanceof z.ZodTuple) {
     const { items, rest } = schema.def;
-    const readers = items.map(exactReader);
-    if (rest !== null || readers.includes(undefined)) return undefined;
-    return listReader((at) => readers[at], readers.length);
+    const forms = items.flatMap((item) => exactForm(item) ?? []);
+    return rest === null && forms.length === items.length ? listForm(forms) : undefined;
   }
   return undefined;
 }
@@ -107,10 +147,10 @@ function exactReader(schema: z.core.$ZodType): ExactReader | undefined {
  *   need no change are given back themselves, not as copies
  */
 export function quickParser<T>(schema: z.ZodType<T>): (value: unknown) => z.ZodSafeParseResult<T> {
-  const read = exactReader(schema);
-  if (read === undefined) return (value) => schema.safeParse(value);
+  const form = exactForm(schema);
+  if (form === undefined) return (value) => schema.safeParse(value);
   return (value) => {
-    const data = read(value);
+    const data = readWith(form, value);
     return data === NOT_EXACT ? schema.safeParse(value) : { success: true, data: data as T };
   };
 }
