@@ -96,5 +96,6 @@ test('texts are written once as long as they are kept, and no more are kept than
   extend(columns, 10);
   assert.equal(rowsRead(6390, 6410), 64 + 10, 'a newer trade touches its own block only');
   rowsRead(0, 6400);
-  assert.equal(rowsRead(0, 640), 640, 'what was not used for long has gone');
+  assert.equal(rowsRead(0, 640), 0, 'used last');
+  assert.equal(rowsRead(5760, 6400), 640, 'what was not used for long has gone');
 });
