@@ -40,7 +40,7 @@ export abstract class MarketData {
     this.identity = identity;
     this.#time = time;
     this.#rules = rules;
-    this.#watchers = new TradeWatchers(clock, time);
+    this.#watchers = new TradeWatchers(clock, time, (market) => this.tapeOf(market));
   }
 
   /** All markets that are listed now. */
@@ -102,15 +102,18 @@ export abstract class MarketData {
 
   /** Listeners are called when trades have become visible, at most 20 times a second. */
   watch(market: string, listener: () => void): () => void {
-    return this.#watchers.add(this.tapeOf(market), listener);
+    return this.#watchers.add(market, listener);
   }
 
   /**
    * Every trade of a market that became visible by now, oldest first, also those that are beyond
    * the served history: what a collector is measured against.
+   *
+   * @param fromUs leaves out what is older, UNIX microseconds
+   * @throws TapekeepError when there never was such a market, or some of the trades are forgotten
    */
-  truth(market: string): Iterable<BackendTrade> {
-    return this.tapeOf(market).issued(this.nowMs());
+  truth(market: string, fromUs = Number.NEGATIVE_INFINITY): Iterable<BackendTrade> {
+    return this.tapeOf(market).issued(this.nowMs(), fromUs);
   }
 
   /** Ends all watches and their timer. May be called more than once. */

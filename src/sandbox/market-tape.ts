@@ -17,8 +17,13 @@ export interface TradeSource {
   extendTo(timeUs: number): void;
   /** A moment after `timeUs` when it is worth looking again; undefined when nothing will come. */
   nextAfter(timeUs: number): number | undefined;
-  /** Every trade ever up to `timeUs`, oldest first, dropped ones too. */
-  issued(timeUs: number): Iterable<BackendTrade>;
+  /**
+   * Every trade in `[fromUs, timeUs]`, oldest first, dropped ones too. To be read at once: what is
+   * read later may miss what was dropped meanwhile.
+   *
+   * @throws TapekeepError when some of them are not known any more
+   */
+  issued(timeUs: number, fromUs: number): Iterable<BackendTrade>;
 }
 
 /** The positions `[first, end)` that are served at a moment. */
@@ -33,6 +38,14 @@ export interface WindowFigures extends Figures {
   readonly last: bigint;
 }
 
+interface KnownWindow {
+  readonly from: number;
+  readonly end: number;
+  readonly figures: WindowFigures;
+}
+
+/** Lengths of windows that are remembered; the API names six, but any can be asked for. */
+const WINDOWS_MAX = 16;
 /** Trades beyond the history that are kept until it is worth dropping them. */
 const DROP_STEP = 4096;
 
@@ -44,6 +57,8 @@ export class MarketTape {
   readonly columns: TradeColumns;
   readonly #source: TradeSource;
   readonly #historyMax: number;
+  /** What each length of window was found to hold last: between trades it is asked for many times. */
+  readonly #windows = new Map<number, KnownWindow>();
   #completeFromUs: number;
 
   /** @param historyMax most trades served; older ones are beyond the exchange's history */
@@ -78,18 +93,23 @@ export class MarketTape {
 
   /**
    * What the trades in `(nowMs − lengthMs, nowMs]` add up to; with none, all prices are the last
-   * known one. Undefined before the first trade.
+   * known one. Undefined before the first trade. The same object as long as no trade comes or goes.
    */
   window(nowMs: number, lengthMs: number): WindowFigures | undefined {
     const { first, end } = this.visible(nowMs);
     if (first === end) return undefined;
     const { columns } = this;
     const from = Math.max(first, columns.firstAfter((nowMs - lengthMs) * 1000));
+    const known = this.#windows.get(lengthMs);
+    if (known?.from === from && known.end === end) return known.figures;
     const last = columns.priceAt(end - 1);
-    if (from >= end) {
-      return { count: 0, amount: 0n, deal: 0n, high: last, low: last, open: last, last };
-    }
-    return { ...columns.figures(from, end), open: columns.priceAt(from), last };
+    const figures =
+      from < end
+        ? { ...columns.figures(from, end), open: columns.priceAt(from), last }
+        : { count: 0, amount: 0n, deal: 0n, high: last, low: last, open: last, last };
+    if (this.#windows.size >= WINDOWS_MAX) this.#windows.clear();
+    this.#windows.set(lengthMs, { from, end, figures });
+    return figures;
   }
 
   /** See {@link TradeSource.nextAfter}; milliseconds, rounded up to when it is visible. */
@@ -98,7 +118,8 @@ export class MarketTape {
     return nextUs === undefined ? undefined : Math.ceil(nextUs / 1000);
   }
 
-  issued(nowMs: number): Iterable<BackendTrade> {
-    return this.#source.issued(nowMs * 1000);
+  /** See {@link TradeSource.issued}. */
+  issued(nowMs: number, fromUs: number): Iterable<BackendTrade> {
+    return this.#source.issued(nowMs * 1000, fromUs);
   }
 }

@@ -21,9 +21,10 @@ export class RecordedSource implements TradeSource {
     return next < this.columns.end ? this.columns.timeUsAt(next) : undefined;
   }
 
-  *issued(timeUs: number): Iterable<BackendTrade> {
+  *issued(timeUs: number, fromUs: number): Iterable<BackendTrade> {
     const end = this.columns.firstAfter(timeUs);
-    for (let at = this.columns.base; at < end; at += 1) yield this.columns.tradeAt(at);
+    const first = this.columns.firstAtOrAfter(fromUs);
+    for (let at = first; at < end; at += 1) yield this.columns.tradeAt(at);
   }
 }
 
@@ -86,12 +87,14 @@ export class GeneratedSource implements TradeSource {
     return limitUs;
   }
 
-  *issued(timeUs: number): Iterable<BackendTrade> {
+  *issued(timeUs: number, fromUs: number): Iterable<BackendTrade> {
     const { priceDigits, amountDigits } = this.columns;
-    for (let second = this.#historyFromS; second * 1_000_000 <= timeUs; second += 1) {
+    const fromS = Math.max(this.#historyFromS, Math.floor(fromUs / 1_000_000));
+    for (let second = fromS; second * 1_000_000 <= timeUs; second += 1) {
       const made = new TradeColumns(priceDigits, amountDigits);
       for (const { id, timeUs: atUs, ticks, units, isSell } of this.#generator.second(second)) {
-        if (atUs <= timeUs) made.append(id, atUs, BigInt(ticks), BigInt(units), isSell);
+        if (atUs >= fromUs && atUs <= timeUs)
+          made.append(id, atUs, BigInt(ticks), BigInt(units), isSell);
       }
       for (let at = 0; at < made.end; at += 1) yield made.tradeAt(at);
     }

@@ -76,7 +76,8 @@ export class TapeBackend extends MarketData implements Backend {
 
   protected override tapeOf(market: string): MarketTape {
     const tape = this.#tapes.get(market);
-    if (tape === undefined) throw new TapeError(`no tape is open for the market ${market}`);
+    if (tape === undefined)
+      throw new TapeError(`market ${JSON.stringify(market)}: no tape of it is open`);
     return tape;
   }
 

@@ -6,7 +6,6 @@ import type { TapeClock } from './tape-clock.js';
 const MIN_GAP_MS = 50;
 
 interface Watched {
-  readonly tape: MarketTape;
   readonly listeners: Set<() => void>;
   end: number;
 }
@@ -20,33 +19,34 @@ interface Watched {
 export class TradeWatchers {
   readonly #clock: Clock;
   readonly #time: TapeClock;
+  readonly #tapeOf: (market: string) => MarketTape;
   readonly #watched = new Map<string, Watched>();
   #cancelTimer: (() => void) | undefined;
   #isStopped = false;
 
-  constructor(clock: Clock, time: TapeClock) {
+  /** @param tapeOf asked at every look: a market that is listed again may have another tape */
+  constructor(clock: Clock, time: TapeClock, tapeOf: (market: string) => MarketTape) {
     this.#clock = clock;
     this.#time = time;
+    this.#tapeOf = tapeOf;
   }
 
   /** Returns a function that ends the watch. */
-  add(tape: MarketTape, listener: () => void): () => void {
+  add(market: string, listener: () => void): () => void {
     if (this.#isStopped) return () => {};
-    const { name } = tape.market;
-    const watched = this.#watched.get(name) ?? {
-      tape,
+    const watched = this.#watched.get(market) ?? {
       listeners: new Set(),
-      end: tape.visible(this.#time.nowMs()).end,
+      end: this.#tapeOf(market).visible(this.#time.nowMs()).end,
     };
-    this.#watched.set(name, watched);
+    this.#watched.set(market, watched);
     // One function may watch twice; each watch has its own end.
     const own = () => listener();
     watched.listeners.add(own);
     this.#schedule(0);
     return () => {
       watched.listeners.delete(own);
-      if (watched.listeners.size === 0 && this.#watched.get(name) === watched) {
-        this.#watched.delete(name);
+      if (watched.listeners.size === 0 && this.#watched.get(market) === watched) {
+        this.#watched.delete(market);
       }
       if (this.#watched.size === 0) this.#cancelTimer?.();
     };
@@ -69,7 +69,8 @@ export class TradeWatchers {
     if (this.#isStopped) return;
     const nowMs = this.#time.nowMs();
     let nextMs = Number.POSITIVE_INFINITY;
-    for (const { tape, end } of this.#watched.values()) {
+    for (const [market, { end }] of this.#watched) {
+      const tape = this.#tapeOf(market);
       const isBehind = tape.visible(nowMs).end !== end;
       nextMs = Math.min(nextMs, isBehind ? nowMs : (tape.nextAfterMs(nowMs) ?? nextMs));
     }
@@ -80,8 +81,8 @@ export class TradeWatchers {
 
   #tell(): void {
     const nowMs = this.#time.nowMs();
-    for (const watched of this.#watched.values()) {
-      const { end } = watched.tape.visible(nowMs);
+    for (const [market, watched] of this.#watched) {
+      const { end } = this.#tapeOf(market).visible(nowMs);
       if (end === watched.end) continue;
       watched.end = end;
       for (const listener of watched.listeners) listener();

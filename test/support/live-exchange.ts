@@ -45,11 +45,12 @@ export async function startTestLive(
   t: TestContext,
   options: LiveOptions = {},
   variants: Partial<ServerVariants> = {},
+  control = false,
 ): Promise<LiveServer> {
   const clock = new FakeClock();
   const backend = await openTestLive(t, options, clock);
   const telemetry = new ServerRecord();
-  const server = await startExchangeServer({ backend, clock, telemetry, variants });
+  const server = await startExchangeServer({ backend, clock, telemetry, variants, control });
   t.after(() => server.stop());
   return { backend, server, clock };
 }

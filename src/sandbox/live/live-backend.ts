@@ -7,17 +7,18 @@ import type {
   Market,
 } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
-import { type Backend, type NewOrder, RefusedError, type Slice } from '../../server/backend.js';
+import { type NewOrder, RefusedError, type Slice } from '../../server/backend.js';
+import type { ChangeableBackend, MarketControl } from '../../server/market-control.js';
 import { readOrder } from '../engine/limit-order.js';
 import { Rejection } from '../engine/rejection.js';
 import { createdOrderView, depthView, openOrderView } from '../engine/views.js';
 import { MarketData, type MarketDataParts, type Touch } from '../market-data.js';
 import type { MarketTape } from '../market-tape.js';
-import type { GeneratedMarket } from '../markets.js';
 import { formatScaled } from '../scaled.js';
+import { controlOf } from './live-control.js';
 import { LiveError } from './live-error.js';
 import type { LiveExchange, LiveMarket } from './live-exchange.js';
-import { liveMarketOf } from './live-markets.js';
+import { type LiveMarketDescription, liveMarketOf } from './live-markets.js';
 import type { LiveKey } from './options.js';
 
 /** What a live backend is put together from. */
@@ -35,6 +36,10 @@ const COLUMN_BOUND = 2n ** 63n;
 const STARTING_BALANCE = '10000';
 const NOTHING = /^0+(\.0+)?$/;
 
+function shorten(text: string): string {
+  return JSON.stringify(text.slice(0, 80));
+}
+
 /** Keys can not lead to the traders' accounts, whatever they are called. */
 function accountOf(key: string): string {
   return `key:${key}`;
@@ -46,17 +51,21 @@ function accountOf(key: string): string {
  * Before anything is answered everything happens that is due by then, so that answers depend on the
  * moment and never on how often anybody asks.
  */
-export class LiveBackend extends MarketData implements Backend {
+export class LiveBackend extends MarketData implements ChangeableBackend {
+  readonly marketControl: MarketControl;
   readonly #exchange: LiveExchange;
   readonly #isOpen: boolean;
   readonly #secrets = new Map<string, string>();
+  readonly #keysByName = new Map<string, string>();
 
   /** @throws LiveError when the keys or their balances are not possible */
   constructor(parts: LiveParts) {
     super(parts);
     this.#exchange = parts.exchange;
     this.#isOpen = parts.isOpen;
-    for (const { key, secret, balances } of parts.keys) {
+    this.marketControl = controlOf(this, parts.exchange);
+    for (const { key, secret, balances, name } of parts.keys) {
+      if (name !== undefined) this.#keysByName.set(name, key);
       if (this.#secrets.has(key)) throw new LiveError(`the API key ${key} is given twice`);
       this.#secrets.set(key, secret);
       for (const [currency, amount] of Object.entries(balances ?? this.#startingBalances())) {
@@ -116,14 +125,25 @@ export class LiveBackend extends MarketData implements Backend {
   }
 
   /**
-   * Lists a market from now on, by its name or described in full.
+   * Lists a market from now on, by its name or described in full. One that was listed before goes on
+   * with its trades; its former precisions need not be the new ones.
    *
    * @throws LiveError when it is listed, or can not be, or nothing may be changed
    */
-  createMarket(market: string | GeneratedMarket): Market {
+  createMarket(market: string | LiveMarketDescription): Market {
     this.#prepareChange();
-    const described = typeof market === 'string' ? liveMarketOf(market) : market;
+    const described = typeof market === 'string' ? this.usualMarket(market) : market;
     return this.#exchange.list(described, this.nowMs() * 1000).tape.market;
+  }
+
+  /** A market of this name as it was listed before, or else as it follows from the name. */
+  usualMarket(name: string): LiveMarketDescription {
+    return this.#exchange.anyMarket(name)?.description ?? liveMarketOf(name);
+  }
+
+  /** The API key of a name that was given to it; any other text is a key itself. */
+  keyOf(name: string): string {
+    return this.#keysByName.get(name) ?? name;
   }
 
   /**
@@ -155,13 +175,16 @@ export class LiveBackend extends MarketData implements Backend {
    */
   deposit(apiKey: string, currency: string, amount: string): void {
     this.#prepareChange();
-    if (!this.#secrets.has(apiKey)) throw new LiveError(`there is no API key ${apiKey}`);
+    if (!this.#secrets.has(apiKey))
+      throw new LiveError(`account: there is no API key or name of one ${shorten(apiKey)}`);
     const names = Array.from(this.#exchange.engine.currencies(), ({ name }) => name);
     if (!names.includes(currency)) {
-      throw new LiveError(`no market trades ${currency}; there are ${names.join(', ')}`);
+      throw new LiveError(
+        `currency: no market trades ${shorten(currency)}; there are ${names.join(', ')}`,
+      );
     }
     const refused = this.#exchange.engine.deposit(accountOf(apiKey), currency, amount);
-    if (refused !== undefined) throw new LiveError(refused.message);
+    if (refused !== undefined) throw new LiveError(`amount: ${refused.message}`);
   }
 
   protected override tapes(): Iterable<MarketTape> {
@@ -171,7 +194,12 @@ export class LiveBackend extends MarketData implements Backend {
   /** Delisted markets too: their trades do not become untrue. */
   protected override tapeOf(market: string): MarketTape {
     const found = this.#exchange.anyMarket(market);
-    if (found === undefined) throw new LiveError(`there is no market ${market}`);
+    if (found === undefined) {
+      const names = Array.from(this.#exchange.markets(), ({ rules }) => rules.name);
+      throw new LiveError(
+        `market ${shorten(market)} is not one of this exchange and never was; there are ${names.slice(0, 20).join(', ')}`,
+      );
+    }
     return found.tape;
   }
 
@@ -204,7 +232,7 @@ export class LiveBackend extends MarketData implements Backend {
   #prepareChange(): void {
     if (!this.#isOpen) {
       throw new LiveError(
-        'this exchange repeats itself at every start and can not be changed; open it with a runId',
+        'this exchange repeats itself at every start and can not be changed; give its run a name (--run, runId), which becomes part of its identity',
       );
     }
     this.#advance();

@@ -2,10 +2,10 @@ import { MatchingEngine } from '../engine/engine.js';
 import type { MarketRules } from '../engine/market.js';
 import type { Trade } from '../engine/matching.js';
 import { MarketTape } from '../market-tape.js';
-import { describeMarket, flowShapeOf, type GeneratedMarket } from '../markets.js';
+import { describeMarket, flowShapeOf } from '../markets.js';
 import { SESSION_US, Traders } from '../traders/traders.js';
 import { LiveError } from './live-error.js';
-import { checkMarket } from './live-markets.js';
+import { checkMarket, type LiveMarketDescription } from './live-markets.js';
 import { LiveSource, type LiveTime } from './live-source.js';
 
 /**
@@ -13,18 +13,26 @@ import { LiveSource, type LiveTime } from './live-source.js';
  * is whole, and no more, so that a start never has to simulate more than that.
  */
 export const HISTORY_SESSIONS = 24;
+/** Every market costs time in each second; more would fall behind. */
+export const MARKETS_MAX = 2000;
+/** Markets that are remembered after their end. */
+const DELISTED_MAX = 2000;
 
 /** A market with what was traded in it. */
 export interface LiveMarket {
+  readonly description: LiveMarketDescription;
   readonly rules: MarketRules;
   readonly tape: MarketTape;
   readonly source: LiveSource;
+  readonly isBlocked: boolean;
 }
 
 export interface LiveExchangeOptions {
   readonly seed: number;
   /** Trades before it are not part of the history, UNIX microseconds. */
   readonly originUs: number;
+  /** Whether the exchange traded before the origin, which nobody knows here. */
+  readonly isCut: boolean;
   readonly historyMax: number;
   readonly takerFee: string;
   readonly makerFee: string;
@@ -35,7 +43,7 @@ export interface LiveExchangeOptions {
  * The exchange itself, in virtual time: engine, simulated traders, and the trades that were made.
  *
  * A market is *listed*, can be *blocked* and unblocked while it is, and is *delisted* in the end;
- * its trades remain known, and when it is listed again they go on.
+ * its trades remain known, and when it is listed again, with these precisions or others, they go on.
  */
 export class LiveExchange implements LiveTime {
   readonly engine: MatchingEngine;
@@ -44,7 +52,7 @@ export class LiveExchange implements LiveTime {
   readonly #listed = new Map<string, LiveMarket>();
   readonly #delisted = new Map<string, LiveMarket>();
 
-  constructor(options: LiveExchangeOptions, markets: readonly GeneratedMarket[]) {
+  constructor(options: LiveExchangeOptions, markets: readonly LiveMarketDescription[]) {
     this.#options = options;
     this.engine = new MatchingEngine({ onTrade: (trade) => this.#keep(trade) });
     this.#traders = new Traders({
@@ -54,7 +62,7 @@ export class LiveExchange implements LiveTime {
       catchUpSessions: options.keepAll ? Number.POSITIVE_INFINITY : HISTORY_SESSIONS,
       onSession: (startUs) => this.#forgetBefore(startUs - HISTORY_SESSIONS * SESSION_US),
     });
-    for (const market of markets) this.list(market, options.originUs);
+    for (const market of markets) this.#list(market, options.originUs, options.isCut);
   }
 
   get nextUs(): number {
@@ -70,6 +78,11 @@ export class LiveExchange implements LiveTime {
     return this.#listed.values();
   }
 
+  /** Markets that are not listed any more, in the order of their ends. */
+  delistedMarkets(): Iterable<LiveMarket> {
+    return this.#delisted.values();
+  }
+
   /** A listed market. */
   market(name: string): LiveMarket | undefined {
     return this.#listed.get(name);
@@ -83,50 +96,73 @@ export class LiveExchange implements LiveTime {
   /**
    * Lists a market; traders come at once.
    *
-   * @param fromUs its trades before that are not part of the history
+   * @param fromUs when it was never listed, trades before that are not part of the history
    * @throws LiveError when it is listed already, or can not be traded as described
    */
-  list(market: GeneratedMarket, fromUs: number): LiveMarket {
-    checkMarket(market);
-    const { name, stockPrec, moneyPrec, minAmount } = market;
-    if (this.#listed.has(name)) throw new LiveError(`market ${name} is listed already`);
-    const { takerFee, makerFee } = this.#options;
-    const rules = { ...describeMarket(name, stockPrec, moneyPrec, minAmount), takerFee, makerFee };
-    const made = this.#delisted.get(name) ?? this.#open(rules, fromUs);
-    const { priceDigits, amountDigits } = made.tape.columns;
-    if (priceDigits !== moneyPrec || amountDigits !== stockPrec) {
-      throw new LiveError(`market ${name} was listed before with other precisions`);
-    }
-    this.engine.addMarket(rules);
-    this.#delisted.delete(name);
-    this.#listed.set(name, made);
-    this.#traders.add(flowShapeOf(market));
-    return made;
+  list(market: LiveMarketDescription, fromUs: number): LiveMarket {
+    return this.#list(market, fromUs, false);
   }
 
   /** Ends a market: all open orders are cancelled and their funds released. */
   delist(name: string): void {
-    const market = this.#listed.get(name);
-    if (market === undefined) throw new LiveError(`no market ${name} is listed`);
+    const market = this.#required(name);
     this.#traders.remove(name);
     this.engine.delistMarket(name);
     this.#listed.delete(name);
-    this.#delisted.set(name, market);
+    this.#delisted.set(name, { ...market, isBlocked: false });
+    for (const oldest of this.#delisted.keys()) {
+      if (this.#delisted.size <= DELISTED_MAX) break;
+      this.#delisted.delete(oldest);
+    }
   }
 
   /** While a market is blocked nobody can place orders in it; what rests stays. */
   block(name: string, isBlocked: boolean): void {
-    if (!this.#listed.has(name)) throw new LiveError(`no market ${name} is listed`);
+    const market = this.#required(name);
     this.engine.setBlocked(name, isBlocked);
     this.#traders.setHalted(name, isBlocked);
+    this.#listed.set(name, { ...market, isBlocked });
   }
 
-  #open(rules: MarketRules, fromUs: number): LiveMarket {
+  #list(description: LiveMarketDescription, fromUs: number, isCut: boolean): LiveMarket {
+    checkMarket(description);
+    const { name, stockPrec, moneyPrec, minAmount } = description;
+    if (this.#listed.has(name)) throw new LiveError(`market ${name} is listed already`);
+    if (this.#listed.size >= MARKETS_MAX) {
+      throw new LiveError(`market ${name}: ${MARKETS_MAX} markets are listed, which is the most`);
+    }
+    const { takerFee, makerFee } = { ...this.#options, ...description };
+    const shown = describeMarket(name, stockPrec, moneyPrec, minAmount);
+    const former = this.#delisted.get(name);
     const { historyMax, keepAll } = this.#options;
-    const { takerFee: _takerFee, makerFee: _makerFee, ...market } = rules;
-    const digits = { price: rules.moneyPrec, amount: rules.stockPrec };
-    const source = new LiveSource(this, digits, fromUs, keepAll);
-    return { rules, source, tape: new MarketTape(market, 1n, source, historyMax) };
+    const source = new LiveSource({
+      time: this,
+      digits: { price: moneyPrec, amount: stockPrec },
+      originUs: fromUs,
+      ...{ isCut, keepAll },
+      ...(former === undefined ? {} : { former: former.source }),
+    });
+    const made: LiveMarket = {
+      description,
+      rules: { ...shown, takerFee, makerFee },
+      tape: new MarketTape(shown, 1n, source, historyMax),
+      source,
+      isBlocked: false,
+    };
+    this.engine.addMarket(made.rules);
+    this.#delisted.delete(name);
+    this.#listed.set(name, made);
+    this.#traders.add(flowShapeOf(description));
+    return made;
+  }
+
+  #required(name: string): LiveMarket {
+    const market = this.#listed.get(name);
+    if (market !== undefined) return market;
+    const names = [...this.#listed.keys()].slice(0, 20).join(', ');
+    throw new LiveError(
+      `market ${JSON.stringify(name.slice(0, 80))} is not allowed; no market of this name is listed, but there are ${names}`,
+    );
   }
 
   #keep(trade: Trade): void {

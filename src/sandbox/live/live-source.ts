@@ -12,36 +12,93 @@ export interface LiveTime {
   readonly nextUs: number;
 }
 
+/** Places of a market's prices and amounts. */
+export interface Digits {
+  readonly price: number;
+  readonly amount: number;
+}
+
+export interface LiveSourceOptions {
+  readonly time: LiveTime;
+  readonly digits: Digits;
+  /** Trades before it are not part of the history, UNIX microseconds. */
+  readonly originUs: number;
+  /** Whether there were trades before the origin that nobody knows here. */
+  readonly isCut: boolean;
+  /** Whether nothing is ever dropped. */
+  readonly keepAll: boolean;
+  /** The market as it was listed before: its trades come first. */
+  readonly former?: LiveSource;
+}
+
+/**
+ * Columns that can hold the trades of a former listing and those to come, each with its exact value.
+ * With other precisions that is the finer one of both, for prices and amounts alike.
+ */
+function continuedColumns(former: TradeColumns, digits: Digits): TradeColumns {
+  const price = Math.max(former.priceDigits, digits.price);
+  const amount = Math.max(former.amountDigits, digits.amount);
+  if (price === former.priceDigits && amount === former.amountDigits) return former;
+  const columns = new TradeColumns(price, amount);
+  const priceFactor = 10n ** BigInt(price - former.priceDigits);
+  const amountFactor = 10n ** BigInt(amount - former.amountDigits);
+  for (let at = former.base; at < former.end; at += 1) {
+    const sum = former.figures(at, at + 1);
+    columns.append(
+      former.idAt(at),
+      former.timeUsAt(at),
+      former.priceAt(at) * priceFactor,
+      sum.amount * amountFactor,
+      former.isSellAt(at),
+    );
+  }
+  return columns;
+}
+
 /** The trades of one market, as the engine makes them. */
 export class LiveSource implements TradeSource {
   readonly columns: TradeColumns;
   readonly canDrop: boolean;
   readonly #time: LiveTime;
+  readonly #priceFactor: bigint;
+  readonly #amountFactor: bigint;
   #originUs: number;
+  #isCut: boolean;
+  /** First position of the trades since the origin. */
+  #originAt: number;
 
-  /**
-   * @param originUs trades before it are not part of the history
-   * @param keepAll whether nothing is ever dropped
-   */
-  constructor(
-    time: LiveTime,
-    digits: { readonly price: number; readonly amount: number },
-    originUs: number,
-    keepAll: boolean,
-  ) {
+  constructor({ time, digits, originUs, isCut, keepAll, former }: LiveSourceOptions) {
     this.#time = time;
-    this.columns = new TradeColumns(digits.price, digits.amount);
-    this.#originUs = originUs;
     this.canDrop = !keepAll;
+    const { columns, heldFromUs } = former ?? {};
+    this.columns =
+      columns === undefined
+        ? new TradeColumns(digits.price, digits.amount)
+        : continuedColumns(columns, digits);
+    this.#priceFactor = 10n ** BigInt(this.columns.priceDigits - digits.price);
+    this.#amountFactor = 10n ** BigInt(this.columns.amountDigits - digits.amount);
+    this.#isCut = former === undefined ? isCut : heldFromUs !== undefined;
+    this.#originUs = heldFromUs ?? former?.originUs ?? originUs;
+    this.#originAt = this.columns.base;
   }
 
   get originUs(): number {
     return this.#originUs;
   }
 
+  /** All trades from this moment on are known; undefined when all there ever were are. */
+  get heldFromUs(): number | undefined {
+    const { base, end } = this.columns;
+    if (base === this.#originAt) return this.#isCut ? this.#originUs : undefined;
+    // Of the trades of one microsecond some may be dropped.
+    return base < end ? Math.max(this.#originUs, this.columns.timeUsAt(base) + 1) : this.#originUs;
+  }
+
   add({ id, timeUs, price, amount, takerSide }: Trade): void {
     if (timeUs < this.#originUs) return;
-    this.columns.append(id, timeUs, price, amount, takerSide === 'sell');
+    const scaledPrice = price * this.#priceFactor;
+    const scaledAmount = amount * this.#amountFactor;
+    this.columns.append(id, timeUs, scaledPrice, scaledAmount, takerSide === 'sell');
   }
 
   /** Forgets the trades before a moment, unless all are kept. */
@@ -49,6 +106,8 @@ export class LiveSource implements TradeSource {
     if (!this.canDrop || timeUs <= this.#originUs) return;
     this.columns.dropBefore(this.columns.firstAtOrAfter(timeUs));
     this.#originUs = timeUs;
+    this.#originAt = this.columns.base;
+    this.#isCut = true;
   }
 
   extendTo(timeUs: number): void {
@@ -59,15 +118,17 @@ export class LiveSource implements TradeSource {
     return Math.max(timeUs + 1, this.#time.nextUs);
   }
 
-  *issued(timeUs: number): Iterable<BackendTrade> {
+  *issued(timeUs: number, fromUs: number): Iterable<BackendTrade> {
     this.extendTo(timeUs);
-    const { base } = this.columns;
-    if (base > 0) {
+    const { heldFromUs = fromUs } = this;
+    if (fromUs < heldFromUs) {
+      const held = (heldFromUs / 1e6).toFixed(6);
       throw new LiveError(
-        `the first ${base} trades are forgotten; open the exchange with keepAll to know all`,
+        `from ${Number.isFinite(fromUs) ? (fromUs / 1e6).toFixed(6) : '(the beginning)'}: trades before ${held} (${new Date(heldFromUs / 1000).toISOString()}) are forgotten; ask with from=${held} or later, or start the exchange with --keep-all (keepAll)`,
       );
     }
     const end = this.columns.firstAfter(timeUs);
-    for (let at = base; at < end; at += 1) yield this.columns.tradeAt(at);
+    const first = this.columns.firstAtOrAfter(fromUs);
+    for (let at = first; at < end; at += 1) yield this.columns.tradeAt(at);
   }
 }

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.js';
-import { DEFAULT_MARKETS, type GeneratedMarket } from '../markets.js';
+import { DEFAULT_MARKETS } from '../markets.js';
 import { TapeClock } from '../tape-clock.js';
 import { SESSION_US, sessionOf, TRADERS_VERSION } from '../traders/traders.js';
 import { LiveBackend } from './live-backend.js';
 import { LiveError } from './live-error.js';
-import { HISTORY_SESSIONS, LiveExchange } from './live-exchange.js';
-import { liveMarketOf } from './live-markets.js';
+import { HISTORY_SESSIONS, LiveExchange, MARKETS_MAX } from './live-exchange.js';
+import { FEE_FORM, isFee, type LiveMarketDescription, liveMarketOf } from './live-markets.js';
 import type { LiveOptions } from './options.js';
 
 const DEFAULT_SEED = 7;
@@ -15,14 +15,11 @@ const DEFAULT_HISTORY_MAX = 100_000;
 const DEFAULT_TAKER_FEE = '0.002';
 const DEFAULT_MAKER_FEE = '0.001';
 const MAX_PACE = 1000;
-/** Every market costs time in each second; more would fall behind. */
-const MAX_MARKETS = 2000;
 /** Ids and microseconds stay exact integers until then: the year 2255. */
 const LAST_MS = 9_000_000_000_000;
-const FEE = /^0(\.\d{1,4})?$/;
 const RUN_ID = /^[A-Za-z0-9-]{1,32}$/;
 
-function checkOptions(options: LiveOptions, markets: readonly GeneratedMarket[]): void {
+function checkOptions(options: LiveOptions, markets: readonly LiveMarketDescription[]): void {
   const { pace = 1, startOffsetS = 0, historyMax = 1, runId, keys = [] } = options;
   const check = (holds: boolean, text: string) => {
     if (!holds) throw new LiveError(text);
@@ -37,14 +34,11 @@ function checkOptions(options: LiveOptions, markets: readonly GeneratedMarket[])
     `history of ${historyMax} trades: expected a whole number of at least 1`,
   );
   for (const fee of [options.takerFee, options.makerFee]) {
-    check(
-      fee === undefined || FEE.test(fee),
-      `fee ${fee}: expected a rate from 0 to below 1 with at most four places, such as 0.002`,
-    );
+    check(fee === undefined || isFee(fee), `fee ${fee}: expected ${FEE_FORM}`);
   }
   check(
-    markets.length >= 1 && markets.length <= MAX_MARKETS,
-    `${markets.length} markets: expected 1 to ${MAX_MARKETS}`,
+    markets.length >= 1 && markets.length <= MARKETS_MAX,
+    `${markets.length} markets: expected 1 to ${MARKETS_MAX}`,
   );
   check(
     runId === undefined || RUN_ID.test(runId),
@@ -90,6 +84,7 @@ export async function openLive(options: LiveOptions, clock: Clock): Promise<Live
     {
       seed,
       originUs,
+      isCut: originUs > originMs * 1000,
       historyMax: options.historyMax ?? DEFAULT_HISTORY_MAX,
       takerFee: options.takerFee ?? DEFAULT_TAKER_FEE,
       makerFee: options.makerFee ?? DEFAULT_MAKER_FEE,
@@ -98,7 +93,7 @@ export async function openLive(options: LiveOptions, clock: Clock): Promise<Live
     markets,
   );
   await simulatePast(exchange, originUs, startMs * 1000);
-  const definition = { kind: 'live', version: TRADERS_VERSION, seed, markets };
+  const definition = { kind: 'live', version: TRADERS_VERSION, seed, markets: markets.map(traded) };
   const digest = createHash('sha256').update(JSON.stringify(definition)).digest('hex').slice(0, 32);
   return new LiveBackend({
     identity: ['sandbox-live', digest, ...(runId === undefined ? [] : [runId])].join('-'),
@@ -112,6 +107,11 @@ export async function openLive(options: LiveOptions, clock: Clock): Promise<Live
     isOpen: runId !== undefined,
     keys: options.keys ?? [],
   });
+}
+
+/** What the simulated traders' trades follow from: fees are not among it. */
+function traded({ takerFee: _taker, makerFee: _maker, ...market }: LiveMarketDescription): object {
+  return market;
 }
 
 /** Session by session, with a breath between: a day takes seconds. */

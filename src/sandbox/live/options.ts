@@ -1,8 +1,10 @@
 import type { CandleOpen, EmptyCandles } from '../candles.js';
-import type { GeneratedMarket } from '../markets.js';
+import type { LiveMarketDescription } from './live-markets.js';
 
 /** An API key with the account behind it. */
 export interface LiveKey {
+  /** What people call it; deposits may go by it. */
+  readonly name?: string;
   readonly key: string;
   readonly secret: string;
   /**
@@ -17,7 +19,7 @@ export interface LiveOptions {
   /** Draws everything that the simulated traders do; default 7. */
   readonly seed?: number;
   /** Markets by name, or described in full; default: four, from busy to quiet. */
-  readonly markets?: readonly (string | GeneratedMarket)[];
+  readonly markets?: readonly (string | LiveMarketDescription)[];
   /** Seconds of the exchange per second of this machine; default 1, at most 1000. */
   readonly pace?: number;
   /** The exchange's time at the start, UNIX milliseconds; default: this machine's wall time. */

@@ -112,7 +112,7 @@ test('ids are unique over markets and grow with time', async (t) => {
 test('nothing is made or lost of any currency, over sessions and deposits', () => {
   const originUs = LIVE_START_MS * 1000;
   const fees = { takerFee: '0.002', makerFee: '0.001' };
-  const options = { seed: 3, originUs, historyMax: 1000, keepAll: false, ...fees };
+  const options = { seed: 3, originUs, historyMax: 1000, isCut: false, keepAll: false, ...fees };
   const exchange = new LiveExchange(options, DEFAULT_MARKETS);
   for (let hour = 0; hour <= 3; hour += 0.25) {
     exchange.advanceTo(originUs + hour * 3600e6);
@@ -165,7 +165,7 @@ test('options that can not be are refused in words', async () => {
   await refused({ markets: [] }, /markets/);
   await refused({ markets: ['BTC_USDT', 'BTC_USDT'] }, /listed already/);
   await refused({ markets: ['nonsense'] }, /STOCK/);
-  await refused({ markets: [{ ...STILL_MARKET, basePrice: '0.001' }] }, /price 0\.001/);
+  await refused({ markets: [{ ...STILL_MARKET, basePrice: '0.001' }] }, /basePrice "0\.001"/);
   await refused({ runId: 'a b' }, /run/);
   await refused({ startMs: 5, originMs: 6 }, /origin/);
 });
@@ -214,7 +214,6 @@ test('markets come, are blocked, go, and come back while the exchange runs', asy
   clock.advance(600_000);
   assert.deepEqual([...backend.truth(name)], truth, 'its trades stay true');
 
-  assert.throws(() => backend.createMarket({ ...STILL_MARKET, moneyPrec: 3 }), /precisions/);
   backend.createMarket({ ...STILL_MARKET, activity: 0.5 });
   clock.advance(600_000);
   const all = [...backend.truth(name)];
@@ -222,6 +221,59 @@ test('markets come, are blocked, go, and come back while the exchange runs', asy
   assert.deepEqual(all.slice(0, truth.length), truth);
   assert.throws(() => backend.deposit('nobody', 'ZZZ', '1'), /no API key/);
   assert.throws(() => backend.deposit('alice', 'NIL', '1'), /NIL/);
+});
+
+test('a market that comes back with other precisions goes on with every value as it was', async (t) => {
+  const clock = new FakeClock();
+  const backend = await openTestLive(t, { ...OPEN, markets: [STILL_MARKET] }, clock);
+  const { name: market } = STILL_MARKET;
+  const key = { balances: { AAA: '10', ZZZ: '5000' } };
+  for (const [currency, amount] of Object.entries(key.balances)) {
+    backend.deposit('alice', currency, amount);
+  }
+  const trade = (price: string, amount: string) => {
+    for (const side of ['sell', 'buy'] as const) {
+      backend.placeOrder('alice', { market, side, price, amount });
+    }
+  };
+  let calls = 0;
+  t.after(
+    backend.watch(market, () => {
+      calls += 1;
+    }),
+  );
+  trade('100.25', '0.5001');
+  for (const [stockPrec, moneyPrec, price, amount] of [
+    [2, 4, '99.1234', '0.75'],
+    [6, 0, '101', '0.500001'],
+  ] as const) {
+    clock.advance(60_000);
+    const before = [...backend.truth(market)];
+    backend.delistMarket(market);
+    assert.throws(() => backend.createMarket({ ...STILL_MARKET, stockPrec: 0 }), /minAmount/);
+    const listed = backend.createMarket({ ...STILL_MARKET, stockPrec, moneyPrec });
+    assert.deepEqual([listed.stockPrec, listed.moneyPrec], [stockPrec, moneyPrec]);
+    assert.deepEqual(backend.markets(), [listed]);
+    calls = 0;
+    trade(price, amount);
+    clock.advance(1000);
+    assert.ok(calls > 0, 'who listened before goes on hearing');
+    const after = [...backend.truth(market)];
+    assert.equal(after.length, before.length + 1);
+    for (const [index, { price: was, amount: of, ...rest }] of before.entries()) {
+      const now = after[index];
+      assert.ok(
+        now !== undefined && equalDecimals(now.price, was) && equalDecimals(now.amount, of),
+      );
+      assert.deepEqual({ ...now, price: was, amount: of }, { price: was, amount: of, ...rest });
+    }
+    const [newest] = backend.trades(market, 0, 1);
+    assert.ok(newest && equalDecimals(newest.price, price) && equalDecimals(newest.amount, amount));
+    assert.deepEqual(backend.trades(market, 0, 10).reverse(), after);
+    assert.ok(equalDecimals(backend.ticker(market).last, price));
+  }
+  const { volume } = backend.state(market, 3600);
+  assert.ok(equalDecimals(volume, sum(['0.5001', '0.75', '0.500001'])));
 });
 
 test("a user's order outlives the session, and a listener hears of its trade at once", async (t) => {

@@ -107,14 +107,43 @@ test('the number of served trades is bounded, after a restart at the same place'
 
 test('the truth is whole or refused, never short', async (t) => {
   const options = { markets: ['LTC_USDT', 'ETH_BTC'] };
-  const { ran } = await ranAndOpened(t, 30, options);
-  assert.throws(() => [...ran.truth('ETH_BTC')], /keepAll/);
+  const { ran, opened: cut } = await ranAndOpened(t, 30, options);
   const { ran: keeping, opened } = await ranAndOpened(t, 30, { ...options, keepAll: true });
   const truth = [...keeping.truth('ETH_BTC')];
   assert.deepEqual([...opened.truth('ETH_BTC')], truth);
   const served = ran.trades('ETH_BTC', 0, 1_000_000).reverse();
   assert.ok(served.length > 100 && truth.length > served.length);
   assert.deepEqual(truth.slice(-served.length), served);
+  // One that forgot, and one that never knew: both name the moment from which on they know all.
+  for (const backend of [ran, cut]) {
+    const refusal = /from=(\d+\.\d{6}) or later.*keepAll/;
+    assert.throws(() => [...backend.truth('ETH_BTC')], refusal);
+    const error = await Promise.resolve()
+      .then(() => [...backend.truth('ETH_BTC', 0)])
+      .catch((caught: Error) => caught.message);
+    const heldFromUs = Math.round(Number(refusal.exec(String(error))?.[1]) * 1e6);
+    assert.deepEqual([...backend.truth('ETH_BTC', heldFromUs)], served);
+    assert.throws(() => [...backend.truth('ETH_BTC', heldFromUs - 1)], refusal);
+  }
+});
+
+test('what the served history has dropped is not told as the whole truth', async (t) => {
+  const clock = new FakeClock();
+  const options = { markets: ['BTC_USDT'], historyMax: 50 };
+  const backend = await openTestLive(t, options, clock);
+  const whole = await openTestLive(t, { ...options, keepAll: true }, clock);
+  for (let hour = 0; hour < 3; hour += 1) {
+    clock.advance(HOUR_MS);
+    backend.ticker('BTC_USDT');
+  }
+  assert.throws(() => [...backend.truth('BTC_USDT')], /forgotten/);
+  const truth = [...whole.truth('BTC_USDT')];
+  const late = backend.trades('BTC_USDT', 0, 50).at(-2)?.timeUs ?? 0;
+  const known = [...backend.truth('BTC_USDT', late)];
+  assert.deepEqual(
+    known,
+    truth.filter(({ timeUs }) => timeUs >= late),
+  );
 });
 
 test('identity: seed, markets and run count; fees, pace and history do not', async (t) => {

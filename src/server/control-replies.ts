@@ -1,0 +1,53 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { errorEnvelope, successEnvelope } from '../contract/error-shapes.js';
+import { messageOf, TapekeepError } from '../kernel/errors.js';
+import { JSON_TYPE } from './reply-head.js';
+
+/** Everything below this path steers the served exchange; it is outside the contract. */
+export const CONTROL_PREFIX = '/sandbox/';
+
+function send(reply: FastifyReply, status: number, body: object): FastifyReply {
+  return reply.status(status).type(JSON_TYPE).send(JSON.stringify(body));
+}
+
+export function showResult(reply: FastifyReply, result: object): FastifyReply {
+  return send(reply, 200, successEnvelope(result));
+}
+
+export function refuse(reply: FastifyReply, status: number, message: string): FastifyReply {
+  return send(reply, status, errorEnvelope(status, message));
+}
+
+/** Answers 400 for errors that say what was wrong with what was asked for; throws all others. */
+export function refuseFor(reply: FastifyReply, error: unknown): FastifyReply {
+  if (error instanceof SyntaxError || error instanceof TapekeepError) {
+    return refuse(reply, 400, messageOf(error));
+  }
+  throw error;
+}
+
+/** @throws SyntaxError when the body is not JSON */
+export function readJson(request: FastifyRequest): unknown {
+  return JSON.parse(Buffer.isBuffer(request.body) ? request.body.toString('utf8') : '');
+}
+
+/**
+ * Carries out a change and shows what came of it.
+ *
+ * A request with an Origin comes from a web page, which browsers let send to any address, this
+ * machine's own included: whoever opened that page asked for no change here.
+ */
+export function steer(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  change: () => object,
+): FastifyReply {
+  if (request.headers.origin !== undefined) {
+    return refuse(reply, 403, 'changes are not taken from web pages (header Origin)');
+  }
+  try {
+    return showResult(reply, change());
+  } catch (error) {
+    return refuseFor(reply, error);
+  }
+}

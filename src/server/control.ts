@@ -1,0 +1,29 @@
+import type { FastifyInstance } from 'fastify';
+import type { Backend } from './backend.js';
+import type { Interference } from './faults.js';
+import { addFaultsControl } from './faults-control.js';
+import type { ChangeableBackend } from './market-control.js';
+import { addMarketsControl } from './markets-control.js';
+import { addTruthControl } from './truth-control.js';
+
+interface SteeredServer {
+  readonly backend: Backend;
+  readonly interference?: Interference;
+  readonly control?: boolean;
+}
+
+function isChangeable(backend: Backend): backend is ChangeableBackend {
+  return (backend as Partial<ChangeableBackend>).marketControl !== undefined;
+}
+
+/**
+ * The paths below `/sandbox/` that steer the served exchange and tell its secrets, as far as it has
+ * what they steer. Without `control` there are none of them.
+ */
+export function addControl(app: FastifyInstance, server: SteeredServer): void {
+  if (server.control !== true) return;
+  addTruthControl(app, server.backend);
+  const faults = server.interference?.control;
+  if (faults !== undefined) addFaultsControl(app, faults);
+  if (isChangeable(server.backend)) addMarketsControl(app, server.backend.marketControl);
+}

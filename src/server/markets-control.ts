@@ -1,0 +1,60 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { TapekeepError } from '../kernel/errors.js';
+import { CONTROL_PREFIX, readJson, showResult, steer } from './control-replies.js';
+import type { MarketControl } from './market-control.js';
+
+/** Largest description of a market, bytes. */
+const BODY_MAX_BYTES = 16 * 1024;
+
+class ControlBodyError extends TapekeepError {
+  constructor(message: string) {
+    super('control_body_invalid', 'fatal', message);
+  }
+}
+
+/** The texts that a body must hold under these names, and nothing else. */
+function readTexts<const K extends string>(
+  request: FastifyRequest,
+  ...names: readonly K[]
+): Record<K, string> {
+  const body = readJson(request);
+  const fields = typeof body === 'object' && body !== null ? Object.entries(body) : [];
+  const form = `{${names.map((name) => `"${name}": "…"`).join(', ')}}`;
+  const refuse = (name: string, value: unknown) => {
+    const shown = (JSON.stringify(value) ?? 'missing').slice(0, 80);
+    return new ControlBodyError(`${name} ${shown} is not allowed; expected a text, in ${form}`);
+  };
+  for (const [name, value] of fields) {
+    if (!names.some((known) => known === name)) throw refuse(name, value);
+  }
+  const texts = names.map((name): [K, string] => {
+    const value: unknown = Object.fromEntries(fields)[name];
+    if (typeof value !== 'string') throw refuse(name, value);
+    return [name, value];
+  });
+  return Object.fromEntries(texts) as Record<K, string>;
+}
+
+/**
+ * Markets and funds from outside, each a POST of JSON: `/sandbox/markets` lists a market, its paths
+ * `/delist`, `/block` and `/unblock` end it and close or open it for orders, `/sandbox/deposits` gives
+ * funds. GET of `/sandbox/markets` shows all markets with their states.
+ */
+export function addMarketsControl(app: FastifyInstance, control: MarketControl): void {
+  const markets = `${CONTROL_PREFIX}markets`;
+  const add = (path: string, change: (request: FastifyRequest) => object) => {
+    app.post(path, { bodyLimit: BODY_MAX_BYTES }, (request, reply) =>
+      steer(request, reply, () => change(request)),
+    );
+  };
+  const marketOf = (request: FastifyRequest) => readTexts(request, 'market').market;
+  app.get(markets, (_request, reply) => showResult(reply, control.describe()));
+  add(markets, (request) => control.create(readJson(request)));
+  add(`${markets}/delist`, (request) => control.delist(marketOf(request)));
+  add(`${markets}/block`, (request) => control.block(marketOf(request), true));
+  add(`${markets}/unblock`, (request) => control.block(marketOf(request), false));
+  add(`${CONTROL_PREFIX}deposits`, (request) => {
+    const { account, currency, amount } = readTexts(request, 'account', 'currency', 'amount');
+    return control.deposit(account, currency, amount);
+  });
+}
