@@ -1,11 +1,13 @@
-import type { Credentials } from '../../src/client/index.js';
+import type { Credentials, NonceStore } from '../../src/client/index.js';
+import { identityOf } from '../../src/client/reply-headers.js';
 import { RequestSigner } from '../../src/client/request-signer.js';
-import { type EndpointName, endpoints, type ResultOf } from '../../src/contract/endpoints.js';
-import { readBody } from '../../src/contract/error-shapes.js';
+import type { EndpointName, ResultOf } from '../../src/contract/endpoints.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
-import type { Answer, ExchangeProbe, Query } from './exchange-probe.js';
-import type { Findings } from './outcome.js';
+import { ClientProbe } from './client-probe.js';
+import { readByClient } from './client-reading.js';
+import type { ExchangeProbe, Query } from './exchange-probe.js';
+import { type Findings, Skip } from './outcome.js';
 import type { RealtimeOptions } from './realtime-probe.js';
 
 /** One rule of the contract, and how it is looked at. */
@@ -20,10 +22,15 @@ export interface Case {
 /** What the cases of one run share. */
 export interface Context {
   readonly probe: ExchangeProbe;
+  /** The typed client on the same exchange. */
+  readonly client: ClientProbe;
   readonly market: string;
   /** Undefined when no address was given. */
   readonly realtime: RealtimeOptions | undefined;
   readonly signer: RequestSigner | undefined;
+  readonly credentials: Credentials | undefined;
+  /** Whether order/new may be asked, and whatever else may change or lock an account. */
+  readonly mayChange: boolean;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -35,28 +42,13 @@ export class UnusableError extends Error {
   }
 }
 
-/** The rows that an answer carries. Whatever does not fit the contract is an error. */
-export function readResult<N extends EndpointName>(name: N, answer: Answer): ResultOf<N> {
-  const { envelope, result } = endpoints[name];
-  const reading = readBody(answer.json, envelope);
-  if (answer.status !== 200 || reading.kind !== 'success') {
-    throw new Error(`${answer.target} is refused: ${answer.status} ${answer.text.slice(0, 120)}`);
-  }
-  const { data, rejected } = result.parse(reading.payload);
-  const [first] = rejected;
-  if (first !== undefined) {
-    throw new Error(`${answer.target}: row ${first.at} is unreadable: ${first.reason}`);
-  }
-  return data as ResultOf<N>;
-}
-
 /** Asks once a run and reads the rows. */
 export async function known<N extends EndpointName>(
   { probe }: Context,
   name: N,
   query: Query,
 ): Promise<ResultOf<N>> {
-  return readResult(name, await probe.get(name, query));
+  return readByClient(name, await probe.get(name, query));
 }
 
 /** Asks now and reads the rows. */
@@ -65,27 +57,53 @@ export async function fresh<N extends EndpointName>(
   name: N,
   query: Query,
 ): Promise<ResultOf<N>> {
-  return readResult(name, await probe.fresh(name, query));
+  return readByClient(name, await probe.fresh(name, query));
 }
 
 export interface PrepareOptions {
   readonly market?: string;
   readonly realtimeUrl?: string;
   readonly credentials?: Credentials;
+  readonly allowOrders?: boolean;
   readonly clock: Clock;
   readonly realtimeTimeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
+/** @throws Skip without keys */
+export function requireKeys({ signer, credentials }: Context) {
+  if (signer === undefined || credentials === undefined) throw new Skip('no keys were given');
+  return { signer, credentials };
+}
+
+/** @throws Skip where an account must not be changed */
+export function requireChanges(context: Context) {
+  const keys = requireKeys(context);
+  if (context.mayChange) return keys;
+  throw new Skip('not a sandbox, and --allow-orders was not given');
+}
+
+/** The nonces of a run: raw requests and the typed client sign with one key. */
+function sharedNonces(): NonceStore {
+  let last: number | undefined;
+  return {
+    load: () => Promise.resolve(last),
+    save: (nonce) => {
+      last = nonce;
+      return Promise.resolve();
+    },
+  };
+}
+
 /** The market that was wished for, or the first that was traded today, or the first. */
 async function chooseMarket(probe: ExchangeProbe, wish: string | undefined): Promise<string> {
-  const markets = readResult('markets', await probe.get('markets'));
+  const markets = readByClient('markets', await probe.get('markets'));
   const names = markets.map(({ name }) => name);
   if (wish !== undefined) {
     if (names.includes(wish)) return wish;
     throw new UnusableError(`no market ${wish}; there are ${names.slice(0, 10).join(', ')}`);
   }
-  const tickers = readResult('tickers', await probe.get('tickers'));
+  const tickers = readByClient('tickers', await probe.get('tickers'));
   const traded = names.find((name) => /[1-9]/.test(tickers[name]?.ticker.vol ?? ''));
   const chosen = traded ?? names[0];
   if (chosen === undefined) throw new UnusableError('the exchange lists no markets');
@@ -102,14 +120,20 @@ export async function prepare(options: PrepareOptions, probe: ExchangeProbe): Pr
     if (cause instanceof UnusableError) throw cause;
     throw new UnusableError(`the exchange can not be used: ${messageOf(cause)}`, { cause });
   }
+  // Only servers of this project name their history; what is done to them can do no harm.
+  const isSandbox = identityOf((await probe.get('markets')).headers) !== null;
+  const nonces = sharedNonces();
   return {
     probe,
+    client: await ClientProbe.open(probe, clock, nonces, credentials),
     market,
     realtime:
       realtimeUrl === undefined
         ? undefined
         : { url: realtimeUrl, clock, timeoutMs: realtimeTimeoutMs },
-    signer: credentials && new RequestSigner(credentials, clock),
+    signer: credentials && new RequestSigner(credentials, clock, 'payload', nonces),
+    credentials,
+    mayChange: isSandbox || options.allowOrders === true,
     signal: options.signal,
   };
 }

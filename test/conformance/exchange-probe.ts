@@ -21,6 +21,7 @@ export interface Answer {
   readonly status: number;
   readonly contentType: string;
   readonly headers: ReplyHeaders;
+  readonly body: Uint8Array;
   readonly text: string;
   /** The decoded body; undefined when it is not JSON. */
   readonly json: unknown;
@@ -122,6 +123,7 @@ export class ExchangeProbe {
       status,
       headers,
       contentType: headerText(headers, 'content-type') ?? '',
+      body,
       text,
       json: parseJson(text),
     };

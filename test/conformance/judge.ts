@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type EndpointName, endpoints } from '../../src/contract/endpoints.js';
 import { ERROR_MESSAGES, readBody } from '../../src/contract/error-shapes.js';
+import { judgeRefusalReading } from './client-reading.js';
 import type { Answer } from './exchange-probe.js';
 import type { Findings } from './outcome.js';
 
@@ -32,7 +33,8 @@ function shown({ target, status, text }: Answer): string {
 
 /**
  * Judges the answer to a request that the contract does not admit. The contract's own bodies pass,
- * the family's are a known variation, and anything that looks like data is a failure.
+ * the family's are a known variation, and anything that looks like data is a failure. The client
+ * must read it as what it is.
  */
 export function judgeRefusal(
   name: EndpointName,
@@ -41,6 +43,9 @@ export function judgeRefusal(
   { field, message = ERROR_MESSAGES.invalidInput }: ExpectedRefusal = {},
 ): void {
   const { status, json, contentType, text } = answer;
+  // Data where none is due is the server's failure; reading it as such is none of the client's.
+  const isData = readBody(json, endpoints[name].envelope).kind === 'success';
+  if (!isData) judgeRefusalReading(name, answer, findings);
   const body = envelope.safeParse(json);
   if (status === 400 && body.success) {
     const told = body.data.message;
@@ -63,6 +68,7 @@ export function judgeRefusal(
 /** Judges the answer for a path that does not exist. */
 export function judgeNotFound(answer: Answer, path: string, findings: Findings): void {
   const body = notFound.safeParse(answer.json);
+  if (answer.status === 404) judgeRefusalReading('ticker', answer, findings);
   if (answer.status === 404 && body.success) {
     findings.check(body.data.path === path, `the path is told as ${body.data.path}`);
   } else if (answer.status === 404) {

@@ -1,6 +1,9 @@
 /** What a case found. */
 export type Verdict = 'pass' | 'fail' | 'differs' | 'skipped';
 
+/** Who broke the contract: the exchange, or the typed client that spoke to it. */
+export type Side = 'server' | 'client';
+
 /**
  * Departures from the contract that servers of the family are known for (field notes). A server
  * that shows one is usable; whoever speaks to it must expect it.
@@ -29,22 +32,35 @@ export class Skip extends Error {
   }
 }
 
+/** Thrown where a case can not go on, because one side broke the contract. */
+export class SideError extends Error {
+  readonly side: Side;
+
+  constructor(side: Side, text: string) {
+    super(text);
+    this.name = 'SideError';
+    this.side = side;
+  }
+}
+
 /** Remarks kept per case and kind; a page of a thousand bad rows needs no thousand lines. */
 const MAX_REMARKS = 5;
 
 /** What one case finds, gathered while it runs. */
 export class Findings {
   readonly #failures: string[] = [];
+  readonly #sides = new Set<Side>();
   readonly #differences = new Map<Variation, string>();
 
-  /** The contract is broken. */
-  fail(text: string): void {
-    if (this.#failures.length < MAX_REMARKS) this.#failures.push(text);
+  /** The contract is broken, by the server unless said otherwise. */
+  fail(text: string, side: Side = 'server'): void {
+    this.#sides.add(side);
+    if (this.#failures.length < MAX_REMARKS) this.#failures.push(`${side}: ${text}`);
   }
 
   /** Fails unless `isRight`. @returns `isRight` */
-  check(isRight: boolean, text: string): boolean {
-    if (!isRight) this.fail(text);
+  check(isRight: boolean, text: string, side: Side = 'server'): boolean {
+    if (!isRight) this.fail(text, side);
     return isRight;
   }
 
@@ -53,9 +69,21 @@ export class Findings {
     if (!this.#differences.has(variation)) this.#differences.set(variation, text);
   }
 
+  /** Takes over what was found elsewhere. */
+  include(other: Findings): void {
+    for (const side of other.#sides) this.#sides.add(side);
+    this.#failures.push(...other.#failures.slice(0, MAX_REMARKS - this.#failures.length));
+    for (const [variation, text] of other.#differences) this.differs(variation, text);
+  }
+
   get verdict(): Verdict {
     if (this.#failures.length > 0) return 'fail';
     return this.#differences.size > 0 ? 'differs' : 'pass';
+  }
+
+  /** The sides that failed. */
+  get sides(): Side[] {
+    return [...this.#sides].sort();
   }
 
   get variations(): Variation[] {

@@ -52,9 +52,13 @@ export function summaryLines({ url, market, cases, requests, durationMs }: Suite
   const variations = [...variationsOf(cases)].map(
     ([name, ids]) => `known variation ${name}: ${VARIATIONS[name]} (${ids.length} cases)`,
   );
+  const failures = (['server', 'client'] as const)
+    .map((side) => ({ side, count: cases.filter(({ failed }) => failed.includes(side)).length }))
+    .filter(({ count }) => count > 0)
+    .map(({ side, count }) => `failed by the ${side}: ${count} cases`);
   const seconds = (durationMs / 1000).toFixed(1);
   const whole = `${cases.length} cases, ${requests} requests in ${seconds} s: ${url}, ${market}`;
-  return [...table, ...variations, whole];
+  return [...table, ...failures, ...variations, whole];
 }
 
 /** What came from outside must not move the cursor of a terminal. */

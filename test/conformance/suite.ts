@@ -1,10 +1,13 @@
 import type { Credentials } from '../../src/client/index.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
+import { authenticationCases } from './cases/authentication.js';
 import { bookCases } from './cases/book.js';
 import { errorCases } from './cases/errors.js';
 import { klineCases } from './cases/klines.js';
 import { limitCases } from './cases/limits.js';
+import { orderCases } from './cases/orders.js';
+import { postedErrorCases } from './cases/posted-errors.js';
 import { realtimeCases } from './cases/realtime.js';
 import { resourceCases } from './cases/resources.js';
 import { signedCases } from './cases/signed.js';
@@ -12,7 +15,7 @@ import { tickerCases } from './cases/tickers.js';
 import { tradeCases } from './cases/trades.js';
 import { type Case, type Context, prepare } from './context.js';
 import { ExchangeProbe, RequestsUsedUpError } from './exchange-probe.js';
-import { Findings, Skip, type Variation, type Verdict } from './outcome.js';
+import { Findings, type Side, SideError, Skip, type Variation, type Verdict } from './outcome.js';
 
 /** Every case, in the order in which they run. */
 export const CASES: readonly Case[] = [
@@ -25,6 +28,9 @@ export const CASES: readonly Case[] = [
   ...tickerCases,
   ...realtimeCases,
   ...signedCases,
+  ...orderCases,
+  ...postedErrorCases,
+  ...authenticationCases,
 ];
 
 export interface SuiteOptions {
@@ -34,8 +40,13 @@ export interface SuiteOptions {
   readonly realtimeUrl?: string;
   /** A market that is traded; without it one is chosen. */
   readonly market?: string;
-  /** With keys the signed forms are tried too; no order is ever placed. */
+  /** With keys the signed forms are tried too. */
   readonly credentials?: Credentials;
+  /**
+   * Order creation is tried at any exchange. Left out: only at one that names itself a server of
+   * this project.
+   */
+  readonly allowOrders?: boolean;
   readonly clock: Clock;
   readonly ratePerS: number;
   readonly maxRequests: number;
@@ -56,6 +67,8 @@ export interface CaseResult {
   /** Why it failed, differs or was skipped. */
   readonly remarks: readonly string[];
   readonly variations: readonly Variation[];
+  /** Who broke the contract, when the case failed. */
+  readonly failed: readonly Side[];
 }
 
 export interface SuiteResult {
@@ -65,6 +78,8 @@ export interface SuiteResult {
   readonly requests: number;
   readonly durationMs: number;
 }
+
+const NOTHING = { variations: [], failed: [] };
 
 async function runCase({ id, title, run }: Case, context: Context): Promise<CaseResult> {
   const findings = new Findings();
@@ -76,12 +91,13 @@ async function runCase({ id, title, run }: Case, context: Context): Promise<Case
     if (context.signal?.aborted) throw error;
     // What was found before counts more than what could not be looked at.
     if (isSkip && findings.verdict === 'pass') {
-      return { ...told, verdict: 'skipped', remarks: [error.message], variations: [] };
+      return { ...told, verdict: 'skipped', remarks: [error.message], ...NOTHING };
     }
-    if (!isSkip) findings.fail(messageOf(error));
+    const side = error instanceof SideError ? error.side : 'server';
+    if (!isSkip) findings.fail(messageOf(error), side);
   }
-  const { verdict, remarks, variations } = findings;
-  return { ...told, verdict, remarks, variations };
+  const { verdict, remarks, variations, sides: failed } = findings;
+  return { ...told, verdict, remarks, variations, failed };
 }
 
 /**
@@ -93,8 +109,9 @@ export async function runSuite(options: SuiteOptions): Promise<SuiteResult> {
   const { clock, only = '', onResult } = options;
   const startedMs = clock.monotonicMs();
   const probe = new ExchangeProbe(options);
+  let context: Context | undefined;
   try {
-    const context = await prepare(options, probe);
+    context = await prepare(options, probe);
     const results: CaseResult[] = [];
     for (const row of CASES.filter(({ id }) => id.includes(only))) {
       const result = await runCase(row, context);
@@ -105,6 +122,7 @@ export async function runSuite(options: SuiteOptions): Promise<SuiteResult> {
     const durationMs = clock.monotonicMs() - startedMs;
     return { url: options.url, market, cases: results, requests: probe.sent, durationMs };
   } finally {
+    await context?.client.close();
     await probe.close();
   }
 }

@@ -1,7 +1,8 @@
 import { type EndpointName, endpoints, type ResultOf } from '../../../src/contract/endpoints.js';
 import { readBody } from '../../../src/contract/error-shapes.js';
 import { PAGE_LIMIT } from '../../../src/contract/limits.js';
-import { type Case, type Context, fresh, known, readResult } from '../context.js';
+import { readByClient } from '../client-reading.js';
+import { type Case, type Context, fresh, known } from '../context.js';
 import type { Query } from '../exchange-probe.js';
 import { judgeRefusal } from '../judge.js';
 import { Skip } from '../outcome.js';
@@ -74,7 +75,7 @@ async function judgeBeyond(
   const isLarge = typeof limit === 'number' && limit > PAGE_LIMIT.max;
   const reading = readBody(answer.json, endpoints[name].envelope);
   if (isLarge && answer.status === 200 && reading.kind === 'success') {
-    const rows = countOf(name, readResult(name, answer));
+    const rows = countOf(name, readByClient(name, answer));
     findings.check(rows <= PAGE_LIMIT.max, `${rows} rows for limit=${limit}`);
     findings.differs('pageCap', `limit=${limit} is not refused, but capped`);
     return;

@@ -1,18 +1,21 @@
-import { z } from 'zod';
+import { createExchangeClock, openStateFeed } from '../../../src/client/index.js';
 import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/intervals.js';
-import { readServerFrame, STATE_UPDATE, updateRecord } from '../../../src/contract/realtime.js';
-import { stateRecord } from '../../../src/contract/resources.js';
-import { describeIssues } from '../../../src/contract/shape.js';
+import { readServerFrame, STATE_UPDATE } from '../../../src/contract/realtime.js';
+import { systemRandom } from '../../../src/kernel/random.js';
+import { silentClientEvents } from '../../../src/observe/silent.js';
 import type { Case, Context } from '../context.js';
 import { type Findings, Skip } from '../outcome.js';
 import { type Frame, RealtimeProbe } from '../realtime-probe.js';
+import { type Fields, RESOURCES } from '../tables.js';
+import { lookAtPayload } from '../wire-form.js';
 
 const PERIOD_S = 86_400;
 const MARKET = 'NOSUCH_MARKET';
 
-const queried = stateRecord.extend({ change: z.string() });
-/** Numbers and texts must be such on the wire; reading would forgive. */
-const numeric = z.object({ period: z.number() }).catchall(z.unknown());
+const { change, ...told } = RESOURCES['state record'];
+const queried: Fields = { ...told, change };
+/** The notification carries the same, except `change`. */
+const updated: Fields = told;
 
 type Work = (probe: RealtimeProbe, context: Context, findings: Findings) => Promise<void>;
 
@@ -27,10 +30,65 @@ function realtimeCase(id: string, title: string, work: Work): Case {
   };
 }
 
-async function answered(probe: RealtimeProbe, method: string, params: unknown): Promise<Frame> {
+async function answered(
+  probe: RealtimeProbe,
+  method: string,
+  params: unknown,
+  findings: Findings,
+): Promise<Frame> {
   const frame = await probe.ask(method, params);
   if (frame === undefined) throw new Error(`${method} is not answered`);
+  judgeReading(frame, findings);
   return frame;
+}
+
+/** What the contract calls an answer must be one to the client, with the same id and error. */
+function judgeReading(frame: Frame, findings: Findings): void {
+  const isDue = typeof frame.id === 'number' && 'result' in frame && isError(frame.error);
+  if (!isDue) return;
+  const reading = readServerFrame(frame);
+  const isSame =
+    reading.kind === 'response' &&
+    reading.id === frame.id &&
+    JSON.stringify(reading.result) === JSON.stringify(frame.result) &&
+    (reading.error === null) === (frame.error === null);
+  const shown = JSON.stringify(frame).slice(0, 120);
+  findings.check(isSame, `${shown} is read as ${JSON.stringify(reading)}`, 'client');
+}
+
+function isError(error: unknown): boolean {
+  if (error === null) return true;
+  const { code, message } = (error ?? {}) as { code?: unknown; message?: unknown };
+  return typeof code === 'number' && typeof message === 'string';
+}
+
+/** The typed client follows the market until it has a record; called where all it needs is there. */
+async function judgeFeed({ realtime, market }: Context, findings: Findings): Promise<void> {
+  if (realtime === undefined) return;
+  const { url, clock, timeoutMs } = realtime;
+  const feed = openStateFeed({
+    ...{ url, market, periodS: PERIOD_S, clock, random: systemRandom },
+    telemetry: silentClientEvents,
+    exchangeClock: createExchangeClock({ clock }),
+    acknowledgeTimeoutMs: timeoutMs,
+  });
+  let isLate = false;
+  const cancel = clock.after(timeoutMs, () => {
+    isLate = true;
+    void feed.stop();
+  });
+  try {
+    for await (const event of feed) {
+      if (event.kind === 'record') return;
+      if (event.kind === 'closed' && !isLate) {
+        findings.fail(`the connection ended: ${event.reason}`, 'client');
+        return;
+      }
+    }
+    findings.fail('no record came in time', 'client');
+  } finally {
+    cancel();
+  }
 }
 
 /** Whether a frame is the answer of a successful subscribe or unsubscribe. */
@@ -41,15 +99,13 @@ function judgeSuccess({ result, error, params }: Frame, findings: Findings): voi
   findings.check(JSON.stringify(params) === '[]', `params are ${JSON.stringify(params)}`);
 }
 
-function judgeRecord(
-  record: unknown,
-  schema: z.ZodType,
-  periodS: number,
-  findings: Findings,
-): void {
-  const read = schema.safeParse(record);
-  if (!read.success) findings.fail(describeIssues(read.error));
-  else if (!numeric.safeParse(record).success) findings.differs('numbersAsText', 'period is text');
+function judgeRecord(record: unknown, fields: Fields, periodS: number, findings: Findings): void {
+  const { faults, loose, more } = lookAtPayload({ kind: 'fields', fields }, record);
+  for (const fault of faults) findings.fail(fault);
+  const [firstLoose] = loose;
+  if (firstLoose !== undefined) findings.differs('numbersAsText', firstLoose);
+  const names = more.filter((name) => name !== 'change');
+  if (names.length > 0) findings.differs('moreFields', `fields ${names.slice(0, 5).join(', ')}`);
   const { period } = (record ?? {}) as { period?: unknown };
   findings.check(Number(period) === periodS, `period is ${JSON.stringify(period)}`);
 }
@@ -63,7 +119,7 @@ function judgeUpdate(frame: Frame, market: string, periodS: number, findings: Fi
     findings.check(reading.market === market, `an update of ${reading.market}`);
     findings.differs('familyUpdate');
   } else {
-    judgeRecord(frame.result, updateRecord, periodS, findings);
+    judgeRecord(frame.result, updated, periodS, findings);
     const hasChange = Object.hasOwn(frame.result as object, 'change');
     findings.check(!hasChange, 'an update carries change');
     const isNull = frame.id === null && frame.error === null;
@@ -86,14 +142,15 @@ async function judgeRefused(
     findings.differs('silence', `${method} ${JSON.stringify(params)} is not answered`);
     return;
   }
+  judgeReading(frame, findings);
   const { error } = frame;
-  const isError = typeof error === 'object' && error !== null;
-  findings.check(isError, `${method} ${JSON.stringify(params)} is accepted`);
+  const isRefused = typeof error === 'object' && error !== null;
+  findings.check(isRefused, `${method} ${JSON.stringify(params)} is accepted`);
 }
 
 export const realtimeCases: readonly Case[] = [
   realtimeCase('query', 'state.query gives a whole record', async (probe, { market }, findings) => {
-    const { result, error } = await answered(probe, 'state.query', [market, PERIOD_S]);
+    const { result, error } = await answered(probe, 'state.query', [market, PERIOD_S], findings);
     findings.check(error === null, `error is ${JSON.stringify(error)}`);
     judgeRecord(result, queried, PERIOD_S, findings);
   }),
@@ -102,7 +159,7 @@ export const realtimeCases: readonly Case[] = [
     'state.query echoes id and params',
     async (probe, { market }, findings) => {
       const params = [market, PERIOD_S];
-      const frame = await answered(probe, 'state.query', params);
+      const frame = await answered(probe, 'state.query', params, findings);
       const isSame = JSON.stringify(frame.params) === JSON.stringify(params);
       findings.check(isSame, `params are ${JSON.stringify(frame.params)}`);
     },
@@ -112,7 +169,7 @@ export const realtimeCases: readonly Case[] = [
     'every listed period is served',
     async (probe, { market }, findings) => {
       for (const period of DOCUMENTED_INTERVALS_S) {
-        const { error, result } = await answered(probe, 'state.query', [market, period]);
+        const { error, result } = await answered(probe, 'state.query', [market, period], findings);
         findings.check(error === null, `period ${period}: ${JSON.stringify(error)}`);
         if (error === null) judgeRecord(result, queried, period, findings);
       }
@@ -128,24 +185,35 @@ export const realtimeCases: readonly Case[] = [
     'subscribe',
     'state.subscribe is acknowledged',
     async (probe, { market }, findings) => {
-      judgeSuccess(await answered(probe, 'state.subscribe', [market, PERIOD_S]), findings);
+      judgeSuccess(
+        await answered(probe, 'state.subscribe', [market, PERIOD_S], findings),
+        findings,
+      );
     },
   ),
   realtimeCase('update', 'state.update has its shape', async (probe, { market }, findings) => {
-    await answered(probe, 'state.subscribe', [market, PERIOD_S]);
+    await answered(probe, 'state.subscribe', [market, PERIOD_S], findings);
     judgeUpdate(await probe.nextPush(), market, PERIOD_S, findings);
   }),
   realtimeCase(
     'unsubscribe',
     'state.unsubscribe is acknowledged and ends the updates',
     async (probe, { market }, findings) => {
-      await answered(probe, 'state.subscribe', [market, PERIOD_S]);
-      judgeSuccess(await answered(probe, 'state.unsubscribe', []), findings);
+      await answered(probe, 'state.subscribe', [market, PERIOD_S], findings);
+      judgeSuccess(await answered(probe, 'state.unsubscribe', [], findings), findings);
       const told = probe.pushed.length;
-      await answered(probe, 'state.query', [market, PERIOD_S]);
+      await answered(probe, 'state.query', [market, PERIOD_S], findings);
       findings.check(probe.pushed.length === told, 'an update came after the end');
     },
   ),
+  realtimeCase('feed', 'the typed client follows the market', async (probe, context, findings) => {
+    const params = [context.market, PERIOD_S];
+    judgeSuccess(await answered(probe, 'state.subscribe', params, findings), findings);
+    const { result } = await answered(probe, 'state.query', params, findings);
+    judgeRecord(result, queried, PERIOD_S, findings);
+    // Where the server is wrong already the client is not to be blamed.
+    if (findings.verdict !== 'fail') await judgeFeed(context, findings);
+  }),
   realtimeCase('method', 'an unknown method is refused', (probe, _context, findings) =>
     judgeRefused(probe, 'no.such', [], findings),
   ),

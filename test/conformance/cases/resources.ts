@@ -1,11 +1,16 @@
-import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
-import { SchemaBook } from '../../../src/contract/documents/json-schema.js';
-import { type EndpointName, endpointNames, endpoints } from '../../../src/contract/endpoints.js';
-import { readBody } from '../../../src/contract/error-shapes.js';
-import type { Case, Context } from '../context.js';
-import { known } from '../context.js';
+import {
+  type EndpointName,
+  endpointNames,
+  endpoints,
+  type ParamsOf,
+} from '../../../src/contract/endpoints.js';
+import type { Asked } from '../client-probe.js';
+import { payloadOf, readByClient } from '../client-reading.js';
+import { type Case, type Context, known } from '../context.js';
 import type { Answer, Query } from '../exchange-probe.js';
 import { type Findings, Skip } from '../outcome.js';
+import { BARE, PATHS, PAYLOADS } from '../tables.js';
+import { lookAtPayload } from '../wire-form.js';
 
 export const publicNames = endpointNames.filter((name) => endpoints[name].access === 'public');
 
@@ -44,7 +49,7 @@ export function judgeSuccess(name: EndpointName, answer: Answer, findings: Findi
   findings.check(status === 200, `${answer.target} gave ${status} ${answer.text.slice(0, 120)}`);
   findings.check(/^application\/json\b/.test(contentType), `the content type is ${contentType}`);
   const body = (typeof json === 'object' && json !== null ? json : {}) as Record<string, unknown>;
-  if (!endpoints[name].envelope) {
+  if (BARE.includes(name)) {
     findings.check(!('success' in body), 'an envelope where the payload was due');
     return;
   }
@@ -57,70 +62,57 @@ export function judgeSuccess(name: EndpointName, answer: Answer, findings: Findi
   if (more.length > 0) findings.differs('moreFields', `the envelope has ${more.join(', ')}`);
 }
 
-const validators = new Map<EndpointName, ValidateFunction>();
-
-/** A check of JSON types, letter by letter as the documents have them. */
-function strictlyOf(name: EndpointName): ValidateFunction {
-  const made = validators.get(name);
-  if (made !== undefined) return made;
-  const book = new SchemaBook('draft-2020-12');
-  const schema = book.of(endpoints[name].result.schema);
-  const ajv = new Ajv2020({ strict: false });
-  const validate = ajv.compile({ ...schema, components: { schemas: book.named() } });
-  validators.set(name, validate);
-  return validate;
-}
-
-/** Paths of fields in `raw` that `read` dropped, list positions left out. */
-function dropped(raw: unknown, read: unknown, path = ''): string[] {
-  if (typeof raw !== 'object' || raw === null || typeof read !== 'object' || read === null)
-    return [];
-  return Object.entries(raw).flatMap(([key, value]) => {
-    const place = Array.isArray(raw) ? path : `${path}.${key}`;
-    const kept = (read as Record<string, unknown>)[key];
-    return key in read ? dropped(value, kept, place) : [place];
-  });
-}
-
-function hasExponent(value: unknown): boolean {
-  if (typeof value === 'string') return /^-?\d+(\.\d+)?e[+-]?\d+$/i.test(value);
-  return typeof value === 'object' && value !== null && Object.values(value).some(hasExponent);
-}
-
 function isEmpty(payload: unknown): boolean {
   return typeof payload === 'object' && payload !== null && Object.keys(payload).length === 0;
 }
 
-/** Fields and JSON types of everything in a payload. */
+/** Fields and JSON types of everything in a payload, and that the client reads all of it. */
 export function judgeFields(name: EndpointName, answer: Answer, findings: Findings): void {
-  const reading = readBody(answer.json, endpoints[name].envelope);
-  if (reading.kind !== 'success') {
+  const payload = payloadOf(name, answer);
+  if (payload === undefined) {
     findings.fail(`${answer.target} gave no payload: ${answer.text.slice(0, 120)}`);
     return;
   }
-  const { payload } = reading;
-  const { data, rejected } = endpoints[name].result.parse(payload);
-  for (const { at, reason } of rejected) findings.fail(`row ${at}: ${reason}`);
-  if (rejected.length > 0) return;
-  const strictly = strictlyOf(name);
-  if (!strictly(payload)) {
-    const { instancePath, message } = strictly.errors?.[0] ?? {};
-    findings.differs('numbersAsText', `${instancePath} ${message}`);
-  }
-  if (hasExponent(payload)) findings.differs('numbersAsText', 'decimals in exponent form');
-  const more = [...new Set(dropped(payload, data))];
-  if (more.length > 0) findings.differs('moreFields', `fields ${more.slice(0, 5).join(', ')}`);
+  const { faults, loose, more } = lookAtPayload(PAYLOADS[name], payload);
+  for (const fault of faults) findings.fail(fault);
+  const [firstLoose] = loose;
+  if (firstLoose !== undefined) findings.differs('numbersAsText', firstLoose);
+  const names = [...new Set(more)];
+  if (names.length > 0) findings.differs('moreFields', `fields ${names.slice(0, 5).join(', ')}`);
+  if (faults.length > 0) return;
+  readByClient(name, answer);
   if (isEmpty(payload)) throw new Skip('nothing came that has fields');
+}
+
+/** What the client must send: the path, and the parameters as they were given. */
+function judgeQuestion(
+  { request }: Asked<EndpointName>,
+  name: EndpointName,
+  query: Query,
+  findings: Findings,
+) {
+  const { method, path, query: sent } = request;
+  findings.check(method === 'GET' && path === PATHS[name], `${method} ${path} was sent`, 'client');
+  const due = Object.entries(query).map(([field, value]) => `${field}=${value}`);
+  const given = Object.entries(sent).map(([field, value]) => `${field}=${value}`);
+  const isSame = String(due.sort()) === String(given.sort());
+  findings.check(isSame, `[${given}] was sent for [${due}]`, 'client');
+}
+
+/** The typed client asks; request, answer and reading are judged. */
+async function judgeCall(name: EndpointName, context: Context, findings: Findings): Promise<void> {
+  const query = await goodQuery(name, context);
+  const params = query as ParamsOf<EndpointName>;
+  const asked = await context.client.ask(name, params, 'get', context.signal);
+  judgeQuestion(asked, name, query, findings);
+  judgeSuccess(name, asked.answer, findings);
 }
 
 export const resourceCases: readonly Case[] = publicNames.flatMap((name) => [
   {
     id: `${name}.reply`,
-    title: `${endpoints[name].path} answers ${endpoints[name].envelope ? 'in the envelope' : 'bare'}`,
-    async run(context, findings) {
-      const query = await goodQuery(name, context);
-      judgeSuccess(name, await context.probe.get(name, query), findings);
-    },
+    title: `${endpoints[name].path} answers the client ${endpoints[name].envelope ? 'in the envelope' : 'bare'}`,
+    run: (context, findings) => judgeCall(name, context, findings),
   },
   {
     id: `${name}.fields`,

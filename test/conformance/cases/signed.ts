@@ -1,47 +1,52 @@
-import type { RequestSigner } from '../../../src/client/request-signer.js';
-import { type EndpointName, endpoints } from '../../../src/contract/endpoints.js';
-import { ERROR_MESSAGES } from '../../../src/contract/error-shapes.js';
-import { AUTH_HEADERS } from '../../../src/contract/signing.js';
-import type { Case, Context } from '../context.js';
-import type { Answer, Query } from '../exchange-probe.js';
-import { judgeRefusal } from '../judge.js';
-import { type Findings, Skip } from '../outcome.js';
+import { createHmac } from 'node:crypto';
+import { type EndpointName, endpoints, type ParamsOf } from '../../../src/contract/endpoints.js';
+import type { Asked } from '../client-probe.js';
+import { type Case, type Context, requireKeys } from '../context.js';
+import type { Query } from '../exchange-probe.js';
+import type { Findings } from '../outcome.js';
+import { PATHS } from '../tables.js';
 import { goodQuery, judgeFields, judgeSuccess, publicNames } from './resources.js';
 
-type SignedParts = Omit<Awaited<ReturnType<RequestSigner['sign']>>, 'release'>;
-
-/** Signs and sends; `spoil` may break what was signed before it is sent. */
-async function post(
-  { probe, signer }: Context,
+/** What the client must send (contract, Authentication; field notes, Signing), worked out anew. */
+export function judgeSigning(
   name: EndpointName,
+  { request }: Asked<EndpointName>,
   params: Query,
-  spoil: (parts: SignedParts) => SignedParts = (parts) => parts,
-  signedPath: string = endpoints[name].path,
-): Promise<Answer> {
-  if (signer === undefined) throw new Skip('no keys were given');
-  const { release, ...signed } = await signer.sign(signedPath, params);
-  const { path } = endpoints[name];
-  try {
-    return await probe.send({ endpoint: name, method: 'POST', path, ...spoil(signed) });
-  } finally {
-    await release();
+  context: Context,
+  findings: Findings,
+): void {
+  const { method, path, headers, body } = request;
+  const check = (isRight: boolean, text: string) => findings.check(isRight, text, 'client');
+  const { credentials } = requireKeys(context);
+  check(method === 'POST' && path === PATHS[name], `${method} ${path} was sent`);
+  const type = headers['content-type'];
+  check(type === 'application/json', `the content type is ${type}`);
+  check(headers['x-txc-apikey'] === credentials.apiKey, 'X-TXC-APIKEY is not the key');
+  const payload = body.toString('base64');
+  check(headers['x-txc-payload'] === payload, 'X-TXC-PAYLOAD is not the body in base64');
+  const signature = createHmac('sha512', credentials.secret).update(payload).digest('hex');
+  check(headers['x-txc-signature'] === signature, 'X-TXC-SIGNATURE is not that of the payload');
+  const { request: told, nonce, ...rest } = JSON.parse(body.toString()) as Record<string, unknown>;
+  check(told === PATHS[name], `request is ${JSON.stringify(told)}`);
+  check(/^\d{13}$/.test(JSON.stringify(nonce)), `nonce is ${JSON.stringify(nonce)}`);
+  for (const [field, value] of Object.entries(params)) {
+    check(rest[field] === value, `${field} is ${JSON.stringify(rest[field])}, not ${value}`);
   }
 }
 
-function judgeUnsigned(answer: Answer, findings: Findings): void {
-  judgeRefusal('balances', answer, findings, { message: ERROR_MESSAGES.authenticationFailure });
-}
-
-async function judgeSigned(name: EndpointName, answer: Answer, findings: Findings) {
-  judgeSuccess(name, answer, findings);
-  if (answer.status === 200) judgeFields(name, answer, findings);
-}
-
-function withoutHeader(name: string) {
-  return ({ body, headers }: SignedParts): SignedParts => {
-    const { [name]: _gone, ...rest } = headers;
-    return { body, headers: rest };
-  };
+/** The typed client asks the signed form; request, answer and reading are judged. */
+export async function judgeSigned<N extends EndpointName>(
+  name: N,
+  params: Query,
+  context: Context,
+  findings: Findings,
+): Promise<Asked<N>> {
+  requireKeys(context);
+  const asked = await context.client.ask(name, params as ParamsOf<N>, 'post', context.signal);
+  judgeSigning(name, asked as unknown as Asked<EndpointName>, params, context, findings);
+  judgeSuccess(name, asked.answer, findings);
+  judgeFields(name, asked.answer, findings);
+  return asked;
 }
 
 export const signedCases: readonly Case[] = [
@@ -50,63 +55,24 @@ export const signedCases: readonly Case[] = [
       id: `${name}.signed`,
       title: `${endpoints[name].path} answers the signed form as the open one`,
       async run(context, findings) {
-        if (context.signer === undefined) throw new Skip('no keys were given');
-        const query = await goodQuery(name, context);
-        await judgeSigned(name, await post(context, name, query), findings);
+        requireKeys(context);
+        await judgeSigned(name, await goodQuery(name, context), context, findings);
       },
     }),
   ),
   {
     id: 'balances.signed',
     title: 'account/balances answers with its fields',
-    run: async (context, findings) =>
-      judgeSigned('balances', await post(context, 'balances', {}), findings),
+    run: async (context, findings) => {
+      await judgeSigned('balances', {}, context, findings);
+    },
   },
   {
     id: 'orders.signed',
     title: 'orders answers with its fields',
     async run(context, findings) {
-      const answer = await post(context, 'orders', { market: context.market });
-      await judgeSigned('orders', answer, findings);
-    },
-  },
-  ...Object.values(AUTH_HEADERS).map(
-    (header): Case => ({
-      id: `auth.${header}`,
-      title: `without ${header} nobody is established`,
-      run: async (context, findings) =>
-        judgeUnsigned(await post(context, 'balances', {}, withoutHeader(header)), findings),
-    }),
-  ),
-  {
-    id: 'auth.signature',
-    title: 'a wrong signature is refused',
-    async run(context, findings) {
-      const answer = await post(context, 'balances', {}, ({ body, headers }) => ({
-        body,
-        headers: { ...headers, [AUTH_HEADERS.signature]: '0'.repeat(128) },
-      }));
-      judgeUnsigned(answer, findings);
-    },
-  },
-  {
-    id: 'auth.path',
-    title: 'a body signed for another path is refused',
-    async run(context, findings) {
-      const other = endpoints.orders.path;
-      judgeUnsigned(await post(context, 'balances', {}, undefined, other), findings);
-    },
-  },
-  {
-    id: 'auth.nonce',
-    title: 'a nonce passes once',
-    async run(context, findings) {
-      let used: SignedParts | undefined;
-      await post(context, 'balances', {}, (parts) => {
-        used = parts;
-        return parts;
-      });
-      judgeUnsigned(await post(context, 'balances', {}, (parts) => used ?? parts), findings);
+      const { market } = context;
+      await judgeSigned('orders', { market, offset: 0, limit: 50 }, context, findings);
     },
   },
 ];
