@@ -1,5 +1,6 @@
 import type { TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
+import type { LiveBackend } from '../../src/sandbox/live/live-backend.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import type { LiveOptions } from '../../src/sandbox/live/options.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
@@ -23,11 +24,16 @@ export function startJudged(t: TestContext, variants: Partial<ServerVariants> = 
 }
 
 /** A live exchange, at rest, to be judged in the same way. */
-export async function startJudgedLive(t: TestContext, options: Partial<LiveOptions> = {}) {
+export async function startJudgedLive(
+  t: TestContext,
+  options: Partial<LiveOptions> = {},
+  prepare: (backend: LiveBackend) => void = () => {},
+) {
   const clock = new FakeClock(TEST_ORIGIN_MS);
   const keys = [{ key: KEYS.apiKey, secret: KEYS.secret, balances: { USDT: '1000' } }];
   const live = { startOffsetS: 3600, runId: 'judged', keys, ...options };
   const backend = await openLive(live, clock);
+  prepare(backend);
   const telemetry = new ServerRecord();
   const variants = { rateLimit: UNLIMITED };
   const server = await startExchangeServer({ backend, clock, telemetry, variants });

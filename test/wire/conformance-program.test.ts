@@ -32,6 +32,7 @@ test('wrong options end with 2 and the usage', async () => {
     ['--url', 'http://127.0.0.1:1', '--rate', 'fast'],
     ['--url', 'http://127.0.0.1:1', '--realtime', 'http://127.0.0.1:1'],
     ['--url', 'http://127.0.0.1:1', '--keys', '/no/such/file'],
+    ['--url', 'http://127.0.0.1:1', '--allow-orders'],
     ['--nothing'],
   ];
   for (const args of wrong) {
@@ -43,6 +44,7 @@ test('wrong options end with 2 and the usage', async () => {
   const { code, stdout } = await run('--help');
   assert.equal(code, 0);
   assert.match(stdout, /--max-requests/);
+  assert.match(stdout, /^ {2}differs .*\n(.*\n)*Exit codes\n {2}0 /m);
 });
 
 test('an exchange that conforms ends with 0, as text and as JSON', async (t) => {
@@ -58,8 +60,8 @@ test('an exchange that conforms ends with 0, as text and as JSON', async (t) => 
   const json = await run(...fast, '--json', '--only', 'auth.', '--keys', keys);
   assert.equal(json.code, 0, json.stderr);
   const { counts, cases } = JSON.parse(json.stdout) as { counts: object; cases: object[] };
-  assert.deepEqual(counts, { pass: 6, fail: 0, differs: 0, skipped: 0 });
-  assert.equal(cases.length, 6);
+  assert.deepEqual(counts, { pass: cases.length, fail: 0, differs: 0, skipped: 0 });
+  assert.ok(cases.length > 20);
   assert.ok(!json.stdout.includes('secret-1'));
 });
 
@@ -73,7 +75,8 @@ test('an exchange that does not conform, or is none, ends with 1', async (t) => 
   });
   const failed = await run('--url', stub.baseUrl, '--rate', '1000', '--only', 'markets.');
   assert.equal(failed.code, 1);
-  assert.match(failed.stdout, /^fail {5}markets\.reply .*\n +code is 1$/m);
+  assert.match(failed.stdout, /^fail {5}markets\.reply .*\n +server: code is 1$/m);
+  assert.match(failed.stdout, /^failed by the server: 1 cases$/m);
   const unknown = await run('--url', server.url, '--market', 'NO_SUCH');
   assert.equal(unknown.code, 1);
   assert.match(unknown.stderr, /no market NO_SUCH; there are BTC_USDT/);
