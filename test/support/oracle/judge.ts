@@ -23,6 +23,8 @@ export interface Judgement {
   readonly proven: number;
   /** Issued, and listed as missing. */
   readonly inGaps: number;
+  /** Nothing of either stream is missing before the last second of the tape. */
+  readonly isWhole: boolean;
 }
 
 /**
@@ -55,8 +57,10 @@ export async function judge(
   }
   const covered = await coverageOf(databaseUrl, market);
   const expected = await expectedOf(databaseUrl, market);
+  const lastSecond = Math.floor((trades.at(-1)?.timeMs ?? 0) / 1000);
   let proven = 0;
   let inGaps = 0;
+  let missing = 0;
   for (const { kind, fromS } of expected) {
     const spans = covered.filter((one) => one.kind === kind);
     for (const span of spans) {
@@ -80,9 +84,10 @@ export async function judge(
       const isExpected = fromS === null || second >= fromS;
       assert.ok(isExpected, `${kind}: trade ${trade.id} is neither covered nor in a gap`);
       if (kind === 'trades') inGaps += 1;
+      if (second < lastSecond) missing += 1;
     }
   }
-  return { issued: trades.length, proven, inGaps };
+  return { issued: trades.length, proven, inGaps, isWhole: missing === 0 };
 }
 
 async function coverageOf(databaseUrl: string, market: string): Promise<Covered[]> {
@@ -127,7 +132,8 @@ export async function isSettled(
   nowMs: number,
 ): Promise<boolean> {
   const fromS = Math.floor((trades[0]?.timeMs ?? 0) / 1000);
-  const toS = Math.floor((trades.at(-1)?.timeMs ?? 0) / 1000) + 1;
+  // Coverage that grows by time alone is written some seconds later: the last second is not waited for.
+  const toS = Math.floor((trades.at(-1)?.timeMs ?? 0) / 1000);
   const open = await runSql(databaseUrl, TO_DO, [market, fromS, toS, nowMs / 1000]).catch(
     () => undefined,
   );

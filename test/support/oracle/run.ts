@@ -158,7 +158,7 @@ async function assertConserved(daemon: Program): Promise<void> {
     else sum.ended += Number(value);
     sums.set(stream, sum);
   }
-  if (!sums.has('trades')) throw new Error(`no rows of trades in the metrics:\n${text}`);
+  if (!text.includes('tapekeep_rows_total')) throw new Error(`no metrics at ${url}: ${text}`);
   for (const [stream, { received, ended }] of sums) {
     if (received !== ended) throw new Error(`${stream}: ${received} received, ${ended} ended`);
   }

@@ -48,17 +48,17 @@ const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
 /** A small exchange, what goes wrong with it, and when the collector is killed. */
 export function makeWorld(seed: number): OracleWorld {
   const random = seededRandom(seed);
-  const seconds = 40 + upTo(random, 80);
-  const flood = random() < 0.4 ? 1100 + upTo(random, 600) : upTo(random, 300);
+  const seconds = 20 + upTo(random, 60);
+  const flood = random() < 0.3 ? 1100 + upTo(random, 400) : upTo(random, 300);
   const trades = makeTrades({ seed, seconds, startS: START_S, flood });
-  const pace = pick(random, ['instant', 10, 30] as const);
+  const pace = pick(random, ['instant', 'instant', 20, 40] as const);
   const isIdMode = random() < 0.15;
   const pageCap = random() < 0.4 ? pick(random, [600, 250, 100]) : undefined;
   return {
     seed,
     trades,
     pace,
-    startOffsetS: Math.floor(seconds * random() * 0.7),
+    startOffsetS: Math.floor(seconds * (0.2 + random() * 0.6)),
     variants: {
       rateLimit: false,
       sinceMode: isIdMode ? 'id' : 'skip',
