@@ -12,11 +12,13 @@ import {
 } from './arguments.js';
 import type { SandboxOptions } from './commands/sandbox.js';
 import type { ExitCode } from './exit-codes.js';
+import { sandboxCtl } from './sandbox-ctl-program.js';
 
 const SANDBOX_HELP = `
 Without --tape it is a working exchange: simulated traders, seeded, on a matching engine. The same
-seed and markets are the same exchange after every start. With --key or --keys others can trade too;
-what they do lasts as long as the process, and each such run is an exchange of its own.
+seed and markets are the same exchange after every start. With --key or --keys others can trade too,
+and with --run its markets can be changed while it runs (tapekeep sandbox ctl); what is done to it lasts
+as long as the process, and each such run is an exchange of its own.
 
 A tape is a CSV file with the columns id,time_ms,price,amount,side.
 
@@ -43,7 +45,8 @@ interface SandboxFlags {
   readonly json?: boolean;
   readonly key?: string[];
   readonly keys?: string;
-  readonly run?: string;
+  /** True without a name. */
+  readonly run?: string | true;
   readonly feeTaker?: string;
   readonly feeMaker?: string;
   readonly emptyCandles?: EmptyCandles;
@@ -63,6 +66,8 @@ interface SandboxFlags {
   readonly faults?: string;
   readonly fault?: string[];
   readonly control?: boolean;
+  readonly keepAll?: boolean;
+  readonly marketsFile?: string;
 }
 
 /** Adds `tapekeep sandbox`. */
@@ -80,6 +85,7 @@ export function addSandbox(program: Command, finish: (code: ExitCode) => void): 
     )
     .option('--tape <file>', 'CSV of recorded trades; repeat it for more markets', gather)
     .option('--market <name>', 'market of the tape before it, or to trade; repeatable', gather)
+    .option('--markets-file <file>', 'markets to trade, by name or described, YAML or JSON')
     .option('--speed <factor>', 'how fast time passes: 1, 20, instant', speedArgument, 1)
     .option('--seed <number>', 'seed of traders and books', seedArgument, 7)
     .addOption(choice('--time <mode>', "the tape's own time, or moved to now", 'tape', 'now'))
@@ -92,8 +98,11 @@ export function addSandbox(program: Command, finish: (code: ExitCode) => void): 
   command
     .option('--faults <file>', 'rules of what goes wrong, YAML or JSON')
     .option('--fault <rule>', 'one rule, kind=...,key=value,...; repeatable', gather)
-    .option('--control', 'serve /sandbox/faults and /sandbox/truth (default: on loopback)')
+    .option('--control', 'serve the paths below /sandbox/ that steer it (default: on loopback)')
     .option('--no-control', 'do not serve them')
+    .option('--keep-all', 'forget no trade, so that /sandbox/truth stays whole; memory grows')
+    .enablePositionalOptions()
+    .addCommand(sandboxCtl(finish))
     .addHelpText('after', SANDBOX_HELP)
     .action(async (flags: SandboxFlags) => {
       const { sandboxCommand } = await import('./commands/sandbox.js');
@@ -109,7 +118,7 @@ function addAccounts(command: Command): void {
   command
     .option('--key <name[:balances]>', 'an API key, as alice:USDT=100000,BTC=2; repeatable', gather)
     .option('--keys <file>', 'API keys from a JSON file: [{name, key, secret, balances}]')
-    .option('--run <name>', 'name of a run that others may change (default with keys: random)')
+    .option('--run [name]', 'let markets and funds be changed, in a run of this or a random name')
     .option('--fee-taker <rate>', 'fee rate of takers (default: 0.002)')
     .option('--fee-maker <rate>', 'fee rate of makers (default: 0.001)');
 }
@@ -160,6 +169,8 @@ function toOptions(flags: SandboxFlags): SandboxOptions {
       json: flags.json,
       keys: flags.keys,
       runId: flags.run,
+      marketsFile: flags.marketsFile,
+      keepAll: flags.keepAll,
       takerFee: flags.feeTaker,
       makerFee: flags.feeMaker,
       emptyCandles: flags.emptyCandles,

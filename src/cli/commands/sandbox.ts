@@ -15,6 +15,7 @@ import type { ServerVariants } from '../../server/variants.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { gatherFaultScript } from '../fault-script.js';
+import { readMarketsFile } from '../markets-file.js';
 import { makeKey, type NamedKey, readKeys } from '../sandbox-keys.js';
 import { waitForStop } from '../shutdown.js';
 
@@ -36,8 +37,11 @@ export interface SandboxOptions {
   readonly key: readonly string[];
   /** JSON file of API keys. */
   readonly keys?: string;
-  /** Name of a run that can be changed from outside; with keys the default is a random one. */
-  readonly runId?: string;
+  /** Name of a run that can be changed from outside; true, and with keys the default: random. */
+  readonly runId?: string | true;
+  /** YAML or JSON file of markets. */
+  readonly marketsFile?: string;
+  readonly keepAll?: boolean;
   readonly takerFee?: string;
   readonly makerFee?: string;
   readonly emptyCandles?: EmptyCandles;
@@ -114,14 +118,17 @@ function liveOptions(options: SandboxOptions, keys: readonly NamedKey[]): LiveOp
   if (time === 'tape' && originMs === undefined) {
     throw new UsageError('--time', time, 'without a tape it needs --origin to start from');
   }
-  const { takerFee, makerFee, emptyCandles, candleOpen } = options;
-  const runId =
-    options.runId ?? (keys.length > 0 ? randomBytes(RUN_ID_BYTES).toString('hex') : undefined);
+  const { takerFee, makerFee, emptyCandles, candleOpen, keepAll } = options;
+  const { runId: named = keys.length > 0 ? true : undefined } = options;
+  const runId = named === true ? randomBytes(RUN_ID_BYTES).toString('hex') : named;
+  const described = options.marketsFile === undefined ? [] : readMarketsFile(options.marketsFile);
+  const markets = [...described, ...market];
   return {
     seed,
     pace: speed,
     keys,
-    ...(market.length === 0 ? {} : { markets: market }),
+    ...(markets.length === 0 ? {} : { markets }),
+    ...(keepAll === undefined ? {} : { keepAll }),
     ...(originMs === undefined ? {} : { originMs }),
     ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
     ...(time === 'tape' && originMs !== undefined
@@ -141,9 +148,13 @@ function tapeOptions(options: SandboxOptions): TapeOptions {
   if (options.key.length > 0 || options.keys !== undefined || options.runId !== undefined) {
     throw new UsageError(
       options.runId === undefined ? '--key' : '--run',
-      options.runId ?? '',
+      String(options.runId ?? ''),
       'nobody can trade on a tape; leave out --tape and --backend tape',
     );
+  }
+  if (options.marketsFile !== undefined) {
+    const allowed = 'the markets of a tape are named by --market';
+    throw new UsageError('--markets-file', options.marketsFile, allowed);
   }
   const shared = {
     seed,
