@@ -158,6 +158,7 @@ export class Daemon {
     const collector = new Collector({
       settings: config,
       exchange: {
+        reserve: (priority, signal) => guarded.reserve(priority, signal),
         call: async (name, params, options) => {
           const reply = await guarded.call(name, params, options);
           this.#lastAnswerMs = clock.monotonicMs();

@@ -19,6 +19,7 @@ export class ExchangeChangedError extends TapekeepError {
 }
 
 interface IdentifiedExchange {
+  readonly reserve: ExchangePort['reserve'];
   call<N extends EndpointName>(
     name: N,
     params: ParamsOf<N>,
@@ -37,6 +38,7 @@ export function guardIdentity(
   onChange: (error: ExchangeChangedError) => void,
 ): ExchangePort {
   return {
+    reserve: (priority, signal) => exchange.reserve(priority, signal),
     async call(name, params, options) {
       const reply = await exchange.call(name, params, options);
       if (reply.identity !== expected) {

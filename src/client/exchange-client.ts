@@ -38,6 +38,14 @@ export interface CallOptions {
    * endpoints are always `post`.
    */
   readonly form?: 'get' | 'post';
+  /** A turn of {@link ExchangeApi.reserve}: the call waits for nothing, and uses the turn up. */
+  readonly turn?: RequestTurn;
+}
+
+/** The right to send one request now: for a call's options, or to be given back. */
+export interface RequestTurn {
+  /** Lets others have it; does nothing once the turn is used. */
+  giveBack(): void;
 }
 
 /** Priority of calls that name none. */
@@ -96,6 +104,14 @@ export interface ExchangeClientOptions {
  * @throws ExchangeError and its subclasses for everything that goes wrong afterwards
  */
 export interface ExchangeApi {
+  /**
+   * Waits until one request may be sent, so that what to ask for can be chosen then. Use the turn or
+   * give it back at once: it holds a connection.
+   *
+   * @param priority as {@link CallOptions.priority}
+   */
+  reserve(priority: number, signal?: AbortSignal): Promise<RequestTurn>;
+
   /** Calls any endpoint of the table by its name. The named methods below are this, typed. */
   call<N extends EndpointName>(
     name: N,

@@ -53,6 +53,7 @@ const WAITING_MAX = 10_000;
  * at a time, and orders are never sent twice.
  */
 export class ExchangeClient implements ExchangeApi {
+  readonly reserve: ExchangeApi['reserve'];
   readonly call: ExchangeApi['call'];
   readonly markets: ExchangeApi['markets'];
   readonly products: ExchangeApi['products'];
@@ -91,6 +92,7 @@ export class ExchangeClient implements ExchangeApi {
       }),
     });
     this.#api = api;
+    this.reserve = api.reserve;
     this.call = api.call;
     this.markets = api.markets;
     this.products = api.products;

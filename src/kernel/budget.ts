@@ -107,6 +107,13 @@ export class RequestBudget {
     return turn;
   }
 
+  /** Gives a token back that was taken and is not used. */
+  giveBack(): void {
+    this.#refill();
+    this.#tokens = Math.min(this.#options.burst, this.#tokens + 1);
+    this.#serve();
+  }
+
   /** Resolves at once, or when the current pause is over. Takes no token. */
   async whenNotPaused(signal?: AbortSignal): Promise<void> {
     for (;;) {

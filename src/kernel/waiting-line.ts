@@ -1,9 +1,16 @@
 /** From this priority on work is background: it gets what the others leave over, and no more. */
 export const BACKGROUND_PRIORITY = 3;
+/**
+ * Work that leads: while others wait too it gets every other turn, however many they are and however
+ * long they have waited, and never more than that.
+ */
+export const LEAD_PRIORITY = -1;
 /** How long one step of priority makes a waiter give way to later ones, milliseconds. */
 const STEP_MS = 2000;
 /** Later than every moment of a monotonic clock. */
 const AFTER_ALL_MS = 1e15;
+/** Earlier than every such moment, by so much that whoever leads stays ahead of all others. */
+const BEFORE_ALL_MS = -1e15;
 
 /**
  * The place in line of a waiter that arrives at `nowMs` (monotonic): its priority moves it behind
@@ -22,12 +29,17 @@ interface Waiter {
   readonly admit: () => void;
 }
 
+const isLeading = ({ turn }: Waiter) => turn < BEFORE_ALL_MS / 2;
+const isBackground = ({ turn }: Waiter) => turn >= AFTER_ALL_MS;
+
 /**
  * A line of waiters, served by turn (see {@link turnOf}) and, within one turn, first come first served.
  * Whoever owns the line decides when the next one goes. Each waiter leaves when its signal aborts.
  */
 export class WaitingLine {
   #waiters: Waiter[] = [];
+  /** Whether one that leads may go: the last one served did not lead past somebody. */
+  #mayLead = true;
 
   get size(): number {
     return this.#waiters.length;
@@ -64,10 +76,25 @@ export class WaitingLine {
     });
   }
 
-  /** Serves the first in line; false when nobody waits. */
+  /**
+   * Serves the first in line; false when nobody waits. After one that leads, the first of the others
+   * goes, unless only background work waits.
+   */
   admitNext(): boolean {
-    const next = this.#waiters.shift();
+    const first = this.#waiters[0];
+    if (first === undefined) return false;
+    const follower = isLeading(first) ? this.#firstFollower() : -1;
+    const at = follower >= 0 && !this.#mayLead ? follower : 0;
+    this.#mayLead = at > 0 || follower < 0;
+    const [next] = this.#waiters.splice(at, 1);
     next?.admit();
-    return next !== undefined;
+    return true;
+  }
+
+  /** Where the first foreground waiter stands that does not lead; -1 without one. */
+  #firstFollower(): number {
+    const at = this.#waiters.findIndex((waiter) => !isLeading(waiter));
+    const follower = this.#waiters[at];
+    return follower === undefined || isBackground(follower) ? -1 : at;
   }
 }

@@ -1,4 +1,9 @@
-import type { CallOptions, ExchangePort, ExchangeReply } from '../../src/collect/ports.js';
+import type {
+  CallOptions,
+  ExchangePort,
+  ExchangeReply,
+  RequestTurn,
+} from '../../src/collect/ports.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../../src/contract/endpoints.js';
 import { endpoints } from '../../src/contract/endpoints.js';
 import type { Clock } from '../../src/kernel/clock.js';
@@ -31,6 +36,12 @@ export class ScriptedExchange implements ExchangePort {
 
   countOf(endpoint: EndpointName): number {
     return this.asked.filter((one) => one.endpoint === endpoint).length;
+  }
+
+  /** Every turn is to be had at once; a test may put a budget here. */
+  async reserve(_priority: number, signal: AbortSignal): Promise<RequestTurn> {
+    signal.throwIfAborted();
+    return { giveBack: () => undefined };
   }
 
   async call<N extends EndpointName>(

@@ -4,7 +4,7 @@ import type { Island } from '../../ledger/batch.js';
 import { BlockedEdges } from '../../ledger/edges.js';
 import { locate, orderPage } from '../../ledger/page.js';
 import { deeperSpan, headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
-import { PRIORITY } from '../ports.js';
+import { PRIORITY, type RequestTurn } from '../ports.js';
 import { WalkStalledError } from './errors.js';
 import { chainEnd, type Frontier, NOTHING, type PendingGap } from './frontier.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
@@ -16,6 +16,19 @@ export interface WalkerOptions extends PageStoreOptions {
   readonly cacheMarginMs: number;
   /** What this server was seen to do, shared by all walkers of one endpoint. */
   readonly traits: ServerTraits;
+}
+
+/** What one look at the newest trades brought. */
+export interface HeadLook {
+  /** Trades that this walk saw for the first time. */
+  readonly newRows: number;
+  /** Their times, exchange milliseconds, as exact as the endpoint tells; newest first. */
+  readonly newTimesMs: readonly number[];
+  /** Rows asked for, and those that came. */
+  readonly asked: number;
+  readonly received: number;
+  /** Whether the look reached what was stored before; false for the very first one. */
+  readonly isConnected: boolean;
 }
 
 /** Facts about a server that its answers reveal. */
@@ -67,6 +80,11 @@ export class TradeWalker {
     return this.#options.source.kind;
   }
 
+  /** Whether it is at work: a look at the head would have to wait. */
+  get isBusy(): boolean {
+    return this.#mutex.isBusy;
+  }
+
   /** The newest hole that may be worked on now, or undefined when there is none. */
   pendingGap(): PendingGap | undefined {
     const gap = this.#nextGap();
@@ -75,9 +93,14 @@ export class TradeWalker {
     return { edgeMs: gap.edgeMs, isTop: gap.edgeMs >= topEdgeMs };
   }
 
-  /** Asks for the newest trades once. @throws WalkStalledError and the errors of the exchange. */
-  pollHead(signal: AbortSignal): Promise<void> {
-    return this.#mutex.run(() => this.#pollHead(signal));
+  /**
+   * Asks for the newest trades once.
+   *
+   * @param turn the reserved right to send a request
+   * @throws WalkStalledError and the errors of the exchange
+   */
+  pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
+    return this.#mutex.run(() => this.#pollHead(signal, turn));
   }
 
   /**
@@ -98,18 +121,22 @@ export class TradeWalker {
     });
   }
 
-  async #pollHead(signal: AbortSignal): Promise<void> {
+  async #pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
     const { market, source, cacheMarginMs } = this.#options;
     // Half-full pages: room for twice what usually is new, so that a burst still connects.
     const limit = Math.min(PAGE_MAX, Math.max(PAGE_MIN, Math.ceil(this.#newPerPoll * 2)));
-    const page = await source.fetch(market, 0, limit, { priority: PRIORITY.head, signal });
+    const page = await source.fetch(market, 0, limit, {
+      priority: PRIORITY.head,
+      signal,
+      ...(turn && { turn }),
+    });
     this.#noteSize(page);
     const rows = orderPage(page.trades);
     const untilMs = provenUntilMs(page, cacheMarginMs);
     const [newest, oldest] = [rows[0], rows.at(-1)];
     if (newest === undefined || oldest === undefined) {
       await this.#emptyHead(page, untilMs);
-      return;
+      return { newRows: 0, newTimesMs: [], asked: limit, received: 0, isConnected: true };
     }
     if (newest.tid < this.#newestTid) {
       await this.#pages.commit(page, NOTHING, {});
@@ -117,7 +144,8 @@ export class TradeWalker {
         `its newest trade is ${newest.tid}, older than ${this.#newestTid}, which is stored`,
       );
     }
-    const newCount = rows.filter((row) => row.tid > this.#newestTid).length;
+    const fresh = rows.filter((row) => row.tid > this.#newestTid);
+    const newCount = fresh.length;
     const claim = headSpan(rows, untilMs, latestMs(page));
     const { islands, doubtfulEdgesMs } = await this.#pages.commit(page, claim, {
       endpoint: source.endpoint,
@@ -141,6 +169,13 @@ export class TradeWalker {
       this.#frontier = { ...frontier, depth: frontier.depth + newCount };
     }
     this.#stepped(1, isConnected);
+    return {
+      newRows: newCount,
+      newTimesMs: fresh.map((row) => timeMsOf(row)),
+      asked: limit,
+      received: page.rowCount,
+      isConnected,
+    };
   }
 
   /** A market without a single trade: what there is to know is that nothing has happened. */
@@ -292,4 +327,8 @@ export class TradeWalker {
     telemetry.walkStalled({ stream: this.kind, market, detail });
     return new WalkStalledError(market, source.endpoint, detail);
   }
+}
+
+function timeMsOf({ executedAtUs, tradedAtS }: SourceTrade): number {
+  return executedAtUs === null ? tradedAtS * SECOND_MS : executedAtUs / 1000;
 }

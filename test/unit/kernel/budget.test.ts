@@ -200,3 +200,47 @@ test('more work than turns: every priority goes on, background work waits for al
   assert.ok((served.get(2) ?? 0) > 8, `klines had ${served.get(2)} turns`);
   assert.equal(served.get(3) ?? 0, 0, 'filling takes only what is left over');
 });
+
+test('work that leads gets every other turn, however many others wait and how long', async () => {
+  const { clock, budget } = make();
+  await budget.take(0);
+  const order: string[] = [];
+  for (let count = 0; count < 6; count += 1) {
+    void budget.take(1).then(() => order.push('other'));
+  }
+  await clock.run(0);
+  clock.advance(100);
+  for (let count = 0; count < 3; count += 1) {
+    void budget.take(-1).then(() => order.push('lead'));
+  }
+  void budget.take(3).then(() => order.push('background'));
+  await clock.run(3000);
+  assert.deepEqual(order, [
+    ...['lead', 'other', 'lead', 'other', 'lead', 'other'],
+    ...['other', 'other', 'other', 'background'],
+  ]);
+});
+
+test('work that leads does not wait for background work', async () => {
+  const { clock, budget } = make();
+  await budget.take(0);
+  const order: string[] = [];
+  void budget.take(3).then(() => order.push('background'));
+  for (let count = 0; count < 3; count += 1) {
+    void budget.take(-1).then(() => order.push('lead'));
+  }
+  await clock.run(1000);
+  assert.deepEqual(order, ['lead', 'lead', 'lead', 'background']);
+});
+
+test('a token that is given back serves the next one, and never makes more than a burst', async () => {
+  const { clock, budget } = make();
+  await budget.take(0);
+  const times = takeMany(clock, budget, 1);
+  budget.giveBack();
+  await clock.run(0);
+  assert.deepEqual(times, [0]);
+  clock.advance(200);
+  budget.giveBack();
+  assert.equal(budget.spare(), 1);
+});
