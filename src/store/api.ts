@@ -12,6 +12,7 @@ import type {
   StreamRef,
 } from '../ledger/batch.js';
 import type { StoreEvents } from '../observe/events.js';
+import type { VerdictStore } from './api-verdicts.js';
 
 /** The tables that are range-partitioned by time. */
 export const PARTITIONED_TABLES = [
@@ -170,6 +171,9 @@ export type SqlValue = string | number | boolean | null | readonly string[] | re
  * everything is refused with an `AbortedError`.
  */
 export interface Store {
+  /** Verdicts of trades against candles. */
+  readonly verdicts: VerdictStore;
+
   /**
    * Stores rows and the coverage that they prove, in one transaction shared with other batches
    * that arrive at about the same time. Resolves after COMMIT; storing the same batch twice is

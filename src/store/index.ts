@@ -21,6 +21,14 @@ export type {
   TradeKey,
 } from './api.js';
 export { PARTITIONED_TABLES } from './api.js';
+export type {
+  Mismatch,
+  PendingSpan,
+  VerdictStore,
+  VerdictTarget,
+  VerdictTotals,
+} from './api-verdicts.js';
+export { FIGURE_SLOTS_MAX } from './api-verdicts.js';
 export {
   findEmbeddedPostgres,
   hasEmbeddedCluster,

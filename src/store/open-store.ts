@@ -20,6 +20,7 @@ import { Database } from './database.js';
 import * as ledger from './ledger.js';
 import { checkMigrated } from './migrate.js';
 import { Partitions } from './partitions.js';
+import { PostgresVerdicts } from './verdicts.js';
 import { Writer } from './writer/writer.js';
 
 const DAY_MS = 86_400_000;
@@ -72,6 +73,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 }
 
 class PostgresStore implements Store {
+  readonly verdicts = new PostgresVerdicts(() => this.#open());
   readonly #settings: Settings;
   /** Commits that have not ended, the oldest first. */
   readonly #underWay = new Set<{ readonly sinceMs: number }>();

@@ -3,6 +3,7 @@ import type { CoverageClaim, Evidence, Island, StreamKind } from '../../ledger/b
 import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
 import { type CoverageRow, toIsland } from '../ledger.js';
+import { doubtLateTrades } from './doubts.js';
 
 /**
  * Merges claims into the ledger. The pure part decides which rows of coverage become which; the
@@ -132,6 +133,7 @@ export async function writeCoverage(
     if (!isUnchanged(one, island)) changed.push({ merged: one, island });
   }
   await replaceRows(connection, changed);
+  await doubtLateTrades(connection, merged);
   return islands;
 }
 

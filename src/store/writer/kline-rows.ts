@@ -1,5 +1,6 @@
 import type { KlineRow } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
+import { doubtRevisedCandles } from './doubts.js';
 import type { Candidate, Outcome } from './prepared.js';
 import { KLINE } from './series.js';
 import { insertStaged, sameContentSql, stageRows, timeBounds } from './staging.js';
@@ -53,6 +54,7 @@ export async function storeKlines(
   if (changed.length > 0) {
     await connection.query(KEEP_OLD_VERSION, [...bounds, changed]);
     await connection.query(SET_NEW_VERSION, [...bounds, changed]);
+    await doubtRevisedCandles(connection, changed);
   }
   await insertStaged(connection, KLINE, candidates.length - known.length);
   return outcomes;

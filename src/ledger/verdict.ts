@@ -1,0 +1,204 @@
+import { compareDecimals, equalDecimals } from '../kernel/decimal.js';
+import { normalizeSpans, type Span } from '../kernel/span.js';
+
+/**
+ * Trades against candles: two roads by which the exchange tells the same facts. Where the archive
+ * holds both, they must agree to the last digit; where they do not, one of them is wrong.
+ */
+
+/** What the stored trades of a slot add up to; decimals are exact sums as text. */
+export interface TradeFigures {
+  readonly count: number;
+  readonly amount: string;
+  readonly total: string;
+  /** Prices of the first and the last trade by time and id. */
+  readonly first: string;
+  readonly last: string;
+  readonly high: string;
+  readonly low: string;
+}
+
+/** The stored candle of a slot. */
+export interface CandleFigures {
+  readonly open: string;
+  readonly close: string;
+  readonly high: string;
+  readonly low: string;
+  /** In the stock currency. */
+  readonly volume: string;
+  /** In the money currency. */
+  readonly amount: string;
+}
+
+/** All that the archive holds about one slot of the grid of candles. */
+export interface SlotFigures {
+  readonly span: Span;
+  /** Null: no trade is stored. */
+  readonly trades: TradeFigures | null;
+  /** Null: no candle is stored. */
+  readonly candle: CandleFigures | null;
+  /** Close of the candle before, however long ago; null when it is not known for sure. */
+  readonly previousClose: string | null;
+  /** Whether all trades of the slot are stored. */
+  readonly hasTrades: boolean;
+  /** Whether the exchange was asked for the candle after it was final. */
+  readonly hasCandle: boolean;
+}
+
+export const VERDICT_OUTCOMES = ['match', 'mismatch', 'unproven'] as const;
+export type VerdictOutcome = (typeof VERDICT_OUTCOMES)[number];
+
+/** One figure on which the two roads do not agree; null: there is none on that side. */
+export interface Difference {
+  readonly figure: 'candle' | 'volume' | 'amount' | 'open' | 'close' | 'high' | 'low';
+  readonly trades: string | null;
+  readonly candle: string | null;
+}
+
+export interface SlotVerdict {
+  readonly span: Span;
+  readonly outcome: VerdictOutcome;
+  /** Empty unless the outcome is a mismatch. */
+  readonly differences: readonly Difference[];
+  /** Why nothing can be said; null unless the outcome is unproven. */
+  readonly reason: string | null;
+}
+
+function unprovenReason({ hasTrades, hasCandle }: SlotFigures): string | null {
+  if (hasTrades) return hasCandle ? null : 'the candle is not collected';
+  return hasCandle ? 'trades are not proven complete' : 'neither trades nor candle are complete';
+}
+
+/**
+ * Judges one slot.
+ *
+ * Volume, amount and close must agree exactly. A candle may open with the close before it, and then
+ * its high and low may include that price (field notes, kline); nothing else is allowed to differ.
+ * Without trades there may be no candle, or one without volume; its prices then say nothing.
+ */
+export function judgeSlot(slot: SlotFigures): SlotVerdict {
+  const { span, trades, candle } = slot;
+  const reason = unprovenReason(slot);
+  if (reason !== null) return { span, outcome: 'unproven', differences: [], reason };
+  const differences = candle === null ? missingCandle(trades) : differencesOf(slot, candle);
+  const outcome = differences.length === 0 ? 'match' : 'mismatch';
+  return { span, outcome, differences, reason: null };
+}
+
+function missingCandle(trades: TradeFigures | null): Difference[] {
+  if (trades === null) return [];
+  return [{ figure: 'candle', trades: `${trades.count} trades`, candle: null }];
+}
+
+function differencesOf(slot: SlotFigures, candle: CandleFigures): Difference[] {
+  const { trades } = slot;
+  const differences: Difference[] = [];
+  const compare = (figure: Difference['figure'], summed: string, told: string) => {
+    if (!equalDecimals(summed, told)) differences.push({ figure, trades: summed, candle: told });
+  };
+  compare('volume', trades?.amount ?? '0', candle.volume);
+  compare('amount', trades?.total ?? '0', candle.amount);
+  if (trades === null) return differences;
+  compare('close', trades.last, candle.close);
+  return [...differences, ...priceDifferences(trades, candle, slot.previousClose)];
+}
+
+/** Open, high and low, modulo the rule about the close before. */
+function priceDifferences(
+  trades: TradeFigures,
+  candle: CandleFigures,
+  previousClose: string | null,
+): Difference[] {
+  const differences: Difference[] = [];
+  const { open, high, low } = candle;
+  const isFirst = equalDecimals(open, trades.first);
+  const isPrevious = previousClose !== null && equalDecimals(open, previousClose);
+  // While the close before is not known, any open may be it.
+  if (!isFirst && !isPrevious && previousClose !== null) {
+    differences.push({ figure: 'open', trades: trades.first, candle: open });
+  }
+  const isHigh =
+    equalDecimals(high, trades.high) ||
+    (equalDecimals(high, open) && compareDecimals(open, trades.high) > 0);
+  if (!isHigh) differences.push({ figure: 'high', trades: trades.high, candle: high });
+  const isLow =
+    equalDecimals(low, trades.low) ||
+    (equalDecimals(low, open) && compareDecimals(open, trades.low) < 0);
+  if (!isLow) differences.push({ figure: 'low', trades: trades.low, candle: low });
+  return differences;
+}
+
+/** A difference in words, both figures named: `volume: trades 1.5, candle 1.6`. */
+export function describeDifference({ figure, trades, candle }: Difference): string {
+  if (figure === 'candle') return `${trades ?? 'no trade'}, but no candle`;
+  return `${figure}: trades ${trades ?? 'none'}, candle ${candle ?? 'none'}`;
+}
+
+/** A row of the table of verdicts: runs of matches are one, each mismatch is its own. */
+export interface VerdictRow {
+  readonly span: Span;
+  readonly outcome: 'match' | 'mismatch';
+  readonly differences: readonly Difference[];
+  /** How often the slot was fetched again. */
+  readonly tries: number;
+  /** When it is judged again, exchange time; null: it is settled. */
+  readonly nextTryAtMs: number | null;
+}
+
+const overlaps = (a: Span, b: Span) => a.fromMs < b.toMs && b.fromMs < a.toMs;
+
+/** What is left of `whole` without `hole`. */
+function around(whole: Span, hole: Span): Span[] {
+  return [
+    { fromMs: whole.fromMs, toMs: Math.min(whole.toMs, hole.fromMs) },
+    { fromMs: Math.max(whole.fromMs, hole.toMs), toMs: whole.toMs },
+  ].filter(({ fromMs, toMs }) => fromMs < toMs);
+}
+
+/** A match over a span; it needs nothing more. */
+export function matchRow(span: Span): VerdictRow {
+  return { span, outcome: 'match', differences: [], tries: 0, nextTryAtMs: null };
+}
+
+/**
+ * The rows that stand for all verdicts when later ones come: the newest verdict of a slot wins, and
+ * matches that touch become one row, so that the table does not grow with the archive.
+ *
+ * @param known rows around the new ones, apart from each other
+ * @param later rows that replace what they overlap, apart from each other
+ */
+export function mergeVerdicts(
+  known: readonly VerdictRow[],
+  later: readonly VerdictRow[],
+): VerdictRow[] {
+  let kept = [...known];
+  for (const { span } of later) {
+    kept = kept.flatMap((row) =>
+      overlaps(row.span, span)
+        ? around(row.span, span).map((part) => ({ ...row, span: part }))
+        : row,
+    );
+  }
+  const all = [...kept, ...later];
+  const matches = normalizeSpans(
+    all.filter(({ outcome }) => outcome === 'match').map(({ span }) => span),
+  ).map(matchRow);
+  const others = all.filter(({ outcome }) => outcome === 'mismatch');
+  return [...matches, ...others].sort((a, b) => a.span.fromMs - b.span.fromMs);
+}
+
+/**
+ * The rows that are left when what they speak of has changed: matches end to hold there, mismatches
+ * are to be looked at again, with the count of their tries kept.
+ */
+export function doubtVerdicts(
+  known: readonly VerdictRow[],
+  changed: Span,
+  nowMs: number,
+): VerdictRow[] {
+  return known.flatMap((row) => {
+    if (!overlaps(row.span, changed)) return row;
+    if (row.outcome === 'mismatch') return { ...row, nextTryAtMs: nowMs };
+    return around(row.span, changed).map(matchRow);
+  });
+}

@@ -1,0 +1,190 @@
+import type { Span } from '../kernel/span.js';
+import type { StreamKind, StreamRef } from '../ledger/batch.js';
+import type { SlotVerdict, VerdictRow } from '../ledger/verdict.js';
+import type { PendingSpan, VerdictStore, VerdictTarget, VerdictTotals } from './api-verdicts.js';
+import type { Database, Runner } from './database.js';
+import { fromMs, toMs } from './instants.js';
+import { readFigures } from './verdict-figures.js';
+import {
+  applyDoubts,
+  readDueMismatches,
+  readMismatches,
+  recordVerdicts,
+  reportVerdicts,
+} from './verdict-rows.js';
+
+/** What of the ledger concerns verdicts: which markets, which spans, and what is known of them. */
+
+const TARGETS = `
+  SELECT s.stream_id, s.kind, s.market_id, s.variant, ${toMs('s.collect_from')} AS collect_from_ms,
+         m.name
+  FROM stream s JOIN market m USING (market_id)
+  WHERE s.kind IN ('trades', 'times', 'kline') ORDER BY m.name, s.kind, s.variant`;
+
+interface StreamRow {
+  readonly stream_id: number;
+  readonly kind: StreamKind;
+  readonly market_id: number;
+  readonly variant: number;
+  readonly collect_from_ms: number | null;
+  readonly name: string;
+}
+
+async function readTargets(runner: Runner): Promise<VerdictTarget[]> {
+  const targets = new Map<number, VerdictTarget>();
+  for (const row of await runner.rows<StreamRow>(TARGETS)) {
+    const { market_id: marketId, name: market } = row;
+    const stream = {
+      streamId: row.stream_id,
+      kind: row.kind,
+      marketId,
+      variant: row.variant,
+      collectFromMs: row.collect_from_ms,
+    };
+    const known = targets.get(marketId) ?? {
+      marketId,
+      market,
+      trades: null,
+      times: null,
+      klines: [],
+    };
+    const added =
+      row.kind === 'kline' ? { klines: [...known.klines, stream] } : { [row.kind]: stream };
+    targets.set(marketId, { ...known, ...added });
+  }
+  return [...targets.values()];
+}
+
+/** Expected or covered anyway, of one stream; up to its newest covered moment. */
+const SPANS_OF = (stream: string) => `
+  SELECT CASE WHEN max(upper(c.span)) IS NULL THEN '{}'::tstzmultirange
+              ELSE range_agg(c.span) + tstzmultirange(tstzrange(
+                     least(s.collect_from, max(upper(c.span))), max(upper(c.span)))) END AS spans
+  FROM stream s LEFT JOIN coverage c USING (stream_id, market_id)
+  WHERE s.stream_id = ${stream} GROUP BY s.stream_id`;
+
+const EXPECTED = `
+  WITH trades AS (${SPANS_OF('$1')}), klines AS (${SPANS_OF('$2')})
+  SELECT ${toMs('lower(one)')} AS "fromMs", ${toMs('upper(one)')} AS "toMs"
+  FROM trades t, klines k, unnest(t.spans * k.spans) AS one ORDER BY lower(one)`;
+
+/** For every market and interval: the whole slots that both roads cover, and those judged. */
+const SLOTS = `
+  covered AS (
+    SELECT c.stream_id, range_agg(c.span) AS spans
+    FROM coverage c JOIN stream s USING (stream_id, market_id)
+    WHERE s.kind IN ('trades', 'kline') GROUP BY c.stream_id),
+  both_roads AS (
+    SELECT k.market_id, k.variant AS interval_s, tc.spans * kc.spans AS spans
+    FROM stream k JOIN stream t ON t.market_id = k.market_id AND t.kind = 'trades'
+      JOIN covered tc ON tc.stream_id = t.stream_id
+      JOIN covered kc ON kc.stream_id = k.stream_id
+    WHERE k.kind = 'kline'),
+  slots AS (
+    SELECT market_id, interval_s,
+           range_agg(tstzrange(to_timestamp(from_s::float8), to_timestamp(to_s::float8))) AS spans
+    FROM both_roads, unnest(spans) AS one, LATERAL (
+      SELECT ceil(extract(epoch FROM lower(one)) / interval_s) * interval_s AS from_s,
+             floor(extract(epoch FROM upper(one)) / interval_s) * interval_s AS to_s) grid
+    WHERE from_s < to_s GROUP BY market_id, interval_s)`;
+
+const PENDING = `
+  WITH ${SLOTS},
+  judged AS (
+    SELECT market_id, interval_s, range_agg(span) AS spans FROM verdict
+    GROUP BY market_id, interval_s)
+  SELECT market_id AS "marketId", interval_s AS "intervalS", newest.from_ms, newest.to_ms
+  FROM slots s LEFT JOIN judged j USING (market_id, interval_s), LATERAL (
+    SELECT ${toMs('lower(one)')} AS from_ms, ${toMs('upper(one)')} AS to_ms
+    FROM unnest(s.spans - coalesce(j.spans, '{}')) AS one ORDER BY lower(one) DESC LIMIT 1) newest
+  ORDER BY newest.to_ms DESC, interval_s, market_id LIMIT $1`;
+
+const TOTALS = `
+  WITH ${SLOTS},
+  judged AS (
+    SELECT market_id, interval_s,
+           coalesce(sum(extract(epoch FROM upper(span) - lower(span)) * 1000)
+             FILTER (WHERE outcome = 'match'), 0)::float8 AS match_ms,
+           (count(*) FILTER (WHERE outcome = 'mismatch'))::int AS mismatches,
+           max(upper(span)) AS judged_until
+    FROM verdict GROUP BY market_id, interval_s)
+  SELECT k.market_id AS "marketId", m.name AS market, k.variant AS "intervalS",
+         coalesce(j.match_ms, 0) AS "matchMs", coalesce(j.mismatches, 0) AS mismatches,
+         ${toMs('j.judged_until')} AS "judgedUntilMs",
+         ${toMs('upper(s.spans)')} AS "coveredUntilMs"
+  FROM stream k JOIN market m USING (market_id)
+    LEFT JOIN judged j ON j.market_id = k.market_id AND j.interval_s = k.variant
+    LEFT JOIN slots s ON s.market_id = k.market_id AND s.interval_s = k.variant
+  WHERE k.kind = 'kline' ORDER BY m.name, k.variant`;
+
+const TRADE_IDS = `
+  SELECT tid::float8 AS tid FROM trade
+  WHERE market_id = $1 AND traded_at >= ${fromMs('$2')} AND traded_at < ${fromMs('$3')}
+  ORDER BY traded_at, tid LIMIT $4`;
+
+/** The verdicts of an archive in Postgres. */
+export class PostgresVerdicts implements VerdictStore {
+  readonly #open: () => Database;
+
+  /** @param open the database, or throws when the store is stopped */
+  constructor(open: () => Database) {
+    this.#open = open;
+  }
+
+  async targets(): Promise<VerdictTarget[]> {
+    return await readTargets(this.#open());
+  }
+
+  async figures(target: VerdictTarget, kline: StreamRef, span: Span) {
+    return await readFigures(this.#open(), target, kline, span);
+  }
+
+  async expected({ trades }: VerdictTarget, kline: StreamRef): Promise<Span[]> {
+    if (trades === null) return [];
+    return await this.#open().rows<Span>(EXPECTED, [trades.streamId, kline.streamId]);
+  }
+
+  async pending(limit: number): Promise<PendingSpan[]> {
+    type Row = Omit<PendingSpan, 'span'> & { readonly from_ms: number; readonly to_ms: number };
+    const rows = await this.#open().rows<Row>(PENDING, [limit]);
+    return rows.map(({ marketId, intervalS, from_ms, to_ms }) => ({
+      marketId,
+      intervalS,
+      span: { fromMs: from_ms, toMs: to_ms },
+    }));
+  }
+
+  async record(marketId: number, intervalS: number, rows: readonly VerdictRow[]): Promise<void> {
+    await recordVerdicts(this.#open(), marketId, intervalS, rows);
+  }
+
+  async report(
+    marketId: number,
+    intervalS: number,
+    verdicts: readonly SlotVerdict[],
+    nowMs: number,
+  ): Promise<void> {
+    await reportVerdicts(this.#open(), marketId, intervalS, verdicts, nowMs);
+  }
+
+  async applyDoubts(nowMs: number, limit: number): Promise<number> {
+    return await applyDoubts(this.#open(), nowMs, limit);
+  }
+
+  async dueMismatches(nowMs: number, limit: number) {
+    return await readDueMismatches(this.#open(), nowMs, limit);
+  }
+
+  async mismatches(filter: { readonly marketId?: number; readonly span?: Span }, limit: number) {
+    return await readMismatches(this.#open(), filter, limit);
+  }
+
+  async totals(): Promise<VerdictTotals[]> {
+    return await this.#open().rows<VerdictTotals>(TOTALS);
+  }
+
+  async tradeIds(marketId: number, span: Span, limit: number): Promise<number[]> {
+    const values = [marketId, span.fromMs, span.toMs, limit];
+    return (await this.#open().rows<{ tid: number }>(TRADE_IDS, values)).map(({ tid }) => tid);
+  }
+}

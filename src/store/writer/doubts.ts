@@ -1,0 +1,72 @@
+import { type Span, spanContains } from '../../kernel/span.js';
+import type { StreamKind } from '../../ledger/batch.js';
+import type { Connection } from '../connection.js';
+import { fromMs } from '../instants.js';
+
+/**
+ * Marks what changes after it may have been judged. A mark commits with the change itself, so that
+ * no verdict outlives the rows that it speaks of; whoever verifies takes the marks away.
+ */
+
+/** A piece of coverage as a transaction leaves it. */
+interface Touched {
+  readonly span: Span;
+  /** The parts of it that nobody had covered before. */
+  readonly uncovered: readonly Span[];
+  readonly work: {
+    readonly kind: StreamKind;
+    readonly marketId: number;
+    /** Moments of the rows that this transaction added. */
+    readonly fresh: readonly { readonly ms: number }[];
+  };
+}
+
+const DOUBT_TRADES = `
+  INSERT INTO verdict_doubt (market_id, interval_s, span)
+  SELECT market_id, 0, tstzrange(${fromMs('from_ms')}, ${fromMs('to_ms')})
+  FROM unnest($1::int[], $2::float8[], $3::float8[]) AS q(market_id, from_ms, to_ms)`;
+
+/** The candle after it may open with its close. */
+const DOUBT_CANDLES = `
+  INSERT INTO verdict_doubt (market_id, interval_s, span)
+  SELECT s.market_id, s.interval_s,
+         tstzrange(s.open_at, s.open_at + 2 * s.interval_s * interval '1 second')
+  FROM stage_kline s WHERE s.ord = ANY ($1::int[])`;
+
+/** A trade's moment is a whole second; its span is that second. */
+const SECOND_MS = 1000;
+
+/** Trades that came into a span which was covered before them. */
+export async function doubtLateTrades(
+  connection: Connection,
+  merged: readonly Touched[],
+): Promise<void> {
+  const late = merged.flatMap(({ work, span, uncovered }) => {
+    if (work.kind !== 'trades') return [];
+    const within = work.fresh.filter(
+      ({ ms }) => spanContains(span, ms) && !uncovered.some((part) => spanContains(part, ms)),
+    );
+    if (within.length === 0) return [];
+    return [
+      {
+        marketId: work.marketId,
+        fromMs: within.reduce((low, { ms }) => Math.min(low, ms), Number.POSITIVE_INFINITY),
+        toMs: within.reduce((high, { ms }) => Math.max(high, ms), 0) + SECOND_MS,
+      },
+    ];
+  });
+  if (late.length === 0) return;
+  await connection.query(DOUBT_TRADES, [
+    late.map(({ marketId }) => marketId),
+    late.map(({ fromMs }) => fromMs),
+    late.map(({ toMs }) => toMs),
+  ]);
+}
+
+/** Candles that took the place of another version; their rows are staged at these positions. */
+export async function doubtRevisedCandles(
+  connection: Connection,
+  positions: readonly number[],
+): Promise<void> {
+  await connection.query(DOUBT_CANDLES, [positions]);
+}

@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { KlineRow, StreamRef } from '../../src/ledger/batch.js';
+import { judgeSlot, matchRow, type VerdictRow } from '../../src/ledger/verdict.js';
+import type { VerdictTarget } from '../../src/store/api-verdicts.js';
+import type { Store } from '../../src/store/index.js';
+import { openTestStore, runSql } from '../support/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+
+const BTC = {
+  name: 'BTC_USDT',
+  stock: 'BTC',
+  money: 'USDT',
+  stockPrec: 8,
+  moneyPrec: 2,
+  feePrec: 4,
+  minAmount: '0.001',
+};
+
+interface World {
+  readonly store: Store;
+  readonly url: string;
+  readonly trades: StreamRef;
+  readonly minutes: StreamRef;
+  readonly target: VerdictTarget;
+}
+
+async function openWorld(): Promise<World> {
+  const { store, url } = await openTestStore();
+  await store.ensureMarkets([BTC], NOON_S * 1000);
+  const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  await store.ensureStream({ kind: 'kline', marketId: 1, variant: 3600 });
+  const minutes = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 });
+  const [target] = await store.verdicts.targets();
+  assert.ok(target !== undefined);
+  return { store, url, trades, minutes, target };
+}
+
+/** A candle of the minute `atS` seconds after noon, of one trade of 2 at 100.5. */
+function candle(atS: number, values: Partial<KlineRow> = {}): KlineRow {
+  const prices = { open: '100.5', close: '100.5', high: '100.5', low: '100.50' };
+  const key = { marketId: 1, intervalS: 60, openAtS: NOON_S + atS };
+  const receivedAtMs = (NOON_S + atS + 70) * 1000;
+  return { ...key, ...prices, volume: '2', amount: '201', receivedAtMs, ...values };
+}
+
+const spanS = (fromS: number, toS: number) => ({
+  fromMs: (NOON_S + fromS) * 1000,
+  toMs: (NOON_S + toS) * 1000,
+});
+
+const mismatch = (fromS: number, more: Partial<VerdictRow> = {}): VerdictRow => ({
+  span: spanS(fromS, fromS + 60),
+  outcome: 'mismatch',
+  differences: [{ figure: 'volume', trades: '1', candle: '2' }],
+  tries: 0,
+  nextTryAtMs: NOON_S * 1000,
+  ...more,
+});
+
+test('targets name the streams of a market, the shortest candles first', async () => {
+  const { target, trades, minutes } = await openWorld();
+  assert.equal(target.market, 'BTC_USDT');
+  assert.deepEqual(target.trades, trades);
+  assert.equal(target.times, null);
+  assert.deepEqual(
+    target.klines.map(({ variant }) => variant),
+    [60, 3600],
+  );
+  assert.deepEqual(target.klines[0], minutes);
+});
+
+test('figures are exact sums, first and last by time and id, and say what is covered', async () => {
+  const { store, trades, minutes, target } = await openWorld();
+  const many = [
+    trade(4, 59, { price: '7', amount: '0.00000001', total: '0.00000007' }),
+    trade(1, 0, { price: '100.5' }),
+    trade(3, 59, { price: '300', amount: '0.1', total: '30' }),
+    trade(2, 0, { price: '0.5', amount: '0.2', total: '0.1' }),
+    trade(5, 61),
+  ];
+  await store.commit({ trades: many, claims: [claim(trades, 0, 150)] });
+  await store.commit({ klines: [candle(60)], claims: [claim(minutes, -60, 120)] });
+  const slots = await store.verdicts.figures(target, minutes, spanS(-60, 180));
+  assert.deepEqual(
+    slots.map(({ hasTrades, hasCandle }) => [hasTrades, hasCandle]),
+    [
+      [false, true],
+      [true, true],
+      [true, true],
+      [false, false],
+    ],
+  );
+  assert.deepEqual(slots[1]?.trades, {
+    count: 4,
+    amount: '2.30000001',
+    total: '231.10000007',
+    high: '300',
+    low: '0.5',
+    first: '100.5',
+    last: '7',
+  });
+  assert.equal(slots[1]?.candle, null);
+  assert.equal(slots[2]?.candle?.low, '100.50');
+  assert.equal(slots[1]?.previousClose, null, 'nothing is known before');
+  assert.equal(slots[3]?.previousClose, '100.5');
+  assert.deepEqual(
+    slots.map((one) => judgeSlot(one).outcome),
+    ['unproven', 'mismatch', 'match', 'unproven'],
+  );
+  const [later] = await store.verdicts.figures(target, minutes, spanS(120, 180));
+  assert.equal(later?.previousClose, '100.5', 'the close before the span');
+  await assert.rejects(store.verdicts.figures(target, minutes, spanS(1, 61)), RangeError);
+});
+
+test('pending are whole slots that both roads cover, without those judged', async () => {
+  const { store, trades, minutes } = await openWorld();
+  assert.deepEqual(await store.verdicts.pending(10), []);
+  await store.commit({ claims: [claim(trades, 30, 400)] });
+  await store.commit({ claims: [claim(minutes, 0, 300)] });
+  const pending = () => store.verdicts.pending(10);
+  const one = { marketId: 1, intervalS: 60 };
+  assert.deepEqual(await pending(), [{ ...one, span: spanS(60, 300) }]);
+  await store.verdicts.record(1, 60, [matchRow(spanS(180, 240)), mismatch(240)]);
+  assert.deepEqual(await pending(), [{ ...one, span: spanS(60, 180) }]);
+  await store.verdicts.record(1, 60, [matchRow(spanS(60, 180))]);
+  assert.deepEqual(await pending(), []);
+  const [totals] = await store.verdicts.totals();
+  assert.deepEqual(totals, {
+    ...one,
+    market: 'BTC_USDT',
+    matchMs: 180_000,
+    mismatches: 1,
+    judgedUntilMs: spanS(0, 300).toMs,
+    coveredUntilMs: spanS(0, 300).toMs,
+  });
+});
+
+test('matches become one row, mismatches keep one each, the later verdict stays', async () => {
+  const { store, url } = await openWorld();
+  for (let minute = 0; minute < 20; minute += 1) {
+    await store.verdicts.record(1, 60, [matchRow(spanS(minute * 60, minute * 60 + 60))]);
+  }
+  await store.verdicts.record(1, 60, [mismatch(300), mismatch(600, { tries: 1 })]);
+  const rows = await runSql<{ outcome: string }>(
+    url,
+    'SELECT outcome, tries FROM verdict ORDER BY lower(span)',
+  );
+  assert.deepEqual(
+    rows.map(({ outcome }) => outcome),
+    ['match', 'mismatch', 'match', 'mismatch', 'match'],
+  );
+  const due = await store.verdicts.dueMismatches(NOON_S * 1000, 10);
+  assert.deepEqual(
+    due.map(({ span, tries }) => [span, tries]),
+    [
+      [spanS(600, 660), 1],
+      [spanS(300, 360), 0],
+    ],
+  );
+  assert.deepEqual(due[1], { ...mismatch(300), marketId: 1, market: 'BTC_USDT', intervalS: 60 });
+  assert.deepEqual(await store.verdicts.dueMismatches(NOON_S * 1000 - 1, 10), []);
+  await store.verdicts.record(1, 60, [matchRow(spanS(300, 360)), matchRow(spanS(600, 660))]);
+  assert.equal((await runSql(url, 'SELECT 1 FROM verdict')).length, 1);
+  assert.deepEqual(await store.verdicts.mismatches({}, 10), []);
+});
+
+test('a late trade and a revised candle take back what was said of their slots', async () => {
+  const { store, url, trades, minutes } = await openWorld();
+  await store.commit({
+    trades: [trade(1, 10), trade(9, 500)],
+    klines: [candle(0), candle(120)],
+    claims: [claim(trades, 0, 600), claim(minutes, 0, 600)],
+  });
+  const marks = () => runSql(url, 'SELECT interval_s FROM verdict_doubt ORDER BY doubt_id');
+  assert.deepEqual(await marks(), [], 'what comes with its first coverage is no change');
+  await store.verdicts.record(1, 60, [matchRow(spanS(0, 240)), mismatch(240, { tries: 2 })]);
+  await store.commit({ trades: [trade(2, 70), trade(3, 250)] });
+  await store.commit({ klines: [candle(0, { volume: '3' })] });
+  assert.deepEqual(await marks(), [{ interval_s: 0 }, { interval_s: 60 }]);
+  const nowMs = (NOON_S + 900) * 1000;
+  assert.equal(await store.verdicts.applyDoubts(nowMs, 100), 2);
+  assert.deepEqual(await marks(), []);
+  const [again] = await store.verdicts.mismatches({ marketId: 1 }, 10);
+  assert.deepEqual([again?.tries, again?.nextTryAtMs], [2, nowMs], 'tries are not forgotten');
+  assert.deepEqual(await store.verdicts.pending(1), [
+    { marketId: 1, intervalS: 60, span: spanS(300, 600) },
+  ]);
+  await store.verdicts.record(1, 60, [matchRow(spanS(300, 600))]);
+  const [pending] = await store.verdicts.pending(1);
+  assert.deepEqual(pending?.span, spanS(0, 240), 'all that lies within the changes');
+});
+
+test('a report adds mismatches, and has those looked at again that hold no more', async () => {
+  const { store } = await openWorld();
+  const verdict = (fromS: number, outcome: 'match' | 'mismatch') => ({
+    ...{ span: spanS(fromS, fromS + 60), outcome, differences: [], reason: null },
+  });
+  await store.verdicts.record(1, 60, [
+    matchRow(spanS(0, 120)),
+    mismatch(120, { tries: 3, nextTryAtMs: null }),
+    mismatch(180, { tries: 3, nextTryAtMs: null }),
+  ]);
+  const reported = [
+    verdict(0, 'match'),
+    verdict(60, 'mismatch'),
+    verdict(120, 'match'),
+    verdict(180, 'mismatch'),
+  ];
+  await store.verdicts.report(1, 60, reported, 5);
+  const known = await store.verdicts.mismatches({ span: spanS(0, 600) }, 10);
+  assert.deepEqual(
+    known.map(({ span, tries, nextTryAtMs }) => [span.fromMs / 1000 - NOON_S, tries, nextTryAtMs]),
+    [
+      [180, 3, null],
+      [120, 3, 5],
+      [60, 0, 5],
+    ],
+  );
+  assert.deepEqual(await store.verdicts.mismatches({ marketId: 7 }, 10), []);
+});
+
+test('expected is what both are collected of, up to where both are covered', async () => {
+  const { store, trades, minutes, target } = await openWorld();
+  const expected = async () => {
+    const [known] = await store.verdicts.targets();
+    return await store.verdicts.expected(known ?? target, minutes);
+  };
+  assert.deepEqual(await expected(), []);
+  await store.setCollectFrom(trades.streamId, (NOON_S + 60) * 1000);
+  await store.setCollectFrom(minutes.streamId, (NOON_S - 600) * 1000);
+  assert.deepEqual(await expected(), []);
+  await store.commit({ claims: [claim(trades, 500, 600), claim(minutes, 0, 540)] });
+  assert.deepEqual(await expected(), [spanS(60, 540)]);
+  assert.deepEqual(await store.verdicts.tradeIds(1, spanS(0, 600), 5), []);
+});

@@ -1,0 +1,232 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { addDecimals, compareDecimals, multiplyDecimals } from '../../../src/kernel/decimal.js';
+import type { Span } from '../../../src/kernel/span.js';
+import {
+  type CandleFigures,
+  describeDifference,
+  doubtVerdicts,
+  judgeSlot,
+  matchRow,
+  mergeVerdicts,
+  type SlotFigures,
+  type TradeFigures,
+  type VerdictRow,
+} from '../../../src/ledger/verdict.js';
+
+interface Trade {
+  readonly price: string;
+  readonly amount: string;
+}
+
+const span = { fromMs: 0, toMs: 60_000 };
+
+/** Sums as the database makes them. */
+function sums(trades: readonly Trade[]): TradeFigures | null {
+  const [first] = trades;
+  const last = trades.at(-1);
+  if (first === undefined || last === undefined) return null;
+  const prices = trades.map(({ price }) => price).sort(compareDecimals);
+  return {
+    count: trades.length,
+    amount: trades.reduce((sum, { amount }) => addDecimals(sum, amount), '0'),
+    total: trades.reduce(
+      (sum, { price, amount }) => addDecimals(sum, multiplyDecimals(price, amount)),
+      '0',
+    ),
+    first: first.price,
+    last: last.price,
+    high: prices.at(-1) ?? '',
+    low: prices[0] ?? '',
+  };
+}
+
+/** The candle of the same trades by either rule for its open. */
+function candleOf(trades: TradeFigures, previous: string | null): CandleFigures {
+  const open = previous ?? trades.first;
+  return {
+    open,
+    close: trades.last,
+    high: compareDecimals(open, trades.high) > 0 ? open : trades.high,
+    low: compareDecimals(open, trades.low) < 0 ? open : trades.low,
+    volume: trades.amount,
+    amount: trades.total,
+  };
+}
+
+function slot(
+  trades: TradeFigures | null,
+  candle: CandleFigures | null,
+  more: Partial<SlotFigures> = {},
+): SlotFigures {
+  const known = { previousClose: null, hasTrades: true, hasCandle: true };
+  return { span, trades, candle, ...known, ...more };
+}
+
+const decimal = (digits: number) =>
+  fc
+    .integer({ min: 1, max: 99_999_999 })
+    .map(
+      (value) =>
+        `${Math.floor(value / 10 ** digits)}.${String(value % 10 ** digits).padStart(digits, '0')}`,
+    )
+    .filter((text) => /[1-9]/.test(text));
+const someTrades = fc.array(fc.record({ price: decimal(2), amount: decimal(7) }), {
+  minLength: 1,
+  maxLength: 30,
+});
+
+test('candles made of the same trades match, by either rule for their open', () => {
+  fc.assert(
+    fc.property(someTrades, decimal(2), (trades, previousClose) => {
+      const summed = sums(trades);
+      assert.ok(summed !== null);
+      for (const [open, known] of [
+        [null, previousClose],
+        [previousClose, previousClose],
+        [previousClose, null],
+        [null, null],
+      ] as const) {
+        const verdict = judgeSlot(slot(summed, candleOf(summed, open), { previousClose: known }));
+        assert.deepEqual(verdict.differences, []);
+        assert.equal(verdict.outcome, 'match');
+      }
+    }),
+  );
+});
+
+test('one trade lost, added, or with another price or amount is caught', () => {
+  const change = fc.constantFrom('delete', 'add', 'price', 'amount');
+  fc.assert(
+    fc.property(someTrades, change, fc.nat(), decimal(2), (trades, kind, pick, other) => {
+      const candle = candleOf(sums(trades) as TradeFigures, null);
+      const at = pick % trades.length;
+      const chosen = trades[at] as Trade;
+      const changed = [...trades];
+      if (kind === 'delete') changed.splice(at, 1);
+      if (kind === 'add') changed.splice(at, 0, { price: other, amount: '0.0000001' });
+      if (kind === 'price') changed[at] = { ...chosen, price: addDecimals(chosen.price, other) };
+      if (kind === 'amount') {
+        changed[at] = { ...chosen, amount: addDecimals(chosen.amount, '0.0000001') };
+      }
+      const verdict = judgeSlot(slot(sums(changed), candle));
+      assert.equal(verdict.outcome, 'mismatch', `${kind} at ${at}`);
+    }),
+  );
+});
+
+test('one digit of a candle that is another is caught, and named with both figures', () => {
+  const figures = ['volume', 'amount', 'close', 'open', 'high', 'low'] as const;
+  fc.assert(
+    fc.property(someTrades, fc.constantFrom(...figures), (trades, figure) => {
+      const summed = sums(trades) as TradeFigures;
+      const candle = candleOf(summed, null);
+      const told = addDecimals(candle[figure], '0.0000000001');
+      const previousClose = summed.first;
+      const verdict = judgeSlot(slot(summed, { ...candle, [figure]: told }, { previousClose }));
+      assert.equal(verdict.outcome, 'mismatch');
+      const named = verdict.differences.find((one) => one.figure === figure);
+      assert.equal(named?.candle, told);
+      assert.ok(named !== undefined && describeDifference(named).includes(told));
+    }),
+  );
+});
+
+test('silence matches: no candle, or one without volume, where nobody traded', () => {
+  const flat = { open: '5', close: '5', high: '5', low: '5', volume: '0.000', amount: '0' };
+  assert.equal(judgeSlot(slot(null, null)).outcome, 'match');
+  assert.equal(judgeSlot(slot(null, flat)).outcome, 'match');
+  assert.equal(judgeSlot(slot(null, { ...flat, volume: '1' })).outcome, 'mismatch');
+  assert.equal(judgeSlot(slot(null, { ...flat, amount: '1' })).outcome, 'mismatch');
+  const traded = sums([{ price: '5', amount: '1' }]);
+  const alone = judgeSlot(slot(traded, null));
+  assert.equal(alone.outcome, 'mismatch');
+  assert.deepEqual(alone.differences.map(describeDifference), ['1 trades, but no candle']);
+  assert.equal(judgeSlot(slot(traded, flat)).outcome, 'mismatch');
+});
+
+test('what is not covered is never judged, and says why', () => {
+  const traded = sums([{ price: '5', amount: '1' }]);
+  for (const [hasTrades, hasCandle, reason] of [
+    [false, true, /trades/],
+    [true, false, /candle/],
+    [false, false, /neither/],
+  ] as const) {
+    const verdict = judgeSlot(slot(traded, null, { hasTrades, hasCandle }));
+    assert.equal(verdict.outcome, 'unproven');
+    assert.match(verdict.reason ?? '', reason);
+  }
+});
+
+const MINUTE_MS = 60_000;
+const minutes = (from: number, to: number): Span => ({
+  fromMs: from * MINUTE_MS,
+  toMs: to * MINUTE_MS,
+});
+const mismatch = (at: number, tries = 0): VerdictRow => ({
+  span: minutes(at, at + 1),
+  outcome: 'mismatch',
+  differences: [],
+  tries,
+  nextTryAtMs: null,
+});
+
+test('runs of matches are one row, and the newest verdict of a slot wins', () => {
+  const known = [matchRow(minutes(0, 5)), mismatch(5, 2), matchRow(minutes(6, 8))];
+  assert.deepEqual(mergeVerdicts(known, [matchRow(minutes(5, 6))]), [matchRow(minutes(0, 8))]);
+  assert.deepEqual(mergeVerdicts(known, [mismatch(2, 1), matchRow(minutes(8, 9))]), [
+    matchRow(minutes(0, 2)),
+    mismatch(2, 1),
+    matchRow(minutes(3, 5)),
+    mismatch(5, 2),
+    matchRow(minutes(6, 9)),
+  ]);
+});
+
+test('merging says of every slot what the last word was, and never overlaps', () => {
+  const word = fc.record({
+    at: fc.nat(20),
+    length: fc.integer({ min: 1, max: 4 }),
+    bad: fc.boolean(),
+  });
+  fc.assert(
+    fc.property(fc.array(word, { maxLength: 30 }), (words) => {
+      const expected = new Map<number, string>();
+      let rows: VerdictRow[] = [];
+      for (const { at, length, bad } of words) {
+        const later = bad ? mismatch(at) : matchRow(minutes(at, at + length));
+        for (let slotAt = at; slotAt < (bad ? at + 1 : at + length); slotAt += 1) {
+          expected.set(slotAt, later.outcome);
+        }
+        rows = mergeVerdicts(rows, [later]);
+      }
+      const found = new Map<number, string>();
+      for (const [index, row] of rows.entries()) {
+        const after = rows[index + 1];
+        if (after !== undefined) {
+          assert.ok(row.span.toMs <= after.span.fromMs, 'apart');
+          const touch = row.span.toMs === after.span.fromMs;
+          assert.ok(!(touch && row.outcome === 'match' && after.outcome === 'match'), 'merged');
+        }
+        for (let ms = row.span.fromMs; ms < row.span.toMs; ms += MINUTE_MS) {
+          found.set(ms / MINUTE_MS, row.outcome);
+        }
+      }
+      assert.deepEqual(
+        [...found].sort(([a], [b]) => a - b),
+        [...expected].sort(([a], [b]) => a - b),
+      );
+    }),
+  );
+});
+
+test('a change ends what was proven there, and has mismatches judged anew with their tries', () => {
+  const known = [matchRow(minutes(0, 5)), mismatch(5, 2)];
+  assert.deepEqual(doubtVerdicts(known, minutes(3, 4), 7), [
+    matchRow(minutes(0, 3)),
+    matchRow(minutes(4, 5)),
+    mismatch(5, 2),
+  ]);
+  assert.deepEqual(doubtVerdicts(known, minutes(0, 9), 7), [{ ...mismatch(5, 2), nextTryAtMs: 7 }]);
+});
