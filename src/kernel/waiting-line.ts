@@ -15,9 +15,11 @@ const BEFORE_ALL_MS = -1e15;
 /**
  * The place in line of a waiter that arrives at `nowMs` (monotonic): its priority moves it behind
  * those that arrive some seconds later, not behind everybody for ever. So work of every priority
- * goes on when there is more of it than turns. Background work does wait for all others.
+ * goes on when there is more of it than turns. Background work does wait for all others; work that
+ * leads waits for none but its like, and {@link WaitingLine} sees to it that the others go on.
  */
 export function turnOf(priority: number, nowMs: number): number {
+  if (priority <= LEAD_PRIORITY) return BEFORE_ALL_MS + nowMs;
   return priority < BACKGROUND_PRIORITY
     ? nowMs + priority * STEP_MS
     : AFTER_ALL_MS * (1 + priority);
