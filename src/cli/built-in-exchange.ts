@@ -4,9 +4,11 @@ import type { Config } from '../config/schema.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { ServerEvents } from '../observe/events.js';
+import { createFaults } from '../sandbox/faults/faults.js';
 import { openLive } from '../sandbox/live/open-live.js';
 import { openTape } from '../sandbox/open-tape.js';
 import { type ExchangeServer, startExchangeServer } from '../server/exchange-server.js';
+import type { ServerVariants } from '../server/variants.js';
 
 /** A sandbox exchange with its server. */
 export interface RunningExchange {
@@ -32,9 +34,13 @@ export async function startBuiltInExchange(
   const { seed, port } = config.sandbox;
   const originMs = await originOf(config.dataDir, seed, clock.wallMs() - config.sandbox.history);
   const backend = await openBackend(config, originMs, clock);
-  // No rate-limit headers: at this exchange only the configured budget is to count.
-  const variants = { rateLimit: false } as const;
-  const server = await startExchangeServer({ backend, clock, telemetry, port, variants });
+  const variants = variantsOf(config);
+  const control = config.sandbox.control
+    ? { control: true, interference: createFaults({ rules: [], seed, clock }) }
+    : {};
+  const server = await startExchangeServer({
+    ...{ backend, clock, telemetry, port, variants, ...control },
+  });
   return {
     server,
     identity: backend.identity,
@@ -46,14 +52,30 @@ export async function startBuiltInExchange(
   };
 }
 
+const RATE_WINDOW_MS = 60_000;
+
+/** Without rate-limit headers by default: at this exchange only the configured budget is to count. */
+function variantsOf({ sandbox }: Config): Partial<ServerVariants> {
+  const { pageCap, rateLimit, updateInterval, idleTimeout, ...same } = sandbox.variants;
+  const limit = typeof rateLimit === 'number' ? { limit: rateLimit, enforce: true } : undefined;
+  return {
+    ...same,
+    pageCap: pageCap ?? undefined,
+    updateIntervalMs: updateInterval,
+    idleTimeoutMs: idleTimeout,
+    ...(limit === undefined ? {} : { rateLimit: { ...limit, windowMs: RATE_WINDOW_MS } }),
+    ...(rateLimit === 'none' ? { rateLimit: false } : {}),
+  };
+}
+
 function openBackend(config: Config, originMs: number, clock: Clock) {
-  const { backend, seed, speed, emptyCandles, candleOpen } = config.sandbox;
+  const { backend, seed, speed, emptyCandles, candleOpen, keepAll } = config.sandbox;
   const markets = config.sandbox.markets.length > 0 ? { markets: config.sandbox.markets } : {};
   const shared = { seed, pace: speed, emptyCandles, candleOpen };
   if (backend === 'live') {
     // A clock that was set back must not find an exchange that has not begun.
     const startMs = Math.max(originMs, clock.wallMs());
-    return openLive({ ...shared, ...markets, originMs, startMs }, clock);
+    return openLive({ ...shared, ...markets, originMs, startMs, keepAll }, clock);
   }
   const startOffsetS = Math.max(0, (clock.wallMs() - originMs) / 1000);
   const source = { kind: 'generated', originMs, ...markets } as const;

@@ -17,6 +17,8 @@ import {
   tokenOrNull,
   urlOrNull,
   whole,
+  wholeOr,
+  wholeOrNull,
 } from './values.js';
 
 /**
@@ -105,6 +107,21 @@ const streams = section({
 
 const port = (standard: number) => whole(0, 65_535).prefault(standard);
 
+/** What servers of the family do differently, as the built-in exchange can. */
+const variants = section({
+  signedContent: oneOf('payload', 'body').prefault('payload'),
+  sinceMode: oneOf('skip', 'id').prefault('skip'),
+  pageCap: wholeOrNull(1, 1_000_000).prefault(null),
+  bidsOrder: oneOf('best', 'ascending').prefault('best'),
+  rateLimit: wholeOr(1, 1_000_000, 'none', 'headers').prefault('none'),
+  errorShapes: oneOf('contract', 'family').prefault('contract'),
+  updateShape: oneOf('contract', 'family').prefault('contract'),
+  updateInterval: duration('1ms', '1h').prefault('1s'),
+  idleTimeout: duration('1s', '24h').prefault('60s'),
+  unknownMethod: oneOf('error', 'silent').prefault('error'),
+  badJson: oneOf('ignore', 'close').prefault('ignore'),
+});
+
 /** The whole tree of settings. */
 export const configSchema = section({
   dataDir: line(1000).prefault('./data'),
@@ -138,7 +155,10 @@ export const configSchema = section({
     history: pastOrNone().prefault('15m'),
     emptyCandles: oneOf('omitted', 'filled').prefault('omitted'),
     candleOpen: oneOf('first', 'previous').prefault('first'),
+    variants,
     port: port(0),
+    control: flag().prefault(false),
+    keepAll: flag().prefault(false),
   }),
 });
 

@@ -28,12 +28,26 @@ function numberOf(raw: unknown): number | undefined {
   return Number(raw);
 }
 
+function wholeOf(raw: unknown, min: number, max: number): number | typeof REFUSED {
+  const number = numberOf(raw);
+  const fits = number !== undefined && Number.isInteger(number) && number >= min && number <= max;
+  return fits ? number : REFUSED;
+}
+
 /** A whole number within bounds, both inclusive. */
 export const whole = (min: number, max: number) =>
-  value(`a whole number from ${min} to ${max}`, (raw) => {
-    const number = numberOf(raw);
-    const fits = number !== undefined && Number.isInteger(number) && number >= min && number <= max;
-    return fits ? number : REFUSED;
+  value(`a whole number from ${min} to ${max}`, (raw) => wholeOf(raw, min, max));
+
+/** A whole number within bounds, or one of some words. */
+export const wholeOr = <const T extends string>(min: number, max: number, ...words: readonly T[]) =>
+  value(`a whole number from ${min} to ${max}, or ${words.join(', or ')}`, (raw) => {
+    return words.find((known) => known === raw) ?? wholeOf(raw, min, max);
+  });
+
+/** A whole number within bounds, or null for "none". */
+export const wholeOrNull = (min: number, max: number) =>
+  value(`a whole number from ${min} to ${max}, or null`, (raw): number | null | typeof REFUSED => {
+    return raw === null || raw === 'null' ? null : wholeOf(raw, min, max);
   });
 
 /** A number, fractions allowed, above zero and up to `max`. */

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { type RunningExchange, startBuiltInExchange } from '../../src/cli/built-in-exchange.js';
 import { DEFAULTS } from '../../src/config/keys.js';
+import { loadConfig } from '../../src/config/load.js';
 import type { Config } from '../../src/config/schema.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { ServerRecord, temporaryFolder } from '../support/tape-exchange.js';
@@ -69,6 +70,57 @@ test('the generated tape can be chosen, and is another exchange', async (t) => {
   t.after(() => exchange.stop());
   assert.match(exchange.identity, /^sandbox-tape-/);
   assert.ok((await get(exchange, `${HISTORY}0`)).length > 1000);
+});
+
+test('its variants, truth and faults come from the settings, and are off by default', async (t) => {
+  const settings = (sandbox: object) =>
+    loadConfig({ env: {}, overrides: { sandbox: { markets: ['BTC_USDT'], ...sandbox } } });
+  const start = async (sandbox: object) => {
+    const dataDir = await temporaryFolder(t);
+    const config = { ...settings(sandbox), dataDir };
+    const exchange = await startBuiltInExchange(config, new FakeClock(NOW_MS), new ServerRecord());
+    t.after(() => exchange.stop());
+    return exchange;
+  };
+  const plain = await start({});
+  const varied = await start({
+    variants: {
+      ...{
+        sinceMode: 'id',
+        pageCap: 5,
+        bidsOrder: 'ascending',
+        rateLimit: 8,
+        errorShapes: 'family',
+      },
+      ...{ updateInterval: '5s', idleTimeout: '2m', unknownMethod: 'silent', badJson: 'close' },
+    },
+    control: true,
+    keepAll: true,
+  });
+  const ids = async (exchange: RunningExchange, since: string) => {
+    const path = `history/result?market=BTC_USDT&limit=20&since=${since}`;
+    return (JSON.parse(await get(exchange, path)) as Array<{ tid: number }>).map(({ tid }) => tid);
+  };
+  const newest = await ids(plain, '0');
+  assert.equal(newest.length, 20);
+  assert.deepEqual(await ids(varied, '0'), newest.slice(0, 5));
+  assert.deepEqual(await ids(varied, String(newest[2])), newest.slice(0, 2));
+  const bids = async (exchange: RunningExchange) =>
+    (JSON.parse(await get(exchange, 'depth/result?market=BTC_USDT')) as { bids: string[][] }).bids;
+  assert.deepEqual(await bids(varied), (await bids(plain)).reverse());
+  assert.match(await get(varied, 'ticker?market=NO_SUCH'), /Market is not available/);
+  const { headers } = await fetch(`${plain.server.url}/api/v1/public/markets`);
+  assert.equal(headers.get('x-ratelimit-limit'), null);
+  const statuses: number[] = [];
+  for (let turn = 0; turn < 6; turn += 1) {
+    statuses.push((await fetch(`${varied.server.url}/api/v1/public/markets`)).status);
+  }
+  assert.deepEqual([statuses[0], statuses.at(-1)], [200, 429]);
+  for (const path of ['faults', 'truth?market=BTC_USDT']) {
+    assert.equal((await fetch(`${varied.server.url}/sandbox/${path}`)).status, 200);
+    assert.equal((await fetch(`${plain.server.url}/sandbox/${path}`)).status, 404);
+  }
+  assert.equal(varied.identity, plain.identity, 'they show the same trades');
 });
 
 test('a clock that was set back finds the beginning; a damaged memory is named', async (t) => {
