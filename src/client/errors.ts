@@ -138,13 +138,22 @@ export class UnavailableError extends ExchangeError {
   }
 }
 
-/** Not the API speaking: a web page, or another content type, under any status. */
+/**
+ * Not the API speaking: a web page, or another content type, under any status. With a status of the
+ * 400s it means that the request could not be read (contract, Errors: invalid query parameters,
+ * headers or address), so the same request is not worth repeating. Any other page may pass.
+ */
 export class UnexpectedPageError extends ExchangeError {
   constructor(place: ErrorPlace, contentType: string | undefined) {
+    const { status = 0 } = place;
     const found = contentType === undefined ? 'a web page' : `content type ${contentType}`;
-    const isServerSide = (place.status ?? 0) >= 500;
-    const outcome = isServerSide ? 'server_error' : 'malformed';
-    super('unexpected_page', 'retry', outcome, place, `expected JSON, got ${found}`);
+    const isRefusal = status >= 400 && status < 500 && status !== 408;
+    const advice = isRefusal
+      ? ': the request could not be read; check the base URL and values'
+      : '';
+    const outcome = isRefusal ? 'client_error' : status >= 500 ? 'server_error' : 'malformed';
+    const action = isRefusal ? 'skip' : 'retry';
+    super('unexpected_page', action, outcome, place, `expected JSON, got ${found}${advice}`);
   }
 }
 

@@ -8,11 +8,11 @@ import {
   ExchangeError,
   InvalidAddressError,
   NetworkError,
-  ReplyTooLargeError,
   safeExcerpt,
   TimeoutError,
 } from './errors.js';
-import { headerText, type ReplyHeaders } from './reply-headers.js';
+import { ReplyHandler, type RequestWatch } from './reply-handler.js';
+import type { ReplyHeaders } from './reply-headers.js';
 import type { RawReply } from './reply-reader.js';
 
 export interface TransportOptions {
@@ -91,6 +91,7 @@ export class HttpTransport {
    * Sends one request and reads the whole answer.
    *
    * @param onHead called when the answer's head is there, also if its body then fails
+   * @param onLeaving called when the first bytes are about to leave; before, nobody has seen any
    * @throws StaleConnectionError, NetworkError, TimeoutError, ReplyTooLargeError, or the signal's
    *   reason
    */
@@ -98,6 +99,7 @@ export class HttpTransport {
     request: TransportRequest,
     signal: AbortSignal | undefined,
     onHead: (head: ReplyHead) => void,
+    onLeaving: () => void = () => undefined,
   ): Promise<RawReply> {
     if (this.#closing !== undefined) throw new AbortedError('the exchange client is closed');
     const { clock, timeoutMs } = this.#options;
@@ -109,8 +111,13 @@ export class HttpTransport {
     if (signal?.aborted) onAbort();
     const onTimeout = () => new TimeoutError(place, timeoutMs);
     const deadline = startDeadline(clock, timeoutMs, onTimeout, stop.signal);
+    const watch: RequestWatch = {
+      onLeaving,
+      onHead: (status, headers) =>
+        onHead({ status, headers, receivedMonotonicMs: clock.monotonicMs() }),
+    };
     try {
-      return await this.#exchange(request, deadline.signal, onHead);
+      return await this.#exchange(request, deadline.signal, watch);
     } catch (error) {
       // What was asked for explains more than how the connection then broke.
       if (deadline.signal.aborted) throw deadline.signal.reason as Error;
@@ -133,62 +140,40 @@ export class HttpTransport {
   async #exchange(
     request: TransportRequest,
     signal: AbortSignal,
-    onHead: (head: ReplyHead) => void,
+    watch: RequestWatch,
   ): Promise<RawReply> {
     const place = { endpoint: request.endpoint };
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    const sending = this.#pool.request({
-      method: request.method,
-      path: `${this.#prefix}${request.path}${query === '' ? '' : `?${query}`}`,
-      headers: {
-        accept: 'application/json',
-        'accept-encoding': 'identity',
-        'user-agent': 'tapekeep',
-        ...request.headers,
-      },
-      body: request.body ?? null,
-      signal,
-    });
-    // While a connection is being made the pool does not look at the signal, so we do.
-    const answer = await orAborted(sending, signal).catch((error: unknown) => {
-      throw signal.aborted ? error : unanswered(place, error, open);
-    });
-    const { statusCode: status, headers, body } = answer;
-    onHead({ status, headers, receivedMonotonicMs: this.#options.clock.monotonicMs() });
-    return { status, headers, body: await this.#readBody({ ...place, status }, headers, body) };
-  }
-
-  async #readBody(
-    place: ErrorPlace,
-    headers: ReplyHeaders,
-    body: AsyncIterable<Buffer> & { destroy(error?: Error): unknown },
-  ): Promise<Buffer> {
-    const { maxBodyBytes } = this.#options;
-    let tooLarge: ReplyTooLargeError | undefined;
-    if (Number(headerText(headers, 'content-length') ?? 0) > maxBodyBytes) {
-      swallowErrors(body).destroy();
-      throw new ReplyTooLargeError(place, maxBodyBytes);
-    }
-    const chunks: Buffer[] = [];
-    let size = 0;
+    const handler = new ReplyHandler(place, this.#options.maxBodyBytes, watch);
+    const onAbort = () => handler.abort(signal.reason as Error);
+    signal.addEventListener('abort', onAbort, { once: true });
+    if (signal.aborted) onAbort();
     try {
-      for await (const chunk of body) {
-        size += chunk.length;
-        // Leaving the loop destroys the body, and with it the connection.
-        if (size > maxBodyBytes) {
-          tooLarge = new ReplyTooLargeError(place, maxBodyBytes);
-          throw tooLarge;
-        }
-        chunks.push(chunk);
-      }
+      this.#pool.dispatch(
+        {
+          method: request.method,
+          path: `${this.#prefix}${request.path}${query === '' ? '' : `?${query}`}`,
+          headers: {
+            accept: 'application/json',
+            'accept-encoding': 'identity',
+            'user-agent': 'tapekeep',
+            ...request.headers,
+          },
+          body: request.body ?? null,
+        },
+        handler,
+      );
+      return await handler.complete;
     } catch (error) {
-      if (tooLarge !== undefined) throw tooLarge;
+      if (signal.aborted || error instanceof ExchangeError) throw error;
+      const { status, size } = handler;
+      if (status === undefined) throw unanswered(place, error, open);
       const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
-      throw new NetworkError(place, detail, { cause: error });
+      throw new NetworkError({ ...place, status }, detail, { cause: error });
+    } finally {
+      signal.removeEventListener('abort', onAbort);
     }
-    const [only] = chunks;
-    return chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks, size);
   }
 
   #track(socket: Socket): void {
@@ -219,23 +204,4 @@ function networkError(place: ErrorPlace, error: unknown): NetworkError {
 function describe(error: unknown): string {
   const shown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
   return safeExcerpt(`${codeOf(shown)} ${messageOf(shown)}`);
-}
-
-/** A destroyed body tells its error to whoever listens; here nobody needs to know. */
-function swallowErrors<T>(body: T): T {
-  (body as { on?: (event: string, listener: () => void) => void }).on?.('error', () => {});
-  return body;
-}
-
-/** `work`, or the signal's reason as soon as it aborts; `work` may then end as it likes. */
-function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason as Error);
-    if (signal.aborted) onAbort();
-    signal.addEventListener('abort', onAbort, { once: true });
-    work
-      .then(resolve, reject)
-      .finally(() => signal.removeEventListener('abort', onAbort))
-      .catch(() => {});
-  });
 }

@@ -8,6 +8,7 @@ export {
   type ExchangeClientOptions,
   type NonceStore,
   type Reply,
+  type RequestTurn,
 } from './exchange-client.js';
 export {
   createExchangeClock,
@@ -15,7 +16,9 @@ export {
   type ExchangeClockOptions,
   type ExchangeTimeSample,
 } from './exchange-clock.js';
-export { NonceFile, type NonceFileOptions } from './nonce-file.js';
+export { NonceFile, NonceFileError, type NonceFileOptions } from './nonce-file.js';
+export { NonceLockedError, type NonceLockOptions } from './nonce-lock.js';
+export { type OrderRequest, UnknownOutcomeError } from './order-outcome.js';
 export { openStateFeed } from './realtime/open-state-feed.js';
 export type {
   CloseReason,

@@ -1,28 +1,21 @@
 import {
   type Endpoint,
   type EndpointName,
-  endpointNames,
   endpoints,
   type ParamsOf,
   type ResultOf,
 } from '../contract/endpoints.js';
-import { describeIssues, type ParsedPayload } from '../contract/shape.js';
+import type { ParsedPayload } from '../contract/shape.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
-import { turnOf } from '../kernel/waiting-line.js';
 import type { RequestOutcome } from '../observe/events.js';
-import {
-  ExchangeError,
-  InvalidParameterError,
-  MissingCredentialsError,
-  RateLimitedError,
-  safeExcerpt,
-} from './errors.js';
+import { ExchangeError, MissingCredentialsError, RateLimitedError } from './errors.js';
 import {
   type CallOptions,
   DEFAULT_PRIORITY,
   type ExchangeApi,
   type ExchangeClientOptions,
   type Reply,
+  type RequestTurn,
 } from './exchange-client.js';
 import {
   HttpTransport,
@@ -30,6 +23,7 @@ import {
   StaleConnectionError,
   type TransportRequest,
 } from './http-transport.js';
+import { isRefusal, type OrderRequest, UnknownOutcomeError } from './order-outcome.js';
 import {
   headerText,
   identityOf,
@@ -38,9 +32,11 @@ import {
   readRateLimit,
 } from './reply-headers.js';
 import { readReply } from './reply-reader.js';
+import { checkParams, type RequestParams } from './request-params.js';
 import { RequestSigner } from './request-signer.js';
 import { Slots } from './slots.js';
 import { newestTickerMs } from './ticker-time.js';
+import { Turns } from './turns.js';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
 const DEFAULT_MAX_BODY_BYTES = 16 * 1024 * 1024;
@@ -52,6 +48,13 @@ const UNSPOKEN_RETRY_AFTER_MS = 1000;
 /** Waits that the exchange asks for are lengthened by up to this fraction. */
 const WAIT_SPREAD = 0.1;
 
+/** A request on its way: how it is made, and who is told that it leaves. */
+interface Sending {
+  readonly build: () => TransportRequest | Promise<TransportRequest>;
+  readonly isSigned?: boolean;
+  readonly onLeaving?: () => void;
+}
+
 /** What one sending brought: the checked rows, and its circumstances. */
 interface Sent<T> extends ParsedPayload<T> {
   readonly head: ReplyHead;
@@ -59,13 +62,6 @@ interface Sent<T> extends ParsedPayload<T> {
   readonly durationMs: number;
   readonly bytes: number;
 }
-
-type Params = Readonly<Record<string, unknown>>;
-
-/** Made once: zod compiles a schema on its first use, which costs more than a whole page of rows. */
-const PARAMS = Object.fromEntries(
-  endpointNames.map((name) => [name, endpoints[name].params.strict()]),
-) as Readonly<Record<EndpointName, ReturnType<Endpoint['params']['strict']>>>;
 
 /**
  * A client for one exchange, see {@link ExchangeApi}.
@@ -77,6 +73,7 @@ export function createExchangeClient(options: ExchangeClientOptions): ExchangeAp
   const call: ExchangeApi['call'] = (name, params, callOptions) =>
     caller.call(name, params, callOptions);
   return {
+    reserve: (priority, signal) => caller.reserve(priority, signal),
     call,
     markets: (callOptions) => call('markets', {}, callOptions),
     products: (callOptions) => call('products', {}, callOptions),
@@ -98,7 +95,7 @@ export function createExchangeClient(options: ExchangeClientOptions): ExchangeAp
 class EndpointCaller {
   readonly #options: ExchangeClientOptions;
   readonly #transport: HttpTransport;
-  readonly #slots: Slots;
+  readonly #turns: Turns;
   /** Signed requests go one at a time, so that nonces arrive in their order. */
   readonly #signing = new Slots(1);
   readonly #signer: RequestSigner | undefined;
@@ -114,7 +111,7 @@ class EndpointCaller {
       maxBodyBytes: options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES,
       connections,
     });
-    this.#slots = new Slots(connections);
+    this.#turns = new Turns(options.budget, options.clock, connections);
     const { credentials, clock, signedContent, nonceStore } = options;
     this.#signer = credentials && new RequestSigner(credentials, clock, signedContent, nonceStore);
     this.#secrets = credentials ? [credentials.secret, credentials.apiKey] : [];
@@ -137,11 +134,11 @@ class EndpointCaller {
       query: Object.fromEntries(Object.entries(params).map(([key, value]) => [key, String(value)])),
     };
     try {
-      return await this.#sendOnce(endpoint, () => request, options);
+      return await this.#sendOnce(endpoint, { build: () => request }, options);
     } catch (error) {
       // The server had closed the idle connection meanwhile: no answer is lost by asking again.
       if (!(error instanceof StaleConnectionError)) throw error;
-      return await this.#sendOnce(endpoint, () => request, options);
+      return await this.#sendOnce(endpoint, { build: () => request }, options);
     }
   }
 
@@ -158,6 +155,10 @@ class EndpointCaller {
     return { ...reply, sentAtMs: exchangeClock.atMonotonicMs(sentMonotonicMs) };
   }
 
+  reserve(priority: number, signal?: AbortSignal): Promise<RequestTurn> {
+    return this.#turns.reserve(priority, signal);
+  }
+
   close(): Promise<void> {
     return this.#transport.close();
   }
@@ -165,13 +166,14 @@ class EndpointCaller {
   async #callSigned<R>(
     name: EndpointName,
     endpoint: Endpoint<never, R>,
-    params: Params,
+    params: RequestParams,
     options: CallOptions,
   ): Promise<Reply<R>> {
     const signer = this.#signer;
     if (signer === undefined) throw new MissingCredentialsError(name);
     const leave = await this.#signing.enter(0, options.signal);
     let release: () => Promise<void> = () => Promise.resolve();
+    let hasLeft = false;
     try {
       // Signed last, when nothing but the sending is left: a request that waits holds no nonce.
       const build = async (): Promise<TransportRequest> => {
@@ -180,7 +182,14 @@ class EndpointCaller {
         const { body, headers } = signed;
         return { endpoint: name, method: 'POST', path: endpoint.path, body, headers };
       };
-      return await this.#sendOnce(endpoint, build, options, true);
+      const onLeaving = () => {
+        hasLeft = true;
+      };
+      return await this.#sendOnce(endpoint, { build, isSigned: true, onLeaving }, options);
+    } catch (error) {
+      // Whatever went wrong, nobody may take it for an order that can be sent again.
+      const isUnknown = name === 'orderNew' && hasLeft && !isRefusal(error);
+      throw isUnknown ? new UnknownOutcomeError(params as OrderRequest, error) : error;
     } finally {
       await release();
       leave();
@@ -190,17 +199,13 @@ class EndpointCaller {
   /** One request, from the budget to the checked answer. */
   async #sendOnce<R>(
     endpoint: Endpoint<never, R>,
-    build: () => TransportRequest | Promise<TransportRequest>,
-    { priority = DEFAULT_PRIORITY, signal }: CallOptions,
-    isSigned = false,
+    sending: Sending,
+    { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
   ): Promise<Reply<R>> {
-    const { budget, clock, exchangeClock } = this.#options;
-    await budget.take(priority, signal);
-    const leave = await this.#slots.enter(turnOf(priority, clock.monotonicMs()), signal);
+    const { clock, exchangeClock } = this.#options;
+    const leave = await this.#turns.take(priority, signal, turn);
     try {
-      // A pause may have begun while we waited for the slot.
-      await budget.whenNotPaused(signal);
-      const sent = await this.#send(endpoint, await build(), signal, isSigned);
+      const sent = await this.#send(endpoint, await sending.build(), sending, signal);
       return {
         data: sent.data,
         rejected: sent.rejected,
@@ -220,8 +225,8 @@ class EndpointCaller {
   async #send<R>(
     endpoint: Endpoint<never, R>,
     request: TransportRequest,
+    { isSigned = false, onLeaving }: Sending,
     signal: AbortSignal | undefined,
-    isSigned: boolean,
   ): Promise<Sent<R>> {
     const { clock, telemetry } = this.#options;
     const sentMonotonicMs = clock.monotonicMs();
@@ -237,10 +242,11 @@ class EndpointCaller {
     };
     try {
       let retryAfterMs: number | undefined;
-      const reply = await this.#transport.send(request, signal, (received) => {
+      const onHead = (received: ReplyHead) => {
         head = received;
         retryAfterMs = this.#learnFromHead(received, sentMonotonicMs);
-      });
+      };
+      const reply = await this.#transport.send(request, signal, onHead, onLeaving);
       bytes = reply.body.length;
       const question = { name, endpoint, isSigned, secrets: this.#secrets, retryAfterMs };
       const parsed = readReply<R>(question, reply);
@@ -287,20 +293,4 @@ class EndpointCaller {
   #spread(waitMs: number): number {
     return waitMs * (1 + WAIT_SPREAD * this.#options.random());
   }
-}
-
-/**
- * Checks parameters against the table and fills in defaults.
- *
- * @throws InvalidParameterError naming the field and the value
- */
-function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): Params {
-  const checked = PARAMS[name].safeParse(given);
-  if (checked.success) return checked.data as Params;
-  const fields = checked.error.issues.slice(0, 5).flatMap((issue) => issue.path.slice(0, 1));
-  const values = fields.map((field) => {
-    const value = (given as Record<PropertyKey, unknown>)[field];
-    return `${String(field)} = ${safeExcerpt(JSON.stringify(value) ?? String(value))}`;
-  });
-  throw new InvalidParameterError(name, `${describeIssues(checked.error)} (${values.join(', ')})`);
 }

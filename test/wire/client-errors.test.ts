@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import * as errors from '../../src/client/index.js';
 import { createExchangeClient, createExchangeClock } from '../../src/client/index.js';
+import { BAD_REQUEST_PAGE } from '../../src/contract/error-shapes.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { TapekeepError } from '../../src/kernel/errors.js';
@@ -15,13 +16,15 @@ const HTML_TYPE = { 'content-type': 'text/html' };
 const PAGE = '<!doctype html><html><body>nothing here</body></html>';
 const envelope = (code: number, message: unknown) =>
   JSON.stringify({ code, success: false, message, result: [] });
-const notFound = JSON.stringify({
-  timestamp: 1_704_070_810_000,
-  status: 404,
-  error: 'Not Found',
-  message: '',
-  path: '/api/v1/public/depth/result',
-});
+/** Times of the contract are in seconds; whatever a server writes here, no clock is set by it. */
+const notFound = (timestamp: unknown) =>
+  JSON.stringify({
+    timestamp,
+    status: 404,
+    error: 'Not Found',
+    message: '',
+    path: '/api/v1/public/depth/result',
+  });
 
 interface Case {
   readonly name: string;
@@ -49,6 +52,7 @@ const marketGone = ['market_unavailable', 'skip', 'client_error'] as const;
 const fieldsKind = ['field_errors', 'skip', 'client_error'] as const;
 const unavailable = ['service_unavailable', 'retry', 'server_error'] as const;
 const page = ['unexpected_page', 'retry', 'malformed'] as const;
+const refusedPage = ['unexpected_page', 'skip', 'client_error'] as const;
 const serverPage = ['unexpected_page', 'retry', 'server_error'] as const;
 const malformed = ['malformed_reply', 'retry', 'malformed'] as const;
 const server = ['server_error', 'retry', 'server_error'] as const;
@@ -98,7 +102,10 @@ const cases: Case[] = [
     errors.FieldErrorsError,
     fieldsKind,
   ),
-  row('404 object', 404, notFound, errors.NotFoundError, notFoundKind),
+  row('404 object', 404, notFound(1_704_070_810), errors.NotFoundError, notFoundKind),
+  row('404 object in ms', 404, notFound(1_704_070_810_000), errors.NotFoundError, notFoundKind),
+  row('404 object in text', 404, notFound('2024'), errors.NotFoundError, notFoundKind),
+  row('404 object under 200', 200, notFound(0), errors.NotFoundError, notFoundKind),
   row(
     "404 of a cousin: 'Cannot GET'",
     404,
@@ -134,8 +141,11 @@ const cases: Case[] = [
   row('503 that is not JSON', 503, 'busy', errors.ServerError, server),
   row('502 without a body', 502, '', errors.ServerError, server),
   row('a page under 200', 200, PAGE, errors.UnexpectedPageError, page, HTML_TYPE),
-  row('a page under 400', 400, PAGE, errors.UnexpectedPageError, page, HTML_TYPE),
-  row('a page under 404', 404, PAGE, errors.UnexpectedPageError, page, HTML_TYPE),
+  row('a page under 400', 400, PAGE, errors.UnexpectedPageError, refusedPage, HTML_TYPE),
+  row('a page of the contract', 400, BAD_REQUEST_PAGE, errors.UnexpectedPageError, refusedPage),
+  row('a page under 403', 403, PAGE, errors.UnexpectedPageError, refusedPage, HTML_TYPE),
+  row('a page under 404', 404, PAGE, errors.UnexpectedPageError, refusedPage, HTML_TYPE),
+  row('a page under 408', 408, PAGE, errors.UnexpectedPageError, page, HTML_TYPE),
   row('a page under 502', 502, PAGE, errors.UnexpectedPageError, serverPage, HTML_TYPE),
   row('a page that claims to be JSON', 200, PAGE, errors.UnexpectedPageError, page),
   row('a page without a type', 200, PAGE, errors.UnexpectedPageError, page, {}),
@@ -170,7 +180,7 @@ for (const { name, status, headers, body, is, code, action, outcome } of cases) 
       response.writeHead(status, headers);
       response.end(body);
     });
-    const { client, ended } = makeStubClient(t, stub.baseUrl);
+    const { client, ended, exchangeClock } = makeStubClient(t, stub.baseUrl);
     await assert.rejects(client.depth({ market: 'BTC_USDT' }), (error) => {
       assert.ok(error instanceof is, String(error));
       assert.equal(error.code, code);
@@ -182,6 +192,7 @@ for (const { name, status, headers, body, is, code, action, outcome } of cases) 
       ended.map((event) => event.outcome),
       [outcome],
     );
+    assert.equal(exchangeClock.offsetMs, 0, 'an error body sets no clock');
     assert.equal(stub.seen.length, 1, 'nothing is repeated by the client');
   });
 }

@@ -8,6 +8,7 @@ import {
   NetworkError,
   RateLimitedError,
   TimeoutError,
+  UnknownOutcomeError,
 } from '../../src/client/index.js';
 import { endpoints } from '../../src/contract/endpoints.js';
 import { successEnvelope } from '../../src/contract/error-shapes.js';
@@ -422,7 +423,7 @@ test('an order is never sent twice, whatever happens to its connection', async (
   });
   await client.balances();
   const order = { market: 'BTC_USDT', price: '1', amount: '1', side: 'buy' } as const;
-  await assert.rejects(client.placeOrder(order), NetworkError);
+  await assert.rejects(client.placeOrder(order), UnknownOutcomeError);
   assert.equal(stub.sockets.length, 1);
 });
 

@@ -1,14 +1,8 @@
-import { AbortedError, isAborted } from '../../kernel/errors.js';
+import { type OrderRequest, UnknownOutcomeError } from '../../client/index.js';
+import { AbortedError } from '../../kernel/errors.js';
 import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/access.js';
 import { withAdvice } from '../api/advice.js';
-import {
-  checkOrder,
-  confirm,
-  describeOrder,
-  mayExist,
-  type Order,
-  UnknownOutcomeError,
-} from '../api/order.js';
+import { checkOrder, confirm, describeOrder, describeUnknown } from '../api/order.js';
 import { printResult } from '../api/output.js';
 import type { ExchangeAccess } from '../exchange.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -21,9 +15,9 @@ export interface OrderOptions extends ApiOptions {
 /**
  * Places one limit order, once confirmed. It is sent once, whatever happens.
  *
- * @throws UnknownOutcomeError when it may exist although no answer tells so
+ * @throws TapekeepError with code `order_outcome_unknown` when no answer tells whether it exists
  */
-export async function orderCommand(given: Order, options: OrderOptions): Promise<ExitCode> {
+export async function orderCommand(given: OrderRequest, options: OrderOptions): Promise<ExitCode> {
   const order = checkOrder(given);
   const session = openApiSession(options);
   const access = openApi(session, 'orderNew', true);
@@ -40,7 +34,7 @@ export async function orderCommand(given: Order, options: OrderOptions): Promise
   return EXIT_CODES.ok;
 }
 
-async function isConfirmed(order: Order, exchange: string): Promise<boolean> {
+async function isConfirmed(order: OrderRequest, exchange: string): Promise<boolean> {
   if (process.stdin.isTTY !== true || process.stderr.isTTY !== true) {
     throw new ApiUsageError(
       'an order is placed only after a person has confirmed it on a terminal; without one, add --yes',
@@ -50,7 +44,7 @@ async function isConfirmed(order: Order, exchange: string): Promise<boolean> {
   return await confirm('Place it? [y/N] ', process.stdin, process.stderr);
 }
 
-async function place({ client }: ExchangeAccess, order: Order) {
+async function place({ client }: ExchangeAccess, order: OrderRequest) {
   const stopping = new AbortController();
   const onSignal = () => {
     if (stopping.signal.aborted) process.exit(EXIT_CODES.forced);
@@ -60,8 +54,7 @@ async function place({ client }: ExchangeAccess, order: Order) {
   try {
     return await client.placeOrder(order, { signal: stopping.signal });
   } catch (error) {
-    const cause = isAborted(error) ? (stopping.signal.reason ?? error) : withAdvice(error);
-    throw mayExist(error) ? new UnknownOutcomeError(order.market, cause) : withAdvice(error);
+    throw error instanceof UnknownOutcomeError ? describeUnknown(error) : withAdvice(error);
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }

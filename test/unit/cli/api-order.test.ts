@@ -1,20 +1,8 @@
 import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import test from 'node:test';
-import { checkOrder, confirm, describeOrder, mayExist } from '../../../src/cli/api/order.js';
-import {
-  AuthenticationError,
-  InvalidInputError,
-  MalformedReplyError,
-  NetworkError,
-  RateLimitedError,
-  RedirectError,
-  ServerError,
-  TimeoutError,
-  UnavailableError,
-  UnexpectedPageError,
-} from '../../../src/client/index.js';
-import { AbortedError } from '../../../src/kernel/errors.js';
+import { checkOrder, confirm, describeOrder, describeUnknown } from '../../../src/cli/api/order.js';
+import { TimeoutError, UnknownOutcomeError } from '../../../src/client/index.js';
 
 const ORDER = { market: 'BTC_USDT', side: 'buy', price: '60000.10', amount: '0.3' } as const;
 
@@ -54,40 +42,12 @@ test('an order that can not be is refused before anybody is asked', () => {
   }
 });
 
-test('an order may exist unless the exchange refused it, or it never left', () => {
-  const at = (status?: number) =>
-    status === undefined ? { endpoint: 'orderNew' } : { endpoint: 'orderNew', status };
-  const failure = (code: string) => Object.assign(new Error(code), { code });
-  const network = (code: string) => new NetworkError(at(), 'broken', { cause: failure(code) });
-  const unknown = [
-    new TimeoutError(at(), 100),
-    new TimeoutError(at(200), 100),
-    network('ECONNRESET'),
-    network('UND_ERR_SOCKET'),
-    new NetworkError(at(), 'broken'),
-    new ServerError(at(500)),
-    new ServerError(at(408)),
-    new ServerError(at(504)),
-    new UnavailableError(at(200)),
-    new MalformedReplyError(at(200), 'cut off'),
-    new UnexpectedPageError(at(200), 'text/html'),
-    new UnexpectedPageError(at(502), 'text/html'),
-    new AbortedError(),
-  ];
-  for (const error of unknown) assert.equal(mayExist(error), true, error.message);
-  const known = [
-    new InvalidInputError(at(400)),
-    new InvalidInputError(at(200)),
-    new AuthenticationError(at(400)),
-    new RateLimitedError(at(429), undefined),
-    new RedirectError(at(302), '/elsewhere'),
-    new UnexpectedPageError(at(403), 'text/html'),
-    network('ECONNREFUSED'),
-    network('ENOTFOUND'),
-    new NetworkError(at(), 'broken', {
-      cause: new AggregateError([failure('ECONNREFUSED'), failure('ECONNREFUSED')]),
-    }),
-    new Error('of ours, before anything was sent'),
-  ];
-  for (const error of known) assert.equal(mayExist(error), false, error.message);
+test('an unknown outcome is told with its cause, what to look at, and no invitation to repeat it', () => {
+  const cause = new TimeoutError({ endpoint: 'orderNew' }, 100);
+  const told = describeUnknown(new UnknownOutcomeError(ORDER, cause));
+  assert.equal(told.code, 'order_outcome_unknown');
+  assert.equal(told.action, 'fatal');
+  for (const part of [/UNKNOWN/, /within 100 ms/, /api orders BTC_USDT/, /api balances/]) {
+    assert.match(told.message, part);
+  }
 });
