@@ -5,6 +5,7 @@ import {
   type ResultOf,
 } from '../contract/endpoints.js';
 import { successEnvelope } from '../contract/error-shapes.js';
+import type { AnswerText } from './answer-reply.js';
 import type { Awaitable, Backend, BackendTrade } from './backend.js';
 import type { ServerVariants } from './variants.js';
 
@@ -103,18 +104,23 @@ const [START = '', END = ''] = JSON.stringify(successEnvelope('@')).split('"@"')
 const START_BYTES = Buffer.from(START);
 const END_BYTES = Buffer.from(END);
 
+function jsonText(result: unknown, isInEnvelope: boolean): string {
+  return JSON.stringify(isInEnvelope ? successEnvelope(result) : result);
+}
+
 /** The JSON text of an endpoint's answer, inside its envelope if it has one; at once if it can be. */
 export function answerText<N extends EndpointName>(
   name: N,
   context: AnswerContext,
   params: FilledParamsOf<N>,
-): Awaitable<string | Buffer> {
+): Awaitable<AnswerText> {
   const { envelope } = endpoints[name];
   const parts = readyParts(name, context, params);
   if (parts !== undefined) {
-    return Buffer.concat(envelope ? [START_BYTES, ...parts, END_BYTES] : parts);
+    return envelope ? [START_BYTES, ...parts, END_BYTES] : parts;
   }
-  const write = (result: unknown) => JSON.stringify(envelope ? successEnvelope(result) : result);
   const result: unknown = answers[name](context, params);
-  return result instanceof Promise ? result.then(write) : write(result);
+  return result instanceof Promise
+    ? result.then((later: unknown) => jsonText(later, envelope))
+    : jsonText(result, envelope);
 }

@@ -5,6 +5,7 @@ import { type EndpointName, endpointNames, endpoints } from '../contract/endpoin
 import { REQUEST_BODY_MAX_BYTES } from '../contract/limits.js';
 import type { Clock } from '../kernel/clock.js';
 import type { ServerEvents } from '../observe/events.js';
+import { sendAnswer, sendJson } from './answer-reply.js';
 import { answerText } from './answers.js';
 import { Authenticator } from './authentication.js';
 import { type Backend, RefusedError } from './backend.js';
@@ -34,7 +35,6 @@ import {
   HTML_TYPE,
   httpDate,
   IDENTITY_HEADER,
-  JSON_TYPE,
   namesOneHost,
 } from './reply-head.js';
 import { type RawParams, validateParams } from './validation.js';
@@ -86,14 +86,10 @@ function send(reply: FastifyReply, { status, body, retryAfterS }: ErrorReply): F
     : sendJson(reply, JSON.stringify(body));
 }
 
-function sendJson(reply: FastifyReply, text: string | Buffer): FastifyReply {
-  // Node puts the head of a body of bytes before the `100 Continue` of a pipelined request.
-  const isExpecting = reply.request.headers.expect !== undefined;
-  return reply.type(JSON_TYPE).send(isExpecting ? text.toString() : text);
-}
-
 /** Every endpoint of the table: GET for public ones, and the signed POST form for all. */
-function addRoutes(app: FastifyInstance, { backend, variants }: ServerContext): void {
+function addRoutes(app: FastifyInstance, context: ServerContext): void {
+  const { backend, variants } = context;
+  const isWatched = context.interference !== undefined;
   const authenticator = new Authenticator(
     (apiKey) => backend.secretOf(apiKey),
     variants.signedContent,
@@ -108,12 +104,12 @@ function addRoutes(app: FastifyInstance, { backend, variants }: ServerContext): 
         const query = readQuery(request.raw.url ?? '');
         if (query.kind === 'undecodable') throw new ReplyError(BAD_REQUEST);
         if (query.kind === 'ambiguous') throw new ReplyError(INVALID_INPUT);
-        const context = { backend, variants, apiKey: '' };
-        const text = answerText(name, context, checked(name, query.values));
+        const asked = { backend, variants, apiKey: '' };
+        const text = answerText(name, asked, checked(name, query.values));
         // What is there at once goes at once: a turn of promises costs as much as the answer.
         return text instanceof Promise
-          ? text.then((later) => sendJson(reply, later))
-          : sendJson(reply, text);
+          ? text.then((later) => sendAnswer(reply, later, isWatched))
+          : sendAnswer(reply, text, isWatched);
       });
     }
     app.post(path, async (request, reply) => {
@@ -122,7 +118,7 @@ function addRoutes(app: FastifyInstance, { backend, variants }: ServerContext): 
       const text = await authenticator.run(signed, isAnswer, async (apiKey, fields) =>
         answerText(name, { backend, variants, apiKey }, checked(name, fields)),
       );
-      return sendJson(reply, text);
+      return sendAnswer(reply, text, isWatched);
     });
   }
 }
