@@ -30,22 +30,17 @@ function percentChange(open: string, last: string): string {
   return toPlainDecimal(divideDecimals(percent, open, 2));
 }
 
-/** The last window of each tape as it was written: between trades it is asked for many times. */
-const written = new WeakMap<MarketTape, { window: WindowFigures; figures: RollingFigures }>();
-
-function isSame(a: WindowFigures, b: WindowFigures): boolean {
-  const arePricesSame = a.open === b.open && a.last === b.last && a.high === b.high;
-  return arePricesSame && a.low === b.low && a.deal === b.deal && a.amount === b.amount;
-}
+/** Windows as they were written; a tape gives the same window as long as its trades are the same. */
+const written = new WeakMap<WindowFigures, RollingFigures>();
 
 /** The figures of a market over the last `lengthMs` milliseconds of the exchange's time. */
 export function rollingFigures(tape: MarketTape, nowMs: number, lengthMs: number): RollingFigures {
   const window = tape.window(nowMs, lengthMs);
   if (window === undefined) return NOTHING;
-  const before = written.get(tape);
-  if (before !== undefined && isSame(before.window, window)) return before.figures;
+  const known = written.get(window);
+  if (known !== undefined) return known;
   const figures = writeFigures(tape, window);
-  written.set(tape, { window, figures });
+  written.set(window, figures);
   return figures;
 }
 

@@ -9,8 +9,10 @@ export type QueryReading =
 /** More parameters than any endpoint knows, by far; bounds the work. */
 const MAX_PARAMETERS = 64;
 
+const ENCODED = /[%+]/;
+
 function decode(text: string): string {
-  return decodeURIComponent(text.replaceAll('+', ' '));
+  return ENCODED.test(text) ? decodeURIComponent(text.replaceAll('+', ' ')) : text;
 }
 
 /** Reads the query of a request target such as `/path?market=BTC_USDT&limit=5`; never throws. */
