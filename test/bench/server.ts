@@ -10,25 +10,32 @@ export const about = 'our server against bare fastify with ready texts, requests
 /*
  * Ours checks the query and asks a generated tape whose time stands still. The other is fastify
  * without any hook that sends the recorded text with the same headers. Both are processes of their
- * own; the load comes from here, over kept-alive connections, in turns: `ticker` is worked out anew
- * each time, `history` is one page of 1000 trades that ours writes once and repeats, as between two
- * trades, and `historyFresh` is another page each time, so that nothing can be repeated. Where two
- * processors are busy the load itself can be the limit, so the processor time that each server
- * spends on a request is told too.
+ * own; the load comes from here, over kept-alive connections, in turns: `ticker` is checked and put
+ * together each time, `history` is one page of 1000 trades again and again, and `fresh` is another
+ * page each time, taken from all over the history. Ours keeps no page, but the texts of trades once
+ * they were shown; after the warming up all were. Where all processors are busy the load itself can
+ * be the limit, so the processor time that each server spends on a request is told too.
  */
 
 const TARGETS = {
   ticker: '/api/v1/public/ticker?market=BTC_USDT',
   history: '/api/v1/public/history?market=BTC_USDT&limit=1000',
-  historyFresh: '/api/v1/public/history?market=BTC_USDT&limit=1000&lastId=',
+  fresh: '/api/v1/public/history?market=BTC_USDT&limit=1000&lastId=',
 } as const;
-/** Different pages that `historyFresh` goes through: far more than the server keeps. */
-const FRESH_PAGES = 500;
+/** Different pages that `fresh` goes through, and how far apart one is from the next. */
+const FRESH_PAGES = 4000;
+const FRESH_STRIDE = 617;
 type TargetName = keyof typeof TARGETS;
 
 const CONNECTIONS = 32;
 const ROUNDS = 5;
 const ROUND_MS = 1000;
+
+interface Side {
+  readonly server: BenchServer;
+  readonly pool: Pool;
+  readonly connections: number;
+}
 
 interface Load {
   readonly perS: number;
@@ -61,18 +68,22 @@ function fetchOnce(pool: Pool, path: string, bytes: number): Promise<void> {
 }
 
 /** As many requests as can be answered in a round. */
-async function load(server: BenchServer, pool: Pool, path: string, bytes: number): Promise<Load> {
+async function load(
+  { server, pool, connections }: Side,
+  path: string,
+  bytes: number,
+): Promise<Load> {
   const cpuBeforeMs = await server.cpuMs();
   const startMs = systemClock.monotonicMs();
   let count = 0;
   const work = async () => {
     while (systemClock.monotonicMs() - startMs < ROUND_MS) {
       count += 1;
-      const which = path.endsWith('=') ? String(count % FRESH_PAGES) : '';
+      const which = path.endsWith('=') ? String((count * FRESH_STRIDE) % FRESH_PAGES) : '';
       await fetchOnce(pool, path + which, bytes);
     }
   };
-  await Promise.all(Array.from({ length: CONNECTIONS }, work));
+  await Promise.all(Array.from({ length: connections }, work));
   const ms = systemClock.monotonicMs() - startMs;
   const cpuMs = (await server.cpuMs()) - cpuBeforeMs;
   return { perS: (count / ms) * 1000, cpuUs: (cpuMs / count) * 1000 };
@@ -90,32 +101,33 @@ async function measure(
   servers: Record<'ours' | 'bare', BenchServer>,
   path: string,
   rounds: number,
+  connections: number,
 ) {
   // Other pages of as many trades are a little longer or shorter.
   const share = path.endsWith('=') ? 0.9 : 1;
   const first = path.endsWith('=') ? `${path}0` : path;
   const bytes = Math.floor((await recordPage(servers.ours, first)).body.length * share);
-  const pools = {
-    ours: new Pool(servers.ours.url, { connections: CONNECTIONS }),
-    bare: new Pool(servers.bare.url, { connections: CONNECTIONS }),
+  const sideOf = (server: BenchServer): Side => {
+    return { server, pool: new Pool(server.url, { connections }), connections };
   };
+  const sides = { ours: sideOf(servers.ours), bare: sideOf(servers.bare) };
   const loads = { ours: [] as Load[], bare: [] as Load[] };
   for (let round = -1; round < rounds; round += 1) {
     for (const who of ['ours', 'bare'] as const) {
-      const seen = await load(servers[who], pools[who], path, bytes);
+      const seen = await load(sides[who], path, bytes);
       // The first round is for the compiler to warm up.
       if (round >= 0) loads[who].push(seen);
     }
   }
-  await Promise.all([pools.ours.destroy(), pools.bare.destroy()]);
+  await Promise.all([sides.ours.pool.destroy(), sides.bare.pool.destroy()]);
   return { ours: middleOf(loads.ours), bare: middleOf(loads.bare), bytes };
 }
 
 const round2 = (value: number) => Math.round(value * 100) / 100;
 
-/** @param options a number of rounds (default 5) */
-export async function run([text = `${ROUNDS}`]: readonly string[]): Promise<BenchReport> {
-  const rounds = Number(text);
+/** @param options a number of rounds (default 5), and of connections (default 32) */
+export async function run(options: readonly string[]): Promise<BenchReport> {
+  const [rounds = ROUNDS, connections = CONNECTIONS] = options.map(Number);
   const loadAverage = loadavg().map(round2);
   const ours = await BenchServer.start({ kind: 'ours' });
   const recorded = [TARGETS.ticker, TARGETS.history];
@@ -126,9 +138,9 @@ export async function run([text = `${ROUNDS}`]: readonly string[]): Promise<Benc
   try {
     const servers = { ours, bare };
     const measured = {
-      ticker: await measure(servers, TARGETS.ticker, rounds),
-      history: await measure(servers, TARGETS.history, rounds),
-      historyFresh: await measure(servers, TARGETS.historyFresh, rounds),
+      ticker: await measure(servers, TARGETS.ticker, rounds, connections),
+      history: await measure(servers, TARGETS.history, rounds, connections),
+      fresh: await measure(servers, TARGETS.fresh, rounds, connections),
     };
     const names = Object.keys(measured) as TargetName[];
     const ratioOf = (of: (name: TargetName) => number) =>
@@ -143,7 +155,7 @@ export async function run([text = `${ROUNDS}`]: readonly string[]): Promise<Benc
     });
     return {
       table: tableOf([header, ...rows]),
-      figures: { ratio, cpuRatio, measured, connections: CONNECTIONS, rounds, loadAverage },
+      figures: { ratio, cpuRatio, measured, connections, rounds, loadAverage },
     };
   } finally {
     await Promise.all([ours.stop(), bare.stop()]);
