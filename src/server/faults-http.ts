@@ -1,8 +1,9 @@
-import type { ServerResponse } from 'node:http';
+import { type ServerResponse, STATUS_CODES } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { endpointNames, endpoints } from '../contract/endpoints.js';
 import { type Clock, sleep } from '../kernel/clock.js';
+import { isAborted } from '../kernel/errors.js';
 import type { Backend } from './backend.js';
 import type { HttpDelivery, HttpReply, Interference } from './faults.js';
 import { readQuery } from './query.js';
@@ -71,15 +72,45 @@ async function* cutBody(body: Buffer, afterBytes: number, response: ServerRespon
   response.destroy();
 }
 
-async function* dripBody(
-  body: Buffer,
-  pace: { readonly bytes: number; readonly pauseMs: number },
-  clock: Clock,
-  gone: AbortSignal,
-) {
+interface Pace {
+  readonly bytes: number;
+  readonly pauseMs: number;
+}
+
+async function* dripBody(body: Buffer, pace: Pace, clock: Clock, gone: AbortSignal) {
   for (let at = 0; at < body.length; at += pace.bytes) {
     if (at > 0) await sleep(clock, pace.pauseMs, gone);
     yield body.subarray(at, at + pace.bytes);
+  }
+}
+
+/**
+ * Sends a whole reply past node, which writes headers in one piece: what comes before the body
+ * slowly, the body at once. The connection ends with it.
+ */
+async function dripHead(
+  reply: FastifyReply,
+  body: Buffer,
+  pace: Pace,
+  clock: Clock,
+  gone: AbortSignal,
+): Promise<void> {
+  const response = reply.raw;
+  const headers = { ...reply.getHeaders(), 'content-length': body.length, connection: 'close' };
+  const { statusCode } = reply;
+  const lines = [
+    `HTTP/1.1 ${statusCode} ${STATUS_CODES[statusCode] ?? 'Unknown'}`,
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${String(value)}`),
+  ];
+  const head = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`);
+  try {
+    for await (const piece of dripBody(head, pace, clock, gone)) response.socket?.write(piece);
+    response.socket?.write(body);
+    await flushed(response);
+  } catch (error) {
+    if (!isAborted(error)) throw error;
+  } finally {
+    response.destroy();
   }
 }
 
@@ -112,6 +143,10 @@ async function deliver(
       reply.header('content-length', String(body.length));
       return Readable.from(cutBody(body, Math.min(ending.afterBytes, body.length), response));
     case 'drip':
+      if (ending.part === 'head') {
+        await dripHead(reply, body, ending, clock, gone);
+        return '';
+      }
       reply.header('content-length', String(body.length));
       return Readable.from(dripBody(body, ending, clock, gone), { objectMode: false });
   }
@@ -131,10 +166,9 @@ export function addInterference(
   if (interference === undefined) return;
   app.addHook('onSend', async (request, reply, payload: unknown) => {
     const endpoint = endpointOfPath.get(request.routeOptions.url ?? '');
-    const body = Buffer.isBuffer(payload) ? payload.toString('utf8') : payload;
-    if (endpoint === undefined || typeof body !== 'string') return payload;
+    if (endpoint === undefined || typeof payload !== 'string') return payload;
     const asked = { endpoint, ...describeRequest(request), atMs: backend.nowMs() };
-    const delivery = interference.reply(asked, readReply(reply, body));
+    const delivery = interference.reply(asked, readReply(reply, payload));
     return delivery === undefined ? payload : deliver(delivery, reply, clock);
   });
 }
