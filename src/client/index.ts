@@ -18,6 +18,7 @@ export {
 } from './exchange-clock.js';
 export { NonceFile, NonceFileError, type NonceFileOptions } from './nonce-file.js';
 export { NonceLockedError, type NonceLockOptions } from './nonce-lock.js';
+export { defaultNonceFolder, type NoncePlace } from './nonces.js';
 export { type OrderRequest, UnknownOutcomeError } from './order-outcome.js';
 export { openStateFeed } from './realtime/open-state-feed.js';
 export type {

@@ -93,7 +93,7 @@ export class NonceFile implements NonceStore {
   #explained(error: unknown, what: string): unknown {
     const isOfDisk = error instanceof Error && 'syscall' in error;
     if (!isOfDisk) return error;
-    const advice = `${what} (${messageOf(error)}); make the folder writable for this user, or set dataDir`;
+    const advice = `${what} (${messageOf(error)}); make the folder writable for this user, or name another one: the setting dataDir, or the option nonces of an ExchangeClient`;
     return new NonceFileError(this.#path, advice, { cause: error });
   }
 }

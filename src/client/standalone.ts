@@ -5,8 +5,9 @@ import { systemRandom } from '../kernel/random.js';
 import type { ClientEvents } from '../observe/events.js';
 import { silentClientEvents } from '../observe/silent.js';
 import { MissingRealtimeError } from './errors.js';
-import type { Credentials, ExchangeApi, NonceStore } from './exchange-client.js';
+import type { Credentials, ExchangeApi } from './exchange-client.js';
 import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
+import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
 import { openStateFeed } from './realtime/open-state-feed.js';
 import type { StateFeed } from './realtime/state-feed.js';
 import { createExchangeClient } from './rest-client.js';
@@ -19,8 +20,12 @@ export interface ExchangeClientSettings {
   readonly realtimeUrl?: string;
   /** For signed calls: the account's key and secret. */
   readonly credentials?: Credentials;
-  /** Keeps the nonce over restarts, such as a {@link NonceFile}. */
-  readonly nonceStore?: NonceStore;
+  /**
+   * Where the key's last nonce is kept, so that nonces rise over restarts and among all clients of
+   * the key; default a file in {@link defaultNonceFolder}. Clients that use one key must name one
+   * place, or an exchange may see their nonces in the wrong order and refuse the lower one.
+   */
+  readonly nonces?: NoncePlace;
   /** What a signature covers; default `payload`, as servers of the family do. */
   readonly signedContent?: SignedContent;
   /** Requests per second on average; default 5. The server's own limits lower it by themselves. */
@@ -75,11 +80,14 @@ export class ExchangeClient implements ExchangeApi {
 
   /** @throws InvalidAddressError when `baseUrl` is no plain http or https address */
   constructor(settings: ExchangeClientSettings) {
-    const { requestsPerS, burst, telemetry, realtimeUrl: _realtimeUrl, ...own } = settings;
+    const { requestsPerS, burst, telemetry, realtimeUrl: _realtimeUrl, nonces, ...own } = settings;
+    const { credentials } = own;
+    const place = nonces ?? { folder: defaultNonceFolder() };
     this.#settings = settings;
     this.time = createExchangeClock({ clock: systemClock });
     const api = createExchangeClient({
       ...own,
+      ...(credentials && { nonceStore: openNonces(place, credentials.apiKey) }),
       clock: systemClock,
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,
