@@ -11,7 +11,9 @@ import type {
   StreamKind,
   StreamRef,
 } from '../ledger/batch.js';
+import type { GapReason } from '../ledger/gap-reasons.js';
 import type { StoreEvents } from '../observe/events.js';
+import type { CompletenessStore } from './api-completeness.js';
 import type { VerdictStore } from './api-verdicts.js';
 
 /** The tables that are range-partitioned by time. */
@@ -99,12 +101,13 @@ export interface StreamKey {
 export const GAP_STATES = ['open', 'filling', 'filled', 'unfillable'] as const;
 export type GapState = (typeof GAP_STATES)[number];
 
-/** What happened to a gap. One record per stream and start of span; a later one replaces it. */
+/** What happened to a gap. It takes the place of what was remembered of its span; of memories that
+ *  reach beyond it the rest stays. */
 export interface GapRecord {
   readonly stream: StreamRef;
   readonly span: Span;
   readonly state: GapState;
-  readonly reason: string;
+  readonly reason: GapReason;
   readonly note?: string;
   /** When it was seen; exchange time. */
   readonly atMs: number;
@@ -170,7 +173,7 @@ export type SqlValue = string | number | boolean | null | readonly string[] | re
  * waiting and repeating; the other methods fail with a `retry` error. After {@link Store.stop}
  * everything is refused with an `AbortedError`.
  */
-export interface Store {
+export interface Store extends CompletenessStore {
   /** Verdicts of trades against candles. */
   readonly verdicts: VerdictStore;
 
@@ -218,11 +221,14 @@ export interface Store {
   islands(stream: StreamRef, limit: number): Promise<Island[]>;
   /**
    * Expected minus covered, oldest first: from `collectFromMs` (or, while that is null, from the
-   * oldest covered moment) up to `untilMs`.
+   * oldest covered moment) up to `untilMs`, and what was wanted before that.
    */
   gaps(stream: StreamRef, untilMs: number): Promise<Span[]>;
   recordGap(gap: GapRecord): Promise<void>;
-  /** Marks remembered gaps that coverage holds by now as filled. Returns how many. */
+  /**
+   * Marks remembered gaps that coverage holds by now as filled; suspects only once they were
+   * uncovered. Returns how many.
+   */
   closeFilledGaps(): Promise<number>;
   /** Remembered gaps of a stream, newest first, at most `limit`. */
   recordedGaps(stream: StreamRef, limit: number): Promise<RecordedGap[]>;

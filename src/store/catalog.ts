@@ -12,7 +12,9 @@ const READ_ARCHIVE = `
 const CLAIM_ARCHIVE = `
   INSERT INTO archive (name, base_url, is_sandbox, identity) VALUES ($1, $2, $3, $4)
   ON CONFLICT (is_only) DO UPDATE
-    SET base_url = excluded.base_url, identity = coalesce(excluded.identity, archive.identity)`;
+    SET base_url = excluded.base_url, identity = coalesce(excluded.identity, archive.identity),
+        since_modes = CASE archive.base_url WHEN excluded.base_url THEN archive.since_modes
+                                            ELSE '{}' END`;
 
 /** The archive's binding to one exchange. @throws {@link StoreError} when it is another's. */
 export async function claimArchive(database: Database, wanted: ArchiveIdentity): Promise<void> {

@@ -22,6 +22,17 @@ export type {
 } from './api.js';
 export { PARTITIONED_TABLES } from './api.js';
 export type {
+  CompletenessStore,
+  FillRequests,
+  Gap,
+  GapAttempt,
+  GapFilter,
+  GapTotals,
+  PagedEndpoint,
+  SinceMode,
+  WantedSpan,
+} from './api-completeness.js';
+export type {
   Mismatch,
   PendingSpan,
   VerdictStore,

@@ -3,6 +3,7 @@ import { sleep } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { Batch, CommitResult, StreamRef } from '../ledger/batch.js';
+import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../ledger/sane-window.js';
 import { readKnownBalances, readOpenOrders } from './accounts.js';
 import type {
   ArchiveIdentity,
@@ -14,20 +15,25 @@ import type {
   StoreOptions,
   StreamKey,
 } from './api.js';
+import type { GapAttempt, GapFilter, PagedEndpoint, SinceMode } from './api-completeness.js';
 import * as catalog from './catalog.js';
 import type { ConnectionOptions } from './connection.js';
 import { Database } from './database.js';
+import * as memories from './gap-memories.js';
+import * as gaps from './gaps.js';
 import * as ledger from './ledger.js';
 import { checkMigrated } from './migrate.js';
+import { readMissing } from './missing.js';
 import { Partitions } from './partitions.js';
+import * as modes from './since-modes.js';
+import { readStatus } from './status-rows.js';
+import { type Doubt, uncover } from './uncover.js';
 import { PostgresVerdicts } from './verdicts.js';
+import * as requests from './wanted.js';
 import { Writer } from './writer/writer.js';
 
-const DAY_MS = 86_400_000;
 /** For the writer's goodbye to the server, after its drain. */
 const GOODBYE_MS = 500;
-/** The first exchanges opened in 2009: nothing older can be real. */
-const OLDEST_SANE_MS = Date.UTC(2009, 0, 1);
 
 const DEFAULTS = {
   poolSize: 4,
@@ -40,7 +46,7 @@ const DEFAULTS = {
   retryCapMs: 5_000,
   drainDeadlineMs: 8_000,
   saneFromMs: OLDEST_SANE_MS,
-  saneAheadMs: DAY_MS,
+  saneAheadMs: SANE_AHEAD_MS,
   partitionsAhead: 3,
   quarantineKeepRows: 10_000,
 };
@@ -147,19 +153,63 @@ class PostgresStore implements Store {
   }
 
   async gaps(stream: StreamRef, untilMs: number): Promise<Span[]> {
-    return await ledger.readGaps(this.#open(), stream, untilMs);
+    return await readMissing(this.#open(), stream, untilMs);
   }
 
   async recordGap(gap: GapRecord): Promise<void> {
-    await ledger.recordGap(this.#open(), gap);
+    await memories.recordGap(this.#open(), gap);
   }
 
   async closeFilledGaps(): Promise<number> {
-    return await ledger.closeFilledGaps(this.#open());
+    return await memories.closeFilledGaps(this.#open());
   }
 
   async recordedGaps(stream: StreamRef, limit: number) {
-    return await ledger.readRecordedGaps(this.#open(), stream, limit);
+    return await memories.readRecordedGaps(this.#open(), stream, limit);
+  }
+
+  async listGaps(filter: GapFilter, untilMs: number) {
+    return await gaps.listGaps(this.#open(), filter, untilMs);
+  }
+
+  async gapTotals(untilMs: number) {
+    return await gaps.readGapTotals(this.#open(), untilMs);
+  }
+
+  async recordAttempt(attempt: GapAttempt): Promise<void> {
+    await memories.recordAttempt(this.#open(), attempt);
+  }
+
+  async noteGaps(filter: GapFilter, untilMs: number, note: string): Promise<number> {
+    return await gaps.noteGaps(this.#open(), filter, untilMs, note);
+  }
+
+  async retryGaps(filter: GapFilter, untilMs: number, isUnfillableToo: boolean): Promise<number> {
+    return await gaps.retryGaps(this.#open(), filter, untilMs, isUnfillableToo);
+  }
+
+  async want(stream: StreamRef, span: Span) {
+    return await requests.want(this.#open(), stream, span);
+  }
+
+  async fillRequests(nowExchangeMs: number) {
+    return await requests.readFillRequests(this.#open(), nowExchangeMs);
+  }
+
+  async uncover(stream: StreamRef, span: Span, doubt: Doubt) {
+    return await uncover(this.#open(), stream, span, doubt);
+  }
+
+  async islandsWithin(stream: StreamRef, span: Span, limit: number) {
+    return await ledger.readIslandsWithin(this.#open(), stream, span, limit);
+  }
+
+  async sinceModes() {
+    return await modes.readSinceModes(this.#open());
+  }
+
+  async rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void> {
+    await modes.rememberSinceMode(this.#open(), endpoint, mode);
   }
 
   async openSession(stream: StreamRef, atMs: number): Promise<number> {
@@ -183,7 +233,7 @@ class PostgresStore implements Store {
   }
 
   async statusRows(untilMs: number) {
-    return await ledger.readStatus(this.#open(), untilMs);
+    return await readStatus(this.#open(), untilMs);
   }
 
   async exchangeNowMs(): Promise<number | null> {

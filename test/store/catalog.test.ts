@@ -96,7 +96,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
   await store.setCollectFrom(stream.streamId, ms(0));
   const span = { fromMs: ms(0), toMs: ms(10) };
   assert.deepEqual((await store.gaps(stream, ms(35)))[0], span);
-  const gap = { stream, span, reason: 'outage', atMs: ms(50) };
+  const gap = { stream, span, reason: 'exchange failed' as const, atMs: ms(50) };
   await store.recordGap({ ...gap, state: 'filling', nextAttemptAtMs: ms(60) });
   await store.recordGap({ ...gap, state: 'filling' });
   await store.recordGap({ ...gap, state: 'unfillable', reason: 'beyond history', note: 'why' });

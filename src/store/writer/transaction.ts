@@ -36,7 +36,7 @@ const BEGIN = `
  * Whoever stores trades of a market or claims coverage of it holds this until COMMIT, so that
  * counts are exact. Taken in the order of the ids by everybody: no deadlock.
  */
-const LOCK_MARKETS = `
+export const LOCK_MARKETS = `
   SELECT pg_advisory_xact_lock(hashtext('tapekeep market'), id) FROM unnest($1::int[]) AS id`;
 
 export interface GroupContext {

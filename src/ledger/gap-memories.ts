@@ -1,0 +1,94 @@
+import { type Span, subtractSpans } from '../kernel/span.js';
+
+/** What is remembered of a span that was, or is, not proven complete. */
+export interface GapMemory {
+  /** Null: the archive has not given it one yet. */
+  readonly gapId: number | null;
+  readonly span: Span;
+  readonly state: 'open' | 'filling' | 'filled' | 'unfillable';
+  readonly reason: string;
+  /** What the last try found. */
+  readonly note: string | null;
+  /** What people wrote. */
+  readonly remarks: string | null;
+  readonly firstSeenAtMs: number;
+  readonly attempts: number;
+  readonly nextAttemptAtMs: number | null;
+  readonly closedAtMs: number | null;
+  readonly uncoveredAtMs: number | null;
+}
+
+/** What was found out about a span just now. */
+export interface GapFinding {
+  readonly span: Span;
+  readonly state: GapMemory['state'];
+  readonly reason: string;
+  readonly note: string | null;
+  /** Words of a person, in addition to those that are there. */
+  readonly remarks?: string;
+  readonly atMs: number;
+  readonly nextAttemptAtMs: number | null;
+  /** It was tried to fill the span, in vain. */
+  readonly isAttempt: boolean;
+  /** Coverage of the span was taken back with this; undefined leaves what is remembered of that. */
+  readonly uncoveredAtMs?: number | null;
+}
+
+export interface GapChanges {
+  readonly removed: readonly number[];
+  /** In an order in which none overlaps another on the way. */
+  readonly kept: readonly GapMemory[];
+}
+
+/**
+ * Puts a finding among the memories of its stream. What was found last holds, exactly for its span:
+ * of memories that reach beyond it the rest stays as it is. The count of tries goes on from what was
+ * remembered of any part of the span, so that a pause never starts from the beginning because a gap
+ * has shrunk.
+ *
+ * @param held memories of the stream that are not filled and overlap the finding, apart from each other
+ */
+export function placeFinding(held: readonly GapMemory[], finding: GapFinding): GapChanges {
+  const { span, state, reason, atMs, nextAttemptAtMs } = finding;
+  const same = held.find((one) => one.span.fromMs === span.fromMs);
+  const removed: number[] = [];
+  const rests: GapMemory[] = [];
+  for (const one of held) {
+    const isSame = one === same;
+    const parts = subtractSpans(one.span, [span]);
+    for (const [place, part] of parts.entries()) {
+      const keepsRow = place === 0 && !isSame;
+      rests.push({ ...one, gapId: keepsRow ? one.gapId : null, span: part });
+    }
+    if (parts.length === 0 && !isSame && one.gapId !== null) removed.push(one.gapId);
+  }
+  const isClosed = state === 'filled' || state === 'unfillable';
+  const mostTries = Math.max(0, ...held.map(({ attempts }) => attempts));
+  const placed: GapMemory = {
+    gapId: same?.gapId ?? null,
+    span,
+    state,
+    reason,
+    note: finding.note ?? same?.note ?? null,
+    remarks: joinRemarks(held, finding.remarks),
+    firstSeenAtMs: Math.min(atMs, ...held.map(({ firstSeenAtMs }) => firstSeenAtMs)),
+    attempts: mostTries + (finding.isAttempt ? 1 : 0),
+    nextAttemptAtMs,
+    closedAtMs: isClosed ? atMs : null,
+    uncoveredAtMs:
+      finding.uncoveredAtMs === undefined ? (same?.uncoveredAtMs ?? null) : finding.uncoveredAtMs,
+  };
+  // Rows that shrink make room before new ones take it, and the finding's row may grow.
+  const shrunk = rests.filter(({ gapId }) => gapId !== null);
+  const split = rests.filter(({ gapId }) => gapId === null);
+  return {
+    removed,
+    kept: placed.gapId === null ? [...shrunk, ...split, placed] : [...shrunk, placed, ...split],
+  };
+}
+
+function joinRemarks(held: readonly GapMemory[], added?: string): string | null {
+  const all = new Set([...held.map(({ remarks }) => remarks), added ?? null]);
+  all.delete(null);
+  return all.size === 0 ? null : [...all].join('\n');
+}

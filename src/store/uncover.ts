@@ -1,0 +1,138 @@
+import { isEmptySpan, type Span } from '../kernel/span.js';
+import type { Evidence, Island, StreamRef } from '../ledger/batch.js';
+import type { GapReason } from '../ledger/gap-reasons.js';
+import type { Database, Runner } from './database.js';
+import { StoreError } from './errors.js';
+import { rememberGap } from './gap-memories.js';
+import { fromMs, toMs } from './instants.js';
+import { type CoverageRow, toIsland } from './ledger.js';
+import { rowReader, shareCount, splitCounts } from './uncover-counts.js';
+import { LOCK_MARKETS } from './writer/transaction.js';
+
+/** Takes back what the ledger claims of a span. The rows stay: a claim can be doubted, a trade not. */
+
+/** What the uncovered span is remembered as. */
+export interface Doubt {
+  readonly reason: GapReason;
+  readonly note: string;
+  readonly atMs: number;
+}
+
+const TAKE_OVERLAPPING = `
+  DELETE FROM coverage WHERE market_id = $1 AND stream_id = $2
+    AND span && tstzrange(${fromMs('$3')}, ${fromMs('$4')})
+  RETURNING stream_id, ${toMs('lower(span)')} AS from_ms, ${toMs('upper(span)')} AS to_ms,
+    first_id, last_id, row_count, evidence, updated_at::text AS updated_at`;
+
+/** What an island is left with keeps its evidence and its age. */
+const INSERT_REST = `
+  INSERT INTO coverage (market_id, stream_id, span, first_id, last_id, row_count, evidence, updated_at)
+  VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}), $5, $6, $7, $8, $9::timestamptz)`;
+
+/**
+ * What was covered once stays expected: before collect_from, and where expectation begins with the
+ * oldest covered moment, which may have just gone.
+ */
+const KEEP_EXPECTED = `
+  INSERT INTO wanted (stream_id, market_id, span)
+  SELECT s.stream_id, s.market_id, tstzrange(${fromMs('$3')}, CASE
+      WHEN s.collect_from IS NULL THEN coalesce(later.at, ${fromMs('$4')})
+      ELSE least(s.collect_from, ${fromMs('$4')}) END)
+  FROM stream s, LATERAL (
+    SELECT (SELECT lower(c.span) FROM coverage c
+            WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
+              AND lower(c.span) > ${fromMs('$3')} ORDER BY lower(c.span) LIMIT 1) AS at,
+           EXISTS (SELECT FROM coverage c
+                   WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
+                     AND lower(c.span) < ${fromMs('$3')}) AS has_older) later
+  WHERE s.market_id = $1 AND s.stream_id = $2
+    AND CASE WHEN s.collect_from IS NULL THEN NOT later.has_older
+             ELSE s.collect_from > ${fromMs('$3')} END
+  ON CONFLICT DO NOTHING`;
+
+interface Taken extends CoverageRow {
+  readonly evidence: Evidence;
+  readonly updated_at: string;
+}
+
+/**
+ * Takes back coverage of a span and remembers it as an open gap, in one transaction.
+ *
+ * @returns what is left of the islands that were cut, newest first
+ * @throws {@link StoreError} `data_refused` for an empty span, and for a stream whose moments can not
+ *   be fetched again
+ */
+export async function uncover(
+  database: Database,
+  stream: StreamRef,
+  span: Span,
+  doubt: Doubt,
+): Promise<Island[]> {
+  if (isEmptySpan(span)) throw refused(stream, 'the span is empty');
+  if (stream.kind !== 'trades' && stream.kind !== 'times' && stream.kind !== 'kline') {
+    throw refused(stream, `what was seen of ${stream.kind} can not be fetched again`);
+  }
+  return await database.transaction(async (runner) => {
+    await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
+    const key = [stream.marketId, stream.streamId];
+    const values = [...key, span.fromMs, span.toMs];
+    const taken = await runner.rows<Taken>(TAKE_OVERLAPPING, values);
+    const rests: Island[] = [];
+    for (const row of taken) {
+      const island = toIsland(row);
+      for (const rest of await cutIsland(runner, stream, island, span)) {
+        rests.push(rest);
+        await runner.rows(INSERT_REST, [
+          ...[...key, rest.span.fromMs, rest.span.toMs, rest.firstId, rest.lastId, rest.rowCount],
+          ...[JSON.stringify(row.evidence), row.updated_at],
+        ]);
+      }
+    }
+    if (taken.length > 0) {
+      const fromMs = Math.min(...taken.map(({ from_ms }) => from_ms));
+      const toMs = Math.max(...taken.map(({ to_ms }) => to_ms));
+      const cut = overlap({ fromMs, toMs }, span);
+      await runner.rows(KEEP_EXPECTED, [...key, cut.fromMs, cut.toMs]);
+    }
+    const { reason, note, atMs } = doubt;
+    await rememberGap(runner, stream, {
+      ...{ span, state: 'open', reason, note, atMs, nextAttemptAtMs: null },
+      ...{ isAttempt: false, uncoveredAtMs: atMs },
+    });
+    return rests.sort((a, b) => b.span.fromMs - a.span.fromMs);
+  });
+}
+
+function overlap(a: Span, b: Span): Span {
+  return { fromMs: Math.max(a.fromMs, b.fromMs), toMs: Math.min(a.toMs, b.toMs) };
+}
+
+async function cutIsland(
+  runner: Runner,
+  stream: StreamRef,
+  island: Island,
+  span: Span,
+): Promise<Island[]> {
+  const left = { fromMs: island.span.fromMs, toMs: span.fromMs };
+  const right = { fromMs: span.toMs, toMs: island.span.toMs };
+  const pieces = { left, taken: overlap(island.span, span), right };
+  const rows = rowReader(runner, stream);
+  const counts =
+    stream.kind === 'kline'
+      ? await shareCount(pieces, island, rows)
+      : await splitCounts(pieces, island, rows);
+  return [
+    { span: left, ...counts.left },
+    { span: right, ...counts.right },
+  ]
+    .filter((rest) => !isEmptySpan(rest.span))
+    .map((rest) => ({ streamId: stream.streamId, ...rest }));
+}
+
+function refused({ kind, streamId }: StreamRef, why: string): StoreError {
+  return new StoreError(
+    'data_refused',
+    'skip',
+    `coverage of stream ${streamId} (${kind}) can not be taken back: ${why}`,
+  );
+}
