@@ -53,6 +53,14 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
         error: message,
       });
     },
+    headPolled({ stream: name, market, cause, waitMs, agesMs }) {
+      const stream = streamOf(name);
+      metrics.headPolls.inc({ stream, cause });
+      if (waitMs !== undefined) metrics.headWaitSeconds.observe({ stream }, seconds(waitMs));
+      for (const ageMs of agesMs) metrics.tradeAgeSeconds.observe(Math.max(0, seconds(ageMs)));
+      const fields = { stream: name, market, cause, waitMs, rows: agesMs.length };
+      logger.write('trace', 'newest trades polled', fields);
+    },
     runSkipped({ stream }) {
       metrics.runsSkipped.inc({ stream: streamOf(stream) });
       logger.write('debug', 'run left out, the one before still goes on', { stream });
@@ -71,6 +79,16 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
         market,
         detail,
       });
+    },
+    sinceModeSettled({ endpoint, mode, before }) {
+      metrics.sinceModes.inc({ endpoint, mode });
+      const level = before === null ? 'info' : 'warn';
+      logger.write(level, 'found how the exchange counts the offset', { endpoint, mode, before });
+    },
+    historyHeadroom({ stream: name, market, ratio }) {
+      const stream = streamOf(name);
+      metrics.historyHeadroom.set({ stream, market: labels.market.admit(market) }, ratio);
+      logger.write('trace', 'history headroom', { stream: name, market, ratio });
     },
     gapFound({ stream: name, market, reason, lengthMs }) {
       const stream = streamOf(name);
@@ -106,6 +124,8 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
       for (const market of removed) {
         tally.forgetMarket(market);
         labels.market.forget(market);
+        for (const stream of ['trades', 'times'])
+          metrics.historyHeadroom.remove({ stream, market });
       }
       const sample = (names: readonly string[]) => names.slice(0, 20);
       logger.write('info', 'the list of markets changed', {

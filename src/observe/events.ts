@@ -120,6 +120,17 @@ export interface CollectEvents {
     readonly message: string;
     readonly action: 'retry' | 'skip' | 'fatal';
   }): void;
+  /** The newest trades of a market were asked for, and stored. */
+  headPolled(event: {
+    readonly stream: string;
+    readonly market: string;
+    /** Why then: told by the state feed or the tickers, asked for by the schedule, and so on. */
+    readonly cause: 'pushed' | 'swept' | 'urgent' | 'floor' | 'spare';
+    /** Time from the sign of a trade to the poll; undefined without a sign. */
+    readonly waitMs: number | undefined;
+    /** How old the new trades were once they were stored, exchange time. */
+    readonly agesMs: readonly number[];
+  }): void;
   /** A scheduled run found the one before still going, and was left out. */
   runSkipped(event: { readonly stream: string }): void;
   walkStepped(event: {
@@ -132,6 +143,18 @@ export interface CollectEvents {
     readonly stream: string;
     readonly market: string;
     readonly detail: string;
+  }): void;
+  /** How the server counts the offset of an endpoint; `before` when it was thought otherwise. */
+  sinceModeSettled(event: {
+    readonly endpoint: string;
+    readonly mode: 'skip' | 'id';
+    readonly before: 'skip' | 'id' | null;
+  }): void;
+  /** How many times the trades between two polls of a market would fit into a page. */
+  historyHeadroom(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly ratio: number;
   }): void;
   gapFound(event: {
     readonly stream: string;
@@ -157,6 +180,60 @@ export interface CollectEvents {
     readonly added: readonly string[];
     readonly removed: readonly string[];
     readonly changed: readonly string[];
+  }): void;
+}
+
+/** Trades held against candles, and what the ledger says of completeness. */
+export interface VerifyEvents {
+  /** Slots were judged for the first time. */
+  judged(event: {
+    readonly market: string;
+    readonly intervalS: number;
+    readonly matches: number;
+    readonly mismatches: number;
+  }): void;
+  /** The trades and the candle of a slot do not agree; both are fetched again. */
+  mismatchFound(event: {
+    readonly market: string;
+    readonly intervalS: number;
+    /** Begin of the slot. */
+    readonly fromMs: number;
+    readonly detail: string;
+  }): void;
+  /** What was found in the end, after all refetches that were needed or allowed. */
+  mismatchSettled(event: {
+    readonly market: string;
+    readonly intervalS: number;
+    readonly fromMs: number;
+    readonly outcome: 'match' | 'mismatch';
+    readonly tries: number;
+    readonly detail: string;
+  }): void;
+  /** A round failed; the next one comes all the same. */
+  failed(event: { readonly code: string; readonly message: string }): void;
+  /** How complete the archive is now; replaces what was told before. */
+  completenessCounted(event: {
+    /** Covered part of what is expected, 0 to 1. */
+    readonly coverage: readonly {
+      readonly stream: string;
+      readonly market: string;
+      readonly ratio: number;
+    }[];
+    /** Open gaps, summed up over markets. */
+    readonly openGaps: readonly {
+      readonly stream: string;
+      readonly reason: string;
+      readonly lengthMs: number;
+      /** Age of the oldest moment that is missing. */
+      readonly oldestAgeMs: number;
+    }[];
+    readonly verdicts: readonly {
+      readonly market: string;
+      readonly intervalS: number;
+      readonly mismatches: number;
+      /** The exchange's time now minus the end of the newest verdict; null without one. */
+      readonly lagMs: number | null;
+    }[];
   }): void;
 }
 
@@ -191,6 +268,7 @@ export interface Telemetry {
   readonly client: ClientEvents;
   readonly store: StoreEvents;
   readonly collect: CollectEvents;
+  readonly verify: VerifyEvents;
   readonly server: ServerEvents;
   readonly daemon: DaemonEvents;
 }

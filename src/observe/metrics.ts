@@ -6,6 +6,8 @@ const LATENCY_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 const COMMIT_BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 30];
 /** From a connection that is refused at once to one that lives for days. */
 const LIFETIME_BUCKETS_S = [1, 10, 60, 300, 1800, 7200, 43_200, 172_800];
+/** From at once to the longest schedule that makes sense. */
+const WAIT_BUCKETS_S = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800];
 const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500];
 
 /**
@@ -168,6 +170,23 @@ export function createMetrics(registry: Registry) {
       'Polls that failed, by error code and what follows (retry, skip, fatal).',
       ['stream', 'code', 'action'],
     ),
+    headPolls: counter(
+      'head_polls_total',
+      'Polls of the newest trades, by cause: pushed and swept follow a sign of a trade, urgent a page that fills up, floor the schedule; spare ones use requests that nobody else needs.',
+      ['stream', 'cause'],
+    ),
+    headWaitSeconds: histogram(
+      'head_poll_wait_seconds',
+      'Time from a sign of a trade to the poll that follows it.',
+      WAIT_BUCKETS_S,
+      ['stream'],
+    ),
+    tradeAgeSeconds: histogram(
+      'trade_age_seconds',
+      'Age of new trades once they are stored, in the time of the exchange.',
+      WAIT_BUCKETS_S,
+      [],
+    ),
     runsSkipped: counter(
       'runs_skipped_total',
       'Scheduled runs left out because the one before was still going.',
@@ -184,6 +203,16 @@ export function createMetrics(registry: Registry) {
     walkStalls: counter('walk_stalls_total', 'Walks that stopped for lack of progress.', [
       'stream',
     ]),
+    sinceModes: counter(
+      'since_modes_settled_total',
+      'Times that it was found out how the exchange counts the offset of an endpoint.',
+      ['endpoint', 'mode'],
+    ),
+    historyHeadroom: gauge(
+      'history_headroom_ratio',
+      'Trades that a page of history holds, over those that come between two polls; trades are at risk near 1.',
+      ['stream', 'market'],
+    ),
     gapsFound: counter('gaps_found_total', 'Gaps found, by reason.', ['stream', 'reason']),
     gapSecondsFound: counter('gap_seconds_found_total', 'Length of the gaps found, summed up.', [
       'stream',
@@ -197,6 +226,46 @@ export function createMetrics(registry: Registry) {
       'unfillable_gap_seconds',
       'Length of the gaps that nothing can fill any more, summed up.',
       ['stream', 'market'],
+    ),
+    coverageRatio: gauge(
+      'coverage_ratio',
+      'Covered part of what is expected up to the newest covered moment, 0 to 1.',
+      ['stream', 'market'],
+    ),
+    openGapReasonSeconds: gauge(
+      'open_gap_seconds_by_reason',
+      'Length of the gaps that are open now, by why they are.',
+      ['stream', 'reason'],
+    ),
+    oldestOpenGapSeconds: gauge(
+      'oldest_open_gap_seconds',
+      "The exchange's time now minus the oldest moment that is missing and may still be had.",
+      ['stream'],
+    ),
+    verdicts: counter(
+      'verdicts_total',
+      'Candles that were held against the stored trades for the first time, by outcome.',
+      ['outcome'],
+    ),
+    mismatchesSettled: counter(
+      'mismatches_settled_total',
+      'Mismatches that were fetched again as often as needed or allowed, by what was found.',
+      ['outcome'],
+    ),
+    mismatches: gauge(
+      'mismatches',
+      'Candles with which the stored trades do not agree at present.',
+      ['market', 'interval'],
+    ),
+    verifiedLagSeconds: gauge(
+      'verified_lag_seconds',
+      "The exchange's time now minus the end of the newest verdict.",
+      ['market', 'interval'],
+    ),
+    verifyFailures: counter(
+      'verify_failures_total',
+      'Rounds of the continuous verification that failed, by error code.',
+      ['code'],
     ),
     marketChanges: counter(
       'market_changes_total',

@@ -28,12 +28,25 @@ export interface StreamTally extends Readonly<Record<RowOutcome, number>> {
   readonly markets: number | null;
 }
 
+/** How complete the archive is, at a glance. */
+export interface CompletenessTally {
+  readonly mismatches: number;
+  /** Age of the oldest moment that is missing and may still be had; null when nothing is. */
+  readonly oldestGapMs: number | null;
+  /** The worst of all streams, 0 to 1. */
+  readonly lowestCoverage: number;
+  /** Exchange time now minus the end of the newest verdict, of the market furthest behind. */
+  readonly verifiedLagMs: number | null;
+}
+
 export interface TallySnapshot {
   /** In the order in which the streams first showed up. */
   readonly streams: readonly StreamTally[];
   readonly requests: number;
   readonly failedRequests: number;
   readonly openSockets: number;
+  /** Null until it was counted. */
+  readonly completeness: CompletenessTally | null;
 }
 
 /** Ends of a request that say nothing against the exchange or the way to it. */
@@ -69,6 +82,7 @@ export class Tally {
   #requests = 0;
   #failedRequests = 0;
   #openSockets = 0;
+  #completeness: CompletenessTally | null = null;
 
   received(stream: string, count: number): void {
     this.#of(stream).received += count;
@@ -95,6 +109,10 @@ export class Tally {
       state.openGaps = totals.get(stream)?.count ?? 0;
       state.openGapMs = totals.get(stream)?.lengthMs ?? 0;
     }
+  }
+
+  completeness(counted: CompletenessTally): void {
+    this.#completeness = counted;
   }
 
   requestEnded(outcome: RequestOutcome): void {
@@ -138,6 +156,7 @@ export class Tally {
       requests: this.#requests,
       failedRequests: this.#failedRequests,
       openSockets: this.#openSockets,
+      completeness: this.#completeness,
     };
   }
 

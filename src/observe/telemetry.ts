@@ -7,6 +7,7 @@ import { createDaemonEvents, createServerEvents } from './program-events.js';
 import { createSinks, type Sinks, seconds } from './sinks.js';
 import { createStoreEvents } from './store-events.js';
 import type { Tally } from './tally.js';
+import { createVerifyEvents } from './verify-events.js';
 
 export interface TelemetryOptions {
   readonly logger: Logger;
@@ -47,6 +48,7 @@ export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
     client: createClientEvents(sinks),
     store: createStoreEvents(sinks),
     collect: createCollectEvents(sinks),
+    verify: createVerifyEvents(sinks),
     server: createServerEvents(sinks),
     daemon: createDaemonEvents(sinks),
     tally: sinks.tally,

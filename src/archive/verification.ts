@@ -1,0 +1,247 @@
+import { type Clock, sleep } from '../kernel/clock.js';
+import { codeOf, isAborted, messageOf } from '../kernel/errors.js';
+import type { StreamRef } from '../ledger/batch.js';
+import {
+  describeDifference,
+  matchRow,
+  type SlotVerdict,
+  type VerdictRow,
+} from '../ledger/verdict.js';
+import type { VerifyEvents } from '../observe/events.js';
+import type { Mismatch, PendingSpan, Store, VerdictTarget } from '../store/index.js';
+import { judgeAtOnce, judgeSpan, slotsAtOnce } from './judge.js';
+
+export interface VerificationOptions {
+  readonly archive: Pick<Store, 'verdicts' | 'recordAttempt' | 'recordGap'>;
+  readonly clock: Clock;
+  /** Exchange time, UNIX milliseconds. */
+  readonly nowMs: () => number;
+  readonly telemetry: VerifyEvents;
+  /** Pause while nothing is to be judged, milliseconds of this machine. */
+  readonly pauseMs: number;
+}
+
+/** A slot that does not add up is fetched again this often, then the mismatch stands. */
+const TRIES_MAX = 3;
+/** Pause after the first refetch, exchange time; each further one is four times as long. */
+const FIRST_PAUSE_MS = 60_000;
+const PAUSE_GROWTH = 4;
+/** A mismatch that waits for something else is looked at again after this, exchange time. */
+const WAIT_MS = 300_000;
+/** Of each kind, at most this much is done before the others have their turn. */
+const DOUBTS_AT_ONCE = 500;
+const MISMATCHES_AT_ONCE = 50;
+const SPANS_AT_ONCE = 200;
+/** Known mismatches within one slot that are looked at; a slot with more is beyond help anyway. */
+const KNOWN_MAX = 1000;
+/** Pause after each step as a multiple of its length, so that most of the database is left alone. */
+const REST_FACTOR = 3;
+const REST_MAX_MS = 2000;
+
+/**
+ * Holds stored trades against stored candles as they come, newest first, and has both fetched again
+ * where they differ. What is judged, what is due and how often it was tried stands in the archive
+ * alone, so a restart goes on where the last run ended.
+ *
+ * A mismatch goes: found → suspect (its streams are to be fetched again) → judged anew after a
+ * pause → match, or suspect again; after the last try it stands, and says what was found.
+ */
+export class Verification {
+  readonly #options: VerificationOptions;
+
+  constructor(options: VerificationOptions) {
+    this.#options = options;
+  }
+
+  /** Verifies until `signal` aborts; failures are told and tried again after a pause. */
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const hasMore = await this.round(signal).catch((error: unknown) => {
+        if (!isAborted(error) && !signal.aborted) {
+          this.#options.telemetry.failed({ code: codeOf(error), message: messageOf(error) });
+        }
+        return false;
+      });
+      if (!hasMore) await this.#pause(this.#options.pauseMs, signal);
+    }
+  }
+
+  /**
+   * Does a bounded piece of what is to be done.
+   *
+   * @returns whether more is left that can be done at once
+   */
+  async round(signal: AbortSignal): Promise<boolean> {
+    const { verdicts } = this.#options.archive;
+    const doubts = await verdicts.applyDoubts(this.#nowMs(), DOUBTS_AT_ONCE);
+    const targets = new Map((await verdicts.targets()).map((one) => [one.marketId, one]));
+    const due = await verdicts.dueMismatches(this.#nowMs(), MISMATCHES_AT_ONCE);
+    for (const mismatch of due) {
+      const target = targets.get(mismatch.marketId);
+      if (target !== undefined) await this.#step(signal, () => this.#review(target, mismatch));
+    }
+    const pending = await verdicts.pending(SPANS_AT_ONCE);
+    for (const one of pending) {
+      const target = targets.get(one.marketId);
+      if (target !== undefined) await this.#step(signal, () => this.#judge(target, one));
+    }
+    return pending.length > 0 || due.length > 0 || doubts === DOUBTS_AT_ONCE;
+  }
+
+  #nowMs(): number {
+    return Math.floor(this.#options.nowMs());
+  }
+
+  /** Works, then rests for longer than that took. */
+  async #step(signal: AbortSignal, work: () => Promise<void>): Promise<void> {
+    if (signal.aborted) return;
+    const { clock } = this.#options;
+    const startedMs = clock.monotonicMs();
+    await work();
+    const tookMs = clock.monotonicMs() - startedMs;
+    await this.#pause(Math.min(tookMs * REST_FACTOR, REST_MAX_MS), signal);
+  }
+
+  async #pause(ms: number, signal: AbortSignal): Promise<void> {
+    if (ms > 0) await sleep(this.#options.clock, ms, signal).catch(() => undefined);
+  }
+
+  /** Judges the newest slots of a span that nobody has judged. */
+  async #judge(target: VerdictTarget, { intervalS, span }: PendingSpan): Promise<void> {
+    const kline = target.klines.find(({ variant }) => variant === intervalS);
+    if (kline === undefined) return;
+    const { archive, telemetry } = this.#options;
+    const stepMs = intervalS * 1000;
+    const fromMs = Math.max(span.fromMs, span.toMs - slotsAtOnce(stepMs) * stepMs);
+    const slots = await judgeAtOnce(archive.verdicts, target, kline, { fromMs, toMs: span.toMs });
+    const nowMs = this.#nowMs();
+    const rows = slots.flatMap((slot): VerdictRow[] => {
+      if (slot.outcome === 'match') return [matchRow(slot.span)];
+      if (slot.outcome === 'unproven') return [];
+      return [{ ...rowOf(slot), tries: 0, nextTryAtMs: nowMs }];
+    });
+    await archive.verdicts.record(target.marketId, intervalS, rows);
+    const bad = rows.filter(({ outcome }) => outcome === 'mismatch');
+    const matches = rows.length - bad.length;
+    const { market } = target;
+    telemetry.judged({ market, intervalS, matches, mismatches: bad.length });
+    for (const row of bad) {
+      const { fromMs: atMs } = row.span;
+      telemetry.mismatchFound({ market, intervalS, fromMs: atMs, detail: detailOf(row) });
+    }
+  }
+
+  /** Judges a mismatch anew, and has it fetched again unless that was done often enough. */
+  async #review(target: VerdictTarget, known: Mismatch): Promise<void> {
+    const { verdicts } = this.#options.archive;
+    const { intervalS, span } = known;
+    const kline = target.klines.find(({ variant }) => variant === intervalS);
+    if (kline === undefined) return;
+    const record = (row: VerdictRow) => verdicts.record(target.marketId, intervalS, [row]);
+    const [slot] = await judgeAtOnce(verdicts, target, kline, span);
+    const nowMs = this.#nowMs();
+    if (slot === undefined || slot.outcome === 'unproven') {
+      // It is being fetched again, or can not be had any more: then it is a gap and no verdict.
+      await record({ ...known, nextTryAtMs: nowMs + WAIT_MS });
+      return;
+    }
+    if (slot.outcome === 'match') {
+      await record(matchRow(span));
+      await this.#settle(target, kline, known, slot);
+      return;
+    }
+    const row = { ...rowOf(slot), tries: known.tries };
+    if (known.tries >= TRIES_MAX) {
+      await record({ ...row, nextTryAtMs: null });
+      await this.#settle(target, kline, known, slot);
+      return;
+    }
+    const streams = await this.#suspects(target, kline, slot);
+    if (streams.length === 0) {
+      const isOver = await this.#isShorterSettled(target, kline, slot);
+      await record({ ...row, nextTryAtMs: isOver ? null : nowMs + WAIT_MS });
+      return;
+    }
+    const tries = known.tries + 1;
+    const note = `try ${tries} of ${TRIES_MAX}: ${detailOf(row)}`;
+    // First the row: a crash in between costs one refetch, never an endless number of them.
+    await record({
+      ...row,
+      tries,
+      nextTryAtMs: nowMs + FIRST_PAUSE_MS * PAUSE_GROWTH ** known.tries,
+    });
+    for (const stream of streams) {
+      await this.#options.archive.recordAttempt({
+        ...{ stream, span, state: 'open', reason: 'suspect', note },
+        ...{ atMs: nowMs, nextAttemptAtMs: null },
+      });
+    }
+  }
+
+  /**
+   * The streams that may be wrong. Where shorter candles of the same time agree with the trades,
+   * only the longer one can be; where they do not, they are mended first: then the list is empty.
+   */
+  async #suspects(
+    target: VerdictTarget,
+    kline: StreamRef,
+    { span }: SlotVerdict,
+  ): Promise<StreamRef[]> {
+    const all = [target.trades, target.times, kline].filter((one) => one !== null);
+    const shorter = target.klines
+      .filter(({ variant }) => variant < kline.variant && kline.variant % variant === 0)
+      .at(-1);
+    if (shorter === undefined) return all;
+    let isProven = true;
+    const parts = judgeSpan(this.#options.archive.verdicts, target, shorter, span);
+    for await (const slots of parts) {
+      if (slots.some(({ outcome }) => outcome === 'mismatch')) return [];
+      isProven &&= slots.every(({ outcome }) => outcome === 'match');
+    }
+    return isProven ? [kline] : all;
+  }
+
+  /** Whether nothing more will be tried for the shorter candles that do not add up. */
+  async #isShorterSettled(
+    { marketId }: VerdictTarget,
+    { variant }: StreamRef,
+    { span }: SlotVerdict,
+  ): Promise<boolean> {
+    const { verdicts } = this.#options.archive;
+    const known = await verdicts.mismatches({ marketId, span }, KNOWN_MAX);
+    const shorter = known.filter(({ intervalS }) => intervalS < variant);
+    return shorter.length > 0 && shorter.every(({ nextTryAtMs }) => nextTryAtMs === null);
+  }
+
+  /** Says in the ledger what came of the refetches; the verdict itself holds the figures. */
+  async #settle(
+    target: VerdictTarget,
+    kline: StreamRef,
+    known: Mismatch,
+    slot: SlotVerdict,
+  ): Promise<void> {
+    const { archive, telemetry } = this.#options;
+    const { market } = target;
+    const { tries, intervalS, span } = known;
+    const outcome = slot.outcome === 'match' ? 'match' : 'mismatch';
+    const was = known.differences.map(describeDifference).join('; ');
+    const detail =
+      outcome === 'match'
+        ? `it adds up after ${tries} refetches; before: ${was}`
+        : `it does not add up after ${tries} refetches: ${detailOf(rowOf(slot))}`;
+    telemetry.mismatchSettled({ market, intervalS, fromMs: span.fromMs, outcome, tries, detail });
+    if (tries === 0) return;
+    await archive.recordGap({
+      ...{ stream: kline, span, state: 'filled', reason: 'suspect', note: detail },
+      ...{ atMs: this.#nowMs(), nextAttemptAtMs: null },
+    });
+  }
+}
+
+function rowOf({ span, differences }: SlotVerdict) {
+  return { span, outcome: 'mismatch', differences } as const;
+}
+
+function detailOf({ differences }: { readonly differences: VerdictRow['differences'] }): string {
+  return differences.map(describeDifference).join('; ');
+}

@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Verification } from '../../src/archive/verification.js';
+import { addDecimals, compareDecimals, multiplyDecimals } from '../../src/kernel/decimal.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import type { Span } from '../../src/kernel/span.js';
+import type { KlineRow, StreamRef, TradeRow } from '../../src/ledger/batch.js';
+import type { Store } from '../../src/store/index.js';
+import { FakeClock } from '../support/fake-clock.js';
+import { noTelemetry } from '../support/no-telemetry.js';
+import { openTestStore, runSql } from '../support/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+
+const BTC = {
+  ...{ name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
+  minAmount: '0.001',
+};
+const HOURS = 2;
+const SEED = 20_260_115;
+
+/** What the exchange would answer: trades of two hours, and their candles. */
+function makeTruth() {
+  const random = seededRandom(SEED);
+  const trades: TradeRow[] = [];
+  for (let atS = 0; atS < HOURS * 3600; atS += 1 + Math.floor(random() ** 3 * 400)) {
+    const price = `${60_000 + Math.floor(random() * 900)}.5`;
+    const amount = `0.${String(1 + Math.floor(random() * 99_999)).padStart(5, '0')}`;
+    const total = multiplyDecimals(price, amount);
+    trades.push(trade(trades.length + 1, atS, { price, amount, total }));
+  }
+  const candles = [60, 3600].flatMap((intervalS) => candlesOf(trades, intervalS));
+  return { trades, candles };
+}
+
+function candlesOf(trades: readonly TradeRow[], intervalS: number): KlineRow[] {
+  const opens = new Set(trades.map((one) => Math.floor(one.tradedAtS / intervalS) * intervalS));
+  return [...opens].map((openAtS) => {
+    const inside = trades.filter(
+      ({ tradedAtS }) => tradedAtS >= openAtS && tradedAtS < openAtS + intervalS,
+    );
+    const prices = inside.map(({ price }) => price).sort(compareDecimals);
+    const sum = (texts: readonly string[]) => texts.reduce(addDecimals, '0');
+    return {
+      ...{ marketId: 1, intervalS, openAtS, receivedAtMs: (openAtS + intervalS + 30) * 1000 },
+      ...{ open: inside[0]?.price ?? '', close: inside.at(-1)?.price ?? '' },
+      ...{ high: prices.at(-1) ?? '', low: prices[0] ?? '' },
+      volume: sum(inside.map(({ amount }) => amount)),
+      amount: sum(inside.map(({ total }) => total)),
+    };
+  });
+}
+
+class World {
+  readonly truth = makeTruth();
+  readonly store: Store;
+  readonly url: string;
+  readonly streams: readonly StreamRef[];
+  readonly clock = new FakeClock();
+  nowMs = (NOON_S + HOURS * 3600 + 60) * 1000;
+
+  private constructor(store: Store, url: string, streams: readonly StreamRef[]) {
+    this.store = store;
+    this.url = url;
+    this.streams = streams;
+  }
+
+  /** An archive that has collected everything. */
+  static async open(): Promise<World> {
+    const { store, url } = await openTestStore();
+    await store.ensureMarkets([BTC], NOON_S * 1000);
+    const collectFromMs = NOON_S * 1000;
+    const streams: StreamRef[] = [];
+    for (const [kind, variant] of [
+      ['trades', 0],
+      ['kline', 60],
+      ['kline', 3600],
+    ] as const) {
+      streams.push(await store.ensureStream({ kind, marketId: 1, variant, collectFromMs }));
+    }
+    const world = new World(store, url, streams);
+    for (const stream of streams) {
+      await world.fetch(stream, { fromMs: NOON_S * 1000, toMs: (NOON_S + HOURS * 3600) * 1000 });
+    }
+    return world;
+  }
+
+  /** Stores what the exchange says about a span of a stream. */
+  async fetch(stream: StreamRef, span: Span): Promise<void> {
+    const has = (s: number) => span.fromMs <= s * 1000 && s * 1000 < span.toMs;
+    const { trades, candles } = this.truth;
+    await this.store.commit({
+      claims: [claim(stream, span.fromMs / 1000 - NOON_S, span.toMs / 1000 - NOON_S)],
+      ...(stream.kind === 'trades'
+        ? { trades: trades.filter(({ tradedAtS }) => has(tradedAtS)) }
+        : {
+            klines: candles
+              .filter(({ intervalS, openAtS }) => intervalS === stream.variant && has(openAtS))
+              .map((row) => ({ ...row, receivedAtMs: this.nowMs })),
+          }),
+    });
+  }
+
+  /** What the collectors do about suspects: uncover, fetch again. Returns which they were. */
+  async refetch(): Promise<string[]> {
+    const { suspects } = await this.store.fillRequests(this.nowMs);
+    const done: string[] = [];
+    for (const { streamId, span } of suspects) {
+      const stream = this.streams.find((one) => one.streamId === streamId);
+      assert.ok(stream !== undefined);
+      const gap = { reason: 'suspect', note: 'refetching', atMs: this.nowMs } as const;
+      await this.store.uncover(stream, span, gap);
+      await this.fetch(stream, span);
+      done.push(`${stream.kind} ${stream.variant}`);
+    }
+    await this.store.closeFilledGaps();
+    return done.sort();
+  }
+
+  /** A verification as a process of its own would be: it knows only what the archive holds. */
+  verification(): Verification {
+    return new Verification({
+      archive: this.store,
+      clock: this.clock,
+      nowMs: () => this.nowMs,
+      telemetry: noTelemetry.verify,
+      pauseMs: 1000,
+    });
+  }
+
+  /** Rounds until nothing is to be done, each by a new process. */
+  async settle(): Promise<void> {
+    const { signal } = new AbortController();
+    for (let round = 0; await this.verification().round(signal); round += 1) {
+      assert.ok(round < 100, 'rounds end');
+    }
+  }
+
+  async outcomes(intervalS: number): Promise<string[]> {
+    const rows = await runSql<{ outcome: string }>(
+      this.url,
+      'SELECT outcome FROM verdict WHERE interval_s = $1 ORDER BY lower(span)',
+      [intervalS],
+    );
+    return rows.map(({ outcome }) => outcome);
+  }
+
+  /** Time passes as between two tries. */
+  wait(): void {
+    this.nowMs += 3_600_000;
+  }
+}
+
+test('what was collected truly matches as a whole, in one row per interval', async () => {
+  const world = await World.open();
+  await world.settle();
+  assert.deepEqual(await world.outcomes(60), ['match']);
+  assert.deepEqual(await world.outcomes(3600), ['match']);
+  assert.deepEqual(await world.refetch(), []);
+});
+
+test('a lost trade is missed, fetched again with its candle, and then all matches', async () => {
+  const world = await World.open();
+  await runSql(world.url, 'DELETE FROM trade WHERE tid = 7');
+  await world.settle();
+  assert.deepEqual(await world.outcomes(60), ['match', 'mismatch', 'match']);
+  const [found] = await world.store.verdicts.mismatches({ marketId: 1 }, 1);
+  assert.equal(found?.tries, found?.intervalS === 60 ? 1 : 0);
+  assert.deepEqual(
+    await world.refetch(),
+    ['kline 60', 'trades 0'],
+    'the hour waits for the minute',
+  );
+  world.wait();
+  await world.settle();
+  assert.deepEqual(await world.outcomes(60), ['match']);
+  assert.deepEqual(await world.outcomes(3600), ['match']);
+  assert.deepEqual(await world.refetch(), []);
+  const notes = await runSql<{ note: string; state: string }>(
+    world.url,
+    "SELECT note, state FROM gap WHERE note LIKE 'it adds up after 1 refetches%'",
+  );
+  assert.equal(notes[0]?.state, 'filled');
+});
+
+test('a trade that was altered by hand stays a mismatch after three refetches, and no more', async () => {
+  const world = await World.open();
+  await runSql(world.url, 'UPDATE trade SET price = price + 1 WHERE tid = 9');
+  await runSql(world.url, 'UPDATE trade SET amount = amount + 0.00001 WHERE tid = 9');
+  const refetches: string[][] = [];
+  for (let turn = 0; turn < 8; turn += 1) {
+    await world.settle();
+    refetches.push(await world.refetch());
+    world.wait();
+  }
+  const minute = ['kline 60', 'trades 0'];
+  assert.deepEqual(refetches.slice(0, 3), [minute, minute, minute]);
+  assert.ok(refetches.slice(3).every((one) => one.length === 0));
+  const known = await world.store.verdicts.mismatches({ marketId: 1 }, 10);
+  const settled = known.find(({ intervalS }) => intervalS === 60);
+  assert.deepEqual([settled?.tries, settled?.nextTryAtMs], [3, null]);
+  assert.ok(
+    known.every(({ nextTryAtMs }) => nextTryAtMs === null),
+    'the hour is not read again for ever either',
+  );
+  assert.ok(settled?.differences.some(({ figure }) => figure === 'volume'));
+});
+
+test('where minutes agree and the hour does not, only the candle of the hour is suspected', async () => {
+  const world = await World.open();
+  await runSql(world.url, 'UPDATE kline SET volume = volume + 1 WHERE interval_s = 3600');
+  await world.settle();
+  assert.deepEqual(await world.outcomes(60), ['match']);
+  assert.deepEqual(await world.refetch(), ['kline 3600', 'kline 3600']);
+  world.wait();
+  await world.settle();
+  assert.deepEqual(await world.outcomes(3600), ['match']);
+});
+
+test('late trades and revised candles are judged anew', async () => {
+  const world = await World.open();
+  const late = world.truth.trades.filter(({ tid }) => tid > 20 && tid < 24);
+  await runSql(world.url, 'DELETE FROM trade WHERE tid > 20 AND tid < 24');
+  await runSql(
+    world.url,
+    'UPDATE kline SET close = close + 1 WHERE interval_s = 60 AND open_at = $1',
+    [new Date(NOON_S * 1000)],
+  );
+  await world.settle();
+  assert.ok((await world.outcomes(60)).includes('mismatch'));
+  await world.store.commit({ trades: late });
+  const [first] = world.truth.candles;
+  assert.ok(first !== undefined);
+  await world.store.commit({ klines: [{ ...first, receivedAtMs: world.nowMs }] });
+  await world.settle();
+  assert.deepEqual(await world.outcomes(60), ['match'], 'at once, without any wait');
+});
+
+test('a stop in the middle ends it, and the next run goes on', async () => {
+  const world = await World.open();
+  const stopping = new AbortController();
+  const running = world.verification().run(stopping.signal);
+  stopping.abort();
+  await running;
+  await world.settle();
+  assert.deepEqual(await world.outcomes(3600), ['match']);
+});
