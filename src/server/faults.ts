@@ -29,8 +29,13 @@ export interface HttpReply {
 export type HttpEnding =
   /** The headers promise the whole body; the connection is closed after this many bytes of it. */
   | { readonly kind: 'cut'; readonly afterBytes: number }
-  /** The body comes `bytes` at a time, with pauses between. */
-  | { readonly kind: 'drip'; readonly bytes: number; readonly pauseMs: number }
+  /** The body, or all before it, comes `bytes` at a time, with pauses between. */
+  | {
+      readonly kind: 'drip';
+      readonly part: 'head' | 'body';
+      readonly bytes: number;
+      readonly pauseMs: number;
+    }
   /** Nothing is sent. After `ms`, or never when it is left out, the connection is closed. */
   | { readonly kind: 'hang'; readonly ms?: number }
   /** The connection is reset (TCP RST) before a byte is sent. */

@@ -278,3 +278,71 @@ test('the same seed and requests make the same faults; every fault that fires is
   assert.deepEqual(await play(41), first);
   assert.notDeepEqual(await play(42), first);
 });
+
+test('stuckPage: every page of a list is the one that was first asked for, until its time is over', async (t) => {
+  const clock = new FakeClock();
+  const rules = [{ id: 'it', kind: 'stuckPage', where: 'historyResult', ms: 3000 }] as const;
+  const { server, fired } = await startFaultyExchange(t, { rules, clock });
+  const page = async (since: number, limit = 20) => {
+    const query = `market=BTC_USDT&since=${since}&limit=${limit}`;
+    return (await getRaw(`${server.url}/api/v1/public/history/result?${query}`)).body;
+  };
+  const first = await page(0);
+  assert.deepEqual([await page(20), await page(40), await page(0)], [first, first, first]);
+  assert.deepEqual(fired(), { it: 2 }, 'the first page itself is no fault');
+  assert.notEqual(await page(20, 30), first, 'another limit is another list');
+  clock.advance(3000);
+  assert.notEqual(await page(20), first);
+});
+
+test('wrongDate: shifted, frozen or missing, with a true body', async (t) => {
+  const shifted = await oneFault(t, { kind: 'wrongDate', byS: 7200 });
+  assert.equal(shifted.faulty.body, shifted.honest.body);
+  const dates = [shifted.faulty, shifted.honest].map(({ headers }) =>
+    Date.parse(String(headers.date)),
+  );
+  assert.equal((dates[0] ?? 0) - (dates[1] ?? 0), 7_200_000);
+  const missing = await oneFault(t, { kind: 'wrongDate', form: 'missing' });
+  assert.equal(missing.faulty.headers.date, undefined);
+  const clock = new FakeClock();
+  const rules = [{ kind: 'wrongDate', form: 'frozen' }] as const;
+  const { server, backend } = await startFaultyExchange(t, { rules, clock });
+  const date = async () => (await getRaw(server.url + TICKER)).headers.date;
+  const first = await date();
+  clock.advance(60_000);
+  assert.equal(await date(), first);
+  assert.notEqual(first, new Date(backend.nowMs()).toUTCString());
+});
+
+test('drip, part=head: status and headers come slowly, then the whole body', async (t) => {
+  const clock = new FakeClock();
+  const rules = [
+    { kind: 'drip', part: 'head', bytes: 40, ms: 1000, after: 1, maxCount: 1 },
+  ] as const;
+  const { server, fired } = await startFaultyExchange(t, { rules, clock });
+  const honest = await getRaw(server.url + HISTORY);
+  let isHere = false;
+  const dripping = getRaw(server.url + HISTORY).finally(() => {
+    isHere = true;
+  });
+  let waits = 0;
+  await clock.timersPending(1);
+  while (clock.pendingTimers > 0) {
+    assert.equal(isHere, false);
+    waits += 1;
+    clock.advance(1000);
+    // A reply over another connection: by then the next piece is on its way.
+    await getRaw(server.url + OTHER);
+  }
+  const reply = await dripping;
+  assert.ok(waits >= 4, `${waits} waits`);
+  assert.deepEqual([reply.status, reply.isComplete, reply.body], [200, true, honest.body]);
+  const { connection: _one, 'keep-alive': _alive, ...headers } = honest.headers;
+  const { connection, ...sent } = reply.headers;
+  assert.equal(connection, 'close');
+  assert.deepEqual(
+    { ...sent, 'x-ratelimit-remaining': '' },
+    { ...headers, 'x-ratelimit-remaining': '' },
+  );
+  assert.deepEqual(fired(), { 'rule-1': 1 });
+});

@@ -29,6 +29,7 @@ export interface FaultOptions {
 /** Rules about stale replies keep what they have seen. */
 class Caches {
   readonly #replies = new Map<RuleState, ReplyCache<HttpReply>>();
+  readonly #dates = new Map<RuleState, string>();
   readonly #states = new WeakMap<object, Map<RuleState, ReplyCache<string>>>();
 
   replies(state: RuleState): ReplyCache<HttpReply> {
@@ -37,6 +38,13 @@ class Caches {
     const cache = new ReplyCache<HttpReply>(state.rule.ms ?? 0);
     this.#replies.set(state, cache);
     return cache;
+  }
+
+  /** The first date that a rule was shown. */
+  date(state: RuleState, date: string): string {
+    const first = this.#dates.get(state) ?? date;
+    this.#dates.set(state, first);
+    return first;
   }
 
   states(state: RuleState, connection: object): ReplyCache<string> {
@@ -100,7 +108,7 @@ export class Faults implements Interference {
       if (!isAbout(state.rule, asked.endpoint, asked.market)) continue;
       const { rule } = state;
       const older = this.#olderReply(state, asked, reply, nowMs);
-      if (rule.kind === 'stale' && older === undefined) continue;
+      if (isAboutEarlier(rule) && older === undefined) continue;
       const rows = rowsFor(rule, asked.endpoint, reply);
       if (isAboutRows(rule) && rows === undefined) continue;
       const random = state.offer(asked.atMs, nowMs);
@@ -113,6 +121,7 @@ export class Faults implements Interference {
       if (rows !== undefined) {
         return { reply: { ...reply, body: rows.spoil(rule, random) }, waitMs };
       }
+      if (rule.kind === 'wrongDate') return { reply: this.#redated(state, reply), waitMs };
       const spoilt = spoilReply(rule, random, reply, asked.atMs);
       if (spoilt !== undefined) return { ...spoilt, waitMs };
     }
@@ -139,13 +148,23 @@ export class Faults implements Interference {
     reply: HttpReply,
     nowMs: number,
   ): HttpReply | undefined {
-    if (state.rule.kind !== 'stale' || reply.status !== 200) return undefined;
+    if (!isAboutEarlier(state.rule) || reply.status !== 200) return undefined;
     const cache = this.#script.caches.replies(state);
-    const older = cache.take(request, reply, reply.body.length, nowMs);
+    const key = state.rule.kind === 'stuckPage' ? withoutPage(request) : request;
+    const older = cache.take(key, reply, reply.body.length, nowMs);
     if (older === undefined || older.body === reply.body) return undefined;
     const { date } = reply.headers;
     const isDated = state.rule.oldDate === true || date === undefined;
     return isDated ? older : { ...older, headers: { ...older.headers, date } };
+  }
+
+  #redated(state: RuleState, reply: HttpReply): HttpReply {
+    const { date = '', ...others } = reply.headers;
+    const { form, byS = 0 } = state.rule;
+    if (form === 'missing') return { ...reply, headers: others };
+    const shifted = () => new Date(Date.parse(date) + byS * 1000).toUTCString();
+    const shown = form === 'frozen' ? this.#script.caches.date(state, date) : shifted();
+    return { ...reply, headers: { ...others, date: shown } };
   }
 
   #load(written: unknown): Script {
@@ -167,7 +186,19 @@ function isAbout(
   return place === 'realtime' ? isRealtime : endpoints.includes(place);
 }
 
+/** Whether a rule answers with what was sent before. */
+const isAboutEarlier = ({ kind }: FaultRule) => kind === 'stale' || kind === 'stuckPage';
+
+const PAGE_IN_QUERY = /(?<=[?&])(since|lastId|offset)=[^&\s]*/g;
+const PAGE_IN_BODY = /"(since|lastId|offset|nonce)"\s*:\s*"?\d*"?/g;
+
+/** A request without what says which page it wants: the same text for all pages of one list. */
+function withoutPage(request: string): string {
+  return request.replace(PAGE_IN_QUERY, '').replace(PAGE_IN_BODY, '');
+}
+
 const ROW_KINDS: ReadonlySet<string> = new Set([
+  'shortPage',
   'duplicateRows',
   'reorderRows',
   'conflictRows',

@@ -64,6 +64,8 @@ const LISTS = [
   'book',
   'orders',
 ] as const;
+/** Endpoints whose list is asked for page by page. */
+const PAGED = ['history', 'historyResult', 'book', 'orders'] as const;
 /** Endpoints whose rows have an identity that must not change its meaning. */
 const IDENTIFIED = ['history', 'historyResult', 'kline'] as const;
 const MEASURED = [
@@ -111,8 +113,21 @@ export const FAULT_KINDS = {
     ms: whole(1, HOUR_MS, 5000),
     oldDate: { type: 'flag', default: true },
   }),
-  /** The body comes `bytes` at a time, with a pause of `ms` between. */
-  drip: onReplies({ bytes: whole(1, 1_000_000, 16), ms: whole(1, HOUR_MS, 100) }),
+  /** Whichever page of a list is asked for, the one that was first asked for comes, for up to `ms`. */
+  stuckPage: onReplies({ ms: whole(1, HOUR_MS, 5000) }, PAGED),
+  /**
+   * The Date is `byS` seconds off, or stays what it was when the rule first struck, or does not come.
+   */
+  wrongDate: onReplies({
+    form: choice('shifted', 'frozen', 'missing'),
+    byS: whole(-10_000_000_000, 10_000_000_000, -3600),
+  }),
+  /** The body, or all that comes before it, comes `bytes` at a time, with a pause of `ms` between. */
+  drip: onReplies({
+    bytes: whole(1, 1_000_000, 16),
+    ms: whole(1, HOUR_MS, 100),
+    part: choice('body', 'head'),
+  }),
   /** No answer; the connection is closed after `ms`, or left to the client. */
   hang: onReplies({ ms: whole(0, HOUR_MS) }),
   reset: onReplies({}),
@@ -120,8 +135,10 @@ export const FAULT_KINDS = {
   duplicateRows: onReplies({ rows }, LISTS),
   /** All rows come in a drawn order, never in their own. */
   reorderRows: onReplies({}, LISTS),
-  /** Some rows come a second time right behind, with the same identity and other figures. */
-  conflictRows: onReplies({ rows }, IDENTIFIED),
+  /** The list ends after `keep` rows, without its other end; default: drawn. */
+  shortPage: onReplies({ keep: whole(0, 1000) }, LISTS),
+  /** Rows with a known identity and other figures come right behind some, or in their place. */
+  conflictRows: onReplies({ rows, place: choice('behind', 'instead') }, IDENTIFIED),
   /** Some rows are spoilt. */
   badRows: onReplies({ rows, defect: choice('any', ...DEFECTS) }, MEASURED),
   /** The connection is cut. */

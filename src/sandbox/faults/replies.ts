@@ -58,8 +58,10 @@ export function spoilReply(
       const afterBytes = bytes === undefined ? drawBelow(random, most + 1) : Math.min(bytes, most);
       return { reply, ending: { kind: 'cut', afterBytes } };
     }
-    case 'drip':
-      return { reply, ending: { kind: 'drip', bytes: bytes ?? 16, pauseMs: ms ?? 100 } };
+    case 'drip': {
+      const part = rule.part === 'head' ? 'head' : 'body';
+      return { reply, ending: { kind: 'drip', part, bytes: bytes ?? 16, pauseMs: ms ?? 100 } };
+    }
     case 'hang':
       return { reply, ending: { kind: 'hang', ...(ms === undefined ? {} : { ms }) } };
     case 'reset':

@@ -124,6 +124,8 @@ export class ReplyRows {
         return this.#list !== undefined && count >= 1;
       case 'reorderRows':
         return this.#list !== undefined && count >= 2;
+      case 'shortPage':
+        return this.#list !== undefined && count > (rule.keep ?? 0);
       case 'conflictRows':
         return this.#list !== undefined && count >= 1 && this.#shape.amount !== undefined;
       case 'badRows':
@@ -137,8 +139,9 @@ export class ReplyRows {
   spoil(rule: FaultRule, random: Random): string {
     const chosen = drawPositions(random, this.#rows.length, rule.rows ?? 1);
     if (rule.kind === 'reorderRows') shuffle(random, this.#list ?? []);
+    else if (rule.kind === 'shortPage') this.#cut(rule, random);
     else if (rule.kind === 'badRows') this.#spoilFields(rule, random, chosen);
-    else this.#repeat(chosen, rule.kind === 'conflictRows');
+    else this.#repeat(rule, chosen);
     return JSON.stringify(this.#document);
   }
 
@@ -166,14 +169,21 @@ export class ReplyRows {
     return within === undefined ? row : (row?.[within] as Row | undefined);
   }
 
-  /** Puts a second copy behind each chosen row. From the end, so that positions stay true. */
-  #repeat(chosen: readonly number[], isOther: boolean): void {
-    const { amount } = this.#shape;
+  #cut({ keep }: FaultRule, random: Random): void {
+    this.#list?.splice(keep ?? drawBelow(random, this.#rows.length));
+  }
+
+  /**
+   * Puts a second copy behind each chosen row, or one with other figures there or in its place. From
+   * the end, so that positions stay true.
+   */
+  #repeat({ kind, place }: FaultRule, chosen: readonly number[]): void {
+    const amount = kind === 'conflictRows' ? this.#shape.amount : undefined;
     for (const at of [...chosen].reverse()) {
       const row = this.#rows[at];
-      const copy =
-        isOther && amount !== undefined ? { ...row, [amount]: otherFigure(row?.[amount]) } : row;
-      this.#list?.splice(at + 1, 0, copy);
+      const copy = amount === undefined ? row : { ...row, [amount]: otherFigure(row?.[amount]) };
+      if (place === 'instead') this.#list?.splice(at, 1, copy);
+      else this.#list?.splice(at + 1, 0, copy);
     }
   }
 }

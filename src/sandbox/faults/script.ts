@@ -20,6 +20,10 @@ export interface FaultParameters {
   readonly answers?: string;
   readonly copies?: number;
   readonly form?: string;
+  readonly keep?: number;
+  readonly place?: string;
+  readonly part?: string;
+  readonly byS?: number;
 }
 
 /** One rule as it is written. Without conditions it fires at every opportunity. */

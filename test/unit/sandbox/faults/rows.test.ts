@@ -122,3 +122,32 @@ test('endpoints without the field, and replies without rows, are no opportunity'
   );
   assert.equal(spoil({ kind: 'duplicateRows' }, 'tickers', tickers), undefined);
 });
+
+test('short pages: the first rows as they are, and none of the others', () => {
+  fc.assert(
+    fc.property(length, fc.integer({ min: 0, max: 70 }), seed, (count, keep, drawn) => {
+      const before = page(count);
+      const after = spoil({ kind: 'shortPage', keep }, 'historyResult', before, drawn);
+      assert.deepEqual(after, keep < count ? before.slice(0, keep) : undefined);
+      const some = spoil({ kind: 'shortPage' }, 'historyResult', before, drawn) as Trade[];
+      assert.ok(some.length < count);
+      assert.deepEqual(some, before.slice(0, some.length));
+    }),
+  );
+});
+
+test('conflicting rows in place of the true ones: as many rows, so many with another amount', () => {
+  fc.assert(
+    fc.property(length, fc.integer({ min: 1, max: 80 }), seed, (count, rows, drawn) => {
+      const before = page(count);
+      const rule = { kind: 'conflictRows', rows, place: 'instead' } as const;
+      const after = spoil(rule, 'historyResult', before, drawn) as Trade[];
+      const other = after.filter(({ amount }, at) => amount !== before[at]?.amount);
+      assert.equal(other.length, Math.min(rows, count));
+      assert.deepEqual(
+        after.map(({ amount: _amount, ...same }) => same),
+        before.map(({ amount: _amount, ...same }) => same),
+      );
+    }),
+  );
+});
