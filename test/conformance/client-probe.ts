@@ -8,6 +8,7 @@ import {
   type NonceStore,
 } from '../../src/client/index.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../../src/contract/endpoints.js';
+import type { SignedContent } from '../../src/contract/signing.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
@@ -31,6 +32,12 @@ export interface Asked<N extends EndpointName> {
   readonly request: SentRequest;
   readonly answer: Answer;
   readonly data: ResultOf<N>;
+}
+
+/** How the client signs, as everything else in the run does. */
+export interface Signing {
+  readonly signedContent: SignedContent;
+  readonly nonceStore: NonceStore;
 }
 
 /** What passed while the client made one call. */
@@ -72,7 +79,7 @@ export class ClientProbe {
   static async open(
     probe: ExchangeProbe,
     clock: Clock,
-    nonceStore: NonceStore,
+    signing: Signing,
     credentials: Credentials | undefined,
   ): Promise<ClientProbe> {
     const relay = createServer();
@@ -86,7 +93,7 @@ export class ClientProbe {
       budget: new RequestBudget({ clock, ratePerS: 10_000, burst: 100, maxWaiting: 10 }),
       exchangeClock: createExchangeClock({ clock }),
       timeoutMs: CLIENT_TIMEOUT_MS,
-      nonceStore,
+      ...signing,
       ...(credentials === undefined ? {} : { credentials }),
     });
     return new ClientProbe(probe, relay, client);

@@ -2,6 +2,7 @@ import type { Credentials, NonceStore } from '../../src/client/index.js';
 import { identityOf } from '../../src/client/reply-headers.js';
 import { RequestSigner } from '../../src/client/request-signer.js';
 import type { EndpointName, ResultOf } from '../../src/contract/endpoints.js';
+import type { SignedContent } from '../../src/contract/signing.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
 import { ClientProbe } from './client-probe.js';
@@ -29,6 +30,10 @@ export interface Context {
   readonly realtime: RealtimeOptions | undefined;
   readonly signer: RequestSigner | undefined;
   readonly credentials: Credentials | undefined;
+  /** What a signature covers at this exchange. */
+  readonly signedContent: SignedContent;
+  /** Whether it names itself a server of this project: what is done to it can do no harm. */
+  readonly isSandbox: boolean;
   /** Whether order/new may be asked, and whatever else may change or lock an account. */
   readonly mayChange: boolean;
   readonly signal: AbortSignal | undefined;
@@ -65,6 +70,7 @@ export interface PrepareOptions {
   readonly realtimeUrl?: string;
   readonly credentials?: Credentials;
   readonly allowOrders?: boolean;
+  readonly signedContent?: SignedContent;
   readonly clock: Clock;
   readonly realtimeTimeoutMs: number;
   readonly signal?: AbortSignal;
@@ -120,19 +126,23 @@ export async function prepare(options: PrepareOptions, probe: ExchangeProbe): Pr
     if (cause instanceof UnusableError) throw cause;
     throw new UnusableError(`the exchange can not be used: ${messageOf(cause)}`, { cause });
   }
-  // Only servers of this project name their history; what is done to them can do no harm.
+  // Only servers of this project name the history that they tell.
   const isSandbox = identityOf((await probe.get('markets')).headers) !== null;
   const nonces = sharedNonces();
+  const signedContent = options.signedContent ?? 'payload';
+  const signing = { signedContent, nonceStore: nonces };
   return {
     probe,
-    client: await ClientProbe.open(probe, clock, nonces, credentials),
+    client: await ClientProbe.open(probe, clock, signing, credentials),
     market,
     realtime:
       realtimeUrl === undefined
         ? undefined
         : { url: realtimeUrl, clock, timeoutMs: realtimeTimeoutMs },
-    signer: credentials && new RequestSigner(credentials, clock, 'payload', nonces),
+    signer: credentials && new RequestSigner(credentials, clock, signedContent, nonces),
     credentials,
+    signedContent,
+    isSandbox,
     mayChange: isSandbox || options.allowOrders === true,
     signal: options.signal,
   };

@@ -31,6 +31,10 @@ function shown({ target, status, text }: Answer): string {
   return `${target} gave ${status} ${text.slice(0, 120)}`;
 }
 
+function isOneOfTheContract(told: unknown): boolean {
+  return Object.values<unknown>(ERROR_MESSAGES).includes(told);
+}
+
 /**
  * Judges the answer to a request that the contract does not admit. The contract's own bodies pass,
  * the family's are a known variation, and anything that looks like data is a failure. The client
@@ -53,7 +57,10 @@ export function judgeRefusal(
       typeof told === 'string'
         ? told === message
         : field !== undefined && Object.hasOwn(told, field);
-    if (!isDue) findings.differs('errorShapes', shown(answer));
+    // Another text of the contract says something else; any other text is the family's wording.
+    if (!isDue && isOneOfTheContract(told))
+      findings.fail(`${shown(answer)} where ${message} is due`);
+    else if (!isDue) findings.differs('errorShapes', shown(answer));
     return;
   }
   const isPage = contentType.startsWith('text/html') || text.trimStart().startsWith('<');

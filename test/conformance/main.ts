@@ -19,6 +19,7 @@ the contract.
   --realtime URL     address of its WebSocket (ws or wss); without it those cases are skipped
   --market NAME      a market that is traded; without it one is chosen
   --keys FILE        JSON file {"apiKey": "…", "secret": "…"}: tries the signed forms too
+  --signed-content C payload (default) or body: what a signature covers at this exchange
   --allow-orders     with keys: places one small order to buy, at half the best bid, and tries
                      orders that must be refused. A sandbox of tapekeep needs no such leave;
                      no other exchange is ever sent an order without it
@@ -69,6 +70,7 @@ function readOptions(args: readonly string[]): SuiteOptions & { json: boolean } 
       realtime: { type: 'string' },
       market: { type: 'string' },
       keys: { type: 'string' },
+      'signed-content': { type: 'string', default: 'payload' },
       'allow-orders': { type: 'boolean', default: false },
       rate: { type: 'string', default: '2' },
       'max-requests': { type: 'string', default: '400' },
@@ -84,12 +86,17 @@ function readOptions(args: readonly string[]): SuiteOptions & { json: boolean } 
   if (values['allow-orders'] && keys === undefined) {
     throw new UsageFault('--allow-orders: orders need --keys');
   }
+  const signedContent = values['signed-content'];
+  if (signedContent !== 'payload' && signedContent !== 'body') {
+    throw new UsageFault(`--signed-content ${signedContent}: write payload or body`);
+  }
   const timeoutMs = numberOf('timeout', timeout, 0.1, 300) * 1000;
   return {
     url,
     ...(realtime === undefined ? {} : { realtimeUrl: realtime }),
     ...(market === undefined ? {} : { market }),
     ...(keys === undefined ? {} : { credentials: readKeys(keys) }),
+    signedContent,
     allowOrders: values['allow-orders'],
     clock: systemClock,
     ratePerS: numberOf('rate', rate, 0.1, 1000),

@@ -29,6 +29,13 @@ function variationsOf(cases: readonly CaseResult[]): Map<Variation, string[]> {
   return seen;
 }
 
+/** What to try when every signed request is refused. */
+function adviceFor(cases: readonly CaseResult[]): string[] {
+  const signed = cases.find(({ id }) => id === 'balances.signed');
+  const isRefused = signed?.remarks.some((text) => text.includes('authentication failure'));
+  return isRefused ? ['the keys are refused: check them, or try the other --signed-content'] : [];
+}
+
 /** Totals by subject, the variations, and a line for the whole. */
 export function summaryLines({ url, market, cases, requests, durationMs }: SuiteResult): string[] {
   const subjects = [...new Set(cases.map(({ id }) => id.split('.')[0] ?? ''))];
@@ -58,7 +65,7 @@ export function summaryLines({ url, market, cases, requests, durationMs }: Suite
     .map(({ side, count }) => `failed by the ${side}: ${count} cases`);
   const seconds = (durationMs / 1000).toFixed(1);
   const whole = `${cases.length} cases, ${requests} requests in ${seconds} s: ${url}, ${market}`;
-  return [...table, ...failures, ...variations, whole];
+  return [...table, ...failures, ...variations, ...adviceFor(cases), whole];
 }
 
 /** What came from outside must not move the cursor of a terminal. */

@@ -1,4 +1,5 @@
 import type { Credentials } from '../../src/client/index.js';
+import type { SignedContent } from '../../src/contract/signing.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
 import { authenticationCases } from './cases/authentication.js';
@@ -47,6 +48,8 @@ export interface SuiteOptions {
    * this project.
    */
   readonly allowOrders?: boolean;
+  /** What a signature covers; default `payload`. */
+  readonly signedContent?: SignedContent;
   readonly clock: Clock;
   readonly ratePerS: number;
   readonly maxRequests: number;

@@ -36,7 +36,7 @@ export async function startJudgedLive(
   prepare(backend);
   const telemetry = new ServerRecord();
   const variants = { rateLimit: UNLIMITED };
-  const server = await startExchangeServer({ backend, clock, telemetry, variants });
+  const server = await startExchangeServer({ backend, clock, telemetry, variants, control: true });
   t.after(async () => {
     await server.stop();
     backend.stop();

@@ -14,7 +14,17 @@ test('a blocked pair is told as such, and no order is looked at there', async (t
   assert.ok(idsWith('pass', result).includes('orderNew.blocked'));
   assert.ok(idsWith('skipped', result).includes('orderNew.signed'));
   const open = await judge(url, { only: 'orderNew.', market: 'ETH_USDT' });
-  assert.deepEqual(idsWith('skipped', open), ['orderNew.blocked']);
+  assert.deepEqual([...idsWith('fail', open), ...idsWith('skipped', open)], []);
+  const again = await judge(url, { only: 'orderNew.', market: 'ETH_USDT' });
+  assert.ok(idsWith('pass', again).includes('orderNew.signed'), 'it was unblocked again');
+});
+
+test('where the body itself is signed, everything is signed so', async (t) => {
+  const { server } = await startJudged(t, { signedContent: 'body' });
+  const result = await judge(server.url, { signedContent: 'body', only: 'signed' });
+  assert.deepEqual(idsWith('fail', result), []);
+  const astray = await judge(server.url, { only: 'orders.signed' });
+  assert.deepEqual(idsWith('fail', astray), ['orders.signed', 'orders.signed.nothing']);
 });
 
 test('one order is placed in a run, and it rests', async (t) => {

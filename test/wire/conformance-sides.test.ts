@@ -94,7 +94,8 @@ test('the typed client asks through the relay, and one request leaves for one ca
   const limits = { ratePerS: 1000, maxRequests: 2, timeoutMs: 10_000 };
   const probe = new ExchangeProbe({ url: `${stub.baseUrl}/base`, clock: systemClock, ...limits });
   const store = { load: () => Promise.resolve(undefined), save: () => Promise.resolve() };
-  const client = await ClientProbe.open(probe, systemClock, store, undefined);
+  const signing = { signedContent: 'payload', nonceStore: store } as const;
+  const client = await ClientProbe.open(probe, systemClock, signing, undefined);
   t.after(async () => {
     await client.close();
     await probe.close();

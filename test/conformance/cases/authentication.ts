@@ -49,7 +49,7 @@ function resigned(
           ...headers,
           [AUTH_HEADERS.apiKey]: key.apiKey,
           [AUTH_HEADERS.payload]: encodePayload(bytes),
-          [AUTH_HEADERS.signature]: sign(key.secret, bytes),
+          [AUTH_HEADERS.signature]: sign(key.secret, bytes, context.signedContent),
         },
       };
     },

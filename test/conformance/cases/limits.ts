@@ -1,6 +1,7 @@
 import { type EndpointName, endpoints, type ResultOf } from '../../../src/contract/endpoints.js';
 import { readBody } from '../../../src/contract/error-shapes.js';
 import { PAGE_LIMIT } from '../../../src/contract/limits.js';
+import { decimalSign } from '../../../src/kernel/decimal.js';
 import { readByClient } from '../client-reading.js';
 import { type Case, type Context, fresh, known } from '../context.js';
 import type { Query } from '../exchange-probe.js';
@@ -46,6 +47,20 @@ async function available(name: LimitedName, context: Context): Promise<number | 
   return page.length + (deeper as unknown[]).length;
 }
 
+/**
+ * Whether there are trades older than those of a page: of ids nothing deeper can be asked for, but
+ * candles tell of it.
+ */
+async function isOlderTraded(rows: readonly unknown[], context: Context): Promise<boolean> {
+  const oldest = rows.at(-1) as { date?: number; time?: number } | undefined;
+  const oldestS = Math.floor(oldest?.date ?? oldest?.time ?? 0);
+  if (oldestS < 3600) return false;
+  const end = oldestS - (oldestS % 60) - 60;
+  const span = { market: context.market, start: end - 59 * 60, end, interval: 60 };
+  const { kline } = await known(context, 'kline', span);
+  return kline.some(({ volume }) => decimalSign(volume) > 0);
+}
+
 async function judgePage(
   name: LimitedName,
   context: Context,
@@ -53,9 +68,16 @@ async function judgePage(
   limit: number,
   asked: number | undefined,
 ): Promise<void> {
-  const rows = countOf(name, await known(context, name, await queryOf(name, context, asked)));
+  const page = await known(context, name, await queryOf(name, context, asked));
+  const rows = countOf(name, page);
   findings.check(rows <= limit, `${rows} rows where ${limit} are the most`);
   const there = await available(name, context);
+  const isShort = there === undefined && Array.isArray(page) && rows > 0 && rows < limit;
+  if (isShort && (await isOlderTraded(page, context))) {
+    const text = `${rows} rows although candles tell of older trades`;
+    if (limit > PAGE_LIMIT.default) findings.differs('pageCap', text);
+    else findings.fail(text);
+  }
   if (there === undefined || rows > limit) return;
   if (rows < Math.min(limit, there)) {
     const text = `${rows} rows although ${there} or more are there`;

@@ -93,6 +93,28 @@ async function place(context: Context): Promise<Placing> {
   return { order, blocked: undefined, created, findings, before, after: await balancesOf(context) };
 }
 
+/** Blocks the pair, or ends that, where the exchange is a sandbox that can be steered. */
+async function steer({ probe, market }: Context, what: 'block' | 'unblock'): Promise<boolean> {
+  const path = `/sandbox/markets/${what}`;
+  const body = Buffer.from(JSON.stringify({ market }));
+  const headers = { 'content-type': 'application/json' };
+  const request = { endpoint: what, method: 'POST', path, headers, body } as const;
+  return (await probe.send(request)).status === 200;
+}
+
+/** @throws Skip where the pair can not be blocked from here */
+async function orderWhileBlocked(context: Context): Promise<Answer> {
+  const order = await restingOrder(context);
+  if (!context.isSandbox || !(await steer(context, 'block'))) {
+    throw new Skip(`${context.market} takes orders`);
+  }
+  try {
+    return await post(context, 'orderNew', order);
+  } finally {
+    await steer(context, 'unblock');
+  }
+}
+
 async function created(context: Context) {
   const placed = await placing(context);
   if (placed.created === undefined) throw new Skip(`${context.market} takes no orders now`);
@@ -184,8 +206,8 @@ export const orderCases: readonly Case[] = [
     title: 'where orders are not taken the answer is operation blocked',
     async run(context, findings) {
       const { blocked } = await placing(context);
-      if (blocked === undefined) throw new Skip(`${context.market} takes orders`);
-      judgeRefusal('orderNew', blocked, findings, { message: ERROR_MESSAGES.operationBlocked });
+      const answer = blocked ?? (await orderWhileBlocked(context));
+      judgeRefusal('orderNew', answer, findings, { message: ERROR_MESSAGES.operationBlocked });
     },
   },
   impossible(
