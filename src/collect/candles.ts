@@ -194,7 +194,7 @@ export class CandleCollector {
     const waiting = this.#refused.filter(({ retryAtMs }) => nowMs < retryAtMs);
     const retryAtMs = nowMs + REFUSED_RETRY_MS;
     this.#refused = [...waiting, ...open.map((span) => ({ span, retryAtMs }))].slice(-REFUSED_MAX);
-    const reason = 'rows refused by validation';
+    const reason = 'refused rows';
     const atMs = Math.floor(time.nowMs());
     for (const span of open) {
       await archive.recordGap({ stream, span, state: 'open', reason, atMs });

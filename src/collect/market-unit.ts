@@ -7,7 +7,8 @@ import { CandleCollector } from './candles.js';
 import { DepthCollector } from './depth.js';
 import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
 import type { CollectSettings } from './settings.js';
-import { StateCollector } from './states.js';
+import { StateCollector, type StateWatch } from './states.js';
+import type { SinceKnowledge } from './trades/since-mode.js';
 import { timesSource, tradesSource } from './trades/source.js';
 import { type ServerTraits, TradeWalker } from './trades/walker.js';
 
@@ -22,6 +23,9 @@ export interface CollectContext {
   readonly random: Random;
   readonly telemetry: CollectEvents;
   readonly traits: Readonly<Record<'trades' | 'times', ServerTraits>>;
+  readonly since: SinceKnowledge;
+  /** Told what the state feeds say about trades. */
+  readonly watch: StateWatch;
   /** Longest time between two depth snapshots that still counts as on schedule. */
   readonly depthToleranceMs: number;
 }
@@ -92,11 +96,15 @@ export async function openMarketUnit(
   }
 
   const stateCollectors: StateCollector[] = [];
+  // In the longest window the fewest trades leave it: its changes tell most surely of new ones.
+  const watchedS = Math.max(...states.periodsS);
   for (const periodS of states.enabled ? states.periodsS : []) {
     const { stream, coveredUntilMs } = await openStream('state', periodS, nowMs);
     const openFeed = () => context.openStateFeed(market, periodS);
+    const { watch, ...unwatched } = shared;
+    const own = { periodS, stream, coveredUntilMs, openFeed };
     stateCollectors.push(
-      new StateCollector({ ...shared, periodS, stream, coveredUntilMs, openFeed }),
+      new StateCollector({ ...unwatched, ...own, ...(periodS === watchedS && { watch }) }),
     );
   }
   return { market, marketId, walkers, depth: depthCollector, candles, states: stateCollectors };

@@ -36,6 +36,13 @@ export function patientArchive(
     setCollectFrom: (id, fromMs) => patiently(() => archive.setCollectFrom(id, fromMs)),
     islands: (stream, limit) => patiently(() => archive.islands(stream, limit)),
     recordGap: (gap) => patiently(() => archive.recordGap(gap)),
+    listGaps: (filter, untilMs) => patiently(() => archive.listGaps(filter, untilMs)),
+    recordAttempt: (attempt) => patiently(() => archive.recordAttempt(attempt)),
+    fillRequests: (nowMs) => patiently(() => archive.fillRequests(nowMs)),
+    uncover: (stream, span, gap) => patiently(() => archive.uncover(stream, span, gap)),
+    sinceModes: () => patiently(() => archive.sinceModes()),
+    rememberSinceMode: (endpoint, mode) =>
+      patiently(() => archive.rememberSinceMode(endpoint, mode)),
     openSession: (stream, atMs) => patiently(() => archive.openSession(stream, atMs)),
     touchSession: (id, atMs) => patiently(() => archive.touchSession(id, atMs)),
     closeSession: (id, end) => patiently(() => archive.closeSession(id, end)),

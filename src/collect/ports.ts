@@ -3,6 +3,7 @@ import type { Market, StateRecord } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { Span } from '../kernel/span.js';
 import type { Batch, CommitResult, Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type { GapReason } from '../ledger/gap-reasons.js';
 
 /**
  * What the collectors need from the other rooms, and nothing more. The client and the store fit
@@ -25,9 +26,22 @@ export interface CallOptions {
   /** Lower goes first when the budget is short. */
   readonly priority?: number;
   readonly signal?: AbortSignal;
+  /** A turn that was reserved: the call goes out at once, and the turn is used up. */
+  readonly turn?: RequestTurn;
+}
+
+/** The right to send one request now. It is handed to a call, or given back; nothing else. */
+export interface RequestTurn {
+  /** Does nothing once the turn is used or given back. */
+  giveBack(): void;
 }
 
 export interface ExchangePort {
+  /**
+   * Waits until one request may start, so that what to ask for can be chosen then and not before.
+   * Whoever gets the turn uses it or gives it back at once.
+   */
+  reserve(priority: number, signal: AbortSignal): Promise<RequestTurn>;
   call<N extends EndpointName>(
     name: N,
     params: ParamsOf<N>,
@@ -72,7 +86,71 @@ export interface MarketChanges {
   readonly changed: readonly string[];
 }
 
-export interface ArchivePort {
+/** How a server understands `since` and `lastId` (field notes, since / lastId). */
+export type SinceMode = 'skip' | 'id';
+/** The endpoints that page through trades. */
+export type PagedEndpoint = 'history' | 'historyResult';
+
+/** A gap that the archive remembers something of. */
+export interface RememberedGap {
+  readonly streamId: number;
+  readonly span: Span;
+  readonly state: 'open' | 'filling' | 'unfillable';
+  readonly reason: string;
+  readonly attempts: number;
+  /** Exchange time; null: at once, or never for what is unfillable. */
+  readonly nextAttemptAtMs: number | null;
+}
+
+/** What one try at filling a gap came to. */
+export interface GapAttempt {
+  readonly stream: StreamRef;
+  readonly span: Span;
+  readonly state: 'open' | 'unfillable';
+  readonly reason: GapReason;
+  readonly note?: string;
+  /** Exchange time, as all moments here. */
+  readonly atMs: number;
+  readonly nextAttemptAtMs: number | null;
+}
+
+/** What others ask of whoever fills gaps: read from the archive again and again. */
+export interface FillRequests {
+  readonly wanted: readonly { readonly streamId: number; readonly span: Span }[];
+  readonly suspects: readonly GapRequest[];
+  readonly due: readonly GapRequest[];
+}
+
+export interface GapRequest {
+  readonly gapId: number;
+  readonly streamId: number;
+  readonly span: Span;
+}
+
+/** The part of the archive that knows what is complete, beyond what commits say. */
+export interface CompletenessPort {
+  /** Gaps up to a moment, with what is remembered of them, newest first. */
+  listGaps(
+    filter: {
+      readonly marketIds: readonly number[];
+      readonly kinds: readonly StreamKind[];
+      readonly limit: number;
+    },
+    untilMs: number,
+  ): Promise<readonly RememberedGap[]>;
+  recordAttempt(attempt: GapAttempt): Promise<void>;
+  fillRequests(nowExchangeMs: number): Promise<FillRequests>;
+  /** Takes back coverage of a span; answers with what is left of the islands that it cut. */
+  uncover(
+    stream: StreamRef,
+    span: Span,
+    gap: { readonly reason: GapReason; readonly note: string; readonly atMs: number },
+  ): Promise<Island[]>;
+  sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>>;
+  rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void>;
+}
+
+export interface ArchivePort extends CompletenessPort {
   /** Waits while the archive is away or busy; resolves once everything is durable. */
   commit(batch: Batch, options?: { signal?: AbortSignal }): Promise<CommitResult>;
   /** @param list whether the list is complete, so that what it leaves out is delisted */
@@ -93,9 +171,11 @@ export interface ArchivePort {
     stream: StreamRef;
     span: Span;
     state: 'open' | 'unfillable';
-    reason: string;
+    reason: GapReason;
     /** When it was seen, exchange time. */
     atMs: number;
+    /** Exchange time; left out or null: as soon as possible. */
+    nextAttemptAtMs?: number | null;
   }): Promise<void>;
   openSession(stream: StreamRef, atMs: number): Promise<number>;
   touchSession(sessionId: number, lastMessageAtMs: number): Promise<void>;
@@ -106,7 +186,15 @@ export interface ArchivePort {
 }
 
 /**
- * Order in which work may use the request budget; lower goes ahead by some seconds, and filling
- * waits for all others (kernel, `turnOf`).
+ * Order in which work may use the request budget (kernel, `turnOf`): heads of trades and the tickers
+ * that tell which of them moved get every other turn; the rest goes ahead by some seconds for each
+ * step; filling waits for all others.
  */
-export const PRIORITY = { markets: 0, head: 0, snapshot: 1, klines: 2, fill: 3 } as const;
+export const PRIORITY = {
+  head: -1,
+  sweep: -1,
+  markets: 0,
+  snapshot: 1,
+  klines: 2,
+  fill: 3,
+} as const;

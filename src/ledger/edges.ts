@@ -9,9 +9,9 @@ interface BlockedEdge {
 const EDGES_MAX = 1000;
 
 /**
- * Lower edges of coverage below which a walk could not get on, each with the moment of its next
- * try. Without it a hole that the server will not fill would be asked for in a hot loop, and would
- * keep the walk from the holes further down.
+ * Upper edges of holes below which a walk could not get on, each with the moment of its next try.
+ * Without it a hole that the server will not fill would be asked for in a hot loop, and would keep
+ * the walk from the holes further down.
  *
  * Moments are of a monotonic clock, milliseconds.
  */
@@ -27,22 +27,44 @@ export class BlockedEdges {
     this.#capMs = capMs;
   }
 
-  /** Puts the next try off, twice as long as the last time, at least `atLeastMs`. */
-  block(edgeMs: number, nowMs: number, atLeastMs = 0): void {
-    const attempts = (this.#edges.get(edgeMs)?.attempts ?? 0) + 1;
+  /**
+   * Puts the next try off, twice as long as the last time, at least `atLeastMs` (infinite: for good).
+   *
+   * @returns how long from now the next try is
+   */
+  block(edgeMs: number, nowMs: number, atLeastMs = 0): number {
+    const attempts = this.attempts(edgeMs) + 1;
     const ceilingMs = Math.min(this.#capMs, this.#baseMs * 2 ** Math.min(attempts, 20));
     const waitMs = Math.max(atLeastMs, ceilingMs / 2 + (this.#random() * ceilingMs) / 2);
+    this.restore(edgeMs, attempts, nowMs + waitMs);
+    return waitMs;
+  }
+
+  /** Takes over what was remembered of an edge elsewhere. */
+  restore(edgeMs: number, attempts: number, retryAtMs: number): void {
     this.#edges.delete(edgeMs);
-    this.#edges.set(edgeMs, { attempts, retryAtMs: nowMs + waitMs });
+    this.#edges.set(edgeMs, { attempts, retryAtMs });
     if (this.#edges.size > EDGES_MAX) {
       const [oldest] = this.#edges.keys();
       if (oldest !== undefined) this.#edges.delete(oldest);
     }
   }
 
+  /** Tries in a row that led nowhere. */
+  attempts(edgeMs: number): number {
+    return this.#edges.get(edgeMs)?.attempts ?? 0;
+  }
+
   isBlocked(edgeMs: number, nowMs: number): boolean {
     const edge = this.#edges.get(edgeMs);
     return edge !== undefined && nowMs < edge.retryAtMs;
+  }
+
+  /** Lets edges in `(fromMs, toMs]` be tried at once; how often they failed is kept. */
+  release(fromMs: number, toMs: number, nowMs: number): void {
+    for (const [edgeMs, edge] of this.#edges) {
+      if (edgeMs > fromMs && edgeMs <= toMs) edge.retryAtMs = nowMs;
+    }
   }
 
   /** Forgets an edge below which the walk has got on. */

@@ -8,11 +8,12 @@ import type { Island } from './batch.js';
  */
 export class IslandList {
   readonly #limit: number;
-  #islands: Island[];
+  #islands: readonly Island[];
 
   constructor(islands: readonly Island[], limit = 1000) {
     this.#limit = limit;
-    this.#islands = [...islands].sort(newestFirst).slice(0, limit);
+    this.#islands = [];
+    this.replace(islands);
   }
 
   get top(): Island | undefined {
@@ -33,6 +34,18 @@ export class IslandList {
       (known) => known.span.toMs < island.span.fromMs || known.span.fromMs > island.span.toMs,
     );
     this.#islands = [...apart, island].sort(newestFirst).slice(0, this.#limit);
+  }
+
+  /** Forgets what was known: the archive was read anew. */
+  replace(islands: readonly Island[]): void {
+    this.#islands = [...islands].sort(newestFirst).slice(0, this.#limit);
+  }
+
+  /** Stored rows in islands that lie above a moment. */
+  rowsAbove(instantMs: number): number {
+    return this.#islands
+      .filter((island) => island.span.fromMs >= instantMs)
+      .reduce((rows, island) => rows + island.rowCount, 0);
   }
 
   /** Stored rows from the head down to the lower edge of `island`. */

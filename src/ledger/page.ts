@@ -1,3 +1,5 @@
+import { goDeeper, goShallower, isPastTheEnd, type Search } from './search.js';
+
 /**
  * Reading one page of trade history against what is already known: pure decisions, no I/O.
  *
@@ -25,7 +27,8 @@ export interface LocateInput {
   readonly rows: readonly PageRow[];
   /** The lowest id known so far: what the page must contain to be contiguous. */
   readonly targetTid: number;
-  readonly skip: number;
+  /** Where the page was asked for, and what is known of the way there. */
+  readonly search: Search;
   readonly asked: number;
   /** Rows in the reply, with those that were refused or repeated. */
   readonly received: number;
@@ -38,12 +41,14 @@ export interface LocateInput {
 export type Location =
   /** Contiguous, and `rows[olderFrom…]` are older than the target. */
   | { readonly kind: 'found'; readonly olderFrom: number }
-  /** Nothing older exists on the server. */
+  /** Nothing older than the target exists on the server. */
   | { readonly kind: 'endOfHistory' }
-  /** Ask again at `skip`. */
+  /** The server serves neither the target nor anything older: its history ends above. */
+  | { readonly kind: 'beyondHistory' }
+  /** Ask again where `search` says. */
   | {
       readonly kind: 'again';
-      readonly skip: number;
+      readonly search: Search;
       readonly isProbe: boolean;
       readonly why: string;
     }
@@ -52,7 +57,16 @@ export type Location =
 
 /** Decides what a page below the head means for the walk. */
 export function locate(input: LocateInput): Location {
-  const { rows, targetTid, skip, asked, received, largestPage, isProbe } = input;
+  const { rows, targetTid, search, asked, received, largestPage, isProbe } = input;
+  const { skip } = search;
+  const again = (next: Search, why: string): Location => ({
+    kind: 'again',
+    search: next,
+    isProbe: false,
+    why,
+  });
+  // Back by what a page really holds: by more, a capped server would be walked from its head.
+  const pageRows = Math.max(1, rows.length, largestPage || asked);
   const newest = rows[0];
   const oldest = rows.at(-1);
   if (newest === undefined || oldest === undefined) {
@@ -62,18 +76,12 @@ export function locate(input: LocateInput): Location {
     }
     if (skip === 0)
       return { kind: 'broken', detail: 'the history is empty, but it was not before' };
-    // Back by what a page really holds: by more, a capped server would be walked from its head.
-    const back = Math.max(0, skip - Math.max(1, largestPage || asked));
-    return { kind: 'again', skip: back, isProbe: false, why: 'beyond the end of history' };
+    if (received === 0 && isPastTheEnd(search)) return { kind: 'beyondHistory' };
+    return again(goShallower(search, pageRows), 'beyond the end of history');
   }
   if (oldest.tid > targetTid) {
-    // Only newer trades: the head moved by more than a page. The last row is asked for once more.
-    return {
-      kind: 'again',
-      skip: skip + Math.max(1, rows.length - 1),
-      isProbe: false,
-      why: 'too shallow',
-    };
+    // Only newer trades: the head moved by more than a page, or the estimate was too low.
+    return again(goDeeper(search, rows.length), 'too shallow');
   }
   if (newest.tid < targetTid) {
     if (isProbe) {
@@ -83,12 +91,7 @@ export function locate(input: LocateInput): Location {
     if (skip === 0) {
       return { kind: 'broken', detail: 'the newest trade is older than one that is stored' };
     }
-    return {
-      kind: 'again',
-      skip: Math.max(0, skip - Math.max(rows.length, largestPage || asked)),
-      isProbe: false,
-      why: 'jumped over the known trades',
-    };
+    return again(goShallower(search, pageRows), 'jumped over the known trades');
   }
   const index = rows.findIndex((row) => row.tid === targetTid);
   if (index < 0) {
@@ -96,7 +99,8 @@ export function locate(input: LocateInput): Location {
   }
   if (index < rows.length - 1) return { kind: 'found', olderFrom: index + 1 };
   if (received < asked && received < largestPage) return { kind: 'endOfHistory' };
+  const below = { ...search, skip: skip + Math.max(1, index) };
   return index > 0
-    ? { kind: 'again', skip: skip + index, isProbe: false, why: 'ended at the known trade' }
-    : { kind: 'again', skip: skip + 1, isProbe: true, why: 'is anything older?' };
+    ? { kind: 'again', search: below, isProbe: false, why: 'ended at the known trade' }
+    : { kind: 'again', search: below, isProbe: true, why: 'is anything older?' };
 }

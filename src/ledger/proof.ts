@@ -50,6 +50,15 @@ export function deeperSpan(rows: readonly PageRow[], edgeMs: number): Span {
   return { fromMs: Math.min(edgeMs, edgeAbove(rows)), toMs: edgeMs };
 }
 
+/**
+ * The span that a page from the midst of history proves by itself: every whole second between that
+ * of its oldest trade and that of its newest, both of which may go on outside the page.
+ */
+export function islandSpan(rows: readonly PageRow[]): Span {
+  const toMs = (rows[0]?.tradedAtS ?? 0) * SECOND_MS;
+  return { fromMs: Math.min(toMs, edgeAbove(rows)), toMs };
+}
+
 function edgeAbove(rows: readonly PageRow[]): number {
   return ((rows.at(-1)?.tradedAtS ?? 0) + 1) * SECOND_MS;
 }

@@ -9,8 +9,11 @@ export class CollectRecord implements CollectEvents {
   readonly gaps: Told<'gapFound'>[] = [];
   readonly stalls: Told<'walkStalled'>[] = [];
   readonly steps: Told<'walkStepped'>[] = [];
+  readonly modes: Told<'sinceModeSettled'>[] = [];
+  readonly headrooms: Told<'historyHeadroom'>[] = [];
   readonly changes: Told<'marketsChanged'>[] = [];
   readonly skips: Told<'runSkipped'>[] = [];
+  readonly polls: Told<'headPolled'>[] = [];
   readonly #received = new Map<string, number>();
   readonly #settled = new Map<string, Map<string, number>>();
   /** Called after every failed poll. */
@@ -33,6 +36,10 @@ export class CollectRecord implements CollectEvents {
     this.onFailure();
   }
 
+  headPolled(event: Told<'headPolled'>): void {
+    this.polls.push(event);
+  }
+
   runSkipped(event: Told<'runSkipped'>): void {
     this.skips.push(event);
   }
@@ -43,6 +50,14 @@ export class CollectRecord implements CollectEvents {
 
   walkStalled(event: Told<'walkStalled'>): void {
     this.stalls.push(event);
+  }
+
+  sinceModeSettled(event: Told<'sinceModeSettled'>): void {
+    this.modes.push(event);
+  }
+
+  historyHeadroom(event: Told<'historyHeadroom'>): void {
+    this.headrooms.push(event);
   }
 
   gapFound(event: Told<'gapFound'>): void {

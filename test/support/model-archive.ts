@@ -1,6 +1,14 @@
-import type { ArchivePort, MarketChanges } from '../../src/collect/ports.js';
+import type {
+  ArchivePort,
+  FillRequests,
+  GapAttempt,
+  MarketChanges,
+  PagedEndpoint,
+  RememberedGap,
+  SinceMode,
+} from '../../src/collect/ports.js';
 import type { Market } from '../../src/contract/resources.js';
-import type { Span } from '../../src/kernel/span.js';
+import { normalizeSpans, type Span, subtractSpans } from '../../src/kernel/span.js';
 import {
   type Batch,
   type CommitResult,
@@ -25,6 +33,18 @@ export interface ReportedGap {
   readonly span: Span;
   readonly state: string;
   readonly reason: string;
+}
+
+/** What is remembered of a gap: one memory per stream and begin of span. */
+export interface GapMemory {
+  readonly gapId: number;
+  readonly stream: StreamRef;
+  readonly span: Span;
+  readonly state: 'open' | 'unfillable' | 'filled';
+  readonly reason: string;
+  readonly attempts: number;
+  readonly nextAttemptAtMs: number | null;
+  readonly note: string | null;
 }
 
 /** A connection as a collector reported it. */
@@ -52,6 +72,9 @@ export class ModelArchive implements ArchivePort {
   readonly quarantine: QuarantineRow[] = [];
   readonly streams: StreamRef[] = [];
   readonly listed = new Map<string, Market>();
+  readonly memories = new Map<string, GapMemory>();
+  /** What was found out of the offsets; by default nothing is left to find out. */
+  modes: Partial<Record<PagedEndpoint, SinceMode>> = { history: 'skip', historyResult: 'skip' };
   commits = 0;
   /** Called before anything is stored; what it throws is what the collector sees. */
   before: (method: keyof ArchivePort, batch?: Batch) => void | Promise<void> = () => undefined;
@@ -59,6 +82,7 @@ export class ModelArchive implements ArchivePort {
   onCommit: () => void = () => undefined;
   #islands: Island[] = [];
   #floors = new Map<number, number>();
+  readonly #wanted: Array<{ readonly streamId: number; readonly span: Span }> = [];
   #marketIds = new Map<string, number>();
 
   async commit(batch: Batch): Promise<CommitResult> {
@@ -112,7 +136,7 @@ export class ModelArchive implements ArchivePort {
   }
 
   #merge({ stream, span }: CoverageClaim): Island {
-    const { streamId, marketId, kind } = stream;
+    const { streamId } = stream;
     const touching = this.#islands.filter(
       (island) =>
         island.streamId === streamId &&
@@ -124,25 +148,29 @@ export class ModelArchive implements ArchivePort {
       fromMs: Math.min(...all.map((one) => one.fromMs)),
       toMs: Math.max(...all.map((one) => one.toMs)),
     };
+    const island = this.#islandOf(stream, merged);
+    this.#islands = [...this.#islands.filter((one) => !touching.includes(one)), island];
+    return island;
+  }
+
+  #islandOf({ streamId, marketId, kind }: StreamRef, span: Span): Island {
     const isOfTrades = kind === 'trades' || kind === 'times';
     const inside = [...this.trades.values()].filter(
       (row) =>
         isOfTrades &&
         row.marketId === marketId &&
-        row.tradedAtS * 1000 >= merged.fromMs &&
-        row.tradedAtS * 1000 < merged.toMs &&
+        row.tradedAtS * 1000 >= span.fromMs &&
+        row.tradedAtS * 1000 < span.toMs &&
         (kind !== 'times' || row.executedAtUs !== null),
     );
     const tids = inside.map((row) => row.tid);
-    const island: Island = {
+    return {
       streamId,
-      span: merged,
+      span,
       rowCount: tids.length,
       firstId: tids.length === 0 ? null : Math.min(...tids),
       lastId: tids.length === 0 ? null : Math.max(...tids),
     };
-    this.#islands = [...this.#islands.filter((one) => !touching.includes(one)), island];
-    return island;
   }
 
   allIslands(streamId: number): Island[] {
@@ -165,10 +193,161 @@ export class ModelArchive implements ArchivePort {
     this.#floors.set(streamId, fromMs);
   }
 
-  async recordGap(gap: { stream: StreamRef; span: Span; state: string; reason: string }) {
+  async recordGap(gap: {
+    stream: StreamRef;
+    span: Span;
+    state: 'open' | 'unfillable';
+    reason: string;
+    nextAttemptAtMs?: number | null;
+  }): Promise<void> {
     await this.before('recordGap');
-    const { stream, span, state, reason } = gap;
+    this.#remember(gap, 0);
+  }
+
+  async recordAttempt(attempt: GapAttempt): Promise<void> {
+    await this.before('recordAttempt');
+    this.#remember(attempt, 1);
+  }
+
+  #remember(
+    gap: {
+      stream: StreamRef;
+      span: Span;
+      state: 'open' | 'unfillable';
+      reason: string;
+      note?: string;
+      nextAttemptAtMs?: number | null;
+    },
+    tries: number,
+  ): void {
+    const { stream, span, state, reason, note, nextAttemptAtMs } = gap;
+    const key = `${stream.streamId} ${span.fromMs}`;
+    const known = this.memories.get(key);
+    const gapId = known?.gapId ?? this.memories.size + 1;
+    const attempts = (known?.attempts ?? 0) + tries;
+    const next = nextAttemptAtMs ?? null;
+    const memory = { gapId, stream, span, state, reason, attempts, note: note ?? null };
+    this.memories.set(key, { ...memory, nextAttemptAtMs: next });
     this.gaps.push({ streamId: stream.streamId, span, state, reason });
+  }
+
+  /** Expects a span besides what is collected anyway, as `tapekeep backfill` does. */
+  want(streamId: number, span: Span): void {
+    this.#wanted.push({ streamId, span });
+  }
+
+  /** Expected and not covered, cut along memories, newest first. */
+  gapsOf(stream: StreamRef, untilMs: number): RememberedGap[] {
+    const { streamId } = stream;
+    const islands = this.allIslands(streamId);
+    const oldestMs = islands.at(-1)?.span.fromMs ?? untilMs;
+    const fromMs = this.floorOf(streamId) ?? stream.collectFromMs ?? oldestMs;
+    const wanted = this.#wanted.filter((one) => one.streamId === streamId).map(({ span }) => span);
+    const expected = normalizeSpans([{ fromMs, toMs: untilMs }, ...wanted]);
+    const memories = [...this.memories.values()].filter(
+      (one) => one.stream.streamId === streamId && one.state !== 'filled',
+    );
+    const cutsMs = memories.flatMap(({ span }) => [span.fromMs, span.toMs]);
+    const gaps: RememberedGap[] = [];
+    for (const whole of expected) {
+      for (const gap of subtractSpans(
+        whole,
+        islands.map(({ span }) => span),
+      )) {
+        const inside = cutsMs.filter((ms) => gap.fromMs < ms && ms < gap.toMs);
+        const bounds = [...new Set([gap.fromMs, ...inside, gap.toMs])].sort((a, b) => a - b);
+        for (const [at, toMs] of bounds.entries()) {
+          const lowerMs = bounds[at - 1];
+          if (lowerMs === undefined) continue;
+          const span = { fromMs: lowerMs, toMs };
+          const memory = memories.findLast(
+            (one) => one.span.fromMs <= lowerMs && toMs <= one.span.toMs,
+          );
+          gaps.push({
+            streamId,
+            span,
+            state: memory?.state === 'unfillable' ? 'unfillable' : 'open',
+            reason: memory?.reason ?? 'not collected',
+            attempts: memory?.attempts ?? 0,
+            nextAttemptAtMs: memory?.nextAttemptAtMs ?? null,
+          });
+        }
+      }
+    }
+    return gaps.reverse();
+  }
+
+  async listGaps(
+    filter: { marketIds: readonly number[]; kinds: readonly StreamKind[]; limit: number },
+    untilMs: number,
+  ): Promise<RememberedGap[]> {
+    await this.before('listGaps');
+    const known = [...this.streams, ...[...this.memories.values()].map(({ stream }) => stream)];
+    const byId = new Map(known.map((stream) => [stream.streamId, stream]));
+    return [...byId.values()]
+      .filter(
+        ({ marketId, kind }) => filter.marketIds.includes(marketId) && filter.kinds.includes(kind),
+      )
+      .flatMap((stream) => this.gapsOf(stream, untilMs))
+      .slice(0, filter.limit);
+  }
+
+  async fillRequests(nowMs: number): Promise<FillRequests> {
+    await this.before('fillRequests');
+    const open = [...this.memories.values()].filter((one) => one.state === 'open');
+    const isTouched = ({ stream, span }: GapMemory) =>
+      this.allIslands(stream.streamId).some(
+        (island) => island.span.fromMs < span.toMs && span.fromMs < island.span.toMs,
+      );
+    const request = ({ gapId, stream, span }: GapMemory) => ({
+      ...{ gapId, span },
+      streamId: stream.streamId,
+    });
+    return {
+      wanted: [...this.#wanted],
+      suspects: open.filter((one) => one.reason === 'suspect' && isTouched(one)).map(request),
+      due: open.filter((one) => (one.nextAttemptAtMs ?? 0) <= nowMs).map(request),
+    };
+  }
+
+  /** Marks memories that coverage holds by now as filled. */
+  closeFilledGaps(): void {
+    for (const [key, memory] of this.memories) {
+      const spans = this.allIslands(memory.stream.streamId).map(({ span }) => span);
+      if (subtractSpans(memory.span, spans).length > 0) continue;
+      this.memories.set(key, { ...memory, state: 'filled' });
+    }
+  }
+
+  async uncover(
+    stream: StreamRef,
+    span: Span,
+    { reason, note }: { reason: string; note: string },
+  ): Promise<Island[]> {
+    await this.before('uncover');
+    const cut = this.#islands.filter(
+      (island) =>
+        island.streamId === stream.streamId &&
+        island.span.fromMs < span.toMs &&
+        span.fromMs < island.span.toMs,
+    );
+    this.#islands = this.#islands.filter((island) => !cut.includes(island));
+    const left = cut.flatMap((island) =>
+      subtractSpans(island.span, [span]).map((part) => this.#islandOf(stream, part)),
+    );
+    this.#islands.push(...left);
+    this.#remember({ stream, span, state: 'open', reason, note }, 0);
+    return left;
+  }
+
+  async sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>> {
+    await this.before('sinceModes');
+    return { ...this.modes };
+  }
+
+  async rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void> {
+    await this.before('rememberSinceMode');
+    this.modes = { ...this.modes, [endpoint]: mode };
   }
 
   async ensureMarkets(

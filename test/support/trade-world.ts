@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import type { SinceMode } from '../../src/collect/ports.js';
+import type { SinceKnowledge } from '../../src/collect/trades/since-mode.js';
 import { timesSource, tradesSource } from '../../src/collect/trades/source.js';
 import { TradeWalker } from '../../src/collect/trades/walker.js';
 import { seededRandom } from '../../src/kernel/random.js';
@@ -33,6 +35,9 @@ export class TradeWorld {
   readonly exchange: ScriptedExchange;
   trades: Trade[];
   cap = 1000;
+  /** How the server reads the offset, and how the walk thinks that it does. */
+  mode: SinceMode = 'skip';
+  readonly since: SinceKnowledge = knownMode(() => this.mode);
   readonly #traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
 
   constructor(trades: Trade[], nowS: number) {
@@ -56,7 +61,11 @@ export class TradeWorld {
 
   #page(skip: unknown, limit: unknown): Trade[] {
     const size = Math.min(Number(limit), this.cap);
-    return [...this.trades].reverse().slice(Number(skip), Number(skip) + size);
+    const newestFirst = [...this.trades].reverse();
+    if (this.mode === 'id') {
+      return newestFirst.filter(({ tid }) => tid > Number(skip)).slice(0, size);
+    }
+    return newestFirst.slice(Number(skip), Number(skip) + size);
   }
 
   walker(kind: 'trades' | 'times' = 'trades', collectFromS?: number): TradeWalker {
@@ -78,6 +87,7 @@ export class TradeWorld {
       telemetry: this.record,
       cacheMarginMs: 0,
       traits: this.#traits[kind],
+      since: this.since,
     };
     return new TradeWalker(options, this.archive.allIslands(streamId));
   }
@@ -109,6 +119,11 @@ export class TradeWorld {
       }
     }
   }
+}
+
+/** Knowledge that needs no looking up. */
+export function knownMode(of: () => SinceMode | undefined): SinceKnowledge {
+  return { of, look: async () => undefined, doubt: () => undefined };
 }
 
 const afterStart = (ms: number) => (ms - START_MS) / 1000;

@@ -1,3 +1,4 @@
+import type { Hole } from '../../ledger/holes.js';
 import type { SourceTrade } from './source.js';
 
 /** A hole below an edge of coverage: what the walk would fill next. */
@@ -24,4 +25,57 @@ export const NOTHING = { fromMs: 0, toMs: 0 };
 /** The frontier that a page leaves behind when its claim begins at `edgeMs`. */
 export function chainEnd(edgeMs: number, oldest: SourceTrade, depth: number): Frontier {
   return { edgeMs, tid: oldest.tid, secondMs: oldest.tradedAtS * 1000, depth };
+}
+
+/** Chains that are remembered; a forgotten one costs some repeated pages. */
+const CHAINS_MAX = 100;
+
+/**
+ * The lower ends of chains that go deeper than their coverage tells: inside a second that is longer
+ * than a page, and in depths that the ledger's counts do not reach. All of it can be found again
+ * from the ledger; it is lost with the process.
+ */
+export class Chains {
+  readonly #byEdge = new Map<number, Frontier>();
+
+  at(edgeMs: number): Frontier | undefined {
+    return this.#byEdge.get(edgeMs);
+  }
+
+  get edgesMs(): number[] {
+    return [...this.#byEdge.keys()];
+  }
+
+  set(frontier: Frontier): void {
+    this.#byEdge.delete(frontier.edgeMs);
+    this.#byEdge.set(frontier.edgeMs, frontier);
+    if (this.#byEdge.size > CHAINS_MAX) {
+      const [oldest] = this.#byEdge.keys();
+      if (oldest !== undefined) this.#byEdge.delete(oldest);
+    }
+  }
+
+  delete(edgeMs: number): void {
+    this.#byEdge.delete(edgeMs);
+  }
+
+  clear(): void {
+    this.#byEdge.clear();
+  }
+
+  /** New trades at the head push all chains deeper. */
+  push(count: number): void {
+    if (count === 0) return;
+    for (const [edgeMs, chain] of this.#byEdge) {
+      this.#byEdge.set(edgeMs, { ...chain, depth: chain.depth + count });
+    }
+  }
+
+  /** Drops chains whose edge no longer lies in or at the top of a hole. */
+  keepWithin(holes: readonly Hole[]): void {
+    for (const edgeMs of this.#byEdge.keys()) {
+      const isOpen = holes.some((hole) => hole.fromMs < edgeMs && edgeMs <= hole.edgeMs);
+      if (!isOpen) this.#byEdge.delete(edgeMs);
+    }
+  }
 }

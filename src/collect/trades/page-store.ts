@@ -1,6 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoverageClaim, Evidence, Island, StreamRef } from '../../ledger/batch.js';
+import { type GapReason, reasonLabel } from '../../ledger/gap-reasons.js';
 import { IslandList } from '../../ledger/islands.js';
 import { withoutDoubts } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
@@ -22,8 +23,12 @@ export interface PageStoreOptions {
 
 /** Without news, coverage is extended at most this often; a crash forgets no more than this. */
 const QUIET_FLUSH_MS = 5000;
-/** Spans in doubt that are remembered as told; beyond it they are told once more. */
+/** Gaps that are remembered as told; beyond it they are told once more. */
 const TOLD_MAX = 1000;
+const ISLANDS_MAX = 1000;
+/** Rows that were refused are asked for again this rarely. */
+const REFUSED_RETRY_MS = 600_000;
+const REFUSED_REWRITE_MS = 60_000;
 
 type Outcome = 'stored' | 'updated' | 'duplicate' | 'conflict' | 'rejected' | 'lost';
 
@@ -35,8 +40,10 @@ export class PageStore {
   readonly #options: PageStoreOptions;
   readonly #recent = new RecentTrades();
   readonly #refused = new RecentRefusals();
-  /** Where spans in doubt begin that were told already. */
-  readonly #toldFromMs = new Set<number>();
+  /** Gaps that were told, by reason and begin. */
+  readonly #told = new Set<string>();
+  /** Spans with refused rows as they were last written down, by their begin. */
+  readonly #refusedSpans = new Map<number, { readonly toMs: number; readonly atMs: number }>();
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
   readonly islands: IslandList;
@@ -115,17 +122,55 @@ export class PageStore {
     this.#recent.remember(trades);
   }
 
-  /** Lists a span as a gap, with its reason in words and as a short name for the metric. */
+  /** Lists a span as a gap. */
   async recordGap(
     span: Span,
     state: 'open' | 'unfillable',
-    reason: string,
-    label: string,
+    reason: GapReason,
+    waitMs: number | null = null,
   ): Promise<void> {
-    const { archive, stream, telemetry, market, source, time } = this.#options;
-    await archive.recordGap({ stream, span, state, reason, atMs: Math.floor(time.nowMs()) });
-    const lengthMs = span.toMs - span.fromMs;
-    telemetry.gapFound({ stream: source.kind, market, reason: label, lengthMs });
+    await this.#options.archive.recordGap({ ...this.#memory(span, waitMs), state, reason });
+    this.#tell(span, reason);
+  }
+
+  /** Lists a span as a gap that was tried to be filled in vain. */
+  async recordAttempt(
+    span: Span,
+    state: 'open' | 'unfillable',
+    reason: GapReason,
+    note: string,
+    waitMs: number | null,
+  ): Promise<void> {
+    const memory = this.#memory(span, waitMs);
+    await this.#options.archive.recordAttempt({ ...memory, state, reason, note });
+    this.#tell(span, reason);
+  }
+
+  /** Reads the islands anew and forgets which rows are known to be stored: they were doubted. */
+  async reload(): Promise<void> {
+    const { archive, stream } = this.#options;
+    this.islands.replace(await archive.islands(stream, ISLANDS_MAX));
+    this.#recent.remember([]);
+    this.#flushedAtMs = Number.NEGATIVE_INFINITY;
+  }
+
+  /** @param waitMs until the next try; exchange time and ours run alike as far as a pause goes */
+  #memory(span: Span, waitMs: number | null) {
+    const { stream, time } = this.#options;
+    const atMs = Math.floor(time.nowMs());
+    const nextAttemptAtMs = waitMs === null ? null : atMs + Math.ceil(waitMs);
+    return { stream, span, atMs, nextAttemptAtMs };
+  }
+
+  /** Tells of a gap once for each reason, not at every try. */
+  #tell({ fromMs, toMs }: Span, reason: GapReason): void {
+    const key = `${reason} ${fromMs}`;
+    if (this.#told.has(key)) return;
+    if (this.#told.size >= TOLD_MAX) this.#told.clear();
+    this.#told.add(key);
+    const { telemetry, market, source } = this.#options;
+    const lengthMs = toMs - fromMs;
+    telemetry.gapFound({ stream: source.kind, market, reason: reasonLabel(reason), lengthMs });
   }
 
   /** Whether a claim only extends the newest coverage by a moment that can wait to be written. */
@@ -139,19 +184,18 @@ export class PageStore {
 
   /**
    * Lists a span as a gap because of rows in it that could not be read. The same rows come again at
-   * every look, and the span may grow meanwhile; it is told once.
+   * every look, and the span may grow meanwhile; it is told once, and written when it grew or when
+   * the last word on its next try has grown old.
    */
   async recordRefused(span: Span): Promise<void> {
-    if (span.toMs <= span.fromMs) return;
-    const reason = 'rows refused by validation';
-    if (!this.#toldFromMs.has(span.fromMs)) {
-      if (this.#toldFromMs.size >= TOLD_MAX) this.#toldFromMs.clear();
-      this.#toldFromMs.add(span.fromMs);
-      return this.recordGap(span, 'open', reason, 'refused_rows');
-    }
-    const { archive, stream, time } = this.#options;
-    const atMs = Math.floor(time.nowMs());
-    await archive.recordGap({ stream, span, state: 'open', reason, atMs });
+    const { fromMs, toMs } = span;
+    if (toMs <= fromMs) return;
+    const nowMs = this.#options.clock.monotonicMs();
+    const last = this.#refusedSpans.get(fromMs);
+    if (last !== undefined && toMs <= last.toMs && nowMs - last.atMs < REFUSED_REWRITE_MS) return;
+    if (this.#refusedSpans.size >= TOLD_MAX) this.#refusedSpans.clear();
+    this.#refusedSpans.set(fromMs, { toMs, atMs: nowMs });
+    await this.recordGap(span, 'open', 'refused rows', REFUSED_RETRY_MS);
   }
 
   /** Lists what refused rows leave uncovered within a claim, unless it was covered before. */

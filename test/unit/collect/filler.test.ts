@@ -8,6 +8,7 @@ import { CollectRecord } from '../../support/collect-record.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/model-archive.js';
 import { ScriptedExchange } from '../../support/scripted-exchange.js';
+import { knownMode } from '../../support/trade-world.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 const { signal } = new AbortController();
@@ -65,6 +66,7 @@ class World {
         telemetry: this.record,
         cacheMarginMs: 0,
         traits: { largestPage: PAGE },
+        since: knownMode(() => 'skip'),
       },
       this.archive.allIslands(marketId),
     );

@@ -49,7 +49,7 @@ test('in any world every row is accounted for, nothing is covered that is not st
         world.assertHonest(2);
       };
       let walkers = [world.walker('trades'), world.walker('times')];
-      const attempt = (work: Promise<void>) => work.catch(() => undefined);
+      const attempt = (work: Promise<unknown>) => work.catch(() => undefined);
       for (let turn = 1; turn <= 30; turn += 1) {
         const nowS = (world.clock.wallMs() - START_MS) / 1000;
         world.trades = future.filter((trade, index) => index < count || trade.atS <= nowS);

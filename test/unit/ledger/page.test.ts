@@ -1,19 +1,27 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { type LocateInput, type Location, locate, orderPage } from '../../../src/ledger/page.js';
+import { searchFrom } from '../../../src/ledger/search.js';
 
 const rowsOf = (...tids: number[]) => tids.map((tid) => ({ tid, tradedAtS: tid }));
 
-const BASE = { targetTid: 50, skip: 10, asked: 5, largestPage: 5, isProbe: false };
+const BASE = { targetTid: 50, search: searchFrom(10), asked: 5, largestPage: 5, isProbe: false };
+
+interface Expected {
+  readonly kind: Location['kind'];
+  readonly skip: number;
+  readonly isProbe: boolean;
+  readonly olderFrom: number;
+}
 
 interface Case {
   readonly name: string;
   readonly tids: readonly number[];
   readonly input?: Partial<LocateInput>;
-  readonly expected: Partial<Location>;
+  readonly expected: Partial<Expected>;
 }
 
-const again = (skip: number, isProbe = false): Partial<Location> => ({
+const again = (skip: number, isProbe = false): Partial<Expected> => ({
   kind: 'again',
   skip,
   isProbe,
@@ -33,11 +41,16 @@ const CASES: readonly Case[] = [
   { name: 'only newer rows', tids: [90, 80, 70], expected: again(12) },
   { name: 'a single newer row still makes progress', tids: [60], expected: again(11) },
   { name: 'only older rows', tids: [40, 30], expected: again(5) },
-  { name: 'only older rows near the head', tids: [40, 30], input: { skip: 2 }, expected: again(0) },
+  {
+    name: 'only older rows near the head',
+    tids: [40, 30],
+    input: { search: searchFrom(2) },
+    expected: again(0),
+  },
   {
     name: 'only older rows at the head itself',
     tids: [40, 30],
-    input: { skip: 0 },
+    input: { search: searchFrom(0) },
     expected: { kind: 'broken' },
   },
   {
@@ -94,11 +107,16 @@ const CASES: readonly Case[] = [
     expected: { kind: 'broken' },
   },
   { name: 'nothing at a depth', tids: [], expected: again(5) },
-  { name: 'nothing at all', tids: [], input: { skip: 0 }, expected: { kind: 'broken' } },
+  {
+    name: 'nothing at all',
+    tids: [],
+    input: { search: searchFrom(0) },
+    expected: { kind: 'broken' },
+  },
   {
     name: 'nothing readable at all',
     tids: [],
-    input: { skip: 0, received: 4 },
+    input: { search: searchFrom(0), received: 4 },
     expected: { kind: 'broken' },
   },
 ];
@@ -107,7 +125,8 @@ for (const { name, tids, input, expected } of CASES) {
   test(`locate: ${name}`, () => {
     const location = locate({ ...BASE, received: tids.length, rows: rowsOf(...tids), ...input });
     const { kind } = location;
-    const found: Record<string, unknown> = { ...location };
+    const skip = location.kind === 'again' ? location.search.skip : undefined;
+    const found: Record<string, unknown> = { ...location, skip };
     const seen = Object.fromEntries(Object.keys(expected).map((key) => [key, found[key]]));
     assert.deepEqual({ ...seen, kind }, expected);
   });

@@ -75,9 +75,15 @@ const EXAMPLES: Examples = {
       message: 'no answer',
       action: 'retry',
     },
+    headPolled: {
+      ...{ stream: 'times', market: 'BTC_USDT', cause: 'pushed' },
+      ...{ waitMs: 40, agesMs: [300, 1200] },
+    },
     runSkipped: { stream: 'depth' },
     walkStepped: { stream: 'trades', market: 'BTC_USDT', pages: 2, connected: true },
     walkStalled: { stream: 'trades', market: 'BTC_USDT', detail: 'same page twice' },
+    sinceModeSettled: { endpoint: 'history', mode: 'id', before: null },
+    historyHeadroom: { stream: 'trades', market: 'BTC_USDT', ratio: 12 },
     gapFound: {
       stream: 'depth',
       market: 'BTC_USDT',

@@ -1,0 +1,129 @@
+import type { Hole } from '../../ledger/holes.js';
+import { locate, orderPage } from '../../ledger/page.js';
+import { deeperSpan } from '../../ledger/proof.js';
+import { PRIORITY } from '../ports.js';
+import { chainEnd, type Frontier, NOTHING } from './frontier.js';
+import type { SourceTrade, TradePage } from './source.js';
+import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
+
+/**
+ * Goes one page deeper below a chain of known trades. The page must contain the chain's lowest
+ * trade: that overlap is the evidence that nothing lies between.
+ *
+ * @throws WalkStalledError when the place is not found, or the answers contradict each other
+ */
+export async function deepen(
+  walk: Walk,
+  hole: Hole,
+  chain: Frontier,
+  signal: AbortSignal,
+): Promise<void> {
+  const { traits, since, source } = walk.options;
+  let search = walk.searchFor(hole.edgeMs, chain.depth - 1);
+  let isProbe = false;
+  let why = '';
+  let headsSeen = 0;
+  for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
+    const { skip } = search;
+    const page = await walk.fetch(skip, PAGE_MAX, { priority: PRIORITY.fill, signal });
+    const rows = orderPage(page.trades);
+    if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
+    const location = locate({
+      rows,
+      targetTid: chain.tid,
+      search,
+      asked: PAGE_MAX,
+      received: page.rowCount,
+      largestPage: traits.largestPage,
+      isProbe,
+    });
+    switch (location.kind) {
+      case 'again':
+        ({ search, isProbe, why } = location);
+        await walk.pages.commit(page, NOTHING, {});
+        continue;
+      case 'broken':
+        await walk.pages.commit(page, NOTHING, {});
+        if (headsSeen === request) since.doubt(source.endpoint);
+        throw walk.stalled(location.detail);
+      case 'beyondHistory':
+        await walk.pages.commit(page, NOTHING, {});
+        walk.stepped(request, false);
+        return walk.book.beyondHistory(hole);
+      case 'endOfHistory':
+        walk.stepped(request, false);
+        return endOfHistory(walk, hole, chain, page);
+      case 'found':
+        walk.stepped(request, false);
+        return goOn(walk, hole, chain, page, rows, skip);
+    }
+  }
+  // The next try goes on from here: an estimate that is far off must not stop it for good.
+  walk.putAside(hole.edgeMs, search);
+  if (headsSeen === LOCATE_REQUESTS_MAX) since.doubt(source.endpoint);
+  throw walk.stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the place (${why})`);
+}
+
+/** Stores a page that connects to the chain above it, and moves the chain's end down. */
+async function goOn(
+  walk: Walk,
+  hole: Hole,
+  chain: Frontier,
+  page: TradePage,
+  rows: readonly SourceTrade[],
+  skip: number,
+): Promise<void> {
+  const oldest = rows.at(-1);
+  if (oldest === undefined) return;
+  const { pages, chains, book, options } = walk;
+  const claim = deeperSpan(rows, hole.edgeMs);
+  const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
+    endpoint: options.source.endpoint,
+    skip,
+    received: page.rowCount,
+    overlapTid: chain.tid,
+  });
+  book.passed(hole.edgeMs);
+  for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
+  chains.delete(hole.edgeMs);
+  const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
+  if (!isMerged) chains.set(chainEnd(claim.fromMs, oldest, skip + rows.length));
+}
+
+/** The server has nothing older than the chain: the proven start of what it still serves. */
+export async function endOfHistory(
+  walk: Walk,
+  hole: Hole,
+  chain: Frontier,
+  page: TradePage,
+): Promise<void> {
+  const { pages, chains, book, options } = walk;
+  const startMs = Math.min(chain.secondMs, hole.edgeMs);
+  const below = pages.islands.all.filter((island) => island.span.fromMs < hole.edgeMs);
+  const hasForgotten = below.some((island) => island.firstId !== null);
+  // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
+  const endsUnreadable = page.rejected.length > page.doubts.length;
+  const span = { fromMs: below[0]?.span.toMs ?? startMs, toMs: hole.edgeMs };
+  chains.delete(hole.edgeMs);
+  if (endsUnreadable) {
+    await pages.commit(page, NOTHING, {});
+    await pages.recordRefused(span);
+    book.refused(hole.edgeMs);
+    return;
+  }
+  if (hasForgotten) {
+    await pages.commit(page, NOTHING, {});
+    await book.beyondHistory(hole);
+    return;
+  }
+  // Islands below without a trade are the time before the market's first one.
+  const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
+  const { doubtfulEdgesMs } = await pages.commit(page, span, evidence);
+  for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
+  const floorMs = pages.collectFromMs;
+  if (below.length === 0 && (floorMs === null || startMs > floorMs)) await pages.beginAt(startMs);
+  // What is wanted of the time before that can not be had.
+  for (const rest of walk.holes()) {
+    if (rest.edgeMs <= span.fromMs) await book.beyondHistory(rest);
+  }
+}

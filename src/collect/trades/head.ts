@@ -1,0 +1,155 @@
+import { orderPage } from '../../ledger/page.js';
+import { headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
+import { PRIORITY, type RequestTurn } from '../ports.js';
+import { chainEnd, NOTHING } from './frontier.js';
+import { Pace, type WalkPace } from './pace.js';
+import type { SourceTrade, TradePage } from './source.js';
+import { PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+
+/** What one look at the newest trades brought. */
+export interface HeadLook {
+  /** Trades that this walk saw for the first time. */
+  readonly newRows: number;
+  /** Their times, exchange milliseconds, as exact as the endpoint tells; newest first. */
+  readonly newTimesMs: readonly number[];
+  /** Rows asked for, and those that came. */
+  readonly asked: number;
+  readonly received: number;
+  /** Whether the look reached what was stored before; false for the very first one. */
+  readonly isConnected: boolean;
+}
+
+/** What a stored page brought, in the walk's own terms. */
+interface Stored extends HeadLook {
+  /** It touches coverage below itself. */
+  readonly isMerged: boolean;
+}
+
+const PAGE_MIN = 20;
+/** In id mode a page that is too short can not be made up for. */
+const PAGE_MIN_ID = 200;
+
+/** The newest page of one market's history: what is new, and how far coverage reaches in time. */
+export class Head {
+  readonly #walk: Walk;
+  readonly #pace = new Pace();
+  #newPerPoll = PAGE_MAX;
+
+  constructor(walk: Walk) {
+    this.#walk = walk;
+  }
+
+  get pace(): WalkPace {
+    const { options, newestTid } = this.#walk;
+    return { ...this.#pace.now, newestTid, largestPage: options.traits.largestPage };
+  }
+
+  /**
+   * Asks for the newest trades, and at once for more of them where no deeper page can help.
+   *
+   * @returns what it brought, and the last page
+   */
+  async poll(
+    signal: AbortSignal,
+    turn?: RequestTurn,
+  ): Promise<{ look: HeadLook; page: TradePage }> {
+    const { source, since, market } = this.#walk.options;
+    const isIdMode = since.of(source.endpoint) === 'id';
+    // Half-full pages: room for twice what usually is new, so that a burst still connects.
+    const room = Math.ceil(this.#newPerPoll * (isIdMode ? 4 : 2));
+    const limit = Math.min(PAGE_MAX, Math.max(isIdMode ? PAGE_MIN_ID : PAGE_MIN, room));
+    const options = { priority: PRIORITY.head, signal };
+    let page = await this.#walk.fetch(0, limit, { ...options, ...(turn && { turn }) });
+    let look: HeadLook = await this.store(page, limit);
+    if (isIdMode && !look.isConnected && limit < PAGE_MAX) {
+      page = await this.#walk.fetch(0, PAGE_MAX, options);
+      const full = await this.store(page, PAGE_MAX);
+      const newTimesMs = [...full.newTimesMs, ...look.newTimesMs];
+      const newRows = full.newRows + look.newRows;
+      look = { ...full, newRows, newTimesMs, isConnected: full.isMerged };
+    }
+    if (look.received > 1) await since.look(source, market, signal);
+    return { look, page };
+  }
+
+  /** Stores a page that was asked for with nothing skipped. */
+  async store(page: TradePage, limit: number): Promise<Stored> {
+    const { pages, chains, book, options } = this.#walk;
+    const { source, cacheMarginMs } = options;
+    const rows = orderPage(page.trades);
+    const untilMs = provenUntilMs(page, cacheMarginMs);
+    const [newest, oldest] = [rows[0], rows.at(-1)];
+    if (newest === undefined || oldest === undefined) {
+      await this.#empty(page, untilMs);
+      const nothing = { newRows: 0, newTimesMs: [], received: 0 };
+      return { ...nothing, asked: limit, isConnected: true, isMerged: true };
+    }
+    const knownTid = this.#walk.newestTid;
+    if (newest.tid < knownTid) {
+      await pages.commit(page, NOTHING, {});
+      throw this.#walk.stalled(
+        `its newest trade is ${newest.tid}, older than ${knownTid}, which is stored`,
+      );
+    }
+    const fresh = rows.filter((row) => row.tid > knownTid);
+    const claim = headSpan(rows, untilMs, latestMs(page));
+    const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
+      endpoint: source.endpoint,
+      skip: 0,
+      asked: limit,
+      received: page.rowCount,
+      dateMs: page.dateMs,
+    });
+    this.#walk.newestTid = newest.tid;
+    pages.remember(rows);
+    this.#newPerPoll = (this.#newPerPoll + fresh.length) / 2;
+    for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
+    const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
+    const isConnected = isMerged || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
+    chains.push(fresh.length);
+    if (!isMerged) {
+      const chain = chains.at(claim.fromMs);
+      if (chain === undefined || chain.tid > oldest.tid) {
+        chains.set(chainEnd(claim.fromMs, oldest, rows.length));
+      }
+    }
+    if (!isConnected) this.#newPerPoll = PAGE_MAX;
+    this.#walk.stepped(1, isConnected);
+    this.#notePace(page, rows, knownTid === 0 ? rows.length : fresh.length);
+    return {
+      newRows: fresh.length,
+      newTimesMs: fresh.map((row) => timeMsOf(row)),
+      asked: limit,
+      received: page.rowCount,
+      isConnected,
+      isMerged,
+    };
+  }
+
+  #notePace(page: TradePage, rows: readonly SourceTrade[], newRows: number): void {
+    const { telemetry, traits, source, market } = this.#walk.options;
+    const oldestS = rows.at(-1)?.tradedAtS ?? 0;
+    this.#pace.polled(page.sentAtMs, newRows, page.sentAtMs - oldestS * SECOND_MS);
+    const ratio = this.#pace.headroom(Math.min(PAGE_MAX, traits.largestPage));
+    if (ratio !== undefined) telemetry.historyHeadroom({ stream: source.kind, market, ratio });
+  }
+
+  /** A market without a single trade: what there is to know is that nothing has happened. */
+  async #empty(page: TradePage, untilMs: number): Promise<void> {
+    const { pages, newestTid, options } = this.#walk;
+    if (newestTid > 0 || page.rowCount > 0) {
+      await pages.commit(page, NOTHING, {});
+      throw this.#walk.stalled('its first page holds no readable trade');
+    }
+    const { top } = pages.islands;
+    const fromMs = top?.span.toMs ?? pages.collectFromMs ?? untilMs - SECOND_MS;
+    const claim = { fromMs, toMs: untilMs };
+    if (claim.toMs <= claim.fromMs) return;
+    await pages.commit(page, claim, { endpoint: options.source.endpoint, empty: true });
+    if (pages.collectFromMs === null) await pages.beginAt(claim.fromMs);
+  }
+}
+
+function timeMsOf({ executedAtUs, tradedAtS }: SourceTrade): number {
+  return executedAtUs === null ? tradedAtS * SECOND_MS : executedAtUs / 1000;
+}

@@ -1,0 +1,148 @@
+import type { Random } from '../../kernel/random.js';
+import type { Span } from '../../kernel/span.js';
+import { BlockedEdges } from '../../ledger/edges.js';
+import type { GapReason } from '../../ledger/gap-reasons.js';
+import type { Hole } from '../../ledger/holes.js';
+import type { PageStore, PageStoreOptions } from './page-store.js';
+
+export interface HoleBookOptions extends PageStoreOptions {
+  readonly random: Random;
+}
+
+const RETRY_BASE_MS = 1000;
+export const RETRY_CAP_MS = 600_000;
+/** A hole that the exchange no longer serves is looked at again this rarely. */
+const BEYOND_HISTORY_RETRY_MS = 3_600_000;
+/** Tries after the first to find a hole in id mode within the newest page after all. */
+const HORIZON_RETRIES = 3;
+/** Memories of one stream that are read at the start. */
+const MEMORIES_MAX = 1000;
+const NOTE_MAX_LENGTH = 500;
+/** Holes that are remembered as told; beyond it they are told once more. */
+const TOLD_MAX = 1000;
+
+/**
+ * What became of the tries at filling holes. The pauses between them live here; each failed try
+ * also goes to the archive, so that a restart neither forgets nor hammers. Nothing is written for a
+ * hole that the next step closes.
+ */
+export class HoleBook {
+  readonly #options: HoleBookOptions;
+  readonly #pages: PageStore;
+  readonly #edges: BlockedEdges;
+  /** Begins of holes of which the archive knows already that the head moved on. */
+  readonly #toldFromMs = new Set<number>();
+  #isRestored = false;
+
+  constructor(options: HoleBookOptions, pages: PageStore) {
+    this.#options = options;
+    this.#pages = pages;
+    this.#edges = new BlockedEdges(options.random, RETRY_BASE_MS, RETRY_CAP_MS);
+  }
+
+  /** Takes over, once, what an earlier run learned of holes. */
+  async restore(): Promise<void> {
+    if (this.#isRestored) return;
+    const { archive, stream, clock, time, source } = this.#options;
+    const exchangeMs = Math.floor(time.nowMs());
+    const filter = { marketIds: [stream.marketId], kinds: [source.kind], limit: MEMORIES_MAX };
+    const gaps = await archive.listGaps(filter, exchangeMs);
+    const nowMs = clock.monotonicMs();
+    for (const { streamId, span, state, reason, attempts, nextAttemptAtMs } of gaps) {
+      if (streamId !== stream.streamId) continue;
+      if (reason === 'head moved') this.#toldFromMs.add(span.fromMs);
+      if (state === 'unfillable') {
+        const waitMs = reason === 'beyond history' ? BEYOND_HISTORY_RETRY_MS : Infinity;
+        this.#edges.restore(span.toMs, attempts, nowMs + waitMs);
+      } else if (attempts > 0 || nextAttemptAtMs !== null) {
+        // The exchange's clock may run faster than ours: a pause is never longer than its cap.
+        const waitMs = Math.min(RETRY_CAP_MS, Math.max(0, (nextAttemptAtMs ?? 0) - exchangeMs));
+        this.#edges.restore(span.toMs, attempts, nowMs + waitMs);
+      }
+    }
+    this.#isRestored = true;
+  }
+
+  isBlocked(edgeMs: number): boolean {
+    return this.#edges.isBlocked(edgeMs, this.#options.clock.monotonicMs());
+  }
+
+  /** The walk has got on below an edge. */
+  passed(edgeMs: number): void {
+    this.#edges.clear(edgeMs);
+  }
+
+  /** Somebody asks for another try at the holes of a span. */
+  release({ fromMs, toMs }: Span): void {
+    this.#edges.release(fromMs, toMs, this.#options.clock.monotonicMs());
+  }
+
+  /** Puts a hole off without a word to the archive: the failure was not the exchange's. */
+  putOff(edgeMs: number): void {
+    this.#edges.block(edgeMs, this.#options.clock.monotonicMs());
+  }
+
+  /** Rows right below an edge could not be read; the gap is listed already. */
+  refused(edgeMs: number): void {
+    this.#edges.block(edgeMs, this.#options.clock.monotonicMs(), RETRY_CAP_MS);
+  }
+
+  /** A try at a hole led nowhere; it is repeated after a growing pause. */
+  async failed(hole: Hole, reason: GapReason, note: string): Promise<void> {
+    const waitMs = this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs());
+    await this.#record(hole, 'open', reason, note, waitMs);
+  }
+
+  /**
+   * A hole lies outside the newest page of a server that pages no deeper (id mode). It is tried
+   * again some times, because a page may turn out longer than the last; then it is given up.
+   */
+  async horizon(hole: Hole): Promise<void> {
+    const note = 'the server counts since and lastId as trade ids: only its newest page is served';
+    if (this.#edges.attempts(hole.edgeMs) < HORIZON_RETRIES) {
+      await this.failed(hole, 'history horizon', note);
+    } else {
+      await this.#lost(hole, 'history horizon', note, Number.POSITIVE_INFINITY);
+    }
+  }
+
+  /** The exchange serves nothing as old as a hole. */
+  beyondHistory(hole: Hole): Promise<void> {
+    const note = 'its history ended above when this was asked for';
+    return this.#lost(hole, 'beyond history', note, BEYOND_HISTORY_RETRY_MS);
+  }
+
+  /**
+   * A hole between known trades outlived a step of filling. Most holes are bursts that the next
+   * page closes, and are not worth a write.
+   */
+  async outlived(hole: Hole): Promise<void> {
+    const { fromMs, edgeMs } = hole;
+    if (fromMs === -Infinity || this.#toldFromMs.has(fromMs)) return;
+    if (this.#toldFromMs.size >= TOLD_MAX) this.#toldFromMs.clear();
+    this.#toldFromMs.add(fromMs);
+    await this.#pages.recordGap({ fromMs, toMs: edgeMs }, 'open', 'head moved');
+  }
+
+  async #lost(hole: Hole, reason: GapReason, note: string, retryMs: number): Promise<void> {
+    this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs(), retryMs);
+    if (hole.fromMs === -Infinity) {
+      // Nobody knows what there was below: expected is what can be had from here on.
+      await this.#pages.beginAt(hole.edgeMs);
+      return;
+    }
+    await this.#record(hole, 'unfillable', reason, note, null);
+  }
+
+  async #record(
+    { fromMs, edgeMs }: Hole,
+    state: 'open' | 'unfillable',
+    reason: GapReason,
+    note: string,
+    waitMs: number | null,
+  ): Promise<void> {
+    if (fromMs === -Infinity || fromMs >= edgeMs) return;
+    const span = { fromMs, toMs: edgeMs };
+    await this.#pages.recordAttempt(span, state, reason, note.slice(0, NOTE_MAX_LENGTH), waitMs);
+  }
+}

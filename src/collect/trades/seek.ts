@@ -1,0 +1,66 @@
+import type { Hole } from '../../ledger/holes.js';
+import { orderPage } from '../../ledger/page.js';
+import { islandSpan } from '../../ledger/proof.js';
+import { goDeeper, goShallower, isPastTheEnd } from '../../ledger/search.js';
+import { PRIORITY } from '../ports.js';
+import { chainEnd, NOTHING } from './frontier.js';
+import type { Head } from './head.js';
+import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+
+/**
+ * Finds the page that holds the upper edge of a hole with no known trade above it, without walking
+ * what lies between, and stores it as an island of its own. From there the hole is walked down like
+ * any other. Pages run in the order of time, so the way there is a search.
+ *
+ * @throws WalkStalledError when the place is not found within a bounded number of requests; the
+ * next step goes on from there
+ */
+export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSignal): Promise<void> {
+  const { options, pages, book, chains } = walk;
+  const { edgeMs } = hole;
+  let search = walk.searchFor(edgeMs, pages.islands.rowsAbove(edgeMs) - 1);
+  let headsSeen = 0;
+  for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
+    const { skip } = search;
+    const page = await walk.fetch(skip, PAGE_MAX, { priority: PRIORITY.fill, signal });
+    const rows = orderPage(page.trades);
+    if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
+    const [newest, oldest] = [rows[0], rows.at(-1)];
+    if (skip === 0 && (newest === undefined || newest.tradedAtS * SECOND_MS < edgeMs)) {
+      // Nothing is newer than the edge: this is the head, and it proves more than an island does.
+      await head.store(page, PAGE_MAX);
+      walk.stepped(request, false);
+      return;
+    }
+    if (newest === undefined || oldest === undefined) {
+      await pages.commit(page, NOTHING, {});
+      if (page.rowCount === 0 && isPastTheEnd(search)) {
+        walk.stepped(request, false);
+        return book.beyondHistory(hole);
+      }
+      search = goShallower(search, Math.max(1, options.traits.largestPage));
+    } else if (oldest.tradedAtS * SECOND_MS >= edgeMs) {
+      await pages.commit(page, NOTHING, {});
+      search = goDeeper(search, rows.length);
+    } else if (newest.tradedAtS * SECOND_MS < edgeMs) {
+      await pages.commit(page, NOTHING, {});
+      search = goShallower(search, Math.max(rows.length, options.traits.largestPage));
+    } else {
+      const claim = islandSpan(rows);
+      const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
+        endpoint: options.source.endpoint,
+        skip,
+        received: page.rowCount,
+        sought: true,
+      });
+      for (const doubtfulMs of doubtfulEdgesMs) book.refused(doubtfulMs);
+      const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
+      if (!isMerged) chains.set(chainEnd(claim.fromMs, oldest, skip + rows.length));
+      walk.stepped(request, false);
+      return;
+    }
+  }
+  walk.putAside(edgeMs, search);
+  if (headsSeen === LOCATE_REQUESTS_MAX) options.since.doubt(options.source.endpoint);
+  throw walk.stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the time asked for`);
+}

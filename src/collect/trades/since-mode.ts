@@ -1,0 +1,170 @@
+import type { Clock } from '../../kernel/clock.js';
+import { orderPage } from '../../ledger/page.js';
+import type { CollectEvents } from '../../observe/events.js';
+import { type ArchivePort, type PagedEndpoint, PRIORITY, type SinceMode } from '../ports.js';
+import type { TradeSource } from './source.js';
+
+/** What the walkers know together of how the server understands `since` and `lastId`. */
+export interface SinceKnowledge {
+  /** Undefined while it is not settled: then only the head may be asked for. */
+  of(endpoint: PagedEndpoint): SinceMode | undefined;
+  /**
+   * Tries to settle what is open with a market that has trades; does nothing when nothing is open,
+   * or when it is not yet time for another try.
+   *
+   * @throws the errors of the exchange and of the archive
+   */
+  look(source: TradeSource, market: string, signal: AbortSignal): Promise<void>;
+  /** Answers do not fit what is known. It is looked at anew, unless that was done just now. */
+  doubt(endpoint: PagedEndpoint): void;
+}
+
+export interface SinceModesOptions {
+  readonly archive: Pick<ArchivePort, 'sinceModes' | 'rememberSinceMode'>;
+  readonly clock: Clock;
+  readonly telemetry: CollectEvents;
+}
+
+interface Endpoint {
+  mode: SinceMode | undefined;
+  /** Not settled, or doubted. */
+  isOpen: boolean;
+  isLooking: boolean;
+  dueAtMs: number;
+  tries: number;
+  settledAtMs: number;
+}
+
+const SAMPLE = 100;
+const RETRY_BASE_MS = 1000;
+const RETRY_CAP_MS = 60_000;
+/** A doubt is followed at most this often. */
+const DOUBT_PAUSE_MS = 600_000;
+
+const unsettled = (): Endpoint => ({
+  mode: undefined,
+  isOpen: true,
+  isLooking: false,
+  dueAtMs: Number.NEGATIVE_INFINITY,
+  tries: 0,
+  settledAtMs: Number.NEGATIVE_INFINITY,
+});
+
+/**
+ * Finds out, once per endpoint and archive, whether the server counts the offset as trades to skip
+ * or as an id (field notes, since / lastId).
+ *
+ * States per endpoint: *open* → *settled* (two agreeing observations, kept in the archive) →
+ * *doubted* (answers that only the other mode explains; the known mode stays in force) → *settled*.
+ */
+export class SinceModes implements SinceKnowledge {
+  readonly #options: SinceModesOptions;
+  readonly #endpoints: Readonly<Record<PagedEndpoint, Endpoint>> = {
+    history: unsettled(),
+    historyResult: unsettled(),
+  };
+  #loading: Promise<void> | undefined;
+
+  constructor(options: SinceModesOptions) {
+    this.#options = options;
+  }
+
+  of(endpoint: PagedEndpoint): SinceMode | undefined {
+    return this.#endpoints[endpoint].mode;
+  }
+
+  doubt(endpoint: PagedEndpoint): void {
+    const state = this.#endpoints[endpoint];
+    const nowMs = this.#options.clock.monotonicMs();
+    if (state.isOpen || nowMs - state.settledAtMs < DOUBT_PAUSE_MS) return;
+    state.isOpen = true;
+    state.dueAtMs = nowMs;
+    state.tries = 0;
+  }
+
+  async look(source: TradeSource, market: string, signal: AbortSignal): Promise<void> {
+    await this.#load();
+    const state = this.#endpoints[source.endpoint];
+    const nowMs = this.#options.clock.monotonicMs();
+    if (!state.isOpen || state.isLooking || nowMs < state.dueAtMs) return;
+    state.isLooking = true;
+    try {
+      const first = await observe(source, market, SAMPLE, signal);
+      // Other sizes, so that no cache answers for the server a second time.
+      const second = first && (await observe(source, market, SAMPLE - 7, signal));
+      if (first !== undefined && first === second) await this.#settle(source.endpoint, first);
+    } finally {
+      state.isLooking = false;
+      if (state.isOpen) {
+        state.tries += 1;
+        const waitMs = Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** Math.min(state.tries - 1, 10));
+        state.dueAtMs = this.#options.clock.monotonicMs() + waitMs;
+      }
+    }
+  }
+
+  async #settle(endpoint: PagedEndpoint, mode: SinceMode): Promise<void> {
+    const { archive, clock, telemetry } = this.#options;
+    const state = this.#endpoints[endpoint];
+    const before = state.mode;
+    if (before !== mode) {
+      await archive.rememberSinceMode(endpoint, mode);
+      telemetry.sinceModeSettled({ endpoint, mode, before: before ?? null });
+    }
+    state.mode = mode;
+    state.isOpen = false;
+    state.settledAtMs = clock.monotonicMs();
+  }
+
+  /** Reads once what an earlier run found out; a failure is repeated at the next call. */
+  #load(): Promise<void> {
+    this.#loading ??= this.#options.archive
+      .sinceModes()
+      .then((modes) => {
+        for (const endpoint of ['history', 'historyResult'] as const) {
+          const mode = modes[endpoint];
+          const state = this.#endpoints[endpoint];
+          if (mode === undefined) continue;
+          state.mode = mode;
+          state.isOpen = false;
+        }
+      })
+      .catch((error: unknown) => {
+        this.#loading = undefined;
+        throw error;
+      });
+    return this.#loading;
+  }
+}
+
+/**
+ * One observation: the head, then the offset that skips all of that page but its last row, then the
+ * head again to see what arrived in between. Undefined when the answers allow more than one
+ * reading: too few trades, too many new ones, or an answer from a cache.
+ */
+async function observe(
+  source: TradeSource,
+  market: string,
+  size: number,
+  signal: AbortSignal,
+): Promise<SinceMode | undefined> {
+  const page = async (skip: number, limit: number) => {
+    const options = { priority: PRIORITY.head, signal };
+    const { trades, rowCount } = await source.fetch(market, skip, limit, options);
+    // A server that gives more than was asked for did not read the question.
+    return rowCount > limit ? [] : orderPage(trades).map(({ tid }) => tid);
+  };
+  const before = await page(0, size);
+  // Another depth for another size, also where all of history is shorter than a page.
+  const offset = before.length - 1 - (size < SAMPLE && before.length > 2 ? 1 : 0);
+  const [newest, target] = [before[0], before[offset]];
+  if (newest === undefined || target === undefined || offset < 1 || newest <= offset) return;
+  const [shifted] = await page(offset, Math.min(offset, SAMPLE / 2));
+  const after = await page(0, size - 1);
+  const arrived = after.filter((tid) => tid > newest).length;
+  const isSteady = after.includes(newest) && arrived * 2 < offset;
+  if (shifted === undefined || !isSteady) return;
+  if (shifted >= newest) return 'id';
+  const at = before.indexOf(shifted);
+  return at * 2 > offset && at <= offset ? 'skip' : undefined;
+}
