@@ -93,7 +93,7 @@ const lies: readonly Lie[] = [
       ...['amount.least', 'funds.money', 'funds.stock', 'market.unknown', 'side.unknown'].map(
         (rule) => `orderNew.${rule}`,
       ),
-      ...['auth.required.orderNew', 'orderNew.signed.nothing'],
+      ...['auth.required.orderNew', 'orderNew.blocked', 'orderNew.signed.nothing'],
     ],
   },
 ];
