@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict';
+import test, { before } from 'node:test';
+import fc from 'fast-check';
+import { normalizeSpans } from '../../src/kernel/span.js';
+import type { StreamRef } from '../../src/ledger/batch.js';
+import type { Gap, GapFilter, Store } from '../../src/store/index.js';
+import { inSeconds, type ModelGap, ModelStream, spanOf } from '../support/model-ledger.js';
+import { openTestStore, runSql } from '../support/postgres.js';
+import { claim, NOON_S } from '../support/postgres-rows.js';
+
+const END_S = 80;
+const REASONS = ['head moved', 'exchange failed', 'beyond history'] as const;
+const market = (name: string) => ({
+  ...{ name, stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
+  minAmount: '0.001',
+});
+const ms = (s: number) => (NOON_S + s) * 1_000;
+
+const stretch = fc
+  .tuple(fc.integer({ min: 0, max: END_S - 1 }), fc.integer({ min: 1, max: 25 }))
+  .map(([fromS, lengthS]) => [fromS, Math.min(END_S, fromS + lengthS)] as const);
+const step = fc.oneof(
+  fc.record({ kind: fc.constant('cover' as const), at: stretch }),
+  fc.record({ kind: fc.constant('want' as const), at: stretch }),
+  fc.record({
+    kind: fc.constant('record' as const),
+    at: stretch,
+    state: fc.constantFrom('open', 'filling', 'filled', 'unfillable'),
+    reason: fc.constantFrom(...REASONS),
+  }),
+  fc.record({
+    kind: fc.constant('attempt' as const),
+    at: stretch,
+    state: fc.constantFrom('open', 'unfillable'),
+    reason: fc.constantFrom(...REASONS),
+  }),
+);
+const history = fc.record({
+  collectFromS: fc.array(fc.option(fc.integer({ min: 0, max: 40 })), {
+    minLength: 3,
+    maxLength: 3,
+  }),
+  steps: fc.array(fc.tuple(fc.integer({ min: 0, max: 2 }), step), { maxLength: 25 }),
+  untilS: fc.integer({ min: 1, max: END_S }),
+  window: stretch,
+  limit: fc.integer({ min: 1, max: 6 }),
+});
+
+let store: Store;
+let url: string;
+let streams: StreamRef[];
+
+before(async () => {
+  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }));
+  await store.ensureMarkets([market('A_USDT'), market('B_USDT')], 0);
+  streams = [
+    await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 }),
+    await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 }),
+    await store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 }),
+  ];
+});
+
+async function play(
+  index: number,
+  model: ModelStream,
+  one: typeof step extends fc.Arbitrary<infer T> ? T : never,
+) {
+  const stream = streams[index];
+  assert.ok(stream !== undefined);
+  const [fromS, toS] = one.at;
+  const span = spanOf(fromS, toS);
+  if (one.kind === 'cover') {
+    model.cover(fromS, toS);
+    await store.commit({ claims: [claim(stream, fromS, toS)] });
+  } else if (one.kind === 'want') {
+    model.want(fromS, toS);
+    await store.want(stream, span);
+  } else if (one.kind === 'record') {
+    const { state, reason } = one;
+    model.remember(fromS, toS, { state, reason, isAttempt: state === 'filling' });
+    await store.recordGap({ stream, span, state, reason, atMs: ms(END_S) });
+  } else {
+    const { state, reason } = one;
+    model.remember(fromS, toS, { state, reason, isAttempt: true });
+    const attempt = { stream, span, state, reason, atMs: ms(END_S), nextAttemptAtMs: null };
+    await store.recordAttempt(attempt);
+  }
+}
+
+type Listed = ModelGap & { readonly streamId: number };
+
+function told(gap: Gap): Listed {
+  const { streamId, state, reason, attempts } = gap;
+  return { ...inSeconds(gap), streamId, state, reason, attempts };
+}
+
+function newestFirst(a: Listed, b: Listed): number {
+  return b.toS - a.toS || b.fromS - a.fromS || a.streamId - b.streamId;
+}
+
+function modelGaps(models: readonly ModelStream[], fromS: number, untilS: number): Listed[] {
+  return models
+    .flatMap((model, index) => {
+      const streamId = streams[index]?.streamId ?? 0;
+      return model.gaps(fromS, untilS).map((gap) => ({ ...gap, streamId }));
+    })
+    .sort(newestFirst);
+}
+
+test('gaps are what a naive ledger of seconds says, in any window and to any limit', async () => {
+  await fc.assert(
+    fc.asyncProperty(history, async ({ collectFromS, steps, untilS, window, limit }) => {
+      await runSql(url, 'TRUNCATE coverage, gap, wanted');
+      const models = streams.map(() => new ModelStream());
+      for (const [index, model] of models.entries()) {
+        const fromS = collectFromS[index] ?? null;
+        model.collectFromS = fromS;
+        await runSql(
+          url,
+          'UPDATE stream SET collect_from = to_timestamp($2) WHERE stream_id = $1',
+          [streams[index]?.streamId, fromS === null ? null : NOON_S + fromS],
+        );
+      }
+      for (const [index, one] of steps) await play(index, models[index] ?? new ModelStream(), one);
+
+      const all = modelGaps(models, 0, untilS);
+      const list = async (filter: GapFilter, until = untilS) =>
+        (await store.listGaps(filter, ms(until))).map(told);
+      assert.deepEqual(await list({ limit: 1_000 }), all);
+      assert.deepEqual(await list({ limit }), all.slice(0, limit));
+      const open = all.filter(({ state }) => state === 'open').slice(0, limit);
+      assert.deepEqual(await list({ states: ['open'], limit }), open);
+      const horizon = all.filter(({ reason }) => reason === 'beyond history').slice(0, limit);
+      assert.deepEqual(await list({ reasons: ['beyond history'], limit }), horizon);
+      const cut = modelGaps(models.slice(0, 2), window[0], Math.min(untilS, window[1]));
+      const ofMarket = { marketIds: [1], span: spanOf(...window), limit: 1_000 };
+      assert.deepEqual(await list(ofMarket), cut);
+
+      for (const [index, model] of models.entries()) {
+        const stream = streams[index];
+        assert.ok(stream !== undefined);
+        const spans = normalizeSpans(
+          model.gaps(0, untilS).map((gap) => spanOf(gap.fromS, gap.toS)),
+        );
+        assert.deepEqual(await store.gaps(stream, ms(untilS)), spans);
+        const islands = await store.islandsWithin(stream, spanOf(...window), 100);
+        for (let s = window[0]; s < window[1]; s += 1) {
+          const isIn = islands.some(({ span }) => span.fromMs <= ms(s) && ms(s) < span.toMs);
+          assert.equal(isIn, model.isCovered(s));
+        }
+      }
+      assert.deepEqual(sumsOf(await store.gapTotals(ms(untilS))), sumsOf(joined(all)));
+    }),
+    { numRuns: 60 },
+  );
+});
+
+interface Sum {
+  readonly streamId: number;
+  readonly state: string;
+  readonly reason: string;
+  readonly count: number;
+  readonly lengthMs: number;
+  readonly oldestMs: number;
+}
+
+function sumsOf(sums: readonly Sum[]): Sum[] {
+  return sums
+    .map(({ streamId, state, reason, count, lengthMs, oldestMs }) => {
+      return { streamId, state, reason, count, lengthMs, oldestMs };
+    })
+    .sort((a, b) => JSON.stringify(a).localeCompare(JSON.stringify(b)));
+}
+
+/** Totals of listed gaps; those that touch count as one. */
+function joined(gaps: readonly Listed[]): Sum[] {
+  const groups = new Map<string, Listed[]>();
+  for (const gap of gaps) {
+    const state = gap.state === 'unfillable' ? gap.state : 'open';
+    const key = JSON.stringify([gap.streamId, state, gap.reason]);
+    groups.set(key, [...(groups.get(key) ?? []), gap]);
+  }
+  return [...groups].map(([key, members]) => {
+    const [streamId, state, reason] = JSON.parse(key) as [number, string, string];
+    const spans = normalizeSpans(members.map(({ fromS, toS }) => spanOf(fromS, toS)));
+    const lengthMs = spans.reduce((sum, span) => sum + span.toMs - span.fromMs, 0);
+    return {
+      streamId,
+      state,
+      reason,
+      count: spans.length,
+      lengthMs,
+      oldestMs: spans[0]?.fromMs ?? 0,
+    };
+  });
+}
