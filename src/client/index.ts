@@ -1,10 +1,18 @@
 /** The client room: the contract spoken to an exchange, over HTTP and WebSocket. */
 export * from './errors.js';
+export type {
+  ActiveOrdersQuery,
+  BookQuery,
+  DepthQuery,
+  ExchangeApi,
+  HistoryQuery,
+  HistoryResultQuery,
+  KlineQuery,
+} from './exchange-api.js';
 export {
   type CallOptions,
   type Credentials,
   DEFAULT_PRIORITY,
-  type ExchangeApi,
   type ExchangeClientOptions,
   type NonceStore,
   type Reply,

@@ -9,10 +9,10 @@ import type { ParsedPayload } from '../contract/shape.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
 import type { RequestOutcome } from '../observe/events.js';
 import { ExchangeError, MissingCredentialsError, RateLimitedError } from './errors.js';
+import type { ExchangeApi } from './exchange-api.js';
 import {
   type CallOptions,
   DEFAULT_PRIORITY,
-  type ExchangeApi,
   type ExchangeClientOptions,
   type Reply,
   type RequestTurn,

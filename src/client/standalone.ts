@@ -5,7 +5,8 @@ import { systemRandom } from '../kernel/random.js';
 import type { ClientEvents } from '../observe/events.js';
 import { silentClientEvents } from '../observe/silent.js';
 import { MissingRealtimeError } from './errors.js';
-import type { Credentials, ExchangeApi } from './exchange-client.js';
+import type { ExchangeApi } from './exchange-api.js';
+import type { Credentials } from './exchange-client.js';
 import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
 import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
 import { openStateFeed } from './realtime/open-state-feed.js';
@@ -58,19 +59,33 @@ const WAITING_MAX = 10_000;
  * at a time, and orders are never sent twice.
  */
 export class ExchangeClient implements ExchangeApi {
+  /** Waits for the right to send one request; see {@link ExchangeApi.reserve}. */
   readonly reserve: ExchangeApi['reserve'];
+  /** Calls any endpoint by its name; see {@link ExchangeApi.call}. */
   readonly call: ExchangeApi['call'];
+  /** All markets with precisions and minimal amounts; see {@link ExchangeApi.markets}. */
   readonly markets: ExchangeApi['markets'];
+  /** All pairs with their two currencies; see {@link ExchangeApi.products}. */
   readonly products: ExchangeApi['products'];
+  /** 24-hour figures of all markets; see {@link ExchangeApi.tickers}. */
   readonly tickers: ExchangeApi['tickers'];
+  /** 24-hour figures of one market; see {@link ExchangeApi.ticker}. */
   readonly ticker: ExchangeApi['ticker'];
+  /** Candles between two times, UNIX seconds; see {@link ExchangeApi.kline}. */
   readonly kline: ExchangeApi['kline'];
+  /** Trades, newest first, with exact times; see {@link ExchangeApi.history}. */
   readonly history: ExchangeApi['history'];
+  /** Trades, newest first, with whole seconds; see {@link ExchangeApi.historyResult}. */
   readonly historyResult: ExchangeApi['historyResult'];
+  /** Price levels of both sides; see {@link ExchangeApi.depth}. */
   readonly depth: ExchangeApi['depth'];
+  /** Single orders of one side of the public book; see {@link ExchangeApi.book}. */
   readonly book: ExchangeApi['book'];
+  /** What the account holds, signed; see {@link ExchangeApi.balances}. */
   readonly balances: ExchangeApi['balances'];
+  /** Places a limit order, signed, sent once; see {@link ExchangeApi.placeOrder}. */
   readonly placeOrder: ExchangeApi['placeOrder'];
+  /** The caller's active orders in one market, signed; see {@link ExchangeApi.activeOrders}. */
   readonly activeOrders: ExchangeApi['activeOrders'];
   /** What time it is at the exchange, learnt from its answers. */
   readonly time: ExchangeClock;
@@ -118,9 +133,18 @@ export class ExchangeClient implements ExchangeApi {
 
   /**
    * Follows the state of one market over the last `periodS` seconds, over a connection that renews
-   * itself for ever. Leaving the loop ends it.
+   * itself for ever. Leaving the loop ends it. Contract: Real-time methods, Events, Market status
+   * record.
    *
-   * @throws MissingRealtimeError when no `realtimeUrl` was given; InvalidAddressError when it is none
+   * Trouble with the connection is no error but an event: `closed` with its reason, then `retrying`.
+   * The full record comes first, by a state.query; updates carry no `change` (null or left out).
+   *
+   * @param market name of a pair, `<STOCK>_<MONEY>`
+   * @param periodS length of the window in seconds, 1 or more: such as 60, 900, 1800, 3600, 14400,
+   *   86400
+   * @returns the events in order; iterate once
+   * @throws MissingRealtimeError when no `realtimeUrl` was given
+   * @throws InvalidAddressError when it is no plain ws or wss address
    */
   watch(market: string, periodS: number): StateFeed {
     const { realtimeUrl, telemetry } = this.#settings;

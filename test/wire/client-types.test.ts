@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import test from 'node:test';
+import ts from 'typescript';
+import { repositoryPath } from '../support/repository.js';
+
+/** The package as TypeScript users see it: the built declarations, under its own name. */
+
+const USER = `
+import {
+  AbortedError, BudgetOverrunError, type ClientEvents, type CreatedOrder, ExchangeClient,
+  ExchangeError, NonceFileError, type OrderRequest, RateLimitedError, type Reply, TapekeepError,
+  type StateEvent, UnknownOutcomeError, isAborted,
+} from 'tapekeep';
+
+const credentials = { apiKey: 'k', secret: 's' };
+const exchange = new ExchangeClient({
+  baseUrl: 'http://127.0.0.1:8080',
+  realtimeUrl: 'ws://127.0.0.1:8080/ws',
+  credentials,
+  nonces: { folder: '/var/lib/robot' },
+});
+const inMemory = new ExchangeClient({ baseUrl: 'http://127.0.0.1:8080', credentials, nonces: 'memory' });
+
+export async function readAll(market: string, signal: AbortSignal): Promise<string[]> {
+  const { data: markets } = await exchange.markets({ signal });
+  const { data: tickers } = await exchange.tickers();
+  const { data: { bids: [best] } } = await exchange.depth({ market, limit: 1 });
+  const { data: trades, rejected } = await exchange.history({ market, lastId: 0, limit: 1000 });
+  const { data: { kline } } = await exchange.kline({ market, start: 0, end: 60, interval: 60 });
+  const { data: [result] } = await exchange.historyResult({ market, since: 0 });
+  const { data: { orders } } = await exchange.book({ market, side: 'buy' }, { form: 'post' });
+  const held: string | undefined = (await exchange.balances()).data['BTC']?.available;
+  const price: string | undefined = best?.[0];
+  const total: number = rejected.length + (result?.tid ?? 0) + (kline[0]?.time ?? 0);
+  const left = orders.map((order) => order.left);
+  return [markets[0]?.minAmount, tickers[market]?.ticker.last, trades[0]?.price, price, held, ...left]
+    .filter((text) => text !== undefined).concat(String(total), String(exchange.time.nowMs()));
+}
+
+export async function place(order: OrderRequest): Promise<Reply<CreatedOrder> | 'look'> {
+  try {
+    return await inMemory.placeOrder(order);
+  } catch (error) {
+    if (error instanceof UnknownOutcomeError) {
+      const asked: string = error.order.market;
+      await inMemory.activeOrders({ market: asked });
+      return 'look';
+    }
+    if (error instanceof RateLimitedError) return place(order);
+    if (error instanceof NonceFileError || error instanceof BudgetOverrunError) throw error;
+    if (error instanceof ExchangeError && error.status === 400) throw error;
+    if (isAborted(error) || error instanceof AbortedError) throw error;
+    if (error instanceof TapekeepError && error.action === 'fatal') throw error;
+    throw error;
+  }
+}
+
+export async function* follow(market: string, telemetry?: ClientEvents): AsyncGenerator<StateEvent> {
+  void telemetry;
+  yield* exchange.watch(market, 60);
+  await exchange.close();
+}
+
+// @ts-expect-error prices are text
+void exchange.placeOrder({ market: 'A_B', side: 'buy', price: 1, amount: '1' });
+// @ts-expect-error a side is one of two
+void exchange.book({ market: 'A_B', side: 'both' });
+`;
+
+const options: ts.CompilerOptions = {
+  strict: true,
+  noEmit: true,
+  target: ts.ScriptTarget.ES2023,
+  module: ts.ModuleKind.NodeNext,
+  moduleResolution: ts.ModuleResolutionKind.NodeNext,
+  exactOptionalPropertyTypes: true,
+  noUncheckedIndexedAccess: true,
+  types: ['node'],
+  skipLibCheck: true,
+};
+
+/** Compiles a file that lies nowhere, as if it stood in the package's own folder. */
+function compile(text: string) {
+  const path = join(repositoryPath, 'user-of-the-package.ts');
+  const host = ts.createCompilerHost(options);
+  const { fileExists, readFile } = host;
+  host.fileExists = (name) => name === path || fileExists(name);
+  host.readFile = (name) => (name === path ? text : readFile(name));
+  const program = ts.createProgram([path], options, host);
+  const faults = ts
+    .getPreEmitDiagnostics(program)
+    .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
+  return { program, faults };
+}
+
+test('a program of a user compiles against the package, strictly', () => {
+  assert.deepEqual(compile(USER).faults, []);
+  const { faults } = compile(`import { NoSuchThing } from 'tapekeep'; void NoSuchThing;`);
+  assert.equal(faults.length, 1, 'a name that is not exported is a fault');
+});
+
+/** Names of the package's own types that an exported declaration mentions. */
+function mentionedTypes(checker: ts.TypeChecker, declaration: ts.Declaration): ts.Symbol[] {
+  const found: ts.Symbol[] = [];
+  const visit = (node: ts.Node): void => {
+    // What is private to a class is not spoken of.
+    const isPrivate = ts.isPropertyDeclaration(node) && ts.isPrivateIdentifier(node.name);
+    if (isPrivate) return;
+    if (ts.isTypeReferenceNode(node)) {
+      const symbol = checker.getSymbolAtLocation(node.typeName);
+      if (symbol !== undefined) found.push(symbol);
+    }
+    ts.forEachChild(node, visit);
+  };
+  visit(declaration);
+  return found;
+}
+
+test('every type of the client and kernel that a signature mentions is exported by name', () => {
+  const { program } = compile(`export * from 'tapekeep';`);
+  const checker = program.getTypeChecker();
+  const index = program.getSourceFile(join(repositoryPath, 'dist/index.d.ts'));
+  assert.ok(index, 'the package is built');
+  const resolve = (symbol: ts.Symbol) =>
+    symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
+  const module = checker.getSymbolAtLocation(index);
+  assert.ok(module);
+  const exported = new Set(checker.getExportsOfModule(module).map(resolve));
+  assert.ok(exported.size > 50);
+  const missing = new Set<string>();
+  for (const symbol of exported) {
+    for (const declaration of symbol.declarations ?? []) {
+      for (const mentioned of mentionedTypes(checker, declaration).map(resolve)) {
+        const [home] = mentioned.declarations ?? [];
+        const file = home?.getSourceFile().fileName ?? '';
+        const isOurs = file.startsWith(join(repositoryPath, 'dist'));
+        const isParameter = (mentioned.flags & ts.SymbolFlags.TypeParameter) !== 0;
+        if (isOurs && !isParameter && !exported.has(mentioned)) missing.add(mentioned.name);
+      }
+    }
+  }
+  assert.deepEqual([...missing].sort(), []);
+});
