@@ -3,6 +3,7 @@ import { exchangeNameOf } from '../config/load.js';
 import type { Config } from '../config/schema.js';
 import type { Clock } from '../kernel/clock.js';
 import { messageOf } from '../kernel/errors.js';
+import type { CompletenessTally } from '../observe/tally.js';
 import type { ObservedTelemetry } from '../observe/telemetry.js';
 import { statusStreams } from '../status/document.js';
 import { type HealthReport, healthReport } from '../status/health.js';
@@ -62,10 +63,23 @@ export async function openDaemonStatus(
         exchange: exchangeNameOf(config),
         markets: look().markets,
         'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
+        ...completenessFacts(telemetry.tally.snapshot().completeness),
       },
       streams: statusStreams(telemetry.tally.snapshot(), exchangeTime.nowMs()),
     }),
   });
+}
+
+/** Doubts first: what a person would have to look into. */
+function completenessFacts(counted: CompletenessTally | null) {
+  if (counted === null) return {};
+  const { mismatches, oldestGapMs, lowestCoverage, verifiedLagMs } = counted;
+  return {
+    'candles that do not match the trades': mismatches,
+    'least covered stream': `${(Math.floor(lowestCoverage * 10_000) / 100).toFixed(2)} %`,
+    'oldest open gap': oldestGapMs === null ? 'none' : inSeconds(oldestGapMs),
+    'verified until': verifiedLagMs === null ? null : inSeconds(verifiedLagMs),
+  };
 }
 
 const inSeconds = (ms: number) => `${(ms / 1000).toFixed(1)} s ago`;

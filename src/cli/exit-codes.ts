@@ -12,7 +12,12 @@ export const EXIT_CODES = {
   exchange: 4,
   /** No answer tells whether an order was placed. Look before placing it again. */
   unknown: 5,
-  /** Ended at once on a second signal; what was in flight is collected again at the next start. */
+  /** What was verified is not proven, or proven wrong; the output names every doubt. */
+  doubt: 6,
+  /**
+   * Ended at once: a command that looks on its first signal, the daemon on its second; what was in
+   * flight is collected again at the next start.
+   */
   forced: 130,
 } as const;
 

@@ -1,25 +1,36 @@
 import type { ExchangeClock } from '../client/index.js';
+import type { Config } from '../config/schema.js';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
 import type { Telemetry } from '../observe/events.js';
 import type { Store } from '../store/index.js';
+import { keepVerifying, tellCompleteness } from './verification.js';
 
 const ROUND_MS = 15_000;
 /** Partitions are made ahead at every so many rounds. */
 const PARTITION_ROUNDS = 40;
 
-/** What recurs beside collecting: partitions made ahead, closed gaps noted, gaps counted. */
-export async function keepHouse(
-  store: Store,
-  options: {
-    readonly clock: Clock;
-    readonly telemetry: Telemetry;
-    readonly exchangeTime: ExchangeClock;
-    readonly signal: AbortSignal;
-    /** Called at every round: a sign of life. */
-    readonly tick: () => void;
-  },
-): Promise<void> {
+interface HouseOptions {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  readonly exchangeTime: ExchangeClock;
+  readonly signal: AbortSignal;
+  /** Called at every round: a sign of life. */
+  readonly tick: () => void;
+}
+
+/**
+ * What goes on beside collecting: partitions made ahead, closed gaps noted, gaps counted, and what
+ * is stored verified. Ends when all of it has ended after `signal` aborted.
+ */
+export async function keepHouse(store: Store, options: HouseOptions): Promise<void> {
+  const verifying = keepVerifying(store, options.config, options);
+  await keepRounds(store, options);
+  await verifying;
+}
+
+async function keepRounds(store: Store, options: HouseOptions): Promise<void> {
   const { clock, telemetry, exchangeTime, signal, tick } = options;
   for (let round = 1; !signal.aborted; round += 1) {
     tick();
@@ -32,6 +43,7 @@ export async function keepHouse(
         return { stream: kind, market, count, lengthMs, unfillableMs: unfillableS * 1000 };
       });
       telemetry.collect.gapsCounted({ gaps });
+      await tellCompleteness(store, rows, options);
     } catch (error) {
       if (!signal.aborted) {
         telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });

@@ -1,8 +1,10 @@
 import { Command, Option } from 'commander';
-import { durationArgument } from './arguments.js';
+import { durationArgument, gather } from './arguments.js';
 import type { QueryOptions } from './commands/query.js';
 import type { StatusOptions } from './commands/status.js';
+import type { VerifyOptions } from './commands/verify.js';
 import type { ExitCode } from './exit-codes.js';
+import { momentArgument } from './moments.js';
 import { addSandbox } from './sandbox-program.js';
 import type { CommonOptions } from './session.js';
 import { VERSION } from './version.js';
@@ -15,7 +17,8 @@ Exit codes:
   3    the database refuses: newer schema, archive of another exchange, another writer
   4    the exchange can not be used, has become another one, or refuses a call
   5    nothing tells whether an order was placed: look before placing it again
-  130  ended at once on a second signal`;
+  6    verify: something is not proven, or wrong; the output names it
+  130  ended at once: the daemon on a second signal, other commands on the first`;
 
 const START_HELP = `
 Without settings it needs nothing: it boots the Postgres that ships with it below ./data, starts the
@@ -27,6 +30,17 @@ built-in sandbox exchange, and collects its trades, depth, tickers, candles and 
 
 Every setting is explained in config/default.yaml. Stop with Ctrl-C: what has arrived is stored
 first; a second Ctrl-C ends at once, and nothing is lost but time.`;
+
+const VERIFY_HELP = `
+Trades and candles are told by the exchange on two roads. Where the archive holds both, their sums
+and prices must agree to the last digit. Without a span all that was collected is judged.
+
+  tapekeep verify
+  tapekeep verify --market BTC_USDT --from 2h
+  tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
+
+It exits with 0 only when nothing is left in doubt: a mismatch, a gap, or a candle that can not be
+judged makes it 6. A running daemon fetches again what does not agree.`;
 
 const QUERY_HELP = `
   tapekeep query "select market_id, count(*) from trade group by 1"
@@ -108,6 +122,19 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
     .action(async (options: StatusOptions) => {
       const { statusCommand } = await import('./commands/status.js');
       finish(await statusCommand({ ...common(), ...options }));
+    });
+
+  program
+    .command('verify')
+    .description('hold the stored trades against the stored candles, and name every doubt')
+    .option('-m, --market <name>', 'only this market; may be repeated', gather)
+    .option('--from <time>', 'from this time on, or this long back, such as 2h', momentArgument)
+    .option('--to <time>', 'up to this time', momentArgument)
+    .option('--json', 'one JSON document')
+    .addHelpText('after', VERIFY_HELP)
+    .action(async (options: VerifyOptions) => {
+      const { verifyCommand } = await import('./commands/verify.js');
+      finish(await verifyCommand({ ...common(), ...options }));
     });
 
   program

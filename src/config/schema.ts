@@ -105,6 +105,11 @@ const streams = section({
   }),
 });
 
+const verification = section({
+  enabled,
+  every: duration('1s', '1h').prefault('15s'),
+});
+
 const port = (standard: number) => whole(0, 65_535).prefault(standard);
 
 /** What servers of the family do differently, as the built-in exchange can. */
@@ -130,6 +135,7 @@ export const configSchema = section({
   realtime,
   database,
   streams,
+  verification,
   account: section({
     enabled: flag().prefault(false),
     key: credentialOrNull().prefault(null),

@@ -1,4 +1,5 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { createVerifyMetrics } from './verify-metrics.js';
 
 /** From a local answer to a request at its deadline. */
 const LATENCY_BUCKETS_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
@@ -227,51 +228,13 @@ export function createMetrics(registry: Registry) {
       'Length of the gaps that nothing can fill any more, summed up.',
       ['stream', 'market'],
     ),
-    coverageRatio: gauge(
-      'coverage_ratio',
-      'Covered part of what is expected up to the newest covered moment, 0 to 1.',
-      ['stream', 'market'],
-    ),
-    openGapReasonSeconds: gauge(
-      'open_gap_seconds_by_reason',
-      'Length of the gaps that are open now, by why they are.',
-      ['stream', 'reason'],
-    ),
-    oldestOpenGapSeconds: gauge(
-      'oldest_open_gap_seconds',
-      "The exchange's time now minus the oldest moment that is missing and may still be had.",
-      ['stream'],
-    ),
-    verdicts: counter(
-      'verdicts_total',
-      'Candles that were held against the stored trades for the first time, by outcome.',
-      ['outcome'],
-    ),
-    mismatchesSettled: counter(
-      'mismatches_settled_total',
-      'Mismatches that were fetched again as often as needed or allowed, by what was found.',
-      ['outcome'],
-    ),
-    mismatches: gauge(
-      'mismatches',
-      'Candles with which the stored trades do not agree at present.',
-      ['market', 'interval'],
-    ),
-    verifiedLagSeconds: gauge(
-      'verified_lag_seconds',
-      "The exchange's time now minus the end of the newest verdict.",
-      ['market', 'interval'],
-    ),
-    verifyFailures: counter(
-      'verify_failures_total',
-      'Rounds of the continuous verification that failed, by error code.',
-      ['code'],
-    ),
     marketChanges: counter(
       'market_changes_total',
       'Markets that were added to or removed from the exchange, or changed.',
       ['change'],
     ),
+
+    ...createVerifyMetrics({ counter, gauge }),
 
     // Serving the contract (sandbox and replay)
     served: counter('served_requests_total', 'HTTP requests answered as an exchange.', [

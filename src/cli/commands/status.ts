@@ -1,5 +1,5 @@
 import { systemClock } from '../../kernel/clock.js';
-import type { Store, StreamStatus } from '../../store/index.js';
+import type { GapTotals, Store, StreamStatus, VerdictTotals } from '../../store/index.js';
 import { borrowDatabase, openArchive } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { type CommonOptions, openSession, type Session } from '../session.js';
@@ -16,6 +16,9 @@ interface StatusLine extends StreamStatus {
   readonly lagS: number | null;
   /** Covered part of what is expected up to the newest covered moment, 0 to 1. */
   readonly coverage: number | null;
+  /** Of candles: end of the newest that was held against the trades. */
+  readonly verifiedUntilMs: number | null;
+  readonly mismatches: number;
 }
 
 /** Shows what the archive holds: per stream and market rows, newest, lag, coverage and gaps. */
@@ -23,17 +26,25 @@ export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
   const session = openSession({ logLevel: 'warn', ...options });
   await withArchive(session, async (store) => {
     const nowMs = Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
-    const [archive, streams] = await Promise.all([store.archive(), store.statusRows(nowMs)]);
-    const lines = streams.map((stream) => toLine(stream, nowMs));
+    const [archive, streams, gaps, verdicts] = await Promise.all([
+      store.archive(),
+      store.statusRows(nowMs),
+      store.gapTotals(nowMs),
+      store.verdicts.totals(),
+    ]);
+    const lines = streams.map((stream) => toLine(stream, verdicts, nowMs));
     if (options.json === true) {
-      process.stdout.write(`${JSON.stringify({ archive, at: new Date(nowMs), streams: lines })}\n`);
+      const document = { archive, at: new Date(nowMs), streams: lines, gaps, verdicts };
+      process.stdout.write(`${JSON.stringify(document)}\n`);
       return;
     }
     const title =
       archive === null
         ? 'The archive is empty: nothing was collected yet.'
         : `Archive of ${archive.name}${archive.isSandbox ? ' (sandbox)' : ''}`;
-    process.stdout.write(`${[title, ...formatTable(COLUMNS, lines)].join('\n')}\n`);
+    const table = formatTable(COLUMNS, lines);
+    const foot = [...doubtLines(gaps, nowMs), ...verdictLines(verdicts)];
+    process.stdout.write(`${[title, ...table, ...foot].join('\n')}\n`);
   });
   return EXIT_CODES.ok;
 }
@@ -56,11 +67,49 @@ export async function withArchive(
   }
 }
 
-function toLine(stream: StreamStatus, nowMs: number): StatusLine {
+/** Open gaps by why they are, the longest first. */
+function doubtLines(gaps: readonly GapTotals[], nowMs: number): string[] {
+  const sums = new Map<string, { lengthMs: number; oldestMs: number }>();
+  for (const { state, kind, reason, lengthMs, oldestMs } of gaps) {
+    if (state !== 'open') continue;
+    const key = `${kind}, ${reason}`;
+    const sum = sums.get(key) ?? { lengthMs: 0, oldestMs };
+    const oldest = Math.min(sum.oldestMs, oldestMs);
+    sums.set(key, { lengthMs: sum.lengthMs + lengthMs, oldestMs: oldest });
+  }
+  return [...sums]
+    .sort(([, a], [, b]) => b.lengthMs - a.lengthMs)
+    .map(([what, { lengthMs, oldestMs }]) => {
+      const age = roughDuration(nowMs - oldestMs);
+      return `Open: ${roughDuration(lengthMs)} of ${what}; the oldest of it is ${age} old.`;
+    });
+}
+
+function verdictLines(verdicts: readonly VerdictTotals[]): string[] {
+  const bad = verdicts.filter(({ mismatches }) => mismatches > 0);
+  return bad.map(
+    ({ market, intervalS, mismatches }) =>
+      `${market}: the stored trades do not add up to ${whole(mismatches)} of its candles of ${intervalS} s; "tapekeep verify --market ${market}" names them.`,
+  );
+}
+
+function toLine(
+  stream: StreamStatus,
+  verdicts: readonly VerdictTotals[],
+  nowMs: number,
+): StatusLine {
   const { newestCoveredMs, coveredS, gapS } = stream;
   const expectedS = coveredS + gapS;
+  const verdict =
+    stream.kind === 'kline'
+      ? verdicts.find(
+          ({ marketId, intervalS }) => marketId === stream.marketId && intervalS === stream.variant,
+        )
+      : undefined;
   return {
     ...stream,
+    verifiedUntilMs: verdict?.judgedUntilMs ?? null,
+    mismatches: verdict?.mismatches ?? 0,
     lagS: newestCoveredMs === null ? null : Math.max(0, nowMs - newestCoveredMs) / 1000,
     coverage: expectedS === 0 ? null : coveredS / expectedS,
   };
@@ -68,6 +117,8 @@ function toLine(stream: StreamStatus, nowMs: number): StatusLine {
 
 const right = 'right' as const;
 const whole = (value: number) => value.toLocaleString('en-US');
+const moment = (ms: number | null) =>
+  ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 
 const COLUMNS: readonly Column<StatusLine>[] = [
   { title: 'market', text: (line) => line.market },
@@ -78,8 +129,7 @@ const COLUMNS: readonly Column<StatusLine>[] = [
   { title: 'rows covered', align: right, text: (line) => whole(line.rows) },
   {
     title: 'covered until',
-    text: ({ newestCoveredMs: ms }) =>
-      ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' '),
+    text: ({ newestCoveredMs: ms }) => moment(ms),
   },
   {
     title: 'lag',
@@ -97,6 +147,7 @@ const COLUMNS: readonly Column<StatusLine>[] = [
     align: right,
     text: ({ gapS }) => (gapS === 0 ? '–' : roughDuration(gapS * 1000)),
   },
+  { title: 'verified until', text: ({ verifiedUntilMs: ms }) => moment(ms) },
 ];
 
 /** Never rounds up to 100: that is kept for what is complete. */

@@ -1,0 +1,189 @@
+import { judgeSpan } from '../../archive/judge.js';
+import { systemClock } from '../../kernel/clock.js';
+import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
+import type { StreamRef } from '../../ledger/batch.js';
+import type { Store, VerdictTarget } from '../../store/index.js';
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import type { Moment } from '../moments.js';
+import { Progress } from '../progress.js';
+import { selectMarkets, selectSpan } from '../selection.js';
+import { type CommonOptions, openSession } from '../session.js';
+import { withArchive } from './status.js';
+import { hasDoubt, MarketFindings, printFindings, verifyDocument } from './verify-findings.js';
+
+export interface VerifyOptions extends CommonOptions {
+  readonly market?: readonly string[];
+  readonly from?: Moment;
+  readonly to?: Moment;
+  readonly json?: boolean;
+}
+
+/** One interval of one market, in whole slots. */
+interface Job {
+  readonly target: VerdictTarget;
+  readonly kline: StreamRef;
+  readonly span: Span;
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/**
+ * Holds the stored trades of a span against the stored candles and tells every doubt. Works beside
+ * a running daemon, to which it hands over the mismatches that it finds.
+ *
+ * @throws UsageError for an unknown market or a span that ends before it begins
+ */
+export async function verifyCommand(options: VerifyOptions): Promise<ExitCode> {
+  const session = openSession({ logLevel: 'warn', ...options });
+  const stopping = new AbortController();
+  const onSignal = () => stopping.abort();
+  for (const signal of SIGNALS) process.once(signal, onSignal);
+  let isDoubtful = true;
+  try {
+    await withArchive(session, async (store) => {
+      const nowMs = Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
+      const targets = selectMarkets(options.market, await store.verdicts.targets());
+      const bounds = selectSpan(options, nowMs);
+      const findings = await verify(store, targets, bounds, nowMs, stopping.signal);
+      isDoubtful = findings.length === 0 || findings.some(hasDoubt);
+      const isWhole = !stopping.signal.aborted;
+      const text =
+        options.json === true
+          ? `${JSON.stringify(verifyDocument(findings, isWhole))}\n`
+          : printFindings(findings, isWhole);
+      process.stdout.write(text);
+    });
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, onSignal);
+  }
+  if (stopping.signal.aborted) return EXIT_CODES.forced;
+  return isDoubtful ? EXIT_CODES.doubt : EXIT_CODES.ok;
+}
+
+async function verify(
+  store: Store,
+  targets: readonly VerdictTarget[],
+  bounds: Partial<Span>,
+  nowMs: number,
+  signal: AbortSignal,
+): Promise<MarketFindings[]> {
+  const findings: MarketFindings[] = [];
+  const work: Array<{ readonly jobs: readonly Job[]; readonly found: MarketFindings }> = [];
+  for (const target of targets) {
+    const found = new MarketFindings(target.market, target.klines[0]?.variant ?? 0);
+    findings.push(found);
+    work.push({ jobs: await jobsOf(store, target, bounds, found), found });
+  }
+  const slots = work
+    .flatMap(({ jobs }) => jobs)
+    .reduce((sum, { span, kline }) => sum + (span.toMs - span.fromMs) / (kline.variant * 1000), 0);
+  const progress = new Progress(process.stderr, systemClock, 'candles', slots);
+  try {
+    for (const { jobs, found } of work) {
+      for (const job of jobs) await run(store, job, found, nowMs, progress, signal);
+      if (!signal.aborted) await addGaps(store, jobs, found, nowMs);
+    }
+  } finally {
+    progress.end();
+  }
+  return findings;
+}
+
+async function run(
+  store: Store,
+  { target, kline, span }: Job,
+  found: MarketFindings,
+  nowMs: number,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<void> {
+  if (signal.aborted) return;
+  const { market, marketId } = target;
+  for await (const slots of judgeSpan(store.verdicts, target, kline, span)) {
+    found.add(kline.variant, slots);
+    const doubtful = slots.filter(({ outcome }) => outcome === 'mismatch');
+    if (found.isFinest(kline.variant)) {
+      for (const slot of doubtful) {
+        const ids = await store.verdicts.tradeIds(marketId, slot.span, MarketFindings.IDS_MAX);
+        found.addTradeIds(slot, ids);
+      }
+    }
+    await store.verdicts.report(marketId, kline.variant, slots, nowMs);
+    progress.advance(slots.length, market);
+    if (signal.aborted) return;
+  }
+}
+
+/**
+ * What is to be judged of a market: the shortest candles first. What was asked for and is not
+ * collected at all needs no judging slot by slot.
+ */
+async function jobsOf(
+  store: Store,
+  target: VerdictTarget,
+  bounds: Partial<Span>,
+  found: MarketFindings,
+): Promise<Job[]> {
+  const jobs: Job[] = [];
+  const isGiven = bounds.fromMs !== undefined || bounds.toMs !== undefined;
+  for (const [index, kline] of target.klines.entries()) {
+    const expected = await store.verdicts.expected(target, kline);
+    const stepMs = kline.variant * 1000;
+    let spans: readonly Span[] = expected;
+    if (isGiven) {
+      const fromMs = bounds.fromMs ?? expected[0]?.fromMs ?? bounds.toMs ?? 0;
+      const toMs = bounds.toMs ?? expected.at(-1)?.toMs ?? fromMs;
+      const asked = wholeSlots({ fromMs, toMs }, stepMs, index === 0);
+      const known = {
+        fromMs: floorToMs(expected[0]?.fromMs ?? asked.toMs, stepMs),
+        toMs: ceilToMs(expected.at(-1)?.toMs ?? asked.toMs, stepMs),
+      };
+      if (index === 0) found.addOutside(kline.variant, subtractSpans(asked, [known]));
+      spans = [clip(asked, known)];
+    }
+    for (const span of spans) {
+      const whole = wholeSlots(span, stepMs, false);
+      if (whole.fromMs < whole.toMs) jobs.push({ target, kline, span: whole });
+    }
+  }
+  return jobs;
+}
+
+function clip(span: Span, to: Span): Span {
+  return { fromMs: Math.max(span.fromMs, to.fromMs), toMs: Math.min(span.toMs, to.toMs) };
+}
+
+/** What was asked for is judged whole, by the shortest candles that touch it. */
+function wholeSlots({ fromMs, toMs }: Span, stepMs: number, isOutward: boolean): Span {
+  return isOutward
+    ? { fromMs: floorToMs(fromMs, stepMs), toMs: ceilToMs(toMs, stepMs) }
+    : { fromMs: ceilToMs(fromMs, stepMs), toMs: floorToMs(toMs, stepMs) };
+}
+
+/** Gaps of the trades and candles within what was judged, with what is known of them. */
+async function addGaps(
+  store: Store,
+  jobs: readonly Job[],
+  found: MarketFindings,
+  nowMs: number,
+): Promise<void> {
+  const [first] = jobs;
+  if (first === undefined) return;
+  const span = {
+    fromMs: Math.min(...jobs.map((job) => job.span.fromMs)),
+    toMs: Math.max(...jobs.map((job) => job.span.toMs)),
+  };
+  const { marketId } = first.target;
+  const filter = { marketIds: [marketId], kinds: ['trades', 'kline'] as const, span };
+  const gaps = await store.listGaps({ ...filter, limit: MarketFindings.GAPS_MAX }, nowMs);
+  // Candles of longer intervals end where their last whole one does: what follows is not judged.
+  const judged = gaps.filter(({ kind, variant, span: gap }) =>
+    kind === 'trades'
+      ? true
+      : jobs.some(
+          ({ kline, span: one }) =>
+            kline.variant === variant && gap.fromMs < one.toMs && one.fromMs < gap.toMs,
+        ),
+  );
+  found.addGaps(judged);
+}
