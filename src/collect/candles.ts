@@ -1,12 +1,14 @@
 import type { Candle } from '../contract/resources.js';
-import type { RejectedRow } from '../contract/shape.js';
 import type { Clock } from '../kernel/clock.js';
-import { TapekeepError } from '../kernel/errors.js';
-import { ceilToMs, floorToMs, type Span, subtractSpans, totalLengthMs } from '../kernel/span.js';
-import type { Island, KlineRow, StreamRef } from '../ledger/batch.js';
+import { isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
+import { Mutex } from '../kernel/mutex.js';
+import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../kernel/span.js';
+import type { Island, StreamRef } from '../ledger/batch.js';
+import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import { IslandList } from '../ledger/islands.js';
-import { gridWithin, withoutSlots } from '../ledger/proof.js';
 import type { CollectEvents } from '../observe/events.js';
+import { CandleGrid } from './candle-grid.js';
+import { slotOf, sortCandles } from './candle-rows.js';
 import {
   type ArchivePort,
   type ExchangePort,
@@ -35,11 +37,14 @@ export interface CandleCollectorOptions {
   readonly rereads: number;
 }
 
-/** A candle that was refused is asked for again this rarely. */
-const REFUSED_RETRY_MS = 600_000;
+/** A candle that was refused, or could not be had, is asked for again this rarely. */
+const RETRY_MS = 600_000;
 
-/** Spans of refused candles that are remembered; beyond it the oldest are asked for again sooner. */
-const REFUSED_MAX = 10_000;
+/** Spans that are put off at most; beyond it the oldest are asked for again sooner. */
+const PUT_OFF_MAX = 10_000;
+
+const ISLANDS_MAX = 1000;
+const NOTE_MAX_LENGTH = 500;
 
 /** Candles asked for at once: some servers cap a reply a little above this. */
 const PAGE_MAX = 1000;
@@ -65,14 +70,22 @@ export class CandleMismatchError extends TapekeepError {
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
   readonly #islands: IslandList;
-  readonly #stepMs: number;
-  /** Where candles were refused, with the monotonic moment of their next try. */
-  #refused: Array<{ readonly span: Span; readonly retryAtMs: number }> = [];
+  readonly #grid: CandleGrid;
+  readonly #mutex = new Mutex();
+  #collectFromMs: number | null;
+  #wanted: readonly Span[] = [];
+  /** What is left alone for a while, with the monotonic moment of its next try. */
+  #putOff: Array<{ readonly span: Span; readonly retryAtMs: number }> = [];
 
   constructor(options: CandleCollectorOptions, islands: readonly Island[]) {
     this.#options = options;
     this.#islands = new IslandList(islands);
-    this.#stepMs = options.intervalS * 1000;
+    this.#grid = new CandleGrid(options.intervalS * 1000, this.#islands.top?.span.toMs);
+    this.#collectFromMs = options.stream.collectFromMs;
+  }
+
+  get streamId(): number {
+    return this.#options.stream.streamId;
   }
 
   /**
@@ -82,48 +95,116 @@ export class CandleCollector {
    * settled nothing, so that the caller does not ask the same again before its next turn
    * @throws CandleMismatchError when the answer is for something else
    */
-  async poll(signal: AbortSignal): Promise<boolean> {
-    const { time, graceMs, rereads, exchange, market, intervalS } = this.#options;
-    const finalToMs = floorToMs(time.nowMs() - graceMs, this.#stepMs);
+  poll(signal: AbortSignal): Promise<boolean> {
+    return this.#mutex.run(() => this.#poll(signal));
+  }
+
+  /** Expects the candles of a span besides what is collected anyway. The same span twice is one. */
+  want(span: Span): void {
+    if (this.#wanted.some((one) => one.fromMs <= span.fromMs && span.toMs <= one.toMs)) return;
+    this.#wanted = normalizeSpans([...this.#wanted, span]);
+  }
+
+  /** Takes back that the candles of a span are covered, so that they are fetched again. */
+  doubt(span: Span, note: string): Promise<void> {
+    return this.#mutex.run(async () => {
+      const { archive, stream, time } = this.#options;
+      const atMs = Math.floor(time.nowMs());
+      await archive.uncover(stream, this.#grid.around(span), { reason: 'suspect', note, atMs });
+      this.#islands.replace(await archive.islands(stream, ISLANDS_MAX));
+      this.retry(span);
+    });
+  }
+
+  /** Lets the candles of a span be asked for at once, whatever their pause. */
+  retry(span: Span): void {
+    this.#putOff = this.#putOff.filter(
+      (one) => one.span.toMs <= span.fromMs || one.span.fromMs >= span.toMs,
+    );
+  }
+
+  async #poll(signal: AbortSignal): Promise<boolean> {
+    const { time, graceMs, rereads } = this.#options;
+    const { stepMs } = this.#grid;
+    const finalToMs = this.#grid.floor(time.nowMs() - graceMs);
     const missing = this.#missing(finalToMs);
     const newest = missing.at(-1);
     if (newest === undefined) return false;
-    const fromMs = Math.max(newest.fromMs, newest.toMs - PAGE_MAX * this.#stepMs);
+    const fromMs = Math.max(newest.fromMs, newest.toMs - PAGE_MAX * stepMs);
     const isHead = newest.toMs === finalToMs;
-    const rereadMs = isHead ? rereads * this.#stepMs : 0;
-    const askedFromMs = Math.max(
-      ceilToMs(this.#options.stream.collectFromMs ?? 0, this.#stepMs),
-      Math.max(fromMs - rereadMs, newest.toMs - PAGE_MAX * this.#stepMs),
-    );
+    const rereadMs = isHead ? rereads * stepMs : 0;
+    const floorMs = Math.min(fromMs, this.#grid.ceil(this.#collectFromMs ?? 0));
+    const askedFromMs = Math.max(floorMs, fromMs - rereadMs, newest.toMs - PAGE_MAX * stepMs);
     const asked = { fromMs: askedFromMs, toMs: newest.toMs };
-    const reply = await exchange.call(
-      'kline',
-      {
-        market,
-        start: asked.fromMs / 1000,
-        end: (asked.toMs - this.#stepMs) / 1000,
-        interval: intervalS,
-      },
-      { priority: isHead ? PRIORITY.klines : PRIORITY.fill, signal },
-    );
-    const { interval, market: echoed } = reply.data;
-    if (interval !== intervalS || echoed !== market) {
-      throw new CandleMismatchError(market, intervalS, `${echoed}, ${interval} s`);
+    const reply = await this.#ask(asked, isHead, signal);
+    if (this.#grid.learn(reply.data.kline.map((candle) => candle.time * 1000))) {
+      await this.#alignFloor();
+      return true;
     }
     await this.#store(asked, reply.data.kline, reply);
     const left = this.#missing(finalToMs);
     return left.length > 0 && totalLengthMs(left) < totalLengthMs(missing);
   }
 
+  async #ask(asked: Span, isHead: boolean, signal: AbortSignal) {
+    const { exchange, market, intervalS } = this.#options;
+    const query = {
+      market,
+      start: asked.fromMs / 1000,
+      end: (asked.toMs - this.#grid.stepMs) / 1000,
+      interval: intervalS,
+    };
+    const priority = isHead ? PRIORITY.klines : PRIORITY.fill;
+    try {
+      const reply = await exchange.call('kline', query, { priority, signal });
+      const { interval, market: echoed } = reply.data;
+      if (interval !== intervalS || echoed !== market) {
+        throw new CandleMismatchError(market, intervalS, `${echoed}, ${interval} s`);
+      }
+      return reply;
+    } catch (error) {
+      // The newest candles are asked for again at the next turn anyway. An older page that can not
+      // be had must not keep all those below it from being asked for.
+      if (!isHead && !signal.aborted && !isAborted(error)) {
+        await this.#failed(asked, messageOf(error));
+      }
+      throw error;
+    }
+  }
+
+  async #failed(span: Span, note: string): Promise<void> {
+    this.#putOffFor([span]);
+    const { archive } = this.#options;
+    const memory = { ...this.#memory(span), state: 'open', reason: 'exchange failed' } as const;
+    await archive.recordAttempt({ ...memory, note: note.slice(0, NOTE_MAX_LENGTH) });
+    this.#tell(span, 'exchange failed');
+  }
+
+  /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
+  async #alignFloor(): Promise<void> {
+    const { archive, stream } = this.#options;
+    const floorMs = this.#collectFromMs;
+    if (floorMs === null || this.#grid.holds(floorMs)) return;
+    const alignedMs = this.#grid.ceil(floorMs);
+    await archive.setCollectFrom(stream.streamId, alignedMs);
+    this.#collectFromMs = alignedMs;
+  }
+
   #missing(finalToMs: number): Span[] {
-    const startMs = ceilToMs(this.#options.stream.collectFromMs ?? finalToMs, this.#stepMs);
-    if (startMs >= finalToMs) return [];
+    const always = { fromMs: this.#grid.ceil(this.#collectFromMs ?? finalToMs), toMs: finalToMs };
+    const wanted = this.#wanted.map((span) => {
+      const { fromMs, toMs } = this.#grid.around(span);
+      return { fromMs, toMs: Math.min(toMs, finalToMs) };
+    });
     const nowMs = this.#options.clock.monotonicMs();
-    const putOff = this.#refused
+    const putOff = this.#putOff
       .filter(({ retryAtMs }) => nowMs < retryAtMs)
       .map(({ span }) => span);
     const settled = [...this.#islands.spans, ...putOff];
-    return subtractSpans({ fromMs: startMs, toMs: finalToMs }, settled);
+    const gaps = normalizeSpans([always, ...wanted]).flatMap((span) =>
+      subtractSpans(span, settled),
+    );
+    return gaps.map((gap) => this.#grid.around(gap));
   }
 
   async #store(
@@ -133,18 +214,19 @@ export class CandleCollector {
   ): Promise<void> {
     const { archive, stream, market, marketId, intervalS, telemetry, graceMs } = this.#options;
     const seenMs = Math.min(reply.sentAtMs, reply.dateMs ?? reply.sentAtMs);
-    const closed = gridWithin(
-      { fromMs: asked.fromMs, toMs: Math.min(asked.toMs, seenMs - graceMs) },
-      this.#stepMs,
-    );
-    const { rows, strays, open } = this.#sort(candles, asked, closed, reply.receivedAtMs);
+    const closed = this.#grid.within({
+      fromMs: asked.fromMs,
+      toMs: Math.min(asked.toMs, seenMs - graceMs),
+    });
+    const question = { market, grid: this.#grid, asked, closedToMs: closed.toMs };
+    const { rows, strays, open } = sortCandles(candles, question, reply.receivedAtMs);
     const rejected = [...reply.rejected, ...strays];
     const doubtfulMs = [
       ...reply.rejected.map((row) => slotOf(row.payload)),
       // A candle beside the grid speaks of the two slots that it lies across.
       ...strays.map((row) => slotOf(row.payload)),
     ];
-    const claims = withoutSlots(closed, doubtfulMs, this.#stepMs);
+    const claims = this.#grid.without(closed, doubtfulMs);
     telemetry.received({ stream: 'kline', market, count: candles.length + reply.rejected.length });
     const batch = {
       klines: rows.map((row) => ({ ...row, marketId, intervalS })),
@@ -187,55 +269,32 @@ export class CandleCollector {
 
   /** Lists closed candles that could not be read as gaps, and leaves them alone for a while. */
   async #noteRefused(closed: Span): Promise<void> {
-    const { archive, stream, market, telemetry, clock, time } = this.#options;
-    const nowMs = clock.monotonicMs();
     // A candle that is stored already and can not be read again is no gap.
     const open = subtractSpans(closed, this.#islands.spans);
-    const waiting = this.#refused.filter(({ retryAtMs }) => nowMs < retryAtMs);
-    const retryAtMs = nowMs + REFUSED_RETRY_MS;
-    this.#refused = [...waiting, ...open.map((span) => ({ span, retryAtMs }))].slice(-REFUSED_MAX);
-    const reason = 'refused rows';
-    const atMs = Math.floor(time.nowMs());
+    this.#putOffFor(open);
     for (const span of open) {
-      await archive.recordGap({ stream, span, state: 'open', reason, atMs });
-      const lengthMs = span.toMs - span.fromMs;
-      telemetry.gapFound({ stream: 'kline', market, reason: 'refused_rows', lengthMs });
+      const memory = { ...this.#memory(span), state: 'open', reason: 'refused rows' } as const;
+      await this.#options.archive.recordGap(memory);
+      this.#tell(span, 'refused rows');
     }
   }
 
-  /** Closed candles on the grid; those off it or out of the asked span are refused. */
-  #sort(candles: readonly Candle[], asked: Span, closed: Span, receivedAtMs: number) {
-    const rows: Array<Omit<KlineRow, 'marketId' | 'intervalS'>> = [];
-    const strays: RejectedRow[] = [];
-    let open = 0;
-    for (const [at, candle] of candles.entries()) {
-      const openMs = candle.time * 1000;
-      if (openMs % this.#stepMs !== 0 || openMs < asked.fromMs || openMs >= asked.toMs) {
-        strays.push({ at, reason: 'time: not an open time that was asked for', payload: candle });
-      } else if (candle.market !== this.#options.market) {
-        strays.push({ at, reason: 'market: not the one that was asked for', payload: candle });
-      } else if (openMs >= closed.toMs) {
-        open += 1;
-      } else {
-        const { open: opened, close, highest, lowest, volume, amount } = candle;
-        rows.push({
-          openAtS: candle.time,
-          open: opened,
-          close,
-          high: highest,
-          low: lowest,
-          volume,
-          amount,
-          receivedAtMs,
-        });
-      }
-    }
-    return { rows, strays, open };
+  #putOffFor(spans: readonly Span[]): void {
+    const nowMs = this.#options.clock.monotonicMs();
+    const waiting = this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs);
+    const added = spans.map((span) => ({ span, retryAtMs: nowMs + RETRY_MS }));
+    this.#putOff = [...waiting, ...added].slice(-PUT_OFF_MAX);
   }
-}
 
-/** The open time of a refused candle, milliseconds; undefined when even that is unreadable. */
-function slotOf(payload: unknown): number | undefined {
-  const time: unknown = (payload as { time?: unknown } | null)?.time;
-  return typeof time === 'number' && Number.isSafeInteger(time) ? time * 1000 : undefined;
+  #memory(span: Span) {
+    const { stream, time } = this.#options;
+    const atMs = Math.floor(time.nowMs());
+    return { stream, span, atMs, nextAttemptAtMs: atMs + RETRY_MS };
+  }
+
+  #tell({ fromMs, toMs }: Span, reason: GapReason): void {
+    const { telemetry, market } = this.#options;
+    const lengthMs = toMs - fromMs;
+    telemetry.gapFound({ stream: 'kline', market, reason: reasonLabel(reason), lengthMs });
+  }
 }

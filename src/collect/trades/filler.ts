@@ -3,6 +3,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
+import type { PendingGap } from './frontier.js';
 import type { TradeWalker } from './walker.js';
 
 export interface FillerOptions {
@@ -14,10 +15,14 @@ export interface FillerOptions {
 
 /** How often holes that were put off are looked at again when nothing else wakes the filler. */
 const RECHECK_MS = 1000;
+/** Steps in a row before a walk lets all others with a hole go first. */
+const TURN_STEPS = 20;
 
 /**
  * Works on holes in trade history in the background, with whatever the request budget leaves over:
- * first where the walk has lost touch with the head, then the newest hole of all.
+ * first where the walk has lost touch with the head, then what is in work already, then the newest
+ * hole of all. After {@link TURN_STEPS} steps a walk stands back until every other had its turn, so
+ * that a hole without end starves none.
  *
  * States: *stopped* → *running* ({@link GapFiller.start}) → *stopped*. Holes are not kept here: they
  * are read from the walkers, which read them from the ledger.
@@ -26,6 +31,8 @@ export class GapFiller {
   readonly #options: FillerOptions;
   readonly #walkers = new Set<TradeWalker>();
   readonly #busy = new Set<TradeWalker>();
+  /** Steps that each walk had in this round of turns. */
+  readonly #steps = new Map<TradeWalker, number>();
   readonly #wakeup: Wakeup;
   #workers: Promise<void>[] = [];
   #stopping = new AbortController();
@@ -41,6 +48,7 @@ export class GapFiller {
 
   remove(walker: TradeWalker): void {
     this.#walkers.delete(walker);
+    this.#steps.delete(walker);
   }
 
   /** Says that there may be a new hole. */
@@ -80,6 +88,7 @@ export class GapFiller {
 
   async #step(walker: TradeWalker, signal: AbortSignal): Promise<void> {
     this.#busy.add(walker);
+    if (this.#walkers.has(walker)) this.#steps.set(walker, this.#stepsOf(walker) + 1);
     try {
       await walker.fillStep(signal);
     } catch (error) {
@@ -96,18 +105,40 @@ export class GapFiller {
     }
   }
 
+  #stepsOf(walker: TradeWalker): number {
+    return this.#steps.get(walker) ?? 0;
+  }
+
   #pick(): TradeWalker | undefined {
-    let best: { walker: TradeWalker; isTop: boolean; edgeMs: number } | undefined;
+    let best: Candidate | undefined;
     for (const walker of this.#walkers) {
       if (this.#busy.has(walker)) continue;
       const gap = walker.pendingGap();
-      if (gap === undefined) continue;
-      const isBetter =
-        best === undefined ||
-        (gap.isTop && !best.isTop) ||
-        (gap.isTop === best.isTop && gap.edgeMs > best.edgeMs);
-      if (isBetter) best = { walker, ...gap };
+      if (gap === undefined) {
+        // Its hole is closed, or put off: the next one is another turn.
+        this.#steps.delete(walker);
+        continue;
+      }
+      const steps = this.#stepsOf(walker);
+      const isServed = steps >= TURN_STEPS;
+      const candidate = { walker, isServed, isInWork: steps > 0, ...gap };
+      if (best === undefined || goesBefore(candidate, best)) best = candidate;
     }
+    // Only walks that had their turn are left: a new round begins.
+    if (best?.isServed === true) this.#steps.clear();
     return best?.walker;
   }
+}
+
+interface Candidate extends PendingGap {
+  readonly walker: TradeWalker;
+  readonly isServed: boolean;
+  readonly isInWork: boolean;
+}
+
+function goesBefore(a: Candidate, b: Candidate): boolean {
+  if (a.isServed !== b.isServed) return b.isServed;
+  if (a.isTop !== b.isTop) return a.isTop;
+  if (a.isInWork !== b.isInWork) return a.isInWork;
+  return a.edgeMs > b.edgeMs;
 }
