@@ -42,9 +42,12 @@ export function errorEnvelope(code: number, message: string | FieldErrors): Erro
   return { code, success: false, message, result: [] };
 }
 
-/** The 404 body, which has no envelope. `atMs` is the exchange's time. */
+/**
+ * The 404 body, which has no envelope. `atMs` is the exchange's time; it is sent in whole seconds, like
+ * every time of the contract.
+ */
 export function notFoundBody(path: string, atMs: number) {
-  return { timestamp: atMs, status: 404, error: 'Not Found', message: '', path };
+  return { timestamp: Math.floor(atMs / 1000), status: 404, error: 'Not Found', message: '', path };
 }
 
 /** The page for a request that can not be parsed as HTTP or has invalid headers. */

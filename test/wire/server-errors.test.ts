@@ -84,7 +84,7 @@ test('unknown paths and methods get the 404 object', async (t) => {
     const response = await fetch(`${server.url}${path}?a=1`, { method });
     assert.equal(response.status, 404, `${method} ${path}`);
     assert.deepEqual(await response.json(), {
-      timestamp: backend.nowMs(),
+      timestamp: Math.floor(backend.nowMs() / 1000),
       status: 404,
       error: 'Not Found',
       message: '',

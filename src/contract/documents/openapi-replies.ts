@@ -107,7 +107,7 @@ function badRequest(endpoint: Endpoint, form: Form, book: SchemaBook): JsonObjec
 function notFoundReply(book: SchemaBook): JsonObject {
   const { timestamp: _timestamp, path: _path, ...fixed } = notFoundBody('', 0);
   const body = objectOf({
-    timestamp: { type: 'integer', minimum: 0, description: "The exchange's time, UNIX ms" },
+    timestamp: { type: 'integer', minimum: 0, description: "The exchange's time, UNIX seconds" },
     ...constants(fixed),
     path: { type: 'string', description: 'The path that was asked for' },
   });

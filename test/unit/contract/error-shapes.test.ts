@@ -50,7 +50,7 @@ test('the texts of the contract are written word for word', () => {
 
 test('the 404 has its own body, without envelope', () => {
   assert.deepEqual(notFoundBody('/api/v1/none', 1704070810123), {
-    timestamp: 1704070810123,
+    timestamp: 1704070810,
     status: 404,
     error: 'Not Found',
     message: '',
