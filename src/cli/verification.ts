@@ -3,7 +3,8 @@ import type { ExchangeClock } from '../client/index.js';
 import type { Config } from '../config/schema.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Telemetry } from '../observe/events.js';
-import type { GapTotals, Store, StreamStatus, VerdictTotals } from '../store/index.js';
+import type { Store, StreamStatus, VerdictTotals } from '../store/index.js';
+import { openGapsOf } from './open-gaps.js';
 
 interface Surroundings {
   readonly clock: Clock;
@@ -38,7 +39,10 @@ export async function tellCompleteness(
   const [gaps, verdicts] = await Promise.all([store.gapTotals(nowMs), store.verdicts.totals()]);
   telemetry.verify.completenessCounted({
     coverage: coverageOf(streams),
-    openGaps: openGapsOf(gaps, nowMs),
+    openGaps: openGapsOf(gaps, streams, nowMs).map(({ oldestMs, ...gap }) => ({
+      ...gap,
+      oldestAgeMs: Math.max(0, nowMs - oldestMs),
+    })),
     verdicts: verdicts.map((totals) => verdictOf(totals, nowMs)),
   });
 }
@@ -56,15 +60,6 @@ function coverageOf(streams: readonly StreamStatus[]) {
   return [...sums.values()]
     .filter(({ all }) => all > 0)
     .map(({ stream, market, covered, all }) => ({ stream, market, ratio: covered / all }));
-}
-
-function openGapsOf(totals: readonly GapTotals[], nowMs: number) {
-  return totals
-    .filter(({ state }) => state === 'open')
-    .map(({ kind, reason, lengthMs, oldestMs }) => ({
-      ...{ stream: kind, reason, lengthMs },
-      oldestAgeMs: Math.max(0, nowMs - oldestMs),
-    }));
 }
 
 function verdictOf({ market, intervalS, mismatches, judgedUntilMs }: VerdictTotals, nowMs: number) {

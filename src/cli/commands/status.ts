@@ -1,7 +1,8 @@
 import { systemClock } from '../../kernel/clock.js';
-import type { GapTotals, Store, StreamStatus, VerdictTotals } from '../../store/index.js';
+import type { Store, StreamStatus, VerdictTotals } from '../../store/index.js';
 import { borrowDatabase, openArchive } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { type OpenGaps, openGapsOf } from '../open-gaps.js';
 import { type CommonOptions, openSession, type Session } from '../session.js';
 import { roughDuration } from '../summary.js';
 import { type Column, formatTable } from '../table.js';
@@ -26,15 +27,16 @@ export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
   const session = openSession({ logLevel: 'warn', ...options });
   await withArchive(session, async (store) => {
     const nowMs = Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
-    const [archive, streams, gaps, verdicts] = await Promise.all([
+    const [archive, streams, totals, verdicts] = await Promise.all([
       store.archive(),
       store.statusRows(nowMs),
       store.gapTotals(nowMs),
       store.verdicts.totals(),
     ]);
+    const openGaps = openGapsOf(totals, streams, nowMs);
     const lines = streams.map((stream) => toLine(stream, verdicts, nowMs));
     if (options.json === true) {
-      const document = { archive, at: new Date(nowMs), streams: lines, gaps, verdicts };
+      const document = { archive, at: new Date(nowMs), streams: lines, openGaps, verdicts };
       process.stdout.write(`${JSON.stringify(document)}\n`);
       return;
     }
@@ -43,7 +45,7 @@ export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
         ? 'The archive is empty: nothing was collected yet.'
         : `Archive of ${archive.name}${archive.isSandbox ? ' (sandbox)' : ''}`;
     const table = formatTable(COLUMNS, lines);
-    const foot = [...doubtLines(gaps, nowMs), ...verdictLines(verdicts)];
+    const foot = [...gapLines(openGaps, nowMs), ...verdictLines(verdicts)];
     process.stdout.write(`${[title, ...table, ...foot].join('\n')}\n`);
   });
   return EXIT_CODES.ok;
@@ -67,22 +69,11 @@ export async function withArchive(
   }
 }
 
-/** Open gaps by why they are, the longest first. */
-function doubtLines(gaps: readonly GapTotals[], nowMs: number): string[] {
-  const sums = new Map<string, { lengthMs: number; oldestMs: number }>();
-  for (const { state, kind, reason, lengthMs, oldestMs } of gaps) {
-    if (state !== 'open') continue;
-    const key = `${kind}, ${reason}`;
-    const sum = sums.get(key) ?? { lengthMs: 0, oldestMs };
-    const oldest = Math.min(sum.oldestMs, oldestMs);
-    sums.set(key, { lengthMs: sum.lengthMs + lengthMs, oldestMs: oldest });
-  }
-  return [...sums]
-    .sort(([, a], [, b]) => b.lengthMs - a.lengthMs)
-    .map(([what, { lengthMs, oldestMs }]) => {
-      const age = roughDuration(nowMs - oldestMs);
-      return `Open: ${roughDuration(lengthMs)} of ${what}; the oldest of it is ${age} old.`;
-    });
+function gapLines(gaps: readonly OpenGaps[], nowMs: number): string[] {
+  return gaps.map(({ stream, reason, lengthMs, oldestMs }) => {
+    const age = roughDuration(nowMs - oldestMs);
+    return `Open: ${roughDuration(lengthMs)} of ${stream}, ${reason}; the oldest of it is ${age} old.`;
+  });
 }
 
 function verdictLines(verdicts: readonly VerdictTotals[]): string[] {

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { makeDatabase, runSql } from '../support/postgres.js';
+import { Program, startSandbox } from '../support/program.js';
+
+/** What a person sees of an archive that was collected truly, and then tampered with. */
+
+const MARKET = 'BTC_USDT';
+
+interface Document {
+  readonly isProven: boolean;
+  readonly markets: ReadonlyArray<{
+    readonly market: string;
+    readonly intervals: ReadonlyArray<{ intervalS: number; slots: number; matches: number }>;
+    readonly mismatches: ReadonlyArray<{
+      readonly from: string;
+      readonly differences: ReadonlyArray<{ figure: string; trades: string; candle: string }>;
+      readonly tradeIds: readonly number[] | null;
+    }>;
+    readonly gaps: readonly unknown[];
+  }>;
+}
+
+/** An archive with a quarter of an hour of a market in it, all judged; its daemon has ended. */
+async function collect(t: TestContext): Promise<Record<string, string>> {
+  const databaseUrl = await makeDatabase('empty');
+  const { program, ready } = await startSandbox(['--seed', '11', '--backend', 'live']);
+  t.after(() => program.dispose());
+  const env = {
+    TAPEKEEP_DATABASE_URL: databaseUrl,
+    TAPEKEEP_EXCHANGE_URL: ready.url,
+    TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+    TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '50',
+    TAPEKEEP_MARKETS: MARKET,
+    TAPEKEEP_VERIFICATION_EVERY: '1s',
+    TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60',
+    TAPEKEEP_HTTP_PORT: '0',
+  };
+  const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], { env });
+  t.after(() => daemon.dispose());
+  await daemon.until(async () => {
+    const rows = await runSql<{ minutes: number }>(
+      databaseUrl,
+      `SELECT coalesce(sum(extract(epoch FROM upper(span) - lower(span)) / 60), 0)::int AS minutes
+       FROM verdict WHERE outcome = 'match'`,
+    ).catch(() => []);
+    return (rows[0]?.minutes ?? 0) >= 10;
+  });
+  const wrong = await runSql(databaseUrl, "SELECT 1 FROM verdict WHERE outcome <> 'match'");
+  assert.deepEqual(wrong, []);
+  daemon.kill('SIGTERM');
+  assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  return env;
+}
+
+async function verify(t: TestContext, env: Readonly<Record<string, string>>, ...args: string[]) {
+  const program = new Program(['verify', ...args], { env });
+  t.after(() => program.dispose());
+  const { code } = await program.ended();
+  return { code, out: program.text('stdout'), err: program.text('stderr') };
+}
+
+test('a true archive is proven; a trade lost, altered or added is named', async (t) => {
+  const env = await collect(t);
+  const url = env.TAPEKEEP_DATABASE_URL ?? '';
+  const whole = await verify(t, env);
+  assert.equal(whole.code, 0, whole.out + whole.err);
+  assert.match(whole.out, /No doubt: all \d+ candles/);
+
+  const [victim] = await runSql<{ tid: string; minute: Date }>(
+    url,
+    `SELECT tid, date_trunc('minute', traded_at) AS minute FROM trade t
+     WHERE traded_at <@ (SELECT span FROM verdict) ORDER BY tid OFFSET 20 LIMIT 1`,
+  );
+  assert.ok(victim !== undefined);
+  const { tid } = victim;
+  await runSql(url, 'CREATE TABLE before_tampering AS SELECT * FROM trade');
+  const tamperings: ReadonlyArray<readonly [string, string, boolean]> = [
+    [`DELETE FROM trade WHERE tid = ${tid}`, 'volume', false],
+    [`UPDATE trade SET amount = amount + 0.00000001 WHERE tid = ${tid}`, 'volume', true],
+    [`UPDATE trade SET price = price * 2, total = total * 2 WHERE tid = ${tid}`, 'amount', true],
+    [
+      `INSERT INTO trade (market_id, traded_at, tid, side, price, amount, total, received_at)
+       SELECT market_id, traded_at, 9007199254740000, side, price, amount, total, received_at
+       FROM trade WHERE tid = ${tid}`,
+      'volume',
+      true,
+    ],
+  ];
+  for (const [sql, figure, isThere] of tamperings) {
+    await runSql(url, sql);
+    const { code, out, err } = await verify(t, env, '--json', '--market', MARKET);
+    assert.equal(code, 6, sql + out + err);
+    const document = JSON.parse(out) as Document;
+    assert.equal(document.isProven, false);
+    const [found, ...others] = document.markets[0]?.mismatches ?? [];
+    assert.deepEqual(others, [], 'no other minute is doubted');
+    assert.equal(found?.from, victim.minute.toISOString());
+    const difference = found?.differences.find((one) => one.figure === figure);
+    assert.ok(difference !== undefined && difference.trades !== difference.candle);
+    assert.equal(found?.tradeIds?.includes(Number(tid)), isThere);
+    const told = await verify(t, env);
+    assert.match(told.out, new RegExp(`MISMATCH .* \\(60 s\\): .*${figure}: trades .*, candle .*`));
+    assert.match(told.out, /There is doubt about BTC_USDT\./);
+    await runSql(url, 'TRUNCATE trade; INSERT INTO trade SELECT * FROM before_tampering');
+  }
+  assert.equal((await verify(t, env)).code, 0, 'all is as it was');
+});
+
+test('what is not covered is doubt; wrong arguments are refused by name', async (t) => {
+  const env = await collect(t);
+  const early = await verify(t, env, '--from', '2h');
+  assert.equal(early.code, 6);
+  assert.match(early.out, /UNPROVEN .* nothing is collected of this time/);
+  for (const [args, said] of [
+    [['--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
+    [['--from', '1h', '--to', '2h'], /--from.*must be before --to/],
+    [['--from', '2099-01-01'], /--from.*must be before the exchange's time now/],
+    [['--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
+    [['--to', '2026-02-30'], /--to.*2026-02-30/],
+  ] as const) {
+    const refused = await verify(t, env, ...args);
+    assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
+    assert.match(refused.err, said);
+  }
+});
