@@ -3,6 +3,7 @@ import { codeOf, isAborted, messageOf } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
 import type { StateRow, StreamRef } from '../ledger/batch.js';
 import type { CollectEvents } from '../observe/events.js';
+import { type TradeSign, tradeSign, type WindowFigures } from './polling/signs.js';
 import type { ArchivePort, StateFeedEvent, StateFeedPort } from './ports.js';
 import { isBeginning } from './snapshot.js';
 
@@ -17,6 +18,13 @@ export interface StateCollectorOptions {
   readonly openFeed: () => StateFeedPort;
   /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
+  /** Told at once, before anything is stored, what the feed says about trades. */
+  readonly watch?: StateWatch;
+}
+
+export interface StateWatch {
+  pushed(market: string, sign: TradeSign): void;
+  followed(market: string, isFollowed: boolean): void;
 }
 
 /** Events that may wait for a commit; then the feed itself stops reading and, in the end, closes. */
@@ -51,6 +59,8 @@ export class StateCollector {
   #running: Promise<void> | undefined;
   #session: Session | undefined;
   #lastCoveredMs: number | undefined;
+  /** What the feed said last, over all its connections. */
+  #figures: WindowFigures | undefined;
 
   constructor(options: StateCollectorOptions) {
     this.#options = options;
@@ -62,7 +72,7 @@ export class StateCollector {
     const feed = this.#options.openFeed();
     this.#feed = feed;
     const queue = new BoundedQueue<StateFeedEvent>(QUEUE_LIMIT);
-    const pumped = pump(feed, queue).catch((error: unknown) => {
+    const pumped = this.#pump(feed, queue).catch((error: unknown) => {
       // A feed reconnects by itself; when it gives up, nobody will bring these states any more.
       if (!isAborted(error)) this.#failed(error, 'fatal');
     });
@@ -75,6 +85,30 @@ export class StateCollector {
     await this.#running;
     this.#running = undefined;
     this.#feed = undefined;
+  }
+
+  async #pump(feed: StateFeedPort, queue: BoundedQueue<StateFeedEvent>): Promise<void> {
+    try {
+      for await (const event of feed) {
+        this.#tellWatch(event);
+        await queue.put(event);
+      }
+    } finally {
+      queue.close();
+      this.#options.watch?.followed(this.#options.market, false);
+    }
+  }
+
+  #tellWatch(event: StateFeedEvent): void {
+    const { watch, market } = this.#options;
+    if (watch === undefined) return;
+    if (event.kind === 'closed') watch.followed(market, false);
+    if (event.kind !== 'record') return;
+    const before = this.#figures;
+    this.#figures = event.record;
+    watch.followed(market, true);
+    const sign = before && tradeSign(before, event.record);
+    if (sign !== undefined) watch.pushed(market, sign);
   }
 
   async #drain(queue: BoundedQueue<StateFeedEvent>): Promise<void> {
@@ -248,13 +282,5 @@ export class StateCollector {
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
     const lengthMs = untilMs - fromMs;
     telemetry.gapFound({ stream: 'state', market, reason: 'no_connection', lengthMs });
-  }
-}
-
-async function pump(feed: StateFeedPort, queue: BoundedQueue<StateFeedEvent>): Promise<void> {
-  try {
-    for await (const event of feed) await queue.put(event);
-  } finally {
-    queue.close();
   }
 }

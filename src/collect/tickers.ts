@@ -10,6 +10,8 @@ export interface TickerCollectorOptions extends SnapshotOptions {
   readonly exchange: ExchangePort;
   /** Ids of the markets that are collected, by name; it changes while running. */
   readonly marketIds: () => ReadonlyMap<string, number>;
+  /** Given every answer as soon as it is there: it tells which markets moved. */
+  readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>) => void;
 }
 
 const SECOND_MS = 1000;
@@ -42,7 +44,8 @@ export class TickerCollector {
 
   async poll(signal: AbortSignal): Promise<void> {
     const { exchange, time } = this.#options;
-    const reply = await exchange.call('tickers', {}, { priority: PRIORITY.snapshot, signal });
+    const reply = await exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
+    this.#options.onTickers?.(reply.data);
     const observedAtMs = Math.floor(time.nowMs());
     const { receivedAtMs } = reply;
     const marketIds = this.#options.marketIds();

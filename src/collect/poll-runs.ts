@@ -1,0 +1,47 @@
+import { codeOf, isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
+import type { CollectEvents } from '../observe/events.js';
+
+/** Runs of polls by stream and market. The same one is never under way twice; failures are told. */
+export class PollRuns {
+  readonly #telemetry: CollectEvents;
+  readonly #signal: AbortSignal;
+  readonly #runs = new Map<string, Promise<void>>();
+
+  /** @param signal ends all polls, and lets none begin */
+  constructor(telemetry: CollectEvents, signal: AbortSignal) {
+    this.#telemetry = telemetry;
+    this.#signal = signal;
+  }
+
+  /** Starts a poll unless the same one is still under way. It never rejects. */
+  start(stream: string, market: string, work: (signal: AbortSignal) => Promise<void>): void {
+    const key = `${stream} ${market}`;
+    const signal = this.#signal;
+    if (signal.aborted) return;
+    if (this.#runs.has(key)) {
+      this.#telemetry.runSkipped({ stream });
+      return;
+    }
+    const run = work(signal)
+      .catch((error: unknown) => {
+        if (!signal.aborted && !isAborted(error)) this.failed(stream, market, error);
+      })
+      .finally(() => this.#runs.delete(key));
+    this.#runs.set(key, run);
+  }
+
+  /** Resolves when what is under way has ended. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#runs.values());
+  }
+
+  failed(stream: string, market: string, error: unknown): void {
+    this.#telemetry.pollFailed({
+      stream,
+      market,
+      code: codeOf(error),
+      message: messageOf(error),
+      action: error instanceof TapekeepError ? error.action : 'retry',
+    });
+  }
+}

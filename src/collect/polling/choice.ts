@@ -1,0 +1,97 @@
+import type { Lane, SignSource } from './lane.js';
+
+/** Why a poll is made; the values of the metric label `cause`. */
+export type PollCause = SignSource | 'urgent' | 'floor' | 'spare';
+
+/** The poll that is worth most at a moment. */
+export interface Choice {
+  readonly lane: Lane;
+  readonly cause: PollCause;
+  /** Moment of the sign that it answers. */
+  readonly signAtMs: number | undefined;
+}
+
+/** A walk whose new rows are expected to fill this share of a page goes before all others. */
+const URGENT_FILL = 0.5;
+/** An uncertain sign may wait this long for requests that nobody else needs. */
+const PATIENCE_MS = 5000;
+/** After so many other polls in a row, one that the schedule asks for gets its turn. */
+const NEWS_PER_FLOOR = 4;
+
+/**
+ * What polling a market now is worth, so that the average age at which trades are stored is least
+ * when requests are short: the trade–seconds that a request saves per request.
+ *
+ * With trades coming at random λ times a second, the oldest one that waits known for `waitedS`: a
+ * cycle of polling lasts 1/λ + a and costs a + λa²/2 of waiting; the price of a request at which
+ * polling now and polling later cost the same is 1/λ + a + λa²/2. Where nobody tells of trades the
+ * same reckoning gives λs²/2, s being the time since the last poll: rates of polling in proportion
+ * to √λ. Rare trades go first: their market will not need another request for long.
+ */
+export function worthOfKnown(perS: number, waitedS: number): number {
+  return 1 / perS + waitedS + (perS * waitedS ** 2) / 2;
+}
+
+/** As {@link worthOfKnown}, where it is not known whether there was a trade since the last poll. */
+export function worthOfUnknown(perS: number, sinceS: number): number {
+  return (perS * sinceS ** 2) / 2;
+}
+
+/**
+ * Chooses which walk is polled next. In this order: whose page is about to overflow; then news and
+ * what the schedule asks for, in a ratio that starves neither; and, with requests that nobody else
+ * needs, signs that may be nothing, and the second walk of a market with news.
+ */
+export class Chooser {
+  #newsInRow = 0;
+
+  /** @returns undefined when nothing is to be polled now */
+  choose(
+    lanes: Iterable<Lane>,
+    nowMs: number,
+    isOpen: (lane: Lane) => boolean,
+  ): Choice | undefined {
+    const urgent = new Best();
+    const news = new Best();
+    const floor = new Best();
+    const spare = new Best();
+    for (const lane of lanes) {
+      if (lane.isPolling || lane.walker.isBusy || nowMs < lane.retryAtMs || !isOpen(lane)) continue;
+      const fill = lane.pageFill(nowMs);
+      if (fill >= URGENT_FILL) urgent.offer(lane, 'urgent', fill, lane.traded?.atMs);
+      const { traded, suspected, companionAtMs, dueAtMs } = lane;
+      const { perS } = lane.rate;
+      if (traded !== undefined) {
+        const worth = worthOfKnown(perS, (nowMs - traded.atMs) / 1000);
+        news.offer(lane, traded.source, worth, traded.atMs);
+      } else if (suspected !== undefined) {
+        const isPatient = nowMs - suspected.atMs < PATIENCE_MS;
+        const worth = worthOfUnknown(perS, (nowMs - lane.polledAtMs) / 1000);
+        if (isPatient) spare.offer(lane, 'spare', -suspected.atMs, suspected.atMs);
+        else news.offer(lane, suspected.source, worth, suspected.atMs);
+      }
+      if (companionAtMs !== undefined) spare.offer(lane, 'spare', -companionAtMs, companionAtMs);
+      if (dueAtMs !== undefined) floor.offer(lane, 'floor', -lane.polledAtMs, traded?.atMs);
+    }
+    const isFloorsTurn = this.#newsInRow >= NEWS_PER_FLOOR;
+    const inOrder = isFloorsTurn ? [floor, urgent, news, spare] : [urgent, news, floor, spare];
+    return inOrder.find(({ choice }) => choice !== undefined)?.choice;
+  }
+
+  /** Call when the choice is carried out: the schedule gets its turns by it. */
+  carriedOut({ cause }: Choice): void {
+    if (cause === 'floor') this.#newsInRow = 0;
+    else if (cause !== 'spare') this.#newsInRow += 1;
+  }
+}
+
+class Best {
+  choice: Choice | undefined;
+  #worth = Number.NEGATIVE_INFINITY;
+
+  offer(lane: Lane, cause: PollCause, worth: number, signAtMs: number | undefined): void {
+    if (this.choice !== undefined && worth <= this.#worth) return;
+    this.#worth = worth;
+    this.choice = { lane, cause, signAtMs };
+  }
+}

@@ -1,0 +1,113 @@
+import type { Random } from '../../kernel/random.js';
+import { Backoff } from '../../kernel/retry.js';
+import type { RequestTurn } from '../ports.js';
+import type { HeadLook } from '../trades/walker.js';
+import { TradeRate } from './rate.js';
+
+/** A walk over one market's trades, as far as polling its newest page goes. */
+export interface HeadWalker {
+  readonly market: string;
+  readonly kind: 'trades' | 'times';
+  /** It works on a hole at present: a poll would have to wait for that. */
+  readonly isBusy: boolean;
+  pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook>;
+}
+
+/** Who said that there is something new. */
+export type SignSource = 'pushed' | 'swept';
+
+/** A sign of news that was not looked into yet. */
+export interface Sign {
+  readonly atMs: number;
+  readonly source: SignSource;
+}
+
+/** What waited for a poll when it began: given back when it fails. */
+export interface Waiting {
+  readonly traded: Sign | undefined;
+  readonly suspected: Sign | undefined;
+  readonly companionAtMs: number | undefined;
+}
+
+const RETRY = { baseMs: 1000, capMs: 60_000 };
+const PAGE_ROWS = 1000;
+
+/**
+ * What is known of one walk's need to be polled. All moments are monotonic.
+ *
+ * States: *idle* → *polling* ({@link Lane.begin}) → *idle* ({@link Lane.succeeded}), or *backing
+ * off* until `retryAtMs` ({@link Lane.failed}). Signs that come while a poll is under way stay for
+ * the next one: its answer may be older than they are.
+ */
+export class Lane {
+  readonly walker: HeadWalker;
+  readonly rate = new TradeRate();
+  readonly #backoff: Backoff;
+  /** Oldest certain sign of a trade. */
+  traded: Sign | undefined;
+  /** Oldest sign that may be nothing. */
+  suspected: Sign | undefined;
+  /** Since when the market's other walk has news that this one has to prove as well. */
+  companionAtMs: number | undefined;
+  /** Since when the schedule says that it is time. */
+  dueAtMs: number | undefined;
+  /** Begin of the last poll that succeeded. */
+  polledAtMs = Number.NEGATIVE_INFINITY;
+  retryAtMs = Number.NEGATIVE_INFINITY;
+  /** Begin of the poll that is under way, or was last. */
+  begunAtMs = Number.NEGATIVE_INFINITY;
+  /** The run of the schedule that this poll satisfied; its begin when it came between two runs. */
+  countedAtMs = Number.NEGATIVE_INFINITY;
+  isPolling = false;
+  /** Rows that a page of this walk holds, as far as the server showed. */
+  pageRows = PAGE_ROWS;
+
+  constructor(walker: HeadWalker, random: Random, nowMs: number) {
+    this.walker = walker;
+    this.#backoff = new Backoff(RETRY, random);
+    this.dueAtMs = nowMs;
+  }
+
+  get isFailing(): boolean {
+    return this.#backoff.attempts > 0;
+  }
+
+  /** Share of a page that is expected to be new by now; 0 before the first poll. */
+  pageFill(nowMs: number): number {
+    const sinceS = (nowMs - this.polledAtMs) / 1000;
+    return Number.isFinite(sinceS) ? (this.rate.perS * sinceS) / this.pageRows : 0;
+  }
+
+  begin(nowMs: number): Waiting {
+    const { traded, suspected, companionAtMs, dueAtMs } = this;
+    this.traded = undefined;
+    this.suspected = undefined;
+    this.companionAtMs = undefined;
+    this.dueAtMs = undefined;
+    this.isPolling = true;
+    this.begunAtMs = nowMs;
+    this.countedAtMs = dueAtMs ?? nowMs;
+    return { traded, suspected, companionAtMs };
+  }
+
+  succeeded(look: HeadLook): void {
+    const sinceS = (this.begunAtMs - this.polledAtMs) / 1000;
+    if (Number.isFinite(sinceS) && sinceS > 0) this.rate.observe(look.newRows, sinceS);
+    const isCut = !look.isConnected && look.received > 0 && look.received < look.asked;
+    if (isCut) this.pageRows = Math.min(this.pageRows, look.received);
+    this.polledAtMs = this.begunAtMs;
+    this.isPolling = false;
+    this.#backoff.reset();
+    this.retryAtMs = Number.NEGATIVE_INFINITY;
+  }
+
+  /** What waited goes on waiting, and nothing is asked before a growing, random pause is over. */
+  failed(nowMs: number, waiting: Waiting): void {
+    this.isPolling = false;
+    this.traded = waiting.traded ?? this.traded;
+    this.suspected = waiting.suspected ?? this.suspected;
+    this.companionAtMs = waiting.companionAtMs ?? this.companionAtMs;
+    this.dueAtMs ??= nowMs;
+    this.retryAtMs = nowMs + this.#backoff.nextMs();
+  }
+}
