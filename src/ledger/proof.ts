@@ -83,6 +83,16 @@ export function withoutDoubts(claim: Span, doubts: readonly Doubt[]): Span[] {
   return subtractSpans(claim, unclear);
 }
 
+/**
+ * Where a chain may go on below a claim: at the claim's lower edge, unless a refused row may lie in
+ * the second below it, in which the page ended. That second can then not be proven any more, and
+ * the chain goes on below it.
+ */
+export function edgeBelow(claim: Span, doubts: readonly Doubt[]): number {
+  const lowestMs = Math.min(...doubts.map(({ olderS }) => olderS * SECOND_MS));
+  return Math.min(claim.fromMs, lowestMs);
+}
+
 /** The span of candles `[from, to)` on the grid of `stepMs` that lie wholly inside `within`. */
 export function gridWithin(within: Span, stepMs: number): Span {
   const fromMs = ceilToMs(within.fromMs, stepMs);

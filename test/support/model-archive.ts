@@ -26,6 +26,7 @@ import {
   type TickerRow,
   type TradeRow,
 } from '../../src/ledger/batch.js';
+import { type GapFinding, type GapMemory, placeFinding } from '../../src/ledger/gap-memories.js';
 
 /** A gap as a collector reported it. */
 export interface ReportedGap {
@@ -33,18 +34,6 @@ export interface ReportedGap {
   readonly span: Span;
   readonly state: string;
   readonly reason: string;
-}
-
-/** What is remembered of a gap: one memory per stream and begin of span. */
-export interface GapMemory {
-  readonly gapId: number;
-  readonly stream: StreamRef;
-  readonly span: Span;
-  readonly state: 'open' | 'unfillable' | 'filled';
-  readonly reason: string;
-  readonly attempts: number;
-  readonly nextAttemptAtMs: number | null;
-  readonly note: string | null;
 }
 
 /** A connection as a collector reported it. */
@@ -72,7 +61,8 @@ export class ModelArchive implements ArchivePort {
   readonly quarantine: QuarantineRow[] = [];
   readonly streams: StreamRef[] = [];
   readonly listed = new Map<string, Market>();
-  readonly memories = new Map<string, GapMemory>();
+  /** What is remembered of gaps, by stream; apart from each other. */
+  readonly memories = new Map<number, GapMemory[]>();
   /** What was found out of the offsets; by default nothing is left to find out. */
   modes: Partial<Record<PagedEndpoint, SinceMode>> = { history: 'skip', historyResult: 'skip' };
   commits = 0;
@@ -82,7 +72,10 @@ export class ModelArchive implements ArchivePort {
   onCommit: () => void = () => undefined;
   #islands: Island[] = [];
   #floors = new Map<number, number>();
+  /** Streams by id, also those that tests made up. */
+  readonly #known = new Map<number, StreamRef>();
   readonly #wanted: Array<{ readonly streamId: number; readonly span: Span }> = [];
+  #lastGapId = 0;
   #marketIds = new Map<string, number>();
 
   async commit(batch: Batch): Promise<CommitResult> {
@@ -136,6 +129,7 @@ export class ModelArchive implements ArchivePort {
   }
 
   #merge({ stream, span }: CoverageClaim): Island {
+    this.#known.set(stream.streamId, stream);
     const { streamId } = stream;
     const touching = this.#islands.filter(
       (island) =>
@@ -198,36 +192,36 @@ export class ModelArchive implements ArchivePort {
     span: Span;
     state: 'open' | 'unfillable';
     reason: string;
+    atMs: number;
     nextAttemptAtMs?: number | null;
   }): Promise<void> {
     await this.before('recordGap');
-    this.#remember(gap, 0);
+    this.#remember({ nextAttemptAtMs: null, isAttempt: false, ...gap });
   }
 
   async recordAttempt(attempt: GapAttempt): Promise<void> {
     await this.before('recordAttempt');
-    this.#remember(attempt, 1);
+    this.#remember({ ...attempt, isAttempt: true });
   }
 
   #remember(
-    gap: {
-      stream: StreamRef;
-      span: Span;
-      state: 'open' | 'unfillable';
-      reason: string;
-      note?: string;
-      nextAttemptAtMs?: number | null;
+    gap: Omit<GapFinding, 'note' | 'state'> & {
+      readonly stream: StreamRef;
+      readonly state: 'open' | 'unfillable';
+      readonly note?: string;
     },
-    tries: number,
   ): void {
-    const { stream, span, state, reason, note, nextAttemptAtMs } = gap;
-    const key = `${stream.streamId} ${span.fromMs}`;
-    const known = this.memories.get(key);
-    const gapId = known?.gapId ?? this.memories.size + 1;
-    const attempts = (known?.attempts ?? 0) + tries;
-    const next = nextAttemptAtMs ?? null;
-    const memory = { gapId, stream, span, state, reason, attempts, note: note ?? null };
-    this.memories.set(key, { ...memory, nextAttemptAtMs: next });
+    const { stream, span, state, reason, note = null } = gap;
+    this.#known.set(stream.streamId, stream);
+    const all = this.memories.get(stream.streamId) ?? [];
+    const isHeld = (one: GapMemory) =>
+      one.state !== 'filled' && one.span.fromMs < span.toMs && span.fromMs < one.span.toMs;
+    const { kept } = placeFinding(all.filter(isHeld), { ...gap, note });
+    const placed = kept.map((one) => {
+      this.#lastGapId += one.gapId === null ? 1 : 0;
+      return one.gapId === null ? { ...one, gapId: this.#lastGapId } : one;
+    });
+    this.memories.set(stream.streamId, [...all.filter((one) => !isHeld(one)), ...placed]);
     this.gaps.push({ streamId: stream.streamId, span, state, reason });
   }
 
@@ -244,9 +238,8 @@ export class ModelArchive implements ArchivePort {
     const fromMs = this.floorOf(streamId) ?? stream.collectFromMs ?? oldestMs;
     const wanted = this.#wanted.filter((one) => one.streamId === streamId).map(({ span }) => span);
     const expected = normalizeSpans([{ fromMs, toMs: untilMs }, ...wanted]);
-    const memories = [...this.memories.values()].filter(
-      (one) => one.stream.streamId === streamId && one.state !== 'filled',
-    );
+    const all = this.memories.get(streamId) ?? [];
+    const memories = all.filter(({ state }) => state !== 'filled');
     const cutsMs = memories.flatMap(({ span }) => [span.fromMs, span.toMs]);
     const gaps: RememberedGap[] = [];
     for (const whole of expected) {
@@ -282,47 +275,53 @@ export class ModelArchive implements ArchivePort {
     untilMs: number,
   ): Promise<RememberedGap[]> {
     await this.before('listGaps');
-    const known = [...this.streams, ...[...this.memories.values()].map(({ stream }) => stream)];
-    const byId = new Map(known.map((stream) => [stream.streamId, stream]));
-    return [...byId.values()]
-      .filter(
-        ({ marketId, kind }) => filter.marketIds.includes(marketId) && filter.kinds.includes(kind),
-      )
+    const { marketIds, kinds, limit } = filter;
+    return [...this.#known.values()]
+      .filter(({ marketId, kind }) => marketIds.includes(marketId) && kinds.includes(kind))
       .flatMap((stream) => this.gapsOf(stream, untilMs))
-      .slice(0, filter.limit);
+      .slice(0, limit);
   }
 
   async fillRequests(nowMs: number): Promise<FillRequests> {
     await this.before('fillRequests');
-    const open = [...this.memories.values()].filter((one) => one.state === 'open');
-    const isTouched = ({ stream, span }: GapMemory) =>
-      this.allIslands(stream.streamId).some(
+    const open = [...this.memories].flatMap(([streamId, memories]) =>
+      memories.filter(({ state }) => state === 'open').map((one) => ({ ...one, streamId })),
+    );
+    const isSuspect = ({ reason, streamId, span, uncoveredAtMs }: (typeof open)[number]) =>
+      reason === 'suspect' &&
+      uncoveredAtMs === null &&
+      this.allIslands(streamId).some(
         (island) => island.span.fromMs < span.toMs && span.fromMs < island.span.toMs,
       );
-    const request = ({ gapId, stream, span }: GapMemory) => ({
-      ...{ gapId, span },
-      streamId: stream.streamId,
-    });
+    const isDue = (one: (typeof open)[number]) =>
+      (one.nextAttemptAtMs ?? 0) <= nowMs && !isSuspect(one);
+    const request = ({ gapId, streamId, span }: (typeof open)[number]) => {
+      return { gapId: gapId ?? 0, streamId, span };
+    };
     return {
       wanted: [...this.#wanted],
-      suspects: open.filter((one) => one.reason === 'suspect' && isTouched(one)).map(request),
-      due: open.filter((one) => (one.nextAttemptAtMs ?? 0) <= nowMs).map(request),
+      suspects: open.filter(isSuspect).map(request),
+      due: open.filter(isDue).map(request),
     };
   }
 
   /** Marks memories that coverage holds by now as filled. */
   closeFilledGaps(): void {
-    for (const [key, memory] of this.memories) {
-      const spans = this.allIslands(memory.stream.streamId).map(({ span }) => span);
-      if (subtractSpans(memory.span, spans).length > 0) continue;
-      this.memories.set(key, { ...memory, state: 'filled' });
+    for (const [streamId, memories] of this.memories) {
+      const spans = this.allIslands(streamId).map(({ span }) => span);
+      const closed = memories.map((one): GapMemory => {
+        const isSuspect = one.reason === 'suspect' && one.uncoveredAtMs === null;
+        const isFilled = !isSuspect && subtractSpans(one.span, spans).length === 0;
+        return isFilled ? { ...one, state: 'filled' } : one;
+      });
+      this.memories.set(streamId, closed);
     }
   }
 
   async uncover(
     stream: StreamRef,
     span: Span,
-    { reason, note }: { reason: string; note: string },
+    gap: { reason: string; note: string; atMs: number },
   ): Promise<Island[]> {
     await this.before('uncover');
     const cut = this.#islands.filter(
@@ -336,7 +335,8 @@ export class ModelArchive implements ArchivePort {
       subtractSpans(island.span, [span]).map((part) => this.#islandOf(stream, part)),
     );
     this.#islands.push(...left);
-    this.#remember({ stream, span, state: 'open', reason, note }, 0);
+    const finding = { ...gap, nextAttemptAtMs: null, isAttempt: false, uncoveredAtMs: gap.atMs };
+    this.#remember({ ...finding, stream, span, state: 'open' });
     return left;
   }
 
@@ -386,6 +386,7 @@ export class ModelArchive implements ArchivePort {
     const streamId = this.streams.length + 1;
     const made = { streamId, kind, marketId, variant, collectFromMs: collectFromMs ?? null };
     this.streams.push(made);
+    this.#known.set(streamId, made);
     return made;
   }
 

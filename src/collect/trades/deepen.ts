@@ -2,7 +2,7 @@ import type { Hole } from '../../ledger/holes.js';
 import { locate, orderPage } from '../../ledger/page.js';
 import { deeperSpan } from '../../ledger/proof.js';
 import { PRIORITY } from '../ports.js';
-import { chainEnd, type Frontier, NOTHING } from './frontier.js';
+import { type Frontier, NOTHING } from './frontier.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
 
@@ -87,7 +87,7 @@ async function goOn(
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
   chains.delete(hole.edgeMs);
   const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
-  if (!isMerged) chains.set(chainEnd(claim.fromMs, oldest, skip + rows.length));
+  if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, skip + rows.length));
 }
 
 /** The server has nothing older than the chain: the proven start of what it still serves. */

@@ -1,7 +1,7 @@
 import { orderPage } from '../../ledger/page.js';
 import { headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
 import { PRIORITY, type RequestTurn } from '../ports.js';
-import { chainEnd, NOTHING } from './frontier.js';
+import { NOTHING } from './frontier.js';
 import { Pace, type WalkPace } from './pace.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
@@ -108,10 +108,9 @@ export class Head {
     const isConnected = isMerged || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
     chains.push(fresh.length);
     if (!isMerged) {
-      const chain = chains.at(claim.fromMs);
-      if (chain === undefined || chain.tid > oldest.tid) {
-        chains.set(chainEnd(claim.fromMs, oldest, rows.length));
-      }
+      const chain = await this.#walk.endChain(claim, page, oldest, rows.length);
+      const known = chains.at(chain.edgeMs);
+      if (known === undefined || known.tid > chain.tid) chains.set(chain);
     }
     if (!isConnected) this.#newPerPoll = PAGE_MAX;
     this.#walk.stepped(1, isConnected);

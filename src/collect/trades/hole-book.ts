@@ -99,7 +99,13 @@ export class HoleBook {
    */
   async horizon(hole: Hole): Promise<void> {
     const note = 'the server counts since and lastId as trade ids: only its newest page is served';
-    if (this.#edges.attempts(hole.edgeMs) < HORIZON_RETRIES) {
+    if (hole.fromMs === -Infinity) {
+      // Nobody knows what there was below: expected is what can be had from here on.
+      this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs());
+      if (this.#edges.attempts(hole.edgeMs) > HORIZON_RETRIES) {
+        await this.#pages.beginAt(hole.edgeMs);
+      }
+    } else if (this.#edges.attempts(hole.edgeMs) < HORIZON_RETRIES) {
       await this.failed(hole, 'history horizon', note);
     } else {
       await this.#lost(hole, 'history horizon', note, Number.POSITIVE_INFINITY);
@@ -126,11 +132,6 @@ export class HoleBook {
 
   async #lost(hole: Hole, reason: GapReason, note: string, retryMs: number): Promise<void> {
     this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs(), retryMs);
-    if (hole.fromMs === -Infinity) {
-      // Nobody knows what there was below: expected is what can be had from here on.
-      await this.#pages.beginAt(hole.edgeMs);
-      return;
-    }
     await this.#record(hole, 'unfillable', reason, note, null);
   }
 

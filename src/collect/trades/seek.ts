@@ -3,7 +3,7 @@ import { orderPage } from '../../ledger/page.js';
 import { islandSpan } from '../../ledger/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../ledger/search.js';
 import { PRIORITY } from '../ports.js';
-import { chainEnd, NOTHING } from './frontier.js';
+import { NOTHING } from './frontier.js';
 import type { Head } from './head.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
@@ -55,7 +55,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       });
       for (const doubtfulMs of doubtfulEdgesMs) book.refused(doubtfulMs);
       const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
-      if (!isMerged) chains.set(chainEnd(claim.fromMs, oldest, skip + rows.length));
+      if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, skip + rows.length));
       walk.stepped(request, false);
       return;
     }

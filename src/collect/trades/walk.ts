@@ -1,10 +1,11 @@
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import { findHoles, type Hole } from '../../ledger/holes.js';
+import { edgeBelow } from '../../ledger/proof.js';
 import { type Search, searchFrom } from '../../ledger/search.js';
 import type { CallOptions } from '../ports.js';
 import { WalkStalledError } from './errors.js';
-import { Chains, type Frontier } from './frontier.js';
+import { Chains, chainEnd, type Frontier } from './frontier.js';
 import { HoleBook, type HoleBookOptions } from './hole-book.js';
 import { PageStore } from './page-store.js';
 import type { SinceKnowledge } from './since-mode.js';
@@ -110,6 +111,24 @@ export class Walk {
       const [oldest] = this.#searches.keys();
       if (oldest !== undefined) this.#searches.delete(oldest);
     }
+  }
+
+  /**
+   * The chain that a page leaves behind below its claim. What refused rows put in doubt right below
+   * the claim is listed as a gap, and left alone for a while.
+   */
+  async endChain(
+    claim: Span,
+    page: TradePage,
+    oldest: SourceTrade,
+    depth: number,
+  ): Promise<Frontier> {
+    const edgeMs = edgeBelow(claim, page.doubts);
+    if (edgeMs < claim.fromMs) {
+      await this.pages.recordRefused({ fromMs: edgeMs, toMs: claim.fromMs });
+      this.book.refused(claim.fromMs);
+    }
+    return chainEnd(edgeMs, oldest, depth);
   }
 
   isCovered(instantMs: number): boolean {
