@@ -28,6 +28,9 @@ const FIRST_PAUSE_MS = 60_000;
 const PAUSE_GROWTH = 4;
 /** A mismatch that waits for something else is looked at again after this, exchange time. */
 const WAIT_MS = 300_000;
+/** One that is not covered at present: after this, or a tenth of the candle's length. */
+const UNPROVEN_WAIT_MS = 30_000;
+const UNPROVEN_WAIT_PER_S = 100;
 /** Of each kind, at most this much is done before the others have their turn. */
 const DOUBTS_AT_ONCE = 500;
 const MISMATCHES_AT_ONCE = 50;
@@ -142,7 +145,8 @@ export class Verification {
     const nowMs = this.#nowMs();
     if (slot === undefined || slot.outcome === 'unproven') {
       // It is being fetched again, or can not be had any more: then it is a gap and no verdict.
-      await record({ ...known, nextTryAtMs: nowMs + WAIT_MS });
+      const waitMs = Math.max(UNPROVEN_WAIT_MS, intervalS * UNPROVEN_WAIT_PER_S);
+      await record({ ...known, nextTryAtMs: nowMs + waitMs });
       return;
     }
     if (slot.outcome === 'match') {

@@ -178,7 +178,7 @@ export class Daemon {
     this.#collector = collector;
     const { signal } = this.#stopping;
     const tick = () => this.#tick();
-    const beside = { config, clock, telemetry, exchangeTime, signal, tick };
+    const beside = { config, clock, telemetry, exchangeTime, signal, tick, collector };
     this.#housekeeping = keepHouse(store, beside);
     await this.#unlessStopped(collector.start());
     this.#enter('collecting');

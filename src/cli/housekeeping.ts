@@ -7,11 +7,14 @@ import type { Store } from '../store/index.js';
 import { keepVerifying, tellCompleteness } from './verification.js';
 
 const ROUND_MS = 15_000;
+/** What is asked of the collectors is looked up this often. */
+const REVIEW_MS = 3000;
 /** Partitions are made ahead at every so many rounds. */
 const PARTITION_ROUNDS = 40;
 
 interface HouseOptions {
   readonly config: Config;
+  readonly collector: { review(): Promise<void> };
   readonly clock: Clock;
   readonly telemetry: Telemetry;
   readonly exchangeTime: ExchangeClock;
@@ -21,13 +24,27 @@ interface HouseOptions {
 }
 
 /**
- * What goes on beside collecting: partitions made ahead, closed gaps noted, gaps counted, and what
- * is stored verified. Ends when all of it has ended after `signal` aborted.
+ * What goes on beside collecting: partitions made ahead, closed gaps noted, gaps counted, what
+ * others ask for taken up, and what is stored verified. Ends when all of it has ended after `signal` aborted.
  */
 export async function keepHouse(store: Store, options: HouseOptions): Promise<void> {
-  const verifying = keepVerifying(store, options.config, options);
-  await keepRounds(store, options);
-  await verifying;
+  await Promise.all([
+    keepVerifying(store, options.config, options),
+    keepReviewing(options),
+    keepRounds(store, options),
+  ]);
+}
+
+/** Takes what others ask of the collectors over the archive: commands, and the verification. */
+async function keepReviewing(options: HouseOptions): Promise<void> {
+  const { collector, clock, telemetry, signal } = options;
+  while (!signal.aborted) {
+    await collector.review().catch((error: unknown) => {
+      if (signal.aborted) return;
+      telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });
+    });
+    await sleep(clock, REVIEW_MS, signal).catch(() => undefined);
+  }
 }
 
 async function keepRounds(store: Store, options: HouseOptions): Promise<void> {

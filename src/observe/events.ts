@@ -185,7 +185,7 @@ export interface CollectEvents {
 
 /** Trades held against candles, and what the ledger says of completeness. */
 export interface VerifyEvents {
-  /** Slots were judged for the first time. */
+  /** Slots were judged for the first time; each mismatch among them is told by itself as well. */
   judged(event: {
     readonly market: string;
     readonly intervalS: number;

@@ -13,10 +13,10 @@ export function createVerifyEvents({ logger, metrics, tally, labels }: Sinks): V
   return {
     judged({ market, intervalS, matches, mismatches }) {
       metrics.verdicts.inc({ outcome: 'match' }, matches);
-      metrics.verdicts.inc({ outcome: 'mismatch' }, mismatches);
       logger.write('debug', 'candles verified', { market, intervalS, matches, mismatches });
     },
     mismatchFound({ market, intervalS, fromMs, detail }) {
+      metrics.verdicts.inc({ outcome: 'mismatch' });
       const fields = { market, intervalS, candle: timeOf(fromMs), detail };
       logger.writeRepeating('warn', `mismatch ${market}`, 'trades and candle differ', fields);
     },

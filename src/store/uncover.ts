@@ -7,6 +7,7 @@ import { rememberGap } from './gap-memories.js';
 import { fromMs, toMs } from './instants.js';
 import { type CoverageRow, toIsland } from './ledger.js';
 import { rowReader, shareCount, splitCounts } from './uncover-counts.js';
+import { doubtStream } from './verdict-rows.js';
 import { LOCK_MARKETS } from './writer/transaction.js';
 
 /** Takes back what the ledger claims of a span. The rows stay: a claim can be doubted, a trade not. */
@@ -94,6 +95,7 @@ export async function uncover(
       const cut = overlap({ fromMs, toMs }, span);
       await runner.rows(KEEP_EXPECTED, [...key, cut.fromMs, cut.toMs]);
     }
+    await doubtStream(runner, stream, span);
     const { reason, note, atMs } = doubt;
     await rememberGap(runner, stream, {
       ...{ span, state: 'open', reason, note, atMs, nextAttemptAtMs: null },

@@ -1,4 +1,5 @@
 import type { Span } from '../kernel/span.js';
+import type { StreamRef } from '../ledger/batch.js';
 import {
   type Difference,
   doubtVerdicts,
@@ -133,6 +134,20 @@ export async function reportVerdicts(
       return mergeVerdicts(known, later);
     });
   });
+}
+
+const DOUBT = `
+  INSERT INTO verdict_doubt (market_id, interval_s, span)
+  VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}))`;
+
+/** Marks what was said of a span that has to be fetched again, within the same transaction. */
+export async function doubtStream(
+  runner: Runner,
+  { kind, marketId, variant }: StreamRef,
+  span: Span,
+): Promise<void> {
+  if (kind !== 'trades' && kind !== 'kline') return;
+  await runner.rows(DOUBT, [marketId, kind === 'kline' ? variant : 0, span.fromMs, span.toMs]);
 }
 
 const DOUBTS = `

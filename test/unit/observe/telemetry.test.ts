@@ -95,6 +95,29 @@ const EXAMPLES: Examples = {
     },
     marketsChanged: { added: ['BTC_USDT'], removed: [], changed: [] },
   },
+  verify: {
+    judged: { market: 'BTC_USDT', intervalS: 60, matches: 10, mismatches: 1 },
+    mismatchFound: {
+      ...{ market: 'BTC_USDT', intervalS: 60, fromMs: NOW_MS },
+      detail: 'volume: trades 1, candle 2',
+    },
+    mismatchSettled: {
+      ...{ market: 'BTC_USDT', intervalS: 60, fromMs: NOW_MS, outcome: 'match', tries: 1 },
+      detail: 'it adds up',
+    },
+    failed: { code: 'timeout', message: 'the database is away' },
+    completenessCounted: {
+      coverage: [{ stream: 'trades', market: 'BTC_USDT', ratio: 0.75 }],
+      openGaps: [
+        ...[{ stream: 'trades', reason: 'not collected', lengthMs: 60_000, oldestAgeMs: 90_000 }],
+        ...[{ stream: 'trades', reason: 'suspect', lengthMs: 1000, oldestAgeMs: 120_000 }],
+      ],
+      verdicts: [
+        { market: 'BTC_USDT', intervalS: 60, mismatches: 2, lagMs: 70_000 },
+        { market: 'BTC_USDT', intervalS: 3600, mismatches: 0, lagMs: null },
+      ],
+    },
+  },
   server: {
     served: { endpoint: 'tickers', status: 200, durationMs: 1 },
     realtimeOpened: { open: 1 },
@@ -292,4 +315,27 @@ test("Node's own metrics are on the page, and Prometheus can read all of it", as
   }
   // 3 means remarks on names, which are prom-client's; 1 means unreadable.
   assert.ok(checked.status === 0 || checked.status === 3, checked.stdout + checked.stderr);
+});
+
+test('completeness is told anew each time: what is over leaves no series behind', async () => {
+  const { telemetry } = observed();
+  telemetry.verify.completenessCounted(EXAMPLES.verify.completenessCounted);
+  const page = await telemetry.metricsText();
+  for (const [series, value] of [
+    ['coverage_ratio{stream="trades",market="BTC_USDT"}', 0.75],
+    ['open_gap_seconds_by_reason{stream="trades",reason="not_collected"}', 60],
+    ['open_gap_seconds_by_reason{stream="trades",reason="suspect"}', 1],
+    ['oldest_open_gap_seconds{stream="trades"}', 120],
+    ['mismatches{market="BTC_USDT",interval="60"}', 2],
+    ['mismatches{market="BTC_USDT",interval="3600"}', 0],
+    ['verified_lag_seconds{market="BTC_USDT",interval="60"}', 70],
+  ] as const) {
+    assert.equal(seriesValue(page, `tapekeep_${series}`), value, series);
+  }
+  assert.deepEqual(telemetry.tally.snapshot().completeness, {
+    ...{ mismatches: 2, oldestGapMs: 120_000, lowestCoverage: 0.75, verifiedLagMs: 70_000 },
+  });
+  telemetry.verify.completenessCounted({ coverage: [], openGaps: [], verdicts: [] });
+  const after = await telemetry.metricsText();
+  assert.doesNotMatch(after, /^tapekeep_(coverage_ratio|open_gap_seconds_by|mismatches|oldest)\{/m);
 });
