@@ -1,15 +1,14 @@
 import type { createExchangeClock } from '../client/index.js';
 import { Collector } from '../collect/collector.js';
-import { exchangeNameOf } from '../config/load.js';
 import type { Config } from '../config/schema.js';
-import { type Clock, sleep } from '../kernel/clock.js';
-import { AbortedError, codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import type { Clock } from '../kernel/clock.js';
+import { AbortedError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
-import { Backoff } from '../kernel/retry.js';
 import type { ObservedTelemetry } from '../observe/telemetry.js';
 import type { StatusServer } from '../status/server.js';
 import { type Store, startEmbeddedPostgres } from '../store/index.js';
-import { type RunningExchange, startBuiltInExchange } from './built-in-exchange.js';
+import type { RunningExchange } from './built-in-exchange.js';
+import { archiveIdentityOf, exchangeAddress, firstAnswer } from './connect.js';
 import { type DaemonView, openDaemonStatus } from './daemon-status.js';
 import { describeDatabase, migrateDatabase, openArchive } from './database.js';
 import { type ExchangeAccess, openExchange } from './exchange.js';
@@ -39,9 +38,6 @@ const INTAKE_STOP_MS = 3500;
 const STOP_MS = 9000;
 /** The part of it that is kept for the embedded server, which must not be left running. */
 const SERVER_STOP_MS = 3500;
-const EXCHANGE_RETRY = { baseMs: 500, capMs: 15_000 };
-/** Sandboxes name themselves by this beginning of their identity. */
-const SANDBOX_IDENTITY = 'sandbox-';
 
 /** Where the archive is, and how to let go of it in the time that is left. */
 interface OpenDatabase {
@@ -109,7 +105,8 @@ export class Daemon {
     this.#store = store;
     await this.#unlessStopped(store.acquireWriterLock());
     await this.#unlessStopped(store.closeOrphanSessions());
-    const address = await this.#exchangeAddress();
+    const { address, builtIn } = await exchangeAddress(config, this.#options);
+    this.#builtIn = builtIn;
     signal.throwIfAborted();
     this.#access = openExchange(config, address, clock, telemetry, exchangeTime);
     this.#status = await openDaemonStatus(this.#options, () => this.view);
@@ -127,14 +124,9 @@ export class Daemon {
     const [store, access] = [this.#store, this.#access];
     if (store === undefined || access === undefined) throw new Error('open() comes first');
     this.#enter('waiting for the exchange');
-    const identity = await this.#firstAnswer(access, signal);
-    const claim = store.claimArchive({
-      name: exchangeNameOf(config),
-      baseUrl: config.exchange.url ?? 'built-in',
-      isSandbox: identity?.startsWith(SANDBOX_IDENTITY) ?? false,
-      identity,
-    });
-    await this.#unlessStopped(claim);
+    const identity = await firstAnswer(access, signal, this.#options);
+    this.#lastAnswerMs = this.#options.clock.monotonicMs();
+    await this.#unlessStopped(store.claimArchive(archiveIdentityOf(config, identity)));
     await this.#unlessStopped(store.makePartitionsAhead(exchangeTime.nowMs()));
     this.#identity = { value: identity };
   }
@@ -247,40 +239,6 @@ export class Daemon {
     const events = telemetry.store;
     const server = await startEmbeddedPostgres({ dataDir, clock, telemetry: events, signal });
     return { url: server.url, stop: (limits) => server.stop(limits) };
-  }
-
-  async #exchangeAddress() {
-    const { config, clock, telemetry } = this.#options;
-    if (config.exchange.url !== null) {
-      return { url: config.exchange.url, realtimeUrl: config.realtime.url };
-    }
-    this.#builtIn = await startBuiltInExchange(config, clock, telemetry.server);
-    const { url, realtimeUrl } = this.#builtIn.server;
-    return { url, realtimeUrl };
-  }
-
-  /** Asks until the exchange answers; its answer sets the clock and tells who it is. */
-  async #firstAnswer(access: ExchangeAccess, signal: AbortSignal): Promise<string | null> {
-    const { clock, telemetry } = this.#options;
-    const backoff = new Backoff(EXCHANGE_RETRY, systemRandom);
-    for (;;) {
-      try {
-        const reply = await access.client.call('markets', {}, { signal, priority: 0 });
-        this.#lastAnswerMs = clock.monotonicMs();
-        return reply.identity;
-      } catch (error) {
-        if (signal.aborted) throw error;
-        if (error instanceof TapekeepError && error.action === 'fatal') throw error;
-        telemetry.collect.pollFailed({
-          stream: 'markets',
-          market: '*',
-          code: codeOf(error),
-          message: messageOf(error),
-          action: 'retry',
-        });
-        await sleep(clock, backoff.nextMs(), signal);
-      }
-    }
   }
 
   /** What the status pages show. */

@@ -14,6 +14,7 @@ import type {
 import type { GapReason } from '../ledger/gap-reasons.js';
 import type { StoreEvents } from '../observe/events.js';
 import type { CompletenessStore } from './api-completeness.js';
+import type { InspectionStore } from './api-inspection.js';
 import type { VerdictStore } from './api-verdicts.js';
 
 /** The tables that are range-partitioned by time. */
@@ -176,6 +177,8 @@ export type SqlValue = string | number | boolean | null | readonly string[] | re
 export interface Store extends CompletenessStore {
   /** Verdicts of trades against candles. */
   readonly verdicts: VerdictStore;
+  /** What people look at beside the series. */
+  readonly inspection: InspectionStore;
 
   /**
    * Stores rows and the coverage that they prove, in one transaction shared with other batches

@@ -33,6 +33,17 @@ export type {
   WantedSpan,
 } from './api-completeness.js';
 export type {
+  CoverageNeighbour,
+  GapDetail,
+  InspectionStore,
+  KnownStream,
+  QuarantineCount,
+  QuarantinedRow,
+  QuarantineFilter,
+  SpanProgress,
+  StreamSpan,
+} from './api-inspection.js';
+export type {
   Mismatch,
   PendingSpan,
   VerdictStore,

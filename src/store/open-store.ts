@@ -21,6 +21,7 @@ import type { ConnectionOptions } from './connection.js';
 import { Database } from './database.js';
 import * as memories from './gap-memories.js';
 import * as gaps from './gaps.js';
+import { PostgresInspection } from './inspection.js';
 import * as ledger from './ledger.js';
 import { checkMigrated } from './migrate.js';
 import { readMissing } from './missing.js';
@@ -80,6 +81,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 
 class PostgresStore implements Store {
   readonly verdicts = new PostgresVerdicts(() => this.#open());
+  readonly inspection = new PostgresInspection(() => this.#open());
   readonly #settings: Settings;
   /** Commits that have not ended, the oldest first. */
   readonly #underWay = new Set<{ readonly sinceMs: number }>();

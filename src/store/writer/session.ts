@@ -2,7 +2,9 @@ import { Connection, type ConnectionOptions } from '../connection.js';
 import { StoreError } from '../errors.js';
 import { CREATE_STAGES } from './staging.js';
 
-const TRY_WRITER_LOCK = "SELECT pg_try_advisory_lock(hashtext('tapekeep writer'), 0) AS got";
+/** Name of the advisory lock that makes a store the only writer. */
+export const WRITER_LOCK_NAME = 'tapekeep writer';
+const TRY_WRITER_LOCK = `SELECT pg_try_advisory_lock(hashtext('${WRITER_LOCK_NAME}'), 0) AS got`;
 
 /**
  * The writer's one connection, opened when needed and again after a failure.

@@ -1,0 +1,115 @@
+import type { Span } from '../kernel/span.js';
+import type { StreamRef } from '../ledger/batch.js';
+import type { RecordedGap } from './api.js';
+import type { Gap } from './api-completeness.js';
+
+/** A stream with what its coverage reaches. */
+export interface KnownStream extends StreamRef {
+  /** `*` for streams that cover all markets together. */
+  readonly market: string;
+  /** Whether the exchange lists the market no longer. */
+  readonly isDelisted: boolean;
+  readonly oldestCoveredMs: number | null;
+  readonly newestCoveredMs: number | null;
+  /** Rows stored under coverage of the whole stream. */
+  readonly rows: number;
+}
+
+/** A span of one stream that somebody wants to know about. */
+export interface StreamSpan {
+  readonly streamId: number;
+  readonly marketId: number;
+  readonly span: Span;
+}
+
+/** How far a span has come, from the ledger alone. What is none of these parts is open and due. */
+export interface SpanProgress {
+  readonly lengthMs: number;
+  readonly coveredMs: number;
+  /** Not covered, and given up. */
+  readonly unfillableMs: number;
+  /** Not covered, open, and not to be tried before the moment asked about. */
+  readonly waitingMs: number;
+}
+
+/** Coverage next to a span, with what proves it. */
+export interface CoverageNeighbour {
+  readonly span: Span;
+  readonly firstId: number | null;
+  readonly lastId: number | null;
+  readonly rowCount: number;
+  /** What the newest answer showed that proves the claim. */
+  readonly evidence: unknown;
+}
+
+/** What is remembered of one gap, also of one that is closed. */
+export interface GapDetail extends RecordedGap {
+  readonly closedAtMs: number | null;
+}
+
+export interface QuarantineFilter {
+  readonly endpoint?: string;
+  readonly market?: string;
+  /** Part of the reason, in any case. */
+  readonly reason?: string;
+  /** Newest first; at most this many. */
+  readonly limit: number;
+}
+
+/** A refused piece of data. Its texts come from outside. */
+export interface QuarantinedRow {
+  readonly quarantineId: number;
+  /** Clock of the collecting machine. */
+  readonly receivedAtMs: number;
+  readonly endpoint: string;
+  readonly market: string | null;
+  readonly reason: string;
+  readonly payload: string;
+}
+
+export interface QuarantineCount {
+  readonly endpoint: string;
+  readonly reason: string;
+  /** Since the archive began. */
+  readonly count: number;
+  readonly lastAtMs: number;
+  /** Of these, rows that are kept. */
+  readonly kept: number;
+}
+
+/** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
+export interface InspectionStore {
+  /** All streams by market, kind and variant. */
+  streams(): Promise<KnownStream[]>;
+  /**
+   * One answer a span, in their order.
+   *
+   * @param untilMs tries after this moment count as waiting; exchange time
+   */
+  progress(spans: readonly StreamSpan[], untilMs: number): Promise<SpanProgress[]>;
+  /** The nearest coverage before and after a span, touching or not. */
+  neighbours(span: StreamSpan): Promise<{
+    readonly before: CoverageNeighbour | null;
+    readonly after: CoverageNeighbour | null;
+  }>;
+  /** Null when nothing has this id (any more). */
+  gap(gapId: number): Promise<GapDetail | null>;
+  /**
+   * Appends a person's words to the memories of these gaps, making one where there is none.
+   *
+   * @param atMs exchange time
+   * @returns how many memories have the words now
+   */
+  note(
+    gaps: readonly Pick<Gap, 'streamId' | 'marketId' | 'span'>[],
+    note: string,
+    atMs: number,
+  ): Promise<number>;
+  /** Whether a program writes to this archive at present. */
+  isWritten(): Promise<boolean>;
+
+  quarantined(filter: QuarantineFilter): Promise<QuarantinedRow[]>;
+  quarantinedRow(quarantineId: number): Promise<QuarantinedRow | null>;
+  /** Most first. */
+  quarantineCounts(): Promise<QuarantineCount[]>;
+}
