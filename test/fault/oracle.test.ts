@@ -13,7 +13,7 @@ const count = Number(process.env.ORACLE_WORLDS ?? 200);
 const seeds =
   only === undefined ? Array.from({ length: count }, (_, at) => at + 1) : [Number(only)];
 /** Worlds at a time: while one waits for its exchange, another computes. */
-const AT_ONCE = 3;
+const AT_ONCE = 6;
 
 test(`issued = stored ∪ gaps in ${seeds.length} worlds`, async (t) => {
   const waiting = [...seeds];

@@ -146,8 +146,8 @@ function firedByKind(faults: Faults): ReadonlyMap<string, number> {
 
 /** Every row that came in has exactly one end, as the metrics tell it (data model, invariant 3). */
 async function assertConserved(daemon: Program): Promise<void> {
-  const line = daemon.lines.stdout.find((text) => text.trimStart().startsWith('metrics'));
-  const url = line?.trim().split(/\s+/)[1] ?? '';
+  const line = await daemon.line((text) => text.trimStart().startsWith('metrics'));
+  const url = line.trim().split(/\s+/)[1] ?? '';
   const text = await (await fetch(url)).text();
   const sums = new Map<string, { received: number; ended: number }>();
   for (const [, name, stream = '', outcome, value] of text.matchAll(

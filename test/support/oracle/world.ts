@@ -41,7 +41,11 @@ const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
   () => ({ kind: 'reset' }),
   (random) => ({ kind: 'duplicateRows', rows: 1 + upTo(random, 30) }),
   () => ({ kind: 'reorderRows' }),
-  (random) => ({ kind: 'conflictRows', rows: 1 + upTo(random, 5) }),
+  (random) => ({ kind: 'conflictRows', rows: 1 + upTo(random, 5), place: 'behind' }),
+  (random) => ({ kind: 'shortPage', keep: 1 + upTo(random, 200) }),
+  (random) => ({ kind: 'stuckPage', ms: 200 + upTo(random, 1500) }),
+  (random) => ({ kind: 'wrongDate', form: pick(random, ['frozen', 'missing']) }),
+  () => ({ kind: 'drip', part: 'head', bytes: 40, ms: 5 }),
   (random) => ({ kind: 'badRows', rows: 1 + upTo(random, 3) }),
 ];
 
@@ -80,7 +84,7 @@ export function makeWorld(seed: number): OracleWorld {
 
 function makeRules(random: Random): FaultRuleInput[] {
   const rules: FaultRuleInput[] = [];
-  const count = 2 + upTo(random, 4);
+  const count = 1 + upTo(random, 3);
   while (rules.length < count) {
     const rule = pick(random, REPLY_FAULTS)(random);
     // Which of two rows with one id is the true one can only be told while the true one comes first.
@@ -93,7 +97,7 @@ function makeRules(random: Random): FaultRuleInput[] {
       where: pick(random, ['historyResult', 'historyResult', 'history'] as const),
       every: 1 + upTo(random, 5),
       after: upTo(random, 4),
-      maxCount: 1 + upTo(random, 4),
+      maxCount: 1 + upTo(random, 2),
     });
   }
   return rules;
