@@ -5,10 +5,13 @@
 -- Coverage --------------------------------------------------------------------------------------
 
 -- Spans of a stream are apart, so the order of their starts is the order of time: the island at an
--- instant is the last one that starts before it.
-CREATE INDEX coverage_by_start ON coverage (market_id, stream_id, lower(span));
+-- instant is the last one that starts before it. Without market_id, which a stream implies: a planner
+-- that takes the two for independent expects one row of a stream where there are thousands.
+CREATE INDEX coverage_by_start ON coverage (stream_id, lower(span));
 -- Nearly every start is the end of a gap: where the newest gaps of all streams are.
 CREATE INDEX coverage_newest ON coverage (lower(span));
+-- Which streams are covered up to the present.
+CREATE INDEX coverage_ends ON coverage (upper(span));
 
 -- Wanted ----------------------------------------------------------------------------------------
 
@@ -68,7 +71,7 @@ UPDATE gap SET span = p.part FROM gap_part p WHERE p.gap_id = gap.gap_id AND p.p
 
 ALTER TABLE gap ADD CONSTRAINT gap_apart
   EXCLUDE USING gist (market_id WITH =, stream_id WITH =, span WITH &&) WHERE (state <> 'filled');
-CREATE INDEX gap_by_start ON gap (market_id, stream_id, lower(span));
+CREATE INDEX gap_by_start ON gap (stream_id, lower(span));
 CREATE INDEX gap_open ON gap (lower(span)) WHERE state = 'open';
 CREATE INDEX gap_suspect ON gap (lower(span))
   WHERE state = 'open' AND reason = 'suspect' AND uncovered_at IS NULL;

@@ -224,7 +224,7 @@ export interface Store extends CompletenessStore {
   islands(stream: StreamRef, limit: number): Promise<Island[]>;
   /**
    * Expected minus covered, oldest first: from `collectFromMs` (or, while that is null, from the
-   * oldest covered moment) up to `untilMs`, and what was wanted before that.
+   * oldest moment that is covered or wanted) up to `untilMs`, and what was wanted before that.
    */
   gaps(stream: StreamRef, untilMs: number): Promise<Span[]>;
   recordGap(gap: GapRecord): Promise<void>;

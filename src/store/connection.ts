@@ -32,11 +32,15 @@ export function describeAddress(databaseUrl: string): string {
   }
 }
 
-/** Runs on every new connection. The server's own defaults may be anything. */
+/**
+ * Runs on every new connection. The server's own defaults may be anything. Compiling a plan takes
+ * longer than any question of the ledger.
+ */
 export function sessionSettings(statementTimeoutMs: number): string {
   return `SET statement_timeout = ${Math.trunc(statementTimeoutMs)};
     SET idle_in_transaction_session_timeout = ${Math.trunc(statementTimeoutMs * 2)};
     SET synchronous_commit = on;
+    SET jit = off;
     SET timezone = 'UTC';
     SET datestyle = 'ISO, YMD';
     SET client_min_messages = warning`;

@@ -117,14 +117,14 @@ const RECORDED_GAPS = `
          ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs", state, reason,
          ${NOTES} AS note, ${toMs('first_seen_at')} AS "firstSeenAtMs", attempts,
          ${toMs('next_attempt_at')} AS "nextAttemptAtMs"
-  FROM gap g WHERE market_id = $1 AND stream_id = $2 ORDER BY lower(span) DESC, gap_id DESC LIMIT $3`;
+  FROM gap g WHERE stream_id = $1 ORDER BY lower(span) DESC, gap_id DESC LIMIT $2`;
 
 export async function readRecordedGaps(
   runner: Runner,
   stream: StreamRef,
   limit: number,
 ): Promise<RecordedGap[]> {
-  const values = [stream.marketId, stream.streamId, limit];
+  const values = [stream.streamId, limit];
   const rows = await runner.rows<Omit<RecordedGap, 'span'> & Span>(RECORDED_GAPS, values);
   return rows.map(({ fromMs, toMs, ...rest }) => ({ ...rest, span: { fromMs, toMs } }));
 }

@@ -12,7 +12,17 @@ const WINDOW_FROM = `coalesce(${fromMs('$1')}, '-infinity')`;
 const UNTIL = fromMs('$2');
 const CUT_FROM = `coalesce(${fromMs('$3')}, '-infinity')`;
 
-const LIST_GAPS = `
+export /** A gap ends where an island begins, where what is wanted ends, or not before `until`. */
+const MAY_HAVE_GAPS = `
+  s.stream_id IN (
+    SELECT stream_id FROM coverage
+    WHERE lower(span) > ${WINDOW_FROM} AND lower(span) < ${UNTIL}
+    UNION SELECT stream_id FROM wanted WHERE upper(span) > ${WINDOW_FROM}
+    UNION (SELECT stream_id FROM stream EXCEPT
+           SELECT stream_id FROM coverage
+           WHERE upper(span) >= ${UNTIL} AND lower(span) < ${UNTIL}))`;
+
+const listGapsSql = (isAboutAll: boolean) => `
   WITH missing AS (
     SELECT s.stream_id, s.market_id, one AS span
     FROM stream s, ${islandBeforeSql(WINDOW_FROM)}, ${expectedSql(UNTIL)},
@@ -20,12 +30,14 @@ const LIST_GAPS = `
       unnest(expected.spans * tstzmultirange(tstzrange(
                greatest(island.at, ${CUT_FROM}), NULL)) - covered.spans) AS one
     WHERE ($4::int[] IS NULL OR s.market_id = ANY ($4)) AND ($5::text[] IS NULL OR s.kind = ANY ($5))
-      AND upper(one) > ${WINDOW_FROM}),
+      AND upper(one) > ${WINDOW_FROM} ${isAboutAll ? `AND ${MAY_HAVE_GAPS}` : ''}),
   remembered AS (
     SELECT m.stream_id, g.span * m.span AS part, g.gap_id, g.state, g.reason, g.attempts,
            g.first_seen_at, g.next_attempt_at, ${NOTES} AS note
-    FROM missing m JOIN gap g ON g.market_id = m.market_id AND g.stream_id = m.stream_id
-      AND g.state <> 'filled' AND g.span && m.span),
+    FROM missing m, LATERAL (
+      SELECT * FROM gap g
+      WHERE g.market_id = m.market_id AND g.stream_id = m.stream_id AND g.state <> 'filled'
+        AND g.span && m.span OFFSET 0) g),
   parts AS (
     SELECT * FROM remembered
     UNION ALL
@@ -44,6 +56,9 @@ const LIST_GAPS = `
     AND ($6::text[] IS NULL OR p.state = ANY ($6)) AND ($7::text[] IS NULL OR p.reason = ANY ($7))
   ORDER BY upper(part) DESC, lower(part) DESC, s.stream_id LIMIT $8`;
 
+const LIST_ALL = listGapsSql(true);
+const LIST_OF_MARKETS = listGapsSql(false);
+
 /** Nearly every island ends a gap: after the start of the nth newest there are about n gaps. */
 const NTH_START = `
   SELECT ${toMs('lower(span)')} AS at FROM coverage WHERE lower(span) < ${fromMs('$1')}
@@ -51,11 +66,13 @@ const NTH_START = `
 const NTH_START_OF_MARKETS = `
   SELECT ${toMs('n.at')} AS at FROM stream s, LATERAL (
     SELECT lower(c.span) AS at FROM coverage c
-    WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id AND lower(c.span) < ${fromMs('$1')}
+    WHERE c.stream_id = s.stream_id AND lower(c.span) < ${fromMs('$1')}
     ORDER BY lower(c.span) DESC LIMIT $2 + 1) n
   WHERE s.market_id = ANY ($3::int[]) AND ($4::text[] IS NULL OR s.kind = ANY ($4))
   ORDER BY n.at DESC OFFSET $2 LIMIT 1`;
 
+/** Some islands begin no gap: where a stream begins, or what is left out. */
+const SPARE = 2;
 /** How many more islands are looked at when the first ones gave too few gaps. */
 const WIDER = 16;
 
@@ -67,12 +84,13 @@ export async function listGaps(runner: Runner, filter: GapFilter, untilMs: numbe
   const { marketIds = null, kinds = null, states = null, reasons = null, span, limit } = filter;
   const toMs = Math.min(untilMs, span?.toMs ?? untilMs);
   const cutMs = span?.fromMs ?? null;
-  for (let depth = limit; ; depth *= WIDER) {
+  const sql = marketIds === null ? LIST_ALL : LIST_OF_MARKETS;
+  for (let depth = SPARE * limit; ; depth *= WIDER) {
     const nthMs = await nthStart(runner, filter, toMs, depth);
     const isLast = nthMs === null || (cutMs !== null && nthMs <= cutMs);
     const fromMs = isLast ? cutMs : nthMs;
     const values = [fromMs, toMs, cutMs, marketIds, kinds, states, reasons, limit];
-    const rows = await runner.rows<Omit<Gap, 'span'> & Span>(LIST_GAPS, values);
+    const rows = await runner.rows<Omit<Gap, 'span'> & Span>(sql, values);
     if (isLast || rows.length >= limit) return rows.map(toGap);
   }
 }
@@ -117,12 +135,12 @@ const GAP_TOTALS = `
       SELECT stream_id, range_agg(span) AS spans FROM gap WHERE state <> 'filled' GROUP BY 1) r
       USING (stream_id))
   SELECT s.stream_id AS "streamId", s.kind, s.market_id AS "marketId", m.name AS market, p.state,
-         p.reason, count(*)::int AS count,
-         (sum(extract(epoch FROM upper(one) - lower(one))) * 1000)::float8 AS "lengthMs",
-         ${toMs('min(lower(one))')} AS "oldestMs"
-  FROM parts p, unnest(p.spans) AS one, stream s, market m
-  WHERE s.stream_id = p.stream_id AND m.market_id = s.market_id
-  GROUP BY s.stream_id, s.kind, s.market_id, m.name, s.variant, p.state, p.reason
+         p.reason, sums.count, sums."lengthMs", ${toMs('sums.oldest')} AS "oldestMs"
+  FROM parts p JOIN stream s USING (stream_id) JOIN market m USING (market_id), LATERAL (
+    SELECT count(*)::int AS count, min(lower(one)) AS oldest,
+           (sum(extract(epoch FROM upper(one) - lower(one))) * 1000)::float8 AS "lengthMs"
+    FROM unnest(p.spans) AS one) sums
+  WHERE sums.count > 0
   ORDER BY m.name, s.kind, s.variant, p.state, p.reason`;
 
 /** Sums of gaps; parts that touch and have state and reason in common count as one. */

@@ -26,30 +26,31 @@ export function toIsland(row: CoverageRow): Island {
   };
 }
 
+/** By the stream alone, as the index has it: a stream has one market. */
 const NEWEST_ISLANDS = `
   SELECT stream_id, ${toMs('lower(span)')} AS from_ms, ${toMs('upper(span)')} AS to_ms,
          first_id, last_id, row_count
-  FROM coverage WHERE stream_id = $1 AND market_id = $2 ORDER BY lower(span) DESC LIMIT $3`;
+  FROM coverage WHERE stream_id = $1 ORDER BY lower(span) DESC LIMIT $2`;
 
 export async function readIslands(
   runner: Runner,
   stream: StreamRef,
   limit: number,
 ): Promise<Island[]> {
-  const values = [stream.streamId, stream.marketId, limit];
+  const values = [stream.streamId, limit];
   return (await runner.rows<CoverageRow>(NEWEST_ISLANDS, values)).map(toIsland);
 }
 
 const ISLANDS_WITHIN = `
   SELECT stream_id, ${toMs('lower(span)')} AS from_ms, ${toMs('upper(span)')} AS to_ms,
          first_id, last_id, row_count
-  FROM coverage WHERE stream_id = $1 AND market_id = $2
-    AND lower(span) < ${fromMs('$4')} AND lower(span) >= coalesce((
+  FROM coverage WHERE stream_id = $1
+    AND lower(span) < ${fromMs('$3')} AND lower(span) >= coalesce((
       SELECT lower(c.span) FROM coverage c
-      WHERE c.stream_id = $1 AND c.market_id = $2 AND lower(c.span) <= ${fromMs('$3')}
+      WHERE c.stream_id = $1 AND lower(c.span) <= ${fromMs('$2')}
       ORDER BY lower(c.span) DESC LIMIT 1), '-infinity')
-    AND upper(span) > ${fromMs('$3')}
-  ORDER BY lower(span) DESC LIMIT $5`;
+    AND upper(span) > ${fromMs('$2')}
+  ORDER BY lower(span) DESC LIMIT $4`;
 
 /** Islands that overlap a span, newest first. */
 export async function readIslandsWithin(
@@ -58,7 +59,7 @@ export async function readIslandsWithin(
   { fromMs: from, toMs: to }: Span,
   limit: number,
 ): Promise<Island[]> {
-  const values = [stream.streamId, stream.marketId, from, to, limit];
+  const values = [stream.streamId, from, to, limit];
   return (await runner.rows<CoverageRow>(ISLANDS_WITHIN, values)).map(toIsland);
 }
 

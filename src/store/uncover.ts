@@ -31,24 +31,18 @@ const INSERT_REST = `
   VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}), $5, $6, $7, $8, $9::timestamptz)`;
 
 /**
- * What was covered once stays expected: before collect_from, and where expectation begins with the
+ * What was covered once stays expected: before collect_from, and where the expectation began with the
  * oldest covered moment, which may have just gone.
  */
 const KEEP_EXPECTED = `
   INSERT INTO wanted (stream_id, market_id, span)
-  SELECT s.stream_id, s.market_id, tstzrange(${fromMs('$3')}, CASE
-      WHEN s.collect_from IS NULL THEN coalesce(later.at, ${fromMs('$4')})
-      ELSE least(s.collect_from, ${fromMs('$4')}) END)
-  FROM stream s, LATERAL (
-    SELECT (SELECT lower(c.span) FROM coverage c
-            WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-              AND lower(c.span) > ${fromMs('$3')} ORDER BY lower(c.span) LIMIT 1) AS at,
-           EXISTS (SELECT FROM coverage c
-                   WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-                     AND lower(c.span) < ${fromMs('$3')}) AS has_older) later
+  SELECT s.stream_id, s.market_id, tstzrange(${fromMs('$3')}, least(s.collect_from, ${fromMs('$4')}))
+  FROM stream s
   WHERE s.market_id = $1 AND s.stream_id = $2
-    AND CASE WHEN s.collect_from IS NULL THEN NOT later.has_older
-             ELSE s.collect_from > ${fromMs('$3')} END
+    AND CASE WHEN s.collect_from IS NOT NULL THEN s.collect_from > ${fromMs('$3')}
+             ELSE NOT EXISTS (
+               SELECT FROM coverage c
+               WHERE c.stream_id = s.stream_id AND lower(c.span) < ${fromMs('$3')}) END
   ON CONFLICT DO NOTHING`;
 
 interface Taken extends CoverageRow {

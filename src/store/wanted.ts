@@ -67,6 +67,8 @@ const DUE = `
   SELECT ${GAP_COLUMNS} FROM gap g
   WHERE state = 'open' AND (next_attempt_at IS NULL OR next_attempt_at <= ${fromMs('$1')})
     AND NOT (reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE})
+    AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
+                      AND c.stream_id = g.stream_id AND c.span @> g.span)
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
 type Request = FillRequests['due'][number];

@@ -34,7 +34,7 @@ export class ModelStream {
   }
 
   isExpected(s: number, untilS: number): boolean {
-    const fromS = this.collectFromS ?? Math.min(...this.#covered);
+    const fromS = this.collectFromS ?? Math.min(...this.#covered, ...this.#wanted);
     return s < untilS && (s >= fromS || this.#wanted.has(s));
   }
 

@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { StreamRef } from '../../src/ledger/batch.js';
+import type { GapAttempt, Store } from '../../src/store/index.js';
+import { inSeconds, spanOf } from '../support/model-ledger.js';
+import { openTestStore } from '../support/postgres.js';
+import { claim, NOON_S } from '../support/postgres-rows.js';
+
+const market = {
+  ...{ name: 'A_USDT', stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
+  minAmount: '0.001',
+};
+const ms = (s: number) => (NOON_S + s) * 1_000;
+const all = { limit: 100 };
+
+/** A stream that is covered in [0, 10) and [90, 100) seconds after noon. */
+async function openWithGap(): Promise<{ store: Store; stream: StreamRef }> {
+  const { store } = await openTestStore({ commitLatencyMs: 0 });
+  await store.ensureMarkets([market], 0);
+  const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  await store.commit({ claims: [claim(stream, 0, 10), claim(stream, 90, 100)] });
+  return { store, stream };
+}
+
+const attempt = (stream: StreamRef, fromS: number, toS: number): GapAttempt => ({
+  ...{
+    stream,
+    span: spanOf(fromS, toS),
+    state: 'open',
+    reason: 'exchange failed',
+    note: 'HTTP 502',
+  },
+  ...{ atMs: ms(100), nextAttemptAtMs: ms(200) },
+});
+
+test('tries are counted on, also when the gap shrinks from either end, and tell when the next is due', async () => {
+  const { store, stream } = await openWithGap();
+  await store.recordAttempt(attempt(stream, 10, 90));
+  await store.recordAttempt({ ...attempt(stream, 10, 90), nextAttemptAtMs: ms(300) });
+  assert.deepEqual((await store.fillRequests(ms(299))).due, []);
+  assert.deepEqual((await store.fillRequests(ms(300))).due.map(inSeconds), [
+    { fromS: 10, toS: 90 },
+  ]);
+  await store.commit({ claims: [claim(stream, 60, 90), claim(stream, 10, 20)] });
+  await store.recordAttempt(attempt(stream, 20, 60));
+  const [gap, ...others] = await store.listGaps(all, ms(100));
+  assert.deepEqual(others, []);
+  assert.deepEqual(
+    [gap && inSeconds(gap), gap?.attempts, gap?.nextAttemptAtMs, gap?.firstSeenAtMs],
+    [{ fromS: 20, toS: 60 }, 3, ms(200), ms(100)],
+  );
+  await store.recordAttempt({
+    ...attempt(stream, 20, 60),
+    ...{ state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null },
+  });
+  assert.deepEqual((await store.fillRequests(ms(999))).due, []);
+  await store.commit({ claims: [claim(stream, 20, 60)] });
+  assert.deepEqual(await store.listGaps(all, ms(100)), []);
+});
+
+test('what people write stays, whatever is tried after it', async () => {
+  const { store, stream } = await openWithGap();
+  assert.equal(await store.noteGaps(all, ms(100), 'asked the exchange'), 1);
+  await store.recordAttempt(attempt(stream, 10, 90));
+  await store.recordAttempt({ ...attempt(stream, 30, 40), note: 'empty page' });
+  assert.equal(await store.noteGaps({ ...all, span: spanOf(35, 36) }, ms(100), 'they answered'), 1);
+  const notes = (await store.listGaps(all, ms(100))).map(({ note }) => note);
+  assert.deepEqual(notes, [
+    'HTTP 502\nasked the exchange',
+    'empty page\nasked the exchange\nthey answered',
+    'HTTP 502\nasked the exchange',
+  ]);
+});
+
+test('gaps are made due again, given up ones only when asked for', async () => {
+  const { store, stream } = await openWithGap();
+  await store.recordAttempt(attempt(stream, 10, 50));
+  await store.recordAttempt({ ...attempt(stream, 50, 70), state: 'unfillable' });
+  assert.deepEqual((await store.fillRequests(ms(100))).due, []);
+  assert.equal(await store.retryGaps(all, ms(100), false), 1);
+  assert.deepEqual((await store.fillRequests(ms(100))).due.map(inSeconds), [
+    { fromS: 10, toS: 50 },
+  ]);
+  assert.equal(await store.retryGaps({ ...all, states: ['unfillable'] }, ms(100), true), 1);
+  assert.deepEqual((await store.fillRequests(ms(100))).due.map(inSeconds), [
+    { fromS: 50, toS: 70 },
+    { fromS: 10, toS: 50 },
+  ]);
+});
+
+test('what is wanted is asked for once, and until it is covered or given up', async () => {
+  const { store, stream } = await openWithGap();
+  const span = spanOf(-50, -20);
+  const wanted = await store.want(stream, span);
+  assert.deepEqual(await store.want(stream, span), wanted);
+  assert.deepEqual((await store.fillRequests(ms(100))).wanted, [wanted]);
+  assert.deepEqual((await store.gaps(stream, ms(10)))[0]?.fromMs, span.fromMs);
+  const status = (await store.statusRows(ms(100))).find(({ kind }) => kind === 'trades');
+  assert.deepEqual([status?.gaps, status?.gapS], [2, 130]);
+  await store.commit({ claims: [claim(stream, -40, -20)] });
+  assert.deepEqual((await store.fillRequests(ms(100))).wanted, [wanted]);
+  await store.recordAttempt({
+    ...attempt(stream, -60, -40),
+    ...{ state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null },
+  });
+  assert.deepEqual((await store.fillRequests(ms(100))).wanted, []);
+  await assert.rejects(store.want(stream, spanOf(5, 5)), { code: 'data_refused' });
+});
+
+test('how the endpoints page is remembered, as long as the exchange stays at its address', async () => {
+  const { store } = await openWithGap();
+  const archive = { name: 'a', baseUrl: 'http://a', isSandbox: true, identity: 'seed 1' };
+  assert.deepEqual(await store.sinceModes(), {});
+  await store.claimArchive(archive);
+  await store.rememberSinceMode('history', 'skip');
+  await store.rememberSinceMode('historyResult', 'id');
+  await store.rememberSinceMode('history', 'id');
+  await store.claimArchive(archive);
+  assert.deepEqual(await store.sinceModes(), { history: 'id', historyResult: 'id' });
+  await store.claimArchive({ ...archive, baseUrl: 'http://b' });
+  assert.deepEqual(await store.sinceModes(), {});
+});

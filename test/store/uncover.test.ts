@@ -1,0 +1,239 @@
+import assert from 'node:assert/strict';
+import test, { before, beforeEach } from 'node:test';
+import fc from 'fast-check';
+import { normalizeSpans } from '../../src/kernel/span.js';
+import type { StreamRef } from '../../src/ledger/batch.js';
+import type { Store } from '../../src/store/index.js';
+import { inSeconds, spanOf } from '../support/model-ledger.js';
+import { openTestStore, runSql } from '../support/postgres.js';
+import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres-rows.js';
+
+const END_S = 90;
+const market = {
+  ...{ name: 'A_USDT', stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
+  minAmount: '0.001',
+};
+const ms = (s: number) => (NOON_S + s) * 1_000;
+const doubt = { reason: 'suspect', note: 'volume differs', atMs: ms(END_S) } as const;
+
+let store: Store;
+let url: string;
+let trades: StreamRef;
+let times: StreamRef;
+let klines: StreamRef;
+
+before(async () => {
+  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }));
+  await store.ensureMarkets([market], 0);
+  trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
+  klines = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 });
+});
+beforeEach(() => clear());
+
+async function clear(): Promise<void> {
+  await runSql(url, 'TRUNCATE coverage, gap, wanted, trade, kline');
+}
+
+/** One trade a second, some seconds with three, some with none; those of odd seconds have a time. */
+function tradesOf(fromS: number, toS: number) {
+  const rows = [];
+  for (let s = fromS; s < toS; s += 1) {
+    for (let n = 0; n < (s % 7 === 0 ? 3 : s % 5 === 0 ? 0 : 1); n += 1) {
+      rows.push(trade(10 * s + n + 1, s, { executedAtUs: (NOON_S + s) * 1_000_000 + n }));
+    }
+  }
+  return rows;
+}
+
+const islandsOf = async (stream: StreamRef) =>
+  (await store.islands(stream, 100)).map(inSeconds).reverse();
+
+const stretch = fc
+  .tuple(fc.integer({ min: 0, max: END_S - 1 }), fc.integer({ min: 1, max: 40 }))
+  .map(([fromS, lengthS]) => [fromS, Math.min(END_S, fromS + lengthS)] as const);
+const operation = fc.record({
+  kind: fc.constantFrom('commit', 'commit', 'uncover', 'rows'),
+  isTimes: fc.boolean(),
+  at: stretch,
+});
+
+test('after any commits and doubts every count and id is exact, and what was expected stays so', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(operation, { maxLength: 14 }), async (operations) => {
+      await clear();
+      const covered = { trades: new Set<number>(), times: new Set<number>() };
+      const ever = { trades: new Set<number>(), times: new Set<number>() };
+      for (const { kind, isTimes, at } of operations) {
+        const stream = isTimes ? times : trades;
+        const name = isTimes ? 'times' : 'trades';
+        if (kind === 'uncover') {
+          const left = await store.uncover(stream, spanOf(...at), doubt);
+          for (let s = at[0]; s < at[1]; s += 1) covered[name].delete(s);
+          for (const island of left) {
+            const { fromS, toS } = inSeconds(island);
+            assert.ok(toS <= at[0] || fromS >= at[1]);
+          }
+        } else {
+          const claims = kind === 'commit' ? [claim(stream, ...at)] : [];
+          await store.commit({ trades: tradesOf(...at), claims });
+          if (kind === 'commit') {
+            for (let s = at[0]; s < at[1]; s += 1) {
+              covered[name].add(s);
+              ever[name].add(s);
+            }
+          }
+        }
+        assert.deepEqual(await brokenCoverage(url), []);
+      }
+      for (const [name, stream] of [
+        ['trades', trades],
+        ['times', times],
+      ] as const) {
+        const seconds = [...covered[name]].map((s) => spanOf(s, s + 1));
+        assert.deepEqual(
+          await islandsOf(stream),
+          normalizeSpans(seconds).map((span) => inSeconds({ span })),
+        );
+        const gaps = (await store.gaps(stream, ms(END_S))).map((span) => inSeconds({ span }));
+        for (const s of ever[name]) {
+          const isGap = gaps.some(({ fromS, toS }) => fromS <= s && s < toS);
+          assert.equal(isGap, !covered[name].has(s), `second ${s} of ${name}`);
+        }
+        // Once expected, always expected: from the first second that was ever covered there is no hole.
+        if (ever[name].size === 0) continue;
+        for (let s = Math.min(...ever[name]); s < Math.max(...ever[name]); s += 1) {
+          const isGap = gaps.some(({ fromS, toS }) => fromS <= s && s < toS);
+          assert.equal(isGap, !covered[name].has(s), `second ${s} between`);
+        }
+      }
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test('the edges of what is taken back', async () => {
+  await store.commit({
+    trades: tradesOf(0, 60),
+    claims: [claim(trades, 0, 20), claim(trades, 30, 60)],
+  });
+  const cases: [readonly [number, number], (readonly [number, number])[]][] = [
+    [
+      [22, 28],
+      [
+        [0, 20],
+        [30, 60],
+      ],
+    ],
+    [
+      [20, 30],
+      [
+        [0, 20],
+        [30, 60],
+      ],
+    ],
+    [
+      [0, 2],
+      [
+        [2, 20],
+        [30, 60],
+      ],
+    ],
+    [
+      [18, 20],
+      [
+        [2, 18],
+        [30, 60],
+      ],
+    ],
+    [
+      [10, 40],
+      [
+        [2, 10],
+        [40, 60],
+      ],
+    ],
+    [[1, 11], [[40, 60]]],
+    [
+      [50, 51],
+      [
+        [40, 50],
+        [51, 60],
+      ],
+    ],
+    [[0, 90], []],
+  ];
+  for (const [at, left] of cases) {
+    await store.uncover(trades, spanOf(...at), doubt);
+    assert.deepEqual(
+      await islandsOf(trades),
+      left.map(([fromS, toS]) => ({ fromS, toS })),
+    );
+    assert.deepEqual(await brokenCoverage(url), []);
+  }
+  await assert.rejects(store.uncover(trades, spanOf(5, 5), doubt), { code: 'data_refused' });
+  const depth = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
+  await assert.rejects(store.uncover(depth, spanOf(5, 6), doubt), { code: 'data_refused' });
+});
+
+test('a doubt is taken up once: uncovered, then due, then filled by what is fetched', async () => {
+  const batch = { trades: tradesOf(0, 60), claims: [claim(trades, 0, 60)] };
+  await store.commit(batch);
+  const span = spanOf(20, 30);
+  await store.recordGap({ stream: trades, span, state: 'open', reason: 'suspect', atMs: ms(60) });
+  assert.equal(await store.closeFilledGaps(), 0);
+  const asked = await store.fillRequests(ms(60));
+  assert.deepEqual(
+    asked.suspects.map((one) => [one.streamId, one.span]),
+    [[trades.streamId, span]],
+  );
+  assert.deepEqual([asked.due, asked.wanted], [[], []]);
+  const rests = await store.uncover(trades, span, doubt);
+  assert.deepEqual(rests.map(inSeconds), [
+    { fromS: 30, toS: 60 },
+    { fromS: 0, toS: 20 },
+  ]);
+  const [gap, ...others] = await store.listGaps({ limit: 10 }, ms(60));
+  assert.deepEqual(
+    [gap?.reason, gap?.state, gap?.note, others.length],
+    ['suspect', 'open', doubt.note, 0],
+  );
+  const after = await store.fillRequests(ms(60));
+  assert.deepEqual([after.suspects, after.due.map((one) => one.span)], [[], [span]]);
+  await store.commit({ claims: [claim(trades, 20, 25)] });
+  assert.deepEqual((await store.fillRequests(ms(60))).suspects, []);
+  assert.equal(await store.closeFilledGaps(), 0);
+  await store.commit(batch);
+  assert.equal(await store.closeFilledGaps(), 1);
+  assert.deepEqual(await store.listGaps({ limit: 10 }, ms(60)), []);
+  assert.deepEqual((await store.fillRequests(ms(60))).due, []);
+  assert.deepEqual(await brokenCoverage(url), []);
+});
+
+test('candles are taken back too, and go on counting their rows', async () => {
+  await store.commit({ claims: [claim(klines, 0, 600)] });
+  await store.uncover(klines, spanOf(120, 180), doubt);
+  assert.deepEqual(await islandsOf(klines), [
+    { fromS: 0, toS: 120 },
+    { fromS: 180, toS: 600 },
+  ]);
+});
+
+test('a claim and a doubt at the same time leave an exact ledger', async () => {
+  for (let round = 0; round < 10; round += 1) {
+    await Promise.all([
+      store.commit({ trades: tradesOf(0, 60), claims: [claim(trades, 0, 30 + round)] }),
+      store.uncover(trades, spanOf(10, 20 + round), doubt),
+      store.commit({ trades: tradesOf(20, 80), claims: [claim(trades, 25, 80)] }),
+      store.recordGap({
+        stream: trades,
+        span: spanOf(round, 15),
+        state: 'open',
+        reason: 'suspect',
+        atMs: 1,
+      }),
+      store.closeFilledGaps(),
+    ]);
+    assert.deepEqual(await brokenCoverage(url), []);
+  }
+});
