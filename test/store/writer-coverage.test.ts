@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import type { StreamRef } from '../../src/ledger/batch.js';
+import type { Store } from '../../src/store/index.js';
+import { openTestStore } from '../support/postgres.js';
+import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres-rows.js';
+
+const BTC = {
+  name: 'BTC_USDT',
+  stock: 'BTC',
+  money: 'USDT',
+  stockPrec: 8,
+  moneyPrec: 2,
+  feePrec: 4,
+  minAmount: '0.001',
+};
+
+async function openWithStreams(): Promise<{
+  store: Store;
+  url: string;
+  trades: StreamRef;
+  times: StreamRef;
+}> {
+  const { store, url } = await openTestStore();
+  await store.ensureMarkets([BTC, { ...BTC, name: 'ETH_USDT', stock: 'ETH' }], NOON_S * 1_000);
+  const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  const times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
+  return { store, url, trades, times };
+}
+
+test('claims that touch become one island, whatever their order', async () => {
+  const { store, url, trades } = await openWithStreams();
+  await store.commit({ trades: [trade(1, 1)], claims: [claim(trades, 0, 10)] });
+  await store.commit({ trades: [trade(21, 21)], claims: [claim(trades, 20, 30)] });
+  const apart = await store.islands(trades, 10);
+  assert.deepEqual(
+    apart.map(({ firstId }) => firstId),
+    [21, 1],
+  );
+  const gaps = await store.gaps(trades, (NOON_S + 40) * 1_000);
+  assert.deepEqual(gaps, [claim(trades, 10, 20).span, claim(trades, 30, 40).span]);
+  const joined = await store.commit({ trades: [trade(15, 15)], claims: [claim(trades, 10, 20)] });
+  const whole = { streamId: trades.streamId, span: claim(trades, 0, 30).span };
+  assert.deepEqual(joined.islands, [{ ...whole, firstId: 1, lastId: 21, rowCount: 3 }]);
+  assert.deepEqual(await store.islands(trades, 10), joined.islands);
+  // A trade that turns up late inside a covered span still counts.
+  await store.commit({ trades: [trade(16, 16), trade(99, 99)] });
+  assert.equal((await store.islands(trades, 1))[0]?.rowCount, 4);
+  const found = (await store.statusRows((NOON_S + 60) * 1_000)).find(
+    (row) => row.kind === 'trades',
+  );
+  assert.deepEqual(
+    { rows: found?.rows, coveredS: found?.coveredS, gaps: found?.gaps, gapS: found?.gapS },
+    { rows: 4, coveredS: 30, gaps: 0, gapS: 0 },
+  );
+  assert.deepEqual(await brokenCoverage(url), []);
+});
+
+test('any order of pages, repeats and claims leaves an exact ledger', async () => {
+  const { store, url, trades, times } = await openWithStreams();
+  const operation = fc.record({
+    fromS: fc.integer({ min: 0, max: 180 }),
+    lengthS: fc.integer({ min: 1, max: 40 }),
+    isTimed: fc.boolean(),
+    isClaimed: fc.boolean(),
+    skip: fc.integer({ min: 1, max: 5 }),
+  });
+  let shift = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.array(operation, { minLength: 1, maxLength: 4 }), { maxLength: 5 }),
+      async (rounds) => {
+        shift += 1_000;
+        for (const round of rounds) {
+          const results = await Promise.all(
+            round.map(({ fromS, lengthS, isTimed, isClaimed, skip }) => {
+              const rows = [];
+              for (let at = fromS; at < fromS + lengthS; at += isClaimed ? 1 : skip) {
+                const atS = shift + at;
+                const executedAtUs = isTimed ? (NOON_S + atS) * 1_000_000 + 7 : null;
+                rows.push(trade(2 * atS + 1, atS, { executedAtUs }), trade(2 * atS + 2, atS));
+              }
+              const span = [shift + fromS, shift + fromS + lengthS] as const;
+              const claims = isClaimed ? [claim(trades, ...span), claim(times, ...span)] : [];
+              return store.commit({ trades: rows, claims });
+            }),
+          );
+          for (const { outcomes } of results) assert.equal(outcomes.trade.conflict, 0);
+        }
+        assert.deepEqual(await brokenCoverage(url), []);
+      },
+    ),
+    { numRuns: 25 },
+  );
+});

@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { StreamRef } from '../../src/ledger/batch.js';
+import { openTestStore, quietStoreEvents, runSql } from '../support/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+
+const BTC = {
+  name: 'BTC_USDT',
+  stock: 'BTC',
+  money: 'USDT',
+  stockPrec: 8,
+  moneyPrec: 2,
+  feePrec: 4,
+  minAmount: '0.001',
+};
+
+const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, rejected = 0) => ({
+  stored,
+  updated,
+  duplicate,
+  conflict,
+  rejected,
+});
+
+test('batches that arrive together share a transaction and keep their own counts', async () => {
+  const committed: number[] = [];
+  const telemetry = quietStoreEvents({ committed: ({ batches }) => committed.push(batches) });
+  const { store } = await openTestStore({ commitLatencyMs: 30, telemetry });
+  const results = await Promise.all(
+    [1, 2, 3].map((n) => store.commit({ trades: [trade(1, 1), trade(10 + n, n)] })),
+  );
+  assert.deepEqual(committed, [3]);
+  const sums = results.map(({ outcomes }) => outcomes.trade);
+  assert.deepEqual(
+    sums.map(({ stored, duplicate }) => [stored, duplicate]),
+    [
+      [2, 0],
+      [1, 1],
+      [1, 1],
+    ],
+  );
+});
+
+test('a batch that the database refuses does not hold up its neighbours', async () => {
+  const { store } = await openTestStore({ commitLatencyMs: 30 });
+  const nowhere: StreamRef = {
+    ...{ streamId: 999, kind: 'depth', marketId: 999, variant: 0, collectFromMs: null },
+  };
+  const [good, poison, alsoGood] = await Promise.allSettled([
+    store.commit({ trades: [trade(1, 1)] }),
+    store.commit({ trades: [trade(2, 2)], claims: [claim(nowhere, 0, 1)] }),
+    store.commit({ trades: [trade(3, 3)] }),
+  ]);
+  assert.equal(good?.status, 'fulfilled');
+  assert.equal(alsoGood?.status, 'fulfilled');
+  assert.equal(poison?.status, 'rejected');
+  assert.deepEqual(
+    { code: poison.reason.code, sqlstate: poison.reason.sqlstate },
+    { code: 'data_refused', sqlstate: '23503' },
+  );
+  assert.deepEqual(
+    (await store.newestTrades(1, 9)).map(({ tid }) => tid),
+    [3, 1],
+  );
+});
+
+test('market names and payloads are data, whatever they hold', async () => {
+  const { store, url } = await openTestStore();
+  const name = "a');DROP TABLE trade;--\\\t";
+  const { added } = await store.ensureMarkets([{ ...BTC, name }], NOON_S * 1_000);
+  assert.deepEqual(added, [name]);
+  const payload = "nul \0, tab \t, backslash \\N, quote ', lone surrogate \ud800";
+  const row = { receivedAtMs: 1, endpoint: 'history', market: name, reason: 'odd', payload };
+  await store.commit({ quarantine: [row] });
+  const [kept] = await runSql<{ market: string; payload: string }>(url, 'SELECT * FROM quarantine');
+  assert.equal(kept?.market, name);
+  assert.equal(kept?.payload, payload.replace('\0', '\ufffd').replace('\ud800', '\ufffd'));
+});
+
+test('quarantine keeps the newest rows and counts all', async () => {
+  const { store, url } = await openTestStore({ quarantineKeepRows: 10 });
+  const row = { receivedAtMs: 1, endpoint: 'history', market: null, reason: 'odd', payload: '' };
+  for (const part of [0, 1, 2]) {
+    const rows = Array.from({ length: 400 }, (_, n) => ({ ...row, payload: `${part}/${n}` }));
+    await store.commit({ quarantine: rows });
+  }
+  const [kept] = await runSql(
+    url,
+    'SELECT count(*)::int AS n, max(payload) AS newest FROM quarantine',
+  );
+  assert.ok((kept as { n: number }).n <= 30);
+  const [counted] = await runSql(url, 'SELECT count FROM quarantine_count');
+  assert.deepEqual(counted, { count: '1200' });
+});
+
+test('a missing partition is made and the work repeated', async () => {
+  const { store, url } = await openTestStore();
+  await store.commit({ trades: [trade(1, 1)] });
+  await runSql(url, 'DROP TABLE trade_20260115');
+  const { outcomes } = await store.commit({ trades: [trade(2, 2)] });
+  assert.deepEqual(outcomes.trade, counts(1));
+});
+
+test('a known trade on the short cut is no failure', async () => {
+  const { store, url } = await openTestStore();
+  const other = await openTestStore({ databaseUrl: url });
+  await store.commit({ trades: [trade(1, 1)] });
+  await other.store.commit({ trades: [trade(50, 50)] });
+  const { outcomes } = await store.commit({ trades: [trade(50, 50), trade(51, 51)] });
+  assert.deepEqual(outcomes.trade, counts(1, 0, 1));
+});
