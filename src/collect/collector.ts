@@ -15,6 +15,7 @@ import { patientArchive } from './patient.js';
 import { PollRuns } from './poll-runs.js';
 import { PollDispatcher } from './polling/dispatcher.js';
 import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
+import { FillReview } from './review.js';
 import { toleranceMs } from './schedule.js';
 import { Schedules } from './schedules.js';
 import type { CollectSettings } from './settings.js';
@@ -55,6 +56,7 @@ export class Collector {
   readonly #schedules = new Schedules();
   readonly #dispatcher: PollDispatcher;
   readonly #filler: GapFiller;
+  readonly #review: FillReview;
   readonly #markets: MarketList;
   readonly #context: Omit<CollectContext, 'depthToleranceMs'>;
   #tickers: TickerCollector | undefined;
@@ -73,7 +75,9 @@ export class Collector {
     setMaxListeners(0, signal);
     const archive = patientArchive(options.archive, { clock, random, signal });
     this.#runs = new PollRuns(telemetry, signal);
-    this.#filler = new GapFiller({ clock, telemetry, concurrency: FILL_CONCURRENCY });
+    const concurrency = FILL_CONCURRENCY;
+    this.#filler = new GapFiller({ exchange, clock, telemetry, concurrency });
+    this.#review = new FillReview(clock);
     this.#dispatcher = new PollDispatcher({
       ...{ exchange, time, clock, random, telemetry },
       onPolled: () => this.#filler.wake(),
@@ -115,9 +119,16 @@ export class Collector {
     return this.#stopped;
   }
 
-  /** Takes up what was asked of whoever fills gaps since the last time. To be called every few seconds. */
+  /**
+   * Takes up what others have asked of whoever fills gaps. To be called every few seconds.
+   *
+   * @throws the errors of the archive
+   */
   async review(): Promise<void> {
-    this.#filler.wake();
+    if (this.#stopping.signal.aborted) return;
+    const { archive, time } = this.#context;
+    const requests = await archive.fillRequests(Math.floor(time.nowMs()));
+    if (await this.#review.review(requests, this.#units.values())) this.#filler.wake();
   }
 
   async #start(): Promise<void> {

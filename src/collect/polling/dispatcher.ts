@@ -45,8 +45,9 @@ type Kind = HeadWalker['kind'];
  * with the filling of gaps. A sign needs one request: the walk over `history` brings the trade with
  * its exact time, the walk over `history/result` proves it as well, in spare turns or by schedule.
  *
- * A round of the schedule that takes long is followed by a rest as long, up to a minute, so that a
- * schedule that asks for more than the budget has leaves something over for other work.
+ * A run of the schedule begins a round: everything that is due by it is polled once. A round that
+ * takes long is followed by a rest as long, up to a minute, so that a schedule that asks for more
+ * than the budget has leaves something over for other work.
  *
  * States: *stopped* → *running* ({@link PollDispatcher.start}) → *stopped*. A failed poll is told,
  * and its walk alone backs off; what waited for it goes on waiting.
@@ -115,18 +116,26 @@ export class PollDispatcher {
     this.#lastSweepMs = nowMs;
   }
 
-  /** A run of the schedule: whatever was not polled since the run before is due. */
+  /**
+   * A run of the schedule: whatever was not polled since the run before is due. Left out while the
+   * round of the run before still goes on.
+   */
   markDue(): void {
     const { clock, telemetry } = this.#options;
     const nowMs = clock.monotonicMs();
+    this.#endRound();
     if (nowMs < this.#restUntilMs) return;
+    if (this.#roundSinceMs !== undefined) {
+      telemetry.runSkipped({ stream: 'trades' });
+      return;
+    }
     for (const lane of this.#lanes()) {
       if (lane.countedAtMs > this.#lastRunMs) continue;
       if (lane.isPolling) telemetry.runSkipped({ stream: lane.walker.kind });
       else lane.dueAtMs ??= nowMs;
     }
     this.#lastRunMs = nowMs;
-    this.#roundSinceMs ??= nowMs;
+    this.#roundSinceMs = nowMs;
     this.#changed();
   }
 

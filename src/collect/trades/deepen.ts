@@ -1,7 +1,6 @@
 import type { Hole } from '../../ledger/holes.js';
 import { locate, orderPage } from '../../ledger/page.js';
 import { deeperSpan } from '../../ledger/proof.js';
-import { PRIORITY } from '../ports.js';
 import { type Frontier, NOTHING } from './frontier.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
@@ -25,7 +24,7 @@ export async function deepen(
   let headsSeen = 0;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
-    const page = await walk.fetch(skip, PAGE_MAX, { priority: PRIORITY.fill, signal });
+    const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
     const rows = orderPage(page.trades);
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
     const location = locate({

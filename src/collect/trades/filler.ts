@@ -3,10 +3,12 @@ import type { Clock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
+import { type ExchangePort, PRIORITY, type RequestTurn } from '../ports.js';
 import type { PendingGap } from './frontier.js';
 import type { TradeWalker } from './walker.js';
 
 export interface FillerOptions {
+  readonly exchange: Pick<ExchangePort, 'reserve'>;
   readonly clock: Clock;
   readonly telemetry: CollectEvents;
   /** How many walkers may be a page deeper at the same time. */
@@ -72,12 +74,17 @@ export class GapFiller {
   async #run(signal: AbortSignal): Promise<void> {
     const steps = new Set<Promise<void>>();
     while (!signal.aborted) {
-      const walker = steps.size < this.#options.concurrency ? this.#pick() : undefined;
-      if (walker === undefined) {
+      const hasWork = steps.size < this.#options.concurrency && this.#pick() !== undefined;
+      // A walk that waited for its request would keep its head from being polled meanwhile.
+      const turn = hasWork ? await this.#reserve(signal) : undefined;
+      const walker = turn && this.#pick();
+      if (turn === undefined || walker === undefined || signal.aborted) {
+        turn?.giveBack();
         await this.#wakeup.wait(RECHECK_MS, signal);
         continue;
       }
-      const step = this.#step(walker, signal).finally(() => {
+      const step = this.#step(walker, signal, turn).finally(() => {
+        turn.giveBack();
         steps.delete(step);
         this.#wakeup.notify();
       });
@@ -86,23 +93,36 @@ export class GapFiller {
     await Promise.all(steps);
   }
 
-  async #step(walker: TradeWalker, signal: AbortSignal): Promise<void> {
+  async #reserve(signal: AbortSignal): Promise<RequestTurn | undefined> {
+    try {
+      return await this.#options.exchange.reserve(PRIORITY.fill, signal);
+    } catch (error) {
+      if (!signal.aborted && !isAborted(error)) this.#failed('trades', '*', error);
+      return undefined;
+    }
+  }
+
+  async #step(walker: TradeWalker, signal: AbortSignal, turn: RequestTurn): Promise<void> {
     this.#busy.add(walker);
     if (this.#walkers.has(walker)) this.#steps.set(walker, this.#stepsOf(walker) + 1);
     try {
-      await walker.fillStep(signal);
+      await walker.fillStep(signal, turn);
     } catch (error) {
       if (signal.aborted || isAborted(error)) return;
-      this.#options.telemetry.pollFailed({
-        stream: walker.kind,
-        market: walker.market,
-        code: codeOf(error),
-        message: messageOf(error),
-        action: error instanceof TapekeepError ? error.action : 'retry',
-      });
+      this.#failed(walker.kind, walker.market, error);
     } finally {
       this.#busy.delete(walker);
     }
+  }
+
+  #failed(stream: string, market: string, error: unknown): void {
+    this.#options.telemetry.pollFailed({
+      stream,
+      market,
+      code: codeOf(error),
+      message: messageOf(error),
+      action: error instanceof TapekeepError ? error.action : 'retry',
+    });
   }
 
   #stepsOf(walker: TradeWalker): number {
@@ -112,7 +132,7 @@ export class GapFiller {
   #pick(): TradeWalker | undefined {
     let best: Candidate | undefined;
     for (const walker of this.#walkers) {
-      if (this.#busy.has(walker)) continue;
+      if (this.#busy.has(walker) || walker.isBusy) continue;
       const gap = walker.pendingGap();
       if (gap === undefined) {
         // Its hole is closed, or put off: the next one is another turn.

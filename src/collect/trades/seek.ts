@@ -2,7 +2,6 @@ import type { Hole } from '../../ledger/holes.js';
 import { orderPage } from '../../ledger/page.js';
 import { islandSpan } from '../../ledger/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../ledger/search.js';
-import { PRIORITY } from '../ports.js';
 import { NOTHING } from './frontier.js';
 import type { Head } from './head.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
@@ -22,7 +21,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
   let headsSeen = 0;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
-    const page = await walk.fetch(skip, PAGE_MAX, { priority: PRIORITY.fill, signal });
+    const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
     const rows = orderPage(page.trades);
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
     const [newest, oldest] = [rows[0], rows.at(-1)];

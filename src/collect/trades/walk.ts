@@ -3,7 +3,7 @@ import type { Island } from '../../ledger/batch.js';
 import { findHoles, type Hole } from '../../ledger/holes.js';
 import { edgeBelow } from '../../ledger/proof.js';
 import { type Search, searchFrom } from '../../ledger/search.js';
-import type { CallOptions } from '../ports.js';
+import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { WalkStalledError } from './errors.js';
 import { Chains, chainEnd, type Frontier } from './frontier.js';
 import { HoleBook, type HoleBookOptions } from './hole-book.js';
@@ -46,6 +46,8 @@ export class Walk {
   readonly book: HoleBook;
   readonly chains = new Chains();
   newestTid: number;
+  /** The right to send a request that was reserved for the step under way. */
+  stepTurn: RequestTurn | undefined;
   #wanted: readonly Span[] = [];
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new Map<number, Search>();
@@ -133,6 +135,20 @@ export class Walk {
 
   isCovered(instantMs: number): boolean {
     return this.pages.islands.spans.some((span) => spanContains(span, instantMs));
+  }
+
+  /**
+   * A page for a step into a hole: the first one with the turn that was reserved for the step; any
+   * more of them soon, because looks at the head wait for the end of a step.
+   *
+   * @throws FetchFailure
+   */
+  fetchForStep(skip: number, limit: number, signal: AbortSignal): Promise<TradePage> {
+    const { stepTurn: turn } = this;
+    this.stepTurn = undefined;
+    const how =
+      turn === undefined ? { priority: PRIORITY.head } : { priority: PRIORITY.fill, turn };
+    return this.fetch(skip, limit, { ...how, signal });
   }
 
   /** @throws FetchFailure */

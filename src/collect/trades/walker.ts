@@ -3,7 +3,7 @@ import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import type { Hole } from '../../ledger/holes.js';
-import { PRIORITY, type RequestTurn } from '../ports.js';
+import type { RequestTurn } from '../ports.js';
 import { deepen, endOfHistory } from './deepen.js';
 import { WalkStalledError } from './errors.js';
 import type { PendingGap } from './frontier.js';
@@ -89,10 +89,15 @@ export class TradeWalker {
    * Goes one page deeper into the newest hole, now and then into another; does nothing when there
    * is none.
    *
+   * @param turn the reserved right to send a request: without one, a look at the head may have to
+   * wait until the step gets its request
    * @throws WalkStalledError and the errors of the exchange; the hole is then left for a while
    */
-  fillStep(signal: AbortSignal): Promise<void> {
-    return this.#mutex.run(() => this.#fillStep(signal).catch(unwrap));
+  fillStep(signal: AbortSignal, turn?: RequestTurn): Promise<void> {
+    return this.#mutex.run(async () => {
+      this.#walk.stepTurn = turn;
+      await this.#fillStep(signal).catch(unwrap);
+    });
   }
 
   /** Expects a span of history besides what is collected anyway. The same span twice is one. */
@@ -169,7 +174,7 @@ export class TradeWalker {
     const { options, book } = this.#walk;
     options.since.doubt(options.source.endpoint);
     try {
-      const page = await this.#walk.fetch(0, PAGE_MAX, { priority: PRIORITY.fill, signal });
+      const page = await this.#walk.fetchForStep(0, PAGE_MAX, signal);
       await this.#head.store(page, PAGE_MAX);
       await this.#meetHorizon(page);
     } catch (error) {

@@ -41,7 +41,12 @@ class World {
   });
 
   constructor(concurrency = 1) {
-    this.filler = new GapFiller({ clock: this.clock, telemetry: this.record, concurrency });
+    this.filler = new GapFiller({
+      exchange: this.exchange,
+      clock: this.clock,
+      telemetry: this.record,
+      concurrency,
+    });
     this.clock.advance(1000_000);
   }
 
@@ -217,4 +222,23 @@ test('stopping waits for what is under way, then nothing runs; a removed walker 
   assert.equal(world.clock.pendingTimers, 0);
   assert.ok(!world.marketsAsked(2).includes('B'));
   await world.filler.stop();
+});
+
+test('a hole without end lets others have their turn, and a turn is not broken off', async () => {
+  const world = new World();
+  const walkers = [world.walker('A', 1), world.walker('B', 2)];
+  world.clock.advance(9_000_000);
+  for (const walker of walkers) {
+    await walker.pollHead(signal);
+    world.filler.add(walker);
+  }
+  const before = world.exchange.asked.length;
+  world.filler.start();
+  for (let turns = 0; turns < 50; turns += 1) await world.clock.run(1000);
+  await world.filler.stop();
+  const order = world.marketsAsked(before);
+  const changes = order.filter((market, at) => at > 0 && market !== order[at - 1]).length;
+  assert.ok(order.length > 300, `${order.length} requests`);
+  assert.deepEqual(new Set(order.slice(0, 40)), new Set(['A', 'B']));
+  assert.ok(changes >= 5 && changes < order.length / 10, `${changes} changes`);
 });
