@@ -37,7 +37,8 @@ export class TradeWorld {
   cap = 1000;
   /** How the server reads the offset, and how the walk thinks that it does. */
   mode: SinceMode = 'skip';
-  readonly since: SinceKnowledge = knownMode(() => this.mode);
+  isModeKnown = true;
+  readonly since: SinceKnowledge = knownMode(() => (this.isModeKnown ? this.mode : undefined));
   readonly #traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
 
   constructor(trades: Trade[], nowS: number) {

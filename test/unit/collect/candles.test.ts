@@ -278,3 +278,117 @@ test('candles that could not be committed are counted as lost and asked for agai
   assert.equal(world.record.outcomesOf('kline').lost, 10);
   world.record.assertAccounted('kline');
 });
+
+test('a wanted span before everything else is fetched in full, and nothing between', async () => {
+  const world = new World(5000);
+  const collector = world.collector({ collectFromMin: 4900 });
+  await pollAll(collector);
+  const wanted = { fromMs: START_MS + 90_000, toMs: START_MS + 1500 * MINUTE_MS };
+  collector.want(wanted);
+  collector.want(wanted);
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [
+    [4900, 4999],
+    [1, 1500],
+  ]);
+  assert.equal(world.asked().length, 3);
+});
+
+test('an older page that can not be had is put off and listed, and does not hold up the rest', async () => {
+  const world = new World(2501);
+  const answer = world.exchange.answers.kline ?? assert.fail();
+  world.exchange.answers.kline = (params) => {
+    if (Number(params.start) === START_MS / 1000 + 500 * 60) throw new Error('not this one');
+    return answer(params);
+  };
+  const collector = world.collector();
+  assert.equal(await collector.poll(signal), true);
+  await assert.rejects(collector.poll(signal), /not this one/);
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [
+    [1500, 2500],
+    [0, 500],
+  ]);
+  assert.deepEqual(
+    world.archive.gaps.map(({ reason }) => reason),
+    ['exchange failed'],
+  );
+  world.exchange.answers.kline = answer;
+  collector.retry({ fromMs: START_MS, toMs: START_MS + 2500 * MINUTE_MS });
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[0, 2500]]);
+});
+
+test('doubted candles are fetched again', async () => {
+  const world = new World(100);
+  const collector = world.collector();
+  await pollAll(collector);
+  world.volume = '7';
+  await collector.doubt({ fromMs: START_MS + 90_000, toMs: START_MS + 120_000 }, 'a test');
+  await pollAll(collector);
+  assert.deepEqual(world.asked().at(-1), { fromMin: 1, toMin: 2 });
+  assert.deepEqual(world.covered(), [[0, 99]]);
+  assert.equal(world.archive.klines.get(`7 60 ${START_MS / 1000 + 60}`)?.volume, '7');
+});
+
+test('days that begin at the hour of another time zone are learned from the answers', async () => {
+  const day = 86_400;
+  const zone = 5 * 3600;
+  const clock = new FakeClock(START_MS);
+  const archive = new ModelArchive();
+  const record = new CollectRecord();
+  const exchange = new ScriptedExchange(clock, {
+    kline: ({ market, start, end }) => {
+      const kline: unknown[] = [];
+      const first = Math.floor((Number(start) - zone) / day) * day + zone;
+      for (let time = first; time <= Number(end); time += day) {
+        const [volume, amount] = ['1', '1'];
+        kline.push({
+          time,
+          open: '5',
+          close: '5',
+          highest: '5',
+          lowest: '5',
+          volume,
+          amount,
+          market,
+        });
+      }
+      return { market, start, end, interval: day, kline };
+    },
+  });
+  const begin = () => {
+    const collectFromMs = archive.floorOf(1) ?? START_MS - 10 * day * 1000;
+    const stream = {
+      streamId: 1,
+      kind: 'kline',
+      marketId: 7,
+      variant: day,
+      collectFromMs,
+    } as const;
+    const own = { market: MARKET, marketId: 7, intervalS: day, stream, exchange, archive, clock };
+    const time = { nowMs: () => clock.wallMs() };
+    const rest = { time, telemetry: record, graceMs: 10_000, isFinest: true, rereads: 0 };
+    return new CandleCollector({ ...own, ...rest }, archive.allIslands(1));
+  };
+  clock.advance(6 * 3600_000);
+  await pollAll(begin());
+  const expected = [{ fromMs: START_MS + (zone - 10 * day) * 1000, toMs: START_MS + zone * 1000 }];
+  assert.deepEqual(
+    archive.allIslands(1).map(({ span }) => span),
+    expected,
+  );
+  assert.equal(archive.klines.size, 10);
+  assert.deepEqual([archive.quarantine, archive.gaps], [[], []]);
+  assert.equal(archive.floorOf(1), expected[0]?.fromMs);
+  clock.advance(day * 1000);
+  const asked = exchange.asked.length;
+  await pollAll(begin());
+  assert.equal(
+    exchange.asked.length,
+    asked + 1,
+    'after a restart it is known from what is covered',
+  );
+  assert.equal(archive.klines.size, 11);
+  record.assertAccounted('kline');
+});

@@ -32,7 +32,7 @@ interface World extends HistoryTraits {
   readonly doubtEvery: number;
 }
 
-const share = fc.double({ min: -0.2, max: 1, noNaN: true });
+const share = fc.integer({ min: -20, max: 100 }).map((percent) => percent / 100);
 
 const worldOf = (mode: 'skip' | 'id'): fc.Arbitrary<World> =>
   fc.record({
@@ -46,7 +46,7 @@ const worldOf = (mode: 'skip' | 'id'): fc.Arbitrary<World> =>
     brokenEvery: fc.constantFrom(0, 0, 150, 37),
     crashEvery: fc.integer({ min: 3, max: 60 }),
     failEvery: fc.integer({ min: 4, max: 60 }),
-    floor: fc.option(fc.double({ min: -0.5, max: 0.9, noNaN: true })),
+    floor: fc.option(fc.integer({ min: -50, max: 90 }).map((percent) => percent / 100)),
     wanted: fc.array(fc.tuple(share, share), { maxLength: 3 }),
     doubtEvery: fc.integer({ min: 7, max: 60 }),
   });

@@ -1,0 +1,245 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {
+  every,
+  fillAll,
+  START_MS,
+  START_S,
+  signal,
+  TradeWorld,
+} from '../../support/trade-world.js';
+
+/** Spans that are wanted besides, spans that are doubted, and what is remembered of holes. */
+
+const span = (fromS: number, toS: number) => ({
+  fromMs: START_MS + fromS * 1000,
+  toMs: START_MS + toS * 1000,
+});
+
+test('a span deep in history is reached without walking what lies between', async () => {
+  const world = new TradeWorld(every(20_000, 1), 20_000);
+  world.cap = 100;
+  const walker = world.walker('trades', 19_950);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  const before = world.exchange.asked.length;
+  walker.want(span(4000.5, 4300));
+  assert.deepEqual(walker.pendingGap(), { edgeMs: START_MS + 4_300_000, isTop: false });
+  while (walker.pendingGap() !== undefined) {
+    await walker.fillStep(signal).catch(() => world.clock.advance(3000));
+  }
+  const requests = world.exchange.asked.length - before;
+  assert.ok(requests <= 25, `${requests} requests; walking would take 160`);
+  const [, [fromS, toS] = [0, 0]] = world.covered();
+  assert.ok(fromS <= 4000 && toS >= 4300, `covered [${fromS}, ${toS})`);
+  assert.equal(world.archive.floorOf(1), null, 'what is collected anyway begins where it did');
+  world.assertHonest();
+  world.record.assertAccounted('trades');
+});
+
+test('what an interrupted search has reached is gone on with after a restart', async () => {
+  const world = new TradeWorld(every(20_000, 1), 20_000);
+  world.cap = 100;
+  await world.walker('trades', 19_950).pollHead(signal);
+  const begin = () => {
+    const walker = world.walker('trades', 19_950);
+    walker.want(span(4000, 6000));
+    return walker;
+  };
+  let before = 0;
+  for (let restart = 0; restart < 12; restart += 1) {
+    const walker = begin();
+    for (let step = 0; step < 3; step += 1) {
+      await walker.fillStep(signal).catch(() => world.clock.advance(3000));
+    }
+    const wanted = world.covered().find(([fromS]) => fromS < 19_000);
+    const lengthS = wanted === undefined ? 0 : wanted[1] - wanted[0];
+    assert.ok(restart === 0 || lengthS > before, 'every run gets further');
+    before = lengthS;
+    if (begin().pendingGap() === undefined) return world.assertHonest();
+  }
+  assert.fail('the span is never covered');
+});
+
+test('what is wanted of a time before history is given up as beyond it', async () => {
+  const world = new TradeWorld(every(300, 1, 1000), 1400);
+  const walker = world.walker('trades', 1350);
+  await walker.pollHead(signal);
+  walker.want(span(0, 1100));
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[1000, 1400]]);
+  assert.deepEqual(world.gaps(), [[0, 1000, 'unfillable']]);
+  assert.equal(world.archive.gaps[0]?.reason, 'beyond history');
+  assert.equal(walker.pendingGap(), undefined);
+  assert.equal(world.walker('trades', 1350).pendingGap(), undefined);
+  walker.retry(span(0, 1100));
+  assert.notEqual(walker.pendingGap(), undefined, 'it is tried again when somebody asks for it');
+});
+
+test('a doubted span is walked again, and rows that had vanished are stored again', async () => {
+  const world = new TradeWorld(every(50, 1), 60);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.archive.trades.delete(`7 ${START_S + 30} 31`);
+  world.archive.trades.delete(`7 ${START_S + 49} 50`);
+  await walker.doubt(span(30, 31), 'a test');
+  await walker.doubt(span(45, 60), 'a test');
+  assert.deepEqual(world.covered(), [
+    [31, 45],
+    [0, 30],
+  ]);
+  world.clock.advance(6000);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[0, 66]]);
+  assert.equal(world.archive.trades.size, 50);
+  world.assertHonest();
+});
+
+test('a hole that the next page closes is not written down; one that lasts is, once', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  world.cap = 50;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.trades = every(120, 1);
+  world.clock.advance(60_000);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.gaps(), []);
+  world.trades = every(500, 1);
+  world.clock.advance(380_000);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.equal(world.archive.gaps.length, 1);
+  assert.equal(world.archive.gaps[0]?.reason, 'head moved');
+  assert.deepEqual(world.covered(), [[0, 500]]);
+});
+
+test('failed tries are written down with their number and next moment, and hold over a restart', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  world.cap = 50;
+  const first = world.walker();
+  await first.pollHead(signal);
+  await fillAll(first);
+  world.trades = every(500, 1);
+  world.clock.advance(440_000);
+  await first.pollHead(signal);
+  const answer = world.exchange.answers.historyResult ?? assert.fail();
+  world.exchange.answers.historyResult = () => {
+    throw new Error('not today');
+  };
+  for (let attempt = 0; attempt < 3; attempt += 1) {
+    await assert.rejects(first.fillStep(signal), /not today/);
+    world.clock.advance(attempt < 2 ? 20_000 : 0);
+  }
+  const [memory] = world.archive.memories.get(1) ?? [];
+  assert.equal(memory?.attempts, 3);
+  assert.equal(memory?.reason, 'exchange failed');
+  assert.equal(memory?.note, 'not today');
+  const waitMs = (memory?.nextAttemptAtMs ?? 0) - world.clock.wallMs();
+  assert.ok(waitMs >= 4000 && waitMs <= 8000, `${waitMs} ms after the third try`);
+  world.exchange.answers.historyResult = answer;
+  const second = world.walker();
+  await second.pollHead(signal);
+  assert.equal(second.pendingGap(), undefined, 'the pause goes on');
+  world.clock.advance(8000);
+  assert.notEqual(second.pendingGap(), undefined);
+  await fillAll(second);
+  world.archive.closeFilledGaps();
+  assert.ok(world.archive.memories.get(1)?.every(({ state }) => state === 'filled'));
+});
+
+test('in id mode a head that does not connect is asked for again in full before anything is lost', async () => {
+  const world = new TradeWorld(every(100, 1), 100);
+  world.mode = 'id';
+  const walker = world.walker('trades', 0);
+  for (let poll = 0; poll < 12; poll += 1) {
+    await walker.pollHead(signal);
+    world.clock.advance(1000);
+  }
+  const before = world.exchange.asked.length;
+  world.trades = every(900, 1);
+  world.clock.advance(800_000);
+  await walker.pollHead(signal);
+  const limits = world.exchange.asked.slice(before).map(({ params }) => params.limit);
+  assert.deepEqual(limits, [200, 1000]);
+  assert.equal(world.covered().length, 1);
+  assert.equal(world.exchange.asked.filter(({ params }) => params.since !== 0).length, 0);
+});
+
+test('in id mode what has left the newest page is tried some times, then listed as lost', async () => {
+  const world = new TradeWorld(every(100, 1), 100);
+  world.mode = 'id';
+  world.cap = 150;
+  const walker = world.walker('trades', 0);
+  await walker.pollHead(signal);
+  world.trades = every(900, 1);
+  world.clock.advance(800_000);
+  await walker.pollHead(signal);
+  const hole = () =>
+    world.archive.gapsOf(
+      { streamId: 1, kind: 'trades', marketId: 7, variant: 0, collectFromMs: START_MS },
+      START_MS + 900_000,
+    );
+  assert.deepEqual(
+    hole()
+      .map(({ state, reason, attempts }) => [state, reason, attempts])
+      .at(0),
+    ['open', 'history horizon', 1],
+  );
+  for (let attempt = 0; attempt < 6; attempt += 1) {
+    world.clock.advance(60_000);
+    await fillAll(walker);
+  }
+  assert.deepEqual(
+    hole()
+      .map(({ state, reason, attempts }) => [state, reason, attempts])
+      .at(0),
+    ['unfillable', 'history horizon', 4],
+  );
+  const asked = world.exchange.asked.length;
+  world.clock.advance(100_000_000);
+  const next = world.walker('trades', 0);
+  await next.pollHead(signal);
+  assert.equal(next.pendingGap(), undefined, 'it is left alone for good');
+  assert.ok(world.exchange.asked.length - asked <= 2);
+  world.assertHonest();
+});
+
+test('as long as nobody knows how the server counts, only the head is asked for', async () => {
+  const world = new TradeWorld(every(500, 1), 500);
+  world.cap = 100;
+  world.isModeKnown = false;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  assert.equal(walker.pendingGap(), undefined);
+  await walker.fillStep(signal);
+  assert.equal(world.exchange.asked.length, 1);
+  world.isModeKnown = true;
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[0, 500]]);
+});
+
+test('the pace of a market and its headroom follow what its polls bring', async () => {
+  const world = new TradeWorld(every(100, 1), 100);
+  const walker = world.walker();
+  assert.deepEqual(walker.pace, {
+    tradesPerS: 0,
+    polledAtMs: undefined,
+    newestTid: 0,
+    largestPage: 0,
+  });
+  for (let poll = 1; poll <= 60; poll += 1) {
+    world.trades = every(100 + poll * 20, 0.5, 50);
+    world.clock.advance(10_000);
+    await walker.pollHead(signal);
+  }
+  const { tradesPerS, newestTid, polledAtMs } = walker.pace;
+  assert.ok(Math.abs(tradesPerS - 2) < 0.05, `${tradesPerS} trades a second`);
+  assert.equal(newestTid, 1300);
+  assert.equal(polledAtMs, world.clock.wallMs());
+  const ratio = world.record.headrooms.at(-1)?.ratio ?? 0;
+  assert.ok(ratio > 4 && ratio < 60, `a page holds ${ratio} intervals`);
+});

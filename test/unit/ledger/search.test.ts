@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { goDeeper, goShallower, isPastTheEnd, searchFrom } from '../../../src/ledger/search.js';
+
+test('strides double until the place is overshot, then what is left is halved', () => {
+  const skips: number[] = [];
+  let search = searchFrom(0);
+  for (const place = 10_000; skips.length < 30; ) {
+    skips.push(search.skip);
+    if (search.skip + 100 <= place) search = goDeeper(search, 100);
+    else if (search.skip > place) search = goShallower(search, 100);
+    else break;
+  }
+  assert.deepEqual(skips.slice(0, 8), [0, 99, 297, 693, 1485, 3069, 6237, 12_573]);
+  assert.ok(skips.length <= 16, skips.join(' '));
+});
+
+test('an empty answer proves the end only right below a page that lies above the place', () => {
+  const below = goDeeper(searchFrom(10), 1);
+  assert.equal(below.skip, 11);
+  assert.ok(isPastTheEnd(below));
+  assert.ok(!isPastTheEnd(goDeeper(searchFrom(10), 5)), 'the last row is asked for once more');
+  assert.ok(!isPastTheEnd(searchFrom(10)));
+});
+
+test('any place is found in few requests, whatever the estimate and however the head moves', () => {
+  const world = fc.record({
+    place: fc.integer({ min: 0, max: 1_000_000 }),
+    estimate: fc.integer({ min: 0, max: 1_000_000 }),
+    page: fc.integer({ min: 10, max: 1000 }),
+    arrivals: fc.integer({ min: 0, max: 100 }),
+  });
+  fc.assert(
+    fc.property(world, ({ place, estimate, page, arrivals }) => {
+      let search = searchFrom(estimate);
+      let at = place;
+      let requests = 0;
+      for (; requests < 200; requests += 1) {
+        if (search.skip > at) search = goShallower(search, page);
+        else if (search.skip + page <= at) search = goDeeper(search, page);
+        else break;
+        // The head moves by a part of a page while a request is under way.
+        at += Math.min(arrivals, page >> 2);
+      }
+      const pages = Math.max(2, Math.abs(place - estimate) / page);
+      assert.ok(requests <= 12 + 4 * Math.log2(pages), `${requests} requests`);
+    }),
+    { numRuns: 500 },
+  );
+});
