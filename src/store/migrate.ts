@@ -3,11 +3,14 @@ import { join } from 'node:path';
 import { runner } from 'node-pg-migrate';
 import pg from 'pg';
 import { messageOf } from '../kernel/errors.js';
+import { type AnalyticsOutcome, replaceAnalytics } from './analytics.js';
 import type { MigrateOptions, PartitionedTable, PartitionWidth } from './api.js';
+import { distribute } from './citus.js';
 import { checkServerVersion, clientConfig, connectFailure, describeAddress } from './connection.js';
 import type { Runner } from './database.js';
 import { StoreError } from './errors.js';
 import { packageRoot } from './package-root.js';
+import { type RolesOutcome, settleRoles } from './roles.js';
 import { actionOf, sqlstateOf } from './sqlstate.js';
 
 /** Where node-pg-migrate remembers what was applied. */
@@ -17,9 +20,14 @@ const MIGRATION_FILE = /^\d{4}_[a-z0-9_]+\.sql$/;
 const LOCK_MIGRATIONS = "SELECT pg_advisory_lock(hashtext('tapekeep migrations'), 0)";
 const APPLIED_MIGRATIONS = `SELECT name FROM ${MIGRATIONS_TABLE} ORDER BY id`;
 const FIND_MIGRATIONS_TABLE = `SELECT to_regclass('${MIGRATIONS_TABLE}') IS NOT NULL AS exists`;
+const FIND_POLICY = 'SELECT table_name FROM partition_policy';
 const SETTLE_POLICY = `
   INSERT INTO partition_policy (table_name, width)
   SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING`;
+/** Whoever has the rights of the tables' owner may change them; before there are any, whoever can. */
+const IS_OWNER = `
+  SELECT coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
+                   WHERE oid = to_regclass('${MIGRATIONS_TABLE}')), true) AS is_owner`;
 
 const DEFAULT_WIDTHS: Readonly<Record<PartitionedTable, PartitionWidth>> = {
   trade: 'day',
@@ -71,6 +79,15 @@ function refuseNewer(applied: readonly string[], known: readonly string[], url: 
   );
 }
 
+/** What a migration found and did. */
+export interface MigrationReport {
+  /** Names of the migrations applied now. */
+  readonly applied: readonly string[];
+  readonly analytics: AnalyticsOutcome;
+  readonly roles: RolesOutcome;
+  readonly isDistributed: boolean;
+}
+
 /**
  * Brings the database up to this program's schema. Any number of programs may try at once: they
  * take turns, and the later ones find the work done.
@@ -79,6 +96,22 @@ function refuseNewer(applied: readonly string[], known: readonly string[], url: 
  * @throws {@link StoreError} when the database is newer than the program, too old, or refuses.
  */
 export async function migrate(options: MigrateOptions): Promise<string[]> {
+  return [...(await migrateAll(options)).applied];
+}
+
+/**
+ * The same, telling all that became of it: also of the analytics schema and of the roles, which never
+ * keep the archive from working.
+ *
+ * A user without the rights of the tables' owner may call it too, as a daemon that only writes does:
+ * it checks that nothing is missing and changes nothing.
+ *
+ * @param options.isCitus distributes the tables over the nodes of a Citus cluster
+ * @throws {@link StoreError} as {@link migrate}, and `citus_missing`
+ */
+export async function migrateAll(
+  options: MigrateOptions & { readonly isCitus?: boolean },
+): Promise<MigrationReport> {
   const { databaseUrl } = options;
   const client = new pg.Client(
     clientConfig({ databaseUrl, connectTimeoutMs: options.connectTimeoutMs ?? 10_000 }),
@@ -92,12 +125,18 @@ export async function migrate(options: MigrateOptions): Promise<string[]> {
   }
   try {
     await checkServerVersion((sql) => client.query(sql), databaseUrl);
+    await client.query('SET client_min_messages = warning');
     // Blocking: a loser of the race waits for the winner. Freed with the connection.
     await client.query(LOCK_MIGRATIONS);
-    const applied = await applyMissing(client, databaseUrl);
-    await settlePolicy(client, options);
+    const { rows } = await client.query<{ is_owner: boolean }>(IS_OWNER);
+    const isOwner = rows[0]?.is_owner === true;
+    const applied = await applyMissing(client, databaseUrl, isOwner);
+    await settlePolicy(client, options, isOwner);
+    const analytics = await replaceAnalytics(client, isOwner);
+    const roles = await settleRoles(client, isOwner);
     if (applied.length > 0) options.telemetry?.migrated({ applied });
-    return applied;
+    if (options.isCitus === true) await distribute(client, describeAddress(databaseUrl));
+    return { applied, analytics, roles, isDistributed: options.isCitus === true };
   } catch (error) {
     throw migrationFailed(error, databaseUrl);
   } finally {
@@ -105,12 +144,20 @@ export async function migrate(options: MigrateOptions): Promise<string[]> {
   }
 }
 
-async function applyMissing(client: pg.Client, databaseUrl: string): Promise<string[]> {
+async function applyMissing(
+  client: pg.Client,
+  databaseUrl: string,
+  isOwner: boolean,
+): Promise<string[]> {
   const { rows: found } = await client.query<{ exists: boolean }>(FIND_MIGRATIONS_TABLE);
   if (found[0]?.exists === true) {
     const { rows } = await client.query<{ name: string }>(APPLIED_MIGRATIONS);
     const names = rows.map(({ name }) => name);
-    refuseNewer(names, await knownMigrations(), databaseUrl);
+    const known = await knownMigrations();
+    refuseNewer(names, known, databaseUrl);
+    const missing = known.filter((name) => !names.includes(name));
+    if (missing.length === 0) return [];
+    if (!isOwner) throw notOwner(missing, databaseUrl);
   }
   const silent = () => undefined;
   const done = await runner({
@@ -128,8 +175,23 @@ async function applyMissing(client: pg.Client, databaseUrl: string): Promise<str
   return done.map(({ name }) => name);
 }
 
-async function settlePolicy(client: pg.Client, options: MigrateOptions): Promise<void> {
+function notOwner(missing: readonly string[], databaseUrl: string): StoreError {
+  return new StoreError(
+    'migration_failed',
+    'fatal',
+    `the database at ${describeAddress(databaseUrl)} lacks the migration ${missing.join(', ')}, and this user is not of the tables' owner: run "tapekeep migrate" as a member of tapekeep_owner`,
+  );
+}
+
+async function settlePolicy(
+  client: pg.Client,
+  options: MigrateOptions,
+  isOwner: boolean,
+): Promise<void> {
   const widths = { ...DEFAULT_WIDTHS, ...options.partitionWidths };
+  const { rows } = await client.query<{ table_name: string }>(FIND_POLICY);
+  const settled = new Set(rows.map(({ table_name }) => table_name));
+  if (!isOwner || Object.keys(widths).every((table) => settled.has(table))) return;
   await client.query(SETTLE_POLICY, [Object.keys(widths), Object.values(widths)]);
 }
 

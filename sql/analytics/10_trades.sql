@@ -1,0 +1,31 @@
+CREATE OR REPLACE VIEW analytics.trades AS
+SELECT m.name AS market, t.traded_at, t.tid, t.executed_at, t.side, t.price, t.amount, t.total,
+       t.received_at, t.market_id
+FROM trade t JOIN market m ON m.market_id = t.market_id;
+COMMENT ON VIEW analytics.trades IS 'Executed trades, each once. Always give a span of traded_at. Example: SELECT market, count(*) FROM analytics.trades WHERE traded_at >= ''2026-01-15'' AND traded_at < ''2026-01-16'' GROUP BY market';
+COMMENT ON COLUMN analytics.trades.market IS 'Name of the market: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.trades.traded_at IS 'Whole second of the execution, exchange time: 2026-01-15 12:00:00+00.';
+COMMENT ON COLUMN analytics.trades.tid IS 'Id that the exchange gave; orders trades of one second, and is not contiguous: 4711.';
+COMMENT ON COLUMN analytics.trades.executed_at IS 'Exact time of the execution, null while unknown: 2026-01-15 12:00:00.25+00.';
+COMMENT ON COLUMN analytics.trades.side IS 'Side of the taker: ''buy'' or ''sell''.';
+COMMENT ON COLUMN analytics.trades.price IS 'In the money currency, exact: 100.5.';
+COMMENT ON COLUMN analytics.trades.amount IS 'In the stock currency, exact: 2.';
+COMMENT ON COLUMN analytics.trades.total IS 'In the money currency, as the exchange told it: 201.';
+COMMENT ON COLUMN analytics.trades.received_at IS 'When it was received, clock of the collecting machine: 2026-01-15 12:00:00.9+00.';
+COMMENT ON COLUMN analytics.trades.market_id IS 'Key of the market, as in analytics.markets: 1.';
+
+-- The second half holds no row. It makes a wrong name or span an error also where no partition is
+-- left to look into.
+CREATE OR REPLACE FUNCTION analytics.trades(market text, from_at timestamptz, to_at timestamptz)
+RETURNS SETOF analytics.trades
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT trades.market, t.traded_at, t.tid, t.executed_at, t.side, t.price, t.amount, t.total,
+         t.received_at, t.market_id
+  FROM trade t
+  WHERE t.market_id = analytics.market_id(trades.market)
+    AND t.traded_at >= from_at AND t.traded_at < to_at
+  UNION ALL
+  SELECT (NULL::analytics.trades).* WHERE analytics.market_id(trades.market, from_at, to_at) IS NULL;
+END;
+COMMENT ON FUNCTION analytics.trades IS 'Trades of one market in [from_at, to_at), with the columns of the view trades. Whether they are all: analytics.coverage. Example: SELECT * FROM analytics.trades(''BTC_USD'', ''2026-01-15 12:00Z'', ''2026-01-15 13:00Z'') ORDER BY traded_at, tid';

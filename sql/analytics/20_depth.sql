@@ -1,0 +1,108 @@
+CREATE OR REPLACE VIEW analytics.depth_levels AS
+SELECT m.name AS market, d.observed_at, l.side, l.level::integer AS level, l.price, l.amount,
+       d.received_at, d.market_id
+FROM depth d JOIN market m ON m.market_id = d.market_id, LATERAL (
+  SELECT 'bid' AS side, b.level, b.price, b.amount
+  FROM ROWS FROM (unnest(d.bid_prices), unnest(d.bid_amounts)) WITH ORDINALITY AS b(price, amount, level)
+  UNION ALL
+  SELECT 'ask', a.level, a.price, a.amount
+  FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS a(price, amount, level)
+) l;
+COMMENT ON VIEW analytics.depth_levels IS 'Levels of observed order books, a row for each. Unchanged books are not stored again: the function depth_at tells what held at a moment. Always give a span of observed_at. Example: SELECT * FROM analytics.depth_levels WHERE market = ''BTC_USD'' AND observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
+COMMENT ON COLUMN analytics.depth_levels.market IS 'Name of the market: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.depth_levels.observed_at IS 'When it was looked at, exchange time: 2026-01-15 12:00:01.5+00.';
+COMMENT ON COLUMN analytics.depth_levels.side IS '''bid'' or ''ask''.';
+COMMENT ON COLUMN analytics.depth_levels.level IS 'Place on its side, 1 is the best: 1.';
+COMMENT ON COLUMN analytics.depth_levels.price IS 'In the money currency: 100.4.';
+COMMENT ON COLUMN analytics.depth_levels.amount IS 'In the stock currency: 3.';
+COMMENT ON COLUMN analytics.depth_levels.received_at IS 'When it was received, clock of the collecting machine: 2026-01-15 12:00:01.7+00.';
+COMMENT ON COLUMN analytics.depth_levels.market_id IS 'Key of the market, as in analytics.markets: 1.';
+
+CREATE OR REPLACE FUNCTION analytics.depth_levels(market text, from_at timestamptz, to_at timestamptz)
+RETURNS SETOF analytics.depth_levels
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT depth_levels.market, d.observed_at, l.side, l.level::integer, l.price, l.amount,
+         d.received_at, d.market_id
+  FROM depth d, LATERAL (
+    SELECT 'bid' AS side, b.level, b.price, b.amount
+    FROM ROWS FROM (unnest(d.bid_prices), unnest(d.bid_amounts)) WITH ORDINALITY AS b(price, amount, level)
+    UNION ALL
+    SELECT 'ask', a.level, a.price, a.amount
+    FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS a(price, amount, level)
+  ) l
+  WHERE d.market_id = analytics.market_id(depth_levels.market)
+    AND d.observed_at >= from_at AND d.observed_at < to_at
+  UNION ALL
+  SELECT (NULL::analytics.depth_levels).*
+  WHERE analytics.market_id(depth_levels.market, from_at, to_at) IS NULL;
+END;
+COMMENT ON FUNCTION analytics.depth_levels IS 'Levels of one market observed in [from_at, to_at), with the columns of the view depth_levels. Example: SELECT * FROM analytics.depth_levels(''BTC_USD'', ''2026-01-15 12:00Z'', ''2026-01-15 12:01Z'') ORDER BY observed_at, side, level';
+
+CREATE OR REPLACE FUNCTION analytics.spread(market text, from_at timestamptz, to_at timestamptz)
+RETURNS TABLE (held_from timestamptz, held_to timestamptz, held_s numeric, bid numeric,
+               bid_amount numeric, ask numeric, ask_amount numeric, spread numeric, mid numeric,
+               observed_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT greatest(h.observed_at, from_at), h.held_to,
+         extract(epoch FROM h.held_to - greatest(h.observed_at, from_at)), h.bid, h.bid_amount,
+         h.ask, h.ask_amount, h.ask - h.bid, (h.ask + h.bid) / 2, h.observed_at
+  FROM (
+    SELECT d.observed_at, d.bid, d.bid_amount, d.ask, d.ask_amount,
+           greatest(d.observed_at, least(
+             lead(d.observed_at) OVER (ORDER BY d.observed_at), spread.to_at, (
+             SELECT upper(c.span) FROM coverage c
+             WHERE c.market_id = d.market_id AND c.stream_id = d.stream_id
+               AND lower(c.span) <= d.observed_at
+             ORDER BY lower(c.span) DESC LIMIT 1))) AS held_to
+    FROM (
+      SELECT n.observed_at, n.bid_prices[1] AS bid, n.bid_amounts[1] AS bid_amount,
+             n.ask_prices[1] AS ask, n.ask_amounts[1] AS ask_amount, n.market_id, s.stream_id
+      FROM (
+        SELECT i.observed_at, i.bid_prices, i.bid_amounts, i.ask_prices, i.ask_amounts, i.market_id
+        FROM depth i
+        WHERE i.market_id = analytics.market_id(spread.market)
+          AND i.observed_at >= spread.from_at AND i.observed_at < spread.to_at
+        UNION ALL
+        (SELECT b.observed_at, b.bid_prices, b.bid_amounts, b.ask_prices, b.ask_amounts, b.market_id
+         FROM depth b
+         WHERE b.market_id = analytics.market_id(spread.market, spread.from_at, spread.to_at)
+           AND b.observed_at < spread.from_at AND b.observed_at >= (
+             SELECT lower(c.span) FROM stream s
+             JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
+             WHERE s.kind = 'depth' AND s.variant = 0
+               AND s.market_id = analytics.market_id(spread.market, spread.from_at, spread.to_at)
+               AND c.market_id = s.market_id AND c.span @> spread.from_at)
+         ORDER BY b.observed_at DESC LIMIT 1)
+      ) n LEFT JOIN stream s ON s.kind = 'depth' AND s.variant = 0 AND s.market_id = n.market_id
+      UNION ALL
+      SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL
+      WHERE analytics.market_id(spread.market, spread.from_at, spread.to_at) IS NULL
+    ) d
+  ) h;
+END;
+COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it is proven to have held: up to the next one, or to where nobody looked any more. Means over time weigh with held_s; time that no row holds is a gap. spread is ask less bid, mid their mean; null where a side is empty. Example: SELECT sum(spread * held_s) / sum(held_s) FROM analytics.spread(''BTC_USD'', ''2026-01-15'', ''2026-01-16'')';
+
+CREATE OR REPLACE FUNCTION analytics.depth_at(market text, at timestamptz)
+RETURNS TABLE (side text, level integer, price numeric, amount numeric, total_amount numeric, observed_at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT l.side, l.level::integer, l.price, l.amount,
+         sum(l.amount) OVER (PARTITION BY l.side ORDER BY l.level), d.observed_at
+  FROM (SELECT analytics.market_id(depth_at.market) AS market_id OFFSET 0) asked, LATERAL (
+    SELECT b.observed_at, b.bid_prices, b.bid_amounts, b.ask_prices, b.ask_amounts FROM depth b
+    WHERE b.market_id = asked.market_id AND b.observed_at <= depth_at.at AND b.observed_at >= (
+      SELECT lower(c.span) FROM stream s
+      JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
+      WHERE s.kind = 'depth' AND s.variant = 0 AND s.market_id = asked.market_id
+        AND c.market_id = asked.market_id AND c.span @> depth_at.at)
+    ORDER BY b.observed_at DESC LIMIT 1) d, LATERAL (
+    SELECT 'bid' AS side, p.level, p.price, p.amount
+    FROM ROWS FROM (unnest(d.bid_prices), unnest(d.bid_amounts)) WITH ORDINALITY AS p(price, amount, level)
+    UNION ALL
+    SELECT 'ask', p.level, p.price, p.amount
+    FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS p(price, amount, level)
+  ) l;
+END;
+COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. No rows where nobody was looking. Example: SELECT * FROM analytics.depth_at(''BTC_USD'', ''2026-01-15 12:00Z'') ORDER BY side, level';

@@ -1,0 +1,139 @@
+CREATE OR REPLACE VIEW analytics.coverage AS
+SELECT m.name AS market, s.kind, s.variant, lower(c.span) AS starts_at, upper(c.span) AS ends_at,
+       c.row_count AS rows, c.first_id, c.last_id, c.evidence, c.updated_at
+FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.market_id
+JOIN market m ON m.market_id = c.market_id;
+COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Example: SELECT * FROM analytics.coverage WHERE market = ''BTC_USD'' AND kind = ''trades'' ORDER BY starts_at DESC LIMIT 10';
+COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market; * where one answer covers all: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.coverage.kind IS 'trades, times (exact times of trades), depth, ticker, kline or state: ''trades''.';
+COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of klines and states, else 0: 60.';
+COMMENT ON COLUMN analytics.coverage.starts_at IS 'First moment, exchange time: 2026-01-15 12:00:00+00.';
+COMMENT ON COLUMN analytics.coverage.ends_at IS 'First moment after it: 2026-01-15 13:00:00+00.';
+COMMENT ON COLUMN analytics.coverage.rows IS 'Trades: how many there are in the span. Others: rows stored under the claim: 120.';
+COMMENT ON COLUMN analytics.coverage.first_id IS 'Trades: lowest id in the span: 4711.';
+COMMENT ON COLUMN analytics.coverage.last_id IS 'Trades: highest id in the span: 4830.';
+COMMENT ON COLUMN analytics.coverage.evidence IS 'What the newest answer showed that proves it: {"page": 3}.';
+COMMENT ON COLUMN analytics.coverage.updated_at IS 'When it was written: 2026-01-15 13:00:02+00.';
+
+CREATE OR REPLACE FUNCTION analytics.coverage(market text, kind text, from_at timestamptz, to_at timestamptz)
+RETURNS TABLE (variant integer, starts_at timestamptz, ends_at timestamptz, length interval)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT s.variant, lower(part), upper(part), upper(part) - lower(part)
+  FROM (SELECT analytics.market_id(coverage.market, from_at, to_at) AS market_id OFFSET 0) asked
+  JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind = coverage.kind
+  JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
+   AND c.span && analytics.span(from_at, to_at), LATERAL (
+    SELECT c.span * analytics.span(from_at, to_at) AS part) cut;
+END;
+COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, depth, ticker, kline, state), cut to it. variant: seconds of klines and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USD'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
+
+-- Expected less covered, cut along what is remembered of it.
+CREATE OR REPLACE FUNCTION analytics.gaps(market text, kind text, from_at timestamptz, to_at timestamptz)
+RETURNS TABLE (market_name text, stream_kind text, variant integer, starts_at timestamptz,
+               ends_at timestamptz, length interval, state text, reason text, is_lag boolean,
+               attempts integer, first_seen_at timestamptz, next_attempt_at timestamptz, note text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT m.name, s.kind, s.variant, lower(p.part), upper(p.part), upper(p.part) - lower(p.part),
+         p.state, p.reason, lower(p.part) >= newest.at, p.attempts, p.first_seen_at,
+         p.next_attempt_at, p.note
+  FROM (SELECT CASE WHEN gaps.market IS NOT NULL OR from_at > to_at
+                    THEN analytics.market_id(gaps.market, from_at, to_at) END AS market_id OFFSET 0) asked
+  JOIN stream s ON (asked.market_id IS NULL OR s.market_id IN (asked.market_id, 0))
+   AND (gaps.kind IS NULL OR s.kind = gaps.kind)
+  JOIN market m ON m.market_id = s.market_id, LATERAL (
+    SELECT analytics.expected(s.stream_id, from_at, to_at) - coalesce((
+      SELECT range_agg(c.span) FROM coverage c
+      WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
+        AND c.span && analytics.span(from_at, to_at)), '{}') AS spans) missing, LATERAL (
+    SELECT (SELECT upper(c.span) FROM coverage c
+            WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
+            ORDER BY lower(c.span) DESC LIMIT 1) AS at) newest, LATERAL (
+    SELECT unnest(missing.spans) AS span) one, LATERAL (
+    SELECT g.span * one.span AS part, g.state, g.reason, g.attempts, g.first_seen_at,
+           g.next_attempt_at, nullif(concat_ws(E'\n', g.note, g.remarks), '') AS note
+    FROM gap g
+    WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state <> 'filled'
+      AND g.span && one.span
+    UNION ALL
+    SELECT unnest(tstzmultirange(one.span) - coalesce((
+             SELECT range_agg(g.span) FROM gap g
+             WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id
+               AND g.state <> 'filled' AND g.span && one.span), '{}')),
+           'open', 'not collected', 0, NULL, NULL, NULL) p;
+END;
+COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream, not late enough to be called missing. Example: SELECT * FROM analytics.gaps(''BTC_USD'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
+
+CREATE OR REPLACE VIEW analytics.gaps AS
+SELECT g.market_name AS market, g.stream_kind AS kind, g.variant, g.starts_at, g.ends_at, g.length,
+       g.state, g.reason, g.is_lag, g.attempts, g.first_seen_at, g.next_attempt_at, g.note
+FROM analytics.gaps(NULL, NULL, NULL, NULL) g;
+COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven complete, of all markets and of all time; the function gaps answers for a span. Example: SELECT market, kind, sum(length) FROM analytics.gaps WHERE state = ''open'' AND NOT is_lag GROUP BY market, kind';
+COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for streams of all markets: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, ticker, kline, state, balance or orders: ''trades''.';
+COMMENT ON COLUMN analytics.gaps.variant IS 'Seconds of klines and states, else 0: 0.';
+COMMENT ON COLUMN analytics.gaps.starts_at IS 'First missing moment, exchange time: 2026-01-15 12:00:00+00.';
+COMMENT ON COLUMN analytics.gaps.ends_at IS 'First moment after it: 2026-01-15 12:05:00+00.';
+COMMENT ON COLUMN analytics.gaps.length IS 'How long it is: 00:05:00.';
+COMMENT ON COLUMN analytics.gaps.state IS '''open'' and ''filling'' may still be had, ''unfillable'' may not.';
+COMMENT ON COLUMN analytics.gaps.reason IS 'Why it is missing: ''not collected''.';
+COMMENT ON COLUMN analytics.gaps.is_lag IS 'Newer than anything stored of the stream: false.';
+COMMENT ON COLUMN analytics.gaps.attempts IS 'How often filling was tried: 2.';
+COMMENT ON COLUMN analytics.gaps.first_seen_at IS 'When it was first noticed; null when nothing is remembered of it: 2026-01-15 12:06:00+00.';
+COMMENT ON COLUMN analytics.gaps.next_attempt_at IS 'When it is tried again: 2026-01-15 12:30:00+00.';
+COMMENT ON COLUMN analytics.gaps.note IS 'What the last try found, and what people wrote: ''the page was empty''.';
+
+CREATE OR REPLACE FUNCTION analytics.completeness(market text, day date)
+RETURNS TABLE (kind text, variant integer, expected_s numeric, covered_s numeric, missing_s numeric,
+               unfillable_s numeric, gaps bigint, share numeric, is_complete boolean,
+               mismatches bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT f.kind, f.variant, f.expected_s, f.expected_s - f.missing_s, f.missing_s, f.unfillable_s,
+         f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
+         f.expected_s > 0 AND f.missing_s = 0, (
+           SELECT count(*) FROM verdict v
+           WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'kline'
+             AND v.outcome = 'mismatch' AND v.span && f.span)
+  FROM (
+    SELECT s.kind, s.variant, s.market_id, asked.span,
+           (SELECT coalesce(sum(extract(epoch FROM upper(one) - lower(one))), 0)
+            FROM unnest(analytics.expected(s.stream_id, lower(asked.span), upper(asked.span))) one) AS expected_s,
+           coalesce(sum(extract(epoch FROM g.length)), 0) AS missing_s,
+           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE g.state = 'unfillable'), 0) AS unfillable_s,
+           count(g.starts_at) AS gaps
+    FROM (
+      SELECT analytics.market_id(completeness.market) AS market_id,
+             tstzrange(completeness.day::timestamp AT TIME ZONE 'UTC',
+                       (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') AS span OFFSET 0) asked
+    JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind NOT IN ('balance', 'orders')
+    LEFT JOIN LATERAL analytics.gaps(completeness.market, s.kind, lower(asked.span), upper(asked.span)) g
+      ON g.variant = s.variant AND g.market_name = (
+        SELECT m.name FROM market m WHERE m.market_id = s.market_id)
+    GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span) f;
+END;
+COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now; unfillable_s: those of the missing that nobody can fetch; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USD'', ''2026-01-15'') ORDER BY kind, variant';
+
+CREATE OR REPLACE VIEW analytics.verdicts AS
+SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,
+       v.outcome, v.detail, v.tries, v.next_try_at, v.judged_at
+FROM verdict v JOIN market m ON m.market_id = v.market_id;
+COMMENT ON VIEW analytics.verdicts IS 'Whether stored trades add up to the candles of the exchange: runs that match, and each candle that does not. Example: SELECT * FROM analytics.verdicts WHERE outcome = ''mismatch'' ORDER BY starts_at DESC';
+COMMENT ON COLUMN analytics.verdicts.market IS 'Name of the market: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.verdicts.interval_s IS 'Length of the candles in seconds: 60.';
+COMMENT ON COLUMN analytics.verdicts.starts_at IS 'Start of the first candle: 2026-01-15 12:00:00+00.';
+COMMENT ON COLUMN analytics.verdicts.ends_at IS 'End of the last candle: 2026-01-15 13:00:00+00.';
+COMMENT ON COLUMN analytics.verdicts.outcome IS '''match'', ''mismatch'' or ''unproven''.';
+COMMENT ON COLUMN analytics.verdicts.detail IS 'Of a mismatch: what differs, with the figure of either side: {"differences": []}.';
+COMMENT ON COLUMN analytics.verdicts.tries IS 'How often a mismatch was fetched again: 1.';
+COMMENT ON COLUMN analytics.verdicts.next_try_at IS 'When a mismatch is judged again; null when it is settled: 2026-01-15 13:10:00+00.';
+COMMENT ON COLUMN analytics.verdicts.judged_at IS 'When it was written: 2026-01-15 13:01:00+00.';
+
+CREATE OR REPLACE VIEW analytics.refusals AS
+SELECT q.endpoint, q.reason, q.count, q.last_at FROM quarantine_count q;
+COMMENT ON VIEW analytics.refusals IS 'How many rows were refused since the archive began. Example: SELECT * FROM analytics.refusals ORDER BY count DESC';
+COMMENT ON COLUMN analytics.refusals.endpoint IS 'Where they came from: ''history/result''.';
+COMMENT ON COLUMN analytics.refusals.reason IS 'What was wrong: ''conflict''.';
+COMMENT ON COLUMN analytics.refusals.count IS 'How many: 3.';
+COMMENT ON COLUMN analytics.refusals.last_at IS 'When the last one came: 2026-01-15 12:00:00+00.';

@@ -1,0 +1,45 @@
+/** Rights in Postgres' words; one on a column alone names it: `UPDATE(executed_at)`. */
+export interface RoleRights {
+  readonly writer: readonly string[];
+  readonly reader: readonly string[];
+}
+
+const READ = ['SELECT'];
+const NOBODY: readonly string[] = [];
+const ADD = ['SELECT', 'INSERT'];
+const ADD_REMOVE = ['SELECT', 'INSERT', 'DELETE'];
+const ADD_CHANGE = ['SELECT', 'INSERT', 'UPDATE'];
+const ALL_ROWS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
+
+/**
+ * What the writer and the reader may do with each table (data model, Roles). Series are only added
+ * to, but for what the exchange corrects; the ledger is kept. The account's own data, what was
+ * refused (which may hold some of it) and the program's own records are not for readers.
+ *
+ * Every table of the archive stands here: one that does not belongs to nobody but its owner.
+ */
+export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
+  trade: { writer: [...ADD, 'UPDATE(executed_at)'], reader: READ },
+  kline: { writer: ADD_CHANGE, reader: READ },
+  kline_revision: { writer: ADD, reader: READ },
+  ticker: { writer: ADD, reader: READ },
+  depth: { writer: ADD, reader: READ },
+  market_state: { writer: ADD, reader: READ },
+  balance: { writer: ADD, reader: NOBODY },
+  active_order: { writer: ADD, reader: NOBODY },
+  archive: { writer: ADD_CHANGE, reader: READ },
+  market: { writer: ADD_CHANGE, reader: READ },
+  market_history: { writer: ADD, reader: READ },
+  stream: { writer: ADD_CHANGE, reader: READ },
+  coverage: { writer: ALL_ROWS, reader: READ },
+  gap: { writer: ALL_ROWS, reader: READ },
+  wanted: { writer: ALL_ROWS, reader: READ },
+  session: { writer: ADD_CHANGE, reader: READ },
+  verdict: { writer: ALL_ROWS, reader: READ },
+  verdict_doubt: { writer: ADD_REMOVE, reader: READ },
+  quarantine: { writer: ADD_REMOVE, reader: NOBODY },
+  quarantine_count: { writer: ADD_CHANGE, reader: READ },
+  partition_policy: { writer: READ, reader: READ },
+  partition_state: { writer: READ, reader: READ },
+  tapekeep_migration: { writer: READ, reader: NOBODY },
+};
