@@ -24,7 +24,7 @@ export interface VerificationOptions {
 /** A slot that does not add up is fetched again this often, then the mismatch stands. */
 const TRIES_MAX = 3;
 /** Pause after the first refetch, exchange time; each further one is four times as long. */
-const FIRST_PAUSE_MS = 60_000;
+const FIRST_PAUSE_MS = 15_000;
 const PAUSE_GROWTH = 4;
 /** A mismatch that waits for something else is looked at again after this, exchange time. */
 const WAIT_MS = 300_000;
@@ -235,10 +235,16 @@ export class Verification {
         : `it does not add up after ${tries} refetches: ${detailOf(rowOf(slot))}`;
     telemetry.mismatchSettled({ market, intervalS, fromMs: span.fromMs, outcome, tries, detail });
     if (tries === 0) return;
-    await archive.recordGap({
-      ...{ stream: kline, span, state: 'filled', reason: 'suspect', note: detail },
-      ...{ atMs: this.#nowMs(), nextAttemptAtMs: null },
-    });
+    // Both were covered when they were judged. The verdict may have come before the refetch, by a
+    // late row: then there is nothing left to suspect.
+    const isShortest = kline === target.klines[0];
+    for (const stream of isShortest ? [target.trades, kline] : [kline]) {
+      if (stream === null) continue;
+      await archive.recordGap({
+        ...{ stream, span, state: 'filled', reason: 'suspect', note: detail },
+        ...{ atMs: this.#nowMs(), nextAttemptAtMs: null },
+      });
+    }
   }
 }
 

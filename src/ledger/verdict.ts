@@ -188,8 +188,9 @@ export function mergeVerdicts(
 }
 
 /**
- * The rows that are left when what they speak of has changed: matches end to hold there, mismatches
- * are to be looked at again, with the count of their tries kept.
+ * The rows that are left when what they speak of has changed: matches end to hold there, settled
+ * mismatches are to be looked at again with the count of their tries kept. Those that wait for their
+ * next look go on waiting: a refetch is itself a change, and must not shorten the pause after it.
  */
 export function doubtVerdicts(
   known: readonly VerdictRow[],
@@ -198,7 +199,7 @@ export function doubtVerdicts(
 ): VerdictRow[] {
   return known.flatMap((row) => {
     if (!overlaps(row.span, changed)) return row;
-    if (row.outcome === 'mismatch') return { ...row, nextTryAtMs: nowMs };
+    if (row.outcome === 'mismatch') return { ...row, nextTryAtMs: row.nextTryAtMs ?? nowMs };
     return around(row.span, changed).map(matchRow);
   });
 }

@@ -66,12 +66,14 @@ export function createVerifyEvents({ logger, metrics, tally, labels }: Sinks): V
         lags.set(key, Math.max(lagMs, lags.get(key) ?? 0));
         metrics.verifiedLagSeconds.set(at, seconds(lags.get(key) ?? lagMs));
       }
-      tally.completeness({
+      const counted = {
         mismatches: verdicts.reduce((sum, { mismatches }) => sum + mismatches, 0),
         oldestGapMs: oldest.size === 0 ? null : Math.max(...oldest.values()),
         lowestCoverage: coverage.reduce((low, { ratio }) => Math.min(low, ratio), 1),
         verifiedLagMs: verifiedLagOf(verdicts),
-      });
+      };
+      tally.completeness(counted);
+      logger.write('debug', 'completeness', counted);
     },
   };
 }

@@ -124,3 +124,31 @@ test('what is not covered is doubt; wrong arguments are refused by name', async 
     assert.match(refused.err, said);
   }
 });
+
+test('a running daemon fetches again what verify found lost, and then it adds up', async (t) => {
+  const env = await collect(t);
+  const url = env.TAPEKEEP_DATABASE_URL ?? '';
+  const lost = await runSql<{ tid: string }>(
+    url,
+    `DELETE FROM trade WHERE tid = (
+       SELECT tid FROM trade WHERE traded_at <@ (SELECT span FROM verdict)
+       ORDER BY tid OFFSET 30 LIMIT 1) RETURNING tid`,
+  );
+  assert.equal((await verify(t, env)).code, 6);
+  const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], { env });
+  t.after(() => daemon.dispose());
+  const told = await daemon.line((line) => line.includes('judged again'));
+  assert.match(told, /"outcome":"match","tries":1/);
+  const again = await runSql(url, 'SELECT tid FROM trade WHERE tid = $1', [lost[0]?.tid]);
+  assert.deepEqual(again, lost);
+  await daemon.until(async () => {
+    const suspects = await runSql<{ kind: string; state: string }>(
+      url,
+      `SELECT DISTINCT kind, state FROM gap JOIN stream USING (stream_id)
+       WHERE reason = 'suspect' AND kind IN ('trades', 'kline') ORDER BY kind`,
+    );
+    const closed = suspects.filter(({ state }) => state === 'filled');
+    return suspects.length === 2 && closed.length === 2;
+  });
+  assert.deepEqual(await runSql(url, "SELECT 1 FROM verdict WHERE outcome <> 'match'"), []);
+});

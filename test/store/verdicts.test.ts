@@ -174,7 +174,10 @@ test('a late trade and a revised candle take back what was said of their slots',
   });
   const marks = () => runSql(url, 'SELECT interval_s FROM verdict_doubt ORDER BY doubt_id');
   assert.deepEqual(await marks(), [], 'what comes with its first coverage is no change');
-  await store.verdicts.record(1, 60, [matchRow(spanS(0, 240)), mismatch(240, { tries: 2 })]);
+  await store.verdicts.record(1, 60, [
+    matchRow(spanS(0, 240)),
+    mismatch(240, { tries: 2, nextTryAtMs: null }),
+  ]);
   await store.commit({ trades: [trade(2, 70), trade(3, 250)] });
   await store.commit({ klines: [candle(0, { volume: '3' })] });
   assert.deepEqual(await marks(), [{ interval_s: 0 }, { interval_s: 60 }]);

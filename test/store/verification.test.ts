@@ -231,8 +231,17 @@ test('late trades and revised candles are judged anew', async () => {
   const [first] = world.truth.candles;
   assert.ok(first !== undefined);
   await world.store.commit({ klines: [{ ...first, receivedAtMs: world.nowMs }] });
+  world.wait();
   await world.settle();
-  assert.deepEqual(await world.outcomes(60), ['match'], 'at once, without any wait');
+  assert.deepEqual(await world.outcomes(60), ['match'], 'without any refetch');
+  const again = world.truth.trades.find(({ tid }) => tid === 30);
+  assert.ok(again !== undefined);
+  await runSql(world.url, 'DELETE FROM trade WHERE tid = 30');
+  await world.store.commit({ trades: [again] });
+  assert.equal(await world.store.verdicts.applyDoubts(world.nowMs, 10), 1);
+  assert.equal((await world.outcomes(60)).length, 2, 'a match with a hole where it changed');
+  await world.settle();
+  assert.deepEqual(await world.outcomes(60), ['match']);
 });
 
 test('a stop in the middle ends it, and the next run goes on', async () => {

@@ -228,5 +228,7 @@ test('a change ends what was proven there, and has mismatches judged anew with t
     matchRow(minutes(4, 5)),
     mismatch(5, 2),
   ]);
+  const waiting = { ...mismatch(5, 1), nextTryAtMs: 99 };
+  assert.deepEqual(doubtVerdicts([waiting], minutes(0, 9), 7), [waiting]);
   assert.deepEqual(doubtVerdicts(known, minutes(0, 9), 7), [{ ...mismatch(5, 2), nextTryAtMs: 7 }]);
 });
