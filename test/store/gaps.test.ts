@@ -194,3 +194,20 @@ function joined(gaps: readonly Listed[]): Sum[] {
     };
   });
 }
+
+test('a gap that reaches far back is told whole, however few are asked for', async () => {
+  await runSql(url, 'TRUNCATE coverage, gap, wanted; UPDATE stream SET collect_from = NULL');
+  const [quiet, , busy] = streams;
+  assert.ok(quiet !== undefined && busy !== undefined);
+  const busyClaims = Array.from({ length: 12 }, (_, n) => claim(busy, 20 + 3 * n, 22 + 3 * n));
+  await store.commit({ claims: [claim(quiet, 0, 5), claim(quiet, 60, END_S), ...busyClaims] });
+  const [lag, ...gaps] = (await store.listGaps({ limit: 3 }, ms(END_S))).map(told);
+  assert.deepEqual([lag?.streamId, lag?.fromS, lag?.toS], [busy.streamId, 55, END_S]);
+  assert.deepEqual(
+    gaps.map(({ streamId, fromS, toS }) => [streamId, fromS, toS]),
+    [
+      [quiet.streamId, 5, 60],
+      [busy.streamId, 52, 53],
+    ],
+  );
+});
