@@ -14,6 +14,8 @@ export const EXIT_CODES = {
   unknown: 5,
   /** What was verified is not proven, or proven wrong; the output names every doubt. */
   doubt: 6,
+  /** Not all that was to be filled could be filled now; the output tells what is left, and why. */
+  incomplete: 7,
   /**
    * Ended at once: a command that looks on its first signal, the daemon on its second; what was in
    * flight is collected again at the next start.

@@ -4,6 +4,7 @@ import type { QueryOptions } from './commands/query.js';
 import type { StatusOptions } from './commands/status.js';
 import type { VerifyOptions } from './commands/verify.js';
 import type { ExitCode } from './exit-codes.js';
+import { addCompleteness } from './gaps-program.js';
 import { momentArgument } from './moments.js';
 import { addSandbox } from './sandbox-program.js';
 import type { CommonOptions } from './session.js';
@@ -18,6 +19,7 @@ Exit codes:
   4    the exchange can not be used, has become another one, or refuses a call
   5    nothing tells whether an order was placed: look before placing it again
   6    verify: something is not proven, or wrong; the output names it
+  7    gaps fill, backfill: not all of it could be filled now; the output tells why
   130  ended at once: the daemon on a second signal, other commands on the first`;
 
 const START_HELP = `
@@ -136,6 +138,8 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
       const { verifyCommand } = await import('./commands/verify.js');
       finish(await verifyCommand({ ...common(), ...options }));
     });
+
+  addCompleteness(program, common, finish);
 
   program
     .command('query')

@@ -11,8 +11,6 @@ export interface KnownStream extends StreamRef {
   readonly isDelisted: boolean;
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
-  /** Rows stored under coverage of the whole stream. */
-  readonly rows: number;
 }
 
 /** A span of one stream that somebody wants to know about. */
@@ -30,6 +28,8 @@ export interface SpanProgress {
   readonly unfillableMs: number;
   /** Not covered, open, and not to be tried before the moment asked about. */
   readonly waitingMs: number;
+  /** Rows stored under coverage of the whole stream. */
+  readonly rows: number;
 }
 
 /** Coverage next to a span, with what proves it. */

@@ -19,10 +19,9 @@ const STREAMS = `
   SELECT s.stream_id AS "streamId", s.kind, s.market_id AS "marketId", s.variant,
          ${toMs('s.collect_from')} AS "collectFromMs", m.name AS market,
          m.delisted_at IS NOT NULL AS "isDelisted", ${toMs('c.oldest')} AS "oldestCoveredMs",
-         ${toMs('c.newest')} AS "newestCoveredMs", coalesce(c.row_count, 0)::float8 AS rows
+         ${toMs('c.newest')} AS "newestCoveredMs"
   FROM stream s JOIN market m USING (market_id) LEFT JOIN (
-    SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest,
-           sum(row_count) AS row_count
+    SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest
     FROM coverage GROUP BY stream_id, market_id) c USING (stream_id, market_id)
   ORDER BY m.name, s.kind, s.variant`;
 
@@ -42,6 +41,8 @@ const PROGRESS = `
       AS t(stream_id, market_id, from_ms, to_ms, ord)),
   known AS (
     SELECT a.ord, a.span,
+           (SELECT coalesce(sum(c.row_count), 0)::float8 FROM coverage c
+            WHERE c.market_id = a.market_id AND c.stream_id = a.stream_id) AS rows,
            (SELECT coalesce(range_agg(c.span * a.span), '{}') FROM coverage c
             WHERE c.market_id = a.market_id AND c.stream_id = a.stream_id AND c.span && a.span)
              AS covered,
@@ -52,7 +53,7 @@ const PROGRESS = `
   SELECT extract(epoch FROM upper(span) - lower(span))::float8 * 1000 AS "lengthMs",
          ${LENGTH_MS('covered')} AS "coveredMs",
          ${LENGTH_MS('missing * unfillable')} AS "unfillableMs",
-         ${LENGTH_MS('missing * waiting - unfillable')} AS "waitingMs"
+         ${LENGTH_MS('missing * waiting - unfillable')} AS "waitingMs", rows
   FROM parts ORDER BY ord`;
 
 const NEIGHBOUR = `

@@ -1,0 +1,175 @@
+import type { StreamKind } from '../../ledger/batch.js';
+import { GAP_REASONS } from '../../ledger/gap-reasons.js';
+import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { UsageError } from '../failure.js';
+import { percent } from '../fill/progress-line.js';
+import { findGap, findGapsAt, gapIdOf } from '../gap-ids.js';
+import { marketsOf } from '../gap-selection.js';
+import { kindOf, streamName } from '../kinds.js';
+import { type Look, lookAt } from '../looking.js';
+import { formatMoment, momentArgument, resolveMoment } from '../moments.js';
+import { printable } from '../printable.js';
+import { selectMarkets } from '../selection.js';
+import { type CommonOptions, openSession } from '../session.js';
+import { roughDuration } from '../summary.js';
+
+/** Pieces of one gap that are explained. */
+const EXPLAINED_MAX = 10;
+
+/**
+ * Tells everything that is known of a gap, in words.
+ *
+ * @param words an id, or a market, a kind and a time
+ * @throws UsageError for what names no gap
+ */
+export async function gapsExplainCommand(
+  words: readonly string[],
+  options: CommonOptions,
+): Promise<ExitCode> {
+  const session = openSession({ logLevel: 'warn', ...options });
+  await lookAt(session, async (look) => {
+    const { gaps, memory } = await findNamed(words, look);
+    const texts: string[] = [];
+    for (const gap of gaps.slice(0, EXPLAINED_MAX)) texts.push(await explain(gap, look));
+    if (gaps.length > EXPLAINED_MAX)
+      texts.push(`… and ${gaps.length - EXPLAINED_MAX} more pieces.\n`);
+    if (gaps.length === 0 && memory !== null) texts.push(explainClosed(memory, look.streams));
+    process.stdout.write(texts.join('\n'));
+  });
+  return EXIT_CODES.ok;
+}
+
+async function findNamed(words: readonly string[], { store, streams, nowMs }: Look) {
+  const [first = '', kindWord, ...time] = words;
+  if (kindWord === undefined) return findGap(store, first, nowMs);
+  const kind = kindOf(kindWord);
+  if (kind === undefined) {
+    const allowed = 'write trades, times, klines, depth, tickers or states';
+    throw new UsageError('<kind>', kindWord, allowed);
+  }
+  const [chosen] = selectMarkets([first], marketsOf(streams));
+  const own = streams.filter(({ marketId }) => marketId === chosen?.marketId);
+  const atMs = resolveMoment(readMoment(time.join(' ')), nowMs);
+  return { gaps: await findGapsAt(store, own, kind, atMs, nowMs), memory: null };
+}
+
+function readMoment(text: string) {
+  try {
+    return momentArgument(text);
+  } catch (error) {
+    throw new UsageError('<time>', text, (error as Error).message);
+  }
+}
+
+async function explain(gap: Gap, look: Look): Promise<string> {
+  const { streamId, marketId, span, state, reason } = gap;
+  const name = `${printable(gap.market)} ${streamName(gap)}`;
+  const length = roughDuration(span.toMs - span.fromMs);
+  const { before, after } = await look.store.inspection.neighbours({ streamId, marketId, span });
+  const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
+  const lines = [
+    `Gap ${gapIdOf(gap)}: ${name}`,
+    `  from ${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)} (${length}), UTC`,
+    `  ${state}: ${printable(reason)}`,
+    ...(words === undefined ? [] : [`  ${words}`]),
+    ...triesOf(gap),
+    ...noteLines(gap.note),
+    `Before it: ${neighbourText(before, span.fromMs)}`,
+    `After it:  ${neighbourText(after, span.toMs)}`,
+    ...(await substitutes(gap, look)),
+    ...nextSteps(gap).map((step) => `What to do: ${step}`),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): string {
+  const { gapId, streamId, span, state, reason, closedAtMs, note } = memory;
+  const stream = streams.find((one) => one.streamId === streamId);
+  const name = stream === undefined ? '' : `${printable(stream.market)} ${streamName(stream)}`;
+  const when = closedAtMs === null ? '' : ` at ${formatMoment(Math.floor(closedAtMs))}`;
+  const end = state === 'filled' ? `It was filled${when}.` : 'All of it is covered by now.';
+  const lines = [
+    `Gap ${gapId}: ${name}`,
+    `  from ${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)}, UTC`,
+    `  ${end} Before that: ${printable(reason)}, ${memory.attempts} tries.`,
+    ...noteLines(note),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function triesOf({ attempts, firstSeenAtMs, nextAttemptAtMs, state, gapId }: Gap): string[] {
+  if (gapId === null) return ['  Nothing was tried yet.'];
+  const seen =
+    firstSeenAtMs === null ? '' : `first seen ${formatMoment(Math.floor(firstSeenAtMs))}; `;
+  const next =
+    state === 'unfillable'
+      ? 'it is not tried again by itself'
+      : nextAttemptAtMs === null
+        ? 'it is tried as soon as possible'
+        : `next try at ${formatMoment(Math.floor(nextAttemptAtMs))}`;
+  const tries = attempts === 1 ? '1 try' : `${attempts} tries`;
+  return [`  ${seen}${tries}; ${next}`];
+}
+
+function noteLines(note: string | null): string[] {
+  return note === null ? [] : note.split('\n').map((line) => `  note: ${printable(line)}`);
+}
+
+const EVIDENCE_MAX = 300;
+
+function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): string {
+  if (neighbour === null) return 'nothing is covered.';
+  const { span, rowCount, firstId, lastId, evidence } = neighbour;
+  const isTouching = span.fromMs === edgeMs || span.toMs === edgeMs;
+  const ids = firstId === null ? '' : `, ids ${firstId} to ${lastId}`;
+  const proof = printable(JSON.stringify(evidence)).slice(0, EVIDENCE_MAX);
+  const where = isTouching ? 'covered' : 'covered, farther away,';
+  return `${where} from ${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)} (${rowCount.toLocaleString('en-US')} rows${ids}); evidence: ${proof}`;
+}
+
+const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'state', 'ticker']);
+
+/** Candles tell in sum what happened, where each trade or state can not be had. */
+async function substitutes(gap: Gap, { store, streams, nowMs }: Look): Promise<string[]> {
+  if (!REPLACEABLE.has(gap.kind)) return [];
+  const klines = streams.filter(
+    ({ kind, marketId }) => kind === 'kline' && marketId === gap.marketId,
+  );
+  const spans = klines.map(({ streamId, marketId }) => ({ streamId, marketId, span: gap.span }));
+  const parts = await store.inspection.progress(spans, nowMs);
+  const covered = klines.flatMap(({ variant }, at) => {
+    const { coveredMs = 0, lengthMs = 1 } = parts[at] ?? {};
+    return coveredMs > 0
+      ? [`${variant} s (${percent((coveredMs + 0.5) / lengthMs)} of the time)`]
+      : [];
+  });
+  if (covered.length === 0) return ['In its place: no candles of this time are stored.'];
+  return [`In its place: the candles of ${covered.join(', ')} are stored.`];
+}
+
+function nextSteps(gap: Gap): string[] {
+  const { kind, state, reason, market } = gap;
+  const id = gapIdOf(gap);
+  if (kind !== 'trades' && kind !== 'times' && kind !== 'kline') {
+    return ['nothing brings it back; keep the daemon running, and see that its schedule is kept'];
+  }
+  const note = `tapekeep gaps note ${id} "…"`;
+  if (state === 'unfillable') {
+    const steps = [
+      `"tapekeep gaps fill ${id} --again" tries once more; ${note} keeps what you know`,
+    ];
+    return reason === 'history horizon'
+      ? [
+          ...steps,
+          'poll more often, or give the exchange a larger budget, so that it does not happen again',
+        ]
+      : steps;
+  }
+  if (reason === 'refused rows') {
+    return [`"tapekeep quarantine --market ${printable(market)}" shows what was refused, and why`];
+  }
+  return [
+    `a running daemon fills it; "tapekeep gaps fill ${id}" does it now, and shows how it goes`,
+  ];
+}

@@ -1,0 +1,94 @@
+import type { StreamKind } from '../../ledger/batch.js';
+import type { Gap, Store } from '../../store/index.js';
+import type { ExitCode } from '../exit-codes.js';
+import { assertCollected } from '../fill/collected.js';
+import type { FillTask } from '../fill/task.js';
+import { type FillCommandOptions, type FillDesk, withFilling } from '../fill/with-filling.js';
+import { findGap } from '../gap-ids.js';
+import { type GapOptions, gapFilterOf, readGaps } from '../gap-selection.js';
+
+export interface GapsFillOptions extends FillCommandOptions, GapOptions {
+  /** Also tries again what was given up. */
+  readonly again?: boolean;
+}
+
+/** Gaps of one run; the others are named by the next. */
+const FILLED_MAX = 2000;
+/** What can be fetched later. */
+const FETCHABLE: readonly StreamKind[] = ['trades', 'times', 'kline'];
+
+/**
+ * Makes gaps due at once and sees to it that they are filled.
+ *
+ * @param ids of gaps; none for all that the options select
+ * @throws UsageError for an id, a market or a span that is none
+ */
+export async function gapsFillCommand(
+  ids: readonly string[],
+  options: GapsFillOptions,
+): Promise<ExitCode> {
+  return await withFilling(options, 'existing', async (desk) => {
+    const { filling, store, session, say, signal } = desk;
+    const knownMs = Math.floor((await store.exchangeNowMs()) ?? (await filling.nowMs()));
+    // Mistakes are told before the exchange is asked.
+    await select(desk, ids, options, knownMs);
+    const isOwn = await filling.begin();
+    signal.throwIfAborted();
+    const nowMs = await filling.nowMs();
+    const found = await select(desk, ids, options, nowMs);
+    const fetchable = found.filter(({ kind }) => FETCHABLE.includes(kind));
+    const passed = found.length - fetchable.length;
+    if (passed > 0) {
+      say(`${passed} gaps of depth, tickers or states are left out: nothing brings those back.`);
+    }
+    const due = fetchable.filter(({ state }) => options.again === true || state !== 'unfillable');
+    if (due.length === 0) return nothing(fetchable.length, ids.length);
+    if (due.length >= FILLED_MAX)
+      say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
+    if (!isOwn) for (const { market, kind } of due) assertCollected(session.config, market, [kind]);
+    await makeDue(store, due, nowMs, options.again === true);
+    if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
+    say(`Filling ${due.length} ${due.length === 1 ? 'gap' : 'gaps'}.`);
+    return due.map(taskOf);
+  });
+}
+
+function nothing(unfillable: number, ids: number): string {
+  if (unfillable === 0) return 'Nothing to fill.';
+  const what = ids === 0 ? `${unfillable} gaps were` : 'It was';
+  return `Nothing to fill. ${what} given up; --again tries once more.`;
+}
+
+async function select(
+  { store }: FillDesk,
+  ids: readonly string[],
+  options: GapsFillOptions,
+  nowMs: number,
+): Promise<readonly Gap[]> {
+  if (ids.length > 0) {
+    const gaps: Gap[] = [];
+    for (const id of ids) gaps.push(...(await findGap(store, id, nowMs)).gaps);
+    return gaps;
+  }
+  const streams = await store.inspection.streams();
+  const filter = gapFilterOf(options, streams, nowMs, FILLED_MAX);
+  return (await readGaps(store, filter, streams, nowMs)).gaps;
+}
+
+function taskOf({ streamId, kind, marketId, variant, market, span }: Gap): FillTask {
+  return { market, stream: { streamId, kind, marketId, variant, collectFromMs: null }, span };
+}
+
+/** Ends the pauses of these gaps; a neighbour of the same market and time may come along. */
+async function makeDue(
+  store: Store,
+  gaps: readonly Gap[],
+  nowMs: number,
+  isUnfillableToo: boolean,
+): Promise<void> {
+  for (const { gapId, marketId, kind, span } of gaps) {
+    if (gapId === null) continue;
+    const filter = { marketIds: [marketId], kinds: [kind], span, limit: FILLED_MAX };
+    await store.retryGaps(filter, nowMs, isUnfillableToo);
+  }
+}

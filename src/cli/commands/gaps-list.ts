@@ -1,0 +1,154 @@
+import type { Gap, KnownStream } from '../../store/index.js';
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { gapDocument } from '../fill/outcome.js';
+import { gapIdOf } from '../gap-ids.js';
+import { type GapOptions, gapFilterOf, readGaps } from '../gap-selection.js';
+import { streamName } from '../kinds.js';
+import { lookAt } from '../looking.js';
+import { formatMoment } from '../moments.js';
+import { jsonLine, printable } from '../printable.js';
+import { type CommonOptions, openSession } from '../session.js';
+import { roughDuration } from '../summary.js';
+import { type Column, formatTable } from '../table.js';
+
+export interface GapsListOptions extends CommonOptions, GapOptions {
+  readonly limit: number;
+  readonly json?: boolean;
+}
+
+/** Gaps that are looked at for the sums, beyond those that are shown. */
+const SUMMED_MAX = 5000;
+
+/**
+ * Lists what is expected and not covered, the newest first.
+ *
+ * @throws UsageError for an unknown market or a span that ends before it begins
+ */
+export async function gapsListCommand(options: GapsListOptions): Promise<ExitCode> {
+  const session = openSession({ logLevel: 'warn', ...options });
+  await lookAt(session, async ({ store, streams, nowMs }) => {
+    const filter = gapFilterOf(options, streams, nowMs, Math.max(options.limit, SUMMED_MAX));
+    const { gaps, isAll } = await readGaps(store, filter, streams, nowMs);
+    const { marketIds, kinds } = filter;
+    const chosen = streams.filter(
+      ({ marketId, kind }) =>
+        (marketIds?.includes(marketId) ?? true) && (kinds?.includes(kind) ?? true),
+    );
+    const unreached = chosen.filter(isUnreached);
+    const isWritten = await store.inspection.isWritten();
+    const shown = gaps.slice(0, options.limit);
+    if (options.json === true) {
+      process.stdout.write(
+        jsonLine({
+          at: new Date(nowMs),
+          isWritten,
+          gaps: shown.map(gapDocument),
+          sums: sumsOf(gaps),
+          isSumOfAll: isAll,
+          historyNotReached: unreached.map(({ market, kind, oldestCoveredMs: ms }) => ({
+            ...{ market, kind, reached: ms === null ? null : new Date(ms) },
+          })),
+        }),
+      );
+      return;
+    }
+    const lines = [
+      ...(shown.length === 0 ? [nothing(options)] : formatTable(COLUMNS, shown)),
+      ...(gaps.length > shown.length || !isAll ? [more(gaps.length, shown.length, isAll)] : []),
+      ...sumLines(gaps, isAll),
+      ...unreached.map(unreachedLine),
+      ...lagLines(chosen, isWritten, nowMs),
+    ];
+    process.stdout.write(`${lines.join('\n')}\n`);
+  });
+  return EXIT_CODES.ok;
+}
+
+/** The walk down has not found the first trade yet; how much there is nobody knows. */
+function isUnreached({ kind, collectFromMs }: KnownStream): boolean {
+  return (kind === 'trades' || kind === 'times') && collectFromMs === null;
+}
+
+function unreachedLine({ market, kind, oldestCoveredMs: ms }: KnownStream): string {
+  const where = ms === null ? 'nothing is collected yet' : `it is at ${formatMoment(ms)}`;
+  return `${printable(market)} ${kind}: the start of history is not reached yet, ${where}; how much is before that is not known.`;
+}
+
+function nothing({ market, kinds, from, to, state, reason }: GapsListOptions): string {
+  const isAny = [market, kinds, from, to, state, reason].every((one) => one === undefined);
+  return isAny ? 'No gaps: all that is expected is covered.' : 'No gaps of that sort.';
+}
+
+function more(found: number, shown: number, isAll: boolean): string {
+  const count = isAll ? (found - shown).toLocaleString('en-US') : 'many';
+  return `… and ${count} more; --limit shows more, --from and --to other times.`;
+}
+
+/** Time by state and reason, the longest first. */
+function sumsOf(gaps: readonly Gap[]) {
+  const sums = new Map<
+    string,
+    { state: string; reason: string; count: number; lengthMs: number }
+  >();
+  for (const { state, reason, span } of gaps) {
+    const key = `${state} ${reason}`;
+    const sum = sums.get(key) ?? { state, reason, count: 0, lengthMs: 0 };
+    sum.count += 1;
+    sum.lengthMs += span.toMs - span.fromMs;
+    sums.set(key, sum);
+  }
+  return [...sums.values()].sort((a, b) => b.lengthMs - a.lengthMs);
+}
+
+function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
+  const of = (isLost: boolean) =>
+    sumsOf(gaps)
+      .filter(({ state }) => (state === 'unfillable') === isLost)
+      .map(({ reason, lengthMs }) => `${seconds(lengthMs)} ${reason}`)
+      .join(', ');
+  const part = isAll ? '' : ` (of the newest ${gaps.length.toLocaleString('en-US')})`;
+  const [open, lost] = [of(false), of(true)];
+  return [
+    ...(open === '' ? [] : [`Open${part}: ${open}.`]),
+    ...(lost === '' ? [] : [`Lost${part}: ${lost}.`]),
+  ];
+}
+
+const seconds = (ms: number) =>
+  `${(ms / 1000).toLocaleString('en-US', { maximumFractionDigits: ms < 10_000 ? 1 : 0 })} s`;
+
+/** Nobody collects: then the time since is missing as well, without being a hole yet. */
+function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: number): string[] {
+  if (isWritten) return [];
+  const newest = streams.flatMap(({ newestCoveredMs: ms }) => (ms === null ? [] : [ms]));
+  if (newest.length === 0) return [];
+  const ms = Math.max(...newest);
+  const ago = roughDuration(nowMs - ms);
+  return [
+    `Nothing collects at present. What happened since ${formatMoment(ms)} (${ago} ago) is not listed.`,
+  ];
+}
+
+const right = 'right' as const;
+
+const COLUMNS: readonly Column<Gap>[] = [
+  { title: 'id', text: gapIdOf },
+  { title: 'market', text: ({ market }) => market },
+  { title: 'stream', text: streamName },
+  { title: 'from', text: ({ span }) => formatMoment(span.fromMs) },
+  { title: 'to', text: ({ span }) => formatMoment(span.toMs) },
+  {
+    title: 'length',
+    align: right,
+    text: ({ span }) => roughDuration(span.toMs - span.fromMs),
+  },
+  { title: 'state', text: ({ state }) => state },
+  { title: 'reason', text: ({ reason }) => reason },
+  { title: 'tries', align: right, text: ({ attempts }) => String(attempts) },
+  {
+    title: 'next try',
+    text: ({ state, nextAttemptAtMs: ms }) =>
+      state === 'unfillable' ? 'none' : ms === null ? 'soon' : formatMoment(ms),
+  },
+  { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '' },
+];

@@ -1,0 +1,238 @@
+import type { ExchangePort } from '../../collect/ports.js';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { AbortedError, TapekeepError } from '../../kernel/errors.js';
+import type { SpanProgress, Store } from '../../store/index.js';
+import { archiveIdentityOf, exchangeAddress, firstAnswer } from '../connect.js';
+import { type ExchangeAccess, openExchange } from '../exchange.js';
+import { guardIdentity } from '../identity.js';
+import { boundedStep } from '../lifecycle.js';
+import type { Session } from '../session.js';
+import type { FillTask, FillTotals } from './task.js';
+import { FillWorker } from './worker.js';
+
+export interface FillingOptions {
+  readonly session: Session;
+  readonly store: Store;
+  readonly clock: Clock;
+  /** Aborts when a person has had enough. */
+  readonly signal: AbortSignal;
+  /** Told of every look at the ledger. */
+  readonly onProgress: (totals: FillTotals) => void;
+  /** Told in words who does the work, whenever that changes. */
+  readonly onWorker: (text: string) => void;
+}
+
+/** How filling ended: all is settled, or for so long nothing has changed, or a person said stop. */
+export type FillEnd = 'settled' | 'stuck' | 'stopped';
+
+const LOOK_MS = 1000;
+/** Who waits longer than this for the next try is not waited for. */
+const PATIENCE_MS = 60_000;
+/** Without any change in the ledger for this long nothing more is expected of this run. */
+const STUCK_MS = 120_000;
+/** The same while another program does the work, which may have other work to do first. */
+const STUCK_BESIDE_MS = 600_000;
+/** A daemon that restarts takes its archive again within this time; then it is free for us. */
+const FREE_FOR_MS = 15_000;
+const EXCHANGE_TRIES = 6;
+const STOP_MS = 3500;
+const CLOSE_MS = 1000;
+/** Spans that are asked about in one statement. */
+const CHUNK = 500;
+
+/**
+ * Fills spans of the archive, by its own work or by that of a daemon that writes to the same archive:
+ * then it only follows the ledger.
+ *
+ * States: *new* → *own* (it holds the writer's lock and is connected to the exchange) or *beside*
+ * (another program holds it) → *ended*. From *beside* it goes to *own* when the other program has
+ * gone for good.
+ */
+export class Filling {
+  readonly #options: FillingOptions;
+  #own: Own | undefined;
+
+  constructor(options: FillingOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Takes the archive, if nobody else writes to it, and connects to the exchange.
+   *
+   * @returns whether this program does the work itself
+   * @throws StoreError `archive_of_another_exchange`, and the errors of an exchange that is away
+   */
+  async begin(): Promise<boolean> {
+    try {
+      await this.#options.store.acquireWriterLock();
+    } catch (error) {
+      if (error instanceof TapekeepError && error.code === 'writer_lock_held') {
+        this.#options.onWorker('The running daemon does the work.');
+        return false;
+      }
+      throw error;
+    }
+    this.#own = await connect(this.#options);
+    return true;
+  }
+
+  /** What asks the exchange and collects, while this program does the work itself. */
+  get own(): Own | undefined {
+    return this.#own;
+  }
+
+  /** The exchange's time now. */
+  async nowMs(): Promise<number> {
+    const { store, clock } = this.#options;
+    const nowMs = this.#own?.time.nowMs() ?? (await store.exchangeNowMs()) ?? clock.wallMs();
+    return Math.floor(nowMs);
+  }
+
+  /**
+   * Works, or follows the work, until everything is filled or nothing more can be done now.
+   *
+   * @throws ExchangeChangedError
+   */
+  async run(tasks: readonly FillTask[]): Promise<FillEnd> {
+    for (;;) {
+      const own = this.#own;
+      const end = own === undefined ? await this.#beside(tasks) : await this.#work(own, tasks);
+      if (end !== 'free') return end;
+      await this.begin();
+      if (this.#own !== undefined) {
+        this.#options.onWorker('The daemon is gone; this program goes on with the work itself.');
+      }
+    }
+  }
+
+  /** Progress of each task, in their order. */
+  async progress(tasks: readonly FillTask[], untilMs: number): Promise<SpanProgress[]> {
+    const { inspection } = this.#options.store;
+    const all: SpanProgress[] = [];
+    for (let at = 0; at < tasks.length; at += CHUNK) {
+      const spans = tasks.slice(at, at + CHUNK).map(({ stream, span }) => ({ ...stream, span }));
+      all.push(...(await inspection.progress(spans, untilMs)));
+    }
+    return all;
+  }
+
+  /** The sum of all tasks. */
+  static totalsOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): FillTotals {
+    const sum = { lengthMs: 0, coveredMs: 0, unfillableMs: 0, waitingMs: 0, rows: 0 };
+    const counted = new Set<number>();
+    for (const [at, part] of parts.entries()) {
+      sum.lengthMs += part.lengthMs;
+      sum.coveredMs += part.coveredMs;
+      sum.unfillableMs += part.unfillableMs;
+      sum.waitingMs += part.waitingMs;
+      const stream = tasks[at]?.stream;
+      // Exact times are of the same rows as the trades.
+      if (stream === undefined || stream.kind === 'times' || counted.has(stream.streamId)) continue;
+      counted.add(stream.streamId);
+      sum.rows += part.rows;
+    }
+    return sum;
+  }
+
+  /** Lets go of the exchange. The store is its owner's to stop. */
+  async end(): Promise<void> {
+    const { session, clock } = this.#options;
+    const own = this.#own;
+    if (own === undefined) return;
+    const around = { clock, telemetry: session.telemetry };
+    await boundedStep(around, 'exchange', CLOSE_MS, () => own.close());
+  }
+
+  async #work(own: Own, tasks: readonly FillTask[]): Promise<FillEnd> {
+    const { session, clock, signal, store } = this.#options;
+    const ending = new AbortController();
+    const work = own.worker.run(tasks, ending.signal);
+    try {
+      return await Promise.race([this.#follow(tasks, STUCK_MS), own.failed]);
+    } finally {
+      ending.abort(new AbortedError());
+      const around = { clock, telemetry: session.telemetry };
+      await boundedStep(around, 'filling', STOP_MS, () => work);
+      if (!signal.aborted) await store.closeFilledGaps();
+    }
+  }
+
+  async #beside(tasks: readonly FillTask[]): Promise<FillEnd | 'free'> {
+    const { store, clock } = this.#options;
+    let freeSinceMs: number | undefined;
+    const isFree = async () => {
+      if (await store.inspection.isWritten()) freeSinceMs = undefined;
+      else freeSinceMs ??= clock.monotonicMs();
+      return freeSinceMs !== undefined && clock.monotonicMs() - freeSinceMs >= FREE_FOR_MS;
+    };
+    return await this.#follow(tasks, STUCK_BESIDE_MS, isFree);
+  }
+
+  #follow(tasks: readonly FillTask[], stuckMs: number): Promise<FillEnd>;
+  #follow(
+    tasks: readonly FillTask[],
+    stuckMs: number,
+    isFree: () => Promise<boolean>,
+  ): Promise<FillEnd | 'free'>;
+  async #follow(tasks: readonly FillTask[], stuckMs: number, isFree?: () => Promise<boolean>) {
+    const { clock, signal, onProgress } = this.#options;
+    let last = '';
+    let changedAtMs = clock.monotonicMs();
+    while (!signal.aborted) {
+      const parts = await this.progress(tasks, (await this.nowMs()) + PATIENCE_MS);
+      const totals = Filling.totalsOf(tasks, parts);
+      onProgress(totals);
+      if (parts.every(isSettled)) return 'settled';
+      const now = JSON.stringify(parts);
+      if (now !== last) changedAtMs = clock.monotonicMs();
+      last = now;
+      if (clock.monotonicMs() - changedAtMs >= stuckMs) return 'stuck';
+      if (isFree !== undefined && (await isFree())) return 'free';
+      await sleep(clock, LOOK_MS, signal).catch(() => undefined);
+    }
+    return 'stopped';
+  }
+}
+
+/** What this program works with when it does the work itself. */
+interface Own {
+  readonly exchange: ExchangePort;
+  readonly time: { nowMs(): number };
+  readonly worker: FillWorker;
+  /** Rejects when going on would be wrong; never resolves. */
+  readonly failed: Promise<never>;
+  close(): Promise<void>;
+}
+
+async function connect({ session, store, clock, signal }: FillingOptions): Promise<Own> {
+  const { config, telemetry, exchangeTime } = session;
+  const around = { clock, telemetry };
+  const { address, builtIn } = await exchangeAddress(config, around);
+  const access: ExchangeAccess = openExchange(config, address, clock, telemetry, exchangeTime);
+  const close = async () => {
+    await access.close();
+    await builtIn?.stop();
+  };
+  try {
+    const identity = await firstAnswer(access, signal, around, EXCHANGE_TRIES);
+    await store.claimArchive(archiveIdentityOf(config, identity));
+    await store.makePartitionsAhead(exchangeTime.nowMs());
+    let fail: (error: Error) => void = () => undefined;
+    const failed = new Promise<never>((_, reject) => {
+      fail = reject;
+    });
+    failed.catch(() => undefined);
+    const exchange = guardIdentity(access.client, identity, (error) => fail(error));
+    const surroundings = { config, archive: store, exchange, time: exchangeTime };
+    const worker = new FillWorker({ ...surroundings, clock, telemetry, signal });
+    return { exchange, time: exchangeTime, worker, failed, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function isSettled({ lengthMs, coveredMs, unfillableMs, waitingMs }: SpanProgress): boolean {
+  // Lengths come as floating point of microseconds.
+  return coveredMs + unfillableMs + waitingMs >= lengthMs - 0.5;
+}

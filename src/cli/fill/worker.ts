@@ -1,0 +1,178 @@
+import type { CandleCollector } from '../../collect/candles.js';
+import type { MarketUnit } from '../../collect/market-unit.js';
+import { GapFiller } from '../../collect/trades/filler.js';
+import type { TradeWalker } from '../../collect/trades/walker.js';
+import { sleep } from '../../kernel/clock.js';
+import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { systemRandom } from '../../kernel/random.js';
+import { Backoff } from '../../kernel/retry.js';
+import type { FillTask } from './task.js';
+import { FillUnits, type UnitScope, type UnitSurroundings } from './units.js';
+
+const CONCURRENCY = 4;
+const RETRY = { baseMs: 1000, capMs: 15_000 };
+/** How often is looked again while the newest part of a span is still happening, or at rest. */
+const AGAIN_MS = 2000;
+
+/**
+ * Fills spans of trades and candles by itself, newest first, and nothing else: no schedules, and no
+ * stream that can only be seen at its moment.
+ *
+ * States: *new* → units are opened ({@link FillWorker.prepare}) → *running* until its signal aborts
+ * ({@link FillWorker.run}). How far it has come stands in the ledger.
+ */
+export class FillWorker {
+  readonly #surroundings: UnitSurroundings;
+  readonly #units: FillUnits;
+  readonly #open = new Map<number, MarketUnit>();
+
+  constructor(surroundings: UnitSurroundings) {
+    this.#surroundings = surroundings;
+    this.#units = new FillUnits(surroundings);
+  }
+
+  /** Opens the streams of one market, making those that the archive does not know yet. */
+  async prepare(scope: UnitScope): Promise<void> {
+    if (this.#open.has(scope.marketId)) return;
+    this.#open.set(scope.marketId, await this.#units.open(scope));
+  }
+
+  /** Works on the spans until `signal` aborts; never rejects. */
+  async run(tasks: readonly FillTask[], signal: AbortSignal): Promise<void> {
+    const { clock, telemetry, exchange } = this.#surroundings;
+    for (const scope of scopesOf(tasks)) {
+      await this.#untilDone(scope.market, signal, async () => {
+        await this.prepare(scope);
+        return true;
+      });
+    }
+    const filler = new GapFiller({
+      ...{ exchange, clock, telemetry: telemetry.collect, concurrency: CONCURRENCY },
+    });
+    const work: Promise<void>[] = [];
+    for (const { market, walkers, candles } of this.#open.values()) {
+      for (const walker of walkers) {
+        const spans = spansOf(tasks, walker);
+        if (spans.length === 0) continue;
+        filler.add(walker);
+        const topMs = Math.max(...spans.map(({ toMs }) => toMs));
+        work.push(this.#reachHead(walker, topMs, filler, signal));
+      }
+      for (const collector of candles) {
+        if (spansOf(tasks, collector).length > 0) {
+          work.push(this.#collect(market, collector, signal));
+        }
+      }
+    }
+    filler.start();
+    await Promise.all(work);
+    await untilAborted(signal);
+    await filler.stop();
+  }
+
+  /**
+   * From the head the walk learns how the server counts and where it stands. It is looked at again
+   * only while a span reaches up to what has just happened.
+   */
+  #reachHead(
+    walker: TradeWalker,
+    topMs: number,
+    filler: GapFiller,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const endpoint = walker.kind === 'times' ? 'history' : 'historyResult';
+    return this.#untilDone(walker.market, signal, async () => {
+      await walker.pollHead(signal);
+      filler.wake();
+      const newestMs = await this.#newestCoveredMs(walker.streamId);
+      return newestMs >= topMs && this.#units.since.of(endpoint) !== undefined;
+    });
+  }
+
+  async #newestCoveredMs(streamId: number): Promise<number> {
+    const { archive } = this.#surroundings;
+    const unit = [...this.#open.values()].find(({ walkers }) =>
+      walkers.some((one) => one.streamId === streamId),
+    );
+    if (unit === undefined) return Number.NEGATIVE_INFINITY;
+    const stream = { streamId, marketId: unit.marketId, kind: 'trades' as const, variant: 0 };
+    const [top] = await archive.islands({ ...stream, collectFromMs: null }, 1);
+    return top?.span.toMs ?? Number.NEGATIVE_INFINITY;
+  }
+
+  /** Candles that are put off, or not final yet, are looked at again until somebody says stop. */
+  #collect(market: string, collector: CandleCollector, signal: AbortSignal): Promise<void> {
+    return this.#untilDone(market, signal, async () => {
+      while (!signal.aborted && (await collector.poll(signal))) {
+        // Page by page.
+      }
+      return false;
+    });
+  }
+
+  /** Repeats work until it is done; failures are told, and followed by a growing pause. */
+  async #untilDone(
+    market: string,
+    signal: AbortSignal,
+    work: () => Promise<boolean>,
+  ): Promise<void> {
+    const { clock, telemetry } = this.#surroundings;
+    const backoff = new Backoff(RETRY, systemRandom);
+    while (!signal.aborted) {
+      let waitMs = AGAIN_MS;
+      try {
+        if (await work()) return;
+        backoff.reset();
+      } catch (error) {
+        if (signal.aborted || isAborted(error)) return;
+        telemetry.collect.pollFailed({
+          ...{ stream: 'fill', market, code: codeOf(error), message: messageOf(error) },
+          action: error instanceof TapekeepError ? error.action : 'retry',
+        });
+        waitMs = backoff.nextMs();
+      }
+      await sleep(clock, waitMs, signal).catch(() => undefined);
+    }
+  }
+}
+
+/** Tells each collector what is wanted of it. */
+function spansOf(
+  tasks: readonly FillTask[],
+  collector: Pick<TradeWalker | CandleCollector, 'streamId' | 'want' | 'retry'>,
+) {
+  const spans = tasks
+    .filter(({ stream }) => stream.streamId === collector.streamId)
+    .map(({ span }) => span);
+  for (const span of spans) {
+    collector.want(span);
+    collector.retry(span);
+  }
+  return spans;
+}
+
+/** What has to be opened for these tasks. */
+function scopesOf(tasks: readonly FillTask[]): UnitScope[] {
+  const scopes = new Map<number, UnitScope>();
+  for (const { market, stream } of tasks) {
+    const { marketId, kind, variant } = stream;
+    const { trades, times, intervalsS } = scopes.get(marketId) ?? {
+      ...{ trades: false, times: false, intervalsS: [] as readonly number[] },
+    };
+    scopes.set(marketId, {
+      ...{ market, marketId },
+      // The walk over exact times stands beside the walk over trades.
+      trades: trades || kind === 'trades' || kind === 'times',
+      times: times || kind === 'times',
+      intervalsS: kind === 'kline' ? [...new Set([...intervalsS, variant])] : intervalsS,
+    });
+  }
+  return [...scopes.values()];
+}
+
+function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
