@@ -79,7 +79,10 @@ export class Walk {
     }
     const topMs = Math.max(islands.top?.span.toMs ?? -Infinity, ...edgesMs);
     const always = { fromMs: collectFromMs ?? -Infinity, toMs: topMs };
-    const holes = findHoles([always, ...this.#wanted], islands.spans, topMs, edgesMs);
+    // While the start of history is open, what is wanted has a begin of its own to be listed with.
+    const beginsMs = collectFromMs === null ? this.#wanted.map(({ fromMs }) => fromMs) : [];
+    const cutsMs = [...edgesMs, ...beginsMs];
+    const holes = findHoles([always, ...this.#wanted], islands.spans, topMs, cutsMs);
     this.#known = { key, holes };
     return holes;
   }
