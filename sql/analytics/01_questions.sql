@@ -1,22 +1,33 @@
 -- What every question needs: its market, its length of a slot, its span, and what the ledger knows
 -- of it. Names of tables are bound when these definitions are made: nobody's search_path matters.
 
+CREATE OR REPLACE FUNCTION analytics.span_start(from_at timestamptz, to_at timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 10
+AS $$
+BEGIN
+  IF from_at > to_at THEN
+    RAISE EXCEPTION 'the span ends at %, before it begins at %', to_at, from_at
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'Write the earlier moment first.';
+  END IF;
+  RETURN from_at;
+END
+$$;
+COMMENT ON FUNCTION analytics.span_start IS 'The start of a span; one that ends before it begins is refused. Example: SELECT analytics.span_start(''2026-01-15'', ''2026-01-16'')';
+
 CREATE OR REPLACE FUNCTION analytics.market_id(market text, from_at timestamptz DEFAULT NULL, to_at timestamptz DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL SAFE COST 10
 SET search_path FROM CURRENT
 AS $$
 DECLARE
-  found integer;
+  id integer;
   nearest text;
 BEGIN
-  IF from_at > to_at THEN
-    RAISE EXCEPTION 'the span ends at %, before it begins at %', to_at, from_at
-      USING ERRCODE = 'invalid_parameter_value', HINT = 'Write the earlier moment first.';
-  END IF;
-  SELECT m.market_id INTO found FROM market m WHERE m.name = market_id.market AND m.market_id <> 0;
+  PERFORM analytics.span_start(from_at, to_at);
+  SELECT m.market_id INTO id FROM market m WHERE m.name = market_id.market AND m.market_id <> 0;
   IF FOUND THEN
-    RETURN found;
+    RETURN id;
   END IF;
   SELECT m.name INTO nearest FROM market m, LATERAL (
     SELECT count(*) AS pairs FROM generate_series(0, length(market_id.market)) AS i
@@ -101,9 +112,9 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 1000
 BEGIN ATOMIC
   SELECT origin + (origin_s + place * step_s) * interval '1 second',
          origin + (origin_s + (place + 1) * step_s) * interval '1 second'
-  FROM (SELECT analytics.seconds(slots.step)::bigint AS step_s) asked, LATERAL (
+  FROM (SELECT analytics.seconds(slots.step)::bigint AS step_s OFFSET 0) asked, LATERAL (
     SELECT ceil(extract(epoch FROM from_at - origin) / step_s)::bigint * step_s AS origin_s,
-           extract(epoch FROM to_at - origin) AS end_s) span, LATERAL (
+           extract(epoch FROM to_at - origin) AS end_s OFFSET 0) span, LATERAL (
     SELECT generate_series(0, ceil((end_s - origin_s) / step_s)::bigint - 1) AS place) places;
 END;
 COMMENT ON FUNCTION analytics.slots IS 'Slots [open_at, end_at) that open in [from_at, to_at), counted from an origin. Example: SELECT open_at FROM analytics.slots(''15 minutes'', ''2026-01-15'', ''2026-01-16'')';

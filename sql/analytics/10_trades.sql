@@ -14,8 +14,8 @@ COMMENT ON COLUMN analytics.trades.total IS 'In the money currency, as the excha
 COMMENT ON COLUMN analytics.trades.received_at IS 'When it was received, clock of the collecting machine: 2026-01-15 12:00:00.9+00.';
 COMMENT ON COLUMN analytics.trades.market_id IS 'Key of the market, as in analytics.markets: 1.';
 
--- The second half holds no row. It makes a wrong name or span an error also where no partition is
--- left to look into.
+-- The last condition is asked once, before any row: so that a wrong name is an error also where there
+-- is nothing to find. Only beyond all partitions it is not.
 CREATE OR REPLACE FUNCTION analytics.trades(market text, from_at timestamptz, to_at timestamptz)
 RETURNS SETOF analytics.trades
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -24,8 +24,7 @@ BEGIN ATOMIC
          t.received_at, t.market_id
   FROM trade t
   WHERE t.market_id = analytics.market_id(trades.market)
-    AND t.traded_at >= from_at AND t.traded_at < to_at
-  UNION ALL
-  SELECT (NULL::analytics.trades).* WHERE analytics.market_id(trades.market, from_at, to_at) IS NULL;
+    AND t.traded_at >= analytics.span_start(from_at, to_at) AND t.traded_at < to_at
+    AND analytics.market_id(trades.market) IS NOT NULL;
 END;
 COMMENT ON FUNCTION analytics.trades IS 'Trades of one market in [from_at, to_at), with the columns of the view trades. Whether they are all: analytics.coverage. Example: SELECT * FROM analytics.trades(''BTC_USD'', ''2026-01-15 12:00Z'', ''2026-01-15 13:00Z'') ORDER BY traded_at, tid';

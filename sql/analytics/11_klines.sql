@@ -46,15 +46,14 @@ BEGIN ATOMIC
               ELSE 'gap' END,
          k.revision, k.known_from
   FROM (
-    SELECT one.open_at, one.end_at, asked.covered
+    SELECT one.open_at, one.end_at, known.covered
     FROM (
-      SELECT m.market_id,
-             analytics.covered(m.market_id, 'kline', analytics.seconds(klines.step), klines.from_at,
-                               klines.to_at + klines.step) AS covered
-      FROM (SELECT analytics.market_id(klines.market, klines.from_at, klines.to_at) AS market_id) m
-      OFFSET 0) asked,
-      analytics.slots(klines.step, klines.from_at, klines.to_at, analytics.kline_origin(
-        asked.market_id, klines.step, klines.from_at, klines.to_at)) one
+      SELECT analytics.covered(asked.market_id, 'kline', analytics.seconds(klines.step),
+                               klines.from_at, klines.to_at + klines.step) AS covered,
+             analytics.kline_origin(asked.market_id, klines.step, klines.from_at, klines.to_at) AS origin
+      FROM (SELECT analytics.market_id(klines.market, klines.from_at, klines.to_at) AS market_id
+            OFFSET 0) asked
+      OFFSET 0) known, analytics.slots(klines.step, klines.from_at, klines.to_at, known.origin) one
   ) slot FULL JOIN (
     SELECT n.open_at, n.open, n.high, n.low, n.close, n.volume, n.amount, n.revision,
            n.received_at AS known_from

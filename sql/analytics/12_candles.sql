@@ -20,8 +20,7 @@ BEGIN ATOMIC
     SELECT s.open_at, s.high, s.low, s.volume, s.amount, s.trades,
            first.price AS open, last.price AS close
     FROM (
-      SELECT date_bin(make_interval(secs => analytics.seconds(candles.step)), t.traded_at,
-                      candles.origin) AS open_at,
+      SELECT date_bin(candles.step, t.traded_at, candles.origin) AS open_at,
              max(t.price) AS high, min(t.price) AS low, sum(t.amount) AS volume,
              sum(t.total) AS amount, count(*) AS trades,
              min(t.traded_at) AS first_at, max(t.traded_at) AS last_at
@@ -61,8 +60,7 @@ BEGIN ATOMIC
       OFFSET 0) asked,
       analytics.slots(vwap.step, vwap.from_at, vwap.to_at, vwap.origin) one
   ) slot LEFT JOIN (
-    SELECT date_bin(make_interval(secs => analytics.seconds(vwap.step)), t.traded_at,
-                    vwap.origin) AS open_at,
+    SELECT date_bin(vwap.step, t.traded_at, vwap.origin) AS open_at,
            sum(t.price * t.amount) AS paid, sum(t.amount) AS volume, count(*) AS trades,
            sum(t.amount) FILTER (WHERE t.side = 'buy') AS bought,
            sum(t.amount) FILTER (WHERE t.side = 'sell') AS sold

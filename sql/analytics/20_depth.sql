@@ -32,10 +32,8 @@ BEGIN ATOMIC
     FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS a(price, amount, level)
   ) l
   WHERE d.market_id = analytics.market_id(depth_levels.market)
-    AND d.observed_at >= from_at AND d.observed_at < to_at
-  UNION ALL
-  SELECT (NULL::analytics.depth_levels).*
-  WHERE analytics.market_id(depth_levels.market, from_at, to_at) IS NULL;
+    AND d.observed_at >= analytics.span_start(from_at, to_at) AND d.observed_at < to_at
+    AND analytics.market_id(depth_levels.market) IS NOT NULL;
 END;
 COMMENT ON FUNCTION analytics.depth_levels IS 'Levels of one market observed in [from_at, to_at), with the columns of the view depth_levels. Example: SELECT * FROM analytics.depth_levels(''BTC_USD'', ''2026-01-15 12:00Z'', ''2026-01-15 12:01Z'') ORDER BY observed_at, side, level';
 

@@ -35,6 +35,8 @@ const CREATE_SCHEMA = `
   COMMENT ON COLUMN analytics.definition.name IS 'File that they come from: ''10_trades.sql''.';
   COMMENT ON COLUMN analytics.definition.hash IS 'SHA-256 of its text, hexadecimal.';
   COMMENT ON COLUMN analytics.definition.made_at IS 'When it was run, clock of the database.'`;
+/** Functions remember it: a schema of the asker's own must not hide the archive's tables. */
+const FIX_SEARCH_PATH = `SELECT set_config('search_path', quote_ident(current_schema()), true)`;
 const REMEMBER = 'INSERT INTO analytics.definition (name, hash) VALUES ($1, $2)';
 
 /** What other people built on top of ours: it would go with a schema that is dropped. */
@@ -75,6 +77,7 @@ export async function replaceAnalytics(
   }
   try {
     await client.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+    await client.query(FIX_SEARCH_PATH);
     await client.query(CREATE_SCHEMA);
     await install(client, files);
     await client.query('COMMIT');

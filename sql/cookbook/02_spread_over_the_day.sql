@@ -1,0 +1,9 @@
+-- How wide was the spread over the day, and how much of each hour was somebody looking?
+-- The mean weighs each book with the time for which it is proven to have held.
+SELECT slot.open_at, round(sum(s.spread * s.held_s) / sum(s.held_s), 4) AS mean_spread,
+       min(s.spread) AS least, max(s.spread) AS most,
+       round(coalesce(sum(s.held_s), 0) / 3600, 4) AS watched
+FROM analytics.slots('1 hour', '2026-01-15 12:00Z', '2026-01-15 15:00Z') slot
+LEFT JOIN LATERAL analytics.spread('BTC_USD', slot.open_at, slot.end_at) s ON s.held_s > 0
+GROUP BY slot.open_at
+ORDER BY slot.open_at;

@@ -1,0 +1,218 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { openAnalystWorld } from '../support/analyst-world.js';
+import { runSql } from '../support/postgres.js';
+import { loginAs } from '../support/postgres-logins.js';
+import { NOON_S } from '../support/postgres-rows.js';
+
+const HOURS = `'2026-01-15 12:00Z', '2026-01-15 17:00Z'`;
+
+/** The values of the rows, times as HH:MM. */
+async function linesOf(url: string, sql: string): Promise<string[]> {
+  const text = (value: unknown) =>
+    value instanceof Date ? value.toISOString().slice(11, 16) : String(value);
+  return (await runSql(url, sql)).map((row) => Object.values(row).map(text).join(' '));
+}
+
+test('a missing slot is neither a zero nor a candle: each is told apart', async () => {
+  const { url } = await openAnalystWorld();
+  assert.deepEqual(
+    await linesOf(
+      url,
+      `SELECT open_at, state, close, revision FROM analytics.klines('BTC_USD', '1 hour', ${HOURS}) ORDER BY 1`,
+    ),
+    [
+      ...['12:00 candle 103 0', '13:00 candle 103.9 1', '14:00 candle 106 0'],
+      ...['15:00 no candle null null', '16:00 gap null null'],
+    ],
+  );
+  assert.deepEqual(
+    await linesOf(
+      url,
+      `SELECT open_at, open, high, low, close, volume, amount, trades, is_complete
+       FROM analytics.candles('BTC_USD', '1 hour', ${HOURS}) ORDER BY 1`,
+    ),
+    [
+      '12:00 100 103 100 103 8 816 4 true',
+      '13:00 104 104.1 103.9 103.9 1.8 187.19 3 true',
+      '14:00 105 106 105 106 3 316 2 false',
+      '15:00 null null null null 0 0 0 true',
+      '16:00 null null null null null null null false',
+    ],
+  );
+  // A slot may begin anywhere: half past, here; the last one still reaches beyond the span.
+  assert.deepEqual(
+    await linesOf(
+      url,
+      `SELECT open_at, volume FROM analytics.candles('BTC_USD', 3600, '2026-01-15 12:00Z',
+         '2026-01-15 13:00Z', origin => '2026-01-01 00:30Z') ORDER BY 1`,
+    ),
+    ['12:30 6.8'],
+  );
+});
+
+test('candles are told as they were known at a moment', async () => {
+  const { url } = await openAnalystWorld();
+  const volumes = async (asOf: string) =>
+    await linesOf(
+      url,
+      `SELECT open_at, volume FROM analytics.klines('BTC_USD', '1 hour', '2026-01-15 12:00Z',
+         '2026-01-15 14:00Z', as_of => '${asOf}') ORDER BY 1`,
+    );
+  assert.deepEqual(await volumes('2026-01-15 13:00Z'), ['12:00 null', '13:00 null']);
+  assert.deepEqual(await volumes('2026-01-15 14:30:59Z'), ['12:00 8', '13:00 1.7']);
+  assert.deepEqual(await volumes('2026-01-15 14:31Z'), ['12:00 8', '13:00 1.8']);
+});
+
+test('days of another time zone are seen where the exchange has them', async () => {
+  const { url, store } = await openAnalystWorld();
+  const openAtS = Date.UTC(2026, 0, 14, 21) / 1000;
+  const figures = { open: '1', close: '1', high: '1', low: '1', volume: '1', amount: '1' };
+  const receivedAtMs = (NOON_S + 86_400) * 1000;
+  const row = { marketId: 1, intervalS: 86_400, openAtS, ...figures, receivedAtMs };
+  await store.commit({ klines: [row] });
+  const sql = `SELECT open_at, state FROM analytics.klines('BTC_USD', '1 day', '2026-01-13', '2026-01-16') ORDER BY 1`;
+  assert.deepEqual(await linesOf(url, sql), ['21:00 gap', '21:00 candle', '21:00 gap']);
+});
+
+test('what is asked in a wrong way is refused by name', async () => {
+  const { url } = await openAnalystWorld();
+  const span = `'2026-01-15', '2026-01-16'`;
+  const reversed = `'2026-01-16', '2026-01-15'`;
+  const byMarket = ['trades', 'tickers', 'depth_levels', 'spread'];
+  const byLength = ['klines', 'candles', 'vwap', 'returns', 'states'];
+  const calls = [
+    ...byMarket.map((name) => (market: string, at: string) => `${name}('${market}', ${at})`),
+    ...byLength.map(
+      (name) => (market: string, at: string) => `${name}('${market}', '1 day', ${at})`,
+    ),
+    (market: string, at: string) => `coverage('${market}', 'trades', ${at})`,
+    (market: string, at: string) => `gaps('${market}', 'trades', ${at})`,
+  ];
+  for (const call of calls) {
+    const ask = (text: string) => runSql(url, `SELECT * FROM analytics.${text}`);
+    await ask(call('BTC_USD', span));
+    await assert.rejects(ask(call('btcusd', span)), {
+      code: '22023',
+      message: "there is no market 'btcusd'",
+      hint: /The nearest name is BTC_USD/,
+    });
+    await assert.rejects(ask(call('BTC_USD', reversed)), {
+      code: '22023',
+      message: /^the span ends at 2026-01-15/,
+    });
+  }
+  for (const length of [`'1 month'`, `'0 s'`, `'1.5 s'`, `interval '-1 h'`, '0']) {
+    const sql = `SELECT * FROM analytics.candles('BTC_USD', ${length}, ${span})`;
+    await assert.rejects(runSql(url, sql), { code: '22023', message: /is not a whole number/ });
+  }
+});
+
+test('a length may be text, an interval or seconds', async () => {
+  const { url } = await openAnalystWorld();
+  for (const name of ['klines', 'candles', 'vwap', 'returns', 'states']) {
+    const answers = [`'1 day'`, `'86400'`, `interval '24 hours'`, '86400'].map((length) =>
+      runSql(
+        url,
+        `SELECT * FROM analytics.${name}('BTC_USD', ${length}, '2026-01-15', '2026-01-16')`,
+      ),
+    );
+    const [first, ...others] = await Promise.all(answers);
+    assert.equal(first?.length, 1, name);
+    for (const other of others) assert.deepEqual(other, first, name);
+  }
+});
+
+test('gaps are those that the program itself lists', async () => {
+  const { url, store } = await openAnalystWorld();
+  const fromMs = NOON_S * 1000 - 86_400_000;
+  const toMs = NOON_S * 1000 + 10 * 3_600_000;
+  const listed = await store.listGaps({ span: { fromMs, toMs }, limit: 100 }, toMs);
+  const told = await runSql<Record<string, unknown>>(
+    url,
+    `SELECT market_name, stream_kind, variant, starts_at, ends_at, state, reason, attempts, note
+     FROM analytics.gaps(NULL, NULL, to_timestamp($1), to_timestamp($2))`,
+    [fromMs / 1000, toMs / 1000],
+  );
+  const sorted = (rows: readonly (readonly unknown[])[]) => rows.map((row) => row.join(' ')).sort();
+  const iso = (ms: number) => new Date(ms).toISOString();
+  assert.ok(listed.length > 6);
+  assert.deepEqual(
+    sorted(
+      told.map((row) =>
+        Object.values(row).map((one) => (one instanceof Date ? one.toISOString() : one)),
+      ),
+    ),
+    sorted(
+      listed.map((gap) => [
+        ...[gap.market, gap.kind, gap.variant, iso(gap.span.fromMs), iso(gap.span.toMs)],
+        ...[gap.state, gap.reason, gap.attempts, gap.note],
+      ]),
+    ),
+  );
+});
+
+test('a book holds until the next one, and no longer than somebody looked', async () => {
+  const { url } = await openAnalystWorld();
+  const held = (span: string) =>
+    linesOf(
+      url,
+      `SELECT held_from, held_to, held_s::int, bid, ask, spread, mid
+       FROM analytics.spread('BTC_USD', ${span}) ORDER BY 1`,
+    );
+  assert.deepEqual(
+    (await held(`'2026-01-15 12:05Z', '2026-01-15 13:00Z'`)).map((line) => line.replace(/0+$/, '')),
+    [
+      '12:05 12:10 300 99 101 2 100.',
+      '12:10 12:30 1200 100 101 1 100.5',
+      '12:40 13:00 1200 100 100.5 0.5 100.25',
+    ],
+  );
+  const bookAt = (at: string) =>
+    linesOf(
+      url,
+      `SELECT side, level, price, amount, total_amount
+       FROM analytics.depth_at('BTC_USD', '2026-01-15 ${at}Z') ORDER BY 1, 2`,
+    );
+  assert.deepEqual(await bookAt('12:09:59'), [
+    ...['ask 1 101 3 3', 'ask 2 102 1 4', 'bid 1 99 1 1', 'bid 2 98 2 3'],
+  ]);
+  assert.deepEqual(await bookAt('12:35'), []);
+});
+
+/** Examples stand in the comments, after this word. */
+const EXAMPLE = /Example: (.+)$/s;
+
+test('every object tells what it is, and its example runs', async () => {
+  const { url } = await openAnalystWorld();
+  const reader = await loginAs(url, 'tapekeep_reader');
+  const objects = await runSql<{ name: string; comment: string | null }>(
+    url,
+    `SELECT c.oid::regclass::text AS name, obj_description(c.oid, 'pg_class') AS comment
+     FROM pg_class c WHERE c.relnamespace = 'analytics'::regnamespace AND c.relkind IN ('v', 'r')
+     UNION ALL
+     SELECT p.oid::regprocedure::text, obj_description(p.oid, 'pg_proc')
+     FROM pg_proc p WHERE p.pronamespace = 'analytics'::regnamespace`,
+  );
+  assert.ok(objects.length > 30);
+  for (const { name, comment } of objects) {
+    const example = EXAMPLE.exec(comment ?? '')?.[1];
+    assert.ok(example !== undefined, `${name} has no example`);
+    await assert.doesNotReject(runSql(reader, example), example);
+  }
+  const silent = await runSql(
+    url,
+    `SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+     WHERE c.relnamespace = 'analytics'::regnamespace AND c.relkind IN ('v', 'r') AND a.attnum > 0
+       AND NOT a.attisdropped AND col_description(c.oid, a.attnum) IS NULL`,
+  );
+  assert.deepEqual(silent, []);
+  const slow = await runSql(
+    url,
+    `SELECT p.oid::regprocedure::text FROM pg_proc p
+     WHERE p.pronamespace = 'analytics'::regnamespace
+       AND (p.provolatile = 'v' OR p.proparallel <> 's' OR p.proisstrict AND p.proretset
+            OR p.proretset AND p.proconfig IS NOT NULL)`,
+  );
+  assert.deepEqual(slow, [], 'functions that can not be planned as a part of the query');
+});

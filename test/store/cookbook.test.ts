@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test from 'node:test';
+import { openAnalystWorld } from '../support/analyst-world.js';
+import { runSql } from '../support/postgres.js';
+import { loginAs } from '../support/postgres-logins.js';
+
+/** Answers to the cookbook's questions about the analyst's world, worked out by hand. */
+
+const COOKBOOK = join(import.meta.dirname, '../../sql/cookbook');
+
+const ANSWERS: Readonly<Record<string, readonly string[]>> = {
+  // (100 + 202 + 102 + 412) / 8; (156 + 10.41 + 20.78) / 1.8; (210 + 106) / 3
+  '01_vwap_per_hour.sql': [
+    '12:00 | 102.0000 | 8 | true',
+    '13:00 | 103.9944 | 1.8 | true',
+    '14:00 | 105.3333 | 3 | false',
+    '15:00 | null | 0 | true',
+  ],
+  // 12:00: 2 for 600 s, 1 for 1200 s, then nobody looks for 600 s, then 0.5 for 1200 s.
+  '02_spread_over_the_day.sql': [
+    '12:00 | 1.0000 | 0.5 | 2 | 0.8333',
+    '13:00 | 0.5000 | 0.5 | 0.5 | 1.0000',
+    '14:00 | null | null | null | 0.0000',
+  ],
+  // (3 - 4) / 7; (2 - 2) / 4, the third level is left out; (1 - 4) / 5
+  '03_depth_imbalance.sql': ['12:00 | -0.1429', '12:10 | 0.0000', '12:40 | -0.6000'],
+  // 103.9 / 103 - 1; what 14:00 closed at is not known, so that 15:00 has no price either.
+  '04_returns.sql': [
+    '12:00 | 103 | null | 0.008700',
+    '13:00 | 103.9 | 0.008738 | 0.008700',
+    '14:00 | null | null | 0.008700',
+    '15:00 | null | null | 0.008700',
+  ],
+  '05_gaps_of_a_week.sql': [
+    '10:00 | 10:03:20 | open | not collected',
+    '11:00 | 12:00 | open | not collected',
+    '14:10 | 14:20 | unfillable | beyond history',
+    '14:20 | 14:30 | open | not collected',
+  ],
+  '06_candle_against_trades.sql': ['12:00 | 8 | 8 | 0 | true', '13:00 | 1.8 | 1.8 | 0.01 | true'],
+  '07_busiest_seconds.sql': ['13:01 | 3 | 1.8 | 0.2', '12:00 | 2 | 3 | 1', '12:59:59 | 1 | 4 | 0'],
+  '08_order_flow.sql': [
+    '12:00 | 6 | 2 | 4 | 4',
+    '13:00 | 0.1 | 1.7 | -1.6 | 2.4',
+    '15:00 | 0 | 0 | 0 | 2.4',
+  ],
+  '09_candles_as_known_then.sql': ['13:00 | 1.7 | 1.8 | 14:31'],
+  // trades: 13 h from 11:00 on and 200 s more; 2 h 10 min and 1 h 30 min of that are covered.
+  '10_completeness_of_a_day.sql': [
+    'depth | 0 | 12.00 | 10.17 | 2 | 0.152777 | false',
+    'kline | 3600 | 12.00 | 8.00 | 1 | 0.333333 | false',
+    'state | 86400 | 12.00 | 0.00 | 0 | 1.000000 | true',
+    'ticker | 0 | 12.00 | 11.00 | 1 | 0.083333 | false',
+    'trades | 0 | 13.06 | 9.39 | 5 | 0.280851 | false',
+  ],
+};
+
+/** Times of the day without what is zero; numbers as Postgres writes them. */
+function lineOf(row: object): string {
+  return Object.values(row)
+    .map((value: unknown) =>
+      value instanceof Date ? value.toISOString().slice(11, 19).replace(/:00$/, '') : String(value),
+    )
+    .join(' | ');
+}
+
+test('the cookbook answers its ten questions, asked by a reader', async () => {
+  const { url } = await openAnalystWorld();
+  const reader = await loginAs(url, 'tapekeep_reader');
+  const names = readdirSync(COOKBOOK).sort();
+  assert.deepEqual(names, Object.keys(ANSWERS));
+  for (const name of names) {
+    const sql = readFileSync(join(COOKBOOK, name), 'utf8');
+    const rows = await runSql(reader, sql);
+    assert.deepEqual(rows.map(lineOf), ANSWERS[name], name);
+  }
+});
