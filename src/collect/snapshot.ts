@@ -2,6 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, RowOutcomes, StreamRef } from '../ledger/batch.js';
 import { Continuity } from '../ledger/continuity.js';
+import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ExchangeTime } from './ports.js';
 
@@ -120,9 +121,10 @@ export class SnapshotRecorder {
       await archive.setCollectFrom(stream.streamId, span.toMs);
       return;
     }
-    await archive.recordGap({ stream, span, state: 'unfillable', reason: 'not observed', atMs });
+    const reason: GapReason = 'not observed';
+    await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs });
     const lengthMs = span.toMs - span.fromMs;
-    telemetry.gapFound({ stream: stream.kind, market, reason: 'not_observed', lengthMs });
+    telemetry.gapFound({ stream: stream.kind, market, reason: reasonLabel(reason), lengthMs });
   }
 
   #settle(outcomes: Partial<RowOutcomes> & { unchanged?: number; lost?: number }): void {

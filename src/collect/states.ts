@@ -2,6 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { codeOf, isAborted, messageOf } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
 import type { StateRow, StreamRef } from '../ledger/batch.js';
+import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import { type TradeSign, tradeSign, type WindowFigures } from './polling/signs.js';
 import type { ArchivePort, StateFeedEvent, StateFeedPort } from './ports.js';
@@ -278,9 +279,9 @@ export class StateCollector {
       await archive.setCollectFrom(stream.streamId, untilMs);
       return;
     }
-    const reason = 'no connection';
+    const reason: GapReason = 'no connection';
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
     const lengthMs = untilMs - fromMs;
-    telemetry.gapFound({ stream: 'state', market, reason: 'no_connection', lengthMs });
+    telemetry.gapFound({ stream: 'state', market, reason: reasonLabel(reason), lengthMs });
   }
 }

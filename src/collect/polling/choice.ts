@@ -60,7 +60,7 @@ export class Chooser {
       const fill = lane.pageFill(nowMs);
       if (fill >= URGENT_FILL) urgent.offer(lane, 'urgent', fill, lane.traded?.atMs);
       const { traded, suspected, companionAtMs, dueAtMs } = lane;
-      const { perS } = lane.rate;
+      const perS = lane.perS(nowMs);
       if (traded !== undefined) {
         const worth = worthOfKnown(perS, (nowMs - traded.atMs) / 1000);
         news.offer(lane, traded.source, worth, traded.atMs);

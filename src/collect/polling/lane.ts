@@ -10,6 +10,8 @@ export interface HeadWalker {
   readonly kind: 'trades' | 'times';
   /** It works on a hole at present: a poll would have to wait for that. */
   readonly isBusy: boolean;
+  /** `largestPage`: rows of the longest page that the server ever returned. */
+  readonly pace: { readonly largestPage: number };
   pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook>;
 }
 
@@ -22,15 +24,22 @@ export interface Sign {
   readonly source: SignSource;
 }
 
+/** Certain signs of trades: the oldest, and how many came since. */
+export interface Traded extends Sign {
+  readonly more: number;
+}
+
 /** What waited for a poll when it began: given back when it fails. */
 export interface Waiting {
-  readonly traded: Sign | undefined;
+  readonly traded: Traded | undefined;
   readonly suspected: Sign | undefined;
   readonly companionAtMs: number | undefined;
 }
 
 const RETRY = { baseMs: 1000, capMs: 60_000 };
 const PAGE_ROWS = 1000;
+/** Weight of what the first page shows, as seconds of watching. */
+const FIRST_LOOK_S = 60;
 
 /**
  * What is known of one walk's need to be polled. All moments are monotonic.
@@ -43,8 +52,7 @@ export class Lane {
   readonly walker: HeadWalker;
   readonly rate = new TradeRate();
   readonly #backoff: Backoff;
-  /** Oldest certain sign of a trade. */
-  traded: Sign | undefined;
+  traded: Traded | undefined;
   /** Oldest sign that may be nothing. */
   suspected: Sign | undefined;
   /** Since when the market's other walk has news that this one has to prove as well. */
@@ -72,10 +80,27 @@ export class Lane {
     return this.#backoff.attempts > 0;
   }
 
+  noteTrade(sign: Sign): void {
+    const { traded } = this;
+    this.traded =
+      traded === undefined ? { ...sign, more: 0 } : { ...traded, more: traded.more + 1 };
+  }
+
+  /**
+   * Trades a second as far as known at `nowMs`: what polls brought, or more, where signs that wait
+   * tell of more already. So a market that has just become busy is not taken for a quiet one.
+   */
+  perS(nowMs: number): number {
+    const { traded, rate } = this;
+    const waitedS = traded === undefined ? 0 : (nowMs - traded.atMs) / 1000;
+    const told = traded !== undefined && waitedS > 0 ? traded.more / waitedS : 0;
+    return Math.max(rate.perS, told);
+  }
+
   /** Share of a page that is expected to be new by now; 0 before the first poll. */
   pageFill(nowMs: number): number {
     const sinceS = (nowMs - this.polledAtMs) / 1000;
-    return Number.isFinite(sinceS) ? (this.rate.perS * sinceS) / this.pageRows : 0;
+    return Number.isFinite(sinceS) ? (this.perS(nowMs) * sinceS) / this.pageRows : 0;
   }
 
   begin(nowMs: number): Waiting {
@@ -92,13 +117,30 @@ export class Lane {
 
   succeeded(look: HeadLook): void {
     const sinceS = (this.begunAtMs - this.polledAtMs) / 1000;
-    if (Number.isFinite(sinceS) && sinceS > 0) this.rate.observe(look.newRows, sinceS);
-    const isCut = !look.isConnected && look.received > 0 && look.received < look.asked;
-    if (isCut) this.pageRows = Math.min(this.pageRows, look.received);
+    if (!Number.isFinite(sinceS)) this.#learnFromHistory(look);
+    else if (sinceS > 0) this.rate.observe(look.newRows, sinceS);
+    if (!look.isConnected && Number.isFinite(sinceS)) this.#learnPageSize(look);
     this.polledAtMs = this.begunAtMs;
     this.isPolling = false;
     this.#backoff.reset();
     this.retryAtMs = Number.NEGATIVE_INFINITY;
+  }
+
+  /** The first page shows how fast the market traded until now. */
+  #learnFromHistory({ newTimesMs }: HeadLook): void {
+    const [newestMs, oldestMs] = [newTimesMs[0], newTimesMs.at(-1)];
+    if (newestMs === undefined || oldestMs === undefined || newestMs <= oldestMs) return;
+    const spanS = (newestMs - oldestMs) / 1000;
+    const rows = newTimesMs.length - 1;
+    // A long past counts for no more than a short one: the market may have changed since.
+    const share = Math.min(1, FIRST_LOOK_S / spanS);
+    this.rate.observe(rows * share, spanS * share);
+  }
+
+  /** A page that was shorter than asked, and as long as any, and yet too short: the server caps it. */
+  #learnPageSize({ received, asked }: HeadLook): void {
+    const isCap = received > 0 && received < asked && received >= this.walker.pace.largestPage;
+    if (isCap) this.pageRows = Math.min(PAGE_ROWS, received);
   }
 
   /** What waited goes on waiting, and nothing is asked before a growing, random pause is over. */

@@ -31,7 +31,7 @@ export class MarketLanes {
       if (lane !== fastest) {
         if (kind === 'trade') lane.companionAtMs ??= sign.atMs;
       } else if (kind === 'trade') {
-        lane.traded ??= sign;
+        lane.noteTrade(sign);
       } else {
         lane.suspected ??= sign;
       }

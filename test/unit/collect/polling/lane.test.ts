@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { worthOfKnown, worthOfUnknown } from '../../../../src/collect/polling/choice.js';
+import { Lane } from '../../../../src/collect/polling/lane.js';
+import type { HeadLook } from '../../../../src/collect/trades/walker.js';
+
+function makeLane(largestPage = 0): Lane {
+  const look: HeadLook = {
+    ...{ newRows: 0, newTimesMs: [], asked: 1000, received: 0, isConnected: true },
+  };
+  const walker = {
+    ...{ market: 'A', kind: 'trades' as const, isBusy: false, pace: { largestPage } },
+    pollHead: () => Promise.resolve(look),
+  };
+  return new Lane(walker, () => 0.5, 0);
+}
+
+const look = (rows: number, overrides: Partial<HeadLook> = {}): HeadLook => ({
+  newRows: rows,
+  newTimesMs: [],
+  asked: 1000,
+  received: rows,
+  isConnected: true,
+  ...overrides,
+});
+
+test('the rate is learnt from polls and follows a change within minutes', () => {
+  const lane = makeLane();
+  const poll = (atMs: number, rows: number) => {
+    lane.begin(atMs);
+    lane.succeeded(look(rows));
+  };
+  for (let at = 0; at <= 100; at += 1) poll(at * 10_000, 20);
+  assert.ok(Math.abs(lane.perS(1_000_000) - 2) < 0.3, String(lane.perS(1_000_000)));
+  for (let at = 101; at <= 200; at += 1) poll(at * 10_000, 0);
+  assert.ok(lane.perS(2_000_000) < 0.1 && lane.perS(2_000_000) > 0);
+});
+
+test('the first page tells the rate until now, and caps nothing', () => {
+  const lane = makeLane(3);
+  lane.begin(0);
+  const newTimesMs = Array.from({ length: 101 }, (_, at) => 50_000 - at * 500);
+  lane.succeeded(look(101, { newTimesMs, isConnected: false, received: 3 }));
+  assert.ok(Math.abs(lane.perS(0) - 1.26) < 0.1, String(lane.perS(0)));
+  assert.equal(lane.pageRows, 1000);
+});
+
+test('a server that caps its pages is seen by a page that is short and does not connect', () => {
+  const lane = makeLane(100);
+  lane.begin(0);
+  lane.succeeded(look(10));
+  lane.begin(1000);
+  lane.succeeded(look(40, { isConnected: false }));
+  assert.equal(lane.pageRows, 1000, 'longer ones were seen');
+  lane.begin(2000);
+  lane.succeeded(look(100, { isConnected: false }));
+  assert.equal(lane.pageRows, 100);
+});
+
+test('signs that wait raise the rate at once', () => {
+  const lane = makeLane();
+  lane.begin(0);
+  lane.succeeded(look(0));
+  for (let atMs = 1000; atMs <= 11_000; atMs += 1000) {
+    lane.noteTrade({ atMs, source: 'pushed' });
+  }
+  assert.equal(lane.perS(11_000), 1);
+  assert.equal(lane.traded?.atMs, 1000);
+});
+
+test('signs that come during a poll wait for the next one; those of a failed poll come back', () => {
+  const lane = makeLane();
+  lane.noteTrade({ atMs: 5, source: 'pushed' });
+  const waiting = lane.begin(10);
+  lane.noteTrade({ atMs: 12, source: 'swept' });
+  lane.succeeded(look(1));
+  assert.deepEqual(lane.traded, { atMs: 12, source: 'swept', more: 0 });
+  lane.begin(20);
+  lane.failed(30, waiting);
+  assert.equal(lane.traded?.atMs, 5);
+  assert.ok(lane.isFailing && lane.retryAtMs >= 30 && lane.dueAtMs !== undefined);
+});
+
+test('rare trades are worth more at first, many trades soon after', () => {
+  assert.ok(worthOfKnown(0.01, 0) > worthOfKnown(1, 0));
+  assert.ok(worthOfKnown(0.01, 20) < worthOfKnown(1, 20));
+  // Polled when equally worth, intervals are in proportion to 1/√λ.
+  assert.ok(Math.abs(worthOfUnknown(4, 5) - worthOfUnknown(1, 10)) < 1e-9);
+});
