@@ -1,3 +1,4 @@
+import type { Span } from '../../kernel/span.js';
 import type { Hole } from '../../ledger/holes.js';
 import type { SourceTrade } from './source.js';
 
@@ -59,8 +60,11 @@ export class Chains {
     this.#byEdge.delete(edgeMs);
   }
 
-  clear(): void {
-    this.#byEdge.clear();
+  /** Drops chains that rest on trades of a span, because these are doubted. */
+  dropWithin({ fromMs, toMs }: Span): void {
+    for (const { edgeMs, secondMs } of this.#byEdge.values()) {
+      if (secondMs < toMs && fromMs <= edgeMs) this.#byEdge.delete(edgeMs);
+    }
   }
 
   /** New trades at the head push all chains deeper. */

@@ -3,6 +3,7 @@ import type { Span } from '../../kernel/span.js';
 import { BlockedEdges } from '../../ledger/edges.js';
 import type { GapReason } from '../../ledger/gap-reasons.js';
 import type { Hole } from '../../ledger/holes.js';
+import type { RememberedGap } from '../ports.js';
 import type { PageStore, PageStoreOptions } from './page-store.js';
 
 export interface HoleBookOptions extends PageStoreOptions {
@@ -48,17 +49,24 @@ export class HoleBook {
     const filter = { marketIds: [stream.marketId], kinds: [source.kind], limit: MEMORIES_MAX };
     const gaps = await archive.listGaps(filter, exchangeMs);
     const nowMs = clock.monotonicMs();
-    for (const { streamId, span, state, reason, attempts, nextAttemptAtMs } of gaps) {
-      if (streamId !== stream.streamId) continue;
-      if (reason === 'head moved') this.#toldFromMs.add(span.fromMs);
-      if (state === 'unfillable') {
-        const waitMs = reason === 'beyond history' ? BEYOND_HISTORY_RETRY_MS : Infinity;
-        this.#edges.restore(span.toMs, attempts, nowMs + waitMs);
-      } else if (attempts > 0 || nextAttemptAtMs !== null) {
-        // The exchange's clock may run faster than ours: a pause is never longer than its cap.
-        const waitMs = Math.min(RETRY_CAP_MS, Math.max(0, (nextAttemptAtMs ?? 0) - exchangeMs));
-        this.#edges.restore(span.toMs, attempts, nowMs + waitMs);
-      }
+    // Memories lie side by side in what the walk sees as one hole: it is tried by its upper edge, as
+    // soon as any part of it is due.
+    let hole: { fromMs: number; edgeMs: number; attempts: number; waitMs: number } | undefined;
+    for (const gap of gaps) {
+      if (gap.streamId !== stream.streamId) continue;
+      const { span, attempts } = gap;
+      if (gap.reason === 'head moved') this.#toldFromMs.add(span.fromMs);
+      const waitMs = pauseOf(gap, exchangeMs);
+      hole =
+        hole?.fromMs === span.toMs
+          ? {
+              fromMs: span.fromMs,
+              edgeMs: hole.edgeMs,
+              attempts: Math.max(hole.attempts, attempts),
+              waitMs: Math.min(hole.waitMs, waitMs),
+            }
+          : { fromMs: span.fromMs, edgeMs: span.toMs, attempts, waitMs };
+      this.#edges.restore(hole.edgeMs, hole.attempts, nowMs + hole.waitMs);
     }
     this.#isRestored = true;
   }
@@ -146,4 +154,13 @@ export class HoleBook {
     const span = { fromMs, toMs: edgeMs };
     await this.#pages.recordAttempt(span, state, reason, note.slice(0, NOTE_MAX_LENGTH), waitMs);
   }
+}
+
+/** How long a gap is still to be left alone, as an earlier run saw it; 0 for not at all. */
+function pauseOf({ state, reason, nextAttemptAtMs }: RememberedGap, exchangeMs: number): number {
+  if (state === 'unfillable') {
+    return reason === 'beyond history' ? BEYOND_HISTORY_RETRY_MS : Number.POSITIVE_INFINITY;
+  }
+  // The exchange's clock may run faster than ours: a pause is never longer than its cap.
+  return Math.min(RETRY_CAP_MS, Math.max(0, (nextAttemptAtMs ?? 0) - exchangeMs));
 }

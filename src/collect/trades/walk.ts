@@ -87,6 +87,15 @@ export class Walk {
     return holes;
   }
 
+  /** Lets the holes that a span touches be tried at once; they may reach beyond it. */
+  release(span: Span): void {
+    this.book.release(span);
+    for (const { fromMs, edgeMs } of this.holes()) {
+      if (fromMs >= span.toMs || span.fromMs >= edgeMs) continue;
+      this.book.release({ fromMs: edgeMs - 1, toMs: edgeMs });
+    }
+  }
+
   openHoles(): Hole[] {
     return this.holes().filter((hole) => !this.book.isBlocked(hole.edgeMs));
   }

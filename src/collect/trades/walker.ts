@@ -108,18 +108,18 @@ export class TradeWalker {
   /** Takes back that a span is covered, so that it is fetched again like any other hole. */
   doubt(span: Span, note: string): Promise<void> {
     return this.#mutex.run(async () => {
-      const { options, pages, chains, book } = this.#walk;
+      const { options, pages, chains } = this.#walk;
       const atMs = Math.floor(options.time.nowMs());
       await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
       await pages.reload();
-      chains.clear();
-      book.release(span);
+      chains.dropWithin(span);
+      this.#walk.release(span);
     });
   }
 
   /** Lets the holes of a span be tried at once, whatever their pause. */
   retry(span: Span): void {
-    this.#walk.book.release(span);
+    this.#walk.release(span);
   }
 
   #mode() {

@@ -222,6 +222,19 @@ class Run {
   }
 }
 
+const QUIET = { mode: 'id', seed: 1, cap: 1000, brokenEvery: 0, floor: null } as const;
+/** Worlds in which a lost hole grows by a doubt, or a wanted span begins before all history. */
+const LOST_AND_DOUBTED: readonly World[] = [
+  {
+    ...{ ...QUIET, history: 2, perRequest: 0, staleEvery: 36, replicaEvery: 4, wanted: [] },
+    ...{ crashEvery: 39, failEvery: 4, doubtEvery: 12 },
+  },
+  {
+    ...{ ...QUIET, history: 1, perRequest: 2, staleEvery: 3, replicaEvery: 6 },
+    ...{ crashEvery: 7, failEvery: 5, wanted: [[-0.01, 0.02]], doubtEvery: 7 },
+  },
+];
+
 for (const mode of ['skip', 'id'] as const) {
   test(`${mode} mode: nothing false is claimed, and all that was issued is stored or listed`, async () => {
     await fc.assert(
@@ -231,7 +244,7 @@ for (const mode of ['skip', 'id'] as const) {
         await run.settle();
         run.assertComplete();
       }),
-      { numRuns: 80 },
+      { numRuns: 80, examples: mode === 'id' ? LOST_AND_DOUBTED.map((one) => [one]) : [] },
     );
   });
 }
