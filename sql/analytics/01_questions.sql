@@ -100,8 +100,10 @@ BEGIN ATOMIC
     SELECT coalesce(s.collect_from, (
       SELECT lower(c.span) FROM coverage c
       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-      ORDER BY lower(c.span) LIMIT 1)) AS at) begins, (
-    SELECT analytics.exchange_now() AS at) now
+      ORDER BY lower(c.span) LIMIT 1)) AS at) begins, LATERAL (
+    SELECT least(analytics.exchange_now(), (
+      SELECT m.last_seen_at FROM market m
+      WHERE m.market_id = s.market_id AND m.delisted_at IS NOT NULL)) AS at) now
   WHERE s.stream_id = expected.stream_id;
 END;
 COMMENT ON FUNCTION analytics.expected IS 'What of [from_at, to_at) is expected of a stream up to now: everything from its beginning on, and what was asked for. Example: SELECT analytics.expected(1, ''2026-01-15'', ''2026-01-16'')';

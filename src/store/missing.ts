@@ -23,13 +23,21 @@ const BEGINNING = `
     SELECT min(lower(w.span)) FROM wanted w
     WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id)))`;
 
+/**
+ * Of a market that is delisted nothing is expected after it was last seen: nobody could ask for it.
+ * Once it is listed again everything is, as of any other.
+ */
+const LAST_SEEN = `
+  (SELECT m.last_seen_at FROM market m
+   WHERE m.market_id = s.market_id AND m.delisted_at IS NOT NULL)`;
+
 /** `expected.spans`: what is expected of stream `s` before `until` (SQL). */
 export const expectedSql = (until: string) => `
-  LATERAL (SELECT ${BEGINNING} AS from_at OFFSET 0) beginning,
+  LATERAL (SELECT ${BEGINNING} AS from_at, least(${until}, ${LAST_SEEN}) AS to_at OFFSET 0) limits,
   LATERAL (
-    SELECT CASE WHEN from_at < ${until} THEN tstzmultirange(tstzrange(from_at, ${until}))
+    SELECT CASE WHEN from_at < to_at THEN tstzmultirange(tstzrange(from_at, to_at))
                 ELSE ${NONE} END
-         + coalesce((SELECT range_agg(w.span * tstzrange(NULL, ${until})) FROM wanted w
+         + coalesce((SELECT range_agg(w.span * tstzrange(NULL, to_at)) FROM wanted w
                      WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id), ${NONE})
     AS spans OFFSET 0) expected`;
 

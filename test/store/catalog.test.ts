@@ -144,6 +144,39 @@ test('a stream that never got anything has one gap that grows, once it is known 
   assert.deepEqual(await store.gaps(stream, ms(40)), [{ fromMs: ms(10), toMs: ms(40) }]);
 });
 
+test('of a delisted market nothing is expected after it was last seen, until it is listed again', async () => {
+  const { store, url } = await openTestStore();
+  const at = (minute: number) => NOON_S * 1_000 + minute * 60_000;
+  const { ids } = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(0));
+  const marketId = ids.get('B_USDT') ?? 0;
+  const key = { kind: 'trades', variant: 0 } as const;
+  const stream = await store.ensureStream({ ...key, marketId, collectFromMs: at(0) });
+  const missing = async (untilMs: number) => {
+    const gaps = await store.listGaps({ limit: 10 }, untilMs);
+    const [asked] = await runSql<{ minutes: number }>(
+      url,
+      `SELECT extract(epoch FROM upper(spans) - lower(spans))::int / 60 AS minutes
+       FROM range_merge(analytics.expected($1, '2000-01-01', '2100-01-01')) AS spans`,
+      [stream.streamId],
+    );
+    const minutes = (ms: number) => (ms - at(0)) / 60_000;
+    return [gaps.map(({ span }) => minutes(span.toMs)), asked?.minutes];
+  };
+  // The newest coverage of any stream is what analysts take for the present.
+  const other = await store.ensureStream({ ...key, marketId: ids.get('A_USDT') ?? 0 });
+  await store.commit({
+    claims: [{ stream: other, span: { fromMs: at(0), toMs: at(60) }, evidence: {} }],
+  });
+  await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(5));
+  assert.deepEqual((await missing(at(6)))[0], [6]);
+  await store.ensureMarkets([market('A_USDT')], at(7));
+  assert.deepEqual(await missing(at(50)), [[5], 5]);
+  await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(40));
+  const [gaps, expected] = await missing(at(50));
+  assert.deepEqual(gaps, [50]);
+  assert.ok(Number(expected) >= 60);
+});
+
 test('sessions that a crash left open end at their last message', async () => {
   const { store, url } = await openTestStore();
   await store.ensureMarkets([market('A_USDT')], 0);
