@@ -6,7 +6,9 @@ import type { StoreEvents } from '../observe/events.js';
 import {
   findEmbeddedPostgres,
   hasEmbeddedCluster,
+  type MigrationReport,
   migrate,
+  migrateAll,
   openStore,
   type Store,
   startEmbeddedPostgres,
@@ -75,6 +77,17 @@ export function migrateDatabase(
 ): Promise<string[]> {
   const partitionWidths = config.database.partitionWidth;
   return migrate({ databaseUrl, telemetry, partitionWidths });
+}
+
+/** The same, with all that became of it; over the nodes of a Citus cluster if asked. */
+export function migrateDatabaseWholly(
+  config: Config,
+  databaseUrl: string,
+  telemetry: StoreEvents,
+  isCitus: boolean,
+): Promise<MigrationReport> {
+  const partitionWidths = config.database.partitionWidth;
+  return migrateAll({ databaseUrl, telemetry, partitionWidths, isCitus });
 }
 
 /** Opens the archive with the configured limits. */

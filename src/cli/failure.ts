@@ -26,6 +26,7 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   archive_of_another_exchange: EXIT_CODES.database,
   database_too_new: EXIT_CODES.database,
   database_too_old: EXIT_CODES.database,
+  citus_missing: EXIT_CODES.database,
   no_archive: EXIT_CODES.usage,
   database_not_migrated: EXIT_CODES.database,
   writer_lock_held: EXIT_CODES.database,

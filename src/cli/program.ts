@@ -1,5 +1,6 @@
 import { Command, Option } from 'commander';
 import { durationArgument, gather } from './arguments.js';
+import type { MigrateCommandOptions } from './commands/migrate.js';
 import type { QueryOptions } from './commands/query.js';
 import type { StatusOptions } from './commands/status.js';
 import type { VerifyOptions } from './commands/verify.js';
@@ -112,9 +113,10 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
   program
     .command('migrate')
     .description('bring the schema of the database up to date')
-    .action(async () => {
+    .option('--citus', 'distribute the tables over the nodes of a Citus cluster')
+    .action(async (options: MigrateCommandOptions) => {
       const { migrateCommand } = await import('./commands/migrate.js');
-      finish(await migrateCommand(common()));
+      finish(await migrateCommand({ ...common(), ...options }));
     });
 
   program

@@ -56,5 +56,5 @@ export {
   hasEmbeddedCluster,
   startEmbeddedPostgres,
 } from './embedded/supervisor.js';
-export { migrate } from './migrate.js';
+export { type MigrationReport, migrate, migrateAll } from './migrate.js';
 export { openStore } from './open-store.js';

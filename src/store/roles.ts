@@ -117,7 +117,7 @@ const GIVE_GROUND = `
   END $$`;
 const JOIN_OWNERS = `
   DO $$ BEGIN
-    IF NOT pg_has_role(current_user, '${OWNER}', 'MEMBER') THEN
+    IF NOT pg_has_role(current_user, '${OWNER}', 'USAGE') THEN
       EXECUTE format('GRANT ${OWNER} TO %I', current_user);
     END IF;
   END $$`;
