@@ -54,12 +54,12 @@ export async function backfillCommand(options: BackfillOptions): Promise<ExitCod
     const chosen = await chooseMarkets(desk, options.market, kinds);
     if (isOwn) await openStreams(desk, chosen, kinds);
     const streams = await store.inspection.streams();
+    if (isCut)
+      say(`--to lies in the future of the exchange; the span ends now, ${formatMoment(nowMs)}.`);
     const tasks = tasksOf(session.config, chosen, kinds, streams, span, nowMs);
     if (tasks.length === 0) {
       return 'Nothing to do: no candle of this time is complete yet.';
     }
-    if (isCut)
-      say(`--to lies in the future of the exchange; the span ends now, ${formatMoment(nowMs)}.`);
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
     await endPauses(store, chosen, span, nowMs, options.again === true);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
