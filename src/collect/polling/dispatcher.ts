@@ -9,6 +9,7 @@ import { type Choice, Chooser } from './choice.js';
 import { type HeadWalker, Lane, type SignSource, type Waiting } from './lane.js';
 import { MarketLanes } from './market-lanes.js';
 import { Reservation } from './reservation.js';
+import { FloorRounds } from './rounds.js';
 import type { TradeSign } from './signs.js';
 
 export interface DispatcherOptions {
@@ -29,8 +30,6 @@ const UNDER_WAY_OF_KIND_MAX = 12;
 const AWAY_FAILURES = 3;
 /** How often needs that grow with time are looked at again. */
 const RECHECK_MS = 500;
-/** Longest rest between two rounds that the schedule asked for, when rounds take long. */
-const REST_MAX_MS = 60_000;
 
 type Kind = HeadWalker['kind'];
 
@@ -45,10 +44,6 @@ type Kind = HeadWalker['kind'];
  * with the filling of gaps. A sign needs one request: the walk over `history` brings the trade with
  * its exact time, the walk over `history/result` proves it as well, in spare turns or by schedule.
  *
- * A run of the schedule begins a round: everything that is due by it is polled once. A round that
- * takes long is followed by a rest as long, up to a minute, so that a schedule that asks for more
- * than the budget has leaves something over for other work.
- *
  * States: *stopped* → *running* ({@link PollDispatcher.start}) → *stopped*. A failed poll is told,
  * and its walk alone backs off; what waited for it goes on waiting.
  */
@@ -56,6 +51,7 @@ export class PollDispatcher {
   readonly #options: DispatcherOptions;
   readonly #markets = new Map<string, MarketLanes>();
   readonly #chooser = new Chooser();
+  readonly #rounds = new FloorRounds();
   readonly #wakeup: Wakeup;
   readonly #polls = new Map<Lane, Promise<void>>();
   readonly #failuresInRow: Record<Kind, number> = { trades: 0, times: 0 };
@@ -63,10 +59,7 @@ export class PollDispatcher {
   #reservation: Reservation | undefined;
   #stopping = new AbortController();
   #running: Promise<void> | undefined;
-  #lastRunMs = Number.NEGATIVE_INFINITY;
   #lastSweepMs = Number.NEGATIVE_INFINITY;
-  #roundSinceMs: number | undefined;
-  #restUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
@@ -86,7 +79,7 @@ export class PollDispatcher {
   async remove(market: string): Promise<void> {
     const lanes = this.#markets.get(market)?.lanes ?? [];
     this.#markets.delete(market);
-    await Promise.all(lanes.map((lane) => this.#polls.get(lane)));
+    await Promise.all(lanes.map((lane) => this.#polls.get(lane) ?? Promise.resolve()));
   }
 
   /** The state feed of a market told of a change. */
@@ -116,27 +109,14 @@ export class PollDispatcher {
     this.#lastSweepMs = nowMs;
   }
 
-  /**
-   * A run of the schedule: whatever was not polled since the run before is due. Left out while the
-   * round of the run before still goes on.
-   */
+  /** A run of the schedule: whatever was not polled since the run before is due ({@link FloorRounds}). */
   markDue(): void {
     const { clock, telemetry } = this.#options;
-    const nowMs = clock.monotonicMs();
-    this.#endRound();
-    if (nowMs < this.#restUntilMs) return;
-    if (this.#roundSinceMs !== undefined) {
-      telemetry.runSkipped({ stream: 'trades' });
-      return;
-    }
-    for (const lane of this.#lanes()) {
-      if (lane.countedAtMs > this.#lastRunMs) continue;
-      if (lane.isPolling) telemetry.runSkipped({ stream: lane.walker.kind });
-      else lane.dueAtMs ??= nowMs;
-    }
-    this.#lastRunMs = nowMs;
-    this.#roundSinceMs = nowMs;
-    this.#changed();
+    const isTaken = this.#rounds.begin(this.#lanes(), clock.monotonicMs(), ({ walker }) =>
+      telemetry.runSkipped({ stream: walker.kind }),
+    );
+    if (isTaken) this.#changed();
+    else telemetry.runSkipped({ stream: 'trades' });
   }
 
   start(): void {
@@ -156,7 +136,7 @@ export class PollDispatcher {
 
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      this.#endRound();
+      this.#rounds.settle(this.#lanes(), this.#options.clock.monotonicMs());
       const wanted = this.#choose();
       if (wanted === undefined) {
         await this.#wakeup.wait(RECHECK_MS, signal);
@@ -279,15 +259,6 @@ export class PollDispatcher {
     if (this.#reservation === undefined) return;
     const best = this.#choose();
     if (best !== undefined && best.cause !== 'spare') this.#reservation.giveUp();
-  }
-
-  /** Notes the end of a round, once nothing that can be polled is due any more. */
-  #endRound(): void {
-    if (this.#roundSinceMs === undefined) return;
-    for (const lane of this.#lanes()) if (lane.dueAtMs !== undefined && !lane.isFailing) return;
-    const nowMs = this.#options.clock.monotonicMs();
-    this.#restUntilMs = nowMs + Math.min(REST_MAX_MS, nowMs - this.#roundSinceMs);
-    this.#roundSinceMs = undefined;
   }
 
   #tell(stream: string, market: string, error: unknown): void {
