@@ -135,7 +135,11 @@ test('what can not be had stays unfillable until it is tried again on request', 
   await runSql(world.databaseUrl, "UPDATE archive SET since_modes = '{}'");
   const daemon = await world.startDaemon();
   await daemon.until(async () => {
-    const rows = await runSql(world.databaseUrl, "SELECT 1 FROM gap WHERE state = 'unfillable'");
+    const rows = await runSql(
+      world.databaseUrl,
+      `SELECT 1 FROM gap JOIN stream USING (stream_id)
+       WHERE kind IN ('trades', 'times') AND state = 'unfillable'`,
+    );
     return rows.length === 2;
   });
   const { gaps } = await list(world, ...TRADES, '--reason', 'history_horizon');
