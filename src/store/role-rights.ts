@@ -13,8 +13,8 @@ const ALL_ROWS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
 
 /**
  * What the writer and the reader may do with each table (data model, Roles). Series are only added
- * to, but for what the exchange corrects; the ledger is kept. The account's own data, what was
- * refused (which may hold some of it) and the program's own records are not for readers.
+ * to, but for what the exchange corrects; the ledger is kept. The account's own data and what was
+ * refused (which may hold some of it) are not for readers.
  *
  * Every table of the archive stands here: one that does not belongs to nobody but its owner.
  */
@@ -41,5 +41,5 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   quarantine_count: { writer: ADD_CHANGE, reader: READ },
   partition_policy: { writer: READ, reader: READ },
   partition_state: { writer: READ, reader: READ },
-  tapekeep_migration: { writer: READ, reader: NOBODY },
+  tapekeep_migration: { writer: READ, reader: READ },
 };

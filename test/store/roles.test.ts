@@ -209,13 +209,12 @@ test('the reader reads series, ledger and analytics, and nothing else', async ()
     await assert.rejects(runSql(reader, `TRUNCATE ${table}`), REFUSED, table);
   }
   await runSql(reader, 'SELECT * FROM trade_20260115');
-  for (const table of [
-    'balance',
-    'balance_202601',
-    'active_order',
-    'quarantine',
-    'tapekeep_migration',
-  ]) {
+  const { store } = await openTestStore({ databaseUrl: reader });
+  assert.deepEqual(await store.query('SELECT * FROM analytics.trades'), []);
+  assert.deepEqual(await store.statusRows(NOON_S * 1000), []);
+  await assert.rejects(store.ensureMarkets([BTC], NOON_S * 1000), { action: 'fatal' });
+  await store.stop();
+  for (const table of ['balance', 'balance_202601', 'active_order', 'quarantine']) {
     await assert.rejects(runSql(reader, `SELECT * FROM ${table}`), REFUSED, table);
   }
   const refused = [

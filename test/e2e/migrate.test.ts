@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { makeDatabase } from '../support/postgres.js';
+import { Program } from '../support/program.js';
+
+test('migrate tells all that it did, and what it could not do', async (t) => {
+  const env = { TAPEKEEP_DATABASE_URL: await makeDatabase('empty') };
+  const migrate = async (...options: string[]) => {
+    const program = new Program(['migrate', ...options], { env });
+    t.after(() => program.dispose());
+    const { code } = await program.ended();
+    return { code, stdout: program.text('stdout'), stderr: program.text('stderr') };
+  };
+  const first = await migrate();
+  assert.equal(first.code, 0, first.stderr);
+  assert.match(
+    first.stdout,
+    /^Applied 0001_archive, .*\.\nMade the analytics schema\.\nSettled the rights/,
+  );
+  assert.equal((await migrate()).stdout, 'The schema is up to date; nothing was applied.');
+  const citus = await migrate('--citus');
+  assert.equal(citus.code, 3);
+  assert.match(citus.stderr, /has no Citus extension, so nothing was distributed/);
+});
