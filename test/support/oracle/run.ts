@@ -69,7 +69,8 @@ export async function runWorld(world: OracleWorld): Promise<OracleReport> {
     let killed = 0;
     for (const kill of world.kills) if (await collectUntilKilled(place, kill)) killed += 1;
     await collectUntilSettled(place);
-    const judgement = await judge(databaseUrl, MARKET, world.trades);
+    const isHorizonAllowed = variants.sinceMode === 'id';
+    const judgement = await judge(databaseUrl, MARKET, world.trades, isHorizonAllowed);
     return { ...judgement, fired: firedByKind(faults), killed };
   } finally {
     await proxy.stop();

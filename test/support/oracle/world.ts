@@ -97,7 +97,8 @@ function makeRules(random: Random): FaultRuleInput[] {
       where: pick(random, ['historyResult', 'historyResult', 'history'] as const),
       every: 1 + upTo(random, 5),
       after: upTo(random, 4),
-      maxCount: 1 + upTo(random, 2),
+      // Each 429 halves the rate for minutes: one is enough.
+      maxCount: rule.kind === 'rateLimit' ? 1 : 1 + upTo(random, 2),
     });
   }
   return rules;
