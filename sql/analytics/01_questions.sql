@@ -87,26 +87,22 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION analytics.covered IS 'Spans that are proven complete and touch [from_at, to_at), whole. variant: seconds of klines and states, else 0. Example: SELECT analytics.covered(analytics.market_id(''BTC_USD''), ''trades'', 0, ''2026-01-15'', ''2026-01-16'')';
 
-CREATE OR REPLACE FUNCTION analytics.expected(stream_id integer, from_at timestamptz, to_at timestamptz)
+CREATE OR REPLACE FUNCTION analytics.expected(stream_id integer, from_at timestamptz, to_at timestamptz, until timestamptz DEFAULT analytics.exchange_now())
 RETURNS tstzmultirange
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-  SELECT (CASE WHEN begins.at < now.at
-               THEN tstzmultirange(tstzrange(begins.at, now.at)) ELSE '{}' END
-          + coalesce((SELECT range_agg(w.span * tstzrange(NULL, now.at)) FROM wanted w
+  SELECT (CASE WHEN begins.at < until THEN tstzmultirange(tstzrange(begins.at, until)) ELSE '{}' END
+          + coalesce((SELECT range_agg(w.span * tstzrange(NULL, until)) FROM wanted w
                       WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id), '{}'))
          * tstzmultirange(analytics.span(from_at, to_at))
   FROM stream s, LATERAL (
     SELECT coalesce(s.collect_from, (
       SELECT lower(c.span) FROM coverage c
       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-      ORDER BY lower(c.span) LIMIT 1)) AS at) begins, LATERAL (
-    SELECT least(analytics.exchange_now(), (
-      SELECT m.last_seen_at FROM market m
-      WHERE m.market_id = s.market_id AND m.delisted_at IS NOT NULL)) AS at) now
+      ORDER BY lower(c.span) LIMIT 1)) AS at) begins
   WHERE s.stream_id = expected.stream_id;
 END;
-COMMENT ON FUNCTION analytics.expected IS 'What of [from_at, to_at) is expected of a stream up to now: everything from its beginning on, and what was asked for. Example: SELECT analytics.expected(1, ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.expected IS 'What of [from_at, to_at) is expected of a stream until a moment (now): everything from its beginning on, and what was asked for. Example: SELECT analytics.expected(1, ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.slots(step interval, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, end_at timestamptz)

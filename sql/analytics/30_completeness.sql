@@ -39,11 +39,12 @@ BEGIN ATOMIC
          p.state, p.reason, lower(p.part) >= newest.at, p.attempts, p.first_seen_at,
          p.next_attempt_at, p.note
   FROM (SELECT CASE WHEN gaps.market IS NOT NULL OR from_at > to_at
-                    THEN analytics.market_id(gaps.market, from_at, to_at) END AS market_id OFFSET 0) asked
+                    THEN analytics.market_id(gaps.market, from_at, to_at) END AS market_id,
+               analytics.exchange_now() AS now OFFSET 0) asked
   JOIN stream s ON (asked.market_id IS NULL OR s.market_id IN (asked.market_id, 0))
    AND (gaps.kind IS NULL OR s.kind = gaps.kind)
   JOIN market m ON m.market_id = s.market_id, LATERAL (
-    SELECT analytics.expected(s.stream_id, from_at, to_at) - coalesce((
+    SELECT analytics.expected(s.stream_id, from_at, to_at, asked.now) - coalesce((
       SELECT range_agg(c.span) FROM coverage c
       WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
         AND c.span && analytics.span(from_at, to_at)), '{}') AS spans) missing, LATERAL (
@@ -99,19 +100,22 @@ BEGIN ATOMIC
   FROM (
     SELECT s.kind, s.variant, s.market_id, asked.span,
            (SELECT coalesce(sum(extract(epoch FROM upper(one) - lower(one))), 0)
-            FROM unnest(analytics.expected(s.stream_id, lower(asked.span), upper(asked.span))) one) AS expected_s,
+            FROM unnest(analytics.expected(s.stream_id, lower(asked.span), upper(asked.span), asked.now)) one) AS expected_s,
            coalesce(sum(extract(epoch FROM g.length)), 0) AS missing_s,
            coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE g.state = 'unfillable'), 0) AS unfillable_s,
            count(g.starts_at) AS gaps
     FROM (
       SELECT analytics.market_id(completeness.market) AS market_id,
              tstzrange(completeness.day::timestamp AT TIME ZONE 'UTC',
-                       (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') AS span OFFSET 0) asked
+                       (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') AS span,
+             analytics.exchange_now() AS now OFFSET 0) asked
     JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind NOT IN ('balance', 'orders')
-    LEFT JOIN LATERAL analytics.gaps(completeness.market, s.kind, lower(asked.span), upper(asked.span)) g
-      ON g.variant = s.variant AND g.market_name = (
-        SELECT m.name FROM market m WHERE m.market_id = s.market_id)
-    GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span) f;
+    JOIN market m ON m.market_id = s.market_id
+    LEFT JOIN analytics.gaps(completeness.market, NULL,
+                             completeness.day::timestamp AT TIME ZONE 'UTC',
+                             (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') g
+      ON g.stream_kind = s.kind AND g.variant = s.variant AND g.market_name = m.name
+    GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now) f;
 END;
 COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now; unfillable_s: those of the missing that nobody can fetch; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USD'', ''2026-01-15'') ORDER BY kind, variant';
 

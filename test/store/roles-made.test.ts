@@ -112,6 +112,20 @@ async function startFreshServer() {
   };
 }
 
+test('several archives of a new server make the roles together', async () => {
+  const server = await startFreshServer();
+  try {
+    const names = ['one', 'two', 'three', 'four'];
+    for (const name of names) await runSql(server.url, `CREATE DATABASE ${name}`);
+    const reports = await Promise.all(
+      names.map((name) => migrateAll({ databaseUrl: withDatabase(server.url, name) })),
+    );
+    for (const { roles } of reports) assert.deepEqual(roles, { state: 'granted', note: null });
+  } finally {
+    await server.stop();
+  }
+});
+
 test('where roles can not be made, it is said how, and the archive works without', async () => {
   const server = await startFreshServer();
   try {
