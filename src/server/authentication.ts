@@ -1,7 +1,10 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import { signedFields } from '../contract/params.js';
 import { AUTH_HEADERS, isSignedBy, type SignedContent } from '../contract/signing.js';
 import { Mutex } from '../kernel/mutex.js';
+import { isNonceText, nonceTextOf } from './nonce-text.js';
 import { AUTHENTICATION_FAILURE, type ErrorReply, ReplyError, tooManyRequests } from './refusal.js';
+import { isEncoded } from './reply-head.js';
 import type { RawParams } from './validation.js';
 
 /** Requests of one key that may wait for their turn. */
@@ -10,7 +13,7 @@ const MAX_WAITING_PER_KEY = 64;
 /** A signed request as it arrived. */
 export interface SignedRequest {
   readonly path: string;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly headers: IncomingHttpHeaders;
   /** The received bytes; the signature is checked over exactly these. */
   readonly body: Uint8Array | undefined;
 }
@@ -25,21 +28,29 @@ function failure(): ReplyError {
   return new ReplyError(AUTHENTICATION_FAILURE);
 }
 
-/** The JSON object in `body`. Whoever sends something else has not said which request was meant. */
-function parseObject(body: Uint8Array): RawParams {
+/** A body as text and as the JSON object that it says. */
+interface ReadBody {
+  readonly text: string;
+  readonly fields: RawParams;
+}
+
+/** Whoever sends something else than a JSON object has not said which request was meant. */
+function parseObject(body: Uint8Array): ReadBody {
+  let text: string;
   let value: unknown;
   try {
-    value = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+    text = new TextDecoder('utf-8', { fatal: true }).decode(body);
+    value = JSON.parse(text);
   } catch {
     throw failure();
   }
   if (value === null || typeof value !== 'object' || Array.isArray(value)) throw failure();
-  return value as RawParams;
+  return { text, fields: value as RawParams };
 }
 
 /**
  * Establishes who sent a signed request (contract, Authentication). Until that is done every fault
- * is an `authentication failure`: a missing header, another content type, an unknown key, a wrong
+ * is an `authentication failure`: a missing header, another content type or coding, an unknown key, a wrong
  * signature, a body that is no JSON object, a foreign path, a used nonce.
  *
  * Requests of one key run one after the other, so "greater than the nonce of the last completed
@@ -95,12 +106,14 @@ export class Authenticator {
     const isComplete =
       typeof apiKey === 'string' && typeof payload === 'string' && typeof signature === 'string';
     if (!isComplete || body === undefined || !isJson(headers['content-type'])) throw failure();
+    if (isEncoded(headers)) throw failure();
     const secret = this.#secretOf(apiKey);
     if (secret === undefined) throw failure();
     if (!isSignedBy(secret, body, payload, signature, this.#content)) throw failure();
-    const fields = parseObject(body);
+    const { text, fields } = parseObject(body);
     const signed = signedFields.safeParse(fields);
     if (!signed.success || signed.data.request !== path) throw failure();
+    if (!isNonceText(nonceTextOf(text))) throw failure();
     return { apiKey, fields, nonce: signed.data.nonce };
   }
 

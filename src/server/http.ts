@@ -35,7 +35,7 @@ import {
   HTML_TYPE,
   httpDate,
   IDENTITY_HEADER,
-  namesOneHost,
+  isUnambiguous,
 } from './reply-head.js';
 import { type RawParams, validateParams } from './validation.js';
 import type { ServerVariants } from './variants.js';
@@ -143,7 +143,7 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
         return done(new ReplyError(tooManyRequests(standing.resetS)));
       }
     }
-    if (!namesOneHost(request.raw)) return done(new ReplyError(BAD_REQUEST));
+    if (!isUnambiguous(request.raw)) return done(new ReplyError(BAD_REQUEST));
     return done();
   });
 }
@@ -202,7 +202,8 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
     requestTimeout: REQUEST_TIMEOUT_MS,
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     forceCloseConnections: true,
-    exposeHeadRoutes: false,
+    // A GET without its body (RFC 9110, section 9.3.2).
+    exposeHeadRoutes: true,
     http: {
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: HEADERS_TIMEOUT_MS,

@@ -12,8 +12,8 @@ import {
   bareReplyText,
   HTML_TYPE,
   IDENTITY_HEADER,
+  isUnambiguous,
   JSON_TYPE,
-  namesOneHost,
 } from './reply-head.js';
 
 /** Connections served at once; more are refused with 503. */
@@ -58,7 +58,7 @@ export class RealtimeServer {
         type: JSON_TYPE,
         body: JSON.stringify(body),
       });
-    } else if (request.headers.upgrade?.toLowerCase() !== 'websocket' || !namesOneHost(request)) {
+    } else if (request.headers.upgrade?.toLowerCase() !== 'websocket' || !isUnambiguous(request)) {
       this.#refuse(socket, BARE_BAD_REQUEST);
     } else if (this.#connections.size >= MAX_CONNECTIONS) {
       this.#refuse(socket, { status: '503 Service Unavailable', type: HTML_TYPE, body: '' });

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { BAD_REQUEST_PAGE } from '../contract/error-shapes.js';
 import type { Backend } from './backend.js';
 
@@ -51,14 +51,28 @@ export function bareReplyText({ status, type, body }: BareReply, backend: Backen
   ].join('\r\n');
 }
 
+/** Of several headers of these names node keeps the first and tells nobody. */
+const HOST = 'host';
+const CONTENT_TYPE = 'content-type';
+
 /**
- * Whether a request says as often as it must which host it is for: once, and before HTTP/1.1 at most
- * once (RFC 9112, section 3.2). Node keeps the first of several and tells nobody.
+ * Whether the headers of a request are of one mind: exactly one says which host it is for, before
+ * HTTP/1.1 at most one (RFC 9112, section 3.2), and at most one of what type the body is.
  */
-export function namesOneHost({ httpVersion, rawHeaders }: IncomingMessage): boolean {
-  let count = 0;
+export function isUnambiguous({ httpVersion, rawHeaders }: IncomingMessage): boolean {
+  let hosts = 0;
+  let types = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) {
-    if (rawHeaders[at]?.toLowerCase() === 'host') count += 1;
+    const name = rawHeaders[at] ?? '';
+    // Few names are as long as these; the others are not worth a text in lower case.
+    if (name.length === HOST.length && name.toLowerCase() === HOST) hosts += 1;
+    else if (name.length === CONTENT_TYPE.length && name.toLowerCase() === CONTENT_TYPE) types += 1;
   }
-  return count === 1 || (count === 0 && httpVersion !== '1.1');
+  return types <= 1 && (hosts === 1 || (hosts === 0 && httpVersion !== '1.1'));
+}
+
+/** Whether a body is not what it says, but packed: no text of the contract may come so. */
+export function isEncoded(headers: IncomingHttpHeaders): boolean {
+  const { 'content-encoding': coding } = headers;
+  return coding !== undefined && coding.trim().toLowerCase() !== 'identity';
 }

@@ -178,7 +178,7 @@ function complaintOf({ status, headers, body }: WireReply): string | undefined {
   const text = body.toString('utf8');
   const isPage = headers.get('content-type')?.startsWith('text/html') === true;
   const isToHead = text === '' && Number(headers.get('content-length')) > 0;
-  if (isToHead) return status === 400 || status === 404 ? undefined : 'HEAD is no method of it';
+  if (isToHead) return [200, 400, 404].includes(status) ? undefined : 'no status of it';
   if (isPage) return status === 400 && text === BAD_REQUEST_PAGE ? undefined : 'another page';
   if (status !== 200 && status !== 400 && status !== 404) return 'a status beyond the contract';
   if (headers.get('content-type')?.startsWith('application/json') !== true)

@@ -91,11 +91,28 @@ test('unknown paths and methods get the 404 object', async (t) => {
       path,
     });
   }
-  assert.equal(
-    (await fetch(`${server.url}/api/v1/public/markets`, { method: 'HEAD' })).status,
-    404,
-  );
+  const head = (path: string) => fetch(`${server.url}${path}`, { method: 'HEAD' });
+  assert.equal((await head('/api/v1/account/balances')).status, 404, 'there is no GET of it');
   assert.ok(record.requests.every(({ status }) => status === 404));
+});
+
+test('HEAD is answered as GET is, without the body', async (t) => {
+  const { server } = await startTapeExchange(t);
+  for (const path of [
+    '/api/v1/public/markets',
+    `/api/v1/public/ticker?${M}`,
+    `/api/v1/public/history?${M}&limit=1000`,
+    `/api/v1/public/depth/result?${M}&limit=0`,
+  ]) {
+    const [get, head] = await Promise.all(
+      ['GET', 'HEAD'].map((method) => fetch(server.url + path, { method })),
+    );
+    assert.equal(head?.status, get?.status, path);
+    for (const name of ['content-type', 'content-length', 'x-tapekeep-exchange']) {
+      assert.equal(head?.headers.get(name), get?.headers.get(name), `${path} ${name}`);
+    }
+    assert.equal(await head?.text(), '');
+  }
 });
 
 /** Sends bytes and returns all that comes back until the server closes. */
@@ -121,6 +138,8 @@ test('what is not HTTP, or has broken headers, gets the HTML page', async (t) =>
     `GET /api/v1/public/markets HTTP/1.1\r\n${close}\r\n`,
     `GET /api/v1/public/markets HTTP/1.1\r\nHost: a\r\nHost: a\r\n${close}\r\n`,
     `GET /api/v1/public/markets HTTP/1.0\r\nHost: a\r\nhost: b\r\n${close}\r\n`,
+    `GET /api/v1/public/markets HTTP/1.1\r\nHost: a\r\nContent-Type: a/b\r\ncontent-type: c/d\r\n${close}\r\n`,
+    `POST /api/v1/orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Type: application/json\r\nContent-Length: 2\r\n${close}\r\n{}`,
     `GET /api/v1/public/markets?market=%zz HTTP/1.1\r\nHost: a\r\n${close}\r\n`,
     `GET /api/v1/public/%zz HTTP/1.1\r\nHost: a\r\n${close}\r\n`,
   ]) {

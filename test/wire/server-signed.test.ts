@@ -62,6 +62,13 @@ const unauthenticated: Readonly<Record<string, Post>> = {
   'a nonce of 12 digits': { body: { nonce: 180_000_000_000 } },
   'a nonce of 14 digits': { body: { nonce: 18_000_000_000_000 } },
   'a fractional nonce': { body: { nonce: NONCE + 0.5 } },
+  'a nonce in exponent form': { body: `{"request":"${BALANCES}","nonce":1.8e12}` },
+  'a nonce with a point': { body: `{"request":"${BALANCES}","nonce":1800000000000.0}` },
+  'a nonce text of 16 characters': { body: `{"request":"${BALANCES}","nonce":"0001800000000000"}` },
+  'the last of two nonces in exponent form': {
+    body: `{"nonce":${NONCE},"request":"${BALANCES}","no\\u006ece":1.8e12}`,
+  },
+  'a body that is said to be compressed': { headers: { 'content-encoding': 'gzip' } },
   'no JSON': { body: 'request=1' },
   'a JSON array': { body: '[]' },
   'JSON null': { body: 'null' },
@@ -82,6 +89,23 @@ test('whatever keeps the sender unknown is an authentication failure', async (t)
     assert.deepEqual(body, failure, what);
   }
   assert.equal((await post(server.url, {})).status, 200, 'none of them used up the nonce');
+});
+
+test('a nonce is what the body itself says, not what is deeper in it or in texts', async (t) => {
+  const { server } = await startTapeExchange(t, OPTIONS);
+  for (const body of [
+    `{ "a" : {"nonce":1e3}, "b":["nonce", 5e2, {"nonce":[7]}], "nonce" : ${NONCE}, "request":"${BALANCES}" }`,
+    `{"c":"\\",\\"nonce\\":1.9e12","request":"${BALANCES}","nonce":"${NONCE + 1}","d":-1.5e-3}`,
+    `{"nonce":1,"request":"${BALANCES}","nonce":${NONCE + 2},"e":"nonce","f":1.8e12}`,
+  ]) {
+    assert.equal((await post(server.url, { body })).status, 200, body);
+  }
+});
+
+test('a body that is encoded as itself is taken', async (t) => {
+  const { server } = await startTapeExchange(t, OPTIONS);
+  const { status } = await post(server.url, { headers: { 'content-encoding': 'identity' } });
+  assert.equal(status, 200);
 });
 
 test('an exchange without keys refuses every signed request', async (t) => {
