@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { errorEnvelope, successEnvelope } from '../contract/error-shapes.js';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
-import { JSON_TYPE } from './reply-head.js';
+import { isEncoded, JSON_TYPE } from './reply-head.js';
 
 /** Everything below this path steers the served exchange; it is outside the contract. */
 export const CONTROL_PREFIX = '/sandbox/';
@@ -26,9 +26,17 @@ export function refuseFor(reply: FastifyReply, error: unknown): FastifyReply {
   throw error;
 }
 
-/** @throws SyntaxError when the body is not JSON */
+/** @throws SyntaxError when the body is not JSON, or not sent as it is */
 export function readJson(request: FastifyRequest): unknown {
-  return JSON.parse(Buffer.isBuffer(request.body) ? request.body.toString('utf8') : '');
+  const { 'content-encoding': coding } = request.headers;
+  if (isEncoded(request.headers)) {
+    throw new SyntaxError(
+      `Content-Encoding ${String(coding)} is not allowed; send the body as it is`,
+    );
+  }
+  const text = Buffer.isBuffer(request.body) ? request.body.toString('utf8') : '';
+  if (text === '') throw new SyntaxError('the body is empty; expected JSON');
+  return JSON.parse(text);
 }
 
 /**

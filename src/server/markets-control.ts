@@ -12,25 +12,32 @@ class ControlBodyError extends TapekeepError {
   }
 }
 
+function show(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
+
 /** The texts that a body must hold under these names, and nothing else. */
 function readTexts<const K extends string>(
   request: FastifyRequest,
   ...names: readonly K[]
 ): Record<K, string> {
   const body = readJson(request);
-  const fields = typeof body === 'object' && body !== null ? Object.entries(body) : [];
-  const form = `{${names.map((name) => `"${name}": "…"`).join(', ')}}`;
-  const refuse = (name: string, value: unknown) => {
-    const shown = (JSON.stringify(value) ?? 'missing').slice(0, 80);
-    return new ControlBodyError(`${name} ${shown} is not allowed; expected a text, in ${form}`);
-  };
-  for (const [name, value] of fields) {
-    if (!names.some((known) => known === name)) throw refuse(name, value);
+  const expected = `expected ${names.join(', ')}`;
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw new ControlBodyError(
+      `the body ${show(body)} is not allowed; ${expected} in a JSON object`,
+    );
+  }
+  for (const name of Object.keys(body)) {
+    if (names.some((known) => known === name)) continue;
+    throw new ControlBodyError(`unknown field ${show(name)}; ${expected}`);
   }
   const texts = names.map((name): [K, string] => {
-    const value: unknown = Object.fromEntries(fields)[name];
-    if (typeof value !== 'string') throw refuse(name, value);
-    return [name, value];
+    const value: unknown = (body as Partial<Record<K, unknown>>)[name];
+    if (value === undefined) throw new ControlBodyError(`${name} is missing; ${expected}`);
+    if (typeof value === 'string') return [name, value];
+    throw new ControlBodyError(`${name} ${show(value)} is not allowed; expected a text, in quotes`);
   });
   return Object.fromEntries(texts) as Record<K, string>;
 }

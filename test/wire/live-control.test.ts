@@ -198,18 +198,27 @@ test('what is not possible is refused with field, value and what is allowed; not
     ['markets', { name: 'XMR_EUR', stock: 'BTC' }, /stock "BTC".*"XMR"/],
     ['markets', { name: 'XMR_EUR', color: 'red' }, /"color".*only name, stock/],
     ['markets/delist', { market: 'NO_SUCH' }, /"NO_SUCH".*BTC_USDT, ETH_USDT/],
-    ['markets/block', { market: 7 }, /market 7 .*a text/],
-    ['markets/unblock', {}, /market missing .*a text/],
-    ['markets/block', { market: BTC, how: 'x' }, /how "x"/],
+    ['markets/block', { market: 7 }, /^market 7 .*a text/],
+    ['markets/unblock', {}, /^market is missing; expected market$/],
+    ['markets/block', { market: BTC, how: 'x' }, /^unknown field "how"; expected market$/],
+    ['markets/block', '[]', /^the body \[\] .*market in a JSON object$/],
+    ['markets/block', '', /body is empty; expected JSON/],
+    [
+      'deposits',
+      { account: 'alice', currency: 'BTC' },
+      /^amount is missing; expected account, currency, amount$/,
+    ],
     ['deposits', { ...deposit, account: 'bob' }, /account.*"bob"/],
     ['deposits', { ...deposit, currency: 'DOGE' }, /currency.*"DOGE".*BTC/],
-    ['deposits', { ...deposit, amount: '-1' }, /amount.*"-1".*above zero/],
+    ['deposits', { ...deposit, amount: '-1' }, /^amount "-1".*above zero/],
     ['deposits', { ...deposit, amount: 1 }, /amount 1 .*a text/],
   ] as const) {
     const { status, told } = await steer(path, body);
     assert.deepEqual([status, told.success], [400, false], told.message);
     assert.match(told.message, text);
   }
+  const packed = await steer('markets/delist', { market: BTC }, { 'content-encoding': 'gzip' });
+  assert.deepEqual([packed.status, /gzip/.test(packed.told.message)], [400, true]);
   const page = await steer('markets/delist', { market: BTC }, { origin: 'https://evil.test' });
   assert.equal(page.status, 403);
   assert.deepEqual(await markets(), before);
