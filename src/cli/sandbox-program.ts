@@ -117,7 +117,7 @@ function choice(flags: string, description: string, ...choices: string[]): Optio
 function addAccounts(command: Command): void {
   command
     .option('--key <name[:balances]>', 'an API key, as alice:USDT=100000,BTC=2; repeatable', gather)
-    .option('--keys <file>', 'API keys from a JSON file: [{name, key, secret, balances}]')
+    .option('--keys <file>', 'API keys from a JSON file: [{name, key, secret, balances, active}]')
     .option('--run [name]', 'let markets and funds be changed, in a run of this or a random name')
     .option('--fee-taker <rate>', 'fee rate of takers (default: 0.002)')
     .option('--fee-maker <rate>', 'fee rate of makers (default: 0.001)');

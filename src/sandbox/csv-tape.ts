@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { codeOf, messageOf } from '../kernel/errors.js';
+import { messageOf } from '../kernel/errors.js';
 import { parseScaled } from './scaled.js';
 import { TapeError } from './tape-error.js';
 import { TradeColumns } from './trade-columns.js';
@@ -180,8 +180,8 @@ export async function readCsvTape(path: string): Promise<ReadTape> {
     }
   } catch (error) {
     if (error instanceof TapeError) throw error;
-    const reason = `${codeOf(error)}: ${messageOf(error)}`;
-    throw new TapeError(`tape ${path} can not be read (${reason})`, { cause: error });
+    // Node's own texts begin with their codes.
+    throw new TapeError(`tape ${path} can not be read (${messageOf(error)})`, { cause: error });
   }
   if (rest.trim() !== '') reader.readLine(rest.replace(/\r$/, ''));
   return reader.finish(hash.digest('hex'));

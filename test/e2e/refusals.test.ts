@@ -47,8 +47,34 @@ test('a wrong setting names its key path, its source, its value and what is allo
 
 test('a tape that is missing and a market that is none are told with their options', async (t) => {
   const missing = ['sandbox', '--tape', 'nosuch.csv', '--market', 'BTC_USDT'];
-  await refused(t, missing, {}, 2, /--tape/, /nosuch\.csv/);
+  await refused(t, missing, {}, 2, /--tape.*nosuch\.csv.*\(ENOENT: no such/);
   await refused(t, ['sandbox', '--market', 'AB'], {}, 2, /--market/, /"AB"/, /<STOCK>_<MONEY>/);
+});
+
+test('keys of the sandbox: one name each, known fields only, told with the option', async (t) => {
+  const folder = await temporaryFolder(t);
+  const fileOf = async (...entries: object[]) => {
+    const path = join(folder, `keys-${entries.length}-${JSON.stringify(entries).length}.json`);
+    await writeFile(path, JSON.stringify(entries));
+    return path;
+  };
+  const ann = { name: 'ann', key: 'k', secret: 's' };
+  const run = (said: RegExp, ...args: string[]) => refused(t, ['sandbox', ...args], {}, 2, said);
+  await run(/--key: "zed:BTC=2".*name zed.*two keys/, '--key', 'zed:BTC=1', '--key', 'zed:BTC=2');
+  await run(/--keys: .*name ann.*two keys/, '--key', 'ann', '--keys', await fileOf(ann));
+  const twice = await fileOf(ann, { ...ann, key: 'other' });
+  await run(/--keys: .*name ann.*two keys/, '--keys', twice);
+  const misspelt = await fileOf({ ...ann, activ: false });
+  await run(/--keys.*entry 1.*"activ" is unknown; expected name,.*active/, '--keys', misspelt);
+  const wrong = await fileOf({ ...ann, active: 'no' });
+  await run(/--keys.*entry 1: active must be true or false/, '--keys', wrong);
+  await run(/--key: alice: currency: no market trades "FOO"/, '--key', 'alice:FOO=1');
+  const poor = await fileOf({ ...ann, balances: { FOO: '1' } });
+  await run(/--keys: ann: currency: no market trades "FOO"/, '--keys', poor);
+  await run(/--key: "alice" is not allowed.*tape/, '--backend', 'tape', '--key', 'alice');
+  await run(/--fee-taker: takerFee 2: expected a rate/, '--fee-taker', '2');
+  await run(/--fee-maker: makerFee x: expected a rate/, '--fee-maker', 'x');
+  await run(/--run: run "a b": expected/, '--run', 'a b');
 });
 
 test('a tape file that is none is refused with its place', async (t) => {

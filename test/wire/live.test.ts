@@ -153,3 +153,25 @@ test('in a busy market a user trades with the simulated traders', async (t) => {
   for (let minute = 0; minute < 30; minute += 1) clock.advance(60_000);
   assert.equal((await carol.orders('BTC_USDT')).total, 0, 'filled within half an hour');
 });
+
+test('a key that is not activated signs in vain; its account takes funds and waits', async (t) => {
+  const keys = [
+    { name: 'dora', key: 'd-key', secret: 'd-secret', balances: { AAA: '10' }, isActive: false },
+    { name: 'eve', key: 'e-key', secret: 'e-secret', balances: { AAA: '10' } },
+  ];
+  const live = await startTestLive(t, { runId: 'test', keys, markets: [STILL_MARKET] });
+  const { server, backend } = live;
+  const failure = { ...INVALID.body, message: 'authentication failure' };
+  const dora = new Trader(server.url, 'd-key', 'd-secret');
+  const paths = ['/api/v1/account/balances', '/api/v1/orders', '/api/v1/public/markets'];
+  for (const path of paths) {
+    assert.deepEqual(await dora.post(path, { market: MARKET }), { status: 400, body: failure });
+  }
+  assert.deepEqual((await place(dora, 'sell', '100', '1')).body, failure);
+  assert.deepEqual((await new Trader(server.url, 'e-key', 'e-secret').balances()).AAA, {
+    available: '10',
+    freeze: '0',
+  });
+  backend.deposit('d-key', 'AAA', '2');
+  assert.equal(backend.balances('d-key').AAA?.available, '12');
+});

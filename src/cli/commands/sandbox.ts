@@ -6,6 +6,7 @@ import { createLogger } from '../../observe/logger.js';
 import { createTelemetry } from '../../observe/telemetry.js';
 import type { CandleOpen, EmptyCandles } from '../../sandbox/candles.js';
 import { createFaults } from '../../sandbox/faults/faults.js';
+import { LiveError } from '../../sandbox/live/live-error.js';
 import { openLive } from '../../sandbox/live/open-live.js';
 import type { LiveOptions } from '../../sandbox/live/options.js';
 import { openTape } from '../../sandbox/open-tape.js';
@@ -16,7 +17,7 @@ import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { gatherFaultScript } from '../fault-script.js';
 import { readMarketsFile } from '../markets-file.js';
-import { makeKey, type NamedKey, readKeys } from '../sandbox-keys.js';
+import { gatherKeys, type NamedKey } from '../sandbox-keys.js';
 import { waitForStop } from '../shutdown.js';
 
 export interface SandboxOptions {
@@ -59,14 +60,13 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
   const clock = systemClock;
   const interference = createFaults({ rules: [], seed: options.seed, clock });
   interference.control.replace(gatherFaultScript(options.faults, options.fault));
-  const made = options.key.map(makeKey);
-  const read = options.keys === undefined ? [] : readKeys(options.keys);
+  const { made, read } = gatherKeys(options.key, options.keys);
   const opening =
     options.backend === 'live'
       ? openLive(liveOptions(options, [...made, ...read]), clock)
       : openTape(tapeOptions(options), clock);
   const backend = await opening.catch((error: unknown) => {
-    throw namingOption(error);
+    throw namingOption(error, made.length);
   });
   const logger = createLogger({ level: 'warn', format: 'auto', clock });
   const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() }).server;
@@ -91,14 +91,34 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
   return EXIT_CODES.ok;
 }
 
-/** Errors of a tape or a market's name speak of what they are; here it is an option that is wrong. */
-function namingOption(error: unknown): unknown {
+const OPTIONS: Readonly<Partial<Record<keyof LiveOptions, string>>> = {
+  pace: '--speed',
+  startOffsetS: '--start-offset',
+  takerFee: '--fee-taker',
+  makerFee: '--fee-maker',
+  runId: '--run',
+  markets: '--market',
+  keys: '--key',
+};
+
+/** The option of the command line that an error is about, if it is about one. */
+function optionOf(error: TapekeepError, madeKeys: number): string | undefined {
+  if (error instanceof LiveError && error.option !== undefined) {
+    const [option = '', at] = error.option.split('.');
+    if (at !== undefined) return Number(at) < madeKeys ? '--key' : '--keys';
+    return OPTIONS[option as keyof LiveOptions];
+  }
+  if (error.message.startsWith('market name')) return '--market';
+  return error.code === 'tape_invalid' ? '--tape' : undefined;
+}
+
+/** Errors of an exchange speak of what they are; here it is an option that is wrong. */
+function namingOption(error: unknown, madeKeys: number): unknown {
   if (!(error instanceof TapekeepError)) return error;
-  const isName = error.message.startsWith('market name');
-  if (!isName && error.code !== 'tape_invalid') return error;
+  const option = optionOf(error, madeKeys);
+  if (option === undefined) return error;
   const { code, action, message } = error;
-  const text = `${isName ? '--market' : '--tape'}: ${message}`;
-  return new TapekeepError(code, action, text, { cause: error });
+  return new TapekeepError(code, action, `${option}: ${message}`, { cause: error });
 }
 
 const RUN_ID_BYTES = 6;
@@ -145,12 +165,15 @@ function liveOptions(options: SandboxOptions, keys: readonly NamedKey[]): LiveOp
 function tapeOptions(options: SandboxOptions): TapeOptions {
   const { tape, market, speed, seed, time, startOffsetMs, originMs } = options;
   const { emptyCandles, candleOpen } = options;
-  if (options.key.length > 0 || options.keys !== undefined || options.runId !== undefined) {
-    throw new UsageError(
-      options.runId === undefined ? '--key' : '--run',
-      String(options.runId ?? ''),
-      'nobody can trade on a tape; leave out --tape and --backend tape',
-    );
+  const { key, keys, runId } = options;
+  const [option, value] = [
+    ...key.map((text) => ['--key', text] as const),
+    ...(keys === undefined ? [] : [['--keys', keys] as const]),
+    ...(runId === undefined ? [] : [['--run', runId === true ? '' : runId] as const]),
+  ][0] ?? [undefined, ''];
+  if (option !== undefined) {
+    const allowed = 'nobody can trade on a tape; leave out --tape and --backend tape';
+    throw new UsageError(option, value, allowed);
   }
   if (options.marketsFile !== undefined) {
     const allowed = 'the markets of a tape are named by --market';

@@ -55,7 +55,8 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
   readonly marketControl: MarketControl;
   readonly #exchange: LiveExchange;
   readonly #isOpen: boolean;
-  readonly #secrets = new Map<string, string>();
+  /** By API key; those of keys that are not activated are known to nobody. */
+  readonly #secrets = new Map<string, string | undefined>();
   readonly #keysByName = new Map<string, string>();
 
   /** @throws LiveError when the keys or their balances are not possible */
@@ -64,14 +65,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
     this.#exchange = parts.exchange;
     this.#isOpen = parts.isOpen;
     this.marketControl = controlOf(this, parts.exchange);
-    for (const { key, secret, balances, name } of parts.keys) {
-      if (name !== undefined) this.#keysByName.set(name, key);
-      if (this.#secrets.has(key)) throw new LiveError(`the API key ${key} is given twice`);
-      this.#secrets.set(key, secret);
-      for (const [currency, amount] of Object.entries(balances ?? this.#startingBalances())) {
-        if (!NOTHING.test(amount)) this.deposit(key, currency, amount);
-      }
-    }
+    for (const [at, key] of parts.keys.entries()) this.#addKey(key, at);
   }
 
   hasMarket(market: string): boolean {
@@ -184,7 +178,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
       );
     }
     const refused = this.#exchange.engine.deposit(accountOf(apiKey), currency, amount);
-    if (refused !== undefined) throw new LiveError(`amount: ${refused.message}`);
+    if (refused !== undefined) throw new LiveError(refused.message);
   }
 
   protected override tapes(): Iterable<MarketTape> {
@@ -210,6 +204,25 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
       return level === undefined ? '0' : formatScaled(level.price, rules.moneyPrec);
     };
     return { bid: best('buy'), ask: best('sell') };
+  }
+
+  /** @throws LiveError when its text or name is another one's, or its balances are not possible */
+  #addKey({ key, secret, balances, name, isActive = true }: LiveKey, at: number): void {
+    const option = `keys.${at}` as const;
+    if (this.#secrets.has(key)) throw new LiveError(`the API key ${key} is given twice`, option);
+    if (name !== undefined && this.#keysByName.has(name)) {
+      throw new LiveError(`the name ${name} is given to two API keys`, option);
+    }
+    if (name !== undefined) this.#keysByName.set(name, key);
+    this.#secrets.set(key, isActive ? secret : undefined);
+    try {
+      for (const [currency, amount] of Object.entries(balances ?? this.#startingBalances())) {
+        if (!NOTHING.test(amount)) this.deposit(key, currency, amount);
+      }
+    } catch (error) {
+      if (!(error instanceof LiveError)) throw error;
+      throw new LiveError(`${name ?? key}: ${error.message}`, option, error);
+    }
   }
 
   #startingBalances(): Record<string, string> {

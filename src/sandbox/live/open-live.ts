@@ -21,30 +21,37 @@ const RUN_ID = /^[A-Za-z0-9-]{1,32}$/;
 
 function checkOptions(options: LiveOptions, markets: readonly LiveMarketDescription[]): void {
   const { pace = 1, startOffsetS = 0, historyMax = 1, runId, keys = [] } = options;
-  const check = (holds: boolean, text: string) => {
-    if (!holds) throw new LiveError(text);
+  const check = (option: keyof LiveOptions, holds: boolean, text: string) => {
+    if (!holds) throw new LiveError(text, option);
   };
-  check(pace > 0 && pace <= MAX_PACE, `pace ${pace}: expected above 0 and up to ${MAX_PACE}`);
+  const isPace = pace > 0 && pace <= MAX_PACE;
+  check('pace', isPace, `pace ${pace}: expected above 0 and up to ${MAX_PACE}`);
   check(
+    'startOffsetS',
     Number.isFinite(startOffsetS) && startOffsetS >= 0,
     `start offset ${startOffsetS} s: expected a number of at least 0`,
   );
   check(
+    'historyMax',
     Number.isSafeInteger(historyMax) && historyMax >= 1,
     `history of ${historyMax} trades: expected a whole number of at least 1`,
   );
-  for (const fee of [options.takerFee, options.makerFee]) {
-    check(fee === undefined || isFee(fee), `fee ${fee}: expected ${FEE_FORM}`);
+  for (const name of ['takerFee', 'makerFee'] as const) {
+    const { [name]: fee } = options;
+    check(name, fee === undefined || isFee(fee), `${name} ${fee}: expected ${FEE_FORM}`);
   }
   check(
+    'markets',
     markets.length >= 1 && markets.length <= MARKETS_MAX,
     `${markets.length} markets: expected 1 to ${MARKETS_MAX}`,
   );
   check(
+    'runId',
     runId === undefined || RUN_ID.test(runId),
     `run ${JSON.stringify(runId)}: expected 1 to 32 letters, digits and hyphens`,
   );
   check(
+    'keys',
     keys.length === 0 || runId !== undefined,
     'API keys allow orders from outside, which can not be repeated: they need a runId',
   );

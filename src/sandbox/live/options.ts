@@ -12,6 +12,8 @@ export interface LiveKey {
    * currency that is traded.
    */
   readonly balances?: Readonly<Record<string, string>>;
+  /** Whether it is activated; default true. What is signed with another fails to authenticate. */
+  readonly isActive?: boolean;
 }
 
 /** What a live exchange trades, and how its time runs. */
@@ -43,7 +45,7 @@ export interface LiveOptions {
    * outside can change anything, and the same options show the same exchange after every start.
    */
   readonly runId?: string;
-  /** Activated API keys; they need a `runId`. Default none. */
+  /** API keys; they need a `runId`. Default none. */
   readonly keys?: readonly LiveKey[];
   /**
    * Nothing is ever forgotten, so that `truth` stays whole however long the exchange runs. For

@@ -154,14 +154,19 @@ test('options that can not be are refused in words', async () => {
     assert.rejects(openLive(options, new FakeClock()), words);
   await refused({ keys: [KEY] }, /runId/);
   await refused({ ...OPEN, keys: [KEY, KEY] }, /twice/);
+  const [zed, other] = [
+    { ...KEY, name: 'zed' },
+    { ...KEY, key: 'another', name: 'zed' },
+  ];
+  await refused({ ...OPEN, keys: [zed, other] }, /zed .*two API keys/);
   await refused({ ...OPEN, keys: [{ ...KEY, balances: { DOGE: '1' } }] }, /DOGE.*BTC/);
   await refused({ ...OPEN, keys: [{ ...KEY, balances: { BTC: '-1' } }] }, /above zero/);
   await refused({ pace: 2000 }, /pace/);
   await refused({ pace: Number.NaN }, /pace/);
   await refused({ startOffsetS: -1 }, /start offset/);
   await refused({ historyMax: 0 }, /history/);
-  await refused({ takerFee: '1' }, /fee/);
-  await refused({ makerFee: '0.00001' }, /fee/);
+  await refused({ takerFee: '1' }, /takerFee 1/);
+  await refused({ makerFee: '0.00001' }, /makerFee 0\.00001/);
   await refused({ markets: [] }, /markets/);
   await refused({ markets: ['BTC_USDT', 'BTC_USDT'] }, /listed already/);
   await refused({ markets: ['nonsense'] }, /STOCK/);
