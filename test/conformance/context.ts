@@ -30,6 +30,8 @@ export interface Context {
   readonly realtime: RealtimeOptions | undefined;
   readonly signer: RequestSigner | undefined;
   readonly credentials: Credentials | undefined;
+  /** A key that the exchange has and has not activated. */
+  readonly inactive: Credentials | undefined;
   /** What a signature covers at this exchange. */
   readonly signedContent: SignedContent;
   /** Whether it names itself a server of this project: what is done to it can do no harm. */
@@ -69,6 +71,7 @@ export interface PrepareOptions {
   readonly market?: string;
   readonly realtimeUrl?: string;
   readonly credentials?: Credentials;
+  readonly inactive?: Credentials;
   readonly allowOrders?: boolean;
   readonly signedContent?: SignedContent;
   readonly clock: Clock;
@@ -141,6 +144,7 @@ export async function prepare(options: PrepareOptions, probe: ExchangeProbe): Pr
         : { url: realtimeUrl, clock, timeoutMs: realtimeTimeoutMs },
     signer: credentials && new RequestSigner(credentials, clock, signedContent, nonces),
     credentials,
+    inactive: options.inactive,
     signedContent,
     isSandbox,
     mayChange: isSandbox || options.allowOrders === true,

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { InvalidAddressError } from '../../src/client/index.js';
+import { type Credentials, InvalidAddressError } from '../../src/client/index.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
 import { UnusableError } from './context.js';
@@ -18,7 +18,8 @@ the contract.
   --url URL          base URL of the exchange (http or https)
   --realtime URL     address of its WebSocket (ws or wss); without it those cases are skipped
   --market NAME      a market that is traded; without it one is chosen
-  --keys FILE        JSON file {"apiKey": "…", "secret": "…"}: tries the signed forms too
+  --keys FILE        JSON file {"apiKey": "…", "secret": "…"}: tries the signed forms too; with
+                     "inactive": {"apiKey": "…", "secret": "…"} also a key that is not activated
   --signed-content C payload (default) or body: what a signature covers at this exchange
   --allow-orders     with keys: places one small order to buy, at half the best bid, and tries
                      orders that must be refused. A sandbox of tapekeep needs no such leave;
@@ -50,16 +51,27 @@ function numberOf(name: string, text: string, min: number, max: number): number 
   throw new UsageFault(`--${name} ${text}: write a number from ${min} to ${max}`);
 }
 
-function readKeys(path: string): { apiKey: string; secret: string } {
+function credentialsOf(value: unknown): Credentials | undefined {
+  const { apiKey, secret } = (value ?? {}) as { apiKey?: unknown; secret?: unknown };
+  return typeof apiKey === 'string' && typeof secret === 'string' ? { apiKey, secret } : undefined;
+}
+
+function readKeys(path: string): Pick<SuiteOptions, 'credentials' | 'inactive'> {
   let keys: unknown;
   try {
     keys = JSON.parse(readFileSync(path, 'utf8'));
   } catch {
     throw new UsageFault(`--keys ${path}: not a readable JSON file`);
   }
-  const { apiKey, secret } = (keys ?? {}) as { apiKey?: unknown; secret?: unknown };
-  if (typeof apiKey === 'string' && typeof secret === 'string') return { apiKey, secret };
-  throw new UsageFault(`--keys ${path}: it must hold apiKey and secret`);
+  const credentials = credentialsOf(keys);
+  if (credentials === undefined) {
+    throw new UsageFault(`--keys ${path}: it must hold apiKey and secret`);
+  }
+  const { inactive: written } = keys as { inactive?: unknown };
+  if (written === undefined) return { credentials };
+  const inactive = credentialsOf(written);
+  if (inactive !== undefined) return { credentials, inactive };
+  throw new UsageFault(`--keys ${path}: inactive must hold apiKey and secret`);
 }
 
 function readOptions(args: readonly string[]): SuiteOptions & { json: boolean } {
@@ -95,7 +107,7 @@ function readOptions(args: readonly string[]): SuiteOptions & { json: boolean } 
     url,
     ...(realtime === undefined ? {} : { realtimeUrl: realtime }),
     ...(market === undefined ? {} : { market }),
-    ...(keys === undefined ? {} : { credentials: readKeys(keys) }),
+    ...(keys === undefined ? {} : readKeys(keys)),
     signedContent,
     allowOrders: values['allow-orders'],
     clock: systemClock,
@@ -135,6 +147,8 @@ try {
     error instanceof InvalidAddressError ||
     (error as { code?: unknown }).code?.toString().startsWith('ERR_PARSE_ARGS') === true;
   if (!isUsage && !(error instanceof UnusableError)) throw error;
-  process.stderr.write(`${messageOf(error)}\n${isUsage ? USAGE : ''}`);
+  // Where the client speaks of its setting, people gave an option.
+  const text = messageOf(error).replace(/^baseUrl (?=.)/, '--url ');
+  process.stderr.write(`${text}\n${isUsage ? USAGE : ''}`);
   process.exitCode = isUsage ? 2 : 1;
 }

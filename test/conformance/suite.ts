@@ -43,6 +43,8 @@ export interface SuiteOptions {
   readonly market?: string;
   /** With keys the signed forms are tried too. */
   readonly credentials?: Credentials;
+  /** A key that is known and not activated; nothing but its refusal is looked at. */
+  readonly inactive?: Credentials;
   /**
    * Order creation is tried at any exchange. Left out: only at one that names itself a server of
    * this project.

@@ -16,6 +16,8 @@ import { GENERATED, ServerRecord, startTapeExchange, TEST_ORIGIN_MS } from './ta
 
 const UNLIMITED = { limit: 1_000_000, windowMs: 1000, enforce: false };
 const KEYS = { apiKey: 'key-1', secret: 'secret-1' };
+/** A tape knows no such key, a live exchange has not activated it. */
+const INACTIVE = { apiKey: 'key-2', secret: 'secret-2' };
 
 /** A tape exchange to be judged. Its rate-limit headers tell of no limit worth waiting for. */
 export function startJudged(t: TestContext, variants: Partial<ServerVariants> = {}) {
@@ -30,7 +32,10 @@ export async function startJudgedLive(
   prepare: (backend: LiveBackend) => void = () => {},
 ) {
   const clock = new FakeClock(TEST_ORIGIN_MS);
-  const keys = [{ key: KEYS.apiKey, secret: KEYS.secret, balances: { USDT: '1000' } }];
+  const keys = [
+    { key: KEYS.apiKey, secret: KEYS.secret, balances: { USDT: '1000' } },
+    { key: INACTIVE.apiKey, secret: INACTIVE.secret, isActive: false },
+  ];
   const live = { startOffsetS: 3600, runId: 'judged', keys, ...options };
   const backend = await openLive(live, clock);
   prepare(backend);
@@ -62,7 +67,7 @@ export function judgeOpenly(
 
 /** The same with the keys of {@link startJudged}. */
 export function judge(url: string, overrides: Partial<SuiteOptions> = {}): Promise<SuiteResult> {
-  return judgeOpenly(url, { credentials: KEYS, ...overrides });
+  return judgeOpenly(url, { credentials: KEYS, inactive: INACTIVE, ...overrides });
 }
 
 /** Ids of the cases with a verdict, sorted. */

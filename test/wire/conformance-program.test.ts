@@ -29,6 +29,7 @@ test('wrong options end with 2 and the usage', async () => {
   const wrong = [
     [],
     ['--url', 'ftp://exchange.test'],
+    ['--url', 'foo'],
     ['--url', 'http://127.0.0.1:1', '--rate', 'fast'],
     ['--url', 'http://127.0.0.1:1', '--realtime', 'http://127.0.0.1:1'],
     ['--url', 'http://127.0.0.1:1', '--keys', '/no/such/file'],
@@ -37,6 +38,7 @@ test('wrong options end with 2 and the usage', async () => {
   ];
   for (const args of wrong) {
     const { code, stderr, stdout } = await run(...args);
+    assert.ok(!stderr.includes('baseUrl'), stderr);
     assert.equal(code, 2, args.join(' '));
     assert.match(stderr, /Usage: npm run conformance/);
     assert.equal(stdout, '');
@@ -56,7 +58,8 @@ test('an exchange that conforms ends with 0, as text and as JSON', async (t) => 
   assert.match(text.stdout, /^all +\d+ +0 +0 +\d+$/m);
   assert.match(text.stdout, /ETH_BTC$/m);
   const keys = join(await temporaryFolder(t), 'keys.json');
-  await writeFile(keys, JSON.stringify({ apiKey: 'key-1', secret: 'secret-1' }));
+  const inactive = { apiKey: 'key-2', secret: 'secret-2' };
+  await writeFile(keys, JSON.stringify({ apiKey: 'key-1', secret: 'secret-1', inactive }));
   const json = await run(...fast, '--json', '--only', 'auth.', '--keys', keys);
   assert.equal(json.code, 0, json.stderr);
   const { counts, cases } = JSON.parse(json.stdout) as { counts: object; cases: object[] };

@@ -4,7 +4,7 @@ import { AUTH_HEADERS, encodePayload, sign } from '../../../src/contract/signing
 import { type Case, type Context, requireChanges, requireKeys } from '../context.js';
 import type { Answer } from '../exchange-probe.js';
 import { judgeRefusal } from '../judge.js';
-import type { Findings } from '../outcome.js';
+import { type Findings, Skip } from '../outcome.js';
 import { type PostOptions, post, type SignedParts } from '../signed-post.js';
 import { PATHS, SIGNED_HEADERS } from '../tables.js';
 
@@ -33,7 +33,7 @@ const withoutHeader = (name: string) => (parts: SignedParts) => {
   return { ...parts, headers };
 };
 
-/** Signs another body properly, by the same key or by one that nobody activated. */
+/** Signs another body properly, by the same key or by another one. */
 function resigned(
   context: Context,
   change: (fields: Record<string, unknown>) => unknown,
@@ -63,6 +63,13 @@ function nonceCase(id: string, title: string, nonceOf: (nonce: number) => unknow
   );
 }
 
+/** @throws Skip without such a key */
+function requireInactive(context: Context) {
+  requireKeys(context);
+  if (context.inactive !== undefined) return context.inactive;
+  throw new Skip('no key that is not activated was given ("inactive" in the file of keys)');
+}
+
 const FOREIGN = { apiKey: 'nobody-has-this-key', secret: 'nobody-has-this-secret' };
 
 /** Endpoint by endpoint: without the headers nobody gets anything. */
@@ -89,10 +96,13 @@ export const authenticationCases: readonly Case[] = [
   refused('key.wrong', "a key that signs with another one's secret is refused", () => {
     return { spoil: withHeader(AUTH_HEADERS.apiKey, FOREIGN.apiKey) };
   }),
+  refused('key.unknown', 'a key that nobody has is refused, however well it signs', (context) =>
+    resigned(context, (fields) => fields, FOREIGN),
+  ),
   refused(
     'key.inactive',
     'a key that is not activated is refused, however well it signs',
-    (context) => resigned(context, (fields) => fields, FOREIGN),
+    (context) => resigned(context, (fields) => fields, requireInactive(context)),
   ),
   refused('signature', 'a wrong signature is refused', () => {
     return { spoil: withHeader(AUTH_HEADERS.signature, '0'.repeat(128)) };
