@@ -138,7 +138,10 @@ export class Collector {
     const every = (key: string, schedule: string, run: () => void) =>
       this.#schedules.start(`streams.${key}.schedule`, schedule, run);
     every('markets', markets.schedule, () => this.#refreshMarkets());
-    if (trades.enabled) every('trades', trades.schedule, () => this.#dispatcher.markDue());
+    if (trades.enabled) {
+      const { periodMs } = every('trades', trades.schedule, () => this.#dispatcher.markDue());
+      this.#dispatcher.keepFloor(periodMs);
+    }
     if (klines.enabled) every('klines', klines.schedule, () => this.#pollCandles());
     if (depth.enabled) {
       const { periodMs } = every('depth', depth.schedule, () => this.#pollDepth());

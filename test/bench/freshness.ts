@@ -33,9 +33,9 @@ const SEED = 11;
 /** For markets to be opened, polled once, and their rates to be learnt. */
 const WARM_UP_MS = 30_000;
 const DRAIN_MS = 90_000;
-/** Longest time without a poll that the schedule allows ours, with some for the cron and the line. */
+/** Longest time without a poll that the schedule allows ours, with some for the line. */
 const FLOOR_MS = 60_000;
-const FLOOR_SLACK_MS = 5000;
+const FLOOR_SLACK_MS = 2000;
 
 const LOADS = {
   /** Fewer occasions of trading than requests; several trades at each. */

@@ -109,6 +109,11 @@ export class PollDispatcher {
     this.#lastSweepMs = nowMs;
   }
 
+  /** @param periodMs longest time between two runs of the schedule */
+  keepFloor(periodMs: number): void {
+    this.#rounds.periodMs = periodMs;
+  }
+
   /** A run of the schedule: whatever was not polled since the run before is due ({@link FloorRounds}). */
   markDue(): void {
     const { clock, telemetry } = this.#options;
@@ -136,7 +141,7 @@ export class PollDispatcher {
 
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      this.#rounds.settle(this.#lanes(), this.#options.clock.monotonicMs());
+      this.#rounds.look(this.#lanes(), this.#options.clock.monotonicMs());
       const wanted = this.#choose();
       if (wanted === undefined) {
         await this.#wakeup.wait(RECHECK_MS, signal);

@@ -151,6 +151,24 @@ test('the schedule asks for what was not polled since its last run, and for noth
   await world.dispatcher.stop();
 });
 
+test('what was polled right after a run is not left alone until the run after the next', async () => {
+  const world = await settled(10, ['A', 'B']);
+  world.dispatcher.keepFloor(30_000);
+  world.dispatcher.markDue();
+  await world.clock.run(100);
+  world.dispatcher.pushed('A', 'trade');
+  const [walker] = world.walkers.get('A') ?? [];
+  if (walker !== undefined) walker.waiting = 1;
+  const atMs = world.clock.monotonicMs();
+  await world.clock.run(29_900);
+  world.dispatcher.markDue();
+  await world.clock.run(30_000);
+  const moments = world.polls.filter(({ market }) => market === 'A').map((poll) => poll.atMs);
+  const later = moments.find((moment) => moment > atMs + 1000) ?? Number.POSITIVE_INFINITY;
+  assert.ok(later - atMs <= 31_000, `${later - atMs} ms`);
+  await world.dispatcher.stop();
+});
+
 test('neither news nor the schedule starves the other', async () => {
   const world = await settled(5, ['A', 'B', 'C', 'D', 'E', 'F', 'G', 'H']);
   const busy = ['A', 'B', 'C', 'D'];
@@ -338,6 +356,7 @@ test('whatever is told and however requests are short: all within the floor, the
       const names = Array.from({ length: 10 }, (_, at) => `M${at}`);
       const world = await settled(ratePerS, names);
       const floorMs = 30_000;
+      world.dispatcher.keepFloor(floorMs);
       let nextRunMs = world.clock.monotonicMs();
       for (const { market, sign, trades, waitMs, latencyMs } of events) {
         if (world.clock.monotonicMs() >= nextRunMs) {
