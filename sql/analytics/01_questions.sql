@@ -91,15 +91,22 @@ CREATE OR REPLACE FUNCTION analytics.expected(stream_id integer, from_at timesta
 RETURNS tstzmultirange
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-  SELECT (CASE WHEN begins.at < until THEN tstzmultirange(tstzrange(begins.at, until)) ELSE '{}' END
-          + coalesce((SELECT range_agg(w.span * tstzrange(NULL, until)) FROM wanted w
+  SELECT (CASE WHEN limits.from_at < limits.until_at
+               THEN tstzmultirange(tstzrange(limits.from_at, limits.until_at)) ELSE '{}' END
+          + coalesce((SELECT range_agg(w.span * tstzrange(NULL, limits.until_at)) FROM wanted w
                       WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id), '{}'))
-         * tstzmultirange(analytics.span(from_at, to_at))
+         * tstzmultirange(analytics.span(expected.from_at, expected.to_at))
   FROM stream s, LATERAL (
-    SELECT coalesce(s.collect_from, (
-      SELECT lower(c.span) FROM coverage c
-      WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
-      ORDER BY lower(c.span) LIMIT 1)) AS at) begins
+    SELECT coalesce(s.collect_from, least((
+             SELECT lower(c.span) FROM coverage c
+             WHERE c.market_id = s.market_id AND c.stream_id = s.stream_id
+             ORDER BY lower(c.span) LIMIT 1), (
+             SELECT min(lower(w.span)) FROM wanted w
+             WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id))) AS from_at,
+           -- Of a market that is delisted nothing is expected after it was last seen.
+           least(until, (
+             SELECT m.last_seen_at FROM market m
+             WHERE m.market_id = s.market_id AND m.delisted_at IS NOT NULL)) AS until_at OFFSET 0) limits
   WHERE s.stream_id = expected.stream_id;
 END;
 COMMENT ON FUNCTION analytics.expected IS 'What of [from_at, to_at) is expected of a stream until a moment (now): everything from its beginning on, and what was asked for. Example: SELECT analytics.expected(1, ''2026-01-15'', ''2026-01-16'')';

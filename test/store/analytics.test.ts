@@ -125,6 +125,15 @@ test('a length may be text, an interval or seconds', async () => {
 
 test('gaps are those that the program itself lists', async () => {
   const { url, store } = await openAnalystWorld();
+  // Nothing of it but a request, of an hour that ends after the market was last seen.
+  const wanted = await store.ensureStream({ kind: 'kline', marketId: 2, variant: 60 });
+  await store.want(wanted, { fromMs: NOON_S * 1000, toMs: NOON_S * 1000 + 3_600_000 });
+  const seenMs = NOON_S * 1000 + 1_800_000;
+  await runSql(
+    url,
+    `UPDATE market SET last_seen_at = to_timestamp($1), delisted_at = to_timestamp($1) WHERE market_id = 2`,
+    [seenMs / 1000],
+  );
   const fromMs = NOON_S * 1000 - 86_400_000;
   const toMs = NOON_S * 1000 + 10 * 3_600_000;
   const listed = await store.listGaps({ span: { fromMs, toMs }, limit: 100 }, toMs);
@@ -137,6 +146,8 @@ test('gaps are those that the program itself lists', async () => {
   const sorted = (rows: readonly (readonly unknown[])[]) => rows.map((row) => row.join(' ')).sort();
   const iso = (ms: number) => new Date(ms).toISOString();
   assert.ok(listed.length > 6);
+  const ofDelisted = listed.filter(({ marketId }) => marketId === 2);
+  assert.deepEqual([...new Set(ofDelisted.map(({ span }) => span.toMs))], [seenMs]);
   assert.deepEqual(
     sorted(
       told.map((row) =>
