@@ -63,6 +63,22 @@ export async function startTestPostgres(): Promise<TestPostgres> {
   };
 }
 
+/** A connection that is kept, for looking often. */
+export interface OpenSql {
+  run<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
+  end(): Promise<void>;
+}
+
+export async function openSql(url: string): Promise<OpenSql> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  return {
+    run: async <Row extends object>(sql: string, values: readonly unknown[] = []) =>
+      (await client.query<Row>(sql, [...values])).rows,
+    end: () => client.end(),
+  };
+}
+
 /** Runs one statement on a connection of its own. */
 export async function runSql<Row extends object>(
   url: string,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { multiplyDecimals } from '../../../src/kernel/decimal.js';
 import { runSql } from '../postgres.js';
+import type { OpenSql } from '../postgres-server.js';
 import { type RecordedTrade, storedTrades } from '../recorded.js';
 
 interface Covered {
@@ -133,7 +134,7 @@ const TO_DO = `
 
 /** Whether nothing of the tape is left to be done now: it is covered, given up, or put off. */
 export async function isSettled(
-  databaseUrl: string,
+  archive: OpenSql,
   market: string,
   trades: readonly RecordedTrade[],
   nowMs: number,
@@ -141,12 +142,10 @@ export async function isSettled(
   const fromS = Math.floor((trades[0]?.timeMs ?? 0) / 1000);
   // Coverage that grows by time alone is written some seconds later: the last second is not waited for.
   const toS = Math.floor((trades.at(-1)?.timeMs ?? 0) / 1000);
-  const open = await runSql(databaseUrl, TO_DO, [market, fromS, toS, nowMs / 1000]).catch(
-    () => undefined,
+  const [state] = await archive.run<{ covered: boolean; open: boolean }>(
+    `SELECT EXISTS (${TO_DO}) AS open,
+            EXISTS (SELECT FROM coverage JOIN stream USING (stream_id) WHERE kind = 'trades') AS covered`,
+    [market, fromS, toS, nowMs / 1000],
   );
-  const streams = await runSql(
-    databaseUrl,
-    `SELECT FROM coverage JOIN stream USING (stream_id) WHERE kind = 'trades'`,
-  ).catch(() => []);
-  return streams.length > 0 && open?.length === 0;
+  return state?.covered === true && !state.open;
 }

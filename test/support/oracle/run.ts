@@ -8,8 +8,9 @@ import { openTape } from '../../../src/sandbox/open-tape.js';
 import type { TapeBackend } from '../../../src/sandbox/tape-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import { noTelemetry } from '../no-telemetry.js';
-import { makeDatabase, runSql } from '../postgres.js';
+import { makeDatabase } from '../postgres.js';
 import { PostgresProxy } from '../postgres-proxy.js';
+import { type OpenSql, openSql } from '../postgres-server.js';
 import { Program } from '../program.js';
 import { tapeLines } from '../recorded.js';
 import { isSettled, type Judgement, judge } from './judge.js';
@@ -26,13 +27,14 @@ export interface OracleReport extends Judgement {
 const MARKET = 'BTC_USDT';
 const DAEMON = ['--log-level', 'debug', '--log-format', 'json', 'start'];
 /** Between two looks at the archive while waiting. */
-const LOOK_MS = 50;
+const LOOK_MS = 100;
 
 interface Place {
   readonly world: OracleWorld;
   readonly backend: TapeBackend;
   readonly proxy: PostgresProxy;
-  readonly databaseUrl: string;
+  /** A connection beside the proxy. */
+  readonly archive: OpenSql;
   readonly env: Readonly<Record<string, string>>;
 }
 
@@ -50,6 +52,7 @@ export async function runWorld(world: OracleWorld): Promise<OracleReport> {
     interference: faults,
   });
   const databaseUrl = await makeDatabase('migrated');
+  const archive = await openSql(databaseUrl);
   const proxy = new PostgresProxy(databaseUrl);
   const proxyUrl = await proxy.start();
   const env = {
@@ -64,7 +67,7 @@ export async function runWorld(world: OracleWorld): Promise<OracleReport> {
     TAPEKEEP_HTTP_PORT: '0',
     ...world.settings,
   };
-  const place = { world, backend, proxy, databaseUrl, env };
+  const place = { world, backend, proxy, archive, env };
   try {
     let killed = 0;
     for (const kill of world.kills) if (await collectUntilKilled(place, kill)) killed += 1;
@@ -73,6 +76,7 @@ export async function runWorld(world: OracleWorld): Promise<OracleReport> {
     const judgement = await judge(databaseUrl, MARKET, world.trades, isHorizonAllowed);
     return { ...judgement, fired: firedByKind(faults), killed };
   } finally {
+    await archive.end();
     await proxy.stop();
     await server.stop();
     backend.stop();
@@ -119,14 +123,14 @@ async function collectUntilSettled(place: Place): Promise<void> {
 }
 
 /** Waits until the archive is settled and the tape has been played to its end. */
-async function settled({ world, backend, databaseUrl }: Place, daemon: Program): Promise<void> {
+async function settled({ world, backend, archive }: Place, daemon: Program): Promise<void> {
   let lookedAtMs = Number.NEGATIVE_INFINITY;
   const endMs = (world.trades.at(-1)?.timeMs ?? 0) + 1000;
   await daemon.line(async () => {
     const nowMs = systemClock.monotonicMs();
     if (backend.nowMs() < endMs || nowMs - lookedAtMs < LOOK_MS) return false;
     lookedAtMs = nowMs;
-    return await isSettled(databaseUrl, MARKET, world.trades, backend.nowMs());
+    return await isSettled(archive, MARKET, world.trades, backend.nowMs());
   });
 }
 
@@ -163,9 +167,4 @@ async function assertConserved(daemon: Program): Promise<void> {
   for (const [stream, { received, ended }] of sums) {
     if (received !== ended) throw new Error(`${stream}: ${received} received, ${ended} ended`);
   }
-}
-
-/** For the hunt after a failure: what the archive says of itself. */
-export async function ledgerOf(databaseUrl: string): Promise<unknown> {
-  return await runSql(databaseUrl, 'SELECT * FROM coverage ORDER BY stream_id, span');
 }

@@ -55,7 +55,9 @@ export function makeWorld(seed: number): OracleWorld {
   const seconds = 20 + upTo(random, 60);
   const flood = random() < 0.3 ? 1100 + upTo(random, 400) : upTo(random, 300);
   const trades = makeTrades({ seed, seconds, startS: START_S, flood });
-  const pace = pick(random, ['instant', 'instant', 20, 40] as const);
+  const rules = makeRules(random);
+  const isPlayed = rules.some(({ kind }) => kind === 'stale') || random() < 0.4;
+  const pace = isPlayed ? pick(random, [20, 40] as const) : 'instant';
   const isIdMode = random() < 0.15;
   const pageCap = random() < 0.4 ? pick(random, [600, 250, 100]) : undefined;
   return {
@@ -69,7 +71,7 @@ export function makeWorld(seed: number): OracleWorld {
       ...(pageCap === undefined ? {} : { pageCap }),
       ...(random() < 0.3 ? { errorShapes: 'family' as const } : {}),
     },
-    rules: makeRules(random),
+    rules,
     kills: Array.from({ length: pick(random, [0, 1, 1, 2]) }, () => ({
       atWrite: 1 + upTo(random, 25),
       isForwarded: random() < 0.5,
@@ -91,10 +93,17 @@ function makeRules(random: Random): FaultRuleInput[] {
     const clash = { reorderRows: 'conflictRows', conflictRows: 'reorderRows' };
     const other = clash[rule.kind as keyof typeof clash];
     if (rules.some(({ kind }) => kind === other)) continue;
+    const id = `${rule.kind}-${rules.length + 1}`;
+    const where = pick(random, ['historyResult', 'historyResult', 'history'] as const);
+    if (rule.kind === 'stale') {
+      // Strikes only where the same is asked again and would be answered otherwise.
+      rules.push({ ...rule, id, where, maxCount: 30 });
+      continue;
+    }
     rules.push({
       ...rule,
-      id: `${rule.kind}-${rules.length + 1}`,
-      where: pick(random, ['historyResult', 'historyResult', 'history'] as const),
+      id,
+      where,
       every: 1 + upTo(random, 5),
       after: upTo(random, 4),
       // Each 429 halves the rate for minutes: one is enough.
