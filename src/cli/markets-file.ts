@@ -1,6 +1,7 @@
 import { readYamlFile } from '../config/yaml-file.js';
 import { messageOf } from '../kernel/errors.js';
-import { type LiveMarketDescription, readMarket } from '../sandbox/live/live-markets.js';
+import { readMarket } from '../sandbox/live/live-markets.js';
+import type { LiveMarketDescription } from '../sandbox/live/market-description.js';
 import { UsageError } from './failure.js';
 
 const OPTION = '--markets-file';

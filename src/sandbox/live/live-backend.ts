@@ -18,7 +18,8 @@ import { formatScaled } from '../scaled.js';
 import { controlOf } from './live-control.js';
 import { LiveError } from './live-error.js';
 import type { LiveExchange, LiveMarket } from './live-exchange.js';
-import { type LiveMarketDescription, liveMarketOf } from './live-markets.js';
+import { liveMarketOf } from './live-markets.js';
+import type { LiveMarketDescription } from './market-description.js';
 import type { LiveKey } from './options.js';
 
 /** What a live backend is put together from. */

@@ -1,7 +1,8 @@
 import type { Balance, Market } from '../../contract/resources.js';
 import type { MarketControl } from '../../server/market-control.js';
 import type { LiveExchange, LiveMarket } from './live-exchange.js';
-import { type LiveMarketDescription, readMarket } from './live-markets.js';
+import { readMarket } from './live-markets.js';
+import type { LiveMarketDescription } from './market-description.js';
 
 /** What is asked of the backend; each change lets first happen what is due. */
 interface Changed {

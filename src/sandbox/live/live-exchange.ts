@@ -5,8 +5,9 @@ import { MarketTape } from '../market-tape.js';
 import { describeMarket, flowShapeOf } from '../markets.js';
 import { SESSION_US, Traders } from '../traders/traders.js';
 import { LiveError } from './live-error.js';
-import { checkMarket, type LiveMarketDescription } from './live-markets.js';
+import { checkMarket } from './live-markets.js';
 import { LiveSource, type LiveTime } from './live-source.js';
+import type { LiveMarketDescription } from './market-description.js';
 
 /**
  * Whole sessions before the running one whose trades are kept: a day, so that every 24-hour figure

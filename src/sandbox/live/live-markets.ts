@@ -1,13 +1,7 @@
 import { hashText } from '../../kernel/random.js';
 import { DEFAULT_MARKETS, type GeneratedMarket, generatedMarketOf, splitPair } from '../markets.js';
 import { LiveError } from './live-error.js';
-
-/** A market of a live exchange. */
-export interface LiveMarketDescription extends GeneratedMarket {
-  /** Fee rates of orders in this market; default: those of the exchange. */
-  readonly takerFee?: string;
-  readonly makerFee?: string;
-}
+import type { LiveMarketDescription } from './market-description.js';
 
 const PRECISION_MAX = 12;
 /** The traders draw up to 400 usual amounts, in floats that must stay exact. */

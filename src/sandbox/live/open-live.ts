@@ -6,7 +6,8 @@ import { SESSION_US, sessionOf, TRADERS_VERSION } from '../traders/traders.js';
 import { LiveBackend } from './live-backend.js';
 import { LiveError } from './live-error.js';
 import { HISTORY_SESSIONS, LiveExchange, MARKETS_MAX } from './live-exchange.js';
-import { FEE_FORM, isFee, type LiveMarketDescription, liveMarketOf } from './live-markets.js';
+import { FEE_FORM, isFee, liveMarketOf } from './live-markets.js';
+import type { LiveMarketDescription } from './market-description.js';
 import type { LiveOptions } from './options.js';
 
 const DEFAULT_SEED = 7;

@@ -1,5 +1,5 @@
 import type { CandleOpen, EmptyCandles } from '../candles.js';
-import type { LiveMarketDescription } from './live-markets.js';
+import type { LiveMarketDescription } from './market-description.js';
 
 /** An API key with the account behind it. */
 export interface LiveKey {
