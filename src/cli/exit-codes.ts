@@ -16,6 +16,8 @@ export const EXIT_CODES = {
   doubt: 6,
   /** Not all that was to be filled could be filled now; the output tells what is left, and why. */
   incomplete: 7,
+  /** The span of an export is not complete; nothing was written. */
+  gaps: 8,
   /**
    * Ended at once: a command that looks on its first signal, the daemon on its second; what was in
    * flight is collected again at the next start.

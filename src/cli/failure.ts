@@ -28,6 +28,8 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   database_too_old: EXIT_CODES.database,
   citus_missing: EXIT_CODES.database,
   no_archive: EXIT_CODES.usage,
+  output_refused: EXIT_CODES.usage,
+  export_gaps: EXIT_CODES.gaps,
   database_not_migrated: EXIT_CODES.database,
   writer_lock_held: EXIT_CODES.database,
   embedded_postgres_locked: EXIT_CODES.database,

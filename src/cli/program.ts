@@ -5,6 +5,7 @@ import type { QueryOptions } from './commands/query.js';
 import type { StatusOptions } from './commands/status.js';
 import type { VerifyOptions } from './commands/verify.js';
 import type { ExitCode } from './exit-codes.js';
+import { addExport } from './export-program.js';
 import { addCompleteness } from './gaps-program.js';
 import { momentArgument } from './moments.js';
 import { addSandbox } from './sandbox-program.js';
@@ -21,6 +22,7 @@ Exit codes:
   5    nothing tells whether an order was placed: look before placing it again
   6    verify: something is not proven, or wrong; the output names it
   7    gaps fill, backfill: not all of it could be filled now; the output tells why
+  8    export: the span is not complete; nothing was written
   130  ended at once: the daemon on a second signal, other commands on the first`;
 
 const START_HELP = `
@@ -142,6 +144,7 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
     });
 
   addCompleteness(program, common, finish);
+  addExport(program, common, finish);
 
   program
     .command('query')

@@ -56,6 +56,13 @@ export class Progress {
     this.#isDrawn = true;
   }
 
+  /** Tells on a terminal what is done now that has no measure. */
+  say(text: string): void {
+    if (this.#output.isTTY !== true) return;
+    this.#output.write(`${CLEAR_LINE}${text}`);
+    this.#isDrawn = true;
+  }
+
   /** Takes the bar away. Safe to call twice. */
   end(): void {
     if (this.#isDrawn) this.#output.write(CLEAR_LINE);

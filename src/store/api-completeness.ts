@@ -29,6 +29,23 @@ export interface Gap {
   readonly note: string | null;
 }
 
+export const GAP_STATES = ['open', 'filling', 'filled', 'unfillable'] as const;
+export type GapState = (typeof GAP_STATES)[number];
+
+/** A remembered gap, as `Store.recordedGaps` returns it. */
+export interface RecordedGap {
+  readonly gapId: number;
+  readonly streamId: number;
+  readonly marketId: number;
+  readonly span: Span;
+  readonly state: GapState;
+  readonly reason: string;
+  readonly note: string | null;
+  readonly firstSeenAtMs: number;
+  readonly attempts: number;
+  readonly nextAttemptAtMs: number | null;
+}
+
 export interface GapFilter {
   readonly marketIds?: readonly number[];
   readonly kinds?: readonly StreamKind[];

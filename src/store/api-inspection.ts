@@ -1,7 +1,6 @@
 import type { Span } from '../kernel/span.js';
 import type { StreamRef } from '../ledger/batch.js';
-import type { RecordedGap } from './api.js';
-import type { Gap } from './api-completeness.js';
+import type { Gap, RecordedGap } from './api-completeness.js';
 
 /** A stream with what its coverage reaches. */
 export interface KnownStream extends StreamRef {

@@ -13,8 +13,9 @@ import type {
 } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
 import type { StoreEvents } from '../observe/events.js';
-import type { CompletenessStore } from './api-completeness.js';
+import type { CompletenessStore, GapState, RecordedGap } from './api-completeness.js';
 import type { InspectionStore } from './api-inspection.js';
+import type { ArchiveSnapshot } from './api-series.js';
 import type { VerdictStore } from './api-verdicts.js';
 
 /** The tables that are range-partitioned by time. */
@@ -99,9 +100,6 @@ export interface StreamKey {
   readonly collectFromMs?: number | null;
 }
 
-export const GAP_STATES = ['open', 'filling', 'filled', 'unfillable'] as const;
-export type GapState = (typeof GAP_STATES)[number];
-
 /** What happened to a gap. It takes the place of what was remembered of its span; of memories that
  *  reach beyond it the rest stays. */
 export interface GapRecord {
@@ -113,20 +111,6 @@ export interface GapRecord {
   /** When it was seen; exchange time. */
   readonly atMs: number;
   readonly nextAttemptAtMs?: number | null;
-}
-
-/** A remembered gap, as {@link Store.recordedGaps} returns it. */
-export interface RecordedGap {
-  readonly gapId: number;
-  readonly streamId: number;
-  readonly marketId: number;
-  readonly span: Span;
-  readonly state: GapState;
-  readonly reason: string;
-  readonly note: string | null;
-  readonly firstSeenAtMs: number;
-  readonly attempts: number;
-  readonly nextAttemptAtMs: number | null;
 }
 
 /** The key of a stored trade. */
@@ -264,6 +248,8 @@ export interface Store extends CompletenessStore {
    */
   exchangeNowMs(): Promise<number | null>;
 
+  /** Opens the archive as it is now, for reading series whole. @throws {@link StoreError} */
+  snapshot(): Promise<ArchiveSnapshot>;
   /** Runs one read-only statement for the archive's readers. Values only as parameters. */
   query<Row extends object>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
   /** One round trip. @throws {@link StoreError} */

@@ -1,8 +1,8 @@
 import type { Span } from '../kernel/span.js';
 import type { StreamRef } from '../ledger/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../ledger/gap-memories.js';
-import type { GapRecord, RecordedGap } from './api.js';
-import type { GapAttempt } from './api-completeness.js';
+import type { GapRecord } from './api.js';
+import type { GapAttempt, RecordedGap } from './api-completeness.js';
 import type { Database, Runner } from './database.js';
 import { fromMs, toMs } from './instants.js';
 

@@ -6,12 +6,10 @@ export type {
   EmbeddedOptions,
   EmbeddedPostgres,
   GapRecord,
-  GapState,
   MarketChanges,
   MigrateOptions,
   PartitionedTable,
   PartitionWidth,
-  RecordedGap,
   SessionClosing,
   SqlValue,
   Store,
@@ -27,8 +25,10 @@ export type {
   Gap,
   GapAttempt,
   GapFilter,
+  GapState,
   GapTotals,
   PagedEndpoint,
+  RecordedGap,
   SinceMode,
   WantedSpan,
 } from './api-completeness.js';
@@ -44,6 +44,17 @@ export type {
   StreamSpan,
 } from './api-inspection.js';
 export type {
+  ArchiveSnapshot,
+  ColumnType,
+  MissingPart,
+  RowForm,
+  SeriesColumn,
+  SeriesKind,
+  SeriesSlice,
+  SpanCompleteness,
+} from './api-series.js';
+export { SERIES_KINDS } from './api-series.js';
+export type {
   Mismatch,
   PendingSpan,
   VerdictStore,
@@ -58,3 +69,4 @@ export {
 } from './embedded/supervisor.js';
 export { type MigrationReport, migrate, migrateAll } from './migrate.js';
 export { openStore } from './open-store.js';
+export { seriesColumns, seriesOrder } from './series-columns.js';

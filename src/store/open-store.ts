@@ -27,6 +27,7 @@ import { checkMigrated } from './migrate.js';
 import { readMissing } from './missing.js';
 import { Partitions } from './partitions.js';
 import * as modes from './since-modes.js';
+import { Snapshots } from './snapshot.js';
 import { readStatus } from './status-rows.js';
 import { type Doubt, uncover } from './uncover.js';
 import { PostgresVerdicts } from './verdicts.js';
@@ -88,12 +89,14 @@ class PostgresStore implements Store {
   readonly #database: Database;
   readonly #partitions: Partitions;
   readonly #writer: Writer;
+  readonly #snapshots: Snapshots;
   #stopped: Promise<void> | undefined;
 
   constructor(settings: Settings, connection: ConnectionOptions, database: Database) {
     this.#settings = settings;
     this.#database = database;
     this.#partitions = new Partitions(database, settings.telemetry);
+    this.#snapshots = new Snapshots(connection);
     this.#writer = new Writer({
       ...settings,
       connection,
@@ -260,6 +263,11 @@ class PostgresStore implements Store {
     await this.#partitions.makeAhead(nowExchangeMs, this.#settings.partitionsAhead);
   }
 
+  async snapshot() {
+    this.#open();
+    return await this.#snapshots.open();
+  }
+
   async query<Row extends object>(sql: string, values: readonly SqlValue[] = []): Promise<Row[]> {
     return await this.#open().transaction((runner) => runner.single<Row>(sql, values), 'READ ONLY');
   }
@@ -278,6 +286,7 @@ class PostgresStore implements Store {
       );
       await Promise.race([this.#writer.stop(), late]);
       patience.abort();
+      this.#snapshots.stop();
       await this.#database.close();
     })();
     return this.#stopped;

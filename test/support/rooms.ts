@@ -37,7 +37,10 @@ const ONLY_FILES: Readonly<Record<string, Readonly<Record<string, readonly strin
 /** Rooms that use another room's types only. */
 const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = { store: ['contract'] };
 
-/** The rooms in which each package may be imported. A package that is not named here is refused. */
+/**
+ * The rooms, or folders of one, in which each package may be imported. A package that is not named
+ * here is refused.
+ */
 export const FENCES: Readonly<Record<string, readonly string[]>> = {
   pg: ['store'],
   'pg-copy-streams': ['store'],
@@ -54,7 +57,8 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   'big.js': ['kernel'],
   commander: ['cli'],
   yaml: ['config'],
-  '@duckdb/node-api': ['archive', 'cli'],
+  '@duckdb/node-api': ['archive/parquet'],
+  'apache-arrow': ['archive/export'],
 };
 
 /**
@@ -107,7 +111,8 @@ function fenceFault(path: string, specifier: string): string | undefined {
   const name = packageOf(specifier);
   const rooms = FENCES[name];
   if (rooms === undefined) return `${name} has no fence: say which rooms may import it`;
-  return rooms.includes(roomOf(path)) ? undefined : `${name} belongs in ${rooms.join(', ')}`;
+  const isInside = rooms.some((place) => path.startsWith(`${place}/`));
+  return isInside ? undefined : `${name} belongs in ${rooms.join(', ')}`;
 }
 
 /** What a node reads of the machine, or undefined. */

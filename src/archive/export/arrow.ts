@@ -1,0 +1,164 @@
+import {
+  type Data,
+  type DataType,
+  Decimal,
+  Field,
+  Int64,
+  List,
+  makeData,
+  RecordBatch,
+  RecordBatchFileWriter,
+  RecordBatchStreamWriter,
+  type RecordBatchWriter,
+  Schema,
+  Struct,
+  TimestampMicrosecond,
+  Utf8,
+} from 'apache-arrow';
+import type { TypedColumn } from '../parquet/columns.js';
+import type { PlainValue } from '../parquet/read.js';
+
+/** Rows of one batch of the file: what a reader gets at a time. */
+const BATCH_ROWS = 65_536;
+/** Digits of a 128-bit decimal; the precision says nothing about the size. */
+const PRECISION = 38;
+const BITS = 128;
+
+function typeOf({ type, scale }: TypedColumn): DataType {
+  const decimal = () => (scale === null ? new Utf8() : new Decimal(scale, PRECISION, BITS));
+  switch (type) {
+    case 'timestamp':
+      return new TimestampMicrosecond('UTC');
+    case 'integer':
+      return new Int64();
+    case 'text':
+      return new Utf8();
+    case 'decimal':
+      return decimal();
+    case 'decimals':
+      return new List(new Field('item', decimal(), false));
+  }
+}
+
+/** What a column is called in a manifest. */
+export function arrowTypeName(column: TypedColumn): string {
+  return String(typeOf(column));
+}
+
+function validity(values: readonly PlainValue[]) {
+  const nullBitmap = new Uint8Array(Math.ceil(values.length / 8));
+  let nullCount = 0;
+  for (const [index, value] of values.entries()) {
+    if (value === null) nullCount += 1;
+    else nullBitmap[index >> 3] = (nullBitmap[index >> 3] ?? 0) | (1 << (index & 7));
+  }
+  return nullCount === 0 ? { nullCount } : { nullCount, nullBitmap };
+}
+
+/** Where each value begins, and after the last one where it ends. */
+function offsetsOf(values: readonly PlainValue[], lengthOf: (value: PlainValue) => number) {
+  const offsets = new Int32Array(values.length + 1);
+  for (const [index, value] of values.entries()) {
+    offsets[index + 1] = (offsets[index] ?? 0) + lengthOf(value);
+  }
+  return offsets;
+}
+
+/** The values of a column in the layout of Arrow's memory. */
+function dataOf(type: DataType, values: readonly PlainValue[]): Data {
+  const common = { length: values.length, ...validity(values) };
+  if (type instanceof Utf8) {
+    const texts = values.map((value) => Buffer.from(typeof value === 'string' ? value : ''));
+    const valueOffsets = offsetsOf(values, (value) =>
+      Buffer.byteLength(typeof value === 'string' ? value : ''),
+    );
+    return makeData({ type, ...common, valueOffsets, data: Buffer.concat(texts) });
+  }
+  if (type instanceof List) {
+    const items = values.flatMap((value) => (Array.isArray(value) ? (value as PlainValue[]) : []));
+    const valueOffsets = offsetsOf(values, (value) => (Array.isArray(value) ? value.length : 0));
+    const child = dataOf((type.children[0] as Field).type as DataType, items);
+    return makeData({ type, ...common, valueOffsets, child });
+  }
+  const integers = values.map((value) => (typeof value === 'bigint' ? value : 0n));
+  if (type instanceof Decimal) {
+    const halves = new BigInt64Array(2 * integers.length);
+    for (const [index, value] of integers.entries()) {
+      halves[2 * index] = BigInt.asIntN(64, value);
+      halves[2 * index + 1] = value >> 64n;
+    }
+    return makeData({ type, ...common, data: new Uint32Array(halves.buffer) });
+  }
+  const data = BigInt64Array.from(integers);
+  return type instanceof Int64
+    ? makeData({ type, ...common, data })
+    : makeData({ type: type as TimestampMicrosecond, ...common, data });
+}
+
+/** Writers that tell how many bytes they have put out. */
+class FileWriter extends RecordBatchFileWriter {
+  get position(): number {
+    return this._position;
+  }
+}
+class StreamWriter extends RecordBatchStreamWriter {
+  get position(): number {
+    return this._position;
+  }
+}
+
+/**
+ * Writes rows as Arrow IPC, uncompressed, decimals as 128-bit integers: a file that can be mapped
+ * into memory, or a stream that can be read from a pipe.
+ *
+ * @param batches rows, some at a time, one array a column
+ * @param write takes what comes next; the rows wait for it
+ */
+export async function writeArrow(
+  columns: readonly TypedColumn[],
+  batches: AsyncIterable<readonly (readonly PlainValue[])[]>,
+  form: 'file' | 'stream',
+  write: (bytes: Uint8Array) => Promise<void>,
+): Promise<void> {
+  const types = columns.map(typeOf);
+  const fields = columns.map(
+    ({ name, isNullable }, index) => new Field(name, types[index] as DataType, isNullable),
+  );
+  const schema = new Schema(fields);
+  const writer = form === 'file' ? new FileWriter() : new StreamWriter();
+  const bytes = writer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
+  let written = 0;
+  const drain = async (): Promise<void> => {
+    while (written < writer.position) {
+      const piece = await bytes.next();
+      if (piece.done === true) return;
+      await write(piece.value);
+      written += piece.value.byteLength;
+    }
+  };
+  const put = async (rows: PlainValue[][]): Promise<void> => {
+    const children = rows.map((values, index) => dataOf(types[index] as DataType, values));
+    const length = rows[0]?.length ?? 0;
+    const data = makeData({ type: new Struct(fields), length, nullCount: 0, children });
+    (writer as RecordBatchWriter).write(new RecordBatch(schema, data));
+    await drain();
+  };
+  writer.reset(undefined, schema);
+  let waiting: PlainValue[][] = columns.map(() => []);
+  for await (const batch of batches) {
+    for (const [index, values] of batch.entries()) {
+      for (const value of values) waiting[index]?.push(value);
+    }
+    if ((waiting[0]?.length ?? 0) < BATCH_ROWS) continue;
+    await put(waiting);
+    waiting = columns.map(() => []);
+  }
+  await put(waiting);
+  writer.finish();
+  // What closes it: small, and no longer counted by the writer.
+  for (;;) {
+    const piece = await bytes.next();
+    if (piece.done === true) return;
+    await write(piece.value);
+  }
+}

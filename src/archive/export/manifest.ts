@@ -1,0 +1,106 @@
+import type { Span } from '../../kernel/span.js';
+import type {
+  ArchiveIdentity,
+  MissingPart,
+  SeriesKind,
+  SpanCompleteness,
+} from '../../store/index.js';
+import type { Format } from './formats.js';
+
+/** A row by what orders it. */
+export interface RowKey {
+  /** ISO 8601, UTC. */
+  readonly at: string;
+  /** What orders rows of the same moment, where there is such a thing: the id of a trade. */
+  readonly id?: number;
+}
+
+/** What a file holds of one market. */
+export interface MarketPart {
+  readonly market: string;
+  readonly from: string;
+  readonly to: string;
+  readonly rows: number;
+  readonly first: RowKey | null;
+  readonly last: RowKey | null;
+  readonly coverage: Listed<{ readonly from: string; readonly to: string }>;
+  readonly gaps: Listed<{
+    readonly from: string;
+    readonly to: string;
+    readonly state: string;
+    readonly reason: string;
+    readonly note?: string;
+  }>;
+}
+
+/** A list that is cut where it would be endless; `count` is of all. */
+interface Listed<T> {
+  readonly count: number;
+  readonly list: readonly T[];
+}
+
+/** What a file is, beside it: enough to tell whether it is whole, and whether it is what one needs. */
+export interface Manifest {
+  readonly tapekeep: string;
+  /** Clock of this machine. */
+  readonly madeAt: string;
+  readonly archive: ArchiveIdentity | null;
+  readonly kind: SeriesKind;
+  /** Interval of klines or period of states in seconds. */
+  readonly variantS?: number;
+  /** Name without folder; null when it went to standard output. */
+  readonly file: string | null;
+  readonly format: Format;
+  readonly bytes: number;
+  readonly sha256: string;
+  readonly rows: number;
+  /** Nothing of the spans is missing. */
+  readonly isComplete: boolean;
+  readonly order: readonly string[];
+  readonly columns: readonly ManifestColumn[];
+  readonly notes: readonly string[];
+  readonly markets: readonly MarketPart[];
+}
+
+export interface ManifestColumn {
+  readonly name: string;
+  readonly type: string;
+  readonly isNullable: boolean;
+  readonly about: string;
+}
+
+/** Missing parts of one market, for people. */
+export interface SeriesGaps {
+  readonly market: string;
+  readonly span: Span;
+  readonly missing: readonly MissingPart[];
+  readonly missingCount: number;
+  readonly missingMs: number;
+}
+
+/** Spans that a manifest lists of one market at most. */
+export const LISTED_MAX = 10_000;
+
+const iso = (ms: number) => new Date(ms).toISOString();
+
+/** The ledger's word on one market, as the manifest has it. */
+export function completenessOf({
+  covered,
+  coveredCount,
+  missing,
+  missingCount,
+}: SpanCompleteness): Pick<MarketPart, 'coverage' | 'gaps'> {
+  return {
+    coverage: {
+      count: coveredCount,
+      list: covered.map(({ fromMs, toMs }) => ({ from: iso(fromMs), to: iso(toMs) })),
+    },
+    gaps: {
+      count: missingCount,
+      list: missing.map(({ span, state, reason, note }) => ({
+        ...{ from: iso(span.fromMs), to: iso(span.toMs), state, reason },
+        ...(note === null ? {} : { note }),
+      })),
+    },
+  };
+}

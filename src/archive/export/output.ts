@@ -1,0 +1,241 @@
+import { createHash, type Hash } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { type FileHandle, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import { codeOf } from '../../kernel/errors.js';
+import { asDiskFull, OutputError } from './errors.js';
+
+/** Where bytes go when they go to no file of ours: standard output. */
+export interface ByteSink {
+  write(bytes: Uint8Array): Promise<void>;
+}
+
+export interface OutputOptions {
+  /** A path, or undefined for `sink`. */
+  readonly path: string | undefined;
+  /** Where the manifest goes; default: beside the file, if there is one. */
+  readonly manifestPath: string | undefined;
+  readonly sink: ByteSink;
+  /** Whether files that are there already may be replaced. */
+  readonly isForced: boolean;
+  /** For what does not fit into memory when the output is no file. */
+  readonly scratchBase: string;
+}
+
+/** DuckDB takes these for patterns in the names of files that it reads. */
+const PATTERN = /[*?[\]{}]/;
+const READ_BYTES = 1024 * 1024;
+const MANIFEST_ENDING = '.manifest.json';
+
+/**
+ * What an export writes to. Files come to be under a name of their own, in a hidden folder beside
+ * their place, and take their place whole: a crash leaves what was there before. Devices, named pipes
+ * and standard output are written to as it goes.
+ *
+ * States: *open* → *committed* or *discarded*.
+ */
+export class Output {
+  readonly #options: OutputOptions;
+  readonly #scratch: string;
+  readonly #target: FileHandle | undefined;
+  readonly #isFile: boolean;
+  readonly #hash: Hash = createHash('sha256');
+  #bytes = 0;
+  readonly #onExit: () => void;
+
+  private constructor(
+    options: OutputOptions,
+    scratch: string,
+    target: FileHandle | undefined,
+    isFile: boolean,
+  ) {
+    this.#options = options;
+    this.#scratch = scratch;
+    this.#target = target;
+    this.#isFile = isFile;
+    // Whatever ends the process short of a kill: nothing stays behind.
+    this.#onExit = () => rmSync(scratch, { recursive: true, force: true });
+    process.once('exit', this.#onExit);
+  }
+
+  /** @throws OutputError when there is something already, or nothing can be written there */
+  static async open(options: OutputOptions): Promise<Output> {
+    const { path, isForced, scratchBase } = options;
+    const kind = path === undefined ? 'stream' : await kindOf(path);
+    if (path !== undefined && kind === 'folder') {
+      throw new OutputError(path, 'it is a folder; name a file');
+    }
+    if (path !== undefined && kind === 'file' && !isForced) throw exists(path);
+    const isFile = kind === 'file' || kind === 'new';
+    const manifestPath =
+      options.manifestPath ?? (isFile ? `${path ?? ''}${MANIFEST_ENDING}` : undefined);
+    if (manifestPath !== undefined && !isForced && (await kindOf(manifestPath)) !== 'new') {
+      throw exists(manifestPath);
+    }
+    const place = path ?? 'standard output';
+    try {
+      const beside = isFile && path !== undefined ? resolve(dirname(path)) : scratchBase;
+      const name = isFile && path !== undefined ? `.${basename(path)}.` : 'tapekeep-export-';
+      const scratch = await mkdtemp(join(beside, name));
+      const target = isFile
+        ? await open(join(scratch, 'data'), 'wx', 0o644)
+        : path === undefined
+          ? undefined
+          : await open(path, 'w');
+      return new Output({ ...options, manifestPath }, scratch, target, isFile);
+    } catch (error) {
+      if (codeOf(error) === 'ENOSPC') throw asDiskFull(error, place);
+      throw new OutputError(place, `${refusal(codeOf(error))} (${codeOf(error)})`, error);
+    }
+  }
+
+  /** What people call it. */
+  get name(): string {
+    return this.#options.path ?? 'standard output';
+  }
+
+  /** Where the manifest goes; undefined: it is for the caller to tell. */
+  get manifestPath(): string | undefined {
+    return this.#options.manifestPath;
+  }
+
+  /** Name of the file without its folder; null for anything that is no file. */
+  get fileName(): string | null {
+    return this.#isFile ? basename(this.name) : null;
+  }
+
+  /** A path for something that is needed until the end. */
+  scratch(name: string): string {
+    const isPattern = PATTERN.test(this.#scratch);
+    if (isPattern) {
+      throw new OutputError(
+        this.name,
+        'the name of its folder holds one of * ? [ ] { }; for this format choose another',
+      );
+    }
+    return join(this.#scratch, name);
+  }
+
+  /** @throws DiskFullError */
+  async write(bytes: Uint8Array): Promise<void> {
+    this.#hash.update(bytes);
+    this.#bytes += bytes.length;
+    try {
+      if (this.#target === undefined) await this.#options.sink.write(bytes);
+      else await writeWhole(this.#target, bytes);
+    } catch (error) {
+      throw asDiskFull(error, this.name);
+    }
+  }
+
+  /** Writes what another file holds. */
+  async writeFile(path: string, signal?: AbortSignal): Promise<void> {
+    const file = await open(path, 'r');
+    try {
+      const buffer = Buffer.allocUnsafe(READ_BYTES);
+      for (;;) {
+        signal?.throwIfAborted();
+        const { bytesRead } = await file.read(buffer, 0, READ_BYTES);
+        if (bytesRead === 0) return;
+        await this.write(buffer.subarray(0, bytesRead));
+      }
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** What was written. No more can be written after it was asked for. */
+  sums(): { readonly bytes: number; readonly sha256: string } {
+    return { bytes: this.#bytes, sha256: this.#hash.digest('hex') };
+  }
+
+  /** Everything takes its place: first the manifest, so that no file is without one. */
+  async commit(manifest: string): Promise<void> {
+    const { path, manifestPath } = this.#options;
+    try {
+      if (this.#isFile) await this.#target?.sync();
+      await this.#target?.close();
+      if (manifestPath !== undefined) {
+        const written = await this.#writeManifest(manifestPath, manifest);
+        await rename(written, manifestPath);
+      }
+      if (this.#isFile && path !== undefined) {
+        await rename(join(this.#scratch, 'data'), path);
+        await syncFolder(dirname(resolve(path)));
+      }
+    } catch (error) {
+      throw asDiskFull(error, this.name);
+    } finally {
+      await this.#clear();
+    }
+  }
+
+  /** Takes away what was begun. Safe to call at any time. */
+  async discard(): Promise<void> {
+    await this.#target?.close().catch(() => undefined);
+    await this.#clear();
+  }
+
+  /** Beside its place, which may be on another disk than the data. */
+  async #writeManifest(path: string, text: string): Promise<string> {
+    const isBeside = dirname(resolve(path)) === dirname(this.#scratch);
+    const temporary = isBeside
+      ? join(this.#scratch, 'manifest')
+      : join(dirname(resolve(path)), `.${basename(path)}.${basename(this.#scratch)}`);
+    try {
+      const file = await open(temporary, 'wx', 0o644);
+      try {
+        await writeWhole(file, Buffer.from(text));
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+    } catch (error) {
+      await rm(temporary, { force: true });
+      throw error;
+    }
+    return temporary;
+  }
+
+  async #clear(): Promise<void> {
+    await rm(this.#scratch, { recursive: true, force: true });
+    process.off('exit', this.#onExit);
+  }
+}
+
+async function kindOf(path: string): Promise<'file' | 'folder' | 'device' | 'new'> {
+  try {
+    const found = await stat(path);
+    return found.isDirectory() ? 'folder' : found.isFile() ? 'file' : 'device';
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return 'new';
+    throw new OutputError(path, `${refusal(codeOf(error))} (${codeOf(error)})`, error);
+  }
+}
+
+function exists(path: string): OutputError {
+  return new OutputError(path, 'it is there already; --force replaces it');
+}
+
+function refusal(code: string): string {
+  if (code === 'ENOENT') return 'its folder does not exist';
+  if (code === 'ENOTDIR') return 'its folder is a file';
+  if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS')
+    return 'writing there is not allowed';
+  return 'it can not be opened';
+}
+
+/** A write may take less than it was given. */
+async function writeWhole(file: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.length; ) {
+    const { bytesWritten } = await file.write(bytes, at, bytes.length - at);
+    at += bytesWritten;
+  }
+}
+
+/** Makes a rename last over a loss of power, where the system can. */
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r').catch(() => undefined);
+  await folder?.sync().catch(() => undefined);
+  await folder?.close();
+}

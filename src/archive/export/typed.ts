@@ -1,0 +1,70 @@
+import { open } from 'node:fs/promises';
+import type { SeriesColumn, SeriesKind } from '../../store/index.js';
+import { type StagedRows, typeColumns } from '../parquet/columns.js';
+import { readStaged } from '../parquet/read.js';
+import { DuckSession } from '../parquet/session.js';
+import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS, writeParquet } from '../parquet/write.js';
+import { arrowTypeName, writeArrow } from './arrow.js';
+import { asDiskFull } from './errors.js';
+import type { ManifestColumn, MarketPart } from './manifest.js';
+import type { Output } from './output.js';
+
+/** Rows on their way into a file whose columns have types. */
+export interface Stage {
+  readonly columns: readonly SeriesColumn[];
+  /** Writes all rows as text. */
+  readonly fill: (write: (bytes: Uint8Array) => Promise<void>) => Promise<MarketPart[]>;
+  readonly format: 'parquet' | 'arrow';
+  readonly kind: SeriesKind;
+  readonly about: Readonly<Record<string, unknown>>;
+}
+
+interface Surroundings {
+  readonly signal: AbortSignal;
+  readonly onPhase: (phase: string) => void;
+}
+
+/** Puts rows down as text first, then writes them in types that hold every one of them. */
+export async function writeTyped(
+  { columns, fill, format, kind, about }: Stage,
+  output: Output,
+  { signal, onPhase }: Surroundings,
+): Promise<{ readonly parts: MarketPart[]; readonly columns: readonly ManifestColumn[] }> {
+  const staged: StagedRows = { path: output.scratch('rows.csv'), columns };
+  const parts = await stage(staged.path, fill).catch((error: unknown) => {
+    throw asDiskFull(error, output.name);
+  });
+  const duck = await DuckSession.open(output.scratch('spill'), {}, signal);
+  try {
+    onPhase(`writing ${format === 'parquet' ? 'Parquet' : 'Arrow'}`);
+    if (format === 'parquet') {
+      const path = output.scratch('rows.parquet');
+      const rowGroupRows = kind === 'depth' ? DEPTH_GROUP_ROWS : ROW_GROUP_ROWS;
+      const typed = await writeParquet(duck, staged, path, { about, rowGroupRows });
+      await output.writeFile(path, signal);
+      return { parts, columns: typed.map((one) => ({ ...one, type: one.sqlType })) };
+    }
+    const typed = await typeColumns(duck, staged);
+    const form = output.fileName === null ? 'stream' : 'file';
+    const rows = readStaged(duck, staged, typed);
+    await writeArrow(typed, rows, form, (bytes) => output.write(bytes));
+    return { parts, columns: typed.map((one) => ({ ...one, type: arrowTypeName(one) })) };
+  } catch (error) {
+    throw asDiskFull(error, output.name);
+  } finally {
+    duck.close();
+  }
+}
+
+async function stage(path: string, fill: Stage['fill']): Promise<MarketPart[]> {
+  const file = await open(path, 'wx', 0o600);
+  try {
+    return await fill(async (bytes) => {
+      for (let at = 0; at < bytes.length; ) {
+        at += (await file.write(bytes, at, bytes.length - at)).bytesWritten;
+      }
+    });
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,119 @@
+import { type DuckDBConnection, DuckDBInstance, type DuckDBValue } from '@duckdb/node-api';
+import { AbortedError, messageOf, TapekeepError } from '../../kernel/errors.js';
+
+/** Something that DuckDB could not do: a file that is no Parquet, a disk that is full. */
+export class ParquetError extends TapekeepError {
+  constructor(doing: string, cause: unknown) {
+    // The first line says what is wrong; the others quote the statement.
+    const [said] = messageOf(cause).split('\n');
+    super('parquet_failed', 'fatal', `${doing}: ${said}`, { cause });
+  }
+}
+
+/** What one piece of work may use. Beyond the memory DuckDB goes to the scratch folder. */
+export interface DuckLimits {
+  /** Default 512. */
+  readonly memoryMb?: number;
+  /** Default 2. */
+  readonly threads?: number;
+}
+
+const MEMORY_MB = 512;
+const THREADS = 2;
+
+/**
+ * DuckDB in memory, for one piece of work on files. It loads nothing from anywhere: what it needs is
+ * built in.
+ *
+ * States: *open* → *closed*.
+ */
+export class DuckSession {
+  readonly #instance: DuckDBInstance;
+  readonly #connection: DuckDBConnection;
+  readonly #signal: AbortSignal | undefined;
+  readonly #onAbort: () => void;
+
+  private constructor(
+    instance: DuckDBInstance,
+    connection: DuckDBConnection,
+    signal: AbortSignal | undefined,
+  ) {
+    this.#instance = instance;
+    this.#connection = connection;
+    this.#signal = signal;
+    this.#onAbort = () => connection.interrupt();
+    signal?.addEventListener('abort', this.#onAbort);
+  }
+
+  /** @param scratchDir a folder for what does not fit into memory */
+  static async open(
+    scratchDir: string,
+    limits: DuckLimits = {},
+    signal?: AbortSignal,
+  ): Promise<DuckSession> {
+    const instance = await DuckDBInstance.create(':memory:', {
+      threads: String(limits.threads ?? THREADS),
+      memory_limit: `${limits.memoryMb ?? MEMORY_MB}MB`,
+      temp_directory: scratchDir,
+      autoinstall_known_extensions: 'false',
+      autoload_known_extensions: 'false',
+      preserve_insertion_order: 'true',
+    });
+    const connection = await instance.connect();
+    await connection.run("SET TimeZone = 'UTC'");
+    return new DuckSession(instance, connection, signal);
+  }
+
+  /** @throws {@link ParquetError}, or the signal's reason */
+  async run(doing: string, sql: string): Promise<void> {
+    await this.#guard(doing, () => this.#connection.run(sql));
+  }
+
+  /** All rows of a small result. */
+  async rows(doing: string, sql: string): Promise<DuckDBValue[][]> {
+    return await this.#guard(doing, async () => {
+      const reader = await this.#connection.runAndReadAll(sql);
+      return reader.getRows();
+    });
+  }
+
+  /** A large result, some thousand rows at a time, column by column. */
+  async *columns(doing: string, sql: string): AsyncGenerator<DuckDBValue[][]> {
+    const result = await this.#guard(doing, () => this.#connection.stream(sql));
+    for (;;) {
+      const chunk = await this.#guard(doing, () => result.fetchChunk());
+      if (chunk === null || chunk.rowCount === 0) return;
+      yield chunk.getColumns();
+    }
+  }
+
+  close(): void {
+    this.#signal?.removeEventListener('abort', this.#onAbort);
+    this.#connection.closeSync();
+    this.#instance.closeSync();
+  }
+
+  async #guard<T>(doing: string, work: () => Promise<T>): Promise<T> {
+    if (this.#signal?.aborted) throw abortReason(this.#signal);
+    try {
+      return await work();
+    } catch (error) {
+      if (this.#signal?.aborted) throw abortReason(this.#signal);
+      throw new ParquetError(doing, error);
+    }
+  }
+}
+
+function abortReason(signal: AbortSignal): Error {
+  return signal.reason instanceof Error ? signal.reason : new AbortedError();
+}
+
+/** A text as a SQL literal. */
+export function literal(text: string): string {
+  return `'${text.replaceAll("'", "''")}'`;
+}
+
+/** A name as a SQL identifier. */
+export function identifier(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
+}

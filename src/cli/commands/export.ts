@@ -1,0 +1,168 @@
+import { tmpdir } from 'node:os';
+import { extname } from 'node:path';
+import { ExportGapsError } from '../../archive/export/errors.js';
+import { type ExportPart, exportSeries } from '../../archive/export/export.js';
+import type { Format } from '../../archive/export/formats.js';
+import type { Manifest } from '../../archive/export/manifest.js';
+import { Output } from '../../archive/export/output.js';
+import { systemClock } from '../../kernel/clock.js';
+import { AbortedError, isAborted } from '../../kernel/errors.js';
+import { totalLengthMs } from '../../kernel/span.js';
+import type { SeriesKind, Store } from '../../store/index.js';
+import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { gapLines } from '../export-gaps.js';
+import { exportParts } from '../export-selection.js';
+import { UsageError } from '../failure.js';
+import { lookAt } from '../looking.js';
+import type { Moment } from '../moments.js';
+import { jsonLine, printable } from '../printable.js';
+import { Progress } from '../progress.js';
+import { type CommonOptions, openSession } from '../session.js';
+import { VERSION } from '../version.js';
+
+export interface ExportOptions extends CommonOptions {
+  readonly kind: SeriesKind;
+  readonly market?: readonly string[];
+  /** Seconds. */
+  readonly interval?: number;
+  readonly period?: number;
+  readonly from?: Moment;
+  readonly to?: Moment;
+  readonly format?: Format;
+  /** A path; `-` is standard output. */
+  readonly out: string;
+  readonly manifest?: string;
+  readonly allowGaps?: boolean;
+  readonly force?: boolean;
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+const MINUTE_MS = 60_000;
+const BY_ENDING: Readonly<Record<string, Format>> = {
+  '.csv': 'csv',
+  '.ndjson': 'ndjson',
+  '.jsonl': 'ndjson',
+  '.parquet': 'parquet',
+  '.arrow': 'arrow',
+};
+
+/**
+ * Writes series of the archive into a file, or to standard output, with a manifest. Works beside a
+ * running daemon.
+ *
+ * @throws UsageError for an unknown market, interval or span; OutputError; DiskFullError
+ */
+export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
+  const format = options.format ?? BY_ENDING[extname(options.out).toLowerCase()] ?? 'csv';
+  const path = options.out === '-' ? undefined : options.out;
+  const isBinary = format === 'parquet' || format === 'arrow';
+  if (path === undefined && isBinary && process.stdout.isTTY) {
+    throw new UsageError('--format', format, 'a terminal can not show it; name a file with --out');
+  }
+  const session = openSession({ logLevel: 'warn', ...options });
+  const stopping = new AbortController();
+  const onSignal = () => stopping.abort(new AbortedError());
+  for (const signal of SIGNALS) process.once(signal, onSignal);
+  try {
+    await lookAt(session, async ({ store, streams, nowMs }) => {
+      const { variantS, parts } = await exportParts(options, store, streams, nowMs);
+      const output = await Output.open({
+        ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
+        ...{ isForced: options.force === true, scratchBase: tmpdir() },
+      });
+      try {
+        const manifest = await run(
+          store,
+          { ...options, format, variantS, parts },
+          output,
+          stopping,
+        );
+        tell(manifest, output);
+      } finally {
+        await output.discard();
+      }
+    });
+  } catch (error) {
+    if (stopping.signal.aborted && isAborted(error)) {
+      process.stderr.write('tapekeep: stopped; nothing was written\n');
+      return EXIT_CODES.forced;
+    }
+    if (!(error instanceof ExportGapsError)) throw error;
+    process.stderr.write(`${gapLines(error).join('\n')}\n`);
+    return EXIT_CODES.gaps;
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, onSignal);
+  }
+  return EXIT_CODES.ok;
+}
+
+interface Work extends ExportOptions {
+  readonly format: Format;
+  readonly variantS: number;
+  readonly parts: readonly ExportPart[];
+}
+
+async function run(
+  store: Store,
+  { kind, variantS, parts, format, allowGaps }: Work,
+  output: Output,
+  { signal }: AbortController,
+): Promise<Manifest> {
+  const totalMs = parts.reduce((sum, { span }) => sum + totalLengthMs([span]), 0);
+  const progress = new Progress(
+    ...([process.stderr, systemClock, 'minutes of', Math.ceil(totalMs / MINUTE_MS)] as const),
+  );
+  const done = new Map<string, number>();
+  let shown = 0;
+  const archive = await store.archive();
+  const snapshot = await store.snapshot();
+  try {
+    return await exportSeries(
+      {
+        ...{ kind, variantS, parts, format, archive, version: VERSION },
+        allowGaps: allowGaps === true,
+      },
+      {
+        ...{ snapshot, output, clock: systemClock, signal },
+        onProgress: ({ market, rows, doneMs }) => {
+          done.set(market, doneMs);
+          const minutes = Math.floor([...done.values()].reduce((a, b) => a + b, 0) / MINUTE_MS);
+          const detail = `${printable(market)}: ${rows.toLocaleString('en-US')} rows`;
+          progress.advance(minutes - shown, detail);
+          shown = minutes;
+        },
+        onPhase: (phase) => progress.say(`${phase} …`),
+      },
+    );
+  } finally {
+    progress.end();
+    await snapshot.close();
+  }
+}
+
+function writeOut(bytes: Uint8Array): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(bytes, (error) => {
+      if (error === null || error === undefined) resolve();
+      else reject(error);
+    });
+  });
+}
+
+/** What was written, beside the data: those may be on standard output. */
+function tell(manifest: Manifest, output: Output): void {
+  if (output.manifestPath === undefined) {
+    process.stderr.write(jsonLine(manifest));
+    return;
+  }
+  const { rows, bytes, sha256, kind, markets } = manifest;
+  const gaps = markets.reduce((sum, one) => sum + one.gaps.count, 0);
+  const lines = [
+    `${rows.toLocaleString('en-US')} ${rows === 1 ? 'row' : 'rows'} of ${kind} in ${printable(output.name)} (${bytes.toLocaleString('en-US')} bytes, sha256 ${sha256})`,
+    `manifest in ${printable(output.manifestPath)}`,
+    ...(gaps === 0
+      ? []
+      : [`${gaps} ${gaps === 1 ? 'gap' : 'gaps'} in it; the manifest lists them`]),
+  ];
+  process.stderr.write(`${lines.join('\n')}\n`);
+}

@@ -1,0 +1,75 @@
+import type { Span } from '../kernel/span.js';
+import type { Gap } from './api-completeness.js';
+
+/** The series that can be read whole, as people call them. */
+export const SERIES_KINDS = ['trades', 'klines', 'tickers', 'depth', 'states'] as const;
+export type SeriesKind = (typeof SERIES_KINDS)[number];
+
+/**
+ * What a column holds: moments have microseconds, integers fit into 64 bits, decimals are exact
+ * numbers of any size, and `decimals` is a list of them.
+ */
+export type ColumnType = 'timestamp' | 'integer' | 'text' | 'decimal' | 'decimals';
+
+export interface SeriesColumn {
+  readonly name: string;
+  readonly type: ColumnType;
+  readonly isNullable: boolean;
+  readonly about: string;
+}
+
+/** Rows of one market: those of which the moment lies in the span. */
+export interface SeriesSlice {
+  readonly kind: SeriesKind;
+  readonly marketId: number;
+  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  readonly span: Span;
+}
+
+/**
+ * How rows are written, one a line that ends with `\n`; none holds another line break.
+ *
+ * - `csv`: the columns of {@link SeriesColumn} in their order with commas between, nothing for null.
+ *   Lists of decimals are JSON arrays, in quotes where they hold commas. No header.
+ * - `lean`: the same, but the total of a trade only where it is not price × amount.
+ * - `json`: an object, with decimals as text so that no reader makes floats of them.
+ */
+export type RowForm = 'csv' | 'lean' | 'json';
+
+/** A missing part of a span, with what is remembered of it. */
+export interface MissingPart extends Pick<Gap, 'span' | 'state' | 'reason' | 'note'> {}
+
+/** What the ledger says of a span, whether or not all of it was expected. */
+export interface SpanCompleteness {
+  /** Oldest first, as many as were asked for. */
+  readonly covered: readonly Span[];
+  readonly coveredCount: number;
+  /** Oldest first, as many as were asked for. */
+  readonly missing: readonly MissingPart[];
+  readonly missingCount: number;
+  readonly missingMs: number;
+}
+
+/**
+ * The archive as it is at one moment: rows and ledger agree, whatever is written meanwhile. It holds
+ * a connection, and old row versions in the database; close it soon.
+ */
+export interface ArchiveSnapshot {
+  /** The streams that cover a series; of tickers the one of all markets. */
+  completeness(
+    stream: { readonly streamId: number; readonly marketId: number },
+    span: Span,
+    limit: number,
+  ): Promise<SpanCompleteness>;
+  /**
+   * Rows as text in the order of time and id, in pieces that may end anywhere. Memory does not grow
+   * with their number; the reader's pace is the database's. One at a time; a reader that leaves
+   * before the end ends the snapshot.
+   *
+   * @throws {@link StoreError}, and the signal's reason
+   */
+  rows(slice: SeriesSlice, form: RowForm, signal?: AbortSignal): AsyncIterable<Buffer>;
+  /** Safe to call twice. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,254 @@
+import { Socket } from 'node:net';
+import pg from 'pg';
+import { to as copyTo } from 'pg-copy-streams';
+import { startDeadline } from '../kernel/clock.js';
+import { AbortedError } from '../kernel/errors.js';
+import type { Span } from '../kernel/span.js';
+import type {
+  ArchiveSnapshot,
+  MissingPart,
+  RowForm,
+  SeriesColumn,
+  SeriesSlice,
+  SpanCompleteness,
+} from './api-series.js';
+import {
+  type ConnectionOptions,
+  clientConfig,
+  connectFailure,
+  sessionSettings,
+} from './connection.js';
+import { StoreError } from './errors.js';
+import { NOTES } from './gap-memories.js';
+import { fromMs, timestampTextMs, toMs } from './instants.js';
+import { SERIES_TABLES } from './series-columns.js';
+import { actionOf, toStoreError } from './sqlstate.js';
+
+/** The server may be silent this long while rows are due; the reader may take any time. */
+const SILENCE_MS = 120_000;
+/** Read ahead of a slow reader, bytes. */
+const READ_AHEAD = 256 * 1024;
+
+/**
+ * Rows come by COPY, which has neither a limit on its time nor, by the order of the primary key,
+ * anything to sort: the planner would otherwise sort whole days on the server's disk.
+ */
+const SETTINGS = `
+  SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '10 min';
+  SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`;
+
+const SPAN = `tstzrange(${fromMs('$3')}, ${fromMs('$4')})`;
+const COVERED = `
+  FROM coverage c WHERE c.market_id = $1 AND c.stream_id = $2 AND c.span && ${SPAN}`;
+const COVERED_SPANS = `
+  SELECT ${toMs(`lower(c.span * ${SPAN})`)} AS "fromMs", ${toMs(`upper(c.span * ${SPAN})`)} AS "toMs",
+         count(*) OVER ()::float8 AS count ${COVERED} ORDER BY lower(c.span) LIMIT $5`;
+const MISSING_PARTS = `
+  WITH missing AS (
+    SELECT one AS span FROM unnest(
+      tstzmultirange(${SPAN}) - coalesce((SELECT range_agg(c.span) ${COVERED}), '{}')) AS one),
+  remembered AS (
+    SELECT g.span * m.span AS span, g.state, g.reason, ${NOTES} AS note
+    FROM missing m JOIN gap g ON g.span && m.span
+    WHERE g.market_id = $1 AND g.stream_id = $2 AND g.state <> 'filled'),
+  parts AS (
+    SELECT * FROM remembered
+    UNION ALL
+    SELECT rest, 'open', 'not collected', NULL FROM unnest(
+      (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}'))
+      AS rest)
+  SELECT ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs", state, reason, note,
+         count(*) OVER ()::float8 AS count,
+         (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS "sumMs"
+  FROM parts ORDER BY lower(span) LIMIT $5`;
+
+function csvExpression({ name, type }: SeriesColumn): string {
+  return type === 'decimals' ? `'[' || array_to_string(${name}, ',') || ']'` : name;
+}
+
+function jsonExpression({ name, type }: SeriesColumn): string {
+  if (type === 'decimals') return `${name}::text[] AS ${name}`;
+  return type === 'decimal' ? `${name}::text AS ${name}` : name;
+}
+
+/**
+ * The statement that reads a slice. COPY takes no parameters; what is written into it here are names
+ * of this program and numbers.
+ */
+export function copyRowsSql(
+  { kind, marketId, variantS, span }: SeriesSlice,
+  form: RowForm,
+): string {
+  const { table, order, variant, columns } = SERIES_TABLES[kind];
+  const moment = columns[0]?.name ?? '';
+  const conditions = [
+    `market_id = ${Math.trunc(marketId)}`,
+    ...(variant === undefined ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+    `${moment} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
+    `${moment} < timestamptz '${timestampTextMs(span.toMs)}'`,
+  ];
+  const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${order.join(', ')}`;
+  if (form === 'json') {
+    const query = `SELECT ${columns.map(jsonExpression).join(', ')} ${rest}`;
+    // Marks that JSON text never holds, so that every line is the object and nothing else.
+    const options = `FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01'`;
+    return `COPY (SELECT row_to_json(r) FROM (${query}) r) TO STDOUT (${options})`;
+  }
+  const isLean = form === 'lean' && kind === 'trades';
+  const selected = columns.map((one) =>
+    isLean && one.name === 'total'
+      ? 'CASE WHEN total <> price * amount THEN total END'
+      : csvExpression(one),
+  );
+  return `COPY (SELECT ${selected.join(', ')} ${rest}) TO STDOUT (FORMAT csv)`;
+}
+
+/**
+ * One connection in one transaction that sees one moment.
+ *
+ * States: *open* → *lost*. A failure of the wire, a silent server or a reader that left ends it.
+ */
+class PostgresSnapshot implements ArchiveSnapshot {
+  readonly #client: pg.Client;
+  readonly #socket: Socket;
+  readonly #options: ConnectionOptions;
+  #isLost = false;
+
+  constructor(client: pg.Client, socket: Socket, options: ConnectionOptions) {
+    this.#client = client;
+    this.#socket = socket;
+    this.#options = options;
+    const lose = () => {
+      this.#isLost = true;
+    };
+    client.on('error', lose);
+    client.on('end', lose);
+  }
+
+  async completeness(
+    stream: { readonly streamId: number; readonly marketId: number },
+    span: Span,
+    limit: number,
+  ): Promise<SpanCompleteness> {
+    const values = [stream.marketId, stream.streamId, span.fromMs, span.toMs, limit];
+    const covered = await this.#ask<Span & { count: number }>(COVERED_SPANS, values);
+    const missing = await this.#ask<
+      Omit<MissingPart, 'span'> & Span & { count: number; sumMs: number }
+    >(MISSING_PARTS, values);
+    return {
+      covered: covered.map((one) => ({ fromMs: one.fromMs, toMs: one.toMs })),
+      coveredCount: covered[0]?.count ?? 0,
+      missing: missing.map(({ state, reason, note, ...one }) => ({
+        ...{ span: { fromMs: one.fromMs, toMs: one.toMs }, state, reason, note },
+      })),
+      missingCount: missing[0]?.count ?? 0,
+      missingMs: missing[0]?.sumMs ?? 0,
+    };
+  }
+
+  async *rows(slice: SeriesSlice, form: RowForm, signal?: AbortSignal): AsyncGenerator<Buffer> {
+    this.#check(signal);
+    const stop = () => this.destroy();
+    signal?.addEventListener('abort', stop, { once: true });
+    let isWhole = false;
+    try {
+      const sql = copyRowsSql(slice, form);
+      const copied = this.#client.query(copyTo(sql, { highWaterMark: READ_AHEAD }));
+      const pieces = copied[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
+      for (;;) {
+        const piece = await this.#inTime(pieces.next());
+        if (piece.done === true) break;
+        yield piece.value;
+      }
+      isWhole = true;
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw failure(error);
+    } finally {
+      signal?.removeEventListener('abort', stop);
+      if (!isWhole) this.destroy();
+    }
+  }
+
+  async close(): Promise<void> {
+    if (!this.#isLost) await this.#inTime(this.#client.end()).catch(() => undefined);
+    this.destroy();
+  }
+
+  destroy(): void {
+    this.#isLost = true;
+    this.#socket.destroy();
+  }
+
+  async #ask<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
+    this.#check();
+    try {
+      return (await this.#inTime(this.#client.query<Row>(sql, [...values]))).rows;
+    } catch (error) {
+      throw failure(error);
+    }
+  }
+
+  #check(signal?: AbortSignal): void {
+    signal?.throwIfAborted();
+    if (this.#isLost) throw new AbortedError('the snapshot is closed');
+  }
+
+  /** Waits for the server, but not for ever. */
+  async #inTime<T>(work: Promise<T>): Promise<T> {
+    const silent = () =>
+      new StoreError(
+        'database_unreachable',
+        'retry',
+        `Postgres was silent for ${SILENCE_MS / 1000} s while it was read from`,
+      );
+    using deadline = startDeadline(this.#options.clock, SILENCE_MS, silent);
+    let onMissed: () => void = () => undefined;
+    const missed = new Promise<never>((_, reject) => {
+      onMissed = () => {
+        this.destroy();
+        reject(deadline.signal.reason as Error);
+      };
+    });
+    deadline.signal.addEventListener('abort', onMissed);
+    return await Promise.race([work, missed]);
+  }
+}
+
+function failure(error: unknown): Error {
+  const doing = actionOf(error) === 'retry' ? 'the database is in trouble' : 'refused';
+  return toStoreError(error, doing);
+}
+
+/** The snapshots of one store: what is open when the store stops is ended with it. */
+export class Snapshots {
+  readonly #options: ConnectionOptions;
+  readonly #open = new Set<Socket>();
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+  }
+
+  /** @throws {@link StoreError} naming host, port and database */
+  async open(): Promise<ArchiveSnapshot> {
+    const options = this.#options;
+    const socket = new Socket();
+    this.#open.add(socket);
+    socket.once('close', () => this.#open.delete(socket));
+    try {
+      const client = new pg.Client({ ...clientConfig(options), stream: () => socket });
+      const snapshot = new PostgresSnapshot(client, socket, options);
+      await client.connect();
+      await client.query(sessionSettings(options.statementTimeoutMs));
+      await client.query(SETTINGS);
+      return snapshot;
+    } catch (error) {
+      socket.destroy();
+      throw connectFailure(error, options.databaseUrl);
+    }
+  }
+
+  stop(): void {
+    for (const socket of this.#open) socket.destroy();
+  }
+}

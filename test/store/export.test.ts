@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test from 'node:test';
+import { tableFromIPC } from 'apache-arrow';
+import { MARKET_COLUMN } from '../../src/archive/export/formats.js';
+import {
+  describeParquet,
+  digestParquet,
+  readParquetTexts,
+} from '../../src/archive/parquet/read.js';
+import { seriesColumns } from '../../src/store/index.js';
+import {
+  awkwardTrades,
+  makeFolder,
+  namesIn,
+  openDuck,
+  openTradeArchive,
+  readCsv,
+  runExport,
+} from '../support/export-world.js';
+import { runSql } from '../support/postgres.js';
+
+const COLUMNS = [MARKET_COLUMN, ...seriesColumns('trades', true)];
+
+test('each form holds every row exactly, in order, and the manifest tells what is in it', async (t) => {
+  const { store, url, parts } = await openTradeArchive({
+    A_B: awkwardTrades(400),
+    '=cmd()': awkwardTrades(3),
+  });
+  const folder = await makeFolder(t);
+  const stored = await runSql<Record<string, string>>(
+    url,
+    `SELECT name, tid::text, price::text, amount::text, total::text, side::text,
+       trim_scale(price)::text AS short, (total = price * amount) AS is_product,
+       coalesce((extract(epoch FROM executed_at) * 1000000)::bigint::text, '') AS micros
+     FROM trade JOIN market USING (market_id) ORDER BY name = '=cmd()', traded_at, tid`,
+  );
+  assert.equal(stored.length, 403);
+
+  const csv = join(folder, 'a.csv');
+  const told = await runExport({ store, kind: 'trades', parts, format: 'csv', path: csv });
+  const [heading, ...lines] = await readCsv(csv);
+  assert.equal(
+    heading?.join(),
+    'market,traded_at,tid,executed_at,side,price,amount,total,received_at',
+  );
+  assert.deepEqual(
+    lines.map((line) => [line[0], line[2], line[5], line[6], line[7]]),
+    stored.map((row) => [
+      row.name === '=cmd()' ? "'=cmd()" : row.name,
+      ...[row.tid, row.price, row.amount, row.total],
+    ]),
+  );
+  assert.equal(
+    told.sha256,
+    createHash('sha256')
+      .update(await readFile(csv))
+      .digest('hex'),
+  );
+  assert.equal(told.rows, 403);
+  assert.deepEqual(
+    told.markets.map(({ market, rows, first, last }) => [
+      market,
+      rows,
+      first?.id,
+      last?.id,
+      last?.at,
+    ]),
+    [
+      ['A_B', 400, 9_007_199_254_000_000, 9_007_199_254_000_399, '2026-01-15T12:01:39Z'],
+      ['=cmd()', 3, 9_007_199_254_000_000, 9_007_199_254_000_002, '2026-01-15T12:01:06Z'],
+    ],
+  );
+  assert.deepEqual(JSON.parse(await readFile(`${csv}.manifest.json`, 'utf8')), told);
+
+  const ndjson = join(folder, 'a.ndjson');
+  await runExport({ store, kind: 'trades', parts, format: 'ndjson', path: ndjson });
+  const objects = (await readFile(ndjson, 'utf8')).trimEnd().split('\n');
+  assert.deepEqual(
+    objects.map((line) => {
+      const { market, tid, price, total } = JSON.parse(line);
+      return [market, String(tid), price, total];
+    }),
+    stored.map((row) => [row.name, row.tid, row.price, row.total]),
+  );
+
+  const parquet = join(folder, 'a.parquet');
+  const typed = await runExport({ store, kind: 'trades', parts, format: 'parquet', path: parquet });
+  assert.equal(typed.columns.find(({ name }) => name === 'price')?.type, 'DECIMAL(38,18)');
+  assert.equal(typed.columns.find(({ name }) => name === 'amount')?.type, 'DECIMAL(18,0)');
+  const duck = await openDuck(t);
+  const read: (string | null)[][] = [];
+  for await (const some of readParquetTexts(duck, COLUMNS, parquet)) read.push(...some);
+  const short = (text: string | null | undefined) => text?.replace(/\.?0+$/, '');
+  assert.deepEqual(
+    read.map((row) => [row[0], row[2], short(row[5]), row[6], row[7] === null]),
+    stored.map((row) => [row.name, row.tid, row.short, row.amount, row.is_product]),
+  );
+  const facts = await describeParquet(duck, parquet);
+  assert.equal(facts.rows, 403);
+  assert.deepEqual(facts.about, {
+    ...{ tapekeep: '1.2.3', kind: 'trades', order: ['market', 'traded_at', 'tid'] },
+  });
+  assert.equal(
+    facts.columns.find(({ name }) => name === 'traded_at')?.sqlType,
+    'TIMESTAMP WITH TIME ZONE',
+  );
+  assert.equal((await digestParquet(duck, COLUMNS, parquet)).rows, 403);
+
+  const arrow = join(folder, 'a.arrow');
+  await runExport({ store, kind: 'trades', parts, format: 'arrow', path: arrow });
+  const table = tableFromIPC(await readFile(arrow));
+  assert.equal(table.numRows, 403);
+  const decimal = (value: unknown) => {
+    const [a = 0, b = 0, c = 0, d = 0] = value as Uint32Array;
+    return [d, c, b, a].reduce((sum, word) => (sum << 32n) | BigInt(word), 0n);
+  };
+  assert.deepEqual(
+    [...table].map((row) => [row?.market, String(row?.tid), decimal(row?.price)]),
+    stored.map((row) => {
+      const [whole = '', fraction = ''] = (row.short ?? '').split('.');
+      return [row.name, row.tid, BigInt(whole + fraction.padEnd(18, '0'))];
+    }),
+  );
+  assert.equal((await namesIn(folder)).length, 8, 'nothing but the files and their manifests');
+});
