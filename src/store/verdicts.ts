@@ -4,6 +4,7 @@ import type { SlotVerdict, VerdictRow } from '../ledger/verdict.js';
 import type { PendingSpan, VerdictStore, VerdictTarget, VerdictTotals } from './api-verdicts.js';
 import type { Database, Runner } from './database.js';
 import { fromMs, toMs } from './instants.js';
+import { coveredSql, expectedSql } from './missing.js';
 import { readFigures } from './verdict-figures.js';
 import {
   applyDoubts,
@@ -57,11 +58,11 @@ async function readTargets(runner: Runner): Promise<VerdictTarget[]> {
 
 /** Expected or covered anyway, of one stream; up to its newest covered moment. */
 const SPANS_OF = (stream: string) => `
-  SELECT CASE WHEN max(upper(c.span)) IS NULL THEN '{}'::tstzmultirange
-              ELSE range_agg(c.span) + tstzmultirange(tstzrange(
-                     least(s.collect_from, max(upper(c.span))), max(upper(c.span)))) END AS spans
-  FROM stream s LEFT JOIN coverage c USING (stream_id, market_id)
-  WHERE s.stream_id = ${stream} GROUP BY s.stream_id`;
+  SELECT expected.spans + covered.spans AS spans
+  FROM stream s, LATERAL (
+      SELECT max(upper(c.span)) AS until FROM coverage c WHERE c.stream_id = s.stream_id OFFSET 0) newest,
+    ${expectedSql('newest.until')}, ${coveredSql(`'-infinity'`, `'infinity'`)}
+  WHERE s.stream_id = ${stream} AND newest.until IS NOT NULL`;
 
 const EXPECTED = `
   WITH trades AS (${SPANS_OF('$1')}), klines AS (${SPANS_OF('$2')})

@@ -237,3 +237,19 @@ test('expected is what both are collected of, up to where both are covered', asy
   assert.deepEqual(await expected(), [spanS(60, 540)]);
   assert.deepEqual(await store.verdicts.tradeIds(1, spanS(0, 600), 5), []);
 });
+
+test('what was asked for is expected of both roads, though it lies before what is collected', async () => {
+  const { store, trades, minutes, target } = await openWorld();
+  for (const stream of [trades, minutes]) {
+    await store.setCollectFrom(stream.streamId, (NOON_S + 600) * 1000);
+    await store.commit({ claims: [claim(stream, 600, 900)] });
+  }
+  await store.want(trades, spanS(0, 300));
+  assert.deepEqual(await store.verdicts.expected(target, minutes), [spanS(600, 900)]);
+  await store.want(minutes, spanS(60, 240));
+  await store.want(minutes, spanS(840, 2_000));
+  assert.deepEqual(await store.verdicts.expected(target, minutes), [
+    spanS(60, 240),
+    spanS(600, 900),
+  ]);
+});
