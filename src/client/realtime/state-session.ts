@@ -31,6 +31,8 @@ export interface SessionSink {
 const MAX_UNRECOGNISED = 10;
 /** Refused queries in a row that end a connection. */
 const MAX_REFUSED_QUERIES = 3;
+/** Close code of an end that we wish for (RFC 6455, 7.4.1). */
+const NORMAL_CLOSURE = 1000;
 /** Close code where no close frame came (RFC 6455, 7.1.5). */
 const ABNORMAL_CLOSURE = 1006;
 const SUBSCRIBE_ID = 1;
@@ -247,15 +249,18 @@ export class StateSession {
     }
   }
 
-  #end(reason: CloseReason, code = ABNORMAL_CLOSURE): void {
+  /** @param received the close code of the peer, where it is the peer that ended it */
+  #end(reason: CloseReason, received?: number): void {
     if (this.#phase === 'ended') return;
     const { clock, telemetry, market, periodS } = this.#settings;
     this.#phase = 'ended';
     this.#cancelDeadline?.();
     this.#cancelQuery?.();
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.close(1000);
+    const isOurs = this.#socket?.readyState === WebSocket.OPEN;
+    if (isOurs) this.#socket?.close(NORMAL_CLOSURE);
     this.#socket?.terminate();
-    const livedMs = clock.monotonicMs() - this.#startedMs;
+    const code = received ?? (isOurs ? NORMAL_CLOSURE : ABNORMAL_CLOSURE);
+    const livedMs = Math.round(clock.monotonicMs() - this.#startedMs);
     telemetry.socketClosed({ market, periodS, code, reason, livedMs });
     const lastAliveExchangeMs = this.#lastAliveExchangeMs;
     this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, livedMs });
