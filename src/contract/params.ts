@@ -18,11 +18,22 @@ import { decimalText, nameText, sideText } from './values.js';
 /** Ids stay below 2^53 and so have up to 16 digits; `int()` refuses what is beyond. */
 const WHOLE_TEXT = /^-?\d{1,16}$/;
 
-function wholeParam(schema: z.ZodNumber) {
+/** @param error what a refusal tells people, whatever it is that does not fit */
+function wholeParam(error: string, narrow: (whole: z.ZodNumber) => z.ZodNumber) {
   return z.preprocess(
     (value) => (typeof value === 'string' && WHOLE_TEXT.test(value) ? Number(value) : value),
-    schema.int(),
+    narrow(z.number({ error })).int({ error }),
   );
+}
+
+function between(min: number, max: number) {
+  const error = `expected a whole number from ${min} to ${max}`;
+  return wholeParam(error, (whole) => whole.min(min, { error }).max(max, { error }));
+}
+
+function atLeast(min: number, what = 'a whole number') {
+  const error = `expected ${what} of at least ${min}`;
+  return wholeParam(error, (whole) => whole.min(min, { error }));
 }
 
 export const marketParam = nameText.meta({
@@ -31,24 +42,24 @@ export const marketParam = nameText.meta({
 });
 export const sideParam = sideText.describe('Side of the order book');
 
-export const pageLimitParam = wholeParam(z.number().min(PAGE_LIMIT.min).max(PAGE_LIMIT.max))
+export const pageLimitParam = between(PAGE_LIMIT.min, PAGE_LIMIT.max)
   .default(PAGE_LIMIT.default)
   .describe('Most rows to return');
 
 export function skipParam(description: string) {
-  return wholeParam(z.number().min(0)).default(SKIP_DEFAULT).describe(description);
+  return atLeast(0).default(SKIP_DEFAULT).describe(description);
 }
 
-export const requiredSkipParam = wholeParam(z.number().min(0)).describe(
-  'Number of most recent trades to skip',
-);
+export const requiredSkipParam = atLeast(0).describe('Number of most recent trades to skip');
 
 export function unixTimeParam(description: string) {
-  return wholeParam(z.number().min(0)).describe(description);
+  return atLeast(0, 'UNIX seconds, a whole number').describe(description);
 }
 
-export const intervalParam = wholeParam(
-  z.number().refine(isKlineInterval, { error: 'not an interval that candles come in' }),
+const INTERVAL_FORM = `expected seconds that candles come in, such as ${DOCUMENTED_INTERVALS_S.join(', ')}`;
+
+export const intervalParam = wholeParam(INTERVAL_FORM, (whole) =>
+  whole.refine(isKlineInterval, { error: INTERVAL_FORM }),
 )
   .default(KLINE_INTERVAL_DEFAULT_S)
   .meta({
@@ -56,7 +67,7 @@ export const intervalParam = wholeParam(
     enum: [...KLINE_INTERVALS_S],
   });
 
-export const ordersLimitParam = wholeParam(z.number().min(PAGE_LIMIT.min).max(PAGE_LIMIT.max))
+export const ordersLimitParam = between(PAGE_LIMIT.min, PAGE_LIMIT.max)
   .default(ORDERS_LIMIT_DEFAULT)
   .describe('Most orders to return');
 
@@ -65,11 +76,8 @@ export const decimalParam = decimalText;
 /** The two fields that every signed body carries beside its own (contract, Authentication). */
 export const signedFields = z.object({
   request: z.string().min(1).max(200).describe('Path of the endpoint, without the domain'),
-  nonce: wholeParam(
-    z
-      .number()
-      .min(10 ** (NONCE_DIGITS - 1))
-      .max(10 ** NONCE_DIGITS - 1),
-  ).describe('13 digits, greater than the nonce of the last completed request'),
+  nonce: between(10 ** (NONCE_DIGITS - 1), 10 ** NONCE_DIGITS - 1).describe(
+    '13 digits, greater than the nonce of the last completed request',
+  ),
 });
 export type SignedFields = z.infer<typeof signedFields>;

@@ -28,10 +28,9 @@ export interface ResultShape<T> {
 
 /** One line that names the field and what is wrong with it. */
 export function describeIssues(error: z.ZodError): string {
-  return error.issues
-    .slice(0, 5)
-    .map((issue) => `${issue.path.join('.') || 'value'}: ${issue.message}`)
-    .join('; ');
+  const texts = error.issues.map((issue) => `${issue.path.join('.') || 'value'}: ${issue.message}`);
+  // One value may break several rules that say the same to people.
+  return [...new Set(texts)].slice(0, 5).join('; ');
 }
 
 /** The same for anything that {@link ResultShape.parse} threw; undefined when it is no such error. */

@@ -59,11 +59,13 @@ function isPlainSigned(value: unknown): boolean {
 
 const UNSIGNED_FORM = DECIMAL_PATTERN.source.replace('(-?)', '');
 
+const DECIMAL_FORM = 'not a decimal number such as 0.5, of bounded length';
+
 /** A decimal number as text, any sign, in plain notation. */
 export const decimalText = withExactForm(
   z
-    .string()
-    .refine(isDecimalText, { error: 'not a bounded decimal number' })
+    .string({ error: 'expected a decimal number as text, such as "0.5"' })
+    .refine(isDecimalText, { error: DECIMAL_FORM })
     .transform(toPlainDecimal)
     .meta({ pattern: DECIMAL_PATTERN.source, maxLength: MAX_DECIMAL_LENGTH }),
   isPlainSigned,
@@ -126,16 +128,20 @@ export const wholeUnixSeconds = withExactForm(
 
 /** Longest market name taken from outside. */
 const MAX_NAME_LENGTH = 64;
+const NAME_FORM = `expected a name of 1 to ${MAX_NAME_LENGTH} characters`;
 
 /** A short text: names of markets and currencies. */
 export const nameText = withExactForm(
-  z.string().min(1).max(MAX_NAME_LENGTH),
+  z
+    .string({ error: NAME_FORM })
+    .min(1, { error: NAME_FORM })
+    .max(MAX_NAME_LENGTH, { error: NAME_FORM }),
   (value) => typeof value === 'string' && value !== '' && value.length <= MAX_NAME_LENGTH,
 );
 
 /** Taker's side of a trade, or the side of an order. */
 export const sideText = withExactForm(
-  z.enum(['buy', 'sell']),
+  z.enum(['buy', 'sell'], { error: 'expected buy or sell' }),
   (value) => value === 'buy' || value === 'sell',
 );
 export type Side = z.infer<typeof sideText>;
