@@ -6,8 +6,9 @@ import { buildProgram } from './program.js';
 
 // A reader such as `head` that has seen enough closes the pipe: no failure of ours.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit(EXIT_CODES.ok);
+  if (error.code === 'EPIPE') process.exit(EXIT_CODES.ok);
+  process.stderr.write(`tapekeep: the output can not be written (${error.message})\n`);
+  process.exit(EXIT_CODES.failure);
 });
 
 const program = buildProgram((code) => {

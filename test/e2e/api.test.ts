@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
 import { hostname } from 'node:os';
@@ -12,6 +13,7 @@ import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
 import { STILL_MARKET } from '../support/live-exchange.js';
 import { Program } from '../support/program.js';
+import { repositoryPath } from '../support/repository.js';
 import { sendJson, startHttpStub } from '../support/stub-server.js';
 import {
   GENERATED,
@@ -112,6 +114,53 @@ test('every public endpoint: the exact data as JSON, by both forms, and a table'
   assert.deepEqual(JSON.parse(stdout), await direct.json());
 });
 
+test('candles of the last minutes, by the clock of the exchange', async (t) => {
+  const { server } = await startTapeExchange(t);
+  const args = ['kline', 'BTC_USDT', '--start', '-5m', '--end', 'now', '--json'];
+  const { code, stdout, stderr } = await run(t, [...args, '--url', server.url]);
+  assert.equal(code, 0, stderr);
+  const { start, end, kline } = JSON.parse(stdout) as Record<'start' | 'end', number> & {
+    kline: object[];
+  };
+  assert.equal(end - start, 300);
+  const lag = Math.abs(
+    end - Date.parse((await fetch(server.url)).headers.get('date') ?? '') / 1000,
+  );
+  assert.ok(lag <= 2, `${lag} s`);
+  assert.ok(kline.length > 0);
+});
+
+test('an order that is refused without a reason is told what its market asks for', async (t) => {
+  const { env } = await startStillExchange(t);
+  const place = (market: string, price: string, amount: string) => {
+    const order = ['order-new', market, '--side', 'sell', '--price', price, '--amount', amount];
+    return run(t, [...order, '--yes'], env);
+  };
+  for (const [[market, price, amount], said] of [
+    [['NO_SUCH', '1', '1'], /order-new NO_SUCH .*\nLikely because NO_SUCH is not among/],
+    [['AAA_ZZZ', '1.005', '1'], /order-new AAA_ZZZ .*\nLikely .*1\.005 .*decimal places/],
+    [['AAA_ZZZ', '1', '0.1'], /0\.1 is below 0\.5 AAA/],
+    [['AAA_ZZZ', '1', '5000'], /funds may be short/],
+  ] as const) {
+    const { code, stderr } = await place(market, price, amount);
+    assert.equal(code, 4, stderr);
+    assert.match(stderr, said);
+  }
+});
+
+test('an output that takes nothing more is told in a sentence', async (t) => {
+  const { server } = await startTapeExchange(t);
+  const command = 'exec "$0" dist/cli/main.js api markets --url "$1" >/dev/full';
+  const ended = await new Promise<{ code: number; stderr: string }>((resolve) => {
+    const args = ['-c', command, process.execPath, server.url];
+    execFile('sh', args, { cwd: repositoryPath, env: {} }, (error, _stdout, stderr) => {
+      resolve({ code: Number(error?.code ?? 0), stderr });
+    });
+  });
+  assert.equal(ended.code, 1);
+  assert.match(ended.stderr, /^tapekeep: the output can not be written \(.*ENOSPC.*\)\n$/);
+});
+
 test('an account: balances, an order, active orders; the nonce is kept for its owner', async (t) => {
   const { dataDir, env } = await startStillExchange(t);
   const held = await run(t, ['balances', '--json'], env);
@@ -192,7 +241,15 @@ test('mistakes, refusals and absence each have their message and exit code', asy
   const cases: [args: string[], env: Record<string, string>, code: number, said: RegExp][] = [
     [['depth'], env, 2, /name a market/],
     [['depth', 'A', '--market', 'B'], env, 2, /two markets/],
-    [['depth', 'BTC_USDT', '--limit', '1001'], env, 2, /limit.*1001/],
+    [
+      ['depth', 'BTC_USDT', '--limit', '1001'],
+      env,
+      2,
+      /^tapekeep: depth BTC_USDT: not sent: limit: expected a whole number from 1 to 1000 \(limit = "1001"\)$/m,
+    ],
+    [['depth', 'BTC_USDT', '--limit', '1.5'], env, 2, /: limit: expected a whole number .*\(/],
+    [['history', '', '--last-id', '-1'], env, 2, /market: expected a name.*lastId: .*at least 0/],
+    [['kline', 'BTC_USDT', '--start', '5m', '--end', '0', '--interval', '7'], env, 2, /candles/],
     [['book', 'BTC_USDT'], env, 2, /--side/],
     [['book', 'BTC_USDT', '--side', 'both'], env, 2, /both.*buy, sell/],
     [['kline', 'BTC_USDT', '--start', 'soon', '--end', '1'], env, 2, /soon.*zone/],
@@ -202,7 +259,12 @@ test('mistakes, refusals and absence each have their message and exit code', asy
     [['watch', 'BTC_USDT', '--realtime-url', 'http://x'], {}, 2, /ws:\/\//],
     [['markets', '--url', 'file:///etc'], env, 2, /http:\/\//],
     [['balances'], env, 2, /TAPEKEEP_ACCOUNT_SECRET/],
-    [['depth', 'NO_SUCH'], env, 4, /invalid[\s\S]*tapekeep api markets/],
+    [
+      ['depth', 'NO_SUCH'],
+      env,
+      4,
+      /depth NO_SUCH .*invalid.*\nLikely because NO_SUCH is not .*BTC_/,
+    ],
     [['markets', '--url', `${server.url}/elsewhere`], env, 4, /not found/],
     [['markets', '--url', 'http://127.0.0.1:1'], env, 1, /ECONNREFUSED[\s\S]*address/],
     [['watch', 'NO_SUCH', '--realtime-url', server.realtimeUrl], env, 4, /refuses to subscribe/],
@@ -323,6 +385,9 @@ test('watch tells each event in a line, shows reconnects, and ends with Ctrl-C',
   const kinds = json.lines.stdout.map((line) => (JSON.parse(line) as { kind: string }).kind);
   assert.equal(kinds[0], 'opened');
   assert.equal(kinds.at(-1), 'closed');
+  const { code, livedMs } = JSON.parse(json.lines.stdout.at(-1) ?? '') as Record<string, number>;
+  assert.equal(code, 1000, 'it was us who closed');
+  assert.ok(Number.isInteger(livedMs));
   await server.stop();
   await text.line((line) => line.includes('  closed  '));
   await text.line((line) => line.includes('  retrying  '));

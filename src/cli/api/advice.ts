@@ -1,4 +1,8 @@
+import { type ExchangeApi, safeExcerpt } from '../../client/index.js';
+import type { EndpointName } from '../../contract/endpoints.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { likelyCause } from './likely-cause.js';
+import { kebabCase } from './options.js';
 
 const MARKETS = 'Check the market and the values: "tapekeep api markets" lists what there is.';
 const AGAIN = 'It may pass: try again a little later.';
@@ -19,11 +23,62 @@ const ADVICE: Readonly<Record<string, string>> = {
   malformed_reply: 'Check that the address is the API of an exchange of this family.',
 };
 
-/** The same error with a sentence on what to do. */
-export function withAdvice(error: unknown): unknown {
+/** What was called, as the command line names it. */
+export interface Called {
+  readonly name: EndpointName;
+  readonly params: Readonly<Record<string, unknown>>;
+}
+
+/** Errors under which the exchange may mean the market or a value, and does not say which. */
+const VAGUE: ReadonlySet<string> = new Set([
+  'invalid_input',
+  'field_errors',
+  'market_unavailable',
+  'not_found',
+  'service_unavailable',
+]);
+
+const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined);
+
+/** `depth NO_SUCH` where the client says `depth`. */
+function nameCall(message: string, { name, params }: Called): string {
+  const market = textOf(params.market);
+  const words = [kebabCase(name), ...(market === undefined ? [] : [safeExcerpt(market)])];
+  return message.startsWith(name) ? words.join(' ') + message.slice(name.length) : message;
+}
+
+/** The same error in the words of the command line, with a sentence on what to do. */
+export function withAdvice(error: unknown, called?: Called, cause?: string): unknown {
   if (!(error instanceof TapekeepError)) return error;
-  const advice = ADVICE[error.code];
-  if (advice === undefined) return error;
-  const text = `${messageOf(error)}\n${advice}`;
+  const said = messageOf(error);
+  const named = called === undefined ? said : nameCall(said, called);
+  const advice = cause === undefined ? ADVICE[error.code] : `Likely because ${cause}.`;
+  if (advice === undefined && named === said) return error;
+  const text = advice === undefined ? named : `${named}\n${advice}`;
   return new TapekeepError(error.code, error.action, text, { cause: error });
+}
+
+/**
+ * The same, after a look at the exchange's list of markets where the exchange was vague: that is one
+ * question more, and whatever goes wrong with it changes nothing.
+ */
+export async function explained(
+  error: unknown,
+  called: Called,
+  client: Pick<ExchangeApi, 'markets'>,
+): Promise<unknown> {
+  const market = textOf(called.params.market);
+  const isVague = error instanceof TapekeepError && VAGUE.has(error.code);
+  if (!isVague || market === undefined) return withAdvice(error, called);
+  const [price, amount] = [textOf(called.params.price), textOf(called.params.amount)];
+  const asked = {
+    market,
+    ...(price === undefined ? {} : { price }),
+    ...(amount === undefined ? {} : { amount }),
+  };
+  const cause = await client.markets().then(
+    ({ data }) => likelyCause(asked, data),
+    () => undefined,
+  );
+  return withAdvice(error, called, cause);
 }

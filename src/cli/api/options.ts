@@ -1,4 +1,5 @@
-import { type EndpointName, endpoints, type ParamsOf } from '../../contract/endpoints.js';
+import { type EndpointName, endpoints } from '../../contract/endpoints.js';
+import type { GivenTime } from './times.js';
 
 /** A parameter of an endpoint as an option of the command line. */
 export interface ApiOption {
@@ -10,7 +11,7 @@ export interface ApiOption {
   readonly isRequired: boolean;
   readonly choices: readonly string[] | undefined;
   /** Turns what was typed into what the contract takes; undefined: it takes the text. */
-  readonly read: ((text: string) => number) | undefined;
+  readonly read: ((text: string) => GivenTime) | undefined;
 }
 
 /** What a schema of a parameter tells about itself. */
@@ -31,14 +32,14 @@ export function kebabCase(name: string): string {
 /** The parameters of an endpoint as options, in the order of the table. */
 export function optionsOf(
   name: EndpointName,
-  readTime: (text: string) => number,
+  readTime: (text: string) => GivenTime,
 ): readonly ApiOption[] {
   const shape = endpoints[name].params.shape as unknown as Readonly<Record<string, ParamSchema>>;
   return Object.entries(shape).map(([param, schema]) => {
     const isTime = UNIX_TIME.test(schema.description ?? '');
     const choices = schema.options?.map(String);
     const filled = schema.safeParse(undefined);
-    const also = isTime ? ' (or such as 2026-01-31T12:00:00Z)' : '';
+    const also = isTime ? ' (or such as 2026-01-31T12:00:00Z, now, -5m)' : '';
     const standard = filled.success ? ` (default: ${String(filled.data)})` : '';
     return {
       param,
@@ -58,11 +59,11 @@ function valueName(param: string): string {
 }
 
 /** The parameters among the values of options; what is not given is left to the contract. */
-export function paramsFrom<N extends EndpointName>(
-  name: N,
+export function paramsFrom(
+  name: EndpointName,
   values: Readonly<Record<string, unknown>>,
-): ParamsOf<N> {
+): Readonly<Record<string, unknown>> {
   const params = Object.keys(endpoints[name].params.shape);
   const given = params.filter((param) => values[param] !== undefined);
-  return Object.fromEntries(given.map((param) => [param, values[param]])) as ParamsOf<N>;
+  return Object.fromEntries(given.map((param) => [param, values[param]]));
 }

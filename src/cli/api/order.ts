@@ -69,7 +69,7 @@ export async function confirm(
 export function describeUnknown(error: UnknownOutcomeError): TapekeepError {
   const { market } = error.order;
   const text = [
-    `the outcome of the order is UNKNOWN: ${messageOf(withAdvice(error.cause))}`,
+    `the outcome of the order is UNKNOWN: ${messageOf(withAdvice(error.cause, { name: 'orderNew', params: { ...error.order } }))}`,
     'It was sent once and is not sent again. It may rest in the book or have been executed:',
     `look at "tapekeep api orders ${market}" and "tapekeep api balances" before you place it anew.`,
   ].join('\n');

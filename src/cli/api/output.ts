@@ -38,11 +38,3 @@ export function printRejected(rejected: readonly RejectedRow[]): void {
   ];
   process.stderr.write(`${lines.map((line) => line.replace(CONTROL, '·')).join('\n')}\n`);
 }
-
-/** A reader such as `head` that has seen enough is no failure; `onClosed` may end the work. */
-export function tolerateClosedOutput(onClosed: () => void = () => undefined): void {
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-    onClosed();
-  });
-}

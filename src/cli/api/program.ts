@@ -5,7 +5,7 @@ import {
   endpoints,
   type ParamsOf,
 } from '../../contract/endpoints.js';
-import { durationArgument, periodArgument, timeArgument } from '../arguments.js';
+import { durationArgument, periodArgument } from '../arguments.js';
 import { callCommand } from '../commands/api-call.js';
 import { orderCommand } from '../commands/api-order.js';
 import { watchCommand } from '../commands/api-watch.js';
@@ -13,6 +13,7 @@ import type { ExitCode } from '../exit-codes.js';
 import type { CommonOptions } from '../session.js';
 import { ApiUsageError } from './access.js';
 import { kebabCase, optionsOf, paramsFrom } from './options.js';
+import { relativeTimeArgument } from './times.js';
 
 const API_HELP = `
 The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url.
@@ -21,7 +22,7 @@ that TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE name; never from
 others on this machine could read it.
 
   tapekeep api markets --url http://127.0.0.1:8080
-  tapekeep api kline BTC_USDT --start 2026-01-31T00:00:00Z --end 2026-01-31T01:00:00Z --json
+  tapekeep api kline BTC_USDT --start -1h --end now --json
   tapekeep api watch BTC_USDT --period 60 --for 10s
   tapekeep api order-new BTC_USDT --side buy --price 60000 --amount 0.001`;
 
@@ -59,7 +60,7 @@ function addEndpoint<N extends EndpointName>(
   const command = program
     .command(kebabCase(name))
     .description(access === 'private' ? `${summary} (signed)` : summary);
-  const options = optionsOf(name, timeArgument);
+  const options = optionsOf(name, relativeTimeArgument);
   const hasMarket = options.some(({ param }) => param === 'market');
   if (hasMarket) command.argument('[market]', 'the same as --market');
   for (const { param, flags, description, isRequired, choices, read } of options) {

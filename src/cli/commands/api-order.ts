@@ -1,7 +1,7 @@
 import { type OrderRequest, UnknownOutcomeError } from '../../client/index.js';
 import { AbortedError } from '../../kernel/errors.js';
 import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/access.js';
-import { withAdvice } from '../api/advice.js';
+import { explained } from '../api/advice.js';
 import { checkOrder, confirm, describeOrder, describeUnknown } from '../api/order.js';
 import { printResult } from '../api/output.js';
 import type { ExchangeAccess } from '../exchange.js';
@@ -54,7 +54,8 @@ async function place({ client }: ExchangeAccess, order: OrderRequest) {
   try {
     return await client.placeOrder(order, { signal: stopping.signal });
   } catch (error) {
-    throw error instanceof UnknownOutcomeError ? describeUnknown(error) : withAdvice(error);
+    if (error instanceof UnknownOutcomeError) throw describeUnknown(error);
+    throw await explained(error, { name: 'orderNew', params: { ...order } }, client);
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }

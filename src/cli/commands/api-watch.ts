@@ -1,7 +1,6 @@
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { type ApiOptions, ApiUsageError, openApiSession } from '../api/access.js';
-import { tolerateClosedOutput } from '../api/output.js';
 import { lineOf } from '../api/watch-lines.js';
 import { openExchange } from '../exchange.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -44,7 +43,6 @@ export async function watchCommand(market: string, options: WatchOptions): Promi
   const url = config.exchange.url ?? 'http://localhost';
   const access = openExchange(config, { url, realtimeUrl }, systemClock, telemetry, exchangeTime);
   const feed = access.openStateFeed(market, options.period);
-  tolerateClosedOutput(() => void feed.stop());
   let isTimeUp = false;
   void waitForStop(systemClock, options.forMs).then((reason) => {
     isTimeUp = reason === 'time is up';

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { likelyCause } from '../../../src/cli/api/likely-cause.js';
 import { kebabCase, optionsOf, paramsFrom } from '../../../src/cli/api/options.js';
 import { buildApiProgram } from '../../../src/cli/api/program.js';
 import { linesOf } from '../../../src/cli/api/rows.js';
+import { fixTimes, relativeTimeArgument } from '../../../src/cli/api/times.js';
 import { lineOf } from '../../../src/cli/api/watch-lines.js';
 import { timeArgument } from '../../../src/cli/arguments.js';
 import { endpointNames, endpoints } from '../../../src/contract/endpoints.js';
+import type { Market } from '../../../src/contract/resources.js';
 
 test('every endpoint is a command, and every parameter one of its options', () => {
   const program = buildApiProgram({}, () => undefined);
@@ -64,6 +67,48 @@ test('times are UNIX seconds or ISO with a zone; anything else is refused', () =
   for (const text of ['soon', '-5', '1.5', '2026-01-31T12:00:00', '2026-01-31T12:00:00.5Z', '']) {
     assert.throws(() => timeArgument(text), /zone/, text);
   }
+});
+
+test('times may be counted back from the present of the exchange, whatever that is', async () => {
+  const presentMs = Date.UTC(2026, 0, 31, 12) + 900;
+  const asked: string[] = [];
+  const access = {
+    client: { products: () => Promise.resolve(asked.push('products')) },
+    time: { nowMs: () => presentMs },
+  } as unknown as Parameters<typeof fixTimes>[1];
+  const noonS = Date.UTC(2026, 0, 31, 12) / 1000;
+  for (const [text, seconds] of [
+    ['now', noonS],
+    ['5m', noonS - 300 + 0],
+    ['-5m', noonS - 300],
+    ['-1.5h', noonS - 5400],
+  ] as const) {
+    const given = { market: 'A_B', start: relativeTimeArgument(text), end: 7 };
+    assert.deepEqual(await fixTimes(given, access), { market: 'A_B', start: seconds, end: 7 });
+  }
+  assert.equal(asked.length, 4);
+  const fixed = { start: relativeTimeArgument('2026-01-31T12:00:00Z') };
+  assert.deepEqual(await fixTimes(fixed, access), { start: noonS });
+  assert.equal(asked.length, 4, 'nothing is asked without need');
+  for (const text of ['soon', '--5m', '-5', 'now-5m', '-']) {
+    assert.throws(() => relativeTimeArgument(text), /zone.*now.*5m/, text);
+  }
+});
+
+test('a vague refusal is held against the list of markets', () => {
+  const row = { name: 'A_B', stock: 'A', money: 'B', stockPrec: 3, moneyPrec: 2, feePrec: 4 };
+  const markets = [{ ...row, minAmount: '0.5' }] as unknown as Market[];
+  const order = { market: 'A_B', price: '10.50', amount: '1.0000' };
+  const cause = (change: object) => likelyCause({ ...order, ...change }, markets) ?? '';
+  assert.match(cause({ market: 'A_C' }), /^A_C is not among its 1 markets: A_B$/);
+  assert.match(cause({ price: '10.505' }), /price 10\.505 has more decimal places than the 2 of B/);
+  assert.match(
+    cause({ amount: '1.0005' }),
+    /amount 1\.0005 has more decimal places than the 3 of A/,
+  );
+  assert.match(cause({ amount: '0.499' }), /amount 0\.499 is below 0\.5 A/);
+  assert.match(cause({}), /funds may be short/);
+  assert.equal(likelyCause({ market: 'A_B' }, markets), undefined);
 });
 
 test('results are tables: times in UTC, numbers to the right, nothing that moves the cursor', () => {
