@@ -12,7 +12,7 @@ const WINDOW_FROM = `coalesce(${fromMs('$1')}, '-infinity')`;
 const UNTIL = fromMs('$2');
 const CUT_FROM = `coalesce(${fromMs('$3')}, '-infinity')`;
 
-export /** A gap ends where an island begins, where what is wanted ends, or not before `until`. */
+/** A gap ends where an island begins, where what is wanted ends, or not before `until`. */
 const MAY_HAVE_GAPS = `
   s.stream_id IN (
     SELECT stream_id FROM coverage
@@ -22,36 +22,46 @@ const MAY_HAVE_GAPS = `
            SELECT stream_id FROM coverage
            WHERE upper(span) >= ${UNTIL} AND lower(span) < ${UNTIL}))`;
 
+/** Each missing span gives at least the gap at its end: older ones than these can not be among the newest. */
+const ENOUGH = `
+  ORDER BY upper(one) DESC
+  FETCH FIRST (CASE WHEN $6::text[] IS NULL AND $7::text[] IS NULL THEN $8::bigint
+                    ELSE 9e15::bigint END) ROWS WITH TIES`;
+
 const listGapsSql = (isAboutAll: boolean) => `
-  WITH missing AS (
+  WITH candidates AS MATERIALIZED (
+    SELECT s.* FROM stream s
+    WHERE ($4::int[] IS NULL OR s.market_id = ANY ($4)) AND ($5::text[] IS NULL OR s.kind = ANY ($5))
+      ${isAboutAll ? `AND ${MAY_HAVE_GAPS}` : ''}),
+  missing AS MATERIALIZED (
     SELECT s.stream_id, s.market_id, one AS span
-    FROM stream s, ${islandBeforeSql(WINDOW_FROM)}, ${expectedSql(UNTIL)},
+    FROM candidates s, ${islandBeforeSql(WINDOW_FROM)}, ${expectedSql(UNTIL)},
       ${coveredSql(`coalesce(island.at, '-infinity')`, UNTIL)},
       unnest(expected.spans * tstzmultirange(tstzrange(
                greatest(island.at, ${CUT_FROM}), NULL)) - covered.spans) AS one
-    WHERE ($4::int[] IS NULL OR s.market_id = ANY ($4)) AND ($5::text[] IS NULL OR s.kind = ANY ($5))
-      AND upper(one) > ${WINDOW_FROM} ${isAboutAll ? `AND ${MAY_HAVE_GAPS}` : ''}),
-  remembered AS (
-    SELECT m.stream_id, g.span * m.span AS part, g.gap_id, g.state, g.reason, g.attempts,
-           g.first_seen_at, g.next_attempt_at, ${NOTES} AS note
+    WHERE upper(one) > ${WINDOW_FROM} ${ENOUGH}),
+  remembered AS MATERIALIZED (
+    SELECT m.stream_id, m.span AS missing, g.span * m.span AS part, g.gap_id, g.state, g.reason,
+           g.attempts, g.first_seen_at, g.next_attempt_at, ${NOTES} AS note
     FROM missing m, LATERAL (
       SELECT * FROM gap g
       WHERE g.market_id = m.market_id AND g.stream_id = m.stream_id AND g.state <> 'filled'
         AND g.span && m.span OFFSET 0) g),
   parts AS (
-    SELECT * FROM remembered
+    SELECT stream_id, part, gap_id, state, reason, attempts, first_seen_at, next_attempt_at, note
+    FROM remembered
     UNION ALL
     SELECT m.stream_id, part, NULL, 'open', 'not collected', 0, NULL, NULL, NULL
-    FROM missing m, unnest(tstzmultirange(m.span) - coalesce((
-      SELECT range_agg(g.span) FROM gap g
-      WHERE g.market_id = m.market_id AND g.stream_id = m.stream_id AND g.state <> 'filled'
-        AND g.span && m.span), '{}')) AS part)
+    FROM missing m LEFT JOIN (
+        SELECT stream_id, missing AS span, range_agg(part) AS parts
+        FROM remembered GROUP BY stream_id, missing) r USING (stream_id, span),
+      unnest(tstzmultirange(m.span) - coalesce(r.parts, '{}')) AS part)
   SELECT p.gap_id::float8 AS "gapId", s.stream_id AS "streamId", s.kind, s.market_id AS "marketId",
          m.name AS market, s.variant, ${toMs('lower(part)')} AS "fromMs",
          ${toMs('upper(part)')} AS "toMs", p.state, p.reason, p.attempts,
          ${toMs('p.first_seen_at')} AS "firstSeenAtMs",
          ${toMs('p.next_attempt_at')} AS "nextAttemptAtMs", p.note
-  FROM parts p JOIN stream s USING (stream_id) JOIN market m USING (market_id)
+  FROM parts p JOIN candidates s USING (stream_id) JOIN market m USING (market_id)
   WHERE upper(part) > ${WINDOW_FROM}
     AND ($6::text[] IS NULL OR p.state = ANY ($6)) AND ($7::text[] IS NULL OR p.reason = ANY ($7))
   ORDER BY upper(part) DESC, lower(part) DESC, s.stream_id LIMIT $8`;
@@ -63,11 +73,13 @@ const LIST_OF_MARKETS = listGapsSql(false);
 const NTH_START = `
   SELECT ${toMs('lower(span)')} AS at FROM coverage WHERE lower(span) < ${fromMs('$1')}
   ORDER BY lower(span) DESC OFFSET $2 LIMIT 1`;
+/** Compared as rows, which only the index by start can do: others would read the stream whole. */
 const NTH_START_OF_MARKETS = `
   SELECT ${toMs('n.at')} AS at FROM stream s, LATERAL (
     SELECT lower(c.span) AS at FROM coverage c
-    WHERE c.stream_id = s.stream_id AND lower(c.span) < ${fromMs('$1')}
-    ORDER BY lower(c.span) DESC LIMIT $2 + 1) n
+    WHERE ROW(c.stream_id, lower(c.span)) >= ROW(s.stream_id, '-infinity')
+      AND ROW(c.stream_id, lower(c.span)) < ROW(s.stream_id, ${fromMs('$1')})
+    ORDER BY c.stream_id DESC, lower(c.span) DESC LIMIT $2 + 1) n
   WHERE s.market_id = ANY ($3::int[]) AND ($4::text[] IS NULL OR s.kind = ANY ($4))
   ORDER BY n.at DESC OFFSET $2 LIMIT 1`;
 
