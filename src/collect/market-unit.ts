@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import { floorToMs } from '../kernel/span.js';
-import type { StreamKind } from '../ledger/batch.js';
+import type { StreamKind, StreamRef } from '../ledger/batch.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles.js';
 import { DepthCollector } from './depth.js';
@@ -61,6 +61,13 @@ export async function openMarketUnit(
     const coveredUntilMs = islands[0]?.span.toMs ?? stream.collectFromMs ?? undefined;
     return { stream, islands, coveredUntilMs };
   };
+  /** For what can only be seen at its moment: where time begins that is not accounted for yet. */
+  const openMoments = async (kind: 'depth' | 'state', variant: number) => {
+    const { stream, coveredUntilMs } = await openStream(kind, variant, nowMs);
+    if (coveredUntilMs === undefined) return { stream, coveredUntilMs };
+    const backMs = await listedAgainMs(archive, stream, nowMs);
+    return { stream, coveredUntilMs: Math.max(backMs, coveredUntilMs) };
+  };
   const shared = { ...context, market, marketId };
   const nowMs = Math.floor(time.nowMs());
 
@@ -79,7 +86,7 @@ export async function openMarketUnit(
 
   let depthCollector: DepthCollector | undefined;
   if (depth.enabled) {
-    const { stream, coveredUntilMs } = await openStream('depth', 0, nowMs);
+    const { stream, coveredUntilMs } = await openMoments('depth', 0);
     const toleranceMs = context.depthToleranceMs;
     const { levels } = depth;
     depthCollector = new DepthCollector({ ...shared, stream, coveredUntilMs, toleranceMs, levels });
@@ -99,7 +106,7 @@ export async function openMarketUnit(
   // In the longest window the fewest trades leave it: its changes tell most surely of new ones.
   const watchedS = Math.max(...states.periodsS);
   for (const periodS of states.enabled ? states.periodsS : []) {
-    const { stream, coveredUntilMs } = await openStream('state', periodS, nowMs);
+    const { stream, coveredUntilMs } = await openMoments('state', periodS);
     const openFeed = () => context.openStateFeed(market, periodS);
     const { watch, ...unwatched } = shared;
     const own = { periodS, stream, coveredUntilMs, openFeed };
@@ -108,4 +115,19 @@ export async function openMarketUnit(
     );
   }
   return { market, marketId, walkers, depth: depthCollector, candles, states: stateCollectors };
+}
+
+/** Newest gaps of one stream that are looked through for the end of a delisting. */
+const NEWEST_GAPS = 10;
+
+/** When a stream's market came back to the list, as far as is remembered; exchange milliseconds. */
+async function listedAgainMs(
+  archive: ArchivePort,
+  { streamId, marketId, kind }: StreamRef,
+  nowMs: number,
+): Promise<number> {
+  const filter = { marketIds: [marketId], kinds: [kind], limit: NEWEST_GAPS };
+  const gaps = await archive.listGaps(filter, nowMs);
+  const away = gaps.find((gap) => gap.streamId === streamId && gap.reason === 'delisted');
+  return away?.span.toMs ?? Number.NEGATIVE_INFINITY;
 }

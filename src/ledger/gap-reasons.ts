@@ -18,6 +18,8 @@ export const GAP_REASONS = {
   'history horizon':
     'The exchange gives only its newest trades, and these had gone before they were asked for.',
   'beyond history': 'The exchange serves nothing as old as this any more.',
+  delisted:
+    'The market was not on the list of the exchange, or left it before this was asked for: nothing can be asked about a market that is not listed.',
   'not observed': 'It could only be seen at its moment, and nobody looked.',
   'no connection': 'It is only told over a connection, and there was none.',
 } as const satisfies Readonly<Record<string, string>>;

@@ -121,6 +121,7 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
       metrics.marketChanges.inc({ change: 'added' }, added.length);
       metrics.marketChanges.inc({ change: 'removed' }, removed.length);
       metrics.marketChanges.inc({ change: 'changed' }, changed.length);
+      for (const market of added) tally.welcomeMarket(market);
       for (const market of removed) {
         tally.forgetMarket(market);
         labels.market.forget(market);

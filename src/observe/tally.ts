@@ -52,6 +52,9 @@ export interface TallySnapshot {
 /** Ends of a request that say nothing against the exchange or the way to it. */
 const NOT_FAILED: ReadonlySet<RequestOutcome> = new Set(['ok', 'rejected_rows', 'aborted']);
 
+/** Removed markets that are remembered. */
+const GONE_MAX = 10_000;
+
 interface StreamState {
   received: number;
   readonly outcomes: Record<RowOutcome, number>;
@@ -79,6 +82,8 @@ function emptyState(): StreamState {
  */
 export class Tally {
   readonly #streams = new Map<string, StreamState>();
+  /** Markets that the exchange removed: a late word of them is no progress any more. */
+  readonly #gone = new Set<string>();
   #requests = 0;
   #failedRequests = 0;
   #openSockets = 0;
@@ -94,13 +99,21 @@ export class Tally {
 
   /** Moves the newest stored moment forward; older moments (filled gaps) change nothing. */
   progressed(stream: string, market: string, newestMs: number): void {
+    if (this.#gone.has(market)) return;
     const known = this.#of(stream).newestMs;
     known.set(market, Math.max(newestMs, known.get(market) ?? newestMs));
   }
 
   /** Drops a market that the exchange removed, so that it does not lag for ever. */
   forgetMarket(market: string): void {
+    if (this.#gone.size >= GONE_MAX) this.#gone.clear();
+    this.#gone.add(market);
     for (const { newestMs } of this.#streams.values()) newestMs.delete(market);
+  }
+
+  /** A market is listed, for the first time or again. */
+  welcomeMarket(market: string): void {
+    this.#gone.delete(market);
   }
 
   gaps(totals: ReadonlyMap<string, { readonly count: number; readonly lengthMs: number }>): void {

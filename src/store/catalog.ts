@@ -2,6 +2,7 @@ import type { Market } from '../contract/resources.js';
 import type { StreamKind, StreamRef } from '../ledger/batch.js';
 import type { ArchiveIdentity, MarketChanges, StreamKey } from './api.js';
 import type { Database, Runner } from './database.js';
+import { giveUpMissing, resumeListed } from './delisting.js';
 import { StoreError } from './errors.js';
 import { fromMs, toMs } from './instants.js';
 
@@ -111,12 +112,16 @@ export async function ensureMarkets(
     );
     const ids = new Map<string, number>();
     const added: string[] = [];
+    const relisted: number[] = [];
     const changed: string[] = [];
     for (const market of listed.values()) {
       const row = known.get(market.name);
       if (row === undefined) continue;
       ids.set(market.name, row.market_id);
-      if (row.is_delisted) added.push(market.name);
+      if (row.is_delisted) {
+        added.push(market.name);
+        relisted.push(row.market_id);
+      }
       if (!(await hasSameTerms(runner, row, market))) {
         changed.push(market.name);
         await runner.rows(KEEP_OLD_TERMS, [row.market_id, atMs]);
@@ -124,6 +129,7 @@ export async function ensureMarkets(
         await runner.rows(CHANGE_TERMS, [row.market_id, stockPrec, moneyPrec, feePrec, minAmount]);
       }
     }
+    await resumeListed(runner, relisted, atMs);
     await runner.rows(SEE_MARKETS, [[...ids.values()], atMs]);
     const fresh = [...listed.values()].filter(({ name }) => !known.has(name));
     for (const { market_id, name } of await insertMarkets(runner, fresh, atMs)) {
@@ -133,7 +139,9 @@ export async function ensureMarkets(
     const absent = rows.filter(({ name, is_delisted }) => !is_delisted && !listed.has(name));
     const gone = isComplete ? absent : [];
     if (!isComplete) for (const { name, market_id } of absent) ids.set(name, market_id);
-    await runner.rows(DELIST_MARKETS, [gone.map((row) => row.market_id), atMs]);
+    const goneIds = gone.map((row) => row.market_id);
+    await runner.rows(DELIST_MARKETS, [goneIds, atMs]);
+    await giveUpMissing(runner, goneIds, atMs);
     return { ids, added: added.sort(), removed: gone.map((row) => row.name).sort(), changed };
   });
 }

@@ -173,8 +173,55 @@ test('of a delisted market nothing is expected after it was last seen, until it 
   assert.deepEqual(await missing(at(50)), [[5], 5]);
   await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(40));
   const [gaps, expected] = await missing(at(50));
-  assert.deepEqual(gaps, [50]);
+  // What had been given up is a memory of its own, next to what is expected since.
+  assert.deepEqual(gaps, [50, 5]);
   assert.ok(Number(expected) >= 60);
+});
+
+test('what is missing of a delisted market is given up with its reason, and taken up when it is back', async () => {
+  const { store } = await openTestStore();
+  const at = (minute: number) => NOON_S * 1_000 + minute * 60_000;
+  const A = market('A_USDT');
+  const { ids } = await store.ensureMarkets([A, market('B_USDT')], at(0));
+  const marketId = ids.get('B_USDT') ?? 0;
+  const key = { variant: 0, marketId, collectFromMs: at(0) };
+  const trades = await store.ensureStream({ ...key, kind: 'trades' });
+  const depth = await store.ensureStream({ ...key, kind: 'depth' });
+  await store.commit({
+    claims: [
+      { stream: trades, span: { fromMs: at(1), toMs: at(4) }, evidence: {} },
+      { stream: depth, span: { fromMs: at(0), toMs: at(3) }, evidence: {} },
+    ],
+  });
+  const gaps = async (untilMs: number) => {
+    const listed = await store.listGaps({ limit: 10 }, untilMs);
+    const minute = (ms: number) => (ms - at(0)) / 60_000;
+    return listed
+      .map(({ kind, span, state, reason }) =>
+        [kind, minute(span.fromMs), minute(span.toMs), state, reason].join(' '),
+      )
+      .sort();
+  };
+  await store.ensureMarkets([A, market('B_USDT')], at(5));
+  await store.ensureMarkets([A], at(7));
+  assert.deepEqual(await gaps(at(50)), [
+    'depth 3 5 unfillable delisted',
+    'trades 0 1 unfillable delisted',
+    'trades 4 5 unfillable delisted',
+  ]);
+  await store.ensureMarkets([A], at(20));
+  await store.ensureMarkets([A, market('B_USDT', { moneyPrec: 3 })], at(40));
+  assert.deepEqual(await gaps(at(50)), [
+    'depth 3 40 unfillable delisted',
+    'depth 40 50 open not collected',
+    'trades 0 1 open not collected',
+    'trades 4 5 open not collected',
+    'trades 5 50 open not collected',
+  ]);
+  const [note] = (await store.listGaps({ kinds: ['depth'], limit: 9 }, at(40))).map(
+    (gap) => gap.note,
+  );
+  assert.match(note ?? '', /not listed between .*12:05:00.* and .*12:40:00.*nothing to observe/);
 });
 
 test('sessions that a crash left open end at their last message', async () => {
