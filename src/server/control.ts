@@ -16,6 +16,13 @@ function isChangeable(backend: Backend): backend is ChangeableBackend {
   return (backend as Partial<ChangeableBackend>).marketControl !== undefined;
 }
 
+/** The markets of a backend that gets no others; undefined where some may come. */
+export function marketsForGood(backend: Backend): readonly string[] | undefined {
+  if (isChangeable(backend) && backend.marketControl.isOpen) return undefined;
+  const markets = backend.markets();
+  return markets instanceof Promise ? undefined : markets.map(({ name }) => name);
+}
+
 /**
  * The paths below `/sandbox/` that steer the served exchange and tell its secrets, as far as it has
  * what they steer. Without `control` there are none of them.
@@ -24,6 +31,6 @@ export function addControl(app: FastifyInstance, server: SteeredServer): void {
   if (server.control !== true) return;
   addTruthControl(app, server.backend);
   const faults = server.interference?.control;
-  if (faults !== undefined) addFaultsControl(app, faults);
+  if (faults !== undefined) addFaultsControl(app, faults, () => marketsForGood(server.backend));
   if (isChangeable(server.backend)) addMarketsControl(app, server.backend.marketControl);
 }

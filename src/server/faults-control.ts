@@ -8,8 +8,14 @@ const SCRIPT_MAX_BYTES = 256 * 1024;
 /**
  * `/sandbox/faults` to read (GET), replace (PUT) and end (DELETE) what goes wrong. A script that is
  * not usable is refused, and the old one stays in force.
+ *
+ * @param markets those that rules may name; undefined where others may come
  */
-export function addFaultsControl(app: FastifyInstance, control: InterferenceControl): void {
+export function addFaultsControl(
+  app: FastifyInstance,
+  control: InterferenceControl,
+  markets: () => readonly string[] | undefined,
+): void {
   const path = `${CONTROL_PREFIX}faults`;
   const show = (reply: FastifyReply) => showResult(reply, control.describe());
   app.get(path, (_request, reply) => show(reply));
@@ -21,7 +27,7 @@ export function addFaultsControl(app: FastifyInstance, control: InterferenceCont
   );
   app.put(path, { bodyLimit: SCRIPT_MAX_BYTES }, (request, reply) =>
     steer(request, reply, () => {
-      control.replace(readJson(request));
+      control.replace(readJson(request), markets());
       return control.describe();
     }),
   );

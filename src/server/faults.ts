@@ -94,8 +94,11 @@ export interface ConnectionInterference {
 export interface InterferenceControl {
   /** The script in force with what it did so far, as a JSON document. */
   describe(): object;
-  /** @throws TapekeepError that says what is wrong with the script; the old one stays in force. */
-  replace(script: unknown): void;
+  /**
+   * @param markets all there will ever be; left out: others may come, so a rule may name any
+   * @throws TapekeepError that says what is wrong with the script; the old one stays in force.
+   */
+  replace(script: unknown, markets?: readonly string[]): void;
   clear(): void;
 }
 

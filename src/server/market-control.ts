@@ -8,6 +8,8 @@ import type { Backend } from './backend.js';
  * it can not do what is asked for; then nothing has changed.
  */
 export interface MarketControl {
+  /** Whether anything can be changed at all. */
+  readonly isOpen: boolean;
   /** The markets that are listed, and those that were, with all that describes them. */
   describe(): object;
   /** Lists a market, a new one or one that was delisted. */

@@ -74,6 +74,10 @@ test('keys of the sandbox: one name each, known fields only, told with the optio
   await run(/--key: "alice" is not allowed.*tape/, '--backend', 'tape', '--key', 'alice');
   await run(/--fee-taker: takerFee 2: expected a rate/, '--fee-taker', '2');
   await run(/--fee-maker: makerFee x: expected a rate/, '--fee-maker', 'x');
+  const rule = 'kind=html,market=NOPE_X';
+  await run(/rule 1 \(html\): market "NOPE_X" .*one of BTC_USDT/, '--fault', rule);
+  const open = ['--run', '--fault', rule, '--for', '1ms'];
+  await refused(t, ['sandbox', ...open], {}, 0, /rule is for "NOPE_X", which is no market yet/);
   await run(/--run: run "a b": expected/, '--run', 'a b');
 });
 

@@ -62,6 +62,7 @@ test('a bad script is refused and changes nothing', async (t) => {
   const faults = steering(server.url);
   for (const [script, text] of [
     [[{ kind: 'latency', ms: 'fast' }], /rule 1 \(latency\): ms "fast".*3600000/],
+    [[{ kind: 'html', market: 'NOPE_X' }], /rule 1 \(html\): market "NOPE_X".*one of BTC_USDT/],
     ['{"rules": [', /JSON/],
     ['', /JSON/],
     [{ rules: 5 }, /rules 5.*a list/],

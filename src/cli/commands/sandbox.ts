@@ -11,6 +11,7 @@ import { openLive } from '../../sandbox/live/open-live.js';
 import type { LiveOptions } from '../../sandbox/live/options.js';
 import { openTape } from '../../sandbox/open-tape.js';
 import type { TapeOptions } from '../../sandbox/options.js';
+import { marketsForGood } from '../../server/control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { ServerVariants } from '../../server/variants.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -59,7 +60,8 @@ export interface SandboxOptions {
 export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode> {
   const clock = systemClock;
   const interference = createFaults({ rules: [], seed: options.seed, clock });
-  interference.control.replace(gatherFaultScript(options.faults, options.fault));
+  const faultScript = gatherFaultScript(options.faults, options.fault);
+  interference.control.replace(faultScript);
   const { made, read } = gatherKeys(options.key, options.keys);
   const opening =
     options.backend === 'live'
@@ -68,6 +70,13 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
   const backend = await opening.catch((error: unknown) => {
     throw namingOption(error, made.length);
   });
+  interference.control.replace(faultScript, marketsForGood(backend));
+  for (const market of interference.markets()) {
+    if (backend.hasMarket(market)) continue;
+    process.stderr.write(
+      `tapekeep: a fault rule is for ${JSON.stringify(market)}, which is no market yet; it waits until one of this name is created\n`,
+    );
+  }
   const logger = createLogger({ level: 'warn', format: 'auto', clock });
   const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() }).server;
   const { host, port, variants } = options;

@@ -15,6 +15,7 @@ import { spoilReply } from './replies.js';
 import { ReplyRows } from './rows.js';
 import { drawBelow, type FaultCount, RuleState } from './rule-state.js';
 import { type FaultRule, type FaultRuleInput, readFaultScript } from './script.js';
+import { FaultScriptError } from './script-error.js';
 
 const DEFAULT_SEED = 7;
 
@@ -92,13 +93,21 @@ export class Faults implements Interference {
       rules: this.#script.states.map(({ rule }) => rule.written),
       report: this.report(),
     }),
-    replace: (script) => {
-      this.#script = this.#load(script);
+    replace: (script, markets) => {
+      const loaded = this.#load(script);
+      if (markets !== undefined) checkMarkets(loaded, markets);
+      this.#script = loaded;
     },
     clear: () => {
       this.#script = this.#load([]);
     },
   };
+
+  /** The markets that rules are for. */
+  markets(): Set<string> {
+    const { states } = this.#script;
+    return new Set(states.flatMap(({ rule }) => rule.market ?? []));
+  }
 
   reply(asked: HttpAsked, reply: HttpReply): HttpDelivery | undefined {
     const { states } = this.#script;
@@ -173,6 +182,18 @@ export class Faults implements Interference {
     const states = rules.map((rule) => new RuleState(rule, seed, nowMs));
     return { seed, states, caches: new Caches() };
   }
+}
+
+/** A rule for a market that never comes would be a fault that never fires, and nobody would know. */
+function checkMarkets({ states }: Script, markets: readonly string[]): void {
+  const at = states.findIndex(
+    ({ rule }) => rule.market !== undefined && !markets.includes(rule.market),
+  );
+  const rule = states[at]?.rule;
+  if (rule === undefined) return;
+  throw new FaultScriptError(
+    `rule ${at + 1} (${rule.kind}): market ${JSON.stringify(rule.market)} is not allowed; expected one of ${markets.slice(0, 20).join(', ')}`,
+  );
 }
 
 function isAbout(

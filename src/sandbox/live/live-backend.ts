@@ -65,7 +65,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
     super(parts);
     this.#exchange = parts.exchange;
     this.#isOpen = parts.isOpen;
-    this.marketControl = controlOf(this, parts.exchange);
+    this.marketControl = controlOf(this, parts.exchange, parts.isOpen);
     for (const [at, key] of parts.keys.entries()) this.#addKey(key, at);
   }
 

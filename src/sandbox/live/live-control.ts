@@ -25,13 +25,18 @@ function shown({ description, rules, isBlocked }: LiveMarket, isListed: boolean)
  * A live exchange as it is steered from outside. A market that was listed before keeps what its new
  * description leaves out.
  */
-export function controlOf(backend: Changed, exchange: LiveExchange): MarketControl {
+export function controlOf(
+  backend: Changed,
+  exchange: LiveExchange,
+  isOpen: boolean,
+): MarketControl {
   const show = (market: string) => {
     const listed = exchange.market(market);
     const known = listed ?? exchange.anyMarket(market);
     return known === undefined ? {} : shown(known, listed !== undefined);
   };
   return {
+    isOpen,
     describe: () => [
       ...Array.from(exchange.markets(), (market) => shown(market, true)),
       ...Array.from(exchange.delistedMarkets(), (market) => shown(market, false)),
