@@ -10,18 +10,10 @@ import { FakeClock } from '../support/fake-clock.js';
 import { openTestStore, runSql } from '../support/postgres.js';
 import { claim, NOON_S } from '../support/postgres-rows.js';
 import { ScriptedExchange } from '../support/scripted-exchange.js';
+import { BTC as MARKET } from '../support/store-world.js';
 
 const NOON_MS = NOON_S * 1000;
 const { signal } = new AbortController();
-const MARKET = {
-  name: 'BTC_USDT',
-  stock: 'BTC',
-  money: 'USDT',
-  stockPrec: 8,
-  moneyPrec: 2,
-  feePrec: 4,
-  minAmount: '0.001',
-};
 
 const balance = (currency: string, atS: number, values: Partial<BalanceRow> = {}): BalanceRow => ({
   marketId: ALL_MARKETS_ID,

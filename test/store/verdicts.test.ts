@@ -6,16 +6,7 @@ import type { VerdictTarget } from '../../src/store/api-verdicts.js';
 import type { Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres-rows.js';
-
-const BTC = {
-  name: 'BTC_USDT',
-  stock: 'BTC',
-  money: 'USDT',
-  stockPrec: 8,
-  moneyPrec: 2,
-  feePrec: 4,
-  minAmount: '0.001',
-};
+import { BTC } from '../support/store-world.js';
 
 interface World {
   readonly store: Store;

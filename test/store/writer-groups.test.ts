@@ -3,16 +3,7 @@ import test from 'node:test';
 import type { StreamRef } from '../../src/ledger/batch.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres-rows.js';
-
-const BTC = {
-  name: 'BTC_USDT',
-  stock: 'BTC',
-  money: 'USDT',
-  stockPrec: 8,
-  moneyPrec: 2,
-  feePrec: 4,
-  minAmount: '0.001',
-};
+import { BTC } from '../support/store-world.js';
 
 const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, rejected = 0) => ({
   stored,

@@ -1,32 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { KlineRow, StreamRef } from '../../src/ledger/batch.js';
-import type { Store } from '../../src/store/index.js';
-import { openTestStore, runSql } from '../support/postgres.js';
+import type { KlineRow } from '../../src/ledger/batch.js';
+import { runSql } from '../support/postgres.js';
 import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres-rows.js';
-
-const BTC = {
-  name: 'BTC_USDT',
-  stock: 'BTC',
-  money: 'USDT',
-  stockPrec: 8,
-  moneyPrec: 2,
-  feePrec: 4,
-  minAmount: '0.001',
-};
-
-async function openWithStreams(): Promise<{
-  store: Store;
-  url: string;
-  trades: StreamRef;
-  times: StreamRef;
-}> {
-  const { store, url } = await openTestStore();
-  await store.ensureMarkets([BTC, { ...BTC, name: 'ETH_USDT', stock: 'ETH' }], NOON_S * 1_000);
-  const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
-  const times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
-  return { store, url, trades, times };
-}
+import { openWithStreams } from '../support/store-world.js';
 
 const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, rejected = 0) => ({
   stored,

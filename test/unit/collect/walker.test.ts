@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { WalkStalledError } from '../../../src/collect/trades/errors.js';
-import type { SourceTrade, TradePage, TradeSource } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/ledger/batch.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/model-archive.js';
+import { ModelHistory } from '../../support/model-history.js';
 import { noTelemetry } from '../../support/no-telemetry.js';
 import { knownMode } from '../../support/trade-world.js';
 
@@ -17,7 +17,8 @@ import { knownMode } from '../../support/trade-world.js';
  * the ledger. The invariant is checked after every single commit, not only at the end.
  */
 
-const START_S = 1_700_000_000;
+/** What does not vary here. */
+const STEADY = { mode: 'skip', replicaEvery: Number.POSITIVE_INFINITY, brokenEvery: 0 } as const;
 
 interface World {
   readonly history: number;
@@ -37,79 +38,8 @@ const anyWorld: fc.Arbitrary<World> = fc.record({
   seed: fc.integer({ min: 1, max: 2 ** 31 }),
 });
 
-class ModelExchange implements TradeSource {
-  readonly kind = 'trades';
-  readonly endpoint = 'historyResult';
-  readonly issued: SourceTrade[] = [];
-  isMoving = true;
-  requests = 0;
-  stale = 0;
-  readonly #world: World;
-  readonly #random: () => number;
-  #nowS = START_S;
-  #nextTid = 5_000_000_000;
-  #before = 0;
-
-  constructor(world: World) {
-    this.#world = world;
-    this.#random = seededRandom(world.seed);
-    this.#trade(world.history);
-  }
-
-  get nowMs(): number {
-    return this.#nowS * 1000;
-  }
-
-  #trade(count: number): void {
-    let left = count;
-    while (left > 0) {
-      // A burst: many trades in one second, now and then more than a page holds.
-      const burst = Math.min(left, Math.ceil(this.#random() ** 4 * 500));
-      for (let one = 0; one < burst; one += 1) {
-        this.#nextTid += 1 + Math.floor(this.#random() * 5);
-        this.issued.push({
-          tid: this.#nextTid,
-          tradedAtS: this.#nowS,
-          executedAtUs: null,
-          price: '10',
-          amount: '1',
-          total: '10',
-          side: 'buy',
-        });
-      }
-      left -= burst;
-      if (this.#random() < 0.7) this.#nowS += Math.ceil(this.#random() * 4);
-    }
-  }
-
-  async fetch(_market: string, skip: number, limit: number): Promise<TradePage> {
-    this.requests += 1;
-    const isStale = this.isMoving && this.requests % this.#world.staleEvery === 0;
-    const visible = isStale ? this.#before : this.issued.length;
-    if (isStale) this.stale += 1;
-    const size = Math.min(limit, this.#world.cap);
-    const end = Math.max(0, visible - skip);
-    const trades = this.issued.slice(Math.max(0, end - size), end).reverse();
-    const sentAtMs = this.nowMs;
-    this.#before = visible;
-    if (this.isMoving) {
-      this.#trade(Math.floor(this.#random() * this.#world.perRequest));
-      if (this.#random() < 0.5) this.#nowS += 1;
-    }
-    return {
-      trades,
-      rejected: [],
-      doubts: [],
-      rowCount: trades.length,
-      sentAtMs,
-      dateMs: sentAtMs,
-      receivedAtMs: sentAtMs,
-    };
-  }
-}
-
 /** Everything that happened in a covered span is stored, and the island's figures are exact. */
-function assertHonest(archive: ModelArchive, exchange: ModelExchange, stream: StreamRef): void {
+function assertHonest(archive: ModelArchive, exchange: ModelHistory, stream: StreamRef): void {
   for (const island of archive.allIslands(stream.streamId)) {
     const happened = exchange.issued.filter(
       (trade) =>
@@ -128,7 +58,7 @@ test('a walk claims only what it stored, over any history, and in the end has ev
   let staleReplies = 0;
   await fc.assert(
     fc.asyncProperty(anyWorld, async (world) => {
-      const exchange = new ModelExchange(world);
+      const exchange = new ModelHistory({ ...STEADY, ...world });
       const archive = new ModelArchive();
       const clock = new FakeClock();
       const key = { streamId: 1, kind: 'trades', marketId: 7, variant: 0 } as const;
@@ -168,7 +98,7 @@ test('a walk claims only what it stored, over any history, and in the end has ev
           crashes += 1;
         }
       }
-      staleReplies += exchange.stale;
+      staleReplies += exchange.lies;
       clock.advance(3_600_000);
       await attempt(() => walker.pollHead(signal));
       for (let step = 0; step < 200 && walker.pendingGap() !== undefined; step += 1) {
