@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { systemClock } from '../../src/kernel/clock.js';
+import { makeDatabase, runSql } from '../support/postgres.js';
+import { Program, startSandbox } from '../support/program.js';
+
+/**
+ * A market that is listed, delisted and listed again with other precisions while a daemon runs, as
+ * the exchange's owner does it; the daemon is told nothing.
+ */
+
+const OLD = 'BTC_USDT';
+const NEW = 'XMR_USDT';
+
+interface Truth {
+  readonly id: number;
+  readonly timeUs: number;
+  readonly price: string;
+  readonly amount: string;
+}
+
+test('a market comes, goes and comes back in other precisions; what is missing is told', async (t) => {
+  const databaseUrl = await makeDatabase('empty');
+  const { program: sandbox, ready } = await startSandbox([
+    ...['--run', '--control', '--keep-all', '--seed', '5', '--market', OLD, '--no-rate-limit'],
+    ...['--start-offset', '3m'],
+  ]);
+  t.after(() => sandbox.dispose());
+  const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], {
+    env: {
+      TAPEKEEP_DATABASE_URL: databaseUrl,
+      TAPEKEEP_EXCHANGE_URL: ready.url,
+      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+      TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '50',
+      TAPEKEEP_STREAMS_MARKETS_SCHEDULE: '* * * * * *',
+      TAPEKEEP_STREAMS_KLINES_SCHEDULE: '* * * * * *',
+      TAPEKEEP_STREAMS_KLINES_GRACE: '0s',
+      TAPEKEEP_STREAMS_KLINES_INTERVALS_S: '60',
+      TAPEKEEP_STREAMS_DEPTH_SCHEDULE: '* * * * * *',
+      TAPEKEEP_HTTP_PORT: '0',
+    },
+  });
+  t.after(() => daemon.dispose());
+
+  const ctl = async (...args: string[]) => {
+    const env = { TAPEKEEP_EXCHANGE_URL: ready.url };
+    const program = new Program(['sandbox', 'ctl', ...args], { env });
+    t.after(() => program.dispose());
+    assert.equal((await program.ended()).code, 0, program.dump());
+    return program.lines.stdout;
+  };
+  const ask = <Row extends object>(sql: string, ...values: unknown[]) =>
+    runSql<Row>(databaseUrl, sql, values);
+  const countOf = async (sql: string, ...values: unknown[]) =>
+    (await ask(sql, ...values).catch(() => [])).length;
+  /** Kinds of streams of the new market that have coverage after a moment. */
+  const isCollectedAfter = (ms: number) => async () =>
+    (await countOf(
+      `SELECT DISTINCT kind FROM coverage JOIN stream USING (stream_id, market_id)
+         JOIN market USING (market_id)
+       WHERE name = $1 AND upper(span) > to_timestamp($2 / 1000.0)
+         AND kind IN ('trades', 'times', 'depth', 'state')`,
+      ...[NEW, ms],
+    )) === 4;
+  const gapsOf = async (...args: string[]) => {
+    const env = {
+      TAPEKEEP_DATABASE_URL: databaseUrl,
+      TAPEKEEP_EXCHANGE_URL: ready.url,
+      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+    };
+    const program = new Program(['gaps', 'list', '--json', '--market', NEW, ...args], { env });
+    t.after(() => program.dispose());
+    assert.equal((await program.ended()).code, 0, program.dump());
+    const { gaps } = JSON.parse(program.text('stdout')) as {
+      readonly gaps: ReadonlyArray<Record<'kind' | 'from' | 'to' | 'state' | 'reason', string>>;
+    };
+    return gaps;
+  };
+  const status = await daemon.line(
+    (line) => /http:\/\/127\.0\.0\.1:\d+/.test(line) && line.includes('status'),
+  );
+  const statusUrl = /http:\/\/127\.0\.0\.1:\d+/.exec(status)?.[0] ?? '';
+  const metrics = async () => await (await fetch(`${statusUrl}/metrics`)).text();
+  await daemon.until(async () => (await countOf('SELECT 1 FROM trade LIMIT 1')) === 1);
+
+  // Listed: collected in all streams, by the same process.
+  await ctl('create', NEW, 'moneyPrec=3', 'basePrice=150', 'activity=0.6');
+  const listedMs = systemClock.wallMs();
+  await daemon.until(isCollectedAfter(listedMs));
+  await daemon.until(
+    async () =>
+      (await countOf('SELECT 1 FROM trade JOIN market USING (market_id) WHERE name = $1', NEW)) > 3,
+  );
+  assert.match(await metrics(), new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${NEW}"`));
+
+  // Delisted: nothing is expected any more, and what was missing at that moment is given up.
+  await ctl('delist', NEW);
+  await daemon.until(
+    async () => (await countOf('SELECT 1 FROM market WHERE delisted_at IS NOT NULL')) === 1,
+  );
+  const [market] = await ask<{ lastSeen: string; id: number }>(
+    `SELECT market_id AS id, last_seen_at::text AS "lastSeen" FROM market WHERE name = $1`,
+    NEW,
+  );
+  const commitsLater = daemon.lines.stdout.length + daemon.lines.stderr.length;
+  await daemon.until(
+    async () => daemon.lines.stdout.length + daemon.lines.stderr.length > commitsLater + 50,
+  );
+  for (const { kind, state, reason, to } of await gapsOf()) {
+    assert.equal(state, 'unfillable', `${kind} ${reason}`);
+    assert.ok(Date.parse(to) <= Date.parse(market?.lastSeen ?? ''), `${kind} ends at ${to}`);
+  }
+  const whileAway = await metrics();
+  assert.doesNotMatch(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${NEW}"`));
+  assert.match(whileAway, new RegExp(`tapekeep_lag_seconds\\{[^}]*market="${OLD}"`));
+
+  // Listed again with other precisions.
+  await ctl('create', NEW, 'moneyPrec=2', 'basePrice=160', 'activity=0.6');
+  const backMs = systemClock.wallMs();
+  await daemon.until(isCollectedAfter(backMs));
+  const history = await ask<{ prec: number; isTold: boolean }>(
+    `SELECT money_prec AS prec, lower(h.span) = m.first_seen_at
+              AND upper(h.span) > m.first_seen_at AND upper(h.span) <= m.last_seen_at AS "isTold"
+     FROM market_history h JOIN market m USING (market_id) WHERE name = $1`.replace(
+      'money_prec',
+      'h.money_prec',
+    ),
+    NEW,
+  );
+  assert.deepEqual(history, [{ prec: 3, isTold: true }]);
+  const [terms] = await ask<{ prec: number }>(
+    'SELECT money_prec AS prec FROM market WHERE name = $1',
+    NEW,
+  );
+  assert.equal(terms?.prec, 2);
+  // Trades and exact times are whole over the time away; of depth and states that time is told.
+  await daemon.until(async () => {
+    const open = (await gapsOf('--state', 'open')).filter(({ to }) => Date.parse(to) < backMs);
+    return open.filter(({ kind }) => kind !== 'kline').length === 0;
+  });
+  const untilMs = systemClock.wallMs();
+  await daemon.until(isCollectedAfter(untilMs));
+  const away = (await gapsOf('--reason', 'delisted')).filter(
+    ({ to }) => Date.parse(to) > Date.parse(market?.lastSeen ?? ''),
+  );
+  assert.deepEqual(away.map(({ kind, state }) => `${kind} ${state}`).sort(), [
+    'depth unfillable',
+    'state unfillable',
+  ]);
+  daemon.kill('SIGTERM');
+  assert.equal((await daemon.ended()).code, 0, daemon.dump());
+
+  const truth = (await ctl('truth', NEW))
+    .map((line) => JSON.parse(line) as Truth)
+    .filter(({ timeUs }) => timeUs < untilMs * 1000);
+  const stored = await ask<{ id: string; us: string; price: string; amount: string }>(
+    `SELECT tid::text AS id, (extract(epoch FROM executed_at) * 1000000)::bigint::text AS us,
+            price::text, amount::text
+     FROM trade JOIN market USING (market_id)
+     WHERE name = $1 AND executed_at < to_timestamp($2 / 1000.0) ORDER BY tid`,
+    ...[NEW, untilMs],
+  );
+  assert.deepEqual(
+    stored.map(({ id, us, price, amount }) => [id, us, price, amount]),
+    truth.map(({ id, timeUs, price, amount }) => [String(id), String(timeUs), price, amount]),
+  );
+  const places = new Set(truth.map(({ price }) => price.split('.')[1]?.length ?? 0));
+  assert.ok(places.has(3), 'some were made in the old precision');
+  assert.ok(
+    truth.some(({ timeUs }) => timeUs > backMs * 1000),
+    'and some after it came back',
+  );
+});
