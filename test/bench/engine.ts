@@ -155,14 +155,23 @@ export async function run([text = `${ROUNDS}`]: readonly string[]): Promise<Benc
   const rounds = Number(text);
   const byBook = <T>(of: (name: BookName) => T) =>
     Object.fromEntries(BOOK_NAMES.map((name) => [name, of(name)])) as Record<BookName, T>;
+  const told = (what: string) => process.stderr.write(`engine: ${what}\n`);
+  told(
+    `warming up on ${BOOK_NAMES.length} books, then ${rounds} rounds; minutes on a busy machine`,
+  );
   const streams = byBook((name) => drawStream(BOOKS[name].depth, BOOKS[name].zone, SEED));
   const times = byBook((): Times => ({ ours: [], asText: [], theirs: [] }));
   const warmingUp = byBook((): Times => ({ ours: [], asText: [], theirs: [] }));
-  const fills = byBook((name) => measureOnce(streams[name], warmingUp[name]));
+  const fills = byBook((name) => {
+    told(`warming up: ${name}`);
+    return measureOnce(streams[name], warmingUp[name]);
+  });
   // The books take turns, so that a busy moment of the machine does not fall on one of them alone.
   for (let round = 0; round < rounds; round += 1) {
+    told(`round ${round + 1} of ${rounds}`);
     for (const name of BOOK_NAMES) measureOnce(streams[name], times[name]);
   }
+  told('counting comparisons');
   const measured = byBook((name) => {
     const perS = (who: Who) => Math.round(OPERATIONS / (median(times[name][who]) / 1000));
     const comparisons = round2(comparisonsAStep(streams[name]));
