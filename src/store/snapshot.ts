@@ -31,11 +31,13 @@ const READ_AHEAD = 256 * 1024;
 
 /**
  * Rows come by COPY, which has neither a limit on its time nor, by the order of the primary key,
- * anything to sort: the planner would otherwise sort whole days on the server's disk.
+ * anything to sort: the planner would otherwise sort whole days on the server's disk. The moment that
+ * is seen is that of the first statement, not of BEGIN.
  */
 const SETTINGS = `
   SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '10 min';
-  SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`;
+  SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+  SELECT pg_current_snapshot()`;
 
 const SPAN = `tstzrange(${fromMs('$3')}, ${fromMs('$4')})`;
 const COVERED = `

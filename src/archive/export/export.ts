@@ -190,7 +190,7 @@ async function writeLines(
   const hasId = seriesOrder(kind).length > 1;
   const written: MarketPart[] = [];
   for (const [index, { market, marketId, span }] of parts.entries()) {
-    const lines = new LineRewriter(prefix(market), { skip: isJson ? 1 : 0, isCrLf });
+    const lines = new LineRewriter(prefix(market), { lead: isJson ? '{' : '', isCrLf });
     for await (const piece of snapshot.rows({ kind, marketId, variantS, span }, form, signal)) {
       const rewritten = lines.push(piece);
       if (rewritten.length > 0) await write(rewritten);

@@ -3,6 +3,7 @@ import { rmSync } from 'node:fs';
 import { type FileHandle, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
+import { BlockWriter, writeWhole } from './blocks.js';
 import { asDiskFull, OutputError } from './errors.js';
 
 /** Where bytes go when they go to no file of ours: standard output. */
@@ -38,6 +39,7 @@ export class Output {
   readonly #options: OutputOptions;
   readonly #scratch: string;
   readonly #target: FileHandle | undefined;
+  readonly #blocks: BlockWriter | undefined;
   readonly #isFile: boolean;
   readonly #hash: Hash = createHash('sha256');
   #bytes = 0;
@@ -52,6 +54,7 @@ export class Output {
     this.#options = options;
     this.#scratch = scratch;
     this.#target = target;
+    this.#blocks = target === undefined ? undefined : new BlockWriter(target);
     this.#isFile = isFile;
     // Whatever ends the process short of a kill: nothing stays behind.
     this.#onExit = () => rmSync(scratch, { recursive: true, force: true });
@@ -121,8 +124,8 @@ export class Output {
     this.#hash.update(bytes);
     this.#bytes += bytes.length;
     try {
-      if (this.#target === undefined) await this.#options.sink.write(bytes);
-      else await writeWhole(this.#target, bytes);
+      if (this.#blocks === undefined) await this.#options.sink.write(bytes);
+      else await this.#blocks.add(bytes);
     } catch (error) {
       throw asDiskFull(error, this.name);
     }
@@ -153,6 +156,7 @@ export class Output {
   async commit(manifest: string): Promise<void> {
     const { path, manifestPath } = this.#options;
     try {
+      await this.#blocks?.flush();
       if (this.#isFile) await this.#target?.sync();
       await this.#target?.close();
       if (manifestPath !== undefined) {
@@ -172,6 +176,7 @@ export class Output {
 
   /** Takes away what was begun. Safe to call at any time. */
   async discard(): Promise<void> {
+    await this.#blocks?.flush().catch(() => undefined);
     await this.#target?.close().catch(() => undefined);
     await this.#clear();
   }
@@ -223,14 +228,6 @@ function refusal(code: string): string {
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS')
     return 'writing there is not allowed';
   return 'it can not be opened';
-}
-
-/** A write may take less than it was given. */
-async function writeWhole(file: FileHandle, bytes: Uint8Array): Promise<void> {
-  for (let at = 0; at < bytes.length; ) {
-    const { bytesWritten } = await file.write(bytes, at, bytes.length - at);
-    at += bytesWritten;
-  }
 }
 
 /** Makes a rename last over a loss of power, where the system can. */

@@ -5,6 +5,7 @@ import { readStaged } from '../parquet/read.js';
 import { DuckSession } from '../parquet/session.js';
 import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS, writeParquet } from '../parquet/write.js';
 import { arrowTypeName, writeArrow } from './arrow.js';
+import { BlockWriter } from './blocks.js';
 import { asDiskFull } from './errors.js';
 import type { ManifestColumn, MarketPart } from './manifest.js';
 import type { Output } from './output.js';
@@ -59,11 +60,10 @@ export async function writeTyped(
 async function stage(path: string, fill: Stage['fill']): Promise<MarketPart[]> {
   const file = await open(path, 'wx', 0o600);
   try {
-    return await fill(async (bytes) => {
-      for (let at = 0; at < bytes.length; ) {
-        at += (await file.write(bytes, at, bytes.length - at)).bytesWritten;
-      }
-    });
+    const blocks = new BlockWriter(file);
+    const parts = await fill((bytes) => blocks.add(bytes));
+    await blocks.flush();
+    return parts;
   } finally {
     await file.close();
   }
