@@ -23,6 +23,7 @@ export interface ReviewedUnit {
 const REPEAT_MS = 60_000;
 /** Requests that are remembered as passed on; beyond it the oldest are passed on once more. */
 const PASSED_MAX = 10_000;
+const SUSPECT = 'suspect ';
 const DOUBT_NOTE = 'taken back to be fetched again, because trades and candles disagree';
 
 /**
@@ -46,6 +47,7 @@ export class FillReview {
    */
   async review(requests: FillRequests, units: Iterable<ReviewedUnit>): Promise<boolean> {
     const { wanted, suspects, due } = requests;
+    this.#forgetSettled(suspects);
     if (wanted.length + suspects.length + due.length === 0) return false;
     const fillers = new Map<number, HoleFiller>();
     for (const { walkers, candles } of units) {
@@ -55,7 +57,7 @@ export class FillReview {
     const doubts: Promise<void>[] = [];
     for (const { gapId, streamId, span } of suspects) {
       const filler = fillers.get(streamId);
-      if (filler === undefined || !this.#isNew(`suspect ${gapId}`)) continue;
+      if (filler === undefined || !this.#isNew(suspectKey(gapId))) continue;
       doubts.push(filler.doubt(span, DOUBT_NOTE));
     }
     let hasDue = false;
@@ -70,6 +72,14 @@ export class FillReview {
     return hasDue || doubts.length > 0 || wanted.length > 0;
   }
 
+  /** What the archive has stopped asking for is a new doubt when it is asked for again. */
+  #forgetSettled(suspects: FillRequests['suspects']): void {
+    const asked = new Set(suspects.map(({ gapId }) => suspectKey(gapId)));
+    for (const key of this.#passedAtMs.keys()) {
+      if (key.startsWith(SUSPECT) && !asked.has(key)) this.#passedAtMs.delete(key);
+    }
+  }
+
   #isNew(key: string): boolean {
     const nowMs = this.#clock.monotonicMs();
     const passedAtMs = this.#passedAtMs.get(key);
@@ -82,4 +92,8 @@ export class FillReview {
     }
     return true;
   }
+}
+
+function suspectKey(gapId: number): string {
+  return `${SUSPECT}${gapId}`;
 }

@@ -64,6 +64,16 @@ test('a doubt is not repeated while the archive still asks for it, and later it 
   assert.equal(filler.calls.length, 2);
 });
 
+test('a doubt that was settled and is raised again is passed on at once', async () => {
+  const [filler, review] = [new Filler(1), new FillReview(new FakeClock())];
+  const units = [{ walkers: [filler], candles: [] }];
+  const requests = { ...NOTHING, suspects: [{ gapId: 5, streamId: 1, span }] };
+  await review.review(requests, units);
+  await review.review(NOTHING, units);
+  assert.equal(await review.review(requests, units), true);
+  assert.equal(filler.calls.length, 2);
+});
+
 test('one failed doubt does not keep the others from being passed on', async () => {
   const [failing, other] = [new Filler(1), new Filler(2)];
   failing.isFailing = true;
