@@ -130,7 +130,8 @@ function toGap({ fromMs, toMs, ...rest }: Omit<Gap, 'span'> & Span): Gap {
 const TOTALS_UNTIL = fromMs('$1');
 const GAP_TOTALS = `
   WITH covered_all AS (
-    SELECT stream_id, range_agg(span) AS spans FROM coverage GROUP BY stream_id),
+    SELECT stream_id, range_agg(span) AS spans
+    FROM (SELECT * FROM coverage OFFSET 0) c GROUP BY stream_id),
   missing AS (
     SELECT s.stream_id, expected.spans - coalesce(c.spans, '{}') AS spans
     FROM stream s LEFT JOIN covered_all c USING (stream_id), ${expectedSql(TOTALS_UNTIL)}),
@@ -150,7 +151,7 @@ const GAP_TOTALS = `
          p.reason, sums.count, sums."lengthMs", ${toMs('sums.oldest')} AS "oldestMs"
   FROM parts p JOIN stream s USING (stream_id) JOIN market m USING (market_id), LATERAL (
     SELECT count(*)::int AS count, min(lower(one)) AS oldest,
-           (sum(extract(epoch FROM upper(one) - lower(one))) * 1000)::float8 AS "lengthMs"
+           sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)) / 1e3 AS "lengthMs"
     FROM unnest(p.spans) AS one) sums
   WHERE sums.count > 0
   ORDER BY m.name, s.kind, s.variant, p.state, p.reason`;

@@ -150,10 +150,35 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
         }
       }
       assert.deepEqual(sumsOf(await store.gapTotals(ms(untilS))), sumsOf(joined(all)));
+      const known = new Map((await store.statusRows(ms(untilS))).map((row) => [row.streamId, row]));
+      for (const [index, model] of models.entries()) {
+        const row = known.get(streams[index]?.streamId ?? 0);
+        const { coveredS, gaps, gapS, unfillableS, openGaps } =
+          row ?? assert.fail('no such stream');
+        const told = { coveredS, gaps, gapS, unfillableS, openGaps };
+        assert.deepEqual(told, modelStatus(model, untilS));
+      }
     }),
     { numRuns: 60 },
   );
 });
+
+/** What the status says of a stream: its gaps end where its coverage does. */
+function modelStatus(model: ModelStream, untilS: number) {
+  const covered = Array.from({ length: END_S }, (_, s) => s).filter((s) => model.isCovered(s));
+  const gaps = model.gaps(0, Math.min(untilS, (covered.at(-1) ?? END_S) + 1));
+  const lengthS = (parts: readonly ModelGap[]) =>
+    parts.reduce((sum, { fromS, toS }) => sum + toS - fromS, 0);
+  const count = (parts: readonly ModelGap[]) =>
+    normalizeSpans(parts.map(({ fromS, toS }) => spanOf(fromS, toS))).length;
+  return {
+    coveredS: covered.length,
+    gaps: count(gaps),
+    gapS: lengthS(gaps),
+    unfillableS: lengthS(gaps.filter(({ state }) => state === 'unfillable')),
+    openGaps: count(gaps.filter(({ state }) => state !== 'unfillable')),
+  };
+}
 
 interface Sum {
   readonly streamId: number;
