@@ -13,6 +13,7 @@ import {
   recordVerdicts,
   reportVerdicts,
 } from './verdict-rows.js';
+import { PendingSearch, readTotals } from './verdicts-pending.js';
 
 /** What of the ledger concerns verdicts: which markets, which spans, and what is known of them. */
 
@@ -69,55 +70,6 @@ const EXPECTED = `
   SELECT ${toMs('lower(one)')} AS "fromMs", ${toMs('upper(one)')} AS "toMs"
   FROM trades t, klines k, unnest(t.spans * k.spans) AS one ORDER BY lower(one)`;
 
-/** For every market and interval: the whole slots that both roads cover, and those judged. */
-const SLOTS = `
-  covered AS (
-    SELECT c.stream_id, range_agg(c.span) AS spans
-    FROM coverage c JOIN stream s USING (stream_id, market_id)
-    WHERE s.kind IN ('trades', 'kline') GROUP BY c.stream_id),
-  both_roads AS (
-    SELECT k.market_id, k.variant AS interval_s, tc.spans * kc.spans AS spans
-    FROM stream k JOIN stream t ON t.market_id = k.market_id AND t.kind = 'trades'
-      JOIN covered tc ON tc.stream_id = t.stream_id
-      JOIN covered kc ON kc.stream_id = k.stream_id
-    WHERE k.kind = 'kline'),
-  slots AS (
-    SELECT market_id, interval_s,
-           range_agg(tstzrange(to_timestamp(from_s::float8), to_timestamp(to_s::float8))) AS spans
-    FROM both_roads, unnest(spans) AS one, LATERAL (
-      SELECT ceil(extract(epoch FROM lower(one)) / interval_s) * interval_s AS from_s,
-             floor(extract(epoch FROM upper(one)) / interval_s) * interval_s AS to_s) grid
-    WHERE from_s < to_s GROUP BY market_id, interval_s)`;
-
-const PENDING = `
-  WITH ${SLOTS},
-  judged AS (
-    SELECT market_id, interval_s, range_agg(span) AS spans FROM verdict
-    GROUP BY market_id, interval_s)
-  SELECT market_id AS "marketId", interval_s AS "intervalS", newest.from_ms, newest.to_ms
-  FROM slots s LEFT JOIN judged j USING (market_id, interval_s), LATERAL (
-    SELECT ${toMs('lower(one)')} AS from_ms, ${toMs('upper(one)')} AS to_ms
-    FROM unnest(s.spans - coalesce(j.spans, '{}')) AS one ORDER BY lower(one) DESC LIMIT 1) newest
-  ORDER BY newest.to_ms DESC, interval_s, market_id LIMIT $1`;
-
-const TOTALS = `
-  WITH ${SLOTS},
-  judged AS (
-    SELECT market_id, interval_s,
-           coalesce(sum(extract(epoch FROM upper(span) - lower(span)) * 1000)
-             FILTER (WHERE outcome = 'match'), 0)::float8 AS match_ms,
-           (count(*) FILTER (WHERE outcome = 'mismatch'))::int AS mismatches,
-           max(upper(span)) AS judged_until
-    FROM verdict GROUP BY market_id, interval_s)
-  SELECT k.market_id AS "marketId", m.name AS market, k.variant AS "intervalS",
-         coalesce(j.match_ms, 0) AS "matchMs", coalesce(j.mismatches, 0) AS mismatches,
-         ${toMs('j.judged_until')} AS "judgedUntilMs",
-         ${toMs('upper(s.spans)')} AS "coveredUntilMs"
-  FROM stream k JOIN market m USING (market_id)
-    LEFT JOIN judged j ON j.market_id = k.market_id AND j.interval_s = k.variant
-    LEFT JOIN slots s ON s.market_id = k.market_id AND s.interval_s = k.variant
-  WHERE k.kind = 'kline' ORDER BY m.name, k.variant`;
-
 const TRADE_IDS = `
   SELECT tid::float8 AS tid FROM trade
   WHERE market_id = $1 AND traded_at >= ${fromMs('$2')} AND traded_at < ${fromMs('$3')}
@@ -126,6 +78,7 @@ const TRADE_IDS = `
 /** The verdicts of an archive in Postgres. */
 export class PostgresVerdicts implements VerdictStore {
   readonly #open: () => Database;
+  readonly #pending = new PendingSearch();
 
   /** @param open the database, or throws when the store is stopped */
   constructor(open: () => Database) {
@@ -146,13 +99,7 @@ export class PostgresVerdicts implements VerdictStore {
   }
 
   async pending(limit: number): Promise<PendingSpan[]> {
-    type Row = Omit<PendingSpan, 'span'> & { readonly from_ms: number; readonly to_ms: number };
-    const rows = await this.#open().rows<Row>(PENDING, [limit]);
-    return rows.map(({ marketId, intervalS, from_ms, to_ms }) => ({
-      marketId,
-      intervalS,
-      span: { fromMs: from_ms, toMs: to_ms },
-    }));
+    return await this.#pending.find(this.#open(), limit);
   }
 
   async record(marketId: number, intervalS: number, rows: readonly VerdictRow[]): Promise<void> {
@@ -181,7 +128,7 @@ export class PostgresVerdicts implements VerdictStore {
   }
 
   async totals(): Promise<VerdictTotals[]> {
-    return await this.#open().rows<VerdictTotals>(TOTALS);
+    return await readTotals(this.#open());
   }
 
   async tradeIds(marketId: number, span: Span, limit: number): Promise<number[]> {

@@ -22,8 +22,10 @@ const END_MS = Date.UTC(2026, 0, 15);
 const WEEK_MS = 7 * 86_400_000;
 const SAMPLES = 200;
 const WARM_UP = 20;
-/** For the questions that go through every stream whole. */
-const SAMPLES_OF_ALL = 5;
+/** For the questions about every stream: some go through them whole. */
+const SAMPLES_OF_ALL = 15;
+/** So many spans are asked for at once by whoever verifies. */
+const PENDING = 200;
 
 const MAKE_MARKETS = `
   INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
@@ -123,7 +125,7 @@ async function time(samples: number, warmUp: number, ask: () => Promise<number>)
 const round = (value: number) => Math.round(value * 100) / 100;
 
 type Question = 'newestIslands' | 'coveredAt' | 'gapsOfWeek' | 'newestGaps' | 'mergedClaim';
-type QuestionOfAll = 'gapTotals' | 'statusRows';
+type QuestionOfAll = 'gapTotals' | 'statusRows' | 'pending' | 'verdictTotals';
 type Answers = Readonly<Record<Question | QuestionOfAll, Times>>;
 
 async function ask(store: Store, ledger: Ledger, random: Random): Promise<Answers> {
@@ -160,6 +162,8 @@ async function ask(store: Store, ledger: Ledger, random: Random): Promise<Answer
     newestGaps: await measure(async () => (await store.listGaps({ limit: 50 }, END_MS)).length),
     gapTotals: await measureAll(async () => (await store.gapTotals(END_MS)).length),
     statusRows: await measureAll(async () => (await store.statusRows(END_MS)).length),
+    pending: await measureAll(async () => (await store.verdicts.pending(PENDING)).length),
+    verdictTotals: await measureAll(async () => (await store.verdicts.totals()).length),
     mergedClaim: await measure(async () => {
       const one = stream();
       const span = { fromMs: headMs, toMs: headMs + 1_000 };
@@ -207,6 +211,8 @@ const QUESTIONS: Readonly<Record<Question | QuestionOfAll, string>> = {
   mergedClaim: 'one claim merged, committed to disk',
   gapTotals: 'gap totals, every stream whole',
   statusRows: 'status, every stream whole',
+  pending: 'what is to be verified next',
+  verdictTotals: 'verdicts of every market',
 };
 
 function report(

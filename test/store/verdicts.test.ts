@@ -244,3 +244,31 @@ test('what was asked for is expected of both roads, though it lies before what i
     spanS(600, 900),
   ]);
 });
+
+test('older spans are found among many islands, too, and after a rest also what became open', async () => {
+  const { store, url, trades, minutes } = await openWorld();
+  await store.commit({ claims: [claim(minutes, 0, 6_000)] });
+  const islands = Array.from({ length: 40 }, (_, n) => [n * 150, n * 150 + 130] as const);
+  await store.commit({ claims: islands.map(([fromS, toS]) => claim(trades, fromS, toS)) });
+  const slots = islands.map(([fromS, toS]) =>
+    spanS(Math.ceil(fromS / 60) * 60, Math.floor(toS / 60) * 60),
+  );
+  const judge = async () => {
+    const [found] = await store.verdicts.pending(10);
+    if (found !== undefined) await store.verdicts.record(1, 60, [matchRow(found.span)]);
+    return found?.span;
+  };
+  for (const slot of slots.toReversed()) assert.deepEqual(await judge(), slot);
+  assert.equal(await judge(), undefined);
+
+  const oldest = slots[0] ?? assert.fail('no slots');
+  await store.verdicts.record(1, 60, [{ ...mismatch(0), span: oldest }]);
+  await runSql(url, `DELETE FROM verdict WHERE outcome = 'mismatch'`);
+  const found: unknown[] = [];
+  for (let call = 0; call <= 20 && found.length === 0; call += 1) {
+    found.push(...(await store.verdicts.pending(10)));
+  }
+  assert.deepEqual(found, [{ marketId: 1, intervalS: 60, span: oldest }]);
+  const [totals] = await store.verdicts.totals();
+  assert.equal(totals?.coveredUntilMs, spanS(0, 5_940).toMs);
+});
