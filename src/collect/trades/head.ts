@@ -25,7 +25,8 @@ interface Stored extends HeadLook {
   readonly isMerged: boolean;
 }
 
-const PAGE_MIN = 20;
+/** Few sizes, so that what is asked repeats, and a cache in front of the exchange can help it. */
+const PAGE_SIZES = [20, 50, 100, 200, 500, PAGE_MAX];
 /** In id mode a page that is too short can not be made up for. */
 const PAGE_MIN_ID = 200;
 
@@ -57,7 +58,8 @@ export class Head {
     const isIdMode = since.of(source.endpoint) === 'id';
     // Half-full pages: room for twice what usually is new, so that a burst still connects.
     const room = Math.ceil(this.#newPerPoll * (isIdMode ? 4 : 2));
-    const limit = Math.min(PAGE_MAX, Math.max(isIdMode ? PAGE_MIN_ID : PAGE_MIN, room));
+    const least = isIdMode ? Math.max(PAGE_MIN_ID, room) : room;
+    const limit = PAGE_SIZES.find((size) => size >= least) ?? PAGE_MAX;
     const options = { priority: PRIORITY.head, signal };
     let page = await this.#walk.fetch(0, limit, { ...options, ...(turn && { turn }) });
     let look: HeadLook = await this.store(page, limit);

@@ -54,7 +54,7 @@ const unsettled = (): Endpoint => ({
  * Finds out, once per endpoint and archive, whether the server counts the offset as trades to skip
  * or as an id (field notes, since / lastId).
  *
- * States per endpoint: *open* → *settled* (two agreeing observations, kept in the archive) →
+ * States per endpoint: *open* → *settled* (three agreeing observations, kept in the archive) →
  * *doubted* (answers that only the other mode explains; the known mode stays in force) → *settled*.
  */
 export class SinceModes implements SinceKnowledge {
@@ -89,10 +89,8 @@ export class SinceModes implements SinceKnowledge {
     if (!state.isOpen || state.isLooking || nowMs < state.dueAtMs) return;
     state.isLooking = true;
     try {
-      const first = await observe(source, market, SAMPLE, signal);
-      // Other sizes, so that no cache answers for the server a second time.
-      const second = first && (await observe(source, market, SAMPLE - 7, signal));
-      if (first !== undefined && first === second) await this.#settle(source.endpoint, first);
+      const mode = await agreement(source, market, signal);
+      if (mode !== undefined) await this.#settle(source.endpoint, mode);
     } finally {
       state.isLooking = false;
       if (state.isOpen) {
@@ -135,6 +133,20 @@ export class SinceModes implements SinceKnowledge {
       });
     return this.#loading;
   }
+}
+
+/** What all of several observations say, each in another size so that no cache answers for it. */
+async function agreement(
+  source: TradeSource,
+  market: string,
+  signal: AbortSignal,
+): Promise<SinceMode | undefined> {
+  const first = await observe(source, market, SAMPLE, signal);
+  if (first === undefined) return undefined;
+  if ((await observe(source, market, SAMPLE - 7, signal)) !== first) return undefined;
+  // One request between: of servers that answer in turn, another one gets the next question.
+  await source.fetch(market, 0, 1, { priority: PRIORITY.head, signal });
+  return (await observe(source, market, SAMPLE - 13, signal)) === first ? first : undefined;
 }
 
 /**

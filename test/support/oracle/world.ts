@@ -33,9 +33,7 @@ const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
   () => ({ kind: 'truncate' }),
   () => ({ kind: 'malformed' }),
   () => ({ kind: 'emptyBody' }),
-  (random) => ({ kind: 'stale', ms: 500 + upTo(random, 20_000), oldDate: true }),
-  // Within the margin that the collector is told to allow for caches.
-  (random) => ({ kind: 'stale', ms: 100 + upTo(random, 1500), oldDate: false }),
+  (random) => ({ kind: 'stale', ms: 20_000 + upTo(random, 40_000), oldDate: true }),
   () => ({ kind: 'drip', bytes: 20_000, ms: 5 }),
   (random) => ({ kind: 'hang', ms: 50 + upTo(random, 200) }),
   () => ({ kind: 'reset' }),

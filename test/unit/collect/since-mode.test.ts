@@ -28,7 +28,7 @@ function open() {
 }
 
 for (const mode of ['skip', 'id'] as const) {
-  test(`a server in ${mode} mode is recognised by six requests, once for all runs`, async () => {
+  test(`a server in ${mode} mode is recognised by ten requests, once for all runs`, async () => {
     const { archive, telemetry, begin } = open();
     const source = new ModelHistory({ ...STEADY, mode });
     const modes = begin();
@@ -36,12 +36,12 @@ for (const mode of ['skip', 'id'] as const) {
     assert.equal(modes.of('historyResult'), mode);
     assert.equal(modes.of('history'), undefined, 'the other endpoint may differ');
     assert.deepEqual(telemetry.modes, [{ endpoint: 'historyResult', mode, before: null }]);
-    assert.equal(source.requests, 6);
+    assert.equal(source.requests, 10);
     await modes.look(source, 'M', signal);
     const later = begin();
     await later.look(source, 'M', signal);
     assert.equal(later.of('historyResult'), mode);
-    assert.equal(source.requests, 6, 'it is remembered');
+    assert.equal(source.requests, 10, 'it is remembered');
     assert.deepEqual(archive.modes, { historyResult: mode });
   });
 
@@ -72,11 +72,11 @@ test('a doubt is followed at most every ten minutes, keeps the known mode meanwh
   clock.advance(599_000);
   modes.doubt('historyResult');
   await modes.look(source, 'M', signal);
-  assert.equal(source.requests, 6, 'it was looked at just now');
+  assert.equal(source.requests, 10, 'it was looked at just now');
   clock.advance(1000);
   modes.doubt('historyResult');
   await modes.look(source, 'M', signal);
-  assert.equal(source.requests, 12);
+  assert.equal(source.requests, 20);
   assert.equal(telemetry.modes.length, 1, 'confirmed is not news');
 });
 
