@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
+import pg from 'pg';
 import { makeDatabase, runSql } from '../support/postgres.js';
 import { Program, startSandbox } from '../support/program.js';
 
@@ -118,12 +119,48 @@ test('what is not covered is doubt; wrong arguments are refused by name', async 
     [['--from', '2099-01-01'], /--from.*must be before the exchange's time now/],
     [['--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
     [['--to', '2026-02-30'], /--to.*2026-02-30/],
+    [['--from', '0s'], /--from.*must be before the exchange's time now/],
+    [['--from', '5m', '--to', '5m'], /--from.*must be before --to/],
   ] as const) {
     const refused = await verify(t, env, ...args);
     assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
     assert.match(refused.err, said);
   }
+  // The ends of the calendar are moments like others.
+  const wide = await verify(t, env, '--from', '0001-01-01', '--to', '9999-12-31T23:59:59.999Z');
+  assert.equal(wide.code, 6, wide.err);
+  assert.match(wide.out, /UNPROVEN 0001-01-01 00:00:00 – .* nothing is collected of this time/);
+
+  for (const args of [[], ['--json']]) await assertInterrupted(t, env, args);
 });
+
+/** Ctrl-C while it works, which here waits for a lock: it tells what it has, as a part. */
+async function assertInterrupted(
+  t: TestContext,
+  env: Readonly<Record<string, string>>,
+  args: readonly string[],
+) {
+  const client = new pg.Client({ connectionString: env.TAPEKEEP_DATABASE_URL });
+  await client.connect();
+  try {
+    await client.query('BEGIN; LOCK TABLE verdict IN ACCESS EXCLUSIVE MODE');
+    const program = new Program(['verify', ...args], { env });
+    t.after(() => program.dispose());
+    const isWaiting = `SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'verdict'::regclass`;
+    while ((await client.query(isWaiting)).rowCount === 0);
+    program.kill('SIGINT');
+    await client.query('ROLLBACK');
+    assert.equal((await program.ended()).code, 130, program.dump());
+    const out = program.text('stdout');
+    if (args.length === 0) assert.match(out, /^Interrupted: what is told above is only a part\.$/m);
+    else {
+      const { isWhole, isProven } = JSON.parse(out) as Document & { readonly isWhole: boolean };
+      assert.deepEqual([isWhole, isProven], [false, false]);
+    }
+  } finally {
+    await client.end();
+  }
+}
 
 test('a running daemon fetches again what verify found lost, and then it adds up', async (t) => {
   const env = await collect(t);
