@@ -40,9 +40,13 @@ function typeOf({ type, scale }: TypedColumn): DataType {
   }
 }
 
+const TYPE_NAMES = { timestamp: 'timestamp[us, UTC]', integer: 'int64', text: 'utf8' } as const;
+
 /** What a column is called in a manifest. */
-export function arrowTypeName(column: TypedColumn): string {
-  return String(typeOf(column));
+export function arrowTypeName({ type, scale }: TypedColumn): string {
+  if (type !== 'decimal' && type !== 'decimals') return TYPE_NAMES[type];
+  const one = scale === null ? TYPE_NAMES.text : `decimal128(${PRECISION}, ${scale})`;
+  return type === 'decimals' ? `list<${one}>` : one;
 }
 
 function validity(values: readonly PlainValue[]) {

@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import pg from 'pg';
+import { openAnalystWorld } from '../support/analyst-world.js';
+import { awkwardTrades, makeFolder, namesIn, openTradeArchive } from '../support/export-world.js';
+import { runSql } from '../support/postgres.js';
+import { Program } from '../support/program.js';
+
+/** What a person meets who exports from an archive. */
+
+const MAIN = join(import.meta.dirname, '../../dist/cli/main.js');
+const HOUR = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T13:00:00Z'];
+
+async function run(t: TestContext, url: string, ...args: readonly string[]) {
+  const program = new Program(['export', ...args], { env: { TAPEKEEP_DATABASE_URL: url } });
+  t.after(() => program.dispose());
+  const { code } = await program.ended();
+  return { code, out: program.text('stdout'), err: program.text('stderr') };
+}
+
+test('every kind can be had, from standard output or as a file', async (t) => {
+  const { url } = await openAnalystWorld();
+  const folder = await makeFolder(t);
+  const btc = ['--market', 'BTC_USD', ...HOUR];
+  for (const [kind, format, rows, ...more] of [
+    ['trades', 'ndjson', 4],
+    ['klines', 'csv', 1, '--interval', '1h'],
+    ['tickers', 'arrow', 2],
+    ['depth', 'parquet', 3, '--allow-gaps'],
+    ['depth', 'arrow', 3, '--allow-gaps'],
+    ['states', 'parquet', 1],
+  ] as const) {
+    const path = join(folder, `${kind}.${format}`);
+    const { code, err } = await run(t, url, '--kind', kind, ...btc, '--out', path, ...more);
+    assert.equal(code, 0, `${kind} ${format} ${err}`);
+    const told = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8'));
+    assert.deepEqual([told.rows, told.format, told.kind], [rows, format, kind]);
+    assert.equal(told.isComplete, kind !== 'depth');
+  }
+  const csv = await run(t, url, '--kind', 'trades', ...btc);
+  assert.equal(csv.code, 0);
+  assert.match(
+    csv.out,
+    /^market,traded_at,tid,.*\nBTC_USD,2026-01-15 12:00:00\+00,1,,buy,100,1,100,/,
+  );
+  const told = JSON.parse(csv.err);
+  assert.deepEqual([told.rows, told.file], [4, null]);
+});
+
+test('a span with gaps is refused by an exit code of its own, with what can be done', async (t) => {
+  const { url } = await openAnalystWorld();
+  const folder = await makeFolder(t);
+  const path = join(folder, 'a.csv');
+  const args = ['--kind', 'trades', '--market', 'BTC_USD', '--out', path];
+  const refused = await run(t, url, ...args);
+  assert.equal(refused.code, 8, refused.err);
+  assert.match(refused.err, /not complete for BTC_USD; nothing was written/);
+  assert.match(
+    refused.err,
+    /2026-01-15 14:10:00 +2026-01-15 14:20:00 +10m +unfillable +beyond history/,
+  );
+  assert.match(refused.err, /--allow-gaps/);
+  assert.deepEqual(await namesIn(folder), []);
+  const tail = await run(
+    t,
+    url,
+    ...args,
+    '--from',
+    '2026-01-15T15:00:00Z',
+    '--to',
+    '2026-01-15T17:00:00Z',
+  );
+  assert.equal(tail.code, 8);
+  assert.match(tail.err, /--to 2026-01-15T16:00:00.000Z ends where coverage does/);
+  const allowed = await run(t, url, ...args, '--allow-gaps');
+  assert.equal(allowed.code, 0, allowed.err);
+  assert.match(allowed.err, /2 gaps in it; the manifest lists them/);
+});
+
+test('wrong arguments are refused by name, before anything is written', async (t) => {
+  const { url } = await openAnalystWorld();
+  const folder = await makeFolder(t);
+  const path = join(folder, 'a.csv');
+  await writeFile(path, 'mine');
+  const trades = ['--kind', 'trades', ...HOUR];
+  for (const [args, said] of [
+    [['--kind', 'trade5'], /There is no kind "trade5".*Did you mean "trades"/],
+    [[], /required option '--kind/],
+    [[...trades, '--market', 'BTC_USDT'], /--market.*"BTC_USDT".*Did you mean BTC_USD\?/],
+    [[...trades, '--format', 'parket'], /There is no format "parket".*Did you mean "parquet"/],
+    [['--kind', 'klines', '--interval', '60', '--market', 'BTC_USD'], /--interval.*"60".*3600/],
+    [['--kind', 'klines', '--interval', 'soon'], /Write seconds such as 60/],
+    [['--kind', 'klines', '--market', 'ETH_USD'], /none of ETH_USD/],
+    [[...trades, '--interval', '60'], /--interval.*only klines/],
+    [['--kind', 'trades', '--from', '1h', '--to', '2h'], /--from.*must be before --to/],
+    [['--kind', 'trades', '--from', '2026-02-30'], /--from.*2026-02-30/],
+    [[...trades, '--market', 'BTC_USD', '--out', path], /a\.csv: it is there already; --force/],
+    [[...trades, '--market', 'BTC_USD', '--out', folder], /it is a folder/],
+    [[...trades, '--market', 'BTC_USD', '--out', join(folder, 'no/a')], /folder does not exist/],
+  ] as const) {
+    const refused = await run(t, url, ...args);
+    assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
+    assert.match(refused.err, said);
+  }
+  const full = await run(t, url, ...trades, '--market', 'BTC_USD', '--out', '/dev/full');
+  assert.equal(full.code, 1);
+  assert.match(full.err, /no space is left for \/dev\/full/);
+  assert.equal(await readFile(path, 'utf8'), 'mine');
+  assert.deepEqual(await namesIn(folder), ['a.csv']);
+});
+
+test('a reader that has seen enough is no failure, and nothing stays behind', async (t) => {
+  const { url } = await openTradeArchive({ A_B: awkwardTrades(20_000) });
+  const scratch = await makeFolder(t);
+  for (const format of ['csv', 'parquet']) {
+    const command = `"${process.execPath}" "${MAIN}" export --kind trades --format ${format} 2>/dev/null | head -c 4`;
+    const child = spawn('bash', ['-c', `set -o pipefail; ${command}`], {
+      env: { PATH: process.env.PATH, TAPEKEEP_DATABASE_URL: url, TMPDIR: scratch },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const seen: Buffer[] = [];
+    child.stdout.on('data', (piece: Buffer) => seen.push(piece));
+    const [code] = await once(child, 'close');
+    assert.deepEqual(
+      [code, Buffer.concat(seen).toString()],
+      [0, format === 'csv' ? 'mark' : 'PAR1'],
+    );
+    assert.deepEqual(await namesIn(scratch), []);
+  }
+});
+
+/** Resolves when a COPY of the archive waits for a lock. */
+async function untilCopyWaits(url: string): Promise<void> {
+  for (;;) {
+    const waiting = await runSql(
+      url,
+      `SELECT FROM pg_stat_activity WHERE datname = current_database()
+         AND wait_event_type = 'Lock' AND query LIKE 'COPY (SELECT%'`,
+    );
+    if (waiting.length > 0) return;
+  }
+}
+
+test('stopped or killed in the middle: what was there before stays', async (t) => {
+  const { url } = await openTradeArchive({ A_B: awkwardTrades(100) });
+  const folder = await makeFolder(t);
+  const path = join(folder, 'a.parquet');
+  await writeFile(path, 'mine');
+  const locker = new pg.Client({ connectionString: url });
+  await locker.connect();
+  t.after(() => locker.end());
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 130],
+    ['SIGKILL', null],
+  ] as const) {
+    await locker.query('BEGIN; LOCK TABLE trade');
+    const program = new Program(['export', '--kind', 'trades', '--out', path, '--force'], {
+      env: { TAPEKEEP_DATABASE_URL: url },
+    });
+    t.after(() => program.dispose());
+    await untilCopyWaits(url);
+    program.kill(signal);
+    const end = await program.ended();
+    assert.equal(end.code, code, program.dump());
+    await locker.query('ROLLBACK');
+    assert.equal(await readFile(path, 'utf8'), 'mine');
+    const left = (await namesIn(folder)).filter((name) => !name.startsWith('.'));
+    assert.deepEqual(left, ['a.parquet']);
+    if (code !== null) assert.equal((await namesIn(folder)).length, 1, signal);
+  }
+});
