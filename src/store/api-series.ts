@@ -2,8 +2,7 @@ import type { Span } from '../kernel/span.js';
 import type { Gap } from './api-completeness.js';
 
 /** The series that can be read whole, as people call them. */
-export const SERIES_KINDS = ['trades', 'klines', 'tickers', 'depth', 'states'] as const;
-export type SeriesKind = (typeof SERIES_KINDS)[number];
+export type SeriesKind = 'trades' | 'klines' | 'tickers' | 'depth' | 'states';
 
 /**
  * What a column holds: moments have microseconds, integers fit into 64 bits, decimals are exact

@@ -53,7 +53,6 @@ export type {
   SeriesSlice,
   SpanCompleteness,
 } from './api-series.js';
-export { SERIES_KINDS } from './api-series.js';
 export type {
   Mismatch,
   PendingSpan,

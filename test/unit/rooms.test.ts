@@ -94,6 +94,8 @@ test('planted: packages stay behind their fences', () => {
       assert.deepEqual(found, rooms.includes(room) ? [] : [expected]);
     }
   }
+  const inside = { 'archive/parquet/a.ts': "import x from '@duckdb/node-api';" };
+  assert.deepEqual(told(inside), [], 'a fence may stand around a folder');
   assert.deepEqual(told({ 'client/a.ts': "import 'left-pad'; import 'node:fs';" }), [
     'fence client/a.ts:1 left-pad has no fence: say which rooms may import it',
   ]);
