@@ -77,7 +77,8 @@ export async function openMarketUnit(
     ...(trades.enabled ? [tradesSource(context.exchange)] : []),
   ];
   for (const source of sources) {
-    const floorMs = trades.history === 'all' ? undefined : nowMs - trades.history;
+    // Trades are covered in whole seconds.
+    const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
     const { stream, islands } = await openStream(source.kind, 0, floorMs);
     const traits = context.traits[source.kind];
     const cacheMarginMs = trades.cacheMargin;

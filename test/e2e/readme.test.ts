@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { DEFAULTS } from '../../src/config/keys.js';
-import { makeDatabase } from '../support/postgres.js';
+import { makeDatabase, runSql } from '../support/postgres.js';
 import { Program } from '../support/program.js';
 
 /** What the README tells people to type must work. */
@@ -17,6 +17,12 @@ function blocks(language: string): string[] {
 
 test('every SQL statement of the README runs against the schema', async (t) => {
   const databaseUrl = await makeDatabase();
+  await runSql(
+    databaseUrl,
+    `INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount,
+                         first_seen_at, last_seen_at)
+     VALUES ('BTC_USDT', 'BTC', 'USDT', 8, 2, 4, 0.001, now(), now())`,
+  );
   const fromShell = [...README.matchAll(/tapekeep query "([^"]+)"/g)].map(([, sql]) => sql ?? '');
   const statements = [...blocks('sql'), ...fromShell];
   assert.ok(statements.length >= 5);
