@@ -23,7 +23,6 @@ export interface ReviewedUnit {
 const REPEAT_MS = 60_000;
 /** Requests that are remembered as passed on; beyond it the oldest are passed on once more. */
 const PASSED_MAX = 10_000;
-const SUSPECT = 'suspect ';
 const DOUBT_NOTE = 'taken back to be fetched again, because trades and candles disagree';
 
 /**
@@ -47,7 +46,6 @@ export class FillReview {
    */
   async review(requests: FillRequests, units: Iterable<ReviewedUnit>): Promise<boolean> {
     const { wanted, suspects, due } = requests;
-    this.#forgetSettled(suspects);
     if (wanted.length + suspects.length + due.length === 0) return false;
     const fillers = new Map<number, HoleFiller>();
     for (const { walkers, candles } of units) {
@@ -57,8 +55,11 @@ export class FillReview {
     const doubts: Promise<void>[] = [];
     for (const { gapId, streamId, span } of suspects) {
       const filler = fillers.get(streamId);
-      if (filler === undefined || !this.#isNew(suspectKey(gapId))) continue;
-      doubts.push(filler.doubt(span, DOUBT_NOTE));
+      const key = `suspect ${gapId}`;
+      if (filler === undefined || !this.#isNew(key)) continue;
+      const doubt = filler.doubt(span, DOUBT_NOTE);
+      // Taken back is remembered in the archive: if it asks once more, that is another doubt.
+      doubts.push(doubt.then(() => void this.#passedAtMs.delete(key)));
     }
     let hasDue = false;
     for (const { gapId, streamId, span } of due) {
@@ -70,14 +71,6 @@ export class FillReview {
     const failed = (await Promise.allSettled(doubts)).find(({ status }) => status === 'rejected');
     if (failed?.status === 'rejected') throw failed.reason;
     return hasDue || doubts.length > 0 || wanted.length > 0;
-  }
-
-  /** What the archive has stopped asking for is a new doubt when it is asked for again. */
-  #forgetSettled(suspects: FillRequests['suspects']): void {
-    const asked = new Set(suspects.map(({ gapId }) => suspectKey(gapId)));
-    for (const key of this.#passedAtMs.keys()) {
-      if (key.startsWith(SUSPECT) && !asked.has(key)) this.#passedAtMs.delete(key);
-    }
   }
 
   #isNew(key: string): boolean {
@@ -92,8 +85,4 @@ export class FillReview {
     }
     return true;
   }
-}
-
-function suspectKey(gapId: number): string {
-  return `${SUSPECT}${gapId}`;
 }
