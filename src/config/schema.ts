@@ -80,7 +80,7 @@ const streams = section({
   markets: section({ schedule: schedule().prefault('*/30 * * * * *') }),
   trades: section({
     enabled,
-    schedule: schedule().prefault('*/2 * * * * *'),
+    schedule: schedule().prefault('*/5 * * * * *'),
     exactTimes: flag().prefault(true),
     history: pastAllOrNone().prefault('all'),
     cacheMargin: duration('0s', '10m').prefault('2s'),
