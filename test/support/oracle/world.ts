@@ -33,7 +33,6 @@ const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
   () => ({ kind: 'truncate' }),
   () => ({ kind: 'malformed' }),
   () => ({ kind: 'emptyBody' }),
-  (random) => ({ kind: 'stale', ms: 20_000 + upTo(random, 40_000), oldDate: true }),
   () => ({ kind: 'drip', bytes: 20_000, ms: 5 }),
   (random) => ({ kind: 'hang', ms: 50 + upTo(random, 200) }),
   () => ({ kind: 'reset' }),
@@ -54,8 +53,7 @@ export function makeWorld(seed: number): OracleWorld {
   const flood = random() < 0.3 ? 1100 + upTo(random, 400) : upTo(random, 300);
   const trades = makeTrades({ seed, seconds, startS: START_S, flood });
   const rules = makeRules(random);
-  const isPlayed = rules.some(({ kind }) => kind === 'stale') || random() < 0.4;
-  const pace = isPlayed ? pick(random, [20, 40] as const) : 'instant';
+  const pace = random() < 0.4 ? pick(random, [20, 40] as const) : 'instant';
   const isIdMode = random() < 0.15;
   const pageCap = random() < 0.4 ? pick(random, [600, 250, 100]) : undefined;
   return {
@@ -93,11 +91,6 @@ function makeRules(random: Random): FaultRuleInput[] {
     if (rules.some(({ kind }) => kind === other)) continue;
     const id = `${rule.kind}-${rules.length + 1}`;
     const where = pick(random, ['historyResult', 'historyResult', 'history'] as const);
-    if (rule.kind === 'stale') {
-      // Strikes only where the same is asked again and would be answered otherwise.
-      rules.push({ ...rule, id, where, maxCount: 30 });
-      continue;
-    }
     rules.push({
       ...rule,
       id,
