@@ -82,7 +82,9 @@ export async function openMarketUnit(
     const { stream, islands } = await openStream(source.kind, 0, floorMs);
     const traits = context.traits[source.kind];
     const cacheMarginMs = trades.cacheMargin;
-    walkers.push(new TradeWalker({ ...shared, stream, source, traits, cacheMarginMs }, islands));
+    const isAllWanted = trades.history === 'all';
+    const own = { stream, source, traits, cacheMarginMs, isAllWanted };
+    walkers.push(new TradeWalker({ ...shared, ...own }, islands));
   }
 
   let depthCollector: DepthCollector | undefined;

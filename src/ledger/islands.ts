@@ -9,11 +9,17 @@ import type { Island } from './batch.js';
 export class IslandList {
   readonly #limit: number;
   #islands: readonly Island[];
+  #isCut = false;
 
   constructor(islands: readonly Island[], limit = 1000) {
     this.#limit = limit;
     this.#islands = [];
     this.replace(islands);
+  }
+
+  /** Whether the archive may hold older islands than these. */
+  get isCut(): boolean {
+    return this.#isCut;
   }
 
   get top(): Island | undefined {
@@ -33,11 +39,15 @@ export class IslandList {
     const apart = this.#islands.filter(
       (known) => known.span.toMs < island.span.fromMs || known.span.fromMs > island.span.toMs,
     );
-    this.#islands = [...apart, island].sort(newestFirst).slice(0, this.#limit);
+    const all = [...apart, island].sort(newestFirst);
+    if (all.length > this.#limit) this.#isCut = true;
+    this.#islands = all.slice(0, this.#limit);
   }
 
   /** Forgets what was known: the archive was read anew. */
   replace(islands: readonly Island[]): void {
+    // The archive was asked for no more than the limit: so many may be all, or not.
+    this.#isCut = islands.length >= this.#limit;
     this.#islands = [...islands].sort(newestFirst).slice(0, this.#limit);
   }
 

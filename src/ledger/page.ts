@@ -32,7 +32,7 @@ export interface LocateInput {
   readonly asked: number;
   /** Rows in the reply, with those that were refused or repeated. */
   readonly received: number;
-  /** The largest page that this server ever returned: shorter ones are then not due to a cap. */
+  /** The largest page that this server ever returned. */
   readonly largestPage: number;
   /** The request before this one ended exactly at the target, and this one looks just below it. */
   readonly isProbe: boolean;
@@ -41,8 +41,10 @@ export interface LocateInput {
 export type Location =
   /** Contiguous, and `rows[olderFrom…]` are older than the target. */
   | { readonly kind: 'found'; readonly olderFrom: number }
-  /** Nothing older than the target exists on the server. */
+  /** Nothing came from right below the target. One such answer is a sign; it takes two for a proof. */
   | { readonly kind: 'endOfHistory' }
+  /** What is left below the target are some rows that can not be read. */
+  | { readonly kind: 'unreadableEnd' }
   /** The server serves neither the target nor anything older: its history ends above. */
   | { readonly kind: 'beyondHistory' }
   /** Ask again where `search` says. */
@@ -71,6 +73,7 @@ export function locate(input: LocateInput): Location {
   const oldest = rows.at(-1);
   if (newest === undefined || oldest === undefined) {
     if (isProbe && received === 0) return { kind: 'endOfHistory' };
+    if (isProbe && received < asked && received < largestPage) return { kind: 'unreadableEnd' };
     if (isProbe || (received > 0 && skip === 0)) {
       return { kind: 'broken', detail: 'a page holds no readable trade' };
     }
@@ -98,7 +101,8 @@ export function locate(input: LocateInput): Location {
     return { kind: 'broken', detail: `trade ${targetTid} is missing between its neighbours` };
   }
   if (index < rows.length - 1) return { kind: 'found', olderFrom: index + 1 };
-  if (received < asked && received < largestPage) return { kind: 'endOfHistory' };
+  // That it is shorter than asked proves nothing: any server may send less. Only a look just below
+  // the target that brings nothing does.
   const below = { ...search, skip: skip + Math.max(1, index) };
   return index > 0
     ? { kind: 'again', search: below, isProbe: false, why: 'ended at the known trade' }

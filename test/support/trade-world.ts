@@ -27,6 +27,10 @@ export interface Trade {
 export const every = (count: number, stepS: number, fromS = 0): Trade[] =>
   Array.from({ length: count }, (_, index) => ({ tid: index + 1, atS: fromS + index * stepS }));
 
+const clockOf = new WeakMap<TradeWalker, FakeClock>();
+/** Longer than a first try is put off, and than two signs of an end must lie apart. */
+const PAUSE_MS = 2500;
+
 /** An exchange whose history is written down trade by trade, and walks over both its endpoints. */
 export class TradeWorld {
   readonly clock = new FakeClock(START_MS);
@@ -90,7 +94,10 @@ export class TradeWorld {
       traits: this.#traits[kind],
       since: this.since,
     };
-    return new TradeWalker(options, this.archive.allIslands(streamId));
+    const isAllWanted = collectFromS === undefined;
+    const walker = new TradeWalker({ ...options, isAllWanted }, this.archive.allIslands(streamId));
+    clockOf.set(walker, this.clock);
+    return walker;
   }
 
   /** Covered spans in seconds after the start, newest first. */
@@ -135,12 +142,18 @@ const fieldsOf = ({ price, isBroken }: Trade) => ({
   type: 'buy',
 });
 
+/** Fills until nothing is left to do, now and a pause later, which the world's time does not see. */
 export async function fillAll(walker: TradeWalker, limit = 50): Promise<number> {
   let steps = 0;
-  while (walker.pendingGap() !== undefined) {
-    steps += 1;
-    assert.ok(steps < limit, 'the walk does not end');
-    await walker.fillStep(signal);
+  for (const pauseMs of [PAUSE_MS, 0]) {
+    while (walker.pendingGap() !== undefined) {
+      steps += 1;
+      assert.ok(steps < limit, 'the walk does not end');
+      await walker.fillStep(signal);
+    }
+    const clock = clockOf.get(walker);
+    clock?.advance(pauseMs);
+    clock?.stepWall(-pauseMs);
   }
   return steps;
 }

@@ -48,8 +48,17 @@ export async function deepen(
       case 'beyondHistory':
         await walk.pages.commit(page, NOTHING, {});
         walk.stepped(request, false);
-        return walk.book.beyondHistory(hole);
+        if (await walk.isTheEnd(hole.edgeMs, chain.tid, skip, signal)) {
+          await walk.book.beyondHistory(hole);
+        }
+        return;
       case 'endOfHistory':
+        walk.stepped(request, false);
+        if (await walk.isTheEnd(hole.edgeMs, chain.tid, skip, signal)) {
+          await endOfHistory(walk, hole, chain, page);
+        }
+        return;
+      case 'unreadableEnd':
         walk.stepped(request, false);
         return endOfHistory(walk, hole, chain, page);
       case 'found':
@@ -99,14 +108,15 @@ export async function endOfHistory(
   const { pages, chains, book, options } = walk;
   const startMs = Math.min(chain.secondMs, hole.edgeMs);
   const below = pages.islands.all.filter((island) => island.span.fromMs < hole.edgeMs);
-  const hasForgotten = below.some((island) => island.firstId !== null);
+  // Below a list that was cut there are more of them.
+  const hasForgotten = pages.islands.isCut || below.some((island) => island.firstId !== null);
   // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.doubts.length;
-  const span = { fromMs: below[0]?.span.toMs ?? startMs, toMs: hole.edgeMs };
+  const refusedFromMs = below[0]?.span.toMs ?? startMs;
   chains.delete(hole.edgeMs);
   if (endsUnreadable) {
     await pages.commit(page, NOTHING, {});
-    await pages.recordRefused(span);
+    await pages.recordRefused({ fromMs: refusedFromMs, toMs: hole.edgeMs });
     book.refused(hole.edgeMs);
     return;
   }
@@ -115,13 +125,16 @@ export async function endOfHistory(
     await book.beyondHistory(hole);
     return;
   }
-  // Islands below without a trade are the time before the market's first one.
+  // Where this run saw the market empty until just before, that trade is its first one. After a
+  // longer absence the exchange may as well have forgotten what came before.
+  const run = walk.emptyRun;
+  const isFirst = run !== undefined && run.toMs <= startMs;
+  const span = { fromMs: isFirst ? run.fromMs : startMs, toMs: hole.edgeMs };
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
   const { doubtfulEdgesMs } = await pages.commit(page, span, evidence);
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
-  const floorMs = pages.collectFromMs;
-  if (below.length === 0 && (floorMs === null || startMs > floorMs)) await pages.beginAt(startMs);
-  // What is wanted of the time before that can not be had.
+  await walk.startFoundAt(span.fromMs);
+  // What is expected of the time before that can not be had.
   for (const rest of walk.holes()) {
     if (rest.edgeMs <= span.fromMs) await book.beyondHistory(rest);
   }

@@ -25,6 +25,15 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
     const rows = orderPage(page.trades);
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
     const [newest, oldest] = [rows[0], rows.at(-1)];
+    if (skip === 0 && page.rowCount === 0 && walk.newestTid === 0) {
+      await pages.commit(page, NOTHING, {});
+      await head.poll(signal);
+      walk.stepped(request, false);
+      if (walk.newestTid > 0) return;
+      if (walk.endsAgain(edgeMs, 0)) await book.beyondHistory(hole);
+      else book.putOff(edgeMs);
+      return;
+    }
     if (skip === 0 && (newest === undefined || newest.tradedAtS * SECOND_MS < edgeMs)) {
       // Nothing is newer than the edge: this is the head, and it proves more than an island does.
       await head.store(page, PAGE_MAX);
@@ -35,7 +44,8 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       await pages.commit(page, NOTHING, {});
       if (page.rowCount === 0 && isPastTheEnd(search)) {
         walk.stepped(request, false);
-        return book.beyondHistory(hole);
+        if (await walk.isTheEnd(edgeMs, 0, skip, signal)) await book.beyondHistory(hole);
+        return;
       }
       search = goShallower(search, Math.max(1, options.traits.largestPage));
     } else if (oldest.tradedAtS * SECOND_MS >= edgeMs) {

@@ -5,7 +5,7 @@ import { edgeBelow } from '../../ledger/proof.js';
 import { type Search, searchFrom } from '../../ledger/search.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { WalkStalledError } from './errors.js';
-import { Chains, chainEnd, type Frontier } from './frontier.js';
+import { Chains, chainEnd, type Frontier, NOTHING } from './frontier.js';
 import { HoleBook, type HoleBookOptions } from './hole-book.js';
 import { PageStore } from './page-store.js';
 import type { SinceKnowledge } from './since-mode.js';
@@ -18,6 +18,11 @@ export interface WalkerOptions extends HoleBookOptions {
   readonly traits: ServerTraits;
   /** How this server understands its offset, shared by all walkers. */
   readonly since: SinceKnowledge;
+  /**
+   * Everything that the exchange has is wanted, so that a start of history which was found once is
+   * looked for again, below it. By default so where no start is known yet.
+   */
+  readonly isAllWanted?: boolean;
 }
 
 /** Facts about a server that its answers reveal. */
@@ -27,6 +32,14 @@ export interface ServerTraits {
 
 export const SECOND_MS = 1000;
 export const PAGE_MAX = 1000;
+/** Size of the page that must agree with an empty one: no cache has one answer for both. */
+export const OTHER_PAGE = 500;
+/** Looks of one run at an empty market prove the time between them when no further apart than this. */
+export const LOOKS_APART_MAX_MS = 300_000;
+/** Two answers that history ends are one proof when at least a second apart, and at most this. */
+const END_PROOF_MAX_MS = 1_800_000;
+/** How often a start of history that was found is looked for again. */
+const START_RECHECK_MS = 3_600_000;
 /** Requests that one step may spend on finding its place in a history that moves. */
 export const LOCATE_REQUESTS_MAX = 12;
 /** Searches that are remembered; one that is forgotten begins anew. */
@@ -46,17 +59,24 @@ export class Walk {
   readonly book: HoleBook;
   readonly chains = new Chains();
   newestTid: number;
+  /** Time in which this run saw, in looks close together, that the market has no trade. */
+  emptyRun: Span | undefined;
   /** The right to send a request that was reserved for the step under way. */
   stepTurn: RequestTurn | undefined;
   #wanted: readonly Span[] = [];
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new Map<number, Search>();
+  /** First answers that said that history ends below an edge. */
+  readonly #ends = new Map<number, { readonly tid: number; readonly atMs: number }>();
+  readonly #isAllWanted: boolean;
+  #startFoundAtMs = Number.NEGATIVE_INFINITY;
   #known: { readonly key: readonly unknown[]; readonly holes: readonly Hole[] } | undefined;
 
   constructor(options: WalkerOptions, islands: readonly Island[]) {
     this.options = options;
     this.pages = new PageStore(options, islands);
     this.book = new HoleBook(options, this.pages);
+    this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
     // The newest island may hold no trade, and yet there are older ones.
     this.newestTid = Math.max(0, ...islands.map((island) => island.lastId ?? 0));
   }
@@ -72,19 +92,66 @@ export class Walk {
   holes(): readonly Hole[] {
     const { islands, collectFromMs } = this.pages;
     const edgesMs = this.chains.edgesMs;
-    const key = [islands.all, collectFromMs, this.#wanted, ...edgesMs];
+    const isStartOpen = collectFromMs === null || this.#isStartDue();
+    const key = [islands.all, collectFromMs, isStartOpen, this.#wanted, ...edgesMs];
     const known = this.#known;
     if (known?.key.length === key.length && key.every((one, at) => one === known.key[at])) {
       return known.holes;
     }
     const topMs = Math.max(islands.top?.span.toMs ?? -Infinity, ...edgesMs);
-    const always = { fromMs: collectFromMs ?? -Infinity, toMs: topMs };
-    // While the start of history is open, what is wanted has a begin of its own to be listed with.
-    const beginsMs = collectFromMs === null ? this.#wanted.map(({ fromMs }) => fromMs) : [];
-    const cutsMs = [...edgesMs, ...beginsMs];
+    const always = { fromMs: isStartOpen ? -Infinity : (collectFromMs ?? -Infinity), toMs: topMs };
+    // While the start of history is open, what is expected has a begin of its own to be listed with.
+    const beginsMs = isStartOpen ? this.#wanted.map(({ fromMs }) => fromMs) : [];
+    const floorsMs = isStartOpen && collectFromMs !== null ? [collectFromMs] : [];
+    const cutsMs = [...edgesMs, ...beginsMs, ...floorsMs];
     const holes = findHoles([always, ...this.#wanted], islands.spans, topMs, cutsMs);
     this.#known = { key, holes };
     return holes;
+  }
+
+  /** Whether a start of history that is known is to be looked for again. */
+  #isStartDue(): boolean {
+    const { clock, since, source } = this.options;
+    if (!this.#isAllWanted || this.newestTid === 0 || since.of(source.endpoint) !== 'skip') {
+      return false;
+    }
+    return clock.monotonicMs() - this.#startFoundAtMs >= START_RECHECK_MS;
+  }
+
+  /** The proven start of what the exchange has; one that is known only ever moves down. */
+  async startFoundAt(startMs: number): Promise<void> {
+    const { collectFromMs } = this.pages;
+    if (collectFromMs === null || (this.#isAllWanted && startMs < collectFromMs)) {
+      await this.pages.beginAt(startMs);
+    }
+    this.#startFoundAtMs = this.options.clock.monotonicMs();
+  }
+
+  /**
+   * Weighs an empty answer that says that history ends. It is believed when a page of another size
+   * is empty as well, and when all of that was so before, at least a second ago, below the same
+   * trade. Until then the hole is put off.
+   */
+  async isTheEnd(edgeMs: number, tid: number, skip: number, signal: AbortSignal): Promise<boolean> {
+    const second = await this.fetchForStep(skip, OTHER_PAGE, signal);
+    await this.pages.commit(second, NOTHING, {});
+    if (second.rowCount > 0) this.#ends.delete(edgeMs);
+    else if (this.endsAgain(edgeMs, tid)) return true;
+    this.book.putOff(edgeMs);
+    return false;
+  }
+
+  /** Notes one sign that history ends below a trade; true for the second one that counts. */
+  endsAgain(edgeMs: number, tid: number): boolean {
+    const atMs = this.options.clock.monotonicMs();
+    const first = this.#ends.get(edgeMs);
+    const ageMs = first?.tid === tid ? atMs - first.atMs : Number.POSITIVE_INFINITY;
+    if (ageMs < SECOND_MS) return false;
+    this.#ends.delete(edgeMs);
+    if (ageMs <= END_PROOF_MAX_MS) return true;
+    if (this.#ends.size >= SEARCHES_MAX) this.#ends.clear();
+    this.#ends.set(edgeMs, { tid, atMs });
+    return false;
   }
 
   /** Lets the holes that a span touches be tried at once; they may reach beyond it. */

@@ -113,6 +113,7 @@ export class TradeWalker {
       await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
       await pages.reload();
       chains.dropWithin(span);
+      this.#walk.emptyRun = undefined;
       this.#walk.release(span);
     });
   }
@@ -190,8 +191,10 @@ export class TradeWalker {
     const oldestTid = Math.min(...page.trades.map(({ tid }) => tid));
     for (const hole of this.#walk.openHoles()) {
       const chain = this.#walk.frontierAt(hole.edgeMs);
-      if (isAll && chain?.tid === oldestTid) await endOfHistory(this.#walk, hole, chain, page);
-      else await book.horizon(hole);
+      if (!isAll || chain?.tid !== oldestTid) await book.horizon(hole);
+      else if (this.#walk.endsAgain(hole.edgeMs, chain.tid)) {
+        await endOfHistory(this.#walk, hole, chain, page);
+      } else book.putOff(hole.edgeMs);
     }
   }
 

@@ -155,9 +155,11 @@ class Run {
     this.exchange.rest(200);
     fired.lies += this.exchange.lies;
     fired.refused += this.exchange.broken.size;
-    for (let round = 0; round < 8; round += 1) {
-      this.clock.advance(7_200_000);
-      this.exchange.rest(7200);
+    for (let round = 0; round < 16; round += 1) {
+      // By turns beyond every pause, and soon enough for the second sign of an end to count.
+      const waitS = round % 2 === 0 ? 7200 : 700;
+      this.clock.advance(waitS * 1000);
+      this.exchange.rest(waitS);
       await this.attempt(() => this.walker.pollHead(signal));
       let steps = 0;
       while (this.walker.pendingGap() !== undefined) {

@@ -141,7 +141,7 @@ test('failed tries are written down with their number and next moment, and hold 
   const waitMs = (memory?.nextAttemptAtMs ?? 0) - world.clock.wallMs();
   assert.ok(waitMs >= 4000 && waitMs <= 8000, `${waitMs} ms after the third try`);
   world.exchange.answers.historyResult = answer;
-  const second = world.walker();
+  const second = world.walker('trades', 0);
   await second.pollHead(signal);
   assert.equal(second.pendingGap(), undefined, 'the pause goes on');
   world.clock.advance(8000);

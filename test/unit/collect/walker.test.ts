@@ -108,7 +108,8 @@ test('a walk claims only what it stored, over any history, and in the end has ev
       assert.equal(walker.pendingGap(), undefined, 'the walk never ends');
       const islands = archive.allIslands(1);
       const lastCovered = islands[0]?.span.toMs ?? 0;
-      assert.ok(islands.length <= 1, `${islands.length} islands are left`);
+      // Of a market that was empty, a restart leaves a moment that nothing proves any more.
+      if (world.history > 0) assert.ok(islands.length <= 1, `${islands.length} islands are left`);
       const missing = exchange.issued.filter(
         (trade) => !archive.trades.has(`7 ${trade.tradedAtS} ${trade.tid}`),
       );

@@ -61,9 +61,9 @@ const CASES: readonly Case[] = [
   },
   { name: 'the target is not where it belongs', tids: [60, 40], expected: { kind: 'broken' } },
   {
-    name: 'a short page that ends at the target',
+    name: 'a short page that ends at the target proves nothing yet',
     tids: [60, 50],
-    expected: { kind: 'endOfHistory' },
+    expected: again(11),
   },
   {
     name: 'a short page where no longer one was ever seen',
@@ -104,6 +104,12 @@ const CASES: readonly Case[] = [
     name: 'nothing readable below a probe',
     tids: [],
     input: { isProbe: true, received: 3 },
+    expected: { kind: 'unreadableEnd' },
+  },
+  {
+    name: 'a full page without a readable row below a probe',
+    tids: [],
+    input: { isProbe: true, received: 5 },
     expected: { kind: 'broken' },
   },
   { name: 'nothing at a depth', tids: [], expected: again(5) },
