@@ -39,7 +39,7 @@ export async function judge(
   databaseUrl: string,
   market: string,
   trades: readonly RecordedTrade[],
-  isHorizonAllowed: boolean,
+  isStartLater: boolean,
 ): Promise<Judgement> {
   const issued = new Map(trades.map((trade) => [String(trade.id), trade]));
   const stored = await storedTrades(databaseUrl, market);
@@ -87,7 +87,7 @@ export async function judge(
         continue;
       }
       if (fromS !== null && second < fromS) {
-        assert.ok(isHorizonAllowed, `${kind}: trade ${trade.id} is neither covered nor in a gap`);
+        assert.ok(isStartLater, `${kind}: trade ${trade.id} is neither covered nor in a gap`);
         if (kind === 'trades') beforeStart += 1;
         continue;
       }

@@ -72,8 +72,7 @@ export async function runWorld(world: OracleWorld): Promise<OracleReport> {
     let killed = 0;
     for (const kill of world.kills) if (await collectUntilKilled(place, kill)) killed += 1;
     await collectUntilSettled(place);
-    const isHorizonAllowed = variants.sinceMode === 'id';
-    const judgement = await judge(databaseUrl, MARKET, world.trades, isHorizonAllowed);
+    const judgement = await judge(databaseUrl, MARKET, world.trades, world.isStartLater);
     return { ...judgement, fired: firedByKind(faults), killed };
   } finally {
     await archive.end();

@@ -38,6 +38,7 @@ export function tapeWorld(trades: readonly RecordedTrade[], pace: number): Oracl
     seed: 7,
     trades,
     pace,
+    isStartLater: false,
     startOffsetS: 20,
     variants: { rateLimit: false },
     rules,

@@ -15,6 +15,8 @@ export interface OracleWorld {
   readonly seed: number;
   readonly trades: readonly RecordedTrade[];
   readonly pace: number | 'instant';
+  /** Collecting may begin later than the exchange's history. */
+  readonly isStartLater: boolean;
   readonly startOffsetS: number;
   readonly variants: Partial<ServerVariants>;
   readonly rules: readonly FaultRuleInput[];
@@ -39,7 +41,7 @@ const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
   (random) => ({ kind: 'duplicateRows', rows: 1 + upTo(random, 30) }),
   () => ({ kind: 'reorderRows' }),
   (random) => ({ kind: 'conflictRows', rows: 1 + upTo(random, 5), place: 'behind' }),
-  (random) => ({ kind: 'shortPage', keep: 1 + upTo(random, 200) }),
+  (random) => ({ kind: 'shortPage', keep: pick(random, [0, 1, 2, 3, 1 + upTo(random, 200)]) }),
   (random) => ({ kind: 'stuckPage', ms: 200 + upTo(random, 1500) }),
   (random) => ({ kind: 'wrongDate', form: pick(random, ['frozen', 'missing']) }),
   () => ({ kind: 'drip', part: 'head', bytes: 40, ms: 5 }),
@@ -55,11 +57,14 @@ export function makeWorld(seed: number): OracleWorld {
   const rules = makeRules(random);
   const pace = random() < 0.4 ? pick(random, [20, 40] as const) : 'instant';
   const isIdMode = random() < 0.15;
+  const history = random() < 0.25 ? '30s' : 'all';
   const pageCap = random() < 0.4 ? pick(random, [600, 250, 100]) : undefined;
   return {
     seed,
     trades,
     pace,
+    // A server that pages by id shows its newest page; a limited history begins where it is told to.
+    isStartLater: isIdMode || history !== 'all',
     startOffsetS: Math.floor(seconds * (0.2 + random() * 0.6)),
     variants: {
       rateLimit: false,
@@ -73,6 +78,7 @@ export function makeWorld(seed: number): OracleWorld {
       isForwarded: random() < 0.5,
     })),
     settings: {
+      TAPEKEEP_STREAMS_TRADES_HISTORY: history,
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: String(random() < 0.7),
       TAPEKEEP_STREAMS_KLINES_ENABLED: String(random() < 0.3),
       TAPEKEEP_DATABASE_COMMIT_LATENCY: pick(random, ['1ms', '20ms', '100ms']),
