@@ -1,41 +1,17 @@
-import type { Candle } from '../contract/resources.js';
-import type { Clock } from '../kernel/clock.js';
-import { isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
+import { isAborted, messageOf } from '../kernel/errors.js';
 import { Mutex } from '../kernel/mutex.js';
 import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../kernel/span.js';
-import type { Island, StreamRef } from '../ledger/batch.js';
+import type { Island } from '../ledger/batch.js';
 import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import { IslandList } from '../ledger/islands.js';
 import type { CollectEvents } from '../observe/events.js';
+import { believedOf, type EmptyEnd, emptyEnds, isWorthAsking } from './candle-doubt.js';
 import { CandleGrid } from './candle-grid.js';
-import { slotOf, sortCandles } from './candle-rows.js';
-import {
-  type ArchivePort,
-  type ExchangePort,
-  type ExchangeReply,
-  type ExchangeTime,
-  PRIORITY,
-} from './ports.js';
+import { CandleMismatchError } from './candle-mismatch.js';
+import type { CandleCollectorOptions } from './candle-options.js';
+import { type CandleAnswer, type KlineReply, readCandles } from './candle-rows.js';
+import { PRIORITY } from './ports.js';
 import { quarantineRows } from './quarantine.js';
-
-export interface CandleCollectorOptions {
-  readonly market: string;
-  readonly marketId: number;
-  readonly intervalS: number;
-  /** Its `collectFromMs` is set: candles of older open times are not expected. */
-  readonly stream: StreamRef;
-  readonly exchange: ExchangePort;
-  readonly archive: ArchivePort;
-  readonly time: ExchangeTime;
-  readonly clock: Clock;
-  readonly telemetry: CollectEvents;
-  /** How long after its close a candle may still change, exchange milliseconds. */
-  readonly graceMs: number;
-  /** Whether its newest candle counts as the progress of the market's candles. */
-  readonly isFinest: boolean;
-  /** How many closed candles before a new one are read again, to catch revisions. */
-  readonly rereads: number;
-}
 
 /** A candle that was refused, or could not be had, is asked for again this rarely. */
 const RETRY_MS = 600_000;
@@ -51,21 +27,11 @@ const PAGE_MAX = 1000;
 
 type RowOutcome = Parameters<CollectEvents['settled']>[0]['outcome'];
 
-/** The answer is for another market or interval than was asked for, so it proves nothing. */
-export class CandleMismatchError extends TapekeepError {
-  constructor(market: string, intervalS: number, got: string) {
-    super(
-      'candle_mismatch',
-      'retry',
-      `${market}: candles of ${intervalS} s were asked for, the answer is for ${got}; check that the exchange knows this interval`,
-    );
-  }
-}
-
 /**
  * Collects the closed candles of one market and interval. Their open times are known beforehand, so
  * what is missing is exact: expected minus covered, newest first. A span that was asked for is
- * covered whether candles came or not, because a minute without trades may have none.
+ * covered whether candles came or not, because a minute without trades may have none; only where an
+ * answer ends in a long run of them it is asked for once more, because it may be cut short.
  */
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
@@ -89,7 +55,7 @@ export class CandleCollector {
   }
 
   /**
-   * Fetches the newest missing span, at most a page.
+   * Fetches the newest missing span, at most a page, and each end of it without candles once more.
    *
    * @returns whether more is missing and may be asked for at once; false as well when the answer
    * settled nothing, so that the caller does not ask the same again before its next turn
@@ -137,11 +103,23 @@ export class CandleCollector {
     const askedFromMs = Math.max(floorMs, fromMs - rereadMs, newest.toMs - PAGE_MAX * stepMs);
     const asked = { fromMs: askedFromMs, toMs: newest.toMs };
     const reply = await this.#ask(asked, isHead, signal);
-    if (this.#grid.learn(reply.data.kline.map((candle) => candle.time * 1000))) {
-      await this.#alignFloor();
-      return true;
+    if (await this.#hasMoved(reply)) return true;
+    const answer = this.#read(asked, reply);
+    const ends = this.#doubtedEnds(answer);
+    const doubted = ends.map(({ span }) => span);
+    await this.#store(answer, subtractSpans(answer.closed, doubted));
+    for (const end of ends) {
+      const second = await this.#ask(end.question, isHead, signal);
+      if (await this.#hasMoved(second)) return true;
+      const again = this.#read(end.question, second);
+      const believed = believedOf(end, again.heldMs, this.#grid.stepMs);
+      const notFinal = { fromMs: again.finalToMs, toMs: Number.POSITIVE_INFINITY };
+      await this.#store(
+        again,
+        believed.flatMap((span) => subtractSpans(span, [notFinal])),
+        true,
+      );
     }
-    await this.#store(asked, reply.data.kline, reply);
     const left = this.#missing(finalToMs);
     return left.length > 0 && totalLengthMs(left) < totalLengthMs(missing);
   }
@@ -207,34 +185,42 @@ export class CandleCollector {
     return gaps.map((gap) => this.#grid.around(gap));
   }
 
-  async #store(
-    asked: Span,
-    candles: readonly Candle[],
-    reply: ExchangeReply<unknown>,
-  ): Promise<void> {
-    const { archive, stream, market, marketId, intervalS, telemetry, graceMs } = this.#options;
-    const seenMs = Math.min(reply.sentAtMs, reply.dateMs ?? reply.sentAtMs);
-    const closed = this.#grid.within({
-      fromMs: asked.fromMs,
-      toMs: Math.min(asked.toMs, seenMs - graceMs),
-    });
-    const question = { market, grid: this.#grid, asked, closedToMs: closed.toMs };
-    const { rows, strays, open } = sortCandles(candles, question, reply.receivedAtMs);
-    const rejected = [...reply.rejected, ...strays];
-    const doubtfulMs = [
-      ...reply.rejected.map((row) => slotOf(row.payload)),
-      // A candle beside the grid speaks of the two slots that it lies across.
-      ...strays.map((row) => slotOf(row.payload)),
-    ];
-    const claims = this.#grid.without(closed, doubtfulMs);
-    telemetry.received({ stream: 'kline', market, count: candles.length + reply.rejected.length });
+  /** Whether the answer shows that candles begin at another hour than was believed. */
+  async #hasMoved({ data }: KlineReply): Promise<boolean> {
+    if (!this.#grid.learn(data.kline.map((candle) => candle.time * 1000))) return false;
+    await this.#alignFloor();
+    return true;
+  }
+
+  #read(asked: Span, reply: KlineReply): CandleAnswer {
+    const { market, graceMs } = this.#options;
+    return readCandles({ market, grid: this.#grid, asked, graceMs }, reply);
+  }
+
+  /** Ends of an answer that are asked for once more before they count as quiet. */
+  #doubtedEnds({ closed, refusedMs, heldMs }: CandleAnswer): EmptyEnd[] {
+    // It proves nothing anyway, and is put off as a whole.
+    if (refusedMs.includes(undefined)) return [];
+    const { stepMs } = this.#grid;
+    const ends = emptyEnds(closed, heldMs, stepMs);
+    return ends.filter((end) => isWorthAsking(end, this.#islands.spans, stepMs));
+  }
+
+  /** @param believed what the answer proves, apart from candles that were refused */
+  async #store(answer: CandleAnswer, believed: readonly Span[], isSecond = false): Promise<void> {
+    const { archive, stream, market, marketId, intervalS, telemetry } = this.#options;
+    const { rows, rejected, open, reply } = answer;
+    const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
+    const count = rows.length + rejected.length + open;
+    telemetry.received({ stream: 'kline', market, count });
+    const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
     const batch = {
       klines: rows.map((row) => ({ ...row, marketId, intervalS })),
       quarantine: quarantineRows('kline', market, rejected, reply.receivedAtMs),
       claims: claims.map((span) => ({
         stream,
         span,
-        evidence: { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs },
+        evidence: isSecond ? { ...evidence, askedTwice: true } : evidence,
       })),
     };
     const result = await archive.commit(batch).catch((error: unknown) => {
@@ -252,7 +238,7 @@ export class CandleCollector {
       unchanged: open,
       rejected: rejected.length + result.outcomes.kline.rejected,
     });
-    await this.#noteRefused(closed);
+    await this.#noteRefused(believed);
     const top = this.#islands.top;
     if (top !== undefined && this.#options.isFinest) {
       telemetry.progressed({ stream: 'kline', market, newestMs: top.span.toMs });
@@ -268,9 +254,9 @@ export class CandleCollector {
   }
 
   /** Lists closed candles that could not be read as gaps, and leaves them alone for a while. */
-  async #noteRefused(closed: Span): Promise<void> {
+  async #noteRefused(believed: readonly Span[]): Promise<void> {
     // A candle that is stored already and can not be read again is no gap.
-    const open = subtractSpans(closed, this.#islands.spans);
+    const open = believed.flatMap((span) => subtractSpans(span, this.#islands.spans));
     this.#putOffFor(open);
     for (const span of open) {
       const memory = { ...this.#memory(span), state: 'open', reason: 'refused rows' } as const;

@@ -156,7 +156,7 @@ test('starting polls every stream of every market at once', async (t) => {
   const counts = ['markets', 'tickers', 'historyResult', 'history', 'depth', 'kline'] as const;
   assert.deepEqual(
     counts.map((endpoint) => world.exchange.countOf(endpoint)),
-    [1, 1, 2, 2, 2, 4],
+    [1, 1, 2, 2, 2, 6],
   );
   assert.deepEqual(world.collector.markets, ['A', 'B']);
   assert.deepEqual(world.openFeeds(), ['A', 'B']);

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { CandleCollector } from '../../../src/collect/candles.js';
+import type { StreamRef } from '../../../src/ledger/batch.js';
+import { CollectRecord } from '../../support/collect-record.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ModelArchive } from '../../support/model-archive.js';
+import { ScriptedExchange } from '../../support/scripted-exchange.js';
+
+/** Answers that hold less than was asked for: cut on the way, capped by the server, or honest. */
+
+const START_MS = Date.UTC(2026, 0, 1);
+const MINUTE_MS = 60_000;
+const MARKET = 'BTC_USDT';
+const { signal } = new AbortController();
+const minuteOf = (ms: number) => (ms - START_MS) / MINUTE_MS;
+
+class World {
+  readonly clock = new FakeClock(START_MS);
+  readonly archive = new ModelArchive();
+  readonly record = new CollectRecord();
+  readonly exchange: ScriptedExchange;
+  /** Which of the minutes asked for are in the answer. */
+  holds: (minute: number) => boolean = () => true;
+  /** What becomes of an answer's minutes; the number counts answers from 1. */
+  cut: (minutes: number[], answer: number) => number[] = (minutes) => minutes;
+  #answers = 0;
+
+  constructor(nowMin: number) {
+    this.clock.advance(nowMin * MINUTE_MS);
+    this.exchange = new ScriptedExchange(this.clock, {
+      kline: ({ market, start, end }) => {
+        const minutes: number[] = [];
+        for (let time = Number(start); time <= Number(end); time += 60) {
+          const minute = minuteOf(time * 1000);
+          if (this.holds(minute)) minutes.push(minute);
+        }
+        this.#answers += 1;
+        const kline = this.cut(minutes, this.#answers).map(candle);
+        return { market, start, end, interval: 60, kline };
+      },
+    });
+  }
+
+  collector(rereads = 0): CandleCollector {
+    const stream: StreamRef = {
+      ...{ streamId: 1, kind: 'kline', marketId: 7, variant: 60, collectFromMs: START_MS },
+    };
+    return new CandleCollector(
+      {
+        ...{ market: MARKET, marketId: 7, intervalS: 60, stream, rereads },
+        ...{ exchange: this.exchange, archive: this.archive, clock: this.clock },
+        time: { nowMs: () => this.clock.wallMs() },
+        ...{ telemetry: this.record, graceMs: 10_000, isFinest: true },
+      },
+      this.archive.allIslands(1),
+    );
+  }
+
+  asked(): Array<[number, number]> {
+    return this.exchange.asked.map(({ params }) => [
+      minuteOf(Number(params.start) * 1000),
+      minuteOf(Number(params.end) * 1000) + 1,
+    ]);
+  }
+
+  covered(): Array<[number, number]> {
+    const islands = this.archive.allIslands(1);
+    return islands.map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
+  }
+
+  stored(): number[] {
+    const minutes = [...this.archive.klines.values()].map(({ openAtS }) => openAtS * 1000);
+    return minutes.map(minuteOf).sort((a, b) => a - b);
+  }
+
+  /** Everything is covered, and every candle that there is is stored. */
+  assertWhole(toMin: number): void {
+    assert.deepEqual(this.covered(), [[0, toMin]]);
+    const all = Array.from({ length: toMin }, (_, minute) => minute).filter(this.holds);
+    assert.deepEqual(this.stored(), all);
+    assert.deepEqual(this.archive.gaps, []);
+    this.record.assertAccounted('kline');
+  }
+}
+
+function candle(minute: number) {
+  const time = START_MS / 1000 + minute * 60;
+  const prices = { open: '5', close: '5', highest: '5', lowest: '5' };
+  return { time, ...prices, volume: '1', amount: '5', market: MARKET };
+}
+
+async function pollAll(collector: CandleCollector): Promise<void> {
+  for (let polls = 1; await collector.poll(signal); polls += 1) {
+    assert.ok(polls < 100, 'the collector never has enough');
+  }
+}
+
+for (const [name, cut] of [
+  ['its newest part', (minutes: number[]) => minutes.slice(0, 5)],
+  ['its oldest part', (minutes: number[]) => minutes.slice(-5)],
+  ['both ends', (minutes: number[]) => minutes.slice(400, 500)],
+  ['everything', () => []],
+] as const) {
+  test(`one page that lost ${name} is found out`, async () => {
+    const world = new World(2001);
+    world.cut = (minutes, answer) => (answer === 1 ? cut(minutes) : minutes);
+    await pollAll(world.collector());
+    world.assertWhole(2000);
+    assert.ok(world.asked().length <= 4, JSON.stringify(world.asked()));
+  });
+}
+
+for (const [name, cut] of [
+  ['newest', (minutes: number[]) => minutes.slice(-90)],
+  ['oldest', (minutes: number[]) => minutes.slice(0, 90)],
+] as const) {
+  test(`a server that gives the ${name} candles only, however many were asked for`, async () => {
+    const world = new World(1001);
+    world.cut = cut;
+    await pollAll(world.collector());
+    world.assertWhole(1000);
+    assert.ok(world.asked().length <= 13, 'each answer gets on by what it holds');
+  });
+}
+
+test('an honest market that was quiet until lately costs one more request, once', async () => {
+  const world = new World(1001);
+  world.holds = (minute) => minute >= 300;
+  const collector = world.collector(3);
+  await pollAll(collector);
+  assert.deepEqual(world.asked(), [
+    [0, 1000],
+    [0, 301],
+  ]);
+  world.assertWhole(1000);
+  world.clock.advance(MINUTE_MS);
+  await pollAll(collector);
+  assert.deepEqual(world.asked().slice(2), [[997, 1001]]);
+});
+
+test('an empty market costs one more request for each page, and none while it stays quiet', async () => {
+  const world = new World(1501);
+  world.holds = () => false;
+  const collector = world.collector(50);
+  await pollAll(collector);
+  assert.deepEqual(world.asked(), [
+    [500, 1500],
+    [500, 1499],
+    [0, 500],
+    [0, 499],
+  ]);
+  world.assertWhole(1500);
+  world.clock.advance(MINUTE_MS);
+  await pollAll(collector);
+  assert.equal(world.asked().length, 5, 'what is read again only is no news');
+});
+
+test('a few quiet minutes, and holes between candles, are believed at once', async () => {
+  const world = new World(1001);
+  world.holds = (minute) => minute < 300 || (minute > 700 && minute < 995);
+  await pollAll(world.collector());
+  assert.equal(world.asked().length, 1);
+  world.assertWhole(1000);
+});
+
+test('a second answer without the candle that the first one showed proves nothing', async () => {
+  const world = new World(1001);
+  world.cut = (minutes, answer) => {
+    if (answer === 1) return minutes.slice(0, 5);
+    return answer === 2 ? [] : minutes;
+  };
+  const collector = world.collector();
+  assert.equal(await collector.poll(signal), true);
+  assert.deepEqual(world.covered(), [[0, 5]]);
+  await pollAll(collector);
+  world.assertWhole(1000);
+});
+
+test('a second answer that does not come leaves its part open', async () => {
+  const world = new World(1001);
+  world.cut = (minutes, answer) => {
+    if (answer === 2) throw new Error('not this one');
+    return answer === 1 ? minutes.slice(0, 5) : minutes;
+  };
+  const collector = world.collector();
+  await assert.rejects(collector.poll(signal), /not this one/);
+  assert.deepEqual(world.covered(), [[0, 5]]);
+  await pollAll(collector);
+  world.assertWhole(1000);
+});
