@@ -91,13 +91,13 @@ export async function recordAttempt(database: Database, attempt: GapAttempt): Pr
 }
 
 /**
- * Closes what one island holds by now; a suspect only after its coverage was taken back. Rows that
+ * Closes what one island holds by now, also what was given up; a suspect only after its coverage was taken back. Rows that
  * somebody works on are left to the next time.
  */
 const CLOSE_FILLED_GAPS = `
   WITH filled AS (
     SELECT g.gap_id, g.market_id FROM gap g
-    WHERE g.state IN ('open', 'filling')
+    WHERE g.state IN ('open', 'filling', 'unfillable')
       AND NOT (g.state = 'open' AND g.reason = 'suspect' AND g.uncovered_at IS NULL)
       AND EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
                     AND c.stream_id = g.stream_id AND c.span @> g.span)

@@ -120,3 +120,20 @@ test('how the endpoints page is remembered, as long as the exchange stays at its
   await store.claimArchive({ ...archive, baseUrl: 'http://b' });
   assert.deepEqual(await store.sinceModes(), {});
 });
+
+test('what was given up is filled once coverage holds it all the same', async () => {
+  const { store, stream } = await openWithGap();
+  const givenUp = { state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null } as const;
+  await store.recordAttempt({ ...attempt(stream, 10, 50), ...givenUp });
+  await store.recordAttempt({ ...attempt(stream, 50, 90), ...givenUp });
+  await store.commit({ claims: [claim(stream, 10, 50)] });
+  assert.equal(await store.closeFilledGaps(), 1);
+  const memories = await store.recordedGaps(stream, 10);
+  assert.deepEqual(
+    memories.map((one) => [inSeconds(one), one.state]),
+    [
+      [{ fromS: 50, toS: 90 }, 'unfillable'],
+      [{ fromS: 10, toS: 50 }, 'filled'],
+    ],
+  );
+});
