@@ -63,6 +63,13 @@ export async function startTestPostgres(): Promise<TestPostgres> {
   };
 }
 
+/** A connection whose end by the server is told by what runs on it, and by nothing else. */
+function openClient(url: string): pg.Client {
+  const client = new pg.Client({ connectionString: url });
+  client.on('error', () => undefined);
+  return client;
+}
+
 /** A connection that is kept, for looking often. */
 export interface OpenSql {
   run<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
@@ -70,7 +77,7 @@ export interface OpenSql {
 }
 
 export async function openSql(url: string): Promise<OpenSql> {
-  const client = new pg.Client({ connectionString: url });
+  const client = openClient(url);
   await client.connect();
   return {
     run: async <Row extends object>(sql: string, values: readonly unknown[] = []) =>
@@ -85,7 +92,7 @@ export async function runSql<Row extends object>(
   sql: string,
   values: readonly unknown[] = [],
 ): Promise<Row[]> {
-  const client = new pg.Client({ connectionString: url });
+  const client = openClient(url);
   await client.connect();
   try {
     return (await client.query<Row>(sql, [...values])).rows;
