@@ -246,11 +246,11 @@ for (const mode of ['skip', 'id'] as const) {
         await run.settle();
         run.assertComplete();
       }),
-      { numRuns: 80, examples: mode === 'id' ? LOST_AND_DOUBTED.map((one) => [one]) : [] },
+      { numRuns: 20, examples: mode === 'id' ? LOST_AND_DOUBTED.map((one) => [one]) : [] },
     );
   });
 }
 
 test('all of it really happened', () => {
-  for (const [what, count] of Object.entries(fired)) assert.ok(count > 10, `${what}: ${count}`);
+  for (const [what, count] of Object.entries(fired)) assert.ok(count > 2, `${what}: ${count}`);
 });
