@@ -38,7 +38,7 @@ function settings(port: number): string[] {
     listen_addresses: '127.0.0.1',
     unix_socket_directories: '',
     password_encryption: 'scram-sha-256',
-    max_connections: 50,
+    max_connections: 100,
     shared_buffers: '128MB',
     max_wal_size: '1GB',
     wal_compression: 'on',

