@@ -1,0 +1,227 @@
+import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { messageOf } from '../../kernel/errors.js';
+import { type ColumnType, PARTITIONED_TABLES, type PartitionedTable } from '../../store/index.js';
+import { asColdError, ColdError } from './errors.js';
+import { COLD_KINDS, type ColdKind, isColdPath } from './layout.js';
+
+/** One data file: a day of a market. */
+export interface ColdFile {
+  /** Relative to the cold folder, with `/`. */
+  readonly path: string;
+  /** `_all` for rows that belong to no market. */
+  readonly market: string;
+  readonly marketId: number;
+  /** UTC, `2026-01-31`. */
+  readonly date: string;
+  readonly rows: number;
+  readonly bytes: number;
+  readonly sha256: string;
+  /** Oldest and newest moment of the rows, ISO 8601. */
+  readonly first: string;
+  readonly last: string;
+}
+
+/** What the ledger said of a stream within the partition, when it left. */
+export interface ColdCoverage {
+  readonly kind: string;
+  readonly market: string;
+  readonly variantS: number;
+  readonly spans: readonly { readonly from: string; readonly to: string }[];
+}
+
+/** What a partition is that has left the database. */
+export interface ColdManifest {
+  /** Version of the program that wrote it. */
+  readonly tapekeep: string;
+  /** Clock of the machine that wrote it, ISO 8601. */
+  readonly madeAt: string;
+  readonly table: PartitionedTable;
+  readonly kind: ColdKind;
+  /** Half-open, ISO 8601. */
+  readonly from: string;
+  readonly to: string;
+  readonly rows: number;
+  /** What the partition was sealed with; that of its rows again after a restore. */
+  readonly checksum: string;
+  /** Of every file, in their order; the market stands in the path. */
+  readonly columns: readonly { readonly name: string; readonly type: ColumnType }[];
+  readonly files: readonly ColdFile[];
+  readonly coverage: readonly ColdCoverage[];
+}
+
+/** A manifest of ten years of minutes of a thousand markets stays far below. */
+const MAX_BYTES = 256 * 1024 * 1024;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Takes fields apart, naming the first one that is not what it should be. */
+class Reader {
+  readonly #path: string;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  damaged(what: string, cause?: unknown): ColdError {
+    const text = `${this.#path} is damaged: ${what}. Bring it back from a copy`;
+    return new ColdError('cold_damaged', 'fatal', text, { cause });
+  }
+
+  object(value: unknown, where: string): Fields {
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return value as Fields;
+    throw this.damaged(`${where} is no object`);
+  }
+
+  list<T>(fields: Fields, name: string, each: (fields: Fields) => T): T[] {
+    const value = fields[name];
+    if (!Array.isArray(value)) throw this.damaged(`${name} is no list`);
+    return value.map((one, index) => each(this.object(one, `${name}[${index}]`)));
+  }
+
+  text(fields: Fields, name: string): string {
+    const value = fields[name];
+    if (typeof value === 'string') return value;
+    throw this.damaged(`${name} is no text`);
+  }
+
+  moment(fields: Fields, name: string): string {
+    const text = this.text(fields, name);
+    if (Number.isFinite(Date.parse(text))) return text;
+    throw this.damaged(`${name} is no moment`);
+  }
+
+  count(fields: Fields, name: string): number {
+    const value = fields[name];
+    if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) return value;
+    throw this.damaged(`${name} is no count`);
+  }
+
+  oneOf<T extends string>(fields: Fields, name: string, allowed: readonly T[]): T {
+    const text = this.text(fields, name);
+    const found = allowed.find((one) => one === text);
+    if (found === undefined) throw this.damaged(`${name} is "${text}"`);
+    return found;
+  }
+
+  path(fields: Fields, name: string): string {
+    const text = this.text(fields, name);
+    if (!isColdPath(text)) throw this.damaged(`${name} leads out of the folder`);
+    return text;
+  }
+}
+
+const COLUMN_TYPES: readonly ColumnType[] = ['timestamp', 'integer', 'text', 'decimal', 'decimals'];
+
+/**
+ * Takes a manifest from its text.
+ *
+ * @param path for messages
+ * @throws ColdError `cold_damaged`
+ */
+export function parseColdManifest(text: string, path: string): ColdManifest {
+  const read = new Reader(path);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw read.damaged(`no JSON (${messageOf(error)})`, error);
+  }
+  const fields = read.object(value, 'the manifest');
+  const table = read.oneOf(fields, 'table', PARTITIONED_TABLES);
+  const manifest: ColdManifest = {
+    tapekeep: read.text(fields, 'tapekeep'),
+    madeAt: read.moment(fields, 'madeAt'),
+    table,
+    kind: read.oneOf(fields, 'kind', [COLD_KINDS[table]]),
+    from: read.moment(fields, 'from'),
+    to: read.moment(fields, 'to'),
+    rows: read.count(fields, 'rows'),
+    checksum: read.text(fields, 'checksum'),
+    columns: read.list(fields, 'columns', (one) => ({
+      name: read.text(one, 'name'),
+      type: read.oneOf(one, 'type', COLUMN_TYPES),
+    })),
+    files: read.list(fields, 'files', (one) => ({
+      path: read.path(one, 'path'),
+      market: read.text(one, 'market'),
+      marketId: read.count(one, 'marketId'),
+      date: read.text(one, 'date'),
+      rows: read.count(one, 'rows'),
+      bytes: read.count(one, 'bytes'),
+      sha256: read.text(one, 'sha256'),
+      first: read.moment(one, 'first'),
+      last: read.moment(one, 'last'),
+    })),
+    coverage: read.list(fields, 'coverage', (one) => ({
+      kind: read.text(one, 'kind'),
+      market: read.text(one, 'market'),
+      variantS: read.count(one, 'variantS'),
+      spans: read.list(one, 'spans', (span) => ({
+        from: read.moment(span, 'from'),
+        to: read.moment(span, 'to'),
+      })),
+    })),
+  };
+  const sum = manifest.files.reduce((rows, file) => rows + file.rows, 0);
+  if (sum !== manifest.rows) {
+    throw read.damaged(`its files have ${sum} rows and not ${manifest.rows}`);
+  }
+  return manifest;
+}
+
+/**
+ * Reads the manifest of an archived partition.
+ *
+ * @param uri `partition_state.uri`
+ * @throws ColdError `cold_missing`, `cold_damaged`, `cold_refused`
+ */
+export async function readColdManifest(coldDir: string, uri: string): Promise<ColdManifest> {
+  const path = join(coldDir, uri);
+  if (!isColdPath(uri)) {
+    throw new ColdError('cold_damaged', 'fatal', `"${uri}" leads out of the folder ${coldDir}`);
+  }
+  let text: Buffer;
+  try {
+    text = await readFile(path);
+  } catch (error) {
+    throw asColdError(error, path);
+  }
+  if (text.length > MAX_BYTES) {
+    throw new ColdError('cold_damaged', 'fatal', `${path} has ${text.length} bytes: no manifest`);
+  }
+  return parseColdManifest(text.toString('utf8'), path);
+}
+
+/** Writes a manifest so that it is on the disk whole, or not there. @throws ColdError */
+export async function writeColdManifest(
+  coldDir: string,
+  uri: string,
+  manifest: ColdManifest,
+): Promise<void> {
+  const path = join(coldDir, uri);
+  const temporary = `${path}.new`;
+  try {
+    await mkdir(dirname(path), { recursive: true });
+    const file = await open(temporary, 'w', 0o644);
+    try {
+      await file.writeFile(`${JSON.stringify(manifest, null, 2)}\n`);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+    await syncFolder(dirname(path));
+  } catch (error) {
+    await rm(temporary, { force: true }).catch(() => undefined);
+    throw asColdError(error, path);
+  }
+}
+
+/** Makes renames last over a loss of power, where the system can. */
+export async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path, 'r').catch(() => undefined);
+  await folder?.sync().catch(() => undefined);
+  await folder?.close();
+}
