@@ -2,7 +2,9 @@ import { spanContains } from '../kernel/span.js';
 import type { StreamKind } from '../ledger/batch.js';
 import type { Gap, GapDetail, KnownStream, Store } from '../store/index.js';
 import { UsageError } from './failure.js';
+import { isLag } from './gap-selection.js';
 import { formatMoment } from './moments.js';
+import { whyNoGap } from './no-gap.js';
 
 /**
  * How people name gaps: by the number of what is remembered, or, where nothing is remembered, by
@@ -41,7 +43,7 @@ export async function findGap(store: Store, id: string, nowMs: number): Promise<
   const stream = streams.find(({ streamId }) => streamId === Number(number));
   if (Number.isNaN(atMs) || stream === undefined) throw noSuchGap(id);
   const gap = await gapAt(store, stream, atMs, nowMs);
-  if (gap === undefined) throw noSuchGap(id);
+  if (gap === undefined) throw new UsageError('<id>', id, await whyNoGap(store, stream, atMs));
   return { gaps: [gap], memory: gap.gapId === null ? null : await store.inspection.gap(gap.gapId) };
 }
 
@@ -49,7 +51,7 @@ function noSuchGap(id: string): UsageError {
   return new UsageError(
     '<id>',
     id,
-    'there is no such gap, or it is filled by now; "tapekeep gaps" lists those that are left',
+    'there is no such gap; "tapekeep gaps" lists those that are left',
   );
 }
 
@@ -87,7 +89,7 @@ async function gapAt(
 /**
  * The gaps of a market at a moment, one for each stream of the kind that has one.
  *
- * @throws UsageError when there is none
+ * @throws UsageError when there is none, which tells why
  */
 export async function findGapsAt(
   store: Store,
@@ -97,15 +99,13 @@ export async function findGapsAt(
   nowMs: number,
 ): Promise<Gap[]> {
   const gaps: Gap[] = [];
+  const reasons: string[] = [];
   for (const stream of streams.filter((one) => one.kind === kind)) {
     const gap = await gapAt(store, stream, atMs, nowMs);
-    if (gap !== undefined) gaps.push(gap);
+    if (gap !== undefined && !isLag(gap, stream.newestCoveredMs, nowMs)) gaps.push(gap);
+    else reasons.push(await whyNoGap(store, stream, atMs));
   }
   if (gaps.length > 0) return gaps;
-  const market = streams[0]?.market ?? '';
-  throw new UsageError(
-    '<time>',
-    formatMoment(atMs),
-    `nothing of the ${kind} of ${market} is missing there; "tapekeep gaps --market ${market}" lists what is`,
-  );
+  const none = 'the archive has no such stream of this market; "tapekeep status" lists what it has';
+  throw new UsageError('<time>', formatMoment(atMs), reasons.join('; ') || none);
 }

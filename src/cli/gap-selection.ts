@@ -51,7 +51,11 @@ export function gapFilterOf(
 const SETTLING_MS = 60_000;
 
 /** Whether a gap is only what a stream has not come to yet, and no hole. */
-function isLag({ gapId, kind, variant, span }: Gap, coveredMs: number | null, nowMs: number) {
+export function isLag(
+  { gapId, kind, variant, span }: Gap,
+  coveredMs: number | null,
+  nowMs: number,
+) {
   if (gapId !== null) return false;
   if (coveredMs !== null) return span.fromMs >= coveredMs;
   return kind === 'kline' && span.fromMs >= floorToMs(nowMs - SETTLING_MS, variant * 1000);

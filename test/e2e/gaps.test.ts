@@ -108,6 +108,9 @@ test('the gap of a collector that stood still is listed, explained, noted and fi
   assert.match((await world.run('gaps', 'fill', ...TRADES)).out, /^Nothing to fill\.$/m);
   const closed = await world.run('gaps', 'explain', id);
   assert.match(closed.out, /It was filled at|All of it is covered by now/);
+  const covered = await world.run('gaps', 'explain', TAPE_MARKET, 'trades', at(250));
+  assert.equal(covered.code, 2, covered.out);
+  assert.match(covered.err, /trades of BTC_USDT: nothing is missing there, all is covered from 20/);
   await world.stop(daemon);
 });
 
@@ -127,6 +130,8 @@ test('without a daemon the command fills the gap itself, and nothing else', asyn
     ['times'],
   );
   const left = await world.run('gaps');
+  assert.match(left.out, / at the next start| {2}20\d\d-.* 20\d\d-.* 20\d\d-/);
+  assert.doesNotMatch(left.out, / soon/);
   assert.match(left.out, /^Nothing collects at present\. What happened since .* is not listed\.$/m);
 });
 
@@ -210,7 +215,12 @@ test('what names nothing is refused by name', async (t) => {
   const world = await TapeProgram.make(t, 35);
   await world.openExchange(120);
   await world.stop(await world.startDaemon());
-  assert.match((await world.run('gaps')).out, /^No gaps: all that is expected is covered\.$/m);
+  const { out: listed } = await world.run('gaps');
+  assert.match(
+    listed,
+    /^No gaps within what was collected; what is outside of it is told below\.$/m,
+  );
+  assert.match(listed, /^Nothing collects at present\. What happened since .* is not listed\.$/m);
   for (const [args, said] of [
     [['gaps', '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
     [['gaps', '--kind', 'tades'], /There is no kind "tades"\. Did you mean "trades"\?/],
@@ -219,8 +229,17 @@ test('what names nothing is refused by name', async (t) => {
     [['gaps', '--from', '1h', '--to', '2h'], /--from.*must be before --to/],
     [['gaps', '--from', 'soon'], /--from.*soon.*2026-01-31/],
     [['gaps', 'explain', '4711'], /"4711".*no such gap/],
-    [['gaps', 'explain', '1@2026-01-31T12:00:00Z'], /no such gap/],
+    [['gaps', 'explain', '4711@2026-01-31T12:00:00Z'], /no such gap/],
+    [['gaps', 'explain', '1@2026-01-31T12:00:00Z'], /newer than all that is collected/],
     [['gaps', 'explain', 'abc'], /"abc".*write an id/],
+    [
+      ['gaps', 'explain', TAPE_MARKET, 'trades', at(1)],
+      /<time>.*trades of BTC_USDT: never collected of that time.*backfill .*--kinds trades/,
+    ],
+    [
+      ['gaps', 'explain', TAPE_MARKET, 'trades', at(5000)],
+      /<time>.*trades of BTC_USDT: that is newer than all that is collected, which ends at 20/,
+    ],
     [['gaps', 'explain', 'BTC_USDT', 'tades', at(1)], /<kind>.*"tades"/],
     [['gaps', 'explain', 'BTC_USDT', 'trades', 'soon'], /<time>.*"soon"/],
     [['gaps', 'note', '17'], /write the ids first/],

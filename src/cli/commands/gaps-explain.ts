@@ -73,7 +73,7 @@ async function explain(gap: Gap, look: Look): Promise<string> {
     `  from ${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)} (${length}), UTC`,
     `  ${state}: ${printable(reason)}`,
     ...(words === undefined ? [] : [`  ${words}`]),
-    ...triesOf(gap),
+    ...triesOf(gap, await look.store.inspection.isWritten()),
     ...noteLines(gap.note),
     `Before it: ${neighbourText(before, span.fromMs)}`,
     `After it:  ${neighbourText(after, span.toMs)}`,
@@ -98,7 +98,10 @@ function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): stri
   return `${lines.join('\n')}\n`;
 }
 
-function triesOf({ attempts, firstSeenAtMs, nextAttemptAtMs, state, gapId }: Gap): string[] {
+function triesOf(
+  { attempts, firstSeenAtMs, nextAttemptAtMs, state, gapId }: Gap,
+  isWritten: boolean,
+): string[] {
   if (gapId === null) return ['  Nothing was tried yet.'];
   const seen =
     firstSeenAtMs === null ? '' : `first seen ${formatMoment(Math.floor(firstSeenAtMs))}; `;
@@ -106,7 +109,7 @@ function triesOf({ attempts, firstSeenAtMs, nextAttemptAtMs, state, gapId }: Gap
     state === 'unfillable'
       ? 'it is not tried again by itself'
       : nextAttemptAtMs === null
-        ? 'it is tried as soon as possible'
+        ? `it is tried as soon as ${isWritten ? 'possible' : 'a daemon runs'}`
         : `next try at ${formatMoment(Math.floor(nextAttemptAtMs))}`;
   const tries = attempts === 1 ? '1 try' : `${attempts} tries`;
   return [`  ${seen}${tries}; ${next}`];

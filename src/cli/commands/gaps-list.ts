@@ -53,7 +53,9 @@ export async function gapsListCommand(options: GapsListOptions): Promise<ExitCod
       return;
     }
     const lines = [
-      ...(shown.length === 0 ? [nothing(options)] : formatTable(COLUMNS, shown)),
+      ...(shown.length === 0
+        ? [nothing(options, chosen, unreached.length === 0 && isWritten)]
+        : formatTable(columns(isWritten, nowMs), shown)),
       ...(gaps.length > shown.length || !isAll ? [more(gaps.length, shown.length, isAll)] : []),
       ...sumLines(gaps, isAll),
       ...unreached.map(unreachedLine),
@@ -74,9 +76,20 @@ function unreachedLine({ market, kind, oldestCoveredMs: ms }: KnownStream): stri
   return `${printable(market)} ${kind}: the start of history is not reached yet, ${where}; how much is before that is not known.`;
 }
 
-function nothing({ market, kinds, from, to, state, reason }: GapsListOptions): string {
+/** Says no more than is known: outside of what was collected there may be anything. */
+function nothing(
+  { market, kinds, from, to, state, reason }: GapsListOptions,
+  streams: readonly KnownStream[],
+  isAllKnown: boolean,
+): string {
   const isAny = [market, kinds, from, to, state, reason].every((one) => one === undefined);
-  return isAny ? 'No gaps: all that is expected is covered.' : 'No gaps of that sort.';
+  if (!isAny) return 'No gaps of that sort.';
+  if (streams.every(({ newestCoveredMs }) => newestCoveredMs === null)) {
+    return 'Nothing has been collected yet.';
+  }
+  return isAllKnown
+    ? 'No gaps: all that is expected is covered.'
+    : 'No gaps within what was collected; what is outside of it is told below.';
 }
 
 function more(found: number, shown: number, isAll: boolean): string {
@@ -121,7 +134,7 @@ const seconds = (ms: number) =>
 function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: number): string[] {
   if (isWritten) return [];
   const newest = streams.flatMap(({ newestCoveredMs: ms }) => (ms === null ? [] : [ms]));
-  if (newest.length === 0) return [];
+  if (newest.length === 0) return ['Nothing collects at present.'];
   const ms = Math.max(...newest);
   const ago = roughDuration(nowMs - ms);
   return [
@@ -145,10 +158,18 @@ const COLUMNS: readonly Column<Gap>[] = [
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },
   { title: 'tries', align: right, text: ({ attempts }) => String(attempts) },
-  {
-    title: 'next try',
-    text: ({ state, nextAttemptAtMs: ms }) =>
-      state === 'unfillable' ? 'none' : ms === null ? 'soon' : formatMoment(ms),
-  },
-  { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '' },
 ];
+
+/** Nobody tries while nothing collects. */
+function columns(isWritten: boolean, nowMs: number): Column<Gap>[] {
+  const due = isWritten ? 'soon' : 'at the next start';
+  return [
+    ...COLUMNS,
+    {
+      title: 'next try',
+      text: ({ state, nextAttemptAtMs: ms }) =>
+        state === 'unfillable' ? 'none' : ms === null || ms <= nowMs ? due : formatMoment(ms),
+    },
+    { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '' },
+  ];
+}
