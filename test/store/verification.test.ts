@@ -216,6 +216,53 @@ test('where minutes agree and the hour does not, only the candle of the hour is 
   assert.deepEqual(await world.outcomes(3600), ['match']);
 });
 
+/** The minute in which a trade of the truth happened, in seconds. */
+function minuteOf(world: World, tid: number): number {
+  const found = world.truth.trades.find((one) => one.tid === tid);
+  assert.ok(found !== undefined);
+  return Math.floor(found.tradedAtS / 60) * 60;
+}
+
+async function dropCandle({ url }: World, openAtS: number): Promise<void> {
+  const at = new Date(openAtS * 1000);
+  await runSql(url, 'DELETE FROM kline WHERE interval_s = 60 AND open_at = $1', [at]);
+}
+
+test('where trades have no candle, the candle alone is suspected first', async () => {
+  const world = await World.open();
+  await dropCandle(world, minuteOf(world, 9));
+  await world.settle();
+  assert.deepEqual(await world.refetch(), ['kline 60']);
+  world.wait();
+  await world.settle();
+  assert.deepEqual(await world.outcomes(60), ['match']);
+  const doubted = await runSql<{ kind: string }>(
+    world.url,
+    "SELECT DISTINCT kind FROM gap JOIN stream USING (stream_id) WHERE reason = 'suspect'",
+  );
+  assert.deepEqual(doubted, [{ kind: 'kline' }], 'nothing is said of the trades');
+});
+
+test('a candle that stays missing is asked for together with its trades, and then the mismatch stands', async () => {
+  const world = await World.open();
+  const openAtS = minuteOf(world, 9);
+  await dropCandle(world, openAtS);
+  const { candles } = world.truth;
+  const at = candles.findIndex((one) => one.intervalS === 60 && one.openAtS === openAtS);
+  candles.splice(at, 1);
+  const refetches: string[][] = [];
+  for (let turn = 0; turn < 6; turn += 1) {
+    await world.settle();
+    refetches.push((await world.refetch()).filter((one) => one !== 'kline 3600'));
+    world.wait();
+  }
+  const both = ['kline 60', 'trades 0'];
+  assert.deepEqual(refetches, [['kline 60'], both, both, [], [], []]);
+  const known = await world.store.verdicts.mismatches({ marketId: 1 }, 10);
+  const settled = known.find(({ intervalS }) => intervalS === 60);
+  assert.deepEqual([settled?.tries, settled?.nextTryAtMs], [3, null]);
+});
+
 test('late trades and revised candles are judged anew', async () => {
   const world = await World.open();
   const late = world.truth.trades.filter(({ tid }) => tid > 20 && tid < 24);
