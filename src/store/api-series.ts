@@ -50,11 +50,23 @@ export interface SpanCompleteness {
   readonly missingMs: number;
 }
 
+/** A partition whose rows are no longer in the database. */
+export interface DepartedPartition {
+  readonly table: string;
+  readonly span: Span;
+  /** `archived`: in files; `expired`: gone for good. */
+  readonly state: 'archived' | 'expired';
+  /** Manifest of its files, relative to the folder of cold partitions; null without any. */
+  readonly uri: string | null;
+}
+
 /**
  * The archive as it is at one moment: rows and ledger agree, whatever is written meanwhile. It holds
  * a connection, and old row versions in the database; close it soon.
  */
 export interface ArchiveSnapshot {
+  /** What is not in the database, by table and time. No partition leaves while this is open. */
+  readonly departed: readonly DepartedPartition[];
   /** The streams that cover a series; of tickers the one of all markets. */
   completeness(
     stream: { readonly streamId: number; readonly marketId: number },
@@ -69,6 +81,13 @@ export interface ArchiveSnapshot {
    * @throws {@link StoreError}, and the signal's reason
    */
   rows(slice: SeriesSlice, form: RowForm, signal?: AbortSignal): AsyncIterable<Buffer>;
+  /** The newest rows of a slice, newest first, at most `limit`. Otherwise as {@link rows}. */
+  newest(
+    slice: SeriesSlice,
+    form: RowForm,
+    limit: number,
+    signal?: AbortSignal,
+  ): AsyncIterable<Buffer>;
   /** Safe to call twice. */
   close(): Promise<void>;
 }

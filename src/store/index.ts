@@ -46,6 +46,7 @@ export type {
 export type {
   ArchiveSnapshot,
   ColumnType,
+  DepartedPartition,
   MissingPart,
   RowForm,
   SeriesColumn,
@@ -68,4 +69,4 @@ export {
 } from './embedded/supervisor.js';
 export { type MigrationReport, migrate, migrateAll } from './migrate.js';
 export { openStore } from './open-store.js';
-export { seriesColumns, seriesOrder } from './series-columns.js';
+export { seriesColumns, seriesOrder, seriesTable, seriesVariant } from './series-columns.js';

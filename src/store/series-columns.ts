@@ -123,3 +123,13 @@ export function seriesColumns(kind: SeriesKind, isLean: boolean): readonly Serie
 export function seriesOrder(kind: SeriesKind): readonly string[] {
   return SERIES_TABLES[kind].order;
 }
+
+/** The table that holds a series. */
+export function seriesTable(kind: SeriesKind): string {
+  return SERIES_TABLES[kind].table;
+}
+
+/** The column that holds interval or period, where a series has several. */
+export function seriesVariant(kind: SeriesKind): string | undefined {
+  return SERIES_TABLES[kind].variant;
+}

@@ -6,7 +6,7 @@ import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type {
   ArchiveSnapshot,
-  MissingPart,
+  DepartedPartition,
   RowForm,
   SeriesColumn,
   SeriesSlice,
@@ -19,15 +19,27 @@ import {
   sessionSettings,
 } from './connection.js';
 import { StoreError } from './errors.js';
-import { NOTES } from './gap-memories.js';
-import { fromMs, timestampTextMs, toMs } from './instants.js';
+import { timestampTextMs, toMs } from './instants.js';
 import { SERIES_TABLES } from './series-columns.js';
+import { readSpanCompleteness } from './span-completeness.js';
 import { actionOf, toStoreError } from './sqlstate.js';
 
 /** The server may be silent this long while rows are due; the reader may take any time. */
 const SILENCE_MS = 120_000;
 /** Read ahead of a slow reader, bytes. */
 const READ_AHEAD = 256 * 1024;
+
+/**
+ * Held from before the snapshot is taken until its connection ends: whoever takes a partition away
+ * waits for it. Inside the transaction it would come too late, because a statement that waits for a
+ * lock has its snapshot already.
+ */
+const HOLD_PARTITIONS = `SELECT pg_advisory_lock_shared(hashtext('tapekeep readers'), 0)`;
+
+const READ_DEPARTED = `
+  SELECT table_name AS "table", ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs",
+         state, uri
+  FROM partition_state WHERE state IN ('archived', 'expired') ORDER BY table_name, lower(span)`;
 
 /**
  * Rows come by COPY, which has neither a limit on its time nor, by the order of the primary key,
@@ -38,31 +50,6 @@ const SETTINGS = `
   SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '10 min';
   SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
   SELECT pg_current_snapshot()`;
-
-const SPAN = `tstzrange(${fromMs('$3')}, ${fromMs('$4')})`;
-const COVERED = `
-  FROM coverage c WHERE c.market_id = $1 AND c.stream_id = $2 AND c.span && ${SPAN}`;
-const COVERED_SPANS = `
-  SELECT ${toMs(`lower(c.span * ${SPAN})`)} AS "fromMs", ${toMs(`upper(c.span * ${SPAN})`)} AS "toMs",
-         count(*) OVER ()::float8 AS count ${COVERED} ORDER BY lower(c.span) LIMIT $5`;
-const MISSING_PARTS = `
-  WITH missing AS (
-    SELECT one AS span FROM unnest(
-      tstzmultirange(${SPAN}) - coalesce((SELECT range_agg(c.span) ${COVERED}), '{}')) AS one),
-  remembered AS (
-    SELECT g.span * m.span AS span, g.state, g.reason, ${NOTES} AS note
-    FROM missing m JOIN gap g ON g.span && m.span
-    WHERE g.market_id = $1 AND g.stream_id = $2 AND g.state <> 'filled'),
-  parts AS (
-    SELECT * FROM remembered
-    UNION ALL
-    SELECT rest, 'open', 'not collected', NULL FROM unnest(
-      (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}'))
-      AS rest)
-  SELECT ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs", state, reason, note,
-         count(*) OVER ()::float8 AS count,
-         (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS "sumMs"
-  FROM parts ORDER BY lower(span) LIMIT $5`;
 
 function csvExpression({ name, type }: SeriesColumn): string {
   return type === 'decimals' ? `'[' || array_to_string(${name}, ',') || ']'` : name;
@@ -76,10 +63,13 @@ function jsonExpression({ name, type }: SeriesColumn): string {
 /**
  * The statement that reads a slice. COPY takes no parameters; what is written into it here are names
  * of this program and numbers.
+ *
+ * @param newest only so many, the newest ones, newest first
  */
 export function copyRowsSql(
   { kind, marketId, variantS, span }: SeriesSlice,
   form: RowForm,
+  newest?: number,
 ): string {
   const { table, order, variant, columns } = SERIES_TABLES[kind];
   const moment = columns[0]?.name ?? '';
@@ -89,7 +79,11 @@ export function copyRowsSql(
     `${moment} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
     `${moment} < timestamptz '${timestampTextMs(span.toMs)}'`,
   ];
-  const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${order.join(', ')}`;
+  const sorted =
+    newest === undefined
+      ? order.join(', ')
+      : `${order.map((name) => `${name} DESC`).join(', ')} LIMIT ${Math.trunc(newest)}`;
+  const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${sorted}`;
   if (form === 'json') {
     const query = `SELECT ${columns.map(jsonExpression).join(', ')} ${rest}`;
     // Marks that JSON text never holds, so that every line is the object and nothing else.
@@ -114,6 +108,7 @@ class PostgresSnapshot implements ArchiveSnapshot {
   readonly #client: pg.Client;
   readonly #socket: Socket;
   readonly #options: ConnectionOptions;
+  #departed: readonly DepartedPartition[] = [];
   #isLost = false;
 
   constructor(client: pg.Client, socket: Socket, options: ConnectionOptions) {
@@ -127,34 +122,50 @@ class PostgresSnapshot implements ArchiveSnapshot {
     client.on('end', lose);
   }
 
+  get departed(): readonly DepartedPartition[] {
+    return this.#departed;
+  }
+
+  /** Begins the transaction. Whatever waits for a lock gives up at the deadline of a statement. */
+  async begin(): Promise<void> {
+    await this.#client.query(HOLD_PARTITIONS);
+    await this.#client.query(SETTINGS);
+    const rows = await this.#ask<Omit<DepartedPartition, 'span'> & Span>(READ_DEPARTED, []);
+    this.#departed = rows.map(({ table, state, uri, fromMs, toMs: endMs }) => ({
+      ...{ table, state, uri, span: { fromMs, toMs: endMs } },
+    }));
+  }
+
   async completeness(
     stream: { readonly streamId: number; readonly marketId: number },
     span: Span,
     limit: number,
   ): Promise<SpanCompleteness> {
-    const values = [stream.marketId, stream.streamId, span.fromMs, span.toMs, limit];
-    const covered = await this.#ask<Span & { count: number }>(COVERED_SPANS, values);
-    const missing = await this.#ask<
-      Omit<MissingPart, 'span'> & Span & { count: number; sumMs: number }
-    >(MISSING_PARTS, values);
-    return {
-      covered: covered.map((one) => ({ fromMs: one.fromMs, toMs: one.toMs })),
-      coveredCount: covered[0]?.count ?? 0,
-      missing: missing.map(({ state, reason, note, ...one }) => ({
-        ...{ span: { fromMs: one.fromMs, toMs: one.toMs }, state, reason, note },
-      })),
-      missingCount: missing[0]?.count ?? 0,
-      missingMs: missing[0]?.sumMs ?? 0,
-    };
+    return await readSpanCompleteness(
+      (sql, values) => this.#ask(sql, values),
+      ...([stream, span, limit] as const),
+    );
   }
 
-  async *rows(slice: SeriesSlice, form: RowForm, signal?: AbortSignal): AsyncGenerator<Buffer> {
+  rows(slice: SeriesSlice, form: RowForm, signal?: AbortSignal): AsyncGenerator<Buffer> {
+    return this.#copy(copyRowsSql(slice, form), signal);
+  }
+
+  newest(
+    slice: SeriesSlice,
+    form: RowForm,
+    limit: number,
+    signal?: AbortSignal,
+  ): AsyncGenerator<Buffer> {
+    return this.#copy(copyRowsSql(slice, form, limit), signal);
+  }
+
+  async *#copy(sql: string, signal: AbortSignal | undefined): AsyncGenerator<Buffer> {
     this.#check(signal);
     const stop = () => this.destroy();
     signal?.addEventListener('abort', stop, { once: true });
     let isWhole = false;
     try {
-      const sql = copyRowsSql(slice, form);
       const copied = this.#client.query(copyTo(sql, { highWaterMark: READ_AHEAD }));
       const pieces = copied[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
       for (;;) {
@@ -242,7 +253,7 @@ export class Snapshots {
       const snapshot = new PostgresSnapshot(client, socket, options);
       await client.connect();
       await client.query(sessionSettings(options.statementTimeoutMs));
-      await client.query(SETTINGS);
+      await snapshot.begin();
       return snapshot;
     } catch (error) {
       socket.destroy();
