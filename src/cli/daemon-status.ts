@@ -5,7 +5,7 @@ import type { Clock } from '../kernel/clock.js';
 import { messageOf } from '../kernel/errors.js';
 import type { CompletenessTally } from '../observe/tally.js';
 import type { ObservedTelemetry } from '../observe/telemetry.js';
-import { statusStreams } from '../status/document.js';
+import { statusGaps, statusStreams } from '../status/document.js';
 import { type HealthReport, healthReport } from '../status/health.js';
 import { type StatusServer, startStatusServer } from '../status/server.js';
 import { VERSION } from './version.js';
@@ -56,17 +56,22 @@ export async function openDaemonStatus(
     metricsText: () => telemetry.metricsText(),
     health: async () => health(look()),
     ready: () => ready(look()),
-    statusJson: async () => ({
-      facts: {
-        version: VERSION,
-        phase: look().phase,
-        exchange: exchangeNameOf(config),
-        markets: look().markets,
-        'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
-        ...completenessFacts(telemetry.tally.snapshot().completeness),
-      },
-      streams: statusStreams(telemetry.tally.snapshot(), exchangeTime.nowMs()),
-    }),
+    statusJson: async () => {
+      const snapshot = telemetry.tally.snapshot();
+      const { completeness } = snapshot;
+      return {
+        facts: {
+          version: VERSION,
+          phase: look().phase,
+          exchange: exchangeNameOf(config),
+          markets: look().markets,
+          'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
+          ...completenessFacts(completeness),
+        },
+        streams: statusStreams(snapshot, exchangeTime.nowMs()),
+        gaps: completeness === null ? null : statusGaps(completeness.openGaps),
+      };
+    },
   });
 }
 

@@ -28,8 +28,19 @@ export interface StreamTally extends Readonly<Record<RowOutcome, number>> {
   readonly markets: number | null;
 }
 
+/** Open time of one kind of stream, by why it is open. */
+export interface OpenGapTally {
+  readonly stream: string;
+  readonly reason: string;
+  readonly lengthMs: number;
+  /** Age of the oldest moment that is missing. */
+  readonly oldestAgeMs: number;
+}
+
 /** How complete the archive is, at a glance. */
 export interface CompletenessTally {
+  /** The longest first. */
+  readonly openGaps: readonly OpenGapTally[];
   readonly mismatches: number;
   /** Age of the oldest moment that is missing and may still be had; null when nothing is. */
   readonly oldestGapMs: number | null;

@@ -2,6 +2,9 @@ import type { VerifyEvents } from './events.js';
 import { slug } from './labels.js';
 import { type Sinks, seconds } from './sinks.js';
 
+/** Sorts of open gaps that are kept for the status page. */
+const OPEN_GAPS_MAX = 100;
+
 const timeOf = (ms: number) => new Date(ms).toISOString();
 
 /** Verification. What agrees is debug; what does not is a doubt about the archive, so warn. */
@@ -72,7 +75,8 @@ export function createVerifyEvents({ logger, metrics, tally, labels }: Sinks): V
         lowestCoverage: coverage.reduce((low, { ratio }) => Math.min(low, ratio), 1),
         verifiedLagMs: verifiedLagOf(verdicts),
       };
-      tally.completeness(counted);
+      const longest = [...openGaps].sort((a, b) => b.lengthMs - a.lengthMs);
+      tally.completeness({ ...counted, openGaps: longest.slice(0, OPEN_GAPS_MAX) });
       logger.write('debug', 'completeness', counted);
     },
   };

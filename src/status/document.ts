@@ -1,4 +1,4 @@
-import type { TallySnapshot } from '../observe/tally.js';
+import type { OpenGapTally, TallySnapshot } from '../observe/tally.js';
 
 /** What stands in one place of the status: shown as it is. */
 export type StatusValue = string | number | boolean | null;
@@ -21,11 +21,22 @@ export interface StatusStream {
   readonly openGapS: number;
 }
 
+/** What is missing of one kind of stream and may still be had, by why it is missing. */
+export interface StatusGap {
+  readonly stream: string;
+  readonly reason: string;
+  readonly lengthS: number;
+  /** Exchange time now minus the oldest moment that is missing, seconds. */
+  readonly oldestAgeS: number;
+}
+
 /** Body of `/status`, and what the status page shows. */
 export interface StatusDocument {
   /** Single figures by name: exchange, version, when started, addresses. */
   readonly facts: Readonly<Record<string, StatusValue>>;
   readonly streams: readonly StatusStream[];
+  /** Open gaps, the longest first; null until they were counted. */
+  readonly gaps: readonly StatusGap[] | null;
 }
 
 const tenths = (ms: number) => Math.round(ms / 100) / 10;
@@ -46,5 +57,15 @@ export function statusStreams(snapshot: TallySnapshot, exchangeNowMs: number): S
     slowestLagS: lagS(totals.slowestMs),
     openGaps: totals.openGaps,
     openGapS: tenths(totals.openGapMs),
+  }));
+}
+
+/** Turns the open gaps as they were counted last into rows of the status. */
+export function statusGaps(counted: readonly OpenGapTally[]): StatusGap[] {
+  return counted.map(({ stream, reason, lengthMs, oldestAgeMs }) => ({
+    stream,
+    reason,
+    lengthS: tenths(lengthMs),
+    oldestAgeS: tenths(oldestAgeMs),
   }));
 }

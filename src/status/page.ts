@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { StatusDocument, StatusStream, StatusValue } from './document.js';
+import type { StatusDocument, StatusGap, StatusStream, StatusValue } from './document.js';
 import type { HealthReport } from './health.js';
 
 /** How often the page loads itself again, seconds. */
@@ -38,6 +38,13 @@ const COLUMNS: ReadonlyArray<readonly [keyof StatusStream, string]> = [
   ['openGapS', 'gap length, s'],
 ];
 
+const GAP_COLUMNS: ReadonlyArray<readonly [keyof StatusGap, string]> = [
+  ['stream', 'stream'],
+  ['reason', 'reason'],
+  ['lengthS', 'length, s'],
+  ['oldestAgeS', 'oldest, s ago'],
+];
+
 const ENTITIES: Readonly<Record<string, string>> = {
   '&': '&amp;',
   '<': '&lt;',
@@ -65,13 +72,28 @@ function verdict(title: string, report: HealthReport): string {
   return `<dt>${title}</dt><dd>${state}${list}</dd>`;
 }
 
+function table<Row extends object>(
+  columns: ReadonlyArray<readonly [keyof Row & string, string]>,
+  rows: readonly Row[],
+  value: (row: Row, key: keyof Row & string) => StatusValue,
+): string {
+  const head = columns.map(([, title]) => `<th scope="col">${title}</th>`).join('');
+  const body = rows.map(
+    (row) => `<tr>${columns.map(([key]) => `<td>${show(value(row, key))}</td>`).join('')}</tr>`,
+  );
+  return `<div class="wide"><table><thead><tr>${head}</tr></thead><tbody>${body.join('\n')}</tbody></table></div>`;
+}
+
 function streamTable(streams: readonly StatusStream[]): string {
   if (streams.length === 0) return '<p>Nothing has been received yet.</p>';
-  const head = COLUMNS.map(([, title]) => `<th scope="col">${title}</th>`).join('');
-  const rows = streams.map(
-    (stream) => `<tr>${COLUMNS.map(([key]) => `<td>${show(stream[key])}</td>`).join('')}</tr>`,
-  );
-  return `<div class="wide"><table><thead><tr>${head}</tr></thead><tbody>${rows.join('\n')}</tbody></table></div>`;
+  return table(COLUMNS, streams, (stream, key) => stream[key]);
+}
+
+function gapTable(gaps: readonly StatusGap[] | null): string {
+  if (gaps === null) return '<p>Not counted yet.</p>';
+  if (gaps.length === 0) return '<p>None.</p>';
+  return `${table(GAP_COLUMNS, gaps, (gap, key) => gap[key])}
+<p><code>tapekeep gaps</code> lists them one by one, <code>tapekeep gaps explain</code> tells more.</p>`;
 }
 
 /** Draws the status page. It needs no script: the browser loads it again by itself. */
@@ -101,6 +123,8 @@ ${facts}
 </dl>
 <h2>Streams since the start</h2>
 ${streamTable(document.streams)}
+<h2>Open gaps by reason</h2>
+${gapTable(document.gaps)}
 <p><a href="/metrics">metrics</a> · <a href="/status">status as JSON</a> · <a href="/readyz">readiness</a></p>
 </body>
 </html>

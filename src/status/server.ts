@@ -107,7 +107,8 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
   const health = guarded(options.health);
   const ready = guarded(options.ready);
   const status = guarded(
-    options.statusJson ?? (async (): Promise<StatusDocument> => ({ facts: {}, streams: [] })),
+    options.statusJson ??
+      (async (): Promise<StatusDocument> => ({ facts: {}, streams: [], gaps: null })),
   );
 
   const answer = async (

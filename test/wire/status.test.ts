@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { afterEach, test } from 'node:test';
 import { createLogger } from '../../src/observe/logger.js';
 import { createTelemetry } from '../../src/observe/telemetry.js';
-import { type StatusDocument, statusStreams } from '../../src/status/document.js';
+import { type StatusDocument, statusGaps, statusStreams } from '../../src/status/document.js';
 import { type HealthReport, healthReport } from '../../src/status/health.js';
 import {
   type StatusServer,
@@ -125,6 +125,7 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   const document: StatusDocument = {
     facts: { exchange: '<img src=x onerror=alert(3)>', sandbox: true },
     streams: statusStreams(telemetry.tally.snapshot(), 10_000),
+    gaps: null,
   };
   const server = await start({ ready: async () => ill, statusJson: async () => document });
   const answer = await fetch(`${server.url}/`);
@@ -140,6 +141,45 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   const json = (await (await fetch(`${server.url}/status`)).json()) as StatusDocument;
   assert.deepEqual(json.streams, document.streams);
   assert.equal(json.streams[0]?.lagS, 2.4);
+});
+
+test('the page and the document tell open gaps by reason, the longest first', async () => {
+  const telemetry = createTelemetry({
+    logger: createLogger({ level: 'silent', format: 'json', clock: new FakeClock() }),
+    exchangeNowMs: () => 10_000,
+    processMetrics: false,
+  });
+  let document: StatusDocument = { facts: {}, streams: [], gaps: null };
+  const server = await start({ statusJson: async () => document });
+  const read = async () => (await fetch(server.url)).text();
+  assert.match(await read(), /<h2>Open gaps by reason<\/h2>\n<p>Not counted yet\.<\/p>/);
+
+  const hostile = '<script>alert(4)</script>';
+  telemetry.verify.completenessCounted({
+    coverage: [],
+    verdicts: [],
+    openGaps: [
+      { stream: 'trades', reason: 'suspect', lengthMs: 60_000, oldestAgeMs: 90_000 },
+      { stream: 'kline', reason: 'exchange failed', lengthMs: 7_200_000, oldestAgeMs: 7_300_040 },
+      { stream: 'depth', reason: hostile, lengthMs: 10, oldestAgeMs: 10 },
+    ],
+  });
+  const gaps = statusGaps(telemetry.tally.snapshot().completeness?.openGaps ?? []);
+  document = { ...document, gaps };
+  const page = await read();
+  assert.match(
+    page,
+    /<td>kline<\/td><td>exchange failed<\/td><td>7,200<\/td><td>7,300<\/td><\/tr>\n<tr><td>trades<\/td><td>suspect<\/td><td>60<\/td><td>90<\/td>/,
+  );
+  assert.match(page, /&lt;script&gt;alert\(4\)/);
+  assert.doesNotMatch(page, /<script/);
+  const json = (await (await fetch(`${server.url}/status`)).json()) as StatusDocument;
+  assert.deepEqual(json.gaps?.[1], {
+    ...{ stream: 'trades', reason: 'suspect', lengthS: 60, oldestAgeS: 90 },
+  });
+
+  document = { ...document, gaps: [] };
+  assert.match(await read(), /<h2>Open gaps by reason<\/h2>\n<p>None\.<\/p>/);
 });
 
 test('only GET is served, and only known pages', async () => {

@@ -334,6 +334,7 @@ test('completeness is told anew each time: what is over leaves no series behind'
   }
   assert.deepEqual(telemetry.tally.snapshot().completeness, {
     ...{ mismatches: 2, oldestGapMs: 120_000, lowestCoverage: 0.75, verifiedLagMs: 70_000 },
+    openGaps: EXAMPLES.verify.completenessCounted.openGaps,
   });
   telemetry.verify.completenessCounted({ coverage: [], openGaps: [], verdicts: [] });
   const after = await telemetry.metricsText();
