@@ -11,7 +11,9 @@ import { selectMarkets, selectSpan } from './selection.js';
 export interface ExportSelection {
   readonly kind: SeriesKind;
   readonly market?: readonly string[];
+  /** Length of candles, seconds. */
   readonly interval?: number;
+  /** Length of states, seconds. */
   readonly period?: number;
   readonly from?: Moment;
   readonly to?: Moment;

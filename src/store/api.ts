@@ -2,14 +2,15 @@ import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import type { Span } from '../kernel/span.js';
-import type {
-  ActiveOrderRow,
-  BalanceRow,
-  Batch,
-  CommitResult,
-  Island,
-  StreamKind,
-  StreamRef,
+import {
+  type ActiveOrderRow,
+  type BalanceRow,
+  type Batch,
+  type CommitResult,
+  type Island,
+  SERIES,
+  type StreamKind,
+  type StreamRef,
 } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
 import type { StoreEvents } from '../observe/events.js';
@@ -18,17 +19,8 @@ import type { InspectionStore } from './api-inspection.js';
 import type { ArchiveSnapshot } from './api-series.js';
 import type { VerdictStore } from './api-verdicts.js';
 
-/** The tables that are range-partitioned by time. */
-export const PARTITIONED_TABLES = [
-  'trade',
-  'kline',
-  'kline_revision',
-  'ticker',
-  'depth',
-  'market_state',
-  'balance',
-  'active_order',
-] as const;
+/** The tables that are range-partitioned by time: the series, and the earlier versions of candles. */
+export const PARTITIONED_TABLES = [...SERIES, 'kline_revision'] as const;
 export type PartitionedTable = (typeof PARTITIONED_TABLES)[number];
 
 /** How much time one partition holds. All boundaries are UTC. */

@@ -8,26 +8,18 @@ import { Output } from '../../archive/export/output.js';
 import { systemClock } from '../../kernel/clock.js';
 import { AbortedError, isAborted } from '../../kernel/errors.js';
 import { totalLengthMs } from '../../kernel/span.js';
-import type { SeriesKind, Store } from '../../store/index.js';
+import type { Store } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { gapLines } from '../export-gaps.js';
-import { exportParts } from '../export-selection.js';
+import { type ExportSelection, exportParts } from '../export-selection.js';
 import { UsageError } from '../failure.js';
 import { lookAt } from '../looking.js';
-import type { Moment } from '../moments.js';
 import { jsonLine, printable } from '../printable.js';
 import { Progress } from '../progress.js';
 import { type CommonOptions, openSession } from '../session.js';
 import { VERSION } from '../version.js';
 
-export interface ExportOptions extends CommonOptions {
-  readonly kind: SeriesKind;
-  readonly market?: readonly string[];
-  /** Seconds. */
-  readonly interval?: number;
-  readonly period?: number;
-  readonly from?: Moment;
-  readonly to?: Moment;
+export interface ExportOptions extends CommonOptions, ExportSelection {
   readonly format?: Format;
   /** A path; `-` is standard output. */
   readonly out: string;
