@@ -1,0 +1,158 @@
+import {
+  type RowForm,
+  type SeriesColumn,
+  type SeriesKind,
+  type SeriesSlice,
+  seriesColumns,
+  seriesOrder,
+  seriesVariant,
+} from '../../store/index.js';
+import { identifier, literal } from '../parquet/session.js';
+
+/**
+ * The statements by which rows of cold files become the same text that the database writes. They are
+ * shaped by what is quick in DuckDB: one pattern instead of two trims, and no time zones.
+ */
+
+/** A decimal type as Parquet files have it; null for what is text there. */
+export interface DecimalType {
+  readonly precision: number;
+  readonly scale: number;
+}
+
+/** `DECIMAL(18,2)`, or a list of them; null for any other type. */
+export function decimalType(sqlType: string): DecimalType | null {
+  const [, precision, scale] = /^DECIMAL\((\d+),(\d+)\)(?:\[\])?$/.exec(sqlType) ?? [];
+  return precision === undefined ? null : { precision: Number(precision), scale: Number(scale) };
+}
+
+/** The types of a file's columns by their names. */
+export type FileTypes = ReadonlyMap<string, string>;
+
+/** Up to this many digits together, a product of two decimals is exact. */
+const EXACT_DIGITS = 38;
+
+/** The text of a decimal without zeros at its end. */
+function shortest(text: string, type: DecimalType | null): string {
+  if (type?.scale === 0) return text;
+  const trimmed = `regexp_replace(${text}, '\\.?0+$', '')`;
+  return type === null
+    ? `CASE WHEN contains(${text}, '.') THEN ${trimmed} ELSE ${text} END`
+    : trimmed;
+}
+
+/** `2026-01-31 12:00:00.5`; all moments are UTC, so no zone needs to be looked up. */
+const momentText = (column: string) => `make_timestamp(epoch_us(${column}))::VARCHAR`;
+
+/** Whether totals that are left out can be worked out by the statement itself. */
+export function hasExactProduct(types: FileTypes): boolean {
+  const price = decimalType(types.get('price') ?? '');
+  const amount = decimalType(types.get('amount') ?? '');
+  return price !== null && amount !== null && price.precision + amount.precision <= EXACT_DIGITS;
+}
+
+/** The text of a value, null where it is null. Lists of decimals are the texts with commas between. */
+function valueText({ name, type }: SeriesColumn, types: FileTypes, quote: string): string {
+  const column = identifier(name);
+  const decimal = decimalType(types.get(name) ?? '');
+  if (type === 'timestamp') return momentText(column);
+  if (type === 'decimal') return shortest(`${column}::VARCHAR`, decimal);
+  if (type !== 'decimals') return `${column}::VARCHAR`;
+  const one = shortest('x::VARCHAR', decimal);
+  const quoted = quote === '' ? one : `concat('${quote}', ${one}, '${quote}')`;
+  return `array_to_string(list_transform(${column}, lambda x: ${quoted}), ',')`;
+}
+
+function totalText(types: FileTypes): string {
+  const price = decimalType(types.get('price') ?? '');
+  const amount = decimalType(types.get('amount') ?? '');
+  const scale = (price?.scale ?? 0) + (amount?.scale ?? 0);
+  const product = shortest('(price * amount)::VARCHAR', { precision: EXACT_DIGITS, scale });
+  const given = shortest('total::VARCHAR', decimalType(types.get('total') ?? ''));
+  return `CASE WHEN total IS NULL THEN ${product} ELSE ${given} END`;
+}
+
+function csvPart(column: SeriesColumn, types: FileTypes): string {
+  const text = valueText(column, types, '');
+  if (column.type === 'timestamp') return `${text} || '+00'`;
+  if (column.type !== 'decimals') return text;
+  // Postgres puts quotes around what holds a comma, and around nothing else.
+  return `CASE WHEN len(${identifier(column.name)}) > 1 THEN concat('"[', ${text}, ']"') ELSE concat('[', ${text}, ']') END`;
+}
+
+function jsonPart(column: SeriesColumn, text: string): string {
+  const value = { timestamp: `concat('"', replace(${text}, ' ', 'T'), '+00:00"')`, text: '' };
+  const quoted = `concat('"', ${text}, '"')`;
+  const shown =
+    column.type === 'timestamp'
+      ? value.timestamp
+      : column.type === 'integer'
+        ? text
+        : column.type === 'decimals'
+          ? `concat('[', ${text}, ']')`
+          : quoted;
+  if (!column.isNullable) return shown;
+  return `CASE WHEN ${identifier(column.name)} IS NULL THEN 'null' ELSE ${shown} END`;
+}
+
+/** Stands for the total of a trade that has to be worked out outside of the statement. */
+export const TOTAL_MARK = '\u0001';
+
+/**
+ * One line of text for a row. Where the product of price and amount can not be relied upon, the
+ * line has {@link TOTAL_MARK}, price, mark, amount, mark in the place of a total that was left out.
+ */
+export function lineSql(kind: SeriesKind, form: RowForm, types: FileTypes): string {
+  const columns = seriesColumns(kind, false);
+  const isWorkedOut = kind === 'trades' && form !== 'lean';
+  const total = hasExactProduct(types) ? totalText(types) : markedTotal(types);
+  const parts = columns.map((column) => {
+    const isTotal = isWorkedOut && column.name === 'total';
+    if (form !== 'json') return isTotal ? total : csvPart(column, types);
+    const text = isTotal ? total : valueText(column, types, '"');
+    return `${literal(`"${column.name}":`)}, ${jsonPart(column, text)}`;
+  });
+  const lines = parts.join(`, ',', `);
+  return form === 'json' ? `concat('{', ${lines}, '}')` : `concat(${lines})`;
+}
+
+function markedTotal(types: FileTypes): string {
+  const given = shortest('total::VARCHAR', decimalType(types.get('total') ?? ''));
+  const mark = literal(TOTAL_MARK);
+  const marked = `concat(${mark}, price::VARCHAR, ${mark}, amount::VARCHAR, ${mark})`;
+  return `CASE WHEN total IS NULL THEN ${marked} ELSE ${given} END`;
+}
+
+const moment = (ms: number) => `TIMESTAMPTZ ${literal(new Date(ms).toISOString())}`;
+
+/** What of a file belongs to a slice. */
+export function sliceConditions({ kind, variantS, span }: SeriesSlice): string {
+  const [time = ''] = seriesOrder(kind);
+  const variant = seriesVariant(kind);
+  return [
+    `${identifier(time)} >= ${moment(span.fromMs)}`,
+    `${identifier(time)} < ${moment(span.toMs)}`,
+    ...(variant === undefined ? [] : [`${identifier(variant)} = ${Math.trunc(variantS)}`]),
+  ].join(' AND ');
+}
+
+/** The rows of a slice in a file, as lines in the file's order, which is that of time and id. */
+export function rowsSql(path: string, slice: SeriesSlice, form: RowForm, types: FileTypes): string {
+  const line = lineSql(slice.kind, form, types);
+  return `SELECT ${line} FROM read_parquet(${literal(path)}, hive_partitioning = false)
+    WHERE ${sliceConditions(slice)}`;
+}
+
+/** The same, newest first and only so many. */
+export function newestSql(
+  path: string,
+  slice: SeriesSlice,
+  form: RowForm,
+  types: FileTypes,
+  limit: number,
+): string {
+  const order = seriesOrder(slice.kind).map((name) => `${identifier(name)} DESC`);
+  return `SELECT ${lineSql(slice.kind, form, types)} FROM (
+    SELECT * FROM read_parquet(${literal(path)}, hive_partitioning = false)
+    WHERE ${sliceConditions(slice)} ORDER BY ${order.join(', ')} LIMIT ${Math.trunc(limit)})`;
+}
