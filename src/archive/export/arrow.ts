@@ -129,6 +129,44 @@ export async function writeArrow(
     ({ name, isNullable }, index) => new Field(name, types[index] as DataType, isNullable),
   );
   const schema = new Schema(fields);
+  async function* toBatches() {
+    for await (const rows of gathered(columns.length, batches)) {
+      const children = rows.map((values, index) => dataOf(types[index] as DataType, values));
+      const length = rows[0]?.length ?? 0;
+      yield new RecordBatch(
+        schema,
+        makeData({ type: new Struct(fields), length, nullCount: 0, children }),
+      );
+    }
+  }
+  await writeArrowBatches(schema, toBatches(), form, write);
+}
+
+/** Rows in batches that are worth their heads; at least one, which may be empty. */
+async function* gathered(
+  columnCount: number,
+  batches: AsyncIterable<readonly (readonly PlainValue[])[]>,
+): AsyncGenerator<PlainValue[][]> {
+  const none = () => Array.from({ length: columnCount }, (): PlainValue[] => []);
+  let waiting = none();
+  for await (const batch of batches) {
+    for (const [index, values] of batch.entries()) {
+      for (const value of values) waiting[index]?.push(value);
+    }
+    if ((waiting[0]?.length ?? 0) < BATCH_ROWS) continue;
+    yield waiting;
+    waiting = none();
+  }
+  yield waiting;
+}
+
+/** Writes batches that are in Arrow's memory layout already, as {@link writeArrow} does. */
+export async function writeArrowBatches(
+  schema: Schema,
+  batches: AsyncIterable<RecordBatch>,
+  form: 'file' | 'stream',
+  write: (bytes: Uint8Array) => Promise<void>,
+): Promise<void> {
   const writer = form === 'file' ? new FileWriter() : new StreamWriter();
   const bytes = writer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
   let written = 0;
@@ -140,24 +178,11 @@ export async function writeArrow(
       written += piece.value.byteLength;
     }
   };
-  const put = async (rows: PlainValue[][]): Promise<void> => {
-    const children = rows.map((values, index) => dataOf(types[index] as DataType, values));
-    const length = rows[0]?.length ?? 0;
-    const data = makeData({ type: new Struct(fields), length, nullCount: 0, children });
-    (writer as RecordBatchWriter).write(new RecordBatch(schema, data));
-    await drain();
-  };
   writer.reset(undefined, schema);
-  let waiting: PlainValue[][] = columns.map(() => []);
   for await (const batch of batches) {
-    for (const [index, values] of batch.entries()) {
-      for (const value of values) waiting[index]?.push(value);
-    }
-    if ((waiting[0]?.length ?? 0) < BATCH_ROWS) continue;
-    await put(waiting);
-    waiting = columns.map(() => []);
+    (writer as RecordBatchWriter).write(batch);
+    await drain();
   }
-  await put(waiting);
   writer.finish();
   // What closes it: small, and no longer counted by the writer.
   for (;;) {
