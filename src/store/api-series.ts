@@ -60,6 +60,23 @@ export interface DepartedPartition {
   readonly uri: string | null;
 }
 
+/** The series that can be read of several markets at once: also the earlier versions of candles. */
+export type MergedKind = SeriesKind | 'kline_revisions';
+
+/** Rows of several markets: those of which the first column of their key lies in the span. */
+export interface MergedSlice {
+  readonly kind: MergedKind;
+  /** At least one; rows tell the place in this list. */
+  readonly marketIds: readonly number[];
+  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  /** UNIX microseconds, half-open. */
+  readonly fromUs: number;
+  readonly toUs: number;
+  /** In the order in which they became known, instead of the order of their time. */
+  readonly isByReceipt: boolean;
+}
+
 /**
  * The archive as it is at one moment: rows and ledger agree, whatever is written meanwhile. It holds
  * a connection, and old row versions in the database; close it soon.
@@ -88,6 +105,15 @@ export interface ArchiveSnapshot {
     limit: number,
     signal?: AbortSignal,
   ): AsyncIterable<Buffer>;
+  /**
+   * Rows of several markets as text, a line each, the fields with tabs between and `\\N` for null:
+   * the market's place in the list, the time, and what the kind has (see `merged-rows.ts`). In the
+   * order of time, rows of the same moment in any order; or in that of receipt, then by place and
+   * key, which the database sorts before the first row comes. Otherwise as {@link rows}.
+   */
+  merged(slice: MergedSlice, signal?: AbortSignal): AsyncIterable<Buffer>;
+  /** Another connection that sees the same moment, for reading beside this one; to be closed too. */
+  twin(): Promise<ArchiveSnapshot>;
   /** Safe to call twice. */
   close(): Promise<void>;
 }

@@ -47,6 +47,8 @@ export type {
   ArchiveSnapshot,
   ColumnType,
   DepartedPartition,
+  MergedKind,
+  MergedSlice,
   MissingPart,
   RowForm,
   SeriesColumn,

@@ -7,6 +7,7 @@ import type { Span } from '../kernel/span.js';
 import type {
   ArchiveSnapshot,
   DepartedPartition,
+  MergedSlice,
   RowForm,
   SeriesColumn,
   SeriesSlice,
@@ -20,12 +21,15 @@ import {
 } from './connection.js';
 import { StoreError } from './errors.js';
 import { timestampTextMs, toMs } from './instants.js';
+import { copyMergedSql, mergedSettings } from './merged-rows.js';
 import { SERIES_TABLES } from './series-columns.js';
 import { readSpanCompleteness } from './span-completeness.js';
 import { actionOf, toStoreError } from './sqlstate.js';
 
 /** The server may be silent this long while rows are due; the reader may take any time. */
 const SILENCE_MS = 120_000;
+/** The same while it sorts what may be the whole archive. */
+const SORTING_MS = 6 * 3_600_000;
 /** Read ahead of a slow reader, bytes. */
 const READ_AHEAD = 256 * 1024;
 
@@ -48,8 +52,8 @@ const READ_DEPARTED = `
  */
 const SETTINGS = `
   SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '10 min';
-  SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
-  SELECT pg_current_snapshot()`;
+  SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;`;
+const SEE_NOW = 'SELECT pg_current_snapshot()';
 
 function csvExpression({ name, type }: SeriesColumn): string {
   return type === 'decimals' ? `'[' || array_to_string(${name}, ',') || ']'` : name;
@@ -108,13 +112,20 @@ class PostgresSnapshot implements ArchiveSnapshot {
   readonly #client: pg.Client;
   readonly #socket: Socket;
   readonly #options: ConnectionOptions;
+  readonly #openTwin: (seen: string) => Promise<ArchiveSnapshot>;
   #departed: readonly DepartedPartition[] = [];
   #isLost = false;
 
-  constructor(client: pg.Client, socket: Socket, options: ConnectionOptions) {
+  constructor(
+    client: pg.Client,
+    socket: Socket,
+    options: ConnectionOptions,
+    openTwin: (seen: string) => Promise<ArchiveSnapshot>,
+  ) {
     this.#client = client;
     this.#socket = socket;
     this.#options = options;
+    this.#openTwin = openTwin;
     const lose = () => {
       this.#isLost = true;
     };
@@ -126,10 +137,15 @@ class PostgresSnapshot implements ArchiveSnapshot {
     return this.#departed;
   }
 
-  /** Begins the transaction. Whatever waits for a lock gives up at the deadline of a statement. */
-  async begin(): Promise<void> {
+  /**
+   * Begins the transaction. Whatever waits for a lock gives up at the deadline of a statement.
+   *
+   * @param seen the exported moment of another snapshot; now when left out
+   */
+  async begin(seen?: string): Promise<void> {
     await this.#client.query(HOLD_PARTITIONS);
-    await this.#client.query(SETTINGS);
+    const see = seen === undefined ? SEE_NOW : `SET TRANSACTION SNAPSHOT '${seen}'`;
+    await this.#client.query(`${SETTINGS} ${see}`);
     const rows = await this.#ask<Omit<DepartedPartition, 'span'> & Span>(READ_DEPARTED, []);
     this.#departed = rows.map(({ table, state, uri, fromMs, toMs: endMs }) => ({
       ...{ table, state, uri, span: { fromMs, toMs: endMs } },
@@ -160,7 +176,21 @@ class PostgresSnapshot implements ArchiveSnapshot {
     return this.#copy(copyRowsSql(slice, form, limit), signal);
   }
 
-  async *#copy(sql: string, signal: AbortSignal | undefined): AsyncGenerator<Buffer> {
+  async *merged(slice: MergedSlice, signal?: AbortSignal): AsyncGenerator<Buffer> {
+    await this.#ask(mergedSettings(slice), []);
+    yield* this.#copy(copyMergedSql(slice), signal, slice.isByReceipt ? SORTING_MS : SILENCE_MS);
+  }
+
+  async twin(): Promise<ArchiveSnapshot> {
+    const [row] = await this.#ask<{ seen: string }>('SELECT pg_export_snapshot() AS seen', []);
+    return await this.#openTwin(row?.seen ?? '');
+  }
+
+  async *#copy(
+    sql: string,
+    signal: AbortSignal | undefined,
+    silenceMs = SILENCE_MS,
+  ): AsyncGenerator<Buffer> {
     this.#check(signal);
     const stop = () => this.destroy();
     signal?.addEventListener('abort', stop, { once: true });
@@ -169,7 +199,7 @@ class PostgresSnapshot implements ArchiveSnapshot {
       const copied = this.#client.query(copyTo(sql, { highWaterMark: READ_AHEAD }));
       const pieces = copied[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
       for (;;) {
-        const piece = await this.#inTime(pieces.next());
+        const piece = await this.#inTime(pieces.next(), silenceMs);
         if (piece.done === true) break;
         yield piece.value;
       }
@@ -208,14 +238,14 @@ class PostgresSnapshot implements ArchiveSnapshot {
   }
 
   /** Waits for the server, but not for ever. */
-  async #inTime<T>(work: Promise<T>): Promise<T> {
+  async #inTime<T>(work: Promise<T>, silenceMs = SILENCE_MS): Promise<T> {
     const silent = () =>
       new StoreError(
         'database_unreachable',
         'retry',
-        `Postgres was silent for ${SILENCE_MS / 1000} s while it was read from`,
+        `Postgres was silent for ${silenceMs / 1000} s while it was read from`,
       );
-    using deadline = startDeadline(this.#options.clock, SILENCE_MS, silent);
+    using deadline = startDeadline(this.#options.clock, silenceMs, silent);
     let onMissed: () => void = () => undefined;
     const missed = new Promise<never>((_, reject) => {
       onMissed = () => {
@@ -242,18 +272,21 @@ export class Snapshots {
     this.#options = options;
   }
 
-  /** @throws {@link StoreError} naming host, port and database */
-  async open(): Promise<ArchiveSnapshot> {
+  /**
+   * @param seen the exported moment of another snapshot; now when left out
+   * @throws {@link StoreError} naming host, port and database
+   */
+  async open(seen?: string): Promise<ArchiveSnapshot> {
     const options = this.#options;
     const socket = new Socket();
     this.#open.add(socket);
     socket.once('close', () => this.#open.delete(socket));
     try {
       const client = new pg.Client({ ...clientConfig(options), stream: () => socket });
-      const snapshot = new PostgresSnapshot(client, socket, options);
+      const snapshot = new PostgresSnapshot(client, socket, options, (at) => this.open(at));
       await client.connect();
       await client.query(sessionSettings(options.statementTimeoutMs));
-      await snapshot.begin();
+      await snapshot.begin(seen);
       return snapshot;
     } catch (error) {
       socket.destroy();
