@@ -79,8 +79,10 @@ export interface StoreEvents {
     readonly count: number;
   }): void;
   partitionMade(event: { readonly table: string; readonly partition: string }): void;
-  /** The time from now to the end of the last partition made ahead, per table. */
-  partitionLead(event: { readonly table: string; readonly leadMs: number }): void;
+  /** Partitions of a table were made up to here, exchange time. The lead is derived at each scrape. */
+  partitionLead(event: { readonly table: string; readonly endMs: number }): void;
+  /** Rows came late for a sealed partition, which is hot again for that. */
+  partitionReopened(event: { readonly partition: string }): void;
   databaseState(event: { readonly up: boolean; readonly detail?: string }): void;
   migrated(event: { readonly applied: readonly string[] }): void;
   embeddedPostgres(event: { readonly phase: string; readonly detail?: string }): void;

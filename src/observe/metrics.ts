@@ -133,6 +133,11 @@ export function createMetrics(registry: Registry) {
       'reason',
     ]),
     partitionsMade: counter('partitions_made_total', 'Partitions made.', ['table']),
+    partitionsReopened: counter(
+      'partitions_reopened_total',
+      'Sealed partitions that were opened again because rows came late.',
+      ['table'],
+    ),
     partitionLeadSeconds: gauge(
       'partition_lead_seconds',
       'Time from now to the end of the last partition that exists.',

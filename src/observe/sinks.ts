@@ -9,6 +9,8 @@ export interface Sinks {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly tally: Tally;
+  /** Ends of the partitions made ahead, by table; exchange time. */
+  readonly partitionEnds: Map<string, number>;
   readonly labels: {
     readonly market: LabelLimit;
     readonly stream: LabelLimit;
@@ -29,6 +31,7 @@ export function createSinks(logger: Logger, registry: Registry): Sinks {
     logger,
     metrics: createMetrics(registry),
     tally: new Tally(),
+    partitionEnds: new Map(),
     labels: {
       market: new LabelLimit(MARKET_LABELS_MAX),
       stream: new LabelLimit(32),

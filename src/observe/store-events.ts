@@ -3,7 +3,7 @@ import { slug } from './labels.js';
 import { type Sinks, seconds } from './sinks.js';
 
 /** The archive. Commits are debug; what changes what an operator can rely on is info or worse. */
-export function createStoreEvents({ logger, metrics, labels }: Sinks): StoreEvents {
+export function createStoreEvents({ logger, metrics, labels, partitionEnds }: Sinks): StoreEvents {
   /** Undefined until the first report, so that a start is told as one. */
   let wasUp: boolean | undefined;
   return {
@@ -43,9 +43,14 @@ export function createStoreEvents({ logger, metrics, labels }: Sinks): StoreEven
       metrics.partitionsMade.inc({ table: labels.table.admit(table) });
       logger.write('debug', 'partition made', { table, partition });
     },
-    partitionLead({ table, leadMs }) {
-      metrics.partitionLeadSeconds.set({ table: labels.table.admit(table) }, seconds(leadMs));
-      logger.write('trace', 'partitions reach ahead', { table, leadMs });
+    partitionLead({ table, endMs }) {
+      partitionEnds.set(labels.table.admit(table), endMs);
+      logger.write('trace', 'partitions reach ahead', { table, endMs });
+    },
+    partitionReopened({ partition }) {
+      const table = labels.table.admit(partition.replace(/_\d+$/, ''));
+      metrics.partitionsReopened.inc({ table });
+      logger.write('warn', 'rows came late: a sealed partition is open again', { partition });
     },
     databaseState({ up, detail }) {
       metrics.databaseUp.set(up ? 1 : 0);

@@ -29,10 +29,14 @@ export interface ObservedTelemetry extends Telemetry {
 }
 
 /** Works out at each scrape what only makes sense at that moment. */
-function refresh({ metrics, tally }: Sinks, exchangeNowMs: number): void {
+function refresh({ metrics, tally, partitionEnds }: Sinks, exchangeNowMs: number): void {
   metrics.lagSeconds.reset();
   for (const { stream, market, newestMs } of tally.newest()) {
     metrics.lagSeconds.set({ stream, market }, Math.max(0, seconds(exchangeNowMs - newestMs)));
+  }
+  // A lead that shrinks is one that nobody reports any more.
+  for (const [table, endMs] of partitionEnds) {
+    metrics.partitionLeadSeconds.set({ table }, seconds(endMs - exchangeNowMs));
   }
   for (const { stream, inFlight } of tally.snapshot().streams) {
     metrics.rowsInFlight.set({ stream }, inFlight);

@@ -15,6 +15,11 @@ export type StoreErrorCode =
   | 'embedded_postgres_locked'
   | 'embedded_postgres_needs_user'
   | 'migration_failed'
+  | 'partition_archived'
+  | 'partition_expired'
+  | 'partition_final'
+  | 'sealing_busy'
+  | 'sealing_refused'
   | 'writer_lock_held';
 
 /** An error of the store. `sqlstate` is Postgres' code where the server gave one. */

@@ -67,7 +67,7 @@ export class Partitions {
       let toMs = periodStartMs(width, nowMs);
       for (let period = 0; period <= count; period += 1) toMs = nextPeriodMs(width, toMs);
       await this.ensure(table, { fromMs: nowMs, toMs });
-      this.#telemetry.partitionLead({ table, leadMs: toMs - nowMs });
+      this.#telemetry.partitionLead({ table, endMs: toMs });
     }
   }
 

@@ -106,8 +106,18 @@ const FOREIGN_OBJECTS = `
       AND t.typname = ANY ($4::text[]) AND t.typowner <> $2::regrole)
   SELECT object FROM statements ORDER BY place, object`;
 
+/** What the writer may call of that which works with the owner's rights. */
+export const WRITER_FUNCTIONS = [
+  ...['make_partition', 'partition_at', 'begin_seal', 'finish_seal', 'reopen_partition'],
+  ...['drop_broken_indexes', 'rebuild_indexes', 'archive_partition', 'drop_emptied'],
+  ...['begin_restore', 'finish_restore', 'expire_partition'],
+];
 /** Functions and types of the archive beside its tables. */
-export const OWNED_FUNCTIONS = ['make_partition', 'balances_at', 'orders_open_at'];
+export const OWNED_FUNCTIONS = [
+  ...WRITER_FUNCTIONS,
+  ...['build_partition', 'guard_partition', 'empty_partition', 'partition_is_final'],
+  ...['balances_at', 'orders_open_at'],
+];
 export const OWNED_TYPES = ['taker_side', 'state_origin'];
 
 const GIVE_GROUND = `
@@ -168,8 +178,13 @@ const GRANT_AROUND = `
     EXECUTE format('GRANT CONNECT ON DATABASE %I TO ${WRITER}, ${READER}', current_database());
     EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO ${WRITER}', current_database());
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO ${WRITER}, ${READER}', current_schema());
-    GRANT EXECUTE ON FUNCTION make_partition TO ${WRITER};
+    GRANT EXECUTE ON FUNCTION ${WRITER_FUNCTIONS.join(', ')} TO ${WRITER};
   END $$`;
+const LACKS_FUNCTIONS = `
+  SELECT EXISTS (
+    SELECT FROM pg_proc p
+    WHERE p.pronamespace = current_schema()::regnamespace AND p.proname = ANY ($1::text[])
+      AND NOT has_function_privilege('${WRITER}', p.oid, 'EXECUTE')) AS lacks`;
 const GRANT_ANALYTICS = `
   GRANT USAGE ON SCHEMA analytics TO ${WRITER}, ${READER};
   GRANT SELECT ON ALL TABLES IN SCHEMA analytics TO ${WRITER}, ${READER};
@@ -208,6 +223,10 @@ async function grantRights(client: pg.Client): Promise<number> {
       await client.query(grantSql(name, rights));
     }
   }
+  const { rows: functions } = await client.query<{ lacks: boolean }>(LACKS_FUNCTIONS, [
+    WRITER_FUNCTIONS,
+  ]);
+  if (functions[0]?.lacks === true) changes += 1;
   if (changes > 0) await client.query(GRANT_AROUND);
   const { rows: analytics } = await client.query<{ lacks: boolean }>(LACKS_ANALYTICS);
   if (analytics[0]?.lacks === true) {

@@ -1,5 +1,5 @@
 import { isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
-import { StoreError } from './errors.js';
+import { StoreError, type StoreErrorCode } from './errors.js';
 
 /**
  * What a failure of the database means for the work that met it.
@@ -26,6 +26,10 @@ const ACTIONS: Readonly<Record<string, SqlAction>> = {
   '42P01': 'fatal',
   '42703': 'fatal',
   '42883': 'fatal',
+  // Of our own, see sql/0006: rows for a partition that is final, archived or expired.
+  TK001: 'data',
+  TK002: 'data',
+  TK003: 'data',
   '55P03': 'retry', // lock not available
   '57014': 'retry', // cancelled by statement_timeout
   '08': 'retry', // connection
@@ -40,6 +44,13 @@ const ACTIONS: Readonly<Record<string, SqlAction>> = {
   '57': 'retry', // shut down, starting up, crashed
   '58': 'retry', // system error
   XX: 'retry', // internal error
+};
+
+/** What the states of our own are called. */
+const PARTITION_CODES: Readonly<Record<string, StoreErrorCode>> = {
+  TK001: 'partition_final',
+  TK002: 'partition_archived',
+  TK003: 'partition_expired',
 };
 
 /** Errors of the way to the server, as Node names them. */
@@ -91,6 +102,10 @@ export function toStoreError(error: unknown, doing: string): Error {
   const action = actionOf(error);
   const said = messageOf(error) || 'connection lost';
   const text = `${doing}: ${said}${sqlstate === undefined ? '' : ` (SQLSTATE ${sqlstate})`}`;
+  const partition = PARTITION_CODES[sqlstate ?? ''];
+  if (partition !== undefined) {
+    return new StoreError(partition, 'skip', said, { cause: error, sqlstate });
+  }
   if (action === 'fatal') {
     return new StoreError('database_failed', 'fatal', text, { cause: error, sqlstate });
   }

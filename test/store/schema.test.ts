@@ -109,9 +109,9 @@ test('a maker does not wait for readers of the table', async () => {
 });
 
 test('partitions are kept ready ahead, months and days alike', async () => {
-  const leads = new Map<string, number>();
+  const ends = new Map<string, number>();
   const telemetry = quietStoreEvents({
-    partitionLead: ({ table, leadMs }) => leads.set(table, leadMs),
+    partitionLead: ({ table, endMs }) => ends.set(table, endMs),
   });
   const { store, url } = await openTestStore({ telemetry, partitionsAhead: 2 });
   await store.makePartitionsAhead(Date.UTC(2026, 0, 31, 23));
@@ -132,8 +132,8 @@ test('partitions are kept ready ahead, months and days alike', async () => {
       'trade_20260202',
     ],
   );
-  assert.equal(leads.get('trade'), 2 * DAY_MS + 3_600_000);
-  assert.equal(leads.size, PARTITIONED_TABLES.length);
+  assert.equal(ends.get('trade'), Date.UTC(2026, 1, 3));
+  assert.equal(ends.size, PARTITIONED_TABLES.length);
 });
 
 test('partition widths are settled by the first program', async () => {

@@ -24,6 +24,7 @@ export function quietStoreEvents(watched: Partial<StoreEvents> = {}): StoreEvent
     quarantined: ignore,
     partitionMade: ignore,
     partitionLead: ignore,
+    partitionReopened: ignore,
     databaseState: ignore,
     migrated: ignore,
     embeddedPostgres: ignore,

@@ -9,6 +9,7 @@ import type { ConnectionOptions } from '../connection.js';
 import { StoreError } from '../errors.js';
 import type { Partitions } from '../partitions.js';
 import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
+import { isInTheWay, makeWay, type Way } from './frozen.js';
 import { type PendingBatch, PendingBatches, type PendingLimits } from './pending.js';
 import { newTally, type PreparedGroup, prepareGroup } from './prepared.js';
 import { Quarantine } from './refused-rows.js';
@@ -38,6 +39,8 @@ const RETRY_BASE_MS = 100;
 const REPORT_EVERY_MS = 10_000;
 /** Makings of a missing partition before it counts as a failure like any other. */
 const MAX_PARTITION_TRIES = 3;
+/** Partitions that one group may find to be final; one batch holds fewer. */
+const MAX_WAYS = 1_000;
 
 /**
  * Commits batches, those that arrive together in one transaction.
@@ -164,11 +167,12 @@ export class Writer {
 
   async #commitUntilDone(batches: readonly Batch[]): Promise<readonly CommitResult[]> {
     const { telemetry } = this.#options;
-    const group = prepareGroup(batches, this.#options.saneWindow());
+    const prepared = prepareGroup(batches, this.#options.saneWindow());
+    let way: Way = { group: prepared, realign: (results) => results };
     const tries = new Tries(new Backoff(this.#backoffOptions(), this.#options.random));
     for (;;) {
       try {
-        const attempt = this.#exclusively(() => this.#tryOnce(group, tries.mayBeDirect));
+        const attempt = this.#exclusively(() => this.#tryOnce(way.group, tries.mayBeDirect));
         // A connect that hangs must not hold up the end; it closes itself when it gets through.
         const { committed, durationMs } = await Promise.race([attempt, this.#aborted]);
         this.#becomes(true);
@@ -180,11 +184,29 @@ export class Writer {
           batches: batches.length,
           rows: sumOutcomes(committed.results),
         });
-        return committed.results;
+        return way.realign(committed.results);
       } catch (error) {
         this.#abort.signal.throwIfAborted();
-        await this.#recover(error, tries);
+        if (isInTheWay(error) && tries.ways < MAX_WAYS)
+          way = await this.#giveWay(error, batches, way, tries);
+        else await this.#recover(error, tries);
       }
+    }
+  }
+
+  /** For rows of partitions that are final; see frozen.ts. */
+  async #giveWay(error: unknown, batches: readonly Batch[], way: Way, tries: Tries): Promise<Way> {
+    const { telemetry, saneWindow } = this.#options;
+    tries.ways += 1;
+    const onReopened = (partition: string) => telemetry.partitionReopened({ partition });
+    try {
+      return await this.#exclusively(async () => {
+        const connection = await this.#session.connection();
+        return await makeWay(error, batches, way, { connection, window: saneWindow(), onReopened });
+      });
+    } catch (failure) {
+      await this.#recover(failure, tries);
+      return way;
     }
   }
 
@@ -270,6 +292,7 @@ class Tries {
   readonly backoff: Backoff;
   mayBeDirect = true;
   partition = 0;
+  ways = 0;
 
   constructor(backoff: Backoff) {
     this.backoff = backoff;

@@ -1,0 +1,238 @@
+import type { Batch, CommitResult, CoverageClaim, StreamKind } from '../../ledger/batch.js';
+import type { PartitionedTable } from '../api.js';
+import type { Connection } from '../connection.js';
+import { fromMs, toMs } from '../instants.js';
+import { sqlstateOf } from '../sqlstate.js';
+import { ACTIVE_ORDER, BALANCE } from './account-series.js';
+import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './prepared.js';
+import type { SaneWindow } from './screening.js';
+import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
+
+/**
+ * Rows for partitions that are final (sql/0006). A sealed one is reopened, and that is told. Rows for
+ * one whose rows are no longer here are not stored: those in a covered span were stored before it
+ * left and count as repetitions, as do those of a time that is not kept any more; others go to
+ * quarantine. Of what they would prove nothing is claimed.
+ */
+
+const REOPEN = 'SELECT reopen_partition($1) AS state';
+const FINAL = 'TK001';
+const GONE = new Set(['TK002', 'TK003']);
+
+/** A group that was made ready again, and how its results belong to the batches as they came. */
+export interface Way {
+  readonly group: PreparedGroup;
+  readonly realign: (results: readonly CommitResult[]) => readonly CommitResult[];
+}
+
+interface WayContext {
+  readonly connection: Connection;
+  readonly window: SaneWindow;
+  readonly onReopened: (partition: string) => void;
+}
+
+/** Whether {@link makeWay} can help. */
+export function isInTheWay(error: unknown): boolean {
+  const sqlstate = sqlstateOf(error) ?? '';
+  return sqlstate === FINAL || GONE.has(sqlstate);
+}
+
+/**
+ * Opens the partition that refused rows, or takes those rows out of the group.
+ *
+ * @param batches as they came
+ * @param way what is tried at present; the same again after a partition was reopened
+ */
+export async function makeWay(
+  error: unknown,
+  batches: readonly Batch[],
+  way: Way,
+  { connection, window, onReopened }: WayContext,
+): Promise<Way> {
+  const partition = (error as { readonly table?: unknown }).table;
+  if (sqlstateOf(error) === FINAL && typeof partition === 'string') {
+    try {
+      const [row] = await connection.query<{ state: string | null }>(REOPEN, [partition]);
+      if (row?.state === 'sealed') onReopened(partition);
+      return way;
+    } catch (refused) {
+      if (!GONE.has(sqlstateOf(refused) ?? '')) throw refused;
+    }
+  }
+  return await withoutGone(connection, batches, window);
+}
+
+/** A row and the stream that covers it. */
+interface Placed {
+  readonly batch: number;
+  readonly table: PartitionedTable;
+  readonly ms: number;
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  readonly variant: number;
+  readonly row: { readonly marketId: number; readonly receivedAtMs: number };
+}
+
+const FIND_GONE = `
+  SELECT q.ord::int AS ord, p.state = 'expired' OR EXISTS (
+           SELECT FROM stream s JOIN coverage c USING (stream_id)
+           WHERE s.kind = q.kind AND s.market_id = q.market_id AND s.variant = q.variant
+             AND c.span @> q.at) AS is_known
+  FROM (
+    SELECT ord, table_name, kind, market_id, variant, ${fromMs('ms')} AS at
+    FROM unnest($1::text[], $2::float8[], $3::text[], $4::int[], $5::int[])
+      WITH ORDINALITY AS r(table_name, ms, kind, market_id, variant, ord)) q
+  JOIN partition_state p
+    ON p.table_name = q.table_name AND p.state IN ('archived', 'expired') AND p.span @> q.at`;
+
+/** What is covered already may be claimed again; of the rest the newest part is. */
+const CUT_CLAIMS = `
+  SELECT DISTINCT ON (q.ord) q.ord::int AS ord, ${toMs('lower(part)')} AS from_ms,
+         ${toMs('upper(part)')} AS to_ms
+  FROM (
+    SELECT ord, table_name, stream_id, tstzrange(${fromMs('from_ms')}, ${fromMs('to_ms')}) AS span
+    FROM unnest($1::text[], $2::int[], $3::float8[], $4::float8[])
+      WITH ORDINALITY AS r(table_name, stream_id, from_ms, to_ms, ord)) q,
+    LATERAL (
+      SELECT coalesce(range_agg(p.span), '{}') AS spans FROM partition_state p
+      WHERE p.table_name = q.table_name AND p.state IN ('archived', 'expired')
+        AND p.span && q.span) gone,
+    LATERAL (
+      SELECT coalesce(range_agg(c.span), '{}') AS spans FROM coverage c
+      WHERE c.stream_id = q.stream_id AND c.span && q.span) covered,
+    unnest(tstzmultirange(q.span) - (gone.spans - covered.spans)) AS part
+  ORDER BY q.ord, upper(part) DESC`;
+
+const TABLE_OF: Readonly<Record<StreamKind, PartitionedTable>> = {
+  trades: 'trade',
+  times: 'trade',
+  kline: 'kline',
+  ticker: 'ticker',
+  depth: 'depth',
+  state: 'market_state',
+  balance: 'balance',
+  orders: 'active_order',
+};
+
+async function withoutGone(
+  connection: Connection,
+  batches: readonly Batch[],
+  window: SaneWindow,
+): Promise<Way> {
+  const placed = batches.flatMap(placedRows);
+  const gone = new Map<object, boolean>();
+  const found = await connection.query<{ ord: number; is_known: boolean }>(FIND_GONE, [
+    placed.map(({ table }) => table),
+    placed.map(({ ms }) => ms),
+    placed.map(({ kind }) => kind),
+    placed.map(({ marketId }) => marketId),
+    placed.map(({ variant }) => variant),
+  ]);
+  for (const { ord, is_known } of found) {
+    const one = placed[ord - 1];
+    if (one !== undefined) gone.set(one.row, is_known);
+  }
+  const cut = await cutClaims(connection, batches);
+  const kept = batches.map((batch, index) => withoutRows(batch, gone, cut[index] ?? []));
+  const group = prepareGroup(kept, window);
+  const refused: Refused[] = [];
+  for (const { row, batch, table } of placed) {
+    const isKnown = gone.get(row);
+    const tally = group.settled[batch];
+    if (isKnown === undefined || tally === undefined || table === 'kline_revision') continue;
+    tally[table][isKnown ? 'duplicate' : 'rejected'] += 1;
+    if (!isKnown) refused.push(refusedRow(table, 'partition archived', row));
+  }
+  return {
+    group: { ...group, refused: [...group.refused, ...refused] },
+    realign: (results) =>
+      results.map((result, index) => realignOne(batches[index] ?? {}, cut[index] ?? [], result)),
+  };
+}
+
+function placedRows(batch: Batch, index: number): Placed[] {
+  const place = <Row extends Placed['row']>(
+    rows: readonly Row[] | undefined,
+    shape: SeriesShape<Row> & { readonly table: PartitionedTable },
+    kind: StreamKind,
+    streamOf: (row: Row) => readonly [marketId: number, variant: number],
+  ) =>
+    (rows ?? []).flatMap((row): Placed[] => {
+      const [marketId, variant] = streamOf(row);
+      const ms = shape.momentMs(row);
+      // What is no moment is refused later, by name.
+      if (![ms, marketId, variant].every(Number.isSafeInteger)) return [];
+      return [{ batch: index, table: shape.table, ms, kind, marketId, variant, row }];
+    });
+  return [
+    ...place(batch.trades, TRADE, 'trades', (row) => [row.marketId, 0]),
+    ...place(batch.klines, KLINE, 'kline', (row) => [row.marketId, row.intervalS]),
+    ...place(batch.tickers, TICKER, 'ticker', () => [0, 0]),
+    ...place(batch.depths, DEPTH, 'depth', (row) => [row.marketId, 0]),
+    ...place(batch.states, STATE, 'state', (row) => [row.marketId, row.periodS]),
+    ...place(batch.balances, BALANCE, 'balance', () => [0, 0]),
+    ...place(batch.orders, ACTIVE_ORDER, 'orders', (row) => [row.marketId, 0]),
+  ];
+}
+
+/** For each batch its claims as they may stand; undefined for one of which nothing is left. */
+async function cutClaims(
+  connection: Connection,
+  batches: readonly Batch[],
+): Promise<(CoverageClaim | undefined)[][]> {
+  const claims = batches.flatMap((batch) => batch.claims ?? []);
+  const parts = new Map<number, { from_ms: number; to_ms: number }>();
+  const rows = await connection.query<{ ord: number; from_ms: number; to_ms: number }>(CUT_CLAIMS, [
+    claims.map(({ stream }) => TABLE_OF[stream.kind]),
+    claims.map(({ stream }) => stream.streamId),
+    claims.map(({ span }) => span.fromMs),
+    claims.map(({ span }) => span.toMs),
+  ]);
+  for (const row of rows) parts.set(row.ord - 1, row);
+  let next = 0;
+  return batches.map((batch) =>
+    (batch.claims ?? []).map((claim) => {
+      const part = parts.get(next);
+      next += 1;
+      if (part === undefined) return undefined;
+      return { ...claim, span: { fromMs: part.from_ms, toMs: part.to_ms } };
+    }),
+  );
+}
+
+function withoutRows(
+  batch: Batch,
+  gone: ReadonlyMap<object, boolean>,
+  claims: readonly (CoverageClaim | undefined)[],
+): Batch {
+  const keep = <Row extends object>(rows: readonly Row[] | undefined) =>
+    (rows ?? []).filter((row) => !gone.has(row));
+  return {
+    ...batch,
+    trades: keep(batch.trades),
+    klines: keep(batch.klines),
+    tickers: keep(batch.tickers),
+    depths: keep(batch.depths),
+    states: keep(batch.states),
+    balances: keep(batch.balances),
+    orders: keep(batch.orders),
+    claims: claims.filter((claim) => claim !== undefined),
+  };
+}
+
+/** An island for each claim as it came; an empty one where nothing could be claimed. */
+function realignOne(
+  batch: Batch,
+  cut: readonly (CoverageClaim | undefined)[],
+  result: CommitResult,
+): CommitResult {
+  let next = 0;
+  const islands = (batch.claims ?? []).map(({ stream, span }, index) => {
+    const nothing = { streamId: stream.streamId, span, firstId: null, lastId: null, rowCount: 0 };
+    if (cut[index] === undefined) return nothing;
+    const island = result.islands[next];
+    next += 1;
+    return island ?? nothing;
+  });
+  return { ...result, islands };
+}
