@@ -1,3 +1,4 @@
+import { coldFolder } from '../archive/cold/layout.js';
 import type { Config } from '../config/schema.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
@@ -113,6 +114,11 @@ export function openArchive(
     drainDeadlineMs: 4000,
     ...(exchangeNowMs === undefined ? {} : { exchangeNowMs }),
   });
+}
+
+/** The folder of cold partitions, as configured. */
+export function coldDirOf({ dataDir }: Config): string {
+  return coldFolder(dataDir, null);
 }
 
 /** A database's address without its password. */

@@ -7,6 +7,7 @@ import { exportSeries } from '../../src/archive/export/export.js';
 import { FORMATS, type Format } from '../../src/archive/export/formats.js';
 import type { Manifest } from '../../src/archive/export/manifest.js';
 import { Output } from '../../src/archive/export/output.js';
+import { openReading } from '../../src/archive/reading/open-reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { openStore, type Store } from '../../src/store/index.js';
@@ -82,12 +83,12 @@ async function exportAs(format: Format, { store, parts }: Archive, dir: string):
     ...{ path: join(dir, `trades.${format}`), manifestPath: undefined, isForced: true },
     ...{ scratchBase: tmpdir(), sink: { write: () => Promise.resolve() } },
   });
-  const snapshot = await store.snapshot();
   const ignore = () => undefined;
   const { signal } = new AbortController();
+  const reading = await openReading(store, { coldDir: dir, signal });
   return await exportSeries(
     { kind: 'trades', variantS: 0, parts, format, allowGaps: false, archive: null, version: '0' },
-    { snapshot, output, clock: systemClock, signal, onProgress: ignore, onPhase: ignore },
+    { reading, output, clock: systemClock, signal, onProgress: ignore, onPhase: ignore },
   );
 }
 

@@ -7,6 +7,7 @@ import type { Format } from '../../src/archive/export/formats.js';
 import type { Manifest } from '../../src/archive/export/manifest.js';
 import { Output } from '../../src/archive/export/output.js';
 import { DuckSession } from '../../src/archive/parquet/session.js';
+import { openReading } from '../../src/archive/reading/open-reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { TradeRow } from '../../src/ledger/batch.js';
 import type { SeriesKind, Store } from '../../src/store/index.js';
@@ -42,6 +43,7 @@ export interface ExportRun {
   readonly variantS?: number;
   readonly allowGaps?: boolean;
   readonly isForced?: boolean;
+  readonly coldDir?: string;
   readonly signal?: AbortSignal;
   readonly onProgress?: () => void;
   readonly onPhase?: () => void;
@@ -53,7 +55,8 @@ export async function runExport({ store, path, ...given }: ExportRun): Promise<M
     ...{ path, manifestPath: undefined, isForced: given.isForced === true },
     ...{ scratchBase: tmpdir(), sink: { write: () => Promise.reject(new Error('no sink')) } },
   });
-  const snapshot = await store.snapshot();
+  const signal = given.signal ?? new AbortController().signal;
+  const reading = await openReading(store, { coldDir: given.coldDir ?? tmpdir(), signal });
   const ignore = () => undefined;
   try {
     return await exportSeries(
@@ -63,14 +66,13 @@ export async function runExport({ store, path, ...given }: ExportRun): Promise<M
         archive: await store.archive(),
       },
       {
-        ...{ snapshot, output, clock: systemClock },
-        signal: given.signal ?? new AbortController().signal,
+        ...{ reading, output, clock: systemClock, signal },
         onProgress: given.onProgress ?? ignore,
         onPhase: given.onPhase ?? ignore,
       },
     );
   } finally {
-    await snapshot.close();
+    await reading.close();
     await output.discard();
   }
 }

@@ -2,15 +2,16 @@ import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
 import {
   type ArchiveIdentity,
-  type ArchiveSnapshot,
   type RowForm,
   type SeriesKind,
   type SpanCompleteness,
   seriesColumns,
   seriesOrder,
 } from '../../store/index.js';
+import type { Reading } from '../reading/reading.js';
 import { ExportGapsError } from './errors.js';
 import {
+  COLD_NOTE,
   csvField,
   type Format,
   MARKET_COLUMN,
@@ -54,7 +55,7 @@ export interface ExportRequest {
 
 export interface ExportSurroundings {
   /** Closed here as soon as everything was read. */
-  readonly snapshot: ArchiveSnapshot;
+  readonly reading: Reading;
   readonly output: Output;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -94,7 +95,7 @@ const LINE_FORMS: Readonly<Record<'csv' | 'ndjson' | 'staged', LineForm>> = {
 
 /**
  * Writes series of markets into one file: the markets in their order, the rows of each by time and
- * id. Rows, coverage and gaps are those of one moment. Memory does not grow with the rows; Parquet and
+ * id, those of cold files as well. Rows, coverage and gaps are those of one moment. Memory does not grow with the rows; Parquet and
  * Arrow are made of text that waits on the disk until all of it was seen, because their decimals need
  * to know the longest.
  *
@@ -106,8 +107,8 @@ export async function exportSeries(
   around: ExportSurroundings,
 ): Promise<Manifest> {
   const { kind, format, parts } = request;
-  const { output, snapshot } = around;
-  const known = await readCompleteness(request, snapshot);
+  const { output, reading } = around;
+  const known = await readCompleteness(request, reading);
   const isText = format === 'csv' || format === 'ndjson';
   let written: MarketPart[];
   let columns: readonly ManifestColumn[];
@@ -119,11 +120,11 @@ export async function exportSeries(
     }
     const write = (bytes: Uint8Array) => output.write(bytes);
     written = await writeLines(request, known, LINE_FORMS[format], around, write);
-    await snapshot.close();
+    await reading.close();
   } else {
     const fill: Stage['fill'] = async (write) => {
       const result = await writeLines(request, known, LINE_FORMS.staged, around, write);
-      await snapshot.close();
+      await reading.close();
       return result;
     };
     const all = [MARKET_COLUMN, ...seriesColumns(kind, true)];
@@ -152,11 +153,19 @@ export async function exportSeries(
       isNullable,
       about,
     })),
-    notes: notesOf(kind, !isText),
+    notes: [
+      ...notesOf(kind, !isText),
+      ...(isText && isPartlyCold(request, reading) ? [COLD_NOTE] : []),
+    ],
     markets: written,
   };
   await output.commit(`${JSON.stringify(manifest, null, 2)}\n`);
   return manifest;
+}
+
+/** Whether some of the rows come from files, which keep numbers and not their texts. */
+function isPartlyCold({ kind, parts }: ExportRequest, reading: Reading): boolean {
+  return parts.some(({ span }) => reading.parts(kind, span).some(({ state }) => state === 'cold'));
 }
 
 function orderOf(kind: SeriesKind): string[] {
@@ -166,12 +175,12 @@ function orderOf(kind: SeriesKind): string[] {
 /** @throws ExportGapsError unless all is there, or gaps are allowed */
 async function readCompleteness(
   { parts, allowGaps }: ExportRequest,
-  snapshot: ArchiveSnapshot,
+  reading: Reading,
 ): Promise<SpanCompleteness[]> {
   const known: SpanCompleteness[] = [];
   const gaps: SeriesGaps[] = [];
   for (const { market, stream, span } of parts) {
-    const one = await snapshot.completeness(stream, span, LISTED_MAX);
+    const one = await reading.completeness(stream, span, LISTED_MAX);
     known.push(one);
     const { missing, missingCount, missingMs } = one;
     if (missingCount > 0) gaps.push({ market, span, missing, missingCount, missingMs });
@@ -184,14 +193,14 @@ async function writeLines(
   { kind, variantS, parts }: ExportRequest,
   known: readonly SpanCompleteness[],
   { form, isJson, isCrLf, prefix }: LineForm,
-  { snapshot, signal, onProgress }: ExportSurroundings,
+  { reading, onProgress }: ExportSurroundings,
   write: (bytes: Uint8Array) => Promise<void>,
 ): Promise<MarketPart[]> {
   const hasId = seriesOrder(kind).length > 1;
   const written: MarketPart[] = [];
   for (const [index, { market, marketId, span }] of parts.entries()) {
     const lines = new LineRewriter(prefix(market), { lead: isJson ? '{' : '', isCrLf });
-    for await (const piece of snapshot.rows({ kind, marketId, variantS, span }, form, signal)) {
+    for await (const piece of reading.rows({ kind, marketId, variantS, span }, form)) {
       const rewritten = lines.push(piece);
       if (rewritten.length > 0) await write(rewritten);
       const { rows, last } = lines;

@@ -50,6 +50,10 @@ export function textType(format: 'csv' | 'ndjson', { type }: SeriesColumn): stri
   return TEXT_TYPES[format][type];
 }
 
+/** Said of a text whose rows are not all from the database. */
+export const COLD_NOTE =
+  'Decimals of rows that were in cold files are without zeros at their ends; the values are the same.';
+
 /** What a reader has to know of a series beside its columns. */
 export function notesOf(kind: SeriesKind, isLean: boolean): string[] {
   const unchanged =

@@ -5,10 +5,12 @@ import { type ExportPart, exportSeries } from '../../archive/export/export.js';
 import type { Format } from '../../archive/export/formats.js';
 import type { Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
+import { openReading } from '../../archive/reading/open-reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import { AbortedError, isAborted } from '../../kernel/errors.js';
 import { totalLengthMs } from '../../kernel/span.js';
 import type { Store } from '../../store/index.js';
+import { coldDirOf } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { gapLines } from '../export-gaps.js';
 import { type ExportSelection, exportParts } from '../export-selection.js';
@@ -65,7 +67,7 @@ export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
       try {
         const manifest = await run(
           store,
-          { ...options, format, variantS, parts },
+          { ...options, format, variantS, parts, coldDir: coldDirOf(session.config) },
           output,
           stopping,
         );
@@ -92,11 +94,12 @@ interface Work extends ExportOptions {
   readonly format: Format;
   readonly variantS: number;
   readonly parts: readonly ExportPart[];
+  readonly coldDir: string;
 }
 
 async function run(
   store: Store,
-  { kind, variantS, parts, format, allowGaps }: Work,
+  { kind, variantS, parts, format, allowGaps, coldDir }: Work,
   output: Output,
   { signal }: AbortController,
 ): Promise<Manifest> {
@@ -107,7 +110,7 @@ async function run(
   const done = new Map<string, number>();
   let shown = 0;
   const archive = await store.archive();
-  const snapshot = await store.snapshot();
+  const reading = await openReading(store, { coldDir, signal });
   try {
     return await exportSeries(
       {
@@ -115,7 +118,7 @@ async function run(
         allowGaps: allowGaps === true,
       },
       {
-        ...{ snapshot, output, clock: systemClock, signal },
+        ...{ reading, output, clock: systemClock, signal },
         onProgress: ({ market, rows, doneMs }) => {
           done.set(market, doneMs);
           const minutes = Math.floor([...done.values()].reduce((a, b) => a + b, 0) / MINUTE_MS);
@@ -128,7 +131,7 @@ async function run(
     );
   } finally {
     progress.end();
-    await snapshot.close();
+    await reading.close();
   }
 }
 
