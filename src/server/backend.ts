@@ -55,7 +55,13 @@ export interface Slice<T> {
 /**
  * A backend refuses a well-formed request. The server turns it into the contract's error body.
  */
-export type Refusal = 'invalidInput' | 'operationBlocked';
+export type Refusal =
+  | 'invalidInput'
+  | 'operationBlocked'
+  /** The client asks for a session that can not be; the message is told. */
+  | 'badSession'
+  /** There is nothing to answer with, now or at all; the message is told. */
+  | 'unavailable';
 
 export class RefusedError extends Error {
   readonly refusal: Refusal;
@@ -65,6 +71,24 @@ export class RefusedError extends Error {
     this.name = 'RefusedError';
     this.refusal = refusal;
   }
+}
+
+/** A client as a backend meets it that is not the same to everybody. */
+export interface ClientSeat {
+  /** A request is answered as of one moment; on a connection time goes on. */
+  readonly kind: 'request' | 'connection';
+  /** What the client named as its session, in a header or as a parameter; undefined: nothing. */
+  readonly session: string | undefined;
+  /** Adds a header to the reply to a request. Does nothing on a connection. */
+  note(header: string, value: string): void;
+}
+
+/** Who follows the states of a market. */
+export interface StateFollower {
+  /** Takes one update; a promise resolves once there is room for more, or nobody is there any more. */
+  send(record: StateRecord): Promise<void> | undefined;
+  /** Ends the connection; codes that no frame may carry cut it. */
+  close(code: number, reason: string): void;
 }
 
 /**
@@ -98,6 +122,8 @@ export interface Backend {
   /** Best first on both sides, at most `limit` levels a side. */
   depth(market: string, limit: number): Awaitable<Depth>;
   book(market: string, side: Side, offset: number, limit: number): Awaitable<Slice<BookOrder>>;
+  /** Whether states of this period are told; left out: of any. */
+  hasPeriod?(market: string, periodS: number): boolean;
   /** The state over the last `periodS` seconds, with `change`. */
   state(market: string, periodS: number): Awaitable<StateRecord>;
   /**
@@ -105,6 +131,19 @@ export interface Backend {
    * itself. Returns a function that ends it.
    */
   watch(market: string, listener: () => void): () => void;
+  /**
+   * Sends every update of the state, from a backend that knows when each came; the server then
+   * neither paces nor compares them. Left out by others. Returns a function that ends it.
+   */
+  follow?(market: string, periodS: number, follower: StateFollower): () => void;
+  /**
+   * The backend as this client is to see it. Left out where it is the same to everybody.
+   *
+   * @throws RefusedError `badSession`, `unavailable`
+   */
+  seat?(client: ClientSeat): Backend;
+  /** The connection that this seat was taken for has ended. */
+  leave?(): void;
   /** The secret of an activated API key, or undefined. */
   secretOf(apiKey: string): string | undefined;
   balances(apiKey: string): Awaitable<Record<string, Balance>>;

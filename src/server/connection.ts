@@ -11,13 +11,19 @@ import {
   type StateParams,
 } from '../contract/realtime.js';
 import { Mutex } from '../kernel/mutex.js';
+import { RefusedError } from './backend.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
+import { FollowedSubscription } from './followed-subscription.js';
 import { failureOf } from './handler-failure.js';
 import type { ServerContext } from './http.js';
 import { StateSubscription } from './subscription.js';
 
 /** Bytes that may wait for a reader who does not read; beyond it the connection is cut. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
+/** Whoever follows as fast as it can read is sent no more while this much waits for it. */
+const ROOMY_BYTES = 256 * 1024;
+/** Time to read what waits then; whoever needs longer is cut, so that others need not wait. */
+const CATCH_UP_MS = 5_000;
 /** Frames of one connection that may wait for their answer; beyond it the connection is cut. */
 const MAX_WAITING_FRAMES = 256;
 /** Longest state period, seconds: a week, like the longest candle. */
@@ -61,12 +67,13 @@ export class RealtimeConnection {
   readonly #socket: WebSocket;
   readonly #turns = new Mutex();
   #waitingFrames = 0;
-  #subscription: StateSubscription | undefined;
+  #subscription: StateSubscription | FollowedSubscription | undefined;
   #lastFrameAtMs: number;
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
   /** Present when things are made to go wrong on purpose. */
   readonly #gate: FrameGate | undefined;
+  #catchingUp: Promise<void> | undefined;
   #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
 
   /** @param onClosed called once, with the cause of the end */
@@ -169,6 +176,12 @@ export class RealtimeConnection {
     try {
       await this.#run(method, id, params);
     } catch (error) {
+      if (error instanceof RefusedError) {
+        const isUnavailable = error.refusal === 'unavailable';
+        const { unavailable, invalidArgument } = REALTIME_ERRORS;
+        this.#refuse(id, params, isUnavailable ? unavailable : invalidArgument);
+        return;
+      }
       this.#context.telemetry.handlerFailed(failureOf(method, error));
       this.#refuse(id, params, REALTIME_ERRORS.internal);
     }
@@ -207,15 +220,23 @@ export class RealtimeConnection {
     const target = realtimeMethods[method].params.safeParse(params);
     if (!target.success) return undefined;
     const [market, periodS] = target.data;
-    const isKnown = periodS <= MAX_PERIOD_S && this.#context.backend.hasMarket(market);
-    return isKnown ? target.data : undefined;
+    const { backend } = this.#context;
+    const isKnown = periodS <= MAX_PERIOD_S && backend.hasMarket(market);
+    return isKnown && backend.hasPeriod?.(market, periodS) !== false ? target.data : undefined;
   }
 
   #subscribe(id: number | string, target: StateParams): void {
     this.#subscription?.end();
-    this.#subscription = new StateSubscription(this.#context, target, (text) =>
-      this.#sendFrame({ kind: 'update', method: undefined, market: target[0], text }),
-    );
+    const send = (text: string) =>
+      this.#sendFrame({ kind: 'update', method: undefined, market: target[0], text });
+    this.#subscription =
+      this.#context.backend.follow === undefined
+        ? new StateSubscription(this.#context, target, send)
+        : new FollowedSubscription(this.#context, target, {
+            send,
+            room: () => this.#room(),
+            close: (code, reason) => this.#closeAs(code, reason),
+          });
     this.#send(responseMessage(id, [], STATUS_SUCCESS));
     // Sending may have cut a slow reader, and with it ended the subscription.
     this.#subscription?.start();
@@ -232,6 +253,33 @@ export class RealtimeConnection {
   #sendFrame(frame: GateFrame): void {
     if (this.#gate === undefined) this.#write(frame.text);
     else this.#gate.send(frame);
+  }
+
+  /** Resolves when the reader has caught up, or is gone; undefined while it keeps up. */
+  #room(): Promise<void> | undefined {
+    if (!this.#isOpen || this.#socket.bufferedAmount <= ROOMY_BYTES) return undefined;
+    this.#catchingUp ??= new Promise((resolve) => {
+      const tooLate = () => this.terminate('slow reader');
+      const cancel = this.#context.clock.after(CATCH_UP_MS, tooLate, { background: true });
+      const caughtUp = () => {
+        cancel();
+        this.#catchingUp = undefined;
+        resolve();
+      };
+      this.#socket.once('close', caughtUp);
+      // A frame of the protocol's own is written after everything before it, and told of then.
+      this.#socket.pong('', false, () => {
+        this.#socket.off('close', caughtUp);
+        caughtUp();
+      });
+    });
+    return this.#catchingUp;
+  }
+
+  #closeAs(code: number, reason: string): void {
+    const isSendable = (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1011);
+    if (isSendable || (code >= 3000 && code <= 4999)) this.#close(code, reason);
+    else this.terminate(reason);
   }
 
   #write(data: string | Uint8Array): void {

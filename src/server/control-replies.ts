@@ -5,6 +5,13 @@ import { isEncoded, JSON_TYPE } from './reply-head.js';
 
 /** Everything below this path steers the served exchange; it is outside the contract. */
 export const CONTROL_PREFIX = '/sandbox/';
+/** The same for a served exchange that plays what was recorded. */
+export const REPLAY_PREFIX = '/replay/';
+
+/** Whether a path steers the served exchange instead of being a part of it. */
+export function isControlPath(path: string): boolean {
+  return path.startsWith(CONTROL_PREFIX) || path.startsWith(REPLAY_PREFIX);
+}
 
 function send(reply: FastifyReply, status: number, body: object): FastifyReply {
   return reply.status(status).type(JSON_TYPE).send(JSON.stringify(body));
@@ -50,12 +57,18 @@ export function steer(
   reply: FastifyReply,
   change: () => object,
 ): FastifyReply {
-  if (request.headers.origin !== undefined) {
-    return refuse(reply, 403, 'changes are not taken from web pages (header Origin)');
-  }
+  if (isFromPage(request)) return refuseFromPage(reply);
   try {
     return showResult(reply, change());
   } catch (error) {
     return refuseFor(reply, error);
   }
+}
+
+export function isFromPage(request: FastifyRequest): boolean {
+  return request.headers.origin !== undefined;
+}
+
+export function refuseFromPage(reply: FastifyReply): FastifyReply {
+  return refuse(reply, 403, 'changes are not taken from web pages (header Origin)');
 }

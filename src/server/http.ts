@@ -10,7 +10,7 @@ import { answerText } from './answers.js';
 import { Authenticator } from './authentication.js';
 import { type Backend, RefusedError } from './backend.js';
 import { addControl } from './control.js';
-import { CONTROL_PREFIX } from './control-replies.js';
+import { isControlPath } from './control-replies.js';
 import { addDocuments, DOCUMENT_PATHS } from './documents.js';
 import type { Interference } from './faults.js';
 import { addInterference } from './faults-http.js';
@@ -25,8 +25,8 @@ import {
   INTERNAL_ERROR,
   INVALID_INPUT,
   notFound,
-  OPERATION_BLOCKED,
   ReplyError,
+  refusedReply,
   tooManyRequests,
 } from './refusal.js';
 import {
@@ -37,6 +37,7 @@ import {
   IDENTITY_HEADER,
   isUnambiguous,
 } from './reply-head.js';
+import { seatOf, takeSeat } from './seats.js';
 import { type RawParams, validateParams } from './validation.js';
 import type { ServerVariants } from './variants.js';
 
@@ -67,15 +68,12 @@ const labelOfPath = new Map<string, string>([
 
 function endpointOf(request: FastifyRequest): string {
   const url = request.routeOptions.url ?? '';
-  return labelOfPath.get(url) ?? (url.startsWith(CONTROL_PREFIX) ? 'control' : 'unknown');
+  return labelOfPath.get(url) ?? (isControlPath(url) ? 'control' : 'unknown');
 }
 
 function errorReplyOf(error: unknown): ErrorReply {
   if (error instanceof ReplyError) return error.reply;
-  if (error instanceof RefusedError) {
-    return error.refusal === 'operationBlocked' ? OPERATION_BLOCKED : INVALID_INPUT;
-  }
-  return INTERNAL_ERROR;
+  return error instanceof RefusedError ? refusedReply(error) : INTERNAL_ERROR;
 }
 
 function send(reply: FastifyReply, { status, body, retryAfterS }: ErrorReply): FastifyReply {
@@ -94,8 +92,8 @@ function addRoutes(app: FastifyInstance, context: ServerContext): void {
     (apiKey) => backend.secretOf(apiKey),
     variants.signedContent,
   );
-  const checked = <N extends EndpointName>(name: N, raw: RawParams) =>
-    validateParams(name, raw, backend, variants);
+  const checked = <N extends EndpointName>(name: N, raw: RawParams, seated: Backend) =>
+    validateParams(name, raw, seated, variants);
   const isAnswer = (error: unknown) => error instanceof ReplyError || error instanceof RefusedError;
   for (const name of endpointNames) {
     const { path, access } = endpoints[name];
@@ -104,8 +102,9 @@ function addRoutes(app: FastifyInstance, context: ServerContext): void {
         const query = readQuery(request.raw.url ?? '');
         if (query.kind === 'undecodable') throw new ReplyError(BAD_REQUEST);
         if (query.kind === 'ambiguous') throw new ReplyError(INVALID_INPUT);
-        const asked = { backend, variants, apiKey: '' };
-        const text = answerText(name, asked, checked(name, query.values));
+        const seated = seatOf(backend, request);
+        const asked = { backend: seated, variants, apiKey: '' };
+        const text = answerText(name, asked, checked(name, query.values, seated));
         // What is there at once goes at once: a turn of promises costs as much as the answer.
         return text instanceof Promise
           ? text.then((later) => sendAnswer(reply, later, isWatched))
@@ -115,8 +114,9 @@ function addRoutes(app: FastifyInstance, context: ServerContext): void {
     app.post(path, async (request, reply) => {
       const body = Buffer.isBuffer(request.body) ? request.body : undefined;
       const signed = { path, headers: request.headers, body };
+      const seated = seatOf(backend, request);
       const text = await authenticator.run(signed, isAnswer, async (apiKey, fields) =>
-        answerText(name, { backend, variants, apiKey }, checked(name, fields)),
+        answerText(name, { backend: seated, variants, apiKey }, checked(name, fields, seated)),
       );
       return sendAnswer(reply, text, isWatched);
     });
@@ -131,10 +131,17 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
   app.addHook('onRequest', (request, reply, done) => {
     // Node would write this machine's time; clients estimate the exchange's time from this header.
     reply.raw.sendDate = false;
-    reply.header('date', httpDate(backend.nowMs()));
     reply.header(IDENTITY_HEADER, backend.identity);
     // Whoever steers the exchange is no client of it.
-    if (windows && !request.url.startsWith(CONTROL_PREFIX)) {
+    const isClient = !isControlPath(request.url);
+    try {
+      const seated = isClient ? takeSeat(backend, request, reply) : backend;
+      reply.header('date', httpDate(seated.nowMs()));
+    } catch (error) {
+      reply.header('date', httpDate(backend.nowMs()));
+      return done(error as Error);
+    }
+    if (windows && isClient) {
       const standing = windows.count(request.ip);
       reply.header('x-ratelimit-limit', String(standing.limit));
       reply.header('x-ratelimit-remaining', String(standing.remaining));

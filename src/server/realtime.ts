@@ -3,9 +3,11 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import { notFoundBody } from '../contract/error-shapes.js';
 import { REALTIME_FRAME_MAX_BYTES } from '../contract/limits.js';
+import { type Backend, RefusedError } from './backend.js';
 import { RealtimeConnection } from './connection.js';
 import type { ServerContext } from './http.js';
 import { pathOf } from './query.js';
+import { refusedReply } from './refusal.js';
 import {
   BARE_BAD_REQUEST,
   type BareReply,
@@ -15,6 +17,7 @@ import {
   isUnambiguous,
   JSON_TYPE,
 } from './reply-head.js';
+import { sessionOf } from './seats.js';
 
 /** Connections served at once; more are refused with 503. */
 const MAX_CONNECTIONS = 2000;
@@ -63,14 +66,35 @@ export class RealtimeServer {
     } else if (this.#connections.size >= MAX_CONNECTIONS) {
       this.#refuse(socket, { status: '503 Service Unavailable', type: HTML_TYPE, body: '' });
     } else {
+      const backend = this.#seat(request, socket);
+      if (backend === undefined) return;
       this.#server.handleUpgrade(request, socket, head, (webSocket) => {
-        const connection = new RealtimeConnection(this.#context, webSocket, (reason) => {
+        const context = { ...this.#context, backend };
+        const connection = new RealtimeConnection(context, webSocket, (reason) => {
+          backend.leave?.();
           this.#connections.delete(connection);
           this.#context.telemetry.realtimeClosed({ open: this.#connections.size, reason });
         });
         this.#connections.add(connection);
         this.#context.telemetry.realtimeOpened({ open: this.#connections.size });
       });
+    }
+  }
+
+  /** The backend as this client is to see it; undefined when it was refused. */
+  #seat(request: IncomingMessage, socket: Duplex): Backend | undefined {
+    const { backend } = this.#context;
+    if (backend.seat === undefined) return backend;
+    try {
+      const session = sessionOf(request.headers, request.url ?? '');
+      return backend.seat({ kind: 'connection', session, note: () => undefined });
+    } catch (error) {
+      if (!(error instanceof RefusedError)) throw error;
+      const isFull = error.refusal === 'unavailable';
+      const status = isFull ? '503 Service Unavailable' : '400 Bad Request';
+      const body = JSON.stringify(refusedReply(error).body);
+      this.#refuse(socket, { status, type: JSON_TYPE, body });
+      return undefined;
     }
   }
 

@@ -5,6 +5,7 @@ import {
   type FieldErrors,
   notFoundBody,
 } from '../contract/error-shapes.js';
+import type { RefusedError } from './backend.js';
 
 /** A reply that is not a success: status, and a body that is either JSON or the HTML page. */
 export interface ErrorReply {
@@ -33,11 +34,25 @@ export const INVALID_INPUT = enveloped(400, ERROR_MESSAGES.invalidInput);
 /** Whoever asked is not established (contract, Authentication, rule 7). */
 export const AUTHENTICATION_FAILURE = enveloped(400, ERROR_MESSAGES.authenticationFailure);
 /** Orders are not taken for this pair now. */
-export const OPERATION_BLOCKED = enveloped(400, ERROR_MESSAGES.operationBlocked);
+const OPERATION_BLOCKED = enveloped(400, ERROR_MESSAGES.operationBlocked);
 /** The request can not be read as HTTP. */
 export const BAD_REQUEST: ErrorReply = { status: 400, body: BAD_REQUEST_PAGE };
 /** The backend failed; the contract shows no status for this. */
 export const INTERNAL_ERROR = enveloped(500, 'internal error');
+
+/** What a backend refuses, in the contract's words where it has any. */
+export function refusedReply({ refusal, message }: RefusedError): ErrorReply {
+  switch (refusal) {
+    case 'operationBlocked':
+      return OPERATION_BLOCKED;
+    case 'badSession':
+      return enveloped(400, message);
+    case 'unavailable':
+      return enveloped(503, message);
+    case 'invalidInput':
+      return INVALID_INPUT;
+  }
+}
 
 /** Required fields that are missing or malformed, each with its text. */
 export function fieldErrors(fields: FieldErrors): ErrorReply {

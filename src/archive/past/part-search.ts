@@ -1,0 +1,237 @@
+import type { Clock } from '../../kernel/clock.js';
+import type { Mutex } from '../../kernel/mutex.js';
+import type { Span } from '../../kernel/span.js';
+import type { Store } from '../../store/index.js';
+import type { Reading } from '../reading/reading.js';
+import { type PastKind, type RowOf, rowsOf } from './cold-rows.js';
+import { OLDEST } from './hot-sql.js';
+import type { ReadingLease } from './reading-lease.js';
+
+const TABLES: Readonly<Record<PastKind, string>> = {
+  trades: 'trade',
+  klines: 'kline',
+  tickers: 'ticker',
+  depth: 'depth',
+  states: 'market_state',
+};
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
+/** How much further each look goes than the one before. */
+const WIDENING = 8;
+/** Rows of files that a look takes at first; each further one takes twice as many. */
+const COLD_ROWS = 1000;
+/** How long it is believed where a series begins. */
+const OLDEST_FOR_MS = 30_000;
+
+/** Rows of one series, wherever they are. */
+export interface PartQuestion<K extends PastKind> {
+  readonly kind: K;
+  readonly marketId: number;
+  /** Interval or period in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  /** Rows of a piece of time that is in the database, in the order asked for. */
+  readonly hot: (span: Span, limit: number) => Promise<Array<RowOf<K>>>;
+  /** Of the rows of files in that time: which are meant. */
+  readonly isMeant: (row: RowOf<K>) => boolean;
+}
+
+/** The same of several markets, of each its newest row. */
+interface MarketsQuestion<K extends PastKind>
+  extends Pick<PartQuestion<K>, 'kind' | 'variantS' | 'isMeant'> {
+  readonly hot: (span: Span, marketIds: readonly number[]) => Promise<Array<RowOf<K>>>;
+}
+
+/** A piece of time as {@link PartSearch.eachPart} shows it. */
+export interface VisitedPart<R> {
+  readonly span: Span;
+  readonly state: 'hot' | 'cold' | 'expired';
+  /** Within it alone may rows be read. */
+  readonly alone: Mutex;
+  /** Its rows: all of them when ascending, else the newest, at most `limit`. Read to the end. */
+  readonly rows: (limit: number) => AsyncIterable<R>;
+}
+
+/**
+ * Looks for rows next to a moment, in the database and in files as one. A look takes a day at first
+ * and then ever more, because a statement over all partitions costs its planner more than the rows.
+ */
+export class PartSearch {
+  readonly #store: Pick<Store, 'query'>;
+  readonly #lease: ReadingLease;
+  readonly #clock: Clock;
+  #oldest: { readonly atMs: number; readonly of: ReadonlyMap<string, number> } | undefined;
+
+  constructor(store: Pick<Store, 'query'>, lease: ReadingLease, clock: Clock) {
+    this.#store = store;
+    this.#lease = lease;
+    this.#clock = clock;
+  }
+
+  /** The newest `limit` rows before a moment, newest first. */
+  async newest<K extends PastKind>(
+    question: PartQuestion<K>,
+    beforeMs: number,
+    limit: number,
+  ): Promise<Array<RowOf<K>>> {
+    const oldestMs = await this.oldestMs(question.kind);
+    return await this.#lease.hold(async (reading, alone) => {
+      const found: Array<RowOf<K>> = [];
+      let toMs = beforeMs;
+      for (let widthMs = DAY_MS; toMs > oldestMs && found.length < limit; widthMs *= WIDENING) {
+        const span = { fromMs: Math.max(oldestMs, toMs - widthMs), toMs };
+        for (const part of [...reading.parts(question.kind, span)].reverse()) {
+          const left = limit - found.length;
+          if (left <= 0) break;
+          if (part.state === 'hot') found.push(...(await question.hot(part.span, left)));
+          if (part.state !== 'cold') continue;
+          found.push(...(await coldNewest({ reading, alone }, question, part.span, left)));
+        }
+        toMs = span.fromMs;
+      }
+      return found;
+    });
+  }
+
+  /** The newest row before a moment of each of several markets, in any order. */
+  async newestOfEach<K extends PastKind>(
+    { kind, variantS, hot, isMeant }: MarketsQuestion<K>,
+    marketIds: readonly number[],
+    beforeMs: number,
+  ): Promise<Array<RowOf<K>>> {
+    const oldestMs = await this.oldestMs(kind);
+    return await this.#lease.hold(async (reading, alone) => {
+      const found = new Map<number, RowOf<K>>();
+      const left = () => marketIds.filter((id) => !found.has(id));
+      let toMs = beforeMs;
+      for (let widthMs = DAY_MS; toMs > oldestMs && left().length > 0; widthMs *= WIDENING) {
+        const span = { fromMs: Math.max(oldestMs, toMs - widthMs), toMs };
+        for (const part of [...reading.parts(kind, span)].reverse()) {
+          const rows = part.state === 'hot' ? await hot(part.span, left()) : [];
+          for (const row of rows) found.set(row.marketId, row);
+          for (const marketId of part.state === 'cold' ? left() : []) {
+            const question = { kind, marketId, variantS, isMeant };
+            const [row] = await coldNewest({ reading, alone }, question, part.span, 1);
+            if (row !== undefined) found.set(marketId, row);
+          }
+        }
+        toMs = span.fromMs;
+      }
+      return [...found.values()];
+    });
+  }
+
+  /** The oldest `limit` rows of a span, oldest first. */
+  async oldest<K extends PastKind>(
+    question: PartQuestion<K>,
+    { fromMs, toMs }: Span,
+    limit: number,
+  ): Promise<Array<RowOf<K>>> {
+    return await this.#lease.hold(async (reading, alone) => {
+      const found: Array<RowOf<K>> = [];
+      let atMs = fromMs;
+      for (let widthMs = DAY_MS; atMs < toMs && found.length < limit; widthMs *= WIDENING) {
+        const span = { fromMs: atMs, toMs: Math.min(toMs, atMs + widthMs) };
+        for (const part of reading.parts(question.kind, span)) {
+          const left = limit - found.length;
+          if (left <= 0) break;
+          if (part.state === 'hot') found.push(...(await question.hot(part.span, left)));
+          if (part.state !== 'cold') continue;
+          found.push(...(await coldOldest({ reading, alone }, question, part.span, left)));
+        }
+        atMs = span.toMs;
+      }
+      return found;
+    });
+  }
+
+  /**
+   * Hands each part of a span to `visit`, in the order of time, until it answers false. Parts in
+   * files come with what reads them.
+   */
+  async eachPart<K extends PastKind>(
+    series: Pick<PartQuestion<K>, 'kind' | 'marketId' | 'variantS'>,
+    span: Span,
+    order: 'ascending' | 'descending',
+    visit: (part: VisitedPart<RowOf<K>>) => Promise<boolean>,
+  ): Promise<void> {
+    const fromMs = Math.max(await this.oldestMs(series.kind), span.fromMs);
+    if (span.toMs <= fromMs) return;
+    await this.#lease.hold(async (reading, alone) => {
+      const parts = [...reading.parts(series.kind, { fromMs, toMs: span.toMs })];
+      if (order === 'descending') parts.reverse();
+      for (const part of parts) {
+        const slice = { ...series, span: part.span };
+        const isAscending = order === 'ascending';
+        const rows = (limit: number) =>
+          rowsOf(
+            isAscending ? reading.rows(slice, 'json') : reading.newest(slice, 'json', limit),
+            slice,
+          );
+        if (!(await visit({ ...part, alone, rows }))) return;
+      }
+    });
+  }
+
+  /** Where a series begins at the earliest; its rows may begin later. */
+  async oldestMs(kind: PastKind): Promise<number> {
+    const nowMs = this.#clock.monotonicMs();
+    if (this.#oldest === undefined || nowMs - this.#oldest.atMs > OLDEST_FOR_MS) {
+      const rows = await this.#store.query<{ table: string; oldestMs: number }>(OLDEST);
+      const of = new Map(rows.map(({ table, oldestMs }) => [table, oldestMs]));
+      this.#oldest = { atMs: nowMs, of };
+    }
+    return this.#oldest.of.get(TABLES[kind]) ?? Number.POSITIVE_INFINITY;
+  }
+}
+
+interface Look {
+  readonly reading: Reading;
+  readonly alone: Mutex;
+}
+
+async function take<T>(rows: AsyncIterable<T>, limit: number): Promise<T[]> {
+  const taken: T[] = [];
+  for await (const row of rows) {
+    // To the end all the same: a read that is left may end the reading.
+    if (taken.length < limit) taken.push(row);
+  }
+  return taken;
+}
+
+async function coldNewest<K extends PastKind>(
+  { reading, alone }: Look,
+  { kind, marketId, variantS, isMeant }: Omit<PartQuestion<K>, 'hot'>,
+  span: Span,
+  limit: number,
+): Promise<Array<RowOf<K>>> {
+  const slice = { kind, marketId, variantS, span };
+  for (let asked = Math.max(COLD_ROWS, limit); ; asked *= 2) {
+    const rows = await alone.run(() =>
+      take(rowsOf(reading.newest(slice, 'json', asked), slice), asked),
+    );
+    const meant = rows.filter(isMeant);
+    if (meant.length >= limit || rows.length < asked) return meant.slice(0, limit);
+  }
+}
+
+async function coldOldest<K extends PastKind>(
+  { reading, alone }: Look,
+  { kind, marketId, variantS, isMeant }: PartQuestion<K>,
+  { fromMs, toMs }: Span,
+  limit: number,
+): Promise<Array<RowOf<K>>> {
+  const found: Array<RowOf<K>> = [];
+  let atMs = fromMs;
+  // Every read goes to its end, so it is the time that is cut.
+  for (let widthMs = MINUTE_MS; atMs < toMs && found.length < limit; widthMs *= WIDENING) {
+    const span = { fromMs: atMs, toMs: Math.min(toMs, atMs + widthMs) };
+    const slice = { kind, marketId, variantS, span };
+    await alone.run(async () => {
+      for await (const row of rowsOf(reading.rows(slice, 'json'), slice)) {
+        if (found.length < limit && isMeant(row)) found.push(row);
+      }
+    });
+    atMs = span.toMs;
+  }
+  return found;
+}

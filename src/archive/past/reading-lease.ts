@@ -1,0 +1,107 @@
+import type { Clock } from '../../kernel/clock.js';
+import { AbortedError } from '../../kernel/errors.js';
+import { Mutex } from '../../kernel/mutex.js';
+import type { Reading } from '../reading/reading.js';
+
+/** A reading is kept this long at most: partitions can not leave the database meanwhile. */
+const LIFE_MS = 20_000;
+/** Without a question it is closed sooner. */
+const IDLE_MS = 3_000;
+
+/** A reading that questions share. */
+interface Lease {
+  readonly reading: Reading;
+  readonly openedAtMs: number;
+  /** What it can do one at a time only. */
+  readonly alone: Mutex;
+  users: number;
+  isWorn: boolean;
+  onUnused: () => void;
+}
+
+/**
+ * Lends one reading to many questions. While a question holds it, rows that are in the database stay
+ * there, so that statements beside it see what it says.
+ *
+ * States: *none* → *open* (lent to any number) → *worn* (old or broken: nobody new gets it) → *none*.
+ * A new one is opened only when the old one is closed: whoever waits to move a partition out of the
+ * database gets its turn between the two.
+ */
+export class ReadingLease {
+  readonly #clock: Clock;
+  readonly #open: () => Promise<Reading>;
+  readonly #takers = new Mutex();
+  #lease: Lease | undefined;
+  #cancelIdle: (() => void) | undefined;
+  #isStopped = false;
+
+  constructor(clock: Clock, open: () => Promise<Reading>) {
+    this.#clock = clock;
+    this.#open = open;
+  }
+
+  /**
+   * Runs `work` while the reading is held; any number at once, but its reads each within `alone`.
+   *
+   * @throws AbortedError when stopped; StoreError
+   */
+  async hold<T>(work: (reading: Reading, alone: Mutex) => Promise<T>): Promise<T> {
+    const lease = await this.#takers.run(() => this.#take());
+    try {
+      return await work(lease.reading, lease.alone);
+    } catch (error) {
+      // A reading that failed may be at its end; the next question gets another.
+      lease.isWorn = true;
+      throw error;
+    } finally {
+      lease.users -= 1;
+      if (lease.users === 0) this.#rest(lease);
+    }
+  }
+
+  /** Waits for the questions under way. Safe to call twice. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    await this.#takers.run(() => this.#end());
+  }
+
+  async #take(): Promise<Lease> {
+    if (this.#isStopped) throw new AbortedError('the archive is closed');
+    this.#cancelIdle?.();
+    const known = this.#lease;
+    const nowMs = this.#clock.monotonicMs();
+    if (known !== undefined && !known.isWorn && nowMs - known.openedAtMs < LIFE_MS) {
+      known.users += 1;
+      return known;
+    }
+    await this.#end();
+    const reading = await this.#open();
+    const lease = { reading, openedAtMs: nowMs, alone: new Mutex(), users: 1, isWorn: false };
+    this.#lease = { ...lease, onUnused: () => undefined };
+    return this.#lease;
+  }
+
+  async #end(): Promise<void> {
+    this.#cancelIdle?.();
+    const lease = this.#lease;
+    if (lease === undefined) return;
+    lease.isWorn = true;
+    if (lease.users > 0) {
+      await new Promise<void>((resolve) => {
+        lease.onUnused = resolve;
+      });
+    }
+    this.#lease = undefined;
+    await lease.reading.close();
+  }
+
+  #rest(lease: Lease): void {
+    lease.onUnused();
+    if (lease !== this.#lease || this.#takers.isBusy) return;
+    const idle = () => void this.#takers.run(() => (lease.users === 0 ? this.#end() : ended));
+    this.#cancelIdle?.();
+    this.#cancelIdle = this.#clock.after(IDLE_MS, idle, { background: true });
+  }
+}
+
+const ended = Promise.resolve();
