@@ -77,6 +77,16 @@ export interface MergedSlice {
   readonly isByReceipt: boolean;
 }
 
+/** Rows of some markets, or (null) of all, with all intervals or periods, in no order. */
+export interface TableSlice {
+  readonly kind: SeriesKind;
+  readonly marketIds: readonly number[] | null;
+  readonly span: Span;
+}
+
+/** Tables of the schema `analytics` that can be had whole. */
+export type LedgerTable = 'markets' | 'coverage' | 'gaps';
+
 /**
  * The archive as it is at one moment: rows and ledger agree, whatever is written meanwhile. It holds
  * a connection, and old row versions in the database; close it soon.
@@ -114,6 +124,10 @@ export interface ArchiveSnapshot {
   merged(slice: MergedSlice, signal?: AbortSignal): AsyncIterable<Buffer>;
   /** Another connection that sees the same moment, for reading beside this one; to be closed too. */
   twin(): Promise<ArchiveSnapshot>;
+  /** Rows in no order as CSV without heading, the market's name first. Otherwise as {@link rows}. */
+  table(slice: TableSlice, signal?: AbortSignal): AsyncIterable<Buffer>;
+  /** A table of the ledger as CSV without heading. Otherwise as {@link rows}. */
+  ledger(table: LedgerTable, signal?: AbortSignal): AsyncIterable<Buffer>;
   /** Safe to call twice. */
   close(): Promise<void>;
 }

@@ -47,6 +47,7 @@ export type {
   ArchiveSnapshot,
   ColumnType,
   DepartedPartition,
+  LedgerTable,
   MergedKind,
   MergedSlice,
   MissingPart,
@@ -55,6 +56,7 @@ export type {
   SeriesKind,
   SeriesSlice,
   SpanCompleteness,
+  TableSlice,
 } from './api-series.js';
 export type {
   Mismatch,
@@ -71,4 +73,15 @@ export {
 } from './embedded/supervisor.js';
 export { type MigrationReport, migrate, migrateAll } from './migrate.js';
 export { openStore } from './open-store.js';
+export type {
+  LedgerDoubt,
+  PartitionInfo,
+  PartitionLife,
+  PartitionMarket,
+  SealFacts,
+  SealingDesk,
+  SealingStore,
+  StreamCoverage,
+  Unsettled,
+} from './sealing/api-sealing.js';
 export { seriesColumns, seriesOrder, seriesTable, seriesVariant } from './series-columns.js';

@@ -7,11 +7,12 @@ import type { Span } from '../kernel/span.js';
 import type {
   ArchiveSnapshot,
   DepartedPartition,
+  LedgerTable,
   MergedSlice,
   RowForm,
-  SeriesColumn,
   SeriesSlice,
   SpanCompleteness,
+  TableSlice,
 } from './api-series.js';
 import {
   type ConnectionOptions,
@@ -19,12 +20,13 @@ import {
   connectFailure,
   sessionSettings,
 } from './connection.js';
+import { copyRowsSql } from './copy-rows.js';
 import { StoreError } from './errors.js';
-import { timestampTextMs, toMs } from './instants.js';
+import { toMs } from './instants.js';
 import { copyMergedSql, mergedSettings } from './merged-rows.js';
-import { SERIES_TABLES } from './series-columns.js';
 import { readSpanCompleteness } from './span-completeness.js';
 import { actionOf, toStoreError } from './sqlstate.js';
+import { copyLedgerSql, copyTableSql } from './table-rows.js';
 
 /** The server may be silent this long while rows are due; the reader may take any time. */
 const SILENCE_MS = 120_000;
@@ -54,54 +56,6 @@ const SETTINGS = `
   SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '10 min';
   SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;`;
 const SEE_NOW = 'SELECT pg_current_snapshot()';
-
-function csvExpression({ name, type }: SeriesColumn): string {
-  return type === 'decimals' ? `'[' || array_to_string(${name}, ',') || ']'` : name;
-}
-
-function jsonExpression({ name, type }: SeriesColumn): string {
-  if (type === 'decimals') return `${name}::text[] AS ${name}`;
-  return type === 'decimal' ? `${name}::text AS ${name}` : name;
-}
-
-/**
- * The statement that reads a slice. COPY takes no parameters; what is written into it here are names
- * of this program and numbers.
- *
- * @param newest only so many, the newest ones, newest first
- */
-export function copyRowsSql(
-  { kind, marketId, variantS, span }: SeriesSlice,
-  form: RowForm,
-  newest?: number,
-): string {
-  const { table, order, variant, columns } = SERIES_TABLES[kind];
-  const moment = columns[0]?.name ?? '';
-  const conditions = [
-    `market_id = ${Math.trunc(marketId)}`,
-    ...(variant === undefined ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
-    `${moment} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
-    `${moment} < timestamptz '${timestampTextMs(span.toMs)}'`,
-  ];
-  const sorted =
-    newest === undefined
-      ? order.join(', ')
-      : `${order.map((name) => `${name} DESC`).join(', ')} LIMIT ${Math.trunc(newest)}`;
-  const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${sorted}`;
-  if (form === 'json') {
-    const query = `SELECT ${columns.map(jsonExpression).join(', ')} ${rest}`;
-    // Marks that JSON text never holds, so that every line is the object and nothing else.
-    const options = `FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01'`;
-    return `COPY (SELECT row_to_json(r) FROM (${query}) r) TO STDOUT (${options})`;
-  }
-  const isLean = form === 'lean' && kind === 'trades';
-  const selected = columns.map((one) =>
-    isLean && one.name === 'total'
-      ? 'CASE WHEN total <> price * amount THEN total END'
-      : csvExpression(one),
-  );
-  return `COPY (SELECT ${selected.join(', ')} ${rest}) TO STDOUT (FORMAT csv)`;
-}
 
 /**
  * One connection in one transaction that sees one moment.
@@ -184,6 +138,14 @@ class PostgresSnapshot implements ArchiveSnapshot {
   async twin(): Promise<ArchiveSnapshot> {
     const [row] = await this.#ask<{ seen: string }>('SELECT pg_export_snapshot() AS seen', []);
     return await this.#openTwin(row?.seen ?? '');
+  }
+
+  table(slice: TableSlice, signal?: AbortSignal): AsyncGenerator<Buffer> {
+    return this.#copy(copyTableSql(slice), signal);
+  }
+
+  ledger(table: LedgerTable, signal?: AbortSignal): AsyncGenerator<Buffer> {
+    return this.#copy(copyLedgerSql(table), signal);
   }
 
   async *#copy(

@@ -11,7 +11,7 @@ import { openReading } from '../../src/archive/reading/open-reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { openStore, type Store } from '../../src/store/index.js';
-import { copyRowsSql } from '../../src/store/snapshot.js';
+import { copyRowsSql } from '../../src/store/copy-rows.js';
 import {
   makeTempDir,
   quietStoreEvents,
