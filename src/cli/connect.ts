@@ -6,7 +6,7 @@ import { systemRandom } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import type { Telemetry } from '../observe/events.js';
 import type { ArchiveIdentity } from '../store/index.js';
-import { type RunningExchange, startBuiltInExchange } from './built-in-exchange.js';
+import type { RunningExchange } from './built-in-exchange.js';
 import type { ExchangeAccess, ExchangeAddress } from './exchange.js';
 
 /** How a program that collects comes to its exchange, and learns whose archive it writes. */
@@ -28,6 +28,7 @@ export async function exchangeAddress(
   if (config.exchange.url !== null) {
     return { address: { url: config.exchange.url, realtimeUrl: config.realtime.url } };
   }
+  const { startBuiltInExchange } = await import('./built-in-exchange.js');
   const builtIn = await startBuiltInExchange(config, clock, telemetry.server);
   const { url, realtimeUrl } = builtIn.server;
   return { address: { url, realtimeUrl }, builtIn };

@@ -1,4 +1,4 @@
-import { createExchangeClock, type ExchangeClock } from '../client/index.js';
+import { createExchangeClock, type ExchangeClock } from '../client/exchange-clock.js';
 import { type ConfigTree, loadConfig } from '../config/load.js';
 import type { Config } from '../config/schema.js';
 import { systemClock } from '../kernel/clock.js';
@@ -27,14 +27,19 @@ export interface Session {
  */
 export function openSession(
   options: CommonOptions,
-  more: { readonly overrides?: ConfigTree; readonly destination?: LogDestination } = {},
+  more: {
+    readonly overrides?: ConfigTree;
+    readonly destination?: LogDestination;
+    /** Default: the environment of this process. */
+    readonly env?: NodeJS.ProcessEnv;
+  } = {},
 ): Session {
   const log = {
     ...(options.logLevel === undefined ? {} : { level: options.logLevel }),
     ...(options.logFormat === undefined ? {} : { format: options.logFormat }),
   };
   const config = loadConfig({
-    env: process.env,
+    env: more.env ?? process.env,
     overrides: { ...more.overrides, log: log as NonNullable<ConfigTree['log']> },
     ...(options.config === undefined ? {} : { file: options.config }),
   });

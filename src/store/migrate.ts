@@ -1,6 +1,5 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { runner } from 'node-pg-migrate';
 import pg from 'pg';
 import { messageOf } from '../kernel/errors.js';
 import { type AnalyticsOutcome, replaceAnalytics } from './analytics.js';
@@ -160,6 +159,8 @@ async function applyMissing(
     if (!isOwner) throw notOwner(missing, databaseUrl);
   }
   const silent = () => undefined;
+  // Loaded where something is to be applied: every start looks, and few find anything.
+  const { runner } = await import('node-pg-migrate');
   const done = await runner({
     dbClient: client,
     dir: join(packageRoot(), 'sql'),
