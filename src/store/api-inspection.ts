@@ -76,6 +76,15 @@ export interface QuarantineCount {
   readonly kept: number;
 }
 
+/** What a statement of a person comes to. */
+export interface Answer {
+  readonly names: readonly string[];
+  /** Decimals, 64-bit integers and moments are text. */
+  readonly rows: ReadonlyArray<readonly unknown[]>;
+  /** Tables that the statement looked at and of which a part is in files, so not in the answer. */
+  readonly cold: readonly { readonly table: string; readonly span: Span }[];
+}
+
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
 export interface InspectionStore {
   /** All streams by market, kind and variant. */
@@ -104,6 +113,8 @@ export interface InspectionStore {
     note: string,
     atMs: number,
   ): Promise<number>;
+  /** Runs one statement of a person, reading only. @throws {@link StoreError} */
+  ask(sql: string): Promise<Answer>;
   /** Whether a program writes to this archive at present. */
   isWritten(): Promise<boolean>;
 

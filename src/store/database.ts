@@ -2,6 +2,7 @@ import { Socket } from 'node:net';
 import pg from 'pg';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
+import { ANSWER_TYPES } from './answer-types.js';
 import {
   type ConnectionOptions,
   checkServerVersion,
@@ -22,6 +23,12 @@ export interface Runner {
    * @throws {@link StoreError}
    */
   single<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
+}
+
+/** A connection within a transaction. */
+export interface TransactionRunner extends Runner {
+  /** As {@link Runner.single}, with the columns in their order, whatever they are called. */
+  table(sql: string): Promise<{ readonly names: string[]; readonly rows: unknown[][] }>;
 }
 
 /** A little more than the server's own timeout, so that its word is heard first. */
@@ -72,7 +79,7 @@ export class Database implements Runner {
   }
 
   /** Runs `work` between BEGIN and COMMIT on one connection; any failure rolls back. */
-  transaction<T>(work: (runner: Runner) => Promise<T>, mode = ''): Promise<T> {
+  transaction<T>(work: (runner: TransactionRunner) => Promise<T>, mode = ''): Promise<T> {
     return this.#withClient(async (client) => {
       const runner = runOn(client);
       await runner.rows(`BEGIN ${mode}`);
@@ -137,17 +144,25 @@ const ignore = () => undefined;
 /** The driver knows the mode; its types do not. */
 type StatementQuery = pg.QueryConfig & { readonly queryMode?: 'extended' };
 
-function runOn(client: pg.PoolClient): Runner {
-  const run = async <Row extends object>(query: StatementQuery) => {
+function runOn(client: pg.PoolClient): TransactionRunner {
+  const asking = async <T>(work: () => Promise<T>): Promise<T> => {
     try {
-      return (await client.query<Row>(query)).rows;
+      return await work();
     } catch (error) {
       const doing = actionOf(error) === 'retry' ? 'the database is in trouble' : 'refused';
       throw toStoreError(error, doing);
     }
   };
+  const run = async <Row extends object>(query: StatementQuery) =>
+    await asking(async () => (await client.query<Row>(query)).rows);
   return {
     rows: (sql, values = []) => run({ text: sql, values: [...values] }),
     single: (sql, values = []) => run({ text: sql, values: [...values], queryMode: 'extended' }),
+    table: (text) =>
+      asking(async () => {
+        const query = { text, rowMode: 'array', queryMode: 'extended', types: ANSWER_TYPES };
+        const { fields, rows } = await client.query<unknown[]>(query as pg.QueryArrayConfig);
+        return { names: fields.map(({ name }) => name), rows };
+      }),
   };
 }

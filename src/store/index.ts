@@ -33,6 +33,7 @@ export type {
   WantedSpan,
 } from './api-completeness.js';
 export type {
+  Answer,
   CoverageNeighbour,
   GapDetail,
   InspectionStore,

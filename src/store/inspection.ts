@@ -1,5 +1,7 @@
 import type { Span } from '../kernel/span.js';
+import { readAnswer } from './answers.js';
 import type {
+  Answer,
   CoverageNeighbour,
   GapDetail,
   InspectionStore,
@@ -122,6 +124,10 @@ export class PostgresInspection implements InspectionStore {
 
   async note(gaps: Parameters<InspectionStore['note']>[0], note: string, atMs: number) {
     return await noteTheseGaps(this.#open(), gaps, note, atMs);
+  }
+
+  async ask(sql: string): Promise<Answer> {
+    return await readAnswer(this.#open(), sql);
   }
 
   async isWritten(): Promise<boolean> {
