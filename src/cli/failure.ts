@@ -29,6 +29,7 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   citus_missing: EXIT_CODES.database,
   no_archive: EXIT_CODES.usage,
   output_refused: EXIT_CODES.usage,
+  interchange_refused: EXIT_CODES.usage,
   export_gaps: EXIT_CODES.gaps,
   database_not_migrated: EXIT_CODES.database,
   writer_lock_held: EXIT_CODES.database,

@@ -1,18 +1,16 @@
 import { tmpdir } from 'node:os';
 import { extname } from 'node:path';
-import { ExportGapsError } from '../../archive/export/errors.js';
 import { type ExportPart, exportSeries } from '../../archive/export/export.js';
 import type { Format } from '../../archive/export/formats.js';
 import type { Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
 import { openReading } from '../../archive/reading/open-reading.js';
 import { systemClock } from '../../kernel/clock.js';
-import { AbortedError, isAborted } from '../../kernel/errors.js';
 import { totalLengthMs } from '../../kernel/span.js';
 import type { Store } from '../../store/index.js';
 import { coldDirOf } from '../database.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { gapLines } from '../export-gaps.js';
+import type { ExitCode } from '../exit-codes.js';
+import { untilStopped } from '../export-ending.js';
 import { type ExportSelection, exportParts } from '../export-selection.js';
 import { UsageError } from '../failure.js';
 import { lookAt } from '../looking.js';
@@ -30,7 +28,6 @@ export interface ExportOptions extends CommonOptions, ExportSelection {
   readonly force?: boolean;
 }
 
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 const MINUTE_MS = 60_000;
 const BY_ENDING: Readonly<Record<string, Format>> = {
   '.csv': 'csv',
@@ -54,10 +51,7 @@ export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
     throw new UsageError('--format', format, 'a terminal can not show it; name a file with --out');
   }
   const session = openSession({ logLevel: 'warn', ...options });
-  const stopping = new AbortController();
-  const onSignal = () => stopping.abort(new AbortedError());
-  for (const signal of SIGNALS) process.once(signal, onSignal);
-  try {
+  return await untilStopped('nothing was written', async (signal) => {
     await lookAt(session, async ({ store, streams, nowMs }) => {
       const { variantS, parts } = await exportParts(options, store, streams, nowMs);
       const output = await Output.open({
@@ -69,25 +63,14 @@ export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
           store,
           { ...options, format, variantS, parts, coldDir: coldDirOf(session.config) },
           output,
-          stopping,
+          signal,
         );
         tell(manifest, output);
       } finally {
         await output.discard();
       }
     });
-  } catch (error) {
-    if (stopping.signal.aborted && isAborted(error)) {
-      process.stderr.write('tapekeep: stopped; nothing was written\n');
-      return EXIT_CODES.forced;
-    }
-    if (!(error instanceof ExportGapsError)) throw error;
-    process.stderr.write(`${gapLines(error).join('\n')}\n`);
-    return EXIT_CODES.gaps;
-  } finally {
-    for (const signal of SIGNALS) process.off(signal, onSignal);
-  }
-  return EXIT_CODES.ok;
+  });
 }
 
 interface Work extends ExportOptions {
@@ -101,7 +84,7 @@ async function run(
   store: Store,
   { kind, variantS, parts, format, allowGaps, coldDir }: Work,
   output: Output,
-  { signal }: AbortController,
+  signal: AbortSignal,
 ): Promise<Manifest> {
   const totalMs = parts.reduce((sum, { span }) => sum + totalLengthMs([span]), 0);
   const progress = new Progress(

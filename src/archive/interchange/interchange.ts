@@ -1,0 +1,209 @@
+import { mkdir, stat } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Clock } from '../../kernel/clock.js';
+import { codeOf } from '../../kernel/errors.js';
+import type { SpanCompleteness } from '../../store/index.js';
+import { ExportGapsError, OutputError } from '../export/errors.js';
+import { LISTED_MAX, type SeriesGaps } from '../export/manifest.js';
+import { Output } from '../export/output.js';
+import type { Reading } from '../reading/reading.js';
+import { InterchangeError } from './errors.js';
+import { type FileWork, writeBars, writeFeather, writeFeed, writeLean } from './file-writers.js';
+import { leanPlaces } from './lean.js';
+import { type InterchangeManifest, interchangeManifest, type Written } from './manifest.js';
+import { pairName, tickerName, timeframeOf } from './names.js';
+import type { InterchangePart, InterchangeRequest } from './request.js';
+
+export interface InterchangeSurroundings {
+  /** Stays open. */
+  readonly reading: Reading;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** How far the reading has come. */
+  readonly onProgress: (event: {
+    readonly market: string;
+    readonly rows: number;
+    /** The moment that was come to; events of the book are read after all trades. */
+    readonly atMs: number;
+  }) => void;
+  /** What is done now that has no measure. */
+  readonly onPhase: (phase: string) => void;
+  /** A file is in its place with its manifest. */
+  readonly onFile: (manifest: InterchangeManifest, path: string) => void;
+}
+
+/** A file that is to be written. */
+interface FilePlan {
+  /** Relative to the tool's folder. */
+  readonly path: string;
+  readonly part: InterchangePart;
+  readonly write: (work: FileWork) => Promise<Written>;
+  /** Where there is nothing to write, no file is expected. */
+  readonly isOptional: boolean;
+}
+
+/** Spans that are known of a source; filling quiet slots needs them all. */
+const KNOWN_MAX = 500_000;
+
+/**
+ * Writes files that other programs read by themselves, each with a manifest beside it. Rows, coverage
+ * and gaps of all files are those of one moment. A file takes its place whole; those that were
+ * finished before a failure stay.
+ *
+ * @returns the manifests of the files
+ * @throws ExportGapsError, OutputError, InterchangeError before anything is written; DiskFullError, or
+ * the signal's reason
+ */
+export async function exportFor(
+  request: InterchangeRequest,
+  around: InterchangeSurroundings,
+): Promise<readonly InterchangeManifest[]> {
+  refuseLength(request);
+  const plans = request.parts.flatMap((part) => plansOf(request, part));
+  await refuseTaken(request, plans);
+  await refuseGaps(request, around.reading);
+  const manifests: InterchangeManifest[] = [];
+  for (const plan of plans) {
+    const manifest = await writeFile(request, plan, around);
+    if (manifest !== undefined) manifests.push(manifest);
+  }
+  return manifests;
+}
+
+function plansOf(
+  { tool, content, intervalS }: InterchangeRequest,
+  part: InterchangePart,
+): FilePlan[] {
+  const { market, span } = part;
+  const single = (path: string, write: FilePlan['write']) => [
+    { path, part, write, isOptional: false },
+  ];
+  switch (tool) {
+    case 'freqtrade': {
+      const what = content === 'trades' ? 'trades' : timeframeOf(intervalS);
+      return single(`${pairName(market)}-${what}.feather`, writeFeather);
+    }
+    case 'backtrader':
+    case 'vectorbt':
+      return single(`${pairName(market)}-${timeframeOf(intervalS)}.csv`, writeBars(tool));
+    case 'hftbacktest':
+      return single(`${pairName(market)}.npz`, writeFeed);
+    case 'lean':
+      return [...leanPlaces(tickerName(market), intervalS, span)].map((place) => ({
+        ...{ path: place.path, part: { ...part, span: place.span } },
+        ...{ write: writeLean(place.entry, place.form), isOptional: true },
+      }));
+  }
+}
+
+const DAY_S = 86_400;
+
+/** Where slots of other lengths begin is the exchange's to say. @throws InterchangeError */
+function refuseLength({ content, intervalS, parts }: InterchangeRequest): void {
+  const isComputed =
+    content === 'candles' && parts.some(({ sources: [one] }) => one?.kind === 'trades');
+  if (!isComputed || (intervalS >= 1 && DAY_S % intervalS === 0)) return;
+  throw new InterchangeError(
+    `candles of ${intervalS} s can not be computed from trades: name a length that divides a day (--interval)`,
+  );
+}
+
+/** Nothing is begun when some of it could not be finished. @throws OutputError */
+async function refuseTaken(
+  { dir, isForced }: InterchangeRequest,
+  plans: readonly FilePlan[],
+): Promise<void> {
+  const seen = new Map<string, string>();
+  for (const { path, part } of plans) {
+    const name = part.market.name;
+    const other = seen.get(path);
+    if (other !== undefined && other !== name) {
+      throw new OutputError(path, `both ${other} and ${name} would be written there`);
+    }
+    seen.set(path, name);
+    if (!isForced && (await isThere(join(dir, path)))) {
+      throw new OutputError(join(dir, path), 'it is there already; --force replaces it');
+    }
+  }
+}
+
+async function isThere(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return false;
+    throw new OutputError(path, `it can not be looked at (${codeOf(error)})`, error);
+  }
+}
+
+/** @throws ExportGapsError unless all is there, or gaps are allowed */
+async function refuseGaps(
+  { parts, allowGaps }: InterchangeRequest,
+  reading: Reading,
+): Promise<void> {
+  if (allowGaps) return;
+  const gaps: SeriesGaps[] = [];
+  for (const { market, span, sources } of parts) {
+    for (const { kind, stream } of sources) {
+      const one = await reading.completeness(stream, span, LISTED_MAX);
+      if (one.missingCount === 0) continue;
+      const { missingCount, missingMs } = one;
+      // Of which series it is has to be said where there are two.
+      const label = (reason: string) => (sources.length === 1 ? reason : `${kind}: ${reason}`);
+      const missing = one.missing.map((part) => ({ ...part, reason: label(part.reason) }));
+      gaps.push({ market: market.name, span, missing, missingCount, missingMs });
+    }
+  }
+  if (gaps.length > 0) throw new ExportGapsError(gaps);
+}
+
+async function writeFile(
+  request: InterchangeRequest,
+  { path, part, write, isOptional }: FilePlan,
+  around: InterchangeSurroundings,
+): Promise<InterchangeManifest | undefined> {
+  const { reading, clock, signal } = around;
+  signal.throwIfAborted();
+  const known: SpanCompleteness[] = [];
+  for (const { stream } of part.sources) {
+    known.push(await reading.completeness(stream, part.span, KNOWN_MAX));
+  }
+  const target = join(request.dir, path);
+  const output = await openOutput(target, request.isForced);
+  try {
+    const madeAt = new Date(clock.wallMs());
+    const { name } = part.market;
+    const written = await write({
+      ...{ request, part, known, reading, output, madeAt, signal, onPhase: around.onPhase },
+      onProgress: (rows, atMs) => around.onProgress({ market: name, rows, atMs }),
+    });
+    signal.throwIfAborted();
+    if (written.rows === 0 && isOptional) return undefined;
+    const listed = known.map((one) => ({
+      ...one,
+      ...{ covered: one.covered.slice(0, LISTED_MAX), missing: one.missing.slice(0, LISTED_MAX) },
+    }));
+    const manifest = interchangeManifest(request, part, listed, {
+      ...{ file: output.fileName, madeAt: madeAt.toISOString() },
+      ...{ ...output.sums(), ...written },
+    });
+    await output.commit(`${JSON.stringify(manifest, null, 2)}\n`);
+    around.onFile(manifest, target);
+    return manifest;
+  } finally {
+    await output.discard();
+  }
+}
+
+async function openOutput(path: string, isForced: boolean): Promise<Output> {
+  try {
+    await mkdir(dirname(path), { recursive: true });
+  } catch (error) {
+    throw new OutputError(path, `its folder can not be made (${codeOf(error)})`, error);
+  }
+  return await Output.open({
+    ...{ path, manifestPath: undefined, isForced, scratchBase: dirname(path) },
+    sink: { write: () => Promise.reject(new Error('it is a file')) },
+  });
+}

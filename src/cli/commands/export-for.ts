@@ -1,0 +1,126 @@
+import type { Latency } from '../../archive/interchange/feed-file.js';
+import { exportFor } from '../../archive/interchange/interchange.js';
+import type { InterchangeManifest } from '../../archive/interchange/manifest.js';
+import { openReading } from '../../archive/reading/open-reading.js';
+import { systemClock } from '../../kernel/clock.js';
+import { totalLengthMs } from '../../kernel/span.js';
+import type { Store } from '../../store/index.js';
+import { coldDirOf } from '../database.js';
+import type { ExitCode } from '../exit-codes.js';
+import { untilStopped } from '../export-ending.js';
+import { UsageError } from '../failure.js';
+import {
+  type InterchangeSelection,
+  interchangeParts,
+  type SelectedParts,
+} from '../interchange-selection.js';
+import { lookAt } from '../looking.js';
+import { printable } from '../printable.js';
+import { Progress } from '../progress.js';
+import { type CommonOptions, openSession } from '../session.js';
+import { VERSION } from '../version.js';
+
+export interface ExportForOptions extends CommonOptions, InterchangeSelection {
+  readonly dir?: string;
+  readonly allowGaps?: boolean;
+  readonly force?: boolean;
+}
+
+const MINUTE_MS = 60_000;
+const AS_RECEIVED: Latency = { kind: 'received' };
+const FOLDERS = {
+  freqtrade: 'user_data/data/<exchange>',
+  backtrader: 'data',
+  vectorbt: 'data',
+  hftbacktest: 'data',
+  lean: 'Data/crypto/<exchange>',
+} as const;
+
+/**
+ * Writes files that another program reads by itself, into its folder. Works beside a running daemon.
+ *
+ * @throws UsageError, OutputError and InterchangeError before anything is written; DiskFullError
+ */
+export async function exportForCommand(options: ExportForOptions): Promise<ExitCode> {
+  const { dir } = options;
+  if (dir === undefined) {
+    const example = FOLDERS[options.for];
+    throw new UsageError('--dir', 'none', `name the folder of ${options.for}, such as ${example}`);
+  }
+  const session = openSession({ logLevel: 'warn', ...options });
+  let files = 0;
+  const left = () => `${files} ${files === 1 ? 'file is' : 'files are'} written, each whole`;
+  return await untilStopped(left, async (signal) => {
+    await lookAt(session, async ({ store, streams, nowMs }) => {
+      const selected = await interchangeParts(options, store, streams, nowMs);
+      const around = { dir, coldDir: coldDirOf(session.config), signal };
+      await run(store, options, selected, around, () => {
+        files += 1;
+      });
+    });
+  });
+}
+
+async function run(
+  store: Store,
+  { for: tool, latency, allowGaps, force }: ExportForOptions,
+  selected: SelectedParts,
+  { dir, coldDir, signal }: { dir: string; coldDir: string; signal: AbortSignal },
+  onFile: () => void,
+): Promise<void> {
+  const { parts } = selected;
+  const totalMs = parts.reduce((sum, { span }) => sum + totalLengthMs([span]), 0);
+  const progress = new Progress(
+    ...([process.stderr, systemClock, 'minutes of', Math.ceil(totalMs / MINUTE_MS)] as const),
+  );
+  const fromMs = new Map(parts.map(({ market, span }) => [market.name, span.fromMs]));
+  const doneMs = new Map<string, number>();
+  let shown = 0;
+  const archive = await store.archive();
+  const reading = await openReading(store, { coldDir, signal });
+  try {
+    await exportFor(
+      {
+        ...{ tool, ...selected, dir, archive, version: VERSION },
+        ...{ latency: latency ?? AS_RECEIVED, isAnyLatency: latency !== undefined },
+        ...{ allowGaps: allowGaps === true, isForced: force === true },
+      },
+      {
+        ...{ reading, clock: systemClock, signal },
+        onProgress: ({ market, rows, atMs }) => {
+          const before = doneMs.get(market) ?? 0;
+          doneMs.set(market, Math.max(before, atMs - (fromMs.get(market) ?? atMs)));
+          const minutes = Math.floor([...doneMs.values()].reduce((a, b) => a + b, 0) / MINUTE_MS);
+          const detail = `${printable(market)}: ${rows.toLocaleString('en-US')} rows`;
+          progress.advance(minutes - shown, detail);
+          shown = minutes;
+        },
+        onPhase: (phase) => progress.say(`${phase} …`),
+        onFile: (manifest, path) => {
+          progress.end();
+          onFile();
+          tell(manifest, path);
+        },
+      },
+    );
+  } finally {
+    progress.end();
+    await reading.close();
+  }
+}
+
+/** A line for each file, and what a person should know of it. */
+function tell({ rows, bytes, content, sources, counts }: InterchangeManifest, path: string): void {
+  const gaps = sources.reduce((sum, one) => sum + one.gaps.count, 0);
+  const filled = counts.quietSlotsFilled ?? 0;
+  const facts = [
+    ...(filled === 0 ? [] : [`${filled.toLocaleString('en-US')} of slots without trades`]),
+    ...(gaps === 0 ? [] : [`${gaps} ${gaps === 1 ? 'gap' : 'gaps'} in it, see its manifest`]),
+  ];
+  const told = [
+    `${rows.toLocaleString('en-US')} ${content} in ${printable(path)}`,
+    `${bytes.toLocaleString('en-US')} bytes`,
+    ...facts,
+  ];
+  process.stderr.write(`${told.join(', ')}\n`);
+}
