@@ -1,5 +1,6 @@
-import { codeOf, isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
+import { isAborted } from '../kernel/errors.js';
 import type { CollectEvents } from '../observe/events.js';
+import { tellFailure } from './failures.js';
 
 /** Runs of polls by stream and market. The same one is never under way twice; failures are told. */
 export class PollRuns {
@@ -36,12 +37,6 @@ export class PollRuns {
   }
 
   failed(stream: string, market: string, error: unknown): void {
-    this.#telemetry.pollFailed({
-      stream,
-      market,
-      code: codeOf(error),
-      message: messageOf(error),
-      action: error instanceof TapekeepError ? error.action : 'retry',
-    });
+    tellFailure(this.#telemetry, stream, market, error);
   }
 }

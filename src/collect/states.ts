@@ -1,9 +1,10 @@
 import type { Clock } from '../kernel/clock.js';
-import { codeOf, isAborted, messageOf } from '../kernel/errors.js';
+import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
 import type { StateRow, StreamRef } from '../ledger/batch.js';
 import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
+import { tellFailure } from './failures.js';
 import { type TradeSign, tradeSign, type WindowFigures } from './polling/signs.js';
 import type { ArchivePort, StateFeedEvent, StateFeedPort } from './ports.js';
 import { isBeginning } from './snapshot.js';
@@ -170,8 +171,7 @@ export class StateCollector {
 
   #failed(error: unknown, action: 'skip' | 'fatal'): void {
     const { telemetry, market } = this.#options;
-    const [code, message] = [codeOf(error), messageOf(error)];
-    telemetry.pollFailed({ stream: 'state', market, code, message, action });
+    tellFailure(telemetry, 'state', market, error, action);
   }
 
   async #open(exchangeMs: number): Promise<void> {

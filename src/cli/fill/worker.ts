@@ -1,9 +1,10 @@
 import type { CandleCollector } from '../../collect/candles.js';
+import { tellFailure } from '../../collect/failures.js';
 import type { MarketUnit } from '../../collect/market-unit.js';
 import { GapFiller } from '../../collect/trades/filler.js';
 import type { TradeWalker } from '../../collect/trades/walker.js';
 import { sleep } from '../../kernel/clock.js';
-import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { isAborted } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { FillTask } from './task.js';
@@ -125,10 +126,7 @@ export class FillWorker {
         backoff.reset();
       } catch (error) {
         if (signal.aborted || isAborted(error)) return;
-        telemetry.collect.pollFailed({
-          ...{ stream: 'fill', market, code: codeOf(error), message: messageOf(error) },
-          action: error instanceof TapekeepError ? error.action : 'retry',
-        });
+        tellFailure(telemetry.collect, 'fill', market, error);
         waitMs = backoff.nextMs();
       }
       await sleep(clock, waitMs, signal).catch(() => undefined);
