@@ -75,8 +75,11 @@ export class Collector {
     setMaxListeners(0, signal);
     const archive = patientArchive(options.archive, { clock, random, signal });
     this.#runs = new PollRuns(telemetry, signal);
-    const concurrency = FILL_CONCURRENCY;
-    this.#filler = new GapFiller({ exchange, clock, telemetry, concurrency });
+    this.#filler = new GapFiller({
+      ...{ exchange, clock, telemetry, concurrency: FILL_CONCURRENCY },
+      // A sign of trades may have come while the walk was busy.
+      onStepped: () => this.#dispatcher.wake(),
+    });
     this.#review = new FillReview(clock);
     this.#dispatcher = new PollDispatcher({
       ...{ exchange, time, clock, random, telemetry },

@@ -1,9 +1,10 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../kernel/clock.js';
-import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
+import { tellFailure } from '../failures.js';
 import { type ExchangePort, type ExchangeTime, PRIORITY, type RequestTurn } from '../ports.js';
 import { type Choice, Chooser } from './choice.js';
 import { type HeadWalker, Lane, type SignSource, type Waiting } from './lane.js';
@@ -124,6 +125,11 @@ export class PollDispatcher {
     else telemetry.runSkipped({ stream: 'trades' });
   }
 
+  /** A walk that was at work on a hole is free again: what waited for it may be polled now. */
+  wake(): void {
+    this.#changed();
+  }
+
   start(): void {
     if (this.#running !== undefined) return;
     this.#stopping = new AbortController();
@@ -174,7 +180,7 @@ export class PollDispatcher {
       return await reservation.turn;
     } catch (error) {
       if (signal.aborted || isAborted(error)) return undefined;
-      this.#tell('trades', '*', error);
+      tellFailure(this.#options.telemetry, 'trades', '*', error);
       await this.#wakeup.wait(RECHECK_MS, signal);
       return undefined;
     } finally {
@@ -232,7 +238,7 @@ export class PollDispatcher {
       this.#markets.get(market)?.handOver(lane);
       if (signal.aborted || isAborted(error)) return;
       this.#failuresInRow[kind] += 1;
-      this.#tell(kind, market, error);
+      tellFailure(telemetry, kind, market, error);
     }
   }
 
@@ -264,15 +270,5 @@ export class PollDispatcher {
     if (this.#reservation === undefined) return;
     const best = this.#choose();
     if (best !== undefined && best.cause !== 'spare') this.#reservation.giveUp();
-  }
-
-  #tell(stream: string, market: string, error: unknown): void {
-    this.#options.telemetry.pollFailed({
-      stream,
-      market,
-      code: codeOf(error),
-      message: messageOf(error),
-      action: error instanceof TapekeepError ? error.action : 'retry',
-    });
   }
 }

@@ -1,8 +1,9 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../kernel/clock.js';
-import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { isAborted } from '../../kernel/errors.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
+import { tellFailure } from '../failures.js';
 import { type ExchangePort, PRIORITY, type RequestTurn } from '../ports.js';
 import type { PendingGap } from './frontier.js';
 import type { TradeWalker } from './walker.js';
@@ -13,6 +14,8 @@ export interface FillerOptions {
   readonly telemetry: CollectEvents;
   /** How many walkers may be a page deeper at the same time. */
   readonly concurrency: number;
+  /** Called after every step: the walk that made it is free for others. */
+  readonly onStepped?: () => void;
 }
 
 /** How often holes that were put off are looked at again when nothing else wakes the filler. */
@@ -87,6 +90,7 @@ export class GapFiller {
         turn.giveBack();
         steps.delete(step);
         this.#wakeup.notify();
+        this.#options.onStepped?.();
       });
       steps.add(step);
     }
@@ -97,7 +101,8 @@ export class GapFiller {
     try {
       return await this.#options.exchange.reserve(PRIORITY.fill, signal);
     } catch (error) {
-      if (!signal.aborted && !isAborted(error)) this.#failed('trades', '*', error);
+      if (!signal.aborted && !isAborted(error))
+        tellFailure(this.#options.telemetry, 'trades', '*', error);
       return undefined;
     }
   }
@@ -109,20 +114,10 @@ export class GapFiller {
       await walker.fillStep(signal, turn);
     } catch (error) {
       if (signal.aborted || isAborted(error)) return;
-      this.#failed(walker.kind, walker.market, error);
+      tellFailure(this.#options.telemetry, walker.kind, walker.market, error);
     } finally {
       this.#busy.delete(walker);
     }
-  }
-
-  #failed(stream: string, market: string, error: unknown): void {
-    this.#options.telemetry.pollFailed({
-      stream,
-      market,
-      code: codeOf(error),
-      message: messageOf(error),
-      action: error instanceof TapekeepError ? error.action : 'retry',
-    });
   }
 
   #stepsOf(walker: TradeWalker): number {

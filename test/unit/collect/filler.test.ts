@@ -40,12 +40,17 @@ class World {
     },
   });
 
+  /** Whether walks were busy, at the end of each step. */
+  readonly stepped: boolean[] = [];
+  readonly walkers: TradeWalker[] = [];
+
   constructor(concurrency = 1) {
     this.filler = new GapFiller({
       exchange: this.exchange,
       clock: this.clock,
       telemetry: this.record,
       concurrency,
+      onStepped: () => this.stepped.push(this.walkers.some(({ isBusy }) => isBusy)),
     });
     this.clock.advance(1000_000);
   }
@@ -101,6 +106,25 @@ test('all holes are filled, and then nothing is asked any more', async () => {
   await world.clock.run(60_000);
   assert.equal(world.exchange.asked.length, asked);
   await world.filler.stop();
+});
+
+test('the end of every step is told, when the walk is free again', async () => {
+  const world = new World();
+  const walker = world.walker('A', 1);
+  await walker.pollHead(signal);
+  world.walkers.push(walker);
+  world.filler.add(walker);
+  const before = world.exchange.asked.length;
+  world.filler.start();
+  await world.clock.run(0);
+  world.isFailing = true;
+  await world.clock.run(10_000);
+  await world.filler.stop();
+  assert.ok(world.exchange.asked.length > before + 3);
+  assert.ok(world.stepped.length >= world.record.failures.length);
+  assert.ok(world.stepped.length > 3);
+  assert.ok(world.record.failures.length > 1, 'of failed steps, too');
+  assert.ok(!world.stepped.includes(true));
 });
 
 test('the newest hole goes first', async () => {

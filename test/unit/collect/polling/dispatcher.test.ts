@@ -30,6 +30,21 @@ test('a market told of is polled at once while requests are to be had', async ()
   await world.dispatcher.stop();
 });
 
+test('what waits for a busy walk is polled as soon as somebody says that it is free', async () => {
+  const world = await settled(10, ['A']);
+  const [walker] = world.walkers.get('A') ?? [];
+  if (walker === undefined) throw new Error('no walk');
+  walker.isBusy = true;
+  world.dispatcher.pushed('A', 'trade');
+  await world.clock.run(60);
+  assert.deepEqual(world.polls, []);
+  walker.isBusy = false;
+  world.dispatcher.wake();
+  await world.clock.run(0);
+  assert.deepEqual(world.taken(), ['A']);
+  await world.dispatcher.stop();
+});
+
 test('a sign needs one request: the other walk of the market follows with spare turns', async () => {
   const world = await settled(10, ['A'], ['times', 'trades']);
   world.walkers.get('A')?.forEach((walker) => {
