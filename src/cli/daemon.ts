@@ -4,6 +4,7 @@ import type { Config } from '../config/schema.js';
 import type { Clock } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
+import { unlessAborted } from '../kernel/unless-aborted.js';
 import type { ObservedTelemetry } from '../observe/telemetry.js';
 import type { StatusServer } from '../status/server.js';
 import { type Store, startEmbeddedPostgres } from '../store/index.js';
@@ -14,7 +15,7 @@ import { describeDatabase, migrateDatabase, openArchive } from './database.js';
 import { type ExchangeAccess, openExchange } from './exchange.js';
 import { keepHouse } from './housekeeping.js';
 import { guardFeedIdentity, guardIdentity } from './identity.js';
-import { boundedStep, unlessAborted } from './lifecycle.js';
+import { boundedStep } from './lifecycle.js';
 
 /** What the operator is told once everything stands. */
 export interface DaemonAddresses {

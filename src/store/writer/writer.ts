@@ -3,6 +3,7 @@ import { AbortedError, codeOf, isAborted, messageOf } from '../../kernel/errors.
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { Batch, CommitResult } from '../../ledger/batch.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
@@ -60,7 +61,6 @@ export class Writer {
   readonly #quarantine: Quarantine;
   readonly #newest = new NewestSeconds();
   readonly #abort = new AbortController();
-  readonly #aborted: Promise<never>;
   readonly #running: Promise<void>;
   /** One user of the session at a time. */
   #turn: Promise<unknown> = Promise.resolve();
@@ -73,11 +73,6 @@ export class Writer {
     this.#pending = new PendingBatches(options.limits, options.telemetry);
     this.#session = new WriterSession(options.connection);
     this.#quarantine = new Quarantine(options.quarantineKeepRows);
-    const { signal } = this.#abort;
-    this.#aborted = new Promise((_, reject) => {
-      signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-    });
-    this.#aborted.catch(() => undefined);
     this.#running = this.#run();
   }
 
@@ -174,7 +169,7 @@ export class Writer {
       try {
         const attempt = this.#exclusively(() => this.#tryOnce(way.group, tries.mayBeDirect));
         // A connect that hangs must not hold up the end; it closes itself when it gets through.
-        const { committed, durationMs } = await Promise.race([attempt, this.#aborted]);
+        const { committed, durationMs } = await unlessAborted(this.#abort.signal, attempt);
         this.#becomes(true);
         // What fails after a success is a new failure, even if it looks like the last one.
         this.#reported = { code: '', atMs: Number.NEGATIVE_INFINITY };
