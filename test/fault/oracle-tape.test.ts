@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { runWorld } from '../support/oracle/run.js';
+import { runWorlds } from '../support/oracle/run.js';
 import { readTape, tapeWorld } from '../support/oracle/tape-world.js';
 import { makeTrades } from '../support/recorded.js';
 
@@ -18,9 +18,9 @@ test('a tape under faults and kills: stored, or listed as missing', async (t) =>
     path === undefined
       ? makeTrades({ seed: 3, seconds: 120, startS: 1_760_000_000, flood: 1600 })
       : readTape(path);
-  const { issued, proven, inGaps, isWhole, killed, fired } = await runWorld(
-    tapeWorld(trades, pace),
-  );
+  const [report] = await runWorlds([tapeWorld(trades, pace)]);
+  assert.ok(report !== undefined);
+  const { issued, proven, inGaps, isWhole, killed, fired } = report;
   assert.equal(proven + inGaps, issued);
   const faults = [...fired].map(([kind, times]) => `${kind} ${times}`).join(', ');
   t.diagnostic(`${issued} issued, ${proven} proven, ${inGaps} in gaps; ${killed} kills; ${faults}`);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { runWorld } from '../support/oracle/run.js';
+import { runWorlds } from '../support/oracle/run.js';
 import { makeWorld } from '../support/oracle/world.js';
 
 /**
@@ -12,8 +12,10 @@ const only = process.env.ORACLE_SEED;
 const count = Number(process.env.ORACLE_WORLDS ?? 200);
 const seeds =
   only === undefined ? Array.from({ length: count }, (_, at) => at + 1) : [Number(only)];
-/** Worlds at a time: while one waits for its exchange, another computes. */
-const AT_ONCE = 6;
+/** Worlds that share a process, which is killed in the middle of all their writes at once. */
+const TOGETHER = 10;
+/** Such processes at a time: while one waits for its exchanges, another computes. */
+const AT_ONCE = 2;
 
 test(`issued = stored ∪ gaps in ${seeds.length} worlds`, async (t) => {
   const waiting = [...seeds];
@@ -21,15 +23,19 @@ test(`issued = stored ∪ gaps in ${seeds.length} worlds`, async (t) => {
   let killed = 0;
   let whole = 0;
   const work = async () => {
-    for (let seed = waiting.shift(); seed !== undefined; seed = waiting.shift()) {
-      const report = await runWorld(makeWorld(seed)).catch((error: unknown) => {
-        throw new Error(`world ${seed} (replay with ORACLE_SEED=${seed})`, { cause: error });
-      });
-      killed += report.killed;
-      if (report.isWhole) whole += 1;
-      const { proven, inGaps, beforeStart, issued } = report;
-      assert.equal(proven + inGaps + beforeStart, issued, `world ${seed}`);
-      for (const [kind, times] of report.fired) fired.set(kind, (fired.get(kind) ?? 0) + times);
+    for (
+      let some = waiting.splice(0, TOGETHER);
+      some.length > 0;
+      some = waiting.splice(0, TOGETHER)
+    ) {
+      const reports = await runWorlds(some.map(makeWorld));
+      for (const [at, report] of reports.entries()) {
+        killed += report.killed;
+        if (report.isWhole) whole += 1;
+        const { proven, inGaps, beforeStart, issued } = report;
+        assert.equal(proven + inGaps + beforeStart, issued, `world ${some[at]}`);
+        for (const [kind, times] of report.fired) fired.set(kind, (fired.get(kind) ?? 0) + times);
+      }
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));

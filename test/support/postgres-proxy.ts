@@ -9,8 +9,11 @@ export class PostgresProxy {
   #mode: 'open' | 'cutAfterCommit' | 'dead' = 'open';
   /** Faults that really happened. */
   fired = 0;
-  /** Sees everything that goes to the server, before it does; false keeps it back. */
-  onSent: (data: Buffer) => boolean = () => true;
+  /**
+   * Sees everything that goes to the server, before it does; false keeps it back. `hold` lets nothing
+   * more of its connection pass, and returns what sends it on after all.
+   */
+  onSent: (data: Buffer, hold: () => () => void) => boolean = () => true;
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((near) => this.#link(near));
   #target: URL | undefined;
@@ -71,7 +74,11 @@ export class PostgresProxy {
       });
     }
     near.on('data', (data: Buffer) => {
-      if (!this.onSent(data)) return;
+      const hold = () => {
+        near.pause();
+        return () => void far.write(data);
+      };
+      if (!this.onSent(data, hold)) return;
       if (this.#mode === 'cutAfterCommit' && data.includes('COMMIT\0')) {
         this.#mode = 'open';
         isDoomed = true;

@@ -8,11 +8,11 @@ import { openTape } from '../../../src/sandbox/open-tape.js';
 import type { TapeBackend } from '../../../src/sandbox/tape-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import { noTelemetry } from '../no-telemetry.js';
-import { makeDatabase } from '../postgres.js';
+import { dropDatabase, makeDatabase } from '../postgres.js';
 import { PostgresProxy } from '../postgres-proxy.js';
 import { type OpenSql, openSql } from '../postgres-server.js';
-import { Program } from '../program.js';
 import { tapeLines } from '../recorded.js';
+import { Crew, type CrewMember } from './crew.js';
 import { isSettled, type Judgement, judge } from './judge.js';
 import type { Kill, OracleWorld } from './world.js';
 
@@ -25,21 +25,64 @@ export interface OracleReport extends Judgement {
 }
 
 const MARKET = 'BTC_USDT';
-const DAEMON = ['--log-level', 'debug', '--log-format', 'json', 'start'];
 /** Between two looks at the archive while waiting. */
 const LOOK_MS = 100;
 
 interface Place {
   readonly world: OracleWorld;
   readonly backend: TapeBackend;
+  readonly faults: Faults;
   readonly proxy: PostgresProxy;
   /** A connection beside the proxy. */
   readonly archive: OpenSql;
+  readonly databaseUrl: string;
   readonly env: Readonly<Record<string, string>>;
+  close(): Promise<void>;
 }
 
-/** Lets a daemon collect in a world until there is nothing left to do, and judges the archive. */
-export async function runWorld(world: OracleWorld): Promise<OracleReport> {
+/**
+ * Lets daemons collect until there is nothing left to do, each in a world of its own, and judges
+ * their archives. They share a process, and die together in it, as each of them writes.
+ *
+ * @returns one report a world, in their order
+ */
+export async function runWorlds(worlds: readonly OracleWorld[]): Promise<OracleReport[]> {
+  const places: Place[] = [];
+  try {
+    for (const world of worlds) places.push(await openPlace(world));
+    const killed = new Map(places.map((place) => [place, 0]));
+    const turns = Math.max(0, ...worlds.map(({ kills }) => kills.length));
+    for (let turn = 0; turn < turns; turn += 1) {
+      for (const place of await collectUntilKilled(places, turn)) {
+        killed.set(place, (killed.get(place) ?? 0) + 1);
+      }
+    }
+    await collectUntilSettled(places);
+    const reports: OracleReport[] = [];
+    for (const place of places) {
+      const { world, databaseUrl, faults } = place;
+      const judgement = await named(place, () =>
+        judge(databaseUrl, MARKET, world.trades, world.isStartLater),
+      );
+      reports.push({ ...judgement, fired: firedByKind(faults), killed: killed.get(place) ?? 0 });
+    }
+    return reports;
+  } finally {
+    await Promise.all(places.map((place) => place.close()));
+  }
+}
+
+/** Names the world in which something went wrong. */
+async function named<T>({ world }: Pick<Place, 'world'>, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    const { seed } = world;
+    throw new Error(`world ${seed} (replay with ORACLE_SEED=${seed})`, { cause: error });
+  }
+}
+
+async function openPlace(world: OracleWorld): Promise<Place> {
   const folder = await mkdtemp(join(tmpdir(), 'tapekeep-oracle-'));
   const path = join(folder, 'tape.csv');
   await writeFile(path, `${[TAPE_HEADER, ...tapeLines(world.trades)].join('\n')}\n`);
@@ -54,11 +97,13 @@ export async function runWorld(world: OracleWorld): Promise<OracleReport> {
   const databaseUrl = await makeDatabase('migrated');
   const archive = await openSql(databaseUrl);
   const proxy = new PostgresProxy(databaseUrl);
-  const proxyUrl = await proxy.start();
   const env = {
     TAPEKEEP_EXCHANGE_URL: server.url,
     TAPEKEEP_REALTIME_URL: server.realtimeUrl,
-    TAPEKEEP_DATABASE_URL: proxyUrl,
+    TAPEKEEP_DATABASE_URL: await proxy.start(),
+    // Small: many of them share a server.
+    TAPEKEEP_DATABASE_POOL_SIZE: '2',
+    TAPEKEEP_DATABASE_PARTITIONS_AHEAD_DAYS: '1',
     TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '100',
     TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
     TAPEKEEP_STREAMS_DEPTH_ENABLED: 'false',
@@ -67,65 +112,96 @@ export async function runWorld(world: OracleWorld): Promise<OracleReport> {
     TAPEKEEP_HTTP_PORT: '0',
     ...world.settings,
   };
-  const place = { world, backend, proxy, archive, env };
-  try {
-    let killed = 0;
-    for (const kill of world.kills) if (await collectUntilKilled(place, kill)) killed += 1;
-    await collectUntilSettled(place);
-    const judgement = await judge(databaseUrl, MARKET, world.trades, world.isStartLater);
-    return { ...judgement, fired: firedByKind(faults), killed };
-  } finally {
+  const close = async () => {
     await archive.end();
     await proxy.stop();
     await server.stop();
     backend.stop();
+    await dropDatabase(databaseUrl);
     await rm(folder, { recursive: true, force: true });
+  };
+  return { world, backend, faults, proxy, archive, databaseUrl, env, close };
+}
+
+/**
+ * Collects until each daemon is in the write in which it is to die, or has nothing to do before it
+ * comes to that; then all of them die.
+ *
+ * @returns those that died in that write
+ */
+async function collectUntilKilled(places: readonly Place[], turn: number): Promise<Place[]> {
+  const crew = new Crew();
+  const mortal = places.flatMap((place) => {
+    const kill = place.world.kills[turn];
+    return kill === undefined ? [] : [{ place, kill }];
+  });
+  try {
+    const held = await Promise.all(
+      mortal.map(({ place, kill }) => named(place, () => heldWrite(place, kill, crew))),
+    );
+    crew.kill();
+    for (const [at, { kill }] of mortal.entries()) if (kill.isForwarded) held[at]?.();
+    return mortal.flatMap(({ place }, at) => (held[at] === undefined ? [] : [place]));
+  } finally {
+    crew.kill();
+    await crew.leave();
+    for (const { place } of mortal) place.proxy.onSent = () => true;
   }
 }
 
-/** Collects, and dies in the middle of a write; false when everything was settled before. */
-async function collectUntilKilled(place: Place, kill: Kill): Promise<boolean> {
+/**
+ * Lets a daemon collect up to a write, which is held on its way.
+ *
+ * @returns what sends it on; undefined when everything was settled before
+ */
+async function heldWrite(
+  place: Place,
+  { atWrite }: Kill,
+  crew: Crew,
+): Promise<(() => void) | undefined> {
   const { proxy, env } = place;
-  let left = kill.atWrite;
-  let wasKilled = false;
-  const daemon = new Program(DAEMON, { env });
-  proxy.onSent = (data) => {
-    if (wasKilled) return false;
-    if (!isWrite(data)) return true;
-    left -= 1;
-    if (left > 0) return true;
-    wasKilled = true;
-    daemon.kill('SIGKILL');
-    return kill.isForwarded;
-  };
-  try {
-    await Promise.race([daemon.ended(), settled(place, daemon).catch(() => undefined)]);
-  } finally {
-    await daemon.dispose();
-    proxy.onSent = () => true;
-  }
-  return wasKilled;
+  let left = atWrite;
+  const held = new Promise<() => void>((resolve) => {
+    proxy.onSent = (data, hold) => {
+      if (!isWrite(data)) return true;
+      left -= 1;
+      if (left > 0) return true;
+      // What else it would write meanwhile is held as well.
+      resolve(hold());
+      return false;
+    };
+  });
+  const before = settled(place, crew.start(env)).then(() => {
+    if (left > 0) proxy.onSent = () => true;
+    return undefined;
+  });
+  return await Promise.race([held, before]);
 }
 
 /** Collects until nothing is left to do, and stops the way an operator does. */
-async function collectUntilSettled(place: Place): Promise<void> {
-  const daemon = new Program(DAEMON, { env: place.env });
+async function collectUntilSettled(places: readonly Place[]): Promise<void> {
+  const crew = new Crew();
   try {
-    await settled(place, daemon);
-    await assertConserved(daemon);
-    daemon.kill('SIGTERM');
-    const { code } = await daemon.ended();
-    if (code !== 0) throw new Error(`the daemon ended with ${code}:\n${daemon.dump()}`);
+    await Promise.all(
+      places.map((place) =>
+        named(place, async () => {
+          const daemon = crew.start(place.env);
+          await settled(place, daemon);
+          await assertConserved(await daemon.url);
+          await daemon.stop();
+        }),
+      ),
+    );
   } finally {
-    await daemon.dispose();
+    await crew.leave();
   }
 }
 
 /** Waits until the archive is settled and the tape has been played to its end. */
-async function settled({ world, backend, archive }: Place, daemon: Program): Promise<void> {
+async function settled({ world, backend, archive }: Place, daemon: CrewMember): Promise<void> {
   let lookedAtMs = Number.NEGATIVE_INFINITY;
   const endMs = (world.trades.at(-1)?.timeMs ?? 0) + 1000;
-  await daemon.line(async () => {
+  await daemon.until(async () => {
     const nowMs = systemClock.monotonicMs();
     if (backend.nowMs() < endMs || nowMs - lookedAtMs < LOOK_MS) return false;
     lookedAtMs = nowMs;
@@ -149,9 +225,8 @@ function firedByKind(faults: Faults): ReadonlyMap<string, number> {
 }
 
 /** Every row that came in has exactly one end, as the metrics tell it (data model, invariant 3). */
-async function assertConserved(daemon: Program): Promise<void> {
-  const line = await daemon.line((text) => text.trimStart().startsWith('metrics'));
-  const url = line.trim().split(/\s+/)[1] ?? '';
+async function assertConserved(statusUrl: string): Promise<void> {
+  const url = `${statusUrl}/metrics`;
   const text = await (await fetch(url)).text();
   const sums = new Map<string, { received: number; ended: number }>();
   for (const [, name, stream = '', outcome, value] of text.matchAll(
