@@ -1,4 +1,4 @@
-import type { ClientEvents } from './events.js';
+import type { ClientEvents, StoreEvents } from './events.js';
 
 const ignore = () => undefined;
 
@@ -12,4 +12,18 @@ export const silentClientEvents: ClientEvents = {
   socketClosed: ignore,
   socketRetry: ignore,
   frameReceived: ignore,
+};
+
+/** Telemetry of an archive that nobody watches: the library's default. */
+export const silentStoreEvents: StoreEvents = {
+  committed: ignore,
+  commitFailed: ignore,
+  queueChanged: ignore,
+  quarantined: ignore,
+  partitionMade: ignore,
+  partitionLead: ignore,
+  partitionReopened: ignore,
+  databaseState: ignore,
+  migrated: ignore,
+  embeddedPostgres: ignore,
 };

@@ -1,4 +1,4 @@
-import { type DuckDBConnection, DuckDBInstance, type DuckDBValue } from '@duckdb/node-api';
+import { type DuckDBConnection, DuckDBInstance, type DuckDBResult, type DuckDBValue } from '@duckdb/node-api';
 import { AbortedError, messageOf, TapekeepError } from '../../kernel/errors.js';
 
 /** Something that DuckDB could not do: a file that is no Parquet, a disk that is full. */
@@ -32,12 +32,16 @@ export class DuckSession {
   readonly #connection: DuckDBConnection;
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort: () => void;
+  /** Whether the memory ends with this session. */
+  readonly #isOwner: boolean;
 
   private constructor(
     instance: DuckDBInstance,
     connection: DuckDBConnection,
     signal: AbortSignal | undefined,
+    isOwner: boolean,
   ) {
+    this.#isOwner = isOwner;
     this.#instance = instance;
     this.#connection = connection;
     this.#signal = signal;
@@ -61,7 +65,17 @@ export class DuckSession {
     });
     const connection = await instance.connect();
     await connection.run("SET TimeZone = 'UTC'");
-    return new DuckSession(instance, connection, signal);
+    return new DuckSession(instance, connection, signal, true);
+  }
+
+  /**
+   * Another connection within the same limits, for a result that is read at the same time as others.
+   * To be closed before this one.
+   */
+  async beside(): Promise<DuckSession> {
+    const connection = await this.#instance.connect();
+    await connection.run("SET TimeZone = 'UTC'");
+    return new DuckSession(this.#instance, connection, this.#signal, false);
   }
 
   /** @throws {@link ParquetError}, or the signal's reason */
@@ -77,9 +91,21 @@ export class DuckSession {
     });
   }
 
+  /** A large result with the names of its columns, some thousand rows at a time, column by column. */
+  async result(
+    doing: string,
+    sql: string,
+  ): Promise<{ readonly names: string[]; readonly chunks: AsyncGenerator<DuckDBValue[][]> }> {
+    const result = await this.#guard(doing, () => this.#connection.stream(sql));
+    return { names: result.columnNames(), chunks: this.#chunks(doing, result) };
+  }
+
   /** A large result, some thousand rows at a time, column by column. */
   async *columns(doing: string, sql: string): AsyncGenerator<DuckDBValue[][]> {
-    const result = await this.#guard(doing, () => this.#connection.stream(sql));
+    yield* this.#chunks(doing, await this.#guard(doing, () => this.#connection.stream(sql)));
+  }
+
+  async *#chunks(doing: string, result: DuckDBResult): AsyncGenerator<DuckDBValue[][]> {
     for (;;) {
       const chunk = await this.#guard(doing, () => result.fetchChunk());
       if (chunk === null || chunk.rowCount === 0) return;
@@ -90,7 +116,7 @@ export class DuckSession {
   close(): void {
     this.#signal?.removeEventListener('abort', this.#onAbort);
     this.#connection.closeSync();
-    this.#instance.closeSync();
+    if (this.#isOwner) this.#instance.closeSync();
   }
 
   async #guard<T>(doing: string, work: () => Promise<T>): Promise<T> {

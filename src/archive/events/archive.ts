@@ -1,0 +1,152 @@
+import type { SeriesKind, Store } from '../../store/index.js';
+import { bookAt } from './book.js';
+import { readCoverage, type SpanCoverage } from './coverage.js';
+import { ArchiveError } from './errors.js';
+import type { DepthEvent, EventOf, GapEvent, KlineEvent, TradeEvent } from './event.js';
+import { EventStream } from './event-stream.js';
+import { describeMarkets, type MarketContents, readMarkets } from './markets.js';
+import { type Moment, microsOf } from './moments.js';
+import { planEvents } from './plan.js';
+import type { CandleQuery, CoverageQuery, EventQuery, GapPolicy, MarketQuery } from './query.js';
+import { openEvents } from './sources.js';
+
+/** The gaps that may come between events. */
+type MaybeGap<Gaps extends GapPolicy | undefined> = Gaps extends 'mark' ? GapEvent : never;
+
+/**
+ * An archive that is open for reading: what was collected, from the database and from files as one.
+ * Made by {@link openArchive}; nothing in it is ever changed through this.
+ *
+ * ```ts
+ * const archive = await openArchive({ dataDir: './data' });
+ * const query = { markets: ['BTC_USDT'], kinds: ['trades', 'depth'] } as const;
+ * for await (const event of archive.events({ ...query, from: '2026-01-15', to: '2026-01-16' })) {
+ *   if (event.kind === 'trade') console.log(event.atUs, event.price, event.amount);
+ * }
+ * await archive.close();
+ * ```
+ */
+export class Archive {
+  readonly #store: Store;
+  readonly #coldDir: string | null;
+  readonly #onClose: () => Promise<void>;
+  readonly #open = new Set<{ fail(reason: Error): void; return(): Promise<unknown> }>();
+  #closed: Promise<void> | undefined;
+
+  /** Use {@link openArchive}. */
+  constructor(store: Store, coldDir: string | null, onClose: () => Promise<void>) {
+    this.#store = store;
+    this.#coldDir = coldDir;
+    this.#onClose = onClose;
+  }
+
+  /**
+   * Everything that happened in a span, in one order: typed events of all kinds and markets, as the
+   * archive was when the first of them was asked for.
+   *
+   * Events are ordered by their time (see {@link EventQuery.order}). At the same microsecond come ends
+   * and begins of gaps, then candles, trades, states, tickers and depth; shorter candles and periods
+   * before longer ones; markets by name; and what is left by id, sequence or revision. The order is the
+   * same on every run, and wherever the rows are kept.
+   *
+   * Memory does not grow with the span: the reader sets the pace. One exception: trades of the same
+   * second, and rows that were received at the same moment, are held until their order is settled.
+   *
+   * @throws ArchiveError, by the first `next`, naming what the archive has instead; `archive_gaps`
+   * unless the span is proven complete or `gaps` says otherwise; StoreError when the
+   * database fails, ColdError when a file is missing or altered; the signal's reason
+   */
+  events<
+    const Kind extends SeriesKind = SeriesKind,
+    const Gaps extends GapPolicy | undefined = undefined,
+  >(
+    query: EventQuery<Kind> & { readonly gaps?: Gaps },
+  ): EventStream<EventOf[Kind] | MaybeGap<Gaps>> {
+    this.#check();
+    const stream = new EventStream<EventOf[Kind] | MaybeGap<Gaps>>(
+      async (signal) => {
+        const store = this.#store;
+        const streams = await store.inspection.streams();
+        const plan = planEvents(query, streams, await readMarkets(store));
+        return openEvents({ store, coldDir: this.#coldDir }, plan, signal);
+      },
+      query.signal,
+      (ended) => this.#open.delete(ended),
+    );
+    this.#open.add(stream);
+    return stream;
+  }
+
+  /** The trades of one market; as {@link events}. */
+  trades<const Gaps extends GapPolicy | undefined = undefined>({
+    market,
+    ...span
+  }: MarketQuery & { readonly gaps?: Gaps }): EventStream<TradeEvent | MaybeGap<Gaps>> {
+    return this.events<'trades', Gaps>({ ...span, markets: [market], kinds: ['trades'] });
+  }
+
+  /**
+   * The candles of one market and length that closed in a span, as the exchange gave them, newest
+   * versions; as {@link events}. A minute without trades has none where the exchange leaves it out.
+   */
+  candles<const Gaps extends GapPolicy | undefined = undefined>({
+    market,
+    intervalS,
+    ...span
+  }: CandleQuery & { readonly gaps?: Gaps }): EventStream<KlineEvent | MaybeGap<Gaps>> {
+    const markets = [market];
+    return this.events<'klines', Gaps>({
+      ...{ ...span, markets, kinds: ['klines'], intervalsS: [intervalS] },
+    });
+  }
+
+  /**
+   * The order book of a market as it held at a moment: the last one observed until then. Null where
+   * nobody was looking: what was seen before may have changed.
+   *
+   * @throws ArchiveError `unknown_market`, `not_collected`, `bad_moment`; StoreError; ColdError
+   */
+  async bookAt(market: string, at: Moment): Promise<DepthEvent | null> {
+    this.#check();
+    const place = { store: this.#store, coldDir: this.#coldDir };
+    return await bookAt(place, market, microsOf(at));
+  }
+
+  /**
+   * What of a span is proven complete, and what is missing with the reason.
+   *
+   * @throws ArchiveError `unknown_market`, `unknown_kind`, `not_collected`, `bad_span`; StoreError
+   */
+  async coverage(query: CoverageQuery): Promise<SpanCoverage> {
+    this.#check();
+    return await readCoverage(this.#store, query);
+  }
+
+  /** All markets by name, with the series that are collected of each and how far they reach. */
+  async markets(): Promise<MarketContents[]> {
+    this.#check();
+    return await describeMarkets(this.#store);
+  }
+
+  /**
+   * Ends all events that are still read (their next question is refused with `archive_closed`) and
+   * closes every connection. Safe to call twice.
+   */
+  close(): Promise<void> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  async #close(): Promise<void> {
+    const closed = new ArchiveError('archive_closed', 'the archive was closed');
+    for (const stream of this.#open) stream.fail(closed);
+    await this.#store.stop();
+    await this.#onClose();
+  }
+
+  #check(): void {
+    if (this.#closed !== undefined) {
+      throw new ArchiveError('archive_closed', 'the archive is closed: open it again');
+    }
+  }
+}

@@ -1,0 +1,219 @@
+import type { MergedKind } from '../../store/index.js';
+import { identifier, literal } from '../parquet/session.js';
+import { levels, product, shortest } from './decimals.js';
+import type { ArchiveEvent } from './event.js';
+import { SECOND_END_US } from './hot-lines.js';
+import { isoOf } from './moments.js';
+
+/** What is read of a file: moments and ids as numbers, decimals as text. */
+interface ColdColumns {
+  /** The columns of the key after market and variant. */
+  readonly order: readonly string[];
+  readonly variant?: string;
+  readonly received: string;
+  readonly selected: readonly string[];
+}
+
+const moment = (name: string) => `epoch_us(${name})::DOUBLE`;
+const number = (name: string) => `${name}::DOUBLE`;
+const text = (name: string) => `${identifier(name)}::VARCHAR`;
+const list = (name: string) => `array_to_string(${name}::VARCHAR[], ' ')`;
+const CANDLE = ['open', 'high', 'low', 'close', 'volume', 'amount'].map(text);
+
+const COLUMNS: Readonly<Record<MergedKind, ColdColumns>> = {
+  trades: {
+    ...{ order: ['traded_at', 'tid'], received: 'received_at' },
+    selected: [
+      ...[moment('traded_at'), number('tid'), moment('executed_at'), 'side'],
+      ...[text('price'), text('amount'), text('total'), moment('received_at')],
+    ],
+  },
+  klines: {
+    ...{ order: ['open_at'], variant: 'interval_s', received: 'received_at' },
+    selected: [moment('open_at'), number('revision'), ...CANDLE, moment('received_at')],
+  },
+  kline_revisions: {
+    ...{ order: ['open_at', 'revision'], variant: 'interval_s', received: 'known_from' },
+    selected: [moment('open_at'), number('revision'), ...CANDLE, moment('known_from')],
+  },
+  tickers: {
+    ...{ order: ['observed_at'], received: 'received_at' },
+    selected: [
+      ...[moment('observed_at'), moment('"at"')],
+      ...['bid', 'ask', 'open', 'high', 'low', 'last', 'volume', 'deal', 'change'].map(text),
+      moment('received_at'),
+    ],
+  },
+  depth: {
+    ...{ order: ['observed_at'], received: 'received_at' },
+    selected: [
+      moment('observed_at'),
+      ...['bid_prices', 'bid_amounts', 'ask_prices', 'ask_amounts'].map(list),
+      moment('received_at'),
+    ],
+  },
+  states: {
+    ...{ order: ['observed_at', 'seq'], variant: 'period_s', received: 'received_at' },
+    selected: [
+      ...[moment('observed_at'), number('seq'), 'origin'],
+      ...['last', 'open', 'close', 'high', 'low', 'deal', 'volume', 'change'].map(text),
+      ...[number('session_id'), moment('received_at')],
+    ],
+  },
+};
+
+/** The files of one market, in the order of their days. */
+export interface MarketFiles {
+  /** The market's place in the slice. */
+  readonly place: number;
+  readonly paths: readonly string[];
+}
+
+/** What is read of files. */
+export interface ColdQuery {
+  readonly kind: MergedKind;
+  readonly variantS: number;
+  /** Of the rows' own time, UNIX microseconds, half-open. */
+  readonly fromUs: number;
+  readonly toUs: number;
+}
+
+function branchSql({ kind, variantS, fromUs, toUs }: ColdQuery, files: MarketFiles): string {
+  const { order, variant, selected } = COLUMNS[kind];
+  const [time = ''] = order;
+  // Files may differ in the digits of a decimal; the widest holds all of them.
+  const paths = files.paths.map(literal).join(', ');
+  const conditions = [
+    `${time} >= TIMESTAMPTZ ${literal(isoOf(fromUs))}`,
+    `${time} < TIMESTAMPTZ ${literal(isoOf(toUs))}`,
+    ...(variant === undefined ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+  ];
+  const names = selected.map((one, index) => `${one} AS c${index + 1}`);
+  return `SELECT ${files.place}::DOUBLE AS c0, ${names.join(', ')}
+    FROM read_parquet([${paths}], hive_partitioning = false, union_by_name = true)
+    WHERE ${conditions.join(' AND ')}`;
+}
+
+/** Rows of one market in the order of its files, which is that of its key: nothing is sorted. */
+export function inFileOrderSql(query: ColdQuery, files: MarketFiles): string {
+  return branchSql(query, files);
+}
+
+/**
+ * Rows of several markets, sorted by their time or by their receipt; what does not fit into memory
+ * goes to the scratch folder.
+ */
+export function sortedSql(
+  query: ColdQuery,
+  markets: readonly MarketFiles[],
+  isByReceipt: boolean,
+): string {
+  const { selected } = COLUMNS[query.kind];
+  const all = markets.map((files) => branchSql(query, files)).join(' UNION ALL ');
+  return `${all} ORDER BY ${isByReceipt ? `c${selected.length}, c0, c1, c2` : 'c1, c0, c2'}`;
+}
+
+/** Makes the event of a row of columns; the first is the place of its market, the second its time. */
+export type ColumnReader = (columns: readonly (readonly unknown[])[], row: number) => ArchiveEvent;
+
+/** What columns are read with. */
+export function columnReader(
+  kind: MergedKind,
+  markets: readonly string[],
+  variantS: number,
+): ColumnReader {
+  const us = (c: readonly (readonly unknown[])[], at: number, row: number) =>
+    c[at]?.[row] as number;
+  const of = (c: readonly (readonly unknown[])[], at: number, row: number) =>
+    shortest(c[at]?.[row] as string);
+  const raw = (c: readonly (readonly unknown[])[], at: number, row: number) =>
+    c[at]?.[row] as string;
+  const marketOf = (c: readonly (readonly unknown[])[], row: number) =>
+    markets[us(c, 0, row)] ?? '';
+  switch (kind) {
+    case 'trades':
+      return (c, row) => {
+        const executed = c[3]?.[row] as number | null;
+        const price = of(c, 5, row);
+        const amount = of(c, 6, row);
+        const total = c[7]?.[row] as string | null;
+        return {
+          kind: 'trade',
+          market: marketOf(c, row),
+          atUs: executed ?? us(c, 1, row) + SECOND_END_US,
+          receivedAtUs: us(c, 8, row),
+          id: us(c, 2, row),
+          price,
+          amount,
+          total: total === null ? product(price, amount) : shortest(total),
+          side: c[4]?.[row] === 'buy' ? 'buy' : 'sell',
+          isExactTime: executed !== null,
+        };
+      };
+    case 'klines':
+    case 'kline_revisions':
+      return (c, row) => ({
+        kind: 'kline',
+        market: marketOf(c, row),
+        atUs: us(c, 1, row) + variantS * 1_000_000,
+        receivedAtUs: us(c, 9, row),
+        openAtUs: us(c, 1, row),
+        intervalS: variantS,
+        open: of(c, 3, row),
+        high: of(c, 4, row),
+        low: of(c, 5, row),
+        close: of(c, 6, row),
+        volume: of(c, 7, row),
+        amount: of(c, 8, row),
+        revision: us(c, 2, row),
+      });
+    case 'tickers':
+      return (c, row) => ({
+        kind: 'ticker',
+        market: marketOf(c, row),
+        atUs: us(c, 1, row),
+        receivedAtUs: us(c, 12, row),
+        tickerAtUs: us(c, 2, row),
+        bid: of(c, 3, row),
+        ask: of(c, 4, row),
+        open: of(c, 5, row),
+        high: of(c, 6, row),
+        low: of(c, 7, row),
+        last: of(c, 8, row),
+        volume: of(c, 9, row),
+        deal: of(c, 10, row),
+        change: of(c, 11, row),
+      });
+    case 'depth':
+      return (c, row) => ({
+        kind: 'depth',
+        market: marketOf(c, row),
+        atUs: us(c, 1, row),
+        receivedAtUs: us(c, 6, row),
+        bids: levels(raw(c, 2, row), raw(c, 3, row)),
+        asks: levels(raw(c, 4, row), raw(c, 5, row)),
+      });
+    case 'states':
+      return (c, row) => {
+        const change = c[11]?.[row] as string | null;
+        return {
+          kind: 'state',
+          market: marketOf(c, row),
+          atUs: us(c, 1, row),
+          receivedAtUs: us(c, 13, row),
+          periodS: variantS,
+          origin: c[3]?.[row] === 'query' ? 'query' : 'update',
+          last: of(c, 4, row),
+          open: of(c, 5, row),
+          close: of(c, 6, row),
+          high: of(c, 7, row),
+          low: of(c, 8, row),
+          deal: of(c, 9, row),
+          volume: of(c, 10, row),
+          change: change === null ? null : shortest(change),
+          seq: us(c, 2, row),
+          sessionId: us(c, 12, row),
+        };
+      };
+  }
+}

@@ -1,0 +1,150 @@
+import type { SeriesKind } from '../../store/index.js';
+
+/**
+ * What an archive tells, one moment after the other. Decimals are exact text in plain notation without
+ * superfluous zeros (`1.5`, never `1.50`), so that the same number is the same text wherever it was
+ * kept. Moments are whole UNIX microseconds, UTC.
+ */
+interface EventBase {
+  /** Name of the market. */
+  readonly market: string;
+  /** When it happened, exchange time. What this means for each kind stands with the kind. */
+  readonly atUs: number;
+  /** When the collector received it, clock of the collecting machine. */
+  readonly receivedAtUs: number;
+}
+
+/**
+ * A trade. `atUs` is its exact time; where the exchange told no more than the second it is the last
+ * microsecond of that second, so that nobody sees it before it happened.
+ */
+export interface TradeEvent extends EventBase {
+  readonly kind: 'trade';
+  /** The id that the exchange gave, growing with time. */
+  readonly id: number;
+  readonly price: string;
+  /** In the stock currency. */
+  readonly amount: string;
+  /** In the money currency. */
+  readonly total: string;
+  /** Side of the taker. */
+  readonly side: 'buy' | 'sell';
+  /** False where only the second of the trade is known. */
+  readonly isExactTime: boolean;
+}
+
+/**
+ * A closed candle of the exchange. `atUs` is its close (`openAtUs` and its interval), for nobody could
+ * know it before. In the order of happening it is the newest version that the archive has; in the
+ * order of receipt each version comes when it was received.
+ */
+export interface KlineEvent extends EventBase {
+  readonly kind: 'kline';
+  readonly openAtUs: number;
+  readonly intervalS: number;
+  readonly open: string;
+  readonly high: string;
+  readonly low: string;
+  readonly close: string;
+  /** In the stock currency. */
+  readonly volume: string;
+  /** Volume in the money currency. */
+  readonly amount: string;
+  /** 0 for the version that was received first. */
+  readonly revision: number;
+}
+
+/** 24-hour figures, where they changed. `atUs` is when they were looked at. */
+export interface TickerEvent extends EventBase {
+  readonly kind: 'ticker';
+  /** The time that the exchange wrote into it. */
+  readonly tickerAtUs: number;
+  readonly bid: string;
+  readonly ask: string;
+  readonly open: string;
+  readonly high: string;
+  readonly low: string;
+  readonly last: string;
+  /** In the stock currency. */
+  readonly volume: string;
+  /** Volume in the money currency. */
+  readonly deal: string;
+  /** Per cent, from open to last. */
+  readonly change: string;
+}
+
+/** A price level: price in the money currency, amount in the stock currency. */
+export type PriceLevel = readonly [price: string, amount: string];
+
+/** The order book where it changed. `atUs` is when it was looked at; it holds until the next one. */
+export interface DepthEvent extends EventBase {
+  readonly kind: 'depth';
+  /** Highest price first. */
+  readonly bids: readonly PriceLevel[];
+  /** Lowest price first. */
+  readonly asks: readonly PriceLevel[];
+}
+
+/** A market status of the real-time interface. `atUs` is when it came, in exchange time. */
+export interface StateEvent extends EventBase {
+  readonly kind: 'state';
+  /** The length of time that it sums up. */
+  readonly periodS: number;
+  /** Pushed by the exchange (update), or its answer to a question (query). */
+  readonly origin: 'update' | 'query';
+  readonly last: string;
+  readonly open: string;
+  readonly close: string;
+  readonly high: string;
+  readonly low: string;
+  /** Volume in the money currency. */
+  readonly deal: string;
+  /** In the stock currency. */
+  readonly volume: string;
+  /** Per cent; updates carry none. */
+  readonly change: string | null;
+  /** Orders records of one session at the same moment. */
+  readonly seq: number;
+  /** The connection that brought it. */
+  readonly sessionId: number;
+}
+
+/**
+ * An end of a span in which the archive is not proven complete; with `gaps: 'mark'` only. It stands
+ * where the missing events would: candles are missed when they close. Both moments are the same in
+ * either order.
+ */
+export interface GapEvent extends EventBase {
+  readonly kind: 'gap';
+  /** What is missing. */
+  readonly of: SeriesKind;
+  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  readonly edge: 'begin' | 'end';
+  /** The whole gap, cut to what was asked for. */
+  readonly fromUs: number;
+  readonly toUs: number;
+  /** In the words of the ledger, such as `not observed`. */
+  readonly reason: string;
+}
+
+/** Anything that {@link Archive.events} tells; `kind` says what. */
+export type ArchiveEvent =
+  | TradeEvent
+  | KlineEvent
+  | TickerEvent
+  | DepthEvent
+  | StateEvent
+  | GapEvent;
+
+/** The events of a kind of series. */
+export interface EventOf {
+  readonly trades: TradeEvent;
+  readonly klines: KlineEvent;
+  readonly tickers: TickerEvent;
+  readonly depth: DepthEvent;
+  readonly states: StateEvent;
+}
+
+/** All kinds, in the order in which events of one moment come. */
+export const EVENT_KINDS = ['klines', 'trades', 'states', 'tickers', 'depth'] as const;

@@ -1,0 +1,114 @@
+import type { ArchiveSnapshot, Store } from '../../store/index.js';
+import { ArchiveError, type ArchiveGap, ArchiveGapsError } from './errors.js';
+import type { GapEvent } from './event.js';
+import { isoOf } from './moments.js';
+import { rankOf } from './order.js';
+import type { PlannedStream } from './plan.js';
+import { shiftUs } from './slice.js';
+
+/** Gaps that an error carries. */
+const TOLD_MAX = 100;
+/** Gaps of one stream that are marked; each takes some memory for as long as events are read. */
+const MARKED_MAX = 100_000;
+
+interface Missing {
+  readonly planned: PlannedStream;
+  readonly gaps: readonly Omit<ArchiveGap, 'market'>[];
+  readonly count: number;
+}
+
+/**
+ * The streams that are not covered whole. Asked before the rows are looked at: rows only come to be,
+ * so that what was covered then has all its rows a moment later.
+ */
+export async function findIncomplete(
+  store: Pick<Store, 'inspection'>,
+  streams: readonly PlannedStream[],
+): Promise<PlannedStream[]> {
+  const asked = streams.filter(({ span }) => span.fromMs < span.toMs);
+  const progress = await store.inspection.progress(
+    asked.map(({ stream, span }) => ({ ...stream, span })),
+    0,
+  );
+  return asked.filter((_, index) => {
+    const one = progress[index];
+    return one === undefined || one.coveredMs < one.lengthMs;
+  });
+}
+
+/** What is missing of incomplete streams. */
+async function readMissing(
+  snapshot: ArchiveSnapshot,
+  incomplete: readonly PlannedStream[],
+  limit: number,
+): Promise<Missing[]> {
+  const found: Missing[] = [];
+  for (const planned of incomplete) {
+    const { stream, span, kind, variantS } = planned;
+    const { missing, missingCount } = await snapshot.completeness(stream, span, limit);
+    const shift = shiftUs(planned);
+    const gaps = missing.map((one) => ({
+      ...{ kind, variantS, reason: one.reason },
+      ...{ fromUs: one.span.fromMs * 1000 + shift, toUs: one.span.toMs * 1000 + shift },
+    }));
+    found.push({ planned, gaps, count: missingCount });
+  }
+  return found;
+}
+
+/** @throws ArchiveGapsError unless all is there */
+export async function refuseGaps(
+  snapshot: ArchiveSnapshot,
+  incomplete: readonly PlannedStream[],
+): Promise<void> {
+  if (incomplete.length === 0) return;
+  const found = await readMissing(snapshot, incomplete, TOLD_MAX);
+  const count = found.reduce((sum, one) => sum + one.count, 0);
+  const gaps = found
+    .flatMap(({ planned, gaps: ofStream }) =>
+      ofStream.map((gap) => ({ ...gap, market: planned.stream.market })),
+    )
+    .sort((a, b) => a.fromUs - b.fromUs);
+  const [first] = gaps;
+  if (first === undefined) return;
+  const what = first.market === '*' ? first.kind : `${first.kind} of ${first.market}`;
+  throw new ArchiveGapsError(
+    gaps.slice(0, TOLD_MAX),
+    count,
+    `${what} from ${isoOf(first.fromUs)} to ${isoOf(first.toUs)}, ${first.reason}`,
+  );
+}
+
+function compareMarks(a: GapEvent, b: GapEvent): number {
+  if (a.atUs !== b.atUs) return a.atUs - b.atUs;
+  if (a.edge !== b.edge) return a.edge === 'end' ? -1 : 1;
+  const byRank = rankOf(a.of, a.variantS) - rankOf(b.of, b.variantS);
+  if (byRank !== 0) return byRank;
+  return a.market < b.market ? -1 : 1;
+}
+
+/**
+ * Begin and end of each gap in their order: at one moment ends before begins, then as events.
+ *
+ * @throws ArchiveError `archive_gaps` when there are too many to be held
+ */
+export async function markGaps(
+  snapshot: ArchiveSnapshot,
+  incomplete: readonly PlannedStream[],
+): Promise<GapEvent[]> {
+  const marks: GapEvent[] = [];
+  for (const { planned, gaps, count } of await readMissing(snapshot, incomplete, MARKED_MAX)) {
+    if (count > MARKED_MAX) {
+      const text = `${planned.kind} of ${planned.stream.market} have ${count} gaps there, more than ${MARKED_MAX}: choose a shorter span, or gaps: 'ignore'`;
+      throw new ArchiveError('archive_gaps', text);
+    }
+    for (const market of planned.markets) {
+      for (const { kind, variantS, fromUs, toUs, reason } of gaps) {
+        const gap = { kind: 'gap', market, of: kind, variantS, fromUs, toUs, reason } as const;
+        marks.push({ ...gap, edge: 'begin', atUs: fromUs, receivedAtUs: fromUs });
+        marks.push({ ...gap, edge: 'end', atUs: toUs, receivedAtUs: toUs });
+      }
+    }
+  }
+  return marks.sort(compareMarks);
+}

@@ -1,0 +1,49 @@
+import { ALL_MARKETS_ID } from '../../ledger/batch.js';
+import type { SeriesKind, Store } from '../../store/index.js';
+import { EVENT_KINDS } from './event.js';
+import { type KnownMarket, streamsOf } from './plan.js';
+
+/** A series that is collected of a market. */
+export interface CollectedSeries {
+  readonly kind: SeriesKind;
+  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  /** First and last moment that is covered, UNIX microseconds; null while nothing is. */
+  readonly oldestUs: number | null;
+  readonly newestUs: number | null;
+}
+
+/** A market, and what the archive has of it. */
+export interface MarketContents {
+  readonly market: string;
+  readonly series: readonly CollectedSeries[];
+}
+
+const MARKETS = `
+  SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> $1
+  ORDER BY name COLLATE "C"`;
+
+/** All markets that the archive ever saw, by name. */
+export async function readMarkets(store: Pick<Store, 'query'>): Promise<KnownMarket[]> {
+  return await store.query<KnownMarket>(MARKETS, [ALL_MARKETS_ID]);
+}
+
+const micros = (ms: number | null) => (ms === null ? null : ms * 1000);
+
+/** All markets with what is collected of each. */
+export async function describeMarkets(
+  store: Pick<Store, 'query' | 'inspection'>,
+): Promise<MarketContents[]> {
+  const streams = await store.inspection.streams();
+  return (await readMarkets(store)).map(({ market, marketId }) => ({
+    market,
+    series: EVENT_KINDS.flatMap((kind) =>
+      streamsOf(streams, kind, marketId).map((stream) => ({
+        kind,
+        variantS: stream.variant,
+        oldestUs: micros(stream.oldestCoveredMs),
+        newestUs: micros(stream.newestCoveredMs),
+      })),
+    ),
+  }));
+}

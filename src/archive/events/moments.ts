@@ -1,0 +1,53 @@
+import { BadMomentError } from './errors.js';
+
+/** A moment: ISO 8601 text (UTC where it names no zone), a Date, or whole UNIX microseconds. */
+export type Moment = string | Date | number;
+
+const FORM =
+  /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d(?::?\d\d)?)?)?$/;
+/** Microseconds of 1973: what is less was meant to be milliseconds or seconds. */
+const LEAST_US = 1e14;
+
+/**
+ * A moment as whole UNIX microseconds.
+ *
+ * @throws BadMomentError for text that is no moment, and for numbers that are not microseconds of a
+ * year between 1973 and 2255
+ */
+export function microsOf(moment: Moment): number {
+  if (typeof moment === 'number') {
+    if (moment < LEAST_US) throw new BadMomentError(String(moment));
+    return exact(moment, String(moment));
+  }
+  if (typeof moment !== 'string') {
+    const ms = moment.getTime();
+    if (Number.isNaN(ms)) throw new BadMomentError('an invalid Date');
+    return exact(ms * 1000, moment.toISOString());
+  }
+  const [, day, minutes = '00:00', seconds = '00', fraction = '', zone = 'Z'] =
+    FORM.exec(moment.trim()) ?? [];
+  if (day === undefined) throw new BadMomentError(JSON.stringify(moment));
+  const offset = zone.length === 3 ? `${zone}:00` : zone;
+  const ms = Date.parse(`${day}T${minutes}:${seconds}${offset}`);
+  const isDay = new Date(Date.parse(`${day}T00:00Z`)).toJSON()?.slice(0, 10) === day;
+  if (Number.isNaN(ms) || !isDay) throw new BadMomentError(JSON.stringify(moment));
+  return exact(ms * 1000 + Number(fraction.padEnd(6, '0')), moment);
+}
+
+/** Integers are exact up to the year 2255. */
+function exact(us: number, given: string): number {
+  if (Number.isSafeInteger(us)) return us;
+  throw new BadMomentError(given);
+}
+
+/** `2026-01-31T12:00:00.000001Z`, of UNIX microseconds. */
+export function isoOf(us: number): string {
+  const seconds = Math.floor(us / 1_000_000);
+  const fraction = String(us - seconds * 1_000_000).padStart(6, '0');
+  return `${new Date(seconds * 1000).toISOString().slice(0, 19)}.${fraction}Z`;
+}
+
+/** The Date of UNIX microseconds; what is less than a millisecond is cut off. */
+export function dateOf(us: number): Date {
+  return new Date(Math.floor(us / 1000));
+}

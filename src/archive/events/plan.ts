@@ -1,0 +1,266 @@
+import { ALL_MARKETS_ID, type StreamKind } from '../../ledger/batch.js';
+import type { KnownStream, SeriesKind } from '../../store/index.js';
+import { ArchiveError } from './errors.js';
+import { EVENT_KINDS } from './event.js';
+import { isoOf, microsOf } from './moments.js';
+import type { EventOrder } from './order.js';
+import type { CoverageQuery, EventQuery, GapPolicy } from './query.js';
+import { type EventSlice, shiftUs } from './slice.js';
+
+/** A market as the archive knows it. */
+export interface KnownMarket {
+  readonly market: string;
+  readonly marketId: number;
+}
+
+/** A stream that covers some of what was asked for. */
+export interface PlannedStream {
+  readonly stream: KnownStream;
+  readonly kind: SeriesKind;
+  readonly variantS: number;
+  /** The markets whose events it covers. */
+  readonly markets: readonly string[];
+  /** Of the rows' own time. */
+  readonly span: { readonly fromMs: number; readonly toMs: number };
+}
+
+/** A question that can be answered: what is read, and what has to be complete for it. */
+export interface EventPlan {
+  readonly slices: readonly EventSlice[];
+  readonly streams: readonly PlannedStream[];
+  readonly order: EventOrder;
+  readonly gaps: GapPolicy;
+}
+
+const STREAM_OF: Readonly<Record<SeriesKind, StreamKind>> = {
+  klines: 'kline',
+  trades: 'trades',
+  states: 'state',
+  tickers: 'ticker',
+  depth: 'depth',
+};
+const NAMED_MAX = 20;
+
+function listed(names: Iterable<string | number>): string {
+  const all = [...new Set(names)];
+  const more = all.length > NAMED_MAX ? ` and ${all.length - NAMED_MAX} more` : '';
+  return `${all.slice(0, NAMED_MAX).join(', ')}${more}`;
+}
+
+/** @throws ArchiveError `bad_moment`, `bad_span` */
+export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): {
+  readonly fromUs: number;
+  readonly toUs: number;
+} {
+  const [fromUs, toUs] = [microsOf(from), microsOf(to)];
+  if (fromUs < toUs) return { fromUs, toUs };
+  const what = fromUs === toUs ? 'is empty' : 'ends before it begins';
+  throw new ArchiveError(
+    'bad_span',
+    `the span from ${isoOf(fromUs)} to ${isoOf(toUs)} ${what}: "to" is the first moment after it`,
+  );
+}
+
+/**
+ * The markets of a question, by name.
+ *
+ * @throws ArchiveError `unknown_market` telling what there is
+ */
+export function marketsOf(
+  asked: readonly string[] | undefined,
+  known: readonly KnownMarket[],
+): KnownMarket[] {
+  const byName = (a: KnownMarket, b: KnownMarket) => (a.market < b.market ? -1 : 1);
+  if (asked === undefined) return known.toSorted(byName);
+  const found = [...new Set(asked)].map((name) => {
+    const one = known.find(({ market }) => market === name);
+    if (one !== undefined) return one;
+    const has = known.length === 0 ? 'no market yet' : listed(known.map(({ market }) => market));
+    throw new ArchiveError('unknown_market', `there is no market ${name}; the archive has ${has}`);
+  });
+  if (found.length > 0) return found.sort(byName);
+  throw new ArchiveError('bad_option', 'markets is empty: name some, or leave it out for all');
+}
+
+/** @throws ArchiveError `unknown_kind` */
+function kindsOf(asked: readonly string[] | undefined): readonly SeriesKind[] {
+  if (asked === undefined) return EVENT_KINDS;
+  for (const kind of asked) {
+    if (EVENT_KINDS.some((one) => one === kind)) continue;
+    const text = `there is no kind ${kind}; kinds are ${EVENT_KINDS.join(', ')}`;
+    throw new ArchiveError('unknown_kind', text);
+  }
+  if (asked.length === 0) {
+    throw new ArchiveError('bad_option', 'kinds is empty: name some, or leave it out for all');
+  }
+  return EVENT_KINDS.filter((kind) => asked.includes(kind));
+}
+
+/** @throws ArchiveError `bad_option` */
+function oneOf<T extends string>(
+  name: string,
+  given: T | undefined,
+  allowed: readonly [T, ...T[]],
+): T {
+  if (given === undefined) return allowed[0];
+  if (allowed.includes(given)) return given;
+  throw new ArchiveError('bad_option', `${name} is "${given}": choose of ${allowed.join(', ')}`);
+}
+
+/** Streams of one kind that cover a market. */
+export function streamsOf(
+  streams: readonly KnownStream[],
+  kind: SeriesKind,
+  marketId: number,
+): KnownStream[] {
+  return streams.filter(
+    (one) =>
+      one.kind === STREAM_OF[kind] &&
+      (one.marketId === marketId || one.marketId === ALL_MARKETS_ID),
+  );
+}
+
+/**
+ * The one stream of a market and kind.
+ *
+ * @throws ArchiveError `unknown_market`, `unknown_kind`, `not_collected`; `bad_option` where there are
+ * several lengths and none was named
+ */
+export function findStream(
+  { market, kind, variantS }: Pick<CoverageQuery, 'market' | 'kind' | 'variantS'>,
+  streams: readonly KnownStream[],
+  known: readonly KnownMarket[],
+): { readonly stream: KnownStream; readonly marketId: number } {
+  const variants = variantS === undefined ? {} : { intervalsS: [variantS], periodsS: [variantS] };
+  const query = { markets: [market], kinds: kindsOf([kind]), ...variants };
+  const [one] = marketsOf(query.markets, known);
+  const found = one === undefined ? [] : chooseStreams(query, kind, one, streams);
+  const [stream] = found;
+  if (one === undefined || stream === undefined) {
+    throw new ArchiveError('not_collected', `no ${kind} of ${market} are collected`);
+  }
+  if (found.length === 1) return { stream, marketId: one.marketId };
+  const has = listed(found.map(({ variant }) => variant).sort((a, b) => a - b));
+  throw new ArchiveError(
+    'bad_option',
+    `name one length with variantS; ${market} has ${kind} of ${has} seconds`,
+  );
+}
+
+/** What streams are chosen by. */
+type Choice = Pick<EventQuery, 'markets' | 'kinds' | 'intervalsS' | 'periodsS'>;
+
+/** The lengths of candles or states that are asked for; undefined for all. */
+function variantsOf(query: Choice, kind: SeriesKind): readonly number[] | undefined {
+  if (kind === 'klines') return query.intervalsS;
+  return kind === 'states' ? query.periodsS : undefined;
+}
+
+/**
+ * Finds what a question is about.
+ *
+ * @throws ArchiveError naming what the archive has instead
+ */
+export function planEvents(
+  query: EventQuery,
+  streams: readonly KnownStream[],
+  known: readonly KnownMarket[],
+): EventPlan {
+  const order = oneOf('order', query.order, ['happened', 'received']);
+  const gaps = oneOf('gaps', query.gaps, ['throw', 'mark', 'ignore']);
+  const span = spanOf(query);
+  const markets = marketsOf(query.markets, known);
+  const planned: PlannedStream[] = [];
+  const slices: EventSlice[] = [];
+  for (const kind of kindsOf(query.kinds)) {
+    const covering = new Map<KnownStream, KnownMarket[]>();
+    for (const one of markets) {
+      for (const stream of chooseStreams(query, kind, one, streams)) {
+        covering.set(stream, [...(covering.get(stream) ?? []), one]);
+      }
+    }
+    const variants = [...new Set([...covering.keys()].map(({ variant }) => variant))];
+    for (const variantS of variants.sort((a, b) => a - b)) {
+      const of = [...covering].filter(([stream]) => stream.variant === variantS);
+      const slice = { kind, variantS, ...span };
+      slices.push({ ...slice, markets: of.flatMap(([, covered]) => covered) });
+      for (const [stream, covered] of of) {
+        const names = covered.map(({ market }) => market);
+        planned.push({ stream, kind, variantS, markets: names, span: expectedSpan(slice) });
+      }
+    }
+  }
+  if (slices.length === 0) {
+    const names = listed(markets.map(({ market }) => market));
+    throw new ArchiveError(
+      'not_collected',
+      `nothing of the kinds asked for is collected of ${names}`,
+    );
+  }
+  checkExtent(planned, span);
+  return { slices, streams: planned, order, gaps };
+}
+
+/** @throws ArchiveError `not_collected` when kind or length were named, and the market as well */
+function chooseStreams(
+  query: Choice,
+  kind: SeriesKind,
+  { market, marketId }: KnownMarket,
+  streams: readonly KnownStream[],
+): KnownStream[] {
+  const all = streamsOf(streams, kind, marketId);
+  const asked = variantsOf(query, kind);
+  const chosen = asked === undefined ? all : all.filter((one) => asked.includes(one.variant));
+  if (query.markets === undefined) return chosen;
+  if (all.length === 0 && query.kinds !== undefined) {
+    const has = EVENT_KINDS.filter((one) => streamsOf(streams, one, marketId).length > 0);
+    throw new ArchiveError(
+      'not_collected',
+      `no ${kind} of ${market} are collected; there are ${has.length === 0 ? 'none of any kind' : listed(has)}`,
+    );
+  }
+  const missing = asked?.find((one) => !all.some(({ variant }) => variant === one));
+  if (missing !== undefined && all.length > 0) {
+    const has = listed(all.map(({ variant }) => variant).sort((a, b) => a - b));
+    throw new ArchiveError(
+      'not_collected',
+      `no ${kind} of ${missing} seconds of ${market} are collected; there are ${has}`,
+    );
+  }
+  return chosen;
+}
+
+/** The rows that make the events of a span: candles open on a grid, an interval before they are known. */
+function expectedSpan(slice: Omit<EventSlice, 'markets'>) {
+  const shift = shiftUs(slice);
+  const [fromUs, toUs] = [slice.fromUs - shift, slice.toUs - shift];
+  if (shift > 0) {
+    const onGrid = (us: number) => (Math.ceil(us / shift) * shift) / 1000;
+    return { fromMs: onGrid(fromUs), toMs: onGrid(toUs) };
+  }
+  return { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
+}
+
+/** @throws ArchiveError `span_outside_archive` when nothing of it can be there */
+function checkExtent(
+  planned: readonly PlannedStream[],
+  { fromUs, toUs }: { readonly fromUs: number; readonly toUs: number },
+): void {
+  let [oldest, newest] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const { stream, kind, variantS } of planned) {
+    const shiftMs = shiftUs({ kind, variantS }) / 1000;
+    const { oldestCoveredMs, newestCoveredMs } = stream;
+    if (oldestCoveredMs === null || newestCoveredMs === null) continue;
+    oldest = Math.min(oldest, oldestCoveredMs + shiftMs);
+    newest = Math.max(newest, newestCoveredMs + shiftMs);
+  }
+  if (oldest * 1000 < toUs && newest * 1000 >= fromUs) return;
+  const reaches =
+    oldest > newest
+      ? 'nothing of it is collected yet'
+      : `what is collected of it reaches from ${isoOf(oldest * 1000)} to ${isoOf(newest * 1000)}`;
+  throw new ArchiveError(
+    'span_outside_archive',
+    `the archive has nothing from ${isoOf(fromUs)} to ${isoOf(toUs)}: ${reaches}`,
+  );
+}

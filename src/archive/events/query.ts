@@ -1,0 +1,66 @@
+import type { SeriesKind } from '../../store/index.js';
+import type { Moment } from './moments.js';
+import type { EventOrder } from './order.js';
+
+/**
+ * What becomes of spans that are not proven complete.
+ *
+ * - `throw`: the question is refused with an {@link ArchiveGapsError} before its first event, so that
+ *   nobody takes what is missing for what did not happen.
+ * - `mark`: each comes as two events of kind `gap`, where it begins and where it ends.
+ * - `ignore`: nothing is said of them.
+ */
+export type GapPolicy = 'throw' | 'mark' | 'ignore';
+
+/** A span of time. */
+export interface SpanQuery {
+  /** First moment of the span. */
+  readonly from: Moment;
+  /** First moment after it. */
+  readonly to: Moment;
+  /** Default `throw`. */
+  readonly gaps?: GapPolicy;
+  /** Ends the events: the next one is refused with the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+/** What {@link Archive.events} is asked for. */
+export interface EventQuery<Kind extends SeriesKind = SeriesKind> extends SpanQuery {
+  /** Names of markets; all that the archive has when left out. */
+  readonly markets?: readonly string[];
+  /** Kinds of events; all that are collected when left out. */
+  readonly kinds?: readonly Kind[];
+  /**
+   * `happened` (default): by the time of the exchange. `received`: by the time at which the collector
+   * learnt of them, for a backtest that knows no more than a program would have known then. The span
+   * selects by the time of happening in both orders: what was learnt late comes late, also after the
+   * end of the span. There is no index for that order: it is sorted first, on the disk of the database
+   * or of this machine, and its first event takes as long as all of them.
+   */
+  readonly order?: EventOrder;
+  /** Lengths of candles in seconds; all that are collected when left out. */
+  readonly intervalsS?: readonly number[];
+  /** Periods of states in seconds; all that are collected when left out. */
+  readonly periodsS?: readonly number[];
+}
+
+/** One market and a span of it. */
+export interface MarketQuery extends SpanQuery {
+  readonly market: string;
+}
+
+/** Candles of one length. */
+export interface CandleQuery extends MarketQuery {
+  /** Length in seconds. */
+  readonly intervalS: number;
+}
+
+/** One stream of the archive, and a span of it. */
+export interface CoverageQuery {
+  readonly market: string;
+  readonly kind: SeriesKind;
+  /** Interval of klines or period of states in seconds; needed where there are several. */
+  readonly variantS?: number;
+  readonly from: Moment;
+  readonly to: Moment;
+}

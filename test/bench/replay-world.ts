@@ -1,0 +1,117 @@
+import { systemClock } from '../../src/kernel/clock.js';
+import { systemRandom } from '../../src/kernel/random.js';
+import { openStore, type Store } from '../../src/store/index.js';
+import { quietStoreEvents, runSql, TEMPLATE, withDatabase } from '../support/postgres-server.js';
+
+/** First day of the made archives. */
+export const DAY_MS = 86_400_000;
+export const START_MS = Date.UTC(2026, 0, 15);
+
+/** An archive made of nothing but figures, of which the shape is known. */
+export interface MadeArchive {
+  readonly url: string;
+  readonly markets: readonly string[];
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+export interface Shape {
+  readonly name: string;
+  readonly markets: number;
+  /** Of each market. */
+  readonly trades: number;
+  readonly depths: number;
+  readonly tickers: number;
+  readonly days: number;
+}
+
+const span = ({ days }: Shape) => `interval '${days} days'`;
+const START = `timestamptz '${new Date(START_MS).toISOString()}'`;
+
+/** Rows as the daemon leaves them: in the order of time, markets in turn. */
+function makeRowsSql(shape: Shape): string[] {
+  const each = (rows: number) =>
+    `generate_series(0, ${rows - 1}) n, generate_series(1, ${shape.markets}) m`;
+  const at = (rows: number) => `${START} + n * (${span(shape)} / ${rows})`;
+  const price = `round((100 * m + 5 * sin(n / 500.0 + m) + random())::numeric, 2)`;
+  const levels = (sign: string) => `(SELECT array_agg(price ${sign} i * 0.01 ORDER BY i)
+    FROM generate_series(1, 10) i)`;
+  const amounts = `(SELECT array_agg(round((random() * 3 + n * 0 + i)::numeric, 5))
+    FROM generate_series(1, 10) i)`;
+  return [
+    `INSERT INTO trade (market_id, traded_at, tid, executed_at, received_at, side, price, amount, total)
+     SELECT m, date_trunc('second', at), n * ${shape.markets} + m, at, at + interval '400 ms',
+            (ARRAY['buy', 'sell'])[1 + (random() < 0.5)::int]::taker_side, price, amount, price * amount
+     FROM (SELECT n, m, ${at(shape.trades)} + m * interval '1 ms' AS at, ${price} AS price,
+                  round((0.00001 + random() ^ 4)::numeric, 5) AS amount
+           FROM ${each(shape.trades)}) made`,
+    `INSERT INTO depth (market_id, observed_at, received_at, bid_prices, bid_amounts, ask_prices, ask_amounts)
+     SELECT m, at, at + interval '60 ms', ${levels('-')}, ${amounts}, ${levels('+')}, ${amounts}
+     FROM (SELECT n, m, ${at(shape.depths)} + m * interval '1 ms' AS at, ${price} AS price
+           FROM ${each(shape.depths)}) made`,
+    `INSERT INTO ticker (market_id, observed_at, at, received_at, bid, ask, open, high, low, last, volume, deal, change)
+     SELECT m, at, date_trunc('second', at), at + interval '60 ms', price - 0.01, price + 0.01, price,
+            price + 5, price - 5, price, round((random() * 1000)::numeric, 5),
+            round((random() * 100000)::numeric, 2), round((random() * 4 - 2)::numeric, 2)
+     FROM (SELECT n, m, ${at(shape.tickers)} AS at, ${price} AS price
+           FROM ${each(shape.tickers)}) made`,
+    `INSERT INTO kline (market_id, interval_s, open_at, received_at, open, close, high, low, volume, amount)
+     SELECT m, 60, at, at + interval '62 s', price, price + 0.5, price + 1, price - 1,
+            round((random() * 100)::numeric, 5), round((random() * 10000)::numeric, 2)
+     FROM (SELECT m, n, ${START} + n * interval '1 minute' AS at, ${price} AS price
+           FROM ${each(shape.days * 1440)}) made`,
+  ];
+}
+
+/** Makes an archive whose streams are covered whole. */
+export async function makeArchive(server: string, shape: Shape): Promise<MadeArchive> {
+  const url = withDatabase(server, shape.name);
+  await runSql(server, `CREATE DATABASE ${shape.name} TEMPLATE ${TEMPLATE}`);
+  const store = await openStore({
+    ...{ databaseUrl: url, clock: systemClock, random: systemRandom },
+    telemetry: quietStoreEvents(),
+  });
+  const covered = { fromMs: START_MS, toMs: START_MS + shape.days * DAY_MS };
+  try {
+    const markets = await prepare(store, shape, covered);
+    for (const sql of makeRowsSql(shape)) await runSql(url, sql);
+    await runSql(url, 'VACUUM ANALYZE');
+    return { url, markets, ...covered };
+  } finally {
+    await store.stop();
+  }
+}
+
+async function prepare(
+  store: Store,
+  shape: Shape,
+  covered: { readonly fromMs: number; readonly toMs: number },
+): Promise<string[]> {
+  const names = Array.from(
+    { length: shape.markets },
+    (_, index) => `M${String(index + 1).padStart(3, '0')}_USDT`,
+  );
+  const prec = { stockPrec: 8, moneyPrec: 2, feePrec: 4 };
+  await store.ensureMarkets(
+    names.map((name) => ({ name, stock: name, money: 'USDT', ...prec, minAmount: '0' })),
+    covered.fromMs,
+  );
+  for (const table of ['trade', 'depth', 'ticker', 'kline'] as const) {
+    await store.ensurePartitions(table, covered);
+  }
+  const evidence = { made: 'for the benchmark' };
+  const all = await store.ensureStream({ kind: 'ticker', marketId: 0, variant: 0 });
+  const claims = [{ stream: all, span: covered, evidence }];
+  for (let marketId = 1; marketId <= shape.markets; marketId += 1) {
+    for (const [kind, variant] of [
+      ['trades', 0],
+      ['depth', 0],
+      ['kline', 60],
+    ] as const) {
+      const stream = await store.ensureStream({ kind, marketId, variant });
+      claims.push({ stream, span: covered, evidence });
+    }
+  }
+  await store.commit({ claims });
+  return names;
+}
