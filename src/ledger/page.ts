@@ -80,7 +80,7 @@ export function locate(input: LocateInput): Location {
     if (skip === 0)
       return { kind: 'broken', detail: 'the history is empty, but it was not before' };
     if (received === 0 && isPastTheEnd(search)) return { kind: 'beyondHistory' };
-    return again(goShallower(search, pageRows), 'beyond the end of history');
+    return again(goShallower(search, pageRows, received === 0), 'beyond the end of history');
   }
   if (oldest.tid > targetTid) {
     // Only newer trades: the head moved by more than a page, or the estimate was too low.

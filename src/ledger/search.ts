@@ -12,6 +12,8 @@ export interface Search {
   readonly shallow: number | undefined;
   /** End of the deepest page that was too shallow: history goes on below it, or ends there. */
   readonly shallowEnd: number | undefined;
+  /** Rows of that page. */
+  readonly shallowRows: number;
   readonly deep: number | undefined;
   /** Pages that the next stride goes. */
   readonly stride: number;
@@ -23,6 +25,7 @@ export function searchFrom(skip: number): Search {
     skip: Math.max(0, skip),
     shallow: undefined,
     shallowEnd: undefined,
+    shallowRows: 0,
     deep: undefined,
     stride: 1,
   };
@@ -34,24 +37,30 @@ export function goDeeper(search: Search, rows: number): Search {
   const page = Math.max(1, rows - 1);
   const shallow = Math.max(search.skip + page, search.shallow ?? 0);
   const shallowEnd = Math.max(search.skip + rows, search.shallowEnd ?? 0);
+  const shallowRows = shallowEnd === search.skip + rows ? rows : search.shallowRows;
   const { deep } = search;
   if (deep !== undefined && deep > shallow) {
-    return { ...search, shallow, shallowEnd, skip: between(shallow, deep, rows) };
+    return { ...search, shallow, shallowEnd, shallowRows, skip: between(shallow, deep, rows) };
   }
   // The head moved on: what was too deep no longer is.
   const stride = deep === undefined ? search.stride : 1;
   const skip = Math.max(shallow, search.skip + page * stride);
-  return { skip, shallow, shallowEnd, deep: undefined, stride: stride * 2 };
+  return { skip, shallow, shallowEnd, shallowRows, deep: undefined, stride: stride * 2 };
 }
 
 /**
  * The page that was asked for lies wholly below the place, or beyond the end of history.
  *
  * @param pageRows rows that a page of this server holds
+ * @param isEmpty nothing came at all: history ends above the page
  */
-export function goShallower(search: Search, pageRows: number): Search {
-  const { skip: deep, shallow } = search;
+export function goShallower(search: Search, pageRows: number, isEmpty = false): Search {
+  const { skip: deep, shallow, shallowEnd, shallowRows } = search;
   if (shallow !== undefined && shallow < deep) {
+    // A short page with nothing below it most likely was the last: look right below that one.
+    if (isEmpty && shallowEnd !== undefined && shallowEnd < deep && shallowRows < pageRows) {
+      return { ...search, deep, skip: shallowEnd };
+    }
     return { ...search, deep, skip: between(shallow, deep, pageRows) };
   }
   // Without a bound above, or against it (an answer from a cache): back, by ever more.
@@ -61,6 +70,7 @@ export function goShallower(search: Search, pageRows: number): Search {
     skip: Math.max(0, deep - pageRows * stride),
     shallow: undefined,
     shallowEnd: undefined,
+    shallowRows: 0,
     deep,
     stride: stride * 2,
   };

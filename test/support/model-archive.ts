@@ -27,6 +27,7 @@ import {
   type TradeRow,
 } from '../../src/ledger/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../src/ledger/gap-memories.js';
+import { between, lowerBound } from './by-seconds.js';
 
 /** A gap as a collector reported it. */
 export interface ReportedGap {
@@ -42,6 +43,13 @@ export interface ReportedSession {
   readonly openedMs: number;
   lastMessageAtMs?: number;
   closed: { atMs: number; code: number; reason: string } | undefined;
+}
+
+interface TradeKey {
+  readonly marketId: number;
+  readonly tid: number;
+  readonly tradedAtS: number;
+  readonly text: string;
 }
 
 type Counts = { -readonly [Outcome in keyof RowOutcomes]: number };
@@ -71,6 +79,9 @@ export class ModelArchive implements ArchivePort {
   /** Called after every commit. */
   onCommit: () => void = () => undefined;
   #islands: Island[] = [];
+  /** Keys of stored trades by market, in the order of seconds: islands are counted at every commit. */
+  readonly #keys = new Map<number, TradeKey>();
+  readonly #keysInOrder = new Map<number, TradeKey[]>();
   #floors = new Map<number, number>();
   /** Streams by id, also those that tests made up. */
   readonly #known = new Map<number, StreamRef>();
@@ -108,10 +119,19 @@ export class ModelArchive implements ArchivePort {
   }
 
   #storeTrade(row: TradeRow): keyof RowOutcomes {
-    const key = `${row.marketId} ${row.tradedAtS} ${row.tid}`;
+    const seen = this.#keys.get(row.tid);
+    const isSeen = seen?.marketId === row.marketId && seen.tradedAtS === row.tradedAtS;
+    const key = isSeen ? seen.text : `${row.marketId} ${row.tradedAtS} ${row.tid}`;
     const known = this.trades.get(key);
     if (known === undefined) {
       this.trades.set(key, row);
+      const keys = this.#keysInOrder.get(row.marketId) ?? [];
+      const { tid, tradedAtS, marketId } = row;
+      const made = { tid, tradedAtS, marketId, text: key };
+      // A test may have taken the row away; its place is kept.
+      if (!isSeen) keys.splice(lowerBound(keys, tradedAtS), 0, made);
+      this.#keys.set(tid, made);
+      this.#keysInOrder.set(row.marketId, keys);
       return 'stored';
     }
     if (known.price !== row.price || known.amount !== row.amount) return 'conflict';
@@ -149,22 +169,17 @@ export class ModelArchive implements ArchivePort {
 
   #islandOf({ streamId, marketId, kind }: StreamRef, span: Span): Island {
     const isOfTrades = kind === 'trades' || kind === 'times';
-    const inside = [...this.trades.values()].filter(
-      (row) =>
-        isOfTrades &&
-        row.marketId === marketId &&
-        row.tradedAtS * 1000 >= span.fromMs &&
-        row.tradedAtS * 1000 < span.toMs &&
-        (kind !== 'times' || row.executedAtUs !== null),
-    );
-    const tids = inside.map((row) => row.tid);
-    return {
-      streamId,
-      span,
-      rowCount: tids.length,
-      firstId: tids.length === 0 ? null : Math.min(...tids),
-      lastId: tids.length === 0 ? null : Math.max(...tids),
-    };
+    const all = isOfTrades ? (this.#keysInOrder.get(marketId) ?? []) : [];
+    const inside = between(all, span.fromMs / 1000, span.toMs / 1000).filter((key) => {
+      const row = this.trades.get(key.text);
+      return row !== undefined && (kind === 'trades' || row.executedAtUs !== null);
+    });
+    let [firstId, lastId] = [inside[0]?.tid ?? null, inside[0]?.tid ?? null];
+    for (const { tid } of inside) {
+      firstId = Math.min(firstId ?? tid, tid);
+      lastId = Math.max(lastId ?? tid, tid);
+    }
+    return { streamId, span, rowCount: inside.length, firstId, lastId };
   }
 
   allIslands(streamId: number): Island[] {

@@ -6,7 +6,13 @@ import {
   toPage,
 } from '../../src/collect/trades/source.js';
 import { seededRandom } from '../../src/kernel/random.js';
+import type { Span } from '../../src/kernel/span.js';
+import { lowerBound } from './by-seconds.js';
 
+const CUTS_MAX = 2;
+const WHOLE_MIN = 4;
+/** Less than the margin that the walk is told to keep. */
+const REPLICA_LAG_MAX_S = 45;
 export const HISTORY_START_S = 1_700_000_000;
 
 export interface HistoryTraits {
@@ -24,6 +30,12 @@ export interface HistoryTraits {
   readonly replicaEvery: number;
   /** Every so many trades one is sent in a form that nobody can read; 0 for never. */
   readonly brokenEvery: number;
+  /**
+   * Share of answers that are cut to three rows or less, down to none; at most two of them in a row,
+   * and some whole ones after that, because nobody can tell a server that always lies from an empty
+   * one.
+   */
+  readonly shortShare?: number;
 }
 
 /**
@@ -39,11 +51,18 @@ export class ModelHistory implements TradeSource {
   isMoving = true;
   requests = 0;
   lies = 0;
+  cuts = 0;
+  cutsInRow = 0;
+  /** Trades, from the oldest on, that are no longer served. */
+  forgotten = 0;
   readonly #traits: HistoryTraits;
   readonly #random: () => number;
   #nowS = HISTORY_START_S;
   #nextTid = 5_000_000_000;
   #before = 0;
+  /** Answers in a row that were cut, and those that will not be. */
+  #cutRun = 0;
+  #wholeRun = 0;
 
   constructor(traits: HistoryTraits) {
     this.#traits = traits;
@@ -53,6 +72,31 @@ export class ModelHistory implements TradeSource {
 
   get nowMs(): number {
     return this.#nowS * 1000;
+  }
+
+  get oldestServed(): SourceTrade | undefined {
+    return this.issued[this.forgotten];
+  }
+
+  isServed(trade: SourceTrade): boolean {
+    return trade.tid >= (this.oldestServed?.tid ?? 0);
+  }
+
+  /** Nobody looks for a while: trades happen, and all but the newest of them are forgotten. */
+  away(seconds: number, kept: number): void {
+    this.rest(seconds / 2);
+    this.#trade(kept * 2);
+    this.rest(seconds / 2);
+    // By age, so in whole seconds.
+    const oldest = this.issued.at(-kept);
+    const forgotten = lowerBound(this.issued, oldest?.tradedAtS ?? 0);
+    this.forgotten = Math.max(this.forgotten, forgotten);
+    this.#before = this.issued.length;
+  }
+
+  /** How many trades happened in a span. */
+  countWithin({ fromMs, toMs }: Span): number {
+    return lowerBound(this.issued, toMs / 1000) - lowerBound(this.issued, fromMs / 1000);
   }
 
   /** Time passes without a trade. */
@@ -95,7 +139,20 @@ export class ModelHistory implements TradeSource {
     }
     if (this.requests % replicaEvery !== 0) return this.issued.length;
     this.lies += 1;
-    return Math.max(0, this.issued.length - Math.floor(this.#random() * 50));
+    const lagging = this.issued.length - Math.floor(this.#random() * 50);
+    return Math.max(0, lagging, lowerBound(this.issued, this.#nowS - REPLICA_LAG_MAX_S));
+  }
+
+  #cut(size: number): number {
+    const { shortShare = 0 } = this.#traits;
+    if (shortShare === 0 || !this.isMoving) return size;
+    const isWhole = this.#cutRun >= CUTS_MAX || this.#wholeRun > 0 || this.#random() >= shortShare;
+    this.#wholeRun = this.#cutRun >= CUTS_MAX ? WHOLE_MIN : Math.max(0, this.#wholeRun - 1);
+    this.#cutRun = isWhole ? 0 : this.#cutRun + 1;
+    if (isWhole) return size;
+    this.cuts += 1;
+    if (this.#cutRun === CUTS_MAX) this.cutsInRow += 1;
+    return Math.min(size, Math.floor(this.#random() * 4));
   }
 
   async fetch(_market: string, offset: number, limit: number): Promise<TradePage> {
@@ -104,8 +161,9 @@ export class ModelHistory implements TradeSource {
     const visible = this.#visible();
     const size = Math.min(limit, cap);
     const end = Math.max(0, visible - (mode === 'skip' ? offset : 0));
+    const from = Math.max(this.forgotten, end - this.#cut(size));
     const rows = this.issued
-      .slice(Math.max(0, end - size), end)
+      .slice(from, Math.max(from, end))
       .filter(({ tid }) => mode === 'skip' || tid > offset)
       .reverse();
     const sentAtMs = this.nowMs;

@@ -22,11 +22,13 @@ export async function deepen(
   let isProbe = false;
   let why = '';
   let headsSeen = 0;
+  let lowest: SourceTrade | undefined;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
     const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
     const rows = orderPage(page.trades);
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
+    lowest = rows.at(-1) ?? lowest;
     const location = locate({
       rows,
       targetTid: chain.tid,
@@ -48,13 +50,14 @@ export async function deepen(
       case 'beyondHistory':
         await walk.pages.commit(page, NOTHING, {});
         walk.stepped(request, false);
-        if (await walk.isTheEnd(hole.edgeMs, chain.tid, skip, signal)) {
+        if (await walk.isTheEnd({ ...chain, lowest }, skip, signal)) {
+          walk.chains.delete(hole.edgeMs);
           await walk.book.beyondHistory(hole);
         }
         return;
       case 'endOfHistory':
         walk.stepped(request, false);
-        if (await walk.isTheEnd(hole.edgeMs, chain.tid, skip, signal)) {
+        if (await walk.isTheEnd({ ...chain, lowest }, skip, signal)) {
           await endOfHistory(walk, hole, chain, page);
         }
         return;
@@ -63,6 +66,7 @@ export async function deepen(
         return endOfHistory(walk, hole, chain, page);
       case 'found':
         walk.stepped(request, false);
+        walk.foundAt(chain, skip + location.olderFrom);
         return goOn(walk, hole, chain, page, rows, skip);
     }
   }

@@ -18,6 +18,8 @@ export interface Frontier {
   readonly secondMs: number;
   /** Estimated number of trades from the head down to this one. */
   readonly depth: number;
+  /** What the ledger's counts alone say of it; undefined for a chain, whose depth was seen. */
+  readonly counted?: number;
 }
 
 /** A claim of nothing: rows are stored, no span is called covered. */

@@ -4,6 +4,7 @@ import { islandSpan } from '../../ledger/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../ledger/search.js';
 import { NOTHING } from './frontier.js';
 import type { Head } from './head.js';
+import type { SourceTrade } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
 /**
@@ -19,6 +20,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
   const { edgeMs } = hole;
   let search = walk.searchFor(edgeMs, pages.islands.rowsAbove(edgeMs) - 1);
   let headsSeen = 0;
+  let lowest: SourceTrade | undefined;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
     const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
@@ -30,7 +32,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       await head.poll(signal);
       walk.stepped(request, false);
       if (walk.newestTid > 0) return;
-      if (walk.endsAgain(edgeMs, 0)) await book.beyondHistory(hole);
+      if (walk.ends.isAgain(edgeMs, 0)) await book.beyondHistory(hole);
       else book.putOff(edgeMs);
       return;
     }
@@ -44,11 +46,14 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       await pages.commit(page, NOTHING, {});
       if (page.rowCount === 0 && isPastTheEnd(search)) {
         walk.stepped(request, false);
-        if (await walk.isTheEnd(edgeMs, 0, skip, signal)) await book.beyondHistory(hole);
+        const place = { edgeMs, tid: 0, lowest };
+        if (await walk.isTheEnd(place, skip, signal)) await book.beyondHistory(hole);
         return;
       }
-      search = goShallower(search, Math.max(1, options.traits.largestPage));
+      const pageRows = Math.max(1, options.traits.largestPage);
+      search = goShallower(search, pageRows, page.rowCount === 0);
     } else if (oldest.tradedAtS * SECOND_MS >= edgeMs) {
+      lowest = oldest;
       await pages.commit(page, NOTHING, {});
       search = goDeeper(search, rows.length);
     } else if (newest.tradedAtS * SECOND_MS < edgeMs) {

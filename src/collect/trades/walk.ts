@@ -4,6 +4,7 @@ import { findHoles, type Hole } from '../../ledger/holes.js';
 import { edgeBelow } from '../../ledger/proof.js';
 import { type Search, searchFrom } from '../../ledger/search.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
+import { type EndPlace, HistoryEnds } from './ends.js';
 import { WalkStalledError } from './errors.js';
 import { Chains, chainEnd, type Frontier, NOTHING } from './frontier.js';
 import { HoleBook, type HoleBookOptions } from './hole-book.js';
@@ -36,8 +37,6 @@ export const PAGE_MAX = 1000;
 export const OTHER_PAGE = 500;
 /** Looks of one run at an empty market prove the time between them when no further apart than this. */
 export const LOOKS_APART_MAX_MS = 300_000;
-/** Two answers that history ends are one proof when at least a second apart, and at most this. */
-const END_PROOF_MAX_MS = 1_800_000;
 /** How often a start of history that was found is looked for again. */
 const START_RECHECK_MS = 3_600_000;
 /** Requests that one step may spend on finding its place in a history that moves. */
@@ -58,6 +57,7 @@ export class Walk {
   readonly pages: PageStore;
   readonly book: HoleBook;
   readonly chains = new Chains();
+  readonly ends: HistoryEnds;
   newestTid: number;
   /** Time in which this run saw, in looks close together, that the market has no trade. */
   emptyRun: Span | undefined;
@@ -66,8 +66,8 @@ export class Walk {
   #wanted: readonly Span[] = [];
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new Map<number, Search>();
-  /** First answers that said that history ends below an edge. */
-  readonly #ends = new Map<number, { readonly tid: number; readonly atMs: number }>();
+  /** Rows above a trade that the ledger's counts lack, as was seen last. */
+  #uncounted = { tid: 0, rows: 0 };
   readonly #isAllWanted: boolean;
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
   #known: { readonly key: readonly unknown[]; readonly holes: readonly Hole[] } | undefined;
@@ -76,6 +76,7 @@ export class Walk {
     this.options = options;
     this.pages = new PageStore(options, islands);
     this.book = new HoleBook(options, this.pages);
+    this.ends = new HistoryEnds(options.clock);
     this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
     // The newest island may hold no trade, and yet there are older ones.
     this.newestTid = Math.max(0, ...islands.map((island) => island.lastId ?? 0));
@@ -132,30 +133,21 @@ export class Walk {
    * is empty as well, and when all of that was so before, at least a second ago, below the same
    * trade. Until then the hole is put off.
    */
-  async isTheEnd(edgeMs: number, tid: number, skip: number, signal: AbortSignal): Promise<boolean> {
+  async isTheEnd(place: EndPlace, skip: number, signal: AbortSignal): Promise<boolean> {
+    const { edgeMs, tid, lowest } = place;
     const second = await this.fetchForStep(skip, OTHER_PAGE, signal);
     await this.pages.commit(second, NOTHING, {});
-    if (second.rowCount > 0) this.#ends.delete(edgeMs);
-    else if (this.endsAgain(edgeMs, tid)) return true;
+    if (second.rowCount === 0) {
+      if (lowest !== undefined) this.ends.seenBelow(lowest);
+      if (this.ends.isAgain(edgeMs, tid) || this.ends.below(edgeMs, tid) === 'proven') return true;
+    } else this.ends.forget(edgeMs);
     this.book.putOff(edgeMs);
-    return false;
-  }
-
-  /** Notes one sign that history ends below a trade; true for the second one that counts. */
-  endsAgain(edgeMs: number, tid: number): boolean {
-    const atMs = this.options.clock.monotonicMs();
-    const first = this.#ends.get(edgeMs);
-    const ageMs = first?.tid === tid ? atMs - first.atMs : Number.POSITIVE_INFINITY;
-    if (ageMs < SECOND_MS) return false;
-    this.#ends.delete(edgeMs);
-    if (ageMs <= END_PROOF_MAX_MS) return true;
-    if (this.#ends.size >= SEARCHES_MAX) this.#ends.clear();
-    this.#ends.set(edgeMs, { tid, atMs });
     return false;
   }
 
   /** Lets the holes that a span touches be tried at once; they may reach beyond it. */
   release(span: Span): void {
+    this.ends.askAnew();
     this.book.release(span);
     for (const { fromMs, edgeMs } of this.holes()) {
       if (fromMs >= span.toMs || span.fromMs >= edgeMs) continue;
@@ -174,8 +166,17 @@ export class Walk {
     const { islands } = this.pages;
     const island = islands.all.find(({ span }) => span.fromMs === edgeMs);
     if (island === undefined || island.firstId === null) return undefined;
-    const depth = islands.rowsDownTo(island);
-    return { edgeMs, tid: island.firstId, secondMs: edgeMs, depth };
+    const counted = islands.rowsDownTo(island);
+    const depth = counted + (this.#uncounted.tid >= island.firstId ? this.#uncounted.rows : 0);
+    return { edgeMs, tid: island.firstId, secondMs: edgeMs, depth, counted };
+  }
+
+  /**
+   * Learns from where a trade was found how many rows above it the ledger does not count: those of
+   * the holes above, which lie above every older trade as well.
+   */
+  foundAt({ tid, counted }: Frontier, depth: number): void {
+    if (counted !== undefined) this.#uncounted = { tid, rows: Math.max(0, depth - counted) };
   }
 
   /** Goes on with the search for the place of an edge, or begins one at an estimated depth. */

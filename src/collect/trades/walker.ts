@@ -143,8 +143,14 @@ export class TradeWalker {
     const hole = open[this.#turnOf(open.length)];
     if (hole === undefined) return;
     if (mode === 'id') return this.#tryHorizon(hole, signal);
-    const { book, chains } = this.#walk;
+    const { book, chains, ends } = this.#walk;
     const before = this.#walk.frontierAt(hole.edgeMs);
+    const known = ends.below(hole.edgeMs, before?.tid ?? 0);
+    if (known === 'seen') return book.putOff(hole.edgeMs);
+    if (known === 'proven') {
+      chains.delete(hole.edgeMs);
+      return book.beyondHistory(hole);
+    }
     try {
       if (before === undefined) await seek(this.#walk, this.#head, hole, signal);
       else await deepen(this.#walk, hole, before, signal);
@@ -192,7 +198,7 @@ export class TradeWalker {
     for (const hole of this.#walk.openHoles()) {
       const chain = this.#walk.frontierAt(hole.edgeMs);
       if (!isAll || chain?.tid !== oldestTid) await book.horizon(hole);
-      else if (this.#walk.endsAgain(hole.edgeMs, chain.tid)) {
+      else if (this.#walk.ends.isAgain(hole.edgeMs, chain.tid)) {
         await endOfHistory(this.#walk, hole, chain, page);
       } else book.putOff(hole.edgeMs);
     }

@@ -49,3 +49,12 @@ test('any place is found in few requests, whatever the estimate and however the 
     { numRuns: 500 },
   );
 });
+
+test('below a short page with nothing beneath, the end is looked for right below that page', () => {
+  const short = goDeeper(searchFrom(1000), 683);
+  const empty = goShallower({ ...short, skip: 3000 }, 1000, true);
+  assert.equal(empty.skip, 1683);
+  assert.ok(isPastTheEnd(empty));
+  const full = goShallower({ ...goDeeper(searchFrom(1000), 1000), skip: 3000 }, 1000, true);
+  assert.ok(!isPastTheEnd(full), 'below a full page there may be much more');
+});

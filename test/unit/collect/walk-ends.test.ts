@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { every, START_MS, signal, TradeWorld } from '../../support/trade-world.js';
+
+/** Where the exchange's history ends, when it forgets what it served before. */
+
+const span = (fromS: number, toS: number) => ({
+  fromMs: START_MS + fromS * 1000,
+  toMs: START_MS + toS * 1000,
+});
+
+/** A head with many holes below, of which the exchange serves nothing any more. */
+async function forgotten() {
+  const world = new TradeWorld(every(1000, 1), 1000);
+  world.cap = 100;
+  const first = world.walker('trades', 0);
+  for (let nowS = 1000; nowS <= 9000; nowS += 400) {
+    world.trades = every(nowS, 1);
+    await first.pollHead(signal);
+    world.clock.advance(400_000);
+  }
+  world.trades = every(9000, 1).slice(-250);
+  const walker = world.walker('trades', 0);
+  await walker.pollHead(signal);
+  return { world, walker };
+}
+
+test('holes of which nothing is served any more are given up, on two signs for all of them', async () => {
+  const { world, walker } = await forgotten();
+  const before = world.exchange.asked.length;
+  let steps = 0;
+  for (let second = 0; second < 8; second += 1) {
+    while (walker.pendingGap() !== undefined) {
+      steps += 1;
+      assert.ok(steps < 200, 'the walk does not end');
+      await walker.fillStep(signal).catch(() => undefined);
+    }
+    world.clock.advance(1000);
+    world.clock.stepWall(-1000);
+  }
+  const gaps = world.archive.gapsOf(
+    { streamId: 1, kind: 'trades', marketId: 7, variant: 0, collectFromMs: START_MS },
+    START_MS + 9_000_000,
+  );
+  assert.ok(gaps.length > 15);
+  for (const { span: gap, state, reason } of gaps) {
+    const text = `[${gap.fromMs - START_MS}, ${gap.toMs - START_MS}) ${state}: ${reason}`;
+    assert.deepEqual([state, reason], ['unfillable', 'beyond history'], text);
+  }
+  const requests = world.exchange.asked.length - before;
+  assert.ok(requests <= 40, `${requests} requests for ${gaps.length} holes`);
+  world.assertHonest();
+});
+
+test('who asks for another try gets another look', async () => {
+  const { world, walker } = await forgotten();
+  for (let second = 0; second < 8; second += 1) {
+    while (walker.pendingGap() !== undefined) await walker.fillStep(signal).catch(() => undefined);
+    world.clock.advance(1000);
+    world.clock.stepWall(-1000);
+  }
+  // It was away only: the exchange serves all of it again.
+  world.trades = every(9000, 1);
+  const before = world.archive.trades.size;
+  walker.retry(span(0, 9000));
+  for (let step = 0; step < 400 && walker.pendingGap() !== undefined; step += 1) {
+    await walker.fillStep(signal);
+  }
+  assert.ok(world.archive.trades.size > before + 1000, 'what is served is fetched');
+  world.assertHonest();
+});
