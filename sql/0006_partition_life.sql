@@ -19,7 +19,7 @@ COMMENT ON COLUMN partition_state.state IS 'hot: being written; sealed: final, r
 COMMENT ON COLUMN partition_state.row_count IS 'Rows at the time of sealing; null while it is hot.';
 COMMENT ON COLUMN partition_state.checksum IS 'Of the rows at the time of sealing; the same again after a restore.';
 COMMENT ON COLUMN partition_state.uri IS 'Manifest of its files, relative to the folder of cold partitions. Only while it is archived do readers go there.';
-COMMENT ON COLUMN partition_state.market_rows IS 'Rows of each market at the time of sealing, with the lowest and highest trade id.';
+COMMENT ON COLUMN partition_state.market_rows IS 'By market id, at the time of sealing: the number of rows; of trades also the lowest and highest id, and the same three of those whose exact time is known.';
 COMMENT ON COLUMN partition_state.archived_at IS 'When its rows left the database.';
 COMMENT ON COLUMN partition_state.cold_bytes IS 'Size of its files.';
 

@@ -18,6 +18,7 @@ import type { CompletenessStore, GapState, RecordedGap } from './api-completenes
 import type { InspectionStore } from './api-inspection.js';
 import type { ArchiveSnapshot } from './api-series.js';
 import type { VerdictStore } from './api-verdicts.js';
+import type { SealingStore } from './sealing/api-sealing.js';
 
 /** The tables that are range-partitioned by time: the series, and the earlier versions of candles. */
 export const PARTITIONED_TABLES = [...SERIES, 'kline_revision'] as const;
@@ -155,6 +156,8 @@ export interface Store extends CompletenessStore {
   readonly verdicts: VerdictStore;
   /** What people look at beside the series. */
   readonly inspection: InspectionStore;
+  /** The lives of partitions: sealing, leaving, coming back. */
+  readonly sealing: SealingStore;
 
   /**
    * Stores rows and the coverage that they prove, in one transaction shared with other batches

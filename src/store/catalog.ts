@@ -5,6 +5,7 @@ import type { Database, Runner } from './database.js';
 import { giveUpMissing, resumeListed } from './delisting.js';
 import { StoreError } from './errors.js';
 import { fromMs, toMs } from './instants.js';
+import { keptFromSql } from './sealing/kept-from.js';
 
 const LOCK_CATALOG = "SELECT pg_advisory_xact_lock(hashtext('tapekeep catalog'), 0)";
 
@@ -184,9 +185,12 @@ const STREAM_COLUMNS = `
 const FIND_STREAM = `
   SELECT ${STREAM_COLUMNS} FROM stream WHERE kind = $1 AND market_id = $2 AND variant = $3`;
 const INSERT_STREAM = `
-  INSERT INTO stream (kind, market_id, variant, collect_from) VALUES ($1, $2, $3, ${fromMs('$4')})
+  INSERT INTO stream (kind, market_id, variant, collect_from)
+  VALUES ($1, $2, $3, greatest(${fromMs('$4')}, ${keptFromSql('$1::text')}))
   ON CONFLICT DO NOTHING`;
-const SET_COLLECT_FROM = `UPDATE stream SET collect_from = ${fromMs('$2')} WHERE stream_id = $1`;
+const SET_COLLECT_FROM = `
+  UPDATE stream SET collect_from = greatest(${fromMs('$2')}, ${keptFromSql('kind')})
+  WHERE stream_id = $1`;
 
 /** Finds or makes a stream; racing makers get the same one. */
 export async function ensureStream(runner: Runner, key: StreamKey): Promise<StreamRef> {

@@ -26,6 +26,7 @@ import * as ledger from './ledger.js';
 import { checkMigrated } from './migrate.js';
 import { readMissing } from './missing.js';
 import { Partitions } from './partitions.js';
+import { PostgresSealing } from './sealing/partitions.js';
 import * as modes from './since-modes.js';
 import { Snapshots } from './snapshot.js';
 import { readStatus } from './status-rows.js';
@@ -83,6 +84,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 class PostgresStore implements Store {
   readonly verdicts = new PostgresVerdicts(() => this.#open());
   readonly inspection = new PostgresInspection(() => this.#open());
+  readonly sealing: PostgresSealing;
   readonly #settings: Settings;
   /** Commits that have not ended, the oldest first. */
   readonly #underWay = new Set<{ readonly sinceMs: number }>();
@@ -97,6 +99,7 @@ class PostgresStore implements Store {
     this.#database = database;
     this.#partitions = new Partitions(database, settings.telemetry);
     this.#snapshots = new Snapshots(connection);
+    this.sealing = new PostgresSealing(() => this.#open(), connection);
     this.#writer = new Writer({
       ...settings,
       connection,

@@ -1,0 +1,182 @@
+import { join } from 'node:path';
+import type { Clock } from '../../kernel/clock.js';
+import type { PartitionInfo, SealFacts, SealingDesk } from '../../store/index.js';
+import { digestParquet, digestStaged } from '../parquet/read.js';
+import { DuckSession } from '../parquet/session.js';
+import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS, writeParquet } from '../parquet/write.js';
+import type { LifeWatcher } from '../sealing/events.js';
+import { asColdError, ColdError } from './errors.js';
+import { type ColdFileSystem, sumFile } from './files.js';
+import { COLD_KINDS, coldDataPath, coldManifestPath, NO_MARKET, SCRATCH_FOLDER } from './layout.js';
+import { type ColdFile, type ColdManifest, writeColdManifest } from './manifest.js';
+import { type StagedDay, stageDays } from './staging.js';
+
+/** What writing and reading files needs. */
+export interface ColdContext {
+  readonly desk: SealingDesk;
+  readonly coldDir: string;
+  readonly files: ColdFileSystem;
+  readonly clock: Clock;
+  readonly version: string;
+  readonly watcher: LifeWatcher;
+  readonly signal: AbortSignal;
+}
+
+/** Beside a collecting daemon: enough for a day of a market, and not more. */
+export const DUCK_LIMITS = { memoryMb: 256, threads: 2 };
+/** DuckDB takes these for patterns in the names of files that it reads. */
+const PATTERN = /[*?[\]{}]/;
+const iso = (ms: number) => new Date(ms).toISOString();
+
+/** What was written of a partition. */
+export interface Frozen {
+  readonly uri: string;
+  readonly bytes: number;
+}
+
+/** @throws ColdError when DuckDB could not read from a folder of this name */
+export function assertColdDir(coldDir: string): void {
+  if (!PATTERN.test(coldDir)) return;
+  throw new ColdError(
+    'cold_refused',
+    'fatal',
+    `cold.dir is ${coldDir}: its name must not hold any of * ? [ ] { }`,
+  );
+}
+
+/**
+ * Writes a sealed partition into files, a day of a market each, reads every one of them back and holds
+ * it against the rows, and writes the manifest that names them. The database is not changed.
+ *
+ * @throws ColdError `cold_disk_full`, `cold_mismatch`; ParquetError; the signal's reason. Files without
+ *   a manifest may be left; they are nothing, and go with the next tidying
+ */
+export async function freezePartition(
+  context: ColdContext,
+  partition: PartitionInfo,
+): Promise<Frozen> {
+  const { coldDir, desk, files, watcher, signal } = context;
+  assertColdDir(coldDir);
+  const folder = join(coldDir, SCRATCH_FOLDER);
+  const written: ColdFile[] = [];
+  await files.makeFolder(folder).catch((error: unknown) => {
+    throw asColdError(error, coldDir);
+  });
+  const duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
+  let facts: SealFacts;
+  try {
+    await watcher.onStep('archive: read', partition.name);
+    facts = await stageDays(
+      desk,
+      partition,
+      { files, folder },
+      (rows) => watcher.onRows(rows, partition.rows),
+      async (day) => {
+        written.push(await freezeDay(context, duck, partition, day));
+      },
+    );
+  } catch (error) {
+    throw asColdError(error, coldDir);
+  } finally {
+    duck.close();
+  }
+  if (facts.checksum !== partition.checksum || facts.rows !== partition.rows) {
+    throw new ColdError(
+      'cold_mismatch',
+      'fatal',
+      `the rows of ${partition.name} do not add up to the checksum that it was sealed with (${facts.rows} rows now, ${partition.rows ?? 0} then): it stays in the database. Somebody changed them; check them, then seal it again after "SELECT reopen_partition('${partition.name}')"`,
+    );
+  }
+  const uri = coldManifestPath(partition.table, partition.name);
+  await watcher.onStep('archive: manifest', partition.name);
+  await writeColdManifest(coldDir, uri, await manifestOf(context, partition, facts, written));
+  return { uri, bytes: written.reduce((sum, { bytes }) => sum + bytes, 0) };
+}
+
+async function freezeDay(
+  { desk, coldDir, files, watcher, version, signal }: ColdContext,
+  duck: DuckSession,
+  partition: PartitionInfo,
+  day: StagedDay,
+): Promise<ColdFile> {
+  const kind = COLD_KINDS[partition.table];
+  const columns = desk.columns(partition.table);
+  const staged = { path: day.path, columns };
+  const path = `${day.path}.parquet`;
+  try {
+    await watcher.onStep('archive: write', partition.name);
+    await writeParquet(duck, staged, path, {
+      about: { tapekeep: version, kind, market: day.market, date: day.date },
+      rowGroupRows: kind === 'depth' ? DEPTH_GROUP_ROWS : ROW_GROUP_ROWS,
+    });
+    await files.sync(path);
+    await watcher.onStep('archive: verify', partition.name);
+    const [wanted, found] = [
+      await digestStaged(duck, staged),
+      await digestParquet(duck, columns, path),
+    ];
+    if (wanted.rows !== day.rows || found.rows !== wanted.rows || found.digest !== wanted.digest) {
+      throw new ColdError(
+        'cold_mismatch',
+        'retry',
+        `what was written of ${day.market} on ${day.date} does not read back as it was (${found.rows} of ${day.rows} rows): ${partition.name} stays in the database. Check the disk of ${coldDir}`,
+      );
+    }
+    const sums = await sumFile(path, signal);
+    const [first, last] = await momentsOf(duck, columns[0]?.name ?? '', path);
+    const market = day.marketId === 0 ? NO_MARKET : day.market;
+    const place = coldDataPath(kind, market, day.date, sums.sha256);
+    await watcher.onStep('archive: place', partition.name);
+    await files.move(path, join(coldDir, place));
+    return {
+      ...{ path: place, market, marketId: day.marketId, date: day.date, rows: day.rows },
+      ...{ ...sums, first, last },
+    };
+  } catch (error) {
+    await files.remove(path).catch(() => undefined);
+    throw error;
+  }
+}
+
+async function momentsOf(
+  duck: DuckSession,
+  column: string,
+  path: string,
+): Promise<[string, string]> {
+  const [row] = await duck.rows(
+    `reading ${path}`,
+    `SELECT epoch_us(min("${column}"))::VARCHAR, epoch_us(max("${column}"))::VARCHAR
+     FROM read_parquet('${path.replaceAll("'", "''")}')`,
+  );
+  const text = (us: unknown) => {
+    const whole = BigInt(String(us ?? '0'));
+    const micros = ((whole % 1_000n) + 1_000n) % 1_000n;
+    const at = iso(Number((whole - micros) / 1_000n));
+    return micros === 0n ? at : `${at.slice(0, -1)}${String(micros).padStart(3, '0')}Z`;
+  };
+  return [text(row?.[0]), text(row?.[1])];
+}
+
+async function manifestOf(
+  { desk, clock, version }: ColdContext,
+  partition: PartitionInfo,
+  { rows, checksum }: SealFacts,
+  files: readonly ColdFile[],
+): Promise<ColdManifest> {
+  const coverage = await desk.coverage(partition);
+  return {
+    tapekeep: version,
+    madeAt: iso(clock.wallMs()),
+    table: partition.table,
+    kind: COLD_KINDS[partition.table],
+    from: iso(partition.span.fromMs),
+    to: iso(partition.span.toMs),
+    ...{ rows, checksum },
+    columns: desk.columns(partition.table).map(({ name, type }) => ({ name, type })),
+    files,
+    coverage: coverage.map(({ spans, ...stream }) => ({
+      ...stream,
+      spans: spans.map(({ fromMs, toMs }) => ({ from: iso(fromMs), to: iso(toMs) })),
+    })),
+  };
+}

@@ -1,0 +1,94 @@
+import { mkdir, open, readFile, rmdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { codeOf } from '../../kernel/errors.js';
+import type { PartitionInfo } from '../../store/index.js';
+import { asColdError, ColdError } from './errors.js';
+import { type ColdFileSystem, filesBelow } from './files.js';
+import { SCRATCH_FOLDER } from './layout.js';
+import { readColdManifest } from './manifest.js';
+
+/** Names the archive whose folder this is: tidying must never take another one's files away. */
+const MARKER = 'archive.json';
+/** What tidying looks at; anything else in the folder is not ours. */
+const OURS = /^(?:kind=[^/]+\/|manifests\/)/;
+
+/** What makes an archive the one that it is. */
+export interface ColdOwner {
+  readonly name: string;
+  readonly createdAt: string;
+}
+
+/**
+ * Makes the folder ready for an archive, and its own.
+ *
+ * @throws ColdError `cold_refused` when it is another archive's
+ */
+export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<void> {
+  const path = join(coldDir, MARKER);
+  const text = `${JSON.stringify(owner, null, 2)}\n`;
+  try {
+    await mkdir(coldDir, { recursive: true });
+    const file = await open(path, 'wx', 0o644);
+    try {
+      await file.writeFile(text);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    return;
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') throw asColdError(error, path);
+  }
+  const held = await readFile(path, 'utf8').catch((error: unknown) => {
+    throw asColdError(error, path);
+  });
+  if (held === text) return;
+  throw new ColdError(
+    'cold_refused',
+    'fatal',
+    `${coldDir} belongs to another archive (see ${MARKER} in it): set cold.dir to a folder of its own`,
+  );
+}
+
+/**
+ * Takes away what is under way nowhere: scratch files, manifests that no partition names, and data
+ * that no such manifest names. Whoever calls it is the only one who works on the folder.
+ *
+ * @returns how many files went
+ * @throws ColdError when a manifest that counts can not be read: then nothing but scratch is touched
+ */
+export async function tidyColdDir(
+  coldDir: string,
+  partitions: readonly PartitionInfo[],
+  files: ColdFileSystem,
+): Promise<number> {
+  await files.remove(join(coldDir, SCRATCH_FOLDER));
+  const known = new Set<string>();
+  for (const { uri, state } of partitions) {
+    if (uri === null) continue;
+    const manifest = readColdManifest(coldDir, uri);
+    // Of a restored partition the files are a spare copy, which may be gone or broken.
+    const found = await (state === 'archived' ? manifest : manifest.catch(() => undefined));
+    if (found === undefined) continue;
+    known.add(uri);
+    for (const { path } of found.files) known.add(path);
+  }
+  let removed = 0;
+  for (const path of await filesBelow(coldDir)) {
+    if (known.has(path) || !OURS.test(path)) continue;
+    await files.remove(join(coldDir, path));
+    await removeEmptyFolders(coldDir, dirname(path));
+    removed += 1;
+  }
+  return removed;
+}
+
+async function removeEmptyFolders(coldDir: string, path: string): Promise<void> {
+  for (let at = path; at !== '.' && at !== ''; at = dirname(at)) {
+    try {
+      await rmdir(join(coldDir, at));
+    } catch {
+      return;
+    }
+  }
+}

@@ -1,0 +1,334 @@
+import { join } from 'node:path';
+import type { Clock } from '../../kernel/clock.js';
+import { isAborted, TapekeepError } from '../../kernel/errors.js';
+import type { PartitionedTable, PartitionInfo, SealingDesk, Store } from '../../store/index.js';
+import { asColdError, ColdError } from '../cold/errors.js';
+import { type ColdFileSystem, isThere, systemFiles } from '../cold/files.js';
+import { type ColdContext, freezePartition } from '../cold/freeze.js';
+import { SCRATCH_FOLDER } from '../cold/layout.js';
+import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
+import { thawPartition } from '../cold/thaw.js';
+import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
+import type { LifeOutcome, LifeWatcher } from './events.js';
+import { sealPartition } from './seal.js';
+
+/** Ages count from the end of a partition, in the exchange's time. */
+export interface LifeRules {
+  /** Null: nothing is sealed. */
+  readonly sealAfterMs: number | null;
+  /** Null: nothing is archived. */
+  readonly coldAfterMs: number | null;
+  /** How long rows of a table are kept; none when left out: for ever. */
+  readonly retentionMs: Partial<Readonly<Record<PartitionedTable, number>>>;
+  /** Whether what can be verified must have been, before it is sealed. */
+  readonly needsVerdicts: boolean;
+}
+
+export interface LifeOptions {
+  readonly store: Store;
+  readonly coldDir: string;
+  readonly rules: LifeRules;
+  readonly nowMs: number;
+  readonly clock: Clock;
+  readonly version: string;
+  readonly signal: AbortSignal;
+  readonly watcher: LifeWatcher;
+  /** Default: this machine's. */
+  readonly files?: ColdFileSystem;
+  /** Only partitions for which this is true. */
+  readonly isChosen?: (partition: PartitionInfo) => boolean;
+}
+
+export interface LifeReport {
+  readonly outcomes: readonly LifeOutcome[];
+  /** What went wrong with single partitions; the others were worked on nevertheless. */
+  readonly failures: readonly { readonly partition: string; readonly error: TapekeepError }[];
+}
+
+const EVERYTHING = () => true;
+const isOver = ({ span }: PartitionInfo, ageMs: number, nowMs: number) =>
+  span.toMs + ageMs <= nowMs;
+const ofState = (partitions: readonly PartitionInfo[], state: PartitionInfo['state']) =>
+  partitions.filter((one) => one.state === state);
+
+/** What is due by the rules; the work itself may find reasons against it. */
+export interface LifePlan {
+  readonly expire: readonly PartitionInfo[];
+  readonly seal: readonly PartitionInfo[];
+  readonly archive: readonly PartitionInfo[];
+}
+
+/** What is due, oldest first within each table. */
+export function planLife(
+  partitions: readonly PartitionInfo[],
+  rules: LifeRules,
+  nowMs: number,
+  isChosen: (partition: PartitionInfo) => boolean = EVERYTHING,
+): LifePlan {
+  const chosen = partitions.filter(isChosen);
+  const expire = chosen.filter((one) => {
+    const keptMs = rules.retentionMs[one.table];
+    return keptMs !== undefined && one.state !== 'expired' && isOver(one, keptMs, nowMs);
+  });
+  const rest = chosen.filter((one) => !expire.includes(one));
+  const due = (state: PartitionInfo['state'], afterMs: number | null) =>
+    afterMs === null ? [] : ofState(rest, state).filter((one) => isOver(one, afterMs, nowMs));
+  return {
+    expire,
+    seal: due('hot', rules.sealAfterMs),
+    archive: due('sealed', rules.coldAfterMs),
+  };
+}
+
+/**
+ * Does what is due: gives up what is older than its retention, seals what has settled, moves what is
+ * old enough into files, and takes away what an interrupted run left behind. Stopped at any point it
+ * leaves each partition as it was or as it should be; the next run goes on.
+ *
+ * @throws StoreError `sealing_busy` while another one is at it, or when the database fails; the
+ *   signal's reason
+ */
+export async function liveOn(options: LifeOptions): Promise<LifeReport> {
+  const desk = await options.store.sealing.open(options.signal);
+  try {
+    const run = new LifeRun(options, desk);
+    await run.tidyTables();
+    await run.expireDue();
+    await run.sealDue();
+    await run.archiveDue();
+    await run.tidyFiles();
+    return run.report;
+  } finally {
+    await desk.close();
+  }
+}
+
+/** Brings archived partitions back, and afterwards deletes their files if that is wished. */
+export async function restore(
+  options: Omit<LifeOptions, 'rules' | 'nowMs'>,
+  isWithoutFiles: boolean,
+): Promise<LifeReport> {
+  const rules = { sealAfterMs: null, coldAfterMs: null, retentionMs: {}, needsVerdicts: false };
+  const desk = await options.store.sealing.open(options.signal);
+  try {
+    const run = new LifeRun({ ...options, rules, nowMs: 0 }, desk);
+    await run.tidyTables();
+    await run.restoreChosen(isWithoutFiles);
+    await run.tidyFiles();
+    return run.report;
+  } finally {
+    await desk.close();
+  }
+}
+
+/** One run over all partitions. */
+class LifeRun {
+  readonly #options: LifeOptions;
+  readonly #desk: SealingDesk;
+  readonly #files: ColdFileSystem;
+  readonly #outcomes: LifeOutcome[] = [];
+  readonly #failures: { partition: string; error: TapekeepError }[] = [];
+  #isColdTouched = false;
+
+  constructor(options: LifeOptions, desk: SealingDesk) {
+    this.#options = options;
+    this.#desk = desk;
+    this.#files = options.files ?? systemFiles;
+  }
+
+  get report(): LifeReport {
+    return { outcomes: this.#outcomes, failures: this.#failures };
+  }
+
+  /** Tables of partitions whose rows are not in them: emptied, or half restored. */
+  async tidyTables(): Promise<void> {
+    const partitions = await this.#options.store.sealing.partitions();
+    for (const one of partitions) {
+      if (one.isPresent && (one.state === 'archived' || one.state === 'expired')) {
+        await this.#desk.dropEmptied(one);
+      }
+    }
+  }
+
+  async expireDue(): Promise<void> {
+    const stuck = new Set<PartitionedTable>();
+    for (const one of (await this.#plan()).expire) {
+      // The ledger forgets all up to the end of a partition: the older ones must go first.
+      if (stuck.has(one.table)) continue;
+      const isDone = await this.#each(one, () => this.#expire(one));
+      if (!isDone) stuck.add(one.table);
+    }
+  }
+
+  async sealDue(): Promise<void> {
+    const { store, watcher, signal } = this.#options;
+    const context = { desk: this.#desk, sealing: store.sealing, watcher, signal };
+    const due = (await this.#plan()).seal;
+    const doubt = await this.#ledgerDoubt(due);
+    for (const one of due) {
+      await this.#each(one, async () => {
+        const note =
+          (one.table === 'trade' ? doubt : undefined) ?? (await this.#unsettledNote(one));
+        if (note !== undefined) return { partition: one, became: 'kept', rows: null, note };
+        return await sealPartition(context, one);
+      });
+    }
+  }
+
+  async archiveDue(): Promise<void> {
+    const due = (await this.#plan()).archive;
+    if (due.length === 0) return;
+    await this.#claim();
+    for (const one of due) {
+      await this.#each(one, () => this.#archive(one));
+      // Another one would need as much room.
+      if (this.#failures.some(({ error }) => error.code === 'cold_disk_full')) return;
+    }
+  }
+
+  async restoreChosen(isWithoutFiles: boolean): Promise<void> {
+    const partitions = await this.#options.store.sealing.partitions();
+    const chosen = partitions.filter(this.#options.isChosen ?? EVERYTHING);
+    for (const one of ofState(chosen, 'archived')) {
+      await this.#each(one, async () => {
+        const rows = await thawPartition(this.#cold(), one);
+        if (rows === null) return { partition: one, became: 'kept', rows, note: 'not archived' };
+        if (isWithoutFiles) await this.#removeFiles(await this.#manifestOf(one), one);
+        return { partition: one, became: 'restored', rows, note: null };
+      });
+    }
+  }
+
+  /** Files that belong to nothing, where there may be any. */
+  async tidyFiles(): Promise<void> {
+    const { coldDir, store, watcher, signal } = this.#options;
+    signal.throwIfAborted();
+    const partitions = await store.sealing.partitions();
+    const wasStopped = await isThere(join(coldDir, SCRATCH_FOLDER));
+    if (!this.#isColdTouched && !wasStopped) return;
+    await watcher.onStep('tidy', '');
+    try {
+      await this.#claim();
+      await tidyColdDir(coldDir, partitions, this.#files);
+    } catch (error) {
+      this.#fail(coldDir, error);
+    }
+  }
+
+  async #plan(): Promise<LifePlan> {
+    const { store, rules, nowMs, isChosen } = this.#options;
+    return planLife(await store.sealing.partitions(), rules, nowMs, isChosen);
+  }
+
+  /** Runs the work on one partition. Returns false when nothing came of it. */
+  async #each(partition: PartitionInfo, work: () => Promise<LifeOutcome>): Promise<boolean> {
+    this.#options.signal.throwIfAborted();
+    try {
+      const outcome = await work();
+      this.#outcomes.push(outcome);
+      return outcome.became !== 'kept';
+    } catch (error) {
+      this.#options.signal.throwIfAborted();
+      if (error instanceof TapekeepError && error.code === 'sealing_busy') {
+        this.#outcomes.push({ partition, became: 'kept', rows: null, note: error.message });
+        return false;
+      }
+      this.#fail(partition.name, error);
+      return false;
+    }
+  }
+
+  /** Remembers what is about one partition; anything else ends the run. */
+  #fail(partition: string, error: unknown): void {
+    if (isAborted(error) || !(error instanceof TapekeepError)) throw error;
+    const isOurs = error instanceof ColdError || error.code === 'parquet_failed';
+    if (!isOurs) throw error;
+    this.#failures.push({ partition, error });
+  }
+
+  async #expire(one: PartitionInfo): Promise<LifeOutcome> {
+    const { watcher } = this.#options;
+    const manifest =
+      one.uri === null ? undefined : await this.#manifestOf(one).catch(() => undefined);
+    await watcher.onStep('retention: expire', one.name);
+    if (!(await this.#desk.expire(one))) {
+      return { partition: one, became: 'kept', rows: null, note: 'its time has hardly ended' };
+    }
+    await watcher.onStep('retention: drop', one.name);
+    await this.#desk.dropEmptied(one);
+    if (one.uri !== null) {
+      await watcher.onStep('retention: files', one.name);
+      await this.#removeFiles(manifest, one);
+    }
+    return { partition: one, became: 'expired', rows: one.rows, note: null };
+  }
+
+  async #archive(one: PartitionInfo): Promise<LifeOutcome> {
+    const { watcher, signal } = this.#options;
+    this.#isColdTouched = true;
+    const frozen = await freezePartition(this.#cold(), one);
+    signal.throwIfAborted();
+    await watcher.onStep('archive: switch', one.name);
+    const checksum = one.checksum ?? '';
+    if (!(await this.#desk.archive(one, { checksum, ...frozen }))) {
+      return { partition: one, became: 'kept', rows: null, note: 'it was reopened meanwhile' };
+    }
+    await watcher.onStep('archive: drop', one.name);
+    const isDropped = await this.#desk.dropEmptied(one);
+    const note = isDropped ? null : 'its empty table is in use and goes with the next run';
+    return { partition: one, became: 'archived', rows: one.rows, coldBytes: frozen.bytes, note };
+  }
+
+  async #manifestOf({ uri }: PartitionInfo): Promise<ColdManifest> {
+    return await readColdManifest(this.#options.coldDir, uri ?? '');
+  }
+
+  async #removeFiles(manifest: ColdManifest | undefined, { uri }: PartitionInfo): Promise<void> {
+    const { coldDir } = this.#options;
+    this.#isColdTouched = true;
+    try {
+      // The manifest last: without it nobody would find the others before the next tidying.
+      for (const { path } of manifest?.files ?? []) await this.#files.remove(join(coldDir, path));
+      if (uri !== null) await this.#files.remove(join(coldDir, uri));
+    } catch (error) {
+      throw asColdError(error, coldDir);
+    }
+  }
+
+  #cold(): ColdContext {
+    const { coldDir, clock, version, watcher, signal } = this.#options;
+    return { desk: this.#desk, files: this.#files, coldDir, clock, version, watcher, signal };
+  }
+
+  async #claim(): Promise<void> {
+    const { store, coldDir } = this.#options;
+    const [row] = await store.query<{ name: string; created_at: string }>(
+      `SELECT name, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at FROM archive`,
+    );
+    const owner = { name: row?.name ?? '', createdAt: row?.created_at ?? '' };
+    await claimColdDir(coldDir, owner);
+  }
+
+  async #ledgerDoubt(due: readonly PartitionInfo[]): Promise<string | undefined> {
+    const trades = due.filter(({ table }) => table === 'trade').map(({ span }) => span);
+    if (trades.length === 0) return undefined;
+    const fromMs = Math.min(...trades.map((span) => span.fromMs));
+    const toMs = Math.max(...trades.map((span) => span.toMs));
+    const [doubt] = await this.#desk.ledgerDoubts({ fromMs, toMs });
+    if (doubt === undefined) return undefined;
+    const { market, claimed, counted } = doubt;
+    return `the ledger claims ${claimed} trades of ${market} in an island that holds ${counted}: see "tapekeep verify --market ${market}"`;
+  }
+
+  async #unsettledNote(one: PartitionInfo): Promise<string | undefined> {
+    const { rules } = this.#options;
+    const found = await this.#desk.unsettled(one, rules.needsVerdicts);
+    if (found === undefined) return undefined;
+    const { why, kind, market, variantS, span } = found;
+    const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
+    const at = new Date(span.fromMs).toISOString();
+    return why === 'gap'
+      ? `an open gap of ${stream} of ${market} from ${at} on`
+      : `${stream} of ${market} is not judged from ${at} on`;
+  }
+}

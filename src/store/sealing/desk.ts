@@ -1,0 +1,202 @@
+import type { PartitionedTable } from '../api.js';
+import type { SeriesColumn } from '../api-series.js';
+import { StoreError } from '../errors.js';
+import { fromMs } from '../instants.js';
+import { sqlstateOf } from '../sqlstate.js';
+import type {
+  PartitionInfo,
+  PartitionMarket,
+  SealFacts,
+  SealingDesk,
+  StreamCoverage,
+} from './api-sealing.js';
+import type { LongConnection } from './connection.js';
+import { Expiry } from './expiry.js';
+import { findLedgerDoubts, findUnsettled, readCoverage } from './settled.js';
+import { LIFE_TABLES, marketRowsSql } from './tables.js';
+
+type Place = Pick<PartitionInfo, 'table' | 'name' | 'span'>;
+
+const ONLY_ONE = `SELECT pg_try_advisory_lock(hashtext('tapekeep sealing'), 0) AS got`;
+const IS_DISTRIBUTED = `SELECT to_regclass('pg_dist_partition') IS NOT NULL AS known`;
+const DISTRIBUTED = `
+  SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = 'trade'::regclass) AS is_so`;
+
+/** Rights on the table itself, beyond those of the functions. */
+const MAY_MAINTAIN = `
+  SELECT pg_has_role(c.relowner, 'USAGE') AS may FROM pg_class c WHERE c.oid = to_regclass($1)`;
+
+/** One probe of the key for each market, however many rows there are. */
+const marketsSql = (name: string) => `
+  WITH RECURSIVE held AS (
+    (SELECT min(market_id) AS market_id FROM ${name})
+    UNION ALL
+    SELECT (SELECT min(p.market_id) FROM ${name} p WHERE p.market_id > h.market_id)
+    FROM held h WHERE h.market_id IS NOT NULL)
+  SELECT h.market_id AS "marketId", coalesce(m.name, h.market_id::text) AS market
+  FROM held h LEFT JOIN market m USING (market_id) WHERE h.market_id IS NOT NULL ORDER BY 1`;
+
+const tradeCountsSql = (name: string) => `
+  SELECT coalesce(jsonb_object_agg(market_id::text, jsonb_build_array(
+    n, low, high, timed, timed_low, timed_high)), '{}')::text AS counts
+  FROM (
+    SELECT market_id, count(*) AS n, min(tid) AS low, max(tid) AS high,
+           count(executed_at) AS timed, min(tid) FILTER (WHERE executed_at IS NOT NULL) AS timed_low,
+           max(tid) FILTER (WHERE executed_at IS NOT NULL) AS timed_high
+    FROM ${name} GROUP BY market_id) c`;
+const countsSql = (name: string) => `
+  SELECT coalesce(jsonb_object_agg(market_id::text, jsonb_build_array(n)), '{}')::text AS counts
+  FROM (SELECT market_id, count(*) AS n FROM ${name} GROUP BY market_id) c`;
+
+const AT = fromMs('$2');
+
+/** The desk on one connection; it holds the lock that makes it the only one. */
+export class PostgresSealingDesk implements SealingDesk {
+  readonly #connection: LongConnection;
+
+  private constructor(connection: LongConnection) {
+    this.#connection = connection;
+  }
+
+  /** @throws StoreError `sealing_busy`, `sealing_refused` */
+  static async open(connection: LongConnection): Promise<PostgresSealingDesk> {
+    const [lock] = await connection.rows<{ got: boolean }>(ONLY_ONE);
+    if (lock?.got !== true) {
+      throw new StoreError(
+        'sealing_busy',
+        'retry',
+        'another tapekeep is sealing, archiving or restoring partitions of this database: try again when it has ended',
+      );
+    }
+    const [citus] = await connection.rows<{ known: boolean }>(IS_DISTRIBUTED);
+    if (citus?.known === true) {
+      const [found] = await connection.rows<{ is_so: boolean }>(DISTRIBUTED);
+      if (found?.is_so === true) {
+        throw new StoreError(
+          'sealing_refused',
+          'fatal',
+          'the tables are distributed over a Citus cluster, where partitions are not sealed',
+        );
+      }
+    }
+    return new PostgresSealingDesk(connection);
+  }
+
+  unsettled({ table, span }: Place, needsVerdicts: boolean) {
+    return findUnsettled(this.#connection, table, span, needsVerdicts);
+  }
+
+  ledgerDoubts(span: Place['span']) {
+    return findLedgerDoubts(this.#connection, span);
+  }
+
+  async beginSeal(place: Place): Promise<boolean> {
+    return (await this.#call<string | null>('begin_seal($1, AT)', place)) !== null;
+  }
+
+  async rebuildIndexes(place: Place): Promise<void> {
+    await this.#call('drop_broken_indexes($1, AT)', place);
+    if (await this.#mayMaintain(place)) {
+      await this.#connection.rows(`REINDEX TABLE CONCURRENTLY ${place.name}`);
+    } else {
+      await this.#call('rebuild_indexes($1, AT)', place);
+    }
+  }
+
+  async freeze(place: Place): Promise<boolean> {
+    if (!(await this.#mayMaintain(place))) return false;
+    await this.#connection.rows(`VACUUM (FREEZE, ANALYZE) ${place.name}`);
+    return true;
+  }
+
+  async finishSeal(place: Place, { rows, checksum }: SealFacts): Promise<boolean> {
+    const sql = place.table === 'trade' ? tradeCountsSql(place.name) : countsSql(place.name);
+    const [row] = await this.#connection.rows<{ counts: string }>(sql);
+    const more = [rows, checksum, row?.counts ?? '{}'];
+    return await this.#call<boolean>('finish_seal($1, AT, $3, $4, $5)', place, more);
+  }
+
+  async markets({ name }: Place): Promise<PartitionMarket[]> {
+    return await this.#connection.rows<PartitionMarket>(marketsSql(name));
+  }
+
+  columns(table: PartitionedTable): readonly SeriesColumn[] {
+    return LIFE_TABLES[table].columns;
+  }
+
+  marketRows({ table, name }: Place, marketId: number): AsyncIterable<Buffer> {
+    return this.#connection.copyOut(marketRowsSql(table, name, marketId));
+  }
+
+  async coverage({ table, span }: Place): Promise<StreamCoverage[]> {
+    return await readCoverage(this.#connection, table, span);
+  }
+
+  async archive(
+    place: Place,
+    { checksum, uri, bytes }: { checksum: string; uri: string; bytes: number },
+  ): Promise<boolean> {
+    const more = [checksum, uri, bytes];
+    return await this.#call<boolean>('archive_partition($1, AT, $3, $4, $5)', place, more);
+  }
+
+  async dropEmptied(place: Place): Promise<boolean> {
+    return await this.#call<boolean>('drop_emptied($1, AT)', place);
+  }
+
+  async beginRestore(place: Place): Promise<boolean> {
+    return (await this.#call<string | null>('begin_restore($1, AT)', place)) !== null;
+  }
+
+  async copyIn({ table, name }: Place, lines: Buffer): Promise<void> {
+    const columns = LIFE_TABLES[table].columns.map((one) => one.name);
+    const sql = `COPY ${name} (market_id, ${columns.join(', ')}) FROM STDIN (FORMAT csv)`;
+    await this.#connection.copyIn(sql, lines);
+  }
+
+  async finishRestore(place: Place, checksum: string): Promise<boolean> {
+    return await this.#call<boolean>('finish_restore($1, AT, $3)', place, [checksum]);
+  }
+
+  async expire(place: Place): Promise<boolean> {
+    return await this.#connection.transaction(async () => {
+      const expiry = new Expiry(this.#connection, place.table, place.span);
+      await expiry.prepare();
+      const before = await this.#call<string | null>('expire_partition($1, AT)', place);
+      if (before === null) return false;
+      await expiry.apply();
+      return true;
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#connection.close();
+  }
+
+  async #mayMaintain({ name }: Place): Promise<boolean> {
+    const [row] = await this.#connection.rows<{ may: boolean }>(MAY_MAINTAIN, [name]);
+    return row?.may === true;
+  }
+
+  /** Calls one of the functions of sql/0006; AT stands for the begin of the partition. */
+  async #call<T>(
+    call: string,
+    { table, span, name }: Place,
+    more: readonly unknown[] = [],
+  ): Promise<T> {
+    const values = [table, span.fromMs, ...more];
+    try {
+      const sql = `SELECT ${call.replace('AT', AT)} AS result`;
+      const [row] = await this.#connection.rows<{ result: T }>(sql, values);
+      return row?.result as T;
+    } catch (error) {
+      if (sqlstateOf(error) !== '55P03') throw error;
+      throw new StoreError(
+        'sealing_busy',
+        'retry',
+        `${name} is in use, so that it stays as it is for now: try again later`,
+        { cause: error, sqlstate: '55P03' },
+      );
+    }
+  }
+}

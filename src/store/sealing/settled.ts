@@ -1,0 +1,150 @@
+import type { Span } from '../../kernel/span.js';
+import type { PartitionedTable } from '../api.js';
+import type { Runner } from '../database.js';
+import { fromMs, toMs } from '../instants.js';
+import { coveredSql, expectedSql, islandBeforeSql } from '../missing.js';
+import type { LedgerDoubt, StreamCoverage, Unsettled } from './api-sealing.js';
+import { LIFE_TABLES } from './tables.js';
+
+/** Whether all that can be known of a partition is known, and whether it adds up. */
+
+const FROM = fromMs('$1');
+const UNTIL = fromMs('$2');
+const SPAN = `tstzrange(${FROM}, ${UNTIL})`;
+
+/** What is missing and not given up. */
+const OPEN_GAP = `
+  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${toMs('lower(one)')} AS "fromMs",
+         ${toMs('upper(one)')} AS "toMs"
+  FROM stream s JOIN market m USING (market_id), ${islandBeforeSql(FROM)}, ${expectedSql(UNTIL)},
+    ${coveredSql(`coalesce(island.at, '-infinity')`, UNTIL)},
+    LATERAL (
+      SELECT coalesce(range_agg(g.span), '{}') AS spans FROM gap g
+      WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state = 'unfillable'
+        AND g.span && ${SPAN} OFFSET 0) given_up,
+    unnest(expected.spans * tstzmultirange(${SPAN}) - covered.spans - given_up.spans) AS one
+  WHERE s.kind = ANY ($3::text[]) ORDER BY lower(one) LIMIT 1`;
+
+/** Slots that both roads cover and nobody has judged, mismatches that are being tried, and doubts. */
+const OPEN_VERDICT = `
+  WITH pairs AS (
+    SELECT k.market_id, k.variant AS interval_s, k.stream_id AS kline_id, t.stream_id AS trades_id,
+           tstzrange(${FROM} - k.variant * interval '1 s', ${UNTIL} + k.variant * interval '1 s') AS near
+    FROM stream k JOIN stream t ON t.market_id = k.market_id AND t.kind = 'trades'
+    WHERE k.kind = 'kline'),
+  slots AS (
+    SELECT p.*, (
+      SELECT coalesce(range_agg(tstzrange(to_timestamp(from_s), to_timestamp(to_s))), '{}')
+      FROM unnest(
+          coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
+                    WHERE c.stream_id = p.trades_id AND c.span && p.near), '{}')
+          * coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
+                      WHERE c.stream_id = p.kline_id AND c.span && p.near), '{}')) AS both_roads,
+        LATERAL (
+          SELECT ceil(date_part('epoch', lower(both_roads)) / p.interval_s) * p.interval_s AS from_s,
+                 floor(date_part('epoch', upper(both_roads)) / p.interval_s) * p.interval_s AS to_s) grid
+      WHERE from_s < to_s) AS slots
+    FROM pairs p),
+  open AS (
+    SELECT s.market_id, s.interval_s, one AS span
+    FROM slots s, unnest(s.slots - coalesce((
+        SELECT range_agg(v.span) FROM verdict v
+        WHERE v.market_id = s.market_id AND v.interval_s = s.interval_s
+          AND v.span && s.near), '{}')) AS one
+    WHERE one && ${SPAN}
+    UNION ALL
+    SELECT market_id, interval_s, span FROM verdict
+    WHERE outcome = 'mismatch' AND next_try_at IS NOT NULL AND span && ${SPAN}
+    UNION ALL
+    SELECT market_id, interval_s, span FROM verdict_doubt WHERE span && ${SPAN})
+  SELECT 'kline' AS kind, m.name AS market, o.interval_s AS "variantS",
+         ${toMs('lower(o.span)')} AS "fromMs", ${toMs('upper(o.span)')} AS "toMs"
+  FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;
+
+type Found = Omit<Unsettled, 'why' | 'span'> & Span;
+
+/** The first thing that keeps a span of a table from being settled. */
+export async function findUnsettled(
+  runner: Runner,
+  table: PartitionedTable,
+  { fromMs: from, toMs: to }: Span,
+  needsVerdicts: boolean,
+): Promise<Unsettled | undefined> {
+  const { streams, isFetchable } = LIFE_TABLES[table];
+  // What could only be seen at its moment will never come: there is nothing to wait for.
+  if (!isFetchable) return undefined;
+  const [gap] = await runner.rows<Found>(OPEN_GAP, [from, to, streams]);
+  if (gap !== undefined) return toUnsettled('gap', gap);
+  if (!needsVerdicts) return undefined;
+  const [verdict] = await runner.rows<Found>(OPEN_VERDICT, [from, to]);
+  return verdict === undefined ? undefined : toUnsettled('verdict', verdict);
+}
+
+function toUnsettled(why: Unsettled['why'], { fromMs, toMs, ...rest }: Found): Unsettled {
+  return { ...rest, why, span: { fromMs, toMs } };
+}
+
+/**
+ * Islands of trades with another number of rows than they claim. Of partitions that are final the rows
+ * are known; the others are counted, all in one snapshot.
+ */
+const LEDGER_DOUBTS = `
+  WITH islands AS MATERIALIZED (
+    SELECT c.market_id, m.name AS market, c.span, c.row_count
+    FROM stream s JOIN coverage c USING (stream_id) JOIN market m ON m.market_id = c.market_id
+    WHERE s.kind = 'trades' AND c.span && ${SPAN} AND NOT EXISTS (
+      SELECT FROM partition_state p
+      WHERE p.table_name = 'trade' AND p.state = 'archived' AND p.span && c.span
+        AND NOT p.span <@ c.span)),
+  final AS MATERIALIZED (
+    SELECT p.span, one.key::int AS market_id, (one.value ->> 0)::bigint AS rows
+    FROM partition_state p, jsonb_each(p.market_rows) AS one
+    WHERE p.table_name = 'trade' AND p.state IN ('sealed', 'archived')),
+  counted AS (
+    SELECT i.*, coalesce((
+        SELECT sum(f.rows) FROM final f WHERE f.market_id = i.market_id AND f.span <@ i.span), 0)
+      + coalesce((
+        SELECT sum(n.rows) FROM unnest(tstzmultirange(i.span) - coalesce((
+            SELECT range_agg(p.span) FROM partition_state p
+            WHERE p.table_name = 'trade' AND p.state IN ('sealed', 'archived')
+              AND p.span <@ i.span), '{}')) AS part,
+          LATERAL (SELECT count(*) AS rows FROM trade t
+                   WHERE t.market_id = i.market_id AND t.traded_at >= lower(part)
+                     AND t.traded_at < upper(part)) n), 0) AS rows
+    FROM islands i)
+  SELECT market, ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs",
+         row_count::float8 AS claimed, rows::float8 AS counted
+  FROM counted WHERE rows <> row_count ORDER BY market, lower(span) LIMIT 10`;
+
+export async function findLedgerDoubts(
+  runner: Runner,
+  { fromMs: from, toMs: to }: Span,
+): Promise<LedgerDoubt[]> {
+  const rows = await runner.rows<Omit<LedgerDoubt, 'span'> & Span>(LEDGER_DOUBTS, [from, to]);
+  return rows.map(({ fromMs, toMs, ...rest }) => ({ ...rest, span: { fromMs, toMs } }));
+}
+
+const COVERAGE = `
+  SELECT s.kind, m.name AS market, s.variant AS "variantS",
+         ${toMs(`lower(c.span * ${SPAN})`)} AS "fromMs", ${toMs(`upper(c.span * ${SPAN})`)} AS "toMs"
+  FROM stream s JOIN coverage c USING (stream_id) JOIN market m ON m.market_id = c.market_id
+  WHERE s.kind = ANY ($3::text[]) AND c.span && ${SPAN}
+  ORDER BY m.name, s.kind, s.variant, lower(c.span)`;
+
+/** What the ledger says of a span of a table, by stream. */
+export async function readCoverage(
+  runner: Runner,
+  table: PartitionedTable,
+  span: Span,
+): Promise<StreamCoverage[]> {
+  const { streams } = LIFE_TABLES[table];
+  const rows = await runner.rows<Found>(COVERAGE, [span.fromMs, span.toMs, streams]);
+  const found = new Map<string, StreamCoverage & { readonly spans: Span[] }>();
+  for (const { kind, market, variantS, fromMs, toMs } of rows) {
+    const name = `${kind} ${variantS} ${market}`;
+    const one = found.get(name) ?? { kind, market, variantS, spans: [] };
+    one.spans.push({ fromMs, toMs });
+    found.set(name, one);
+  }
+  return [...found.values()];
+}

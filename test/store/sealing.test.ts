@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { brokenCoverage } from '../support/postgres-rows.js';
+import {
+  allTrades,
+  bringBack,
+  DAY_MS,
+  live,
+  openSealingWorld,
+  tradePartitions,
+} from '../support/sealing-world.js';
+
+test('sealed, archived, restored: the rows are the same to the last digit', async (t) => {
+  const world = await openSealingWorld(t);
+  const { store, url } = world;
+  const before = await allTrades(url);
+  const sealed = await live(world);
+  assert.deepEqual(sealed.failures, []);
+  assert.deepEqual(
+    sealed.outcomes.map(({ became, rows }) => [became, rows]),
+    [
+      ['sealed', 80],
+      ['sealed', 80],
+      ['sealed', 80],
+    ],
+  );
+  const checksums = (await tradePartitions(store)).map(({ checksum }) => checksum);
+  const archived = await live(world, { rules: { coldAfterMs: DAY_MS } });
+  assert.deepEqual(archived.failures, []);
+  assert.deepEqual(
+    archived.outcomes.map(({ became, note }) => [became, note]),
+    Array.from({ length: 3 }, () => ['archived', null]),
+  );
+  assert.deepEqual(await allTrades(url), []);
+  const cold = await tradePartitions(store);
+  assert.deepEqual(
+    cold.map(({ state, rows, isPresent }) => [state, rows, isPresent]),
+    Array.from({ length: 3 }, () => ['archived', 80, false]),
+  );
+  const back = await bringBack(world);
+  assert.deepEqual(back.failures, []);
+  assert.deepEqual(await allTrades(url), before);
+  const again = await tradePartitions(store);
+  assert.deepEqual(
+    again.map(({ state, checksum }) => [state, checksum]),
+    checksums.map((checksum) => ['sealed', checksum]),
+  );
+  assert.deepEqual(await brokenCoverage(url), []);
+  assert.deepEqual((await live(world)).outcomes, []);
+});
