@@ -38,6 +38,14 @@ export function speedArgument(text: string): number | 'instant' {
   return value;
 }
 
+/** How fast a recording plays: a factor, as fast as it is read, or by hand. */
+export function playSpeedArgument(text: string): number | 'max' | 'step' {
+  if (text === 'max' || text === 'step') return text;
+  const value = /^\d{1,6}(\.\d{1,3})?$/.test(text) ? Number(text) : Number.NaN;
+  if (value > 0 && value <= 100_000) return value;
+  throw new InvalidArgumentError('Write a factor such as 1, 100 or 0.5, or "max" or "step".');
+}
+
 export function instantArgument(text: string): number {
   const ms = Date.parse(text);
   if (!/^\d{4}-\d\d-\d\dT.*Z$/.test(text) || Number.isNaN(ms)) {

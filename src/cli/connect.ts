@@ -12,8 +12,8 @@ import type { ExchangeAccess, ExchangeAddress } from './exchange.js';
 /** How a program that collects comes to its exchange, and learns whose archive it writes. */
 
 const RETRY = { baseMs: 500, capMs: 15_000 };
-/** Sandboxes name themselves by this beginning of their identity. */
-const SANDBOX_IDENTITY = 'sandbox-';
+/** What is no real exchange names itself so: a sandbox, or the replay of an archive. */
+const PLAYED_IDENTITY = /^(sandbox|replay)-/;
 
 interface Surroundings {
   readonly clock: Clock;
@@ -71,7 +71,7 @@ export function archiveIdentityOf(config: Config, identity: string | null): Arch
   return {
     name: exchangeNameOf(config),
     baseUrl: config.exchange.url ?? 'built-in',
-    isSandbox: identity?.startsWith(SANDBOX_IDENTITY) ?? false,
+    isSandbox: PLAYED_IDENTITY.test(identity ?? ''),
     identity,
   };
 }

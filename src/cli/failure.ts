@@ -23,6 +23,7 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   fault_script_invalid: EXIT_CODES.usage,
   tape_invalid: EXIT_CODES.usage,
   live_invalid: EXIT_CODES.usage,
+  replay_invalid: EXIT_CODES.usage,
   archive_of_another_exchange: EXIT_CODES.database,
   database_too_new: EXIT_CODES.database,
   database_too_old: EXIT_CODES.database,

@@ -8,6 +8,7 @@ import type { ExitCode } from './exit-codes.js';
 import { addExport } from './export-program.js';
 import { addCompleteness } from './gaps-program.js';
 import { momentArgument } from './moments.js';
+import { addReplay } from './replay-program.js';
 import { addSandbox } from './sandbox-program.js';
 import type { CommonOptions } from './session.js';
 import { VERSION } from './version.js';
@@ -145,6 +146,7 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
 
   addCompleteness(program, common, finish);
   addExport(program, common, finish);
+  addReplay(program, common, finish);
 
   program
     .command('query')

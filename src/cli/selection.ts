@@ -13,6 +13,7 @@ import { type Moment, resolveMoment } from './moments.js';
 export function selectMarkets<T extends { readonly market: string }>(
   names: readonly string[] | undefined,
   known: readonly T[],
+  option = '--market',
 ): T[] {
   if (names === undefined || names.length === 0) return [...known];
   const knownNames = new Set(known.map(({ market }) => market));
@@ -23,7 +24,7 @@ export function selectMarkets<T extends { readonly market: string }>(
       nearest === undefined
         ? 'the archive holds nothing of such a market; "tapekeep status" lists what it holds'
         : `the archive holds nothing of such a market. Did you mean ${nearest}?`;
-    throw new UsageError('--market', name, advice);
+    throw new UsageError(option, name, advice);
   }
   return known.filter(({ market }) => names.includes(market));
 }

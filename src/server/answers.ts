@@ -6,7 +6,7 @@ import {
 } from '../contract/endpoints.js';
 import { successEnvelope } from '../contract/error-shapes.js';
 import type { AnswerText } from './answer-reply.js';
-import type { Awaitable, Backend, BackendTrade } from './backend.js';
+import type { Awaitable, Backend, BackendTrade, TradeForm } from './backend.js';
 import type { ServerVariants } from './variants.js';
 
 /** Everything an answer may depend on. */
@@ -31,13 +31,14 @@ const US_PER_S = 1_000_000;
  */
 async function tradePage(
   { backend, variants }: AnswerContext,
+  form: TradeForm,
   market: string,
   since: number,
   limit: number,
 ): Promise<readonly BackendTrade[]> {
   const size = Math.min(limit, variants.pageCap ?? limit);
-  if (variants.sinceMode === 'skip') return backend.trades(market, since, size);
-  const newest = await backend.trades(market, 0, size);
+  if (variants.sinceMode === 'skip') return backend.trades(market, since, size, form);
+  const newest = await backend.trades(market, 0, size, form);
   return newest.filter(({ id }) => id > since);
 }
 
@@ -59,13 +60,13 @@ const answers: { readonly [N in EndpointName]: Answer<N> } = {
     return { market, start, end, interval, kline: await backend.kline(query) };
   },
   async history(context, { market, lastId, limit }) {
-    const trades = await tradePage(context, market, lastId, limit);
+    const trades = await tradePage(context, 'history', market, lastId, limit);
     return trades.map(({ id, timeUs, price, side, amount, total }) => {
       return { id, time: timeUs / US_PER_S, price, type: side, amount, total };
     });
   },
   async historyResult(context, { market, since, limit }) {
-    const trades = await tradePage(context, market, since, limit);
+    const trades = await tradePage(context, 'historyResult', market, since, limit);
     return trades.map(({ id, timeUs, price, side, amount, total }) => {
       return { tid: id, date: Math.floor(timeUs / US_PER_S), price, type: side, amount, total };
     });

@@ -111,8 +111,13 @@ export interface Backend {
   tickers(): Awaitable<Record<string, TickerEntry>>;
   ticker(market: string): Awaitable<Ticker>;
   kline(query: KlineQuery): Awaitable<Candle[]>;
-  /** Newest first, after skipping the `skip` most recent. */
-  trades(market: string, skip: number, limit: number): Awaitable<readonly BackendTrade[]>;
+  /** Newest first, after skipping the `skip` most recent; `form` is what they are shown in. */
+  trades(
+    market: string,
+    skip: number,
+    limit: number,
+    form?: TradeForm,
+  ): Awaitable<readonly BackendTrade[]>;
   /**
    * The same page as the JSON text of the contract's array, to the byte what the server would write
    * of `trades`, from a backend that has the texts of its trades at hand; in parts, which nobody

@@ -1,0 +1,170 @@
+import { joinCandles } from '../archive/past/candles.js';
+import type { BuiltCandle, PastArchive, PastMarket, TradePlace } from '../archive/past/past.js';
+import { beginOfSecond, comparePlaces } from '../archive/past/places.js';
+import type { Candle } from '../contract/resources.js';
+import type { Clock } from '../kernel/clock.js';
+import type { Span } from '../kernel/span.js';
+import type { KlineQuery } from '../server/backend.js';
+import type { Catalog } from './catalog.js';
+import { FreshCache } from './fresh-cache.js';
+import type { GapBook, TouchedGap } from './gap-book.js';
+import type { TradeView } from './trade-view.js';
+
+/** Candles of one request, more than the server lets anybody ask for. */
+const CANDLES_MAX = 20_000;
+/** Open candles that are remembered, each as far as it was last needed. */
+const OPEN_MAX = 1000;
+/** Trades that candles of a length that was not collected may be made of, in one request. */
+const MADE_SPAN_MAX_MS = 31 * 86_400_000;
+const MS_PER_S = 1000;
+
+interface OpenCandle {
+  readonly top: TradePlace;
+  readonly candle: BuiltCandle | undefined;
+}
+
+export interface CandlesSeen {
+  readonly candles: Candle[];
+  readonly gaps: TouchedGap[];
+}
+
+/**
+ * Candles as they could be seen at some moments: closed ones as the exchange gave them, the open one
+ * made of the trades until then. Lengths that were not collected are made of trades altogether. What
+ * has to be made and is not wholly covered by trades is left out.
+ */
+export class CandleView {
+  readonly #past: PastArchive;
+  readonly #catalog: Catalog;
+  readonly #gaps: GapBook;
+  readonly #trades: TradeView;
+  readonly #isKnownOnly: boolean;
+  readonly #open: FreshCache<OpenCandle>;
+
+  constructor(
+    clock: Clock,
+    parts: {
+      readonly past: PastArchive;
+      readonly catalog: Catalog;
+      readonly gaps: GapBook;
+      readonly trades: TradeView;
+      readonly isKnownOnly: boolean;
+    },
+  ) {
+    this.#past = parts.past;
+    this.#catalog = parts.catalog;
+    this.#gaps = parts.gaps;
+    this.#trades = parts.trades;
+    this.#isKnownOnly = parts.isKnownOnly;
+    this.#open = new FreshCache(clock, OPEN_MAX);
+  }
+
+  async seen(market: PastMarket, nowMs: number, query: KlineQuery): Promise<CandlesSeen> {
+    const { intervalS } = query;
+    const lengthMs = intervalS * MS_PER_S;
+    const floor = (ms: number) => Math.floor(ms / lengthMs) * lengthMs;
+    const openMs = floor(nowMs);
+    const fromMs = floor(query.startS * MS_PER_S);
+    const untilMs = Math.min(floor(query.endS * MS_PER_S) + lengthMs, openMs);
+    const closed = { fromMs, toMs: Math.max(fromMs, untilMs) };
+    const isOpenAsked = query.endS * MS_PER_S >= openMs && fromMs <= openMs;
+    const stream = this.#catalog.stream('kline', market.marketId, intervalS);
+    const found =
+      stream === undefined
+        ? await this.#made(market, nowMs, intervalS, closed)
+        : {
+            built: await this.#stored(market.marketId, nowMs, intervalS, closed),
+            gaps: await this.#gaps.touched('kline', stream, closed),
+          };
+    const open = isOpenAsked
+      ? await this.#openCandle(market, nowMs, intervalS, openMs)
+      : { built: [], gaps: [] };
+    return {
+      candles: [...found.built, ...open.built].map((one) => candleOf(one, market.name)),
+      gaps: [...found.gaps, ...open.gaps],
+    };
+  }
+
+  async #stored(
+    marketId: number,
+    nowMs: number,
+    intervalS: number,
+    span: Span,
+  ): Promise<BuiltCandle[]> {
+    if (span.toMs <= span.fromMs) return [];
+    const knownAt = this.#isKnownOnly ? nowMs : null;
+    return this.#past.klines(marketId, intervalS, span, CANDLES_MAX, knownAt);
+  }
+
+  /** Candles of a length that was not collected, from trades. */
+  async #made(market: PastMarket, nowMs: number, intervalS: number, asked: Span) {
+    // Before the oldest thing that is known of it there is nothing to be made.
+    const oldestMs = Math.max(asked.fromMs, market.oldestCoveredMs ?? asked.toMs);
+    const lengthMs = intervalS * MS_PER_S;
+    const fromMs = Math.max(
+      Math.floor(oldestMs / lengthMs) * lengthMs,
+      asked.toMs - Math.max(lengthMs, MADE_SPAN_MAX_MS),
+    );
+    const span = { fromMs, toMs: asked.toMs };
+    const tooOld = { fromMs: asked.fromMs, toMs: Math.min(fromMs, asked.toMs) };
+    const notMade =
+      tooOld.toMs > tooOld.fromMs
+        ? [{ kind: 'kline', span: tooOld, reason: 'not collected' } as const]
+        : [];
+    if (span.toMs <= span.fromMs) return { built: [], gaps: notMade };
+    const trades = this.#catalog.stream('trades', market.marketId);
+    const gaps = [...notMade, ...(await this.#gaps.touched('trades', trades, span))];
+    const made = await this.#past.candlesOfTrades(
+      ...([market.marketId, intervalS, beginOfSecond(span.fromMs / MS_PER_S)] as const),
+      beginOfSecond(span.toMs / MS_PER_S),
+      this.#isKnownOnly ? nowMs : null,
+    );
+    const isWhole = ({ openAtS }: BuiltCandle) => {
+      const [beginMs, endMs] = [openAtS * MS_PER_S, (openAtS + intervalS) * MS_PER_S];
+      return gaps.every((gap) => gap.span.toMs <= beginMs || gap.span.fromMs >= endMs);
+    };
+    return { built: made.filter(isWhole), gaps };
+  }
+
+  async #openCandle(market: PastMarket, nowMs: number, intervalS: number, openMs: number) {
+    const { marketId } = market;
+    const trades = this.#catalog.stream('trades', marketId);
+    const gaps = await this.#gaps.touched('trades', trades, { fromMs: openMs, toMs: nowMs });
+    if (gaps.length > 0) return { built: [], gaps };
+    const top = await this.#trades.top(marketId, nowMs);
+    const begin = beginOfSecond(openMs / MS_PER_S);
+    const built = await this.#upTo(marketId, intervalS, begin, top, nowMs);
+    return { built: built === undefined ? [] : [built], gaps: [] };
+  }
+
+  /** The candle as far as its trades go; only those that came since it was last needed are read. */
+  async #upTo(
+    marketId: number,
+    intervalS: number,
+    begin: TradePlace,
+    top: TradePlace,
+    nowMs: number,
+  ): Promise<BuiltCandle | undefined> {
+    const knownAt = this.#isKnownOnly ? nowMs : null;
+    const read = async (from: TradePlace) => {
+      if (comparePlaces(from, top) >= 0) return undefined;
+      const made = await this.#past.candlesOfTrades(marketId, intervalS, from, top, knownAt);
+      return made[0];
+    };
+    if (this.#isKnownOnly) return read(begin);
+    const key = `${marketId} ${intervalS} ${begin.tradedAtS}`;
+    const whole = async () => ({ top, candle: await read(begin) });
+    const known = await this.#open.get(key, whole);
+    if (comparePlaces(known.top, top) > 0) return read(begin);
+    const more = await read(known.top);
+    if (more === undefined) return known.candle;
+    const candle = known.candle === undefined ? more : joinCandles(known.candle, more);
+    this.#open.put(key, { top, candle });
+    return candle;
+  }
+}
+
+function candleOf(built: BuiltCandle, market: string): Candle {
+  const { openAtS: time, open, close, high: highest, low: lowest, volume, amount } = built;
+  return { time, open, close, highest, lowest, volume, amount, market };
+}

@@ -1,0 +1,104 @@
+import type { KnownStream, PastArchive, PastMarket } from '../archive/past/past.js';
+import type { Market } from '../contract/resources.js';
+import type { Clock } from '../kernel/clock.js';
+
+/** Kinds of stream that a replay answers from. */
+export type ReplayedKind = 'trades' | 'times' | 'depth' | 'ticker' | 'kline' | 'state';
+
+/** How often it is read anew: a daemon may write beside the replay. */
+const FRESH_MS = 30_000;
+/** Streams of tickers cover all markets together. */
+const ALL_MARKETS_ID = 0;
+
+export interface CatalogOptions {
+  readonly past: PastArchive;
+  readonly clock: Clock;
+  /** Names of the markets that are replayed; empty: all. */
+  readonly markets: readonly string[];
+  /** Whether only what was known at the time is told. */
+  readonly isKnownOnly: boolean;
+}
+
+/** The markets and streams of the archive, and what was listed when. */
+export class Catalog {
+  readonly #options: CatalogOptions;
+  #markets: ReadonlyMap<string, PastMarket> = new Map();
+  #streams: ReadonlyMap<string, KnownStream> = new Map();
+  #readAtMs = Number.NEGATIVE_INFINITY;
+  #reading: Promise<void> | undefined;
+
+  constructor(options: CatalogOptions) {
+    this.#options = options;
+  }
+
+  /** Reads it; later calls read it again when it is no longer fresh. */
+  async refresh(): Promise<void> {
+    const { clock } = this.#options;
+    if (clock.monotonicMs() - this.#readAtMs < FRESH_MS) return;
+    this.#reading ??= this.#read().finally(() => {
+      this.#reading = undefined;
+    });
+    await this.#reading;
+  }
+
+  /** All that are replayed, listed now or not. */
+  get markets(): Iterable<PastMarket> {
+    return this.#markets.values();
+  }
+
+  get streams(): Iterable<KnownStream> {
+    return this.#streams.values();
+  }
+
+  market(name: string): PastMarket | undefined {
+    return this.#markets.get(name);
+  }
+
+  stream(kind: ReplayedKind, marketId: number, variant = 0): KnownStream | undefined {
+    const ofId = kind === 'ticker' ? ALL_MARKETS_ID : marketId;
+    return this.#streams.get(keyOf(kind, ofId, variant));
+  }
+
+  /** Lengths of the candles, or of the periods, that were collected of a market. */
+  variants(kind: 'kline' | 'state', marketId: number): number[] {
+    return [...this.#streams.values()]
+      .filter((one) => one.kind === kind && one.marketId === marketId)
+      .map(({ variant }) => variant);
+  }
+
+  /**
+   * Whether a market was listed at a moment. That of which anything older is archived than the first
+   * look at the list was listed before it, unless only what was known counts.
+   */
+  isListed(market: PastMarket, atMs: number): boolean {
+    const { firstSeenMs, oldestCoveredMs, delistedMs } = market;
+    const sinceMs = this.#options.isKnownOnly
+      ? firstSeenMs
+      : Math.min(firstSeenMs, oldestCoveredMs ?? firstSeenMs);
+    return sinceMs <= atMs && (delistedMs === null || atMs < delistedMs);
+  }
+
+  listed(atMs: number): PastMarket[] {
+    return [...this.#markets.values()].filter((market) => this.isListed(market, atMs));
+  }
+
+  async #read(): Promise<void> {
+    const { past, clock, markets: wanted } = this.#options;
+    const [markets, streams] = await Promise.all([past.markets(), past.streams()]);
+    const chosen = markets.filter(({ name }) => wanted.length === 0 || wanted.includes(name));
+    this.#markets = new Map(chosen.map((market) => [market.name, market]));
+    this.#streams = new Map(
+      streams.map((one) => [keyOf(one.kind, one.marketId, one.variant), one]),
+    );
+    this.#readAtMs = clock.monotonicMs();
+  }
+}
+
+function keyOf(kind: string, marketId: number, variant: number): string {
+  return `${kind} ${marketId} ${variant}`;
+}
+
+/** The terms of a market at a moment; before the first that is known, those. */
+export function termsAt({ terms }: PastMarket, atMs: number): Market | undefined {
+  return terms.find(({ untilMs }) => untilMs === null || atMs < untilMs)?.market;
+}

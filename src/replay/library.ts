@@ -1,0 +1,47 @@
+import type { PastArchive } from '../archive/past/past.js';
+import type { Clock } from '../kernel/clock.js';
+import { CandleView } from './candle-view.js';
+import { Catalog } from './catalog.js';
+import { GapBook } from './gap-book.js';
+import { Observations } from './observations.js';
+import { TradeView } from './trade-view.js';
+
+export interface LibraryOptions {
+  readonly past: PastArchive;
+  readonly clock: Clock;
+  /** Names; empty: all. */
+  readonly markets: readonly string[];
+  /** End of the replayed span: nothing of this moment or later is ever seen. */
+  readonly toMs: number;
+  readonly isKnownOnly: boolean;
+}
+
+/** Everything that can be seen of the archive at some moment; the same for all sessions. */
+export class Library {
+  readonly past: PastArchive;
+  readonly isKnownOnly: boolean;
+  readonly catalog: Catalog;
+  readonly gaps: GapBook;
+  readonly trades: TradeView;
+  readonly candles: CandleView;
+  readonly observations: Observations;
+  readonly #toMs: number;
+
+  constructor({ past, clock, markets, toMs, isKnownOnly }: LibraryOptions) {
+    this.past = past;
+    this.isKnownOnly = isKnownOnly;
+    this.#toMs = toMs;
+    this.catalog = new Catalog({ past, clock, markets, isKnownOnly });
+    this.gaps = new GapBook(past, clock, toMs);
+    this.trades = new TradeView(past, clock, toMs, isKnownOnly);
+    const { catalog, gaps, trades } = this;
+    this.candles = new CandleView(clock, { past, catalog, gaps, trades, isKnownOnly });
+    this.observations = new Observations(past, clock, toMs, isKnownOnly);
+  }
+
+  /** The next moment of which anything is recorded of the replayed markets; undefined: none is left. */
+  async nextMomentMs(nowMs: number): Promise<number | undefined> {
+    const marketIds = Array.from(this.catalog.markets, ({ marketId }) => marketId);
+    return (await this.past.nextMomentMs(marketIds, nowMs, this.#toMs)) ?? undefined;
+  }
+}

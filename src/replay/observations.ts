@@ -1,0 +1,160 @@
+import type { DepthRow, PastArchive, StateRow, TickerRow } from '../archive/past/past.js';
+import type { BookOrder, Depth, StateRecord, Ticker, TickerEntry } from '../contract/resources.js';
+import type { Side } from '../contract/values.js';
+import type { Clock } from '../kernel/clock.js';
+import {
+  decimalSign,
+  divideDecimals,
+  multiplyDecimals,
+  subtractDecimals,
+  toPlainDecimal,
+} from '../kernel/decimal.js';
+import { type Holding, SeenCache } from './seen-cache.js';
+
+/** Sets of tickers that are remembered, and snapshots of depth, which may be large. */
+const TICKERS_MAX = 64;
+const DEPTHS_MAX = 256;
+const STATES_MAX = 2048;
+
+interface SeenRow<T> extends Holding {
+  readonly row: T | undefined;
+}
+
+interface SeenTickers extends Holding {
+  readonly rows: ReadonlyMap<number, TickerRow>;
+}
+
+/** What was looked at last, at some moments: tickers, depth and states. */
+export class Observations {
+  readonly #past: PastArchive;
+  readonly #toMs: number;
+  readonly #isKnownOnly: boolean;
+  readonly #tickers: SeenCache<SeenTickers>;
+  readonly #depths: SeenCache<SeenRow<DepthRow>>;
+  readonly #states: SeenCache<SeenRow<StateRow>>;
+
+  /** @param toMs nothing of this moment or later is ever seen */
+  constructor(past: PastArchive, clock: Clock, toMs: number, isKnownOnly: boolean) {
+    this.#past = past;
+    this.#toMs = toMs;
+    this.#isKnownOnly = isKnownOnly;
+    this.#tickers = new SeenCache(clock, TICKERS_MAX);
+    this.#depths = new SeenCache(clock, DEPTHS_MAX);
+    this.#states = new SeenCache(clock, STATES_MAX);
+  }
+
+  /** The last tickers of these markets, by their ids. */
+  async tickers(
+    marketIds: readonly number[],
+    nowMs: number,
+  ): Promise<ReadonlyMap<number, TickerRow>> {
+    const atMs = this.#bound(nowMs);
+    const fetch = async () => {
+      const seen = await this.#past.lastTickers(marketIds, atMs, this.#knownAt(nowMs));
+      const rows = new Map(seen.rows.map((row) => [row.marketId, row]));
+      const newestMs = Math.max(0, ...seen.rows.map(({ observedAtMs }) => observedAtMs));
+      const isWhole = rows.size === marketIds.length;
+      return { rows, sinceMs: isWhole ? newestMs : atMs, nextAtMs: seen.nextAtMs };
+    };
+    const key = marketIds.join(' ');
+    return (await this.#tickers.get(key, atMs, this.#isKnownOnly, fetch)).rows;
+  }
+
+  async depth(marketId: number, nowMs: number): Promise<DepthRow | undefined> {
+    const atMs = this.#bound(nowMs);
+    const fetch = async () => {
+      const { row, nextAtMs } = await this.#past.lastDepth(marketId, atMs, this.#knownAt(nowMs));
+      return { row, sinceMs: row?.observedAtMs ?? atMs, nextAtMs };
+    };
+    const seen = await this.#depths.get(String(marketId), atMs, this.#isKnownOnly, fetch);
+    return seen.row;
+  }
+
+  /** @param isUpdate only what the exchange pushed */
+  async state(
+    marketId: number,
+    periodS: number,
+    nowMs: number,
+    isUpdate: boolean,
+  ): Promise<StateRow | undefined> {
+    const atMs = this.#bound(nowMs);
+    const known = this.#knownAt(nowMs);
+    const fetch = async () => {
+      const seen = await this.#past.lastState(marketId, periodS, atMs, isUpdate, known);
+      const { row, nextAtMs } = seen;
+      return { row, sinceMs: row?.observedAtMs ?? atMs, nextAtMs };
+    };
+    const key = `${marketId} ${periodS} ${isUpdate}`;
+    return (await this.#states.get(key, atMs, this.#isKnownOnly, fetch)).row;
+  }
+
+  #bound(nowMs: number): number {
+    return Math.min(nowMs, this.#toMs - 1);
+  }
+
+  #knownAt(nowMs: number): number | null {
+    return this.#isKnownOnly ? nowMs : null;
+  }
+}
+
+const MS_PER_S = 1000;
+
+function figuresOf({ bid, ask, open, high, low, last }: TickerRow, name: string) {
+  return { name, bid, ask, open, high, low, last };
+}
+
+export function tickerOf(name: string, row: TickerRow): Ticker {
+  const { volume, deal, change } = row;
+  return { ...figuresOf(row, name), volume, deal, change };
+}
+
+/** With the time that the exchange wrote into it then. */
+export function tickerEntryOf(name: string, row: TickerRow): TickerEntry {
+  const { atMs, volume: vol, deal, change } = row;
+  return { at: atMs / MS_PER_S, ticker: { ...figuresOf(row, name), vol, deal, change } };
+}
+
+export function depthOf(row: DepthRow, limit: number): Depth {
+  const side = (prices: readonly string[], amounts: readonly string[]) =>
+    prices.slice(0, limit).map((price, at): [string, string] => [price, amounts[at] ?? '0']);
+  return {
+    asks: side(row.askPrices, row.askAmounts),
+    bids: side(row.bidPrices, row.bidAmounts),
+  };
+}
+
+/**
+ * One side of a snapshot as orders. Single orders are not recorded: every price level stands for one,
+ * with its place as its id, and says nothing of fees or fills.
+ */
+export function ordersOf(row: DepthRow, market: string, side: Side): BookOrder[] {
+  const isBuy = side === 'buy';
+  const prices = isBuy ? row.bidPrices : row.askPrices;
+  const amounts = isBuy ? row.bidAmounts : row.askAmounts;
+  return prices.map((price, at) => {
+    const amount = amounts[at] ?? '0';
+    return {
+      id: 2 * at + (isBuy ? 1 : 2),
+      ...{ market, price, amount, left: amount, type: 'limit', side },
+      timestamp: row.observedAtMs / MS_PER_S,
+      ...{ takerFee: '0', makerFee: '0', dealStock: '0', dealMoney: '0' },
+    };
+  });
+}
+
+/** A record as it was pushed. */
+export function updateOf(row: StateRow): StateRecord {
+  const { periodS: period, last, open, close, high, low, deal, volume } = row;
+  return { period, last, open, close, high, low, deal, volume };
+}
+
+/** A whole record. Updates carried no change: it is what open and last say, in percent. */
+export function recordOf(row: StateRow): StateRecord {
+  return { ...updateOf(row), change: row.change ?? percentChange(row.open, row.last) };
+}
+
+function percentChange(open: string, last: string): string {
+  if (decimalSign(open) === 0) return '0';
+  const percent = multiplyDecimals(subtractDecimals(last, open), '100');
+  return toPlainDecimal(divideDecimals(percent, open, 2));
+}

@@ -1,0 +1,137 @@
+import type { Clock } from '../kernel/clock.js';
+import { Wakeup } from '../kernel/wakeup.js';
+import type { StateFollower } from '../server/backend.js';
+import type { StateTrack, TrackEvent } from './state-track.js';
+import type { VirtualClock } from './virtual-clock.js';
+
+/** Without anything to do it looks again after this: recorded things may have come to be. */
+const REST_MS = 60_000;
+/** Records told in a row before others of the process have their turn. */
+const TOLD_AT_ONCE = 64;
+/** After a failure of the archive. */
+const RETRY_MS = 1000;
+
+export interface PlayerOptions {
+  readonly clock: Clock;
+  readonly time: VirtualClock;
+  readonly makeTrack: (market: string, periodS: number) => Promise<StateTrack>;
+  /** Told when the archive failed; it is asked again. */
+  readonly onFailure: (error: unknown) => void;
+}
+
+/**
+ * Plays the recorded updates of one session to those who follow them, all tracks in one order of time.
+ *
+ * States: *resting* (nobody follows anything) → *playing* → *stopped*. While time is driven by its
+ * followers, it goes from record to record as fast as all of them have room; while nobody follows
+ * anything it stands.
+ */
+export class Player {
+  readonly #options: PlayerOptions;
+  readonly #tracks = new Map<string, StateTrack>();
+  readonly #wakeup: Wakeup;
+  readonly #stopping = new AbortController();
+  #running: Promise<void> | undefined;
+
+  constructor(options: PlayerOptions) {
+    this.#options = options;
+    this.#wakeup = new Wakeup(options.clock);
+  }
+
+  /** Sends the last update, if there is one, and every later one in its time. Returns what ends it. */
+  follow(market: string, periodS: number, follower: StateFollower): () => void {
+    const key = `${market} ${periodS}`;
+    let isEnded = false;
+    const start = async () => {
+      const track = this.#tracks.get(key) ?? (await this.#options.makeTrack(market, periodS));
+      // Another one may have made it meanwhile.
+      const known = this.#tracks.get(key) ?? track;
+      if (isEnded || this.#stopping.signal.aborted) return;
+      this.#tracks.set(key, known);
+      known.add(follower, this.#options.time.nowMs());
+      this.#running ??= this.#run();
+      this.#wakeup.notify();
+    };
+    start().catch((error: unknown) => {
+      this.#options.onFailure(error);
+      follower.close(1011, 'the archive failed');
+    });
+    return () => {
+      isEnded = true;
+      const track = this.#tracks.get(key);
+      track?.remove(follower);
+      if (track?.isFollowed === false) this.#tracks.delete(key);
+    };
+  }
+
+  /** Time passes otherwise than before. */
+  changed(): void {
+    this.#wakeup.notify();
+  }
+
+  /** Time has jumped. */
+  jumped(): void {
+    for (const track of this.#tracks.values()) track.unset();
+    this.#wakeup.notify();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.#tracks.clear();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      try {
+        await this.#play(signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        this.#options.onFailure(error);
+        await this.#wakeup.wait(RETRY_MS, signal);
+      }
+    }
+  }
+
+  async #play(signal: AbortSignal): Promise<void> {
+    const { time } = this.#options;
+    let told = 0;
+    while (!signal.aborted) {
+      const found = await this.#next();
+      if (signal.aborted) return;
+      if (found === undefined) {
+        // All that was recorded is told.
+        if (time.isDriven && this.#tracks.size > 0) time.advanceTo(time.span.toMs);
+        await this.#wakeup.wait(REST_MS, signal);
+        continue;
+      }
+      const { track, event } = found;
+      if (event.atMs > time.nowMs()) {
+        if (!time.isDriven) {
+          const delayMs = time.delayMs(event.atMs) ?? REST_MS;
+          await this.#wakeup.wait(Math.min(delayMs, REST_MS), signal);
+          continue;
+        }
+        time.advanceTo(event.atMs);
+      }
+      const room = track.tell(event);
+      if (room !== undefined && time.isDriven) await room;
+      told += 1;
+      if (told % TOLD_AT_ONCE === 0) await new Promise<void>((resolve) => setImmediate(resolve));
+    }
+  }
+
+  /** The next event of all tracks; of two at the same time the one of the older track. */
+  async #next(): Promise<{ track: StateTrack; event: TrackEvent } | undefined> {
+    let next: { track: StateTrack; event: TrackEvent } | undefined;
+    for (const track of [...this.#tracks.values()]) {
+      if (track.next() === undefined) await track.prepare(this.#options.time.nowMs());
+      const event = track.next();
+      if (event !== undefined && (next === undefined || event.atMs < next.event.atMs)) {
+        next = { track, event };
+      }
+    }
+    return next;
+  }
+}

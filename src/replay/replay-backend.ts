@@ -1,0 +1,143 @@
+import { createHash } from 'node:crypto';
+import type { PastArchive, PastIdentity } from '../archive/past/past.js';
+import type { Clock } from '../kernel/clock.js';
+import type { Span } from '../kernel/span.js';
+import { type Backend, type ClientSeat, RefusedError } from '../server/backend.js';
+import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/clock-control.js';
+import { Library } from './library.js';
+import { ReplayError } from './replay-error.js';
+import { ReplaySeat, type SeatParts } from './seat.js';
+import { ReplaySession } from './session.js';
+import { Sessions } from './sessions.js';
+
+export interface ReplayOptions {
+  readonly past: PastArchive;
+  readonly clock: Clock;
+  /** Time begins at its start, and stands at its end. */
+  readonly span: Span;
+  /** Names of the markets that are replayed; empty: all. */
+  readonly markets: readonly string[];
+  readonly speed: PlaySpeed;
+  /** `known`: only what this machine knew at the time; `happened`: whenever it was learned. */
+  readonly as: 'happened' | 'known';
+  /** Refuses what touches a gap, instead of naming it in a header. */
+  readonly isStrict: boolean;
+  /** Ends connections where those that recorded the states ended. */
+  readonly hasDisconnects: boolean;
+  /** Told when the archive failed a question that nobody waits for. */
+  readonly onFailure: (error: unknown) => void;
+  /** Default 1,000. */
+  readonly maxSessions?: number;
+  /** Default 10 minutes. */
+  readonly sessionIdleMs?: number;
+}
+
+const DEFAULT_MAX_SESSIONS = 1000;
+const DEFAULT_IDLE_MS = 600_000;
+/** Questions to the archive at once; beyond it clients are told to ask again. */
+const MAX_ASKING = 2000;
+/** Identities of replays begin with this. */
+export const REPLAY_IDENTITY = 'replay-';
+
+/**
+ * Opens an archive to be served as an exchange of the past.
+ *
+ * @throws ReplayError for an empty archive, a span outside of it, or a market that it does not hold
+ */
+export async function openReplay(options: ReplayOptions): Promise<ReplayBackend> {
+  const { past, clock, span, markets, as } = options;
+  const identity = await past.identity();
+  if (identity === null) throw new ReplayError('the archive is empty: nothing was collected yet');
+  if (span.toMs <= span.fromMs) {
+    throw new ReplayError(`${spanText(span)} is empty; its end must be after its begin`, 'from');
+  }
+  const isKnownOnly = as === 'known';
+  const library = new Library({ past, clock, markets, toMs: span.toMs, isKnownOnly });
+  await library.catalog.refresh();
+  for (const name of markets) {
+    if (library.catalog.market(name) !== undefined) continue;
+    throw new ReplayError(`the archive holds nothing of ${JSON.stringify(name)}`, 'markets');
+  }
+  checkSpan(library, span);
+  return new ReplayBackend(options, library, identityText(identity, as));
+}
+
+function spanText({ fromMs, toMs }: Span): string {
+  return `from ${new Date(fromMs).toISOString()} to ${new Date(toMs).toISOString()}`;
+}
+
+/** @throws ReplayError when nothing at all is covered in it */
+function checkSpan(library: Library, span: Span): void {
+  const ids = new Set([0, ...Array.from(library.catalog.markets, ({ marketId }) => marketId)]);
+  const covered = [...library.catalog.streams].filter(({ marketId }) => ids.has(marketId));
+  const from = Math.min(...covered.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []));
+  const to = Math.max(...covered.flatMap(({ newestCoveredMs }) => newestCoveredMs ?? []));
+  if (from > to) throw new ReplayError('the archive covers no time of these markets yet');
+  if (span.fromMs < to && span.toMs > from) return;
+  throw new ReplayError(
+    `${spanText(span)} lies outside of the archive, which covers time ${spanText({ fromMs: from, toMs: to })}`,
+    span.fromMs >= to ? 'from' : 'to',
+  );
+}
+
+/**
+ * The same archive, asked in the same way, is the same exchange, whenever and at what speed it is
+ * replayed: what follows of it is the same history. It is never the exchange that was recorded.
+ */
+function identityText({ name, baseUrl, identity, createdAt }: PastIdentity, as: string): string {
+  const text = JSON.stringify([name, baseUrl, identity, createdAt, as]);
+  return REPLAY_IDENTITY + createHash('sha256').update(text).digest('hex').slice(0, 32);
+}
+
+/** The archive behind the served contract: at the time of the shared session, or of a client's own. */
+export class ReplayBackend extends ReplaySeat implements PlayedBackend {
+  readonly #sessions: Sessions;
+  readonly #parts: Omit<SeatParts, 'session'>;
+  readonly #onFailure: (error: unknown) => void;
+
+  constructor(options: ReplayOptions, library: Library, identity: string) {
+    const { clock, span, speed, hasDisconnects, onFailure, isStrict } = options;
+    const sessions = new Sessions({
+      clock,
+      max: options.maxSessions ?? DEFAULT_MAX_SESSIONS,
+      idleMs: options.sessionIdleMs ?? DEFAULT_IDLE_MS,
+      make: (name) =>
+        new ReplaySession({ name, clock, span, speed, library, hasDisconnects, onFailure }),
+    });
+    let asking = 0;
+    const ask = async <T>(question: () => Promise<T>): Promise<T> => {
+      if (asking >= MAX_ASKING) throw new RefusedError('unavailable', 'too busy; ask again');
+      asking += 1;
+      try {
+        return await question();
+      } finally {
+        asking -= 1;
+      }
+    };
+    const parts = { identity, library, isStrict, ask };
+    super({ ...parts, session: sessions.shared }, NOBODY);
+    this.#sessions = sessions;
+    this.#parts = parts;
+    this.#onFailure = onFailure;
+  }
+
+  get clockControl(): ClockControl {
+    return this.#sessions;
+  }
+
+  seat(client: ClientSeat): Backend {
+    const session = this.#sessions.of(client.session);
+    if (client.kind === 'connection') session.connect();
+    else session.use();
+    this.#parts.library.catalog.refresh().catch(this.#onFailure);
+    return new ReplaySeat({ ...this.#parts, session }, client);
+  }
+
+  /** Ends all sessions. Safe to call twice. */
+  stop(): Promise<void> {
+    return this.#sessions.stop();
+  }
+}
+
+/** The backend itself is no client. */
+const NOBODY: ClientSeat = { kind: 'connection', session: undefined, note: () => undefined };

@@ -1,0 +1,246 @@
+import type { PastMarket } from '../archive/past/past.js';
+import type {
+  ActiveOrder,
+  Balance,
+  BookOrder,
+  Candle,
+  CreatedOrder,
+  Depth,
+  Market,
+  StateRecord,
+  Ticker,
+  TickerEntry,
+} from '../contract/resources.js';
+import type { Side } from '../contract/values.js';
+import {
+  type Backend,
+  type BackendTrade,
+  type ClientSeat,
+  type KlineQuery,
+  RefusedError,
+  type Slice,
+  type StateFollower,
+  type TradeForm,
+} from '../server/backend.js';
+import { termsAt } from './catalog.js';
+import { describeGaps, GAP_HEADER, type TouchedGap } from './gap-book.js';
+import type { Library } from './library.js';
+import { depthOf, ordersOf, recordOf, tickerEntryOf, tickerOf } from './observations.js';
+import type { ReplaySession } from './session.js';
+
+/** Says what single orders are made of where none are recorded. */
+const BOOK_HEADER = 'x-tapekeep-book';
+const US_PER_S = 1_000_000;
+const MS_PER_S = 1000;
+
+export interface SeatParts {
+  readonly identity: string;
+  readonly library: Library;
+  readonly session: ReplaySession;
+  /** Whether what touches a gap is refused instead of answered with a note. */
+  readonly isStrict: boolean;
+  /** Runs a question to the archive when there is room for it. */
+  readonly ask: <T>(question: () => Promise<T>) => Promise<T>;
+}
+
+/** The archive as one client sees it, at the time of its session. */
+export class ReplaySeat implements Backend {
+  readonly identity: string;
+  readonly #parts: SeatParts;
+  readonly #client: ClientSeat;
+  /** A request sees one moment, however long its answer takes. */
+  readonly #frozenMs: number | undefined;
+  #isLeft = false;
+
+  constructor(parts: SeatParts, client: ClientSeat) {
+    this.identity = parts.identity;
+    this.#parts = parts;
+    this.#client = client;
+    this.#frozenMs = client.kind === 'request' ? parts.session.time.nowMs() : undefined;
+  }
+
+  nowMs(): number {
+    return this.#frozenMs ?? this.#parts.session.time.nowMs();
+  }
+
+  hasMarket(name: string): boolean {
+    const { catalog } = this.#parts.library;
+    const market = catalog.market(name);
+    return market !== undefined && catalog.isListed(market, this.nowMs());
+  }
+
+  hasPeriod(name: string, periodS: number): boolean {
+    const { catalog } = this.#parts.library;
+    return catalog.stream('state', this.#market(name).marketId, periodS) !== undefined;
+  }
+
+  markets(): Promise<Market[]> {
+    return this.#parts.ask(async () => {
+      const { catalog } = this.#parts.library;
+      await catalog.refresh();
+      const nowMs = this.nowMs();
+      return catalog.listed(nowMs).flatMap((market) => termsAt(market, nowMs) ?? []);
+    });
+  }
+
+  tickers(): Promise<Record<string, TickerEntry>> {
+    return this.#parts.ask(async () => {
+      const markets = this.#parts.library.catalog.listed(this.nowMs());
+      const rows = await this.#tickersOf(markets);
+      const entries = markets.flatMap(({ name, marketId }) => {
+        const row = rows.get(marketId);
+        return row === undefined ? [] : [[name, tickerEntryOf(name, row)] as const];
+      });
+      return Object.fromEntries(entries);
+    });
+  }
+
+  ticker(name: string): Promise<Ticker> {
+    return this.#parts.ask(async () => {
+      const market = this.#market(name);
+      const row = (await this.#tickersOf([market])).get(market.marketId);
+      if (row === undefined) throw this.#nothing(`ticker of ${name}`);
+      return tickerOf(name, row);
+    });
+  }
+
+  kline(query: KlineQuery): Promise<Candle[]> {
+    return this.#parts.ask(async () => {
+      const { candles } = this.#parts.library;
+      const seen = await candles.seen(this.#market(query.market), this.nowMs(), query);
+      this.#note(seen.gaps);
+      return seen.candles;
+    });
+  }
+
+  trades(
+    name: string,
+    skip: number,
+    limit: number,
+    form?: TradeForm,
+  ): Promise<readonly BackendTrade[]> {
+    return this.#parts.ask(async () => {
+      const { catalog, gaps, trades } = this.#parts.library;
+      const { marketId } = this.#market(name);
+      const nowMs = this.nowMs();
+      const rows = await trades.page(marketId, nowMs, skip, limit);
+      const stream = catalog.stream('trades', marketId);
+      const newest = rows[0];
+      const oldest = rows.at(-1);
+      // A page that ends early shows where the archive begins, which may be in the middle of a gap.
+      const beginMs = stream?.collectFromMs ?? stream?.oldestCoveredMs ?? nowMs;
+      const isShort = rows.length < limit;
+      const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * MS_PER_S;
+      const span = {
+        fromMs: isShort ? Math.min(beginMs, oldestMs) : oldestMs,
+        toMs: skip === 0 || newest === undefined ? nowMs : (newest.tradedAtS + 1) * MS_PER_S,
+      };
+      // Where only the second is known, that is what is told of the exact time.
+      const isInexact =
+        form === 'history' && rows.some(({ executedAtUs }) => executedAtUs === null);
+      const times = catalog.stream('times', marketId);
+      this.#note([
+        ...(await gaps.touched('trades', stream, span)),
+        ...(isInexact ? await gaps.touched('times', times, span) : []),
+      ]);
+      return rows.map(({ tid, tradedAtS, executedAtUs, price, amount, total, side }) => {
+        const timeUs = executedAtUs ?? tradedAtS * US_PER_S;
+        return { id: tid, timeUs, price, amount, total, side };
+      });
+    });
+  }
+
+  depth(name: string, limit: number): Promise<Depth> {
+    return this.#parts.ask(async () => depthOf(await this.#depthRow(name), limit));
+  }
+
+  book(name: string, side: Side, offset: number, limit: number): Promise<Slice<BookOrder>> {
+    return this.#parts.ask(async () => {
+      const orders = ordersOf(await this.#depthRow(name), name, side);
+      this.#client.note(BOOK_HEADER, 'each order is a price level of a depth snapshot');
+      return { total: orders.length, rows: orders.slice(offset, offset + limit) };
+    });
+  }
+
+  state(name: string, periodS: number): Promise<StateRecord> {
+    return this.#parts.ask(async () => {
+      const { catalog, gaps, observations } = this.#parts.library;
+      const { marketId } = this.#market(name);
+      const nowMs = this.nowMs();
+      const row = await observations.state(marketId, periodS, nowMs, false);
+      if (row === undefined) throw this.#nothing(`state of ${name} over ${periodS} s`);
+      const stream = catalog.stream('state', marketId, periodS);
+      this.#note(await gaps.touchedAt('state', stream, nowMs));
+      return recordOf(row);
+    });
+  }
+
+  /** Nothing is told but what was recorded: {@link ReplaySeat.follow}. */
+  watch(): () => void {
+    return () => undefined;
+  }
+
+  follow(market: string, periodS: number, follower: StateFollower): () => void {
+    return this.#parts.session.follow(market, periodS, follower);
+  }
+
+  leave(): void {
+    if (this.#client.kind === 'connection' && !this.#isLeft) this.#parts.session.disconnect();
+    this.#isLeft = true;
+  }
+
+  /** Nobody has a key to a recording. */
+  secretOf(): undefined {
+    return undefined;
+  }
+
+  balances(): Record<string, Balance> {
+    return {};
+  }
+
+  placeOrder(): CreatedOrder {
+    throw new RefusedError('operationBlocked', 'a recording takes no orders');
+  }
+
+  activeOrders(): Slice<ActiveOrder> {
+    return { total: 0, rows: [] };
+  }
+
+  async #tickersOf(markets: readonly PastMarket[]) {
+    const { catalog, gaps, observations } = this.#parts.library;
+    const nowMs = this.nowMs();
+    const ids = markets.map(({ marketId }) => marketId);
+    const rows = ids.length === 0 ? new Map() : await observations.tickers(ids, nowMs);
+    this.#note(await gaps.touchedAt('ticker', catalog.stream('ticker', 0), nowMs));
+    return rows;
+  }
+
+  async #depthRow(name: string) {
+    const { catalog, gaps, observations } = this.#parts.library;
+    const { marketId } = this.#market(name);
+    const nowMs = this.nowMs();
+    const row = await observations.depth(marketId, nowMs);
+    if (row === undefined) throw this.#nothing(`depth of ${name}`);
+    this.#note(await gaps.touchedAt('depth', catalog.stream('depth', marketId), nowMs));
+    return row;
+  }
+
+  #market(name: string): PastMarket {
+    const market = this.#parts.library.catalog.market(name);
+    if (market === undefined) throw new RefusedError('invalidInput', `no market ${name}`);
+    return market;
+  }
+
+  #nothing(what: string): RefusedError {
+    const now = new Date(this.nowMs()).toISOString();
+    return new RefusedError('unavailable', `the archive has no ${what} at ${now} or before`);
+  }
+
+  /** Tells of gaps by a header, or refuses. @throws RefusedError when strict */
+  #note(gaps: readonly TouchedGap[]): void {
+    if (gaps.length === 0) return;
+    const told = describeGaps(gaps);
+    if (this.#parts.isStrict) throw new RefusedError('unavailable', `gap in the archive: ${told}`);
+    this.#client.note(GAP_HEADER, told);
+  }
+}

@@ -1,0 +1,66 @@
+import type { Clock } from '../kernel/clock.js';
+
+/** An answer with the moments between which it is the answer. */
+export interface Holding {
+  readonly sinceMs: number;
+  readonly nextAtMs: number;
+}
+
+interface Held<T> {
+  readonly madeAtMs: number;
+  readonly value: T;
+}
+
+/** Answers are believed this long: a daemon may write beside the replay. */
+const FRESH_MS = 10_000;
+/** Answers kept of one thing: sessions at other times ask about other moments. */
+const HELD_MAX = 8;
+
+/** Remembers what was seen last of each thing, for as long as it stayed the last. */
+export class SeenCache<T extends Holding> {
+  readonly #clock: Clock;
+  readonly #max: number;
+  readonly #held = new Map<string, Held<T>[]>();
+  readonly #pending = new Map<string, Promise<T>>();
+
+  /** @param max things that are remembered */
+  constructor(clock: Clock, max: number) {
+    this.#clock = clock;
+    this.#max = max;
+  }
+
+  /**
+   * @param atMs the moment asked about
+   * @param isMomentary whether the answer holds for that moment alone
+   */
+  get(key: string, atMs: number, isMomentary: boolean, fetch: () => Promise<T>): Promise<T> {
+    const nowMs = this.#clock.monotonicMs();
+    const held = (this.#held.get(key) ?? []).filter(({ madeAtMs }) => nowMs - madeAtMs < FRESH_MS);
+    const found = isMomentary
+      ? undefined
+      : held.find(({ value }) => value.sinceMs <= atMs && atMs < value.nextAtMs);
+    if (found !== undefined) return Promise.resolve(found.value);
+    const asked = `${key} ${atMs}`;
+    const pending = this.#pending.get(asked);
+    if (pending !== undefined) return pending;
+    const fetched = fetch()
+      .then((value) => {
+        if (!isMomentary) this.#keep(key, { madeAtMs: nowMs, value });
+        return value;
+      })
+      .finally(() => this.#pending.delete(asked));
+    this.#pending.set(asked, fetched);
+    return fetched;
+  }
+
+  #keep(key: string, one: Held<T>): void {
+    const others = (this.#held.get(key) ?? []).slice(0, HELD_MAX - 1);
+    // Last in the map: the longest unused is forgotten first.
+    this.#held.delete(key);
+    this.#held.set(key, [one, ...others]);
+    for (const oldest of this.#held.keys()) {
+      if (this.#held.size <= this.#max) break;
+      this.#held.delete(oldest);
+    }
+  }
+}

@@ -1,0 +1,133 @@
+import type { PastMarket } from '../archive/past/past.js';
+import type { Clock } from '../kernel/clock.js';
+import type { Span } from '../kernel/span.js';
+import type { StateFollower } from '../server/backend.js';
+import type { ClockReading, PlaySpeed } from '../server/clock-control.js';
+import type { Library } from './library.js';
+import { Player } from './player.js';
+import { ReplayError } from './replay-error.js';
+import { StateTrack } from './state-track.js';
+import { VirtualClock } from './virtual-clock.js';
+
+export interface SessionOptions {
+  /** Undefined for the one that all share who name none. */
+  readonly name: string | undefined;
+  readonly clock: Clock;
+  readonly span: Span;
+  readonly speed: PlaySpeed;
+  readonly library: Library;
+  readonly hasDisconnects: boolean;
+  readonly onFailure: (error: unknown) => void;
+}
+
+/** A time of its own, with those who live in it. */
+export class ReplaySession {
+  readonly name: string | undefined;
+  readonly time: VirtualClock;
+  readonly #clock: Clock;
+  readonly #library: Library;
+  readonly #player: Player;
+  readonly #followers = new Set<StateFollower>();
+  #connections = 0;
+  #usedAtMs: number;
+
+  constructor(options: SessionOptions) {
+    const { clock, library } = options;
+    this.name = options.name;
+    this.#clock = clock;
+    this.#library = library;
+    this.#usedAtMs = clock.monotonicMs();
+    this.time = new VirtualClock(clock, options.span, options.speed, () => this.#player.changed());
+    this.#player = new Player({
+      clock,
+      time: this.time,
+      onFailure: options.onFailure,
+      makeTrack: (market, periodS) => this.#makeTrack(market, periodS, options),
+    });
+  }
+
+  /** A client asks: time begins if it has not begun, and the session is not idle. */
+  use(): void {
+    this.#usedAtMs = this.#clock.monotonicMs();
+    this.time.start();
+  }
+
+  connect(): void {
+    this.#connections += 1;
+    this.use();
+  }
+
+  disconnect(): void {
+    this.#connections -= 1;
+    this.#usedAtMs = this.#clock.monotonicMs();
+  }
+
+  /** Milliseconds since anybody asked; 0 while anybody is connected. */
+  get idleMs(): number {
+    return this.#connections > 0 ? 0 : this.#clock.monotonicMs() - this.#usedAtMs;
+  }
+
+  follow(market: string, periodS: number, follower: StateFollower): () => void {
+    this.#followers.add(follower);
+    const end = this.#player.follow(market, periodS, follower);
+    return () => {
+      this.#followers.delete(follower);
+      end();
+    };
+  }
+
+  seek(atMs: number): void {
+    const { fromMs, toMs } = this.time.span;
+    if (!(atMs >= fromMs && atMs <= toMs)) {
+      const [from, to] = [new Date(fromMs).toISOString(), new Date(toMs).toISOString()];
+      const asked = Math.abs(atMs) <= 8.64e15 ? new Date(atMs).toISOString() : String(atMs);
+      throw new ReplayError(`to ${asked} is not allowed; this replay goes from ${from} to ${to}`);
+    }
+    this.time.seek(atMs);
+    this.#player.jumped();
+  }
+
+  /** Goes ahead by `ms`, or to the next recorded thing; what lies between is told on the way. */
+  async step(ms: number | undefined): Promise<void> {
+    const { toMs } = this.time.span;
+    const nowMs = this.time.nowMs();
+    const aheadMs =
+      ms === undefined ? ((await this.#library.nextMomentMs(nowMs)) ?? toMs) : nowMs + ms;
+    this.time.advanceTo(Math.ceil(aheadMs));
+    this.#player.changed();
+  }
+
+  read(): ClockReading {
+    return {
+      session: this.name ?? null,
+      nowMs: this.time.nowMs(),
+      ...this.time.span,
+      state: this.time.state,
+      speed: this.time.speed,
+      connections: this.#connections,
+    };
+  }
+
+  async stop(): Promise<void> {
+    for (const follower of [...this.#followers]) follower.close(1001, 'the session has ended');
+    await this.#player.stop();
+  }
+
+  async #makeTrack(
+    name: string,
+    periodS: number,
+    { clock, span, hasDisconnects }: SessionOptions,
+  ): Promise<StateTrack> {
+    const { past, catalog, observations, isKnownOnly } = this.#library;
+    const market = catalog.market(name) as PastMarket;
+    const { marketId } = market;
+    const stream = catalog.stream('state', marketId, periodS);
+    const sessions =
+      hasDisconnects && stream !== undefined ? await past.sessions(stream, span) : undefined;
+    return new StateTrack({
+      ...{ past, clock, marketId, periodS, isKnownOnly, sessions },
+      toMs: span.toMs,
+      lastUpdate: (nowMs) => observations.state(marketId, periodS, nowMs, true),
+    });
+  }
+}

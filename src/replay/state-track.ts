@@ -1,0 +1,213 @@
+import type { PastArchive, PastSession, StatePlace, StateRow } from '../archive/past/past.js';
+import type { StateRecord } from '../contract/resources.js';
+import type { Clock } from '../kernel/clock.js';
+import type { StateFollower } from '../server/backend.js';
+import { updateOf } from './observations.js';
+
+/** Records read ahead at once: few while time passes slowly, more when they are soon used up. */
+const AHEAD_MIN = 64;
+const AHEAD_MAX = 2048;
+/** A batch that lasts less than this is followed by one twice its size. */
+const SOON_MS = 1000;
+/** Beyond every number of a record within one millisecond. */
+const AFTER_ALL = 2 ** 31 - 1;
+/** A recorded end that came without a code: the connection is cut. */
+const ABNORMAL_CLOSURE = 1006;
+
+/** What comes next on a track. */
+export interface TrackEvent {
+  readonly atMs: number;
+  readonly kind: 'update' | 'close';
+}
+
+export interface TrackOptions {
+  readonly past: PastArchive;
+  readonly clock: Clock;
+  readonly marketId: number;
+  readonly periodS: number;
+  /** Nothing of this moment or later is told. */
+  readonly toMs: number;
+  /** Whether updates come when they were received, where that was later. */
+  readonly isKnownOnly: boolean;
+  /** The last update at a moment. */
+  readonly lastUpdate: (nowMs: number) => Promise<StateRow | undefined>;
+  /** Recorded connections, where their ends are to be told; oldest first. */
+  readonly sessions: readonly PastSession[] | undefined;
+}
+
+/**
+ * The recorded updates of one market and period, handed to all who follow them in one session.
+ *
+ * States: *unset* → *set* to a moment (what was last then is known) → *unset* by a jump of time. While
+ * set, records are read ahead of the moment, and none is handed out before its own.
+ */
+export class StateTrack {
+  readonly #options: TrackOptions;
+  readonly #followers = new Set<StateFollower>();
+  #rows: StateRow[] = [];
+  #at = 0;
+  #place: StatePlace | undefined;
+  #isAtEnd = false;
+  #ahead = AHEAD_MIN;
+  #readAtMs = 0;
+  #loading: Promise<void> | undefined;
+  /** Last told to anybody, for those who come later. */
+  #last: StateRecord | undefined;
+  /** Records never come back in time, whenever they were received. */
+  #toldMs = Number.NEGATIVE_INFINITY;
+  #lap = 0;
+  /** Recorded ends that lie behind. */
+  #ends = 0;
+
+  constructor(options: TrackOptions) {
+    this.#options = options;
+  }
+
+  get isFollowed(): boolean {
+    return this.#followers.size > 0;
+  }
+
+  /** Those who come to a track that is set are told what was last. */
+  add(follower: StateFollower, nowMs: number): void {
+    this.#followers.add(follower);
+    if (this.#place === undefined) return;
+    const outage = this.#outageAt(nowMs);
+    if (outage !== undefined) close(follower, outage);
+    else if (this.#last !== undefined) void follower.send(this.#last);
+  }
+
+  remove(follower: StateFollower): void {
+    this.#followers.delete(follower);
+  }
+
+  /** Forgets where it stands: time has jumped. */
+  unset(): void {
+    this.#lap += 1;
+    this.#rows = [];
+    this.#at = 0;
+    this.#place = undefined;
+    this.#isAtEnd = false;
+    this.#ahead = AHEAD_MIN;
+    this.#last = undefined;
+    this.#toldMs = Number.NEGATIVE_INFINITY;
+    this.#ends = 0;
+  }
+
+  /** Makes sure that what comes next is known. */
+  async prepare(nowMs: number): Promise<void> {
+    if (this.#place === undefined) await this.#set(nowMs);
+    if (this.#at >= this.#rows.length && !this.#isAtEnd) await this.#load();
+  }
+
+  /** What comes next, as far as it is prepared. */
+  next(): TrackEvent | undefined {
+    if (this.#place === undefined) return undefined;
+    const row = this.#rows[this.#at];
+    const update = row === undefined ? undefined : this.#momentOf(row);
+    const end = this.#nextEnd();
+    if (end !== undefined && end.endedMs < (update ?? this.#options.toMs)) {
+      return { atMs: Math.max(end.endedMs, this.#toldMs), kind: 'close' };
+    }
+    return update === undefined ? undefined : { atMs: update, kind: 'update' };
+  }
+
+  /** Hands out what {@link StateTrack.next} named. Resolves when all who follow have room for more. */
+  tell(event: TrackEvent): Promise<unknown> | undefined {
+    if (event.kind === 'close') {
+      const end = this.#nextEnd();
+      this.#toldMs = event.atMs;
+      this.#ends += 1;
+      if (end !== undefined) for (const follower of [...this.#followers]) close(follower, end);
+      return undefined;
+    }
+    this.#toldMs = event.atMs;
+    const row = this.#rows[this.#at];
+    if (row === undefined) return undefined;
+    this.#at += 1;
+    // Half used up: the next batch is fetched while this one is told.
+    if (this.#at * 2 > this.#rows.length && !this.#isAtEnd)
+      void this.#load().catch(() => undefined);
+    const record = updateOf(row);
+    this.#last = record;
+    const waits: Promise<void>[] = [];
+    for (const follower of this.#followers) {
+      const room = follower.send(record);
+      if (room !== undefined) waits.push(room);
+    }
+    return waits.length === 0 ? undefined : Promise.all(waits);
+  }
+
+  async #set(nowMs: number): Promise<void> {
+    const lap = this.#lap;
+    const last = await this.#options.lastUpdate(nowMs);
+    if (lap !== this.#lap) return;
+    this.#place =
+      last === undefined
+        ? { observedAtMs: nowMs, seq: AFTER_ALL }
+        : { observedAtMs: last.observedAtMs, seq: last.seq };
+    this.#toldMs = nowMs;
+    const outage = this.#outageAt(nowMs);
+    if (last !== undefined) this.#last = updateOf(last);
+    for (const follower of [...this.#followers]) {
+      if (outage !== undefined) close(follower, outage);
+      else if (this.#last !== undefined) void follower.send(this.#last);
+    }
+  }
+
+  #load(): Promise<void> {
+    this.#loading ??= this.#read().finally(() => {
+      this.#loading = undefined;
+    });
+    return this.#loading;
+  }
+
+  async #read(): Promise<void> {
+    const { past, clock, marketId, periodS, toMs } = this.#options;
+    const lap = this.#lap;
+    const place = this.#place;
+    if (place === undefined) return;
+    const nowMs = clock.monotonicMs();
+    const isSoon = nowMs - this.#readAtMs < SOON_MS;
+    this.#ahead = isSoon ? Math.min(AHEAD_MAX, this.#ahead * 2) : AHEAD_MIN;
+    this.#readAtMs = nowMs;
+    const rows = await past.updatesAfter(marketId, periodS, place, toMs, this.#ahead);
+    if (lap !== this.#lap) return;
+    const last = rows.at(-1);
+    if (last !== undefined) this.#place = { observedAtMs: last.observedAtMs, seq: last.seq };
+    this.#isAtEnd = rows.length < this.#ahead;
+    this.#rows = [...this.#rows.slice(this.#at), ...rows];
+    this.#at = 0;
+  }
+
+  #momentOf({ observedAtMs, receivedAtMs }: StateRow): number {
+    const { isKnownOnly } = this.#options;
+    const atMs = isKnownOnly ? Math.max(observedAtMs, Math.ceil(receivedAtMs)) : observedAtMs;
+    return Math.max(atMs, this.#toldMs);
+  }
+
+  #nextEnd(): PastSession | undefined {
+    const { sessions = [] } = this.#options;
+    while ((sessions[this.#ends]?.endedMs ?? this.#toldMs + 1) <= this.#toldMs) this.#ends += 1;
+    return sessions[this.#ends];
+  }
+
+  /** The end of the recorded connection after which nobody was connected at a moment. */
+  #outageAt(nowMs: number): PastSession | undefined {
+    const { sessions } = this.#options;
+    if (sessions === undefined) return undefined;
+    const isLive = sessions.some(({ openedMs, endedMs }) => openedMs <= nowMs && nowMs <= endedMs);
+    return isLive ? undefined : (sessions.findLast(({ endedMs }) => endedMs < nowMs) ?? NO_SESSION);
+  }
+}
+
+const NO_SESSION: PastSession = {
+  openedMs: Number.NEGATIVE_INFINITY,
+  endedMs: Number.NEGATIVE_INFINITY,
+  closeCode: ABNORMAL_CLOSURE,
+  reason: 'no connection was recorded yet',
+};
+
+function close(follower: StateFollower, { closeCode, reason }: PastSession): void {
+  // A close frame has room for 123 bytes of reason.
+  follower.close(closeCode ?? ABNORMAL_CLOSURE, `recorded: ${reason}`.slice(0, 100));
+}

@@ -1,0 +1,99 @@
+import type { Clock } from '../kernel/clock.js';
+import type { Span } from '../kernel/span.js';
+import type { ClockReading, PlaySpeed } from '../server/clock-control.js';
+
+/**
+ * The time of one session, within its span; at the end it stands.
+ *
+ * States: *waiting* (for the first client) → *running* ⇄ *paused*, each at *ended* when the end is
+ * reached. While running at a number, time passes by the machine's monotonic clock; at `max` and `step`
+ * it only goes where {@link VirtualClock.advanceTo} takes it.
+ */
+export class VirtualClock {
+  readonly span: Span;
+  readonly #clock: Clock;
+  readonly #onChange: () => void;
+  #phase: 'waiting' | 'running' | 'paused' = 'waiting';
+  #speed: PlaySpeed;
+  /** The time at the moment `#anchoredAtMs` of the monotonic clock. */
+  #anchorMs: number;
+  #anchoredAtMs: number;
+
+  /** @param onChange told when time will pass otherwise than before */
+  constructor(clock: Clock, span: Span, speed: PlaySpeed, onChange: () => void) {
+    this.#clock = clock;
+    this.span = span;
+    this.#speed = speed;
+    this.#onChange = onChange;
+    this.#anchorMs = span.fromMs;
+    this.#anchoredAtMs = clock.monotonicMs();
+  }
+
+  /** Whole UNIX milliseconds; goes back by {@link VirtualClock.seek} only. */
+  nowMs(): number {
+    if (this.#phase !== 'running' || typeof this.#speed !== 'number') return this.#anchorMs;
+    const elapsedMs = this.#clock.monotonicMs() - this.#anchoredAtMs;
+    return Math.min(this.span.toMs, Math.floor(this.#anchorMs + elapsedMs * this.#speed));
+  }
+
+  get speed(): PlaySpeed {
+    return this.#speed;
+  }
+
+  get state(): ClockReading['state'] {
+    return this.nowMs() >= this.span.toMs ? 'ended' : this.#phase;
+  }
+
+  /** Whether time goes where followers let it. */
+  get isDriven(): boolean {
+    return this.#phase === 'running' && this.#speed === 'max';
+  }
+
+  /** Milliseconds of this machine until a moment is reached; undefined when it does not come by itself. */
+  delayMs(momentMs: number): number | undefined {
+    if (this.#phase !== 'running' || typeof this.#speed !== 'number') return undefined;
+    const elapsedMs = this.#clock.monotonicMs() - this.#anchoredAtMs;
+    return Math.max(0, (momentMs - this.#anchorMs) / this.#speed - elapsedMs);
+  }
+
+  /** The first client is there. Does nothing later. */
+  start(): void {
+    if (this.#phase === 'waiting') this.#become('running');
+  }
+
+  pause(): void {
+    this.#become('paused');
+  }
+
+  resume(): void {
+    this.#become('running');
+  }
+
+  setSpeed(speed: PlaySpeed): void {
+    this.#anchor(this.nowMs());
+    this.#speed = speed;
+    this.#onChange();
+  }
+
+  seek(atMs: number): void {
+    this.#anchor(Math.min(this.span.toMs, Math.max(this.span.fromMs, atMs)));
+    this.#onChange();
+  }
+
+  /** Goes ahead to a moment; never back, and not beyond the end. Tells nobody. */
+  advanceTo(momentMs: number): void {
+    const nowMs = this.nowMs();
+    if (momentMs > nowMs) this.#anchor(Math.min(momentMs, this.span.toMs));
+  }
+
+  #become(phase: 'running' | 'paused'): void {
+    this.#anchor(this.nowMs());
+    this.#phase = phase;
+    this.#onChange();
+  }
+
+  #anchor(nowMs: number): void {
+    this.#anchorMs = nowMs;
+    this.#anchoredAtMs = this.#clock.monotonicMs();
+  }
+}
