@@ -220,6 +220,7 @@ function withoutPage(request: string): string {
 
 const ROW_KINDS: ReadonlySet<string> = new Set([
   'shortPage',
+  'missingRows',
   'duplicateRows',
   'reorderRows',
   'conflictRows',

@@ -131,6 +131,8 @@ export const FAULT_KINDS = {
   /** No answer; the connection is closed after `ms`, or left to the client. */
   hang: onReplies({ ms: whole(0, HOUR_MS) }),
   reset: onReplies({}),
+  /** Some rows are left out, neither the first nor the last: nothing tells that the page is not whole. */
+  missingRows: onReplies({ rows }, LISTS),
   /** Some rows come twice. */
   duplicateRows: onReplies({ rows }, LISTS),
   /** All rows come in a drawn order, never in their own. */

@@ -124,6 +124,8 @@ export class ReplyRows {
         return this.#list !== undefined && count >= 1;
       case 'reorderRows':
         return this.#list !== undefined && count >= 2;
+      case 'missingRows':
+        return this.#list !== undefined && count >= 3;
       case 'shortPage':
         return this.#list !== undefined && count > (rule.keep ?? 0);
       case 'conflictRows':
@@ -140,6 +142,7 @@ export class ReplyRows {
     const chosen = drawPositions(random, this.#rows.length, rule.rows ?? 1);
     if (rule.kind === 'reorderRows') shuffle(random, this.#list ?? []);
     else if (rule.kind === 'shortPage') this.#cut(rule, random);
+    else if (rule.kind === 'missingRows') this.#leaveOut(rule, random);
     else if (rule.kind === 'badRows') this.#spoilFields(rule, random, chosen);
     else this.#repeat(rule, chosen);
     return JSON.stringify(this.#document);
@@ -171,6 +174,11 @@ export class ReplyRows {
 
   #cut({ keep }: FaultRule, random: Random): void {
     this.#list?.splice(keep ?? drawBelow(random, this.#rows.length));
+  }
+
+  #leaveOut({ rows = 1 }: FaultRule, random: Random): void {
+    const inner = drawPositions(random, this.#rows.length - 2, rows);
+    for (const at of [...inner].reverse()) this.#list?.splice(at + 1, 1);
   }
 
   /**

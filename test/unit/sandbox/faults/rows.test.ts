@@ -77,6 +77,29 @@ test('reordered rows: the same rows, never in their order', () => {
   assert.equal(spoil({ kind: 'reorderRows' }, 'historyResult', page(1)), undefined);
 });
 
+test('missing rows: so many fewer, the first and the last among those that are left', () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 3, max: 60 }),
+      fc.integer({ min: 1, max: 80 }),
+      seed,
+      (count, rows, drawn) => {
+        const before = page(count);
+        const written = { kind: 'missingRows', rows } as const;
+        const after = spoil(written, 'historyResult', before, drawn) as Trade[];
+        assert.equal(after.length, count - Math.min(rows, count - 2));
+        const left = new Set(after.map(({ tid }) => tid));
+        assert.deepEqual(
+          after,
+          before.filter(({ tid }) => left.has(tid)),
+        );
+        assert.deepEqual([after[0], after.at(-1)], [before[0], before.at(-1)]);
+      },
+    ),
+  );
+  assert.equal(spoil({ kind: 'missingRows' }, 'historyResult', page(2)), undefined);
+});
+
 test('conflicting rows: the true row first, then one of the same id with another amount', () => {
   const before = page(20);
   const after = spoil({ kind: 'conflictRows', rows: 3 }, 'historyResult', before) as Trade[];
