@@ -103,6 +103,31 @@ test('beside a daemon the daemon does the work', async (t) => {
   await world.stop(daemon);
 });
 
+test('when the daemon that does the work dies, the command goes on by itself', async (t) => {
+  const world = await TapeProgram.make(t, 27);
+  await world.openExchange(420);
+  const daemon = await world.startDaemon();
+  await world.faults('PUT', [counting('historyResult', 400), counting('history', 400)]);
+  const filling = world.start(BACKFILL);
+  await filling.line((line) => line.includes('The running daemon does the work.'));
+  await filling.line((line) => line.startsWith('Filling '));
+  // Its work has begun, and is not done: each page takes its time.
+  await commits(daemon, 1 + countOf(daemon, '"committed"'));
+  daemon.kill('SIGKILL');
+  assert.equal((await daemon.ended()).signal, 'SIGKILL');
+  await filling.line((line) => line.includes('The daemon is gone; this program goes on'));
+  await world.faults('DELETE');
+  assert.equal((await filling.ended()).code, 0, filling.dump());
+  assert.match(filling.text('stdout'), /All of it is covered/);
+  await assertWhole(world);
+});
+
+/** Lines with this text that were printed so far. */
+function countOf(program: Program, text: string): number {
+  const { stdout, stderr } = program.lines;
+  return [...stdout, ...stderr].filter((line) => line.includes(text)).length;
+}
+
 test('what lies before the beginning of history is told apart from what was filled', async (t) => {
   const world = await TapeProgram.make(t, 24);
   await world.openExchange(120);
