@@ -52,12 +52,14 @@ async function daysOf(url: string, kind: SeriesKind, partition: string) {
  * files, in the simplest way: for archives that nobody else uses.
  *
  * @param day `2026-01-15`
+ * @param rowGroupRows few by default, so that what is skipped by groups is worth a test
  * @returns the paths of the files
  */
 export async function archiveDay(
   { store, url, coldDir }: ColdPlace,
   kind: SeriesKind,
   day: string,
+  rowGroupRows = 2048,
 ): Promise<string[]> {
   const table = TABLES[kind];
   const [found] = await runSql<{ name: string; from: Date; to: Date }>(
@@ -74,7 +76,7 @@ export async function archiveDay(
   try {
     const files: ColdFile[] = [];
     for (const piece of await daysOf(url, kind, found.name)) {
-      files.push(await writeFile({ store, coldDir, duck, scratch, kind }, piece));
+      files.push(await writeFile({ store, coldDir, duck, scratch, kind, rowGroupRows }, piece));
     }
     const uri = coldManifestPath(table, found.name);
     await writeColdManifest(coldDir, uri, {
@@ -105,10 +107,11 @@ interface Surroundings {
   readonly duck: DuckSession;
   readonly scratch: string;
   readonly kind: SeriesKind;
+  readonly rowGroupRows: number;
 }
 
 async function writeFile(
-  { store, coldDir, duck, scratch, kind }: Surroundings,
+  { store, coldDir, duck, scratch, kind, rowGroupRows }: Surroundings,
   piece: { market: string; marketId: number; day: string; variants: number[] },
 ): Promise<ColdFile> {
   const staged = { path: join(scratch, 'rows.csv'), columns: seriesColumns(kind, true) };
@@ -128,8 +131,7 @@ async function writeFile(
   await pipeline(Readable.from(lines()), createWriteStream(staged.path));
   await snapshot.close();
   const made = join(scratch, 'rows.parquet');
-  // Small groups, so that what is skipped by them is worth a test.
-  await writeParquet(duck, staged, made, { about: {}, rowGroupRows: 2048 });
+  await writeParquet(duck, staged, made, { about: {}, rowGroupRows });
   const bytes = await readFile(made);
   const sha256 = createHash('sha256').update(bytes).digest('hex');
   const path = coldDataPath(kind, piece.market, piece.day, sha256);

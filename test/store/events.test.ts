@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import type { ArchiveEvent } from '../../src/archive/events/event.js';
+import { openArchive } from '../../src/archive/open-archive.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import { archiveDay } from '../support/cold-world.js';
+import {
+  EVENT_DAY_MS,
+  EVENT_SPAN,
+  EVENT_START_MS,
+  type EventWorld,
+  makeEventWorld,
+} from '../support/event-world.js';
+import { makeFolder } from '../support/export-world.js';
+
+const SEED = 20_260_115;
+const KINDS = ['trades', 'klines', 'tickers', 'depth', 'states'] as const;
+const dayText = (day: number) =>
+  new Date(EVENT_START_MS + day * EVENT_DAY_MS).toISOString().slice(0, 10);
+
+async function collected<T>(events: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+/** The first difference tells more than two lists of a thousand events. */
+function sameEvents(found: readonly ArchiveEvent[], expected: readonly ArchiveEvent[]): void {
+  for (const [index, event] of expected.entries()) {
+    assert.deepEqual(found[index], event, `event ${index} of ${expected.length}, seed ${SEED}`);
+  }
+  assert.equal(found.length, expected.length);
+}
+
+const inSpan = (events: readonly ArchiveEvent[], fromUs: number, toUs: number) =>
+  events.filter(({ atUs }) => atUs >= fromUs && atUs < toUs);
+
+async function openWorld(t: TestContext, world: EventWorld, coldDir?: string) {
+  const place = coldDir === undefined ? {} : { coldDir };
+  const archive = await openArchive({ databaseUrl: world.url, ...place });
+  t.after(() => archive.close());
+  return archive;
+}
+
+test('all kinds and markets come in one order, hot, cold and mixed, as they happened and as they were received', async (t) => {
+  const world = await makeEventWorld(seededRandom(SEED));
+  const coldDir = await makeFolder(t, 'cold');
+  const archive = await openWorld(t, world, coldDir);
+  assert.ok(world.happened.length > 700);
+  assert.ok(world.received.length > world.happened.length, 'some candles were revised');
+
+  await t.test('hot', async () => {
+    sameEvents(await collected(archive.events(EVENT_SPAN)), world.happened);
+    const received = archive.events({ ...EVENT_SPAN, order: 'received' });
+    sameEvents(await collected(received), world.received);
+  });
+  await t.test('a choice of them, cut to the microsecond', async () => {
+    const midnightUs = (EVENT_START_MS + EVENT_DAY_MS) * 1000;
+    const [fromUs, toUs] = [midnightUs - 61_250_000, midnightUs + 120_250_001];
+    const found = archive.events({
+      ...{ from: fromUs, to: toUs, markets: ['CCC_USD', 'AAA_USD'], kinds: ['trades', 'klines'] },
+      intervalsS: [300],
+    });
+    const expected = inSpan(world.happened, fromUs, toUs).filter(
+      (one) =>
+        one.market !== 'BBB_USD' &&
+        (one.kind === 'trade' || (one.kind === 'kline' && one.intervalS === 300)),
+    );
+    assert.ok(expected.length > 10);
+    sameEvents(await collected(found), expected);
+  });
+  await t.test('the first day in files', async () => {
+    for (const kind of KINDS) await archiveDay({ ...world, coldDir }, kind, dayText(0));
+    sameEvents(await collected(archive.events(EVENT_SPAN)), world.happened);
+    const received = archive.events({ ...EVENT_SPAN, order: 'received' });
+    sameEvents(await collected(received), world.received);
+  });
+  await t.test('both days in files, also some at a time', async () => {
+    // Candles left by the month, with the first day.
+    const rest = KINDS.filter((kind) => kind !== 'klines');
+    for (const kind of rest) await archiveDay({ ...world, coldDir }, kind, dayText(1));
+    const batches = await collected(archive.events(EVENT_SPAN).batches());
+    sameEvents(batches.flat(), world.happened);
+    const received = archive.events({ ...EVENT_SPAN, order: 'received' });
+    sameEvents(await collected(received), world.received);
+  });
+});
