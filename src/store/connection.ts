@@ -1,6 +1,5 @@
 import { Socket } from 'node:net';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import { finished } from 'node:stream/promises';
 import pg from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
 import { type Clock, startDeadline } from '../kernel/clock.js';
@@ -153,13 +152,19 @@ export class Connection {
     });
   }
 
-  /** Feeds one buffer to `COPY … FROM STDIN`. */
-  copyIn(sql: string, data: Buffer): Promise<void> {
+  /**
+   * Feeds one buffer to `COPY … FROM STDIN`.
+   *
+   * @param whenSent called when the data have left: for a while now the server has work to do
+   */
+  copyIn(sql: string, data: Buffer, whenSent?: () => void): Promise<void> {
     return this.#guard(async () => {
-      await pipeline(
-        Readable.from([data], { objectMode: false }),
-        this.#client.query(copyFrom(sql)),
-      );
+      const copy = this.#client.query(copyFrom(sql));
+      copy.write(data, (error) => {
+        if (error == null) whenSent?.();
+      });
+      copy.end();
+      await finished(copy);
     });
   }
 

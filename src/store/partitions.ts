@@ -56,7 +56,14 @@ export class Partitions {
   async ensureMoments(table: PartitionedTable, moments: Iterable<number>): Promise<void> {
     const width = await this.#width(table);
     const starts = new Set<number>();
-    for (const ms of moments) starts.add(periodStartMs(width, ms));
+    let [fromMs, toMs] = [Number.NaN, Number.NaN];
+    for (const ms of moments) {
+      // Rows come in the order of time: the calendar is asked once a period, not once a row.
+      if (ms >= fromMs && ms < toMs) continue;
+      fromMs = periodStartMs(width, ms);
+      toMs = nextPeriodMs(width, fromMs);
+      starts.add(fromMs);
+    }
     await this.#make(table, [...starts]);
   }
 

@@ -233,19 +233,31 @@ async function countUncovered(
 
 function islandOf({ work, span, members, uncovered }: Merged, counted: readonly Counted[]): Island {
   // Rows in an uncovered part have just been counted where they lie, fresh ones among them.
-  const freshInMembers = work.fresh.filter(
-    ({ ms }) => within(span, ms) && !uncovered.some((part) => within(part, ms)),
-  );
-  const fresh = countsRows(work) ? freshInMembers : work.fresh.filter(({ ms }) => within(span, ms));
-  const parts: Counted[] = [...members, ...counted];
-  const tids = fresh.flatMap(({ tid }) => (tid === undefined ? [] : [tid]));
+  const notCounted = countsRows(work) ? uncovered : [];
+  const fresh = sumUp(work.fresh, span, notCounted);
+  const parts: Counted[] = [...members, ...counted, fresh];
   return {
     streamId: work.streamId,
     span,
-    firstId: lowest([...parts.map(({ firstId }) => firstId), ...tids]),
-    lastId: highest([...parts.map(({ lastId }) => lastId), ...tids]),
-    rowCount: parts.reduce((sum, { rowCount }) => sum + rowCount, fresh.length),
+    firstId: lowest(parts.map(({ firstId }) => firstId)),
+    lastId: highest(parts.map(({ lastId }) => lastId)),
+    rowCount: parts.reduce((sum, { rowCount }) => sum + rowCount, 0),
   };
+}
+
+/** The fresh rows in a span, without those in some parts of it. */
+function sumUp(fresh: readonly Fresh[], span: Span, without: readonly Span[]): Counted {
+  let rowCount = 0;
+  let firstId: number | null = null;
+  let lastId: number | null = null;
+  for (const { ms, tid } of fresh) {
+    if (!within(span, ms) || without.some((part) => within(part, ms))) continue;
+    rowCount += 1;
+    if (tid === undefined) continue;
+    if (firstId === null || tid < firstId) firstId = tid;
+    if (lastId === null || tid > lastId) lastId = tid;
+  }
+  return { rowCount, firstId, lastId };
 }
 
 function lowest(ids: readonly (number | null)[]): number | null {

@@ -3,29 +3,37 @@ import type { Connection } from '../connection.js';
 import { doubtRevisedCandles } from './doubts.js';
 import type { Candidate, Outcome } from './prepared.js';
 import { KLINE } from './series.js';
-import { insertStaged, sameContentSql, stageRows, timeBounds } from './staging.js';
+import {
+  insertStaged,
+  probeSql,
+  sameContentSql,
+  sameKeyWithin,
+  stageRows,
+  timeBounds,
+} from './staging.js';
 
 const FIND_KNOWN = `
   SELECT s.ord, ${sameContentSql(KLINE)} AS same, s.received_at < t.received_at AS stale
-  FROM stage_kline s JOIN kline t USING (market_id, interval_s, open_at)
-  WHERE t.open_at BETWEEN $1::timestamptz AND $2::timestamptz`;
+  FROM ${probeSql(KLINE, '*', sameKeyWithin(KLINE))}`;
 
 const KEEP_OLD_VERSION = `
   INSERT INTO kline_revision (market_id, interval_s, open_at, revision, known_from, known_to,
                               open, close, high, low, volume, amount)
   SELECT t.market_id, t.interval_s, t.open_at, t.revision, t.received_at, s.received_at,
          t.open, t.close, t.high, t.low, t.volume, t.amount
-  FROM stage_kline s JOIN kline t USING (market_id, interval_s, open_at)
-  WHERE s.ord = ANY ($3::int[]) AND t.open_at BETWEEN $1::timestamptz AND $2::timestamptz
+  FROM ${probeSql(KLINE, '*', sameKeyWithin(KLINE))}
+  WHERE s.ord = ANY ($3::int[])
   ORDER BY t.market_id, t.interval_s, t.open_at`;
 
+/** All of these keys are there: nothing is inserted, and each is found by its key. */
 const SET_NEW_VERSION = `
-  UPDATE kline t SET
-    open = s.open, close = s.close, high = s.high, low = s.low, volume = s.volume,
-    amount = s.amount, received_at = s.received_at, revision = t.revision + 1
-  FROM stage_kline s
-  WHERE s.ord = ANY ($3::int[]) AND t.market_id = s.market_id AND t.interval_s = s.interval_s
-    AND t.open_at = s.open_at AND t.open_at BETWEEN $1::timestamptz AND $2::timestamptz`;
+  INSERT INTO kline AS t (${KLINE.columns.join(', ')})
+  SELECT ${KLINE.columns.join(', ')} FROM stage_kline WHERE ord = ANY ($1::int[])
+  ORDER BY ${KLINE.key.join(', ')}
+  ON CONFLICT (${KLINE.key.join(', ')}) DO UPDATE SET
+    open = excluded.open, close = excluded.close, high = excluded.high, low = excluded.low,
+    volume = excluded.volume, amount = excluded.amount, received_at = excluded.received_at,
+    revision = t.revision + 1`;
 
 const EMPTY_STAGE = 'DELETE FROM stage_kline';
 
@@ -53,7 +61,7 @@ export async function storeKlines(
   const changed = known.filter(({ ord }) => outcomes[ord] === 'updated').map(({ ord }) => ord);
   if (changed.length > 0) {
     await connection.query(KEEP_OLD_VERSION, [...bounds, changed]);
-    await connection.query(SET_NEW_VERSION, [...bounds, changed]);
+    await connection.query(SET_NEW_VERSION, [changed]);
     await doubtRevisedCandles(connection, changed);
   }
   await insertStaged(connection, KLINE, candidates.length - known.length);

@@ -26,6 +26,7 @@ import {
   tradeReason,
 } from './screening.js';
 import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
+import { type TradeLines, tradeLines } from './trade-lines.js';
 
 /** A row that goes to the database, and the batch that it came with. */
 export interface Candidate<Row> {
@@ -55,6 +56,7 @@ export type Refused = QuarantineRow & { readonly marketId: number | null };
 export interface PreparedGroup {
   readonly batches: readonly Batch[];
   readonly trades: readonly Candidate<TradeRow>[];
+  readonly tradeLines: TradeLines;
   /** Versions of one candle in the order received: each pass holds a key at most once. */
   readonly klinePasses: readonly (readonly Candidate<KlineRow>[])[];
   readonly tickers: readonly Candidate<TickerRow>[];
@@ -90,6 +92,26 @@ interface Screened<Row> {
   readonly later: Candidate<Row>[];
 }
 
+/** The rows of a group, each identity once. */
+class HeldRows<Row> {
+  readonly #markets = new Map<number, Map<string | number, Candidate<Row>>>();
+
+  ofMarket(marketId: number): Map<string | number, Candidate<Row>> {
+    const found = this.#markets.get(marketId);
+    if (found !== undefined) return found;
+    const made = new Map<string | number, Candidate<Row>>();
+    this.#markets.set(marketId, made);
+    return made;
+  }
+
+  /** In the order of the key, which every series begins with the market. */
+  inOrder(compare: (a: Row, b: Row) => number): Candidate<Row>[] {
+    const markets = [...this.#markets].sort(([a], [b]) => a - b);
+    // Rows of one market come in order already, forwards or backwards: sorting them is one pass.
+    return markets.flatMap(([, of]) => [...of.values()].sort((a, b) => compare(a.row, b.row)));
+  }
+}
+
 class Preparation {
   readonly refused: Refused[] = [];
   readonly settled: Tally[];
@@ -109,7 +131,7 @@ class Preparation {
     reasonOf: (row: Row) => string | undefined,
     repeated: Repeated<Row>,
   ): Screened<Row> {
-    const held = new Map<string, Candidate<Row>>();
+    const held = new HeldRows<Row>();
     const later: Candidate<Row>[] = [];
     for (const candidate of candidates) {
       const { row, batch } = candidate;
@@ -119,10 +141,11 @@ class Preparation {
         this.refused.push(refusedRow(shape.table, reason, row));
         continue;
       }
+      const of = held.ofMarket(row.marketId);
       const identity = shape.identity(row);
-      const before = held.get(identity);
+      const before = of.get(identity);
       if (before === undefined) {
-        held.set(identity, candidate);
+        of.set(identity, candidate);
         continue;
       }
       const outcome = repeated(before, candidate);
@@ -134,14 +157,13 @@ class Preparation {
         // It knows more than the one before it, which so becomes its repetition: what the table
         // makes of the two is told of the one that knows more.
         this.settle(shape.table, before.batch, 'duplicate');
-        held.set(identity, candidate);
+        of.set(identity, candidate);
         continue;
       }
       this.settle(shape.table, batch, outcome);
       if (outcome === 'conflict') this.refused.push(refusedRow(shape.table, 'conflict', row));
     }
-    const rows = [...held.values()].sort((a, b) => shape.compare(a.row, b.row));
-    return { rows, later };
+    return { rows: held.inOrder(shape.compare), later };
   }
 }
 
@@ -194,9 +216,11 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
     klines = pass.later;
   }
   const given = gather(batches, ({ quarantine }) => quarantine);
+  const newTrades = work.screen(TRADE, trades, (row) => tradeReason(row, window), repeatedTrade);
   const prepared = {
     batches,
-    trades: work.screen(TRADE, trades, (row) => tradeReason(row, window), repeatedTrade).rows,
+    trades: newTrades.rows,
+    tradeLines: tradeLines(newTrades.rows),
     klinePasses,
     tickers: work.screen(
       TICKER,

@@ -34,8 +34,13 @@ function momentReason(ms: number, { fromMs, toMs }: SaneWindow): string | undefi
   return ms < fromMs || ms > toMs ? 'time outside the sane window' : undefined;
 }
 
+/** How nearly all decimals look; short enough for every limit, and not below zero. */
+const USUAL_DECIMAL = /^\d{1,39}(?:\.\d{1,39})?$/;
+const HAS_VALUE = /[1-9]/;
+
 /** `sign`: 1 for above zero, 0 for zero and above, -1 for any. */
 function decimalReason(name: string, text: string, sign: -1 | 0 | 1): string | undefined {
+  if (USUAL_DECIMAL.test(text) && (sign < 1 || HAS_VALUE.test(text))) return undefined;
   if (!isDecimalText(text)) return `${name} is not a decimal number`;
   if (decimalSign(text) < sign) return `${name} is ${sign === 1 ? 'not above zero' : 'negative'}`;
   return undefined;

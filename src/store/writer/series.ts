@@ -18,8 +18,8 @@ export interface SeriesShape<Row> {
   /** What two rows of one key must have in common to be the same row. Compared by value. */
   readonly content: readonly string[];
   fields(row: Row): (string | null)[];
-  /** Identity within a batch: rows with the same text compete. */
-  identity(row: Row): string;
+  /** Identity within a batch: rows of one market with the same identity compete. */
+  identity(row: Row): string | number;
   /** Order of the primary key: writers that sort alike do not deadlock. */
   compare(a: Row, b: Row): number;
   momentMs(row: Row): number;
@@ -55,7 +55,7 @@ export const TRADE: SeriesShape<TradeRow> = {
     row.total,
   ],
   // Not the second: one id at two seconds is one trade told twice in different ways.
-  identity: (row) => `${row.marketId}:${row.tid}`,
+  identity: (row) => row.tid,
   compare: (a, b) => a.marketId - b.marketId || a.tradedAtS - b.tradedAtS || a.tid - b.tid,
   momentMs: (row) => row.tradedAtS * 1_000,
 };
@@ -89,7 +89,7 @@ export const KLINE: SeriesShape<KlineRow> = {
     row.volume,
     row.amount,
   ],
-  identity: (row) => `${row.marketId}:${row.intervalS}:${row.openAtS}`,
+  identity: (row) => `${row.intervalS}:${row.openAtS}`,
   compare: (a, b) => a.marketId - b.marketId || a.intervalS - b.intervalS || a.openAtS - b.openAtS,
   momentMs: (row) => row.openAtS * 1_000,
 };
@@ -129,7 +129,7 @@ export const TICKER: SeriesShape<TickerRow> = {
     row.deal,
     row.change,
   ],
-  identity: (row) => `${row.marketId}:${row.observedAtMs}`,
+  identity: (row) => row.observedAtMs,
   compare: (a, b) => a.marketId - b.marketId || a.observedAtMs - b.observedAtMs,
   momentMs: (row) => row.observedAtMs,
 };
@@ -157,7 +157,7 @@ export const DEPTH: SeriesShape<DepthRow> = {
     array(row.askPrices),
     array(row.askAmounts),
   ],
-  identity: (row) => `${row.marketId}:${row.observedAtMs}`,
+  identity: (row) => row.observedAtMs,
   compare: (a, b) => a.marketId - b.marketId || a.observedAtMs - b.observedAtMs,
   momentMs: (row) => row.observedAtMs,
 };
@@ -201,7 +201,7 @@ export const STATE: SeriesShape<StateRow> = {
     row.volume,
     row.change,
   ],
-  identity: (row) => `${row.marketId}:${row.periodS}:${row.observedAtMs}:${row.seq}`,
+  identity: (row) => `${row.periodS}:${row.observedAtMs}:${row.seq}`,
   compare: (a, b) =>
     a.marketId - b.marketId ||
     a.periodS - b.periodS ||

@@ -66,16 +66,7 @@ async function addFreshTrades(
   group: PreparedGroup,
   outcomes: GroupOutcomes,
 ): Promise<void> {
-  const fresh = new Map<number, { trades: Fresh[]; times: Fresh[] }>();
-  for (const [index, { row }] of group.trades.entries()) {
-    const outcome = outcomes.trades[index];
-    if (outcome !== 'stored' && outcome !== 'updated') continue;
-    const lists = fresh.get(row.marketId) ?? { trades: [], times: [] };
-    fresh.set(row.marketId, lists);
-    const one = { ms: row.tradedAtS * 1_000, tid: row.tid };
-    if (outcome === 'stored') lists.trades.push(one);
-    if (row.executedAtUs !== null) lists.times.push(one);
-  }
+  const fresh = freshTrades(group, outcomes);
   if (fresh.size === 0) return;
   const streams = await connection.query<{
     stream_id: number;
@@ -87,6 +78,32 @@ async function addFreshTrades(
     const draft = draftOf(drafts, ref);
     for (const one of fresh.get(market_id)?.[kind] ?? []) draft.fresh.push(one);
   }
+}
+
+interface FreshTrades {
+  readonly trades: Fresh[];
+  readonly times: Fresh[];
+}
+
+function freshTrades(group: PreparedGroup, outcomes: GroupOutcomes): Map<number, FreshTrades> {
+  const fresh = new Map<number, FreshTrades>();
+  let lists: FreshTrades = { trades: [], times: [] };
+  let listsOf: number | undefined;
+  for (let index = 0; index < group.trades.length; index += 1) {
+    const row = group.trades[index]?.row;
+    const outcome = outcomes.trades[index];
+    if (row === undefined || (outcome !== 'stored' && outcome !== 'updated')) continue;
+    if (row.marketId !== listsOf) {
+      // Trades are in the order of their markets: each has its lists once.
+      lists = { trades: [], times: [] };
+      listsOf = row.marketId;
+      fresh.set(listsOf, lists);
+    }
+    const one = { ms: row.tradedAtS * 1_000, tid: row.tid };
+    if (outcome === 'stored') lists.trades.push(one);
+    if (row.executedAtUs !== null) lists.times.push(one);
+  }
+  return fresh;
 }
 
 /** Newly stored rows of one batch's streams other than trades, by stream. */

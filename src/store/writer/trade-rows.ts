@@ -1,16 +1,19 @@
 import type { TradeRow } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
 import { toMs } from '../instants.js';
+import { denseOrder } from './dense-order.js';
 import type { Candidate, Outcome } from './prepared.js';
 import { TRADE } from './series.js';
 import {
-  copyRows,
+  copyLines,
   insertStaged,
+  probeSql,
   sameContentSql,
-  stageRows,
+  stageLines,
   timeBounds,
   unstage,
 } from './staging.js';
+import { linesAt, numberedLinesAt, type TradeLines } from './trade-lines.js';
 
 /**
  * Finds staged trades that are stored already, looking one second to either side as well: the
@@ -21,15 +24,20 @@ const FIND_KNOWN = `
          ${sameContentSql(TRADE)} AS same,
          s.executed_at IS NOT NULL AND t.executed_at IS NULL AS gains_time,
          coalesce(s.executed_at <> t.executed_at, false) AS other_time
-  FROM stage_trade s JOIN trade t
-    ON t.market_id = s.market_id AND t.tid = s.tid AND t.traded_at = ANY (ARRAY[
+  FROM ${probeSql(
+    TRADE,
+    'traded_at, executed_at, side, price, amount, total',
+    `t.market_id = s.market_id AND t.tid = s.tid AND t.traded_at = ANY (ARRAY[
       s.traded_at - interval '1 second', s.traded_at, s.traded_at + interval '1 second'])
-  WHERE t.traded_at BETWEEN $1::timestamptz AND $2::timestamptz`;
+     AND t.traded_at BETWEEN $1::timestamptz AND $2::timestamptz`,
+  )}`;
 
+/** All of these keys are there: nothing is inserted, and each is found by its key. */
 const SET_EXACT_TIME = `
-  UPDATE trade t SET executed_at = s.executed_at FROM stage_trade s
-  WHERE s.ord = ANY ($3::int[]) AND t.market_id = s.market_id AND t.traded_at = s.traded_at
-    AND t.tid = s.tid AND t.traded_at BETWEEN $1::timestamptz AND $2::timestamptz`;
+  INSERT INTO trade (${TRADE.columns.join(', ')})
+  SELECT ${TRADE.columns.join(', ')} FROM stage_trade WHERE ord = ANY ($1::int[])
+  ORDER BY ${TRADE.key.join(', ')}
+  ON CONFLICT (${TRADE.key.join(', ')}) DO UPDATE SET executed_at = excluded.executed_at`;
 
 const NEWEST_SECONDS = `
   SELECT m.market_id, ${toMs('n.traded_at')} / 1000 AS second
@@ -58,8 +66,13 @@ function outcomeOf(known: Known): Outcome {
 export class NewestSeconds {
   readonly #seconds = new Map<number, number>();
 
-  async learn(connection: Connection, marketIds: Iterable<number>): Promise<void> {
-    const unknown = [...new Set(marketIds)].filter((id) => !this.#seconds.has(id));
+  /** @param trades in the order of their markets */
+  async learn(connection: Connection, trades: readonly Candidate<TradeRow>[]): Promise<void> {
+    const unknown: number[] = [];
+    for (const { row } of trades) {
+      const isNext = row.marketId !== unknown.at(-1);
+      if (isNext && !this.#seconds.has(row.marketId)) unknown.push(row.marketId);
+    }
     if (unknown.length === 0) return;
     const rows = await connection.query<{ market_id: number; second: number | null }>(
       NEWEST_SECONDS,
@@ -75,11 +88,18 @@ export class NewestSeconds {
     return second !== undefined && row.tradedAtS > second + 1;
   }
 
-  /** After COMMIT, never before. */
-  advance(rows: readonly TradeRow[]): void {
-    for (const { marketId, tradedAtS } of rows) {
-      const second = this.#seconds.get(marketId);
-      if (second !== undefined && tradedAtS > second) this.#seconds.set(marketId, tradedAtS);
+  /**
+   * After COMMIT, never before.
+   *
+   * @param trades in the order of the key: the last of a market is its newest
+   */
+  advance(trades: readonly Candidate<TradeRow>[]): void {
+    for (const [index, { row }] of trades.entries()) {
+      if (trades[index + 1]?.row.marketId === row.marketId) continue;
+      const second = this.#seconds.get(row.marketId);
+      if (second !== undefined && row.tradedAtS > second) {
+        this.#seconds.set(row.marketId, row.tradedAtS);
+      }
     }
   }
 
@@ -88,47 +108,64 @@ export class NewestSeconds {
   }
 }
 
+/** The trades of a group, in the order of the key, and how COPY takes them. */
+interface GroupTrades {
+  readonly trades: readonly Candidate<TradeRow>[];
+  readonly tradeLines: TradeLines;
+}
+
 /**
  * Stores trades; a known trade may learn its exact time, and nothing else of it ever changes.
  *
- * @param newest undefined takes the stage for every row.
+ * @param newest undefined takes the stage and the INSERT that passes over known keys for every row.
+ * @param whenSent called when rows were sent and the server is busy with them
  * @returns what became of each candidate, in their order.
  */
 export async function storeTrades(
   connection: Connection,
-  candidates: readonly Candidate<TradeRow>[],
+  group: GroupTrades,
   newest: NewestSeconds | undefined,
+  whenSent: () => void,
 ): Promise<Outcome[]> {
-  const outcomes = candidates.map((): Outcome => 'stored');
-  await newest?.learn(
-    connection,
-    candidates.map(({ row }) => row.marketId),
-  );
-  const direct: Candidate<TradeRow>[] = [];
-  const staged: Candidate<TradeRow>[] = [];
-  const positions: number[] = [];
-  for (const [position, candidate] of candidates.entries()) {
-    if (newest?.isSurelyNew(candidate.row) === true) {
-      direct.push(candidate);
-    } else {
-      staged.push(candidate);
-      positions.push(position);
-    }
+  const { trades } = group;
+  const outcomes = trades.map((): Outcome => 'stored');
+  await newest?.learn(connection, trades);
+  const direct: number[] = [];
+  const staged: number[] = [];
+  for (const [position, { row }] of trades.entries()) {
+    if (newest?.isSurelyNew(row) === true) direct.push(position);
+    else staged.push(position);
   }
-  if (direct.length > 0) await copyRows(connection, TRADE, direct);
-  if (staged.length === 0) return outcomes;
-  const stagedOutcomes = await storeStaged(connection, staged);
-  for (const [index, outcome] of stagedOutcomes) outcomes[positions[index] ?? 0] = outcome;
+  if (staged.length > 0) {
+    const known = await stageAndCompare(connection, group, staged, whenSent);
+    for (const [ord, outcome] of known) outcomes[staged[ord] ?? 0] = outcome;
+    // The markets are locked, so what was not found is new. It goes the straight way with the others.
+    if (newest === undefined) await insertStaged(connection, TRADE, staged.length - known.size);
+    else for (const [ord, position] of staged.entries()) if (!known.has(ord)) direct.push(position);
+  }
+  if (direct.length > 0) {
+    direct.sort((a, b) => a - b);
+    const lines = linesAt(group.tradeLines, denseOrder(trades, direct));
+    await copyLines(connection, TRADE, lines, whenSent);
+  }
   return outcomes;
 }
 
-/** The outcomes other than `stored`, by position. */
-async function storeStaged(
+/**
+ * Looks up the trades at some positions; those that are known learn their exact time.
+ *
+ * @returns the outcomes of the known ones, by their number among the staged. The stage holds all, less
+ * those that must not be inserted.
+ */
+async function stageAndCompare(
   connection: Connection,
-  staged: readonly Candidate<TradeRow>[],
+  { trades, tradeLines }: GroupTrades,
+  positions: readonly number[],
+  whenSent: () => void,
 ): Promise<Map<number, Outcome>> {
-  const bounds = timeBounds(TRADE, staged, 1_000);
-  await stageRows(connection, TRADE, staged);
+  const candidates = positions.flatMap((position) => trades[position] ?? []);
+  const bounds = timeBounds(TRADE, candidates, 1_000);
+  await stageLines(connection, TRADE, numberedLinesAt(tradeLines, positions), whenSent);
   const outcomes = new Map<number, Outcome>();
   const elsewhere: number[] = [];
   for (const known of await connection.query<Known>(FIND_KNOWN, [...bounds])) {
@@ -137,8 +174,7 @@ async function storeStaged(
     if (!known.same_key) elsewhere.push(known.ord);
   }
   const updated = [...outcomes].filter(([, outcome]) => outcome === 'updated').map(([ord]) => ord);
-  if (updated.length > 0) await connection.query(SET_EXACT_TIME, [...bounds, updated]);
+  if (updated.length > 0) await connection.query(SET_EXACT_TIME, [updated]);
   await unstage(connection, TRADE, elsewhere);
-  await insertStaged(connection, TRADE, staged.length - outcomes.size);
   return outcomes;
 }

@@ -45,6 +45,8 @@ export interface GroupContext {
   readonly quarantine: Quarantine;
   /** Undefined: no short cut for rows that should be new. */
   readonly newest: NewestSeconds | undefined;
+  /** Called when the server is busy for a while: time to do something else. */
+  readonly whenSent: () => void;
 }
 
 export interface GroupResult {
@@ -68,7 +70,7 @@ export async function commitGroup(
   const { tallies, conflicts } = tallyUp(group, outcomes);
   const refused = await context.quarantine.keep(connection, [...group.refused, ...conflicts]);
   await connection.query('COMMIT');
-  context.newest?.advance(group.trades.map(({ row }) => row));
+  context.newest?.advance(group.trades);
   const results = group.batches.map((batch, index) => ({
     outcomes: tallies[index] ?? newTally(),
     islands: islandsOf(batch, islands),
@@ -115,7 +117,7 @@ function marketsOf(group: PreparedGroup): number[] {
 
 async function storeRows(context: GroupContext, group: PreparedGroup): Promise<GroupOutcomes> {
   const { connection } = context;
-  const trades = await storeTrades(connection, group.trades, context.newest);
+  const trades = await storeTrades(connection, group, context.newest, context.whenSent);
   const klines: Outcome[][] = [];
   for (const pass of group.klinePasses) klines.push(await storeKlines(connection, pass));
   return {

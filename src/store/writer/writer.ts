@@ -18,6 +18,7 @@ import type { SaneWindow } from './screening.js';
 import { WriterSession } from './session.js';
 import { NewestSeconds } from './trade-rows.js';
 import { commitGroup, type GroupResult } from './transaction.js';
+import { isOutage, sumOutcomes, Tries } from './tries.js';
 
 export interface WriterOptions {
   readonly connection: ConnectionOptions;
@@ -32,6 +33,12 @@ export interface WriterOptions {
   readonly drainDeadlineMs: number;
   readonly quarantineKeepRows: number;
   readonly saneWindow: () => SaneWindow;
+}
+
+/** Batches that go to the database together, made ready for it. */
+interface Taken {
+  readonly entries: readonly PendingBatch[];
+  readonly group: PreparedGroup;
 }
 
 /** First pause after a failure, before jitter. */
@@ -65,6 +72,8 @@ export class Writer {
   /** One user of the session at a time. */
   #turn: Promise<unknown> = Promise.resolve();
   #stopped: Promise<void> | undefined;
+  /** Made ready while the group before it was at the database. */
+  #ahead: Taken | undefined;
   #isUp: boolean | undefined;
   #reported = { code: '', atMs: Number.NEGATIVE_INFINITY };
 
@@ -114,11 +123,27 @@ export class Writer {
 
   async #run(): Promise<void> {
     for (;;) {
-      await this.#gather();
-      const group = this.#pending.take(this.#options.maxGroupRows);
-      if (group.length > 0) await this.#settle(group);
+      if (this.#ahead === undefined) await this.#gather();
+      const taken = this.#ahead ?? this.#take();
+      this.#ahead = undefined;
+      if (taken.entries.length > 0) await this.#settle(taken);
       else if (this.#pending.isClosed) return;
     }
+  }
+
+  #take(): Taken {
+    return this.#prepare(this.#pending.take(this.#options.maxGroupRows));
+  }
+
+  #prepare(entries: readonly PendingBatch[]): Taken {
+    const batches = entries.map(({ batch }) => batch);
+    return { entries, group: prepareGroup(batches, this.#options.saneWindow()) };
+  }
+
+  /** Uses the time in which the server is busy, if so much waits that nobody could join it. */
+  #prepareAhead(): void {
+    const isFull = this.#pending.rows >= this.#options.maxGroupRows;
+    if (isFull && this.#ahead === undefined) this.#ahead = this.#take();
   }
 
   /** Returns when a group is due: it is full, its oldest batch has waited enough, or the end. */
@@ -143,26 +168,26 @@ export class Writer {
   }
 
   /** Commits a group and tells each batch what became of it. Never rejects. */
-  async #settle(group: readonly PendingBatch[]): Promise<void> {
+  async #settle({ entries, group }: Taken): Promise<void> {
     try {
-      const results = await this.#commitUntilDone(group.map(({ batch }) => batch));
-      for (const [index, entry] of group.entries()) {
+      const results = await this.#commitUntilDone(group);
+      for (const [index, entry] of entries.entries()) {
         entry.resolve(results[index] ?? { outcomes: newTally(), islands: [] });
       }
     } catch (error) {
       const isOneToBlame = !isAborted(error) && actionOf(error) === 'data';
-      if (isOneToBlame && group.length > 1) {
-        for (const entry of group) await this.#settle([entry]);
+      if (isOneToBlame && entries.length > 1) {
+        for (const entry of entries) await this.#settle(this.#prepare([entry]));
         return;
       }
       const failure = toStoreError(error, 'the batch was refused');
-      for (const entry of group) entry.reject(failure);
+      for (const entry of entries) entry.reject(failure);
     }
   }
 
-  async #commitUntilDone(batches: readonly Batch[]): Promise<readonly CommitResult[]> {
+  async #commitUntilDone(prepared: PreparedGroup): Promise<readonly CommitResult[]> {
     const { telemetry } = this.#options;
-    const prepared = prepareGroup(batches, this.#options.saneWindow());
+    const { batches } = prepared;
     let way: Way = { group: prepared, realign: (results) => results };
     const tries = new Tries(new Backoff(this.#backoffOptions(), this.#options.random));
     for (;;) {
@@ -217,7 +242,10 @@ export class Writer {
     const startedMs = clock.monotonicMs();
     try {
       const committed = await commitGroup(
-        { connection, partitions, quarantine: this.#quarantine, newest },
+        {
+          ...{ connection, partitions, quarantine: this.#quarantine, newest },
+          whenSent: () => this.#prepareAhead(),
+        },
         group,
       );
       return { committed, durationMs: clock.monotonicMs() - startedMs };
@@ -280,35 +308,4 @@ export class Writer {
     this.#turn = result.catch(() => undefined);
     return result;
   }
-}
-
-/** What one group has tried so far. */
-class Tries {
-  readonly backoff: Backoff;
-  mayBeDirect = true;
-  partition = 0;
-  ways = 0;
-
-  constructor(backoff: Backoff) {
-    this.backoff = backoff;
-  }
-}
-
-/** Failures of the server as a whole; a deadlock or a lock held is none. */
-function isOutage(error: unknown): boolean {
-  const sqlstate = sqlstateOf(error);
-  return sqlstate === undefined || /^(08|25|53|57|58|XX)/.test(sqlstate);
-}
-
-function sumOutcomes(results: readonly CommitResult[]): Record<string, Record<string, number>> {
-  const sums: Record<string, Record<string, number>> = newTally();
-  for (const { outcomes } of results) {
-    for (const [table, counts] of Object.entries(outcomes)) {
-      for (const [outcome, count] of Object.entries(counts)) {
-        const sum = sums[table];
-        if (sum !== undefined) sum[outcome] = (sum[outcome] ?? 0) + count;
-      }
-    }
-  }
-  return sums;
 }
