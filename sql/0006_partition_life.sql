@@ -14,6 +14,7 @@ ALTER TABLE partition_state
   ADD CONSTRAINT partition_state_known CHECK (state IN ('hot', 'sealed', 'archived', 'expired')),
   ADD COLUMN market_rows jsonb,
   ADD COLUMN archived_at timestamptz,
+  ADD COLUMN restored_at timestamptz,
   ADD COLUMN cold_bytes bigint;
 COMMENT ON COLUMN partition_state.state IS 'hot: being written; sealed: final, rows are refused until it is reopened; archived: rows are in the files that uri names; expired: rows are gone for good.';
 COMMENT ON COLUMN partition_state.row_count IS 'Rows at the time of sealing; null while it is hot.';
@@ -21,6 +22,7 @@ COMMENT ON COLUMN partition_state.checksum IS 'Of the rows at the time of sealin
 COMMENT ON COLUMN partition_state.uri IS 'Manifest of its files, relative to the folder of cold partitions. Only while it is archived do readers go there.';
 COMMENT ON COLUMN partition_state.market_rows IS 'By market id, at the time of sealing: the number of rows; of trades also the lowest and highest id, and the same three of those whose exact time is known.';
 COMMENT ON COLUMN partition_state.archived_at IS 'When its rows left the database.';
+COMMENT ON COLUMN partition_state.restored_at IS 'When its rows came back; for some time it is then not archived again by itself.';
 COMMENT ON COLUMN partition_state.cold_bytes IS 'Size of its files.';
 
 -- Name and span of the partition of a table that holds a moment.
@@ -168,7 +170,7 @@ BEGIN
   END IF;
   UPDATE partition_state
   SET state = 'sealed', row_count = counted, checksum = sum, market_rows = markets, sealed_at = now(),
-      uri = NULL, cold_bytes = NULL
+      uri = NULL, cold_bytes = NULL, restored_at = NULL
   WHERE table_name = for_table AND span = place.span;
   RETURN true;
 END
@@ -199,7 +201,7 @@ BEGIN
   EXECUTE format('ALTER TABLE %I DISABLE TRIGGER USER', partition);
   UPDATE partition_state
   SET state = 'hot', row_count = NULL, checksum = NULL, market_rows = NULL, sealed_at = NULL,
-      uri = NULL, cold_bytes = NULL
+      uri = NULL, cold_bytes = NULL, restored_at = NULL
   WHERE table_name = held.table_name AND span = held.span;
   RETURN held.state;
 END
@@ -289,7 +291,8 @@ BEGIN
   END IF;
   PERFORM empty_partition(place.name);
   UPDATE partition_state
-  SET state = 'archived', uri = manifest, cold_bytes = bytes, archived_at = now()
+  SET state = 'archived', uri = manifest, cold_bytes = bytes, archived_at = now(),
+      restored_at = NULL
   WHERE table_name = for_table AND span = place.span;
   RETURN true;
 END
@@ -368,7 +371,7 @@ BEGIN
   PERFORM guard_partition(place.name);
   EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
                  for_table, place.name, lower(place.span), upper(place.span));
-  UPDATE partition_state SET state = 'sealed', archived_at = NULL
+  UPDATE partition_state SET state = 'sealed', archived_at = NULL, restored_at = now()
   WHERE table_name = for_table AND span = place.span;
   RETURN true;
 END
@@ -403,7 +406,7 @@ BEGIN
   END IF;
   UPDATE partition_state
   SET state = 'expired', row_count = NULL, checksum = NULL, market_rows = NULL, uri = NULL,
-      cold_bytes = NULL, archived_at = NULL
+      cold_bytes = NULL, archived_at = NULL, restored_at = NULL
   WHERE table_name = for_table AND span = place.span;
   RETURN known;
 END

@@ -117,8 +117,8 @@ export function openArchive(
 }
 
 /** The folder of cold partitions, as configured. */
-export function coldDirOf({ dataDir }: Config): string {
-  return coldFolder(dataDir, null);
+export function coldDirOf({ dataDir, cold }: Pick<Config, 'dataDir' | 'cold'>): string {
+  return coldFolder(dataDir, cold.dir);
 }
 
 /** A database's address without its password. */

@@ -4,6 +4,7 @@ import { type Clock, sleep } from '../kernel/clock.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
 import type { Telemetry } from '../observe/events.js';
 import type { Store } from '../store/index.js';
+import { keepPartitions } from './life-keeping.js';
 import { keepVerifying, tellCompleteness } from './verification.js';
 
 const ROUND_MS = 15_000;
@@ -26,13 +27,14 @@ interface HouseOptions {
 }
 
 /**
- * What goes on beside collecting: partitions made ahead, closed gaps noted, gaps counted, what
+ * What goes on beside collecting: partitions made ahead, sealed and moved, closed gaps noted, gaps counted, what
  * others ask for taken up, and what is stored verified. Ends when all of it has ended after `signal` aborted.
  */
 export async function keepHouse(store: Store, options: HouseOptions): Promise<void> {
   await Promise.all([
     keepVerifying(store, options.config, options),
     keepReviewing(options),
+    keepPartitions(store, options.config, options),
     keepRounds(store, options),
   ]);
 }

@@ -1,13 +1,14 @@
 import { Command, Option } from 'commander';
 import { durationArgument, gather } from './arguments.js';
 import type { MigrateCommandOptions } from './commands/migrate.js';
-import type { QueryOptions } from './commands/query.js';
 import type { StatusOptions } from './commands/status.js';
 import type { VerifyOptions } from './commands/verify.js';
 import type { ExitCode } from './exit-codes.js';
 import { addExport } from './export-program.js';
 import { addCompleteness } from './gaps-program.js';
+import { addLife } from './life-program.js';
 import { momentArgument } from './moments.js';
+import { addQuery } from './query-program.js';
 import { addReplay } from './replay-program.js';
 import { addSandbox } from './sandbox-program.js';
 import type { CommonOptions } from './session.js';
@@ -47,12 +48,6 @@ and prices must agree to the last digit. Without a span all that was collected i
 
 It exits with 0 only when nothing is left in doubt: a mismatch, a gap, or a candle that can not be
 judged makes it 6. A running daemon fetches again what does not agree.`;
-
-const QUERY_HELP = `
-  tapekeep query "select market_id, count(*) from trade group by 1"
-  tapekeep query --file spread.sql --json
-
-The statement runs read-only. Tables and columns carry comments; see the README for examples.`;
 
 /**
  * The command line. Each command loads its own code, so that help and mistakes answer at once.
@@ -146,19 +141,10 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
 
   addCompleteness(program, common, finish);
   addExport(program, common, finish);
+  addLife(program, common, finish);
   addReplay(program, common, finish);
 
-  program
-    .command('query')
-    .description('run one read-only SQL statement against the archive')
-    .argument('[sql]', 'the statement')
-    .option('-f, --file <file>', 'read the statement from a file; - is standard input')
-    .option('--json', 'one JSON object a row')
-    .addHelpText('after', QUERY_HELP)
-    .action(async (sql: string | undefined, options: QueryOptions) => {
-      const { queryCommand } = await import('./commands/query.js');
-      finish(await queryCommand(sql, { ...common(), ...options }));
-    });
+  addQuery(program, common, finish);
 
   return program;
 }

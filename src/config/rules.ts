@@ -15,7 +15,7 @@ export function isLoopback(host: string): boolean {
 
 /** Checks what no single key can know. Each text says what to change. */
 export function brokenRules(config: Config): BrokenRule[] {
-  const { exchange, realtime, streams, http, account } = config;
+  const { exchange, realtime, streams, http, account, cold, partitions } = config;
   const broken: BrokenRule[] = [];
   const check = (holds: boolean, key: string, expected: string) => {
     if (!holds) broken.push({ key, expected });
@@ -44,6 +44,16 @@ export function brokenRules(config: Config): BrokenRule[] {
     !http.enabled || isLoopback(http.host) || http.token !== null,
     'http.token',
     'must be set when http.host is reachable from other machines; or set http.host to 127.0.0.1',
+  );
+  check(
+    !cold.enabled || partitions.seal,
+    'partitions.seal',
+    'must be true while cold.enabled is: only sealed partitions are moved into files',
+  );
+  check(
+    !cold.enabled || cold.dir === null || !/[*?[\]{}]/.test(cold.dir),
+    'cold.dir',
+    'a folder whose name holds none of * ? [ ] { }: programs take these for patterns',
   );
   check(
     (account.key === null) === (account.secret === null),

@@ -5,6 +5,7 @@ import {
   credentialOrNull,
   duration,
   flag,
+  keptFor,
   line,
   lineOrNull,
   marketNames,
@@ -110,6 +111,27 @@ const verification = section({
   every: duration('1s', '1h').prefault('15s'),
 });
 
+/** What becomes of partitions after their time; ages count from the end of a partition. */
+const partitions = section({
+  seal: flag().prefault(true),
+  sealAfter: duration('1h', '3650d').prefault('2d'),
+  every: duration('10s', '1d').prefault('10m'),
+});
+const cold = section({
+  enabled: flag().prefault(false),
+  dir: lineOrNull(1000).prefault(null),
+  after: duration('1h', '3650d').prefault('30d'),
+});
+const kept = () => keptFor('1d').prefault('forever');
+const retention = section({
+  trades: kept(),
+  klines: kept(),
+  tickers: kept(),
+  depth: kept(),
+  states: kept(),
+  account: kept(),
+});
+
 const port = (standard: number) => whole(0, 65_535).prefault(standard);
 
 /** What servers of the family do differently, as the built-in exchange can. */
@@ -136,6 +158,9 @@ export const configSchema = section({
   database,
   streams,
   verification,
+  partitions,
+  cold,
+  retention,
   account: section({
     enabled: flag().prefault(false),
     key: credentialOrNull().prefault(null),

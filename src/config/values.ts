@@ -140,6 +140,17 @@ export const pastAllOrNone = () =>
     return (typeof raw === 'string' ? parseDuration(raw) : undefined) ?? REFUSED;
   });
 
+/** How long something is kept: `forever` reads as null. */
+export const keptFor = (min: string) =>
+  value(
+    `${DURATION_FORM}, from ${min} on, or forever`,
+    (raw): DurationMs | null | typeof REFUSED => {
+      if (raw === 'forever') return null;
+      const ms = typeof raw === 'string' ? parseDuration(raw) : undefined;
+      return ms !== undefined && ms >= (parseDuration(min) ?? 0) ? ms : REFUSED;
+    },
+  );
+
 export const schedule = () =>
   value(`${CRON_FORM}, such as '*/5 * * * * *'`, (raw) => {
     return typeof raw === 'string' && cronFault(raw) === undefined ? raw.trim() : REFUSED;

@@ -88,6 +88,27 @@ export interface StoreEvents {
   embeddedPostgres(event: { readonly phase: string; readonly detail?: string }): void;
 }
 
+/** What becomes of partitions after their time. */
+export interface SealingEvents {
+  /** One partition was sealed, archived, restored or given up. */
+  partitionChanged(event: {
+    readonly table: string;
+    readonly partition: string;
+    readonly became: 'sealed' | 'archived' | 'restored' | 'expired';
+    readonly rows: number | null;
+  }): void;
+  /** What is due could not be done, or not to one partition; it is tried again. */
+  failed(event: { readonly code: string; readonly message: string }): void;
+  /** How many partitions there are by state. */
+  partitionsCounted(event: {
+    readonly partitions: readonly {
+      readonly table: string;
+      readonly state: string;
+      readonly count: number;
+    }[];
+  }): void;
+}
+
 export interface CollectEvents {
   /** Rows that arrived from the exchange, before anything is decided about them. */
   received(event: {
@@ -271,6 +292,7 @@ export interface Telemetry {
   readonly store: StoreEvents;
   readonly collect: CollectEvents;
   readonly verify: VerifyEvents;
+  readonly sealing: SealingEvents;
   readonly server: ServerEvents;
   readonly daemon: DaemonEvents;
 }

@@ -138,6 +138,20 @@ export function createMetrics(registry: Registry) {
       'Sealed partitions that were opened again because rows came late.',
       ['table'],
     ),
+    partitionChanges: counter(
+      'partition_changes_total',
+      'Partitions that were sealed, archived, restored or given up.',
+      ['table', 'became'],
+    ),
+    partitions: gauge('partitions', 'Partitions by state: hot, sealed, archived or expired.', [
+      'table',
+      'state',
+    ]),
+    sealingFailures: counter(
+      'sealing_failures_total',
+      'Rounds or partitions in which sealing, archiving or retention failed, by error code.',
+      ['code'],
+    ),
     partitionLeadSeconds: gauge(
       'partition_lead_seconds',
       'Time from now to the end of the last partition that exists.',

@@ -4,6 +4,7 @@ import { createCollectEvents } from './collect-events.js';
 import type { Telemetry } from './events.js';
 import type { Logger } from './logger.js';
 import { createDaemonEvents, createServerEvents } from './program-events.js';
+import { createSealingEvents } from './sealing-events.js';
 import { createSinks, type Sinks, seconds } from './sinks.js';
 import { createStoreEvents } from './store-events.js';
 import type { Tally } from './tally.js';
@@ -52,6 +53,7 @@ export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
     client: createClientEvents(sinks),
     store: createStoreEvents(sinks),
     collect: createCollectEvents(sinks),
+    sealing: createSealingEvents(sinks),
     verify: createVerifyEvents(sinks),
     server: createServerEvents(sinks),
     daemon: createDaemonEvents(sinks),

@@ -2,15 +2,14 @@ import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import type { Span } from '../kernel/span.js';
-import {
-  type ActiveOrderRow,
-  type BalanceRow,
-  type Batch,
-  type CommitResult,
-  type Island,
-  SERIES,
-  type StreamKind,
-  type StreamRef,
+import type {
+  ActiveOrderRow,
+  BalanceRow,
+  Batch,
+  CommitResult,
+  Island,
+  StreamKind,
+  StreamRef,
 } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
 import type { StoreEvents } from '../observe/events.js';
@@ -18,11 +17,11 @@ import type { CompletenessStore, GapState, RecordedGap } from './api-completenes
 import type { InspectionStore } from './api-inspection.js';
 import type { ArchiveSnapshot } from './api-series.js';
 import type { VerdictStore } from './api-verdicts.js';
+import { PARTITIONED_TABLES, type PartitionedTable } from './partitioned-tables.js';
 import type { SealingStore } from './sealing/api-sealing.js';
 
-/** The tables that are range-partitioned by time: the series, and the earlier versions of candles. */
-export const PARTITIONED_TABLES = [...SERIES, 'kline_revision'] as const;
-export type PartitionedTable = (typeof PARTITIONED_TABLES)[number];
+export type { PartitionedTable };
+export { PARTITIONED_TABLES };
 
 /** How much time one partition holds. All boundaries are UTC. */
 export type PartitionWidth = 'day' | 'month';

@@ -39,13 +39,10 @@ import { Writer } from './writer/writer.js';
 const GOODBYE_MS = 500;
 
 const DEFAULTS = {
-  poolSize: 4,
-  connectTimeoutMs: 10_000,
-  statementTimeoutMs: 30_000,
+  ...{ poolSize: 4, connectTimeoutMs: 10_000, statementTimeoutMs: 30_000 },
   commitLatencyMs: 100,
   maxGroupRows: 20_000,
-  maxQueuedBatches: 1_000,
-  maxQueuedRows: 200_000,
+  ...{ maxQueuedBatches: 1_000, maxQueuedRows: 200_000 },
   retryCapMs: 5_000,
   drainDeadlineMs: 8_000,
   saneFromMs: OLDEST_SANE_MS,

@@ -6,10 +6,10 @@ import type { LifeStep, LifeWatcher } from '../../src/archive/sealing/events.js'
 import {
   type LifeOptions,
   type LifeReport,
-  type LifeRules,
   liveOn,
   restore,
 } from '../../src/archive/sealing/life.js';
+import type { LifeRules } from '../../src/archive/sealing/plan.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { StreamRef, TradeRow } from '../../src/ledger/batch.js';
 import type { PartitionInfo, Store } from '../../src/store/index.js';
@@ -24,7 +24,7 @@ export const FIRST_MS = Date.UTC(2026, 0, 13);
 export const LATER_MS = Date.UTC(2026, 3, 1);
 
 export const ALL_AT_ONCE: LifeRules = {
-  ...{ sealAfterMs: DAY_MS, coldAfterMs: null, retentionMs: {}, needsVerdicts: true },
+  ...{ sealAfterMs: DAY_MS, coldAfterMs: null, retentionMs: {}, restMs: 0, needsVerdicts: true },
 };
 
 /** Trades of two markets on each of three days, with decimals that no float holds. */

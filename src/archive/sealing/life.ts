@@ -10,19 +10,9 @@ import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import { thawPartition } from '../cold/thaw.js';
 import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
 import type { LifeOutcome, LifeWatcher } from './events.js';
+import { findObstacles } from './obstacles.js';
+import { type LifePlan, type LifeRules, ofState, planLife } from './plan.js';
 import { sealPartition } from './seal.js';
-
-/** Ages count from the end of a partition, in the exchange's time. */
-export interface LifeRules {
-  /** Null: nothing is sealed. */
-  readonly sealAfterMs: number | null;
-  /** Null: nothing is archived. */
-  readonly coldAfterMs: number | null;
-  /** How long rows of a table are kept; none when left out: for ever. */
-  readonly retentionMs: Partial<Readonly<Record<PartitionedTable, number>>>;
-  /** Whether what can be verified must have been, before it is sealed. */
-  readonly needsVerdicts: boolean;
-}
 
 export interface LifeOptions {
   readonly store: Store;
@@ -46,40 +36,6 @@ export interface LifeReport {
 }
 
 const EVERYTHING = () => true;
-const isOver = ({ span }: PartitionInfo, ageMs: number, nowMs: number) =>
-  span.toMs + ageMs <= nowMs;
-const ofState = (partitions: readonly PartitionInfo[], state: PartitionInfo['state']) =>
-  partitions.filter((one) => one.state === state);
-
-/** What is due by the rules; the work itself may find reasons against it. */
-export interface LifePlan {
-  readonly expire: readonly PartitionInfo[];
-  readonly seal: readonly PartitionInfo[];
-  readonly archive: readonly PartitionInfo[];
-}
-
-/** What is due, oldest first within each table. */
-export function planLife(
-  partitions: readonly PartitionInfo[],
-  rules: LifeRules,
-  nowMs: number,
-  isChosen: (partition: PartitionInfo) => boolean = EVERYTHING,
-): LifePlan {
-  const chosen = partitions.filter(isChosen);
-  const expire = chosen.filter((one) => {
-    const keptMs = rules.retentionMs[one.table];
-    return keptMs !== undefined && one.state !== 'expired' && isOver(one, keptMs, nowMs);
-  });
-  const rest = chosen.filter((one) => !expire.includes(one));
-  const due = (state: PartitionInfo['state'], afterMs: number | null) =>
-    afterMs === null ? [] : ofState(rest, state).filter((one) => isOver(one, afterMs, nowMs));
-  return {
-    expire,
-    seal: due('hot', rules.sealAfterMs),
-    archive: due('sealed', rules.coldAfterMs),
-  };
-}
-
 /**
  * Does what is due: gives up what is older than its retention, seals what has settled, moves what is
  * old enough into files, and takes away what an interrupted run left behind. Stopped at any point it
@@ -103,12 +59,26 @@ export async function liveOn(options: LifeOptions): Promise<LifeReport> {
   }
 }
 
+/** Tells what sealing would come to, and changes nothing. @throws as {@link liveOn} */
+export async function previewSealing(options: LifeOptions): Promise<LifeReport> {
+  const desk = await options.store.sealing.open(options.signal);
+  try {
+    const run = new LifeRun(options, desk);
+    await run.previewSeal();
+    return run.report;
+  } finally {
+    await desk.close();
+  }
+}
+
 /** Brings archived partitions back, and afterwards deletes their files if that is wished. */
 export async function restore(
   options: Omit<LifeOptions, 'rules' | 'nowMs'>,
   isWithoutFiles: boolean,
 ): Promise<LifeReport> {
-  const rules = { sealAfterMs: null, coldAfterMs: null, retentionMs: {}, needsVerdicts: false };
+  const rules = {
+    ...{ sealAfterMs: null, coldAfterMs: null, restMs: 0, retentionMs: {}, needsVerdicts: false },
+  };
   const desk = await options.store.sealing.open(options.signal);
   try {
     const run = new LifeRun({ ...options, rules, nowMs: 0 }, desk);
@@ -160,19 +130,33 @@ class LifeRun {
     }
   }
 
+  /** What would be sealed, and why the rest would not. */
+  async previewSeal(): Promise<void> {
+    const due = (await this.#plan()).seal;
+    const obstacle = await this.#obstacles(due);
+    for (const one of due) {
+      const note = await obstacle(one);
+      const became = note === undefined ? 'sealed' : 'kept';
+      this.#outcomes.push({ partition: one, became, rows: one.rows, note: note ?? null });
+    }
+  }
+
   async sealDue(): Promise<void> {
     const { store, watcher, signal } = this.#options;
     const context = { desk: this.#desk, sealing: store.sealing, watcher, signal };
     const due = (await this.#plan()).seal;
-    const doubt = await this.#ledgerDoubt(due);
+    const obstacle = await this.#obstacles(due);
     for (const one of due) {
       await this.#each(one, async () => {
-        const note =
-          (one.table === 'trade' ? doubt : undefined) ?? (await this.#unsettledNote(one));
+        const note = await obstacle(one);
         if (note !== undefined) return { partition: one, became: 'kept', rows: null, note };
         return await sealPartition(context, one);
       });
     }
+  }
+
+  #obstacles(due: readonly PartitionInfo[]) {
+    return findObstacles(this.#desk, due, this.#options.rules.needsVerdicts);
   }
 
   async archiveDue(): Promise<void> {
@@ -216,8 +200,9 @@ class LifeRun {
   }
 
   async #plan(): Promise<LifePlan> {
-    const { store, rules, nowMs, isChosen } = this.#options;
-    return planLife(await store.sealing.partitions(), rules, nowMs, isChosen);
+    const { store, rules, nowMs, clock, isChosen } = this.#options;
+    const now = { nowMs, wallMs: clock.wallMs() };
+    return planLife(await store.sealing.partitions(), rules, now, isChosen);
   }
 
   /** Runs the work on one partition. Returns false when nothing came of it. */
@@ -307,28 +292,5 @@ class LifeRun {
     );
     const owner = { name: row?.name ?? '', createdAt: row?.created_at ?? '' };
     await claimColdDir(coldDir, owner);
-  }
-
-  async #ledgerDoubt(due: readonly PartitionInfo[]): Promise<string | undefined> {
-    const trades = due.filter(({ table }) => table === 'trade').map(({ span }) => span);
-    if (trades.length === 0) return undefined;
-    const fromMs = Math.min(...trades.map((span) => span.fromMs));
-    const toMs = Math.max(...trades.map((span) => span.toMs));
-    const [doubt] = await this.#desk.ledgerDoubts({ fromMs, toMs });
-    if (doubt === undefined) return undefined;
-    const { market, claimed, counted } = doubt;
-    return `the ledger claims ${claimed} trades of ${market} in an island that holds ${counted}: see "tapekeep verify --market ${market}"`;
-  }
-
-  async #unsettledNote(one: PartitionInfo): Promise<string | undefined> {
-    const { rules } = this.#options;
-    const found = await this.#desk.unsettled(one, rules.needsVerdicts);
-    if (found === undefined) return undefined;
-    const { why, kind, market, variantS, span } = found;
-    const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
-    const at = new Date(span.fromMs).toISOString();
-    return why === 'gap'
-      ? `an open gap of ${stream} of ${market} from ${at} on`
-      : `${stream} of ${market} is not judged from ${at} on`;
   }
 }

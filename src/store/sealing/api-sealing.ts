@@ -1,6 +1,6 @@
 import type { Span } from '../../kernel/span.js';
-import type { PartitionedTable } from '../api.js';
 import type { SeriesColumn } from '../api-series.js';
+import type { PartitionedTable } from '../partitioned-tables.js';
 
 /** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
 export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';
@@ -24,6 +24,7 @@ export interface PartitionInfo {
   readonly coldBytes: number | null;
   readonly sealedAtMs: number | null;
   readonly archivedAtMs: number | null;
+  readonly restoredAtMs: number | null;
 }
 
 /** Why a partition can not be sealed yet. */

@@ -1,8 +1,8 @@
 import type { Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../ledger/batch.js';
-import type { PartitionedTable } from '../api.js';
 import type { Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';
+import type { PartitionedTable } from '../partitioned-tables.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { LIFE_TABLES } from './tables.js';
 

@@ -1,7 +1,7 @@
-import type { PartitionedTable } from '../api.js';
 import type { ConnectionOptions } from '../connection.js';
 import type { Database } from '../database.js';
 import { toMs } from '../instants.js';
+import type { PartitionedTable } from '../partitioned-tables.js';
 import type { PartitionInfo, PartitionLife, SealingStore } from './api-sealing.js';
 import { LongConnection } from './connection.js';
 import { PostgresSealingDesk } from './desk.js';
@@ -14,7 +14,7 @@ const PARTITIONS = `
          coalesce(pg_table_size(c.oid), 0)::float8 AS "heapBytes",
          coalesce(pg_indexes_size(c.oid), 0)::float8 AS "indexBytes", c.oid IS NOT NULL AS "isPresent",
          p.cold_bytes::float8 AS "coldBytes", ${toMs('p.sealed_at')} AS "sealedAtMs",
-         ${toMs('p.archived_at')} AS "archivedAtMs"
+         ${toMs('p.archived_at')} AS "archivedAtMs", ${toMs('p.restored_at')} AS "restoredAtMs"
   FROM partition_state p JOIN partition_policy w USING (table_name),
     LATERAL (SELECT p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
                CASE w.width WHEN 'day' THEN 'YYYYMMDD' ELSE 'YYYYMM' END) AS name) n

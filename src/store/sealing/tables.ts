@@ -1,6 +1,6 @@
 import type { StreamKind } from '../../ledger/batch.js';
-import type { PartitionedTable } from '../api.js';
 import type { ColumnType, SeriesColumn, SeriesKind } from '../api-series.js';
+import type { PartitionedTable } from '../partitioned-tables.js';
 import { seriesColumns } from '../series-columns.js';
 
 /** What the life of a partition needs to know of its table. */

@@ -53,6 +53,13 @@ const EXAMPLES: Examples = {
     socketRetry: { market: 'BTC_USDT', periodS: 60, waitMs: 10 },
     frameReceived: { outcome: 'update' },
   },
+  sealing: {
+    partitionChanged: {
+      ...{ table: 'trade', partition: 'trade_20260101', became: 'sealed', rows: 12 },
+    },
+    failed: { code: 'cold_disk_full', message: 'no space is left' },
+    partitionsCounted: { partitions: [{ table: 'trade', state: 'sealed', count: 3 }] },
+  },
   store: {
     committed: { durationMs: 4, batches: 2, rows: { trade: { stored: 3, duplicate: 1 } } },
     commitFailed: { code: '40P01', message: 'deadlock detected', willRetry: true },

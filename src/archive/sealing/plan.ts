@@ -1,0 +1,51 @@
+import type { PartitionedTable, PartitionInfo } from '../../store/index.js';
+
+/** Ages count from the end of a partition, in the exchange's time. */
+export interface LifeRules {
+  /** Null: nothing is sealed. */
+  readonly sealAfterMs: number | null;
+  /** Null: nothing is archived. */
+  readonly coldAfterMs: number | null;
+  /** So long after it was restored, by this machine's clock, a partition is left alone. */
+  readonly restMs: number;
+  /** How long rows of a table are kept; none when left out: for ever. */
+  readonly retentionMs: Partial<Readonly<Record<PartitionedTable, number>>>;
+  /** Whether what can be verified must have been, before it is sealed. */
+  readonly needsVerdicts: boolean;
+}
+
+const isOver = ({ span }: PartitionInfo, ageMs: number, nowMs: number) =>
+  span.toMs + ageMs <= nowMs;
+export const ofState = (partitions: readonly PartitionInfo[], state: PartitionInfo['state']) =>
+  partitions.filter((one) => one.state === state);
+
+/** What is due by the rules; the work itself may find reasons against it. */
+export interface LifePlan {
+  readonly expire: readonly PartitionInfo[];
+  readonly seal: readonly PartitionInfo[];
+  readonly archive: readonly PartitionInfo[];
+}
+
+/** What is due, oldest first within each table. */
+export function planLife(
+  partitions: readonly PartitionInfo[],
+  rules: LifeRules,
+  { nowMs, wallMs }: { readonly nowMs: number; readonly wallMs: number },
+  isChosen: (partition: PartitionInfo) => boolean = () => true,
+): LifePlan {
+  const chosen = partitions.filter(isChosen);
+  const expire = chosen.filter((one) => {
+    const keptMs = rules.retentionMs[one.table];
+    return keptMs !== undefined && one.state !== 'expired' && isOver(one, keptMs, nowMs);
+  });
+  const rest = chosen.filter((one) => !expire.includes(one));
+  const due = (state: PartitionInfo['state'], afterMs: number | null) =>
+    afterMs === null ? [] : ofState(rest, state).filter((one) => isOver(one, afterMs, nowMs));
+  return {
+    expire,
+    seal: due('hot', rules.sealAfterMs),
+    archive: due('sealed', rules.coldAfterMs).filter(
+      ({ restoredAtMs }) => restoredAtMs === null || restoredAtMs + rules.restMs <= wallMs,
+    ),
+  };
+}

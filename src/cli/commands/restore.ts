@@ -1,0 +1,40 @@
+import { restore } from '../../archive/sealing/life.js';
+import type { ExitCode } from '../exit-codes.js';
+import { isOfKind, workOnLives } from '../life-desk.js';
+import { type LifeKind, lifeRulesOf } from '../life-rules.js';
+import type { Moment } from '../moments.js';
+import { selectSpan } from '../selection.js';
+import { type CommonOptions, openSession } from '../session.js';
+
+export interface RestoreOptions extends CommonOptions {
+  readonly kind: readonly LifeKind[];
+  readonly from: Moment;
+  readonly to: Moment;
+  readonly removeFiles?: boolean;
+  readonly json?: boolean;
+}
+
+/**
+ * Brings the archived partitions of a span back into the database.
+ *
+ * @throws UsageError for a span that ends before it begins
+ */
+export async function restoreCommand(options: RestoreOptions): Promise<ExitCode> {
+  const session = openSession({ logLevel: 'warn', ...options });
+  return await workOnLives(session, {
+    isJson: options.json === true,
+    nothing:
+      'Nothing to do: no partition of this span is archived ("tapekeep partitions" lists them).',
+    rules: (nowMs) => {
+      // A mistake in the span is told before anything is touched.
+      selectSpan(options, nowMs);
+      return lifeRulesOf(session.config);
+    },
+    isChosen: (partition, nowMs) => {
+      const { fromMs = 0, toMs = nowMs } = selectSpan(options, nowMs);
+      const { span } = partition;
+      return isOfKind(partition, options.kind) && span.fromMs < toMs && fromMs < span.toMs;
+    },
+    run: (work) => restore(work, options.removeFiles === true),
+  });
+}
