@@ -1,4 +1,9 @@
-import { type DuckDBConnection, DuckDBInstance, type DuckDBResult, type DuckDBValue } from '@duckdb/node-api';
+import {
+  type DuckDBConnection,
+  DuckDBInstance,
+  type DuckDBResult,
+  type DuckDBValue,
+} from '@duckdb/node-api';
 import { AbortedError, messageOf, TapekeepError } from '../../kernel/errors.js';
 
 /** Something that DuckDB could not do: a file that is no Parquet, a disk that is full. */

@@ -1,54 +1,141 @@
 import { readFileSync } from 'node:fs';
-import { messageOf } from '../../kernel/errors.js';
+import { systemClock } from '../../kernel/clock.js';
+import { AbortedError, isAborted, messageOf } from '../../kernel/errors.js';
+import type { Answer, Store } from '../../store/index.js';
+import { coldDirOf } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { StatementError, UsageError } from '../failure.js';
+import { formatMoment, type Moment } from '../moments.js';
+import { printable } from '../printable.js';
+import { Progress } from '../progress.js';
+import { chooseEngine, type Engine } from '../query-engine.js';
+import { type AnswerFormat, type TellableAnswer, writeAnswer } from '../query-output.js';
+import { selectSpan } from '../selection.js';
 import { type CommonOptions, openSession } from '../session.js';
-import { formatTable } from '../table.js';
 import { withArchive } from './status.js';
 
 export interface QueryOptions extends CommonOptions {
   readonly json?: boolean;
+  readonly format?: AnswerFormat;
   readonly file?: string;
+  readonly engine?: Engine;
+  /** Cold files that are asked without a database. */
+  readonly cold?: string;
+  readonly market?: readonly string[];
+  readonly from?: Moment;
+  readonly to?: Moment;
 }
 
-/** Runs one read-only SQL statement against the archive and prints its rows. */
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/** Runs one read-only SQL statement over the archive and prints its rows. */
 export async function queryCommand(
   argument: string | undefined,
   options: QueryOptions,
 ): Promise<ExitCode> {
   const sql = readStatement(argument, options.file);
+  const engine = await chooseEngine(sql, options);
+  const stopping = new AbortController();
+  const onSignal = () => stopping.abort(new AbortedError());
+  for (const signal of SIGNALS) process.once(signal, onSignal);
+  try {
+    if (engine === 'duckdb') await askTogether(sql, options, stopping.signal);
+    else await askPostgres(sql, options);
+    return EXIT_CODES.ok;
+  } catch (error) {
+    if (stopping.signal.aborted && isAborted(error)) return EXIT_CODES.forced;
+    throw error;
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, onSignal);
+  }
+}
+
+async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
   const session = openSession({ logLevel: 'warn', ...options });
   await withArchive(session, async (store) => {
-    const rows = await store.query<Record<string, unknown>>(sql).catch((error: unknown) => {
+    const answer = await store.inspection.ask(sql).catch((error: unknown) => {
       throw asUsageError(error);
     });
-    if (options.json === true) {
-      process.stdout.write(rows.map((row) => `${JSON.stringify(row)}\n`).join(''));
-      return;
-    }
-    const names = Object.keys(rows[0] ?? {});
-    const columns = names.map((title) => ({
-      title,
-      text: (row: Record<string, unknown>) => cell(row[title]),
-    }));
-    const count = `(${rows.length} ${rows.length === 1 ? 'row' : 'rows'})`;
-    const table = names.length === 0 ? [] : formatTable(columns, rows);
-    process.stdout.write(`${[...table, count].join('\n')}\n`);
+    for (const line of coldWarnings(answer)) note(line);
+    await tell({ names: answer.names, chunks: [answer.rows] }, options);
   });
-  return EXIT_CODES.ok;
+}
+
+/** What a table that was asked does not hold any more. */
+function coldWarnings({ cold }: Answer): string[] {
+  return cold.map(({ table, span }) => {
+    const time = `${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)}`;
+    const other = OTHER_NAMES[table];
+    const advice =
+      other === undefined ? 'tapekeep restore brings them back' : `the table ${other} has all`;
+    return `rows of ${table} have moved to cold files, within ${time}; what is read of that time from the database is not all. In this command ${advice}`;
+  });
+}
+
+const OTHER_NAMES: Readonly<Record<string, string>> = {
+  ...{ trade: 'trades', kline: 'klines', ticker: 'tickers', market_state: 'states' },
+  depth: 'depth (with --engine duckdb)',
+};
+
+async function askTogether(sql: string, options: QueryOptions, signal: AbortSignal): Promise<void> {
+  const session = openSession({ logLevel: 'warn', ...options });
+  const { answerQuestion } = await import('../../archive/query/answer.js');
+  const { openReading } = await import('../../archive/reading/open-reading.js');
+  const coldDir = options.cold ?? coldDirOf(session.config);
+  const progress = new Progress(process.stderr, systemClock, '', 0);
+  const ask = async (store: Store | null, nowMs: number) => {
+    const reading = store === null ? null : await openReading(store, { coldDir, signal });
+    const { market } = options;
+    const selection = {
+      ...selectSpan(options, nowMs),
+      ...(market === undefined ? {} : { markets: market }),
+    };
+    const onPhase = (phase: string) => {
+      if (process.stderr.isTTY) progress.say(`${phase} …`);
+    };
+    const question = { sql, reading, coldDir, selection, signal, onPhase, onNote: note };
+    try {
+      await answerQuestion(question, (answer) => tell(answer, options));
+    } finally {
+      await reading?.close();
+    }
+  };
+  if (options.cold !== undefined) return await ask(null, systemClock.wallMs());
+  await withArchive(session, async (store) => {
+    await ask(store, Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs()));
+  });
+}
+
+async function tell(answer: TellableAnswer, { format, json }: QueryOptions): Promise<void> {
+  await writeAnswer(answer, format ?? (json === true ? 'json' : 'table'), writeOut);
+}
+
+function writeOut(text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(text, (error) => {
+      if (error === null || error === undefined) resolve();
+      else reject(error);
+    });
+  });
+}
+
+function note(text: string): void {
+  process.stderr.write(`tapekeep: ${printable(text)}\n`);
 }
 
 /** What Postgres refuses in a statement is the asker's to mend, not a failure of the archive. */
 function asUsageError(error: unknown): unknown {
   const sqlstate: unknown = (error as { sqlstate?: unknown }).sqlstate;
-  if (typeof sqlstate !== 'string' || !/^(22|25006|42)/.test(sqlstate)) return error;
+  if (typeof sqlstate !== 'string' || !/^(22|25006|42|TK)/.test(sqlstate)) return error;
   const { cause } = error as Error;
   const said = messageOf(cause ?? error);
   if (sqlstate === '25006') return new StatementError(`query only reads: ${said}`, error);
   if (said.startsWith('cannot insert multiple commands')) {
     return new StatementError('query takes one statement at a time', error);
   }
-  return new StatementError(`the statement is refused: ${said}`, error);
+  const hint: unknown = (cause as { hint?: unknown } | undefined)?.hint;
+  const advice = typeof hint === 'string' ? `. ${hint}` : '';
+  return new StatementError(`the statement is refused: ${said}${advice}`, error);
 }
 
 /** @throws UsageError unless exactly one of argument and file is given */
@@ -65,10 +152,4 @@ function readStatement(argument: string | undefined, file: string | undefined): 
   } catch (error) {
     throw new UsageError('--file', file, `it can not be read (${messageOf(error)})`);
   }
-}
-
-function cell(value: unknown): string {
-  if (value === null || value === undefined) return '';
-  if (value instanceof Date) return value.toISOString();
-  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }

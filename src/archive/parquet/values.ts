@@ -1,0 +1,39 @@
+import {
+  DuckDBArrayValue,
+  DuckDBListValue,
+  DuckDBMapValue,
+  DuckDBStructValue,
+  DuckDBTimestampTZValue,
+  DuckDBTimestampValue,
+  type DuckDBValue,
+} from '@duckdb/node-api';
+
+/** A value for JSON: what a float could not hold, such as decimals and 64-bit integers, is text. */
+export function jsonOf(value: DuckDBValue): unknown {
+  if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
+  if (typeof value === 'number') return Number.isFinite(value) ? value : String(value);
+  if (value instanceof DuckDBTimestampTZValue) return isoOf(value.micros, 'Z');
+  if (value instanceof DuckDBTimestampValue) return isoOf(value.micros, '');
+  if (value instanceof DuckDBListValue || value instanceof DuckDBArrayValue) {
+    return value.items.map(jsonOf);
+  }
+  if (value instanceof DuckDBStructValue) {
+    return Object.fromEntries(
+      Object.entries(value.entries).map(([name, one]) => [name, jsonOf(one)]),
+    );
+  }
+  if (value instanceof DuckDBMapValue) {
+    return value.entries.map(({ key, value: one }) => ({ key: jsonOf(key), value: jsonOf(one) }));
+  }
+  return String(value);
+}
+
+/** `2026-01-31T12:00:00.000Z`, with microseconds where there are any. */
+function isoOf(micros: bigint, zone: string): string {
+  const ms = micros >= 0n ? micros / 1000n : -((999n - micros) / 1000n);
+  const rest = Number(micros - ms * 1000n);
+  const moment = new Date(Number(ms));
+  if (Number.isNaN(moment.getTime())) return micros > 0n ? 'infinity' : '-infinity';
+  const text = moment.toISOString().slice(0, -1);
+  return `${text}${rest === 0 ? '' : String(rest).padStart(3, '0')}${zone}`;
+}

@@ -1,0 +1,66 @@
+import type { DuckSession } from '../parquet/session.js';
+import type { Need } from './needs.js';
+
+/** Rows that are made ready for a statement. */
+export interface Bounds {
+  /** Null for all. */
+  readonly markets: ReadonlySet<string> | null;
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** What the asker has left out by hand, whatever the statement says. */
+export interface Selection {
+  readonly markets?: readonly string[];
+  readonly fromMs?: number;
+  readonly toMs?: number;
+}
+
+/** Before and after everything that is stored. */
+const EVER = { fromMs: 0, toMs: Date.UTC(9999, 0) };
+/** What a moment that depends on now may be off by when the statement runs, some seconds later. */
+const LATER_MS = 2 * 86_400_000;
+const DEPENDS_ON_NOW = /now\(|current_|today\(/;
+
+/** Works out what a need comes to now. Of a moment that can not be worked out nothing is concluded. */
+export async function boundsOf(
+  duck: DuckSession,
+  need: Need,
+  { markets, fromMs, toMs }: Selection,
+): Promise<Bounds> {
+  const from = await momentsMs(duck, need.from, -1);
+  const to = await momentsMs(duck, need.to, 1);
+  const chosen = markets === undefined ? null : new Set(markets);
+  return {
+    markets:
+      need.markets === null
+        ? chosen
+        : new Set([...need.markets].filter((name) => chosen?.has(name) ?? true)),
+    fromMs: Math.max(EVER.fromMs, fromMs ?? EVER.fromMs, Math.min(...(from ?? [EVER.fromMs]))),
+    toMs: Math.min(EVER.toMs, toMs ?? EVER.toMs, Math.max(...(to ?? [EVER.toMs]))),
+  };
+}
+
+/** The moments, a little earlier (-1) or later (1) than they are: rows beside them do no harm. */
+async function momentsMs(
+  duck: DuckSession,
+  moments: readonly string[] | null,
+  direction: -1 | 1,
+): Promise<readonly number[] | null> {
+  if (moments === null) return null;
+  const found: number[] = [];
+  for (const sql of new Set(moments)) {
+    const ms = await momentMs(duck, sql);
+    if (ms === null) return null;
+    found.push(ms + direction * (DEPENDS_ON_NOW.test(sql) ? LATER_MS : 1));
+  }
+  return found;
+}
+
+async function momentMs(duck: DuckSession, sql: string): Promise<number | null> {
+  const question = `SELECT epoch_ms(TRY(CAST(${sql} AS TIMESTAMPTZ)))::DOUBLE`;
+  // What is wrong with it the statement itself will tell, in its own words.
+  const [row] = await duck.rows('working out a moment', question).catch(() => []);
+  const ms = row?.[0];
+  return typeof ms === 'number' && Number.isFinite(ms) ? ms : null;
+}

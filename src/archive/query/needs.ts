@@ -1,0 +1,214 @@
+import type { SeriesKind } from '../../store/index.js';
+import { literal } from '../parquet/session.js';
+import { isNode, listOf, namedTable, nodesOf, type SyntaxNode, textOf } from './syntax.js';
+import { isQueryTable, momentColumn, SERIES_OF } from './tables.js';
+
+/**
+ * Which rows of a series a statement can need at most. Rows are left out only where the statement
+ * itself throws them away whatever else it does: by a condition on the whole of WHERE, joined by AND,
+ * of one table, against constants. Everything that is not understood for certain needs all.
+ */
+export interface Need {
+  /** Null for all. */
+  readonly markets: ReadonlySet<string> | null;
+  /** SQL of moments; the earliest of the first list and the latest of the second bound it. Null: none. */
+  readonly from: readonly string[] | null;
+  readonly to: readonly string[] | null;
+}
+
+const ALL: Need = { markets: null, from: null, to: null };
+/** For what is only described. */
+const NONE: Need = { ...ALL, markets: new Set() };
+
+/** What a reader by name in a text could see is not known before it runs. */
+const KNOWN_TABLE_FUNCTIONS: ReadonlySet<string> = new Set([
+  ...['unnest', 'range', 'generate_series', 'repeat', 'repeat_row'],
+]);
+
+/** What a statement needs of each series that it names. */
+export function needsOf(root: SyntaxNode): Map<SeriesKind, Need> {
+  const bounds = new Map<SyntaxNode, Need>();
+  let isKnown = true;
+  for (const node of nodesOf(root)) {
+    if (node.type === 'SELECT_NODE') noteSelect(node, bounds);
+    if (node.type === 'TABLE_FUNCTION' && isNode(node.function)) {
+      const name = textOf(node.function, 'function_name').toLowerCase();
+      isKnown &&= KNOWN_TABLE_FUNCTIONS.has(name);
+    }
+    isKnown &&= node.type !== 'SHOW_REF';
+  }
+  const needs = new Map<SeriesKind, Need>();
+  const isDescribed = [...nodesOf(root)].some((node) => node.show_type === 'DESCRIBE');
+  for (const node of nodesOf(root)) {
+    const kind = node.type === 'BASE_TABLE' ? kindOf(node) : undefined;
+    if (kind === undefined) continue;
+    const need = isDescribed ? NONE : isKnown ? (bounds.get(node) ?? ALL) : ALL;
+    const earlier = needs.get(kind);
+    needs.set(kind, earlier === undefined ? need : unite(earlier, need));
+  }
+  return needs;
+}
+
+function kindOf(table: SyntaxNode): SeriesKind | undefined {
+  const { name } = namedTable(table);
+  return isQueryTable(name) ? SERIES_OF[name] : undefined;
+}
+
+function unite(a: Need, b: Need): Need {
+  const both = (one: readonly string[] | null, other: readonly string[] | null) =>
+    one === null || other === null ? null : [...one, ...other];
+  return {
+    markets:
+      a.markets === null || b.markets === null ? null : new Set([...a.markets, ...b.markets]),
+    from: both(a.from, b.from),
+    to: both(a.to, b.to),
+  };
+}
+
+/** Tables whose rows FROM brings together one by one; null where it does anything else. */
+function plainTables(from: SyntaxNode): SyntaxNode[] | null {
+  if (from.sample !== undefined) return null;
+  if (from.type === 'BASE_TABLE') return [from];
+  if (from.type !== 'JOIN') return from.type === 'EMPTY' ? [] : [from];
+  const isPlain = ['REGULAR', 'CROSS', 'NATURAL'].includes(textOf(from, 'ref_type'));
+  const isSimple = ['INNER', 'LEFT'].includes(textOf(from, 'join_type'));
+  if (!isPlain || !isSimple || !isNode(from.left) || !isNode(from.right)) return null;
+  const [left, right] = [plainTables(from.left), plainTables(from.right)];
+  return left === null || right === null ? null : [...left, ...right];
+}
+
+function noteSelect(select: SyntaxNode, bounds: Map<SyntaxNode, Need>): void {
+  const { from_table: from, where_clause: where } = select;
+  if (!isNode(from) || !isNode(where) || select.sample !== undefined) return;
+  const tables = plainTables(from);
+  if (tables === null) return;
+  for (const table of tables) {
+    const kind = table.type === 'BASE_TABLE' ? kindOf(table) : undefined;
+    if (kind === undefined || listHas(table.column_name_alias)) continue;
+    const alias = (textOf(table, 'alias') || textOf(table, 'table_name')).toLowerCase();
+    const isColumn = (node: SyntaxNode, column: string) => {
+      const names = (Array.isArray(node.column_names) ? node.column_names : []).map((name) =>
+        String(name).toLowerCase(),
+      );
+      if (node.class !== 'COLUMN_REF' || names.at(-1) !== column) return false;
+      return names.length === 1 ? tables.length === 1 : names.length === 2 && names[0] === alias;
+    };
+    bounds.set(table, conditionsOf(where, momentColumn(kind), isColumn));
+  }
+}
+
+const listHas = (value: unknown) => Array.isArray(value) && value.length > 0;
+
+type IsColumn = (node: SyntaxNode, column: string) => boolean;
+
+function conditionsOf(where: SyntaxNode, moment: string, isColumn: IsColumn): Need {
+  let markets: ReadonlySet<string> | null = null;
+  let from: string[] | null = null;
+  let to: string[] | null = null;
+  const setMarkets = (names: readonly string[] | null) => {
+    if (names === null) return;
+    const earlier: ReadonlySet<string> | null = markets;
+    markets = new Set(names.filter((name) => earlier?.has(name) ?? true));
+  };
+  // Of several bounds any one will do; the first is taken.
+  const bound = (type: string, value: SyntaxNode) => {
+    const sql = momentSql(value);
+    if (sql === null) return;
+    if (/GREATERTHAN|EQUAL$/.test(type)) from ??= [sql];
+    if (/LESSTHAN|EQUAL$/.test(type) && !type.includes('GREATERTHAN')) to ??= [sql];
+  };
+  for (const one of conjuncts(where)) {
+    const type = textOf(one, 'type');
+    if (one.class === 'COMPARISON' && isNode(one.left) && isNode(one.right)) {
+      const isTurned = !(isColumn(one.left, moment) || isColumn(one.left, 'market'));
+      const [column, value] = isTurned ? [one.right, one.left] : [one.left, one.right];
+      if (isColumn(column, 'market') && type === 'COMPARE_EQUAL') setMarkets(namesOf([value]));
+      const side = TURNED[type];
+      if (isColumn(column, moment) && side !== undefined) bound(isTurned ? side : type, value);
+    } else if (one.class === 'BETWEEN' && isNode(one.input) && isColumn(one.input, moment)) {
+      if (isNode(one.lower)) bound('COMPARE_GREATERTHANOREQUALTO', one.lower);
+      if (isNode(one.upper)) bound('COMPARE_LESSTHANOREQUALTO', one.upper);
+    } else if (type === 'COMPARE_IN') {
+      const [column, ...values] = listOf(one, 'children');
+      if (column !== undefined && isColumn(column, 'market')) setMarkets(namesOf(values));
+    }
+  }
+  return { markets, from, to };
+}
+
+/** Comparisons, and what each becomes when its sides change places. */
+const TURNED: Readonly<Record<string, string>> = {
+  COMPARE_EQUAL: 'COMPARE_EQUAL',
+  COMPARE_GREATERTHAN: 'COMPARE_LESSTHAN',
+  COMPARE_GREATERTHANOREQUALTO: 'COMPARE_LESSTHANOREQUALTO',
+  COMPARE_LESSTHAN: 'COMPARE_GREATERTHAN',
+  COMPARE_LESSTHANOREQUALTO: 'COMPARE_GREATERTHANOREQUALTO',
+};
+
+function conjuncts(where: SyntaxNode): SyntaxNode[] {
+  if (where.type !== 'CONJUNCTION_AND') return [where];
+  return listOf(where, 'children').flatMap(conjuncts);
+}
+
+function constantOf(node: SyntaxNode): { readonly id: string; readonly value: unknown } | null {
+  const { value } = node;
+  if (node.class !== 'CONSTANT' || !isNode(value) || !isNode(value.type)) return null;
+  return value.is_null === true ? null : { id: textOf(value.type, 'id'), value: value.value };
+}
+
+function namesOf(nodes: readonly SyntaxNode[]): string[] | null {
+  const names: string[] = [];
+  for (const node of nodes) {
+    const constant = constantOf(node);
+    if (constant?.id !== 'VARCHAR' || typeof constant.value !== 'string') return null;
+    names.push(constant.value);
+  }
+  return names;
+}
+
+const CAST_TYPES: Readonly<Record<string, string>> = {
+  'TIMESTAMP WITH TIME ZONE': 'TIMESTAMPTZ',
+  ...{ TIMESTAMP: 'TIMESTAMP', DATE: 'DATE', INTERVAL: 'INTERVAL' },
+  ...{ INTEGER: 'INTEGER', BIGINT: 'BIGINT', DOUBLE: 'DOUBLE', VARCHAR: 'VARCHAR' },
+};
+const OPERATORS: ReadonlySet<string> = new Set(['+', '-']);
+/** Functions that answer the same throughout a transaction. */
+const FUNCTIONS: ReadonlySet<string> = new Set([
+  ...[
+    'now',
+    'today',
+    'get_current_timestamp',
+    'trunc',
+    'date_trunc',
+    'make_date',
+    'make_timestamp',
+  ],
+  ...['make_timestamptz', 'to_seconds', 'to_minutes', 'to_hours', 'to_days', 'to_weeks'],
+  ...['to_months', 'to_years', 'to_milliseconds', 'to_microseconds'],
+]);
+const NOW_WORDS: ReadonlySet<string> = new Set(['current_timestamp', 'current_date']);
+
+/** SQL of the same constant moment; null for what is not known to be one. */
+function momentSql(node: SyntaxNode): string | null {
+  const constant = constantOf(node);
+  if (constant !== null) {
+    if (constant.id === 'VARCHAR') return literal(String(constant.value));
+    return typeof constant.value === 'number' ? String(constant.value) : null;
+  }
+  if (node.class === 'COLUMN_REF' && Array.isArray(node.column_names)) {
+    const [name, ...more] = node.column_names.map((one) => String(one).toLowerCase());
+    return name !== undefined && more.length === 0 && NOW_WORDS.has(name) ? name : null;
+  }
+  if (node.class === 'CAST' && isNode(node.child) && isNode(node.cast_type)) {
+    const type = CAST_TYPES[textOf(node.cast_type, 'id')];
+    const child = momentSql(node.child);
+    return type === undefined || child === null ? null : `CAST(${child} AS ${type})`;
+  }
+  if (node.class !== 'FUNCTION') return null;
+  const name = textOf(node, 'function_name').toLowerCase();
+  const values = listOf(node, 'children').map(momentSql);
+  const known = values.filter((value) => value !== null);
+  if (known.length < values.length) return null;
+  if (OPERATORS.has(name) && known.length === 2) return `(${known.join(` ${name} `)})`;
+  return FUNCTIONS.has(name) ? `${name}(${known.join(', ')})` : null;
+}

@@ -1,0 +1,235 @@
+import assert from 'node:assert/strict';
+import { appendFile, readdir, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { answerQuestion } from '../../src/archive/query/answer.js';
+import type { Selection } from '../../src/archive/query/bounds.js';
+import { openReading } from '../../src/archive/reading/open-reading.js';
+import { archiveDay, type ColdPlace } from '../support/cold-world.js';
+import { DAYS, KINDS, openDaysWorld } from '../support/days-world.js';
+import { makeFolder } from '../support/export-world.js';
+import { openTestStore, runSql } from '../support/postgres.js';
+
+interface Asked {
+  readonly names: readonly string[];
+  readonly rows: readonly (readonly unknown[])[];
+  readonly notes: readonly string[];
+}
+
+/** Asks as the command does. */
+async function ask(
+  place: ColdPlace,
+  sql: string,
+  options: { readonly isFilesOnly?: boolean; readonly selection?: Selection } = {},
+): Promise<Asked> {
+  const reading = options.isFilesOnly === true ? null : await openReading(place.store, place);
+  const notes: string[] = [];
+  let asked: Asked | undefined;
+  try {
+    await answerQuestion(
+      {
+        ...{ sql, reading, coldDir: place.coldDir, selection: options.selection ?? {} },
+        ...{ signal: new AbortController().signal, onPhase: () => undefined },
+        onNote: (note) => notes.push(note),
+      },
+      async ({ names, chunks }) => {
+        const rows: (readonly unknown[])[] = [];
+        for await (const some of chunks) rows.push(...some);
+        asked = { names, rows, notes };
+      },
+    );
+  } finally {
+    await reading?.close();
+  }
+  assert.ok(asked !== undefined);
+  return asked;
+}
+
+/** A world of which the first day of trades is in files. */
+async function openHalfCold(t: TestContext): Promise<ColdPlace> {
+  const place = await openDaysWorld(await makeFolder(t));
+  await archiveDay(place, 'trades', DAYS[0]);
+  return place;
+}
+
+/** Statements that both understand: here over hot and cold, there while all was hot. */
+const SAME = [
+  `SELECT market, count(*), sum(total), sum(price * amount), min(traded_at), max(tid) FROM trades GROUP BY market ORDER BY market`,
+  `SELECT market, traded_at, tid, executed_at, side, price, amount, total, received_at FROM trades ORDER BY market, traded_at, tid`,
+  `SELECT tid, total FROM trades WHERE market = 'BTC_USD' AND traded_at >= '2026-01-14 23:59:59Z' AND traded_at < '2026-01-15 00:00:01Z' ORDER BY 1`,
+  `SELECT tid FROM trades t WHERE '2026-01-15 00:00:00Z' <= t.traded_at AND t.market IN ('BTC_USD', 'none') ORDER BY 1`,
+  `SELECT count(*) FROM trades WHERE traded_at BETWEEN '2026-01-14 23:59:59Z' AND '2026-01-15 00:00:00Z'`,
+  `SELECT count(*) FROM trades WHERE market = 'BTC_USD' OR traded_at < '2026-01-15 00:00:00Z'`,
+  `SELECT count(*) FROM trades WHERE NOT market = 'BTC_USD'`,
+  `WITH trades AS (SELECT * FROM trades WHERE market = 'BTC_USD') SELECT count(*), min(market) FROM trades WHERE traded_at >= '2026-01-15 00:00:00Z'`,
+  `SELECT count(*) FROM trades a WHERE a.market = 'BTC_USD' AND EXISTS (SELECT 1 FROM trades b WHERE b.traded_at = a.traded_at AND b.market <> a.market)`,
+  `SELECT count(*) FROM trades a LEFT JOIN klines k ON k.market = a.market AND k.open_at = a.traded_at AND k.interval_s = 60 WHERE a.traded_at >= '2026-01-14 12:00:00Z'`,
+  `SELECT (SELECT count(*) FROM trades WHERE market = 'BTC_USD'), (SELECT count(*) FROM trades WHERE traded_at < '2026-01-15 00:00:00Z')`,
+  `SELECT count(*) FROM trades WHERE market = 'BTC_USD' UNION ALL SELECT count(*) FROM trades WHERE traded_at >= '2026-01-16 00:00:00Z' ORDER BY 1`,
+  `SELECT interval_s, count(*), sum(volume), max(high), min(revision) FROM klines GROUP BY 1 ORDER BY 1`,
+  `SELECT market, observed_at, bid, "last", change FROM tickers WHERE observed_at > '2026-01-14 12:00:00Z' ORDER BY 1, 2`,
+  `SELECT period_s, origin, count(*), count(change), sum(change) FROM states GROUP BY 1, 2 ORDER BY 1, 4`,
+  `SELECT side, level, count(*), sum(price), sum(amount) FROM depth_levels GROUP BY 1, 2 ORDER BY 1, 2`,
+  `SELECT market, kind, variant, starts_at, ends_at FROM coverage ORDER BY 1, 2, 3`,
+  `SELECT market, stock, min_amount FROM markets ORDER BY 1`,
+  `SELECT count(*) FROM gaps`,
+];
+
+/** A value of either side: decimals by value, moments to the microsecond. */
+function plain(value: unknown): unknown {
+  if (typeof value !== 'string') return value === null ? null : String(value);
+  if (/^\d{4}-\d\d-\d\d[T ]/.test(value)) {
+    return value
+      .replace(' ', 'T')
+      .replace(/(\+00|Z)$/, '')
+      .replace(/\.?0*$/, '');
+  }
+  return /^-?\d+\.\d+$/.test(value) ? value.replace(/\.?0+$/, '') : value;
+}
+
+test('hot and cold together answer what all of it answered while it was hot', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const databaseUrl = `${place.url}?options=-csearch_path%3Danalytics,public`;
+  const { store: analyst } = await openTestStore({ databaseUrl });
+  const expected: unknown[][][] = [];
+  for (const sql of SAME) {
+    const { rows } = await analyst.inspection.ask(sql);
+    expected.push(rows.map((row) => row.map(plain)));
+  }
+  const check = async () => {
+    for (const [index, sql] of SAME.entries()) {
+      const { rows } = await ask(place, sql);
+      assert.deepEqual(
+        rows.map((row) => row.map(plain)),
+        expected[index],
+        sql,
+      );
+    }
+  };
+  for (const kind of KINDS) await archiveDay(place, kind, DAYS[0]);
+  for (const kind of ['klines', 'states'] as const) await archiveDay(place, kind, DAYS[2]);
+  await check();
+});
+
+test('values keep their digits, and their types where JSON has them', async (t) => {
+  const place = await openHalfCold(t);
+  const { names, rows } = await ask(
+    place,
+    `SELECT tid, price, total, executed_at, [price] AS list, true AS yes, NULL AS none, 1::INTEGER AS small,
+       {'a': amount} AS both, traded_at::DATE AS day FROM trades
+     WHERE market = 'BTC_USD' AND price > 10000000000 OR tid = 1003 AND market = 'BTC_USD' ORDER BY tid`,
+  );
+  assert.deepEqual(names.slice(0, 3), ['tid', 'price', 'total']);
+  const [first, second] = rows;
+  const price = '99.500000000000000000';
+  assert.deepEqual(first?.slice(0, 2), ['1003', price]);
+  assert.equal(Number(first?.[2]), 199);
+  assert.deepEqual(first?.slice(3, 8), [
+    ...['2026-01-14T00:00:00.100001Z', [price], true, null, 1],
+  ]);
+  assert.equal(first?.[9], '2026-01-14');
+  assert.match(String(second?.[1]), /^12345678901234567\.50*$/);
+});
+
+test('a statement reaches rows of the archive, and nothing else', async (t) => {
+  const place = await openHalfCold(t);
+  const beside = join(place.coldDir, 'secret.csv');
+  await writeFile(beside, 'a,b\n1,2\n');
+  const refused: readonly (readonly [sql: string, said: RegExp])[] = [
+    [`SELECT * FROM read_csv('${beside}')`, /file system operations are disabled/],
+    [`SELECT * FROM '${beside}'`, /there is no table|file system operations are disabled/],
+    [`SELECT * FROM read_text('/etc/passwd')`, /file system operations are disabled/],
+    [`SELECT * FROM glob('/**')`, /file system operations are disabled/],
+    [`SELECT * FROM read_parquet('https://localhost:1/a.parquet')`, /disabled|no table/],
+    [`COPY (SELECT 1) TO '${beside}'`, /query only reads/],
+    ['INSTALL httpfs', /query only reads/],
+    ["ATTACH 'a.db'", /query only reads/],
+    ['SET memory_limit = 1', /query only reads/],
+    ['CREATE TABLE mine AS SELECT 1', /query only reads/],
+    ['DROP VIEW trades', /query only reads/],
+    ['SELECT 1; SELECT 2', /one statement at a time/],
+    ['', /no statement/],
+    ['SELEC 1', /syntax error/],
+    ['SELECT * FROM trade', /no table trade here; there are trades, klines.*--engine postgres/],
+    ['SELECT * FROM public.trades', /no table public\.trades here/],
+    ['SELECT nothing FROM trades', /"nothing" not found/],
+    ["SELECT price + 'x' FROM trades", /refused/],
+  ];
+  for (const [sql, said] of refused) {
+    await assert.rejects(ask(place, sql), { code: 'usage', message: said }, sql);
+  }
+  const { rows } = await ask(place, "SELECT count(*) FROM query('SELECT * FROM trades'), trades");
+  assert.deepEqual(rows, [[String(72 * 72)]], 'a name in a text sees all rows as well');
+  assert.equal((await ask(place, 'DESCRIBE trades')).rows.length, 9);
+});
+
+test('the asker may leave rows out, and is told of what is not there', async (t) => {
+  const place = await openHalfCold(t);
+  const span = { fromMs: Date.parse('2026-01-14T12:00Z'), toMs: Date.parse('2026-01-15T12:00Z') };
+  const sql = 'SELECT count(*), count(DISTINCT market), min(traded_at), max(traded_at) FROM trades';
+  const narrowed = await ask(place, sql, { selection: { ...span, markets: ['BTC_USD'] } });
+  assert.deepEqual(narrowed.rows, [
+    ['12', '1', '2026-01-14T12:00:00.000Z', '2026-01-15T01:00:00.000Z'],
+  ]);
+  const unknown = await ask(place, "SELECT count(*) FROM trades WHERE market = 'BTCUSD'");
+  assert.deepEqual(unknown.rows, [['0']]);
+  assert.deepEqual(unknown.notes, ['the archive has no market BTCUSD']);
+  await runSql(
+    place.url,
+    `ALTER TABLE partition_state DROP CONSTRAINT partition_state_known;
+     UPDATE partition_state SET state = 'expired' WHERE table_name = 'trade' AND state = 'archived'`,
+  );
+  const gone = await ask(place, 'SELECT count(*) FROM trades');
+  assert.deepEqual(gone.rows, [['48']]);
+  assert.match(gone.notes.join(), /trades from 2026-01-14T00.* to 2026-01-15T00.* no longer kept/);
+});
+
+test('files alone answer as well; a damaged one is an error and no answer', async (t) => {
+  const place = await openHalfCold(t);
+  const files = { isFilesOnly: true } as const;
+  const counted = await ask(
+    place,
+    'SELECT market, count(*) FROM trades GROUP BY 1 ORDER BY 1',
+    files,
+  );
+  assert.deepEqual(counted.rows, [
+    ['BTC_USD', '12'],
+    ["it's/odd", '12'],
+  ]);
+  assert.match(counted.notes.join(), /only the cold files are asked/);
+  const markets = await ask(place, 'SELECT market, market_id FROM markets ORDER BY 2', files);
+  assert.deepEqual(
+    markets.rows.map(([name]) => name),
+    ['BTC_USD', "it's/odd"],
+  );
+  await assert.rejects(ask(place, 'SELECT * FROM gaps', files), { message: /database alone/ });
+  const nowhere = { ...place, coldDir: join(place.coldDir, 'kind=trades') };
+  await assert.rejects(ask(nowhere, 'SELECT * FROM trades', files), {
+    message: /has no manifests/,
+  });
+  const folder = join(place.coldDir, 'kind=trades', 'market=BTC_USD', `date=${DAYS[0]}`);
+  const [name = ''] = await readdir(folder);
+  await appendFile(join(folder, name), 'x');
+  for (const options of [files, {}]) {
+    await assert.rejects(ask(place, 'SELECT count(*) FROM trades', options), {
+      code: 'cold_damaged',
+      message: /part-.*\.parquet is not what was written/,
+    });
+  }
+  const other = await ask(place, "SELECT count(*) FROM trades WHERE market = 'it''s/odd'", files);
+  assert.deepEqual(other.rows, [['12']], 'a file that is not needed does not matter');
+});
+
+test('nothing stays behind on the disk', async (t) => {
+  const place = await openHalfCold(t);
+  const left = async () =>
+    (await readdir(tmpdir())).filter((name) => name.startsWith('tapekeep-query-'));
+  const before = new Set(await left());
+  await ask(place, 'SELECT count(*) FROM trades');
+  await assert.rejects(ask(place, 'SELECT nothing FROM trades'));
+  assert.deepEqual(
+    (await left()).filter((name) => !before.has(name)),
+    [],
+  );
+});
