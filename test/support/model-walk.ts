@@ -137,8 +137,8 @@ export class WalkRun {
       if (turn % doubtEvery === 0) await this.doubt();
       this.clock.advance(6000);
       if (forgetEvery > 0 && turn % forgetEvery === 0) {
-        this.exchange.away(400, 40);
-        this.clock.advance(400_000);
+        this.exchange.away(1000, 40);
+        this.clock.advance(1_000_000);
       }
       if (turn % crashEvery !== 0) continue;
       this.walker = this.begin();

@@ -112,8 +112,12 @@ export async function endOfHistory(
   const { pages, chains, book, options } = walk;
   const startMs = Math.min(chain.secondMs, hole.edgeMs);
   const below = pages.islands.all.filter((island) => island.span.fromMs < hole.edgeMs);
-  // Below a list that was cut there are more of them.
-  const hasForgotten = pages.islands.isCut || below.some((island) => island.firstId !== null);
+  // Below a list that was cut there are more of them. And trades that were seen need not be covered:
+  // all of them may lie in one second.
+  const hasForgotten =
+    pages.islands.isCut ||
+    pages.lowestTid < chain.tid ||
+    below.some((island) => island.firstId !== null);
   // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.doubts.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs;
@@ -129,11 +133,11 @@ export async function endOfHistory(
     await book.beyondHistory(hole);
     return;
   }
-  // Where this run saw the market empty until just before, that trade is its first one. After a
-  // longer absence the exchange may as well have forgotten what came before.
-  const run = walk.emptyRun;
-  const isFirst = run !== undefined && run.toMs <= startMs;
-  const span = { fromMs: isFirst ? run.fromMs : startMs, toMs: hole.edgeMs };
+  // Where the market was seen empty until just before, that trade is its first one. After a longer
+  // absence the exchange may as well have forgotten what came before.
+  const empty = walk.empty.span;
+  const isFirst = empty !== undefined && empty.toMs <= startMs;
+  const span = { fromMs: isFirst ? empty.fromMs : startMs, toMs: hole.edgeMs };
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
   const { doubtfulEdgesMs } = await pages.commit(page, span, evidence);
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);

@@ -4,7 +4,7 @@ import { PRIORITY, type RequestTurn } from '../ports.js';
 import { NOTHING } from './frontier.js';
 import { Pace, type WalkPace } from './pace.js';
 import type { SourceTrade, TradePage } from './source.js';
-import { LOOKS_APART_MAX_MS, OTHER_PAGE, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+import { OTHER_PAGE, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
 /** What one look at the newest trades brought. */
 export interface HeadLook {
@@ -35,6 +35,7 @@ export class Head {
   readonly #walk: Walk;
   readonly #pace = new Pace();
   #newPerPoll = PAGE_MAX;
+  #hasAskedAll = false;
 
   constructor(walk: Walk) {
     this.#walk = walk;
@@ -59,15 +60,9 @@ export class Head {
     // Half-full pages: room for twice what usually is new, so that a burst still connects.
     const room = Math.ceil(this.#newPerPoll * (isIdMode ? 4 : 2));
     const least = isIdMode ? Math.max(PAGE_MIN_ID, room) : room;
-    const limit = PAGE_SIZES.find((size) => size >= least) ?? PAGE_MAX;
+    const limit = this.#sizeOf(least);
     const options = { priority: PRIORITY.head, signal };
     let page = await this.#walk.fetch(0, limit, { ...options, ...(turn && { turn }) });
-    if (page.rowCount === 0 && this.#walk.newestTid === 0) {
-      // One empty answer is no market without trades. What it proves, it proves of its own moment.
-      const { sentAtMs, dateMs } = page;
-      page = await this.#walk.fetch(0, limit === PAGE_MAX ? OTHER_PAGE : PAGE_MAX, options);
-      if (page.rowCount === 0) page = { ...page, sentAtMs, dateMs };
-    }
     let look: HeadLook = await this.store(page, limit);
     if (isIdMode && !look.isConnected && limit < PAGE_MAX) {
       page = await this.#walk.fetch(0, PAGE_MAX, options);
@@ -99,7 +94,7 @@ export class Head {
         `its newest trade is ${newest.tid}, older than ${knownTid}, which is stored`,
       );
     }
-    if (knownTid === 0) this.#endEmptyRun(untilMs);
+    if (knownTid === 0) this.#walk.empty.tradedAt(untilMs);
     const fresh = rows.filter((row) => row.tid > knownTid);
     const claim = headSpan(rows, untilMs, latestMs(page));
     const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
@@ -142,32 +137,24 @@ export class Head {
     if (ratio !== undefined) telemetry.historyHeadroom({ stream: source.kind, market, ratio });
   }
 
-  /** Forgets that the market was seen empty, when that is too long ago to tell of the time since. */
-  #endEmptyRun(untilMs: number): void {
-    const { emptyRun } = this.#walk;
-    if (emptyRun !== undefined && untilMs - emptyRun.toMs > LOOKS_APART_MAX_MS) {
-      this.#walk.emptyRun = undefined;
-    }
+  /** @param least rows that there should be room for */
+  #sizeOf(least: number): number {
+    if (this.#walk.newestTid > 0) return PAGE_SIZES.find((size) => size >= least) ?? PAGE_MAX;
+    // Of a market without trades by turns, so that no cache has one answer for two looks.
+    this.#hasAskedAll = !this.#hasAskedAll;
+    return this.#hasAskedAll ? PAGE_MAX : OTHER_PAGE;
   }
 
-  /**
-   * A market without a single trade: nothing happened at the moment of the look, nor since the one
-   * before if that was of this run and not long ago. Across a longer absence an exchange may have
-   * forgotten what happened meanwhile.
-   */
+  /** A market without a single trade, see {@link EmptyMarket}. */
   async #empty(page: TradePage, untilMs: number): Promise<void> {
-    const { pages, newestTid, options } = this.#walk;
+    const { pages, newestTid, options, empty } = this.#walk;
     if (newestTid > 0 || page.rowCount > 0) {
       await pages.commit(page, NOTHING, {});
       throw this.#walk.stalled('its first page holds no readable trade');
     }
-    this.#endEmptyRun(untilMs);
-    const { emptyRun } = this.#walk;
-    const claim = { fromMs: emptyRun?.fromMs ?? untilMs - SECOND_MS, toMs: untilMs };
-    if (emptyRun !== undefined && untilMs <= emptyRun.toMs) return;
-    this.#walk.emptyRun = claim;
+    const claim = empty.look(untilMs) ?? NOTHING;
     await pages.commit(page, claim, { endpoint: options.source.endpoint, empty: true });
-    if (pages.collectFromMs === null) await pages.beginAt(claim.fromMs);
+    if (claim !== NOTHING && pages.collectFromMs === null) await pages.beginAt(claim.fromMs);
   }
 }
 

@@ -33,6 +33,8 @@ export class HoleBook {
   readonly #edges: BlockedEdges;
   /** Begins of holes of which the archive knows already that the head moved on. */
   readonly #toldFromMs = new Set<number>();
+  /** Full pages that did not reach below the lowest edge, while the start of history is open. */
+  #horizon = { edgeMs: 0, times: 0 };
   #isRestored = false;
 
   constructor(options: HoleBookOptions, pages: PageStore) {
@@ -102,17 +104,19 @@ export class HoleBook {
   }
 
   /**
-   * A hole lies outside the newest page of a server that pages no deeper (id mode). It is tried
-   * again some times, because a page may turn out longer than the last; then it is given up.
+   * A hole lies outside the newest page of a server that pages no deeper (id mode), and that page was
+   * as long as any. It is tried again some times, because a page may turn out longer than the last;
+   * then it is given up.
    */
   async horizon(hole: Hole): Promise<void> {
     const note = 'the server counts since and lastId as trade ids: only its newest page is served';
     if (hole.fromMs === -Infinity) {
-      // Nobody knows what there was below: expected is what can be had from here on.
+      // Nobody knows what there was below: expected is what can be had from here on. That is said
+      // for good, so tries that failed for another reason do not count.
       this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs());
-      if (this.#edges.attempts(hole.edgeMs) > HORIZON_RETRIES) {
-        await this.#pages.beginAt(hole.edgeMs);
-      }
+      const { edgeMs, times } = this.#horizon;
+      this.#horizon = { edgeMs: hole.edgeMs, times: edgeMs === hole.edgeMs ? times + 1 : 1 };
+      if (this.#horizon.times > HORIZON_RETRIES) await this.#pages.beginAt(hole.edgeMs);
     } else if (this.#edges.attempts(hole.edgeMs) < HORIZON_RETRIES) {
       await this.failed(hole, 'history horizon', note);
     } else {

@@ -46,6 +46,7 @@ export class PageStore {
   readonly #refusedSpans = new Map<number, { readonly toMs: number; readonly atMs: number }>();
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
+  #lowestTid = Number.POSITIVE_INFINITY;
   readonly islands: IslandList;
 
   constructor(options: PageStoreOptions, islands: readonly Island[]) {
@@ -57,6 +58,11 @@ export class PageStore {
   /** Where expected coverage begins; null while the start of history is not known. */
   get collectFromMs(): number | null {
     return this.#collectFromMs;
+  }
+
+  /** The oldest trade that this run has seen; infinite before the first. */
+  get lowestTid(): number {
+    return this.#lowestTid;
   }
 
   /** Sets where expected coverage begins, once that is known. */
@@ -77,6 +83,7 @@ export class PageStore {
   ): Promise<{ islands: readonly Island[]; doubtfulEdgesMs: number[] }> {
     const { archive, marketId, market, stream, source, telemetry, clock } = this.#options;
     const fresh = this.#recent.fresh(page.trades);
+    for (const { tid } of fresh) this.#lowestTid = Math.min(this.#lowestTid, tid);
     const spans = withoutDoubts(claim, page.doubts);
     telemetry.received({ stream: source.kind, market, count: page.rowCount });
     this.#settled('duplicate', page.trades.length - fresh.length);

@@ -4,6 +4,7 @@ import { findHoles, type Hole } from '../../ledger/holes.js';
 import { edgeBelow } from '../../ledger/proof.js';
 import { type Search, searchFrom } from '../../ledger/search.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
+import { EmptyMarket } from './empty-market.js';
 import { type EndPlace, HistoryEnds } from './ends.js';
 import { WalkStalledError } from './errors.js';
 import { Chains, chainEnd, type Frontier, NOTHING } from './frontier.js';
@@ -35,8 +36,6 @@ export const SECOND_MS = 1000;
 export const PAGE_MAX = 1000;
 /** Size of the page that must agree with an empty one: no cache has one answer for both. */
 export const OTHER_PAGE = 500;
-/** Looks of one run at an empty market prove the time between them when no further apart than this. */
-export const LOOKS_APART_MAX_MS = 300_000;
 /** How often a start of history that was found is looked for again. */
 const START_RECHECK_MS = 3_600_000;
 /** Requests that one step may spend on finding its place in a history that moves. */
@@ -59,8 +58,7 @@ export class Walk {
   readonly chains = new Chains();
   readonly ends: HistoryEnds;
   newestTid: number;
-  /** Time in which this run saw, in looks close together, that the market has no trade. */
-  emptyRun: Span | undefined;
+  readonly empty: EmptyMarket;
   /** The right to send a request that was reserved for the step under way. */
   stepTurn: RequestTurn | undefined;
   #wanted: readonly Span[] = [];
@@ -77,6 +75,7 @@ export class Walk {
     this.pages = new PageStore(options, islands);
     this.book = new HoleBook(options, this.pages);
     this.ends = new HistoryEnds(options.clock);
+    this.empty = new EmptyMarket(islands);
     this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
     // The newest island may hold no trade, and yet there are older ones.
     this.newestTid = Math.max(0, ...islands.map((island) => island.lastId ?? 0));

@@ -3,15 +3,16 @@ import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import type { Hole } from '../../ledger/holes.js';
-import type { RequestTurn } from '../ports.js';
+import { orderPage } from '../../ledger/page.js';
+import { PRIORITY, type RequestTurn } from '../ports.js';
 import { deepen, endOfHistory } from './deepen.js';
 import { WalkStalledError } from './errors.js';
-import type { PendingGap } from './frontier.js';
+import { NOTHING, type PendingGap } from './frontier.js';
 import { Head, type HeadLook } from './head.js';
 import type { WalkPace } from './pace.js';
 import { seek } from './seek.js';
 import type { TradePage } from './source.js';
-import { FetchFailure, PAGE_MAX, Walk, type WalkerOptions } from './walk.js';
+import { FetchFailure, OTHER_PAGE, PAGE_MAX, Walk, type WalkerOptions } from './walk.js';
 
 export type { HeadLook } from './head.js';
 export type { ServerTraits, WalkerOptions } from './walk.js';
@@ -113,7 +114,7 @@ export class TradeWalker {
       await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
       await pages.reload();
       chains.dropWithin(span);
-      this.#walk.emptyRun = undefined;
+      this.#walk.empty.clear();
       this.#walk.release(span);
     });
   }
@@ -131,7 +132,7 @@ export class TradeWalker {
   async #pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
     await this.#walk.book.restore();
     const { look, page } = await this.#head.poll(signal, turn);
-    if (this.#mode() === 'id' && !look.isConnected) await this.#meetHorizon(page);
+    if (this.#mode() === 'id' && !look.isConnected) await this.#meetHorizon(page, signal);
     return look;
   }
 
@@ -183,7 +184,7 @@ export class TradeWalker {
     try {
       const page = await this.#walk.fetchForStep(0, PAGE_MAX, signal);
       await this.#head.store(page, PAGE_MAX);
-      await this.#meetHorizon(page);
+      await this.#meetHorizon(page, signal);
     } catch (error) {
       if (!signal.aborted && !isAborted(error)) await book.failed(hole, ...reasonOf(error));
       throw error;
@@ -191,15 +192,35 @@ export class TradeWalker {
   }
 
   /** The longest page was asked for and holes are left: none of them can be reached by paging. */
-  async #meetHorizon(page: TradePage): Promise<void> {
+  async #meetHorizon(page: TradePage, signal: AbortSignal): Promise<void> {
     const { book, options } = this.#walk;
-    const isAll = page.rowCount < PAGE_MAX && page.rowCount < options.traits.largestPage;
-    const oldestTid = Math.min(...page.trades.map(({ tid }) => tid));
-    for (const hole of this.#walk.openHoles()) {
+    const holes = this.#walk.openHoles();
+    if (holes.length === 0) return;
+    // Only a page as long as any of this server was cut off by it.
+    if (page.rowCount >= Math.min(PAGE_MAX, options.traits.largestPage)) {
+      for (const hole of holes) await book.horizon(hole);
+    } else await this.#meetEnd(page, holes, signal);
+  }
+
+  /**
+   * A page that is shorter than others ends where history does, or was cut on its way. As below a
+   * chain in skip mode, it takes another page that agrees, and both once more.
+   */
+  async #meetEnd(page: TradePage, holes: readonly Hole[], signal: AbortSignal): Promise<void> {
+    const { book, ends } = this.#walk;
+    const size = Math.max(OTHER_PAGE, page.rowCount + 1);
+    const second = await this.#walk.fetch(0, size, { priority: PRIORITY.head, signal });
+    const oldest = orderPage(page.trades).at(-1);
+    const isAgreed = oldest !== undefined && orderPage(second.trades).at(-1)?.tid === oldest.tid;
+    if (isAgreed) ends.seenBelow(oldest);
+    await this.#walk.pages.commit(second, NOTHING, {});
+    for (const hole of holes) {
       const chain = this.#walk.frontierAt(hole.edgeMs);
-      if (!isAll || chain?.tid !== oldestTid) await book.horizon(hole);
-      else if (this.#walk.ends.isAgain(hole.edgeMs, chain.tid)) {
+      const isLowest = isAgreed && chain?.tid === oldest.tid;
+      if (isLowest && ends.isAgain(hole.edgeMs, oldest.tid)) {
         await endOfHistory(this.#walk, hole, chain, page);
+      } else if (isAgreed && ends.below(hole.edgeMs, chain?.tid ?? 0) === 'proven') {
+        await book.beyondHistory(hole);
       } else book.putOff(hole.edgeMs);
     }
   }

@@ -9,18 +9,43 @@ test('a market without trades is covered as empty, and so is the time before its
   const world = new TradeWorld([], 100);
   const walker = world.walker();
   await walker.pollHead(signal);
+  world.clock.advance(6500);
+  await walker.pollHead(signal);
+  assert.deepEqual(world.covered(), [], 'two answers may both be cut');
+  world.clock.advance(6500);
+  await walker.pollHead(signal);
   assert.deepEqual(world.covered(), [[99, 100]]);
   world.clock.advance(6500);
   await walker.pollHead(signal);
   assert.deepEqual(world.covered(), [[99, 106]]);
-  world.trades = [{ tid: 1, atS: 106.7 }];
+  const limits = world.exchange.asked.map(({ params }) => params.limit);
+  assert.deepEqual(limits, [1000, 500, 1000, 500], 'one request a look, no two of one address');
+  world.trades = [{ tid: 1, atS: 120.7 }];
   world.clock.advance(10_000);
   await walker.pollHead(signal);
   await fillAll(walker);
-  assert.deepEqual(world.covered(), [[99, 116]]);
+  assert.deepEqual(world.covered(), [[99, 129]]);
   assert.deepEqual(world.gaps(), []);
   world.assertHonest();
   world.record.assertAccounted('trades');
+});
+
+test('a short absence leaves no gap in an empty market, a long one does', async () => {
+  const world = new TradeWorld([], 100);
+  const look = async (walker: ReturnType<TradeWorld['walker']>, times: number) => {
+    for (let time = 0; time < times; time += 1) {
+      await walker.pollHead(signal);
+      world.clock.advance(6000);
+    }
+  };
+  await look(world.walker(), 4);
+  world.clock.advance(600_000);
+  await look(world.walker(), 4);
+  assert.equal(world.covered().length, 1);
+  assert.equal(world.covered()[0]?.[0], 99);
+  world.clock.advance(1_000_000);
+  await look(world.walker(), 4);
+  assert.equal(world.covered().length, 2, 'what happened meanwhile may have been forgotten');
 });
 
 test('coverage ends with a whole second: what happens later in it was never called covered', async () => {

@@ -169,6 +169,28 @@ test('in id mode a head that does not connect is asked for again in full before 
   assert.equal(world.exchange.asked.filter(({ params }) => params.since !== 0).length, 0);
 });
 
+test('in id mode pages that were cut on their way do not end the history', async () => {
+  const world = new TradeWorld(every(80, 1), 100);
+  world.mode = 'id';
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  world.cap = 3;
+  for (let attempt = 0; attempt < 8; attempt += 1) {
+    world.clock.advance(60_000);
+    await walker.fillStep(signal);
+  }
+  assert.equal(world.archive.floorOf(1), null, 'nobody has seen where history begins');
+  world.cap = 1000;
+  for (let attempt = 0; attempt < 6; attempt += 1) {
+    world.clock.advance(600_000);
+    await fillAll(walker);
+  }
+  // The longest page of all that came may be as long as the server makes them.
+  assert.equal(world.archive.floorOf(1), START_MS + 1000);
+  assert.equal(world.covered().at(-1)?.[0], 1);
+  world.assertHonest();
+});
+
 test('in id mode what has left the newest page is tried some times, then listed as lost', async () => {
   const world = new TradeWorld(every(100, 1), 100);
   world.mode = 'id';

@@ -1,0 +1,73 @@
+import type { Span } from '../../kernel/span.js';
+import type { Island } from '../../ledger/batch.js';
+
+/**
+ * Looks at an empty market prove the time between them when no further apart than this: no exchange
+ * that serves a history forgets a trade so soon.
+ */
+const LOOKS_APART_MAX_MS = 900_000;
+/** Answers in a row that must agree: of these, two may be cut on their way and prove nothing. */
+const LOOKS_FOR_PROOF = 3;
+const SECOND_MS = 1000;
+
+/**
+ * The time in which a market was seen to have no trade at all.
+ *
+ * Every answer says that there was none up to its own moment, so later answers confirm earlier ones,
+ * at no request more than a poll takes anyway: time counts as empty once three looks in a row say so,
+ * at least a second apart, and what the newest two of them saw follows with the next looks. It ends
+ * with the first trade; then the end of history below that trade proves the rest.
+ *
+ * An earlier run's coverage goes on where the absence was no longer than any pause between two looks.
+ * All moments are exchange time, proven by clock and cache margin.
+ */
+export class EmptyMarket {
+  #proven: Span | undefined;
+  /** Moments of looks that are not confirmed yet, oldest first. */
+  #looks: number[] = [];
+
+  /** @param islands what is covered already */
+  constructor(islands: readonly Island[]) {
+    const [top] = islands;
+    if (islands.every(({ rowCount }) => rowCount === 0)) this.#proven = top?.span;
+  }
+
+  /** What is proven by now. */
+  get span(): Span | undefined {
+    return this.#proven;
+  }
+
+  /**
+   * An answer without trades.
+   *
+   * @returns the span that it proves together with those before; undefined when it does not yet
+   */
+  look(untilMs: number): Span | undefined {
+    this.#endAfterAbsence(untilMs);
+    const lastMs = this.#looks.at(-1) ?? this.#proven?.toMs ?? Number.NEGATIVE_INFINITY;
+    if (untilMs < lastMs + SECOND_MS) return undefined;
+    this.#looks.push(untilMs);
+    const toMs = this.#looks.at(-LOOKS_FOR_PROOF);
+    if (toMs === undefined) return undefined;
+    this.#looks = this.#looks.slice(1 - LOOKS_FOR_PROOF);
+    this.#proven = { fromMs: this.#proven?.fromMs ?? toMs - SECOND_MS, toMs };
+    return this.#proven;
+  }
+
+  /** The first answer with a trade. What was seen long before it says nothing of the time between. */
+  tradedAt(untilMs: number): void {
+    this.#endAfterAbsence(untilMs);
+    this.#looks = [];
+  }
+
+  /** What was covered is in doubt. */
+  clear(): void {
+    this.#proven = undefined;
+    this.#looks = [];
+  }
+
+  #endAfterAbsence(untilMs: number): void {
+    const lastMs = this.#looks.at(-1) ?? this.#proven?.toMs;
+    if (lastMs !== undefined && untilMs - lastMs > LOOKS_APART_MAX_MS) this.clear();
+  }
+}
