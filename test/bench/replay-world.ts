@@ -1,15 +1,32 @@
+import { join } from 'node:path';
+import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS } from '../../src/archive/parquet/write.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { openStore, type Store } from '../../src/store/index.js';
+import { archiveDay } from '../support/cold-world.js';
 import { quietStoreEvents, runSql, TEMPLATE, withDatabase } from '../support/postgres-server.js';
+
+/** As the program's own files have them. */
+const ROW_GROUPS = {
+  trades: ROW_GROUP_ROWS,
+  depth: DEPTH_GROUP_ROWS,
+  tickers: ROW_GROUP_ROWS,
+  klines: ROW_GROUP_ROWS,
+};
 
 /** First day of the made archives. */
 export const DAY_MS = 86_400_000;
 export const START_MS = Date.UTC(2026, 0, 15);
 
+const KINDS = ['trades', 'depth', 'tickers', 'klines'] as const;
+export type MadeKind = (typeof KINDS)[number];
+
 /** An archive made of nothing but figures, of which the shape is known. */
 export interface MadeArchive {
   readonly url: string;
+  /** Where its rows go that leave the database. */
+  readonly coldDir: string;
+  readonly kinds: readonly MadeKind[];
   readonly markets: readonly string[];
   readonly fromMs: number;
   readonly toMs: number;
@@ -64,7 +81,7 @@ function makeRowsSql(shape: Shape): string[] {
 }
 
 /** Makes an archive whose streams are covered whole. */
-export async function makeArchive(server: string, shape: Shape): Promise<MadeArchive> {
+export async function makeArchive(server: string, dir: string, shape: Shape): Promise<MadeArchive> {
   const url = withDatabase(server, shape.name);
   await runSql(server, `CREATE DATABASE ${shape.name} TEMPLATE ${TEMPLATE}`);
   const store = await openStore({
@@ -76,7 +93,45 @@ export async function makeArchive(server: string, shape: Shape): Promise<MadeArc
     const markets = await prepare(store, shape, covered);
     for (const sql of makeRowsSql(shape)) await runSql(url, sql);
     await runSql(url, 'VACUUM ANALYZE');
-    return { url, markets, ...covered };
+    return { url, coldDir: join(dir, shape.name), markets, kinds: KINDS, ...covered };
+  } finally {
+    await store.stop();
+  }
+}
+
+/** A file that left the database. */
+export interface ColdArchiveFile {
+  readonly kind: MadeKind;
+  readonly market: string;
+  readonly path: string;
+}
+
+/** Takes all rows out of the database and puts them into files. */
+export async function archiveAll({
+  url,
+  coldDir,
+  kinds,
+  fromMs,
+  toMs,
+}: MadeArchive): Promise<ColdArchiveFile[]> {
+  const store = await openStore({
+    ...{ databaseUrl: url, clock: systemClock, random: systemRandom },
+    telemetry: quietStoreEvents(),
+  });
+  const files: ColdArchiveFile[] = [];
+  try {
+    for (const kind of kinds) {
+      // Candles leave by the month.
+      const endMs = kind === 'klines' ? fromMs + 1 : toMs;
+      for (let ms = fromMs; ms < endMs; ms += DAY_MS) {
+        const day = new Date(ms).toISOString().slice(0, 10);
+        const paths = await archiveDay({ store, url, coldDir }, kind, day, ROW_GROUPS[kind]);
+        for (const path of paths) {
+          files.push({ kind, market: /market=([^/]+)/.exec(path)?.[1] ?? '', path });
+        }
+      }
+    }
+    return files;
   } finally {
     await store.stop();
   }

@@ -1,0 +1,186 @@
+import { rm } from 'node:fs/promises';
+import { parseArgs } from 'node:util';
+import type { Archive } from '../../src/archive/events/archive.js';
+import { openArchive } from '../../src/archive/open-archive.js';
+import { systemClock } from '../../src/kernel/clock.js';
+import { makeTempDir, startTestPostgres } from '../support/postgres-server.js';
+import { bareCursor, bareScan } from './replay-bare.js';
+import { archiveAll, type MadeArchive, makeArchive } from './replay-world.js';
+import { type BenchReport, median, tableOf } from './report.js';
+
+export const about =
+  'events of four kinds and ten markets merged, against a bare cursor and a bare Parquet scan';
+
+const ROUNDS = 3;
+const FIRSTS = 5;
+const MARKETS = 10;
+
+/** Rows of one market; the others of a shape follow from them. */
+function shapeOf(name: string, trades: number, days: number) {
+  const rows = { trades, depths: Math.ceil(trades / 8), tickers: Math.ceil(trades / 8) };
+  return { name, markets: MARKETS, ...rows, days };
+}
+
+const whole = (archive: MadeArchive) => ({
+  from: new Date(archive.fromMs),
+  // The last candle closes at the very end.
+  to: new Date(archive.toMs),
+  gaps: 'ignore' as const,
+});
+
+async function readAll(archive: Archive, made: MadeArchive): Promise<number> {
+  let count = 0;
+  for await (const _ of archive.events(whole(made))) count += 1;
+  return count;
+}
+
+async function secondsOf(work: () => Promise<number>): Promise<{ rows: number; seconds: number }> {
+  const startMs = systemClock.monotonicMs();
+  const rows = await work();
+  return { rows, seconds: (systemClock.monotonicMs() - startMs) / 1000 };
+}
+
+/** Milliseconds to the first event, after which the reader leaves. */
+async function firstMs(archive: Archive, made: MadeArchive): Promise<number> {
+  const taken: number[] = [];
+  for (let round = 0; round < FIRSTS; round += 1) {
+    const startMs = systemClock.monotonicMs();
+    for await (const _ of archive.events(whole(made))) {
+      taken.push(systemClock.monotonicMs() - startMs);
+      break;
+    }
+  }
+  return median(taken);
+}
+
+/** Resident memory while all is read, MB: the most of the first tenth, and of all. */
+async function memoryOf(archive: Archive, made: MadeArchive): Promise<readonly [number, number]> {
+  const tenthUs = (made.fromMs + (made.toMs - made.fromMs) / 10) * 1000;
+  let [early, most] = [0, 0];
+  for await (const events of archive.events(whole(made)).batches()) {
+    const rss = process.memoryUsage.rss() / 1e6;
+    most = Math.max(most, rss);
+    if ((events[0]?.atUs ?? 0) < tenthUs) early = most;
+  }
+  return [early, most];
+}
+
+interface Rates {
+  readonly [name: string]: { readonly rows: number; readonly seconds: number }[];
+}
+
+/**
+ * Options: --trades (of each of ten markets, default 40,000), --large (the same for the archive whose
+ * first event is compared, default 80,000; 800,000 makes ten million rows).
+ */
+export async function run(options: readonly string[]): Promise<BenchReport> {
+  const { values } = parseArgs({
+    args: [...options],
+    options: {
+      trades: { type: 'string', default: '40000' },
+      large: { type: 'string', default: '80000' },
+    },
+  });
+  const server = await startTestPostgres();
+  const dir = await makeTempDir();
+  try {
+    const made = await makeArchive(
+      server.url,
+      dir,
+      shapeOf('bench_events', Number(values.trades), 1),
+    );
+    const small = await makeArchive(server.url, dir, shapeOf('bench_small', 8_000, 1));
+    const large = await makeArchive(
+      server.url,
+      dir,
+      shapeOf('bench_large', Number(values.large), 3),
+    );
+    const rates: Rates = { cursor: [], hot: [], scan: [], cold: [] };
+    const first: Record<string, number> = {};
+    const at = (one: MadeArchive) => openArchive({ databaseUrl: one.url, coldDir: one.coldDir });
+
+    const archive = await at(made);
+    await readAll(archive, made);
+    for (let round = 0; round < ROUNDS; round += 1) {
+      rates.cursor?.push(await secondsOf(() => bareCursor(made)));
+      rates.hot?.push(await secondsOf(() => readAll(archive, made)));
+    }
+    await archive.close();
+    const [ofSmall, ofLarge] = [await at(small), await at(large)];
+    first.small = await firstMs(ofSmall, small);
+    first.large = await firstMs(ofLarge, large);
+    const memory = {
+      hot: await memoryOf(ofLarge, large),
+      cold: [0, 0] as readonly [number, number],
+    };
+    await Promise.all([ofSmall.close(), ofLarge.close()]);
+
+    const files = await archiveAll(made);
+    await archiveAll(small);
+    await archiveAll(large);
+    const cold = await at(made);
+    await readAll(cold, made);
+    for (let round = 0; round < ROUNDS; round += 1) {
+      rates.scan?.push(await secondsOf(() => bareScan(files, dir)));
+      rates.cold?.push(await secondsOf(() => readAll(cold, made)));
+    }
+    await cold.close();
+    const [coldSmall, coldLarge] = [await at(small), await at(large)];
+    first.coldSmall = await firstMs(coldSmall, small);
+    first.coldLarge = await firstMs(coldLarge, large);
+    memory.cold = await memoryOf(coldLarge, large);
+    await Promise.all([coldSmall.close(), coldLarge.close()]);
+    return report(rates, first, memory);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+    await server.stop();
+  }
+}
+
+function report(
+  rates: Rates,
+  first: Readonly<Record<string, number>>,
+  memory: Readonly<Record<'hot' | 'cold', readonly [number, number]>>,
+): BenchReport {
+  const perS = (name: string) =>
+    Math.round(median((rates[name] ?? []).map(({ rows, seconds }) => rows / seconds)));
+  const rows = (name: string) => rates[name]?.[0]?.rows ?? 0;
+  /** Rounds are compared with themselves: the machine may be slower in one than in another. */
+  const ratio = (name: string, base: string) =>
+    Math.round(
+      100 *
+        median(
+          (rates[name] ?? []).map(
+            ({ seconds }, index) => (rates[base]?.[index]?.seconds ?? 0) / seconds,
+          ),
+        ),
+    ) / 100;
+  const line = (text: string, name: string, base: string) => [
+    text,
+    rows(name).toLocaleString('en-US'),
+    perS(name).toLocaleString('en-US'),
+    name === base ? '' : `${ratio(name, base)}`,
+  ];
+  const ms = (name: string) => `${Math.round(first[name] ?? 0)} ms`;
+  const mb = ([early, most]: readonly [number, number]) =>
+    `${Math.round(early)} MB after a tenth, ${Math.round(most)} MB at most`;
+  return {
+    table: [
+      tableOf([
+        ['', 'rows', 'rows/s', 'of the bare one'],
+        line('bare cursor, one market after the other', 'cursor', 'cursor'),
+        line('hot events, merged', 'hot', 'cursor'),
+        line('bare Parquet scan, one file after the other', 'scan', 'scan'),
+        line('cold events, merged', 'cold', 'scan'),
+      ]),
+      `first event: hot ${ms('small')} of the small archive, ${ms('large')} of the large one; cold ${ms('coldSmall')} and ${ms('coldLarge')}`,
+      `memory of this process over the large archive: hot ${mb(memory.hot)}; cold ${mb(memory.cold)}`,
+    ].join('\n'),
+    figures: {
+      ratio: { hot: ratio('hot', 'cursor'), cold: ratio('cold', 'scan') },
+      rowsPerS: Object.fromEntries(Object.keys(rates).map((name) => [name, perS(name)])),
+      firstMs: first,
+      memoryMb: memory,
+    },
+  };
+}
