@@ -33,7 +33,7 @@ async function requestsOf(world: TapeProgram): Promise<Record<string, number>> {
 const counting = (where: string, ms = 0) => ({ id: where, kind: 'latency', where, ms });
 
 test('without a daemon the command does the work, and a second time finds it done', async (t) => {
-  const world = await TapeProgram.make(t, 21);
+  const world = await TapeProgram.make(t, 21, 'empty');
   await world.openExchange(420);
   const first = await world.run(...BACKFILL);
   assert.equal(first.code, 0, first.out + first.err);

@@ -45,10 +45,15 @@ export class TapeProgram {
     this.databaseUrl = databaseUrl;
   }
 
-  static async make(t: TestContext, seed: number): Promise<TapeProgram> {
+  /** @param database `empty` leaves making the schema to the first program that comes */
+  static async make(
+    t: TestContext,
+    seed: number,
+    database: 'migrated' | 'empty' = 'migrated',
+  ): Promise<TapeProgram> {
     const trades = makeTrades({ seed, seconds: SECONDS, startS: START_S, flood: 1300 });
     const tape = await writeTape(t, tapeLines(trades));
-    return new TapeProgram(t, trades, tape, await makeDatabase('empty'));
+    return new TapeProgram(t, trades, tape, await makeDatabase(database));
   }
 
   /** Opens the exchange (again), so many seconds into the tape. */
