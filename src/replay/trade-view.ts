@@ -13,6 +13,8 @@ const NEAR = 1000;
 const KNOWN_DEPTH_MAX = 100_000;
 /** Seconds of trades that are remembered; the present one is asked for again and again. */
 const SECONDS_MAX = 2000;
+/** Pages that are remembered: both endpoints show the same one, and many clients the newest. */
+const PAGES_MAX = 48;
 
 /** Trades as they could be seen at some moments. */
 export class TradeView {
@@ -21,6 +23,7 @@ export class TradeView {
   readonly #toMs: number;
   readonly #isKnownOnly: boolean;
   readonly #seconds: FreshCache<TradeRow[]>;
+  readonly #pages: FreshCache<TradeRow[]>;
   readonly #ranks = new Map<number, TradeRanks>();
 
   /** @param toMs no trade of this moment or later is ever seen */
@@ -30,6 +33,7 @@ export class TradeView {
     this.#toMs = toMs;
     this.#isKnownOnly = isKnownOnly;
     this.#seconds = new FreshCache(clock, SECONDS_MAX);
+    this.#pages = new FreshCache(clock, PAGES_MAX);
   }
 
   /**
@@ -60,7 +64,11 @@ export class TradeView {
     const top = await this.top(marketId, nowMs);
     const knownAt = this.#isKnownOnly ? nowMs : null;
     const read = async (before: TradePlace, drop: number) => {
-      const rows = await this.#past.tradesBefore(marketId, before, drop + limit, knownAt);
+      const count = drop + limit;
+      const key = `${marketId} ${before.tradedAtS} ${before.tid} ${count} ${knownAt}`;
+      const rows = await this.#pages.get(key, () =>
+        this.#past.tradesBefore(marketId, before, count, knownAt),
+      );
       return drop === 0 ? rows : rows.slice(drop);
     };
     if (skip <= NEAR) return read(top, skip);

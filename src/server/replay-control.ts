@@ -113,6 +113,10 @@ async function answer(
   try {
     return showResult(reply, await work(readSession(request)));
   } catch (error) {
+    // What can be repaired by waiting was not asked wrongly.
+    if (error instanceof TapekeepError && error.action === 'retry') {
+      return refuse(reply, 503, error.message);
+    }
     return refuseFor(reply, error);
   }
 }

@@ -5,9 +5,9 @@
  */
 
 export const momentOf = (expression: string) =>
-  `(timestamptz 'epoch' + ${expression}::float8 * interval '1 ms')`;
+  `(timestamptz 'epoch' + (${expression})::float8 * interval '1 ms')`;
 const secondOf = (expression: string) =>
-  `(timestamptz 'epoch' + ${expression}::float8 * interval '1 s')`;
+  `(timestamptz 'epoch' + (${expression})::float8 * interval '1 s')`;
 export const millisOf = (expression: string) =>
   `(extract(epoch FROM ${expression}) * 1000)::float8`;
 const secondsOf = (expression: string) => `extract(epoch FROM ${expression})::float8`;
