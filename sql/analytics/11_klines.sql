@@ -2,7 +2,7 @@ CREATE OR REPLACE VIEW analytics.klines AS
 SELECT m.name AS market, k.interval_s, k.open_at, k.open, k.high, k.low, k.close, k.volume, k.amount,
        k.revision, k.received_at, k.market_id
 FROM kline k JOIN market m ON m.market_id = k.market_id;
-COMMENT ON VIEW analytics.klines IS 'Closed candles as the exchange gave them, newest version. What is missing does not show here: the function klines shows it. Example: SELECT open_at, close FROM analytics.klines WHERE market = ''BTC_USD'' AND interval_s = 3600 AND open_at >= ''2026-01-15'' AND open_at < ''2026-01-16''';
+COMMENT ON VIEW analytics.klines IS 'Closed candles as the exchange gave them, newest version, as far as they are in the database. What is missing does not show here: the function klines shows it. Example: SELECT open_at, close FROM analytics.klines WHERE market = ''BTC_USD'' AND interval_s = 3600 AND open_at >= ''2026-01-15'' AND open_at < ''2026-01-16''';
 COMMENT ON COLUMN analytics.klines.market IS 'Name of the market: ''BTC_USD''.';
 COMMENT ON COLUMN analytics.klines.interval_s IS 'Length of the candle in seconds: 60.';
 COMMENT ON COLUMN analytics.klines.open_at IS 'Start of the candle, exchange time: 2026-01-15 12:00:00+00.';
@@ -52,6 +52,7 @@ BEGIN ATOMIC
                                klines.from_at, klines.to_at + klines.step) AS covered,
              analytics.kline_origin(asked.market_id, klines.step, klines.from_at, klines.to_at) AS origin
       FROM (SELECT analytics.market_id(klines.market, klines.from_at, klines.to_at) AS market_id
+            WHERE analytics.in_database('kline', klines.from_at, klines.to_at)
             OFFSET 0) asked
       OFFSET 0) known, analytics.slots(klines.step, klines.from_at, klines.to_at, known.origin) one
   ) slot FULL JOIN (

@@ -13,7 +13,8 @@ BEGIN ATOMIC
     FROM (
       SELECT analytics.covered(m.market_id, 'trades', 0, candles.from_at,
                                candles.to_at + candles.step) AS covered
-      FROM (SELECT analytics.market_id(candles.market, candles.from_at, candles.to_at) AS market_id) m
+      FROM (SELECT analytics.market_id(candles.market, candles.from_at, candles.to_at) AS market_id
+            WHERE analytics.in_database('trade', candles.from_at, candles.to_at + candles.step)) m
       OFFSET 0) asked,
       analytics.slots(candles.step, candles.from_at, candles.to_at, candles.origin) one
   ) slot LEFT JOIN (
@@ -56,7 +57,8 @@ BEGIN ATOMIC
     FROM (
       SELECT analytics.covered(m.market_id, 'trades', 0, vwap.from_at,
                                vwap.to_at + vwap.step) AS covered
-      FROM (SELECT analytics.market_id(vwap.market, vwap.from_at, vwap.to_at) AS market_id) m
+      FROM (SELECT analytics.market_id(vwap.market, vwap.from_at, vwap.to_at) AS market_id
+            WHERE analytics.in_database('trade', vwap.from_at, vwap.to_at + vwap.step)) m
       OFFSET 0) asked,
       analytics.slots(vwap.step, vwap.from_at, vwap.to_at, vwap.origin) one
   ) slot LEFT JOIN (

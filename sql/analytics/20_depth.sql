@@ -32,10 +32,39 @@ BEGIN ATOMIC
     FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS a(price, amount, level)
   ) l
   WHERE d.market_id = analytics.market_id(depth_levels.market)
-    AND d.observed_at >= analytics.span_start(from_at, to_at) AND d.observed_at < to_at
+    AND d.observed_at >= analytics.hot_from('depth', from_at, to_at)
+    AND d.observed_at < analytics.hot_to('depth', from_at, to_at)
     AND analytics.market_id(depth_levels.market) IS NOT NULL;
 END;
 COMMENT ON FUNCTION analytics.depth_levels IS 'Levels of one market observed in [from_at, to_at), with the columns of the view depth_levels. Example: SELECT * FROM analytics.depth_levels(''BTC_USD'', ''2026-01-15 12:00Z'', ''2026-01-15 12:01Z'') ORDER BY observed_at, side, level';
+
+-- Looks for the book itself, because the time to be asked for is that since it held.
+CREATE OR REPLACE FUNCTION analytics.book_known_at(market text, at timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql STABLE PARALLEL SAFE COST 100
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  asked integer := analytics.market_id(book_known_at.market);
+  watched_from timestamptz;
+  seen_at timestamptz;
+BEGIN
+  SELECT lower(c.span) INTO watched_from FROM stream s
+  JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
+  WHERE s.kind = 'depth' AND s.variant = 0 AND s.market_id = asked
+    AND c.market_id = asked AND c.span @> book_known_at.at;
+  IF NOT FOUND THEN
+    RETURN at;
+  END IF;
+  SELECT d.observed_at INTO seen_at FROM depth d
+  WHERE d.market_id = asked AND d.observed_at >= watched_from AND d.observed_at <= book_known_at.at
+  ORDER BY d.observed_at DESC LIMIT 1;
+  PERFORM analytics.in_database('depth', coalesce(seen_at, watched_from),
+                                book_known_at.at + interval '1 microsecond', true);
+  RETURN at;
+END
+$$;
+COMMENT ON FUNCTION analytics.book_known_at IS 'A moment, unless the book that held then has left the database: that is refused. Example: SELECT analytics.book_known_at(''BTC_USD'', ''2026-01-15 12:00Z'')';
 
 CREATE OR REPLACE FUNCTION analytics.spread(market text, from_at timestamptz, to_at timestamptz)
 RETURNS TABLE (held_from timestamptz, held_to timestamptz, held_s numeric, bid numeric,
@@ -61,12 +90,13 @@ BEGIN ATOMIC
         SELECT i.observed_at, i.bid_prices, i.bid_amounts, i.ask_prices, i.ask_amounts, i.market_id
         FROM depth i
         WHERE i.market_id = analytics.market_id(spread.market)
-          AND i.observed_at >= spread.from_at AND i.observed_at < spread.to_at
+          AND i.observed_at >= analytics.hot_from('depth', spread.from_at, spread.to_at)
+          AND i.observed_at < analytics.hot_to('depth', spread.from_at, spread.to_at)
         UNION ALL
         (SELECT b.observed_at, b.bid_prices, b.bid_amounts, b.ask_prices, b.ask_amounts, b.market_id
          FROM depth b
          WHERE b.market_id = analytics.market_id(spread.market, spread.from_at, spread.to_at)
-           AND b.observed_at < spread.from_at AND b.observed_at >= (
+           AND b.observed_at < analytics.book_known_at(spread.market, spread.from_at) AND b.observed_at >= (
              SELECT lower(c.span) FROM stream s
              JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
              WHERE s.kind = 'depth' AND s.variant = 0
@@ -77,6 +107,7 @@ BEGIN ATOMIC
       UNION ALL
       SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL
       WHERE analytics.market_id(spread.market, spread.from_at, spread.to_at) IS NULL
+         OR NOT analytics.in_database('depth', spread.from_at, spread.to_at, true)
     ) d
   ) h;
 END;
@@ -90,7 +121,8 @@ BEGIN ATOMIC
          sum(l.amount) OVER (PARTITION BY l.side ORDER BY l.level), d.observed_at
   FROM (SELECT analytics.market_id(depth_at.market) AS market_id OFFSET 0) asked, LATERAL (
     SELECT b.observed_at, b.bid_prices, b.bid_amounts, b.ask_prices, b.ask_amounts FROM depth b
-    WHERE b.market_id = asked.market_id AND b.observed_at <= depth_at.at AND b.observed_at >= (
+    WHERE b.market_id = asked.market_id
+      AND b.observed_at <= analytics.book_known_at(depth_at.market, depth_at.at) AND b.observed_at >= (
       SELECT lower(c.span) FROM stream s
       JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
       WHERE s.kind = 'depth' AND s.variant = 0 AND s.market_id = asked.market_id

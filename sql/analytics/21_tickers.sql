@@ -26,7 +26,8 @@ BEGIN ATOMIC
          t.deal, t.change, t.at, t.received_at, t.market_id
   FROM ticker t
   WHERE t.market_id = analytics.market_id(tickers.market)
-    AND t.observed_at >= analytics.span_start(from_at, to_at) AND t.observed_at < to_at
+    AND t.observed_at >= analytics.hot_from('ticker', from_at, to_at)
+    AND t.observed_at < analytics.hot_to('ticker', from_at, to_at)
     AND analytics.market_id(tickers.market) IS NOT NULL;
 END;
 COMMENT ON FUNCTION analytics.tickers IS 'Tickers of one market observed in [from_at, to_at), with the columns of the view tickers. Example: SELECT observed_at, bid, ask FROM analytics.tickers(''BTC_USD'', ''2026-01-15'', ''2026-01-16'') ORDER BY observed_at';

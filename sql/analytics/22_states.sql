@@ -29,7 +29,8 @@ BEGIN ATOMIC
   FROM market_state s
   WHERE s.market_id = analytics.market_id(states.market)
     AND s.period_s = analytics.seconds(states.step)
-    AND s.observed_at >= analytics.span_start(from_at, to_at) AND s.observed_at < to_at
+    AND s.observed_at >= analytics.hot_from('market_state', from_at, to_at)
+    AND s.observed_at < analytics.hot_to('market_state', from_at, to_at)
     AND analytics.market_id(states.market) IS NOT NULL;
 END;
 COMMENT ON FUNCTION analytics.states(text, interval, timestamptz, timestamptz) IS 'Market status of one market and period, observed in [from_at, to_at), with the columns of the view states. Example: SELECT observed_at, last FROM analytics.states(''BTC_USD'', ''1 day'', ''2026-01-15'', ''2026-01-16'') ORDER BY observed_at, seq';

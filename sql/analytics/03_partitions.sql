@@ -1,0 +1,71 @@
+-- Where the rows of a time are. Rows that have left the database must not look like rows that never
+-- were: whoever asks for their time is told so instead.
+
+CREATE OR REPLACE VIEW analytics.partitions AS
+SELECT p.table_name, lower(p.span) AS starts_at, upper(p.span) AS ends_at, p.state,
+       p.row_count AS rows, p.uri AS manifest, p.sealed_at
+FROM partition_state p;
+COMMENT ON VIEW analytics.partitions IS 'The pieces of time in which the series are kept, and where the rows of each are. state: hot (growing), sealed (final), archived (in cold files, not in the database), expired (gone for good). Example: SELECT table_name, starts_at, ends_at FROM analytics.partitions WHERE state IN (''archived'', ''expired'') ORDER BY table_name, starts_at';
+COMMENT ON COLUMN analytics.partitions.table_name IS 'Table of the series: ''trade''.';
+COMMENT ON COLUMN analytics.partitions.starts_at IS 'First moment, exchange time: 2026-01-15 00:00:00+00.';
+COMMENT ON COLUMN analytics.partitions.ends_at IS 'First moment after it: 2026-01-16 00:00:00+00.';
+COMMENT ON COLUMN analytics.partitions.state IS '''hot'', ''sealed'', ''archived'' or ''expired''.';
+COMMENT ON COLUMN analytics.partitions.rows IS 'How many there are; null while it grows: 1200000.';
+COMMENT ON COLUMN analytics.partitions.manifest IS 'What describes its cold files, below the folder of cold partitions: ''manifests/trade/trade_20260115.json''.';
+COMMENT ON COLUMN analytics.partitions.sealed_at IS 'When it was declared final, clock of the database: 2026-01-18 03:00:00+00.';
+
+CREATE OR REPLACE FUNCTION analytics.in_database(series text, from_at timestamptz, to_at timestamptz, expired_too boolean DEFAULT false)
+RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE COST 100
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  missing record;
+BEGIN
+  IF from_at >= to_at OR current_setting('tapekeep.missing', true) = 'ignore' THEN
+    RETURN true;
+  END IF;
+  SELECT p.state, min(lower(p.span)) AS starts_at, max(upper(p.span)) AS ends_at INTO missing
+  FROM partition_state p
+  WHERE p.table_name = in_database.series AND p.span && tstzrange(in_database.from_at, in_database.to_at)
+    AND (p.state = 'archived' OR p.state = 'expired' AND in_database.expired_too)
+  GROUP BY p.state ORDER BY p.state LIMIT 1;
+  IF missing.state = 'archived' THEN
+    RAISE EXCEPTION 'rows of % between % and % are in cold files, not in the database', in_database.series, missing.starts_at, missing.ends_at
+      USING ERRCODE = 'TK002',
+            HINT = 'The command tapekeep query reads both, tapekeep restore brings them back; SET tapekeep.missing = ''ignore'' answers without them.';
+  ELSIF missing.state = 'expired' THEN
+    RAISE EXCEPTION 'rows of % between % and % are no longer kept', in_database.series, missing.starts_at, missing.ends_at
+      USING ERRCODE = 'TK003',
+            HINT = 'Ask for a time after it; SET tapekeep.missing = ''ignore'' answers without them.';
+  END IF;
+  RETURN true;
+END
+$$;
+COMMENT ON FUNCTION analytics.in_database IS 'True when all rows of a series (trade, kline, ticker, depth, market_state) between two moments are in the database. Rows that have moved to cold files are an error, and with expired_too also those that are no longer kept; unless the setting tapekeep.missing is ''ignore''. Example: SELECT analytics.in_database(''trade'', now() - interval ''1 hour'', now())';
+
+-- The bounds of a question to a series. They say the same about the same rows at any time, and what
+-- they refuse can only change together with the partitions, which makes every plan anew: so they may
+-- be called immutable, and constants in them are worked out early enough to leave out partitions. What
+-- is left out wholly would ask nothing, which is why the upper bound depends on both moments as well.
+CREATE OR REPLACE FUNCTION analytics.hot_from(series text, from_at timestamptz, to_at timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 100
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  PERFORM analytics.in_database(series, analytics.span_start(from_at, to_at), to_at, true);
+  RETURN from_at;
+END
+$$;
+COMMENT ON FUNCTION analytics.hot_from IS 'The start of a span of which all rows are in the database; any other is refused, and so is one that ends before it begins. Example: SELECT analytics.hot_from(''trade'', ''2026-01-15'', ''2026-01-16'')';
+
+CREATE OR REPLACE FUNCTION analytics.hot_to(series text, from_at timestamptz, to_at timestamptz)
+RETURNS timestamptz
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 100
+AS $$
+BEGIN
+  RETURN to_at;
+END
+$$;
+COMMENT ON FUNCTION analytics.hot_to IS 'The end of a span; goes with hot_from. Example: SELECT analytics.hot_to(''trade'', ''2026-01-15'', ''2026-01-16'')';

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import pg from 'pg';
+import { archiveDay } from '../support/cold-world.js';
+import { DAYS, KINDS, openDaysWorld } from '../support/days-world.js';
+import { makeFolder } from '../support/export-world.js';
+import { runSql } from '../support/postgres.js';
+import { loginAs } from '../support/postgres-logins.js';
+
+/** Questions of every function that reads a series, for a span. */
+const ASKED: readonly ((from: string, to: string) => string)[] = [
+  (from, to) => `analytics.trades('BTC_USD', ${from}, ${to})`,
+  (from, to) => `analytics.candles('BTC_USD', '1 hour', ${from}, ${to})`,
+  (from, to) => `analytics.vwap('BTC_USD', '1 hour', ${from}, ${to})`,
+  (from, to) => `analytics.returns('BTC_USD', 3600, ${from}, ${to})`,
+  (from, to) => `analytics.klines('BTC_USD', '1 hour', ${from}, ${to})`,
+  (from, to) => `analytics.tickers('BTC_USD', ${from}, ${to})`,
+  (from, to) => `analytics.depth_levels('BTC_USD', ${from}, ${to})`,
+  (from, to) => `analytics.spread('BTC_USD', ${from}, ${to})`,
+  (from, to) => `analytics.states('BTC_USD', '1 day', ${from}, ${to})`,
+];
+const COLD = {
+  code: 'TK002',
+  message: /are in cold files, not in the database/,
+  hint: /tapekeep query/,
+};
+
+test('a span of which rows are in files is refused, whoever asks and in whatever way', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  for (const kind of KINDS) await archiveDay(place, kind, DAYS[0]);
+  const reader = await loginAs(place.url, 'tapekeep_reader');
+  const client = new pg.Client({ connectionString: reader });
+  await client.connect();
+  t.after(() => client.end());
+  const noon = `'2026-01-14 12:00Z'`;
+  const [second, third] = [`'2026-01-15 00:00Z'`, `'2026-01-16 00:00Z'`];
+  // Known only when the statement runs, though always the same.
+  const later = (moment: string) => `(timestamptz ${moment} + (now() - now()))`;
+  for (const call of ASKED) {
+    for (const [from, to] of [
+      [noon, second],
+      [noon, third],
+      [`'2026-01-13 00:00Z'`, `'2026-01-14 00:00:01Z'`],
+      [later(noon), later(third)],
+      [later(noon), second],
+      [noon, later(second)],
+    ] as const) {
+      const sql = `SELECT * FROM ${call(`${from}::timestamptz`, `${to}::timestamptz`)}`;
+      await assert.rejects(client.query(sql), COLD, sql);
+    }
+    const hot = call(`${second}::timestamptz`, `${third}::timestamptz`);
+    const { rows } = await client.query(`SELECT * FROM ${hot}`);
+    assert.ok(rows.length > 0, hot);
+    await client.query('SET plan_cache_mode = force_generic_plan');
+    await client.query(
+      `PREPARE one (timestamptz, timestamptz) AS SELECT * FROM ${call('$1', '$2')}`,
+    );
+    await assert.rejects(client.query(`EXECUTE one (${noon}, ${second})`), COLD, hot);
+    assert.equal(
+      (await client.query(`EXECUTE one (${second}, ${third})`)).rows.length,
+      rows.length,
+    );
+    await client.query('DEALLOCATE one; RESET plan_cache_mode');
+  }
+  // The book of the first day still held when the second began, but for its first row.
+  const bookAt = (at: string) => client.query(`SELECT * FROM analytics.depth_at('BTC_USD', ${at})`);
+  await assert.rejects(bookAt(noon), COLD);
+  assert.ok((await bookAt(second)).rows.length > 0);
+  await runSql(place.url, `DELETE FROM depth WHERE observed_at = ${second}`);
+  await assert.rejects(bookAt(second), COLD);
+  const spread = `analytics.spread('BTC_USD', ${second}, ${third})`;
+  await assert.rejects(client.query(`SELECT * FROM ${spread}`), COLD);
+});
+
+test('what is asked before and after a partition leaves is answered by what holds then', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const client = new pg.Client({ connectionString: place.url });
+  await client.connect();
+  t.after(() => client.end());
+  const span = `'2026-01-14 12:00Z', '2026-01-15 12:00Z'`;
+  await client.query(`PREPARE fixed AS SELECT count(*) FROM analytics.trades('BTC_USD', ${span})`);
+  assert.deepEqual((await client.query('EXECUTE fixed')).rows, [{ count: '12' }]);
+  await archiveDay(place, 'trades', DAYS[0]);
+  await assert.rejects(client.query('EXECUTE fixed'), COLD);
+  await client.query(`SET tapekeep.missing = 'ignore'; DEALLOCATE fixed`);
+  const count = `SELECT count(*) FROM analytics.trades('BTC_USD', ${span})`;
+  assert.deepEqual((await client.query(count)).rows, [{ count: '8' }]);
+  await client.query('RESET tapekeep.missing');
+  await runSql(
+    place.url,
+    `UPDATE partition_state SET state = 'expired' WHERE table_name = 'trade' AND state = 'archived'`,
+  );
+  await assert.rejects(client.query(count), { code: 'TK003', message: /no longer kept/ });
+  const candles = `SELECT count(*) FROM analytics.candles('BTC_USD', '1 hour', ${span})`;
+  assert.equal((await client.query(candles)).rows.length, 1, 'slots say themselves what is known');
+  const { rows } = await client.query(
+    `SELECT state, count(*) FROM analytics.partitions WHERE table_name = 'trade' AND starts_at <= '2026-01-16Z' GROUP BY 1 ORDER BY 1`,
+  );
+  assert.deepEqual(rows, [
+    { state: 'expired', count: '1' },
+    { state: 'hot', count: '2' },
+  ]);
+});
+
+test('a statement that touches a series with rows in files tells so', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const cold = async (sql: string) => (await place.store.inspection.ask(sql)).cold;
+  assert.deepEqual(await cold('SELECT count(*) FROM trade'), []);
+  await archiveDay(place, 'trades', DAYS[1]);
+  const fromMs = Date.parse(`${DAYS[1]}T00:00:00Z`);
+  const told = [{ table: 'trade', span: { fromMs, toMs: fromMs + 86_400_000 } }];
+  for (const sql of [
+    'SELECT count(*) FROM trade',
+    `SELECT * FROM trade WHERE traded_at BETWEEN '2026-01-15 01:00Z' AND '2026-01-15 02:00Z'`,
+    'SELECT count(*) FROM analytics.trades JOIN analytics.tickers USING (market)',
+  ]) {
+    assert.deepEqual(await cold(sql), told, sql);
+  }
+  assert.deepEqual(await cold('SELECT count(*) FROM ticker, coverage'), []);
+  const { names, rows } = await place.store.inspection.ask(
+    `SELECT 1 AS a, 2 AS a, '{1.10,2}'::numeric[] AS exact, 12345678901234567.5 AS b,
+       timestamptz '2026-01-15 12:00:00.123457Z' AS at, date '2026-01-15' AS day`,
+  );
+  assert.deepEqual(names, ['a', 'a', 'exact', 'b', 'at', 'day']);
+  assert.deepEqual(rows, [
+    [1, 2, ['1.10', '2'], '12345678901234567.5', '2026-01-15T12:00:00.123457Z', '2026-01-15'],
+  ]);
+});
