@@ -18,13 +18,15 @@ export async function* exchangeCandles(pieces: AsyncIterable<Buffer>): AsyncGene
   const [openAt, volume] = [place('open_at'), place('volume')];
   const [open, high, low, close] = [place('open'), place('high'), place('low'), place('close')];
   for await (const lines of linesOf(pieces)) {
-    yield lines.map((line) => {
+    yield lines.map((line): Candle => {
       const fields = line.split(',');
-      const text = (at: number) => fields[at] ?? '';
       return {
-        openMs: moments.us(text(openAt)) / 1000,
-        ...{ open: text(open), high: text(high), low: text(low), close: text(close) },
-        volume: text(volume),
+        openMs: moments.us(fields[openAt] ?? '') / 1000,
+        open: fields[open] ?? '',
+        high: fields[high] ?? '',
+        low: fields[low] ?? '',
+        close: fields[close] ?? '',
+        volume: fields[volume] ?? '',
       };
     });
   }

@@ -8,7 +8,10 @@ export async function* tradeEvents(
   for await (const batch of trades) {
     yield batch.map(({ side, atUs, receivedUs, price, amount }) => ({
       ev: FEED.trade + (side === 'buy' ? FEED.buy : FEED.sell),
-      ...{ exchUs: atUs, localUs: receivedUs, price, amount },
+      exchUs: atUs,
+      localUs: receivedUs,
+      price,
+      amount,
     }));
   }
 }

@@ -42,17 +42,17 @@ function integers<Row>(type: Int64 | TimestampMillisecond, of: (row: Row) => num
   };
 }
 
+/** @param values ids and sides, in which a character is a byte */
 function texts(values: readonly Text[]): Data {
-  const bytes = values.map((value) => Buffer.from(value ?? ''));
   const valueOffsets = new Int32Array(values.length + 1);
   const nullBitmap = new Uint8Array(Math.ceil(values.length / 8));
   let nullCount = 0;
   for (const [index, value] of values.entries()) {
-    valueOffsets[index + 1] = (valueOffsets[index] ?? 0) + (bytes[index]?.length ?? 0);
+    valueOffsets[index + 1] = (valueOffsets[index] ?? 0) + (value?.length ?? 0);
     if (value === null) nullCount += 1;
     else nullBitmap[index >> 3] = (nullBitmap[index >> 3] ?? 0) | (1 << (index & 7));
   }
-  const data = Buffer.concat(bytes);
+  const data = Buffer.from(values.join(''), 'latin1');
   const common = { type: new Utf8(), length: values.length, valueOffsets, data };
   return makeData(
     nullCount === 0 ? { ...common, nullCount } : { ...common, nullCount, nullBitmap },

@@ -57,13 +57,13 @@ export function* leanPlaces(ticker: string, intervalS: number, span: Span): Gene
   }
 }
 
-/** Trades as ticks: milliseconds since midnight, price, amount. */
+/** Trades as ticks: milliseconds since midnight, price, amount, and that none is suspicious. */
 export async function* tickLines(
   trades: AsyncIterable<readonly TradeLine[]>,
 ): AsyncGenerator<Buffer> {
   for await (const batch of trades) {
     const lines = batch.map(
-      ({ atUs, price, amount }) => `${Math.floor(atUs / 1000) % DAY_MS},${price},${amount}\n`,
+      ({ atUs, price, amount }) => `${Math.floor(atUs / 1000) % DAY_MS},${price},${amount},0\n`,
     );
     yield Buffer.from(lines.join(''));
   }

@@ -23,29 +23,57 @@ export function placesOf(kind: SeriesKind): (name: string) => number {
   };
 }
 
-/** Up to here rows next to each other are usually the same: `2026-01-31 12:00`. */
-const MINUTE_LENGTH = 16;
-const MICROSECOND_DIGITS = 6;
+/** Up to here rows next to each other are usually the same: `2026-01-31 12:00:`. */
+const MINUTE_LENGTH = 17;
+const ZERO = 48;
+const POINT = 46;
+const ZONE = /^\+00(?::00)?$/;
+/** What one more digit after the point is worth, in microseconds. */
+const FRACTION_US = [100_000, 10_000, 1000, 100, 10, 1];
 
-/** Reads the moments of rows, `2026-01-31 12:00:00.25+00`, which mostly are close together. */
+/**
+ * Reads the moments of rows, `2026-01-31 12:00:00.25+00`, which mostly are close together. Digit by
+ * digit: it is what takes the time of reading a row.
+ */
 export class MomentReader {
-  #minute = '';
-  #minuteMs = 0;
+  #minute = 'none';
+  #minuteUs = Number.NaN;
+  #zone = '+00';
 
   /** @returns UNIX microseconds. @throws RangeError for any other text */
   us(text: string): number {
-    const minute = text.slice(0, MINUTE_LENGTH);
-    if (minute !== this.#minute) {
-      this.#minuteMs = Date.parse(`${minute.replace(' ', 'T')}:00Z`);
-      this.#minute = minute;
+    if (!text.startsWith(this.#minute)) this.#readMinute(text);
+    const digit = (at: number) => {
+      const value = text.charCodeAt(at) - ZERO;
+      return value >= 0 && value <= 9 ? value : Number.NaN;
+    };
+    let us = this.#minuteUs + (digit(MINUTE_LENGTH) * 10 + digit(MINUTE_LENGTH + 1)) * 1_000_000;
+    let at = MINUTE_LENGTH + 2;
+    if (text.charCodeAt(at) === POINT) {
+      at += 1;
+      for (const worth of FRACTION_US) {
+        const value = digit(at);
+        if (Number.isNaN(value)) break;
+        us += value * worth;
+        at += 1;
+      }
     }
-    const end = text.indexOf('+', MINUTE_LENGTH);
-    const seconds = Number(text.slice(MINUTE_LENGTH + 1, MINUTE_LENGTH + 3));
-    const fraction = text.slice(MINUTE_LENGTH + 4, end).padEnd(MICROSECOND_DIGITS, '0');
-    const us = (this.#minuteMs + seconds * 1000) * 1000 + Number(fraction);
-    const isUtc = end > 0 && /^[+0:]+$/.test(text.slice(end));
-    if (!isUtc || !Number.isSafeInteger(us)) throw new RangeError(`no moment in UTC: "${text}"`);
+    const isUtc = text.length === at + this.#zone.length && text.endsWith(this.#zone);
+    if (!Number.isSafeInteger(us) || !(isUtc || this.#readZone(text.slice(at)))) {
+      throw new RangeError(`no moment in UTC: "${text}"`);
+    }
     return us;
+  }
+
+  #readMinute(text: string): void {
+    this.#minute = text.slice(0, MINUTE_LENGTH);
+    this.#minuteUs = Date.parse(`${this.#minute.replace(' ', 'T')}00Z`) * 1000;
+  }
+
+  #readZone(zone: string): boolean {
+    if (!ZONE.test(zone)) return false;
+    this.#zone = zone;
+    return true;
   }
 }
 
@@ -72,15 +100,22 @@ export async function* tradesOf(pieces: AsyncIterable<Buffer>): AsyncGenerator<T
   const [total, receivedAt] = [place('total'), place('received_at')];
   const [seconds, exact, received] = [new MomentReader(), new MomentReader(), new MomentReader()];
   for await (const lines of linesOf(pieces)) {
-    yield lines.map((line) => {
+    yield lines.map((line): TradeLine => {
       const fields = line.split(',');
-      const text = (at: number) => fields[at] ?? '';
-      const secondUs = seconds.us(text(tradedAt));
-      const isExact = text(executedAt) !== '';
+      const secondUs = seconds.us(fields[tradedAt] ?? '');
+      const executed = fields[executedAt] ?? '';
+      const isExact = executed !== '';
+      // One literal: this runs for every row, and putting objects together takes most of the time.
       return {
-        ...{ tid: text(tid), side: text(side), price: text(price), amount: text(amount) },
-        ...{ total: text(total), receivedUs: received.us(text(receivedAt)), secondUs, isExact },
-        atUs: isExact ? exact.us(text(executedAt)) : secondUs,
+        tid: fields[tid] ?? '',
+        atUs: isExact ? exact.us(executed) : secondUs,
+        secondUs,
+        isExact,
+        side: fields[side] ?? '',
+        price: fields[price] ?? '',
+        amount: fields[amount] ?? '',
+        total: fields[total] ?? '',
+        receivedUs: received.us(fields[receivedAt] ?? ''),
       };
     });
   }

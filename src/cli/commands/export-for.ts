@@ -79,7 +79,7 @@ async function run(
   const archive = await store.archive();
   const reading = await openReading(store, { coldDir, signal });
   try {
-    await exportFor(
+    const manifests = await exportFor(
       {
         ...{ tool, ...selected, dir, archive, version: VERSION },
         ...{ latency: latency ?? AS_RECEIVED, isAnyLatency: latency !== undefined },
@@ -103,6 +103,9 @@ async function run(
         },
       },
     );
+    if (manifests.length === 0) {
+      process.stderr.write(`nothing to write for ${tool} in that time; there is no file\n`);
+    }
   } finally {
     progress.end();
     await reading.close();
@@ -118,7 +121,7 @@ function tell({ rows, bytes, content, sources, counts }: InterchangeManifest, pa
     ...(gaps === 0 ? [] : [`${gaps} ${gaps === 1 ? 'gap' : 'gaps'} in it, see its manifest`]),
   ];
   const told = [
-    `${rows.toLocaleString('en-US')} ${content} in ${printable(path)}`,
+    `${rows.toLocaleString('en-US')} ${rows === 1 ? content.slice(0, -1) : content} in ${printable(path)}`,
     `${bytes.toLocaleString('en-US')} bytes`,
     ...facts,
   ];

@@ -1,0 +1,247 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { tableFromIPC } from 'apache-arrow';
+import pg from 'pg';
+import { openAnalystWorld } from '../support/analyst-world.js';
+import { makeFolder, namesIn } from '../support/export-world.js';
+import { readEvents, unzipOne } from '../support/interchange.js';
+import { readByTool } from '../support/outside-tools.js';
+import { runSql } from '../support/postgres.js';
+import { Program } from '../support/program.js';
+
+/** What a person meets who feeds another program from an archive. */
+
+const HOURS = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T16:00:00Z'];
+const FIRST_HOUR = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T13:00:00Z'];
+const BTC = ['--market', 'BTC_USD'];
+
+async function run(t: TestContext, url: string, ...args: readonly string[]) {
+  const program = new Program(['export', ...args], { env: { TAPEKEEP_DATABASE_URL: url } });
+  t.after(() => program.dispose());
+  const { code } = await program.ended();
+  return { code, out: program.text('stdout'), err: program.text('stderr') };
+}
+
+/** Everything below a folder, as paths. */
+async function filesIn(folder: string): Promise<string[]> {
+  const all = await readdir(folder, { recursive: true, withFileTypes: true });
+  const files = all.filter((one) => one.isFile());
+  return files.map((one) => join(one.parentPath, one.name).slice(folder.length + 1)).sort();
+}
+
+const iso = (ms: unknown) => new Date(Number(ms)).toISOString().slice(11, 16);
+
+test('each program gets its own files, and those who are here read them', async (t) => {
+  const { url } = await openAnalystWorld();
+  const dir = await makeFolder(t);
+  for (const args of [
+    ['--for', 'freqtrade', '--interval', '1h', ...HOURS],
+    ['--for', 'freqtrade', '--kind', 'trades', ...HOURS, '--allow-gaps'],
+    ['--for', 'backtrader', ...HOURS],
+    ['--for', 'vectorbt', '--candles', 'trades', '--interval', '30m', ...HOURS, '--allow-gaps'],
+    ['--for', 'hftbacktest', ...FIRST_HOUR, '--allow-gaps'],
+    ['--for', 'lean', ...HOURS],
+    ['--for', 'lean', '--kind', 'trades', ...HOURS, '--allow-gaps'],
+  ]) {
+    const { code, err, out } = await run(t, url, ...BTC, ...args, '--dir', dir);
+    assert.equal(code, 0, `${args.join(' ')}: ${err}`);
+    assert.equal(out, '');
+  }
+  const names = [
+    ...['BTC_USD-1h.csv', 'BTC_USD-1h.feather', 'BTC_USD-30m.csv', 'BTC_USD-trades.feather'],
+    ...['BTC_USD.npz', 'hour/btcusd_trade.zip', 'tick/btcusd/20260115_trade.zip'],
+  ];
+  const manifests = names.map((name) => `${name}.manifest.json`);
+  assert.deepEqual(await filesIn(dir), [...names, ...manifests].sort());
+  for (const name of names) {
+    const told = JSON.parse(await readFile(join(dir, `${name}.manifest.json`), 'utf8'));
+    const sum = createHash('sha256').update(await readFile(join(dir, name)));
+    assert.deepEqual([told.sha256, told.market], [sum.digest('hex'), 'BTC_USD'], name);
+  }
+
+  const hours = tableFromIPC(await readFile(join(dir, 'BTC_USD-1h.feather')));
+  assert.deepEqual(
+    [...hours].map((row) => [iso(row?.date), row?.open, row?.high, row?.close, row?.volume]),
+    [
+      ['12:00', 100, 103, 103, 8],
+      ['13:00', 104, 104.1, 103.9, 1.8],
+      ['14:00', 105, 106, 106, 5],
+    ],
+    'the newest version of each candle; freqtrade fills 15:00 itself',
+  );
+  const trades = tableFromIPC(await readFile(join(dir, 'BTC_USD-trades.feather')));
+  assert.deepEqual(
+    [...trades].slice(5, 7).map((row) => [row?.id, row?.side, row?.price, row?.amount, row?.cost]),
+    [
+      ['6', 'buy', 104.1, 0.1, 10.41],
+      ['7', 'sell', 103.9, 0.2, 20.78],
+    ],
+  );
+  assert.equal(
+    await readFile(join(dir, 'BTC_USD-1h.csv'), 'utf8'),
+    [
+      'datetime,open,high,low,close,volume,openinterest',
+      '2026-01-15 12:00:00,100,103,100,103,8,0',
+      '2026-01-15 13:00:00,104,104.1,103.9,103.9,1.8,0',
+      '2026-01-15 14:00:00,105,106,105,106,5,0',
+      '2026-01-15 15:00:00,106,106,106,106,0,0\n',
+    ].join('\n'),
+  );
+  assert.equal(
+    await readFile(join(dir, 'BTC_USD-30m.csv'), 'utf8'),
+    [
+      'Date,Open,High,Low,Close,Volume',
+      '2026-01-15 12:00:00+00:00,100,101,100,101,3',
+      '2026-01-15 12:30:00+00:00,102,103,102,103,5',
+      '2026-01-15 13:00:00+00:00,104,104.1,103.9,103.9,1.8',
+      '2026-01-15 13:30:00+00:00,103.9,103.9,103.9,103.9,0',
+      '2026-01-15 14:30:00+00:00,106,106,106,106,1',
+      '2026-01-15 15:00:00+00:00,106,106,106,106,0',
+      '2026-01-15 15:30:00+00:00,106,106,106,106,0\n',
+    ].join('\n'),
+    'the half hour with the gap in it is left out, although there was a trade',
+  );
+  const partial = JSON.parse(await readFile(join(dir, 'BTC_USD-30m.csv.manifest.json'), 'utf8'));
+  assert.deepEqual(partial.counts, { partialSlotsLeftOut: 1, quietSlotsFilled: 3 });
+  assert.deepEqual([partial.isComplete, partial.sources[0].gaps.count], [false, 2]);
+
+  const hour = unzipOne(await readFile(join(dir, 'hour/btcusd_trade.zip')));
+  assert.equal(hour.name, 'btcusd.csv');
+  assert.match(hour.content.toString(), /^20260115 12:00,100,103,100,103,8\n20260115 13:00,104,/);
+  const ticks = unzipOne(await readFile(join(dir, 'tick/btcusd/20260115_trade.zip')));
+  assert.equal(ticks.name, '20260115_btcusd_tick_trade.csv');
+  assert.match(ticks.content.toString(), /^43200000,100,1,0\n43200000,101,2,0\n45000000,102,1,0\n/);
+  const feed = readEvents(unzipOne(await readFile(join(dir, 'BTC_USD.npz'))).content);
+  const isTrade = ({ ev }: { readonly ev: number }) => ev % 256 === 2;
+  assert.deepEqual(
+    feed.events.filter(isTrade).map(({ px, qty }) => [px, qty]),
+    [
+      [100, 1],
+      [101, 2],
+      [102, 1],
+      [103, 4],
+    ],
+  );
+
+  for (const told of readByTool(dir)) t.diagnostic(told);
+});
+
+test('gaps are refused before anything is written, with what can be done', async (t) => {
+  const { url } = await openAnalystWorld();
+  const dir = join(await makeFolder(t), 'not-yet');
+  const args = ['--for', 'hftbacktest', ...BTC, ...HOURS, '--dir', dir];
+  const refused = await run(t, url, ...args);
+  assert.equal(refused.code, 8, refused.err);
+  assert.match(refused.err, /trades: beyond history/);
+  assert.match(refused.err, /depth: not collected/);
+  assert.match(refused.err, /--allow-gaps/);
+  await assert.rejects(readdir(dir), { code: 'ENOENT' });
+});
+
+test('times of which no backtest could make anything are refused, unless they are asked for', async (t) => {
+  const { url } = await openAnalystWorld();
+  await runSql(url, `UPDATE trade SET received_at = received_at + interval '3 days'`);
+  const dir = await makeFolder(t);
+  const args = ['--for', 'hftbacktest', ...BTC, ...FIRST_HOUR, '--allow-gaps', '--dir', dir];
+  const refused = await run(t, url, ...args);
+  assert.equal(refused.code, 2, refused.err);
+  assert.match(
+    refused.err,
+    /% of the events were received more than a minute off.*--latency 100ms/,
+  );
+  assert.deepEqual(await namesIn(dir), []);
+  for (const [latency, apart] of [
+    ['100ms', undefined],
+    ['received', 4],
+  ] as const) {
+    const { code, err } = await run(t, url, ...args, '--latency', latency, '--force');
+    assert.equal(code, 0, err);
+    const told = JSON.parse(await readFile(join(dir, 'BTC_USD.npz.manifest.json'), 'utf8'));
+    assert.equal(told.counts.eventsPutApart, apart, latency);
+  }
+});
+
+test('wrong arguments are refused by name, before anything is written', async (t) => {
+  const { url } = await openAnalystWorld();
+  const dir = await makeFolder(t);
+  const there = join(dir, 'BTC_USD-1h.feather');
+  await writeFile(there, 'mine');
+  const blocked = join(dir, 'blocked');
+  await writeFile(blocked, '');
+  await mkdir(join(dir, 'empty'));
+  for (const [args, said] of [
+    [
+      ['--for', 'freqtrad', '--dir', dir],
+      /There is no program "freqtrad".*Did you mean "freqtrade"/,
+    ],
+    [['--for', 'freqtrade'], /--dir.*user_data\/data/],
+    [['--for', 'freqtrade', '--dir', dir, ...HOURS], /it is there already; --force/],
+    [['--for', 'freqtrade', '--dir', dir, '--kind', 'depth'], /it takes klines or trades/],
+    [['--for', 'backtrader', '--dir', dir, '--kind', 'trades'], /it takes klines/],
+    [['--for', 'hftbacktest', '--dir', dir, '--kind', 'trades'], /trades and depth together/],
+    [['--for', 'vectorbt', '--dir', dir, '--candles', 'trades'], /--interval.*such as 1m/],
+    [['--for', 'vectorbt', '--dir', dir, '--latency', '1s'], /only hftbacktest/],
+    [['--for', 'vectorbt', '--dir', dir, '--format', 'csv'], /--format.*no use/],
+    [['--for', 'backtrader', '--dir', blocked, ...HOURS], /its folder can not be made/],
+    [['--kind', 'trades', '--dir', dir], /--dir.*belongs to --for/],
+    [
+      ['--for', 'lean', '--dir', dir, '--candles', 'trades', '--interval', '5m', ...FIRST_HOUR],
+      /Lean keeps no bars of 300 s/,
+    ],
+    [
+      ['--for', 'vectorbt', '--dir', dir, '--candles', 'trades', '--interval', '7m', ...FIRST_HOUR],
+      /420 s can not be computed from trades/,
+    ],
+  ] as const) {
+    const refused = await run(t, url, ...BTC, ...args);
+    assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
+    assert.match(refused.err, said);
+  }
+  assert.equal(await readFile(there, 'utf8'), 'mine');
+  assert.deepEqual(await namesIn(dir), ['BTC_USD-1h.feather', 'blocked', 'empty']);
+});
+
+/** Resolves when a COPY of the archive waits for a lock. */
+async function untilCopyWaits(url: string): Promise<void> {
+  for (;;) {
+    const waiting = await runSql(
+      url,
+      `SELECT FROM pg_stat_activity WHERE datname = current_database()
+         AND wait_event_type = 'Lock' AND query LIKE 'COPY (SELECT%'`,
+    );
+    if (waiting.length > 0) return;
+  }
+}
+
+test('stopped or killed in the middle: no half file, and what was there before stays', async (t) => {
+  const { url } = await openAnalystWorld();
+  const dir = await makeFolder(t);
+  const path = join(dir, 'BTC_USD-trades.feather');
+  await writeFile(path, 'mine');
+  const locker = new pg.Client({ connectionString: url });
+  await locker.connect();
+  t.after(() => locker.end());
+  const trades = ['--for', 'freqtrade', '--kind', 'trades', ...BTC, ...FIRST_HOUR];
+  for (const [signal, code] of [
+    ['SIGTERM', 130],
+    ['SIGKILL', null],
+  ] as const) {
+    await locker.query('BEGIN; LOCK TABLE trade');
+    const program = new Program(['export', ...trades, '--dir', dir, '--force'], {
+      env: { TAPEKEEP_DATABASE_URL: url },
+    });
+    t.after(() => program.dispose());
+    await untilCopyWaits(url);
+    program.kill(signal);
+    const end = await program.ended();
+    assert.equal(end.code, code, program.dump());
+    await locker.query('ROLLBACK');
+    assert.equal(await readFile(path, 'utf8'), 'mine');
+    const left = (await namesIn(dir)).filter((name) => !name.startsWith('.'));
+    assert.deepEqual(left, ['BTC_USD-trades.feather']);
+    if (code !== null) assert.equal((await namesIn(dir)).length, 1, 'nothing hidden either');
+  }
+});

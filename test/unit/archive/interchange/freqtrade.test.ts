@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { tableFromIPC } from 'apache-arrow';
+import fc from 'fast-check';
+import {
+  writeFreqtradeCandles,
+  writeFreqtradeTrades,
+} from '../../../../src/archive/interchange/freqtrade.js';
+import type { TradeLine } from '../../../../src/archive/interchange/text-rows.js';
+import { batches } from '../../../support/interchange.js';
+
+async function bytesOf(work: (write: (bytes: Uint8Array) => Promise<void>) => Promise<void>) {
+  const pieces: Uint8Array[] = [];
+  await work((bytes) => {
+    // The bytes are the writer's again as soon as it goes on.
+    pieces.push(Uint8Array.from(bytes));
+    return Promise.resolve();
+  });
+  return Buffer.concat(pieces);
+}
+
+const decimal = fc
+  .tuple(fc.bigInt({ min: 0n, max: 10n ** 22n }), fc.nat(12))
+  .map(([digits, scale]) => {
+    const text = String(digits).padStart(scale + 1, '0');
+    return scale === 0 ? text : `${text.slice(0, -scale)}.${text.slice(-scale)}`;
+  });
+
+test('candles: an Arrow file with the columns and types of freqtrade, each number the nearest double', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.array(decimal, { minLength: 5, maxLength: 5 })), async (rows) => {
+      const candles = rows.map(
+        ([open = '', high = '', low = '', close = '', volume = ''], index) => ({
+          ...{ openMs: 1_768_478_400_000 + index * 60_000, open, high, low, close, volume },
+        }),
+      );
+      const bytes = await bytesOf((write) => writeFreqtradeCandles(batches(candles, 3), write));
+      assert.equal(bytes.toString('latin1', 0, 6), 'ARROW1');
+      const table = tableFromIPC(bytes);
+      assert.deepEqual(
+        table.schema.fields.map(({ name, type }) => `${name} ${type}`),
+        [
+          'date Timestamp<MILLISECOND, UTC>',
+          ...['open', 'high', 'low', 'close', 'volume'].map((name) => `${name} Float64`),
+        ],
+      );
+      assert.deepEqual(
+        [...table].map((row) => [Number(row?.date), row?.open, row?.volume]),
+        candles.map(({ openMs, open, volume }) => [openMs, Number(open), Number(volume)]),
+      );
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test('trades: ids stay text, times are milliseconds, the type of the order is not known', async () => {
+  const trade = (index: number): TradeLine => ({
+    ...{ tid: `90071992547409${index}`, atUs: 1_768_478_400_123_999 + index, secondUs: 0 },
+    ...{ isExact: true, side: index % 2 === 0 ? 'buy' : 'sell', receivedUs: 0 },
+    ...{ price: '61837.63000000', amount: '0.1', total: '6183.763' },
+  });
+  const trades = Array.from({ length: 70_000 }, (_, index) => trade(index));
+  const bytes = await bytesOf((write) => writeFreqtradeTrades(batches(trades, 999), write));
+  const table = tableFromIPC(bytes);
+  assert.deepEqual(
+    table.schema.fields.map(({ name, type }) => `${name} ${type}`),
+    [
+      ...['timestamp Int64', 'id Utf8', 'type Utf8', 'side Utf8'],
+      ...['price Float64', 'amount Float64', 'cost Float64'],
+    ],
+  );
+  assert.equal(table.numRows, trades.length);
+  assert.ok(table.batches.length > 1, 'a file of some batches, not of one that grows');
+  for (const index of [0, 1, 65_535, 66_000, 69_999]) {
+    const row = table.get(index)?.toJSON();
+    assert.deepEqual(row, {
+      ...{ timestamp: BigInt(Math.floor(trade(index).atUs / 1000)), id: trade(index).tid },
+      ...{ type: null, side: trade(index).side, price: 61_837.63, amount: 0.1, cost: 6183.763 },
+    });
+  }
+});
