@@ -56,7 +56,8 @@ const OPEN_VERDICT = `
     SELECT market_id, interval_s, span FROM verdict
     WHERE outcome = 'mismatch' AND next_try_at IS NOT NULL AND span && ${SPAN}
     UNION ALL
-    SELECT market_id, interval_s, span FROM verdict_doubt WHERE span && ${SPAN})
+    SELECT market_id, interval_s, span FROM verdict_doubt d
+    WHERE span && ${SPAN} AND EXISTS (SELECT FROM pairs p WHERE p.market_id = d.market_id))
   SELECT 'kline' AS kind, m.name AS market, o.interval_s AS "variantS",
          ${toMs('lower(o.span)')} AS "fromMs", ${toMs('upper(o.span)')} AS "toMs"
   FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;

@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { openTestStore, quietStoreEvents, runSql } from '../support/postgres.js';
+import { loginAs } from '../support/postgres-logins.js';
+import { brokenCoverage, trade } from '../support/postgres-rows.js';
+import {
+  allTrades,
+  bringBack,
+  DAY_MS,
+  FIRST_MS,
+  live as liveAll,
+  openSealingWorld as open,
+  threeDays,
+  tradePartitions,
+} from '../support/sealing-world.js';
+
+const firstS = FIRST_MS / 1000;
+const late = (tid: number, atS: number) => ({ ...trade(tid, 0), tradedAtS: firstS + atS });
+
+test('a late row opens a sealed partition, told; a known one does not', async (t) => {
+  const world = await open(t);
+  const { url } = world;
+  await liveAll(world);
+  const reopened: string[] = [];
+  const telemetry = quietStoreEvents({
+    partitionReopened: ({ partition }) => reopened.push(partition),
+  });
+  const { store } = await openTestStore({ databaseUrl: url, telemetry });
+  const again = await store.commit({ trades: threeDays() });
+  assert.equal(again.outcomes.trade.duplicate, 240);
+  assert.deepEqual(reopened, []);
+  const states = async () => (await tradePartitions(store)).map(({ state }) => state);
+  assert.deepEqual(await states(), ['sealed', 'sealed', 'sealed']);
+  const first = (await tradePartitions(store)).map(({ checksum }) => checksum);
+
+  const more = await store.commit({ trades: [late(900, 30), late(901, 86_430)] });
+  assert.equal(more.outcomes.trade.stored, 2);
+  assert.deepEqual(reopened, ['trade_20260113', 'trade_20260114']);
+  assert.deepEqual(await states(), ['hot', 'hot', 'sealed']);
+  assert.deepEqual(await brokenCoverage(url), []);
+  await liveAll(world);
+  assert.deepEqual(await states(), ['sealed', 'sealed', 'sealed']);
+  const second = (await tradePartitions(store)).map(({ checksum }) => checksum);
+  assert.deepEqual(
+    second.map((one, index) => one === first[index]),
+    [false, false, true],
+  );
+  // An exact time that is learned late is a change too.
+  const [row] = threeDays().filter(({ executedAtUs, tid }) => executedAtUs === null && tid < 1000);
+  assert.ok(row !== undefined);
+  const learned = { ...row, executedAtUs: row.tradedAtS * 1_000_000 + 5 };
+  assert.equal((await store.commit({ trades: [learned] })).outcomes.trade.updated, 1);
+  assert.deepEqual(await states(), ['hot', 'sealed', 'sealed']);
+});
+
+test('rows that come while a partition is being sealed win', async (t) => {
+  const world = await open(t);
+  const { store } = world;
+  const { outcomes } = await liveAll(world, {
+    onStep: async (step, partition) => {
+      if (step !== 'seal: declare' || partition !== 'trade_20260113') return;
+      assert.equal((await store.commit({ trades: [late(900, 30)] })).outcomes.trade.stored, 1);
+    },
+  });
+  assert.deepEqual(
+    outcomes.map(({ became }) => became),
+    ['kept', 'sealed', 'sealed'],
+  );
+  assert.match(outcomes[0]?.note ?? '', /rows came/);
+});
+
+test('nobody changes a sealed partition behind its back', async (t) => {
+  const world = await open(t);
+  await liveAll(world);
+  const { url } = world;
+  for (const sql of [
+    'DELETE FROM trade',
+    'UPDATE trade SET price = 1',
+    'TRUNCATE trade_20260113',
+    'INSERT INTO trade SELECT traded_at, tid + 500, executed_at, received_at, market_id, side, price, amount, total FROM trade',
+  ]) {
+    await assert.rejects(runSql(url, sql), { code: 'TK001' }, sql);
+  }
+});
+
+test('what is archived takes no rows: known ones are repetitions, others are refused', async (t) => {
+  const world = await open(t);
+  const { store, url, streams } = world;
+  const [stream] = streams;
+  assert.ok(stream !== undefined);
+  // Half of the first day is not covered, and given up.
+  const halfMs = FIRST_MS + DAY_MS / 2;
+  await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
+  const hole = { fromMs: halfMs, toMs: halfMs + 3_600_000 };
+  await store.uncover(stream, hole, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  await store.recordGap({
+    stream,
+    span: hole,
+    state: 'unfillable',
+    reason: 'beyond history',
+    atMs: FIRST_MS,
+  });
+  const { outcomes } = await liveAll(world, {
+    rules: { coldAfterMs: DAY_MS, needsVerdicts: false },
+  });
+  assert.equal(outcomes.filter(({ became }) => became === 'archived').length, 3);
+
+  const span = { fromMs: FIRST_MS, toMs: FIRST_MS + 4 * DAY_MS };
+  const result = await store.commit({
+    trades: [...threeDays(), late(950, 12 * 3600 + 60), late(9000, 3 * 86_400 + 5)],
+    claims: [{ stream, span, evidence: {} }],
+  });
+  const { stored, duplicate, rejected } = result.outcomes.trade;
+  assert.deepEqual([stored, duplicate, rejected], [1, 240, 1]);
+  assert.equal(result.islands.length, 1);
+  const refused = await runSql<{ reason: string }>(url, 'SELECT reason FROM quarantine');
+  assert.deepEqual(refused, [{ reason: 'partition archived' }]);
+  const covered = await runSql<{ from: Date; to: Date }>(
+    url,
+    'SELECT lower(span) AS from, upper(span) AS to FROM coverage WHERE market_id = 1 ORDER BY 1',
+  );
+  assert.deepEqual(
+    covered.map(({ from, to }) => [from.getTime(), to.getTime()]),
+    [
+      [FIRST_MS, halfMs],
+      [halfMs + 3_600_000, FIRST_MS + 4 * DAY_MS],
+    ],
+  );
+  await assert.rejects(store.ensurePartitions('trade', { fromMs: FIRST_MS, toMs: FIRST_MS + 1 }), {
+    code: 'partition_archived',
+    action: 'skip',
+    message: /tapekeep restore/,
+  });
+  await bringBack(world);
+  assert.deepEqual(await brokenCoverage(url), []);
+});
+
+test('older than its retention: rows, ledger and expectation go, and do not come back', async (t) => {
+  const world = await open(t);
+  const { store, url, streams } = world;
+  const [stream] = streams;
+  assert.ok(stream !== undefined);
+  const day = (n: number) => FIRST_MS + n * DAY_MS;
+  // The first is archived, the second hot, when both are given up.
+  const first = { isChosen: ({ span }: { span: { fromMs: number } }) => span.fromMs === FIRST_MS };
+  await liveAll(world, { ...first, rules: { coldAfterMs: DAY_MS } });
+  assert.deepEqual(
+    (await tradePartitions(store)).map(({ state }) => state),
+    ['archived', 'hot', 'hot'],
+  );
+  await store.want(stream, { fromMs: day(-2), toMs: day(-1) });
+  const gap = { fromMs: day(-2), toMs: day(-1) };
+  await store.recordGap({
+    stream,
+    span: gap,
+    state: 'open',
+    reason: 'not collected',
+    atMs: day(0),
+  });
+  const nowMs = day(3) + DAY_MS / 2;
+  const { outcomes, failures } = await liveAll(world, {
+    nowMs,
+    rules: { sealAfterMs: null, retentionMs: { trade: DAY_MS } },
+  });
+  assert.deepEqual(failures, []);
+  assert.deepEqual(
+    outcomes.map(({ became }) => became),
+    ['expired', 'expired'],
+  );
+  assert.deepEqual(await brokenCoverage(url), []);
+  assert.equal((await allTrades(url)).length, 80);
+  const ledger = await runSql(
+    url,
+    `SELECT (SELECT count(*)::int FROM coverage WHERE lower(span) < $1) AS covered,
+            (SELECT count(*)::int FROM gap) AS gaps, (SELECT count(*)::int FROM wanted) AS wanted,
+            (SELECT bool_and(collect_from = $1) FROM stream) AS moved`,
+    [new Date(day(2))],
+  );
+  assert.deepEqual(ledger, [{ covered: 0, gaps: 0, wanted: 0, moved: true }]);
+  assert.deepEqual(await store.gaps(stream, day(3)), []);
+  // Pages of a quiet market reach back: what they bring of that time is not stored again.
+  const span = { fromMs: day(0), toMs: day(3) };
+  const again = await store.commit({
+    trades: threeDays(),
+    claims: [{ stream, span, evidence: {} }],
+  });
+  assert.deepEqual([again.outcomes.trade.stored, again.outcomes.trade.duplicate], [0, 240]);
+  assert.deepEqual(await brokenCoverage(url), []);
+  assert.equal((await allTrades(url)).length, 80);
+  // Streams made later begin where anything is kept.
+  const later = await store.ensureStream({
+    kind: 'times',
+    marketId: 2,
+    variant: 0,
+    collectFromMs: day(0),
+  });
+  assert.equal(later.collectFromMs, day(2));
+  await store.setCollectFrom(later.streamId, day(1));
+  assert.equal((await store.ensureStream({ ...later })).collectFromMs, day(2));
+});
+
+test('a daemon that only writes can do it all', async (t) => {
+  const world = await open(t);
+  const before = await allTrades(world.url);
+  const writer = await loginAs(world.url, 'tapekeep_writer');
+  const { store } = await openTestStore({ databaseUrl: writer });
+  const own = { store, coldDir: world.coldDir };
+  const sealed = await liveAll(own, { rules: { coldAfterMs: DAY_MS } });
+  assert.deepEqual(sealed.failures, []);
+  assert.match(sealed.outcomes[0]?.note ?? '', /not frozen/);
+  assert.equal(sealed.outcomes.filter(({ became }) => became === 'archived').length, 3);
+  await bringBack(own);
+  assert.deepEqual(await allTrades(world.url), before);
+  await store.commit({ trades: [late(900, 30)] });
+  const report = await liveAll(own, {
+    rules: { sealAfterMs: null, retentionMs: { trade: DAY_MS } },
+  });
+  assert.equal(report.outcomes.length, 3);
+  assert.deepEqual(await allTrades(world.url), []);
+  const reader = await loginAs(world.url, 'tapekeep_reader');
+  for (const call of ["expire_partition('trade', now())", "begin_seal('trade', now())"]) {
+    await assert.rejects(runSql(reader, `SELECT ${call}`), { code: '42501' });
+  }
+});

@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict';
+import { readFile, truncate, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test from 'node:test';
+import { type ColdFileSystem, filesBelow, systemFiles } from '../../src/archive/cold/files.js';
+import { readColdManifest } from '../../src/archive/cold/manifest.js';
+import { AbortedError } from '../../src/kernel/errors.js';
+import { runSql } from '../support/postgres.js';
+import { openSql } from '../support/postgres-server.js';
+import {
+  allTrades,
+  bringBack,
+  DAY_MS,
+  FIRST_MS,
+  live,
+  openSealingWorld,
+  tradePartitions,
+} from '../support/sealing-world.js';
+
+const COLD = { coldAfterMs: DAY_MS };
+const statesOf = async (world: Parameters<typeof live>[0]) =>
+  (await tradePartitions(world.store)).map(({ state }) => state);
+
+test('what has not settled is not sealed, and it is said why', async (t) => {
+  const world = await openSealingWorld(t);
+  const { store, url, streams } = world;
+  const [stream] = streams;
+  assert.ok(stream !== undefined);
+  const hole = { fromMs: FIRST_MS + DAY_MS, toMs: FIRST_MS + DAY_MS + 60_000 };
+  await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
+  await store.uncover(stream, hole, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  const notes = async () => (await live(world)).outcomes.map(({ note }) => note);
+  assert.deepEqual(await notes(), [
+    null,
+    'an open gap of trades of BTC_USDT from 2026-01-14T00:00:00.000Z on',
+    null,
+  ]);
+  await store.recordGap({
+    ...{ stream, span: hole, state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS },
+  });
+  assert.deepEqual(await notes(), [null]);
+
+  // A candle that nobody has held against the trades.
+  const other = await openSealingWorld(t);
+  const kline = await other.store.ensureStream({ kind: 'kline', marketId: 1, variant: 3600 });
+  const span = { fromMs: FIRST_MS + DAY_MS, toMs: FIRST_MS + DAY_MS + 3_600_000 };
+  await other.store.commit({ claims: [{ stream: kline, span, evidence: {} }] });
+  const report = await live(other);
+  assert.deepEqual(
+    report.outcomes.map(({ note }) => note),
+    [null, 'kline 3600s of BTC_USDT is not judged from 2026-01-14T00:00:00.000Z on', null],
+  );
+  const verdict = { span, outcome: 'match' as const, differences: [], tries: 0, nextTryAtMs: null };
+  await other.store.verdicts.record(1, 3600, [verdict]);
+  assert.deepEqual(
+    (await live(other)).outcomes.map(({ became }) => became),
+    ['sealed'],
+  );
+});
+
+test('trades that the ledger does not know of are not sealed', async (t) => {
+  const world = await openSealingWorld(t);
+  await runSql(world.url, 'DELETE FROM trade WHERE tid = 1003');
+  const { outcomes } = await live(world);
+  assert.deepEqual(
+    outcomes.map(({ became }) => became),
+    ['kept', 'kept', 'kept'],
+  );
+  assert.match(outcomes[0]?.note ?? '', /claims 120 trades of BTC_USDT .* there are 119/);
+});
+
+test('rows that were changed behind the seal are not archived', async (t) => {
+  const world = await openSealingWorld(t);
+  await live(world);
+  const sql = await openSql(world.url);
+  await sql.run('SET session_replication_role = replica');
+  await sql.run("UPDATE trade SET amount = '3.00000001' WHERE tid = 5");
+  await sql.end();
+  const { failures, outcomes } = await live(world, { rules: COLD });
+  assert.deepEqual(
+    failures.map(({ partition, error }) => [partition, error.code]),
+    [['trade_20260113', 'cold_mismatch']],
+  );
+  assert.equal(outcomes.length, 2);
+  assert.deepEqual(await statesOf(world), ['sealed', 'archived', 'archived']);
+  assert.equal((await allTrades(world.url)).length, 80);
+});
+
+test('files that are not what was written are named, and nothing changes', async (t) => {
+  const world = await openSealingWorld(t);
+  const { url, coldDir, store } = world;
+  const before = await allTrades(url);
+  await live(world, { rules: COLD });
+  const [first, second, third] = await tradePartitions(store);
+  const fileOf = async (partition: typeof first) => {
+    const manifest = await readColdManifest(coldDir, partition?.uri ?? '');
+    return join(coldDir, manifest.files[0]?.path ?? '');
+  };
+  const [altered, cut] = [await fileOf(first), await fileOf(second)];
+  const [whole, cutWhole] = [await readFile(altered), await readFile(cut)];
+  const wrong = Buffer.from(whole);
+  wrong.writeUInt8((wrong[64] ?? 0) ^ 0xff, 64);
+  await writeFile(altered, wrong);
+  await truncate(cut, 100);
+  const manifest = join(coldDir, third?.uri ?? '');
+  const text = await readFile(manifest, 'utf8');
+  await writeFile(manifest, text.replace('"rows": 80', '"rows": 81'));
+  const { failures, outcomes } = await bringBack(world);
+  assert.deepEqual(outcomes, []);
+  assert.deepEqual(
+    failures.slice(0, 3).map(({ error }) => error.code),
+    ['cold_damaged', 'cold_damaged', 'cold_damaged'],
+  );
+  assert.ok(failures[0]?.error.message.includes(altered), 'the file is named');
+  assert.match(failures[0]?.error.message ?? '', /checksum differs/);
+  assert.deepEqual(await statesOf(world), ['archived', 'archived', 'archived']);
+  assert.deepEqual(await allTrades(url), []);
+  await writeFile(altered, whole);
+  await writeFile(cut, cutWhole);
+  await writeFile(manifest, text);
+  assert.deepEqual((await bringBack(world)).failures, []);
+  assert.deepEqual(await allTrades(url), before);
+});
+
+test('a full disk leaves the partition where it is', async (t) => {
+  const world = await openSealingWorld(t);
+  const before = await allTrades(world.url);
+  let room = 3;
+  const full: ColdFileSystem = {
+    ...systemFiles,
+    async create(path) {
+      const file = await systemFiles.create(path);
+      return {
+        ...file,
+        async write(bytes) {
+          room -= 1;
+          if (room >= 0) return await file.write(bytes);
+          throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+        },
+      };
+    },
+  };
+  const { failures } = await live(world, { rules: COLD, files: full });
+  assert.deepEqual(
+    failures.map(({ error }) => error.code),
+    ['cold_disk_full'],
+  );
+  assert.deepEqual(await statesOf(world), ['archived', 'sealed', 'sealed']);
+  // What was begun is gone; what counts is there.
+  const names = await filesBelow(world.coldDir);
+  assert.equal(names.filter((name) => name.endsWith('.parquet')).length, 2);
+  assert.deepEqual((await live(world, { rules: COLD })).failures, []);
+  await bringBack(world);
+  assert.deepEqual(await allTrades(world.url), before);
+});
+
+test('readers are not disturbed: the switch waits for them, and gives up soon', async (t) => {
+  const world = await openSealingWorld(t);
+  const { store, url } = world;
+  await live(world);
+  const snapshot = await store.snapshot();
+  const waiting = await live(world, { rules: COLD });
+  assert.deepEqual(
+    waiting.outcomes.map(({ became }) => became),
+    ['kept', 'kept', 'kept'],
+  );
+  assert.match(waiting.outcomes[0]?.note ?? '', /in use/);
+  await snapshot.close();
+
+  // Somebody reads the second day for long: the others go, and new readers do not wait.
+  const reader = await openSql(url);
+  await reader.run('BEGIN');
+  const day = "traded_at >= '2026-01-14' AND traded_at < '2026-01-15'";
+  await reader.run(`SELECT count(*) FROM trade WHERE ${day}`);
+  const { outcomes } = await live(world, {
+    rules: COLD,
+    onStep: async (step) => {
+      if (step === 'archive: drop') await runSql(url, `SELECT count(*) FROM trade WHERE ${day}`);
+    },
+  });
+  assert.deepEqual(
+    outcomes.map(({ became, note }) => [became, note === null]),
+    [
+      ['archived', false],
+      ['kept', false],
+      ['archived', false],
+    ],
+  );
+  const present = async () => (await tradePartitions(store)).map(({ isPresent }) => isPresent);
+  assert.deepEqual(await present(), [true, true, true]);
+  await reader.run('COMMIT');
+  await reader.end();
+  await live(world, { rules: COLD });
+  assert.deepEqual(await present(), [false, false, false]);
+});
+
+test('one at a time, stopped at any time, and in a folder of its own', async (t) => {
+  const world = await openSealingWorld(t);
+  const stopping = new AbortController();
+  await assert.rejects(
+    live(world, {
+      rules: COLD,
+      signal: stopping.signal,
+      onStep: async (step) => {
+        if (step === 'seal: count') {
+          await assert.rejects(live(world), { code: 'sealing_busy', action: 'retry' });
+        }
+        if (step === 'archive: verify') stopping.abort(new AbortedError());
+      },
+    }),
+    { code: 'aborted' },
+  );
+  assert.deepEqual(await statesOf(world), ['sealed', 'sealed', 'sealed']);
+  await runSql(
+    world.url,
+    "SELECT pg_advisory_lock(hashtext('tapekeep sealing'), 0), pg_advisory_unlock_all()",
+  );
+  await live(world, { rules: COLD });
+  assert.deepEqual(await statesOf(world), ['archived', 'archived', 'archived']);
+  const names = await filesBelow(world.coldDir);
+  assert.equal(names.length, 3 + 6 + 1, 'manifests, data and the marker; nothing of the first try');
+
+  const other = await openSealingWorld(t);
+  await other.store.claimArchive({
+    name: 'x',
+    baseUrl: 'http://x',
+    isSandbox: true,
+    identity: null,
+  });
+  await live(other);
+  const stranger = { store: other.store, coldDir: world.coldDir };
+  await assert.rejects(live(stranger, { rules: COLD }), { code: 'cold_refused' });
+  assert.deepEqual(await filesBelow(world.coldDir), names);
+});
+
+test('what was restored is left alone for a while, and goes again without being asked twice', async (t) => {
+  const world = await openSealingWorld(t);
+  await live(world, { rules: COLD });
+  await bringBack(world);
+  const resting = { ...COLD, restMs: DAY_MS };
+  assert.deepEqual((await live(world, { rules: resting })).outcomes, []);
+  const { outcomes } = await live(world, { rules: COLD });
+  assert.equal(outcomes.filter(({ became }) => became === 'archived').length, 3);
+  await bringBack(world, {}, true);
+  assert.deepEqual(await filesBelow(world.coldDir), ['archive.json']);
+});
