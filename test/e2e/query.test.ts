@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { openAnalystWorld } from '../support/analyst-world.js';
+import { archiveDay } from '../support/cold-world.js';
+import { DAYS, openDaysWorld } from '../support/days-world.js';
+import { makeFolder } from '../support/export-world.js';
+import { Program } from '../support/program.js';
+
+/** What a person meets who asks an archive in SQL. */
+
+async function run(t: TestContext, env: Readonly<Record<string, string>>, ...args: string[]) {
+  const program = new Program(args, { env });
+  t.after(() => program.dispose());
+  const { code } = await program.ended();
+  return { code, out: program.text('stdout'), err: program.text('stderr') };
+}
+
+test('one statement over hot and cold, in each form; what is not in an answer is told', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  await archiveDay(place, 'trades', DAYS[0]);
+  const env = { TAPEKEEP_DATABASE_URL: place.url, TAPEKEEP_COLD_DIR: place.coldDir };
+  const query = (...args: string[]) => run(t, env, 'query', ...args);
+  const sql = `select market, tid, price, traded_at from trades where traded_at < '2026-01-15 00:00:01Z' order by market, tid desc limit 2`;
+  const table = await query(sql);
+  assert.equal(table.code, 0, table.err);
+  assert.match(
+    table.out,
+    /^market +tid +price +traded_at\nBTC_USD +1042 +99\.50* +2026-01-15T00:00:00\.000Z\n.*\n\(2 rows\)$/,
+  );
+  const csv = await query('--format', 'csv', sql);
+  assert.match(
+    csv.out,
+    /^market,tid,price,traded_at\nBTC_USD,1042,99\.50*,2026-01-15T00:00:00\.000Z\n/,
+  );
+  const json = await query('--json', sql);
+  const [row] = json.out.split('\n').map((line) => JSON.parse(line));
+  assert.deepEqual([row.market, row.tid, Number(row.price)], ['BTC_USD', '1042', 99.5]);
+
+  const half = await query('--json', 'select count(*) from trade');
+  assert.deepEqual([half.code, half.out], [0, '{"count":"48"}']);
+  assert.match(
+    half.err,
+    /rows of trade have moved to cold files.*2026-01-14.*the table trades has all/,
+  );
+  const refused = await query(
+    `select * from analytics.trades('BTC_USD', '2026-01-14', '2026-01-15')`,
+  );
+  assert.equal(refused.code, 2);
+  assert.match(refused.err, /are in cold files, not in the database.*tapekeep query/);
+
+  const path = join(place.coldDir, 'ask.sql');
+  await writeFile(path, 'select count(*) from trades');
+  const narrowed = await query(
+    '--json',
+    '--file',
+    path,
+    '--market',
+    'BTC_USD',
+    '--to',
+    '2026-01-15',
+  );
+  assert.equal(narrowed.out, '{"count_star()":"12"}');
+  // No database is there to be asked.
+  const nowhere = { TAPEKEEP_DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' };
+  const alone = await run(t, nowhere, 'query', '--cold', place.coldDir, '--json', '--file', path);
+  assert.deepEqual([alone.code, alone.out], [0, '{"count_star()":"24"}'], alone.err);
+});
+
+test('the statement decides what runs it, and mistakes are named', async (t) => {
+  const { url } = await openAnalystWorld();
+  const env = { TAPEKEEP_DATABASE_URL: url };
+  for (const [args, code, said] of [
+    [['select count(*) as n from trade'], 0, /^n\n10$/m],
+    [['select count(*) as n from trades'], 0, /^n\n10$/m],
+    [['select count(*) as n from analytics.trades'], 0, /^n\n10$/m],
+    [['--engine', 'duckdb', 'select count(*) as n from depth'], 0, /^n\n3$/m],
+    [['select nothing from trades'], 2, /"nothing" not found/],
+    [['select * from trades, stream'], 2, /no table stream here.*--engine postgres/],
+    [['delete from trades'], 2, /relation "trades" does not exist/],
+    [['--engine', 'postgres', '--cold', '/tmp', 'select 1'], 2, /--cold.*only --engine duckdb/],
+    [
+      ['--cold', '/nowhere', 'select * from trades'],
+      2,
+      /\/nowhere is no folder of cold partitions/,
+    ],
+    [['--engine', 'sqlite', 'select 1'], 2, /Allowed choices are auto, postgres, duckdb/],
+  ] as const) {
+    const end = await run(t, env, 'query', ...args);
+    assert.equal(end.code, code, `${args.join(' ')} ${end.err}`);
+    assert.match(code === 0 ? end.out : end.err, said);
+  }
+});
