@@ -5,10 +5,12 @@ import type { Island } from '../ledger/batch.js';
 import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import { IslandList } from '../ledger/islands.js';
 import type { CollectEvents } from '../observe/events.js';
+import { CandleAbsences } from './candle-absences.js';
 import { believedOf, type EmptyEnd, emptyEnds, isWorthAsking } from './candle-doubt.js';
 import { CandleGrid } from './candle-grid.js';
 import { CandleMismatchError } from './candle-mismatch.js';
 import type { CandleCollectorOptions } from './candle-options.js';
+import { CandleQuestions, PAGE_MAX } from './candle-question.js';
 import { type CandleAnswer, type KlineReply, readCandles } from './candle-rows.js';
 import { PRIORITY } from './ports.js';
 import { quarantineRows } from './quarantine.js';
@@ -22,16 +24,14 @@ const PUT_OFF_MAX = 10_000;
 const ISLANDS_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
 
-/** Candles asked for at once: some servers cap a reply a little above this. */
-const PAGE_MAX = 1000;
-
 type RowOutcome = Parameters<CollectEvents['settled']>[0]['outcome'];
 
 /**
  * Collects the closed candles of one market and interval. Their open times are known beforehand, so
- * what is missing is exact: expected minus covered, newest first. A span that was asked for is
- * covered whether candles came or not, because a minute without trades may have none; only where an
- * answer ends in a long run of them it is asked for once more, because it may be cut short.
+ * what is missing is exact: expected minus covered, newest first. A slot that was asked for is covered
+ * whether a candle came or not, because a minute without trades may have none; but that it has none
+ * takes two answers that agree. A long run of them at the end of an answer, as a page leaves that was
+ * cut or capped, is asked for once more at once.
  */
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
@@ -43,10 +43,14 @@ export class CandleCollector {
   /** What is left alone for a while, with the monotonic moment of its next try. */
   #putOff: Array<{ readonly span: Span; readonly retryAtMs: number }> = [];
 
+  readonly #absences = new CandleAbsences();
+  readonly #questions: CandleQuestions;
+
   constructor(options: CandleCollectorOptions, islands: readonly Island[]) {
     this.#options = options;
     this.#islands = new IslandList(islands);
     this.#grid = new CandleGrid(options.intervalS * 1000, this.#islands.top?.span.toMs);
+    this.#questions = new CandleQuestions(this.#grid.stepMs);
     this.#collectFromMs = options.stream.collectFromMs;
   }
 
@@ -78,6 +82,7 @@ export class CandleCollector {
       const atMs = Math.floor(time.nowMs());
       await archive.uncover(stream, this.#grid.around(span), { reason: 'suspect', note, atMs });
       this.#islands.replace(await archive.islands(stream, ISLANDS_MAX));
+      this.#absences.forget(this.#grid.around(span));
       this.retry(span);
     });
   }
@@ -96,18 +101,23 @@ export class CandleCollector {
     const missing = this.#missing(finalToMs);
     const newest = missing.at(-1);
     if (newest === undefined) return false;
-    const fromMs = Math.max(newest.fromMs, newest.toMs - PAGE_MAX * stepMs);
+    const pageFromMs = newest.toMs - PAGE_MAX * stepMs;
+    // All that a page can hold, because absent candles that were seen once lie scattered.
+    const oldest = missing.find(({ toMs }) => toMs > pageFromMs) ?? newest;
+    const fromMs = Math.max(oldest.fromMs, pageFromMs);
     const isHead = newest.toMs === finalToMs;
     const rereadMs = isHead ? rereads * stepMs : 0;
     const floorMs = Math.min(fromMs, this.#grid.ceil(this.#collectFromMs ?? 0));
-    const askedFromMs = Math.max(floorMs, fromMs - rereadMs, newest.toMs - PAGE_MAX * stepMs);
-    const asked = { fromMs: askedFromMs, toMs: newest.toMs };
+    const asked = this.#questions.next({
+      fromMs: Math.max(floorMs, fromMs - rereadMs, pageFromMs),
+      toMs: newest.toMs,
+    });
     const reply = await this.#ask(asked, isHead, signal);
     if (await this.#hasMoved(reply)) return true;
     const answer = this.#read(asked, reply);
     const ends = this.#doubtedEnds(answer);
     const doubted = ends.map(({ span }) => span);
-    await this.#store(answer, subtractSpans(answer.closed, doubted));
+    await this.#store(answer, this.#weigh(answer, subtractSpans(answer.closed, doubted)));
     for (const end of ends) {
       const second = await this.#ask(end.question, isHead, signal);
       if (await this.#hasMoved(second)) return true;
@@ -197,13 +207,21 @@ export class CandleCollector {
     return readCandles({ market, grid: this.#grid, asked, graceMs }, reply);
   }
 
+  /** What an answer proves, given what earlier ones left out as well. */
+  #weigh({ refusedMs, heldMs }: CandleAnswer, believed: readonly Span[]): readonly Span[] {
+    // With an unreadable time among them it proves nothing, and is put off as a whole.
+    if (refusedMs.includes(undefined)) return believed;
+    return this.#absences.weigh(believed, heldMs, this.#islands.spans, this.#grid.stepMs);
+  }
+
   /** Ends of an answer that are asked for once more before they count as quiet. */
   #doubtedEnds({ closed, refusedMs, heldMs }: CandleAnswer): EmptyEnd[] {
     // It proves nothing anyway, and is put off as a whole.
     if (refusedMs.includes(undefined)) return [];
     const { stepMs } = this.#grid;
     const ends = emptyEnds(closed, heldMs, stepMs);
-    return ends.filter((end) => isWorthAsking(end, this.#islands.spans, stepMs));
+    const known = [...this.#islands.spans, ...this.#absences.seen];
+    return ends.filter((end) => isWorthAsking(end, known, stepMs));
   }
 
   /** @param believed what the answer proves, apart from candles that were refused */

@@ -156,12 +156,45 @@ test('an empty market costs one more request for each page, and none while it st
   assert.equal(world.asked().length, 5, 'what is read again only is no news');
 });
 
-test('a few quiet minutes, and holes between candles, are believed at once', async () => {
+test('a few quiet minutes, and holes between candles, cost one more request', async () => {
   const world = new World(1001);
   world.holds = (minute) => minute < 300 || (minute > 700 && minute < 995);
   await pollAll(world.collector());
-  assert.equal(world.asked().length, 1);
+  assert.deepEqual(world.asked(), [
+    [0, 1000],
+    [300, 1000],
+  ]);
   world.assertWhole(1000);
+});
+
+for (const [name, lost] of [
+  ['three at its newest end', [997, 998, 999]],
+  ['three at its oldest end', [0, 1, 2]],
+  ['some in the middle', [400, 401, 402, 403, 700]],
+] as const) {
+  test(`one page that lost ${name} is found out`, async () => {
+    const world = new World(1001);
+    world.cut = (minutes, answer) =>
+      answer === 1 ? minutes.filter((minute) => !lost.some((one) => one === minute)) : minutes;
+    await pollAll(world.collector());
+    world.clock.advance(MINUTE_MS);
+    await pollAll(world.collector());
+    world.assertWhole(1001);
+  });
+}
+
+test('a market that falls quiet costs one request a poll, and is covered one poll later', async () => {
+  const world = new World(11);
+  world.holds = (minute) => minute < 10;
+  const collector = world.collector(3);
+  await pollAll(collector);
+  for (let poll = 0; poll < 30; poll += 1) {
+    world.clock.advance(MINUTE_MS);
+    const before = world.asked().length;
+    await collector.poll(signal);
+    assert.equal(world.asked().length, before + 1);
+    assert.deepEqual(world.covered(), [[0, 10 + poll]]);
+  }
 });
 
 test('a second answer without the candle that the first one showed proves nothing', async () => {
