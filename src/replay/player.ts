@@ -32,6 +32,8 @@ export class Player {
   readonly #wakeup: Wakeup;
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
+  /** Counts what makes a look at the tracks outdated. */
+  #changes = 0;
 
   constructor(options: PlayerOptions) {
     this.#options = options;
@@ -48,6 +50,7 @@ export class Player {
       const known = this.#tracks.get(key) ?? track;
       if (isEnded || this.#stopping.signal.aborted) return;
       this.#tracks.set(key, known);
+      this.#changes += 1;
       known.add(follower, this.#options.time.nowMs());
       this.#running ??= this.#run();
       this.#wakeup.notify();
@@ -71,6 +74,7 @@ export class Player {
 
   /** Time has jumped. */
   jumped(): void {
+    this.#changes += 1;
     for (const track of this.#tracks.values()) track.unset();
     this.#wakeup.notify();
   }
@@ -98,11 +102,15 @@ export class Player {
     const { time } = this.#options;
     let told = 0;
     while (!signal.aborted) {
+      const changes = this.#changes;
+      const isFollowed = this.#tracks.size > 0;
       const found = await this.#next();
       if (signal.aborted) return;
       if (found === undefined) {
+        // Whoever came meanwhile, or from another time, is looked at before anything is decided.
+        if (changes !== this.#changes) continue;
         // All that was recorded is told.
-        if (time.isDriven && this.#tracks.size > 0) time.advanceTo(time.span.toMs);
+        if (time.isDriven && isFollowed) time.advanceTo(time.span.toMs);
         await this.#wakeup.wait(REST_MS, signal);
         continue;
       }
@@ -126,7 +134,7 @@ export class Player {
   async #next(): Promise<{ track: StateTrack; event: TrackEvent } | undefined> {
     let next: { track: StateTrack; event: TrackEvent } | undefined;
     for (const track of [...this.#tracks.values()]) {
-      if (track.next() === undefined) await track.prepare(this.#options.time.nowMs());
+      if (track.next() === undefined) await track.prepare(() => this.#options.time.nowMs());
       const event = track.next();
       if (event !== undefined && (next === undefined || event.atMs < next.event.atMs)) {
         next = { track, event };

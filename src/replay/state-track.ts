@@ -94,9 +94,11 @@ export class StateTrack {
   }
 
   /** Makes sure that what comes next is known. */
-  async prepare(nowMs: number): Promise<void> {
-    if (this.#place === undefined) await this.#set(nowMs);
-    if (this.#at >= this.#rows.length && !this.#isAtEnd) await this.#load();
+  async prepare(nowMs: () => number): Promise<void> {
+    // A jump of time meanwhile makes what was asked for worthless, also what others still wait for.
+    while (this.#place === undefined || (this.#at >= this.#rows.length && !this.#isAtEnd)) {
+      await (this.#place === undefined ? this.#set(nowMs()) : this.#load());
+    }
   }
 
   /** What comes next, as far as it is prepared. */
