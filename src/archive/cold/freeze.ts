@@ -5,10 +5,16 @@ import { digestParquet, digestStaged } from '../parquet/read.js';
 import { DuckSession } from '../parquet/session.js';
 import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS, writeParquet } from '../parquet/write.js';
 import type { LifeWatcher } from '../sealing/events.js';
+import { sumRows } from '../sealing/rows.js';
 import { asColdError, ColdError } from './errors.js';
-import { type ColdFileSystem, sumFile } from './files.js';
+import { type ColdFileSystem, checkFile, sumFile } from './files.js';
 import { COLD_KINDS, coldDataPath, coldManifestPath, NO_MARKET, SCRATCH_FOLDER } from './layout.js';
-import { type ColdFile, type ColdManifest, writeColdManifest } from './manifest.js';
+import {
+  type ColdFile,
+  type ColdManifest,
+  readColdManifest,
+  writeColdManifest,
+} from './manifest.js';
 import { type StagedDay, stageDays } from './staging.js';
 
 /** What writing and reading files needs. */
@@ -57,6 +63,9 @@ export async function freezePartition(
 ): Promise<Frozen> {
   const { coldDir, desk, files, watcher, signal } = context;
   assertColdDir(coldDir);
+  const uri = coldManifestPath(partition.table, partition.name);
+  const earlier = await findEarlier(context, partition, uri);
+  if (earlier !== undefined) return earlier;
   const folder = join(coldDir, SCRATCH_FOLDER);
   const written: ColdFile[] = [];
   await files.makeFolder(folder).catch((error: unknown) => {
@@ -80,17 +89,43 @@ export async function freezePartition(
   } finally {
     duck.close();
   }
-  if (facts.checksum !== partition.checksum || facts.rows !== partition.rows) {
-    throw new ColdError(
-      'cold_mismatch',
-      'fatal',
-      `the rows of ${partition.name} do not add up to the checksum that it was sealed with (${facts.rows} rows now, ${partition.rows ?? 0} then): it stays in the database. Somebody changed them; check them, then seal it again after "SELECT reopen_partition('${partition.name}')"`,
-    );
-  }
-  const uri = coldManifestPath(partition.table, partition.name);
+  assertSealedRows(partition, facts);
   await watcher.onStep('archive: manifest', partition.name);
   await writeColdManifest(coldDir, uri, await manifestOf(context, partition, facts, written));
   return { uri, bytes: written.reduce((sum, { bytes }) => sum + bytes, 0) };
+}
+
+function assertSealedRows(partition: PartitionInfo, facts: SealFacts): void {
+  if (facts.checksum === partition.checksum && facts.rows === partition.rows) return;
+  throw new ColdError(
+    'cold_mismatch',
+    'fatal',
+    `the rows of ${partition.name} do not add up to the checksum that it was sealed with (${facts.rows} rows now, ${partition.rows ?? 0} then): it stays in the database. Somebody changed them; check them, then seal it again after "SELECT reopen_partition('${partition.name}')"`,
+  );
+}
+
+/**
+ * What an earlier try wrote, or what it was restored from: it serves again if it is whole, and the
+ * rows are still those.
+ */
+async function findEarlier(
+  { coldDir, desk, watcher, signal }: ColdContext,
+  partition: PartitionInfo,
+  uri: string,
+): Promise<Frozen | undefined> {
+  const manifest = await readColdManifest(coldDir, uri).catch(() => undefined);
+  if (manifest?.checksum !== partition.checksum || manifest?.rows !== partition.rows)
+    return undefined;
+  await watcher.onStep('archive: verify', partition.name);
+  try {
+    for (const file of manifest.files) await checkFile(coldDir, file, signal);
+  } catch (error) {
+    if (error instanceof ColdError) return undefined;
+    throw error;
+  }
+  const onRows = (rows: number) => watcher.onRows(rows, partition.rows);
+  assertSealedRows(partition, await sumRows(desk, partition, onRows));
+  return { uri, bytes: manifest.files.reduce((sum, { bytes }) => sum + bytes, 0) };
 }
 
 async function freezeDay(

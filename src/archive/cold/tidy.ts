@@ -4,7 +4,7 @@ import { codeOf } from '../../kernel/errors.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { asColdError, ColdError } from './errors.js';
 import { type ColdFileSystem, filesBelow } from './files.js';
-import { SCRATCH_FOLDER } from './layout.js';
+import { coldManifestPath, SCRATCH_FOLDER } from './layout.js';
 import { readColdManifest } from './manifest.js';
 
 /** Names the archive whose folder this is: tidying must never take another one's files away. */
@@ -51,7 +51,7 @@ export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<v
 }
 
 /**
- * Takes away what is under way nowhere: scratch files, manifests that no partition names, and data
+ * Takes away what is under way nowhere: scratch files, manifests of no partition, and data
  * that no such manifest names. Whoever calls it is the only one who works on the folder.
  *
  * @returns how many files went
@@ -64,13 +64,14 @@ export async function tidyColdDir(
 ): Promise<number> {
   await files.remove(join(coldDir, SCRATCH_FOLDER));
   const known = new Set<string>();
-  for (const { uri, state } of partitions) {
-    if (uri === null) continue;
-    const manifest = readColdManifest(coldDir, uri);
-    // Of a restored partition the files are a spare copy, which may be gone or broken.
+  for (const { table, name, uri, state, checksum } of partitions) {
+    if (state !== 'archived' && state !== 'sealed') continue;
+    const at = uri ?? coldManifestPath(table, name);
+    const manifest = readColdManifest(coldDir, at);
+    // Of a sealed partition the files are a spare copy: it was restored, or could not leave yet.
     const found = await (state === 'archived' ? manifest : manifest.catch(() => undefined));
-    if (found === undefined) continue;
-    known.add(uri);
+    if (found === undefined || found.checksum !== checksum) continue;
+    known.add(at);
     for (const { path } of found.files) known.add(path);
   }
   let removed = 0;
