@@ -1,7 +1,8 @@
 /**
  * Daemons of the built program, several in one process: what is slow about a process is its start.
  * Each has its own settings, log and archive. The parent says by messages what to do, and kills all
- * of them at once.
+ * of them at once. The parent takes the types away and runs what is left, so nothing else is imported
+ * here but types.
  */
 
 /** What the parent says. */
@@ -20,9 +21,9 @@ export type CrewWord =
 
 type Daemon = InstanceType<typeof import('../../../src/cli/daemon.js').Daemon>;
 
-/** A module of the built program. */
+/** A module of the built program, whose address is the only argument. */
 async function built(path: string): Promise<unknown> {
-  return (await import(new URL(`../../../dist/${path}`, import.meta.url).href)) as unknown;
+  return (await import(new URL(path, process.argv[1]).href)) as unknown;
 }
 
 const { Daemon: BuiltDaemon } = (await built(
