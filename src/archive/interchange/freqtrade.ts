@@ -139,9 +139,3 @@ export async function writeFreqtradeTrades(
   const batches = toBatches(TRADE_COLUMNS, trades);
   await writeArrowBatches(schemaOf(TRADE_COLUMNS), batches, 'file', write);
 }
-
-/** What the columns are, for the manifest. */
-export const FREQTRADE_TYPES = {
-  candles: CANDLE_COLUMNS.map(({ name, type }) => ({ name, type: String(type) })),
-  trades: TRADE_COLUMNS.map(({ name, type }) => ({ name, type: String(type) })),
-} as const;

@@ -132,7 +132,8 @@ async function isThere(path: string): Promise<boolean> {
     await stat(path);
     return true;
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return false;
+    // Neither is there; whether its folder can be is seen when it is made.
+    if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return false;
     throw new OutputError(path, `it can not be looked at (${codeOf(error)})`, error);
   }
 }
