@@ -192,9 +192,9 @@ export class ModelArchive implements ArchivePort {
     return this.#floors.get(streamId) ?? null;
   }
 
-  async islands(stream: StreamRef): Promise<Island[]> {
+  async islands(stream: StreamRef, limit: number): Promise<Island[]> {
     await this.before('islands');
-    return this.allIslands(stream.streamId);
+    return this.allIslands(stream.streamId).slice(0, limit);
   }
 
   async setCollectFrom(streamId: number, fromMs: number): Promise<void> {

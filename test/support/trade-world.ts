@@ -73,7 +73,11 @@ export class TradeWorld {
     return newestFirst.slice(Number(skip), Number(skip) + size);
   }
 
-  walker(kind: 'trades' | 'times' = 'trades', collectFromS?: number): TradeWalker {
+  walker(
+    kind: 'trades' | 'times' = 'trades',
+    collectFromS?: number,
+    islandsMax = 1000,
+  ): TradeWalker {
     const streamId = kind === 'trades' ? 1 : 2;
     const collectFromMs =
       this.archive.floorOf(streamId) ??
@@ -95,7 +99,8 @@ export class TradeWorld {
       since: this.since,
     };
     const isAllWanted = collectFromS === undefined;
-    const walker = new TradeWalker({ ...options, isAllWanted }, this.archive.allIslands(streamId));
+    const islands = this.archive.allIslands(streamId).slice(0, islandsMax);
+    const walker = new TradeWalker({ ...options, isAllWanted }, islands);
     clockOf.set(walker, this.clock);
     return walker;
   }

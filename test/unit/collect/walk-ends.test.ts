@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { every, START_MS, signal, TradeWorld } from '../../support/trade-world.js';
+import { every, START_MS, START_S, signal, TradeWorld } from '../../support/trade-world.js';
 
-/** Where the exchange's history ends, when it forgets what it served before. */
+/** The far end of history: what is forgotten there, by the exchange or by the walk itself. */
 
 const span = (fromS: number, toS: number) => ({
   fromMs: START_MS + fromS * 1000,
@@ -68,4 +68,27 @@ test('who asks for another try gets another look', async () => {
   }
   assert.ok(world.archive.trades.size > before + 1000, 'what is served is fetched');
   world.assertHonest();
+});
+
+test('an island for which there was no room is known again as soon as the walk touches it', async () => {
+  const world = new TradeWorld(every(12_000, 1), 12_000);
+  const stream = { streamId: 1, kind: 'trades', marketId: 7, variant: 0, collectFromMs: START_MS };
+  const commit = async (fromS: number, toS: number) => {
+    const trades = world.trades.slice(fromS, toS).map(({ tid, atS }) => ({
+      ...{ marketId: 7, tid, tradedAtS: START_S + atS, executedAtUs: null, receivedAtMs: 0 },
+      ...{ price: '10', amount: '1', total: '10', side: 'buy' as const },
+    }));
+    const claim = { stream: { ...stream, kind: 'trades' as const }, evidence: {} };
+    await world.archive.commit({ trades, claims: [{ ...claim, span: span(fromS, toS) }] });
+  };
+  await commit(0, 9000);
+  for (let second = 9500; second < 11_900; second += 2) await commit(second, second + 1);
+  const walker = world.walker('trades', 0, 1000);
+  await walker.pollHead(signal);
+  for (let step = 0; step < 50 && walker.pendingGap() !== undefined; step += 1) {
+    await walker.fillStep(signal);
+  }
+  assert.deepEqual(world.covered(), [[0, 12_000]]);
+  const requests = world.exchange.asked.length;
+  assert.ok(requests <= 6, `${requests} requests; the old part was stored already`);
 });
