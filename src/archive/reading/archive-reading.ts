@@ -10,11 +10,9 @@ import {
   seriesTable,
 } from '../../store/index.js';
 import { ColdFolder } from './cold-files.js';
-import { ColdRows } from './cold-rows.js';
+import { ColdRows, countLines } from './cold-rows.js';
 import { cutIntoParts, joinParts, type LocatedPart } from './parts.js';
 import type { PlacedFile, Reading, ReadingOptions, ReadingPart } from './reading.js';
-
-const LINE_FEED = 10;
 
 /**
  * One snapshot of the database and the files of the partitions that have left it by then.
@@ -134,11 +132,4 @@ export class ArchiveReading implements Reading {
     this.#signal?.throwIfAborted();
     if (this.#isClosed) throw new AbortedError('the reading is closed');
   }
-}
-
-function countLines(piece: Buffer): number {
-  let count = 0;
-  for (let at = piece.indexOf(LINE_FEED); at >= 0; at = piece.indexOf(LINE_FEED, at + 1))
-    count += 1;
-  return count;
 }

@@ -12,6 +12,11 @@ const LIMITS = { memoryMb: 256, threads: 2 };
 /** Files whose columns and groups are remembered. */
 const MAX_KNOWN = 4_096;
 
+/** So many rows are held at once to see whether they are enough. */
+const MAX_TRIED = 10_000;
+/** Rows come in bursts: the time that is looked at would on average hold so many times what is asked. */
+const AMPLE = 4;
+
 /** Rows that are compressed together, by the moments between which they lie. */
 interface RowGroup {
   readonly rows: number;
@@ -48,9 +53,23 @@ export class ColdRows {
     limit: number,
   ): AsyncGenerator<Buffer> {
     const { types, groups } = await this.#factsOf(file, slice);
-    const fromMs = Math.max(slice.span.fromMs, startOfNewest(groups, slice, limit));
-    const span = { fromMs, toMs: slice.span.toMs };
-    yield* this.#lines(file, newestSql(file.absolutePath, { ...slice, span }, form, types, limit));
+    const { toMs } = slice.span;
+    const ask = (fromMs: number) =>
+      this.#lines(
+        file,
+        newestSql(file.absolutePath, { ...slice, span: { fromMs, toMs } }, form, types, limit),
+      );
+    const surelyMs = Math.max(slice.span.fromMs, startOfNewest(groups, slice, limit));
+    const likelyMs = likelyStart(groups, slice, limit);
+    if (likelyMs !== null && likelyMs > surelyMs) {
+      const pieces: Buffer[] = [];
+      for await (const piece of ask(likelyMs)) pieces.push(piece);
+      if (pieces.reduce((sum, piece) => sum + countLines(piece), 0) >= limit) {
+        yield* pieces;
+        return;
+      }
+    }
+    yield* ask(surelyMs);
   }
 
   async close(): Promise<void> {
@@ -123,6 +142,32 @@ function startOfNewest(groups: readonly RowGroup[], { span }: SeriesSlice, limit
     if (rows >= limit) return group.firstMs;
   }
   return span.fromMs;
+}
+
+/**
+ * A moment from which on there are as many rows if they come as evenly as in the rest of their group:
+ * worth a try, because then most of the group is passed over. Null where it is not.
+ */
+function likelyStart(
+  groups: readonly RowGroup[],
+  { span }: SeriesSlice,
+  limit: number,
+): number | null {
+  const group = groups.findLast(({ firstMs }) => firstMs < span.toMs);
+  if (group === undefined || limit > MAX_TRIED || group.rows < AMPLE * limit) return null;
+  const endMs = Math.min(span.toMs, group.lastMs + 1);
+  return Math.floor(endMs - ((group.lastMs - group.firstMs) / group.rows) * limit * AMPLE);
+}
+
+const LINE_FEED = 10;
+
+/** How many rows the lines of a piece are. */
+export function countLines(piece: Buffer): number {
+  let count = 0;
+  for (let at = piece.indexOf(LINE_FEED); at >= 0; at = piece.indexOf(LINE_FEED, at + 1)) {
+    count += 1;
+  }
+  return count;
 }
 
 const MARKED = new RegExp(
