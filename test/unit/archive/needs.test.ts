@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { needsOf } from '../../../src/archive/query/needs.js';
+import { parseStatement } from '../../../src/archive/query/syntax.js';
+import { openDuck } from '../../support/export-world.js';
+
+test('rows are left out only where the statement throws them away for certain', async (t) => {
+  const duck = await openDuck(t);
+  const needOf = async (sql: string) => {
+    const need = needsOf((await parseStatement(duck, sql)).root).get('trades');
+    const markets = need?.markets === undefined || need.markets === null ? '*' : [...need.markets];
+    return [markets, need?.from?.length ?? null, need?.to?.length ?? null];
+  };
+  const all = ['*', null, null];
+  const narrow: readonly (readonly [sql: string, need: unknown])[] = [
+    ["from trades where market = 'A'", [['A'], null, null]],
+    ["from trades where 'A' = market and traded_at > '2026-01-01'", [['A'], 1, null]],
+    ["from trades t where t.market in ('A', 'B') and now() > t.traded_at", [['A', 'B'], null, 1]],
+    ["from trades where market in ('A', 'B') and market = 'B'", [['B'], null, null]],
+    [
+      "from trades where traded_at between '2026-01-01' and date '2026-02-01' + interval '1 day'",
+      ['*', 1, 1],
+    ],
+    ["from trades where traded_at = '2026-01-01'", ['*', 1, 1]],
+    ['from trades where traded_at >= now() - interval 1 hour', ['*', 1, null]],
+    ["from trades join klines k using (market) where trades.market = 'A'", [['A'], null, null]],
+    ["from (from trades where market = 'A') where side = 'buy'", [['A'], null, null]],
+    [
+      "from trades where market = 'A' union all from trades where market = 'B'",
+      [['A', 'B'], null, null],
+    ],
+    ['describe trades', [[], null, null]],
+  ];
+  for (const [sql, need] of narrow) assert.deepEqual(await needOf(sql), need, sql);
+  for (const sql of [
+    'from trades',
+    "from trades where market = 'A' or side = 'buy'",
+    "from trades where not (market = 'A')",
+    "from trades where market <> 'A'",
+    "from trades where market not in ('A')",
+    'from trades where market = side',
+    "from trades where market like 'A%'",
+    "from trades where upper(market) = 'A'",
+    "from trades where traded_at + interval '1 day' > '2026-01-01'",
+    'from trades where traded_at > received_at',
+    'from trades where traded_at > (select max(open_at) from klines)',
+    'from trades where traded_at > now() - random() * interval 1 hour',
+    "from trades, klines where market = 'A'",
+    "from trades where market = 'A' union all from trades",
+    "from trades tablesample 10% where market = 'A'",
+    "from trades positional join klines where trades.market = 'A'",
+    "from klines asof join trades on klines.open_at >= trades.traded_at where trades.traded_at < '2026-01-01'",
+    "from klines full join trades using (market) where trades.market = 'A'",
+    "from trades t(market2, market) where market = 'A'",
+    "from trades where market = 'A' and exists (from query('from trades'))",
+    "with trades as (from trades) from trades where market = 'A'",
+    "select (select count(*) from trades) from trades where market = 'A'",
+    'summarize trades',
+  ]) {
+    assert.deepEqual(await needOf(sql), all, sql);
+  }
+});
