@@ -56,7 +56,8 @@ export interface VerdictStore {
   figures(target: VerdictTarget, kline: StreamRef, span: Span): Promise<SlotFigures[]>;
   /**
    * What is expected of both roads, oldest first: from where both are to be collected (or happen to
-   * be covered) up to where both are covered. Empty while that is nothing.
+   * be covered) up to where both are covered, but for partitions that have left the database. Empty
+   * while that is nothing.
    */
   expected(target: VerdictTarget, kline: StreamRef): Promise<Span[]>;
   /** For each market and interval its newest span without a verdict, newest first. */

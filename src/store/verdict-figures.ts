@@ -5,6 +5,7 @@ import type { CandleFigures, SlotFigures, TradeFigures } from '../ledger/verdict
 import { FIGURE_SLOTS_MAX, type VerdictTarget } from './api-verdicts.js';
 import type { Database, Runner } from './database.js';
 import { fromMs, toMs } from './instants.js';
+import { departedSql } from './sealing/departed.js';
 
 /**
  * What verdicts are judged by. Bounds of time are constants of each statement, so that only the
@@ -34,10 +35,13 @@ const CANDLES = `
   FROM kline WHERE market_id = $1 AND interval_s = $4
     AND open_at >= $2::timestamptz AND open_at < $3::timestamptz`;
 
+/** What is covered and can be read here. */
 const COVERED = `
-  SELECT stream_id, ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs"
-  FROM coverage WHERE market_id = $1 AND stream_id = ANY ($2::int[])
-    AND span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')})`;
+  SELECT c.stream_id, ${toMs('lower(part)')} AS "fromMs", ${toMs('upper(part)')} AS "toMs"
+  FROM coverage c JOIN stream s USING (stream_id), unnest(tstzmultirange(c.span) - CASE s.kind
+      WHEN 'kline' THEN ${departedSql('kline')} ELSE ${departedSql('trade')} END) AS part
+  WHERE c.market_id = $1 AND c.stream_id = ANY ($2::int[])
+    AND c.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')})`;
 
 /** The last traded candle before a moment, if everything in between is known. */
 const PREVIOUS_CLOSE = `

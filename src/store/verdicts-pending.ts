@@ -1,6 +1,7 @@
 import type { PendingSpan, VerdictTotals } from './api-verdicts.js';
 import type { Runner } from './database.js';
 import { toMs } from './instants.js';
+import { departedSql } from './sealing/departed.js';
 
 /**
  * What of both roads is covered and not judged. Asked again and again, so it is looked for among the
@@ -34,6 +35,9 @@ const SLOTS_IN = (spans: string, intervalS: string) => `
 const ALL_SPANS = (streamId: string) =>
   `(SELECT range_agg(c.span) FROM coverage c WHERE c.stream_id = ${streamId})`;
 
+/** What both roads cover and the database holds. */
+const HELD = `t.spans * k.spans - ${departedSql('trade', 'kline')}`;
+
 const PAIRS = `
   pairs AS MATERIALIZED (
     SELECT k.market_id, k.variant AS interval_s, t.stream_id AS trades_id, k.stream_id AS kline_id
@@ -44,7 +48,7 @@ const PAIRS = `
 const NEWEST_SLOTS = `
   ${PAIRS},
   slots AS MATERIALIZED (
-    SELECT p.*, ${SLOTS_IN('t.spans * k.spans', 'p.interval_s')} AS slots,
+    SELECT p.*, ${SLOTS_IN(HELD, 'p.interval_s')} AS slots,
            t.count < ${ISLANDS} AND k.count < ${ISLANDS} AS is_whole
     FROM pairs p,
       LATERAL (${NEWEST_ISLANDS('p.trades_id', `'infinity'`, 1)}) newest_trades,
@@ -55,7 +59,7 @@ const NEWEST_SLOTS = `
 const ALL_SLOTS = `
   ${PAIRS},
   slots AS MATERIALIZED (
-    SELECT p.*, ${SLOTS_IN('t.spans * k.spans', 'p.interval_s')} AS slots, true AS is_whole
+    SELECT p.*, ${SLOTS_IN(HELD, 'p.interval_s')} AS slots, true AS is_whole
     FROM pairs p, LATERAL (SELECT ${ALL_SPANS('p.trades_id')} AS spans OFFSET 0) t,
       LATERAL (SELECT ${ALL_SPANS('p.kline_id')} AS spans OFFSET 0) k)`;
 

@@ -5,6 +5,7 @@ import type { PendingSpan, VerdictStore, VerdictTarget, VerdictTotals } from './
 import type { Database, Runner } from './database.js';
 import { fromMs, toMs } from './instants.js';
 import { coveredSql, expectedSql } from './missing.js';
+import { departedSql } from './sealing/departed.js';
 import { readFigures } from './verdict-figures.js';
 import {
   applyDoubts,
@@ -68,7 +69,7 @@ const SPANS_OF = (stream: string) => `
 const EXPECTED = `
   WITH trades AS (${SPANS_OF('$1')}), klines AS (${SPANS_OF('$2')})
   SELECT ${toMs('lower(one)')} AS "fromMs", ${toMs('upper(one)')} AS "toMs"
-  FROM trades t, klines k, unnest(t.spans * k.spans) AS one ORDER BY lower(one)`;
+  FROM trades t, klines k, unnest(t.spans * k.spans - ${departedSql('trade', 'kline')}) AS one ORDER BY lower(one)`;
 
 const TRADE_IDS = `
   SELECT tid::float8 AS tid FROM trade

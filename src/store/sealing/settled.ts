@@ -4,6 +4,7 @@ import { fromMs, toMs } from '../instants.js';
 import { coveredSql, expectedSql, islandBeforeSql } from '../missing.js';
 import type { PartitionedTable } from '../partitioned-tables.js';
 import type { LedgerDoubt, StreamCoverage, Unsettled } from './api-sealing.js';
+import { departedSql } from './departed.js';
 import { LIFE_TABLES } from './tables.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
@@ -39,7 +40,8 @@ const OPEN_VERDICT = `
           coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
                     WHERE c.stream_id = p.trades_id AND c.span && p.near), '{}')
           * coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
-                      WHERE c.stream_id = p.kline_id AND c.span && p.near), '{}')) AS both_roads,
+                      WHERE c.stream_id = p.kline_id AND c.span && p.near), '{}')
+          - ${departedSql('trade', 'kline')}) AS both_roads,
         LATERAL (
           SELECT ceil(date_part('epoch', lower(both_roads)) / p.interval_s) * p.interval_s AS from_s,
                  floor(date_part('epoch', upper(both_roads)) / p.interval_s) * p.interval_s AS to_s) grid
