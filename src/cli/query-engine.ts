@@ -1,5 +1,3 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { UsageError } from './failure.js';
 
@@ -49,13 +47,15 @@ export async function chooseEngine(
 }
 
 async function namesOwnTable(sql: string): Promise<boolean> {
-  const [{ DuckSession }, { parseStatement }, { StatementRefusedError }] = await Promise.all([
-    import('../archive/parquet/session.js'),
-    import('../archive/query/syntax.js'),
-    import('../archive/query/errors.js'),
-  ]);
-  const scratch = await mkdtemp(join(tmpdir(), 'tapekeep-query-'));
-  const duck = await DuckSession.open(join(scratch, 'spill'));
+  const [{ Scratch }, { DuckSession }, { parseStatement }, { StatementRefusedError }] =
+    await Promise.all([
+      import('../archive/parquet/scratch.js'),
+      import('../archive/parquet/session.js'),
+      import('../archive/query/syntax.js'),
+      import('../archive/query/errors.js'),
+    ]);
+  const scratch = await Scratch.make('query');
+  const duck = await DuckSession.open(join(scratch.path, 'spill'));
   try {
     const { tables } = await parseStatement(duck, sql);
     return tables.some(({ schema, name }) => schema === '' && OWN_TABLES.has(name));
@@ -65,6 +65,6 @@ async function namesOwnTable(sql: string): Promise<boolean> {
     throw error;
   } finally {
     duck.close();
-    await rm(scratch, { recursive: true, force: true });
+    await scratch.remove();
   }
 }

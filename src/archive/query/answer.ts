@@ -1,10 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import type { LedgerTable, SeriesKind } from '../../store/index.js';
 import { asDiskFull, DiskFullError } from '../export/errors.js';
+import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, identifier, literal, ParquetError } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import type { Reading } from '../reading/reading.js';
@@ -55,18 +54,19 @@ export async function answerQuestion(
   take: (answer: QueryAnswer) => Promise<void>,
 ): Promise<void> {
   checkFolderName(question.coldDir);
-  const scratch = await mkdtemp(join(tmpdir(), 'tapekeep-query-'));
-  const duck = await DuckSession.open(join(scratch, 'spill'), {}, question.signal);
+  const scratch = await Scratch.make('query');
+  let duck: DuckSession | undefined;
   try {
+    duck = await DuckSession.open(join(scratch.path, 'spill'), {}, question.signal);
     const syntax = await parseStatement(duck, question.sql);
-    await new World(question, duck, scratch).prepare(syntax);
+    await new World(question, duck, scratch.path).prepare(syntax);
     const { names, chunks } = await duck.result('answering', question.sql);
     await take({ names, chunks: rowsOf(chunks) });
   } catch (error) {
     throw told(error);
   } finally {
-    duck.close();
-    await rm(scratch, { recursive: true, force: true });
+    duck?.close();
+    await scratch.remove();
   }
 }
 

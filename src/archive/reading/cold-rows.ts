@@ -1,8 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { multiplyDecimals } from '../../kernel/decimal.js';
 import { type RowForm, type SeriesSlice, seriesOrder, seriesVariant } from '../../store/index.js';
+import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, literal } from '../parquet/session.js';
 import { type FileTypes, newestSql, rowsSql, TOTAL_MARK } from './cold-sql.js';
 import type { PlacedFile } from './reading.js';
@@ -33,7 +32,7 @@ interface FileFacts {
 export class ColdRows {
   readonly #signal: AbortSignal | undefined;
   readonly #facts = new Map<string, FileFacts>();
-  #opened: Promise<{ readonly duck: DuckSession; readonly scratch: string }> | undefined;
+  #opened: Promise<{ readonly duck: DuckSession; readonly scratch: Scratch }> | undefined;
 
   constructor(signal: AbortSignal | undefined) {
     this.#signal = signal;
@@ -77,7 +76,7 @@ export class ColdRows {
     this.#opened = undefined;
     if (opened === undefined) return;
     opened.duck.close();
-    await rm(opened.scratch, { recursive: true, force: true });
+    await opened.scratch.remove();
   }
 
   async *#lines({ absolutePath }: PlacedFile, sql: string): AsyncGenerator<Buffer> {
@@ -115,8 +114,8 @@ export class ColdRows {
 
   #open() {
     this.#opened ??= (async () => {
-      const scratch = await mkdtemp(join(tmpdir(), 'tapekeep-reading-'));
-      const duck = await DuckSession.open(join(scratch, 'spill'), LIMITS, this.#signal);
+      const scratch = await Scratch.make('reading');
+      const duck = await DuckSession.open(join(scratch.path, 'spill'), LIMITS, this.#signal);
       return { duck, scratch };
     })();
     return this.#opened;
