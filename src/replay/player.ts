@@ -14,7 +14,7 @@ const RETRY_MS = 1000;
 export interface PlayerOptions {
   readonly clock: Clock;
   readonly time: VirtualClock;
-  readonly makeTrack: (market: string, periodS: number) => Promise<StateTrack>;
+  readonly makeTrack: (market: string, periodS: number, sinceMs: number) => Promise<StateTrack>;
   /** Told when the archive failed; it is asked again. */
   readonly onFailure: (error: unknown) => void;
 }
@@ -34,6 +34,8 @@ export class Player {
   #running: Promise<void> | undefined;
   /** Counts what makes a look at the tracks outdated. */
   #changes = 0;
+  /** Counts jumps of time. */
+  #laps = 0;
 
   constructor(options: PlayerOptions) {
     this.#options = options;
@@ -44,11 +46,16 @@ export class Player {
   follow(market: string, periodS: number, follower: StateFollower): () => void {
     const key = `${market} ${periodS}`;
     let isEnded = false;
+    // Taken at once: what happens while the track is made is told.
+    const sinceMs = this.#options.time.nowMs();
+    const laps = this.#laps;
     const start = async () => {
-      const track = this.#tracks.get(key) ?? (await this.#options.makeTrack(market, periodS));
+      const track =
+        this.#tracks.get(key) ?? (await this.#options.makeTrack(market, periodS, sinceMs));
       // Another one may have made it meanwhile.
       const known = this.#tracks.get(key) ?? track;
       if (isEnded || this.#stopping.signal.aborted) return;
+      if (known === track && laps !== this.#laps) track.unset(this.#options.time.nowMs());
       this.#tracks.set(key, known);
       this.#changes += 1;
       known.add(follower, this.#options.time.nowMs());
@@ -75,7 +82,8 @@ export class Player {
   /** Time has jumped. */
   jumped(): void {
     this.#changes += 1;
-    for (const track of this.#tracks.values()) track.unset();
+    this.#laps += 1;
+    for (const track of this.#tracks.values()) track.unset(this.#options.time.nowMs());
     this.#wakeup.notify();
   }
 
@@ -104,7 +112,8 @@ export class Player {
     while (!signal.aborted) {
       const changes = this.#changes;
       const isFollowed = this.#tracks.size > 0;
-      const found = await this.#next();
+      // Without a promise where all is prepared: it would cost as much as the telling.
+      const found = this.#peek() ?? (await this.#next());
       if (signal.aborted) return;
       if (found === undefined) {
         // Whoever came meanwhile, or from another time, is looked at before anything is decided.
@@ -130,16 +139,34 @@ export class Player {
     }
   }
 
-  /** The next event of all tracks; of two at the same time the one of the older track. */
-  async #next(): Promise<{ track: StateTrack; event: TrackEvent } | undefined> {
-    let next: { track: StateTrack; event: TrackEvent } | undefined;
-    for (const track of [...this.#tracks.values()]) {
-      if (track.next() === undefined) await track.prepare(() => this.#options.time.nowMs());
+  /** The next event of all tracks, when every track is prepared. */
+  #peek(): Found | undefined {
+    let next: Found | undefined;
+    for (const track of this.#tracks.values()) {
       const event = track.next();
-      if (event !== undefined && (next === undefined || event.atMs < next.event.atMs)) {
-        next = { track, event };
-      }
+      if (event === undefined) return undefined;
+      next = earlier(next, { track, event });
     }
     return next;
   }
+
+  async #next(): Promise<Found | undefined> {
+    let next: Found | undefined;
+    for (const track of [...this.#tracks.values()]) {
+      if (track.next() === undefined) await track.prepare();
+      const event = track.next();
+      if (event !== undefined) next = earlier(next, { track, event });
+    }
+    return next;
+  }
+}
+
+interface Found {
+  readonly track: StateTrack;
+  readonly event: TrackEvent;
+}
+
+/** Of two at the same time the one of the older track. */
+function earlier(known: Found | undefined, other: Found): Found {
+  return known === undefined || other.event.atMs < known.event.atMs ? other : known;
 }

@@ -42,7 +42,7 @@ export class ReplaySession {
       clock,
       time: this.time,
       onFailure: options.onFailure,
-      makeTrack: (market, periodS) => this.#makeTrack(market, periodS, options),
+      makeTrack: (market, periodS, sinceMs) => this.#makeTrack(market, periodS, sinceMs, options),
     });
   }
 
@@ -116,6 +116,7 @@ export class ReplaySession {
   async #makeTrack(
     name: string,
     periodS: number,
+    sinceMs: number,
     { clock, span, hasDisconnects }: SessionOptions,
   ): Promise<StateTrack> {
     const { past, catalog, observations, isKnownOnly } = this.#library;
@@ -124,10 +125,11 @@ export class ReplaySession {
     const stream = catalog.stream('state', marketId, periodS);
     const sessions =
       hasDisconnects && stream !== undefined ? await past.sessions(stream, span) : undefined;
-    return new StateTrack({
-      ...{ past, clock, marketId, periodS, isKnownOnly, sessions },
-      toMs: span.toMs,
-      lastUpdate: (nowMs) => observations.state(marketId, periodS, nowMs, true),
-    });
+    const lastUpdate = (nowMs: number) => observations.state(marketId, periodS, nowMs, true);
+    const { toMs } = span;
+    return new StateTrack(
+      { past, clock, marketId, periodS, isKnownOnly, sessions, toMs, lastUpdate },
+      sinceMs,
+    );
   }
 }

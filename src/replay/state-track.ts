@@ -1,12 +1,17 @@
-import type { PastArchive, PastSession, StatePlace, StateRow } from '../archive/past/past.js';
-import type { StateRecord } from '../contract/resources.js';
+import type {
+  PastArchive,
+  PastSession,
+  PastUpdate,
+  StatePlace,
+  StateRow,
+} from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
-import type { StateFollower } from '../server/backend.js';
+import type { StateFollower, WrittenUpdate } from '../server/backend.js';
 import { updateOf } from './observations.js';
 
 /** Records read ahead at once: few while time passes slowly, more when they are soon used up. */
 const AHEAD_MIN = 64;
-const AHEAD_MAX = 2048;
+const AHEAD_MAX = 8192;
 /** A batch that lasts less than this is followed by one twice its size. */
 const SOON_MS = 1000;
 /** Beyond every number of a record within one millisecond. */
@@ -44,7 +49,7 @@ export interface TrackOptions {
 export class StateTrack {
   readonly #options: TrackOptions;
   readonly #followers = new Set<StateFollower>();
-  #rows: StateRow[] = [];
+  #rows: PastUpdate[] = [];
   #at = 0;
   #place: StatePlace | undefined;
   #isAtEnd = false;
@@ -52,15 +57,18 @@ export class StateTrack {
   #readAtMs = 0;
   #loading: Promise<void> | undefined;
   /** Last told to anybody, for those who come later. */
-  #last: StateRecord | undefined;
+  #last: WrittenUpdate | undefined;
   /** Records never come back in time, whenever they were received. */
   #toldMs = Number.NEGATIVE_INFINITY;
   #lap = 0;
+  #sinceMs: number;
   /** Recorded ends that lie behind. */
   #ends = 0;
 
-  constructor(options: TrackOptions) {
+  /** @param sinceMs the moment to be set to: that of the first who follows */
+  constructor(options: TrackOptions, sinceMs: number) {
     this.#options = options;
+    this.#sinceMs = sinceMs;
   }
 
   get isFollowed(): boolean {
@@ -81,8 +89,9 @@ export class StateTrack {
   }
 
   /** Forgets where it stands: time has jumped. */
-  unset(): void {
+  unset(nowMs: number): void {
     this.#lap += 1;
+    this.#sinceMs = nowMs;
     this.#rows = [];
     this.#at = 0;
     this.#place = undefined;
@@ -94,10 +103,10 @@ export class StateTrack {
   }
 
   /** Makes sure that what comes next is known. */
-  async prepare(nowMs: () => number): Promise<void> {
+  async prepare(): Promise<void> {
     // A jump of time meanwhile makes what was asked for worthless, also what others still wait for.
     while (this.#place === undefined || (this.#at >= this.#rows.length && !this.#isAtEnd)) {
-      await (this.#place === undefined ? this.#set(nowMs()) : this.#load());
+      await (this.#place === undefined ? this.#set() : this.#load());
     }
   }
 
@@ -129,18 +138,18 @@ export class StateTrack {
     // Half used up: the next batch is fetched while this one is told.
     if (this.#at * 2 > this.#rows.length && !this.#isAtEnd)
       void this.#load().catch(() => undefined);
-    const record = updateOf(row);
-    this.#last = record;
+    this.#last = row;
     const waits: Promise<void>[] = [];
     for (const follower of this.#followers) {
-      const room = follower.send(record);
+      const room = follower.send(row);
       if (room !== undefined) waits.push(room);
     }
     return waits.length === 0 ? undefined : Promise.all(waits);
   }
 
-  async #set(nowMs: number): Promise<void> {
+  async #set(): Promise<void> {
     const lap = this.#lap;
+    const nowMs = this.#sinceMs;
     const last = await this.#options.lastUpdate(nowMs);
     if (lap !== this.#lap) return;
     this.#place =
@@ -149,7 +158,7 @@ export class StateTrack {
         : { observedAtMs: last.observedAtMs, seq: last.seq };
     this.#toldMs = nowMs;
     const outage = this.#outageAt(nowMs);
-    if (last !== undefined) this.#last = updateOf(last);
+    if (last !== undefined) this.#last = { recordText: JSON.stringify(updateOf(last)) };
     for (const follower of [...this.#followers]) {
       if (outage !== undefined) close(follower, outage);
       else if (this.#last !== undefined) void follower.send(this.#last);
@@ -181,7 +190,7 @@ export class StateTrack {
     this.#at = 0;
   }
 
-  #momentOf({ observedAtMs, receivedAtMs }: StateRow): number {
+  #momentOf({ observedAtMs, receivedAtMs }: PastUpdate): number {
     const { isKnownOnly } = this.#options;
     const atMs = isKnownOnly ? Math.max(observedAtMs, Math.ceil(receivedAtMs)) : observedAtMs;
     return Math.max(atMs, this.#toldMs);

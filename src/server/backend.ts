@@ -83,10 +83,16 @@ export interface ClientSeat {
   note(header: string, value: string): void;
 }
 
+/** An update of a state, written: of one that thousands follow the text is the same for all. */
+export interface WrittenUpdate {
+  /** The record of the contract's `state.update` in JSON: all but the change. */
+  readonly recordText: string;
+}
+
 /** Who follows the states of a market. */
 export interface StateFollower {
   /** Takes one update; a promise resolves once there is room for more, or nobody is there any more. */
-  send(record: StateRecord): Promise<void> | undefined;
+  send(update: WrittenUpdate): Promise<void> | undefined;
   /** Ends the connection; codes that no frame may carry cut it. */
   close(code: number, reason: string): void;
 }

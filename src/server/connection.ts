@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
 import {
   errorMessage,
@@ -14,6 +15,7 @@ import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from './backend.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
 import { FollowedSubscription } from './followed-subscription.js';
+import { decodeFrame, readId } from './frames.js';
 import { failureOf } from './handler-failure.js';
 import type { ServerContext } from './http.js';
 import { StateSubscription } from './subscription.js';
@@ -32,25 +34,6 @@ const MAX_PERIOD_S = 604_800;
 const CLOSE_GOING_AWAY = 1001;
 const CLOSE_UNREADABLE = 1007;
 
-/** A readable frame that is no request, or undefined where nothing can be answered. */
-function readId(frame: unknown): number | string | undefined {
-  if (frame === null || typeof frame !== 'object') return undefined;
-  const id: unknown = (frame as { id?: unknown }).id;
-  // A number beyond all doubles is read as infinite, and would be echoed as null.
-  if (typeof id === 'number') return Number.isFinite(id) ? id : undefined;
-  return typeof id === 'string' && id.length <= 64 ? id : undefined;
-}
-
-function decodeFrame(data: RawData, isBinary: boolean): unknown {
-  if (isBinary) return undefined;
-  try {
-    const bytes = Array.isArray(data) ? Buffer.concat(data) : new Uint8Array(data);
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
-  } catch {
-    return undefined;
-  }
-}
-
 function isMethod(name: string): name is RealtimeMethod {
   return Object.hasOwn(realtimeMethods, name);
 }
@@ -65,6 +48,9 @@ function isMethod(name: string): name is RealtimeMethod {
 export class RealtimeConnection {
   readonly #context: ServerContext;
   readonly #socket: WebSocket;
+  /** What carries the frames. */
+  readonly #stream: Duplex;
+  #isGathering = false;
   readonly #turns = new Mutex();
   #waitingFrames = 0;
   #subscription: StateSubscription | FollowedSubscription | undefined;
@@ -77,9 +63,14 @@ export class RealtimeConnection {
   #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
 
   /** @param onClosed called once, with the cause of the end */
-  constructor(context: ServerContext, socket: WebSocket, onClosed: (reason: string) => void) {
+  constructor(
+    context: ServerContext,
+    { socket, stream }: { readonly socket: WebSocket; readonly stream: Duplex },
+    onClosed: (reason: string) => void,
+  ) {
     this.#context = context;
     this.#socket = socket;
+    this.#stream = stream;
     this.#lastFrameAtMs = context.clock.monotonicMs();
     socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
     socket.on('error', () => {
@@ -282,12 +273,24 @@ export class RealtimeConnection {
     else this.terminate(reason);
   }
 
+  /** Frames of one turn go out together: a call of the system costs more than a frame. */
+  #gather(): void {
+    if (this.#isGathering) return;
+    this.#isGathering = true;
+    this.#stream.cork();
+    process.nextTick(() => {
+      this.#isGathering = false;
+      this.#stream.uncork();
+    });
+  }
+
   #write(data: string | Uint8Array): void {
     if (!this.#isOpen) return;
     if (this.#socket.bufferedAmount > MAX_BUFFERED_BYTES) {
       this.terminate('slow reader');
       return;
     }
+    this.#gather();
     this.#socket.send(data, { binary: false });
   }
 }

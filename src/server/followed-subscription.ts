@@ -1,6 +1,6 @@
-import { familyUpdateMessage, type StateParams, updateMessage } from '../contract/realtime.js';
+import { familyUpdateMessage, type StateParams } from '../contract/realtime.js';
 import type { StateRecord } from '../contract/resources.js';
-import type { StateFollower } from './backend.js';
+import type { StateFollower, WrittenUpdate } from './backend.js';
 import type { ServerContext } from './http.js';
 
 /** The connection that a subscription sends to. */
@@ -11,16 +11,9 @@ interface Reader {
   close(code: number, reason: string): void;
 }
 
-/** One record may go to thousands of readers; its text is the same for all of them. */
-const texts = new WeakMap<StateRecord, string>();
-
-function contractText(record: StateRecord): string {
-  const known = texts.get(record);
-  if (known !== undefined) return known;
-  const text = JSON.stringify(updateMessage(record));
-  texts.set(record, text);
-  return text;
-}
+const [BEFORE = '', AFTER = ''] = JSON.stringify({ result: '@', error: null, id: null }).split(
+  '"@"',
+);
 
 /**
  * The updates of one `state.subscribe` at a backend that knows when each came: every one of them is
@@ -45,14 +38,14 @@ export class FollowedSubscription {
     if (this.#isEnded || this.#endFollowing !== undefined) return;
     const { backend, variants } = this.#context;
     const [market, periodS] = this.#params;
-    const textOf =
+    const textOf = ({ recordText }: WrittenUpdate) =>
       variants.updateShape === 'contract'
-        ? contractText
-        : (record: StateRecord) => JSON.stringify(familyUpdateMessage(market, record));
+        ? BEFORE + recordText + AFTER
+        : JSON.stringify(familyUpdateMessage(market, JSON.parse(recordText) as StateRecord));
     const follower: StateFollower = {
-      send: (record) => {
+      send: (update) => {
         if (this.#isEnded) return undefined;
-        this.#reader.send(textOf(record));
+        this.#reader.send(textOf(update));
         return this.#reader.room();
       },
       close: (code, reason) => this.#reader.close(code, reason),

@@ -70,11 +70,15 @@ export class RealtimeServer {
       if (backend === undefined) return;
       this.#server.handleUpgrade(request, socket, head, (webSocket) => {
         const context = { ...this.#context, backend };
-        const connection = new RealtimeConnection(context, webSocket, (reason) => {
-          backend.leave?.();
-          this.#connections.delete(connection);
-          this.#context.telemetry.realtimeClosed({ open: this.#connections.size, reason });
-        });
+        const connection = new RealtimeConnection(
+          context,
+          { socket: webSocket, stream: socket },
+          (reason) => {
+            backend.leave?.();
+            this.#connections.delete(connection);
+            this.#context.telemetry.realtimeClosed({ open: this.#connections.size, reason });
+          },
+        );
         this.#connections.add(connection);
         this.#context.telemetry.realtimeOpened({ open: this.#connections.size });
       });

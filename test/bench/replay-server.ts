@@ -166,11 +166,12 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
       median(feeds[who].map((feed) => feed[figure]));
     const pairs = feeds.ours.map((us, at) => us.perS / (feeds.bare[at]?.perS ?? us.perS));
     const url = ours.report.url;
-    const first = await readPages(url, () => 200_000);
+    const far = Math.floor(trades / 5);
+    const first = await readPages(url, () => far);
     const pages = {
       newest: median(await readPages(url, () => 0)),
       deepFirst: first[0] ?? 0,
-      deep: median(await readPages(url, (page) => 200_000 + 997 * page)),
+      deep: median(await readPages(url, (page) => far + 997 * page)),
     };
     const ratio = { realtime: round2(median(pairs)) };
     const figures = {

@@ -15,6 +15,7 @@ import type {
   PastIdentity,
   PastMarket,
   PastSession,
+  PastUpdate,
   Seen,
   SpanCompleteness,
   StatePlace,
@@ -24,6 +25,7 @@ import type {
   TradePlace,
   TradeRow,
 } from './past.js';
+import { type FormerTerms, type MarketRecord, marketOf } from './past-markets.js';
 import { PastTrades } from './past-trades.js';
 import { ReadingLease } from './reading-lease.js';
 
@@ -147,8 +149,9 @@ class PostgresPast implements PastArchive {
         : this.#store.query<KlineRow>(sql.KLINES_KNOWN, [...values, knownAt]);
     };
     const isMeant = (row: KlineRow) => knownAt === null || row.receivedAtMs <= knownAt;
-    const question = { kind: 'klines', marketId, variantS: intervalS, hot, isMeant } as const;
-    return this.#search.oldest(question, span, limit);
+    const read = (row: KlineRow): BuiltCandle => row;
+    const question = { kind: 'klines', marketId, variantS: intervalS, isMeant, read } as const;
+    return this.#search.oldest({ ...question, hot }, span, limit);
   }
 
   async lastTickers(marketIds: readonly number[], atMs: number, knownAt: KnownAt) {
@@ -188,15 +191,16 @@ class PostgresPast implements PastArchive {
     after: StatePlace,
     beforeMs: number,
     limit: number,
-  ): Promise<StateRow[]> {
+  ): Promise<PastUpdate[]> {
     const { observedAtMs, seq } = after;
     return this.#search.oldest(
       {
         ...({ kind: 'states', marketId, variantS: periodS } as const),
         hot: ({ fromMs, toMs }, left) =>
-          this.#store.query<StateRow>(sql.UPDATES_AFTER, [
+          this.#store.query<PastUpdate>(sql.UPDATES_AFTER, [
             ...[marketId, fromMs, toMs, periodS, observedAtMs, seq, left],
           ]),
+        read: writeUpdate,
         isMeant: (row) =>
           row.origin === 'update' &&
           (row.observedAtMs > observedAtMs || (row.observedAtMs === observedAtMs && row.seq > seq)),
@@ -265,28 +269,9 @@ class PostgresPast implements PastArchive {
   }
 }
 
-interface MarketRecord extends Omit<PastMarket, 'terms'> {
-  readonly stock: string;
-  readonly money: string;
-  readonly stockPrec: number;
-  readonly moneyPrec: number;
-  readonly feePrec: number;
-  readonly minAmount: string;
-}
-
-interface FormerTerms
-  extends Pick<MarketRecord, 'marketId' | 'stockPrec' | 'moneyPrec' | 'feePrec' | 'minAmount'> {
-  readonly untilMs: number;
-}
-
-function marketOf(row: MarketRecord, former: readonly FormerTerms[]): PastMarket {
-  const { marketId, name, stock, money, firstSeenMs, delistedMs, oldestCoveredMs } = row;
-  const termsOf = ({ stockPrec, moneyPrec, feePrec, minAmount }: Omit<FormerTerms, 'untilMs'>) => ({
-    ...{ name, stock, money, stockPrec, moneyPrec, feePrec, minAmount },
-  });
-  const earlier = former
-    .filter((one) => one.marketId === marketId)
-    .map((one) => ({ market: termsOf(one), untilMs: one.untilMs }));
-  const terms = [...earlier, { market: termsOf(row), untilMs: null }];
-  return { marketId, name, firstSeenMs, delistedMs, oldestCoveredMs, terms };
+function writeUpdate(row: StateRow): PastUpdate {
+  const { periodS: period, last, open, close, high, low, deal, volume } = row;
+  const { observedAtMs, seq, receivedAtMs } = row;
+  const recordText = JSON.stringify({ period, last, open, close, high, low, deal, volume });
+  return { observedAtMs, seq, receivedAtMs, recordText };
 }

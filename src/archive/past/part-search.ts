@@ -41,6 +41,12 @@ interface MarketsQuestion<K extends PastKind>
   readonly hot: (span: Span, marketIds: readonly number[]) => Promise<Array<RowOf<K>>>;
 }
 
+interface OldestQuestion<K extends PastKind, R>
+  extends Pick<PartQuestion<K>, 'kind' | 'marketId' | 'variantS' | 'isMeant'> {
+  readonly hot: (span: Span, limit: number) => Promise<R[]>;
+  readonly read: (row: RowOf<K>) => R;
+}
+
 /** A piece of time as {@link PartSearch.eachPart} shows it. */
 export interface VisitedPart<R> {
   readonly span: Span;
@@ -120,23 +126,27 @@ export class PartSearch {
     });
   }
 
-  /** The oldest `limit` rows of a span, oldest first. */
-  async oldest<K extends PastKind>(
-    question: PartQuestion<K>,
+  /** The oldest `limit` rows of a span, oldest first; those of files as `read` makes them. */
+  async oldest<K extends PastKind, R>(
+    question: OldestQuestion<K, R>,
     { fromMs, toMs }: Span,
     limit: number,
-  ): Promise<Array<RowOf<K>>> {
+  ): Promise<R[]> {
     return await this.#lease.hold(async (reading, alone) => {
-      const found: Array<RowOf<K>> = [];
+      const found: R[] = [];
       let atMs = fromMs;
       for (let widthMs = DAY_MS; atMs < toMs && found.length < limit; widthMs *= WIDENING) {
         const span = { fromMs: atMs, toMs: Math.min(toMs, atMs + widthMs) };
         for (const part of reading.parts(question.kind, span)) {
           const left = limit - found.length;
           if (left <= 0) break;
-          if (part.state === 'hot') found.push(...(await question.hot(part.span, left)));
-          if (part.state !== 'cold') continue;
-          found.push(...(await coldOldest({ reading, alone }, question, part.span, left)));
+          const rows =
+            part.state === 'hot'
+              ? await question.hot(part.span, left)
+              : part.state === 'cold'
+                ? await coldOldest({ reading, alone }, question, part.span, left)
+                : [];
+          for (const row of rows) found.push(row);
         }
         atMs = span.toMs;
       }
@@ -214,13 +224,13 @@ async function coldNewest<K extends PastKind>(
   }
 }
 
-async function coldOldest<K extends PastKind>(
+async function coldOldest<K extends PastKind, R>(
   { reading, alone }: Look,
-  { kind, marketId, variantS, isMeant }: PartQuestion<K>,
+  { kind, marketId, variantS, isMeant, read }: Omit<OldestQuestion<K, R>, 'hot'>,
   { fromMs, toMs }: Span,
   limit: number,
-): Promise<Array<RowOf<K>>> {
-  const found: Array<RowOf<K>> = [];
+): Promise<R[]> {
+  const found: R[] = [];
   let atMs = fromMs;
   // Every read goes to its end, so it is the time that is cut.
   for (let widthMs = MINUTE_MS; atMs < toMs && found.length < limit; widthMs *= WIDENING) {
@@ -228,7 +238,7 @@ async function coldOldest<K extends PastKind>(
     const slice = { kind, marketId, variantS, span };
     await alone.run(async () => {
       for await (const row of rowsOf(reading.rows(slice, 'json'), slice)) {
-        if (found.length < limit && isMeant(row)) found.push(row);
+        if (found.length < limit && isMeant(row)) found.push(read(row));
       }
     });
     atMs = span.toMs;

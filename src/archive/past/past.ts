@@ -29,6 +29,13 @@ export interface StatePlace {
  */
 export type KnownAt = number | null;
 
+/** A pushed state as the contract writes it. */
+export interface PastUpdate extends StatePlace {
+  readonly receivedAtMs: number;
+  /** The record in JSON: period, prices and volumes as texts; no change. */
+  readonly recordText: string;
+}
+
 /** What was seen last, and how long it stays the last. */
 export interface Seen<T> {
   readonly row: T | undefined;
@@ -159,7 +166,7 @@ export interface PastArchive {
     after: StatePlace,
     beforeMs: number,
     limit: number,
-  ): Promise<StateRow[]>;
+  ): Promise<PastUpdate[]>;
   /** The next moment after `afterMs` and before `beforeMs` of which anything is recorded. */
   nextMomentMs(
     marketIds: readonly number[],
