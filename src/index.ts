@@ -1,7 +1,39 @@
 /**
- * tapekeep as a library: the typed client of the exchange's contract. Everything is exported by
- * name; anything not exported here may change at any time.
+ * tapekeep as a library: the typed client of the exchange's contract, and the archive as a source of
+ * backtests. Everything is exported by name; anything not exported here may change at any time.
  */
+export { Archive } from './archive/events/archive.js';
+export type { SpanCoverage } from './archive/events/coverage.js';
+export {
+  ArchiveError,
+  type ArchiveErrorCode,
+  type ArchiveGap,
+  ArchiveGapsError,
+} from './archive/events/errors.js';
+export type {
+  ArchiveEvent,
+  DepthEvent,
+  EventOf,
+  GapEvent,
+  KlineEvent,
+  PriceLevel,
+  StateEvent as MarketStateEvent,
+  TickerEvent,
+  TradeEvent,
+} from './archive/events/event.js';
+export type { EventStream } from './archive/events/event-stream.js';
+export type { CollectedSeries, MarketContents } from './archive/events/markets.js';
+export { dateOf, isoOf, type Moment, microsOf } from './archive/events/moments.js';
+export type { EventOrder } from './archive/events/order.js';
+export type {
+  CandleQuery,
+  CoverageQuery,
+  EventQuery,
+  GapPolicy,
+  MarketQuery,
+  SpanQuery,
+} from './archive/events/query.js';
+export { type ArchiveOptions, openArchive } from './archive/open-archive.js';
 export * from './client/index.js';
 export {
   type Endpoint,
@@ -24,7 +56,17 @@ export {
   type RequestBudgetState,
 } from './kernel/budget.js';
 export { type Clock, systemClock } from './kernel/clock.js';
+export {
+  addDecimals,
+  compareDecimals,
+  divideDecimals,
+  equalDecimals,
+  multiplyDecimals,
+  roundDecimal,
+  subtractDecimals,
+} from './kernel/decimal.js';
 export { AbortedError, type ErrorAction, isAborted, TapekeepError } from './kernel/errors.js';
 export { type Random, seededRandom, systemRandom } from './kernel/random.js';
 export type { BackoffOptions } from './kernel/retry.js';
 export type { BudgetState, ClientEvents, RequestEnded, RequestOutcome } from './observe/events.js';
+export type { SeriesKind } from './store/index.js';

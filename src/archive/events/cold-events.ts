@@ -11,9 +11,10 @@ import {
   inFileOrderSql,
   type MarketFiles,
   sortedSql,
+  timeOfRow,
 } from './cold-rows.js';
 import type { ArchiveEvent } from './event.js';
-import type { RowSpan } from './hot-events.js';
+import { MADE_TOGETHER, type RowSpan } from './hot-events.js';
 import { InOrder } from './in-order.js';
 import { type Batches, mergeSources } from './merge.js';
 import { compareWithin, type EventOrder, timeOf } from './order.js';
@@ -110,11 +111,11 @@ export class ColdReader {
     const isByReceipt = order === 'received';
     const session = await (await this.#open()).beside();
     try {
-      for await (const columns of session.columns('reading events', sql)) {
-        const times = columns[1] ?? [];
-        for (let row = 0; row < times.length; row += 1) {
+      const pieces = session.vectors('reading events', sql, MADE_TOGETHER);
+      for await (const { columns, rows } of pieces) {
+        for (let row = 0; row < rows; row += 1) {
           const event = read(columns, row);
-          settling.push(isByReceipt ? event.receivedAtUs : (times[row] as number), event);
+          settling.push(isByReceipt ? event.receivedAtUs : timeOfRow(columns, row), event);
         }
         const settled = settling.take();
         if (settled.length > 0) yield settled;

@@ -1,5 +1,5 @@
 import type { MergedKind } from '../../store/index.js';
-import { identifier, literal } from '../parquet/session.js';
+import { identifier, literal, type RowVectors } from '../parquet/session.js';
 import { levels, product, shortest } from './decimals.js';
 import type { ArchiveEvent } from './event.js';
 import { SECOND_END_US } from './hot-lines.js';
@@ -48,7 +48,8 @@ const COLUMNS: Readonly<Record<MergedKind, ColdColumns>> = {
     ...{ order: ['observed_at'], received: 'received_at' },
     selected: [
       moment('observed_at'),
-      ...['bid_prices', 'bid_amounts', 'ask_prices', 'ask_amounts'].map(list),
+      // One text instead of four: each that is longer than a few letters is a call out of the engine.
+      `concat_ws('|', ${['bid_prices', 'bid_amounts', 'ask_prices', 'ask_amounts'].map(list).join(', ')})`,
       moment('received_at'),
     ],
   },
@@ -90,7 +91,7 @@ function branchSql({ kind, variantS, fromUs, toUs }: ColdQuery, files: MarketFil
   ];
   const names = selected.map((one, index) => `${one} AS c${index + 1}`);
   return `SELECT ${files.place}::DOUBLE AS c0, ${names.join(', ')}
-    FROM read_parquet([${paths}], hive_partitioning = false, union_by_name = true)
+    FROM read_parquet([${paths}], hive_partitioning = false, union_by_name = ${files.paths.length > 1})
     WHERE ${conditions.join(' AND ')}`;
 }
 
@@ -113,8 +114,19 @@ export function sortedSql(
   return `${all} ORDER BY ${isByReceipt ? `c${selected.length}, c0, c1, c2` : 'c1, c0, c2'}`;
 }
 
+/** The columns of some rows; a value is made when it is asked for. */
+type Columns = RowVectors['columns'];
+
 /** Makes the event of a row of columns; the first is the place of its market, the second its time. */
-export type ColumnReader = (columns: readonly (readonly unknown[])[], row: number) => ArchiveEvent;
+export type ColumnReader = (columns: Columns, row: number) => ArchiveEvent;
+
+const us = (c: Columns, at: number, row: number) => c[at]?.getItem(row) as number;
+const raw = (c: Columns, at: number, row: number) => c[at]?.getItem(row) as string;
+const nullable = (c: Columns, at: number, row: number) => c[at]?.getItem(row) ?? null;
+const of = (c: Columns, at: number, row: number) => shortest(c[at]?.getItem(row) as string);
+
+/** The time of a row, UNIX microseconds. */
+export const timeOfRow = (columns: Columns, row: number): number => us(columns, 1, row);
 
 /** What columns are read with. */
 export function columnReader(
@@ -122,21 +134,14 @@ export function columnReader(
   markets: readonly string[],
   variantS: number,
 ): ColumnReader {
-  const us = (c: readonly (readonly unknown[])[], at: number, row: number) =>
-    c[at]?.[row] as number;
-  const of = (c: readonly (readonly unknown[])[], at: number, row: number) =>
-    shortest(c[at]?.[row] as string);
-  const raw = (c: readonly (readonly unknown[])[], at: number, row: number) =>
-    c[at]?.[row] as string;
-  const marketOf = (c: readonly (readonly unknown[])[], row: number) =>
-    markets[us(c, 0, row)] ?? '';
+  const marketOf = (c: Columns, row: number) => markets[us(c, 0, row)] ?? '';
   switch (kind) {
     case 'trades':
       return (c, row) => {
-        const executed = c[3]?.[row] as number | null;
+        const executed = nullable(c, 3, row) as number | null;
         const price = of(c, 5, row);
         const amount = of(c, 6, row);
-        const total = c[7]?.[row] as string | null;
+        const total = nullable(c, 7, row) as string | null;
         return {
           kind: 'trade',
           market: marketOf(c, row),
@@ -146,7 +151,7 @@ export function columnReader(
           price,
           amount,
           total: total === null ? product(price, amount) : shortest(total),
-          side: c[4]?.[row] === 'buy' ? 'buy' : 'sell',
+          side: raw(c, 4, row) === 'buy' ? 'buy' : 'sell',
           isExactTime: executed !== null,
         };
       };
@@ -185,24 +190,31 @@ export function columnReader(
         change: of(c, 11, row),
       });
     case 'depth':
-      return (c, row) => ({
-        kind: 'depth',
-        market: marketOf(c, row),
-        atUs: us(c, 1, row),
-        receivedAtUs: us(c, 6, row),
-        bids: levels(raw(c, 2, row), raw(c, 3, row)),
-        asks: levels(raw(c, 4, row), raw(c, 5, row)),
-      });
+      return (c, row) => {
+        const [bidPrices = '', bidAmounts = '', askPrices = '', askAmounts = ''] = raw(
+          c,
+          2,
+          row,
+        ).split('|');
+        return {
+          kind: 'depth',
+          market: marketOf(c, row),
+          atUs: us(c, 1, row),
+          receivedAtUs: us(c, 3, row),
+          bids: levels(bidPrices, bidAmounts),
+          asks: levels(askPrices, askAmounts),
+        };
+      };
     case 'states':
       return (c, row) => {
-        const change = c[11]?.[row] as string | null;
+        const change = nullable(c, 11, row) as string | null;
         return {
           kind: 'state',
           market: marketOf(c, row),
           atUs: us(c, 1, row),
           receivedAtUs: us(c, 13, row),
           periodS: variantS,
-          origin: c[3]?.[row] === 'query' ? 'query' : 'update',
+          origin: raw(c, 3, row) === 'query' ? 'query' : 'update',
           last: of(c, 4, row),
           open: of(c, 5, row),
           close: of(c, 6, row),

@@ -12,7 +12,7 @@ export interface Source {
 }
 
 /** Events that go out together at most; less when a source has to be waited for. */
-const BATCH_MAX = 1024;
+const BATCH_MAX = 256;
 
 /** A source and how far it was read. */
 interface Cursor {

@@ -3,6 +3,7 @@ import {
   DuckDBInstance,
   type DuckDBResult,
   type DuckDBValue,
+  type DuckDBVector,
 } from '@duckdb/node-api';
 import { AbortedError, messageOf, TapekeepError } from '../../kernel/errors.js';
 
@@ -21,6 +22,13 @@ export interface DuckLimits {
   readonly memoryMb?: number;
   /** Default 2. */
   readonly threads?: number;
+}
+
+/** Some rows of a result, column by column. */
+export interface RowVectors {
+  readonly rows: number;
+  /** `getItem(row)` makes a value; null for null. */
+  readonly columns: readonly Pick<DuckDBVector, 'getItem'>[];
 }
 
 const MEMORY_MB = 512;
@@ -103,6 +111,24 @@ export class DuckSession {
   ): Promise<{ readonly names: string[]; readonly chunks: AsyncGenerator<DuckDBValue[][]> }> {
     const result = await this.#guard(doing, () => this.#connection.stream(sql));
     return { names: result.columnNames(), chunks: this.#chunks(doing, result) };
+  }
+
+  /**
+   * A large result, a few rows at a time, with values that are made when they are asked for: for many
+   * results that are read side by side. Pieces remember the values that they made, so that small ones
+   * are forgotten soon. Each piece is good until the next one.
+   */
+  async *vectors(doing: string, sql: string, rowsMax: number): AsyncGenerator<RowVectors> {
+    const result = await this.#guard(doing, () => this.#connection.stream(sql));
+    for (;;) {
+      const chunk = await this.#guard(doing, () => result.fetchChunk());
+      if (chunk === null || chunk.rowCount === 0) return;
+      const whole = Array.from({ length: chunk.columnCount }, (_, at) => chunk.getColumnVector(at));
+      for (let from = 0; from < chunk.rowCount; from += rowsMax) {
+        const rows = Math.min(rowsMax, chunk.rowCount - from);
+        yield { rows, columns: whole.map((vector) => vector.slice(from, rows)) };
+      }
+    }
   }
 
   /** A large result, some thousand rows at a time, column by column. */

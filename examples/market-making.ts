@@ -1,0 +1,103 @@
+/**
+ * A backtest on the order book and trades, merged in time: keeps an order at the best bid and one at
+ * the best ask, and counts one as filled only when a trade went through its price. Nobody knows who
+ * would have been first at the price itself, so that fills there are not claimed.
+ *
+ *     npm run example -- market-making --market BTC_USDT \
+ *       --from 2026-01-31T00:00:00Z --to 2026-01-31T01:00:00Z
+ */
+import {
+  type Archive,
+  addDecimals,
+  compareDecimals,
+  divideDecimals,
+  type Moment,
+  multiplyDecimals,
+  subtractDecimals,
+} from 'tapekeep';
+import { archiveOf, gapsOf, readArguments, required } from './arguments.js';
+
+export interface MarketMakingOptions {
+  readonly archive: Archive;
+  readonly market: string;
+  readonly from: Moment;
+  readonly to: Moment;
+  /** Of each order, in the stock currency. */
+  readonly amount: string;
+  /** Most that is held, long or short. */
+  readonly most: string;
+  readonly gaps: 'throw' | 'ignore';
+}
+
+export interface MarketMakingResult {
+  readonly books: number;
+  readonly trades: number;
+  readonly bought: number;
+  readonly sold: number;
+  /** Held at the end, in the stock currency; negative when more was sold than bought. */
+  readonly stock: string;
+  /** Gained or lost, with what is held at the last middle of the book. */
+  readonly gain: string;
+}
+
+const DIGITS = 8;
+
+/** Plays the strategy. */
+export async function marketMaking(options: MarketMakingOptions): Promise<MarketMakingResult> {
+  const { archive, market, from, to, amount, most, gaps } = options;
+  const least = multiplyDecimals(most, '-1');
+  let [books, trades, bought, sold] = [0, 0, 0, 0];
+  let [money, stock, middle] = ['0', '0', '0'];
+  let bid: string | undefined;
+  let ask: string | undefined;
+  const kinds = ['depth', 'trades'] as const;
+  for await (const event of archive.events({ markets: [market], kinds, from, to, gaps })) {
+    if (event.kind === 'depth') {
+      books += 1;
+      [bid, ask] = [event.bids[0]?.[0], event.asks[0]?.[0]];
+      if (bid !== undefined && ask !== undefined) {
+        middle = divideDecimals(addDecimals(bid, ask), '2', DIGITS);
+      }
+    } else if (event.kind === 'trade') {
+      trades += 1;
+      const { price, side } = event;
+      if (side === 'sell' && bid !== undefined && compareDecimals(price, bid) < 0) {
+        if (compareDecimals(addDecimals(stock, amount), most) > 0) continue;
+        stock = addDecimals(stock, amount);
+        money = subtractDecimals(money, multiplyDecimals(bid, amount));
+        bought += 1;
+        // The next order waits for the next look at the book.
+        bid = undefined;
+      } else if (side === 'buy' && ask !== undefined && compareDecimals(price, ask) > 0) {
+        if (compareDecimals(subtractDecimals(stock, amount), least) < 0) continue;
+        stock = subtractDecimals(stock, amount);
+        money = addDecimals(money, multiplyDecimals(ask, amount));
+        sold += 1;
+        ask = undefined;
+      }
+    }
+  }
+  const gain = addDecimals(money, multiplyDecimals(stock, middle));
+  return { books, trades, bought, sold, stock, gain };
+}
+
+/** Runs it from the command line. */
+export async function main(args: readonly string[]): Promise<void> {
+  const values = readArguments(args);
+  const archive = await archiveOf(values);
+  try {
+    const found = await marketMaking({
+      archive,
+      market: required(values, 'market'),
+      from: required(values, 'from'),
+      to: required(values, 'to'),
+      ...{ amount: '0.01', most: '0.1', gaps: gapsOf(values) },
+    });
+    const { books, trades, bought, sold, stock, gain } = found;
+    process.stdout.write(`${books} books, ${trades} trades\n`);
+    process.stdout.write(`bought ${bought} times, sold ${sold} times; holds ${stock}\n`);
+    process.stdout.write(`gained ${gain} in the money currency\n`);
+  } finally {
+    await archive.close();
+  }
+}

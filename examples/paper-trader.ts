@@ -1,0 +1,109 @@
+/**
+ * A trader that knows nothing of archives: it follows the market over WebSocket and looks at the book
+ * over HTTP, with the same client that it would use at the exchange. Point it to a replay
+ * (`tapekeep replay`), to the sandbox (`tapekeep sandbox`) or to the exchange itself.
+ *
+ *     npm run example -- paper-trader --url http://127.0.0.1:8080 \
+ *       --realtime-url ws://127.0.0.1:8080/ws --market BTC_USDT --records 100
+ *
+ * Its orders stay on paper. A recording can not answer them: what the others would have done had the
+ * order been there is not recorded, and an order book made of snapshots has no queue to stand in. So
+ * the trader only takes what the book that it was shown offered, level by level, and nothing that it
+ * did changes what it sees next. That is sound for small orders, and for no others.
+ */
+import {
+  addDecimals,
+  compareDecimals,
+  divideDecimals,
+  ExchangeClient,
+  multiplyDecimals,
+  subtractDecimals,
+} from 'tapekeep';
+import { readArguments, required } from './arguments.js';
+
+export interface PaperTraderOptions {
+  readonly exchange: Pick<ExchangeClient, 'watch' | 'depth'>;
+  readonly market: string;
+  readonly periodS: number;
+  /** Ends after so many states of the market. */
+  readonly records: number;
+  /** Of one order, in the stock currency. */
+  readonly amount: string;
+}
+
+export interface PaperTraderResult {
+  readonly records: number;
+  readonly orders: readonly {
+    readonly side: 'buy' | 'sell';
+    readonly amount: string;
+    /** Mean price of what the book offered. */
+    readonly price: string;
+  }[];
+  readonly money: string;
+  readonly stock: string;
+}
+
+const DIGITS = 8;
+
+/** What an order takes of the levels of a book at once; the rest of it is cancelled. */
+function take(levels: readonly (readonly [string, string])[], amount: string) {
+  let [left, money] = [amount, '0'];
+  for (const [price, offered] of levels) {
+    if (compareDecimals(left, '0') <= 0) break;
+    const taken = compareDecimals(offered, left) < 0 ? offered : left;
+    left = subtractDecimals(left, taken);
+    money = addDecimals(money, multiplyDecimals(price, taken));
+  }
+  return { taken: subtractDecimals(amount, left), money };
+}
+
+/** Buys after a rise of the last price and sells after a fall. */
+export async function paperTrader(options: PaperTraderOptions): Promise<PaperTraderResult> {
+  const { exchange, market, periodS, amount } = options;
+  const orders: PaperTraderResult['orders'][number][] = [];
+  let [money, stock, records] = ['0', '0', 0];
+  let before: string | undefined;
+  for await (const event of exchange.watch(market, periodS)) {
+    if (event.kind !== 'record') continue;
+    records += 1;
+    const { last } = event.record;
+    const trend = before === undefined ? 0 : compareDecimals(last, before);
+    before = last;
+    const isLong = compareDecimals(stock, '0') > 0;
+    if ((trend > 0 && !isLong) || (trend < 0 && isLong)) {
+      const side = trend > 0 ? 'buy' : 'sell';
+      const { data: book } = await exchange.depth({ market, limit: 50 });
+      const wanted = side === 'buy' ? amount : stock;
+      const filled = take(side === 'buy' ? book.asks : book.bids, wanted);
+      if (compareDecimals(filled.taken, '0') > 0) {
+        const price = divideDecimals(filled.money, filled.taken, DIGITS);
+        orders.push({ side, amount: filled.taken, price });
+        const isBuy = side === 'buy';
+        stock = isBuy ? addDecimals(stock, filled.taken) : subtractDecimals(stock, filled.taken);
+        money = isBuy ? subtractDecimals(money, filled.money) : addDecimals(money, filled.money);
+      }
+    }
+    if (records >= options.records) break;
+  }
+  return { records, orders, money, stock };
+}
+
+/** Runs it from the command line. */
+export async function main(args: readonly string[]): Promise<void> {
+  const values = readArguments(args);
+  const baseUrl = required(values, 'url');
+  const realtimeUrl = required(values, 'realtime-url');
+  const exchange = new ExchangeClient({ baseUrl, realtimeUrl });
+  try {
+    const market = required(values, 'market');
+    const records = Number(values.records ?? 100);
+    const found = await paperTrader({ exchange, market, periodS: 60, records, amount: '0.01' });
+    for (const { side, amount, price } of found.orders) {
+      process.stdout.write(`${side} ${amount} at ${price}\n`);
+    }
+    const { money, stock } = found;
+    process.stdout.write(`${found.records} states; money ${money}, stock ${stock}\n`);
+  } finally {
+    await exchange.close();
+  }
+}

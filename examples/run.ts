@@ -1,0 +1,21 @@
+/**
+ * Runs an example: `npm run example -- NAME [options]`. Each tells its options at its top.
+ */
+const EXAMPLES = {
+  'moving-average': () => import('./moving-average.js'),
+  'market-making': () => import('./market-making.js'),
+  'paper-trader': () => import('./paper-trader.js'),
+};
+
+const [name = '', ...args] = process.argv.slice(2);
+const load = Object.entries(EXAMPLES).find(([known]) => known === name)?.[1];
+if (load === undefined) {
+  process.stderr.write(`name an example: ${Object.keys(EXAMPLES).join(', ')}\n`);
+  process.exitCode = 2;
+} else {
+  const { main } = await load();
+  await main(args).catch((error: unknown) => {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+    process.exitCode = 1;
+  });
+}
