@@ -1,5 +1,5 @@
 import type { TradeRow } from '../../ledger/batch.js';
-import type { Candidate } from './prepared.js';
+import type { Candidate } from './candidate.js';
 
 /**
  * The order in which new trades fill their index.

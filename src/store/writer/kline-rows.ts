@@ -1,7 +1,7 @@
 import type { KlineRow } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
+import type { Candidate, Outcome } from './candidate.js';
 import { doubtRevisedCandles } from './doubts.js';
-import type { Candidate, Outcome } from './prepared.js';
 import { KLINE } from './series.js';
 import {
   insertStaged,

@@ -6,7 +6,7 @@ import type {
   TickerRow,
 } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
-import type { Candidate, Outcome } from './prepared.js';
+import type { Candidate, Outcome } from './candidate.js';
 import type { SeriesShape } from './series.js';
 import { findKnown, insertStaged, stageRows, timeBounds } from './staging.js';
 

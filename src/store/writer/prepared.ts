@@ -1,19 +1,17 @@
-import {
-  type ActiveOrderRow,
-  type BalanceRow,
-  type Batch,
-  type DepthRow,
-  type KlineRow,
-  NO_OUTCOMES,
-  type QuarantineRow,
-  type RowOutcomes,
-  SERIES,
-  type Series,
-  type StateRow,
-  type TickerRow,
-  type TradeRow,
+import type {
+  ActiveOrderRow,
+  BalanceRow,
+  Batch,
+  DepthRow,
+  KlineRow,
+  QuarantineRow,
+  Series,
+  StateRow,
+  TickerRow,
+  TradeRow,
 } from '../../ledger/batch.js';
 import { ACTIVE_ORDER, BALANCE } from './account-series.js';
+import type { Candidate, Outcome } from './candidate.js';
 import {
   balanceReason,
   depthReason,
@@ -26,24 +24,8 @@ import {
   tradeReason,
 } from './screening.js';
 import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
+import { newTally, type Tally } from './tally.js';
 import { type TradeLines, tradeLines } from './trade-lines.js';
-
-/** A row that goes to the database, and the batch that it came with. */
-export interface Candidate<Row> {
-  readonly row: Row;
-  readonly batch: number;
-}
-
-export type Outcome = keyof RowOutcomes;
-
-/** Counts by outcome that can still change. */
-export type Tally = Record<Series, Record<Outcome, number>>;
-
-export function newTally(): Tally {
-  const tally = {} as Tally;
-  for (const series of SERIES) tally[series] = { ...NO_OUTCOMES };
-  return tally;
-}
 
 /** A refused row on its way to quarantine. The market is named by name or, from a row, by id. */
 export type Refused = QuarantineRow & { readonly marketId: number | null };

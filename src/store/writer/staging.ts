@@ -1,8 +1,8 @@
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
 import { ACTIVE_ORDER, BALANCE } from './account-series.js';
+import type { Candidate } from './candidate.js';
 import { copyLine } from './copy-text.js';
-import type { Candidate } from './prepared.js';
 import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
 
 /**

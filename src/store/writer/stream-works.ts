@@ -1,7 +1,8 @@
 import type { Batch, CoverageClaim, StreamKind, StreamRef } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
+import type { Candidate, Outcome } from './candidate.js';
 import type { Fresh, StreamWork } from './coverage.js';
-import type { Candidate, Outcome, PreparedGroup } from './prepared.js';
+import type { PreparedGroup } from './prepared.js';
 
 /** What became of the rows of a group, in the order of its candidates. */
 export interface GroupOutcomes {

@@ -1,6 +1,6 @@
 import type { TradeRow } from '../../ledger/batch.js';
 import { timestampTextMs } from '../instants.js';
-import type { Candidate } from './prepared.js';
+import type { Candidate } from './candidate.js';
 
 /**
  * Trades as lines of COPY. They are filled in as bytes: joining strings and encoding them afterwards

@@ -1,8 +1,8 @@
 import type { TradeRow } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
 import { toMs } from '../instants.js';
+import type { Candidate, Outcome } from './candidate.js';
 import { denseOrder } from './dense-order.js';
-import type { Candidate, Outcome } from './prepared.js';
 import { TRADE } from './series.js';
 import {
   copyLines,

@@ -2,21 +2,15 @@ import type { Batch, CommitResult, Island, Series } from '../../ledger/batch.js'
 import type { Connection } from '../connection.js';
 import type { Partitions } from '../partitions.js';
 import { ACTIVE_ORDER, BALANCE } from './account-series.js';
+import type { Candidate, Outcome } from './candidate.js';
 import { writeCoverage } from './coverage.js';
 import { storeKlines } from './kline-rows.js';
 import { storeObserved } from './observed-rows.js';
-import {
-  type Candidate,
-  newTally,
-  type Outcome,
-  type PreparedGroup,
-  type Refused,
-  refusedRow,
-  type Tally,
-} from './prepared.js';
+import { type PreparedGroup, type Refused, refusedRow } from './prepared.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
 import { DEPTH, KLINE, STATE, TICKER, TRADE } from './series.js';
 import { type GroupOutcomes, streamWorks } from './stream-works.js';
+import { newTally, type Tally } from './tally.js';
 import { type NewestSeconds, storeTrades } from './trade-rows.js';
 
 /**

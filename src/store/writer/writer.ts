@@ -1,5 +1,5 @@
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { AbortedError, codeOf, isAborted, messageOf } from '../../kernel/errors.js';
+import { AbortedError, isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
@@ -12,13 +12,15 @@ import type { Partitions } from '../partitions.js';
 import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
 import { isInTheWay, makeWay, type Way } from './frozen.js';
 import { type PendingBatch, PendingBatches, type PendingLimits } from './pending.js';
-import { newTally, type PreparedGroup, prepareGroup } from './prepared.js';
+import { type PreparedGroup, prepareGroup } from './prepared.js';
 import { Quarantine } from './refused-rows.js';
 import type { SaneWindow } from './screening.js';
 import { WriterSession } from './session.js';
+import { newTally, sumOutcomes } from './tally.js';
 import { NewestSeconds } from './trade-rows.js';
 import { commitGroup, type GroupResult } from './transaction.js';
-import { isOutage, sumOutcomes, Tries } from './tries.js';
+import { Tries } from './tries.js';
+import { Troubles } from './troubles.js';
 
 export interface WriterOptions {
   readonly connection: ConnectionOptions;
@@ -43,8 +45,6 @@ interface Taken {
 
 /** First pause after a failure, before jitter. */
 const RETRY_BASE_MS = 100;
-/** The same failure is reported once in so long. */
-const REPORT_EVERY_MS = 10_000;
 /** Makings of a missing partition before it counts as a failure like any other. */
 const MAX_PARTITION_TRIES = 3;
 /** Partitions that one group may find to be final; one batch holds fewer. */
@@ -66,6 +66,7 @@ export class Writer {
   readonly #pending: PendingBatches;
   readonly #session: WriterSession;
   readonly #quarantine: Quarantine;
+  readonly #troubles: Troubles;
   readonly #newest = new NewestSeconds();
   readonly #abort = new AbortController();
   readonly #running: Promise<void>;
@@ -74,14 +75,13 @@ export class Writer {
   #stopped: Promise<void> | undefined;
   /** Made ready while the group before it was at the database. */
   #ahead: Taken | undefined;
-  #isUp: boolean | undefined;
-  #reported = { code: '', atMs: Number.NEGATIVE_INFINITY };
 
   constructor(options: WriterOptions) {
     this.#options = options;
     this.#pending = new PendingBatches(options.limits, options.telemetry);
     this.#session = new WriterSession(options.connection);
     this.#quarantine = new Quarantine(options.quarantineKeepRows);
+    this.#troubles = new Troubles(options);
     this.#running = this.#run();
   }
 
@@ -102,7 +102,7 @@ export class Writer {
   async acquireLock(): Promise<void> {
     await this.#exclusively(() => this.#session.acquireLock());
     // There may be nothing to commit for long, and yet the database is known to be there.
-    this.#becomes(true);
+    this.#troubles.over();
   }
 
   stop(): Promise<void> {
@@ -195,9 +195,7 @@ export class Writer {
         const attempt = this.#exclusively(() => this.#tryOnce(way.group, tries.mayBeDirect));
         // A connect that hangs must not hold up the end; it closes itself when it gets through.
         const { committed, durationMs } = await unlessAborted(this.#abort.signal, attempt);
-        this.#becomes(true);
-        // What fails after a success is a new failure, even if it looks like the last one.
-        this.#reported = { code: '', atMs: Number.NEGATIVE_INFINITY };
+        this.#troubles.over();
         for (const counted of committed.refused) telemetry.quarantined(counted);
         telemetry.committed({
           durationMs,
@@ -272,31 +270,14 @@ export class Writer {
       return;
     }
     const willRetry = action === 'retry' || action === 'partition';
-    this.#report(error, willRetry);
+    this.#troubles.tell(error, willRetry);
     if (!willRetry) throw toStoreError(error, 'the database refused a batch');
-    if (isOutage(error)) this.#becomes(false, messageOf(error));
     await sleep(clock, tries.backoff.nextMs(), this.#abort.signal);
     telemetry.queueChanged({
       queue: 'store',
       size: this.#pending.size,
       limit: this.#options.limits.maxBatches,
     });
-  }
-
-  #report(error: unknown, willRetry: boolean): void {
-    const { clock, telemetry } = this.#options;
-    const code = sqlstateOf(error) ?? codeOf(error);
-    const nowMs = clock.monotonicMs();
-    const isKnown = this.#reported.code === code && nowMs - this.#reported.atMs < REPORT_EVERY_MS;
-    if (willRetry && isKnown) return;
-    this.#reported = { code, atMs: nowMs };
-    telemetry.commitFailed({ code, message: messageOf(error), willRetry });
-  }
-
-  #becomes(up: boolean, detail?: string): void {
-    if (this.#isUp === up) return;
-    this.#isUp = up;
-    this.#options.telemetry.databaseState({ up, ...(detail === undefined ? {} : { detail }) });
   }
 
   #backoffOptions() {

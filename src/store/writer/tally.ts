@@ -1,0 +1,27 @@
+import { type CommitResult, NO_OUTCOMES, SERIES, type Series } from '../../ledger/batch.js';
+import type { Outcome } from './candidate.js';
+
+/** Counts by outcome that can still change. */
+export type Tally = Record<Series, Record<Outcome, number>>;
+
+export function newTally(): Tally {
+  const tally = {} as Tally;
+  for (const series of SERIES) tally[series] = { ...NO_OUTCOMES };
+  return tally;
+}
+
+/** Outcomes of all batches of a group, by table. */
+export function sumOutcomes(
+  results: readonly CommitResult[],
+): Record<string, Record<string, number>> {
+  const sums: Record<string, Record<string, number>> = newTally();
+  for (const { outcomes } of results) {
+    for (const [table, counts] of Object.entries(outcomes)) {
+      for (const [outcome, count] of Object.entries(counts)) {
+        const sum = sums[table];
+        if (sum !== undefined) sum[outcome] = (sum[outcome] ?? 0) + count;
+      }
+    }
+  }
+  return sums;
+}
