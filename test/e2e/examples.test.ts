@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { marketMaking } from '../../examples/market-making.js';
+import { movingAverage } from '../../examples/moving-average.js';
+import { paperTrader } from '../../examples/paper-trader.js';
+import { ExchangeClient, openArchive } from '../../src/index.js';
+import type { KlineRow } from '../../src/ledger/batch.js';
+import { openTestStore } from '../support/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+import { repositoryPath } from '../support/repository.js';
+import { BTC } from '../support/store-world.js';
+import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
+
+const iso = (afterS: number) => new Date((NOON_S + afterS) * 1000).toISOString();
+/** Falls, rises, falls: one purchase and one sale of means over one and three. */
+const CLOSES = ['10', '9', '8', '12', '13', '14', '9', '8'];
+
+async function makeArchive() {
+  const { store, url } = await openTestStore();
+  await store.ensureMarkets([BTC], NOON_S * 1000);
+  const klines = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 });
+  const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  const depth = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
+  const rows = CLOSES.map((close, index): KlineRow => {
+    const openAtS = NOON_S + index * 60;
+    const prices = { open: close, close, high: close, low: close, volume: '1', amount: close };
+    return { marketId: 1, intervalS: 60, openAtS, ...prices, receivedAtMs: (openAtS + 62) * 1000 };
+  });
+  const book = (atS: number, bid: string, ask: string) => ({
+    ...{ marketId: 1, observedAtMs: (NOON_S + atS) * 1000, receivedAtMs: (NOON_S + atS) * 1000 },
+    ...{ bidPrices: [bid], bidAmounts: ['5'], askPrices: [ask], askAmounts: ['5'] },
+  });
+  await store.commit({
+    klines: rows,
+    depths: [book(0, '99', '101'), book(20, '98', '100')],
+    trades: [
+      // At the bid: nobody knows who was first. Through it: filled. Through the ask: filled.
+      trade(1, 5, { side: 'sell', price: '99', total: '198' }),
+      trade(2, 10, { side: 'sell', price: '98.5', total: '197' }),
+      trade(3, 30, { side: 'buy', price: '100.5' }),
+    ],
+    claims: [claim(klines, 0, 480), claim(trades, 0, 480), claim(depth, 0, 480)],
+  });
+  return url;
+}
+
+test('the examples find what can be worked out by hand, and run by command', async (t) => {
+  const databaseUrl = await makeArchive();
+  const archive = await openArchive({ databaseUrl });
+  t.after(() => archive.close());
+  const market = BTC.name;
+  const candles = { archive, market, intervalS: 60, from: iso(60), to: iso(481) };
+  const rules = { fast: 1, slow: 3, money: '1200', fee: '0', gaps: 'throw' } as const;
+  assert.deepEqual(await movingAverage({ ...candles, to: iso(480), ...rules }), {
+    candles: 7,
+    trades: [
+      { at: `${iso(240).slice(0, 19)}.000000Z`, side: 'buy', price: '12' },
+      { at: `${iso(420).slice(0, 19)}.000000Z`, side: 'sell', price: '9' },
+    ],
+    worth: '900',
+  });
+  const span = { archive, market, from: iso(0), to: iso(480) };
+  const made = await marketMaking({ ...span, amount: '1', most: '2', gaps: 'throw' });
+  assert.deepEqual(made, { books: 2, trades: 3, bought: 1, sold: 1, stock: '0', gain: '1' });
+
+  const child = spawn(
+    process.execPath,
+    [
+      ...['--import', 'tsx', 'examples/run.ts', 'moving-average', '--database-url', databaseUrl],
+      ...['--market', market, '--from', iso(60), '--to', iso(480)],
+    ],
+    { cwd: repositoryPath, stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+  let out = '';
+  child.stdout.on('data', (piece: Buffer) => {
+    out += piece.toString();
+  });
+  const [code] = (await once(child, 'close')) as [number];
+  assert.deepEqual([code, out], [0, '7 candles, 0 trades, 1000 became 1000\n']);
+});
+
+test('the paper trader speaks to a server of the contract as to the exchange', async (t) => {
+  const { server } = await startTapeExchange(t, GENERATED, { rateLimit: false });
+  const { url: baseUrl, realtimeUrl } = server;
+  const exchange = new ExchangeClient({ baseUrl, realtimeUrl });
+  t.after(() => exchange.close());
+  const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '0.001' };
+  const found = await paperTrader({ ...trader, records: 1 });
+  assert.deepEqual(found, { records: 1, orders: [], money: '0', stock: '0' });
+});

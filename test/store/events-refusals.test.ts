@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { ArchiveGapsError } from '../../src/archive/events/errors.js';
+import { openArchive } from '../../src/archive/open-archive.js';
+import { seededRandom } from '../../src/kernel/random.js';
+import { EVENT_SPAN, type EventWorld, makeEventWorld } from '../support/event-world.js';
+import { runSql } from '../support/postgres.js';
+
+const SPAN_MS = EVENT_SPAN.to.getTime() - EVENT_SPAN.from.getTime();
+const after = (ms: number) => new Date(EVENT_SPAN.from.getTime() + ms);
+
+async function openWorld(t: TestContext, { url }: EventWorld) {
+  const archive = await openArchive({ databaseUrl: url });
+  t.after(() => archive.close());
+  return archive;
+}
+
+const connections = async (url: string) => {
+  const [row] = await runSql<{ count: number }>(
+    url,
+    `SELECT count(*)::int AS count FROM pg_locks l
+     WHERE l.locktype = 'advisory' AND l.classid::bigint = hashtext('tapekeep readers')::bigint & 4294967295
+       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+  );
+  return row?.count ?? 0;
+};
+
+test('questions that the archive can not answer, and readers that leave', async (t) => {
+  const world = await makeEventWorld(seededRandom(7));
+  const archive = await openWorld(t, world);
+  const refused = async (query: Parameters<typeof archive.events>[0], expected: object) => {
+    await assert.rejects(archive.events(query).next(), expected);
+  };
+
+  await t.test(
+    'spans, markets, kinds and lengths that are none are named with what there is',
+    async () => {
+      const { from, to } = EVENT_SPAN;
+      await refused({ from: to, to: from }, { code: 'bad_span', message: /ends before it begins/ });
+      await refused({ from, to: from }, { code: 'bad_span', message: /is empty/ });
+      await refused({ from: 'yesterday', to }, { code: 'bad_moment' });
+      await refused({ from: from.getTime(), to }, { code: 'bad_moment', message: /microseconds/ });
+      const longAgo = { from: '2020-01-01', to: '2020-01-02' };
+      await refused(longAgo, {
+        code: 'span_outside_archive',
+        message: /reaches from 2026-01-15T23:/,
+      });
+      await refused(
+        { ...EVENT_SPAN, markets: ['ZZZ_USD'] },
+        { code: 'unknown_market', message: /ZZZ_USD; the archive has AAA_USD, BBB_USD, CCC_USD/ },
+      );
+      await refused({ ...EVENT_SPAN, markets: [] }, { code: 'bad_option' });
+      await refused(
+        { ...EVENT_SPAN, kinds: ['candles' as 'klines'] },
+        { code: 'unknown_kind', message: /klines, trades/ },
+      );
+      await refused(
+        { ...EVENT_SPAN, markets: ['AAA_USD'], kinds: ['klines'], intervalsS: [900] },
+        { code: 'not_collected', message: /900 seconds of AAA_USD .* 60, 300/ },
+      );
+      await assert.rejects(openArchive({}), { code: 'bad_option' });
+      await assert.rejects(openArchive({ dataDir: '/nowhere' }), { code: 'no_archive' });
+    },
+  );
+
+  await t.test('gaps are refused, marked or passed over, as it was said', async () => {
+    const query = { ...EVENT_SPAN, to: after(SPAN_MS + 60_000), markets: ['AAA_USD'] } as const;
+    const trades = { ...query, kinds: ['trades'] } as const;
+    const error = await archive
+      .events(trades)
+      .next()
+      .catch((one: unknown) => one);
+    assert.ok(error instanceof ArchiveGapsError);
+    assert.equal(error.gapCount, 1);
+    assert.match(error.message, /trades of AAA_USD from .* not collected/);
+    const marked = [];
+    for await (const event of archive.events({ ...trades, gaps: 'mark' })) {
+      if (event.kind === 'gap') marked.push([event.of, event.edge, event.atUs]);
+    }
+    const [fromUs, toUs] = [EVENT_SPAN.to.getTime() * 1000, query.to.getTime() * 1000];
+    assert.deepEqual(marked, [
+      ['trades', 'begin', fromUs],
+      ['trades', 'end', toUs],
+    ]);
+    let ignored = 0;
+    for await (const event of archive.events({ ...trades, gaps: 'ignore' })) {
+      assert.equal(event.kind, 'trade');
+      ignored += 1;
+    }
+    assert.equal(ignored, 120);
+  });
+
+  await t.test('a reader that leaves, or whose signal aborts, leaves nothing open', async () => {
+    for await (const _ of archive.events(EVENT_SPAN)) break;
+    assert.equal(await connections(world.url), 0);
+    const controller = new AbortController();
+    const events = archive.events({ ...EVENT_SPAN, signal: controller.signal });
+    await events.next();
+    controller.abort(new Error('enough'));
+    await assert.rejects(events.next(), { message: 'enough' });
+    assert.deepEqual(await events.next(), { done: true, value: undefined });
+    assert.equal(await connections(world.url), 0);
+    const aborted = archive.events({ ...EVENT_SPAN, signal: controller.signal });
+    await assert.rejects(aborted.next(), { message: 'enough' });
+  });
+
+  await t.test('questions beside the events', async () => {
+    const { from, to } = EVENT_SPAN;
+    const book = await archive.bookAt('BBB_USD', after(10 * 60_000));
+    const expected = world.happened.findLast(
+      (one) =>
+        one.kind === 'depth' &&
+        one.market === 'BBB_USD' &&
+        one.atUs <= after(600_000).getTime() * 1000,
+    );
+    assert.deepEqual(book, expected);
+    assert.equal(await archive.bookAt('BBB_USD', after(-1)), null);
+    const coverage = await archive.coverage({ market: 'AAA_USD', kind: 'trades', from, to });
+    assert.deepEqual(coverage.covered, [
+      { fromUs: from.getTime() * 1000, toUs: to.getTime() * 1000 },
+    ]);
+    assert.ok(coverage.isComplete);
+    const markets = await archive.markets();
+    assert.deepEqual(
+      markets.map(({ market }) => market),
+      ['AAA_USD', 'BBB_USD', 'CCC_USD'],
+    );
+  });
+
+  await t.test('an archive that is closed tells the readers of its events', async () => {
+    const events = archive.events({ ...EVENT_SPAN, order: 'happened' });
+    await events.next();
+    const second = await openArchive({ databaseUrl: world.url });
+    const left = second.events(EVENT_SPAN);
+    await left.next();
+    await second.close();
+    await assert.rejects(left.next(), { code: 'archive_closed' });
+    assert.throws(() => second.events(EVENT_SPAN), { code: 'archive_closed' });
+    await events.return();
+    assert.equal(await connections(world.url), 0);
+  });
+});
