@@ -147,3 +147,262 @@ test('nothing later than the present moment is ever visible', async (t) => {
     ],
   });
 });
+
+test('candles: closed ones as collected, the open one of the trades until now', async (t) => {
+  const world = await openWorld();
+  await fillWorld(world);
+  const replay = await startReplay(t, world.store);
+  const candles = async (interval: number) => {
+    const span = `start=${noonMs(0) / 1000}&end=${noonMs(300) / 1000}`;
+    const reply = await get(replay, `kline?market=BTC_USDT&interval=${interval}&${span}`);
+    const { kline } = reply.result as { kline: Array<Record<string, unknown>> };
+    return kline.map(({ time, close, highest, volume, amount }) => [
+      ...[(time as number) - noonMs(0) / 1000, close, highest, volume, amount],
+    ]);
+  };
+  await seek(replay, 2.6);
+  assert.deepEqual(await candles(60), [[0, '101.50', '101.50', '2.1', '211.15']]);
+  await seek(replay, 59.999);
+  assert.deepEqual(await candles(60), [[0, '100.5', '101.50', '4.1', '412.15']]);
+  await seek(replay, 60);
+  assert.deepEqual(await candles(60), [[0, '101', '102', '3', '301.5']]);
+  await seek(replay, 130);
+  assert.deepEqual(await candles(60), [
+    [0, '101', '102', '3', '301.5'],
+    [60, '99', '102', '3', '301.5'],
+  ]);
+  // Nobody collected these: they are made of trades, the open one too.
+  assert.deepEqual(await candles(30), [
+    [0, '100.5', '101.50', '4.1', '412.15'],
+    [60, '99.9', '99.9', '2', '201'],
+  ]);
+  await seek(replay, 61.5);
+  assert.deepEqual((await candles(30)).at(-1), [60, '99.9', '99.9', '2', '201']);
+});
+
+test('a page far back is the same as by walking there, at every depth', async (t) => {
+  const world = await openWorld();
+  const { store } = world;
+  const trades = await world.stream('trades');
+  const rows = Array.from({ length: 4_321 }, (_, at) => {
+    // Floods in some seconds, days without any trade, and ids with holes.
+    const atS = Math.floor(at / 700) * 86_400 + Math.floor((at % 700) / 90) + 0.5;
+    return exactTrade(3 * at + 1, atS);
+  });
+  for (let from = 0; from < rows.length; from += 1000) {
+    await store.commit({ trades: rows.slice(from, from + 1000), claims: [] });
+  }
+  await store.commit({ claims: [covered(trades, 0, 7 * 86_400)] });
+  const span = { fromMs: noonMs(0), toMs: noonMs(7 * 86_400) };
+  const replay = await startReplay(t, store, { span });
+  const newestFirst = rows.map(({ tid }) => tid).reverse();
+  for (const back of [0, 600, 300, 1500, 0]) {
+    const top = newestFirst[back] ?? 0;
+    const at = rows.find(({ tid }) => tid === top);
+    await control(replay, 'seek', { to: Math.ceil((at?.executedAtUs ?? 0) / 1000) });
+    const visible = rows.filter(
+      ({ executedAtUs }) => (executedAtUs ?? 0) <= (at?.executedAtUs ?? 0),
+    );
+    const expected = visible.map(({ tid }) => tid).reverse();
+    for (const skip of [0, 7, 999, 1000, 1001, 2000, 2345, 3999, 4_320, 4_321, 9_999, 10_000_000]) {
+      const reply = await get(replay, `history?market=BTC_USDT&lastId=${skip}&limit=777`);
+      assert.deepEqual(ids(reply), expected.slice(skip, skip + 777), `${back} back, skip ${skip}`);
+    }
+  }
+});
+
+test('trades whose exact time is unknown appear at the end of their second, and nothing before them', async (t) => {
+  const world = await openWorld();
+  const [trades, times] = [await world.stream('trades'), await world.stream('times')];
+  await world.store.commit({
+    trades: [
+      exactTrade(1, 10.2),
+      exactTrade(2, 10.4, { executedAtUs: null }),
+      exactTrade(3, 10.6),
+      exactTrade(4, 11.1),
+    ],
+    claims: [covered(trades, 0, 600), covered(times, 0, 10), covered(times, 11, 600)],
+  });
+  const replay = await startReplay(t, world.store);
+  for (const [atS, expected] of [
+    [10.3, [1]],
+    [10.999, [1]],
+    [11, [3, 2, 1]],
+    [11.1, [4, 3, 2, 1]],
+  ] as const) {
+    await seek(replay, atS);
+    assert.deepEqual(ids(await get(replay, 'history?market=BTC_USDT')), expected, `at ${atS}`);
+  }
+  const exact = await get(replay, 'history?market=BTC_USDT');
+  assert.match(exact.gap ?? '', /^times 2026-01-15T12:00:10\.000Z 2026-01-15T12:00:11\.000Z not/);
+  const seconds = await get(replay, 'history/result?market=BTC_USDT&since=0');
+  assert.equal(seconds.gap, null);
+});
+
+test('with --as known only what was received by then is there, in the versions of then', async (t) => {
+  const world = await openWorld();
+  const [trades, klines] = [await world.stream('trades'), await world.stream('kline', 60)];
+  const late = { receivedAtMs: noonMs(100) };
+  await world.store.commit({
+    trades: [exactTrade(1, 1), exactTrade(2, 2, late), exactTrade(3, 3)],
+    klines: [kline(0, { close: '100' })],
+    claims: [covered(trades, 0, 600), covered(klines, 0, 600)],
+  });
+  const again = kline(0, { close: '101', receivedAtMs: noonMs(200) });
+  await world.store.commit({ klines: [again], claims: [] });
+  const read = async (replay: Replayed) => {
+    const span = `start=${noonMs(0) / 1000}&end=${noonMs(0) / 1000}&interval=60`;
+    const { kline: found } = (await get(replay, `kline?market=BTC_USDT&${span}`)).result as {
+      kline: Array<{ close: string }>;
+    };
+    return [ids(await get(replay, 'history?market=BTC_USDT')), found.map(({ close }) => close)];
+  };
+  const known = await startReplay(t, world.store, { as: 'known' });
+  const happened = await startReplay(t, world.store);
+  for (const [atS, whenKnown, whenHappened] of [
+    [62, [[3, 1], []], [[3, 2, 1], ['101']]],
+    [99, [[3, 1], ['100']], [[3, 2, 1], ['101']]],
+    [100, [[3, 2, 1], ['100']], [[3, 2, 1], ['101']]],
+    [199.999, [[3, 2, 1], ['100']], [[3, 2, 1], ['101']]],
+    [200, [[3, 2, 1], ['101']], [[3, 2, 1], ['101']]],
+  ] as const) {
+    await seek(known, atS);
+    await seek(happened, atS);
+    assert.deepEqual(await read(known), whenKnown, `known at ${atS}`);
+    assert.deepEqual(await read(happened), whenHappened, `happened at ${atS}`);
+  }
+  assert.notEqual(known.backend.identity, happened.backend.identity);
+});
+
+test('what touches a gap says so, and with --strict is refused', async (t) => {
+  const world = await openWorld();
+  const [trades, klines] = [await world.stream('trades'), await world.stream('kline', 60)];
+  const [depths, tickers] = [await world.stream('depth'), await world.stream('ticker', 0, 0)];
+  await world.store.commit({
+    trades: [exactTrade(1, 10), exactTrade(2, 200), exactTrade(3, 210)],
+    klines: [kline(0), kline(180)],
+    depths: [depth(10)],
+    tickers: [ticker(1, 10)],
+    claims: [
+      ...[covered(trades, 0, 60), covered(trades, 180, 600)],
+      ...[covered(klines, 0, 60), covered(klines, 180, 600)],
+      ...[covered(depths, 0, 60), covered(tickers, 0, 60)],
+    ],
+  });
+  await world.store.recordGap({
+    ...{ stream: depths, span: { fromMs: noonMs(60), toMs: noonMs(300) } },
+    ...{ state: 'unfillable', reason: 'not observed', atMs: noonMs(300) },
+  });
+  const replay = await startReplay(t, world.store);
+  const strict = await startReplay(t, world.store, { isStrict: true });
+  const kline60 = (fromS: number, toS: number) =>
+    `kline?market=BTC_USDT&interval=60&start=${noonMs(fromS) / 1000}&end=${noonMs(toS) / 1000}`;
+  const gap = '2026-01-15T12:01:00.000Z 2026-01-15T12:03:00.000Z not collected';
+  for (const [atS, path, told] of [
+    [50, 'history?market=BTC_USDT', undefined],
+    [50, 'tickers', undefined],
+    [50, 'depth/result?market=BTC_USDT', undefined],
+    [215, 'history?market=BTC_USDT', `trades ${gap}`],
+    [215, 'history?market=BTC_USDT&limit=2', undefined],
+    [215, 'history?market=BTC_USDT&limit=2&lastId=1', `trades ${gap}`],
+    [215, kline60(0, 0), undefined],
+    [215, kline60(0, 180), `kline ${gap}`],
+    [599, kline60(180, 240), undefined],
+    [215, 'depth/result?market=BTC_USDT', /^depth 2026-01-15T12:01:00.000Z .* not observed$/],
+    [215, 'book?market=BTC_USDT&side=buy', /^depth .* not observed$/],
+    [215, 'tickers', /^ticker 2026-01-15T12:01:00.000Z .* not collected$/],
+    [215, 'ticker?market=BTC_USDT', /^ticker /],
+    [215, 'markets', undefined],
+    [215, 'kline?market=ETH_USDT&interval=60&start=1&end=2', /^kline 1970-.* not collected$/],
+  ] as const) {
+    await seek(replay, atS);
+    await seek(strict, atS);
+    const [open, refused] = [await get(replay, path), await get(strict, path)];
+    assert.equal(open.status, 200, path);
+    if (told === undefined) {
+      assert.deepEqual([open.gap, refused.status], [null, 200], path);
+    } else {
+      if (typeof told === 'string') assert.equal(open.gap, told, path);
+      else assert.match(open.gap ?? '', told, path);
+      assert.equal(refused.status, 503, path);
+      assert.match(String(refused.body.message), /^gap in the archive: /);
+    }
+  }
+  // A candle that is still open is left out where its trades are not all there.
+  await seek(replay, 190);
+  const open = await get(replay, kline60(180, 180));
+  assert.equal((open.result as { kline: object[] }).kline.length, 1);
+  await seek(replay, 100);
+  const partly = await get(replay, kline60(60, 60));
+  assert.deepEqual((partly.result as { kline: object[] }).kline, []);
+  assert.equal(partly.gap, `trades ${gap}`);
+});
+
+test('a book is made of a depth snapshot, and says so; private calls are refused', async (t) => {
+  const world = await openWorld();
+  await fillWorld(world);
+  const replay = await startReplay(t, world.store);
+  await seek(replay, 12);
+  const book = await get(replay, 'book?market=BTC_USDT&side=sell&offset=1&limit=1');
+  assert.match(book.headers.get('x-tapekeep-book') ?? '', /depth snapshot/);
+  assert.deepEqual(book.result, {
+    ...{ offset: 1, limit: 1, total: 3 },
+    orders: [
+      {
+        ...{ id: 4, market: 'BTC_USDT', price: '100.30', amount: '4', left: '4', type: 'limit' },
+        ...{ side: 'sell', timestamp: noonMs(10) / 1000, takerFee: '0', makerFee: '0' },
+        ...{ dealStock: '0', dealMoney: '0' },
+      },
+    ],
+  });
+  const reply = await fetch(`${replay.server.url}/api/v1/account/balances`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-txc-apikey': 'a' },
+    body: '{}',
+  });
+  assert.equal(reply.status, 400);
+  assert.equal(((await reply.json()) as { message: string }).message, 'authentication failure');
+});
+
+test('markets are those that were listed then, on the terms of then', async (t) => {
+  const { store } = await openWorld();
+  const terms = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
+  const btc = { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', ...terms };
+  const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  await store.commit({ claims: [covered(stream, -100, 600)] });
+  await store.ensureMarkets([{ ...btc, minAmount: '0.5' }], noonMs(100));
+  const dot = { ...btc, name: 'DOT_USDT', stock: 'DOT' };
+  await store.ensureMarkets([{ ...btc, minAmount: '0.5' }, dot], noonMs(200));
+  const span = { fromMs: noonMs(-100), toMs: noonMs(600) };
+  const replay = await startReplay(t, store, { span });
+  for (const [atS, expected] of [
+    [-50, [['BTC_USDT', '0.001']]],
+    [
+      50,
+      [
+        ['BTC_USDT', '0.001'],
+        ['ETH_USDT', '0.001'],
+      ],
+    ],
+    [100, [['BTC_USDT', '0.5']]],
+    [
+      200,
+      [
+        ['BTC_USDT', '0.5'],
+        ['DOT_USDT', '0.001'],
+      ],
+    ],
+  ] as const) {
+    await seek(replay, atS);
+    const { result } = await get(replay, 'markets');
+    const listed = result as Array<{ name: string; minAmount: string }>;
+    assert.deepEqual(
+      listed.map(({ name, minAmount }) => [name, minAmount]),
+      expected,
+      `at ${atS}`,
+    );
+  }
+  await seek(replay, 150);
+  assert.equal((await get(replay, 'history?market=ETH_USDT')).status, 400);
+  assert.equal((await get(replay, 'history?market=NOSUCH')).status, 400);
+});

@@ -1,0 +1,329 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type TestContext, test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
+import { WebSocket } from 'ws';
+import { FakeClock } from '../support/fake-clock.js';
+import {
+  covered,
+  noonMs,
+  openWorld,
+  type Replayed,
+  startReplay,
+  state,
+  type World,
+} from '../support/replayed-archive.js';
+
+/** Recorded states over real WebSockets, at the pace at which they were recorded. */
+
+interface Frame {
+  readonly id: number | null;
+  readonly result: { readonly last?: string; readonly status?: string; readonly change?: string };
+  readonly error: { readonly code: number } | null;
+}
+
+/** A client that keeps what it was told. */
+class Client {
+  readonly frames: Frame[] = [];
+  readonly #socket: WebSocket;
+  readonly #waiting = new Set<() => void>();
+  end: { code: number; reason: string } | undefined;
+
+  constructor(socket: WebSocket) {
+    this.#socket = socket;
+    socket.on('message', (data) => {
+      this.frames.push(JSON.parse(String(data)) as Frame);
+      this.#wake();
+    });
+    socket.on('error', () => undefined);
+    socket.on('close', (code, reason) => {
+      this.end = { code, reason: String(reason) };
+      this.#wake();
+    });
+  }
+
+  static async open(t: TestContext, { server }: Replayed, query = ''): Promise<Client> {
+    const socket = new WebSocket(server.realtimeUrl + query);
+    t.after(() => socket.terminate());
+    const client = new Client(socket);
+    await once(socket, 'open');
+    return client;
+  }
+
+  send(method: string, market = 'BTC_USDT', period = 60, id = 1): void {
+    this.#socket.send(JSON.stringify({ method, params: [market, period], id }));
+  }
+
+
+  /** Resolves when `isTrue`, looked at after every frame. */
+  async until(isTrue: () => boolean): Promise<void> {
+    while (!isTrue()) await new Promise<void>((resolve) => this.#waiting.add(resolve));
+  }
+
+  /** What the updates said, in order. */
+  get updates(): string[] {
+    return this.frames.filter(({ id }) => id === null).map(({ result }) => result.last ?? '');
+  }
+
+  /** Subscribes, and waits for the acknowledgement. */
+  async subscribe(market = 'BTC_USDT', period = 60): Promise<void> {
+    const before = this.frames.length;
+    this.send('state.subscribe', market, period);
+    await this.until(() => this.frames.slice(before).some(({ id }) => id === 1));
+  }
+
+  close(): void {
+    this.#socket.terminate();
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting) wake();
+    this.#waiting.clear();
+  }
+}
+
+async function control(replay: Replayed, path: string, body?: object, session?: string) {
+  const reply = await fetch(`${replay.server.url}/replay/${path}`, {
+    method: path === 'clock' || path === 'sessions' ? 'GET' : 'POST',
+    headers: session === undefined ? {} : { 'x-tapekeep-session': session },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const { result, message } = (await reply.json()) as { result: never; message: string };
+  return { status: reply.status, result: result as Record<string, unknown>, message };
+}
+
+async function fillStates({ store, stream }: World, atS: readonly number[]): Promise<void> {
+  const states = await stream('state', 60);
+  await store.commit({
+    states: atS.map((at, index) => state(index + 1, at)),
+    claims: [covered(states, 0, 600)],
+  });
+}
+
+test('updates come at their recorded spacing, and never early', async (t) => {
+  const world = await openWorld();
+  await fillStates(world, [1, 2, 2, 5.5, 11]);
+  const clock = new FakeClock();
+  const replay = await startReplay(t, world.store, { clock, speed: 10 });
+  const client = await Client.open(t, replay);
+  await client.subscribe();
+  /** Lets what is due be told: a question behind it is answered after it. */
+  const settled = async () => {
+    const before = client.frames.length;
+    client.send('server.ping', 'x', 1, 77);
+    await client.until(() => client.frames.slice(before).some(({ id }) => id === 77));
+  };
+  for (const [moveMs, count] of [
+    [99, 0],
+    [1, 1],
+    [99, 1],
+    [1, 3],
+    [349, 3],
+    [1, 4],
+    [10_000, 5],
+  ] as const) {
+    await clock.timersPending();
+    await clock.run(moveMs);
+    if (count > client.updates.length) await client.until(() => client.updates.length >= count);
+    await settled();
+    assert.equal(client.updates.length, count, `${moveMs} ms later`);
+  }
+  assert.deepEqual(client.updates, ['1', '2', '3', '4', '5']);
+  assert.deepEqual(Object.keys(client.frames.find(({ id }) => id === null)?.result ?? {}), [
+    ...['period', 'last', 'open', 'close', 'high', 'low', 'deal', 'volume'],
+  ]);
+  const late = await Client.open(t, replay);
+  await late.subscribe();
+  await late.until(() => late.updates.length === 1);
+  assert.deepEqual(late.updates, ['5'], 'the last one at once');
+  late.send('state.query', 'BTC_USDT', 60, 3);
+  await late.until(() => late.frames.some(({ id }) => id === 3));
+  assert.equal(late.frames.find(({ id }) => id === 3)?.result.change, '-95.00');
+  const errors = await Client.open(t, replay);
+  errors.send('state.subscribe', 'BTC_USDT', 900, 5);
+  errors.send('state.query', 'NOSUCH', 60, 6);
+  errors.send('state.query', 'ETH_USDT', 60, 7);
+  await errors.until(() => errors.frames.length === 3);
+  assert.deepEqual(
+    errors.frames.map(({ id, error }) => [id, error?.code]),
+    [
+      [5, 1],
+      [6, 1],
+      [7, 1],
+    ],
+  );
+  assert.deepEqual(replay.failures, []);
+});
+
+test('at full speed every update is told once, in order, of all markets together', async (t) => {
+  const world = await openWorld();
+  await fillStates(
+    world,
+    Array.from({ length: 5000 }, (_, at) => at / 10),
+  );
+  const eth = await world.stream('state', 60, 2);
+  await world.store.commit({
+    states: [1, 100, 499].map((at, index) => state(index + 1, at, { marketId: 2 })),
+    claims: [covered(eth, 0, 600)],
+  });
+  const replay = await startReplay(t, world.store, { speed: 'max' });
+  await control(replay, 'pause');
+  const clients = await Promise.all([Client.open(t, replay), Client.open(t, replay)]);
+  const other = await Client.open(t, replay);
+  for (const client of clients) await client.subscribe();
+  await other.subscribe('ETH_USDT');
+  await control(replay, 'resume');
+  for (const client of clients) {
+    await client.until(() => client.updates.at(-1) === '5000');
+    // The first one lies at the very begin: it is the last one then.
+    assert.deepEqual(
+      client.updates,
+      Array.from({ length: 5000 }, (_, at) => String(at + 1)),
+    );
+  }
+  await other.until(() => other.updates.length === 3);
+  const reading = async () => (await control(replay, 'clock')).result;
+  while ((await reading()).state !== 'ended') await setImmediate();
+  assert.equal((await reading()).nowMs, noonMs(600));
+  assert.deepEqual(replay.failures, []);
+});
+
+test('each session has a time of its own; unused ones end, and there are only so many', async (t) => {
+  const world = await openWorld();
+  await fillStates(world, [1, 2, 3]);
+  const clock = new FakeClock();
+  const limits = { clock, speed: 1, maxSessions: 2, sessionIdleMs: 30_000 };
+  const replay = await startReplay(t, world.store, limits);
+  const nowOf = async (session?: string) =>
+    Number((await control(replay, 'clock', undefined, session)).result.nowMs) - noonMs(0);
+  const ask = async (query = '', headers: Record<string, string> = {}) => {
+    const reply = await fetch(`${replay.server.url}/api/v1/public/markets${query}`, { headers });
+    const body = (await reply.json()) as { message: string };
+    return { status: reply.status, message: body.message, date: reply.headers.get('date') };
+  };
+  clock.advance(5000);
+  assert.equal(await nowOf(), 0, 'time begins with the first client');
+  await ask();
+  clock.advance(10_000);
+  await ask('?session=one');
+  clock.advance(10_000);
+  assert.deepEqual([await nowOf(), await nowOf('one')], [20_000, 10_000]);
+  assert.equal(
+    (await ask('', { 'x-tapekeep-session': 'one' })).date,
+    new Date(noonMs(10)).toUTCString(),
+  );
+  const client = await Client.open(t, replay, '?session=two');
+  const both = await ask('?session=one', { 'x-tapekeep-session': 'two' });
+  assert.deepEqual([both.status, /name one/.test(both.message)], [400, true]);
+  for (const [name, status, told] of [
+    ['three', 503, /there are 2 sessions/],
+    ['a%20b', 400, /1 to 64 letters/],
+    ['', 400, /1 to 64 letters/],
+  ] as const) {
+    const refused = await ask(`?session=${name}`);
+    assert.equal(refused.status, status);
+    assert.match(refused.message, told);
+    const socket = new WebSocket(`${replay.server.realtimeUrl}?session=${name}`);
+    const [, response] = (await once(socket, 'unexpected-response')) as [
+      unknown,
+      { statusCode: number },
+    ];
+    assert.equal(response.statusCode, status);
+    socket.on('error', () => undefined).terminate();
+  }
+  await clock.run(50_000);
+  const sessions = async () => {
+    const { result } = await control(replay, 'sessions');
+    return (result as unknown as Array<{ session: string | null; connections: number }>).map(
+      ({ session, connections }) => [session, connections],
+    );
+  };
+  assert.deepEqual(await sessions(), [
+    [null, 0],
+    ['two', 1],
+  ]);
+  client.close();
+  await client.until(() => client.end !== undefined);
+});
+
+test('time is paused, resumed, stepped and sped up; what can not be is told', async (t) => {
+  const world = await openWorld();
+  await fillStates(world, [1, 2, 3.5]);
+  const replay = await startReplay(t, world.store);
+  const client = await Client.open(t, replay);
+  await client.subscribe();
+  const now = async () => Number((await control(replay, 'clock')).result.nowMs) - noonMs(0);
+  for (const [body, atMs, count] of [
+    [undefined, 1000, 1],
+    [{ ms: 500 }, 1500, 1],
+    [{}, 2000, 2],
+    [{ ms: 1500 }, 3500, 3],
+  ] as const) {
+    assert.equal((await control(replay, 'step', body)).status, 200);
+    await client.until(() => client.updates.length >= count);
+    assert.equal(await now(), atMs);
+    assert.equal(client.updates.length, count);
+  }
+  await control(replay, 'step');
+  assert.equal(await now(), 600_000, 'nothing more is recorded');
+  await control(replay, 'seek', { to: new Date(noonMs(2)).toISOString() });
+  await client.until(() => client.updates.length === 4);
+  assert.deepEqual(client.updates, ['1', '2', '3', '2'], 'back again');
+  for (const [path, body, told] of [
+    ['seek', { to: noonMs(601) }, /this replay goes from 2026-01-15T12:00:00.000Z to/],
+    ['seek', {}, /to undefined is not allowed; expected a time such as/],
+    ['seek', { to: 'noon' }, /to "noon"/],
+    ['step', { ms: 0 }, /ms 0 is not allowed/],
+    ['speed', { speed: 0 }, /speed 0 is not allowed/],
+    ['speed', { speed: 'fast' }, /"max" or "step"/],
+    ['pause', { now: true }, /unknown field "now"; expected none/],
+  ] as const) {
+    const refused = await control(replay, path, body);
+    assert.equal(refused.status, 400, path);
+    assert.match(refused.message, told);
+  }
+  assert.deepEqual((await control(replay, 'speed', { speed: 7 })).result.speed, 7);
+  const page = await fetch(`${replay.server.url}/replay/pause`, {
+    method: 'POST',
+    headers: { origin: 'https://example.com' },
+  });
+  assert.equal(page.status, 403);
+  const closed = await startReplay(t, world.store, { isSteered: false });
+  for (const path of ['clock', 'sessions', 'pause', 'seek', 'step', 'speed']) {
+    const refused = await control(closed, path, path === 'seek' ? { to: 1 } : undefined);
+    assert.equal(refused.status, 403);
+    assert.match(refused.message, /start it with --control/);
+  }
+});
+
+test('recorded disconnects end connections, and keep them away until the next', async (t) => {
+  const world = await openWorld();
+  await fillStates(world, [1, 2, 25, 26]);
+  const stream = await world.stream('state', 60);
+  const first = await world.store.openSession(stream, noonMs(0));
+  await world.store.closeSession(first, { atMs: noonMs(10), code: 1012, reason: 'remote' });
+  const second = await world.store.openSession(stream, noonMs(20));
+  await world.store.closeSession(second, { atMs: noonMs(590), code: 1001, reason: 'remote' });
+  const replay = await startReplay(t, world.store, { hasDisconnects: true });
+  const client = await Client.open(t, replay);
+  await client.subscribe();
+  await control(replay, 'step', { ms: 9_999 });
+  await client.until(() => client.updates.length === 2);
+  assert.equal(client.end, undefined);
+  await control(replay, 'step', { ms: 1 });
+  await client.until(() => client.end !== undefined);
+  const end = client.end as Client['end'];
+  assert.equal(end?.code, 1006, 'cut: no frame may carry its code');
+  await control(replay, 'seek', { to: noonMs(15) });
+  const early = await Client.open(t, replay);
+  early.send('state.subscribe');
+  await early.until(() => early.end !== undefined);
+  await control(replay, 'seek', { to: noonMs(20) });
+  const next = await Client.open(t, replay);
+  await next.subscribe();
+  await control(replay, 'step', { ms: 569_000 });
+  await next.until(() => next.updates.at(-1) === '4');
+  await control(replay, 'step', { ms: 1_000 });
+  await next.until(() => next.end !== undefined);
+  assert.deepEqual(next.end, { code: 1001, reason: 'recorded: remote' });
+});
