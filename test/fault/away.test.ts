@@ -86,12 +86,13 @@ const CHECK = (databaseUrl: string, fromMs: number, toMs: number) => async () =>
   (await isCovered(databaseUrl, 'trades', fromMs, toMs).catch(() => false)) &&
   (await isCovered(databaseUrl, 'times', fromMs, toMs).catch(() => false));
 
-async function firstTradeMs(url: string): Promise<number> {
+/** Where coverage begins: the second after that of the first trade. */
+async function provenFromMs(url: string): Promise<number> {
   const [first] = await runSql<{ ms: string }>(
     url,
     'SELECT (extract(epoch FROM min(traded_at)) * 1000)::bigint::text AS ms FROM trade',
   );
-  return Number(first?.ms);
+  return Number(first?.ms) + 1000;
 }
 
 test('the exchange dies and comes back: the daemon reconnects and fills what it missed', async (t) => {
@@ -123,7 +124,7 @@ test('the exchange dies and comes back: the daemon reconnects and fills what it 
   const second = await startSandbox(sandboxArguments(begin, Number(new URL(url).port)));
   t.after(() => second.program.dispose());
   const backAtMs = systemClock.wallMs();
-  await daemon.until(CHECK(databaseUrl, await firstTradeMs(databaseUrl), backAtMs));
+  await daemon.until(CHECK(databaseUrl, await provenFromMs(databaseUrl), backAtMs));
   daemon.kill('SIGTERM');
   assert.equal((await daemon.ended()).code, 0);
   await assertNothingMissing(databaseUrl, url, backAtMs);
@@ -170,7 +171,7 @@ test('Postgres stops and starts again: the daemon waits, and stores what it coul
   }
   const backAtMs = systemClock.wallMs();
   await daemon.until(async () => {
-    const fromMs = await firstTradeMs(server.url).catch(() => Number.NaN);
+    const fromMs = await provenFromMs(server.url).catch(() => Number.NaN);
     return CHECK(server.url, fromMs, backAtMs)();
   });
   daemon.kill('SIGTERM');

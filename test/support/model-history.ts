@@ -87,10 +87,8 @@ export class ModelHistory implements TradeSource {
     this.rest(seconds / 2);
     this.#trade(kept * 2);
     this.rest(seconds / 2);
-    // By age, so in whole seconds.
-    const oldest = this.issued.at(-kept);
-    const forgotten = lowerBound(this.issued, oldest?.tradedAtS ?? 0);
-    this.forgotten = Math.max(this.forgotten, forgotten);
+    // By count, so now and then in the middle of a second.
+    this.forgotten = Math.max(this.forgotten, this.issued.length - kept);
     this.#before = this.issued.length;
   }
 

@@ -43,7 +43,7 @@ export class TradeWorld {
   mode: SinceMode = 'skip';
   isModeKnown = true;
   readonly since: SinceKnowledge = knownMode(() => (this.isModeKnown ? this.mode : undefined));
-  readonly #traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
+  readonly traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
 
   constructor(trades: Trade[], nowS: number) {
     this.trades = trades;
@@ -95,7 +95,7 @@ export class TradeWorld {
       random: seededRandom(1),
       telemetry: this.record,
       cacheMarginMs: 0,
-      traits: this.#traits[kind],
+      traits: this.traits[kind],
       since: this.since,
     };
     const isAllWanted = collectFromS === undefined;

@@ -3,7 +3,7 @@ import { locate, orderPage } from '../../ledger/page.js';
 import { deeperSpan } from '../../ledger/proof.js';
 import { type Frontier, NOTHING } from './frontier.js';
 import type { SourceTrade, TradePage } from './source.js';
-import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
+import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
 /**
  * Goes one page deeper below a chain of known trades. The page must contain the chain's lowest
@@ -102,7 +102,12 @@ async function goOn(
   if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, skip + rows.length));
 }
 
-/** The server has nothing older than the chain: the proven start of what it still serves. */
+/**
+ * The server has nothing older than the chain: the proven start of what it still serves. Coverage
+ * begins with the next whole second, because a server that keeps so many trades may have dropped a
+ * part of the oldest one's second. The rows of that second are stored, but neither covered nor
+ * expected.
+ */
 export async function endOfHistory(
   walk: Walk,
   hole: Hole,
@@ -110,7 +115,9 @@ export async function endOfHistory(
   page: TradePage,
 ): Promise<void> {
   const { pages, chains, book, options } = walk;
-  const startMs = Math.min(chain.secondMs, hole.edgeMs);
+  // Above a covered edge there is nothing to be proven; one that is not may lie within that second.
+  const isEdgeCovered = walk.isCovered(hole.edgeMs);
+  const startMs = isEdgeCovered ? Math.min(chain.wholeFromMs, hole.edgeMs) : chain.wholeFromMs;
   const below = pages.islands.all.filter((island) => island.span.fromMs < hole.edgeMs);
   // Below a list that was cut there are more of them. And trades that were seen need not be covered:
   // all of them may lie in one second.
@@ -120,7 +127,7 @@ export async function endOfHistory(
     below.some((island) => island.firstId !== null);
   // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.doubts.length;
-  const refusedFromMs = below[0]?.span.toMs ?? startMs;
+  const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
   chains.delete(hole.edgeMs);
   if (endsUnreadable) {
     await pages.commit(page, NOTHING, {});
@@ -133,17 +140,18 @@ export async function endOfHistory(
     await book.beyondHistory(hole);
     return;
   }
-  // Where the market was seen empty until just before, that trade is its first one. After a longer
-  // absence the exchange may as well have forgotten what came before.
+  // Where the market was seen empty until just before, that trade is its first one, and its second is
+  // whole. After a longer absence the exchange may as well have forgotten what came before.
   const empty = walk.empty.span;
   const isFirst = empty !== undefined && empty.toMs <= startMs;
-  const span = { fromMs: isFirst ? empty.fromMs : startMs, toMs: hole.edgeMs };
+  const fromMs = isFirst ? empty.fromMs : startMs;
+  const span = { fromMs: Math.min(fromMs, hole.edgeMs), toMs: hole.edgeMs };
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
   const { doubtfulEdgesMs } = await pages.commit(page, span, evidence);
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
-  await walk.startFoundAt(span.fromMs);
+  await walk.startFoundAt(fromMs);
   // What is expected of the time before that can not be had.
   for (const rest of walk.holes()) {
-    if (rest.edgeMs <= span.fromMs) await book.beyondHistory(rest);
+    if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
   }
 }

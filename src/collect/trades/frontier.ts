@@ -2,6 +2,8 @@ import type { Span } from '../../kernel/span.js';
 import type { Hole } from '../../ledger/holes.js';
 import type { SourceTrade } from './source.js';
 
+const SECOND_MS = 1000;
+
 /** A hole below an edge of coverage: what the walk would fill next. */
 export interface PendingGap {
   readonly edgeMs: number;
@@ -14,8 +16,11 @@ export interface Frontier {
   /** Where the coverage above begins. */
   readonly edgeMs: number;
   readonly tid: number;
-  /** Start of that trade's second; below the edge when the second is only partly walked. */
-  readonly secondMs: number;
+  /**
+   * From here on the chain holds whole seconds: the second after that trade's, because its own may go
+   * on below it. Of an island this is its edge.
+   */
+  readonly wholeFromMs: number;
   /** Estimated number of trades from the head down to this one. */
   readonly depth: number;
   /** What the ledger's counts alone say of it; undefined for a chain, whose depth was seen. */
@@ -27,7 +32,8 @@ export const NOTHING = { fromMs: 0, toMs: 0 };
 
 /** The frontier that a page leaves behind when its claim begins at `edgeMs`. */
 export function chainEnd(edgeMs: number, oldest: SourceTrade, depth: number): Frontier {
-  return { edgeMs, tid: oldest.tid, secondMs: oldest.tradedAtS * 1000, depth };
+  const wholeFromMs = (oldest.tradedAtS + 1) * SECOND_MS;
+  return { edgeMs, tid: oldest.tid, wholeFromMs, depth };
 }
 
 /** Chains that are remembered; a forgotten one costs some repeated pages. */
@@ -64,8 +70,8 @@ export class Chains {
 
   /** Drops chains that rest on trades of a span, because these are doubted. */
   dropWithin({ fromMs, toMs }: Span): void {
-    for (const { edgeMs, secondMs } of this.#byEdge.values()) {
-      if (secondMs < toMs && fromMs <= edgeMs) this.#byEdge.delete(edgeMs);
+    for (const { edgeMs, wholeFromMs } of this.#byEdge.values()) {
+      if (wholeFromMs - SECOND_MS < toMs && fromMs <= edgeMs) this.#byEdge.delete(edgeMs);
     }
   }
 

@@ -97,6 +97,10 @@ export class Head {
     if (knownTid === 0) this.#walk.empty.tradedAt(untilMs);
     const fresh = rows.filter((row) => row.tid > knownTid);
     const claim = headSpan(rows, untilMs, latestMs(page));
+    // Down to where history begins the page may hold all that is covered, and touch nothing below.
+    const isAllKnown = pages.islands.all.some(
+      ({ span }) => claim.fromMs <= span.fromMs && span.fromMs <= claim.toMs,
+    );
     const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
       endpoint: source.endpoint,
       skip: 0,
@@ -109,7 +113,8 @@ export class Head {
     this.#newPerPoll = (this.#newPerPoll + fresh.length) / 2;
     for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
     const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
-    const isConnected = isMerged || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
+    const isConnected =
+      isMerged || isAllKnown || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
     chains.push(fresh.length);
     if (!isMerged) {
       const chain = await this.#walk.endChain(claim, page, oldest, rows.length);

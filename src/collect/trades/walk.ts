@@ -167,7 +167,7 @@ export class Walk {
     if (island === undefined || island.firstId === null) return undefined;
     const counted = islands.rowsDownTo(island);
     const depth = counted + (this.#uncounted.tid >= island.firstId ? this.#uncounted.rows : 0);
-    return { edgeMs, tid: island.firstId, secondMs: edgeMs, depth, counted };
+    return { edgeMs, tid: island.firstId, wholeFromMs: edgeMs, depth, counted };
   }
 
   /**

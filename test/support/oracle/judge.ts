@@ -26,14 +26,19 @@ export interface Judgement {
   readonly inGaps: number;
   /** Issued before collecting could begin: a server that pages by id shows its newest page only. */
   readonly beforeStart: number;
+  /**
+   * Stored exactly, in the second in which history begins: nothing proves that the exchange still has
+   * all of it, so it is neither covered nor expected.
+   */
+  readonly atStart: number;
   /** Nothing of either stream is missing before the last second of the tape. */
   readonly isWhole: boolean;
 }
 
 /**
  * The oracle: every issued trade is either proven to be stored, and is so in every field, or lies in
- * a span that the archive itself calls a gap; nothing is stored twice, and nothing that was never
- * issued.
+ * a span that the archive itself calls a gap; those of the very first second are stored, but not
+ * proven. Nothing is stored twice, and nothing that was never issued.
  */
 export async function judge(
   databaseUrl: string,
@@ -61,11 +66,13 @@ export async function judge(
   }
   const covered = await coverageOf(databaseUrl, market);
   const expected = await expectedOf(databaseUrl, market);
+  const firstSecond = Math.floor((trades[0]?.timeMs ?? 0) / 1000);
   const lastSecond = Math.floor((trades.at(-1)?.timeMs ?? 0) / 1000);
   let proven = 0;
   let inGaps = 0;
   let missing = 0;
   let beforeStart = 0;
+  let atStart = 0;
   for (const { kind, fromS } of expected) {
     const spans = covered.filter((one) => one.kind === kind);
     for (const span of spans) {
@@ -86,6 +93,11 @@ export async function judge(
         if (kind === 'trades') proven += 1;
         continue;
       }
+      if (fromS !== null && second < fromS && second === firstSecond && row !== undefined) {
+        if (kind === 'times') assert.notEqual(row.micros, null, `exact time of ${trade.id}`);
+        if (kind === 'trades') atStart += 1;
+        continue;
+      }
       if (fromS !== null && second < fromS) {
         assert.ok(isStartLater, `${kind}: trade ${trade.id} is neither covered nor in a gap`);
         if (kind === 'trades') beforeStart += 1;
@@ -95,7 +107,8 @@ export async function judge(
       if (second < lastSecond) missing += 1;
     }
   }
-  return { issued: trades.length, proven, inGaps, beforeStart, isWhole: missing === 0 };
+  const isWhole = missing === 0;
+  return { issued: trades.length, proven, inGaps, beforeStart, atStart, isWhole };
 }
 
 async function coverageOf(databaseUrl: string, market: string): Promise<Covered[]> {

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { every, START_MS, START_S, signal, TradeWorld } from '../../support/trade-world.js';
+import {
+  every,
+  fillAll,
+  START_MS,
+  START_S,
+  signal,
+  TradeWorld,
+} from '../../support/trade-world.js';
 
 /** The far end of history: what is forgotten there, by the exchange or by the walk itself. */
 
@@ -91,4 +98,67 @@ test('an island for which there was no room is known again as soon as the walk t
   assert.deepEqual(world.covered(), [[0, 12_000]]);
   const requests = world.exchange.asked.length;
   assert.ok(requests <= 6, `${requests} requests; the old part was stored already`);
+});
+
+const floods = [10, 10.2, 10.4, 11, 12, 12.5].map((atS, index) => ({ tid: index + 1, atS }));
+
+test('coverage begins with the second after that of the oldest trade, and so after any restart', async () => {
+  for (const mode of ['skip', 'id'] as const) {
+    const world = new TradeWorld(floods, 60);
+    world.mode = mode;
+    // Of other markets longer pages were seen, so that a short one tells that history ends.
+    for (const traits of Object.values(world.traits)) traits.largestPage = 1000;
+    for (const kind of ['trades', 'times', 'trades'] as const) {
+      const streamId = kind === 'trades' ? 1 : 2;
+      const walker = world.walker(kind);
+      await walker.pollHead(signal);
+      world.clock.advance(1000);
+      world.clock.stepWall(-1000);
+      await walker.pollHead(signal);
+      await fillAll(walker);
+      assert.deepEqual(world.covered(streamId), [[11, 60]], `${kind} in ${mode} mode`);
+      assert.equal(world.archive.floorOf(streamId), START_MS + 11_000);
+      // Each look reaches what is known, so that the next page stays small.
+      const asked: number[] = [];
+      for (let look = 0; look < 8; look += 1) {
+        const { isConnected, asked: size } = await walker.pollHead(signal);
+        assert.ok(isConnected);
+        asked.push(size);
+      }
+      assert.ok(mode === 'id' || asked.at(-1) === 20, `pages of ${asked.join(', ')}`);
+    }
+    assert.equal(world.archive.trades.size, floods.length, 'the oldest second is stored');
+    assert.deepEqual(world.gaps(), [], 'and is no gap');
+    assert.equal(world.archive.allIslands(1)[0]?.rowCount, 3);
+  }
+});
+
+test('a history of one second proves nothing of it, and leaves no gap', async () => {
+  for (const laterS of [0, 40]) {
+    const world = new TradeWorld(every(5, 0, 10), 10);
+    const walker = world.walker();
+    await walker.pollHead(signal);
+    // That second may still go on, or lie behind.
+    world.clock.advance(laterS * 1000);
+    await walker.pollHead(signal);
+    await fillAll(walker);
+    world.clock.advance(20_000);
+    await walker.pollHead(signal);
+    await fillAll(walker);
+    assert.deepEqual(world.covered(), [[11, 30 + laterS]]);
+    assert.equal(world.archive.floorOf(1), START_MS + 11_000);
+    assert.deepEqual(world.gaps(), []);
+    assert.equal(world.archive.trades.size, 5);
+  }
+});
+
+test('where the start was chosen, the second in which history ends is part of the gap', async () => {
+  const world = new TradeWorld(floods, 60);
+  const walker = world.walker('trades', 0);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[11, 60]]);
+  const gaps = world.gaps().map(([fromS, toS, state]) => [fromS, toS, state]);
+  assert.deepEqual(gaps.at(-1), [0, 11, 'unfillable']);
+  assert.equal(world.archive.trades.size, floods.length);
 });

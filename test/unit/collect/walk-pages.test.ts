@@ -90,7 +90,7 @@ test('what the exchange has forgotten between two islands is unfillable, and ask
   await fillAll(walker);
   assert.deepEqual(world.covered(), [
     [201, 400],
-    [0, 60],
+    [1, 60],
   ]);
   assert.deepEqual(world.gaps(), [[60, 201, 'unfillable']]);
   const before = world.exchange.asked.length;
@@ -132,8 +132,8 @@ test('exact times are walked over their own endpoint; both walks end with the sa
   await Promise.all([result.pollHead(signal), times.pollHead(signal)]);
   await Promise.all([fillAll(result), fillAll(times)]);
   assert.equal(world.archive.trades.size, 300);
-  assert.deepEqual(world.covered(1), [[0, 100]]);
-  assert.deepEqual(world.covered(2), [[0, 100]]);
+  assert.deepEqual(world.covered(1), [[1, 100]]);
+  assert.deepEqual(world.covered(2), [[1, 100]]);
   for (const { tid, atS } of trades) {
     const stored = world.archive.trades.get(`7 ${START_S + Math.floor(atS)} ${tid}`);
     assert.equal(stored?.executedAtUs, (START_S + atS) * 1e6);
@@ -160,7 +160,7 @@ test('losing one endpoint does not stop the other', async () => {
   await assert.rejects(times.pollHead(signal), /not today/);
   await result.pollHead(signal);
   await fillAll(result);
-  assert.deepEqual(world.covered(1), [[0, 30]]);
+  assert.deepEqual(world.covered(1), [[1, 30]]);
   assert.deepEqual(world.covered(2), []);
 });
 
@@ -187,7 +187,7 @@ test('a page that could not be committed is counted as lost, claims nothing, and
   world.archive.before = () => undefined;
   await walker.pollHead(signal);
   await fillAll(walker);
-  assert.deepEqual(world.covered(), [[0, 30]]);
+  assert.deepEqual(world.covered(), [[1, 30]]);
   world.record.assertAccounted('trades');
 });
 
@@ -208,7 +208,7 @@ test('the islands that an earlier run left are gone on with, not begun anew', as
   const requests = world.exchange.asked.length - asked;
   // Three pages, and twice the end: its last trade, and two empty looks below it.
   assert.ok(requests <= 9, `only what is left is asked for, not ${requests} times`);
-  assert.deepEqual(world.covered(), [[0, 600]]);
+  assert.deepEqual(world.covered(), [[1, 600]]);
 });
 
 test('a head that moved on by hundreds of pages is caught up with in few requests', async () => {

@@ -13,7 +13,7 @@ test('a refused row in the middle of a page leaves its seconds open, listed, and
   await fillAll(walker);
   assert.deepEqual(world.covered(), [
     [13, 30],
-    [0, 8],
+    [1, 8],
   ]);
   assert.deepEqual(world.gaps(), [[8, 13, 'open']]);
   assert.equal(world.archive.quarantine.length, 1);
@@ -28,7 +28,7 @@ test('a refused newest row leaves everything above the readable one open', async
   const walker = world.walker();
   await walker.pollHead(signal);
   await fillAll(walker);
-  assert.deepEqual(world.covered(), [[0, 6]]);
+  assert.deepEqual(world.covered(), [[1, 6]]);
   assert.deepEqual(world.gaps(), [[6, 30, 'open']]);
   for (let poll = 0; poll < 5; poll += 1) {
     world.clock.advance(6000);
@@ -67,8 +67,8 @@ test('refused rows at the bottom of history leave its begin open, without asking
   world.trades = every(6, 2);
   world.clock.advance(600_000);
   await fillAll(walker);
-  assert.deepEqual(world.covered(), [[0, 30]]);
-  assert.equal(world.archive.floorOf(1), START_MS);
+  assert.deepEqual(world.covered(), [[1, 30]]);
+  assert.equal(world.archive.floorOf(1), START_MS + 1000);
 });
 
 test('refused rows across the end of a page do not stop the walk below them', async () => {
@@ -84,7 +84,7 @@ test('refused rows across the end of a page do not stop the walk below them', as
   assert.ok(steps < 12, `${steps} steps for 400 trades in pages of 100`);
   assert.deepEqual(world.covered(), [
     [304, 450],
-    [0, 297],
+    [1, 297],
   ]);
   assert.ok(world.archive.gaps.length > 0);
   assert.ok(
@@ -133,5 +133,5 @@ test('a row that is refused after it was stored opens no gap in what is covered'
   world.clock.advance(6000);
   await walker.pollHead(signal);
   assert.deepEqual(world.gaps(), []);
-  assert.deepEqual(world.covered(), [[0, 36]]);
+  assert.deepEqual(world.covered(), [[1, 36]]);
 });

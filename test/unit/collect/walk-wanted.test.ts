@@ -67,8 +67,8 @@ test('what is wanted of a time before history is given up as beyond it', async (
   await walker.pollHead(signal);
   walker.want(span(0, 1100));
   await fillAll(walker);
-  assert.deepEqual(world.covered(), [[1000, 1400]]);
-  assert.deepEqual(world.gaps(), [[0, 1000, 'unfillable']]);
+  assert.deepEqual(world.covered(), [[1001, 1400]]);
+  assert.deepEqual(world.gaps(), [[0, 1001, 'unfillable']]);
   assert.equal(world.archive.gaps[0]?.reason, 'beyond history');
   assert.equal(walker.pendingGap(), undefined);
   assert.equal(world.walker('trades', 1350).pendingGap(), undefined);
@@ -87,12 +87,12 @@ test('a doubted span is walked again, and rows that had vanished are stored agai
   await walker.doubt(span(45, 60), 'a test');
   assert.deepEqual(world.covered(), [
     [31, 45],
-    [0, 30],
+    [1, 30],
   ]);
   world.clock.advance(6000);
   await walker.pollHead(signal);
   await fillAll(walker);
-  assert.deepEqual(world.covered(), [[0, 66]]);
+  assert.deepEqual(world.covered(), [[1, 66]]);
   assert.equal(world.archive.trades.size, 50);
   world.assertHonest();
 });
@@ -114,7 +114,7 @@ test('a hole that the next page closes is not written down; one that lasts is, o
   await fillAll(walker);
   assert.equal(world.archive.gaps.length, 1);
   assert.equal(world.archive.gaps[0]?.reason, 'head moved');
-  assert.deepEqual(world.covered(), [[0, 500]]);
+  assert.deepEqual(world.covered(), [[1, 500]]);
 });
 
 test('failed tries are written down with their number and next moment, and hold over a restart', async () => {
@@ -248,7 +248,7 @@ test('as long as nobody knows how the server counts, only the head is asked for'
   assert.equal(world.exchange.asked.length, 1);
   world.isModeKnown = true;
   await fillAll(walker);
-  assert.deepEqual(world.covered(), [[0, 500]]);
+  assert.deepEqual(world.covered(), [[1, 500]]);
 });
 
 test('the pace of a market and its headroom follow what its polls bring', async () => {
