@@ -1,7 +1,8 @@
+import { tellFailure } from '../collect/failures.js';
 import { exchangeNameOf } from '../config/load.js';
 import type { Config } from '../config/schema.js';
 import { type Clock, sleep } from '../kernel/clock.js';
-import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import { TapekeepError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import type { Telemetry } from '../observe/events.js';
@@ -54,13 +55,7 @@ export async function firstAnswer(
     } catch (error) {
       if (signal.aborted || tries >= triesMax) throw error;
       if (error instanceof TapekeepError && error.action === 'fatal') throw error;
-      telemetry.collect.pollFailed({
-        stream: 'markets',
-        market: '*',
-        code: codeOf(error),
-        message: messageOf(error),
-        action: 'retry',
-      });
+      tellFailure(telemetry.collect, 'markets', '*', error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);
     }
   }

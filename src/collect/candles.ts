@@ -10,16 +10,11 @@ import { believedOf, type EmptyEnd, emptyEnds, isWorthAsking } from './candle-do
 import { CandleGrid } from './candle-grid.js';
 import { CandleMismatchError } from './candle-mismatch.js';
 import type { CandleCollectorOptions } from './candle-options.js';
+import { CandlePauses, RETRY_MS } from './candle-pauses.js';
 import { CandleQuestions, PAGE_MAX } from './candle-question.js';
 import { type CandleAnswer, type KlineReply, readCandles } from './candle-rows.js';
 import { PRIORITY } from './ports.js';
 import { quarantineRows } from './quarantine.js';
-
-/** A candle that was refused, or could not be had, is asked for again this rarely. */
-const RETRY_MS = 600_000;
-
-/** Spans that are put off at most; beyond it the oldest are asked for again sooner. */
-const PUT_OFF_MAX = 10_000;
 
 const ISLANDS_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
@@ -40,9 +35,7 @@ export class CandleCollector {
   readonly #mutex = new Mutex();
   #collectFromMs: number | null;
   #wanted: readonly Span[] = [];
-  /** What is left alone for a while, with the monotonic moment of its next try. */
-  #putOff: Array<{ readonly span: Span; readonly retryAtMs: number }> = [];
-
+  readonly #pauses = new CandlePauses();
   readonly #absences = new CandleAbsences();
   readonly #questions: CandleQuestions;
 
@@ -89,9 +82,7 @@ export class CandleCollector {
 
   /** Lets the candles of a span be asked for at once, whatever their pause. */
   retry(span: Span): void {
-    this.#putOff = this.#putOff.filter(
-      (one) => one.span.toMs <= span.fromMs || one.span.fromMs >= span.toMs,
-    );
+    this.#pauses.release(span);
   }
 
   async #poll(signal: AbortSignal): Promise<boolean> {
@@ -161,8 +152,8 @@ export class CandleCollector {
   }
 
   async #failed(span: Span, note: string): Promise<void> {
-    this.#putOffFor([span]);
-    const { archive } = this.#options;
+    const { archive, clock } = this.#options;
+    this.#pauses.putOff([span], clock.monotonicMs());
     const memory = { ...this.#memory(span), state: 'open', reason: 'exchange failed' } as const;
     await archive.recordAttempt({ ...memory, note: note.slice(0, NOTE_MAX_LENGTH) });
     this.#tell(span, 'exchange failed');
@@ -184,10 +175,7 @@ export class CandleCollector {
       const { fromMs, toMs } = this.#grid.around(span);
       return { fromMs, toMs: Math.min(toMs, finalToMs) };
     });
-    const nowMs = this.#options.clock.monotonicMs();
-    const putOff = this.#putOff
-      .filter(({ retryAtMs }) => nowMs < retryAtMs)
-      .map(({ span }) => span);
+    const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
     const settled = [...this.#islands.spans, ...putOff];
     const gaps = normalizeSpans([always, ...wanted]).flatMap((span) =>
       subtractSpans(span, settled),
@@ -275,19 +263,12 @@ export class CandleCollector {
   async #noteRefused(believed: readonly Span[]): Promise<void> {
     // A candle that is stored already and can not be read again is no gap.
     const open = believed.flatMap((span) => subtractSpans(span, this.#islands.spans));
-    this.#putOffFor(open);
+    this.#pauses.putOff(open, this.#options.clock.monotonicMs());
     for (const span of open) {
       const memory = { ...this.#memory(span), state: 'open', reason: 'refused rows' } as const;
       await this.#options.archive.recordGap(memory);
       this.#tell(span, 'refused rows');
     }
-  }
-
-  #putOffFor(spans: readonly Span[]): void {
-    const nowMs = this.#options.clock.monotonicMs();
-    const waiting = this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs);
-    const added = spans.map((span) => ({ span, retryAtMs: nowMs + RETRY_MS }));
-    this.#putOff = [...waiting, ...added].slice(-PUT_OFF_MAX);
   }
 
   #memory(span: Span) {
