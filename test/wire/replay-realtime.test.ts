@@ -54,7 +54,6 @@ class Client {
     this.#socket.send(JSON.stringify({ method, params: [market, period], id }));
   }
 
-
   /** Resolves when `isTrue`, looked at after every frame. */
   async until(isTrue: () => boolean): Promise<void> {
     while (!isTrue()) await new Promise<void>((resolve) => this.#waiting.add(resolve));
