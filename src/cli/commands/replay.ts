@@ -1,4 +1,3 @@
-import { coldFolder } from '../../archive/cold/layout.js';
 import { openPast } from '../../archive/past/open-past.js';
 import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
@@ -8,6 +7,7 @@ import { ReplayError } from '../../replay/replay-error.js';
 import type { PlaySpeed } from '../../server/clock-control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { KnownStream } from '../../store/index.js';
+import { coldDirOf } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { lookAt } from '../looking.js';
@@ -49,7 +49,7 @@ export async function replayCommand(options: ReplayCommandOptions): Promise<Exit
     const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
     const fromMs = bounds.fromMs ?? covered.fromMs;
     const toMs = bounds.toMs ?? Math.max(covered.toMs, bounds.fromMs ?? covered.toMs);
-    const past = openPast(store, { clock, coldDir: coldFolder(config.dataDir, null) });
+    const past = openPast(store, { clock, coldDir: coldDirOf(config) });
     const backend = await openReplay({
       ...{ past, clock, span: { fromMs, toMs }, speed: options.speed, as: options.as },
       markets: options.markets === undefined ? [] : chosen.map(({ market }) => market),
