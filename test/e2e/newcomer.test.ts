@@ -63,7 +63,18 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
     assert.match(summary, new RegExp(`^${kind} +(all|[3-9]) +[1-9]`, 'm'), 'from three markets');
   }
 
-  const again = run(t, cwd, '--log-level', 'debug', '--log-format', 'json', 'start', '--for', '4s');
+  // Long enough for the exchange to be simulated up to now on a slow machine.
+  const again = run(
+    t,
+    cwd,
+    '--log-level',
+    'debug',
+    '--log-format',
+    'json',
+    'start',
+    '--for',
+    '30s',
+  );
   assert.equal((await again.ended()).code, 0, again.dump());
   const after = await status(t, cwd);
   const rows = ({ streams }: StatusDocument) =>
