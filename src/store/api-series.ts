@@ -36,6 +36,16 @@ export interface SeriesSlice {
  */
 export type RowForm = 'csv' | 'lean' | 'json';
 
+/** A row of depth in the form `json`. */
+export interface DepthJson {
+  readonly observed_at: string;
+  readonly bid_prices: readonly string[];
+  readonly bid_amounts: readonly string[];
+  readonly ask_prices: readonly string[];
+  readonly ask_amounts: readonly string[];
+  readonly received_at: string;
+}
+
 /** A missing part of a span, with what is remembered of it. */
 export interface MissingPart extends Pick<Gap, 'span' | 'state' | 'reason' | 'note'> {}
 

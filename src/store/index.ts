@@ -48,6 +48,7 @@ export type {
   ArchiveSnapshot,
   ColumnType,
   DepartedPartition,
+  DepthJson,
   LedgerTable,
   MergedKind,
   MergedSlice,

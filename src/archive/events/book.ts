@@ -1,4 +1,4 @@
-import type { Store } from '../../store/index.js';
+import type { DepthJson, Store } from '../../store/index.js';
 import { openReading } from '../reading/open-reading.js';
 import { shortest } from './decimals.js';
 import { ArchiveError } from './errors.js';
@@ -6,16 +6,6 @@ import type { DepthEvent, PriceLevel } from './event.js';
 import { readMarkets } from './markets.js';
 import { microsOf } from './moments.js';
 import { findStream } from './plan.js';
-
-/** A row of depth as JSON has it. */
-interface DepthJson {
-  readonly observed_at: string;
-  readonly bid_prices: readonly string[];
-  readonly bid_amounts: readonly string[];
-  readonly ask_prices: readonly string[];
-  readonly ask_amounts: readonly string[];
-  readonly received_at: string;
-}
 
 /** The book of a market as it held at a moment; null where nobody was looking. */
 export async function bookAt(

@@ -1,3 +1,4 @@
+import type { DepthJson } from '../../store/index.js';
 import { BookChanges, FEED, type FeedEvent } from './feed-events.js';
 import { linesOf, MomentReader, type TradeLine } from './text-rows.js';
 
@@ -16,23 +17,13 @@ export async function* tradeEvents(
   }
 }
 
-/** A row of depth in the form `json`. */
-interface DepthObject {
-  readonly observed_at: string;
-  readonly bid_prices: readonly string[];
-  readonly bid_amounts: readonly string[];
-  readonly ask_prices: readonly string[];
-  readonly ask_amounts: readonly string[];
-  readonly received_at: string;
-}
-
 /** Observations of the book as events: what changed since the one before. @param pieces form `json` */
 export async function* depthEvents(pieces: AsyncIterable<Buffer>): AsyncGenerator<FeedEvent[]> {
   const changes = new BookChanges();
   const [observed, received] = [new MomentReader(), new MomentReader()];
   for await (const lines of linesOf(pieces)) {
     for (const line of lines) {
-      const row = JSON.parse(line) as DepthObject;
+      const row = JSON.parse(line) as DepthJson;
       const exchUs = observed.us(row.observed_at);
       const localUs = received.us(row.received_at);
       const sides = { bidPrices: row.bid_prices, bidAmounts: row.bid_amounts };

@@ -131,6 +131,7 @@ test('the machine clock never fires a delay beyond its range at once', async () 
   const cancel = systemClock.after(2 ** 33, () => {
     hasFired = true;
   });
+  // Real time, because it is the machine's own timer that is judged: Node cuts too long a delay to 1 ms.
   await sleep(systemClock, 5);
   cancel();
   assert.equal(hasFired, false);
