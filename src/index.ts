@@ -2,7 +2,7 @@
  * tapekeep as a library: the typed client of the exchange's contract, and the archive as a source of
  * backtests. Everything is exported by name; anything not exported here may change at any time.
  */
-export { Archive } from './archive/events/archive.js';
+export type { Archive, MaybeGap } from './archive/events/archive.js';
 export type { SpanCoverage } from './archive/events/coverage.js';
 export {
   ArchiveError,

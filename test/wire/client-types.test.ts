@@ -100,13 +100,13 @@ test('a program of a user compiles against the package, strictly', () => {
   assert.equal(faults.length, 1, 'a name that is not exported is a fault');
 });
 
-/** Names of the package's own types that an exported declaration mentions. */
-function mentionedTypes(checker: ts.TypeChecker, declaration: ts.Declaration): ts.Symbol[] {
+/** Types of the package's own that a declaration mentions; `isTypeOnly` when it is exported as a type. */
+function mentionedTypes(checker: ts.TypeChecker, declaration: ts.Declaration, isTypeOnly: boolean) {
   const found: ts.Symbol[] = [];
   const visit = (node: ts.Node): void => {
-    // What is private to a class is not spoken of.
+    // What is private to a class is not spoken of, nor how to make one that is exported as a type.
     const isPrivate = ts.isPropertyDeclaration(node) && ts.isPrivateIdentifier(node.name);
-    if (isPrivate) return;
+    if (isPrivate || (isTypeOnly && ts.isConstructorDeclaration(node))) return;
     if (ts.isTypeReferenceNode(node)) {
       const symbol = checker.getSymbolAtLocation(node.typeName);
       if (symbol !== undefined) found.push(symbol);
@@ -126,12 +126,18 @@ test('every type of the client and kernel that a signature mentions is exported 
     symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol;
   const module = checker.getSymbolAtLocation(index);
   assert.ok(module);
-  const exported = new Set(checker.getExportsOfModule(module).map(resolve));
+  const exports = checker.getExportsOfModule(module);
+  const exported = new Set(exports.map(resolve));
+  const typeOnly = new Set(
+    exports.filter((name) => name.declarations?.every(ts.isTypeOnlyExportDeclaration)).map(resolve),
+  );
   assert.ok(exported.size > 50);
   const missing = new Set<string>();
   for (const symbol of exported) {
     for (const declaration of symbol.declarations ?? []) {
-      for (const mentioned of mentionedTypes(checker, declaration).map(resolve)) {
+      for (const mentioned of mentionedTypes(checker, declaration, typeOnly.has(symbol)).map(
+        resolve,
+      )) {
         const [home] = mentioned.declarations ?? [];
         const file = home?.getSourceFile().fileName ?? '';
         const isOurs = file.startsWith(join(repositoryPath, 'dist'));

@@ -11,7 +11,7 @@ import type { CandleQuery, CoverageQuery, EventQuery, GapPolicy, MarketQuery } f
 import { openEvents } from './sources.js';
 
 /** The gaps that may come between events. */
-type MaybeGap<Gaps extends GapPolicy | undefined> = Gaps extends 'mark' ? GapEvent : never;
+export type MaybeGap<Gaps extends GapPolicy | undefined> = Gaps extends 'mark' ? GapEvent : never;
 
 /**
  * An archive that is open for reading: what was collected, from the database and from files as one.
