@@ -51,6 +51,8 @@ export class RealtimeConnection {
   /** What carries the frames. */
   readonly #stream: Duplex;
   #isGathering = false;
+  /** Bytes that waited for the reader when this turn's first frame came. */
+  #waitedBytes = 0;
   readonly #turns = new Mutex();
   #waitingFrames = 0;
   #subscription: StateSubscription | FollowedSubscription | undefined;
@@ -277,6 +279,7 @@ export class RealtimeConnection {
   #gather(): void {
     if (this.#isGathering) return;
     this.#isGathering = true;
+    this.#waitedBytes = this.#socket.bufferedAmount;
     this.#stream.cork();
     process.nextTick(() => {
       this.#isGathering = false;
@@ -286,11 +289,12 @@ export class RealtimeConnection {
 
   #write(data: string | Uint8Array): void {
     if (!this.#isOpen) return;
-    if (this.#socket.bufferedAmount > MAX_BUFFERED_BYTES) {
+    this.#gather();
+    // Frames of this very turn have not been offered to the reader yet, however large they are.
+    if (this.#waitedBytes > MAX_BUFFERED_BYTES) {
       this.terminate('slow reader');
       return;
     }
-    this.#gather();
     this.#socket.send(data, { binary: false });
   }
 }
