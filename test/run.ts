@@ -10,6 +10,8 @@ import { POSTGRES_VARIABLE } from './support/postgres-variable.js';
  * `tsx test/run.ts unit/kernel wire`.
  */
 const root = import.meta.dirname;
+/** A file that hangs fails by name, and does not take the others' time with it. */
+const FILE_LIMIT_MS = 20 * 60_000;
 const picks = process.argv.slice(2);
 const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.test.ts'))
@@ -36,7 +38,7 @@ const postgres = await startSharedPostgres();
 try {
   let failed = 0;
   // Each file's process inherits this one's loader flags, so TypeScript runs there as it does here.
-  const stream = run({ files, concurrency: 2 });
+  const stream = run({ files, concurrency: 2, timeout: FILE_LIMIT_MS });
   stream.on('test:fail', () => {
     failed += 1;
   });
