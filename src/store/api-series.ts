@@ -4,6 +4,9 @@ import type { Gap } from './api-completeness.js';
 /** The series that can be read whole, as people call them. */
 export type SeriesKind = 'trades' | 'klines' | 'tickers' | 'depth' | 'states';
 
+/** The series with the earlier versions of candles beside them. */
+export type MergedKind = SeriesKind | 'kline_revisions';
+
 /**
  * What a column holds: moments have microseconds, integers fit into 64 bits, decimals are exact
  * numbers of any size, and `decimals` is a list of them.
@@ -19,7 +22,7 @@ export interface SeriesColumn {
 
 /** Rows of one market: those of which the moment lies in the span. */
 export interface SeriesSlice {
-  readonly kind: SeriesKind;
+  readonly kind: MergedKind;
   readonly marketId: number;
   /** Interval of klines or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
@@ -69,9 +72,6 @@ export interface DepartedPartition {
   /** Manifest of its files, relative to the folder of cold partitions; null without any. */
   readonly uri: string | null;
 }
-
-/** The series that can be read of several markets at once: also the earlier versions of candles. */
-export type MergedKind = SeriesKind | 'kline_revisions';
 
 /** Rows of several markets: those of which the first column of their key lies in the span. */
 export interface MergedSlice {

@@ -1,4 +1,4 @@
-import type { ColumnType, SeriesColumn, SeriesKind } from './api-series.js';
+import type { ColumnType, MergedKind, SeriesColumn } from './api-series.js';
 
 /** What a series is read from. */
 interface Series {
@@ -28,7 +28,7 @@ const prices = (...names: readonly string[]) =>
   names.map((name) => column(name, 'decimal', 'in the money currency'));
 
 /** The series, the moment of a row first. */
-export const SERIES_TABLES: Readonly<Record<SeriesKind, Series>> = {
+export const SERIES_TABLES: Readonly<Record<MergedKind, Series>> = {
   trades: {
     table: 'trade',
     order: ['traded_at', 'tid'],
@@ -59,6 +59,21 @@ export const SERIES_TABLES: Readonly<Record<SeriesKind, Series>> = {
         'how often the exchange changed it; this is the newest version',
       ),
       RECEIVED,
+    ],
+  },
+  kline_revisions: {
+    table: 'kline_revision',
+    order: ['open_at', 'revision'],
+    variant: 'interval_s',
+    columns: [
+      column('open_at', 'timestamp', 'begin of the candle'),
+      column('interval_s', 'integer', 'length of the candle in seconds'),
+      column('revision', 'integer', 'how often the exchange had changed it by then'),
+      column('known_from', 'timestamp', 'when this version came, clock of the collecting machine'),
+      column('known_to', 'timestamp', 'when the next one came, same clock'),
+      ...prices('open', 'high', 'low', 'close'),
+      column('volume', 'decimal', 'in the stock currency'),
+      column('amount', 'decimal', 'volume in the money currency'),
     ],
   },
   tickers: {
@@ -113,23 +128,23 @@ export const LEAN_TOTAL: SeriesColumn = nullable(
 );
 
 /** The columns of a series as {@link ArchiveSnapshot.rows} writes them. */
-export function seriesColumns(kind: SeriesKind, isLean: boolean): readonly SeriesColumn[] {
+export function seriesColumns(kind: MergedKind, isLean: boolean): readonly SeriesColumn[] {
   const { columns } = SERIES_TABLES[kind];
   if (!isLean || kind !== 'trades') return columns;
   return columns.map((one) => (one.name === LEAN_TOTAL.name ? LEAN_TOTAL : one));
 }
 
 /** The names of the columns by which the rows of a market are ordered. */
-export function seriesOrder(kind: SeriesKind): readonly string[] {
+export function seriesOrder(kind: MergedKind): readonly string[] {
   return SERIES_TABLES[kind].order;
 }
 
 /** The table that holds a series. */
-export function seriesTable(kind: SeriesKind): string {
+export function seriesTable(kind: MergedKind): string {
   return SERIES_TABLES[kind].table;
 }
 
 /** The column that holds interval or period, where a series has several. */
-export function seriesVariant(kind: SeriesKind): string | undefined {
+export function seriesVariant(kind: MergedKind): string | undefined {
   return SERIES_TABLES[kind].variant;
 }

@@ -10,8 +10,8 @@ import { type ColdFile, writeColdManifest } from '../../src/archive/cold/manifes
 import { DuckSession } from '../../src/archive/parquet/session.js';
 import { writeParquet } from '../../src/archive/parquet/write.js';
 import {
+  type MergedKind,
   type PartitionedTable,
-  type SeriesKind,
   type Store,
   seriesColumns,
   seriesOrder,
@@ -27,16 +27,17 @@ export interface ColdPlace {
 }
 
 const DAY_MS = 86_400_000;
-const TABLES: Readonly<Record<SeriesKind, PartitionedTable>> = {
+const TABLES: Readonly<Record<MergedKind, PartitionedTable>> = {
   trades: 'trade',
   klines: 'kline',
+  kline_revisions: 'kline_revision',
   tickers: 'ticker',
   depth: 'depth',
   states: 'market_state',
 };
 
 /** The pieces of a partition by market and day, in the order of their files. */
-async function daysOf(url: string, kind: SeriesKind, partition: string) {
+async function daysOf(url: string, kind: MergedKind, partition: string) {
   const [time = ''] = seriesOrder(kind);
   return await runSql<{ market: string; marketId: number; day: string; variants: number[] }>(
     url,
@@ -57,7 +58,7 @@ async function daysOf(url: string, kind: SeriesKind, partition: string) {
  */
 export async function archiveDay(
   { store, url, coldDir }: ColdPlace,
-  kind: SeriesKind,
+  kind: MergedKind,
   day: string,
   rowGroupRows = 2048,
 ): Promise<string[]> {
@@ -106,7 +107,7 @@ interface Surroundings {
   readonly coldDir: string;
   readonly duck: DuckSession;
   readonly scratch: string;
-  readonly kind: SeriesKind;
+  readonly kind: MergedKind;
   readonly rowGroupRows: number;
 }
 

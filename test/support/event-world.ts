@@ -68,9 +68,15 @@ function byKeys(timeOf: (event: ArchiveEvent) => number) {
 const short = (text: string) =>
   text.includes('.') ? text.replace(/0+$/, '').replace(/\.$/, '') : text;
 
-/** Makes the world; the same seed makes the same. */
-export async function makeEventWorld(random: Random): Promise<EventWorld> {
+/**
+ * Makes the world; the same seed makes the same.
+ *
+ * @param isShort whether decimals are stored without zeros at their ends, as no file keeps them
+ */
+export async function makeEventWorld(random: Random, isShort = false): Promise<EventWorld> {
   const { store, url } = await openTestStore();
+  await store.claimArchive({ name: 'test', baseUrl: 'http://x', isSandbox: false, identity: null });
+  const written = (batch: Rows): Rows => (isShort ? shortRows(batch) : batch);
   const prec = { stock: 'X', money: 'USD', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
   const markets = [...EVENT_MARKETS].map((name) => ({ name, ...prec, minAmount: '0' }));
   // Ids do not follow the names.
@@ -190,8 +196,8 @@ export async function makeEventWorld(random: Random): Promise<EventWorld> {
         });
       }
     }
-    await store.commit(old);
-    await store.commit(batch);
+    await store.commit(written(old));
+    await store.commit(written(batch));
   }
   await store.commit({ claims: streams.map(claimWhole) });
   return {
@@ -222,6 +228,12 @@ function shortAll<T extends Readonly<Record<string, string>>>(fields: T): T {
   return Object.fromEntries(
     Object.entries(fields).map(([name, value]) => [name, short(value)]),
   ) as T;
+}
+
+function shortRows(batch: Rows): Rows {
+  const keep = (_: string, value: unknown) =>
+    typeof value === 'string' && /^-?\d+\.\d+$/.test(value) ? short(value) : value;
+  return JSON.parse(JSON.stringify(batch, keep)) as Rows;
 }
 
 /** Exact product of two decimals, by whole numbers. */

@@ -1,5 +1,5 @@
 import type { DepthRow, KlineRow, StateRow, TickerRow, TradeRow } from '../../ledger/batch.js';
-import type { SeriesKind, SeriesSlice } from '../../store/index.js';
+import type { MergedKind, SeriesSlice } from '../../store/index.js';
 
 /** Rows of files, as the database's statements would have brought them. */
 
@@ -47,6 +47,20 @@ function klineOf(fields: Fields, marketId: number): KlineRow {
   };
 }
 
+/** A version of a candle that was the newest from one moment to another. */
+export interface FormerKline extends Omit<KlineRow, 'receivedAtMs'> {
+  readonly knownFromMs: number;
+  readonly knownToMs: number;
+}
+
+function formerKlineOf(fields: Fields, marketId: number): FormerKline {
+  const { receivedAtMs: knownFromMs, ...candle } = klineOf(
+    { ...fields, received_at: fields.known_from },
+    marketId,
+  );
+  return { ...candle, knownFromMs, knownToMs: millis(fields, 'known_to') };
+}
+
 function observed(fields: Fields, marketId: number) {
   return {
     marketId,
@@ -92,10 +106,11 @@ function stateOf(fields: Fields, marketId: number): StateRow {
 const READERS = {
   trades: tradeOf,
   klines: klineOf,
+  kline_revisions: formerKlineOf,
   tickers: tickerOf,
   depth: depthOf,
   states: stateOf,
-} as const satisfies Readonly<Partial<Record<SeriesKind, (fields: Fields, id: number) => object>>>;
+} as const satisfies Readonly<Record<MergedKind, (fields: Fields, id: number) => object>>;
 
 export type PastKind = keyof typeof READERS;
 export type RowOf<K extends PastKind> = ReturnType<(typeof READERS)[K]>;

@@ -61,18 +61,16 @@ export const CANDLES_OF_TRADES = `
 const CANDLE_COLUMNS = `${secondsOf('open_at')} AS "openAtS", open, close, high, low, volume, amount`;
 const CANDLE_OF = `market_id = $1 AND interval_s = $4 AND ${within('open_at', '$2', '$3')}`;
 
-/** $1 market, $2 $3 span, $4 interval, $5 limit */
+/** $1 market, $2 $3 span, $4 interval, $5 limit, $6 known */
 export const KLINES = `
-  SELECT ${CANDLE_COLUMNS} FROM kline WHERE ${CANDLE_OF} ORDER BY open_at LIMIT $5`;
+  SELECT ${CANDLE_COLUMNS} FROM kline WHERE ${CANDLE_OF} AND ${known('$6')}
+  ORDER BY open_at LIMIT $5`;
 
-/** $6 known: the version that was the newest then */
-export const KLINES_KNOWN = `
-  SELECT * FROM (
-    SELECT ${CANDLE_COLUMNS} FROM kline WHERE ${CANDLE_OF} AND received_at <= ${momentOf('$6')}
-    UNION ALL
-    SELECT ${CANDLE_COLUMNS} FROM kline_revision
-    WHERE ${CANDLE_OF} AND known_from <= ${momentOf('$6')} AND known_to > ${momentOf('$6')}) versions
-  ORDER BY "openAtS" LIMIT $5`;
+/** The same of versions that were the newest at $6, and are no more. */
+export const FORMER_KLINES = `
+  SELECT ${CANDLE_COLUMNS} FROM kline_revision
+  WHERE ${CANDLE_OF} AND known_from <= ${momentOf('$6')} AND known_to > ${momentOf('$6')}
+  ORDER BY open_at LIMIT $5`;
 
 const OBSERVED = `market_id AS "marketId", ${millisOf('observed_at')} AS "observedAtMs",
   ${millisOf('received_at')} AS "receivedAtMs"`;
@@ -140,25 +138,22 @@ export const UPDATES_AFTER = `
     AND (observed_at, seq) > (${momentOf('$5')}, $6::int) AND origin = 'update'
   ORDER BY observed_at, seq LIMIT $7`;
 
-/** $1 markets, $2 $3 span: the first moment in it of which there is a row of any of them */
-export const NEXT_MOMENT = `
-  SELECT min(at) AS "atMs" FROM unnest($1::int[]) AS m(id), LATERAL (
-    (SELECT ${millisOf("coalesce(executed_at, traded_at + interval '1 s')")} AS at FROM trade
-     WHERE market_id = m.id AND ${within('traded_at', '$2::float8 - 1000', '$3')}
-       AND coalesce(executed_at, traded_at + interval '1 s') >= ${momentOf('$2')}
-     ORDER BY traded_at, tid LIMIT 1)
-    UNION ALL
-    (SELECT ${millisOf('observed_at')} FROM ticker
-     WHERE market_id = m.id AND ${within('observed_at', '$2', '$3')} ORDER BY observed_at LIMIT 1)
-    UNION ALL
-    (SELECT ${millisOf('observed_at')} FROM depth
-     WHERE market_id = m.id AND ${within('observed_at', '$2', '$3')} ORDER BY observed_at LIMIT 1)
-    UNION ALL
-    (SELECT min(s.at) FROM stream k, LATERAL (
-       SELECT ${millisOf('observed_at')} AS at FROM market_state
-       WHERE market_id = m.id AND period_s = k.variant AND ${within('observed_at', '$2', '$3')}
-       ORDER BY observed_at LIMIT 1) s
-     WHERE k.kind = 'state' AND k.market_id = m.id)) found`;
+/** From its exact time on a trade is seen, or from the end of its second on. */
+const SEEN_AT = `coalesce(executed_at, traded_at + interval '1 s')`;
+/** $1 markets, $2 $3 span, $4 moment: when the first trade that is not seen by then will be */
+export const NEXT_TRADE = `
+  SELECT min(found.at) AS "atMs" FROM unnest($1::int[]) AS m(id), LATERAL (
+    SELECT ${millisOf(SEEN_AT)} AS at FROM trade
+    WHERE market_id = m.id AND ${within('traded_at', '$2', '$3')} AND ${SEEN_AT} > ${momentOf('$4')}
+    ORDER BY traded_at, tid LIMIT 1) found`;
+/** As {@link NEXT_TICKER}. */
+export const NEXT_DEPTH = NEXT_TICKER.replace('FROM ticker', 'FROM depth');
+/** As {@link NEXT_TICKER}; $4 the periods, one for each market. */
+export const NEXT_STATE = `
+  SELECT min(found.at) AS "atMs" FROM unnest($1::int[], $4::int[]) AS m(id, period), LATERAL (
+    SELECT ${millisOf('observed_at')} AS at FROM market_state
+    WHERE market_id = m.id AND period_s = m.period AND ${within('observed_at', '$2', '$3')}
+    ORDER BY observed_at LIMIT 1) found`;
 
 export const MARKETS = `
   SELECT m.market_id AS "marketId", m.name, m.stock, m.money, m.stock_prec AS "stockPrec",

@@ -4,11 +4,11 @@ import type { Store } from '../../store/index.js';
 import { openReading } from '../reading/open-reading.js';
 import type { PastKind } from './cold-rows.js';
 import * as sql from './hot-sql.js';
+import { findNextMoment } from './next-moment.js';
 import { PartSearch } from './part-search.js';
 import type {
   BuiltCandle,
   DepthRow,
-  KlineRow,
   KnownAt,
   KnownStream,
   PastArchive,
@@ -135,23 +135,43 @@ class PostgresPast implements PastArchive {
     return this.#trades.candles(marketId, intervalS, from, before, knownAt);
   }
 
-  klines(
+  async klines(
     marketId: number,
     intervalS: number,
     span: Span,
     limit: number,
     knownAt: KnownAt,
   ): Promise<BuiltCandle[]> {
-    const hot = ({ fromMs, toMs }: Span, left: number) => {
-      const values = [marketId, fromMs, toMs, intervalS, left];
-      return knownAt === null
-        ? this.#store.query<KlineRow>(sql.KLINES, values)
-        : this.#store.query<KlineRow>(sql.KLINES_KNOWN, [...values, knownAt]);
-    };
-    const isMeant = (row: KlineRow) => knownAt === null || row.receivedAtMs <= knownAt;
-    const read = (row: KlineRow): BuiltCandle => row;
-    const question = { kind: 'klines', marketId, variantS: intervalS, isMeant, read } as const;
-    return this.#search.oldest({ ...question, hot }, span, limit);
+    const series = { marketId, variantS: intervalS };
+    const from = (table: string) => (part: Span, left: number) =>
+      this.#store.query<BuiltCandle>(table, [
+        ...[marketId, part.fromMs, part.toMs, intervalS, left, knownAt],
+      ]);
+    const read = ({ openAtS, open, close, high, low, volume, amount }: BuiltCandle) => ({
+      ...{ openAtS, open, close, high, low, volume, amount },
+    });
+    const newest = await this.#search.oldest(
+      {
+        ...({ kind: 'klines', ...series, read } as const),
+        hot: from(sql.KLINES),
+        isMeant: ({ receivedAtMs }) => knownAt === null || receivedAtMs <= knownAt,
+      },
+      span,
+      limit,
+    );
+    if (knownAt === null) return newest;
+    // Asked afterwards: a version that is replaced meanwhile is in both answers, and in one at least.
+    const former = await this.#search.oldest(
+      {
+        ...({ kind: 'kline_revisions', ...series, read } as const),
+        hot: from(sql.FORMER_KLINES),
+        isMeant: ({ knownFromMs, knownToMs }) => knownFromMs <= knownAt && knownToMs > knownAt,
+      },
+      span,
+      limit,
+    );
+    const versions = new Map([...newest, ...former].map((one) => [one.openAtS, one]));
+    return [...versions.values()].sort((a, b) => a.openAtS - b.openAtS).slice(0, limit);
   }
 
   async lastTickers(marketIds: readonly number[], atMs: number, knownAt: KnownAt) {
@@ -210,15 +230,12 @@ class PostgresPast implements PastArchive {
     );
   }
 
-  async nextMomentMs(
+  nextMomentMs(
     marketIds: readonly number[],
     afterMs: number,
     beforeMs: number,
   ): Promise<number | null> {
-    const [row] = await this.#store.query<{ atMs: number | null }>(sql.NEXT_MOMENT, [
-      ...[marketIds, afterMs + 1, beforeMs],
-    ]);
-    return row?.atMs ?? null;
+    return findNextMoment(this.#store, this.#search, marketIds, afterMs, beforeMs);
   }
 
   close(): Promise<void> {
@@ -232,7 +249,7 @@ class PostgresPast implements PastArchive {
     knownAt: KnownAt,
   ): Promise<Seen<R>> {
     const more = kind === 'states' ? [variantS, isUpdate] : [];
-    const series = { kind: kind as PastKind, marketId, variantS };
+    const series = { kind: kind as Exclude<PastKind, 'kline_revisions'>, marketId, variantS };
     const isKind = (row: object) => !isUpdate || (row as StateRow).origin === 'update';
     const rows = await this.#search.newest(
       {

@@ -10,6 +10,7 @@ import type { ReadingLease } from './reading-lease.js';
 const TABLES: Readonly<Record<PastKind, string>> = {
   trades: 'trade',
   klines: 'kline',
+  kline_revisions: 'kline_revision',
   tickers: 'ticker',
   depth: 'depth',
   states: 'market_state',
@@ -45,6 +46,14 @@ interface OldestQuestion<K extends PastKind, R>
   extends Pick<PartQuestion<K>, 'kind' | 'marketId' | 'variantS' | 'isMeant'> {
   readonly hot: (span: Span, limit: number) => Promise<R[]>;
   readonly read: (row: RowOf<K>) => R;
+}
+
+interface FirstQuestion<K extends PastKind> extends Pick<PartQuestion<K>, 'kind' | 'isMeant'> {
+  /** Markets, each with interval or period. */
+  readonly series: ReadonlyArray<Pick<PartQuestion<K>, 'marketId' | 'variantS'>>;
+  /** The first moment of a piece of time that is in the database. */
+  readonly hot: (span: Span) => Promise<number | null>;
+  readonly momentOf: (row: RowOf<K>) => number;
 }
 
 /** A piece of time as {@link PartSearch.eachPart} shows it. */
@@ -151,6 +160,33 @@ export class PartSearch {
         atMs = span.toMs;
       }
       return found;
+    });
+  }
+
+  /** The first moment in a span of any of several series. */
+  async first<K extends PastKind>(
+    { kind, series, hot, isMeant, momentOf: read }: FirstQuestion<K>,
+    { fromMs, toMs }: Span,
+  ): Promise<number | null> {
+    return await this.#lease.hold(async (reading, alone) => {
+      let firstMs: number | null = null;
+      let atMs = Math.max(fromMs, await this.oldestMs(kind));
+      for (let widthMs = DAY_MS; atMs < toMs && firstMs === null; widthMs *= WIDENING) {
+        const span = { fromMs: atMs, toMs: Math.min(toMs, atMs + widthMs) };
+        for (const part of reading.parts(kind, span)) {
+          if (part.state === 'hot') firstMs = await hot(part.span);
+          for (const one of part.state === 'cold' ? series : []) {
+            const before = Math.min(part.span.toMs, Math.ceil(firstMs ?? part.span.toMs));
+            const look = { fromMs: part.span.fromMs, toMs: before };
+            const question = { ...one, kind, isMeant, read };
+            const [found] = await coldOldest({ reading, alone }, question, look, 1);
+            if (found !== undefined) firstMs = Math.min(found, firstMs ?? found);
+          }
+          if (firstMs !== null) break;
+        }
+        atMs = span.toMs;
+      }
+      return firstMs;
     });
   }
 

@@ -1,5 +1,6 @@
 import type { ColumnType, SeriesKind } from '../../store/index.js';
 import { seriesColumns } from '../../store/index.js';
+import { productSql } from '../parquet/product.js';
 import { type DuckSession, identifier, literal } from '../parquet/session.js';
 import { type DecimalType, decimalType } from '../reading/cold-sql.js';
 import { COLUMN_ORDER, momentColumn } from './tables.js';
@@ -156,7 +157,7 @@ function totalSql(targets: Targets): string {
     total === null
       ? 'VARCHAR'
       : sqlTypeOf({ precision: Math.min(MAX_DIGITS, whole + scale), scale });
-  return `CASE WHEN total IS NULL THEN CAST(price * amount AS ${sqlType}) ELSE CAST(total AS ${sqlType}) END`;
+  return `CASE WHEN total IS NULL THEN CAST(${productSql(price.scale)} AS ${sqlType}) ELSE CAST(total AS ${sqlType}) END`;
 }
 
 export function listSql(paths: readonly string[]): string {

@@ -3,8 +3,8 @@ import type { Span } from '../../kernel/span.js';
 import {
   type ArchiveSnapshot,
   type DepartedPartition,
+  type MergedKind,
   type RowForm,
-  type SeriesKind,
   type SeriesSlice,
   type SpanCompleteness,
   seriesTable,
@@ -39,7 +39,7 @@ export class ArchiveReading implements Reading {
     }
   }
 
-  parts(kind: SeriesKind, span: Span): readonly ReadingPart[] {
+  parts(kind: MergedKind, span: Span): readonly ReadingPart[] {
     return joinParts(this.#locate(kind, span));
   }
 
@@ -72,7 +72,7 @@ export class ArchiveReading implements Reading {
   }
 
   async coldFiles(
-    kind: SeriesKind,
+    kind: MergedKind,
     span: Span,
     marketIds?: readonly number[],
   ): Promise<readonly PlacedFile[]> {
@@ -115,7 +115,7 @@ export class ArchiveReading implements Reading {
       );
   }
 
-  #locate(kind: SeriesKind, span: Span): LocatedPart[] {
+  #locate(kind: MergedKind, span: Span): LocatedPart[] {
     return cutIntoParts(span, this.#departed.get(seriesTable(kind)) ?? []);
   }
 

@@ -1,12 +1,13 @@
 import {
+  type MergedKind,
   type RowForm,
   type SeriesColumn,
-  type SeriesKind,
   type SeriesSlice,
   seriesColumns,
   seriesOrder,
   seriesVariant,
 } from '../../store/index.js';
+import { productSql } from '../parquet/product.js';
 import { identifier, literal } from '../parquet/session.js';
 
 /**
@@ -67,7 +68,8 @@ function totalText(types: FileTypes): string {
   const price = decimalType(types.get('price') ?? '');
   const amount = decimalType(types.get('amount') ?? '');
   const scale = (price?.scale ?? 0) + (amount?.scale ?? 0);
-  const product = shortest('(price * amount)::VARCHAR', { precision: EXACT_DIGITS, scale });
+  const text = `${productSql(price?.scale ?? 0)}::VARCHAR`;
+  const product = shortest(text, { precision: EXACT_DIGITS, scale });
   const given = shortest('total::VARCHAR', decimalType(types.get('total') ?? ''));
   return `CASE WHEN total IS NULL THEN ${product} ELSE ${given} END`;
 }
@@ -102,7 +104,7 @@ export const TOTAL_MARK = '\u0001';
  * One line of text for a row. Where the product of price and amount can not be relied upon, the
  * line has {@link TOTAL_MARK}, price, mark, amount, mark in the place of a total that was left out.
  */
-export function lineSql(kind: SeriesKind, form: RowForm, types: FileTypes): string {
+export function lineSql(kind: MergedKind, form: RowForm, types: FileTypes): string {
   const columns = seriesColumns(kind, false);
   const isWorkedOut = kind === 'trades' && form !== 'lean';
   const total = hasExactProduct(types) ? totalText(types) : markedTotal(types);

@@ -1,8 +1,8 @@
 import type { Span } from '../../kernel/span.js';
 import type {
   ArchiveSnapshot,
+  MergedKind,
   RowForm,
-  SeriesKind,
   SeriesSlice,
   SpanCompleteness,
 } from '../../store/index.js';
@@ -49,7 +49,7 @@ export interface Reading {
   readonly snapshot: ArchiveSnapshot;
 
   /** Where the rows of a span are, oldest first, without holes and overlaps. */
-  parts(kind: SeriesKind, span: Span): readonly ReadingPart[];
+  parts(kind: MergedKind, span: Span): readonly ReadingPart[];
 
   /**
    * Rows as text in the order of time and id, in the forms of {@link ArchiveSnapshot.rows}, in
@@ -76,7 +76,7 @@ export interface Reading {
    * @throws ColdError
    */
   coldFiles(
-    kind: SeriesKind,
+    kind: MergedKind,
     span: Span,
     marketIds?: readonly number[],
   ): Promise<readonly PlacedFile[]>;
