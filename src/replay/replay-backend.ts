@@ -3,7 +3,7 @@ import type { PastArchive, PastIdentity } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
 import { type Backend, type ClientSeat, RefusedError } from '../server/backend.js';
-import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/clock-control.js';
+import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/control/clock-control.js';
 import { Library } from './library.js';
 import { ReplayError } from './replay-error.js';
 import { ReplaySeat, type SeatParts } from './seat.js';

@@ -2,7 +2,7 @@ import type { PastMarket } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
 import type { StateFollower } from '../server/backend.js';
-import type { ClockReading, PlaySpeed } from '../server/clock-control.js';
+import type { ClockReading, PlaySpeed } from '../server/control/clock-control.js';
 import type { Library } from './library.js';
 import { Player } from './player.js';
 import { ReplayError } from './replay-error.js';

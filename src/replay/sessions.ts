@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import { RefusedError } from '../server/backend.js';
-import type { ClockControl, ClockReading, PlaySpeed } from '../server/clock-control.js';
+import type { ClockControl, ClockReading, PlaySpeed } from '../server/control/clock-control.js';
 import { ReplayError } from './replay-error.js';
 import type { ReplaySession } from './session.js';
 

@@ -2,8 +2,8 @@ import type { Clock } from '../kernel/clock.js';
 import type { ServerEvents } from '../observe/events.js';
 import type { Backend } from './backend.js';
 import type { Interference } from './faults.js';
-import { buildHttpServer, type ServerContext } from './http.js';
-import { RealtimeServer } from './realtime.js';
+import { buildHttpServer, type ServerContext } from './http/http.js';
+import { RealtimeServer } from './realtime/realtime.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from './variants.js';
 
 /** Path of the real-time interface, on the same port as the HTTP interface. */

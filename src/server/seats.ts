@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Backend, RefusedError } from './backend.js';
-import { readQuery } from './query.js';
+import { readQuery } from './http/query.js';
 
 /** Names the session of a client, at a backend that keeps several; so does the parameter. */
 export const SESSION_HEADER = 'x-tapekeep-session';

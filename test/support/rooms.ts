@@ -31,8 +31,10 @@ const UNBOUND_ROOMS: ReadonlySet<string> = new Set(['cli', 'index.ts']);
 
 /** Rooms that know another room only through some files of it, which hold nothing but interfaces. */
 const ONLY_FILES: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
-  sandbox: { server: ['server/backend.ts', 'server/faults.ts', 'server/market-control.ts'] },
-  replay: { server: ['server/backend.ts', 'server/clock-control.ts'] },
+  sandbox: {
+    server: ['server/backend.ts', 'server/faults.ts', 'server/control/market-control.ts'],
+  },
+  replay: { server: ['server/backend.ts', 'server/control/clock-control.ts'] },
 };
 /** Rooms that use another room's types only. */
 const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = { store: ['contract'] };

@@ -4,7 +4,7 @@ import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { ReplayError } from '../../replay/replay-error.js';
-import type { PlaySpeed } from '../../server/clock-control.js';
+import type { PlaySpeed } from '../../server/control/clock-control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { KnownStream } from '../../store/index.js';
 import { coldDirOf } from '../database.js';

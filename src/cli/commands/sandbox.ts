@@ -11,7 +11,7 @@ import { openLive } from '../../sandbox/live/open-live.js';
 import type { LiveOptions } from '../../sandbox/live/options.js';
 import { openTape } from '../../sandbox/open-tape.js';
 import type { TapeOptions } from '../../sandbox/options.js';
-import { marketsForGood } from '../../server/control.js';
+import { marketsForGood } from '../../server/control/control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { ServerVariants } from '../../server/variants.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';

@@ -8,7 +8,7 @@ import type {
 } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
 import { type NewOrder, RefusedError, type Slice } from '../../server/backend.js';
-import type { ChangeableBackend, MarketControl } from '../../server/market-control.js';
+import type { ChangeableBackend, MarketControl } from '../../server/control/market-control.js';
 import { readOrder } from '../engine/limit-order.js';
 import { Rejection } from '../engine/rejection.js';
 import { createdOrderView, depthView, openOrderView } from '../engine/views.js';

@@ -1,5 +1,5 @@
 import type { Balance, Market } from '../../contract/resources.js';
-import type { MarketControl } from '../../server/market-control.js';
+import type { MarketControl } from '../../server/control/market-control.js';
 import type { LiveExchange, LiveMarket } from './live-exchange.js';
 import { readMarket } from './live-markets.js';
 import type { LiveMarketDescription } from './market-description.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RateWindows } from '../../../src/server/rate-window.js';
+import { RateWindows } from '../../../src/server/http/rate-window.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const RULE = { limit: 2, windowMs: 60_000, enforce: true };

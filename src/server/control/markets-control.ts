@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { TapekeepError } from '../kernel/errors.js';
+import { TapekeepError } from '../../kernel/errors.js';
 import { CONTROL_PREFIX, readJson, showResult, steer } from './control-replies.js';
 import type { MarketControl } from './market-control.js';
 

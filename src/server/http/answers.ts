@@ -3,11 +3,11 @@ import {
   endpoints,
   type FilledParamsOf,
   type ResultOf,
-} from '../contract/endpoints.js';
-import { successEnvelope } from '../contract/error-shapes.js';
+} from '../../contract/endpoints.js';
+import { successEnvelope } from '../../contract/error-shapes.js';
+import type { Awaitable, Backend, BackendTrade, TradeForm } from '../backend.js';
+import type { ServerVariants } from '../variants.js';
 import type { AnswerText } from './answer-reply.js';
-import type { Awaitable, Backend, BackendTrade, TradeForm } from './backend.js';
-import type { ServerVariants } from './variants.js';
 
 /** Everything an answer may depend on. */
 export interface AnswerContext {

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
-import { BAD_REQUEST_PAGE } from '../contract/error-shapes.js';
-import type { Backend } from './backend.js';
+import { BAD_REQUEST_PAGE } from '../../contract/error-shapes.js';
+import type { Backend } from '../backend.js';
 
 /** Carries {@link Backend.identity}, so that archives of two exchanges are never mixed. */
 export const IDENTITY_HEADER = 'x-tapekeep-exchange';

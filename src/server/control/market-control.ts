@@ -1,4 +1,4 @@
-import type { Backend } from './backend.js';
+import type { Backend } from '../backend.js';
 
 /**
  * Changes of a served exchange from outside its contract. What is handed in is as it was written, in

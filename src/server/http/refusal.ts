@@ -4,8 +4,8 @@ import {
   errorEnvelope,
   type FieldErrors,
   notFoundBody,
-} from '../contract/error-shapes.js';
-import type { RefusedError } from './backend.js';
+} from '../../contract/error-shapes.js';
+import type { RefusedError } from '../backend.js';
 
 /** A reply that is not a success: status, and a body that is either JSON or the HTML page. */
 export interface ErrorReply {

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
-import type { Backend } from './backend.js';
+import type { Backend } from '../backend.js';
+import type { Interference } from '../faults.js';
 import type { PlayedBackend } from './clock-control.js';
-import type { Interference } from './faults.js';
 import { addFaultsControl } from './faults-control.js';
 import type { ChangeableBackend } from './market-control.js';
 import { addMarketsControl } from './markets-control.js';

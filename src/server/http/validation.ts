@@ -1,7 +1,8 @@
-import { type EndpointName, endpoints, type FilledParamsOf } from '../contract/endpoints.js';
-import { type FieldErrors, requiredFieldText } from '../contract/error-shapes.js';
-import { PAGE_LIMIT } from '../contract/limits.js';
-import type { Backend } from './backend.js';
+import { type EndpointName, endpoints, type FilledParamsOf } from '../../contract/endpoints.js';
+import { type FieldErrors, requiredFieldText } from '../../contract/error-shapes.js';
+import { PAGE_LIMIT } from '../../contract/limits.js';
+import type { Backend } from '../backend.js';
+import type { ServerVariants } from '../variants.js';
 import {
   FAMILY_DEPTH_UNAVAILABLE,
   FAMILY_UNKNOWN_MARKET,
@@ -10,7 +11,6 @@ import {
   INVALID_INPUT,
   ReplyError,
 } from './refusal.js';
-import type { ServerVariants } from './variants.js';
 
 /** Candles that one kline request may span; bounds the work of one request. */
 const KLINE_SPAN_MAX = 10_000;

@@ -1,5 +1,5 @@
-import type { Clock } from '../kernel/clock.js';
-import type { RateLimitVariant } from './variants.js';
+import type { Clock } from '../../kernel/clock.js';
+import type { RateLimitVariant } from '../variants.js';
 
 /** Addresses that are remembered; the longest-unseen window gives way beyond it. */
 const MAX_ADDRESSES = 10_000;

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { InterferenceControl } from '../faults.js';
 import { CONTROL_PREFIX, readJson, showResult, steer } from './control-replies.js';
-import type { InterferenceControl } from './faults.js';
 
 /** Largest fault script, bytes. */
 const SCRIPT_MAX_BYTES = 256 * 1024;

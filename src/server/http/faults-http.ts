@@ -1,11 +1,11 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { endpointNames, endpoints } from '../contract/endpoints.js';
-import { type Clock, sleep } from '../kernel/clock.js';
-import { isAborted } from '../kernel/errors.js';
-import type { Backend } from './backend.js';
-import type { HttpDelivery, HttpReply, Interference } from './faults.js';
+import { endpointNames, endpoints } from '../../contract/endpoints.js';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { isAborted } from '../../kernel/errors.js';
+import type { Backend } from '../backend.js';
+import type { HttpDelivery, HttpReply, Interference } from '../faults.js';
 import { readQuery } from './query.js';
 
 const endpointOfPath = new Map(endpointNames.map((name) => [endpoints[name].path as string, name]));

@@ -1,4 +1,4 @@
-import type { Backend } from './backend.js';
+import type { Backend } from '../backend.js';
 
 /** Seconds of the exchange per second of this machine, as fast as followers read, or by hand. */
 export type PlaySpeed = number | 'max' | 'step';

@@ -10,22 +10,17 @@ import {
   responseMessage,
   STATUS_SUCCESS,
   type StateParams,
-} from '../contract/realtime.js';
-import { Mutex } from '../kernel/mutex.js';
-import { RefusedError } from './backend.js';
+} from '../../contract/realtime.js';
+import { Mutex } from '../../kernel/mutex.js';
+import { RefusedError } from '../backend.js';
+import { failureOf } from '../handler-failure.js';
+import type { ServerContext } from '../http/http.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
 import { FollowedSubscription } from './followed-subscription.js';
+import { FrameOutlet } from './frame-outlet.js';
 import { decodeFrame, readId } from './frames.js';
-import { failureOf } from './handler-failure.js';
-import type { ServerContext } from './http.js';
 import { StateSubscription } from './subscription.js';
 
-/** Bytes that may wait for a reader who does not read; beyond it the connection is cut. */
-const MAX_BUFFERED_BYTES = 1024 * 1024;
-/** Whoever follows as fast as it can read is sent no more while this much waits for it. */
-const ROOMY_BYTES = 256 * 1024;
-/** Time to read what waits then; whoever needs longer is cut, so that others need not wait. */
-const CATCH_UP_MS = 5_000;
 /** Frames of one connection that may wait for their answer; beyond it the connection is cut. */
 const MAX_WAITING_FRAMES = 256;
 /** Longest state period, seconds: a week, like the longest candle. */
@@ -48,11 +43,7 @@ function isMethod(name: string): name is RealtimeMethod {
 export class RealtimeConnection {
   readonly #context: ServerContext;
   readonly #socket: WebSocket;
-  /** What carries the frames. */
-  readonly #stream: Duplex;
-  #isGathering = false;
-  /** Bytes that waited for the reader when this turn's first frame came. */
-  #waitedBytes = 0;
+  readonly #outlet: FrameOutlet;
   readonly #turns = new Mutex();
   #waitingFrames = 0;
   #subscription: StateSubscription | FollowedSubscription | undefined;
@@ -61,7 +52,6 @@ export class RealtimeConnection {
   #closeReason = 'client';
   /** Present when things are made to go wrong on purpose. */
   readonly #gate: FrameGate | undefined;
-  #catchingUp: Promise<void> | undefined;
   #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
 
   /** @param onClosed called once, with the cause of the end */
@@ -72,7 +62,9 @@ export class RealtimeConnection {
   ) {
     this.#context = context;
     this.#socket = socket;
-    this.#stream = stream;
+    this.#outlet = new FrameOutlet(context.clock, { socket, stream }, () =>
+      this.terminate('slow reader'),
+    );
     this.#lastFrameAtMs = context.clock.monotonicMs();
     socket.on('message', (data, isBinary) => this.#onFrame(data, isBinary));
     socket.on('error', () => {
@@ -88,7 +80,7 @@ export class RealtimeConnection {
     this.#gate =
       interference &&
       new FrameGate(context, interference, {
-        send: (data) => this.#write(data),
+        send: (data) => this.#outlet.write(data),
         cut: (reason) => this.terminate(reason),
       });
     this.#gate?.open();
@@ -227,7 +219,7 @@ export class RealtimeConnection {
         ? new StateSubscription(this.#context, target, send)
         : new FollowedSubscription(this.#context, target, {
             send,
-            room: () => this.#room(),
+            room: () => this.#outlet.room(),
             close: (code, reason) => this.#closeAs(code, reason),
           });
     this.#send(responseMessage(id, [], STATUS_SUCCESS));
@@ -244,57 +236,13 @@ export class RealtimeConnection {
   }
 
   #sendFrame(frame: GateFrame): void {
-    if (this.#gate === undefined) this.#write(frame.text);
+    if (this.#gate === undefined) this.#outlet.write(frame.text);
     else this.#gate.send(frame);
-  }
-
-  /** Resolves when the reader has caught up, or is gone; undefined while it keeps up. */
-  #room(): Promise<void> | undefined {
-    if (!this.#isOpen || this.#socket.bufferedAmount <= ROOMY_BYTES) return undefined;
-    this.#catchingUp ??= new Promise((resolve) => {
-      const tooLate = () => this.terminate('slow reader');
-      const cancel = this.#context.clock.after(CATCH_UP_MS, tooLate, { background: true });
-      const caughtUp = () => {
-        cancel();
-        this.#catchingUp = undefined;
-        resolve();
-      };
-      this.#socket.once('close', caughtUp);
-      // A frame of the protocol's own is written after everything before it, and told of then.
-      this.#socket.pong('', false, () => {
-        this.#socket.off('close', caughtUp);
-        caughtUp();
-      });
-    });
-    return this.#catchingUp;
   }
 
   #closeAs(code: number, reason: string): void {
     const isSendable = (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1011);
     if (isSendable || (code >= 3000 && code <= 4999)) this.#close(code, reason);
     else this.terminate(reason);
-  }
-
-  /** Frames of one turn go out together: a call of the system costs more than a frame. */
-  #gather(): void {
-    if (this.#isGathering) return;
-    this.#isGathering = true;
-    this.#waitedBytes = this.#socket.bufferedAmount;
-    this.#stream.cork();
-    process.nextTick(() => {
-      this.#isGathering = false;
-      this.#stream.uncork();
-    });
-  }
-
-  #write(data: string | Uint8Array): void {
-    if (!this.#isOpen) return;
-    this.#gather();
-    // Frames of this very turn have not been offered to the reader yet, however large they are.
-    if (this.#waitedBytes > MAX_BUFFERED_BYTES) {
-      this.terminate('slow reader');
-      return;
-    }
-    this.#socket.send(data, { binary: false });
   }
 }

@@ -1,6 +1,6 @@
-import { familyUpdateMessage, type StateParams, updateMessage } from '../contract/realtime.js';
-import { failureOf } from './handler-failure.js';
-import type { ServerContext } from './http.js';
+import { familyUpdateMessage, type StateParams, updateMessage } from '../../contract/realtime.js';
+import { failureOf } from '../handler-failure.js';
+import type { ServerContext } from '../http/http.js';
 
 /**
  * The updates of one `state.subscribe`: the first at once, later ones only when the record changed,

@@ -1,7 +1,7 @@
-import { familyUpdateMessage, type StateParams } from '../contract/realtime.js';
-import type { StateRecord } from '../contract/resources.js';
-import type { StateFollower, WrittenUpdate } from './backend.js';
-import type { ServerContext } from './http.js';
+import { familyUpdateMessage, type StateParams } from '../../contract/realtime.js';
+import type { StateRecord } from '../../contract/resources.js';
+import type { StateFollower, WrittenUpdate } from '../backend.js';
+import type { ServerContext } from '../http/http.js';
 
 /** The connection that a subscription sends to. */
 interface Reader {

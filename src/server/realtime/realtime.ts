@@ -1,13 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
-import { notFoundBody } from '../contract/error-shapes.js';
-import { REALTIME_FRAME_MAX_BYTES } from '../contract/limits.js';
-import { type Backend, RefusedError } from './backend.js';
-import { RealtimeConnection } from './connection.js';
-import type { ServerContext } from './http.js';
-import { pathOf } from './query.js';
-import { refusedReply } from './refusal.js';
+import { notFoundBody } from '../../contract/error-shapes.js';
+import { REALTIME_FRAME_MAX_BYTES } from '../../contract/limits.js';
+import { type Backend, RefusedError } from '../backend.js';
+import type { ServerContext } from '../http/http.js';
+import { pathOf } from '../http/query.js';
+import { refusedReply } from '../http/refusal.js';
 import {
   BARE_BAD_REQUEST,
   type BareReply,
@@ -16,8 +15,9 @@ import {
   IDENTITY_HEADER,
   isUnambiguous,
   JSON_TYPE,
-} from './reply-head.js';
-import { sessionOf } from './seats.js';
+} from '../http/reply-head.js';
+import { sessionOf } from '../seats.js';
+import { RealtimeConnection } from './connection.js';
 
 /** Connections served at once; more are refused with 503. */
 const MAX_CONNECTIONS = 2000;

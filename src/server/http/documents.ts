@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
-import { asyncApiDocument, realtimeServers } from '../contract/documents/asyncapi.js';
-import type { JsonObject } from '../contract/documents/json-schema.js';
-import { openApiDocument } from '../contract/documents/openapi.js';
+import { asyncApiDocument, realtimeServers } from '../../contract/documents/asyncapi.js';
+import type { JsonObject } from '../../contract/documents/json-schema.js';
+import { openApiDocument } from '../../contract/documents/openapi.js';
 
 /** Version of the contract that is served: the one in its paths. */
 const API_VERSION = '1';

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { TapekeepError } from '../kernel/errors.js';
+import { TapekeepError } from '../../kernel/errors.js';
+import { SESSION_HEADER } from '../seats.js';
 import type { ClockControl, PlaySpeed } from './clock-control.js';
 import {
   isFromPage,
@@ -10,7 +11,6 @@ import {
   refuseFromPage,
   showResult,
 } from './control-replies.js';
-import { SESSION_HEADER } from './seats.js';
 
 /** Largest body of a control request, bytes. */
 const BODY_MAX_BYTES = 4 * 1024;

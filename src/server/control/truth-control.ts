@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import type { Backend, BackendTrade } from './backend.js';
+import type { Backend, BackendTrade } from '../backend.js';
+import { readQuery } from '../http/query.js';
 import { CONTROL_PREFIX, refuse, refuseFor } from './control-replies.js';
-import { readQuery } from './query.js';
 
 /** A backend that can tell everything it ever issued. */
 export interface TruthTeller {

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { signedFields } from '../contract/params.js';
-import { AUTH_HEADERS, isSignedBy, type SignedContent } from '../contract/signing.js';
-import { Mutex } from '../kernel/mutex.js';
+import { signedFields } from '../../contract/params.js';
+import { AUTH_HEADERS, isSignedBy, type SignedContent } from '../../contract/signing.js';
+import { Mutex } from '../../kernel/mutex.js';
 import { isNonceText, nonceTextOf } from './nonce-text.js';
 import { AUTHENTICATION_FAILURE, type ErrorReply, ReplyError, tooManyRequests } from './refusal.js';
 import { isEncoded } from './reply-head.js';

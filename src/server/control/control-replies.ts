@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { errorEnvelope, successEnvelope } from '../contract/error-shapes.js';
-import { messageOf, TapekeepError } from '../kernel/errors.js';
-import { isEncoded, JSON_TYPE } from './reply-head.js';
+import { errorEnvelope, successEnvelope } from '../../contract/error-shapes.js';
+import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { isEncoded, JSON_TYPE } from '../http/reply-head.js';
 
 /** Everything below this path steers the served exchange; it is outside the contract. */
 export const CONTROL_PREFIX = '/sandbox/';

@@ -1,20 +1,22 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
-import { type EndpointName, endpointNames, endpoints } from '../contract/endpoints.js';
-import { REQUEST_BODY_MAX_BYTES } from '../contract/limits.js';
-import type { Clock } from '../kernel/clock.js';
-import type { ServerEvents } from '../observe/events.js';
+import { type EndpointName, endpointNames, endpoints } from '../../contract/endpoints.js';
+import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
+import type { Clock } from '../../kernel/clock.js';
+import type { ServerEvents } from '../../observe/events.js';
+import { type Backend, RefusedError } from '../backend.js';
+import { addControl } from '../control/control.js';
+import { isControlPath } from '../control/control-replies.js';
+import type { Interference } from '../faults.js';
+import { failureOf } from '../handler-failure.js';
+import { seatOf, takeSeat } from '../seats.js';
+import type { ServerVariants } from '../variants.js';
 import { sendAnswer, sendJson } from './answer-reply.js';
 import { answerText } from './answers.js';
 import { Authenticator } from './authentication.js';
-import { type Backend, RefusedError } from './backend.js';
-import { addControl } from './control.js';
-import { isControlPath } from './control-replies.js';
 import { addDocuments, DOCUMENT_PATHS } from './documents.js';
-import type { Interference } from './faults.js';
 import { addInterference } from './faults-http.js';
-import { failureOf } from './handler-failure.js';
 import { pathOf, readQuery } from './query.js';
 import { RateWindows } from './rate-window.js';
 import {
@@ -37,9 +39,7 @@ import {
   IDENTITY_HEADER,
   isUnambiguous,
 } from './reply-head.js';
-import { seatOf, takeSeat } from './seats.js';
 import { type RawParams, validateParams } from './validation.js';
-import type { ServerVariants } from './variants.js';
 
 /** What the parts of one server share. */
 export interface ServerContext {

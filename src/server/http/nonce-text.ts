@@ -1,4 +1,4 @@
-import { NONCE_DIGITS } from '../contract/limits.js';
+import { NONCE_DIGITS } from '../../contract/limits.js';
 
 /** The pieces of valid JSON: texts, brackets and signs between, and all other values. */
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\]:,]|[^\s"{}[\]:,]+/gs;
