@@ -74,7 +74,7 @@ test('planted: every way to import is seen', () => {
 test('planted: a sandbox knows the server by its interfaces, a store the contract by its types', () => {
   const files = { 'server/backend.ts': '', 'server/http.ts': '', 'contract/b.ts': '' };
   assert.deepEqual(told({ ...files, 'sandbox/a.ts': "import '../server/http.js';" }), [
-    'import sandbox/a.ts:1 sandbox may import only server/backend.ts, server/faults.ts, server/market-control.ts',
+    'import sandbox/a.ts:1 sandbox may import only server/backend.ts, server/faults.ts, server/control/market-control.ts',
   ]);
   assert.deepEqual(told({ ...files, 'sandbox/a.ts': "import '../server/backend.js';" }), []);
   assert.deepEqual(told({ ...files, 'store/a.ts': "import { b } from '../contract/b.js';" }), [
