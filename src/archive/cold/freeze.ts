@@ -6,6 +6,7 @@ import { DuckSession } from '../parquet/session.js';
 import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS, writeParquet } from '../parquet/write.js';
 import type { LifeWatcher } from '../sealing/events.js';
 import { sumRows } from '../sealing/rows.js';
+import { ColdDecimals } from './decimals.js';
 import { asColdError, ColdError } from './errors.js';
 import { type ColdFileSystem, checkFile, sumFile } from './files.js';
 import { COLD_KINDS, coldDataPath, coldManifestPath, NO_MARKET, SCRATCH_FOLDER } from './layout.js';
@@ -75,13 +76,14 @@ export async function freezePartition(
   let facts: SealFacts;
   try {
     await watcher.onStep('archive: read', partition.name);
+    const decimals = new ColdDecimals(coldDir, partition.table, duck);
     facts = await stageDays(
       desk,
       partition,
       { files, folder },
       (rows) => watcher.onRows(rows, partition.rows),
       async (day) => {
-        written.push(await freezeDay(context, duck, partition, day));
+        written.push(await freezeDay(context, { duck, decimals }, partition, day));
       },
     );
   } catch (error) {
@@ -130,17 +132,19 @@ async function findEarlier(
 
 async function freezeDay(
   { desk, coldDir, files, watcher, version, signal }: ColdContext,
-  duck: DuckSession,
+  { duck, decimals }: { readonly duck: DuckSession; readonly decimals: ColdDecimals },
   partition: PartitionInfo,
   day: StagedDay,
 ): Promise<ColdFile> {
   const kind = COLD_KINDS[partition.table];
+  const market = day.marketId === 0 ? NO_MARKET : day.market;
   const columns = desk.columns(partition.table);
   const staged = { path: day.path, columns };
   const path = `${day.path}.parquet`;
   try {
     await watcher.onStep('archive: write', partition.name);
-    await writeParquet(duck, staged, path, {
+    const typed = await writeParquet(duck, staged, path, {
+      forms: await decimals.formsOf(day, market),
       about: { tapekeep: version, kind, market: day.market, date: day.date },
       rowGroupRows: kind === 'depth' ? DEPTH_GROUP_ROWS : ROW_GROUP_ROWS,
     });
@@ -159,7 +163,7 @@ async function freezeDay(
     }
     const sums = await sumFile(path, signal);
     const [first, last] = await momentsOf(duck, columns[0]?.name ?? '', path);
-    const market = day.marketId === 0 ? NO_MARKET : day.market;
+    decimals.written(day, typed);
     const place = coldDataPath(kind, market, day.date, sums.sha256);
     await watcher.onStep('archive: place', partition.name);
     await files.move(path, join(coldDir, place));

@@ -47,9 +47,14 @@ export function hiveValue(text: string): string {
   );
 }
 
+/** The folder of a market, relative to the cold folder; the days are in it. */
+export function coldMarketFolder(kind: ColdKind, market: string): string {
+  return `kind=${kind}/market=${hiveValue(market)}`;
+}
+
 /** The folder of one day of a market, relative to the cold folder. @param date `2026-01-31`, UTC */
 export function coldDayFolder(kind: ColdKind, market: string, date: string): string {
-  return `kind=${kind}/market=${hiveValue(market)}/date=${date}`;
+  return `${coldMarketFolder(kind, market)}/date=${date}`;
 }
 
 /** Where a data file lies, relative to the cold folder. @param sha256 of what it holds, hex */

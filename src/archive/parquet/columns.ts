@@ -14,6 +14,18 @@ export interface TypedColumn extends SeriesColumn {
   readonly scale: number | null;
 }
 
+/** A decimal type: digits in all, and digits after the point. */
+export interface DecimalForm {
+  readonly precision: number;
+  readonly scale: number;
+}
+
+/**
+ * The only types that a column may have, by its name: the first of them that holds every value is
+ * taken, and where none does it stays text. What is not named gets the digits that its rows need.
+ */
+export type DecimalForms = Readonly<Record<string, readonly DecimalForm[]>>;
+
 /** Up to this many digits a decimal is one 64-bit integer in the file. */
 const SMALL_PRECISION = 18;
 /** No file format has exact decimals with more. */
@@ -43,31 +55,46 @@ function digitsSql({ name, type }: SeriesColumn): string[] {
   });
 }
 
+/** The digits before and after the point that the values of a column need. */
+interface Digits {
+  readonly integer: number;
+  readonly fraction: number;
+}
+
+function leastForm({ integer, fraction }: Digits): DecimalForm | undefined {
+  const digits = integer + fraction;
+  if (digits > MAX_PRECISION) return undefined;
+  return {
+    scale: fraction,
+    precision: digits <= SMALL_PRECISION ? SMALL_PRECISION : MAX_PRECISION,
+  };
+}
+
 function typeDecimal(
   column: SeriesColumn,
-  integer: number,
-  fraction: number,
-  leastScale: number,
+  digits: Digits,
+  allowed: readonly DecimalForm[] | undefined,
 ): TypedColumn {
-  const scale = Math.max(fraction, leastScale);
-  const scales = [scale, fraction].filter((one) => integer + one <= MAX_PRECISION);
-  const [chosen] = scales;
+  const form =
+    allowed === undefined
+      ? leastForm(digits)
+      : allowed.find(
+          ({ precision, scale }) => digits.fraction <= scale && digits.integer <= precision - scale,
+        );
   const suffix = column.type === 'decimals' ? '[]' : '';
-  if (chosen === undefined) return { ...column, sqlType: `VARCHAR${suffix}`, scale: null };
-  const precision = integer + chosen <= SMALL_PRECISION ? SMALL_PRECISION : MAX_PRECISION;
-  return { ...column, sqlType: `DECIMAL(${precision},${chosen})${suffix}`, scale: chosen };
+  if (form === undefined) return { ...column, sqlType: `VARCHAR${suffix}`, scale: null };
+  const { precision, scale } = form;
+  return { ...column, sqlType: `DECIMAL(${precision},${scale})${suffix}`, scale };
 }
 
 /**
  * Chooses types that hold every value exactly. Decimals get the digits that the rows need, without
- * zeros at their ends; what no decimal of 38 digits can hold stays text.
- *
- * @param leastScales digits after the point that a column has at least, so that files agree
+ * zeros at their ends, as far as the choice is free; what no decimal can hold stays text.
  */
 export async function typeColumns(
   duck: DuckSession,
   rows: StagedRows,
-  leastScales: Readonly<Record<string, number>> = {},
+  forms: DecimalForms = {},
 ): Promise<TypedColumn[]> {
   const decimals = rows.columns.filter(({ type }) => type === 'decimal' || type === 'decimals');
   const digits =
@@ -83,7 +110,8 @@ export async function typeColumns(
     if (column.type === 'text') return { ...column, sqlType: 'VARCHAR', scale: null };
     const at = decimals.indexOf(column) * 2;
     const [integer, fraction] = [digits[0]?.[at], digits[0]?.[at + 1]].map(Number);
-    return typeDecimal(column, integer ?? 0, fraction ?? 0, leastScales[column.name] ?? 0);
+    const needed = { integer: integer ?? 0, fraction: fraction ?? 0 };
+    return typeDecimal(column, needed, forms[column.name]);
   });
 }
 

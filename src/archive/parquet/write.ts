@@ -1,11 +1,17 @@
-import { type StagedRows, type TypedColumn, typeColumns, typedSql } from './columns.js';
+import {
+  type DecimalForms,
+  type StagedRows,
+  type TypedColumn,
+  typeColumns,
+  typedSql,
+} from './columns.js';
 import { type DuckSession, literal } from './session.js';
 
 export interface ParquetOptions {
   /** Taken over into the file's own metadata, under the name `tapekeep`. */
   readonly about: Readonly<Record<string, unknown>>;
-  /** Digits after the point that decimals have at least, by column. */
-  readonly leastScales?: Readonly<Record<string, number>>;
+  /** Types of decimals that the file may have; default: what the rows need. */
+  readonly forms?: DecimalForms;
   /** Rows that are compressed, and skipped over, together. Default {@link ROW_GROUP_ROWS}. */
   readonly rowGroupRows?: number;
 }
@@ -31,7 +37,7 @@ export async function writeParquet(
   path: string,
   options: ParquetOptions,
 ): Promise<TypedColumn[]> {
-  const columns = await typeColumns(duck, rows, options.leastScales);
+  const columns = await typeColumns(duck, rows, options.forms);
   const about = literal(JSON.stringify(options.about));
   await duck.run(
     'writing Parquet',

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { PartitionInfo, SealFacts, SealingDesk } from '../../store/index.js';
+import type { PartitionInfo, PartitionMarket, SealFacts, SealingDesk } from '../../store/index.js';
 
 /** What was read of the rows of a partition so far. */
 export type RowsProgress = (rows: number) => void;
@@ -9,10 +9,7 @@ const CHECKSUM_FORM = 'rows1-sha256';
 const LINE_FEED = 0x0a;
 
 /** Gets the lines of a market, piece by piece; pieces may end anywhere. */
-export type MarketSink = (
-  market: { readonly marketId: number; readonly market: string },
-  lines: AsyncIterable<Buffer>,
-) => Promise<void>;
+export type MarketSink = (market: PartitionMarket, lines: AsyncIterable<Buffer>) => Promise<void>;
 
 /** How often a byte stands in a buffer. */
 function countByte(buffer: Buffer, byte: number): number {

@@ -62,6 +62,9 @@ export interface StreamCoverage {
 export interface PartitionMarket {
   readonly marketId: number;
   readonly market: string;
+  /** Digits after the point of the stock and of the money, as the exchange gives them; null: unknown. */
+  readonly stockPrec: number | null;
+  readonly moneyPrec: number | null;
 }
 
 /** Where partitions are, and a desk to work on them. */

@@ -33,7 +33,8 @@ const marketsSql = (name: string) => `
     UNION ALL
     SELECT (SELECT min(p.market_id) FROM ${name} p WHERE p.market_id > h.market_id)
     FROM held h WHERE h.market_id IS NOT NULL)
-  SELECT h.market_id AS "marketId", coalesce(m.name, h.market_id::text) AS market
+  SELECT h.market_id AS "marketId", coalesce(m.name, h.market_id::text) AS market,
+         m.stock_prec AS "stockPrec", m.money_prec AS "moneyPrec"
   FROM held h LEFT JOIN market m USING (market_id) WHERE h.market_id IS NOT NULL ORDER BY 1`;
 
 const tradeCountsSql = (name: string) => `

@@ -2,7 +2,11 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { type StagedRows, typeColumns } from '../../../src/archive/parquet/columns.js';
+import {
+  type DecimalForms,
+  type StagedRows,
+  typeColumns,
+} from '../../../src/archive/parquet/columns.js';
 import {
   describeParquet,
   digestParquet,
@@ -38,24 +42,32 @@ const line = (id: number, price: string, levels = '[1]') =>
 
 test('decimals get as many digits as they need, and text where there are too many', async (t) => {
   const duck = await openDuck(t);
-  const typesOf = async (prices: readonly string[], least: Record<string, number> = {}) => {
+  const typesOf = async (prices: readonly string[], forms?: DecimalForms) => {
     const rows = await stage(
       t,
       prices.map((price, index) => line(index, price, `[${price},1]`)),
     );
-    const typed = await typeColumns(duck, rows, least);
+    const typed = await typeColumns(duck, rows, forms);
     return typed.slice(3).map(({ sqlType }) => sqlType);
   };
   const both = (type: string) => [type, `${type}[]`];
   assert.deepEqual(await typesOf(['1.50', '-2']), both('DECIMAL(18,1)'));
-  assert.deepEqual(await typesOf(['1.50'], { price: 8, levels: 8 }), both('DECIMAL(18,8)'));
   assert.deepEqual(await typesOf(['123456789012345678']), both('DECIMAL(18,0)'));
   assert.deepEqual(await typesOf(['12345678901234567.89']), both('DECIMAL(38,2)'));
   const whole = '9'.repeat(30);
   assert.deepEqual(await typesOf([`${whole}.12345678`]), both('DECIMAL(38,8)'));
-  assert.deepEqual(await typesOf([`${whole}.1`], { price: 18, levels: 18 }), both('DECIMAL(38,1)'));
   assert.deepEqual(await typesOf([`${whole}.123456789`, '1']), both('VARCHAR'));
   assert.deepEqual(await typesOf([]), both('DECIMAL(18,0)'));
+  // Of given types the first that holds them all, else text.
+  const given = [
+    { precision: 18, scale: 8 },
+    { precision: 38, scale: 18 },
+  ];
+  const forms = { price: given, levels: given };
+  assert.deepEqual(await typesOf(['1.50', '9999999999'], forms), both('DECIMAL(18,8)'));
+  assert.deepEqual(await typesOf(['1.5', '10000000000'], forms), both('DECIMAL(38,18)'));
+  assert.deepEqual(await typesOf(['0.123456789'], forms), both('DECIMAL(38,18)'));
+  assert.deepEqual(await typesOf([`0.${'1'.repeat(19)}`], forms), both('VARCHAR'));
 });
 
 test('what is written is read back to the last digit, in its order', async (t) => {

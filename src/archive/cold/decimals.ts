@@ -1,0 +1,129 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { PartitionedTable, PartitionMarket } from '../../store/index.js';
+import type { DecimalForm, DecimalForms, TypedColumn } from '../parquet/columns.js';
+import { describeParquet } from '../parquet/read.js';
+import type { DuckSession } from '../parquet/session.js';
+import { COLD_KINDS, coldMarketFolder } from './layout.js';
+
+/**
+ * Types of decimals in cold files. Programs that read many files as one table want a column to have
+ * the same type in all of them: some refuse others, some round to the digits of the first. So there
+ * are few types, a column of a market stays with the one that it has, and any two of them fit into a
+ * third without losing a digit.
+ */
+
+/** From the usual to the widest; what does not fit into the last is text. */
+const LADDER: readonly DecimalForm[] = [
+  // One 64-bit integer each.
+  { precision: 18, scale: 8 },
+  // Products of two of these still have a type.
+  { precision: 30, scale: 12 },
+  { precision: 38, scale: 18 },
+];
+const WIDEST = LADDER.length - 1;
+
+/** Whether a column counts money or stock, where it has the digits of one of them. */
+type Measure = 'price' | 'amount';
+
+const price = (...names: readonly string[]) => names.map((name) => [name, 'price'] as const);
+const amount = (...names: readonly string[]) => names.map((name) => [name, 'amount'] as const);
+/** Sums and products, which have the digits of several numbers together. */
+const sums = (...names: readonly string[]) => names.map((name) => [name, 'widest'] as const);
+
+const COLUMNS: Readonly<
+  Record<PartitionedTable, ReadonlyArray<readonly [name: string, measure: Measure | 'widest']>>
+> = {
+  trade: [...price('price', 'total'), ...amount('amount')],
+  kline: [...price('open', 'high', 'low', 'close'), ...sums('volume', 'amount')],
+  kline_revision: [...price('open', 'high', 'low', 'close'), ...sums('volume', 'amount')],
+  ticker: [
+    ...price('bid', 'ask', 'open', 'high', 'low', 'last', 'change'),
+    ...sums('volume', 'deal'),
+  ],
+  depth: [...price('bid_prices', 'ask_prices'), ...amount('bid_amounts', 'ask_amounts')],
+  market_state: [
+    ...price('last', 'open', 'close', 'high', 'low', 'change'),
+    ...sums('deal', 'volume'),
+  ],
+  balance: sums('available', 'frozen'),
+  active_order: [
+    ...price('price', 'taker_fee', 'maker_fee'),
+    ...amount('amount', 'left_amount', 'deal_stock'),
+    ...sums('deal_money'),
+  ],
+};
+
+/** The lowest step that a number of so many digits after the point can stand on. */
+function stepOf(digits: number | null): number {
+  const step = LADDER.findIndex(({ scale }) => (digits ?? 0) <= scale);
+  return step < 0 ? WIDEST : step;
+}
+
+/** The step of a type of a file; none when it is of another maker, or older. */
+function stepOfType(sqlType: string): number {
+  const plain = sqlType.replace('[]', '');
+  if (plain === 'VARCHAR') return LADDER.length;
+  return LADDER.findIndex(({ precision, scale }) => plain === `DECIMAL(${precision},${scale})`);
+}
+
+type Steps = Map<string, number>;
+
+/** Remembers of each market how wide its columns are by now. */
+export class ColdDecimals {
+  readonly #coldDir: string;
+  readonly #table: PartitionedTable;
+  readonly #duck: DuckSession;
+  readonly #steps = new Map<number, Steps>();
+
+  constructor(coldDir: string, table: PartitionedTable, duck: DuckSession) {
+    this.#coldDir = coldDir;
+    this.#table = table;
+    this.#duck = duck;
+  }
+
+  /** The types that the next file of a market may have. */
+  async formsOf(market: PartitionMarket, name: string): Promise<DecimalForms> {
+    const steps = this.#steps.get(market.marketId) ?? (await this.#begin(market, name));
+    this.#steps.set(market.marketId, steps);
+    return Object.fromEntries([...steps].map(([column, step]) => [column, LADDER.slice(step)]));
+  }
+
+  /** What was written of a market: from now on its columns are at least as wide. */
+  written({ marketId }: PartitionMarket, columns: readonly { name: string; sqlType: string }[]) {
+    const steps = this.#steps.get(marketId);
+    if (steps !== undefined) widen(steps, columns);
+  }
+
+  /** By the precisions of the market, and by its newest file. */
+  async #begin({ stockPrec, moneyPrec }: PartitionMarket, name: string): Promise<Steps> {
+    const least = { price: stepOf(moneyPrec), amount: stepOf(stockPrec), widest: WIDEST };
+    const steps = new Map(
+      COLUMNS[this.#table].map(([column, measure]) => [column, least[measure]]),
+    );
+    const newest = await this.#newestFile(name);
+    if (newest === undefined) return steps;
+    // Of a file that can not be read nothing is learned: that it is damaged is for its readers.
+    const facts = await describeParquet(this.#duck, newest).catch(() => undefined);
+    widen(steps, facts?.columns ?? []);
+    return steps;
+  }
+
+  async #newestFile(name: string): Promise<string | undefined> {
+    const folder = join(this.#coldDir, coldMarketFolder(COLD_KINDS[this.#table], name));
+    const days = (await readdir(folder).catch(() => [])).sort();
+    for (const day of days.toReversed()) {
+      const files = (await readdir(join(folder, day)).catch(() => [])).sort();
+      const file = files.findLast((one) => one.endsWith('.parquet'));
+      if (file !== undefined) return join(folder, day, file);
+    }
+    return undefined;
+  }
+}
+
+function widen(steps: Steps, columns: readonly Pick<TypedColumn, 'name' | 'sqlType'>[]): void {
+  for (const { name, sqlType } of columns) {
+    const known = steps.get(name);
+    if (known !== undefined) steps.set(name, Math.max(known, stepOfType(sqlType)));
+  }
+}
