@@ -1,5 +1,6 @@
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { durationArgument, playSpeedArgument } from './arguments.js';
+import { buildCtl } from './ctl-program.js';
 import type { ExitCode } from './exit-codes.js';
 import { momentArgument } from './moments.js';
 
@@ -15,15 +16,6 @@ is the time that all share who name none.
   tapekeep replay ctl speed 100
   tapekeep replay ctl clock --session mine`;
 
-const URL_FORM = 'Write the address of the ready line, such as http://127.0.0.1:8080.';
-
-function addressArgument(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isBare = url !== undefined && /^https?:$/.test(url.protocol) && url.pathname === '/';
-  if (url === undefined || !isBare) throw new InvalidArgumentError(URL_FORM);
-  return url.origin;
-}
-
 /** A moment that does not depend on when it is read. */
 function fixedMomentArgument(text: string): number {
   const moment = momentArgument(text);
@@ -38,23 +30,12 @@ interface Target {
 
 /** `tapekeep replay ctl`: steers the time of a running replay. */
 export function replayCtl(finish: (code: ExitCode) => void): Command {
-  const ctl = new Command('ctl')
-    // What is added to it takes this over; what goes wrong is then told like everything else.
-    .exitOverride()
-    .showHelpAfterError('(tapekeep replay ctl --help explains the commands)')
-    .description('steer a running replay: pause, resume, seek, step, speed')
-    .addHelpText('after', CTL_HELP);
+  const { ctl, add: addCommand } = buildCtl('replay', 'pause, resume, seek, step, speed', CTL_HELP);
   const add = (usage: string, description: string) =>
-    ctl
-      .command(usage)
-      .description(description)
-      .addOption(
-        new Option('--url <address>', "the replay's address, as its ready line has it")
-          .env('TAPEKEEP_EXCHANGE_URL')
-          .argParser(addressArgument)
-          .makeOptionMandatory(),
-      )
-      .option('--session <name>', 'the time of this session instead of the shared one');
+    addCommand(usage, description).option(
+      '--session <name>',
+      'the time of this session instead of the shared one',
+    );
   const send = async (
     { url, session }: Target,
     method: 'GET' | 'POST' | 'DELETE',

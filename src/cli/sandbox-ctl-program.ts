@@ -1,5 +1,6 @@
-import { Command, InvalidArgumentError, Option } from 'commander';
+import type { Command } from 'commander';
 import { gather } from './arguments.js';
+import { buildCtl } from './ctl-program.js';
 import type { ExitCode } from './exit-codes.js';
 import { gatherFaultScript } from './fault-script.js';
 
@@ -14,15 +15,6 @@ of its own. Every answer is one JSON document; truth prints one trade a line.
   tapekeep sandbox ctl deposit alice BTC 2.5
   tapekeep sandbox ctl truth XMR_USDT > truth.ndjson`;
 
-const URL_FORM = 'Write the address of the ready line, such as http://127.0.0.1:8080.';
-
-function addressArgument(text: string): string {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const isBare = url !== undefined && /^https?:$/.test(url.protocol) && url.pathname === '/';
-  if (url === undefined || !isBare) throw new InvalidArgumentError(URL_FORM);
-  return url.origin;
-}
-
 interface FaultFlags {
   readonly file?: string;
   readonly rule?: string[];
@@ -31,23 +23,8 @@ interface FaultFlags {
 
 /** `tapekeep sandbox ctl`: steers a running sandbox from the command line. */
 export function sandboxCtl(finish: (code: ExitCode) => void): Command {
-  const ctl = new Command('ctl')
-    // What is added to it takes this over; what goes wrong is then told like everything else.
-    .exitOverride()
-    .showHelpAfterError('(tapekeep sandbox ctl --help explains the commands)')
-    .description('steer a running sandbox: markets, orders, funds, faults, its truth')
-    .addHelpText('after', CTL_HELP);
+  const { ctl, add } = buildCtl('sandbox', 'markets, orders, funds, faults, its truth', CTL_HELP);
   const load = () => import('./commands/sandbox-ctl.js');
-  const add = (usage: string, description: string) =>
-    ctl
-      .command(usage)
-      .description(description)
-      .addOption(
-        new Option('--url <address>', "the sandbox's address, as its ready line has it")
-          .env('TAPEKEEP_EXCHANGE_URL')
-          .argParser(addressArgument)
-          .makeOptionMandatory(),
-      );
   add('markets', 'show all markets with their states').action(async ({ url }: { url: string }) => {
     finish(await (await load()).show(url, 'markets'));
   });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { StoreEvents } from '../../src/observe/events.js';
+import { silentStoreEvents } from '../../src/observe/silent.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
 
 /** The database that every other is copied from: migrated once a run. */
@@ -16,20 +17,7 @@ export interface TestPostgres {
 
 /** Discards every event; tests override the ones that they watch. */
 export function quietStoreEvents(watched: Partial<StoreEvents> = {}): StoreEvents {
-  const ignore = () => undefined;
-  return {
-    committed: ignore,
-    commitFailed: ignore,
-    queueChanged: ignore,
-    quarantined: ignore,
-    partitionMade: ignore,
-    partitionLead: ignore,
-    partitionReopened: ignore,
-    databaseState: ignore,
-    migrated: ignore,
-    embeddedPostgres: ignore,
-    ...watched,
-  };
+  return { ...silentStoreEvents, ...watched };
 }
 
 export function withDatabase(url: string, database: string): string {
