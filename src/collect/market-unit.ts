@@ -81,9 +81,9 @@ export async function openMarketUnit(
     const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
     const { stream, islands } = await openStream(source.kind, 0, floorMs);
     const traits = context.traits[source.kind];
-    const cacheMarginMs = trades.cacheMargin;
+    const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
     const isAllWanted = trades.history === 'all';
-    const own = { stream, source, traits, cacheMarginMs, isAllWanted };
+    const own = { stream, source, traits, cacheMarginMs, keptAtLeastMs, isAllWanted };
     walkers.push(new TradeWalker({ ...shared, ...own }, islands));
   }
 

@@ -14,6 +14,8 @@ export interface CollectSettings {
       /** How far back history is walked from the first start; 0 for not at all. */
       readonly history: number | 'all';
       readonly cacheMargin: number;
+      /** How long the exchange is trusted to keep a trade at least. */
+      readonly keptAtLeast: number;
     };
     readonly depth: {
       readonly enabled: boolean;

@@ -85,6 +85,7 @@ const streams = section({
     exactTimes: flag().prefault(true),
     history: pastAllOrNone().prefault('all'),
     cacheMargin: duration('0s', '10m').prefault('2s'),
+    keptAtLeast: duration('1s', '7d').prefault('15m'),
   }),
   depth: section({
     enabled,

@@ -111,7 +111,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
       markets: { schedule: '0 0 * * * *' },
       trades: {
         ...{ enabled: true, schedule: floorSchedule, exactTimes },
-        ...{ history: 0, cacheMargin: 0 },
+        ...{ history: 0, cacheMargin: 0, keptAtLeast: 900_000 },
       },
       depth: { enabled: false, schedule: '0 0 * * * *', levels: 5 },
       tickers: { enabled: policy === 'pushed', schedule: '*/2 * * * * *' },

@@ -101,6 +101,7 @@ export class WalkRun {
         random: seededRandom(this.#world.seed),
         telemetry,
         cacheMarginMs: 60_000,
+        keptAtLeastMs: 900_000,
         traits: { largestPage: 0 },
         since: new SinceModes({ archive, clock, telemetry }),
       },

@@ -39,6 +39,8 @@ export class TradeWorld {
   readonly exchange: ScriptedExchange;
   trades: Trade[];
   cap = 1000;
+  /** What a walk believes. */
+  keptAtLeastMs = 900_000;
   /** How the server reads the offset, and how the walk thinks that it does. */
   mode: SinceMode = 'skip';
   isModeKnown = true;
@@ -95,6 +97,7 @@ export class TradeWorld {
       random: seededRandom(1),
       telemetry: this.record,
       cacheMarginMs: 0,
+      keptAtLeastMs: this.keptAtLeastMs,
       traits: this.traits[kind],
       since: this.since,
     };

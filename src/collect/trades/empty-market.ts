@@ -1,11 +1,6 @@
 import type { Span } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 
-/**
- * Looks at an empty market prove the time between them when no further apart than this: no exchange
- * that serves a history forgets a trade so soon.
- */
-const LOOKS_APART_MAX_MS = 900_000;
 /** Answers in a row that must agree: of these, two may be cut on their way and prove nothing. */
 const LOOKS_FOR_PROOF = 3;
 const SECOND_MS = 1000;
@@ -18,16 +13,23 @@ const SECOND_MS = 1000;
  * at least a second apart, and what the newest two of them saw follows with the next looks. It ends
  * with the first trade; then the end of history below that trade proves the rest.
  *
- * An earlier run's coverage goes on where the absence was no longer than any pause between two looks.
- * All moments are exchange time, proven by clock and cache margin.
+ * Two looks prove the time between them because the exchange keeps a trade so long that the later one
+ * would have shown it. How long that is no answer tells: it is a setting. An earlier run's coverage
+ * goes on in the same way, over an absence that was no longer. All moments are exchange time, proven
+ * by clock and cache margin.
  */
 export class EmptyMarket {
+  readonly #keptAtLeastMs: number;
   #proven: Span | undefined;
   /** Moments of looks that are not confirmed yet, oldest first. */
   #looks: number[] = [];
 
-  /** @param islands what is covered already */
-  constructor(islands: readonly Island[]) {
+  /**
+   * @param islands what is covered already
+   * @param keptAtLeastMs how long the exchange keeps a trade at least
+   */
+  constructor(islands: readonly Island[], keptAtLeastMs: number) {
+    this.#keptAtLeastMs = keptAtLeastMs;
     const [top] = islands;
     if (islands.every(({ rowCount }) => rowCount === 0)) this.#proven = top?.span;
   }
@@ -68,6 +70,6 @@ export class EmptyMarket {
 
   #endAfterAbsence(untilMs: number): void {
     const lastMs = this.#looks.at(-1) ?? this.#proven?.toMs;
-    if (lastMs !== undefined && untilMs - lastMs > LOOKS_APART_MAX_MS) this.clear();
+    if (lastMs !== undefined && untilMs - lastMs > this.#keptAtLeastMs) this.clear();
   }
 }

@@ -158,7 +158,9 @@ export class Head {
       throw this.#walk.stalled('its first page holds no readable trade');
     }
     const claim = empty.look(untilMs) ?? NOTHING;
-    await pages.commit(page, claim, { endpoint: options.source.endpoint, empty: true });
+    const { source, keptAtLeastMs } = options;
+    const evidence = { endpoint: source.endpoint, empty: true, keptAtLeastS: keptAtLeastMs / 1000 };
+    await pages.commit(page, claim, evidence);
     if (claim !== NOTHING && pages.collectFromMs === null) await pages.beginAt(claim.fromMs);
   }
 }

@@ -16,6 +16,8 @@ import type { SourceTrade, TradePage } from './source.js';
 export interface WalkerOptions extends HoleBookOptions {
   /** Age that caches in front of the exchange may add to an answer, exchange milliseconds. */
   readonly cacheMarginMs: number;
+  /** How long the exchange is trusted to keep a trade at least, exchange milliseconds. */
+  readonly keptAtLeastMs: number;
   /** What this server was seen to do, shared by all walkers of one endpoint. */
   readonly traits: ServerTraits;
   /** How this server understands its offset, shared by all walkers. */
@@ -75,7 +77,7 @@ export class Walk {
     this.pages = new PageStore(options, islands);
     this.book = new HoleBook(options, this.pages);
     this.ends = new HistoryEnds(options.clock);
-    this.empty = new EmptyMarket(islands);
+    this.empty = new EmptyMarket(islands, options.keptAtLeastMs);
     this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
     // The newest island may hold no trade, and yet there are older ones.
     this.newestTid = Math.max(0, ...islands.map((island) => island.lastId ?? 0));

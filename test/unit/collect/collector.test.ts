@@ -99,6 +99,7 @@ class World {
             exactTimes: true,
             history: 'all',
             cacheMargin: 0,
+            keptAtLeast: 900_000,
           },
           depth: { enabled: true, schedule: SCHEDULES.depth, levels: 5 },
           tickers: { enabled: true, schedule: SCHEDULES.tickers },

@@ -75,6 +75,7 @@ class World {
         random: seededRandom(marketId),
         telemetry: this.record,
         cacheMarginMs: 0,
+        keptAtLeastMs: 900_000,
         traits: { largestPage: PAGE },
         since: knownMode(() => 'skip'),
       },

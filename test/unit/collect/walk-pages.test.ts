@@ -46,6 +46,15 @@ test('a short absence leaves no gap in an empty market, a long one does', async 
   world.clock.advance(1_000_000);
   await look(world.walker(), 4);
   assert.equal(world.covered().length, 2, 'what happened meanwhile may have been forgotten');
+  world.keptAtLeastMs = 300_000;
+  let told: unknown;
+  world.archive.before = (_method, batch) => {
+    told = batch?.claims?.[0]?.evidence;
+  };
+  world.clock.advance(600_000);
+  await look(world.walker(), 4);
+  assert.equal(world.covered().length, 3, 'how long that takes is a setting');
+  assert.deepEqual(told, { endpoint: 'historyResult', empty: true, keptAtLeastS: 300 });
 });
 
 test('coverage ends with a whole second: what happens later in it was never called covered', async () => {
