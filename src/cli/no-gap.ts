@@ -11,6 +11,15 @@ const FETCHED_AS: Readonly<Partial<Record<StreamKind, string>>> = {
   kline: 'klines',
 };
 
+/** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
+export function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>): string {
+  if (startTries === null) return '';
+  const { attempts, reason, note, nextAttemptAtMs } = startTries;
+  const tries = attempts === 1 ? 'the last try' : `the last ${attempts} tries`;
+  const next = formatMoment(Math.floor(nextAttemptAtMs));
+  return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), next try at ${next}`;
+}
+
 /**
  * Why a stream has no gap at a moment: that moment is covered, or newer than all that is collected,
  * or was never asked for. Each calls for something else.
@@ -30,7 +39,7 @@ export async function whyNoGap(store: Store, stream: KnownStream, atMs: number):
   if (oldestCoveredMs === null) return `${name}: nothing is collected yet`;
   const begin = formatMoment(oldestCoveredMs);
   if ((kind === 'trades' || kind === 'times') && collectFromMs === null) {
-    return `${name}: not collected as far back as that yet; a running daemon goes on down from ${begin}`;
+    return `${name}: not collected as far back as that yet; a running daemon goes on down from ${begin}${startTriesText(stream)}`;
   }
   const fetched = FETCHED_AS[kind];
   const advice =

@@ -13,6 +13,7 @@ import type { CandleCollectorOptions } from './candle-options.js';
 import { CandlePauses, RETRY_MS } from './candle-pauses.js';
 import { CandleQuestions, PAGE_MAX } from './candle-question.js';
 import { type CandleAnswer, type KlineReply, readCandles } from './candle-rows.js';
+import { CONTRADICTED_NOTE, hearTrades } from './candle-witness.js';
 import { PRIORITY } from './ports.js';
 import { quarantineRows } from './quarantine.js';
 
@@ -145,18 +146,18 @@ export class CandleCollector {
       // The newest candles are asked for again at the next turn anyway. An older page that can not
       // be had must not keep all those below it from being asked for.
       if (!isHead && !signal.aborted && !isAborted(error)) {
-        await this.#failed(asked, messageOf(error));
+        await this.#putOff(asked, 'exchange failed', messageOf(error).slice(0, NOTE_MAX_LENGTH));
       }
       throw error;
     }
   }
 
-  async #failed(span: Span, note: string): Promise<void> {
+  /** Leaves a span alone for a while that was asked for in vain. */
+  async #putOff(span: Span, reason: GapReason, note: string): Promise<void> {
     const { archive, clock } = this.#options;
     this.#pauses.putOff([span], clock.monotonicMs());
-    const memory = { ...this.#memory(span), state: 'open', reason: 'exchange failed' } as const;
-    await archive.recordAttempt({ ...memory, note: note.slice(0, NOTE_MAX_LENGTH) });
-    this.#tell(span, 'exchange failed');
+    await archive.recordAttempt({ ...this.#memory(span), state: 'open', reason, note });
+    this.#tell(span, reason);
   }
 
   /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
@@ -212,10 +213,14 @@ export class CandleCollector {
     return ends.filter((end) => isWorthAsking(end, known, stepMs));
   }
 
-  /** @param believed what the answer proves, apart from candles that were refused */
-  async #store(answer: CandleAnswer, believed: readonly Span[], isSecond = false): Promise<void> {
+  /** @param said what the answer proves, apart from candles that were refused */
+  async #store(answer: CandleAnswer, said: readonly Span[], isSecond = false): Promise<void> {
     const { archive, stream, market, marketId, intervalS, telemetry } = this.#options;
-    const { rows, rejected, open, reply } = answer;
+    const { rows, rejected, open, reply, heldMs } = answer;
+    const covered = this.#islands.spans;
+    const { believed, contradicted } = await hearTrades(archive, marketId, this.#grid.stepMs, {
+      ...{ believed: said, heldMs, covered },
+    });
     const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
     const count = rows.length + rejected.length + open;
     telemetry.received({ stream: 'kline', market, count });
@@ -245,6 +250,7 @@ export class CandleCollector {
       rejected: rejected.length + result.outcomes.kline.rejected,
     });
     await this.#noteRefused(believed);
+    for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
     const top = this.#islands.top;
     if (top !== undefined && this.#options.isFinest) {
       telemetry.progressed({ stream: 'kline', market, newestMs: top.span.toMs });

@@ -131,7 +131,11 @@ export class Collector {
     if (this.#stopping.signal.aborted) return;
     const { archive, time } = this.#context;
     const requests = await archive.fillRequests(Math.floor(time.nowMs()));
-    if (await this.#review.review(requests, this.#units.values())) this.#filler.wake();
+    const touched = await this.#review.review(requests, this.#units.values());
+    if (touched.size === 0) return;
+    this.#filler.wake();
+    // Candles that somebody asks for do not wait for their schedule.
+    this.#pollCandles([...touched].filter(({ market }) => !this.#runs.isUnderWay('kline', market)));
   }
 
   async #start(): Promise<void> {
@@ -262,8 +266,8 @@ export class Collector {
     if (tickers !== undefined) this.#runs.start('ticker', '*', (signal) => tickers.poll(signal));
   }
 
-  #pollCandles(): void {
-    for (const { market, candles } of this.#units.values()) {
+  #pollCandles(units: Iterable<MarketUnit> = this.#units.values()): void {
+    for (const { market, candles } of units) {
       this.#runs.start('kline', market, (signal) => pollByTurns(candles, signal));
     }
   }

@@ -38,8 +38,12 @@ export function patientArchive(
     recordGap: (gap) => patiently(() => archive.recordGap(gap)),
     listGaps: (filter, untilMs) => patiently(() => archive.listGaps(filter, untilMs)),
     recordAttempt: (attempt) => patiently(() => archive.recordAttempt(attempt)),
+    startTries: (streamId) => patiently(() => archive.startTries(streamId)),
+    noteStartTry: (streamId, failed) => patiently(() => archive.noteStartTry(streamId, failed)),
     fillRequests: (nowMs) => patiently(() => archive.fillRequests(nowMs)),
     uncover: (stream, span, gap) => patiently(() => archive.uncover(stream, span, gap)),
+    tradedSlots: (marketId, spans, stepMs) =>
+      patiently(() => archive.tradedSlots(marketId, spans, stepMs)),
     sinceModes: () => patiently(() => archive.sinceModes()),
     rememberSinceMode: (endpoint, mode) =>
       patiently(() => archive.rememberSinceMode(endpoint, mode)),

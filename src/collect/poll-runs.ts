@@ -14,6 +14,10 @@ export class PollRuns {
     this.#signal = signal;
   }
 
+  isUnderWay(stream: string, market: string): boolean {
+    return this.#runs.has(`${stream} ${market}`);
+  }
+
   /** Starts a poll unless the same one is still under way. It never rejects. */
   start(stream: string, market: string, work: (signal: AbortSignal) => Promise<void>): void {
     const key = `${stream} ${market}`;

@@ -114,17 +114,31 @@ export interface GapAttempt {
   readonly nextAttemptAtMs: number | null;
 }
 
+/** A try to go below the lowest that is covered, while the start of history is not known. */
+export interface StartTry {
+  readonly reason: GapReason;
+  readonly note: string;
+  /** Exchange time. */
+  readonly nextAttemptAtMs: number;
+}
+
 /** What others ask of whoever fills gaps: read from the archive again and again. */
 export interface FillRequests {
   readonly wanted: readonly { readonly streamId: number; readonly span: Span }[];
   readonly suspects: readonly GapRequest[];
-  readonly due: readonly GapRequest[];
+  readonly due: readonly DueGap[];
 }
 
 export interface GapRequest {
   readonly gapId: number;
   readonly streamId: number;
   readonly span: Span;
+}
+
+/** A gap that may be tried now; tries and pause tell one request for it from the next. */
+export interface DueGap extends GapRequest {
+  readonly attempts: number;
+  readonly nextAttemptAtMs: number | null;
 }
 
 /** The part of the archive that knows what is complete, beyond what commits say. */
@@ -139,6 +153,12 @@ export interface CompletenessPort {
     untilMs: number,
   ): Promise<readonly RememberedGap[]>;
   recordAttempt(attempt: GapAttempt): Promise<void>;
+  /** Tries to find the start of history that led no further; null for none. */
+  startTries(
+    streamId: number,
+  ): Promise<{ readonly attempts: number; readonly nextAttemptAtMs: number } | null>;
+  /** Counts such a try; null when one led further. */
+  noteStartTry(streamId: number, failed: StartTry | null): Promise<void>;
   fillRequests(nowExchangeMs: number): Promise<FillRequests>;
   /** Takes back coverage of a span; answers with what is left of the islands that it cut. */
   uncover(
@@ -146,6 +166,8 @@ export interface CompletenessPort {
     span: Span,
     gap: { readonly reason: GapReason; readonly note: string; readonly atMs: number },
   ): Promise<Island[]>;
+  /** Where the slots begin, of spans of whole ones, in which a trade is stored; milliseconds. */
+  tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]>;
   sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>>;
   rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void>;
 }

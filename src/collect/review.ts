@@ -41,36 +41,42 @@ export class FillReview {
   /**
    * Streams that nobody collects here are left alone.
    *
-   * @returns whether anything was passed on that may be worked on now
+   * @returns the units that have something to work on now
    * @throws the first error of the archive, after all requests were tried
    */
-  async review(requests: FillRequests, units: Iterable<ReviewedUnit>): Promise<boolean> {
-    const { wanted, suspects, due } = requests;
-    if (wanted.length + suspects.length + due.length === 0) return false;
-    const fillers = new Map<number, HoleFiller>();
-    for (const { walkers, candles } of units) {
-      for (const filler of [...walkers, ...candles]) fillers.set(filler.streamId, filler);
+  async review<T extends ReviewedUnit>(
+    { wanted, suspects, due }: FillRequests,
+    units: Iterable<T>,
+  ): Promise<ReadonlySet<T>> {
+    const touched = new Set<T>();
+    if (wanted.length + suspects.length + due.length === 0) return touched;
+    const fillers = new Map<number, { readonly filler: HoleFiller; readonly unit: T }>();
+    for (const unit of units) {
+      const { walkers, candles } = unit;
+      for (const filler of [...walkers, ...candles]) fillers.set(filler.streamId, { filler, unit });
     }
-    for (const { streamId, span } of wanted) fillers.get(streamId)?.want(span);
+    /** Whoever fills the stream of a request, if it has to hear of it now. */
+    const fillerOf = (streamId: number, key?: string): HoleFiller | undefined => {
+      const found = fillers.get(streamId);
+      if (found === undefined || (key !== undefined && !this.#isNew(key))) return undefined;
+      touched.add(found.unit);
+      return found.filler;
+    };
+    for (const { streamId, span } of wanted) fillerOf(streamId)?.want(span);
     const doubts: Promise<void>[] = [];
     for (const { gapId, streamId, span } of suspects) {
-      const filler = fillers.get(streamId);
       const key = `suspect ${gapId}`;
-      if (filler === undefined || !this.#isNew(key)) continue;
-      const doubt = filler.doubt(span, DOUBT_NOTE);
+      const doubt = fillerOf(streamId, key)?.doubt(span, DOUBT_NOTE);
       // Taken back is remembered in the archive: if it asks once more, that is another doubt.
-      doubts.push(doubt.then(() => void this.#passedAtMs.delete(key)));
+      if (doubt !== undefined) doubts.push(doubt.then(() => void this.#passedAtMs.delete(key)));
     }
-    let hasDue = false;
-    for (const { gapId, streamId, span } of due) {
-      const filler = fillers.get(streamId);
-      if (filler === undefined || !this.#isNew(`due ${gapId}`)) continue;
-      filler.retry(span);
-      hasDue = true;
+    for (const { gapId, streamId, span, attempts, nextAttemptAtMs } of due) {
+      // After another try, or when somebody ended its pause, it is another request.
+      fillerOf(streamId, `due ${gapId} ${attempts} ${nextAttemptAtMs}`)?.retry(span);
     }
     const failed = (await Promise.allSettled(doubts)).find(({ status }) => status === 'rejected');
     if (failed?.status === 'rejected') throw failed.reason;
-    return hasDue || doubts.length > 0 || wanted.length > 0;
+    return touched;
   }
 
   #isNew(key: string): boolean {

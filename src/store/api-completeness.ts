@@ -96,7 +96,25 @@ export interface FillRequests {
     readonly gapId: number;
     readonly streamId: number;
     readonly span: Span;
+    readonly attempts: number;
+    readonly nextAttemptAtMs: number | null;
   }[];
+}
+
+/** A try to go below the lowest that is covered, while the start of history is not known. */
+export interface StartTry {
+  readonly reason: GapReason;
+  readonly note: string;
+  /** Exchange time. */
+  readonly nextAttemptAtMs: number;
+}
+
+/** Such tries in a row, with what is remembered of the last one. */
+export interface StartTries {
+  readonly attempts: number;
+  readonly reason: string;
+  readonly note: string;
+  readonly nextAttemptAtMs: number;
 }
 
 /** Open and lost time by stream and reason, from the ledger alone. */
@@ -124,6 +142,10 @@ export interface CompletenessStore {
    * and start of span, as `recordGap`.
    */
   recordAttempt(attempt: GapAttempt): Promise<void>;
+  /** Tries to find the start of history that led no further; null when it is known, or the last one did. */
+  startTries(streamId: number): Promise<StartTries | null>;
+  /** Counts such a try while the start is not known; null when one led further. */
+  noteStartTry(streamId: number, failed: StartTry | null): Promise<void>;
   /** Appends a person's words to the memories that overlap, making one where there is none. Returns how many. */
   noteGaps(filter: GapFilter, untilMs: number, note: string): Promise<number>;
   /**
@@ -149,6 +171,12 @@ export interface CompletenessStore {
   ): Promise<Island[]>;
   /** Islands that overlap a span, newest first; at most `limit`. */
   islandsWithin(stream: StreamRef, span: Span, limit: number): Promise<Island[]>;
+
+  /**
+   * Slots of a grid in which a trade is stored, of spans that are whole slots; where each begins,
+   * milliseconds. Of trades that have left the database nothing is known.
+   */
+  tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]>;
 
   /** How each endpoint understands its offset, as far as it was found out. */
   sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>>;

@@ -1,6 +1,6 @@
 import type { Span } from '../kernel/span.js';
 import type { StreamRef } from '../ledger/batch.js';
-import type { Gap, RecordedGap } from './api-completeness.js';
+import type { Gap, RecordedGap, StartTries } from './api-completeness.js';
 
 /** A stream with what its coverage reaches. */
 export interface KnownStream extends StreamRef {
@@ -10,6 +10,8 @@ export interface KnownStream extends StreamRef {
   readonly isDelisted: boolean;
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
+  /** Tries to find the start of history that led no further. */
+  readonly startTries: StartTries | null;
 }
 
 /** A span of one stream that somebody wants to know about. */

@@ -189,7 +189,8 @@ const INSERT_STREAM = `
   VALUES ($1, $2, $3, greatest(${fromMs('$4')}, ${keptFromSql('$1::text')}))
   ON CONFLICT DO NOTHING`;
 const SET_COLLECT_FROM = `
-  UPDATE stream SET collect_from = greatest(${fromMs('$2')}, ${keptFromSql('kind')})
+  UPDATE stream SET collect_from = greatest(${fromMs('$2')}, ${keptFromSql('kind')}),
+    start_tries = NULL
   WHERE stream_id = $1`;
 
 /** Finds or makes a stream; racing makers get the same one. */

@@ -30,6 +30,7 @@ export type {
   PagedEndpoint,
   RecordedGap,
   SinceMode,
+  StartTries,
   WantedSpan,
 } from './api-completeness.js';
 export type {

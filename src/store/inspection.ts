@@ -15,13 +15,14 @@ import { NOTES } from './gap-memories.js';
 import { noteTheseGaps } from './gap-notes.js';
 import { fromMs, toMs } from './instants.js';
 import { readQuarantine, readQuarantineCounts, readQuarantinedRow } from './quarantine-reader.js';
+import { START_TRIES } from './start-tries.js';
 import { WRITER_LOCK_NAME } from './writer/session.js';
 
 const STREAMS = `
   SELECT s.stream_id AS "streamId", s.kind, s.market_id AS "marketId", s.variant,
          ${toMs('s.collect_from')} AS "collectFromMs", m.name AS market,
          m.delisted_at IS NOT NULL AS "isDelisted", ${toMs('c.oldest')} AS "oldestCoveredMs",
-         ${toMs('c.newest')} AS "newestCoveredMs"
+         ${toMs('c.newest')} AS "newestCoveredMs", ${START_TRIES}
   FROM stream s JOIN market m USING (market_id) LEFT JOIN (
     SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest
     FROM coverage GROUP BY stream_id, market_id) c USING (stream_id, market_id)

@@ -3,7 +3,6 @@ import { sleep } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { Batch, CommitResult, StreamRef } from '../ledger/batch.js';
-import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../ledger/sane-window.js';
 import { readKnownBalances, readOpenOrders } from './accounts.js';
 import type {
   ArchiveIdentity,
@@ -15,7 +14,13 @@ import type {
   StoreOptions,
   StreamKey,
 } from './api.js';
-import type { GapAttempt, GapFilter, PagedEndpoint, SinceMode } from './api-completeness.js';
+import type {
+  GapAttempt,
+  GapFilter,
+  PagedEndpoint,
+  SinceMode,
+  StartTry,
+} from './api-completeness.js';
 import * as catalog from './catalog.js';
 import type { ConnectionOptions } from './connection.js';
 import { Database } from './database.js';
@@ -27,9 +32,12 @@ import { checkMigrated } from './migrate.js';
 import { readMissing } from './missing.js';
 import { Partitions } from './partitions.js';
 import { PostgresSealing } from './sealing/partitions.js';
+import { type Settings, settingsOf } from './settings.js';
 import * as modes from './since-modes.js';
 import { Snapshots } from './snapshot.js';
+import * as tries from './start-tries.js';
 import { readStatus } from './status-rows.js';
+import { readTradedSlots } from './traded-slots.js';
 import { type Doubt, uncover } from './uncover.js';
 import { PostgresVerdicts } from './verdicts.js';
 import * as requests from './wanted.js';
@@ -38,21 +46,6 @@ import { Writer } from './writer/writer.js';
 /** For the writer's goodbye to the server, after its drain. */
 const GOODBYE_MS = 500;
 
-const DEFAULTS = {
-  ...{ poolSize: 4, connectTimeoutMs: 10_000, statementTimeoutMs: 30_000 },
-  commitLatencyMs: 100,
-  maxGroupRows: 20_000,
-  ...{ maxQueuedBatches: 1_000, maxQueuedRows: 200_000 },
-  retryCapMs: 5_000,
-  drainDeadlineMs: 8_000,
-  saneFromMs: OLDEST_SANE_MS,
-  saneAheadMs: SANE_AHEAD_MS,
-  partitionsAhead: 3,
-  quarantineKeepRows: 10_000,
-};
-
-type Settings = Required<StoreOptions>;
-
 /**
  * Opens the archive in a database that {@link migrate} has prepared.
  *
@@ -60,11 +53,7 @@ type Settings = Required<StoreOptions>;
  * than Postgres 15, or does not fit this program.
  */
 export async function openStore(options: StoreOptions): Promise<Store> {
-  const settings: Settings = {
-    ...DEFAULTS,
-    exchangeNowMs: () => options.clock.wallMs(),
-    ...options,
-  };
+  const settings = settingsOf(options);
   const { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs } = settings;
   const connection = { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs };
   const database = new Database({ ...connection, poolSize: settings.poolSize });
@@ -185,6 +174,14 @@ class PostgresStore implements Store {
     await memories.recordAttempt(this.#open(), attempt);
   }
 
+  async startTries(streamId: number) {
+    return await tries.readStartTries(this.#open(), streamId);
+  }
+
+  async noteStartTry(streamId: number, failed: StartTry | null): Promise<void> {
+    await tries.noteStartTry(this.#open(), streamId, failed);
+  }
+
   async noteGaps(filter: GapFilter, untilMs: number, note: string): Promise<number> {
     return await gaps.noteGaps(this.#open(), filter, untilMs, note);
   }
@@ -235,6 +232,10 @@ class PostgresStore implements Store {
 
   async newestTrades(marketId: number, count: number) {
     return await ledger.readNewestTrades(this.#open(), marketId, count);
+  }
+
+  async tradedSlots(marketId: number, spans: readonly Span[], stepMs: number) {
+    return await readTradedSlots(this.#open(), marketId, spans, stepMs);
   }
 
   async statusRows(untilMs: number) {

@@ -64,14 +64,15 @@ const SUSPECTS = `
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
 const DUE = `
-  SELECT ${GAP_COLUMNS} FROM gap g
+  SELECT ${GAP_COLUMNS}, attempts, ${toMs('next_attempt_at')} AS "nextAttemptAtMs" FROM gap g
   WHERE state = 'open' AND (next_attempt_at IS NULL OR next_attempt_at <= ${fromMs('$1')})
     AND NOT (reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE})
     AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
                       AND c.stream_id = g.stream_id AND c.span @> g.span)
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
-type Request = FillRequests['due'][number];
+type Suspect = FillRequests['suspects'][number];
+type Due = FillRequests['due'][number];
 
 /** Newest first, all in one snapshot. */
 export async function readFillRequests(
@@ -80,8 +81,8 @@ export async function readFillRequests(
 ): Promise<FillRequests> {
   return await database.transaction(async (runner) => {
     const wanted = await runner.rows<Flat<WantedSpan>>(OPEN_WANTED, [nowExchangeMs]);
-    const suspects = await runner.rows<Flat<Request>>(SUSPECTS);
-    const due = await runner.rows<Flat<Request>>(DUE, [nowExchangeMs]);
+    const suspects = await runner.rows<Flat<Suspect>>(SUSPECTS);
+    const due = await runner.rows<Flat<Due>>(DUE, [nowExchangeMs]);
     return {
       wanted: wanted.map(withSpan),
       suspects: suspects.map(withSpan),

@@ -6,9 +6,16 @@ import type {
   PagedEndpoint,
   RememberedGap,
   SinceMode,
+  StartTry,
 } from '../../src/collect/ports.js';
 import type { Market } from '../../src/contract/resources.js';
-import { normalizeSpans, type Span, subtractSpans } from '../../src/kernel/span.js';
+import {
+  floorToMs,
+  normalizeSpans,
+  type Span,
+  spanContains,
+  subtractSpans,
+} from '../../src/kernel/span.js';
 import {
   type Batch,
   type CommitResult,
@@ -71,6 +78,8 @@ export class ModelArchive implements ArchivePort {
   readonly listed = new Map<string, Market>();
   /** What is remembered of gaps, by stream; apart from each other. */
   readonly memories = new Map<number, GapMemory[]>();
+  /** Tries to find the start of history, by stream. */
+  readonly tries = new Map<number, StartTry & { readonly attempts: number }>();
   /** What was found out of the offsets; by default nothing is left to find out. */
   modes: Partial<Record<PagedEndpoint, SinceMode>> = { history: 'skip', historyResult: 'skip' };
   commits = 0;
@@ -316,8 +325,36 @@ export class ModelArchive implements ArchivePort {
     return {
       wanted: [...this.#wanted],
       suspects: open.filter(isSuspect).map(request),
-      due: open.filter(isDue).map(request),
+      due: open.filter(isDue).map((one) => {
+        const { attempts, nextAttemptAtMs } = one;
+        return { ...request(one), attempts, nextAttemptAtMs };
+      }),
     };
+  }
+
+  async startTries(streamId: number): Promise<(StartTry & { readonly attempts: number }) | null> {
+    await this.before('startTries');
+    return this.tries.get(streamId) ?? null;
+  }
+
+  async noteStartTry(streamId: number, failed: StartTry | null): Promise<void> {
+    await this.before('noteStartTry');
+    if (failed === null || this.floorOf(streamId) !== null) this.tries.delete(streamId);
+    else {
+      const attempts = (this.tries.get(streamId)?.attempts ?? 0) + 1;
+      this.tries.set(streamId, { ...failed, attempts });
+    }
+  }
+
+  async tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]> {
+    await this.before('tradedSlots');
+    const slots = new Set<number>();
+    for (const trade of this.trades.values()) {
+      const span = spans.find((one) => spanContains(one, trade.tradedAtS * 1000));
+      if (trade.marketId !== marketId || span === undefined) continue;
+      slots.add(span.fromMs + floorToMs(trade.tradedAtS * 1000 - span.fromMs, stepMs));
+    }
+    return [...slots].sort((a, b) => a - b);
   }
 
   /** Marks memories that coverage holds by now as filled. */

@@ -1,4 +1,4 @@
-import type { Gap, KnownStream } from '../../store/index.js';
+import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { gapDocument } from '../fill/outcome.js';
 import { gapIdOf } from '../gap-ids.js';
@@ -6,6 +6,7 @@ import { type GapOptions, gapFilterOf, readGaps } from '../gap-selection.js';
 import { streamName } from '../kinds.js';
 import { lookAt } from '../looking.js';
 import { formatMoment } from '../moments.js';
+import { startTriesText } from '../no-gap.js';
 import { jsonLine, printable } from '../printable.js';
 import { type CommonOptions, openSession } from '../session.js';
 import { roughDuration } from '../summary.js';
@@ -45,8 +46,9 @@ export async function gapsListCommand(options: GapsListOptions): Promise<ExitCod
           gaps: shown.map(gapDocument),
           sums: sumsOf(gaps),
           isSumOfAll: isAll,
-          historyNotReached: unreached.map(({ market, kind, oldestCoveredMs: ms }) => ({
+          historyNotReached: unreached.map(({ market, kind, oldestCoveredMs: ms, startTries }) => ({
             ...{ market, kind, reached: ms === null ? null : new Date(ms) },
+            tries: startTries === null ? null : triesDocument(startTries),
           })),
         }),
       );
@@ -71,9 +73,15 @@ function isUnreached({ kind, collectFromMs }: KnownStream): boolean {
   return (kind === 'trades' || kind === 'times') && collectFromMs === null;
 }
 
-function unreachedLine({ market, kind, oldestCoveredMs: ms }: KnownStream): string {
+function unreachedLine(stream: KnownStream): string {
+  const { market, kind, oldestCoveredMs: ms } = stream;
   const where = ms === null ? 'nothing is collected yet' : `it is at ${formatMoment(ms)}`;
-  return `${printable(market)} ${kind}: the start of history is not reached yet, ${where}; how much is before that is not known.`;
+  const tries = startTriesText(stream);
+  return `${printable(market)} ${kind}: the start of history is not reached yet, ${where}; how much is before that is not known${tries}.`;
+}
+
+function triesDocument({ attempts, reason, note, nextAttemptAtMs }: StartTries) {
+  return { attempts, reason, note, nextTry: new Date(nextAttemptAtMs) };
 }
 
 /** Says no more than is known: outside of what was collected there may be anything. */

@@ -95,7 +95,7 @@ async function goOn(
     received: page.rowCount,
     overlapTid: chain.tid,
   });
-  book.passed(hole.edgeMs);
+  await book.passed(hole);
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
   chains.delete(hole.edgeMs);
   const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);

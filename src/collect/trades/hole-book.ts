@@ -36,6 +36,8 @@ export class HoleBook {
   /** Full pages that did not reach below the lowest edge, while the start of history is open. */
   #horizon = { edgeMs: 0, times: 0 };
   #isRestored = false;
+  /** Whether the archive remembers tries at the lowest hole while the start of history is open. */
+  #hasStartTries = false;
 
   constructor(options: HoleBookOptions, pages: PageStore) {
     this.#options = options;
@@ -51,6 +53,7 @@ export class HoleBook {
     const filter = { marketIds: [stream.marketId], kinds: [source.kind], limit: MEMORIES_MAX };
     const gaps = await archive.listGaps(filter, exchangeMs);
     const nowMs = clock.monotonicMs();
+    await this.#restoreStart(exchangeMs, nowMs);
     // Memories lie side by side in what the walk sees as one hole: it is tried by its upper edge, as
     // soon as any part of it is due.
     let hole: { fromMs: number; edgeMs: number; attempts: number; waitMs: number } | undefined;
@@ -73,13 +76,30 @@ export class HoleBook {
     this.#isRestored = true;
   }
 
+  /** The same of the lowest hole while nobody knows where it begins. */
+  async #restoreStart(exchangeMs: number, nowMs: number): Promise<void> {
+    const { archive, stream } = this.#options;
+    const { collectFromMs, islands } = this.#pages;
+    const lowest = islands.all.at(-1);
+    if (collectFromMs !== null || lowest === undefined || islands.isCut) return;
+    const tries = await archive.startTries(stream.streamId);
+    if (tries === null) return;
+    this.#hasStartTries = true;
+    const waitMs = Math.min(RETRY_CAP_MS, Math.max(0, tries.nextAttemptAtMs - exchangeMs));
+    this.#edges.restore(lowest.span.fromMs, tries.attempts, nowMs + waitMs);
+  }
+
   isBlocked(edgeMs: number): boolean {
     return this.#edges.isBlocked(edgeMs, this.#options.clock.monotonicMs());
   }
 
   /** The walk has got on below an edge. */
-  passed(edgeMs: number): void {
+  async passed({ fromMs, edgeMs }: Hole): Promise<void> {
     this.#edges.clear(edgeMs);
+    if (fromMs !== -Infinity || !this.#hasStartTries) return;
+    this.#hasStartTries = false;
+    const { archive, stream } = this.#options;
+    await archive.noteStartTry(stream.streamId, null);
   }
 
   /** Somebody asks for another try at the holes of a span. */
@@ -147,6 +167,16 @@ export class HoleBook {
     await this.#record(hole, 'unfillable', reason, note, null);
   }
 
+  /** A try at the lowest hole while nobody knows where it begins: no gap could be listed with it. */
+  async #recordStart(reason: GapReason, note: string, waitMs: number): Promise<void> {
+    const { archive, stream, time } = this.#options;
+    if (this.#pages.collectFromMs !== null) return;
+    this.#hasStartTries = true;
+    const nextAttemptAtMs = Math.floor(time.nowMs()) + Math.ceil(waitMs);
+    const failed = { reason, note: note.slice(0, NOTE_MAX_LENGTH), nextAttemptAtMs };
+    await archive.noteStartTry(stream.streamId, failed);
+  }
+
   async #record(
     { fromMs, edgeMs }: Hole,
     state: 'open' | 'unfillable',
@@ -154,7 +184,11 @@ export class HoleBook {
     note: string,
     waitMs: number | null,
   ): Promise<void> {
-    if (fromMs === -Infinity || fromMs >= edgeMs) return;
+    if (fromMs >= edgeMs) return;
+    if (fromMs === -Infinity) {
+      if (waitMs !== null) await this.#recordStart(reason, note, waitMs);
+      return;
+    }
     const span = { fromMs, toMs: edgeMs };
     await this.#pages.recordAttempt(span, state, reason, note.slice(0, NOTE_MAX_LENGTH), waitMs);
   }

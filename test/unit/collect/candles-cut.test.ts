@@ -222,3 +222,53 @@ test('a second answer that does not come leaves its part open', async () => {
   await pollAll(collector);
   world.assertWhole(1000);
 });
+
+/** A minute in which something was traded, as the archive knows from the walk over trades. */
+async function storeTrade(world: World, minute: number): Promise<void> {
+  const fields = { price: '5', amount: '1', total: '5', side: 'buy', executedAtUs: null } as const;
+  const tradedAtS = START_MS / 1000 + minute * 60 + 59;
+  const trade = { ...fields, marketId: 7, tid: minute + 1, tradedAtS, receivedAtMs: START_MS };
+  await world.archive.commit({ trades: [trade] });
+}
+
+test('two answers that lack the same candle prove nothing where a trade is stored', async () => {
+  const world = new World(1001);
+  world.cut = (minutes, answer) =>
+    answer <= 2 ? minutes.filter((minute) => minute !== 400) : minutes;
+  await storeTrade(world, 400);
+  const collector = world.collector();
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [
+    [401, 1000],
+    [0, 400],
+  ]);
+  const [memory] = world.archive.memories.get(1) ?? [];
+  assert.deepEqual([memory?.reason, memory?.attempts], ['walk stalled', 1]);
+  assert.match(memory?.note ?? '', /trades of this time are stored/);
+  world.clock.advance(10 * MINUTE_MS);
+  await pollAll(collector);
+  assert.deepEqual(world.covered(), [[0, 1010]]);
+  assert.ok(world.stored().includes(400));
+});
+
+test('a candle that never comes for a minute with trades stays a gap, asked for now and then', async () => {
+  const world = new World(1001);
+  world.holds = (minute) => minute % 3 === 0 && minute !== 402;
+  await storeTrade(world, 402);
+  const collector = world.collector();
+  await pollAll(collector);
+  const before = world.asked().length;
+  for (let minute = 0; minute < 60; minute += 1) {
+    world.clock.advance(MINUTE_MS);
+    await pollAll(collector);
+  }
+  assert.deepEqual(
+    world.covered().filter(([from]) => from < 1000),
+    [
+      [403, 1060],
+      [0, 402],
+    ],
+  );
+  // One for the newest minute, and a few each time that its pause is over.
+  assert.ok(world.asked().length - before <= 60 + 4 * 6, `${world.asked().length - before}`);
+});

@@ -6,6 +6,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 
 const span = { fromMs: 0, toMs: 1000 };
 const NOTHING = { wanted: [], suspects: [], due: [] };
+const DUE = { attempts: 3, nextAttemptAtMs: null };
 
 class Filler implements HoleFiller {
   readonly calls: string[] = [];
@@ -40,15 +41,16 @@ test('each request goes to the collector of its stream, and those of nobody are 
     ],
     suspects: [{ gapId: 5, streamId: 2, span }],
     due: [
-      { gapId: 6, streamId: 1, span },
-      { gapId: 7, streamId: 9, span },
+      { gapId: 6, streamId: 1, span, ...DUE },
+      { gapId: 7, streamId: 9, span, ...DUE },
     ],
   };
-  const units = [{ walkers: [walker], candles: [candles] }];
-  assert.equal(await review.review(requests, units), true);
+  const own = { walkers: [walker], candles: [candles] };
+  const units = [own, { walkers: [new Filler(3)], candles: [] }];
+  assert.deepEqual([...(await review.review(requests, units))], [own]);
   assert.deepEqual(walker.calls, ['want 0 1000', 'retry 0 1000']);
   assert.deepEqual(candles.calls, ['doubt 0 1000']);
-  assert.equal(await review.review(NOTHING, units), false);
+  assert.equal((await review.review(NOTHING, units)).size, 0);
 });
 
 test('a doubt that failed is not repeated at once while the archive asks for it, and later it is', async () => {
@@ -60,7 +62,7 @@ test('a doubt that failed is not repeated at once while the archive asks for it,
   await assert.rejects(review.review(requests, units), /no database/);
   filler.isFailing = false;
   clock.advance(59_000);
-  assert.equal(await review.review(requests, units), false);
+  assert.equal((await review.review(requests, units)).size, 0);
   clock.advance(1000);
   await review.review(requests, units);
   assert.equal(filler.calls.length, 2);
@@ -71,7 +73,7 @@ test('a doubt that was acted upon and is raised again is passed on at once', asy
   const units = [{ walkers: [filler], candles: [] }];
   const requests = { ...NOTHING, suspects: [{ gapId: 5, streamId: 1, span }] };
   await review.review(requests, units);
-  assert.equal(await review.review(requests, units), true);
+  assert.equal((await review.review(requests, units)).size, 1);
   assert.equal(filler.calls.length, 2);
 });
 
@@ -88,4 +90,24 @@ test('one failed doubt does not keep the others from being passed on', async () 
   const units = [{ walkers: [failing, other], candles: [] }];
   await assert.rejects(new FillReview(new FakeClock()).review(requests, units), /no database/);
   assert.equal(other.calls.length, 1);
+});
+
+test('a gap that is due is passed on once for each try, and at once when somebody asks again', async () => {
+  const clock = new FakeClock();
+  const [filler, review] = [new Filler(1), new FillReview(clock)];
+  const units = [{ walkers: [filler], candles: [] }];
+  const ask = async (attempts: number, nextAttemptAtMs: number | null) => {
+    const due = [{ gapId: 5, streamId: 1, span, attempts, nextAttemptAtMs }];
+    return (await review.review({ ...NOTHING, due }, units)).size;
+  };
+  assert.equal(await ask(2, 700), 1);
+  assert.equal(await ask(2, 700), 0, 'it has been told');
+  assert.equal(await ask(2, null), 1, 'a person has ended the pause');
+  assert.equal(await ask(3, null), 1, 'it was tried, and a person asks again');
+  clock.advance(60_000);
+  assert.equal(await ask(3, null), 1, 'nothing came of it');
+  assert.deepEqual(
+    filler.calls,
+    Array.from({ length: 4 }, () => 'retry 0 1000'),
+  );
 });
