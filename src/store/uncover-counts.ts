@@ -1,6 +1,7 @@
 import { isEmptySpan, type Span } from '../kernel/span.js';
 import type { Island, StreamRef } from '../ledger/batch.js';
 import type { Runner } from './database.js';
+import type { DepartedRows } from './sealing/departed.js';
 
 /**
  * Counts of what is left of an island that was cut. Of its pieces the longest is not counted: its rows
@@ -23,6 +24,8 @@ export interface Pieces {
 
 /** What {@link splitCounts} asks of the rows. */
 export interface RowReader {
+  /** Whether all rows of a span are here, or away in partitions that lie in it whole. */
+  canCount(span: Span): boolean;
   count(span: Span): Promise<PieceCount>;
   /** Id of the row at an edge of a span: its oldest, or its newest. */
   edgeId(span: Span, edge: 'oldest' | 'newest'): Promise<number | null>;
@@ -31,20 +34,35 @@ export interface RowReader {
 const NO_ROWS: PieceCount = { rowCount: 0, firstId: null, lastId: null };
 const lengthMs = ({ fromMs, toMs }: Span) => Math.max(0, toMs - fromMs);
 
-/** Counts of the pieces to the left and right of what is taken out of an island of trades or times. */
+/** What is left on both sides. */
+interface Sides {
+  readonly left: PieceCount;
+  readonly right: PieceCount;
+}
+
+/**
+ * Counts of the pieces to the left and right of what is taken out of an island of trades or times.
+ * Undefined when it takes rows that are in files: then the partitions at both ends of the island have
+ * left, and hold rows of its neighbours as well.
+ */
 export async function splitCounts(
   { left, taken, right }: Pieces,
   island: Island,
   rows: RowReader,
-): Promise<{ readonly left: PieceCount; readonly right: PieceCount }> {
+): Promise<Sides | undefined> {
   const count = (span: Span) => (isEmptySpan(span) ? Promise.resolve(NO_ROWS) : rows.count(span));
+  const unknown = [left, right].filter((span) => !isEmptySpan(span) && !rows.canCount(span));
+  if (unknown.length > 1) return undefined;
   const longestMs = Math.max(...[left, taken, right].map(lengthMs));
-  if (lengthMs(taken) === longestMs) return { left: await count(left), right: await count(right) };
-  const isLeftLong = lengthMs(left) === longestMs;
+  if (unknown.length === 0 && lengthMs(taken) === longestMs) {
+    return { left: await count(left), right: await count(right) };
+  }
+  const isLeftLong = unknown.length === 0 ? lengthMs(left) === longestMs : unknown[0] === left;
   const [long, short] = isLeftLong ? [left, right] : [right, left];
   const gone = await count(taken);
   const counted = await count(short);
   const rest = await restOf(long, isLeftLong ? 'newest' : 'oldest', island, [gone, counted], rows);
+  if (rest === undefined) return undefined;
   return isLeftLong ? { left: rest, right: counted } : { left: counted, right: rest };
 }
 
@@ -58,7 +76,7 @@ async function restOf(
   island: Island,
   others: readonly PieceCount[],
   rows: RowReader,
-): Promise<PieceCount> {
+): Promise<PieceCount | undefined> {
   const rowCount = others.reduce((left, other) => left - other.rowCount, island.rowCount);
   if (rowCount === 0) return NO_ROWS;
   const innerId = await rows.edgeId(span, innerEdge);
@@ -67,7 +85,7 @@ async function restOf(
       innerId !== null &&
       (innerEdge === 'newest' ? (firstId ?? Infinity) > innerId : (lastId ?? 0) < innerId),
   );
-  if (rowCount < 0 || !isInOrder) return await rows.count(span);
+  if (rowCount < 0 || !isInOrder) return rows.canCount(span) ? await rows.count(span) : undefined;
   return innerEdge === 'newest'
     ? { rowCount, firstId: island.firstId, lastId: innerId }
     : { rowCount, firstId: innerId, lastId: island.lastId };
@@ -81,7 +99,7 @@ export async function shareCount(
   { left, right }: Pieces,
   { rowCount }: Island,
   rows: Pick<RowReader, 'count'>,
-): Promise<{ readonly left: PieceCount; readonly right: PieceCount }> {
+): Promise<Sides> {
   const all = { ...NO_ROWS, rowCount };
   if (isEmptySpan(left) || isEmptySpan(right)) {
     return isEmptySpan(left) ? { left: NO_ROWS, right: all } : { left: all, right: NO_ROWS };
@@ -91,6 +109,17 @@ export async function shareCount(
   const short = { ...NO_ROWS, rowCount: Math.min(counted, rowCount) };
   const long = { ...NO_ROWS, rowCount: rowCount - short.rowCount };
   return isLeftLong ? { left: long, right: short } : { left: short, right: long };
+}
+
+/** The same where rows are away: candles come evenly, so that they are shared by time. */
+export function shareByTime({ left, right }: Pieces, { rowCount }: Island): Sides {
+  const lengths = [lengthMs(left), lengthMs(right)] as const;
+  const share = lengths[0] / Math.max(1, lengths[0] + lengths[1]);
+  const ofLeft = Math.round(rowCount * share);
+  return {
+    left: { ...NO_ROWS, rowCount: ofLeft },
+    right: { ...NO_ROWS, rowCount: rowCount - ofLeft },
+  };
 }
 
 const COUNT_TRADES = (needsTime: string) => `
@@ -117,8 +146,41 @@ interface CountRow {
   readonly last_id: number | null;
 }
 
-/** Reads the rows of a stream of trades, times or candles. */
-export function rowReader(runner: Runner, stream: StreamRef): RowReader {
+const covers = (outer: Span, inner: Span) =>
+  outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
+const touches = (a: Span, b: Span) => a.fromMs < b.toMs && b.fromMs < a.toMs;
+
+/** What the partitions that have left hold of a stream of trades or times. */
+function countsAway({ kind }: StreamRef, away: readonly DepartedRows[]): AwayCount[] {
+  const at = kind === 'times' ? 3 : 0;
+  return away.map(({ span, counts }) => {
+    const [rowCount, firstId, lastId] = [counts?.[at], counts?.[at + 1], counts?.[at + 2]];
+    return { span, rowCount: rowCount ?? 0, firstId: firstId ?? null, lastId: lastId ?? null };
+  });
+}
+
+interface AwayCount extends PieceCount {
+  readonly span: Span;
+}
+
+const least = (ids: readonly (number | null)[]) => furthest(ids, Math.min);
+const greatest = (ids: readonly (number | null)[]) => furthest(ids, Math.max);
+function furthest(ids: readonly (number | null)[], choose: (...ids: number[]) => number) {
+  const known = ids.filter((id) => id !== null);
+  return known.length === 0 ? null : choose(...known);
+}
+
+/**
+ * Reads the rows of a stream of trades, times or candles.
+ *
+ * @param away partitions of its table that have left the database; what they hold was counted when
+ *   they were sealed
+ */
+export function rowReader(
+  runner: Runner,
+  stream: StreamRef,
+  away: readonly DepartedRows[],
+): RowReader {
   const needsTime = stream.kind === 'times' ? NEEDS_TIME : '';
   // As text and not as numbers: constants, from which partitions are chosen before the work.
   const bounds = (fromMs: number, toMs: number) =>
@@ -128,25 +190,37 @@ export function rowReader(runner: Runner, stream: StreamRef): RowReader {
     const [row] = await runner.rows<{ tid: number }>(EDGE_ID(needsTime, order), values);
     return row?.tid ?? null;
   };
+  const counted = countsAway(stream, away);
+  const within = (span: Span) => counted.filter((one) => touches(one.span, span));
   return {
-    async count({ fromMs, toMs }) {
-      const values = [stream.marketId, ...bounds(fromMs, toMs)];
+    canCount: (span) => within(span).every((one) => covers(span, one.span)),
+    async count(span) {
+      const values = [stream.marketId, ...bounds(span.fromMs, span.toMs)];
       const [row] =
         stream.kind === 'kline'
           ? await runner.rows<CountRow>(COUNT_KLINES, [...values, stream.variant])
           : await runner.rows<CountRow>(COUNT_TRADES(needsTime), values);
-      if (row === undefined) return NO_ROWS;
-      return { rowCount: row.row_count, firstId: row.first_id, lastId: row.last_id };
+      const here = row ?? { row_count: 0, first_id: null, last_id: null };
+      const there = within(span);
+      return {
+        rowCount: there.reduce((sum, one) => sum + one.rowCount, here.row_count),
+        firstId: least([here.first_id, ...there.map((one) => one.firstId)]),
+        lastId: greatest([here.last_id, ...there.map((one) => one.lastId)]),
+      };
     },
-    async edgeId({ fromMs, toMs }, edge) {
+    async edgeId(span, edge) {
+      const { fromMs, toMs } = span;
+      const isNewest = edge === 'newest';
+      const there = within(span).map((one) => (isNewest ? one.lastId : one.firstId));
       for (let reachMs = NEAR_MS; ; reachMs *= WIDER) {
         const isAll = reachMs >= toMs - fromMs;
-        const near =
-          edge === 'newest'
-            ? { fromMs: isAll ? fromMs : toMs - reachMs, toMs }
-            : { fromMs, toMs: isAll ? toMs : fromMs + reachMs };
-        const found = await find(near, edge === 'newest' ? 'DESC' : 'ASC');
-        if (found !== null || isAll) return found;
+        const near = isNewest
+          ? { fromMs: isAll ? fromMs : toMs - reachMs, toMs }
+          : { fromMs, toMs: isAll ? toMs : fromMs + reachMs };
+        const here = await find(near, isNewest ? 'DESC' : 'ASC');
+        if (here === null && !isAll) continue;
+        // Ids grow with time: of two places the one nearer to the edge has the one beyond.
+        return isNewest ? greatest([here, ...there]) : least([here, ...there]);
       }
     },
   };

@@ -10,7 +10,7 @@ import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import { thawPartition } from '../cold/thaw.js';
 import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
 import type { LifeOutcome, LifeWatcher } from './events.js';
-import { findObstacles } from './obstacles.js';
+import { findObstacles, unsettledNote } from './obstacles.js';
 import { type LifePlan, type LifeRules, ofState, planLife } from './plan.js';
 import { sealPartition } from './seal.js';
 
@@ -250,6 +250,9 @@ class LifeRun {
 
   async #archive(one: PartitionInfo): Promise<LifeOutcome> {
     const { watcher, signal } = this.#options;
+    // What was doubted since it was sealed is looked at as long as its rows are at hand.
+    const doubt = await unsettledNote(this.#desk, one, false);
+    if (doubt !== undefined) return { partition: one, became: 'kept', rows: null, note: doubt };
     this.#isColdTouched = true;
     const frozen = await freezePartition(this.#cold(), one);
     signal.throwIfAborted();

@@ -34,7 +34,8 @@ async function ledgerDoubt(
   return `the ledger claims ${claimed} trades of ${market} from ${at} on, and there are ${counted}`;
 }
 
-async function unsettledNote(
+/** What is missing or doubted of one partition, in words; undefined when nothing is. */
+export async function unsettledNote(
   desk: SealingDesk,
   partition: PartitionInfo,
   needsVerdicts: boolean,
@@ -44,7 +45,13 @@ async function unsettledNote(
   const { why, kind, market, variantS, span } = found;
   const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;
   const at = new Date(span.fromMs).toISOString();
-  return why === 'gap'
-    ? `an open gap of ${stream} of ${market} from ${at} on`
-    : `${stream} of ${market} is not judged from ${at} on`;
+  const of = `${stream} of ${market}`;
+  switch (why) {
+    case 'gap':
+      return `an open gap of ${of} from ${at} on`;
+    case 'doubt':
+      return `${of} are doubted from ${at} on, and not fetched again yet`;
+    case 'verdict':
+      return `${of} is not judged from ${at} on`;
+  }
 }

@@ -29,7 +29,7 @@ export interface PartitionInfo {
 
 /** Why a partition can not be sealed yet. */
 export interface Unsettled {
-  readonly why: 'gap' | 'verdict';
+  readonly why: 'gap' | 'doubt' | 'verdict';
   readonly kind: string;
   readonly market: string;
   readonly variantS: number;

@@ -1,3 +1,8 @@
+import type { Span } from '../../kernel/span.js';
+import type { Runner } from '../database.js';
+import { toMs } from '../instants.js';
+import type { PartitionedTable } from '../partitioned-tables.js';
+
 /**
  * What the ledger covers and the database does not hold any more: rows in files, or gone. What is
  * judged by rows must leave it out, or it would find them missing.
@@ -8,3 +13,35 @@ export const departedSql = (...tables: readonly string[]) => `
   (SELECT coalesce(range_agg(gone.span), '{}') FROM partition_state gone
    WHERE gone.state IN ('archived', 'expired')
      AND gone.table_name IN (${tables.map((table) => `'${table}'`).join(', ')}))`;
+
+/** What is known in the database of the rows of a market that have left it. */
+export interface DepartedRows {
+  readonly span: Span;
+  readonly state: 'archived' | 'expired';
+  /**
+   * Of trades: rows, lowest and highest id, and the same three of those whose exact time is known; of
+   * others the rows alone. Null when the market has none.
+   */
+  readonly counts: readonly (number | null)[] | null;
+}
+
+const DEPARTED_ROWS = `
+  SELECT ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs", state,
+         CASE state WHEN 'archived' THEN market_rows -> $2::text END AS counts
+  FROM partition_state WHERE table_name = $1 AND state IN ('archived', 'expired') ORDER BY lower(span)`;
+
+/** The partitions of a table that have left, oldest first, with what they hold of a market. */
+export async function departedRows(
+  runner: Runner,
+  table: PartitionedTable,
+  marketId: number,
+): Promise<DepartedRows[]> {
+  const rows = await runner.rows<Omit<DepartedRows, 'span'> & Span>(DEPARTED_ROWS, [
+    table,
+    `${marketId}`,
+  ]);
+  return rows.map(({ fromMs, toMs: endMs, ...rest }) => ({
+    ...rest,
+    span: { fromMs, toMs: endMs },
+  }));
+}

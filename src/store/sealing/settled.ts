@@ -26,6 +26,16 @@ const OPEN_GAP = `
     unnest(expected.spans * tstzmultirange(${SPAN}) - covered.spans - given_up.spans) AS one
   WHERE s.kind = ANY ($3::text[]) ORDER BY lower(one) LIMIT 1`;
 
+/** What is covered and doubted: it is to be fetched again, which nobody has begun yet. */
+const OPEN_DOUBT = `
+  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${toMs('lower(g.span)')} AS "fromMs",
+         ${toMs('upper(g.span)')} AS "toMs"
+  FROM stream s JOIN market m USING (market_id)
+    JOIN gap g ON g.stream_id = s.stream_id AND g.market_id = s.market_id
+  WHERE s.kind = ANY ($3::text[]) AND g.state = 'open' AND g.reason = 'suspect'
+    AND g.uncovered_at IS NULL AND g.span && ${SPAN}
+  ORDER BY lower(g.span) LIMIT 1`;
+
 /** Slots that both roads cover and nobody has judged, mismatches that are being tried, and doubts. */
 const OPEN_VERDICT = `
   WITH pairs AS (
@@ -78,6 +88,8 @@ export async function findUnsettled(
   if (!isFetchable) return undefined;
   const [gap] = await runner.rows<Found>(OPEN_GAP, [from, to, streams]);
   if (gap !== undefined) return toUnsettled('gap', gap);
+  const [doubt] = await runner.rows<Found>(OPEN_DOUBT, [from, to, streams]);
+  if (doubt !== undefined) return toUnsettled('doubt', doubt);
   if (!needsVerdicts) return undefined;
   const [verdict] = await runner.rows<Found>(OPEN_VERDICT, [from, to]);
   return verdict === undefined ? undefined : toUnsettled('verdict', verdict);

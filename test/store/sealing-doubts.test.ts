@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Span } from '../../src/kernel/span.js';
+import type { StreamRef } from '../../src/ledger/batch.js';
+import { runSql } from '../support/postgres.js';
+import { brokenCoverage } from '../support/postgres-rows.js';
+import {
+  bringBack,
+  DAY_MS,
+  FIRST_MS,
+  live,
+  openSealingWorld,
+  type SealingWorld,
+  tradePartitions,
+} from '../support/sealing-world.js';
+
+/** What is doubted while rows of it are in files: the ledger must stay exact to the row. */
+
+const COLD = { coldAfterMs: DAY_MS };
+const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+/** Hours after the begin of the first day. */
+const hours = (from: number, to: number): Span => ({
+  fromMs: FIRST_MS + from * HOUR_MS,
+  toMs: FIRST_MS + to * HOUR_MS,
+});
+const doubt = { reason: 'suspect', note: 'the volume differs', atMs: FIRST_MS } as const;
+
+/** The same with exact times, which are counted by themselves. */
+async function openDoubted(t: Parameters<typeof openSealingWorld>[0]) {
+  const world = await openSealingWorld(t);
+  const times = await world.store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
+  await world.store.commit({ claims: [{ stream: times, span: hours(0, 72), evidence: {} }] });
+  const [trades] = world.streams;
+  assert.ok(trades !== undefined);
+  return { ...world, trades, times };
+}
+
+async function archiveDays(world: SealingWorld, ...days: readonly number[]): Promise<void> {
+  const isChosen = ({ span }: { span: Span }) =>
+    days.some((day) => span.fromMs === FIRST_MS + day * DAY_MS);
+  const { failures } = await live(world, { rules: COLD, isChosen });
+  assert.deepEqual(failures, []);
+}
+
+const spansOf = async ({ store }: SealingWorld, stream: StreamRef) =>
+  (await store.islands(stream, 100))
+    .map(({ span }) => [(span.fromMs - FIRST_MS) / HOUR_MS, (span.toMs - FIRST_MS) / HOUR_MS])
+    .reverse();
+
+/** Brings all rows back, and holds the ledger against them. */
+async function assertExact(world: SealingWorld): Promise<void> {
+  assert.deepEqual((await bringBack(world)).failures, []);
+  assert.deepEqual(await brokenCoverage(world.url), []);
+}
+
+test('what is in files can not be doubted before it is brought back', async (t) => {
+  const world = await openDoubted(t);
+  const { store, trades } = world;
+  await archiveDays(world, 0, 1);
+  const before = await runSql(world.url, 'SELECT * FROM coverage ORDER BY coverage::text');
+  await assert.rejects(store.uncover(trades, hours(1, 30), doubt), {
+    code: 'partition_archived',
+    action: 'skip',
+    message:
+      /2026-01-13T00:00:00.000Z to 2026-01-15T00:00:00.000Z are in files: .*tapekeep restore/,
+  });
+  const after = await runSql(world.url, 'SELECT * FROM coverage ORDER BY coverage::text');
+  assert.deepEqual(after, before);
+  await bringBack(world);
+  await store.uncover(trades, hours(1, 30), doubt);
+  assert.deepEqual(await spansOf(world, trades), [
+    [0, 1],
+    [30, 72],
+  ]);
+  assert.deepEqual(await brokenCoverage(world.url), []);
+});
+
+test('of a doubt that reaches into files the rest is taken back, and every count stays exact', async (t) => {
+  for (const [days, span, left] of [
+    // The rest lies in files whole.
+    [
+      [0],
+      hours(12, 71),
+      [
+        [0, 24],
+        [71, 72],
+      ],
+    ],
+    // It lies in files and beside them, and is the longer or the shorter part.
+    [
+      [0],
+      hours(50, 60),
+      [
+        [0, 50],
+        [60, 72],
+      ],
+    ],
+    [
+      [0, 1],
+      hours(40, 49),
+      [
+        [0, 48],
+        [49, 72],
+      ],
+    ],
+    // Files on both sides, and between two pieces that are taken back.
+    [
+      [0, 2],
+      hours(0, 72),
+      [
+        [0, 24],
+        [48, 72],
+      ],
+    ],
+    [
+      [1],
+      hours(1, 71),
+      [
+        [0, 1],
+        [24, 48],
+        [71, 72],
+      ],
+    ],
+  ] as const) {
+    const world = await openDoubted(t);
+    await archiveDays(world, ...days);
+    for (const stream of [world.trades, world.times]) {
+      const rests = await world.store.uncover(stream, span, doubt);
+      assert.deepEqual(await spansOf(world, stream), left);
+      assert.equal(rests.length, left.length);
+    }
+    await assertExact(world);
+  }
+});
+
+test('an island whose partition holds rows of its neighbour as well is counted by what is not in files', async (t) => {
+  const world = await openDoubted(t);
+  const { store, trades } = world;
+  for (const span of [hours(0.2, 0.5), hours(71.2, 71.3)]) {
+    await store.uncover(trades, span, doubt);
+    await store.recordGap({
+      ...{ stream: trades, span, state: 'unfillable', reason: 'beyond history' },
+      atMs: FIRST_MS,
+    });
+  }
+  await archiveDays(world, 0);
+  await store.uncover(trades, hours(30, 31), doubt);
+  assert.deepEqual(await spansOf(world, trades), [
+    [0, 0.2],
+    [0.5, 30],
+    [31, 71.2],
+    [71.3, 72],
+  ]);
+  await assertExact(world);
+
+  // With both of its ends in such partitions nothing is known of the parts.
+  const other = await openDoubted(t);
+  for (const span of [hours(0.2, 0.5), hours(48.2, 48.5)]) {
+    await other.store.uncover(other.trades, span, doubt);
+    await other.store.recordGap({
+      ...{ stream: other.trades, span, state: 'unfillable', reason: 'beyond history' },
+      atMs: FIRST_MS,
+    });
+  }
+  await archiveDays(other, 0, 2);
+  await assert.rejects(other.store.uncover(other.trades, hours(30, 31), doubt), {
+    code: 'partition_archived',
+  });
+  await assertExact(other);
+});
+
+test('what is doubted after it was sealed does not leave before that is settled', async (t) => {
+  const world = await openDoubted(t);
+  const { store, trades } = world;
+  await live(world);
+  const span = { fromMs: FIRST_MS + DAY_MS, toMs: FIRST_MS + DAY_MS + MINUTE_MS };
+  await store.recordGap({ ...{ stream: trades, span, state: 'open' }, ...doubt });
+  const { outcomes } = await live(world, { rules: COLD });
+  assert.deepEqual(
+    outcomes.map(({ became, note }) => [became, note]),
+    [
+      ['archived', null],
+      [
+        'kept',
+        'trades of BTC_USDT are doubted from 2026-01-14T00:00:00.000Z on, and not fetched again yet',
+      ],
+      ['archived', null],
+    ],
+  );
+  assert.deepEqual(
+    (await tradePartitions(store)).map(({ state }) => state),
+    ['archived', 'sealed', 'archived'],
+  );
+  assert.equal((await store.fillRequests(FIRST_MS + 9 * DAY_MS)).suspects.length, 1);
+});
