@@ -7,7 +7,7 @@ import type { Batch, StreamRef, TradeRow } from '../../src/ledger/batch.js';
 import { openStore, type Store } from '../../src/store/index.js';
 import { denseOrder } from '../../src/store/writer/dense-order.js';
 import { TRADE } from '../../src/store/writer/series.js';
-import { linesAt, tradeLines } from '../../src/store/writer/trade-lines.js';
+import { tradeSheet } from '../../src/store/writer/trade-sheet.js';
 import { BATCH_ROWS, type Load, type Shape, ShapedTrades } from '../support/ingest-trades.js';
 import {
   quietStoreEvents,
@@ -102,11 +102,13 @@ async function secondsOf(work: () => Promise<unknown>): Promise<number> {
 }
 
 function encode(rows: readonly TradeRow[], isSorted: boolean): Buffer {
-  const sorted = isSorted ? rows.toSorted(TRADE.compare) : rows;
-  const candidates = sorted.map((row) => ({ row, batch: 0 }));
-  const lines = tradeLines(candidates);
-  const positions = candidates.map((_, position) => position);
-  return isSorted ? linesAt(lines, denseOrder(candidates, positions)) : lines.bytes;
+  const ignore = () => undefined;
+  const window = { fromMs: 0, toMs: Number.MAX_SAFE_INTEGER };
+  const sheet = tradeSheet([{ trades: rows }], window, { settle: ignore, refuse: ignore });
+  const { runs, lines, lineNumbers } = sheet;
+  if (!isSorted) return lines.bytes;
+  const places = denseOrder(runs, Uint32Array.from(rows.keys()));
+  return lines.pick(places.map((place) => lineNumbers[place] ?? 0));
 }
 
 async function rawCopy(world: World, pieces: readonly Buffer[]): Promise<Measured> {

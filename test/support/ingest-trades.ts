@@ -62,6 +62,7 @@ export class ShapedTrades {
     const secondMs = (n: number) => (START_S + Math.floor(n / TRADES_PER_S)) * 1_000;
     const span = { fromMs: secondMs(first), toMs: secondMs(first + pageRows) };
     const spans = Array.from({ length: together }, (_, m) => [firstMarket + m, span] as const);
-    return { rows, spans: new Map(spans) };
+    // As they come from an exchange: out of JSON, where texts are whole and not joined of pieces.
+    return { rows: JSON.parse(JSON.stringify(rows)) as TradeRow[], spans: new Map(spans) };
   }
 }

@@ -4,6 +4,7 @@ import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
 import { type CoverageRow, toIsland } from '../ledger.js';
 import { doubtLateTrades } from './doubts.js';
+import type { Counted, FreshRows } from './fresh-rows.js';
 
 /**
  * Merges claims into the ledger. The pure part decides which rows of coverage become which; the
@@ -12,20 +13,13 @@ import { doubtLateTrades } from './doubts.js';
  * The caller holds the lock of every market concerned, and has stored the rows already.
  */
 
-/** A row that this transaction added, as far as the count of its stream is concerned. */
-export interface Fresh {
-  readonly ms: number;
-  /** Trades and times only. */
-  readonly tid?: number;
-}
-
 /** All that a group of batches does to one stream. */
 export interface StreamWork {
   readonly streamId: number;
   readonly marketId: number;
   readonly kind: StreamKind;
   readonly claims: readonly CoverageClaim[];
-  readonly fresh: readonly Fresh[];
+  readonly fresh: FreshRows;
 }
 
 interface Held extends Island {
@@ -42,7 +36,6 @@ export interface Merged {
   readonly evidence: Evidence;
 }
 
-const within = ({ fromMs, toMs }: Span, ms: number) => fromMs <= ms && ms < toMs;
 const contains = (outer: Span, inner: Span) =>
   outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
 
@@ -103,12 +96,6 @@ const INSERT_COVERAGE = `
               $7::bigint[], $8::jsonb[])
     AS q(stream_id, market_id, from_ms, to_ms, first_id, last_id, row_count, evidence)`;
 
-interface Counted {
-  readonly rowCount: number;
-  readonly firstId: number | null;
-  readonly lastId: number | null;
-}
-
 /**
  * Writes the claims and counts of a group into the ledger.
  *
@@ -119,7 +106,10 @@ export async function writeCoverage(
   works: readonly StreamWork[],
 ): Promise<Map<number, Island[]>> {
   const islands = new Map<number, Island[]>(works.map(({ streamId }) => [streamId, []]));
-  const active = works.filter(({ claims, fresh }) => claims.length > 0 || fresh.length > 0);
+  const active = works.flatMap((work) => {
+    const hull = hullOf(work);
+    return hull === undefined ? [] : [{ ...work, hull }];
+  });
   if (active.length === 0) return islands;
   const held = await readHeld(connection, active);
   const merged = active
@@ -138,10 +128,7 @@ export async function writeCoverage(
 }
 
 function isTouched({ work, span }: Merged): boolean {
-  return (
-    work.claims.some((claim) => contains(span, claim.span)) ||
-    work.fresh.some(({ ms }) => within(span, ms))
-  );
+  return work.claims.some((claim) => contains(span, claim.span)) || work.fresh.isIn(span);
 }
 
 function isUnchanged({ members }: Merged, island: Island): boolean {
@@ -157,14 +144,13 @@ function isUnchanged({ members }: Merged, island: Island): boolean {
 
 async function readHeld(
   connection: Connection,
-  works: readonly StreamWork[],
+  works: readonly (StreamWork & { readonly hull: Span })[],
 ): Promise<Map<number, Held[]>> {
-  const hulls = works.map(({ claims, fresh }) => hullOf(claims, fresh));
   const rows = await connection.query<CoverageRow & { evidence: Evidence }>(READ_COVERAGE, [
     works.map(({ streamId }) => streamId),
     works.map(({ marketId }) => marketId),
-    hulls.map(({ fromMs }) => fromMs),
-    hulls.map(({ toMs }) => toMs),
+    works.map(({ hull }) => hull.fromMs),
+    works.map(({ hull }) => hull.toMs),
   ]);
   const held = new Map<number, Held[]>();
   for (const row of rows) {
@@ -175,18 +161,19 @@ async function readHeld(
   return held;
 }
 
-function hullOf(claims: readonly CoverageClaim[], fresh: readonly Fresh[]): Span {
-  let fromMs = Number.POSITIVE_INFINITY;
-  let toMs = Number.NEGATIVE_INFINITY;
-  for (const { span } of claims) {
-    fromMs = Math.min(fromMs, span.fromMs);
-    toMs = Math.max(toMs, span.toMs);
-  }
-  for (const { ms } of fresh) {
-    fromMs = Math.min(fromMs, ms);
-    toMs = Math.max(toMs, ms);
-  }
-  return { fromMs, toMs };
+/** From the first to the last moment that a work is about. */
+function hullOf({ claims, fresh }: StreamWork): Span | undefined {
+  return hullOfSpans([...claims.map(({ span }) => span), ...(fresh.hull ? [fresh.hull] : [])]);
+}
+
+function hullOfSpans(spans: readonly Span[]): Span | undefined {
+  return spans.reduce<Span | undefined>(
+    (hull, { fromMs, toMs }) => ({
+      fromMs: Math.min(hull?.fromMs ?? fromMs, fromMs),
+      toMs: Math.max(hull?.toMs ?? toMs, toMs),
+    }),
+    undefined,
+  );
 }
 
 const countsRows = ({ kind }: StreamWork) => kind === 'trades' || kind === 'times';
@@ -200,11 +187,8 @@ async function countUncovered(
     countsRows(work) ? uncovered.map((span) => ({ index, work, span })) : [],
   );
   const counts = new Map<number, Counted[]>();
-  if (asked.length === 0) return counts;
-  const hull = hullOf(
-    [],
-    asked.flatMap(({ span }) => [{ ms: span.fromMs }, { ms: span.toMs }]),
-  );
+  const hull = hullOfSpans(asked.map(({ span }) => span));
+  if (hull === undefined) return counts;
   const rows = await connection.query<{
     ord: number;
     row_count: number;
@@ -234,7 +218,7 @@ async function countUncovered(
 function islandOf({ work, span, members, uncovered }: Merged, counted: readonly Counted[]): Island {
   // Rows in an uncovered part have just been counted where they lie, fresh ones among them.
   const notCounted = countsRows(work) ? uncovered : [];
-  const fresh = sumUp(work.fresh, span, notCounted);
+  const fresh = work.fresh.count(span, notCounted);
   const parts: Counted[] = [...members, ...counted, fresh];
   return {
     streamId: work.streamId,
@@ -243,21 +227,6 @@ function islandOf({ work, span, members, uncovered }: Merged, counted: readonly 
     lastId: highest(parts.map(({ lastId }) => lastId)),
     rowCount: parts.reduce((sum, { rowCount }) => sum + rowCount, 0),
   };
-}
-
-/** The fresh rows in a span, without those in some parts of it. */
-function sumUp(fresh: readonly Fresh[], span: Span, without: readonly Span[]): Counted {
-  let rowCount = 0;
-  let firstId: number | null = null;
-  let lastId: number | null = null;
-  for (const { ms, tid } of fresh) {
-    if (!within(span, ms) || without.some((part) => within(part, ms))) continue;
-    rowCount += 1;
-    if (tid === undefined) continue;
-    if (firstId === null || tid < firstId) firstId = tid;
-    if (lastId === null || tid > lastId) lastId = tid;
-  }
-  return { rowCount, firstId, lastId };
 }
 
 function lowest(ids: readonly (number | null)[]): number | null {

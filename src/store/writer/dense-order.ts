@@ -1,5 +1,4 @@
-import type { TradeRow } from '../../ledger/batch.js';
-import type { Candidate } from './candidate.js';
+import type { TradeRun } from './trade-sheet.js';
 
 /**
  * The order in which new trades fill their index.
@@ -20,28 +19,36 @@ const FIRST_SHARE = 0.53;
 /** Below, all of them fit into a page or two. */
 const LEAST_RUN = 256;
 
-/** @returns the same positions of `candidates`, which are in the order of the key. */
-export function denseOrder(
-  candidates: readonly Candidate<TradeRow>[],
-  positions: readonly number[],
-): readonly number[] {
-  if (positions.length < LEAST_RUN) return positions;
-  const ordered: number[] = [];
-  const marketAt = (index: number) => candidates[positions[index] ?? -1]?.row.marketId;
+/** @returns the same places of a sheet whose markets are these runs; they are in the order of the key. */
+export function denseOrder(runs: readonly TradeRun[], places: Uint32Array): Uint32Array {
+  if (places.length < LEAST_RUN) return places;
+  const ordered = new Uint32Array(places.length);
   let start = 0;
-  while (start < positions.length) {
-    let end = start + 1;
-    while (end < positions.length && marketAt(end) === marketAt(start)) end += 1;
-    const run = positions.slice(start, end);
-    if (run.length < LEAST_RUN) {
-      ordered.push(...run);
-    } else {
-      const isFirst = (index: number) =>
-        Math.floor((index + 1) * FIRST_SHARE) > Math.floor(index * FIRST_SHARE);
-      for (const [index, position] of run.entries()) if (isFirst(index)) ordered.push(position);
-      for (const [index, position] of run.entries()) if (!isFirst(index)) ordered.push(position);
-    }
+  for (const run of runs) {
+    let end = start;
+    while (end < places.length && (places[end] ?? 0) < run.end) end += 1;
+    const ofRun = places.subarray(start, end);
+    if (ofRun.length < LEAST_RUN) ordered.set(ofRun, start);
+    else ordered.set(firstThenOthers(ofRun), start);
     start = end;
+  }
+  return ordered;
+}
+
+function firstThenOthers(places: Uint32Array): Uint32Array {
+  const firstCount = Math.floor(places.length * FIRST_SHARE);
+  const ordered = new Uint32Array(places.length);
+  let first = 0;
+  let other = firstCount;
+  for (const place of places) {
+    const index = first + other - firstCount;
+    if (Math.floor((index + 1) * FIRST_SHARE) > first) {
+      ordered[first] = place;
+      first += 1;
+    } else {
+      ordered[other] = place;
+      other += 1;
+    }
   }
   return ordered;
 }

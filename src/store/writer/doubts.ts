@@ -1,7 +1,8 @@
-import { type Span, spanContains } from '../../kernel/span.js';
+import type { Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
 import { fromMs } from '../instants.js';
+import type { FreshRows } from './fresh-rows.js';
 
 /**
  * Marks what changes after it may have been judged. A mark commits with the change itself, so that
@@ -16,8 +17,8 @@ interface Touched {
   readonly work: {
     readonly kind: StreamKind;
     readonly marketId: number;
-    /** Moments of the rows that this transaction added. */
-    readonly fresh: readonly { readonly ms: number }[];
+    /** The rows that this transaction added. */
+    readonly fresh: FreshRows;
   };
 }
 
@@ -43,17 +44,9 @@ export async function doubtLateTrades(
 ): Promise<void> {
   const late = merged.flatMap(({ work, span, uncovered }) => {
     if (work.kind !== 'trades') return [];
-    const within = work.fresh.filter(
-      ({ ms }) => spanContains(span, ms) && !uncovered.some((part) => spanContains(part, ms)),
-    );
-    if (within.length === 0) return [];
-    return [
-      {
-        marketId: work.marketId,
-        fromMs: within.reduce((low, { ms }) => Math.min(low, ms), Number.POSITIVE_INFINITY),
-        toMs: within.reduce((high, { ms }) => Math.max(high, ms), 0) + SECOND_MS,
-      },
-    ];
+    const hull = work.fresh.hullIn(span, uncovered);
+    if (hull === undefined) return [];
+    return [{ marketId: work.marketId, fromMs: hull.fromMs, toMs: hull.toMs + SECOND_MS }];
   });
   if (late.length === 0) return;
   await connection.query(DOUBT_TRADES, [

@@ -8,7 +8,6 @@ import type {
   Series,
   StateRow,
   TickerRow,
-  TradeRow,
 } from '../../ledger/batch.js';
 import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import type { Candidate, Outcome } from './candidate.js';
@@ -21,11 +20,10 @@ import {
   sameFields,
   stateReason,
   tickerReason,
-  tradeReason,
 } from './screening.js';
-import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
+import { DEPTH, KLINE, type SeriesShape, STATE, TICKER } from './series.js';
 import { newTally, type Tally } from './tally.js';
-import { type TradeLines, tradeLines } from './trade-lines.js';
+import { type TradeSheet, tradeSheet } from './trade-sheet.js';
 
 /** A refused row on its way to quarantine. The market is named by name or, from a row, by id. */
 export type Refused = QuarantineRow & { readonly marketId: number | null };
@@ -37,8 +35,7 @@ export type Refused = QuarantineRow & { readonly marketId: number | null };
  */
 export interface PreparedGroup {
   readonly batches: readonly Batch[];
-  readonly trades: readonly Candidate<TradeRow>[];
-  readonly tradeLines: TradeLines;
+  readonly trades: TradeSheet;
   /** Versions of one candle in the order received: each pass holds a key at most once. */
   readonly klinePasses: readonly (readonly Candidate<KlineRow>[])[];
   readonly tickers: readonly Candidate<TickerRow>[];
@@ -135,13 +132,6 @@ class Preparation {
         later.push(candidate);
         continue;
       }
-      if (outcome === 'updated') {
-        // It knows more than the one before it, which so becomes its repetition: what the table
-        // makes of the two is told of the one that knows more.
-        this.settle(shape.table, before.batch, 'duplicate');
-        of.set(identity, candidate);
-        continue;
-      }
       this.settle(shape.table, batch, outcome);
       if (outcome === 'conflict') this.refused.push(refusedRow(shape.table, 'conflict', row));
     }
@@ -163,14 +153,6 @@ const sameOrConflict =
   (held, again) =>
     sameContent(shape, held.row, again.row) ? 'duplicate' : 'conflict';
 
-/** The two history endpoints tell one trade twice, and only one of them knows its exact time. */
-const repeatedTrade: Repeated<TradeRow> = (held, again) => {
-  const [a, b] = [held.row, again.row];
-  if (a.tradedAtS !== b.tradedAtS || !sameContent(TRADE, a, b)) return 'conflict';
-  if (b.executedAtUs === null || a.executedAtUs === b.executedAtUs) return 'duplicate';
-  return a.executedAtUs === null ? 'updated' : 'conflict';
-};
-
 /** Another version of a candle is news, not a conflict. */
 const repeatedKline: Repeated<KlineRow> = (held, again) =>
   sameContent(KLINE, held.row, again.row) ? 'duplicate' : 'later';
@@ -184,7 +166,6 @@ function gather<Row>(
 
 export function prepareGroup(batches: readonly Batch[], window: SaneWindow): PreparedGroup {
   const work = new Preparation(batches);
-  const trades = gather(batches, ({ trades }) => trades);
   const tickers = gather(batches, ({ tickers }) => tickers);
   const depths = gather(batches, ({ depths }) => depths);
   const states = gather(batches, ({ states }) => states);
@@ -198,11 +179,13 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
     klines = pass.later;
   }
   const given = gather(batches, ({ quarantine }) => quarantine);
-  const newTrades = work.screen(TRADE, trades, (row) => tradeReason(row, window), repeatedTrade);
+  const trades = tradeSheet(batches, window, {
+    settle: (batch, outcome) => work.settle('trade', batch, outcome),
+    refuse: (reason, row) => work.refused.push(refusedRow('trade', reason, row)),
+  });
   const prepared = {
     batches,
-    trades: newTrades.rows,
-    tradeLines: tradeLines(newTrades.rows),
+    trades,
     klinePasses,
     tickers: work.screen(
       TICKER,

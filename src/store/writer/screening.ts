@@ -59,7 +59,8 @@ function commonReason(marketId: number, receivedAtMs: number): string | undefine
   return isTimestamp(receivedAtMs) ? undefined : 'received_at not storable';
 }
 
-export function tradeReason(row: TradeRow, window: SaneWindow): string | undefined {
+/** All of a trade but its decimals. */
+export function tradeKeyReason(row: TradeRow, window: SaneWindow): string | undefined {
   const second = row.executedAtUs === null ? row.tradedAtS : Math.floor(row.executedAtUs / 1e6);
   return (
     commonReason(row.marketId, row.receivedAtMs) ??
@@ -67,10 +68,15 @@ export function tradeReason(row: TradeRow, window: SaneWindow): string | undefin
     (Number.isSafeInteger(row.tid) && row.tid > 0 ? undefined : 'trade id not storable') ??
     (Number.isInteger(row.tradedAtS) ? undefined : 'traded_at is not a whole second') ??
     (second === row.tradedAtS ? undefined : 'executed_at is not within its second') ??
-    (row.side === 'buy' || row.side === 'sell' ? undefined : 'side not known') ??
-    decimalReason('price', row.price, 1) ??
-    decimalReason('amount', row.amount, 1) ??
-    decimalReason('total', row.total, 0)
+    (row.side === 'buy' || row.side === 'sell' ? undefined : 'side not known')
+  );
+}
+
+export function tradeDecimalsReason({ price, amount, total }: TradeRow): string | undefined {
+  return (
+    decimalReason('price', price, 1) ??
+    decimalReason('amount', amount, 1) ??
+    decimalReason('total', total, 0)
   );
 }
 

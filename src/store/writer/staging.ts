@@ -39,7 +39,6 @@ export type TimeBounds = readonly [from: string, to: string];
 export function timeBounds<Row>(
   shape: SeriesShape<Row>,
   candidates: readonly Candidate<Row>[],
-  marginMs = 0,
 ): TimeBounds {
   let from = Number.POSITIVE_INFINITY;
   let to = Number.NEGATIVE_INFINITY;
@@ -48,7 +47,7 @@ export function timeBounds<Row>(
     if (at < from) from = at;
     if (at > to) to = at;
   }
-  return [new Date(from - marginMs).toISOString(), new Date(to + marginMs).toISOString()];
+  return [new Date(from).toISOString(), new Date(to).toISOString()];
 }
 
 /** Fills the stage; `ord` is the position in `candidates`. */
@@ -66,10 +65,9 @@ export async function stageLines(
   connection: Connection,
   shape: { readonly table: string; readonly columns: readonly string[] },
   lines: Buffer,
-  whenSent?: () => void,
 ): Promise<void> {
   const columns = ['ord', ...shape.columns].join(', ');
-  await connection.copyIn(`COPY ${stageOf(shape)} (${columns}) FROM STDIN`, lines, whenSent);
+  await connection.copyIn(`COPY ${stageOf(shape)} (${columns}) FROM STDIN`, lines);
 }
 
 /** Straight into the series; fails as a whole when one key is there already. */

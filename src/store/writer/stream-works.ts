@@ -1,12 +1,15 @@
 import type { Batch, CoverageClaim, StreamKind, StreamRef } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
 import type { Candidate, Outcome } from './candidate.js';
-import type { Fresh, StreamWork } from './coverage.js';
+import type { StreamWork } from './coverage.js';
+import { FreshRows } from './fresh-rows.js';
 import type { PreparedGroup } from './prepared.js';
+import type { TradeRun, TradeSheet } from './trade-sheet.js';
 
 /** What became of the rows of a group, in the order of its candidates. */
 export interface GroupOutcomes {
-  readonly trades: readonly Outcome[];
+  /** Of those alone that were not stored as new; by place. */
+  readonly trades: ReadonlyMap<number, Outcome>;
   readonly klines: readonly (readonly Outcome[])[];
   readonly tickers: readonly Outcome[];
   readonly depths: readonly Outcome[];
@@ -24,7 +27,7 @@ interface Draft {
   readonly marketId: number;
   readonly kind: StreamKind;
   readonly claims: CoverageClaim[];
-  readonly fresh: Fresh[];
+  fresh: FreshRows;
 }
 
 /**
@@ -41,11 +44,15 @@ export async function streamWorks(
     for (const claim of claims ?? []) draftOf(drafts, claim.stream).claims.push(claim);
   }
   await addFreshTrades(connection, drafts, group, outcomes);
+  const observed = new Map<Draft, number[]>();
   for (const [index, batch] of group.batches.entries()) {
-    for (const [streamId, fresh] of freshObservations(group, outcomes, batch, index)) {
+    for (const [streamId, moments] of freshObservations(group, outcomes, batch, index)) {
       const draft = drafts.get(streamId);
-      for (const one of fresh) draft?.fresh.push(one);
+      if (draft !== undefined) observed.set(draft, [...(observed.get(draft) ?? []), ...moments]);
     }
+  }
+  for (const [draft, moments] of observed) {
+    draft.fresh = new FreshRows(Float64Array.from(moments).sort());
   }
   return [...drafts.values()].sort((a, b) => a.streamId - b.streamId);
 }
@@ -56,7 +63,7 @@ function draftOf(
 ): Draft {
   const found = drafts.get(streamId);
   if (found !== undefined) return found;
-  const made: Draft = { streamId, marketId, kind, claims: [], fresh: [] };
+  const made: Draft = { streamId, marketId, kind, claims: [], fresh: FreshRows.NONE };
   drafts.set(streamId, made);
   return made;
 }
@@ -67,44 +74,45 @@ async function addFreshTrades(
   group: PreparedGroup,
   outcomes: GroupOutcomes,
 ): Promise<void> {
-  const fresh = freshTrades(group, outcomes);
-  if (fresh.size === 0) return;
+  const { trades } = group;
+  const runs = new Map(trades.runs.map((run) => [run.marketId, run]));
+  if (runs.size === 0) return;
   const streams = await connection.query<{
     stream_id: number;
     kind: 'trades' | 'times';
     market_id: number;
-  }>(FIND_TRADE_STREAMS, [[...fresh.keys()]]);
+  }>(FIND_TRADE_STREAMS, [[...runs.keys()]]);
   for (const { stream_id, kind, market_id } of streams) {
-    const ref = { streamId: stream_id, marketId: market_id, kind };
-    const draft = draftOf(drafts, ref);
-    for (const one of fresh.get(market_id)?.[kind] ?? []) draft.fresh.push(one);
+    const run = runs.get(market_id);
+    const fresh = run === undefined ? undefined : freshTrades(trades, run, kind, outcomes.trades);
+    if (fresh?.hull === undefined) continue;
+    draftOf(drafts, { streamId: stream_id, marketId: market_id, kind }).fresh = fresh;
   }
 }
 
-interface FreshTrades {
-  readonly trades: Fresh[];
-  readonly times: Fresh[];
-}
-
-function freshTrades(group: PreparedGroup, outcomes: GroupOutcomes): Map<number, FreshTrades> {
-  const fresh = new Map<number, FreshTrades>();
-  let lists: FreshTrades = { trades: [], times: [] };
-  let listsOf: number | undefined;
-  for (let index = 0; index < group.trades.length; index += 1) {
-    const row = group.trades[index]?.row;
-    const outcome = outcomes.trades[index];
-    if (row === undefined || (outcome !== 'stored' && outcome !== 'updated')) continue;
-    if (row.marketId !== listsOf) {
-      // Trades are in the order of their markets: each has its lists once.
-      lists = { trades: [], times: [] };
-      listsOf = row.marketId;
-      fresh.set(listsOf, lists);
-    }
-    const one = { ms: row.tradedAtS * 1_000, tid: row.tid };
-    if (outcome === 'stored') lists.trades.push(one);
-    if (row.executedAtUs !== null) lists.times.push(one);
+/** Trades that are new to a stream: stored, or for times also known before without theirs. */
+function freshTrades(
+  { ms, tids, timed }: TradeSheet,
+  { start, end }: TradeRun,
+  kind: 'trades' | 'times',
+  outcomes: ReadonlyMap<number, Outcome>,
+): FreshRows {
+  const places: number[] = [];
+  for (let place = start; place < end; place += 1) {
+    const outcome = outcomes.get(place) ?? 'stored';
+    const isFresh =
+      kind === 'trades'
+        ? outcome === 'stored'
+        : timed[place] === 1 && (outcome === 'stored' || outcome === 'updated');
+    if (isFresh) places.push(place);
   }
-  return fresh;
+  if (places.length === end - start) {
+    return new FreshRows(ms.subarray(start, end), tids.subarray(start, end));
+  }
+  return new FreshRows(
+    Float64Array.from(places, (place) => ms[place] ?? 0),
+    Float64Array.from(places, (place) => tids[place] ?? 0),
+  );
 }
 
 /** Newly stored rows of one batch's streams other than trades, by stream. */
@@ -113,18 +121,18 @@ function freshObservations(
   outcomes: GroupOutcomes,
   { claims = [] }: Batch,
   batch: number,
-): Map<number, Fresh[]> {
-  const fresh = new Map<number, Fresh[]>();
+): Map<number, number[]> {
+  const fresh = new Map<number, number[]>();
   const seen = new Set<number>();
   for (const { stream } of claims) {
-    if (seen.has(stream.streamId)) continue;
+    if (stream.kind === 'trades' || stream.kind === 'times' || seen.has(stream.streamId)) continue;
     seen.add(stream.streamId);
     const spans = claims.filter((one) => one.stream.streamId === stream.streamId);
     const moments = storedMoments(group, outcomes, stream, batch);
     // A row at the very end of its claim, or beside it, still came with that claim.
     fresh.set(
       stream.streamId,
-      moments.map((ms) => ({ ms: placeIn(spans, ms) })),
+      moments.map((ms) => placeIn(spans, ms)),
     );
   }
   return fresh;

@@ -1,36 +1,71 @@
-import type { TradeRow } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
-import { toMs } from '../instants.js';
-import type { Candidate, Outcome } from './candidate.js';
+import { fromMs, toMs } from '../instants.js';
+import type { Outcome } from './candidate.js';
 import { denseOrder } from './dense-order.js';
+import { countBefore } from './fresh-rows.js';
 import { TRADE } from './series.js';
 import {
   copyLines,
   insertStaged,
-  probeSql,
   sameContentSql,
   stageLines,
-  timeBounds,
+  type TimeBounds,
   unstage,
 } from './staging.js';
-import { linesAt, numberedLinesAt, type TradeLines } from './trade-lines.js';
+import type { TradeSheet } from './trade-sheet.js';
+
+/** Both endpoints tell one trade with seconds that are this far apart at most. */
+const BESIDE_MS = 1_000;
 
 /**
- * Finds staged trades that are stored already, looking one second to either side as well: the
- * same id there is the same trade, told with another time, and must not be stored twice.
+ * The oldest and the newest stored trade near those of each market that are to be stored. What lies
+ * outside of these two is new for sure: whoever stores trades holds the lock of their market.
+ */
+const FIND_STORED_HULLS = (() => {
+  const edge = (direction: string) => `(
+    SELECT t.traded_at FROM trade t
+    WHERE t.market_id = q.market_id
+      AND t.traded_at BETWEEN ${fromMs('q.from_ms')} AND ${fromMs('q.to_ms')}
+      AND t.traded_at BETWEEN $4::timestamptz AND $5::timestamptz
+    ORDER BY t.traded_at ${direction} LIMIT 1)`;
+  return `
+    SELECT ord::int - 1 AS run, ${toMs('oldest')} AS from_ms, ${toMs('newest')} AS to_ms
+    FROM (
+      SELECT ord, ${edge('')} AS oldest, ${edge('DESC')} AS newest
+      FROM unnest($1::int[], $2::float8[], $3::float8[])
+        WITH ORDINALITY AS q(market_id, from_ms, to_ms, ord)) hulls
+    WHERE oldest IS NOT NULL`;
+})();
+
+const LOOKED_AT = TRADE.content.concat('traded_at', 'executed_at').map((name) => `k.${name}`);
+
+/**
+ * Finds staged trades that are stored already, and where there is none looks one second to either
+ * side as well: the same id there is the same trade, told with another time, and must not be stored
+ * twice. OFFSET 0 for the reason told at probeSql.
  */
 const FIND_KNOWN = `
-  SELECT s.ord, t.traded_at = s.traded_at AS same_key,
-         ${sameContentSql(TRADE)} AS same,
-         s.executed_at IS NOT NULL AND t.executed_at IS NULL AS gains_time,
-         coalesce(s.executed_at <> t.executed_at, false) AS other_time
-  FROM ${probeSql(
-    TRADE,
-    'traded_at, executed_at, side, price, amount, total',
-    `t.market_id = s.market_id AND t.tid = s.tid AND t.traded_at = ANY (ARRAY[
-      s.traded_at - interval '1 second', s.traded_at, s.traded_at + interval '1 second'])
-     AND t.traded_at BETWEEN $1::timestamptz AND $2::timestamptz`,
-  )}`;
+  SELECT found, string_agg(ord::text, ',') AS ords
+  FROM (
+    SELECT s.ord, CASE
+      WHEN t.traded_at IS NULL THEN 'beside'
+      WHEN NOT (${sameContentSql(TRADE)}) OR coalesce(s.executed_at <> t.executed_at, false)
+        THEN 'conflict'
+      WHEN s.executed_at IS NOT NULL AND t.executed_at IS NULL THEN 'updated'
+      ELSE 'duplicate' END AS found
+    FROM stage_trade s
+    LEFT JOIN LATERAL (
+      SELECT ${LOOKED_AT.join(', ')} FROM trade k
+      WHERE k.market_id = s.market_id AND k.tid = s.tid AND k.traded_at = s.traded_at
+        AND k.traded_at BETWEEN $1::timestamptz AND $2::timestamptz OFFSET 0) t ON true
+    LEFT JOIN LATERAL (
+      SELECT k.tid FROM trade k
+      WHERE t.traded_at IS NULL AND k.market_id = s.market_id AND k.tid = s.tid
+        AND k.traded_at = ANY (ARRAY[
+          s.traded_at - interval '1 second', s.traded_at + interval '1 second'])
+        AND k.traded_at BETWEEN $1::timestamptz AND $2::timestamptz OFFSET 0) b ON true
+    WHERE t.traded_at IS NOT NULL OR b.tid IS NOT NULL) known
+  GROUP BY found`;
 
 /** All of these keys are there: nothing is inserted, and each is found by its key. */
 const SET_EXACT_TIME = `
@@ -39,142 +74,115 @@ const SET_EXACT_TIME = `
   ORDER BY ${TRADE.key.join(', ')}
   ON CONFLICT (${TRADE.key.join(', ')}) DO UPDATE SET executed_at = excluded.executed_at`;
 
-const NEWEST_SECONDS = `
-  SELECT m.market_id, ${toMs('n.traded_at')} / 1000 AS second
-  FROM unnest($1::int[]) AS m(market_id) LEFT JOIN LATERAL (
-    SELECT traded_at FROM trade t WHERE t.market_id = m.market_id
-    ORDER BY traded_at DESC LIMIT 1) n ON true`;
-
-interface Known {
-  readonly ord: number;
-  readonly same_key: boolean;
-  readonly same: boolean;
-  readonly gains_time: boolean;
-  readonly other_time: boolean;
-}
-
-function outcomeOf(known: Known): Outcome {
-  if (!known.same_key || !known.same || known.other_time) return 'conflict';
-  return known.gains_time ? 'updated' : 'duplicate';
+export interface TradeStoring {
+  /** False takes the INSERT that passes over known keys for every row. */
+  readonly isDirect: boolean;
+  /** Called when the server has got the larger part of its work and is busy with it. */
+  readonly whenSent: () => void;
 }
 
 /**
- * What this writer knows about the newest second of each market. Trades after it (and one second
- * more) are new for sure and skip the stage. Another writer may prove that wrong; then COPY meets
- * a known key, the transaction fails, and it is repeated without the short cut.
- */
-export class NewestSeconds {
-  readonly #seconds = new Map<number, number>();
-
-  /** @param trades in the order of their markets */
-  async learn(connection: Connection, trades: readonly Candidate<TradeRow>[]): Promise<void> {
-    const unknown: number[] = [];
-    for (const { row } of trades) {
-      const isNext = row.marketId !== unknown.at(-1);
-      if (isNext && !this.#seconds.has(row.marketId)) unknown.push(row.marketId);
-    }
-    if (unknown.length === 0) return;
-    const rows = await connection.query<{ market_id: number; second: number | null }>(
-      NEWEST_SECONDS,
-      [unknown],
-    );
-    for (const { market_id, second } of rows) {
-      this.#seconds.set(market_id, second ?? Number.NEGATIVE_INFINITY);
-    }
-  }
-
-  isSurelyNew(row: TradeRow): boolean {
-    const second = this.#seconds.get(row.marketId);
-    return second !== undefined && row.tradedAtS > second + 1;
-  }
-
-  /**
-   * After COMMIT, never before.
-   *
-   * @param trades in the order of the key: the last of a market is its newest
-   */
-  advance(trades: readonly Candidate<TradeRow>[]): void {
-    for (const [index, { row }] of trades.entries()) {
-      if (trades[index + 1]?.row.marketId === row.marketId) continue;
-      const second = this.#seconds.get(row.marketId);
-      if (second !== undefined && row.tradedAtS > second) {
-        this.#seconds.set(row.marketId, row.tradedAtS);
-      }
-    }
-  }
-
-  forget(): void {
-    this.#seconds.clear();
-  }
-}
-
-/** The trades of a group, in the order of the key, and how COPY takes them. */
-interface GroupTrades {
-  readonly trades: readonly Candidate<TradeRow>[];
-  readonly tradeLines: TradeLines;
-}
-
-/**
- * Stores trades; a known trade may learn its exact time, and nothing else of it ever changes.
+ * Stores trades; a known trade may learn its exact time, and nothing else of it ever changes. The
+ * caller holds the locks of their markets.
  *
- * @param newest undefined takes the stage and the INSERT that passes over known keys for every row.
- * @param whenSent called when rows were sent and the server is busy with them
- * @returns what became of each candidate, in their order.
+ * @returns what became of those that were not stored as new, by place.
  */
 export async function storeTrades(
   connection: Connection,
-  group: GroupTrades,
-  newest: NewestSeconds | undefined,
-  whenSent: () => void,
-): Promise<Outcome[]> {
-  const { trades } = group;
-  const outcomes = trades.map((): Outcome => 'stored');
-  await newest?.learn(connection, trades);
-  const direct: number[] = [];
-  const staged: number[] = [];
-  for (const [position, { row }] of trades.entries()) {
-    if (newest?.isSurelyNew(row) === true) direct.push(position);
-    else staged.push(position);
-  }
+  sheet: TradeSheet,
+  { isDirect, whenSent }: TradeStoring,
+): Promise<Map<number, Outcome>> {
+  const outcomes = new Map<number, Outcome>();
+  if (sheet.length === 0) return outcomes;
+  const bounds = boundsOf(sheet);
+  const staged = isDirect
+    ? await placesToLookUp(connection, sheet, bounds)
+    : Uint32Array.from(sheet.rows.keys());
+  const isMostStaged = 2 * staged.length > sheet.length;
   if (staged.length > 0) {
-    const known = await stageAndCompare(connection, group, staged, whenSent);
-    for (const [ord, outcome] of known) outcomes[staged[ord] ?? 0] = outcome;
-    // The markets are locked, so what was not found is new. It goes the straight way with the others.
-    if (newest === undefined) await insertStaged(connection, TRADE, staged.length - known.size);
-    else for (const [ord, position] of staged.entries()) if (!known.has(ord)) direct.push(position);
+    await stageLines(connection, TRADE, linesOf(sheet, staged, 'numbered'));
+    if (isMostStaged) whenSent();
+    const known = await findKnown(connection, bounds);
+    for (const [ord, outcome] of known) outcomes.set(staged[ord] ?? 0, outcome);
+    if (!isDirect) await insertStaged(connection, TRADE, staged.length - known.size);
   }
-  if (direct.length > 0) {
-    direct.sort((a, b) => a - b);
-    const lines = linesAt(group.tradeLines, denseOrder(trades, direct));
-    await copyLines(connection, TRADE, lines, whenSent);
+  if (isDirect && outcomes.size < sheet.length) {
+    const places = unknownPlaces(sheet.length, outcomes);
+    const lines = linesOf(sheet, denseOrder(sheet.runs, places));
+    await copyLines(connection, TRADE, lines, isMostStaged ? undefined : whenSent);
   }
   return outcomes;
 }
 
-/**
- * Looks up the trades at some positions; those that are known learn their exact time.
- *
- * @returns the outcomes of the known ones, by their number among the staged. The stage holds all, less
- * those that must not be inserted.
- */
-async function stageAndCompare(
+function linesOf({ lines, lineNumbers }: TradeSheet, places: Uint32Array, form = ''): Buffer {
+  const numbers = places.map((place) => lineNumbers[place] ?? 0);
+  return form === 'numbered' ? lines.pickNumbered(numbers) : lines.pick(numbers);
+}
+
+/** With room for those that are told a second beside. */
+function boundsOf({ ms, runs }: TradeSheet): TimeBounds {
+  const oldest = runs.reduce((low, { start }) => Math.min(low, ms[start] ?? low), Infinity);
+  const newest = runs.reduce((high, { end }) => Math.max(high, ms[end - 1] ?? high), -Infinity);
+  return [new Date(oldest - BESIDE_MS).toISOString(), new Date(newest + BESIDE_MS).toISOString()];
+}
+
+/** Those that may be stored already, in order. */
+async function placesToLookUp(
   connection: Connection,
-  { trades, tradeLines }: GroupTrades,
-  positions: readonly number[],
-  whenSent: () => void,
-): Promise<Map<number, Outcome>> {
-  const candidates = positions.flatMap((position) => trades[position] ?? []);
-  const bounds = timeBounds(TRADE, candidates, 1_000);
-  await stageLines(connection, TRADE, numberedLinesAt(tradeLines, positions), whenSent);
-  const outcomes = new Map<number, Outcome>();
-  const elsewhere: number[] = [];
-  for (const known of await connection.query<Known>(FIND_KNOWN, [...bounds])) {
-    // A hit on the key itself says more than one a second beside it.
-    if (known.same_key || !outcomes.has(known.ord)) outcomes.set(known.ord, outcomeOf(known));
-    if (!known.same_key) elsewhere.push(known.ord);
+  { ms, runs }: TradeSheet,
+  bounds: TimeBounds,
+): Promise<Uint32Array> {
+  const hulls = await connection.query<{ run: number; from_ms: number; to_ms: number }>(
+    FIND_STORED_HULLS,
+    [
+      runs.map(({ marketId }) => marketId),
+      runs.map(({ start }) => (ms[start] ?? 0) - BESIDE_MS),
+      runs.map(({ end }) => (ms[end - 1] ?? 0) + BESIDE_MS),
+      ...bounds,
+    ],
+  );
+  const places: number[] = [];
+  for (const { run, from_ms, to_ms } of hulls.sort((a, b) => a.run - b.run)) {
+    const { start = 0, end = 0 } = runs[run] ?? {};
+    const ofRun = ms.subarray(start, end);
+    const last = start + countBefore(ofRun, to_ms + BESIDE_MS + 1);
+    for (let place = start + countBefore(ofRun, from_ms - BESIDE_MS); place < last; place += 1) {
+      places.push(place);
+    }
   }
-  const updated = [...outcomes].filter(([, outcome]) => outcome === 'updated').map(([ord]) => ord);
-  if (updated.length > 0) await connection.query(SET_EXACT_TIME, [updated]);
-  await unstage(connection, TRADE, elsewhere);
+  return Uint32Array.from(places);
+}
+
+function unknownPlaces(length: number, known: ReadonlyMap<number, unknown>): Uint32Array {
+  const places = new Uint32Array(length - known.size);
+  let at = 0;
+  for (let place = 0; place < length; place += 1) {
+    if (known.has(place)) continue;
+    places[at] = place;
+    at += 1;
+  }
+  return places;
+}
+
+/**
+ * Looks up the staged trades; those that are known learn their exact time.
+ *
+ * @returns the outcomes of the known ones, by their number in the stage. The stage holds all, less those
+ * that must not be inserted.
+ */
+async function findKnown(
+  connection: Connection,
+  bounds: TimeBounds,
+): Promise<Map<number, Outcome>> {
+  const outcomes = new Map<number, Outcome>();
+  const known = await connection.query<{ found: Outcome | 'beside'; ords: string }>(FIND_KNOWN, [
+    ...bounds,
+  ]);
+  for (const { found, ords } of known) {
+    const numbers = ords.split(',').map(Number);
+    for (const ord of numbers) outcomes.set(ord, found === 'beside' ? 'conflict' : found);
+    if (found === 'updated') await connection.query(SET_EXACT_TIME, [numbers]);
+    if (found === 'beside') await unstage(connection, TRADE, numbers);
+  }
   return outcomes;
 }

@@ -8,10 +8,10 @@ import { storeKlines } from './kline-rows.js';
 import { storeObserved } from './observed-rows.js';
 import { type PreparedGroup, type Refused, refusedRow } from './prepared.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
-import { DEPTH, KLINE, STATE, TICKER, TRADE } from './series.js';
+import { DEPTH, KLINE, STATE, TICKER } from './series.js';
 import { type GroupOutcomes, streamWorks } from './stream-works.js';
 import { newTally, type Tally } from './tally.js';
-import { type NewestSeconds, storeTrades } from './trade-rows.js';
+import { storeTrades, type TradeStoring } from './trade-rows.js';
 
 /**
  * One try at committing a group: partitions, then in one transaction the rows, the coverage that
@@ -37,10 +37,7 @@ export interface GroupContext {
   readonly connection: Connection;
   readonly partitions: Partitions;
   readonly quarantine: Quarantine;
-  /** Undefined: no short cut for rows that should be new. */
-  readonly newest: NewestSeconds | undefined;
-  /** Called when the server is busy for a while: time to do something else. */
-  readonly whenSent: () => void;
+  readonly trades: TradeStoring;
 }
 
 export interface GroupResult {
@@ -64,7 +61,6 @@ export async function commitGroup(
   const { tallies, conflicts } = tallyUp(group, outcomes);
   const refused = await context.quarantine.keep(connection, [...group.refused, ...conflicts]);
   await connection.query('COMMIT');
-  context.newest?.advance(group.trades);
   const results = group.batches.map((batch, index) => ({
     outcomes: tallies[index] ?? newTally(),
     islands: islandsOf(batch, islands),
@@ -74,10 +70,7 @@ export async function commitGroup(
 
 async function makePartitions(partitions: Partitions, group: PreparedGroup): Promise<void> {
   const klineMoments = group.klinePasses.flat().map(({ row }) => KLINE.momentMs(row));
-  await partitions.ensureMoments(
-    'trade',
-    group.trades.map(({ row }) => TRADE.momentMs(row)),
-  );
+  await partitions.ensureMoments('trade', group.trades.ms);
   await partitions.ensureMoments('kline', klineMoments);
   await partitions.ensureMoments('kline_revision', klineMoments);
   await partitions.ensureMoments(
@@ -103,7 +96,7 @@ async function makePartitions(partitions: Partitions, group: PreparedGroup): Pro
 }
 
 function marketsOf(group: PreparedGroup): number[] {
-  const ids = new Set(group.trades.map(({ row }) => row.marketId));
+  const ids = new Set(group.trades.runs.map(({ marketId }) => marketId));
   for (const { claims } of group.batches)
     for (const { stream } of claims ?? []) ids.add(stream.marketId);
   return [...ids].sort((a, b) => a - b);
@@ -111,7 +104,7 @@ function marketsOf(group: PreparedGroup): number[] {
 
 async function storeRows(context: GroupContext, group: PreparedGroup): Promise<GroupOutcomes> {
   const { connection } = context;
-  const trades = await storeTrades(connection, group, context.newest, context.whenSent);
+  const trades = await storeTrades(connection, group.trades, context.trades);
   const klines: Outcome[][] = [];
   for (const pass of group.klinePasses) klines.push(await storeKlines(connection, pass));
   return {
@@ -145,7 +138,13 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
       if (outcome === 'conflict') conflicts.push(refusedRow(series, 'conflict', row));
     }
   };
-  count('trade', group.trades, outcomes.trades);
+  const { rows, batches } = group.trades;
+  for (const [place, row] of rows.entries()) {
+    const outcome = outcomes.trades.get(place) ?? 'stored';
+    const tally = tallies[batches[place] ?? 0];
+    if (tally !== undefined) tally.trade[outcome] += 1;
+    if (outcome === 'conflict') conflicts.push(refusedRow('trade', 'conflict', row));
+  }
   for (const [index, pass] of group.klinePasses.entries()) {
     count('kline', pass, outcomes.klines[index] ?? []);
   }

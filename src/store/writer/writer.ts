@@ -17,7 +17,6 @@ import { Quarantine } from './refused-rows.js';
 import type { SaneWindow } from './screening.js';
 import { WriterSession } from './session.js';
 import { newTally, sumOutcomes } from './tally.js';
-import { NewestSeconds } from './trade-rows.js';
 import { commitGroup, type GroupResult } from './transaction.js';
 import { Tries } from './tries.js';
 import { Troubles } from './troubles.js';
@@ -67,7 +66,6 @@ export class Writer {
   readonly #session: WriterSession;
   readonly #quarantine: Quarantine;
   readonly #troubles: Troubles;
-  readonly #newest = new NewestSeconds();
   readonly #abort = new AbortController();
   readonly #running: Promise<void>;
   /** One user of the session at a time. */
@@ -236,19 +234,17 @@ export class Writer {
     this.#abort.signal.throwIfAborted();
     const connection = await this.#session.connection();
     const { partitions, clock } = this.#options;
-    const newest = mayBeDirect ? this.#newest : undefined;
     const startedMs = clock.monotonicMs();
     try {
       const committed = await commitGroup(
         {
-          ...{ connection, partitions, quarantine: this.#quarantine, newest },
-          whenSent: () => this.#prepareAhead(),
+          ...{ connection, partitions, quarantine: this.#quarantine },
+          trades: { isDirect: mayBeDirect, whenSent: () => this.#prepareAhead() },
         },
         group,
       );
       return { committed, durationMs: clock.monotonicMs() - startedMs };
     } catch (error) {
-      this.#newest.forget();
       // Only an answer of the server proves that the connection is in step.
       const isInStep = sqlstateOf(error) !== undefined || error instanceof StoreError;
       await this.#session.reset(isInStep && !connection.isLost);

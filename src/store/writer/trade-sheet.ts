@@ -1,0 +1,193 @@
+import type { Batch, TradeRow } from '../../ledger/batch.js';
+import type { Outcome } from './candidate.js';
+import { type SaneWindow, sameFields, tradeDecimalsReason, tradeKeyReason } from './screening.js';
+import { TradeLines } from './trade-lines.js';
+
+/** The trades of one market: those at `start` up to before `end`. */
+export interface TradeRun {
+  readonly marketId: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * The trades of a group of batches, screened, each once and in the order of the key. A trade is a
+ * place in these columns: whatever is asked of ten thousands of them reads a column from one end to
+ * the other, and not the rows, which lie all over the memory.
+ */
+export interface TradeSheet {
+  readonly length: number;
+  readonly rows: readonly TradeRow[];
+  /** Which batch each came with. */
+  readonly batches: Uint32Array;
+  readonly ms: Float64Array;
+  readonly tids: Float64Array;
+  /** One where the exact time is known. */
+  readonly timed: Uint8Array;
+  readonly runs: readonly TradeRun[];
+  readonly lines: TradeLines;
+  /** Which line is that of each. */
+  readonly lineNumbers: Uint32Array;
+}
+
+/** What screening settles at once. */
+export interface TradeScreening {
+  settle(batch: number, outcome: Outcome): void;
+  refuse(reason: string, row: TradeRow): void;
+}
+
+/** The columns as trades come in. */
+class Arrivals {
+  readonly rows: TradeRow[] = [];
+  readonly batches: Uint32Array;
+  readonly ms: Float64Array;
+  readonly tids: Float64Array;
+  readonly timed: Uint8Array;
+  readonly lines: TradeLines;
+  /** Numbers of the trades of each market, as they came. */
+  readonly markets = new Map<number, number[]>();
+
+  constructor(most: number) {
+    this.batches = new Uint32Array(most);
+    this.ms = new Float64Array(most);
+    this.tids = new Float64Array(most);
+    this.timed = new Uint8Array(most);
+    this.lines = new TradeLines(most);
+  }
+
+  /** @returns the reason why it can not be stored */
+  add(row: TradeRow, batch: number, window: SaneWindow): string | undefined {
+    const reason = tradeKeyReason(row, window);
+    if (reason !== undefined) return reason;
+    if (!this.lines.addUsual(row)) {
+      const decimals = tradeDecimalsReason(row);
+      if (decimals !== undefined) return decimals;
+      this.lines.add(row);
+    }
+    const number = this.rows.length;
+    this.rows.push(row);
+    this.batches[number] = batch;
+    this.ms[number] = row.tradedAtS * 1_000;
+    this.tids[number] = row.tid;
+    this.timed[number] = row.executedAtUs === null ? 0 : 1;
+    const market = this.markets.get(row.marketId);
+    if (market === undefined) this.markets.set(row.marketId, [number]);
+    else market.push(number);
+    return undefined;
+  }
+
+  /** The trades of a market, each once and in order. */
+  ofMarket(numbers: readonly number[], screening: TradeScreening): readonly number[] {
+    if (this.#isGrowing(numbers)) return numbers;
+    const turned = numbers.toReversed();
+    if (this.#isGrowing(turned)) return turned;
+    return this.#once(numbers, screening).sort(
+      (a, b) => (this.ms[a] ?? 0) - (this.ms[b] ?? 0) || (this.tids[a] ?? 0) - (this.tids[b] ?? 0),
+    );
+  }
+
+  /** Ids that grow along with time, as those of a page do, are in order and each there once. */
+  #isGrowing(numbers: readonly number[]): boolean {
+    let before = -1;
+    for (const number of numbers) {
+      if (before >= 0) {
+        if ((this.tids[before] ?? 0) >= (this.tids[number] ?? 0)) return false;
+        if ((this.ms[before] ?? 0) > (this.ms[number] ?? 0)) return false;
+      }
+      before = number;
+    }
+    return true;
+  }
+
+  #once(numbers: readonly number[], screening: TradeScreening): number[] {
+    const held = new Map<number, number>();
+    for (const number of numbers) {
+      const row = this.rows[number];
+      if (row === undefined) continue;
+      const before = held.get(row.tid);
+      const beforeRow = before === undefined ? undefined : this.rows[before];
+      if (before === undefined || beforeRow === undefined) {
+        held.set(row.tid, number);
+        continue;
+      }
+      const outcome = repeatedTrade(beforeRow, row);
+      if (outcome === 'updated') {
+        // It knows more than the one before it, which so becomes its repetition: what the table
+        // makes of the two is told of the one that knows more.
+        screening.settle(this.batches[before] ?? 0, 'duplicate');
+        held.set(row.tid, number);
+        continue;
+      }
+      screening.settle(this.batches[number] ?? 0, outcome);
+      if (outcome === 'conflict') screening.refuse('conflict', row);
+    }
+    return [...held.values()];
+  }
+}
+
+const contentOf = ({ side, price, amount, total }: TradeRow) => [side, price, amount, total];
+
+/** The two history endpoints tell one trade twice, and only one of them knows its exact time. */
+function repeatedTrade(held: TradeRow, again: TradeRow): Outcome {
+  const isSame =
+    held.tradedAtS === again.tradedAtS && sameFields(contentOf(held), contentOf(again));
+  if (!isSame) return 'conflict';
+  if (again.executedAtUs === null || held.executedAtUs === again.executedAtUs) return 'duplicate';
+  return held.executedAtUs === null ? 'updated' : 'conflict';
+}
+
+export function tradeSheet(
+  batches: readonly Batch[],
+  window: SaneWindow,
+  screening: TradeScreening,
+): TradeSheet {
+  const most = batches.reduce((sum, { trades }) => sum + (trades?.length ?? 0), 0);
+  const arrivals = new Arrivals(most);
+  for (const [batch, { trades }] of batches.entries()) {
+    for (const row of trades ?? []) {
+      const reason = arrivals.add(row, batch, window);
+      if (reason === undefined) continue;
+      screening.settle(batch, 'rejected');
+      screening.refuse(reason, row);
+    }
+  }
+  const markets = [...arrivals.markets].sort(([a], [b]) => a - b);
+  const runs: TradeRun[] = [];
+  const order = new Uint32Array(arrivals.rows.length);
+  let start = 0;
+  for (const [marketId, numbers] of markets) {
+    const ordered = arrivals.ofMarket(numbers, screening);
+    order.set(ordered, start);
+    const end = start + ordered.length;
+    runs.push({ marketId, start, end });
+    start = end;
+  }
+  return inOrder(arrivals, order.subarray(0, start), runs);
+}
+
+function inOrder(
+  { rows: came, batches, ms, tids, timed, lines }: Arrivals,
+  order: Uint32Array,
+  runs: readonly TradeRun[],
+): TradeSheet {
+  const { length } = order;
+  const rows: TradeRow[] = [];
+  const sheet = {
+    ...{ length, rows, runs, lines, lineNumbers: order },
+    batches: new Uint32Array(length),
+    ms: new Float64Array(length),
+    tids: new Float64Array(length),
+    timed: new Uint8Array(length),
+  };
+  for (let place = 0; place < length; place += 1) {
+    const number = order[place] ?? 0;
+    const row = came[number];
+    if (row === undefined) continue;
+    rows.push(row);
+    sheet.batches[place] = batches[number] ?? 0;
+    sheet.ms[place] = ms[number] ?? 0;
+    sheet.tids[place] = tids[number] ?? 0;
+    sheet.timed[place] = timed[number] ?? 0;
+  }
+  return sheet;
+}
