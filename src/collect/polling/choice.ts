@@ -38,19 +38,25 @@ export function worthOfUnknown(perS: number, sinceS: number): number {
 }
 
 /**
- * Chooses which walk is polled next. In this order: whose page is about to overflow; then news and
- * what the schedule asks for, in a ratio that starves neither; and, with requests that nobody else
- * needs, signs that may be nothing, and the second walk of a market with news.
+ * Chooses which walk is polled next. In this order: who is overdue by the schedule; whose page is
+ * about to overflow; then news and what the schedule asks for, in a ratio that starves neither; and,
+ * with requests that nobody else needs, signs that may be nothing, and the second walk of a market
+ * with news.
  */
 export class Chooser {
   #newsInRow = 0;
 
-  /** @returns undefined when nothing is to be polled now */
+  /**
+   * @param overdueBeforeMs walks whose last poll began before this moment go before all others
+   * @returns undefined when nothing is to be polled now
+   */
   choose(
     lanes: Iterable<Lane>,
     nowMs: number,
+    overdueBeforeMs: number,
     isOpen: (lane: Lane) => boolean,
   ): Choice | undefined {
+    const overdue = new Best();
     const urgent = new Best();
     const news = new Best();
     const floor = new Best();
@@ -71,11 +77,16 @@ export class Chooser {
         else news.offer(lane, suspected.source, worth, suspected.atMs);
       }
       if (companionAtMs !== undefined) spare.offer(lane, 'spare', -companionAtMs, companionAtMs);
-      if (dueAtMs !== undefined) floor.offer(lane, 'floor', -lane.polledAtMs, traded?.atMs);
+      if (dueAtMs === undefined) continue;
+      floor.offer(lane, 'floor', -lane.polledAtMs, traded?.atMs);
+      // One that was never polled is new, not late.
+      if (Number.isFinite(lane.begunAtMs) && lane.begunAtMs <= overdueBeforeMs) {
+        overdue.offer(lane, 'floor', -lane.begunAtMs, traded?.atMs);
+      }
     }
     const isFloorsTurn = this.#newsInRow >= NEWS_PER_FLOOR;
-    const inOrder = isFloorsTurn ? [floor, urgent, news, spare] : [urgent, news, floor, spare];
-    return inOrder.find(({ choice }) => choice !== undefined)?.choice;
+    const inOrder = isFloorsTurn ? [floor, urgent, news] : [urgent, news, floor];
+    return [overdue, ...inOrder, spare].find(({ choice }) => choice !== undefined)?.choice;
   }
 
   /** Call when the choice is carried out: the schedule gets its turns by it. */

@@ -250,7 +250,8 @@ export class PollDispatcher {
   #choose(): Choice | undefined {
     if (this.#polls.size >= UNDER_WAY_MAX) return undefined;
     const nowMs = this.#options.clock.monotonicMs();
-    return this.#chooser.choose(this.#lanes(), nowMs, ({ walker: { kind } }) => {
+    const overdueBeforeMs = this.#rounds.overdueBefore(nowMs);
+    return this.#chooser.choose(this.#lanes(), nowMs, overdueBeforeMs, ({ walker: { kind } }) => {
       const isAway = this.#failuresInRow[kind] >= AWAY_FAILURES;
       return this.#underWay[kind] < (isAway ? 1 : UNDER_WAY_OF_KIND_MAX);
     });

@@ -1,21 +1,26 @@
 import type { Lane } from './lane.js';
 
-/** Longest rest between two rounds, when rounds take long. */
+/** Longest rest between two rounds, when rounds take longer than the time between two runs. */
 const REST_MAX_MS = 60_000;
+/** Share of the time between two runs, and the longest part of it, that a poll may wait for its turn. */
+const LEAD_SHARE = 0.05;
+const LEAD_MAX_MS = 3000;
 
 /**
  * What the schedule asks for: each of its runs begins a round, in which every walk that was not
- * polled since the run before is due once. Between runs those are due, too, whose last poll is
- * longer ago than the time between two runs: a round takes its time, and would reach them late.
+ * polled since the run before is due once. At any time those are due, too, whose last poll is nearly
+ * as long ago as the time between two runs: a round takes its time, and would reach them late.
  *
- * States: *idle* → *round* (until nothing that can be polled is due) → *rest* (as long as the round
- * took, up to a minute) → *idle*. Runs during a round or a rest are left out, so that a schedule
- * that asks for more than the budget has leaves something over for other work.
+ * States: *idle* → *round* (until all that its run made due was polled, or fails) → *idle*, or, when
+ * that took longer than the time between two runs, → *rest* (as long as the round took, up to a
+ * minute) → *idle*. Runs during a round or a rest are left out, so that a schedule that asks for more
+ * than the budget has leaves something over for other work.
  */
 export class FloorRounds {
   #lastRunMs = Number.NEGATIVE_INFINITY;
   #sinceMs: number | undefined;
   #restUntilMs = Number.NEGATIVE_INFINITY;
+  #lastTookMs = 0;
   /** Longest time between two runs. */
   periodMs = Number.POSITIVE_INFINITY;
 
@@ -41,22 +46,39 @@ export class FloorRounds {
     return true;
   }
 
-  /** To be called again and again: notes the end of a round, and who is overdue. */
+  /** To be called again and again: notes the end of a round, and who is nearly overdue. */
   look(lanes: Iterable<Lane>, nowMs: number): void {
     const all = [...lanes];
     this.#settle(all, nowMs);
-    if (this.#sinceMs !== undefined || nowMs < this.#restUntilMs) return;
+    if (nowMs < this.#restUntilMs || this.#isTooMuch(nowMs)) return;
+    const leadMs = Math.min(LEAD_MAX_MS, this.periodMs * LEAD_SHARE);
     for (const lane of all) {
-      if (lane.isPolling || nowMs - lane.begunAtMs < this.periodMs) continue;
-      lane.dueAtMs ??= nowMs;
-      this.#sinceMs = nowMs;
+      const isSoon = nowMs - lane.begunAtMs >= this.periodMs - leadMs;
+      if (isSoon && !lane.isPolling) lane.dueAtMs ??= nowMs;
     }
+  }
+
+  /**
+   * Walks whose last poll began before this moment are overdue, and go before all others. When the
+   * schedule asks for more than the budget has, nobody is: there would be no end of it.
+   */
+  overdueBefore(nowMs: number): number {
+    return this.#isTooMuch(nowMs) ? Number.NEGATIVE_INFINITY : nowMs - this.periodMs;
+  }
+
+  #isTooMuch(nowMs: number): boolean {
+    const tookMs = this.#sinceMs === undefined ? this.#lastTookMs : nowMs - this.#sinceMs;
+    return tookMs >= this.periodMs;
   }
 
   #settle(lanes: Iterable<Lane>, nowMs: number): void {
     if (this.#sinceMs === undefined) return;
-    for (const lane of lanes) if (lane.dueAtMs !== undefined && !lane.isFailing) return;
-    this.#restUntilMs = nowMs + Math.min(REST_MAX_MS, nowMs - this.#sinceMs);
+    for (const { dueAtMs, isFailing } of lanes) {
+      if (dueAtMs !== undefined && dueAtMs <= this.#sinceMs && !isFailing) return;
+    }
+    this.#lastTookMs = nowMs - this.#sinceMs;
     this.#sinceMs = undefined;
+    if (this.#lastTookMs < this.periodMs) return;
+    this.#restUntilMs = nowMs + Math.min(REST_MAX_MS, this.#lastTookMs);
   }
 }
