@@ -166,7 +166,10 @@ export interface CompletenessPort {
     span: Span,
     gap: { readonly reason: GapReason; readonly note: string; readonly atMs: number },
   ): Promise<Island[]>;
-  /** Where the slots begin, of spans of whole ones, in which a trade is stored; milliseconds. */
+  /**
+   * Where the slots begin, of spans of whole ones, in which a trade is stored and all trades are proven
+   * to be; milliseconds.
+   */
   tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]>;
   sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>>;
   rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void>;

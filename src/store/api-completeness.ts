@@ -173,8 +173,8 @@ export interface CompletenessStore {
   islandsWithin(stream: StreamRef, span: Span, limit: number): Promise<Island[]>;
 
   /**
-   * Slots of a grid in which a trade is stored, of spans that are whole slots; where each begins,
-   * milliseconds. Of trades that have left the database nothing is known.
+   * Slots of a grid in which a trade is stored and all trades are proven to be, of spans that are whole
+   * slots; where each begins, milliseconds. Of trades that have left the database nothing is known.
    */
   tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]>;
 

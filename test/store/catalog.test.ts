@@ -244,6 +244,30 @@ test('sessions that a crash left open end at their last message', async () => {
   ]);
 });
 
+test('tries at an unknown start of history are counted until one leads further, or it is known', async () => {
+  const { store } = await openTestStore();
+  await store.ensureMarkets([market('A_USDT')], 0);
+  const { streamId } = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  const ms = (s: number) => (NOON_S + s) * 1_000;
+  const failed = (s: number) => {
+    return { reason: 'walk stalled', note: `at ${s}`, nextAttemptAtMs: ms(s) + 0.5 } as const;
+  };
+  assert.equal(await store.startTries(streamId), null);
+  await store.noteStartTry(streamId, failed(10));
+  await store.noteStartTry(streamId, failed(20));
+  const tries = { attempts: 2, ...failed(20) };
+  assert.deepEqual(await store.startTries(streamId), tries);
+  const [known] = await store.inspection.streams();
+  assert.deepEqual(known?.startTries, tries);
+  await store.noteStartTry(streamId, null);
+  assert.equal(await store.startTries(streamId), null);
+  await store.noteStartTry(streamId, failed(30));
+  await store.setCollectFrom(streamId, ms(0));
+  assert.equal(await store.startTries(streamId), null, 'there is nothing below it');
+  await store.noteStartTry(streamId, failed(40));
+  assert.equal(await store.startTries(streamId), null);
+});
+
 test('one daemon writes: the second is refused until the first has gone', async () => {
   const { store, url } = await openTestStore();
   await store.acquireWriterLock();

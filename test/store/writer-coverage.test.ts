@@ -71,18 +71,19 @@ test('any order of pages, repeats and claims leaves an exact ledger', async () =
 });
 
 test('slots with trades are told by their begin, of the spans and the market asked about', async () => {
-  const { store } = await openWithStreams();
+  const { store, trades } = await openWithStreams();
   const minuteMs = (minute: number) => (NOON_S + minute * 60) * 1_000;
   const span = (fromMin: number, toMin: number) => {
     return { fromMs: minuteMs(fromMin), toMs: minuteMs(toMin) };
   };
   await store.commit({
     trades: [trade(1, 0), trade(2, 59), trade(3, 120), trade(4, 179), trade(5, 600)],
+    claims: [claim(trades, 0, 630)],
   });
   const spans = [span(0, 2), span(2, 9)];
   assert.deepEqual(await store.tradedSlots(1, spans, 60_000), [minuteMs(0), minuteMs(2)]);
-  assert.deepEqual(await store.tradedSlots(1, [span(-60, 60)], 3_600_000), [minuteMs(0)]);
-  assert.deepEqual(await store.tradedSlots(1, [span(3, 10)], 60_000), []);
+  assert.deepEqual(await store.tradedSlots(1, [span(0, 10)], 300_000), [minuteMs(0)]);
+  assert.deepEqual(await store.tradedSlots(1, [span(3, 11)], 60_000), [], 'the last is not whole');
   assert.deepEqual(await store.tradedSlots(2, spans, 60_000), []);
   assert.deepEqual(await store.tradedSlots(1, [], 60_000), []);
 });

@@ -223,19 +223,30 @@ test('a second answer that does not come leaves its part open', async () => {
   world.assertWhole(1000);
 });
 
-/** A minute in which something was traded, as the archive knows from the walk over trades. */
-async function storeTrade(world: World, minute: number): Promise<void> {
+const TRADES: StreamRef = {
+  ...{ streamId: 2, kind: 'trades', marketId: 7, variant: 0, collectFromMs: START_MS },
+};
+
+/** Trades of one minute and of the whole one after it, as the walk over trades brings them. */
+async function storeTrades(world: World, minute: number): Promise<void> {
   const fields = { price: '5', amount: '1', total: '5', side: 'buy', executedAtUs: null } as const;
   const tradedAtS = START_MS / 1000 + minute * 60 + 59;
-  const trade = { ...fields, marketId: 7, tid: minute + 1, tradedAtS, receivedAtMs: START_MS };
-  await world.archive.commit({ trades: [trade] });
+  const trade = { ...fields, marketId: 7, receivedAtMs: START_MS };
+  const fromMs = START_MS + minute * MINUTE_MS + 59_000;
+  await world.archive.commit({
+    trades: [
+      { ...trade, tid: 1, tradedAtS },
+      { ...trade, tid: 2, tradedAtS: tradedAtS + 60 },
+    ],
+    claims: [{ stream: TRADES, span: { fromMs, toMs: fromMs + 2 * MINUTE_MS }, evidence: {} }],
+  });
 }
 
 test('two answers that lack the same candle prove nothing where a trade is stored', async () => {
   const world = new World(1001);
   world.cut = (minutes, answer) =>
-    answer <= 2 ? minutes.filter((minute) => minute !== 400) : minutes;
-  await storeTrade(world, 400);
+    answer <= 2 ? minutes.filter((minute) => minute !== 399 && minute !== 400) : minutes;
+  await storeTrades(world, 399);
   const collector = world.collector();
   await pollAll(collector);
   assert.deepEqual(world.covered(), [
@@ -254,7 +265,7 @@ test('two answers that lack the same candle prove nothing where a trade is store
 test('a candle that never comes for a minute with trades stays a gap, asked for now and then', async () => {
   const world = new World(1001);
   world.holds = (minute) => minute % 3 === 0 && minute !== 402;
-  await storeTrade(world, 402);
+  await storeTrades(world, 401);
   const collector = world.collector();
   await pollAll(collector);
   const before = world.asked().length;

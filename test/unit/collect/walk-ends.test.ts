@@ -162,3 +162,34 @@ test('where the start was chosen, the second in which history ends is part of th
   assert.deepEqual(gaps.at(-1), [0, 11, 'unfillable']);
   assert.equal(world.archive.trades.size, floods.length);
 });
+
+test('tries below the lowest trade are remembered while nobody knows where history begins', async () => {
+  const world = new TradeWorld(every(500, 1), 500);
+  world.cap = 50;
+  const first = world.walker();
+  await first.pollHead(signal);
+  const answer = world.exchange.answers.historyResult ?? assert.fail();
+  world.exchange.answers.historyResult = () => {
+    throw new Error('not today');
+  };
+  for (let attempt = 0; attempt < 3; attempt += 1) {
+    await assert.rejects(first.fillStep(signal), /not today/);
+    world.clock.advance(attempt < 2 ? 20_000 : 0);
+  }
+  assert.deepEqual(world.archive.gaps, [], 'how much is missing nobody knows');
+  const tries = world.archive.tries.get(1);
+  assert.deepEqual(
+    [tries?.attempts, tries?.reason, tries?.note],
+    [3, 'exchange failed', 'not today'],
+  );
+  world.exchange.answers.historyResult = answer;
+  const second = world.walker();
+  await second.pollHead(signal);
+  assert.equal(second.pendingGap(), undefined, 'the pause goes on over a restart');
+  world.clock.advance(8000);
+  assert.notEqual(second.pendingGap(), undefined);
+  await second.fillStep(signal);
+  assert.equal(world.archive.tries.get(1), undefined, 'it goes on');
+  await fillAll(second);
+  assert.deepEqual(world.covered().at(-1)?.[0], 1);
+});
