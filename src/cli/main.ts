@@ -1,8 +1,6 @@
 #!/usr/bin/env node
-import { CommanderError } from 'commander';
 import { EXIT_CODES } from './exit-codes.js';
-import { describeFailure, exitCodeOf } from './failure.js';
-import { buildProgram } from './program.js';
+import { runCommand } from './run.js';
 
 // A reader such as `head` that has seen enough closes the pipe: no failure of ours.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -11,19 +9,4 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(EXIT_CODES.failure);
 });
 
-const program = buildProgram((code) => {
-  process.exitCode = code;
-});
-for (const command of [program, ...program.commands]) command.exitOverride();
-
-try {
-  await program.parseAsync();
-} catch (error) {
-  if (error instanceof CommanderError) {
-    // Commander has told already what is wrong; help and version are no failures.
-    process.exitCode = error.exitCode === 0 ? EXIT_CODES.ok : EXIT_CODES.usage;
-  } else {
-    process.stderr.write(`${describeFailure(error)}\n`);
-    process.exitCode = exitCodeOf(error);
-  }
-}
+await runCommand(process.argv.slice(2));

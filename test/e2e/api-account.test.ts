@@ -5,6 +5,7 @@ import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
+import { runCommand } from '../support/commands.js';
 import { STILL_MARKET } from '../support/live-exchange.js';
 import { makeDatabase, runSql } from '../support/postgres.js';
 import { Program } from '../support/program.js';
@@ -47,12 +48,11 @@ async function startWorld(t: TestContext, settings: Record<string, string> = {})
   return { record, databaseUrl, env, daemon };
 }
 
-async function call(t: TestContext, env: Record<string, string>, ...args: string[]) {
+async function call(env: Record<string, string>, ...args: string[]) {
   const quiet = { ...env, TAPEKEEP_LOG_LEVEL: 'error' };
-  const program = new Program(['api', ...args, '--json'], { env: quiet });
-  t.after(() => program.dispose());
-  assert.equal((await program.ended()).code, 0, program.dump());
-  return JSON.parse(program.text('stdout')) as Record<string, unknown>;
+  const { code, out, err } = await runCommand(['api', ...args, '--json'], quiet);
+  assert.equal(code, 0, out + err);
+  return JSON.parse(out) as Record<string, unknown>;
 }
 
 test('an account is followed beside a second program with its key; no secret shows', async (t) => {
@@ -61,7 +61,6 @@ test('an account is followed beside a second program with its key; no secret sho
   const has = (sql: string) => daemon.until(async () => (await stored(sql))[0]?.found === true);
   await has("SELECT count(*) = 2 AS found FROM balance WHERE currency IN ('AAA', 'ZZZ')");
   const { orderId } = await call(
-    t,
     env,
     ...['order-new', 'AAA_ZZZ', '--side', 'sell', '--price', '120.5', '--amount', '2', '--yes'],
   );

@@ -11,6 +11,7 @@ import { errorEnvelope } from '../../src/contract/error-shapes.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
+import { runCommand } from '../support/commands.js';
 import { STILL_MARKET } from '../support/live-exchange.js';
 import { Program } from '../support/program.js';
 import { repositoryPath } from '../support/repository.js';
@@ -41,14 +42,23 @@ function start(t: TestContext, args: readonly string[], env: Record<string, stri
   return program;
 }
 
-async function run(
+async function run(args: readonly string[], env: Record<string, string> = {}): Promise<Ended> {
+  const { code, out, err } = await runCommand(['api', ...args], env);
+  return checked({ code, stdout: out, stderr: err });
+}
+
+/** The same with a process of its own. */
+async function runAlone(
   t: TestContext,
   args: readonly string[],
   env: Record<string, string> = {},
 ): Promise<Ended> {
   const program = start(t, args, env);
   const { code } = await program.ended();
-  const ended = { code, stdout: program.text('stdout'), stderr: program.text('stderr') };
+  return checked({ code, stdout: program.text('stdout'), stderr: program.text('stderr') });
+}
+
+function checked(ended: Ended): Ended {
   assert.doesNotMatch(`${ended.stdout}\n${ended.stderr}`, /canary/, 'no secret is ever shown');
   return ended;
 }
@@ -94,15 +104,15 @@ test('every public endpoint: the exact data as JSON, by both forms, and a table'
   assert.deepEqual(Object.keys(PUBLIC), open);
   for (const name of open) {
     const args = [kebabCase(name), ...(PUBLIC[name] ?? []), ...url];
-    const json = await run(t, [...args, '--json']);
+    const json = await run([...args, '--json']);
     assert.equal(json.code, 0, json.stderr);
     const env = { ...CREDENTIALS, TAPEKEEP_DATA_DIR: dataDir };
-    const signed = await run(t, [...args, '--json', '--post'], env);
+    const signed = await run([...args, '--json', '--post'], env);
     assert.equal(signed.stdout, json.stdout, `${name}: both forms answer alike`);
     const data = JSON.parse(json.stdout) as unknown;
     const { rejected } = endpoints[name].result.parse(data);
     assert.deepEqual(rejected, []);
-    const table = await run(t, args);
+    const table = await run(args);
     assert.equal(table.code, 0, table.stderr);
     assert.ok(table.stdout.split('\n').length > 1, table.stdout);
     assert.doesNotMatch(table.stdout, /[{"]/);
@@ -110,14 +120,14 @@ test('every public endpoint: the exact data as JSON, by both forms, and a table'
   }
   assert.equal(record.requests.length, 3 * open.length);
   const direct = await fetch(`${server.url}${endpoints.depth.path}?market=BTC_USDT&limit=5`);
-  const { stdout } = await run(t, ['depth', 'BTC_USDT', '--limit', '5', '--json', ...url]);
+  const { stdout } = await run(['depth', 'BTC_USDT', '--limit', '5', '--json', ...url]);
   assert.deepEqual(JSON.parse(stdout), await direct.json());
 });
 
 test('candles of the last minutes, by the clock of the exchange', async (t) => {
   const { server } = await startTapeExchange(t);
   const args = ['kline', 'BTC_USDT', '--start', '-5m', '--end', 'now', '--json'];
-  const { code, stdout, stderr } = await run(t, [...args, '--url', server.url]);
+  const { code, stdout, stderr } = await run([...args, '--url', server.url]);
   assert.equal(code, 0, stderr);
   const { start, end, kline } = JSON.parse(stdout) as Record<'start' | 'end', number> & {
     kline: object[];
@@ -134,7 +144,7 @@ test('an order that is refused without a reason is told what its market asks for
   const { env } = await startStillExchange(t);
   const place = (market: string, price: string, amount: string) => {
     const order = ['order-new', market, '--side', 'sell', '--price', price, '--amount', amount];
-    return run(t, [...order, '--yes'], env);
+    return run([...order, '--yes'], env);
   };
   for (const [[market, price, amount], said] of [
     [['NO_SUCH', '1', '1'], /order-new NO_SUCH .*\nLikely because NO_SUCH is not among/],
@@ -163,24 +173,24 @@ test('an output that takes nothing more is told in a sentence', async (t) => {
 
 test('an account: balances, an order, active orders; the nonce is kept for its owner', async (t) => {
   const { dataDir, env } = await startStillExchange(t);
-  const held = await run(t, ['balances', '--json'], env);
+  const held = await run(['balances', '--json'], env);
   assert.equal(held.code, 0, held.stderr);
   assert.equal((JSON.parse(held.stdout) as Record<string, object>).AAA !== undefined, true);
   const order = ['order-new', 'AAA_ZZZ', '--side', 'sell', '--price', '120.50', '--amount', '2'];
-  const placed = await run(t, [...order, '--yes', '--json'], env);
+  const placed = await run([...order, '--yes', '--json'], env);
   assert.equal(placed.code, 0, placed.stderr);
   const { orderId, left } = JSON.parse(placed.stdout) as { orderId: number; left: string };
   assert.equal(Number(left), 2);
-  const listed = await run(t, ['orders', 'AAA_ZZZ', '--json'], env);
+  const listed = await run(['orders', 'AAA_ZZZ', '--json'], env);
   const { total, result } = JSON.parse(listed.stdout) as {
     total: number;
     result: { id: number }[];
   };
   assert.deepEqual([total, result.map(({ id }) => id)], [1, [orderId]]);
-  const table = await run(t, ['orders', 'AAA_ZZZ'], { ...env, TAPEKEEP_LOG_LEVEL: 'trace' });
+  const table = await run(['orders', 'AAA_ZZZ'], { ...env, TAPEKEEP_LOG_LEVEL: 'trace' });
   assert.match(table.stdout, /^offset 0, limit 50, total 1\n *id +/);
   assert.match(table.stdout, /120\.50/);
-  const frozen = await run(t, ['balances', '--log-level', 'trace'], env);
+  const frozen = await run(['balances', '--log-level', 'trace'], env);
   assert.match(frozen.stdout, /AAA +998(\.0+)? +2(\.0+)?\n/);
   const folder = join(dataDir, 'nonces');
   const [file = '', ...others] = await readdir(folder);
@@ -195,26 +205,26 @@ test('the key may come from files, named by variables or by settings', async (t)
   await writeFile(keyFile, `${KEY}\n`);
   await writeFile(secretFile, `${SECRET}\n`);
   const { TAPEKEEP_ACCOUNT_KEY: _key, TAPEKEEP_ACCOUNT_SECRET: _secret, ...bare } = env;
-  const without = await run(t, ['balances'], bare);
+  const without = await run(['balances'], bare);
   assert.equal(without.code, 2);
   assert.match(without.stderr, /TAPEKEEP_ACCOUNT_KEY.*_FILE.*account\.keyFile/);
   const files = { TAPEKEEP_ACCOUNT_KEY_FILE: keyFile, TAPEKEEP_ACCOUNT_SECRET_FILE: secretFile };
-  assert.equal((await run(t, ['balances'], { ...bare, ...files })).code, 0);
+  assert.equal((await run(['balances'], { ...bare, ...files })).code, 0);
   const settings = join(dataDir, 'tapekeep.yaml');
   await writeFile(settings, `account: {keyFile: ${keyFile}, secretFile: ${secretFile}}\n`);
-  assert.equal((await run(t, ['balances', '--config', settings], bare)).code, 0);
-  const wrong = await run(t, ['balances'], { ...env, TAPEKEEP_ACCOUNT_SECRET: 'canary-wrong' });
+  assert.equal((await run(['balances', '--config', settings], bare)).code, 0);
+  const wrong = await run(['balances'], { ...env, TAPEKEEP_ACCOUNT_SECRET: 'canary-wrong' });
   assert.equal(wrong.code, 4);
   assert.match(wrong.stderr, /authentication failed/);
   for (const option of ['--key', '--secret', '--api-key']) {
-    assert.equal((await run(t, ['balances', option, 'x'], env)).code, 2);
+    assert.equal((await run(['balances', option, 'x'], env)).code, 2);
   }
 });
 
 test('eight programs at once share one key: each is answered, and nonces never collide', async (t) => {
   const { env, record } = await startStillExchange(t);
   const ended = await Promise.all(
-    Array.from({ length: 8 }, () => run(t, ['balances', '--json'], env)),
+    Array.from({ length: 8 }, () => runAlone(t, ['balances', '--json'], env)),
   );
   for (const { code, stderr } of ended) assert.equal(code, 0, stderr);
   assert.equal(record.requests.filter(({ status }) => status === 200).length, 8);
@@ -224,7 +234,7 @@ test('eight programs at once share one key: each is answered, and nonces never c
   const killed = await startKilled(t);
   await mkdir(nonces, { recursive: true });
   await writeFile(join(nonces, `${file}.lock`), `${killed} ${hostname()} gone\n`);
-  assert.equal((await run(t, ['balances'], env)).code, 0);
+  assert.equal((await runAlone(t, ['balances'], env)).code, 0);
 });
 
 /** Number of a process that was killed. */
@@ -270,7 +280,7 @@ test('mistakes, refusals and absence each have their message and exit code', asy
     [['watch', 'NO_SUCH', '--realtime-url', server.realtimeUrl], env, 4, /refuses to subscribe/],
   ];
   for (const [args, given, code, said] of cases) {
-    const ended = await run(t, args, given);
+    const ended = await run(args, given);
     assert.equal(ended.code, code, `${args.join(' ')}\n${ended.stderr}`);
     assert.match(ended.stderr, said);
   }
@@ -286,7 +296,7 @@ test('rows that do not fit are left out, and told with their reasons', async (t)
       result: [good, { ...good, id: 7 }, { ...good, toSymbol: '' }],
     }),
   );
-  const { code, stdout, stderr } = await run(t, ['products', '--json', '--url', stub.baseUrl]);
+  const { code, stdout, stderr } = await run(['products', '--json', '--url', stub.baseUrl]);
   assert.equal(code, 0);
   assert.deepEqual(JSON.parse(stdout), [good]);
   assert.match(stderr, /2 rows do not fit.*\n {2}row 1: id.*\n {2}row 2: toSymbol/);
@@ -301,7 +311,7 @@ test('an order needs a person or --yes, and valid values, before anything is sen
     TAPEKEEP_EXCHANGE_URL: stub.baseUrl,
     TAPEKEEP_DATA_DIR: await temporaryFolder(t),
   };
-  const unasked = await run(t, ORDER, env);
+  const unasked = await run(ORDER, env);
   assert.equal(unasked.code, 2);
   assert.match(unasked.stderr, /terminal.*--yes/);
   for (const [option, value] of [
@@ -310,7 +320,7 @@ test('an order needs a person or --yes, and valid values, before anything is sen
     ['--side', 'hold'],
   ] as const) {
     const args = ORDER.map((text, index) => (ORDER[index - 1] === option ? value : text));
-    const ended = await run(t, [...args, '--yes'], env);
+    const ended = await run([...args, '--yes'], env);
     assert.equal(ended.code, 2, ended.stderr);
     assert.match(ended.stderr, new RegExp(option));
   }
@@ -332,7 +342,7 @@ test('an order without an answer is unknown: said so, exit code 5, sent once', a
       TAPEKEEP_DATA_DIR: await temporaryFolder(t),
       TAPEKEEP_EXCHANGE_TIMEOUT: '1s',
     };
-    const { code, stdout, stderr } = await run(t, [...ORDER, '--yes'], env);
+    const { code, stdout, stderr } = await run([...ORDER, '--yes'], env);
     assert.equal(code, 5, `${name}: ${stderr}`);
     assert.match(stderr, /UNKNOWN[\s\S]*tapekeep api orders A_B/);
     assert.equal(stdout, '');
@@ -345,10 +355,10 @@ test('an order that the exchange refuses, or that never left, is not unknown', a
     sendJson(response, errorEnvelope(400, 'operation blocked'), 400),
   );
   const env = { ...CREDENTIALS, TAPEKEEP_DATA_DIR: await temporaryFolder(t) };
-  const refused = await run(t, [...ORDER, '--yes', '--url', stub.baseUrl], env);
+  const refused = await run([...ORDER, '--yes', '--url', stub.baseUrl], env);
   assert.equal(refused.code, 4, refused.stderr);
   assert.match(refused.stderr, /blocks this operation/);
-  const unsent = await run(t, [...ORDER, '--yes', '--url', 'http://127.0.0.1:1'], env);
+  const unsent = await run([...ORDER, '--yes', '--url', 'http://127.0.0.1:1'], env);
   assert.equal(unsent.code, 1, unsent.stderr);
   assert.doesNotMatch(unsent.stderr, /UNKNOWN/);
 });
@@ -398,10 +408,17 @@ test('watch tells each event in a line, shows reconnects, and ends with Ctrl-C',
 test('watch stops by itself after its time, and fails when nothing could be watched', async (t) => {
   const { server } = await startTapeExchange(t, { ...GENERATED, time: 'now' }, {}, systemClock);
   const env = { TAPEKEEP_EXCHANGE_URL: server.url, TAPEKEEP_REALTIME_URL: server.realtimeUrl };
-  const ended = await run(t, ['watch', 'BTC_USDT', '--for', '1s'], env);
+  const ended = await runAlone(t, ['watch', 'BTC_USDT', '--for', '1s'], env);
   assert.equal(ended.code, 0, ended.stderr);
   assert.match(ended.stdout, /opened/);
-  const never = await run(t, ['watch', 'X_Y', '--for', '1s', '--realtime-url', 'ws://127.0.0.1:1']);
+  const never = await runAlone(t, [
+    'watch',
+    'X_Y',
+    '--for',
+    '1s',
+    '--realtime-url',
+    'ws://127.0.0.1:1',
+  ]);
   assert.equal(never.code, 1);
   assert.match(never.stderr, /connect_failed/);
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import test, { suite } from 'node:test';
 import { runSql } from '../support/postgres.js';
 import type { Program } from '../support/program.js';
 import { isCovered } from '../support/recorded.js';
@@ -32,32 +32,6 @@ async function requestsOf(world: TapeProgram): Promise<Record<string, number>> {
 
 const counting = (where: string, ms = 0) => ({ id: where, kind: 'latency', where, ms });
 
-test('without a daemon the command does the work, and a second time finds it done', async (t) => {
-  const world = await TapeProgram.make(t, 21, 'empty');
-  await world.openExchange(420);
-  const first = await world.run(...BACKFILL);
-  assert.equal(first.code, 0, first.out + first.err);
-  assert.match(first.err, /this program does the work itself/);
-  assert.match(first.err, /^\d+(\.\d)?%, [\d,]+ rows/m);
-  assert.match(first.out, /BTC_USDT trades .*: 100% covered/);
-  assert.match(first.out, /BTC_USDT kline 60s .*: 100% covered/);
-  assert.match(first.out, /All of it is covered: [\d,]+ rows/);
-  await assertWhole(world);
-
-  await world.faults(
-    'PUT',
-    ['historyResult', 'history', 'kline'].map((where) => counting(where)),
-  );
-  const second = await world.run(...BACKFILL, '--json');
-  assert.equal(second.code, 0, second.out + second.err);
-  const document = JSON.parse(second.out) as { isWhole: boolean; streams: object[] };
-  assert.equal(document.isWhole, true);
-  assert.equal(document.streams.length, 3);
-  const { historyResult, history, kline } = await requestsOf(world);
-  assert.ok((historyResult ?? 9) <= 1 && (history ?? 9) <= 1, 'no more than a look at the head');
-  assert.equal(kline, 0);
-});
-
 /** Resolves when the program has committed so many times. */
 async function commits(program: Program, count: number): Promise<void> {
   let left = count;
@@ -67,120 +41,155 @@ async function commits(program: Program, count: number): Promise<void> {
   });
 }
 
-test('interrupted and killed, the same command goes on and fetches nothing twice', async (t) => {
-  const world = await TapeProgram.make(t, 22);
-  await world.openExchange(420);
-  await world.faults('PUT', [counting('historyResult', 100), counting('history', 100)]);
-  const interrupted = world.start(BACKFILL);
-  await commits(interrupted, 3);
-  interrupted.kill('SIGINT');
-  assert.equal((await interrupted.ended()).code, 130, interrupted.dump());
-  assert.match(interrupted.text('stdout'), /Not all of it is covered[\s\S]*run it again to go on/);
-
-  const killed = world.start(BACKFILL);
-  await commits(killed, 3);
-  killed.kill('SIGKILL');
-  assert.equal((await killed.ended()).signal, 'SIGKILL');
-
-  const last = await world.run(...BACKFILL);
-  assert.equal(last.code, 0, last.out + last.err);
-  await assertWhole(world);
-  const { historyResult = Number.NaN } = await requestsOf(world);
-  const pages = Math.ceil(world.idsBetween(FROM_S, 420).length / 1000);
-  // Each start looks at the head, finds out how the server counts, and finds its place again.
-  assert.ok(historyResult <= pages + 3 * 12, `${historyResult} requests for ${pages} pages`);
-});
-
-test('beside a daemon the daemon does the work', async (t) => {
-  const world = await TapeProgram.make(t, 23);
-  await world.openExchange(420);
-  const daemon = await world.startDaemon();
-  const { code, out, err } = await world.run(...BACKFILL);
-  assert.equal(code, 0, out + err + daemon.dump());
-  assert.match(err, /The running daemon does the work\./);
-  assert.match(out, /All of it is covered/);
-  await assertWhole(world);
-  await world.stop(daemon);
-});
-
-test('when the daemon that does the work dies, the command goes on by itself', async (t) => {
-  const world = await TapeProgram.make(t, 27);
-  await world.openExchange(420);
-  const daemon = await world.startDaemon();
-  await world.faults('PUT', [counting('historyResult', 400), counting('history', 400)]);
-  const filling = world.start(BACKFILL);
-  await filling.line((line) => line.includes('The running daemon does the work.'));
-  await filling.line((line) => line.startsWith('Filling '));
-  // Its work has begun, and is not done: each page takes its time.
-  await commits(daemon, 1 + countOf(daemon, '"committed"'));
-  daemon.kill('SIGKILL');
-  assert.equal((await daemon.ended()).signal, 'SIGKILL');
-  await filling.line((line) => line.includes('The daemon is gone; this program goes on'));
-  await world.faults('DELETE');
-  assert.equal((await filling.ended()).code, 0, filling.dump());
-  assert.match(filling.text('stdout'), /All of it is covered/);
-  await assertWhole(world);
-});
-
 /** Lines with this text that were printed so far. */
 function countOf(program: Program, text: string): number {
   const { stdout, stderr } = program.lines;
   return [...stdout, ...stderr].filter((line) => line.includes(text)).length;
 }
 
-test('what lies before the beginning of history is told apart from what was filled', async (t) => {
-  const world = await TapeProgram.make(t, 24);
-  await world.openExchange(120);
-  const early = ['--from', at(-100), '--to', at(60), '--kinds', 'trades'];
-  const { code, out, err } = await world.run('backfill', '--market', TAPE_MARKET, ...early);
-  assert.equal(code, 7, out + err);
-  assert.match(out, /Not all of it is covered/);
-  assert.match(out, /BTC_USDT trades .*unfillable, beyond history \(\d+\)/);
-  assert.match(out, /beyond history: The exchange serves nothing as old as this any more\./);
-  assert.deepEqual(await world.storedBetween(0, 60), world.idsBetween(0, 60));
-  const gaps = await world.run('gaps', '--state', 'unfillable');
-  assert.match(gaps.out, /^Lost: .* beyond history\.$/m);
-});
+/** Most of their time they wait. */
+suite('backfill', { concurrency: 3 }, () => {
+  test('without a daemon the command does the work, and a second time finds it done', async (t) => {
+    const world = await TapeProgram.make(t, 21, 'empty');
+    await world.openExchange(420);
+    const first = await world.run(...BACKFILL);
+    assert.equal(first.code, 0, first.out + first.err);
+    assert.match(first.err, /this program does the work itself/);
+    assert.match(first.err, /^\d+(\.\d)?%, [\d,]+ rows/m);
+    assert.match(first.out, /BTC_USDT trades .*: 100% covered/);
+    assert.match(first.out, /BTC_USDT kline 60s .*: 100% covered/);
+    assert.match(first.out, /All of it is covered: [\d,]+ rows/);
+    await assertWhole(world);
 
-test('a server that counts in ids has nothing older than its newest page', async (t) => {
-  const world = await TapeProgram.make(t, 25);
-  await world.openExchange(420, '--since-mode', 'id');
-  const old = ['--from', at(10), '--to', at(40), '--kinds', 'trades', '--json'];
-  const { code, out, err } = await world.run('backfill', '--market', TAPE_MARKET, ...old);
-  assert.equal(code, 7, out + err);
-  const { isWhole, gaps } = JSON.parse(out) as {
-    isWhole: boolean;
-    gaps: { kind: string; state: string; reason: string }[];
-  };
-  assert.equal(isWhole, false);
-  assert.deepEqual(gaps.map(({ kind, state, reason }) => [kind, state, reason].join(' ')).sort(), [
-    'times unfillable history horizon',
-    'trades unfillable history horizon',
-  ]);
-});
+    await world.faults(
+      'PUT',
+      ['historyResult', 'history', 'kline'].map((where) => counting(where)),
+    );
+    const second = await world.run(...BACKFILL, '--json');
+    assert.equal(second.code, 0, second.out + second.err);
+    const document = JSON.parse(second.out) as { isWhole: boolean; streams: object[] };
+    assert.equal(document.isWhole, true);
+    assert.equal(document.streams.length, 3);
+    const { historyResult, history, kline } = await requestsOf(world);
+    assert.ok((historyResult ?? 9) <= 1 && (history ?? 9) <= 1, 'no more than a look at the head');
+    assert.equal(kline, 0);
+  });
 
-test('a wrong span or market is refused by name, before anything is fetched', async (t) => {
-  const world = await TapeProgram.make(t, 26);
-  await world.openExchange(120);
-  const market = ['--market', TAPE_MARKET];
-  for (const [args, said] of [
-    [['--from', '1h'], /--market/],
-    [[...market], /--from/],
-    [['--market', 'BTC_USD', '--from', at(0)], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
-    [[...market, '--from', at(50), '--to', at(10)], /--from.*must be before --to/],
-    [[...market, '--from', '2099-01-01'], /--from.*lies in the future/],
-    [[...market, '--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
-    [[...market, '--from', '1h', '--kinds', 'depth'], /--kinds.*depth.*only be seen at its moment/],
-    [[...market, '--from', '1h', '--kinds', 'tades'], /Did you mean "trades"\?/],
-  ] as const) {
-    const { code, out, err } = await world.run('backfill', ...args);
-    assert.equal(code, 2, args.join(' ') + out + err);
-    assert.match(err, said);
-  }
-  const wanted = await runSql(world.databaseUrl, 'SELECT 1 FROM wanted').catch(() => []);
-  assert.deepEqual(wanted, []);
-  const cut = ['--from', at(0), '--to', '2099-01-01', '--kinds', 'klines'];
-  const { code, out, err } = await world.run('backfill', ...market, ...cut);
-  assert.equal(code, 0, out + err);
-  assert.match(err, /--to lies in the future of the exchange; the span ends now/);
+  test('interrupted and killed, the same command goes on and fetches nothing twice', async (t) => {
+    const world = await TapeProgram.make(t, 22);
+    await world.openExchange(420);
+    await world.faults('PUT', [counting('historyResult', 100), counting('history', 100)]);
+    const interrupted = world.start(BACKFILL);
+    await commits(interrupted, 3);
+    interrupted.kill('SIGINT');
+    assert.equal((await interrupted.ended()).code, 130, interrupted.dump());
+    assert.match(
+      interrupted.text('stdout'),
+      /Not all of it is covered[\s\S]*run it again to go on/,
+    );
+
+    const killed = world.start(BACKFILL);
+    await commits(killed, 3);
+    killed.kill('SIGKILL');
+    assert.equal((await killed.ended()).signal, 'SIGKILL');
+
+    const last = await world.run(...BACKFILL);
+    assert.equal(last.code, 0, last.out + last.err);
+    await assertWhole(world);
+    const { historyResult = Number.NaN } = await requestsOf(world);
+    const pages = Math.ceil(world.idsBetween(FROM_S, 420).length / 1000);
+    // Each start looks at the head, finds out how the server counts, and finds its place again.
+    assert.ok(historyResult <= pages + 3 * 12, `${historyResult} requests for ${pages} pages`);
+  });
+
+  test('beside a daemon the daemon does the work', async (t) => {
+    const world = await TapeProgram.make(t, 23);
+    await world.openExchange(420);
+    const daemon = await world.startDaemon();
+    const { code, out, err } = await world.run(...BACKFILL);
+    assert.equal(code, 0, out + err + daemon.dump());
+    assert.match(err, /The running daemon does the work\./);
+    assert.match(out, /All of it is covered/);
+    await assertWhole(world);
+    await world.stop(daemon);
+  });
+
+  test('when the daemon that does the work dies, the command goes on by itself', async (t) => {
+    const world = await TapeProgram.make(t, 27);
+    await world.openExchange(420);
+    const daemon = await world.startDaemon();
+    await world.faults('PUT', [counting('historyResult', 400), counting('history', 400)]);
+    const filling = world.start(BACKFILL);
+    await filling.line((line) => line.includes('The running daemon does the work.'));
+    await filling.line((line) => line.startsWith('Filling '));
+    // Its work has begun, and is not done: each page takes its time.
+    await commits(daemon, 1 + countOf(daemon, '"committed"'));
+    daemon.kill('SIGKILL');
+    assert.equal((await daemon.ended()).signal, 'SIGKILL');
+    await filling.line((line) => line.includes('The daemon is gone; this program goes on'));
+    await world.faults('DELETE');
+    assert.equal((await filling.ended()).code, 0, filling.dump());
+    assert.match(filling.text('stdout'), /All of it is covered/);
+    await assertWhole(world);
+  });
+
+  test('what lies before the beginning of history is told apart from what was filled', async (t) => {
+    const world = await TapeProgram.make(t, 24);
+    await world.openExchange(120);
+    const early = ['--from', at(-100), '--to', at(60), '--kinds', 'trades'];
+    const { code, out, err } = await world.run('backfill', '--market', TAPE_MARKET, ...early);
+    assert.equal(code, 7, out + err);
+    assert.match(out, /Not all of it is covered/);
+    assert.match(out, /BTC_USDT trades .*unfillable, beyond history \(\d+\)/);
+    assert.match(out, /beyond history: The exchange serves nothing as old as this any more\./);
+    assert.deepEqual(await world.storedBetween(0, 60), world.idsBetween(0, 60));
+    const gaps = await world.ask('gaps', '--state', 'unfillable');
+    assert.match(gaps.out, /^Lost: .* beyond history\.$/m);
+  });
+
+  test('a server that counts in ids has nothing older than its newest page', async (t) => {
+    const world = await TapeProgram.make(t, 25);
+    await world.openExchange(420, '--since-mode', 'id');
+    const old = ['--from', at(10), '--to', at(40), '--kinds', 'trades', '--json'];
+    const { code, out, err } = await world.run('backfill', '--market', TAPE_MARKET, ...old);
+    assert.equal(code, 7, out + err);
+    const { isWhole, gaps } = JSON.parse(out) as {
+      isWhole: boolean;
+      gaps: { kind: string; state: string; reason: string }[];
+    };
+    assert.equal(isWhole, false);
+    assert.deepEqual(
+      gaps.map(({ kind, state, reason }) => [kind, state, reason].join(' ')).sort(),
+      ['times unfillable history horizon', 'trades unfillable history horizon'],
+    );
+  });
+
+  test('a wrong span or market is refused by name, before anything is fetched', async (t) => {
+    const world = await TapeProgram.make(t, 26);
+    await world.openExchange(120);
+    const market = ['--market', TAPE_MARKET];
+    for (const [args, said] of [
+      [['--from', '1h'], /--market/],
+      [[...market], /--from/],
+      [['--market', 'BTC_USD', '--from', at(0)], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
+      [[...market, '--from', at(50), '--to', at(10)], /--from.*must be before --to/],
+      [[...market, '--from', '2099-01-01'], /--from.*lies in the future/],
+      [[...market, '--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
+      [
+        [...market, '--from', '1h', '--kinds', 'depth'],
+        /--kinds.*depth.*only be seen at its moment/,
+      ],
+      [[...market, '--from', '1h', '--kinds', 'tades'], /Did you mean "trades"\?/],
+    ] as const) {
+      const { code, out, err } = await world.ask('backfill', ...args);
+      assert.equal(code, 2, args.join(' ') + out + err);
+      assert.match(err, said);
+    }
+    const wanted = await runSql(world.databaseUrl, 'SELECT 1 FROM wanted').catch(() => []);
+    assert.deepEqual(wanted, []);
+    const cut = ['--from', at(0), '--to', '2099-01-01', '--kinds', 'klines'];
+    const { code, out, err } = await world.run('backfill', ...market, ...cut);
+    assert.equal(code, 0, out + err);
+    assert.match(err, /--to lies in the future of the exchange; the span ends now/);
+  });
 });

@@ -3,9 +3,10 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
+import test from 'node:test';
 import pg from 'pg';
 import { openAnalystWorld } from '../support/analyst-world.js';
+import { runCommand } from '../support/commands.js';
 import { awkwardTrades, makeFolder, namesIn, openTradeArchive } from '../support/export-world.js';
 import { runSql } from '../support/postgres.js';
 import { Program } from '../support/program.js';
@@ -15,11 +16,8 @@ import { Program } from '../support/program.js';
 const MAIN = join(import.meta.dirname, '../../dist/cli/main.js');
 const HOUR = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T13:00:00Z'];
 
-async function run(t: TestContext, url: string, ...args: readonly string[]) {
-  const program = new Program(['export', ...args], { env: { TAPEKEEP_DATABASE_URL: url } });
-  t.after(() => program.dispose());
-  const { code } = await program.ended();
-  return { code, out: program.text('stdout'), err: program.text('stderr') };
+function run(url: string, ...args: readonly string[]) {
+  return runCommand(['export', ...args], { TAPEKEEP_DATABASE_URL: url });
 }
 
 test('every kind can be had, from standard output or as a file', async (t) => {
@@ -35,17 +33,17 @@ test('every kind can be had, from standard output or as a file', async (t) => {
     ['states', 'parquet', 1],
   ] as const) {
     const path = join(folder, `${kind}.${format}`);
-    const { code, err } = await run(t, url, '--kind', kind, ...btc, '--out', path, ...more);
+    const { code, err } = await run(url, '--kind', kind, ...btc, '--out', path, ...more);
     assert.equal(code, 0, `${kind} ${format} ${err}`);
     const told = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8'));
     assert.deepEqual([told.rows, told.format, told.kind], [rows, format, kind]);
     assert.equal(told.isComplete, kind !== 'depth');
   }
-  const csv = await run(t, url, '--kind', 'trades', ...btc);
+  const csv = await run(url, '--kind', 'trades', ...btc);
   assert.equal(csv.code, 0);
   assert.match(
     csv.out,
-    /^market,traded_at,tid,.*\nBTC_USD,2026-01-15 12:00:00\+00,1,,buy,100,1,100,/,
+    /^market,traded_at,tid,.*\r\nBTC_USD,2026-01-15 12:00:00\+00,1,,buy,100,1,100,/,
   );
   const told = JSON.parse(csv.err);
   assert.deepEqual([told.rows, told.file], [4, null]);
@@ -56,7 +54,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const folder = await makeFolder(t);
   const path = join(folder, 'a.csv');
   const args = ['--kind', 'trades', '--market', 'BTC_USD', '--out', path];
-  const refused = await run(t, url, ...args);
+  const refused = await run(url, ...args);
   assert.equal(refused.code, 8, refused.err);
   assert.match(refused.err, /not complete for BTC_USD; nothing was written/);
   assert.match(
@@ -66,7 +64,6 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   assert.match(refused.err, /--allow-gaps/);
   assert.deepEqual(await namesIn(folder), []);
   const tail = await run(
-    t,
     url,
     ...args,
     '--from',
@@ -76,7 +73,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   );
   assert.equal(tail.code, 8);
   assert.match(tail.err, /--to 2026-01-15T16:00:00.000Z ends where coverage does/);
-  const allowed = await run(t, url, ...args, '--allow-gaps');
+  const allowed = await run(url, ...args, '--allow-gaps');
   assert.equal(allowed.code, 0, allowed.err);
   assert.match(allowed.err, /2 gaps in it; the manifest lists them/);
 });
@@ -102,11 +99,11 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [[...trades, '--market', 'BTC_USD', '--out', folder], /it is a folder/],
     [[...trades, '--market', 'BTC_USD', '--out', join(folder, 'no/a')], /folder does not exist/],
   ] as const) {
-    const refused = await run(t, url, ...args);
+    const refused = await run(url, ...args);
     assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
     assert.match(refused.err, said);
   }
-  const full = await run(t, url, ...trades, '--market', 'BTC_USD', '--out', '/dev/full');
+  const full = await run(url, ...trades, '--market', 'BTC_USD', '--out', '/dev/full');
   assert.equal(full.code, 1);
   assert.match(full.err, /no space is left for \/dev\/full/);
   assert.equal(await readFile(path, 'utf8'), 'mine');

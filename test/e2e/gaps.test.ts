@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import test, { suite } from 'node:test';
 import { runSql } from '../support/postgres.js';
-import { isCovered } from '../support/recorded.js';
 import { at, START_S, TAPE_MARKET, TapeProgram } from '../support/tape-program.js';
 
 /** What a person does about a gap: see it, understand it, note what is known of it, have it filled. */
@@ -22,7 +21,7 @@ interface Listed {
 }
 
 async function list(world: TapeProgram, ...args: string[]): Promise<Listed> {
-  const { code, out, err } = await world.run('gaps', 'list', '--json', ...args);
+  const { code, out, err } = await world.ask('gaps', 'list', '--json', ...args);
   assert.equal(code, 0, out + err);
   return JSON.parse(out) as Listed;
 }
@@ -52,206 +51,232 @@ async function standStill(t: Parameters<typeof TapeProgram.make>[0], seed: numbe
 
 const TRADES = ['--market', TAPE_MARKET, '--kind', 'trades,times'];
 
-test('the gap of a collector that stood still is listed, explained, noted and filled', async (t) => {
-  const { world, daemon } = await standStill(t, 31);
-  const { gaps, isWritten, sums } = await list(world, ...TRADES);
-  assert.equal(isWritten, true);
-  assert.deepEqual(gaps.map(({ kind }) => kind).sort(), ['times', 'trades']);
-  for (const gap of gaps) {
-    assert.equal(gap.state, 'open');
-    assert.equal(gap.reason, 'exchange failed');
-    assert.ok(gap.attempts > 1);
-    assert.match(gap.id, /^\d+$/);
-    const [fromS, toS] = [gap.from, gap.to].map((text) => Date.parse(text) / 1000 - START_S);
-    assert.ok((fromS ?? 0) >= 198 && (toS ?? 0) <= 500, `${gap.from} – ${gap.to}`);
-  }
-  assert.deepEqual(
-    sums.map(({ state, reason }) => `${state} ${reason}`),
-    ['open exchange failed'],
-  );
-  const id = gaps.find(({ kind }) => kind === 'trades')?.id ?? '';
-
-  const table = await world.run('gaps', ...TRADES);
-  assert.match(table.out, /^id +market +stream +from +to +length +state +reason +tries +next try/m);
-  assert.match(table.out, /^Open: [\d.,]+ s exchange failed\.$/m);
-
-  const why = await world.run('gaps', 'explain', id);
-  assert.equal(why.code, 0, why.err);
-  assert.match(why.out, /The exchange did not answer, or refused/);
-  assert.match(why.out, /\d+ tries; next try at|\d+ tries; it is tried as soon as possible/);
-  assert.match(
-    why.out,
-    /Before it: covered(?:, farther away,)? from .* rows, ids \d+ to \d+\); evidence: \{.*"skip"/,
-  );
-  assert.match(why.out, /After it: +covered from/);
-  assert.match(why.out, /In its place: the candles of 60 s \(/);
-  assert.match(why.out, new RegExp(`What to do: .*tapekeep gaps fill ${id}`));
-  const place = await world.run('gaps', 'explain', TAPE_MARKET, 'trades', at(250));
-  assert.equal(place.out.split('\n')[0], why.out.split('\n')[0]);
-
-  const text = 'the exchange\u001b[31m was down';
-  const noted = await world.run('gaps', 'note', id, text);
-  assert.deepEqual([noted.code, noted.out], [0, `Noted at gap ${id}.`]);
-  const after = await list(world, ...TRADES);
-  assert.match(after.gaps.find((gap) => gap.id === id)?.note ?? '', /was down/);
-  assert.equal(after.gaps.filter(({ note }) => note?.includes('was down')).length, 1);
-  const told = await world.run('gaps', 'explain', id);
-  assert.match(told.out, /note: the exchange\\u001b\[31m was down/);
-
-  await world.faults('DELETE');
-  const filled = await world.run('gaps', 'fill', ...TRADES);
-  assert.equal(filled.code, 0, filled.out + filled.err + daemon.dump());
-  assert.match(filled.err, /The running daemon does the work\./);
-  assert.match(filled.out, /All of it is covered/);
-  assert.deepEqual(await world.storedBetween(205, 500), world.idsBetween(205, 500));
-  assert.deepEqual((await list(world, ...TRADES)).gaps, []);
-  assert.match((await world.run('gaps', 'fill', ...TRADES)).out, /^Nothing to fill\.$/m);
-  const closed = await world.run('gaps', 'explain', id);
-  assert.match(closed.out, /It was filled at|All of it is covered by now/);
-  const covered = await world.run('gaps', 'explain', TAPE_MARKET, 'trades', at(250));
-  assert.equal(covered.code, 2, covered.out);
-  assert.match(covered.err, /trades of BTC_USDT: nothing is missing there, all is covered from 20/);
-  await world.stop(daemon);
-});
-
-test('without a daemon the command fills the gap itself, and nothing else', async (t) => {
-  const { world, daemon } = await standStill(t, 32);
-  await world.stop(daemon);
-  const [trades] = (await list(world, '--kind', 'trades')).gaps;
-  assert.ok(trades !== undefined);
-  await world.faults('DELETE');
-  const { code, out, err } = await world.run('gaps', 'fill', trades.id);
-  assert.equal(code, 0, out + err);
-  assert.match(err, /this program does the work itself/);
-  const url = world.databaseUrl;
-  assert.ok(await isCovered(url, 'trades', Date.parse(trades.from), Date.parse(trades.to)));
-  assert.deepEqual(
-    (await list(world, ...TRADES)).gaps.map(({ kind }) => kind),
-    ['times'],
-  );
-  const left = await world.run('gaps');
-  assert.match(left.out, / at the next start| {2}20\d\d-.* 20\d\d-.* 20\d\d-/);
-  assert.doesNotMatch(left.out, / soon/);
-  assert.match(left.out, /^Nothing collects at present\. What happened since .* is not listed\.$/m);
-});
-
-test('what can not be had stays unfillable until it is tried again on request', async (t) => {
-  const world = await TapeProgram.make(t, 33);
-  await world.openExchange(200);
-  await world.stop(await world.startDaemon());
-  await world.openExchange(500, '--since-mode', 'id');
-  await runSql(world.databaseUrl, "UPDATE archive SET since_modes = '{}'");
-  const daemon = await world.startDaemon();
-  await daemon.until(async () => {
-    const rows = await runSql(
-      world.databaseUrl,
-      `SELECT 1 FROM gap JOIN stream USING (stream_id)
-       WHERE kind IN ('trades', 'times') AND state = 'unfillable'`,
+/** Most of their time they wait. */
+suite('gaps', { concurrency: 3 }, () => {
+  test('the gap of a collector that stood still is listed, explained, noted and filled', async (t) => {
+    const { world, daemon } = await standStill(t, 31);
+    const { gaps, isWritten, sums } = await list(world, ...TRADES);
+    assert.equal(isWritten, true);
+    assert.deepEqual(gaps.map(({ kind }) => kind).sort(), ['times', 'trades']);
+    for (const gap of gaps) {
+      assert.equal(gap.state, 'open');
+      assert.equal(gap.reason, 'exchange failed');
+      assert.ok(gap.attempts > 1);
+      assert.match(gap.id, /^\d+$/);
+      const [fromS, toS] = [gap.from, gap.to].map((text) => Date.parse(text) / 1000 - START_S);
+      assert.ok((fromS ?? 0) >= 198 && (toS ?? 0) <= 500, `${gap.from} – ${gap.to}`);
+    }
+    assert.deepEqual(
+      sums.map(({ state, reason }) => `${state} ${reason}`),
+      ['open exchange failed'],
     );
-    return rows.length === 2;
+    const id = gaps.find(({ kind }) => kind === 'trades')?.id ?? '';
+
+    const table = await world.run('gaps', ...TRADES);
+    assert.match(
+      table.out,
+      /^id +market +stream +from +to +length +state +reason +tries +next try/m,
+    );
+    assert.match(table.out, /^Open: [\d.,]+ s exchange failed\.$/m);
+
+    const why = await world.ask('gaps', 'explain', id);
+    assert.equal(why.code, 0, why.err);
+    assert.match(why.out, /The exchange did not answer, or refused/);
+    assert.match(why.out, /\d+ tries; next try at|\d+ tries; it is tried as soon as possible/);
+    assert.match(
+      why.out,
+      /Before it: covered(?:, farther away,)? from .* rows, ids \d+ to \d+\); evidence: \{.*"skip"/,
+    );
+    assert.match(why.out, /After it: +covered from/);
+    assert.match(why.out, /In its place: the candles of 60 s \(/);
+    assert.match(why.out, new RegExp(`What to do: .*tapekeep gaps fill ${id}`));
+    const place = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades', at(250));
+    assert.equal(place.out.split('\n')[0], why.out.split('\n')[0]);
+
+    const text = 'the exchange\u001b[31m was down';
+    const noted = await world.ask('gaps', 'note', id, text);
+    assert.deepEqual([noted.code, noted.out], [0, `Noted at gap ${id}.`]);
+    const after = await list(world, ...TRADES);
+    assert.match(after.gaps.find((gap) => gap.id === id)?.note ?? '', /was down/);
+    assert.equal(after.gaps.filter(({ note }) => note?.includes('was down')).length, 1);
+    const told = await world.ask('gaps', 'explain', id);
+    assert.match(told.out, /note: the exchange\\u001b\[31m was down/);
+
+    // Nobody collects: the command fills the gap itself, and nothing else.
+    await world.stop(daemon);
+    await world.faults('PUT', [{ kind: 'status', where: 'history', after: 1 }]);
+    const own = await world.run('gaps', 'fill', id);
+    assert.equal(own.code, 0, own.out + own.err);
+    assert.match(own.err, /this program does the work itself/);
+    assert.deepEqual(
+      (await list(world, ...TRADES)).gaps.map(({ kind }) => kind),
+      ['times'],
+    );
+    const left = await world.ask('gaps');
+    assert.match(left.out, / at the next start| {2}20\d\d-.* 20\d\d-.* 20\d\d-/);
+    assert.doesNotMatch(left.out, / soon/);
+    assert.match(
+      left.out,
+      /^Nothing collects at present\. What happened since .* is not listed\.$/m,
+    );
+    const closed = await world.ask('gaps', 'explain', id);
+    assert.match(closed.out, /It was filled at|All of it is covered by now/);
+
+    // Beside a daemon the daemon does it.
+    const second = world.start(['start']);
+    const timesId = gaps.find(({ kind }) => kind === 'times')?.id ?? '';
+    const tries = gaps.find(({ kind }) => kind === 'times')?.attempts ?? 0;
+    await second.until(async () => {
+      const sql = 'SELECT attempts FROM gap WHERE gap_id = $1';
+      const [row] = await runSql<{ attempts: number }>(world.databaseUrl, sql, [timesId]);
+      return (row?.attempts ?? 0) > tries;
+    });
+    await world.faults('DELETE');
+    const filled = await world.ask('gaps', 'fill', ...TRADES);
+    assert.equal(filled.code, 0, filled.out + filled.err + second.dump());
+    assert.match(filled.err, /The running daemon does the work\./);
+    assert.match(filled.out, /All of it is covered/);
+    assert.deepEqual(await world.storedBetween(205, 500), world.idsBetween(205, 500));
+    assert.deepEqual((await list(world, ...TRADES)).gaps, []);
+    assert.match((await world.ask('gaps', 'fill', ...TRADES)).out, /^Nothing to fill\.$/m);
+    const covered = await world.ask('gaps', 'explain', TAPE_MARKET, 'trades', at(250));
+    assert.equal(covered.code, 2, covered.out);
+    assert.match(
+      covered.err,
+      /trades of BTC_USDT: nothing is missing there, all is covered from 20/,
+    );
+    await world.stop(second);
   });
-  const { gaps } = await list(world, ...TRADES, '--reason', 'history_horizon');
-  assert.deepEqual(
-    gaps.map(({ state, reason }) => `${state} ${reason}`),
-    ['unfillable history horizon', 'unfillable history horizon'],
-  );
-  const idle = await world.run('gaps', 'fill', ...TRADES);
-  assert.deepEqual(
-    [idle.code, idle.out],
-    [0, 'Nothing to fill. 2 gaps were given up; --again tries once more.'],
-  );
-  const id = gaps[0]?.id ?? '';
-  const again = await world.run('gaps', 'fill', id, '--again');
-  assert.equal(again.code, 7, again.out + again.err);
-  assert.match(again.out, /history horizon: The exchange gives only its newest trades/);
-  const [tried] = (await list(world, ...TRADES)).gaps.filter((gap) => gap.id === id);
-  assert.ok((tried?.attempts ?? 0) > (gaps[0]?.attempts ?? 0), 'it was really tried');
-  await world.stop(daemon);
-});
 
-test('refused rows are counted, listed and shown, and never steer the terminal', async (t) => {
-  const world = await TapeProgram.make(t, 34);
-  const fault = 'kind=badRows,where=kline,rows=2,defect=notANumber,maxCount=1';
-  await world.openExchange(420, '--fault', fault);
-  const span = ['--from', at(0), '--to', at(360), '--kinds', 'klines'];
-  const filled = await world.run('backfill', '--market', TAPE_MARKET, ...span);
-  assert.equal(filled.code, 7, filled.out + filled.err);
-  assert.match(filled.out, /refused rows: Rows of this span could not be read/);
+  test('what can not be had stays unfillable until it is tried again on request', async (t) => {
+    const world = await TapeProgram.make(t, 33);
+    await world.openExchange(200);
+    await world.stop(await world.startDaemon());
+    await world.openExchange(500, '--since-mode', 'id');
+    await runSql(world.databaseUrl, "UPDATE archive SET since_modes = '{}'");
+    const daemon = await world.startDaemon();
+    await daemon.until(async () => {
+      const rows = await runSql(
+        world.databaseUrl,
+        `SELECT 1 FROM gap JOIN stream USING (stream_id)
+         WHERE kind IN ('trades', 'times') AND state = 'unfillable'`,
+      );
+      return rows.length === 2;
+    });
+    const { gaps } = await list(world, ...TRADES, '--reason', 'history_horizon');
+    assert.deepEqual(
+      gaps.map(({ state, reason }) => `${state} ${reason}`),
+      ['unfillable history horizon', 'unfillable history horizon'],
+    );
+    const idle = await world.ask('gaps', 'fill', ...TRADES);
+    assert.deepEqual(
+      [idle.code, idle.out],
+      [0, 'Nothing to fill. 2 gaps were given up; --again tries once more.'],
+    );
+    const id = gaps[0]?.id ?? '';
+    const again = await world.run('gaps', 'fill', id, '--again');
+    assert.equal(again.code, 7, again.out + again.err);
+    assert.match(again.out, /history horizon: The exchange gives only its newest trades/);
+    const [tried] = (await list(world, ...TRADES)).gaps.filter((gap) => gap.id === id);
+    assert.ok((tried?.attempts ?? 0) > (gaps[0]?.attempts ?? 0), 'it was really tried');
+    await world.stop(daemon);
+  });
 
-  const listed = await world.run('quarantine');
-  assert.equal(listed.code, 0, listed.err);
-  assert.match(listed.out, /^Refused since the archive began: 2$/m);
-  assert.match(listed.out, /^kline +.* 2 +2 +20\d\d-/m);
-  const document = JSON.parse((await world.run('quarantine', '--json')).out) as {
-    counts: { endpoint: string; count: number }[];
-    rows: { id: number; payload: string; market: string }[];
-  };
-  assert.deepEqual(
-    document.counts.map(({ endpoint, count }) => [endpoint, count]),
-    [['kline', 2]],
-  );
-  assert.equal(document.rows.length, 2);
-  const [row] = document.rows;
-  const shown = await world.run('quarantine', 'show', String(row?.id));
-  assert.ok(shown.out.endsWith(row?.payload ?? '?'), shown.out);
+  test('refused rows are counted, listed and shown, and never steer the terminal', async (t) => {
+    const world = await TapeProgram.make(t, 34);
+    const fault = 'kind=badRows,where=kline,rows=2,defect=notANumber,maxCount=1';
+    await world.openExchange(420, '--fault', fault);
+    const span = ['--from', at(0), '--to', at(360), '--kinds', 'klines'];
+    const filled = await world.run('backfill', '--market', TAPE_MARKET, ...span);
+    assert.equal(filled.code, 7, filled.out + filled.err);
+    assert.match(filled.out, /refused rows: Rows of this span could not be read/);
 
-  const hostile = '\u001b]0;owned\u0007\u009b2J\u202e{"evil":1}';
-  await runSql(
-    world.databaseUrl,
-    `INSERT INTO quarantine (received_at, endpoint, market, reason, payload)
-     VALUES (now(), 'kline', $1, $1, $1)`,
-    [hostile],
-  );
-  for (const args of [['list'], ['list', '--json'], ['show', '3'], ['show', '3', '--json']]) {
-    const { code, out } = await world.run('quarantine', ...args);
-    assert.equal(code, 0);
-    assert.match(out, /evil/);
-    assert.ok(!/[\p{Cc}\p{Cf}]/u.test(out.replaceAll('\n', '')), JSON.stringify(out));
-    if (args.includes('--json')) assert.ok(out.includes('\\u001b]0;owned'), 'it stays JSON');
-  }
-});
+    const listed = await world.ask('quarantine');
+    assert.equal(listed.code, 0, listed.err);
+    assert.match(listed.out, /^Refused since the archive began: 2$/m);
+    assert.match(listed.out, /^kline +.* 2 +2 +20\d\d-/m);
+    const document = JSON.parse((await world.ask('quarantine', '--json')).out) as {
+      counts: { endpoint: string; count: number }[];
+      rows: { id: number; payload: string; market: string }[];
+    };
+    assert.deepEqual(
+      document.counts.map(({ endpoint, count }) => [endpoint, count]),
+      [['kline', 2]],
+    );
+    assert.equal(document.rows.length, 2);
+    const [row] = document.rows;
+    const shown = await world.ask('quarantine', 'show', String(row?.id));
+    assert.ok(shown.out.endsWith(row?.payload ?? '?'), shown.out);
 
-test('what names nothing is refused by name', async (t) => {
-  const world = await TapeProgram.make(t, 35);
-  await world.openExchange(120);
-  await world.stop(await world.startDaemon());
-  const { out: listed } = await world.run('gaps');
-  assert.match(
-    listed,
-    /^No gaps within what was collected; what is outside of it is told below\.$/m,
-  );
-  assert.match(listed, /^Nothing collects at present\. What happened since .* is not listed\.$/m);
-  for (const [args, said] of [
-    [['gaps', '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
-    [['gaps', '--kind', 'tades'], /There is no kind "tades"\. Did you mean "trades"\?/],
-    [['gaps', '--state', 'lost'], /There is no state "lost".*unfillable/],
-    [['gaps', '--reason', 'head moves'], /Did you mean "head moved"\?/],
-    [['gaps', '--from', '1h', '--to', '2h'], /--from.*must be before --to/],
-    [['gaps', '--from', 'soon'], /--from.*soon.*2026-01-31/],
-    [['gaps', 'explain', '4711'], /"4711".*no such gap/],
-    [['gaps', 'explain', '4711@2026-01-31T12:00:00Z'], /no such gap/],
-    [['gaps', 'explain', '1@2026-01-31T12:00:00Z'], /newer than all that is collected/],
-    [['gaps', 'explain', 'abc'], /"abc".*write an id/],
-    [
-      ['gaps', 'explain', TAPE_MARKET, 'trades', at(1)],
-      /<time>.*trades of BTC_USDT: never collected of that time.*backfill .*--kinds trades/,
-    ],
-    [
-      ['gaps', 'explain', TAPE_MARKET, 'trades', at(5000)],
-      /<time>.*trades of BTC_USDT: that is newer than all that is collected, which ends at 20/,
-    ],
-    [['gaps', 'explain', 'BTC_USDT', 'tades', at(1)], /<kind>.*"tades"/],
-    [['gaps', 'explain', 'BTC_USDT', 'trades', 'soon'], /<time>.*"soon"/],
-    [['gaps', 'note', '17'], /write the ids first/],
-    [['gaps', 'note', '17', 'words'], /"17".*no such gap/],
-    [['gaps', 'fill', '17'], /"17".*no such gap/],
-    [['gaps', 'list', 'all'], /too many arguments/],
-    [['quarantine', 'show', '9'], /"9".*nothing with this id is kept/],
-    [['quarantine', 'show', 'x'], /"x".*write a number/],
-    [['quarantine', '--market', 'BTC_USD'], /Did you mean BTC_USDT\?/],
-  ] as const) {
-    const { code, out, err } = await world.run(...args);
-    assert.equal(code, 2, args.join(' ') + out + err);
-    assert.match(err, said);
-  }
+    const hostile = '\u001b]0;owned\u0007\u009b2J\u202e{"evil":1}';
+    await runSql(
+      world.databaseUrl,
+      `INSERT INTO quarantine (received_at, endpoint, market, reason, payload)
+       VALUES (now(), 'kline', $1, $1, $1)`,
+      [hostile],
+    );
+    for (const args of [['list'], ['list', '--json'], ['show', '3'], ['show', '3', '--json']]) {
+      const { code, out } = await world.ask('quarantine', ...args);
+      assert.equal(code, 0);
+      assert.match(out, /evil/);
+      assert.ok(!/[\p{Cc}\p{Cf}]/u.test(out.replaceAll('\n', '')), JSON.stringify(out));
+      if (args.includes('--json')) assert.ok(out.includes('\\u001b]0;owned'), 'it stays JSON');
+    }
+  });
+
+  test('what names nothing is refused by name', async (t) => {
+    const world = await TapeProgram.make(t, 35);
+    await world.openExchange(120);
+    await world.stop(await world.startDaemon());
+    const { out: listed } = await world.ask('gaps');
+    assert.match(
+      listed,
+      /^No gaps within what was collected; what is outside of it is told below\.$/m,
+    );
+    assert.match(listed, /^Nothing collects at present\. What happened since .* is not listed\.$/m);
+    const failed = { attempts: 3, reason: 'walk stalled', note: 'no way', nextAttemptAt: at(900) };
+    await runSql(
+      world.databaseUrl,
+      `UPDATE stream SET collect_from = NULL, start_tries = $1 WHERE kind = 'times'`,
+      [JSON.stringify(failed)],
+    );
+    const open = (await world.ask('gaps')).out;
+    assert.match(open, /times: the start of history is not reached yet, it is at 20.* not known; /);
+    assert.match(open, /the last 3 tries led no further \(walk stalled: no way\), next try at 20/);
+    const early = await world.ask('gaps', 'explain', TAPE_MARKET, 'times', at(1));
+    assert.match(early.err, /not collected as far back .* the last 3 tries led no further/);
+    for (const [args, said] of [
+      [['gaps', '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
+      [['gaps', '--kind', 'tades'], /There is no kind "tades"\. Did you mean "trades"\?/],
+      [['gaps', '--state', 'lost'], /There is no state "lost".*unfillable/],
+      [['gaps', '--reason', 'head moves'], /Did you mean "head moved"\?/],
+      [['gaps', '--from', '1h', '--to', '2h'], /--from.*must be before --to/],
+      [['gaps', '--from', 'soon'], /--from.*soon.*2026-01-31/],
+      [['gaps', 'explain', '4711'], /"4711".*no such gap/],
+      [['gaps', 'explain', '4711@2026-01-31T12:00:00Z'], /no such gap/],
+      [['gaps', 'explain', '1@2026-01-31T12:00:00Z'], /newer than all that is collected/],
+      [['gaps', 'explain', 'abc'], /"abc".*write an id/],
+      [
+        ['gaps', 'explain', TAPE_MARKET, 'trades', at(1)],
+        /<time>.*trades of BTC_USDT: never collected of that time.*backfill .*--kinds trades/,
+      ],
+      [
+        ['gaps', 'explain', TAPE_MARKET, 'trades', at(5000)],
+        /<time>.*trades of BTC_USDT: that is newer than all that is collected, which ends at 20/,
+      ],
+      [['gaps', 'explain', 'BTC_USDT', 'tades', at(1)], /<kind>.*"tades"/],
+      [['gaps', 'explain', 'BTC_USDT', 'trades', 'soon'], /<time>.*"soon"/],
+      [['gaps', 'note', '17'], /write the ids first/],
+      [['gaps', 'note', '17', 'words'], /"17".*no such gap/],
+      [['gaps', 'fill', '17'], /"17".*no such gap/],
+      [['gaps', 'list', 'all'], /too many arguments/],
+      [['quarantine', 'show', '9'], /"9".*nothing with this id is kept/],
+      [['quarantine', 'show', 'x'], /"x".*write a number/],
+      [['quarantine', '--market', 'BTC_USD'], /Did you mean BTC_USDT\?/],
+    ] as const) {
+      const { code, out, err } = await world.ask(...args);
+      assert.equal(code, 2, args.join(' ') + out + err);
+      assert.match(err, said);
+    }
+  });
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
+import test, { suite, type TestContext } from 'node:test';
 import { runSql } from '../support/postgres.js';
 import type { Program } from '../support/program.js';
 import { TapeProgram } from '../support/tape-program.js';
@@ -82,31 +82,6 @@ async function settle(world: TapeProgram, daemon: Program, isDone: (now: Verdict
   await daemon.until(async () => isDone(await verdicts(world)));
 }
 
-test('candles that lie for a while are found, fetched again with their trades, and match in the end', async (t) => {
-  const { world, daemon, mismatches } = await start(t, 41, 10, [LYING_CANDLES]);
-  await daemon.line((line) => line.includes('trades and candle differ'));
-  const doubtful = await world.run('verify');
-  assert.equal(doubtful.code, 6, doubtful.out + doubtful.err);
-  assert.match(doubtful.out, /MISMATCH .*volume: trades .*, candle /);
-  await daemon.until(async () => (await suspects(world, 'kline')).length > 0);
-  const before = await suspects(world, 'trades');
-  assert.ok(before.length > 0, 'both are doubted');
-  for (const { note } of before) assert.match(note, /volume|trades and candles disagree/);
-
-  await world.faults('DELETE');
-  await settle(world, daemon, ({ waiting, settled }) => waiting + settled === 0);
-  await mismatches((count) => count === 0);
-  await daemon.until(async () => {
-    const all = [...(await suspects(world, 'trades')), ...(await suspects(world, 'kline'))];
-    return all.every(({ state }) => state === 'filled');
-  });
-  const after = await suspects(world, 'kline');
-  assert.ok(after.some(({ note }) => /it adds up after \d refetches; before: .*volume/.test(note)));
-  const proven = await world.run('verify');
-  assert.equal(proven.code, 0, proven.out + proven.err);
-  await world.stop(daemon);
-});
-
 /** Trades of the tape within what was judged that are not stored. */
 async function missingIds(world: TapeProgram): Promise<string[]> {
   const url = world.databaseUrl;
@@ -124,44 +99,76 @@ async function missingIds(world: TapeProgram): Promise<string[]> {
     .filter((id) => !ids.has(id));
 }
 
-test('pages of trades that leave some out are told by the candles, fetched again, and whole in the end', async (t) => {
-  // The other endpoint would bring what this one leaves out.
-  const alone = { TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: 'false' };
-  const { world, daemon, mismatches } = await start(t, 43, 15, [LYING_TRADES], alone);
-  await daemon.line((line) => line.includes('trades and candle differ'));
-  await daemon.until(async () => (await suspects(world, 'trades')).length > 0);
-  assert.ok((await missingIds(world)).length > 0, 'what was left out is not stored');
+/** Most of their time they wait. */
+suite('an exchange that lies', { concurrency: 3 }, () => {
+  test('candles that lie for a while are found, fetched again with their trades, and match in the end', async (t) => {
+    const { world, daemon, mismatches } = await start(t, 41, 10, [LYING_CANDLES]);
+    await daemon.line((line) => line.includes('trades and candle differ'));
+    const doubtful = await world.ask('verify');
+    assert.equal(doubtful.code, 6, doubtful.out + doubtful.err);
+    assert.match(doubtful.out, /MISMATCH .*volume: trades .*, candle /);
+    await daemon.until(async () => (await suspects(world, 'kline')).length > 0);
+    const before = await suspects(world, 'trades');
+    assert.ok(before.length > 0, 'both are doubted');
+    for (const { note } of before) assert.match(note, /volume|trades and candles disagree/);
 
-  await world.faults('DELETE');
-  await settle(
-    world,
-    daemon,
-    ({ matches, waiting, settled }) => matches > 0 && waiting + settled === 0,
-  );
-  await mismatches((count) => count === 0);
-  await daemon.until(async () =>
-    (await suspects(world, 'trades')).every(({ state }) => state === 'filled'),
-  );
-  const after = await suspects(world, 'trades');
-  assert.ok(after.some(({ note }) => /it adds up after \d refetches; before: .*volume/.test(note)));
-  assert.deepEqual(await missingIds(world), []);
-  await world.stop(daemon);
-});
-
-test('candles that go on lying are fetched again three times, then the mismatch stands by name', async (t) => {
-  const { world, daemon, mismatches } = await start(t, 42, 60, [LYING_CANDLES]);
-  await settle(world, daemon, ({ settled, waiting }) => settled > 0 && waiting === 0);
-  assert.equal((await verdicts(world)).tries, 3);
-  await daemon.until(async () => {
-    const all = await suspects(world, 'kline');
-    return all.some(({ state, note }) => state === 'filled' && /not add up after 3/.test(note));
+    await world.faults('DELETE');
+    await settle(world, daemon, ({ waiting, settled }) => waiting + settled === 0);
+    await mismatches((count) => count === 0);
+    await daemon.until(async () => {
+      const all = [...(await suspects(world, 'trades')), ...(await suspects(world, 'kline'))];
+      return all.every(({ state }) => state === 'filled');
+    });
+    const after = await suspects(world, 'kline');
+    assert.ok(
+      after.some(({ note }) => /it adds up after \d refetches; before: .*volume/.test(note)),
+    );
+    const proven = await world.ask('verify');
+    assert.equal(proven.code, 0, proven.out + proven.err);
+    await world.stop(daemon);
   });
-  const { result } = await world.faults('GET');
-  const [asked = 0] = result.report.map(({ fired }) => fired);
-  assert.ok(asked >= 4, `asked for ${asked} times, with three refetches`);
-  await mismatches((count) => count > 0);
-  const doubtful = await world.run('verify');
-  assert.equal(doubtful.code, 6, doubtful.out + doubtful.err);
-  assert.match(doubtful.out, /MISMATCH .*volume: trades .*, candle /);
-  await world.stop(daemon);
+
+  test('pages of trades that leave some out are told by the candles, fetched again, and whole in the end', async (t) => {
+    // The other endpoint would bring what this one leaves out.
+    const alone = { TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: 'false' };
+    const { world, daemon, mismatches } = await start(t, 43, 15, [LYING_TRADES], alone);
+    await daemon.line((line) => line.includes('trades and candle differ'));
+    await daemon.until(async () => (await suspects(world, 'trades')).length > 0);
+    assert.ok((await missingIds(world)).length > 0, 'what was left out is not stored');
+
+    await world.faults('DELETE');
+    await settle(
+      world,
+      daemon,
+      ({ matches, waiting, settled }) => matches > 0 && waiting + settled === 0,
+    );
+    await mismatches((count) => count === 0);
+    await daemon.until(async () =>
+      (await suspects(world, 'trades')).every(({ state }) => state === 'filled'),
+    );
+    const after = await suspects(world, 'trades');
+    assert.ok(
+      after.some(({ note }) => /it adds up after \d refetches; before: .*volume/.test(note)),
+    );
+    assert.deepEqual(await missingIds(world), []);
+    await world.stop(daemon);
+  });
+
+  test('candles that go on lying are fetched again three times, then the mismatch stands by name', async (t) => {
+    const { world, daemon, mismatches } = await start(t, 42, 60, [LYING_CANDLES]);
+    await settle(world, daemon, ({ settled, waiting }) => settled > 0 && waiting === 0);
+    assert.equal((await verdicts(world)).tries, 3);
+    await daemon.until(async () => {
+      const all = await suspects(world, 'kline');
+      return all.some(({ state, note }) => state === 'filled' && /not add up after 3/.test(note));
+    });
+    const { result } = await world.faults('GET');
+    const [asked = 0] = result.report.map(({ fired }) => fired);
+    assert.ok(asked >= 4, `asked for ${asked} times, with three refetches`);
+    await mismatches((count) => count > 0);
+    const doubtful = await world.ask('verify');
+    assert.equal(doubtful.code, 6, doubtful.out + doubtful.err);
+    assert.match(doubtful.out, /MISMATCH .*volume: trades .*, candle /);
+    await world.stop(daemon);
+  });
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
+import { runCommand } from '../support/commands.js';
 import { makeDatabase, runSql } from '../support/postgres.js';
 import { Program, startSandbox } from '../support/program.js';
 
@@ -44,10 +45,9 @@ test('a market comes, goes and comes back in other precisions; what is missing i
 
   const ctl = async (...args: string[]) => {
     const env = { TAPEKEEP_EXCHANGE_URL: ready.url };
-    const program = new Program(['sandbox', 'ctl', ...args], { env });
-    t.after(() => program.dispose());
-    assert.equal((await program.ended()).code, 0, program.dump());
-    return program.lines.stdout;
+    const { code, out, err } = await runCommand(['sandbox', 'ctl', ...args], env);
+    assert.equal(code, 0, out + err);
+    return out.split('\n');
   };
   const ask = <Row extends object>(sql: string, ...values: unknown[]) =>
     runSql<Row>(databaseUrl, sql, values);
@@ -68,10 +68,10 @@ test('a market comes, goes and comes back in other precisions; what is missing i
       TAPEKEEP_EXCHANGE_URL: ready.url,
       TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
     };
-    const program = new Program(['gaps', 'list', '--json', '--market', NEW, ...args], { env });
-    t.after(() => program.dispose());
-    assert.equal((await program.ended()).code, 0, program.dump());
-    const { gaps } = JSON.parse(program.text('stdout')) as {
+    const list = ['gaps', 'list', '--json', '--market', NEW, ...args];
+    const { code, out, err } = await runCommand(list, env);
+    assert.equal(code, 0, out + err);
+    const { gaps } = JSON.parse(out) as {
       readonly gaps: ReadonlyArray<Record<'kind' | 'from' | 'to' | 'state' | 'reason', string>>;
     };
     return gaps;

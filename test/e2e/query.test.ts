@@ -1,27 +1,24 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
+import test from 'node:test';
 import { openAnalystWorld } from '../support/analyst-world.js';
 import { archiveDay } from '../support/cold-world.js';
+import { runCommand } from '../support/commands.js';
 import { DAYS, openDaysWorld } from '../support/days-world.js';
 import { makeFolder } from '../support/export-world.js';
-import { Program } from '../support/program.js';
 
 /** What a person meets who asks an archive in SQL. */
 
-async function run(t: TestContext, env: Readonly<Record<string, string>>, ...args: string[]) {
-  const program = new Program(args, { env });
-  t.after(() => program.dispose());
-  const { code } = await program.ended();
-  return { code, out: program.text('stdout'), err: program.text('stderr') };
+function run(env: Readonly<Record<string, string>>, ...args: string[]) {
+  return runCommand(args, env);
 }
 
 test('one statement over hot and cold, in each form; what is not in an answer is told', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
   await archiveDay(place, 'trades', DAYS[0]);
   const env = { TAPEKEEP_DATABASE_URL: place.url, TAPEKEEP_COLD_DIR: place.coldDir };
-  const query = (...args: string[]) => run(t, env, 'query', ...args);
+  const query = (...args: string[]) => run(env, 'query', ...args);
   const sql = `select market, tid, price, traded_at from trades where traded_at < '2026-01-15 00:00:01Z' order by market, tid desc limit 2`;
   const table = await query(sql);
   assert.equal(table.code, 0, table.err);
@@ -32,7 +29,7 @@ test('one statement over hot and cold, in each form; what is not in an answer is
   const csv = await query('--format', 'csv', sql);
   assert.match(
     csv.out,
-    /^market,tid,price,traded_at\nBTC_USD,1042,99\.50*,2026-01-15T00:00:00\.000Z\n/,
+    /^market,tid,price,traded_at\r\nBTC_USD,1042,99\.50*,2026-01-15T00:00:00\.000Z\r\n/,
   );
   const json = await query('--json', sql);
   const [row] = json.out.split('\n').map((line) => JSON.parse(line));
@@ -64,11 +61,11 @@ test('one statement over hot and cold, in each form; what is not in an answer is
   assert.equal(narrowed.out, '{"count_star()":"12"}');
   // No database is there to be asked.
   const nowhere = { TAPEKEEP_DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' };
-  const alone = await run(t, nowhere, 'query', '--cold', place.coldDir, '--json', '--file', path);
+  const alone = await run(nowhere, 'query', '--cold', place.coldDir, '--json', '--file', path);
   assert.deepEqual([alone.code, alone.out], [0, '{"count_star()":"24"}'], alone.err);
 });
 
-test('the statement decides what runs it, and mistakes are named', async (t) => {
+test('the statement decides what runs it, and mistakes are named', async () => {
   const { url } = await openAnalystWorld();
   const env = { TAPEKEEP_DATABASE_URL: url };
   for (const [args, code, said] of [
@@ -87,7 +84,7 @@ test('the statement decides what runs it, and mistakes are named', async (t) => 
     ],
     [['--engine', 'sqlite', 'select 1'], 2, /Allowed choices are auto, postgres, duckdb/],
   ] as const) {
-    const end = await run(t, env, 'query', ...args);
+    const end = await run(env, 'query', ...args);
     assert.equal(end.code, code, `${args.join(' ')} ${end.err}`);
     assert.match(code === 0 ? end.out : end.err, said);
   }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { runCommand } from '../support/commands.js';
 import { makeDatabase, runSql } from '../support/postgres.js';
 import { Program, startSandbox } from '../support/program.js';
 import { temporaryFolder } from '../support/tape-exchange.js';
@@ -9,6 +10,18 @@ import { temporaryFolder } from '../support/tape-exchange.js';
 /** Mistakes are refused with the key, the value and what is allowed, and with their exit code. */
 
 async function refused(
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+  exitCode: number,
+  ...said: readonly RegExp[]
+): Promise<void> {
+  const { code, out, err } = await runCommand(args, { TAPEKEEP_HTTP_PORT: '0', ...env });
+  assert.equal(code, exitCode, out + err);
+  for (const text of said) assert.match(err, text);
+}
+
+/** The same of a program that has begun to work. */
+async function ended(
   t: TestContext,
   args: readonly string[],
   env: Readonly<Record<string, string>>,
@@ -21,16 +34,26 @@ async function refused(
   for (const text of said) assert.match(program.text('stderr'), text);
 }
 
+/** Runs a daemon until something is stored. */
+async function collectSomething(t: TestContext, env: Readonly<Record<string, string>>) {
+  const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], {
+    env: { ...env, TAPEKEEP_HTTP_PORT: '0' },
+  });
+  t.after(() => daemon.dispose());
+  await daemon.line((line) => line.includes('"committed"'));
+  daemon.kill('SIGTERM');
+  assert.equal((await daemon.ended()).code, 0, daemon.dump());
+}
+
 test('a wrong option names itself, its value and what is allowed', async (t) => {
-  await refused(t, ['start', '--for', 'soon'], {}, 2, /--for/, /soon/, /10s/);
-  await refused(t, ['sandbox', '--port', '99999'], {}, 2, /--port/, /99999/, /65535/);
-  await refused(t, ['sandbox', '--speed', 'fast'], {}, 2, /--speed/, /fast/, /instant/);
-  await refused(t, ['strat'], {}, 2, /strat/, /start/);
+  await ended(t, ['start', '--for', 'soon'], {}, 2, /--for/, /soon/, /10s/);
+  await refused(['sandbox', '--port', '99999'], {}, 2, /--port/, /99999/, /65535/);
+  await refused(['sandbox', '--speed', 'fast'], {}, 2, /--speed/, /fast/, /instant/);
+  await refused(['strat'], {}, 2, /strat/, /start/);
 });
 
 test('a wrong setting names its key path, its source, its value and what is allowed', async (t) => {
   await refused(
-    t,
     ['start'],
     { TAPEKEEP_EXCHANGE_REQUESTS_PER_S: 'many', TAPEKEEP_LOG_LEVEL: 'loud' },
     2,
@@ -42,13 +65,13 @@ test('a wrong setting names its key path, its source, its value and what is allo
   );
   const file = join(await temporaryFolder(t), 'settings.yaml');
   await writeFile(file, 'streams:\n  depth:\n    level: 5\n');
-  await refused(t, ['--config', file, 'start'], {}, 2, /streams\.depth\.level/, /levels/);
+  await refused(['--config', file, 'start'], {}, 2, /streams\.depth\.level/, /levels/);
 });
 
-test('a tape that is missing and a market that is none are told with their options', async (t) => {
+test('a tape that is missing and a market that is none are told with their options', async () => {
   const missing = ['sandbox', '--tape', 'nosuch.csv', '--market', 'BTC_USDT'];
-  await refused(t, missing, {}, 2, /--tape.*nosuch\.csv.*\(ENOENT: no such/);
-  await refused(t, ['sandbox', '--market', 'AB'], {}, 2, /--market/, /"AB"/, /<STOCK>_<MONEY>/);
+  await refused(missing, {}, 2, /--tape.*nosuch\.csv.*\(ENOENT: no such/);
+  await refused(['sandbox', '--market', 'AB'], {}, 2, /--market/, /"AB"/, /<STOCK>_<MONEY>/);
 });
 
 test('keys of the sandbox: one name each, known fields only, told with the option', async (t) => {
@@ -59,7 +82,7 @@ test('keys of the sandbox: one name each, known fields only, told with the optio
     return path;
   };
   const ann = { name: 'ann', key: 'k', secret: 's' };
-  const run = (said: RegExp, ...args: string[]) => refused(t, ['sandbox', ...args], {}, 2, said);
+  const run = (said: RegExp, ...args: string[]) => refused(['sandbox', ...args], {}, 2, said);
   await run(/--key: "zed:BTC=2".*name zed.*two keys/, '--key', 'zed:BTC=1', '--key', 'zed:BTC=2');
   await run(/--keys: .*name ann.*two keys/, '--key', 'ann', '--keys', await fileOf(ann));
   const twice = await fileOf(ann, { ...ann, key: 'other' });
@@ -77,7 +100,7 @@ test('keys of the sandbox: one name each, known fields only, told with the optio
   const rule = 'kind=html,market=NOPE_X';
   await run(/rule 1 \(html\): market "NOPE_X" .*one of BTC_USDT/, '--fault', rule);
   const open = ['--run', '--fault', rule, '--for', '1ms'];
-  await refused(t, ['sandbox', ...open], {}, 0, /rule is for "NOPE_X", which is no market yet/);
+  await ended(t, ['sandbox', ...open], {}, 0, /rule is for "NOPE_X", which is no market yet/);
   await run(/--run: run "a b": expected/, '--run', 'a b');
 });
 
@@ -85,16 +108,15 @@ test('a tape file that is none is refused with its place', async (t) => {
   const file = join(await temporaryFolder(t), 'tape.csv');
   await writeFile(file, 'id,time_ms,price,amount,side\n1,1723161256322,61800.30,0.006,hold\n');
   const args = ['sandbox', '--tape', file, '--market', 'BTC_USDT'];
-  await refused(t, args, {}, 2, /tape\.csv/, /2/, /side/, /hold/);
+  await refused(args, {}, 2, /tape\.csv/, /2/, /side/, /hold/);
 });
 
-test('a database that does not answer is named without its password', async (t) => {
+test('a database that does not answer is named without its password', async () => {
   const env = { TAPEKEEP_DATABASE_URL: 'postgres://me:topsecret@127.0.0.1:1/archive' };
-  const program = new Program(['migrate'], { env });
-  t.after(() => program.dispose());
-  assert.notEqual((await program.ended()).code, 0);
-  assert.match(program.text('stderr'), /127\.0\.0\.1/);
-  assert.doesNotMatch(program.dump(), /topsecret/);
+  const { code, out, err } = await runCommand(['migrate'], env);
+  assert.notEqual(code, 0);
+  assert.match(err, /127\.0\.0\.1/);
+  assert.doesNotMatch(out + err, /topsecret/);
 });
 
 test('an archive takes one exchange only: another one is refused in a sentence', async (t) => {
@@ -109,12 +131,8 @@ test('an archive takes one exchange only: another one is refused in a sentence',
       TAPEKEEP_EXCHANGE_NAME: 'acme',
     };
   };
-  const daemon = new Program(['start', '--for', '2s'], {
-    env: { ...(await open('1')), TAPEKEEP_HTTP_PORT: '0' },
-  });
-  t.after(() => daemon.dispose());
-  assert.equal((await daemon.ended()).code, 0, daemon.dump());
-  await refused(
+  await collectSomething(t, await open('1'));
+  await ended(
     t,
     ['start', '--for', '20s'],
     await open('2'),
@@ -131,7 +149,7 @@ test('a database newer than the program is refused in a sentence', async (t) => 
     "INSERT INTO tapekeep_migration (name, run_on) VALUES ('9999_from_the_future', now())",
   );
   const env = { TAPEKEEP_DATABASE_URL: databaseUrl };
-  await refused(t, ['start', '--for', '20s'], env, 3, /9999_from_the_future/, /newer/);
+  await ended(t, ['start', '--for', '20s'], env, 3, /9999_from_the_future/, /newer/);
 });
 
 test('a real-time address of another exchange is refused before anything of it is stored', async (t) => {
@@ -143,7 +161,7 @@ test('a real-time address of another exchange is refused before anything of it i
     TAPEKEEP_EXCHANGE_URL: one.ready.url,
     TAPEKEEP_REALTIME_URL: other.ready.realtimeUrl,
   };
-  await refused(t, ['start', '--for', '30s'], env, 4, /another one/, /realtime\.url/);
+  await ended(t, ['start', '--for', '30s'], env, 4, /another one/, /realtime\.url/);
   assert.deepEqual(await runSql(databaseUrl, 'SELECT 1 FROM market_state'), []);
 });
 
@@ -152,15 +170,10 @@ test('the same exchange at another address is known again by its identity', asyn
   for (const _ of ['first', 'second']) {
     const { program, ready } = await startSandbox(['--seed', '3']);
     t.after(() => program.dispose());
-    const daemon = new Program(['start', '--for', '3s'], {
-      env: {
-        TAPEKEEP_DATABASE_URL: databaseUrl,
-        TAPEKEEP_EXCHANGE_URL: ready.url,
-        TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
-        TAPEKEEP_HTTP_PORT: '0',
-      },
+    await collectSomething(t, {
+      TAPEKEEP_DATABASE_URL: databaseUrl,
+      TAPEKEEP_EXCHANGE_URL: ready.url,
+      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
     });
-    t.after(() => daemon.dispose());
-    assert.equal((await daemon.ended()).code, 0, daemon.dump());
   }
 });

@@ -1,18 +1,12 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import test from 'node:test';
+import { runCommand } from '../support/commands.js';
 import { Program } from '../support/program.js';
 import { temporaryFolder } from '../support/tape-exchange.js';
 
 /** A sandbox with a file of markets, steered from the command line as people do it. */
-
-async function run(t: TestContext, args: readonly string[], env: Record<string, string> = {}) {
-  const program = new Program(args, { env });
-  t.after(() => program.dispose());
-  const { code } = await program.ended();
-  return { code, out: program.text('stdout'), told: program.text('stderr') };
-}
 
 test('markets of a file, then changed by tapekeep sandbox ctl', async (t) => {
   const file = join(await temporaryFolder(t), 'markets.yaml');
@@ -30,8 +24,8 @@ test('markets of a file, then changed by tapekeep sandbox ctl', async (t) => {
   assert.match(ready.identity, /^sandbox-live-[0-9a-f]{32}-[0-9a-f]{12}$/);
   const ctl = async (...rest: string[]) => {
     const env = { TAPEKEEP_EXCHANGE_URL: ready.url };
-    const { code, out, told } = await run(t, ['sandbox', 'ctl', ...rest], env);
-    return { code, told, result: code === 0 ? (JSON.parse(out) as never) : undefined };
+    const { code, out, err } = await runCommand(['sandbox', 'ctl', ...rest], env);
+    return { code, err, result: code === 0 ? (JSON.parse(out) as never) : undefined };
   };
   const made = await ctl('create', 'DOT_EUR', 'activity=0.5', 'minAmount=0.5', 'moneyPrec=3');
   assert.deepEqual(
@@ -54,12 +48,12 @@ test('markets of a file, then changed by tapekeep sandbox ctl', async (t) => {
   };
   assert.deepEqual(balances.EUR, { available: '2.5', freeze: '0' });
   const again = await ctl('create', 'DOT_EUR');
-  assert.deepEqual([again.code, /DOT_EUR is listed already/.test(again.told)], [2, true]);
+  assert.deepEqual([again.code, /DOT_EUR is listed already/.test(again.err)], [2, true]);
   const faults = await ctl('faults', '--rule', 'kind=html,where=ticker');
   assert.deepEqual((faults.result as unknown as { rules: object[] }).rules, [
     { kind: 'html', where: 'ticker' },
   ]);
-  const truth = await run(t, ['sandbox', 'ctl', 'truth', 'XMR_EUR', '--url', ready.url]);
+  const truth = await runCommand(['sandbox', 'ctl', 'truth', 'XMR_EUR', '--url', ready.url]);
   const [line = ''] = truth.out.split('\n');
   assert.deepEqual(Object.keys(JSON.parse(line) as object), [
     ...['id', 'timeUs', 'price', 'amount', 'total', 'side'],
@@ -77,8 +71,8 @@ test('what can not be is told with its option, its value and what is allowed', a
     [['ctl', 'block', '--url', 'http://127.0.0.1:2'], /market/],
     [['ctl', 'nothing'], /nothing/],
   ] as const) {
-    const { code, told } = await run(t, ['sandbox', ...args]);
-    assert.equal(code, 2, told);
-    assert.match(told, text);
+    const { code, err } = await runCommand(['sandbox', ...args]);
+    assert.equal(code, 2, err);
+    assert.match(err, text);
   }
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
+import test, { suite, type TestContext } from 'node:test';
 import { seededRandom } from '../../src/kernel/random.js';
 import { makeDatabase, runSql } from '../support/postgres.js';
 import { Program, startSandbox } from '../support/program.js';
@@ -72,35 +72,38 @@ async function assertEqualsTape(databaseUrl: string, trades: readonly RecordedTr
   assert.equal(coverage?.rows, String(proven.length), 'the ledger counts what is proven');
 }
 
-test('a tape with a second longer than a page is stored whole, each field exact', async (t) => {
-  const { trades, databaseUrl, startDaemon } = await play(t, 11);
-  const daemon = startDaemon();
-  await daemon.line((line) => line.includes('"started"'));
-  await daemon.until(() => isWhole(databaseUrl, trades));
-  daemon.kill('SIGTERM');
-  assert.deepEqual(await daemon.ended(), { code: 0, signal: null });
-  await assertEqualsTape(databaseUrl, trades);
-});
-
-test('killed at random moments and started again, the archive still equals the tape', async (t) => {
-  const seed = Number(process.env.TEST_SEED ?? process.pid);
-  t.diagnostic(`replay with TEST_SEED=${seed}`);
-  const random = seededRandom(seed);
-  const { trades, databaseUrl, startDaemon } = await play(t, 12);
-  for (let kill = 0; kill < 6; kill += 1) {
+/** Most of their time they wait. */
+suite('a tape played to a daemon', { concurrency: 2 }, () => {
+  test('a tape with a second longer than a page is stored whole, each field exact', async (t) => {
+    const { trades, databaseUrl, startDaemon } = await play(t, 11);
     const daemon = startDaemon();
-    let commits = 1 + Math.floor(random() * 6);
-    await daemon.line((line) => {
-      if (line.includes('"committed"')) commits -= 1;
-      return commits === 0;
-    });
-    daemon.kill('SIGKILL');
-    assert.equal((await daemon.ended()).signal, 'SIGKILL');
-  }
-  const daemon = startDaemon();
-  await daemon.line((line) => line.includes('"started"'));
-  await daemon.until(() => isWhole(databaseUrl, trades));
-  daemon.kill('SIGTERM');
-  assert.deepEqual(await daemon.ended(), { code: 0, signal: null });
-  await assertEqualsTape(databaseUrl, trades);
+    await daemon.line((line) => line.includes('"started"'));
+    await daemon.until(() => isWhole(databaseUrl, trades));
+    daemon.kill('SIGTERM');
+    assert.deepEqual(await daemon.ended(), { code: 0, signal: null });
+    await assertEqualsTape(databaseUrl, trades);
+  });
+
+  test('killed at random moments and started again, the archive still equals the tape', async (t) => {
+    const seed = Number(process.env.TEST_SEED ?? process.pid);
+    t.diagnostic(`replay with TEST_SEED=${seed}`);
+    const random = seededRandom(seed);
+    const { trades, databaseUrl, startDaemon } = await play(t, 12);
+    for (let kill = 0; kill < 6; kill += 1) {
+      const daemon = startDaemon();
+      let commits = 1 + Math.floor(random() * 6);
+      await daemon.line((line) => {
+        if (line.includes('"committed"')) commits -= 1;
+        return commits === 0;
+      });
+      daemon.kill('SIGKILL');
+      assert.equal((await daemon.ended()).signal, 'SIGKILL');
+    }
+    const daemon = startDaemon();
+    await daemon.line((line) => line.includes('"started"'));
+    await daemon.until(() => isWhole(databaseUrl, trades));
+    daemon.kill('SIGTERM');
+    assert.deepEqual(await daemon.ended(), { code: 0, signal: null });
+    await assertEqualsTape(databaseUrl, trades);
+  });
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
+import { runCommand } from '../support/commands.js';
 import { makeDatabase, runSql } from '../support/postgres.js';
 import { Program, startSandbox } from '../support/program.js';
 
@@ -54,85 +55,9 @@ async function collect(t: TestContext): Promise<Record<string, string>> {
   return env;
 }
 
-async function verify(t: TestContext, env: Readonly<Record<string, string>>, ...args: string[]) {
-  const program = new Program(['verify', ...args], { env });
-  t.after(() => program.dispose());
-  const { code } = await program.ended();
-  return { code, out: program.text('stdout'), err: program.text('stderr') };
+function verify(env: Readonly<Record<string, string>>, ...args: string[]) {
+  return runCommand(['verify', ...args], env);
 }
-
-test('a true archive is proven; a trade lost, altered or added is named', async (t) => {
-  const env = await collect(t);
-  const url = env.TAPEKEEP_DATABASE_URL ?? '';
-  const whole = await verify(t, env);
-  assert.equal(whole.code, 0, whole.out + whole.err);
-  assert.match(whole.out, /No doubt: all \d+ candles/);
-
-  const [victim] = await runSql<{ tid: string; minute: Date }>(
-    url,
-    `SELECT tid, date_trunc('minute', traded_at) AS minute FROM trade t
-     WHERE traded_at <@ (SELECT span FROM verdict) ORDER BY tid OFFSET 20 LIMIT 1`,
-  );
-  assert.ok(victim !== undefined);
-  const { tid } = victim;
-  await runSql(url, 'CREATE TABLE before_tampering AS SELECT * FROM trade');
-  const tamperings: ReadonlyArray<readonly [string, string, boolean]> = [
-    [`DELETE FROM trade WHERE tid = ${tid}`, 'volume', false],
-    [`UPDATE trade SET amount = amount + 0.00000001 WHERE tid = ${tid}`, 'volume', true],
-    [`UPDATE trade SET price = price * 2, total = total * 2 WHERE tid = ${tid}`, 'amount', true],
-    [
-      `INSERT INTO trade (market_id, traded_at, tid, side, price, amount, total, received_at)
-       SELECT market_id, traded_at, 9007199254740000, side, price, amount, total, received_at
-       FROM trade WHERE tid = ${tid}`,
-      'volume',
-      true,
-    ],
-  ];
-  for (const [sql, figure, isThere] of tamperings) {
-    await runSql(url, sql);
-    const { code, out, err } = await verify(t, env, '--json', '--market', MARKET);
-    assert.equal(code, 6, sql + out + err);
-    const document = JSON.parse(out) as Document;
-    assert.equal(document.isProven, false);
-    const [found, ...others] = document.markets[0]?.mismatches ?? [];
-    assert.deepEqual(others, [], 'no other minute is doubted');
-    assert.equal(found?.from, victim.minute.toISOString());
-    const difference = found?.differences.find((one) => one.figure === figure);
-    assert.ok(difference !== undefined && difference.trades !== difference.candle);
-    assert.equal(found?.tradeIds?.includes(Number(tid)), isThere);
-    const told = await verify(t, env);
-    assert.match(told.out, new RegExp(`MISMATCH .* \\(60 s\\): .*${figure}: trades .*, candle .*`));
-    assert.match(told.out, /There is doubt about BTC_USDT\./);
-    await runSql(url, 'TRUNCATE trade; INSERT INTO trade SELECT * FROM before_tampering');
-  }
-  assert.equal((await verify(t, env)).code, 0, 'all is as it was');
-});
-
-test('what is not covered is doubt; wrong arguments are refused by name', async (t) => {
-  const env = await collect(t);
-  const early = await verify(t, env, '--from', '2h');
-  assert.equal(early.code, 6);
-  assert.match(early.out, /UNPROVEN .* nothing is collected of this time/);
-  for (const [args, said] of [
-    [['--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
-    [['--from', '1h', '--to', '2h'], /--from.*must be before --to/],
-    [['--from', '2099-01-01'], /--from.*must be before the exchange's time now/],
-    [['--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
-    [['--to', '2026-02-30'], /--to.*2026-02-30/],
-    [['--from', '0s'], /--from.*must be before the exchange's time now/],
-    [['--from', '5m', '--to', '5m'], /--from.*must be before --to/],
-  ] as const) {
-    const refused = await verify(t, env, ...args);
-    assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
-    assert.match(refused.err, said);
-  }
-  // The ends of the calendar are moments like others.
-  const wide = await verify(t, env, '--from', '0001-01-01', '--to', '9999-12-31T23:59:59.999Z');
-  assert.equal(wide.code, 6, wide.err);
-  assert.match(wide.out, /UNPROVEN 0001-01-01 00:00:00 – .* nothing is collected of this time/);
-
-  for (const args of [[], ['--json']]) await assertInterrupted(t, env, args);
-});
 
 /** Ctrl-C while it works, which here waits for a lock: it tells what it has, as a part. */
 async function assertInterrupted(
@@ -162,30 +87,112 @@ async function assertInterrupted(
   }
 }
 
-test('a running daemon fetches again what verify found lost, and then it adds up', async (t) => {
+test('what verify tells of an archive', async (t) => {
   const env = await collect(t);
-  const url = env.TAPEKEEP_DATABASE_URL ?? '';
-  const lost = await runSql<{ tid: string }>(
-    url,
-    `DELETE FROM trade WHERE tid = (
-       SELECT tid FROM trade WHERE traded_at <@ (SELECT span FROM verdict)
-       ORDER BY tid OFFSET 30 LIMIT 1) RETURNING tid`,
-  );
-  assert.equal((await verify(t, env)).code, 6);
-  const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], { env });
-  t.after(() => daemon.dispose());
-  const told = await daemon.line((line) => line.includes('judged again'));
-  assert.match(told, /"outcome":"match","tries":1/);
-  const again = await runSql(url, 'SELECT tid FROM trade WHERE tid = $1', [lost[0]?.tid]);
-  assert.deepEqual(again, lost);
-  await daemon.until(async () => {
-    const suspects = await runSql<{ kind: string; state: string }>(
+
+  await t.test('a true archive is proven; a trade lost, altered or added is named', async () => {
+    const url = env.TAPEKEEP_DATABASE_URL ?? '';
+    const whole = await verify(env);
+    assert.equal(whole.code, 0, whole.out + whole.err);
+    assert.match(whole.out, /No doubt: all \d+ candles/);
+
+    const [victim] = await runSql<{ tid: string; minute: Date }>(
       url,
-      `SELECT DISTINCT kind, state FROM gap JOIN stream USING (stream_id)
-       WHERE reason = 'suspect' AND kind IN ('trades', 'kline') ORDER BY kind`,
+      `SELECT tid, date_trunc('minute', traded_at) AS minute FROM trade t
+       WHERE traded_at <@ (SELECT span FROM verdict) ORDER BY tid OFFSET 20 LIMIT 1`,
     );
-    const closed = suspects.filter(({ state }) => state === 'filled');
-    return suspects.length === 2 && closed.length === 2;
+    assert.ok(victim !== undefined);
+    const { tid } = victim;
+    await runSql(url, 'CREATE TABLE before_tampering AS SELECT * FROM trade');
+    const tamperings: ReadonlyArray<readonly [string, string, boolean]> = [
+      [`DELETE FROM trade WHERE tid = ${tid}`, 'volume', false],
+      [`UPDATE trade SET amount = amount + 0.00000001 WHERE tid = ${tid}`, 'volume', true],
+      [`UPDATE trade SET price = price * 2, total = total * 2 WHERE tid = ${tid}`, 'amount', true],
+      [
+        `INSERT INTO trade (market_id, traded_at, tid, side, price, amount, total, received_at)
+         SELECT market_id, traded_at, 9007199254740000, side, price, amount, total, received_at
+         FROM trade WHERE tid = ${tid}`,
+        'volume',
+        true,
+      ],
+    ];
+    for (const [sql, figure, isThere] of tamperings) {
+      await runSql(url, sql);
+      const { code, out, err } = await verify(env, '--json', '--market', MARKET);
+      assert.equal(code, 6, sql + out + err);
+      const document = JSON.parse(out) as Document;
+      assert.equal(document.isProven, false);
+      const [found, ...others] = document.markets[0]?.mismatches ?? [];
+      assert.deepEqual(others, [], 'no other minute is doubted');
+      assert.equal(found?.from, victim.minute.toISOString());
+      const difference = found?.differences.find((one) => one.figure === figure);
+      assert.ok(difference !== undefined && difference.trades !== difference.candle);
+      assert.equal(found?.tradeIds?.includes(Number(tid)), isThere);
+      const told = await verify(env);
+      assert.match(
+        told.out,
+        new RegExp(`MISMATCH .* \\(60 s\\): .*${figure}: trades .*, candle .*`),
+      );
+      assert.match(told.out, /There is doubt about BTC_USDT\./);
+      await runSql(url, 'TRUNCATE trade; INSERT INTO trade SELECT * FROM before_tampering');
+    }
+    assert.equal((await verify(env)).code, 0, 'all is as it was');
   });
-  assert.deepEqual(await runSql(url, "SELECT 1 FROM verdict WHERE outcome <> 'match'"), []);
+
+  await t.test('what is not covered is doubt; wrong arguments are refused by name', async (t) => {
+    const early = await verify(env, '--from', '2h');
+    assert.equal(early.code, 6);
+    assert.match(early.out, /UNPROVEN .* nothing is collected of this time/);
+    for (const [args, said] of [
+      [['--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
+      [['--from', '1h', '--to', '2h'], /--from.*must be before --to/],
+      [['--from', '2099-01-01'], /--from.*must be before the exchange's time now/],
+      [['--from', 'yesterday'], /--from.*yesterday.*2026-01-31/],
+      [['--to', '2026-02-30'], /--to.*2026-02-30/],
+      [['--from', '0s'], /--from.*must be before the exchange's time now/],
+      [['--from', '5m', '--to', '5m'], /--from.*must be before --to/],
+    ] as const) {
+      const refused = await verify(env, ...args);
+      assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
+      assert.match(refused.err, said);
+    }
+    // The ends of the calendar are moments like others.
+    const wide = await verify(env, '--from', '0001-01-01', '--to', '9999-12-31T23:59:59.999Z');
+    assert.equal(wide.code, 6, wide.err);
+    assert.match(wide.out, /UNPROVEN 0001-01-01 00:00:00 – .* nothing is collected of this time/);
+
+    for (const args of [[], ['--json']]) await assertInterrupted(t, env, args);
+  });
+
+  await t.test(
+    'a running daemon fetches again what verify found lost, and then it adds up',
+    async (t) => {
+      const url = env.TAPEKEEP_DATABASE_URL ?? '';
+      const lost = await runSql<{ tid: string }>(
+        url,
+        `DELETE FROM trade WHERE tid = (
+         SELECT tid FROM trade WHERE traded_at <@ ANY (SELECT span FROM verdict WHERE outcome = 'match')
+         ORDER BY tid OFFSET 30 LIMIT 1) RETURNING tid`,
+      );
+      assert.equal((await verify(env)).code, 6);
+      const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], {
+        env,
+      });
+      t.after(() => daemon.dispose());
+      const told = await daemon.line((line) => line.includes('judged again'));
+      assert.match(told, /"outcome":"match","tries":1/);
+      const again = await runSql(url, 'SELECT tid FROM trade WHERE tid = $1', [lost[0]?.tid]);
+      assert.deepEqual(again, lost);
+      await daemon.until(async () => {
+        const suspects = await runSql<{ kind: string; state: string }>(
+          url,
+          `SELECT DISTINCT kind, state FROM gap JOIN stream USING (stream_id)
+         WHERE reason = 'suspect' AND kind IN ('trades', 'kline') ORDER BY kind`,
+        );
+        const closed = suspects.filter(({ state }) => state === 'filled');
+        return suspects.length === 2 && closed.length === 2;
+      });
+      assert.deepEqual(await runSql(url, "SELECT 1 FROM verdict WHERE outcome <> 'match'"), []);
+    },
+  );
 });

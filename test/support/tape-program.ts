@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
+import { type CommandEnd, runCommand } from './commands.js';
 import { makeDatabase, runSql } from './postgres.js';
 import { Program, type SandboxReady, startSandbox } from './program.js';
 import { makeTrades, type RecordedTrade, tapeLines } from './recorded.js';
@@ -13,13 +14,6 @@ export const TAPE_MARKET = 'BTC_USDT';
 /** A moment of the tape, so many seconds after its begin, for the command line. */
 export function at(seconds: number): string {
   return new Date((START_S + seconds) * 1000).toISOString();
-}
-
-/** What a command came to. */
-export interface CommandEnd {
-  readonly code: number | null;
-  readonly out: string;
-  readonly err: string;
 }
 
 /**
@@ -117,6 +111,12 @@ export class TapeProgram {
     return program;
   }
 
+  /** Runs a command that only prints, in the process that all those of a test file share. */
+  async ask(...args: string[]): Promise<CommandEnd> {
+    return await runCommand(args, this.env);
+  }
+
+  /** Runs a command as a process of its own. */
   async run(...args: string[]): Promise<CommandEnd> {
     const program = new Program(args, { env: this.env });
     this.#t.after(() => program.dispose());

@@ -1,14 +1,10 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { pathToFileURL } from 'node:url';
-import ts from 'typescript';
+import { startPlainChild } from '../plain-child.js';
 import type { CrewOrder, CrewWord } from './crew-child.js';
 
 const CHILD = join(import.meta.dirname, 'crew-child.ts');
-/** The built program. */
-const BUILT = pathToFileURL(join(import.meta.dirname, '../../../dist/')).href;
 /** Lines of its log that an error shows. */
 const SHOWN_LINES = 40;
 
@@ -91,15 +87,6 @@ export class CrewMember {
   }
 }
 
-let child: string | undefined;
-
-/** The child as plain JavaScript, so that each process is spared the loader of TypeScript. */
-function childText(): string {
-  const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 };
-  child ??= ts.transpileModule(readFileSync(CHILD, 'utf8'), { compilerOptions }).outputText;
-  return child;
-}
-
 /** A process with several daemons. */
 export class Crew {
   readonly #child: ChildProcess;
@@ -107,11 +94,7 @@ export class Crew {
   readonly #members: CrewMember[] = [];
 
   constructor() {
-    const args = ['--input-type=module', '--eval', childText(), BUILT];
-    this.#child = spawn(process.execPath, args, {
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
-      env: { PATH: process.env.PATH },
-    });
+    this.#child = startPlainChild(CHILD);
     this.#ended = once(this.#child, 'close').then(([code, signal]) => {
       for (const member of this.#members) member.end(`its process ended, ${code ?? signal}`);
     });
