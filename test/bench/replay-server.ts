@@ -1,4 +1,3 @@
-import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,7 +11,7 @@ import {
   TEMPLATE,
   withDatabase,
 } from '../support/postgres-server.js';
-import type { ReplayServerOrder, ReplayServerReport } from '../support/replay-server-child.js';
+import { ReplayServerProcess as Side } from '../support/replay-server-process.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about =
@@ -54,34 +53,6 @@ const MAKE = (messages: number, trades: number) => [
   'VACUUM ANALYZE market_state',
 ];
 
-class Side {
-  readonly #child: ChildProcess;
-  readonly report: ReplayServerReport;
-
-  private constructor(child: ChildProcess, report: ReplayServerReport) {
-    this.#child = child;
-    this.report = report;
-  }
-
-  static async start(order: ReplayServerOrder): Promise<Side> {
-    const child = fork(join(import.meta.dirname, '../support/replay-server-child.ts'));
-    child.send(order);
-    const [report] = (await once(child, 'message')) as [ReplayServerReport];
-    return new Side(child, report);
-  }
-
-  async cpuMs(): Promise<number> {
-    this.#child.send({});
-    const [{ cpuMs }] = (await once(this.#child, 'message')) as [ReplayServerReport];
-    return cpuMs;
-  }
-
-  async stop(): Promise<void> {
-    this.#child.kill();
-    await once(this.#child, 'exit');
-  }
-}
-
 interface Feed {
   readonly perS: number;
   readonly cpuUs: number;
@@ -92,7 +63,7 @@ interface Feed {
 async function readFeed(side: Side, query: string, count: number, keep: boolean): Promise<Feed> {
   const socket = new WebSocket(side.report.realtimeUrl + query, { perMessageDeflate: false });
   await once(socket, 'open');
-  const cpuBeforeMs = await side.cpuMs();
+  const cpuBeforeMs = (await side.usage()).cpuMs;
   const texts: string[] = [];
   let read = 0;
   let startMs = 0;
@@ -110,7 +81,7 @@ async function readFeed(side: Side, query: string, count: number, keep: boolean)
   socket.send(JSON.stringify({ method: 'state.subscribe', params: ['BTC_USDT', 60], id: 1 }));
   await done;
   const ms = systemClock.monotonicMs() - startMs;
-  const cpuMs = (await side.cpuMs()) - cpuBeforeMs;
+  const cpuMs = (await side.usage()).cpuMs - cpuBeforeMs;
   socket.removeAllListeners('close').terminate();
   return { perS: Math.round((count / ms) * 1000), cpuUs: (cpuMs / count) * 1000, texts };
 }

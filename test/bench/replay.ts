@@ -5,11 +5,12 @@ import { openArchive } from '../../src/archive/open-archive.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { makeTempDir, startTestPostgres } from '../support/postgres-server.js';
 import { bareCursor, bareScan } from './replay-bare.js';
+import { run as serve } from './replay-server.js';
 import { archiveAll, type MadeArchive, makeArchive } from './replay-world.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about =
-  'events of four kinds and ten markets merged, against a bare cursor and a bare Parquet scan';
+  'events of four kinds and ten markets merged, against a bare cursor and a bare Parquet scan; the replay server';
 
 const ROUNDS = 3;
 const FIRSTS = 5;
@@ -40,17 +41,25 @@ async function secondsOf(work: () => Promise<number>): Promise<{ rows: number; s
   return { rows, seconds: (systemClock.monotonicMs() - startMs) / 1000 };
 }
 
-/** Milliseconds to the first event, after which the reader leaves. */
-async function firstMs(archive: Archive, made: MadeArchive): Promise<number> {
-  const taken: number[] = [];
+/** Milliseconds to the first event, and from there until the reader has left. */
+interface Visit {
+  readonly firstMs: number;
+  readonly leavingMs: number;
+}
+
+async function visit(archive: Archive, made: MadeArchive): Promise<Visit> {
+  const [taken, left]: [number[], number[]] = [[], []];
   for (let round = 0; round < FIRSTS; round += 1) {
     const startMs = systemClock.monotonicMs();
+    let firstMs = 0;
     for await (const _ of archive.events(whole(made))) {
-      taken.push(systemClock.monotonicMs() - startMs);
+      firstMs = systemClock.monotonicMs();
       break;
     }
+    taken.push(firstMs - startMs);
+    left.push(systemClock.monotonicMs() - firstMs);
   }
-  return median(taken);
+  return { firstMs: median(taken), leavingMs: Math.max(...left) };
 }
 
 /** Resident memory while all is read, MB: the most of the first tenth, and of all. */
@@ -71,7 +80,8 @@ interface Rates {
 
 /**
  * Options: --trades (of each of ten markets, default 40,000), --large (the same for the archive whose
- * first event is compared, default 80,000; 800,000 makes ten million rows).
+ * first event is compared with that of one of a hundred thousand rows, default 80,000; 800,000 makes ten
+ * million rows).
  */
 export async function run(options: readonly string[]): Promise<BenchReport> {
   const { values } = parseArgs({
@@ -96,7 +106,6 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
       shapeOf('bench_large', Number(values.large), 3),
     );
     const rates: Rates = { cursor: [], hot: [], scan: [], cold: [] };
-    const first: Record<string, number> = {};
     const at = (one: MadeArchive) => openArchive({ databaseUrl: one.url, coldDir: one.coldDir });
 
     const archive = await at(made);
@@ -107,8 +116,7 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     }
     await archive.close();
     const [ofSmall, ofLarge] = [await at(small), await at(large)];
-    first.small = await firstMs(ofSmall, small);
-    first.large = await firstMs(ofLarge, large);
+    const hotVisits = [await visit(ofSmall, small), await visit(ofLarge, large)] as const;
     const memory = {
       hot: await memoryOf(ofLarge, large),
       cold: [0, 0] as readonly [number, number],
@@ -126,21 +134,24 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     }
     await cold.close();
     const [coldSmall, coldLarge] = [await at(small), await at(large)];
-    first.coldSmall = await firstMs(coldSmall, small);
-    first.coldLarge = await firstMs(coldLarge, large);
+    const coldVisits = [await visit(coldSmall, small), await visit(coldLarge, large)] as const;
     memory.cold = await memoryOf(coldLarge, large);
     await Promise.all([coldSmall.close(), coldLarge.close()]);
-    return report(rates, first, memory);
+    const served = await serve(['100000', '3', '300000']);
+    return report(rates, { hot: hotVisits, cold: coldVisits }, memory, served.figures);
   } finally {
     await rm(dir, { recursive: true, force: true });
     await server.stop();
   }
 }
 
+type Place = 'hot' | 'cold';
+
 function report(
   rates: Rates,
-  first: Readonly<Record<string, number>>,
-  memory: Readonly<Record<'hot' | 'cold', readonly [number, number]>>,
+  visits: Readonly<Record<Place, readonly [small: Visit, large: Visit]>>,
+  memory: Readonly<Record<Place, readonly [number, number]>>,
+  served: Readonly<Record<string, unknown>>,
 ): BenchReport {
   const perS = (name: string) =>
     Math.round(median((rates[name] ?? []).map(({ rows, seconds }) => rows / seconds)));
@@ -161,7 +172,11 @@ function report(
     perS(name).toLocaleString('en-US'),
     name === base ? '' : `${ratio(name, base)}`,
   ];
-  const ms = (name: string) => `${Math.round(first[name] ?? 0)} ms`;
+  const told = (place: Place) => {
+    const [small, large] = visits[place];
+    const leavingMs = Math.max(small.leavingMs, large.leavingMs);
+    return `${place} ${Math.round(small.firstMs)} ms of the small archive, ${Math.round(large.firstMs)} ms of the large one, and at most ${Math.round(leavingMs)} ms to leave`;
+  };
   const mb = ([early, most]: readonly [number, number]) =>
     `${Math.round(early)} MB after a tenth, ${Math.round(most)} MB at most`;
   return {
@@ -173,13 +188,17 @@ function report(
         line('bare Parquet scan, one file after the other', 'scan', 'scan'),
         line('cold events, merged', 'cold', 'scan'),
       ]),
-      `first event: hot ${ms('small')} of the small archive, ${ms('large')} of the large one; cold ${ms('coldSmall')} and ${ms('coldLarge')}`,
+      `first event: ${told('hot')}; ${told('cold')}`,
       `memory of this process over the large archive: hot ${mb(memory.hot)}; cold ${mb(memory.cold)}`,
+      `replay server: ${served.oursPerS} messages/s, a bare loop ${served.barePerS} ("bench -- replay-server" tells more)`,
     ].join('\n'),
     figures: {
-      ratio: { hot: ratio('hot', 'cursor'), cold: ratio('cold', 'scan') },
+      ratio: {
+        ...{ hot: ratio('hot', 'cursor'), cold: ratio('cold', 'scan') },
+        server: (served.ratio as { readonly realtime: number }).realtime,
+      },
       rowsPerS: Object.fromEntries(Object.keys(rates).map((name) => [name, perS(name)])),
-      firstMs: first,
+      visits,
       memoryMb: memory,
     },
   };

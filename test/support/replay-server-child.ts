@@ -25,10 +25,17 @@ export interface ReplayServerReport {
   readonly url: string;
   readonly realtimeUrl: string;
   readonly cpuMs: number;
+  /** The most memory that it ever had. */
+  readonly maxRssMb: number;
 }
 
 /** As much as the replay lets wait for a reader. */
 const ROOMY_BYTES = 256 * 1024;
+
+function fail(error: unknown): never {
+  console.error(error);
+  process.exit(1);
+}
 
 async function serveReplay(order: Extract<ReplayServerOrder, { kind: 'replay' }>) {
   const { databaseUrl, fromMs, toMs } = order;
@@ -39,7 +46,7 @@ async function serveReplay(order: Extract<ReplayServerOrder, { kind: 'replay' }>
   const past = openPast(store, { clock: systemClock, coldDir: '/nonexistent' });
   const backend = await openReplay({
     ...{ past, clock: systemClock, span: { fromMs, toMs }, markets: [], speed: 'max' },
-    ...{ as: 'happened', isStrict: false, hasDisconnects: false, onFailure: () => process.exit(1) },
+    ...{ as: 'happened', isStrict: false, hasDisconnects: false, onFailure: fail },
   });
   const quiet = { served() {}, realtimeOpened() {}, realtimeClosed() {}, handlerFailed() {} };
   const { url, realtimeUrl } = await startExchangeServer({
@@ -67,6 +74,11 @@ async function serveBare(path: string) {
   return { url: `http://127.0.0.1:${port}`, realtimeUrl: `ws://127.0.0.1:${port}` };
 }
 
+function usage() {
+  const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage();
+  return { cpuMs: (userCPUTime + systemCPUTime) / 1000, maxRssMb: maxRSS / 1024 };
+}
+
 function tell(report: ReplayServerReport): void {
   process.send?.(report);
 }
@@ -75,9 +87,6 @@ process.once('disconnect', () => process.exit());
 const [order] = (await once(process, 'message')) as [ReplayServerOrder];
 tell({
   ...(order.kind === 'replay' ? await serveReplay(order) : await serveBare(order.path)),
-  cpuMs: 0,
+  ...usage(),
 });
-process.on('message', () => {
-  const { user, system } = process.cpuUsage();
-  tell({ url: '', realtimeUrl: '', cpuMs: (user + system) / 1000 });
-});
+process.on('message', () => tell({ url: '', realtimeUrl: '', ...usage() }));
