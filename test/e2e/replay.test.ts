@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type TestContext, test } from 'node:test';
+import { WebSocket } from 'ws';
+import { type CommandEnd, runCommand } from '../support/commands.js';
+import { makeDatabase } from '../support/postgres.js';
+import { Program } from '../support/program.js';
+import { covered, exactTrade, noonMs, openWorld, state } from '../support/replayed-archive.js';
+
+/** The built program plays an archive, and is steered from another terminal. */
+
+interface Ready {
+  readonly url: string;
+  readonly realtimeUrl: string;
+  readonly markets: readonly string[];
+  readonly identity: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+const isoOf = (atS: number) => new Date(noonMs(atS)).toISOString();
+const SPAN = ['--from', isoOf(0), '--to', isoOf(600)];
+
+/** Trades and states of ten minutes, with a gap in the trades. */
+async function makeArchive(): Promise<string> {
+  const { store, url, stream } = await openWorld();
+  const [trades, states] = [await stream('trades'), await stream('state', 60)];
+  await store.commit({
+    trades: [exactTrade(1, 10.5), exactTrade(2, 300), exactTrade(3, 400)],
+    states: [state(1, 20), state(2, 350.25)],
+    claims: [covered(trades, 0, 100), covered(trades, 200, 600), covered(states, 0, 600)],
+  });
+  return url;
+}
+
+async function play(t: TestContext, databaseUrl: string, ...args: readonly string[]) {
+  const program = new Program(['replay', '--json', ...args], {
+    env: { TAPEKEEP_DATABASE_URL: databaseUrl },
+  });
+  t.after(() => program.dispose());
+  const line = await program.line((text) => text.startsWith('{"ready"'));
+  const ready = JSON.parse(line) as Ready;
+  const ctl = (...command: readonly string[]) =>
+    runCommand(['replay', 'ctl', ...command], { TAPEKEEP_EXCHANGE_URL: ready.url });
+  return { program, ready, ctl };
+}
+
+/** How time stands after a command. */
+function clockOf(end: CommandEnd): Record<string, unknown> {
+  assert.equal(end.code, 0, end.err);
+  return JSON.parse(end.out) as Record<string, unknown>;
+}
+
+async function idsAt({ url }: Ready, session?: string) {
+  const headers: Record<string, string> =
+    session === undefined ? {} : { 'x-tapekeep-session': session };
+  const reply = await fetch(`${url}/api/v1/public/history?market=BTC_USDT`, { headers });
+  const { result } = (await reply.json()) as { result: Array<{ id: number }> };
+  const gap = reply.headers.get('x-tapekeep-gap');
+  return { status: reply.status, ids: result.map(({ id }) => id), isWhole: gap === null };
+}
+
+test('time is looked at, stepped, moved, sped up and stopped from another terminal', async (t) => {
+  const url = await makeArchive();
+  const { program, ready, ctl } = await play(t, url, ...SPAN, '--speed', 'step');
+  assert.deepEqual([ready.from, ready.to], [isoOf(0), isoOf(600)]);
+  assert.deepEqual(ready.markets, ['BTC_USDT', 'ETH_USDT']);
+  const socket = new WebSocket(ready.realtimeUrl);
+  t.after(() => socket.terminate());
+  await once(socket, 'open');
+  const told = async () => JSON.parse(String(((await once(socket, 'message')) as [Buffer])[0]));
+  const acknowledged = told();
+  socket.send(JSON.stringify({ method: 'state.subscribe', params: ['BTC_USDT', 60], id: 1 }));
+  assert.equal((await acknowledged).result.status, 'success');
+
+  const now = async (...command: readonly string[]) => clockOf(await ctl(...command)).now;
+  assert.equal(await now('clock'), isoOf(0));
+  assert.deepEqual((await idsAt(ready)).ids, []);
+  assert.equal(await now('step'), isoOf(10.5), 'to the first trade');
+  assert.deepEqual((await idsAt(ready)).ids, [1]);
+  const update = told();
+  assert.equal(await now('step', '30s'), isoOf(40.5));
+  assert.equal((await update).result.last, '1');
+  assert.equal(await now('seek', isoOf(350)), isoOf(350));
+  assert.deepEqual(await idsAt(ready), { status: 200, ids: [2, 1], isWhole: false });
+  assert.equal(await now('step'), isoOf(350.25), 'to the next state');
+  assert.deepEqual(clockOf(await ctl('speed', '100', '--session', 'mine')), {
+    ...{ session: 'mine', now: isoOf(0), nowMs: noonMs(0), from: isoOf(0), fromMs: noonMs(0) },
+    ...{ to: isoOf(600), toMs: noonMs(600), state: 'waiting', speed: 100, connections: 0 },
+  });
+  assert.deepEqual((await idsAt(ready, 'mine')).status, 200);
+  const paused = clockOf(await ctl('pause', '--session', 'mine'));
+  assert.ok(Number(paused.nowMs) > noonMs(0), 'time passed by itself');
+  assert.equal(await now('clock', '--session', 'mine'), paused.now);
+  assert.equal(clockOf(await ctl('resume', '--session', 'mine')).state, 'running');
+  const sessions = JSON.parse((await ctl('sessions')).out) as Array<{ session: string | null }>;
+  assert.deepEqual(
+    sessions.map(({ session }) => session),
+    [null, 'mine'],
+  );
+  assert.equal((await ctl('end', '--session', 'mine')).code, 0);
+  assert.equal((JSON.parse((await ctl('sessions')).out) as object[]).length, 1);
+  assert.equal(await now('clock'), isoOf(350.25), 'the time of others is theirs');
+
+  for (const [command, code, said] of [
+    [
+      ['seek', isoOf(700)],
+      2,
+      /12:11:40.000Z is not allowed; this replay goes from 2026-01-15T12:00/,
+    ],
+    [['seek', 'noon'], 2, /a time such as 2026/],
+    [['seek', '7d'], 2, /Write a time such as/],
+    [['step', 'soon'], 2, /soon/],
+    [['speed', 'fast'], 2, /fast.*max.*step/],
+    [['clock', '--session', 'a b'], 2, /1 to 64 letters/],
+    [['clock', '--url', 'http://127.0.0.1:1'], 1, /127\.0\.0\.1:1 does not answer.*--url/],
+  ] as const) {
+    const end = await ctl(...command);
+    assert.equal(end.code, code, command.join(' ') + end.err);
+    assert.match(end.err, said);
+  }
+  program.kill('SIGTERM');
+  assert.deepEqual(await program.ended(), { code: 0, signal: null });
+});
+
+test('without permission nobody steers; gaps are refused with --strict, and time passes', async (t) => {
+  const url = await makeArchive();
+  const fast = [...SPAN, '--speed', '3000', '--strict', '--no-control'];
+  const { ready, ctl, program } = await play(t, url, ...fast, '--markets', 'BTC_USDT');
+  assert.deepEqual(ready.markets, ['BTC_USDT']);
+  for (const command of [['pause'], ['clock'], ['seek', isoOf(1)], ['step'], ['speed', '2']]) {
+    const refused = await ctl(...command);
+    assert.equal(refused.code, 1, refused.err);
+    assert.match(refused.err, /refuses \(HTTP 403\).*start it with --control/);
+  }
+  const dateMs = async () => {
+    const { headers } = await fetch(`${ready.url}/api/v1/public/markets`);
+    return Date.parse(headers.get('date') ?? '');
+  };
+  while ((await dateMs()) < noonMs(600));
+  assert.equal((await idsAt(ready)).status, 503, 'the gap is touched');
+  program.kill('SIGINT');
+  assert.deepEqual(await program.ended(), { code: 0, signal: null });
+});
+
+test('what can not be replayed is refused by its name', async () => {
+  const url = await makeArchive();
+  const empty = await makeDatabase();
+  const never = ['--from', '2020-01-01', '--to', '2020-01-02'];
+  for (const [args, code, said, databaseUrl] of [
+    [['--markets', 'BTC_USD'], 2, /--markets.*BTC_USD.*Did you mean BTC_USDT/],
+    [['--markets', 'ETH_USDT'], 2, /covers no time of these markets yet/],
+    [never, 2, /--to.*2020-01-02.*lies outside of the archive, which covers .*2026-01-15T12:00:00/],
+    [['--from', '2031-01-01', '--to', '2031-01-02'], 2, /--from.*2031-01-01.*lies outside/],
+    [['--from', isoOf(60), '--to', isoOf(60)], 2, /--from.*must be before --to/],
+    [['--from', isoOf(60), '--to', isoOf(0)], 2, /--from.*must be before --to/],
+    [['--speed', '0'], 2, /--speed.*0/],
+    [['--as', 'wished'], 2, /--as.*happened, known/],
+    [['--markets', 'BTC_USDT,'], 2, /commas between/],
+    [[], 2, /the archive is empty|covers no time/, empty],
+  ] as const) {
+    const end = await runCommand(['replay', ...args], {
+      TAPEKEEP_DATABASE_URL: databaseUrl ?? url,
+    });
+    assert.equal(end.code, code, `${args.join(' ')}: ${end.err}`);
+    assert.match(end.err, said, args.join(' '));
+    assert.equal(end.out, '');
+  }
+});
