@@ -158,6 +158,7 @@ export class Daemon {
           return reply;
         },
       },
+      requestsPerS: () => access.requestsPerS(),
       archive: store,
       openStateFeed: guardFeedIdentity(access.openStateFeed, identity.value, onFatal),
       time: exchangeTime,

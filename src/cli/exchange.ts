@@ -24,6 +24,8 @@ export interface ExchangeAccess {
   readonly client: ExchangeApi;
   readonly time: ExchangeClock;
   readonly openStateFeed: (market: string, periodS: number) => StateFeed;
+  /** Requests a second that the budget allows now. */
+  requestsPerS(): number;
   close(): Promise<void>;
 }
 
@@ -87,6 +89,7 @@ export function openExchange(
         queryEveryMs: queryEvery,
         backoff: { baseMs: reconnectBase, capMs: reconnectCap },
       }),
+    requestsPerS: () => budget.state().ratePerS,
     close: () => client.close(),
   };
 }

@@ -26,6 +26,8 @@ import { SinceModes } from './trades/since-mode.js';
 export interface CollectorOptions {
   readonly settings: CollectSettings;
   readonly exchange: ExchangePort;
+  /** Requests a second that the budget allows now. */
+  readonly requestsPerS: () => number;
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;
   readonly time: ExchangeTime;
@@ -69,7 +71,7 @@ export class Collector {
 
   constructor(options: CollectorOptions) {
     this.#options = options;
-    const { clock, random, telemetry, exchange, time, settings } = options;
+    const { clock, random, telemetry, exchange, requestsPerS, time, settings } = options;
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.
     setMaxListeners(0, signal);
@@ -82,7 +84,7 @@ export class Collector {
     });
     this.#review = new FillReview(clock);
     this.#dispatcher = new PollDispatcher({
-      ...{ exchange, time, clock, random, telemetry },
+      ...{ exchange, requestsPerS, time, clock, random, telemetry },
       onPolled: () => this.#filler.wake(),
     });
     this.#context = {

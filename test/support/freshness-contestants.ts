@@ -127,6 +127,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
   });
   const context = {
     ...{ settings, exchange, archive, time, telemetry: noTelemetry.collect },
+    requestsPerS: () => options.requestsPerS,
     ...{ clock: systemClock, random: systemRandom },
     openStateFeed: (market: string, periodS: number) =>
       openStateFeed({

@@ -70,6 +70,7 @@ export class PollWorld {
       ...{ clock, random: seededRandom(3), telemetry: record },
       time: { nowMs: () => clock.wallMs() },
       exchange: { reserve: (priority, signal) => this.#reserve(priority, signal) },
+      requestsPerS: () => ratePerS,
     });
   }
 

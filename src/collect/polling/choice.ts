@@ -37,17 +37,21 @@ export function worthOfUnknown(perS: number, sinceS: number): number {
   return (perS * sinceS ** 2) / 2;
 }
 
+/** After so many polls of overdue walks in a row, news get a turn: together they have all the budget. */
+const OVERDUE_PER_NEWS = 4;
+
 /**
- * Chooses which walk is polled next. In this order: who is overdue by the schedule; whose page is
- * about to overflow; then news and what the schedule asks for, in a ratio that starves neither; and,
- * with requests that nobody else needs, signs that may be nothing, and the second walk of a market
- * with news.
+ * Chooses which walk is polled next. In this order: whose page is about to overflow; who is overdue by
+ * the schedule; then news and what the schedule asks for, in a ratio that starves neither; and, with
+ * requests that nobody else needs, signs that may be nothing, and the second walk of a market with
+ * news.
  */
 export class Chooser {
   #newsInRow = 0;
+  #overdueInRow = 0;
 
   /**
-   * @param overdueBeforeMs walks whose last poll began before this moment go before all others
+   * @param overdueBeforeMs walks whose last poll began before this moment are overdue
    * @returns undefined when nothing is to be polled now
    */
   choose(
@@ -85,14 +89,19 @@ export class Chooser {
       }
     }
     const isFloorsTurn = this.#newsInRow >= NEWS_PER_FLOOR;
-    const inOrder = isFloorsTurn ? [floor, urgent, news] : [urgent, news, floor];
-    return [overdue, ...inOrder, spare].find(({ choice }) => choice !== undefined)?.choice;
+    const isOverduesTurn = this.#overdueInRow < OVERDUE_PER_NEWS;
+    const inOrder = isFloorsTurn
+      ? [floor, urgent, news]
+      : [urgent, ...(isOverduesTurn ? [overdue] : []), news, floor];
+    return [...inOrder, spare].find(({ choice }) => choice !== undefined)?.choice;
   }
 
   /** Call when the choice is carried out: the schedule gets its turns by it. */
   carriedOut({ cause }: Choice): void {
-    if (cause === 'floor') this.#newsInRow = 0;
-    else if (cause !== 'spare') this.#newsInRow += 1;
+    if (cause === 'spare') return;
+    const isFloor = cause === 'floor';
+    this.#newsInRow = isFloor ? 0 : this.#newsInRow + 1;
+    this.#overdueInRow = isFloor ? this.#overdueInRow + 1 : 0;
   }
 }
 

@@ -15,6 +15,8 @@ import type { TradeSign } from './signs.js';
 
 export interface DispatcherOptions {
   readonly exchange: Pick<ExchangePort, 'reserve'>;
+  /** Requests a second that the budget allows now. */
+  readonly requestsPerS: () => number;
   readonly time: ExchangeTime;
   readonly clock: Clock;
   readonly random: Random;
@@ -52,7 +54,7 @@ export class PollDispatcher {
   readonly #options: DispatcherOptions;
   readonly #markets = new Map<string, MarketLanes>();
   readonly #chooser = new Chooser();
-  readonly #rounds = new FloorRounds();
+  readonly #rounds: FloorRounds;
   readonly #wakeup: Wakeup;
   readonly #polls = new Map<Lane, Promise<void>>();
   readonly #failuresInRow: Record<Kind, number> = { trades: 0, times: 0 };
@@ -64,6 +66,7 @@ export class PollDispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
+    this.#rounds = new FloorRounds(options.requestsPerS);
     this.#wakeup = new Wakeup(options.clock);
   }
 
@@ -250,7 +253,7 @@ export class PollDispatcher {
   #choose(): Choice | undefined {
     if (this.#polls.size >= UNDER_WAY_MAX) return undefined;
     const nowMs = this.#options.clock.monotonicMs();
-    const overdueBeforeMs = this.#rounds.overdueBefore(nowMs);
+    const overdueBeforeMs = this.#rounds.overdueBefore(this.#lanes(), nowMs);
     return this.#chooser.choose(this.#lanes(), nowMs, overdueBeforeMs, ({ walker: { kind } }) => {
       const isAway = this.#failuresInRow[kind] >= AWAY_FAILURES;
       return this.#underWay[kind] < (isAway ? 1 : UNDER_WAY_OF_KIND_MAX);

@@ -89,6 +89,7 @@ class World {
       return task;
     });
     this.collector = new Collector({
+      requestsPerS: () => 100,
       settings: {
         markets: wanted,
         streams: {

@@ -231,6 +231,33 @@ test('a round that takes long is followed by a rest, so that something is left f
   await world.dispatcher.stop();
 });
 
+test('whatever is told of others, no market waits longer than the schedule says if the budget has it', async () => {
+  const busy = Array.from({ length: 10 }, (_, at) => `B${at}`);
+  const quiet = Array.from({ length: 50 }, (_, at) => `Q${at}`);
+  const world = await settled(2, [...busy, ...quiet]);
+  const periodMs = 60_000;
+  world.dispatcher.keepFloor(periodMs);
+  const fromMs = world.clock.monotonicMs();
+  for (let step = 0; step < 3000; step += 1) {
+    if (step % 600 === 0) world.dispatcher.markDue();
+    for (const market of busy) {
+      for (const walker of world.walkers.get(market) ?? []) walker.waiting += 1;
+      world.dispatcher.pushed(market, 'trade');
+    }
+    await world.clock.run(100);
+  }
+  const endMs = world.clock.monotonicMs();
+  for (const name of quiet) {
+    const moments = world.polls.filter(({ market }) => market === name).map(({ atMs }) => atMs);
+    const all = [fromMs, ...moments, endMs];
+    const waitedMs = Math.max(...all.slice(1).map((atMs, at) => atMs - (all[at] ?? 0)));
+    assert.ok(waitedMs <= periodMs + 1000, `${name} waited ${waitedMs} ms`);
+  }
+  const told = world.polls.filter(({ market }) => market.startsWith('B')).length;
+  assert.ok(told > 200, `${told} polls of what was told`);
+  await world.dispatcher.stop();
+});
+
 test('what the tickers tell is polled; where a feed is connected, it has the first word', async () => {
   const world = await settled(10, ['A', 'B', 'C']);
   world.dispatcher.swept(new Map());
