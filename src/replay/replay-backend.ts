@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { PastArchive, PastIdentity } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
+import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import { type Backend, type ClientSeat, RefusedError } from '../server/backend.js';
 import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/control/clock-control.js';
@@ -24,7 +25,7 @@ export interface ReplayOptions {
   readonly isStrict: boolean;
   /** Ends connections where those that recorded the states ended. */
   readonly hasDisconnects: boolean;
-  /** Told when the archive failed a question that nobody waits for. */
+  /** Told when the archive failed; clients who asked are told to ask again, or that it is no use. */
   readonly onFailure: (error: unknown) => void;
   /** Default 1,000. */
   readonly maxSessions?: number;
@@ -36,6 +37,9 @@ const DEFAULT_MAX_SESSIONS = 1000;
 const DEFAULT_IDLE_MS = 600_000;
 /** Questions to the archive at once; beyond it clients are told to ask again. */
 const MAX_ASKING = 2000;
+/** What clients are told; the owner of the replay is told the rest. */
+const TROUBLED = 'the archive can not be read at the moment; ask again';
+const UNREADABLE = 'what this asks for can not be read; the log of the replay says why';
 /** Identities of replays begin with this. */
 export const REPLAY_IDENTITY = 'replay-';
 
@@ -110,6 +114,10 @@ export class ReplayBackend extends ReplaySeat implements PlayedBackend {
       asking += 1;
       try {
         return await question();
+      } catch (error) {
+        if (!(error instanceof TapekeepError)) throw error;
+        onFailure(error);
+        throw new RefusedError('unavailable', error.action === 'retry' ? TROUBLED : UNREADABLE);
       } finally {
         asking -= 1;
       }
