@@ -12,6 +12,8 @@ import {
   makeEventWorld,
 } from '../support/event-world.js';
 import { makeFolder } from '../support/export-world.js';
+import { openTestStore } from '../support/postgres.js';
+import { trade } from '../support/postgres-rows.js';
 
 const SEED = 20_260_115;
 const KINDS = ['trades', 'klines', 'tickers', 'depth', 'states'] as const;
@@ -84,4 +86,68 @@ test('all kinds and markets come in one order, hot, cold and mixed, as they happ
     const received = archive.events({ ...EVENT_SPAN, order: 'received' });
     sameEvents(await collected(received), world.received);
   });
+  await t.test('what candles were before they were revised in files, too', async () => {
+    const files = await archiveDay({ ...world, coldDir }, 'kline_revisions', dayText(0));
+    assert.ok(files.length >= 3);
+    const received = archive.events({ ...EVENT_SPAN, order: 'received' });
+    sameEvents(await collected(received), world.received);
+    const some = { markets: ['BBB_USD'], kinds: ['klines'], intervalsS: [60] } as const;
+    const versions = archive.events({ ...EVENT_SPAN, ...some, order: 'received' });
+    sameEvents(
+      await collected(versions),
+      world.received.filter(
+        (one) => one.kind === 'kline' && one.market === 'BBB_USD' && one.intervalS === 60,
+      ),
+    );
+  });
+});
+
+/** More than are read side by side: the small ones of a day are sorted together. */
+const MANY = 31;
+
+test('a day of more markets than files are open at once comes in the same order', async (t) => {
+  const { store, url } = await openTestStore();
+  const name = (at: number) => `M${String((at * 7) % MANY).padStart(2, '0')}_USD`;
+  const terms = { money: 'USD', stockPrec: 8, moneyPrec: 8, feePrec: 4, minAmount: '0' };
+  const markets = Array.from({ length: MANY }, (_, at) => ({
+    ...{ name: name(at), stock: name(at).slice(0, 3), ...terms },
+  }));
+  const { ids } = await store.ensureMarkets(markets, EVENT_START_MS);
+  const random = seededRandom(SEED);
+  const startS = EVENT_START_MS / 1000;
+  const trades = [...ids].flatMap(([market, marketId], at) =>
+    // Few of most, many of some; all within few seconds.
+    Array.from({ length: 2 + (at % 5) * 6 }, (_, index) => {
+      const tradedAtS = startS + Math.floor(random() * 9);
+      const executedAtUs = tradedAtS * 1_000_000 + Math.floor(random() * 3) * 250_000;
+      const tid = 1 + index * MANY + at;
+      return { market, row: trade(tid, 0, { marketId, tradedAtS, executedAtUs }) };
+    }),
+  );
+  const span = { fromMs: EVENT_START_MS, toMs: EVENT_START_MS + 60_000 };
+  const claims = [];
+  for (const marketId of ids.values()) {
+    const stream = await store.ensureStream({ kind: 'trades', marketId, variant: 0 });
+    claims.push({ stream, span, evidence: {} });
+  }
+  await store.commit({ trades: trades.map(({ row }) => row), claims });
+  const expected = trades
+    .map(({ market, row }) => ({ market, id: row.tid, atUs: Number(row.executedAtUs) }))
+    .sort((a, b) => a.atUs - b.atUs || a.market.localeCompare(b.market) || a.id - b.id);
+  const coldDir = await makeFolder(t, 'cold');
+  const archive = await openArchive({ databaseUrl: url, coldDir });
+  t.after(() => archive.close());
+  const read = async () => {
+    const events = archive.events({ from: new Date(span.fromMs), to: new Date(span.toMs) });
+    const all = await collected(events);
+    return all.map((one) => [
+      one.kind === 'trade' ? one.id : 0,
+      'market' in one ? one.market : '',
+      one.atUs,
+    ]);
+  };
+  const order = expected.map(({ id, market, atUs }) => [id, market, atUs]);
+  assert.deepEqual(await read(), order);
+  assert.equal((await archiveDay({ store, url, coldDir }, 'trades', dayText(0))).length, MANY);
+  assert.deepEqual(await read(), order);
 });
