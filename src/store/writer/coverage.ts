@@ -4,7 +4,7 @@ import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
 import { type CoverageRow, toIsland } from '../ledger.js';
 import { doubtLateTrades } from './doubts.js';
-import type { Counted, FreshRows } from './fresh-rows.js';
+import type { Counted, FreshRows, StoredNear } from './fresh-rows.js';
 
 /**
  * Merges claims into the ledger. The pure part decides which rows of coverage become which; the
@@ -20,6 +20,8 @@ export interface StreamWork {
   readonly kind: StreamKind;
   readonly claims: readonly CoverageClaim[];
   readonly fresh: FreshRows;
+  /** Trades and times: where there may be rows that were stored before; undefined: anywhere. */
+  readonly near: StoredNear | undefined;
 }
 
 interface Held extends Island {
@@ -176,15 +178,27 @@ function hullOfSpans(spans: readonly Span[]): Span | undefined {
   );
 }
 
-const countsRows = ({ kind }: StreamWork) => kind === 'trades' || kind === 'times';
+/**
+ * The parts of a span, covered by nobody before, in which rows may have been stored before: they must
+ * be counted where they lie, fresh ones among them. For trades and times only.
+ */
+function partsToCount({ work: { kind, near }, uncovered }: Merged): readonly Span[] {
+  if (kind !== 'trades' && kind !== 'times') return [];
+  return uncovered.flatMap((span) => {
+    if (near === undefined || !contains(near.looked, span)) return [span];
+    const fromMs = Math.max(span.fromMs, near.found?.fromMs ?? Number.POSITIVE_INFINITY);
+    const toMs = Math.min(span.toMs, near.found?.toMs ?? Number.NEGATIVE_INFINITY);
+    return fromMs < toMs ? [{ fromMs, toMs }] : [];
+  });
+}
 
-/** Counts, by position in `merged`, the trades in the spans that were not covered before. */
+/** Counts, by position in `merged`, the trades that nobody has counted. */
 async function countUncovered(
   connection: Connection,
   merged: readonly Merged[],
 ): Promise<Map<number, Counted[]>> {
-  const asked = merged.flatMap(({ work, uncovered }, index) =>
-    countsRows(work) ? uncovered.map((span) => ({ index, work, span })) : [],
+  const asked = merged.flatMap((one, index) =>
+    partsToCount(one).map((span) => ({ index, work: one.work, span })),
   );
   const counts = new Map<number, Counted[]>();
   const hull = hullOfSpans(asked.map(({ span }) => span));
@@ -215,10 +229,9 @@ async function countUncovered(
   return counts;
 }
 
-function islandOf({ work, span, members, uncovered }: Merged, counted: readonly Counted[]): Island {
-  // Rows in an uncovered part have just been counted where they lie, fresh ones among them.
-  const notCounted = countsRows(work) ? uncovered : [];
-  const fresh = work.fresh.count(span, notCounted);
+function islandOf(merged: Merged, counted: readonly Counted[]): Island {
+  const { work, span, members } = merged;
+  const fresh = work.fresh.count(span, partsToCount(merged));
   const parts: Counted[] = [...members, ...counted, fresh];
   return {
     streamId: work.streamId,

@@ -7,6 +7,14 @@ export interface Counted {
   readonly lastId: number | null;
 }
 
+/** Where rows of a market were stored before those of a transaction. */
+export interface StoredNear {
+  /** Where somebody looked. */
+  readonly looked: Span;
+  /** From the oldest to the newest that was found there; undefined when there was none. */
+  readonly found: Span | undefined;
+}
+
 /** The rows that a transaction added, as far as the count of their stream is concerned. */
 export class FreshRows {
   static readonly NONE = new FreshRows(new Float64Array());
@@ -63,18 +71,13 @@ export class FreshRows {
 
   /** How many are before a moment. */
   #before(atMs: number): number {
-    return countBefore(this.#ms, atMs);
+    let low = 0;
+    let high = this.#ms.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#ms[middle] ?? Number.POSITIVE_INFINITY) < atMs) low = middle + 1;
+      else high = middle;
+    }
+    return low;
   }
-}
-
-/** How many of some numbers, which are in order, are below `bound`. */
-export function countBefore(sorted: Float64Array, bound: number): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((sorted[middle] ?? Number.POSITIVE_INFINITY) < bound) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

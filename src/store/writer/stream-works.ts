@@ -2,14 +2,14 @@ import type { Batch, CoverageClaim, StreamKind, StreamRef } from '../../ledger/b
 import type { Connection } from '../connection.js';
 import type { Candidate, Outcome } from './candidate.js';
 import type { StreamWork } from './coverage.js';
-import { FreshRows } from './fresh-rows.js';
+import { FreshRows, type StoredNear } from './fresh-rows.js';
 import type { PreparedGroup } from './prepared.js';
+import type { StoredTrades } from './trade-rows.js';
 import type { TradeRun, TradeSheet } from './trade-sheet.js';
 
 /** What became of the rows of a group, in the order of its candidates. */
 export interface GroupOutcomes {
-  /** Of those alone that were not stored as new; by place. */
-  readonly trades: ReadonlyMap<number, Outcome>;
+  readonly trades: StoredTrades;
   readonly klines: readonly (readonly Outcome[])[];
   readonly tickers: readonly Outcome[];
   readonly depths: readonly Outcome[];
@@ -28,6 +28,7 @@ interface Draft {
   readonly kind: StreamKind;
   readonly claims: CoverageClaim[];
   fresh: FreshRows;
+  near: StoredNear | undefined;
 }
 
 /**
@@ -63,7 +64,14 @@ function draftOf(
 ): Draft {
   const found = drafts.get(streamId);
   if (found !== undefined) return found;
-  const made: Draft = { streamId, marketId, kind, claims: [], fresh: FreshRows.NONE };
+  const made: Draft = {
+    streamId,
+    marketId,
+    kind,
+    claims: [],
+    fresh: FreshRows.NONE,
+    near: undefined,
+  };
   drafts.set(streamId, made);
   return made;
 }
@@ -84,9 +92,10 @@ async function addFreshTrades(
   }>(FIND_TRADE_STREAMS, [[...runs.keys()]]);
   for (const { stream_id, kind, market_id } of streams) {
     const run = runs.get(market_id);
-    const fresh = run === undefined ? undefined : freshTrades(trades, run, kind, outcomes.trades);
-    if (fresh?.hull === undefined) continue;
-    draftOf(drafts, { streamId: stream_id, marketId: market_id, kind }).fresh = fresh;
+    if (run === undefined) continue;
+    const draft = draftOf(drafts, { streamId: stream_id, marketId: market_id, kind });
+    draft.fresh = freshTrades(trades, run, kind, outcomes.trades.outcomes);
+    draft.near = outcomes.trades.near.get(market_id);
   }
 }
 

@@ -2,7 +2,7 @@ import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
 import type { Outcome } from './candidate.js';
 import { denseOrder } from './dense-order.js';
-import { countBefore } from './fresh-rows.js';
+import type { StoredNear } from './fresh-rows.js';
 import { TRADE } from './series.js';
 import {
   copyLines,
@@ -18,22 +18,28 @@ import type { TradeSheet } from './trade-sheet.js';
 const BESIDE_MS = 1_000;
 
 /**
- * The oldest and the newest stored trade near those of each market that are to be stored. What lies
- * outside of these two is new for sure: whoever stores trades holds the lock of their market.
+ * What is stored near the trades of each market that are to be stored: its oldest and its newest second,
+ * and the ids in the seconds next to these.
+ *
+ * Whoever stores trades holds the lock of their market, so what lies outside of it is new for sure.
  */
-const FIND_STORED_HULLS = (() => {
+const FIND_STORED = (() => {
+  const near = (from: string, to: string) => `
+    FROM trade t
+    WHERE t.market_id = q.market_id AND t.traded_at BETWEEN ${from} AND ${to}
+      AND t.traded_at BETWEEN $4::timestamptz AND $5::timestamptz`;
   const edge = (direction: string) => `(
-    SELECT t.traded_at FROM trade t
-    WHERE t.market_id = q.market_id
-      AND t.traded_at BETWEEN ${fromMs('q.from_ms')} AND ${fromMs('q.to_ms')}
-      AND t.traded_at BETWEEN $4::timestamptz AND $5::timestamptz
+    SELECT t.traded_at ${near(fromMs('q.from_ms'), fromMs('q.to_ms'))}
     ORDER BY t.traded_at ${direction} LIMIT 1)`;
+  const reach = `interval '${2 * BESIDE_MS} ms'`;
   return `
-    SELECT ord::int - 1 AS run, ${toMs('oldest')} AS from_ms, ${toMs('newest')} AS to_ms
+    SELECT ord::int - 1 AS run, ${toMs('oldest')} AS from_ms, ${toMs('newest')} AS to_ms,
+           (SELECT min(t.tid) ${near('oldest', `oldest + ${reach}`)})::float8 AS low_id,
+           (SELECT max(t.tid) ${near(`newest - ${reach}`, 'newest')})::float8 AS high_id
     FROM (
-      SELECT ord, ${edge('')} AS oldest, ${edge('DESC')} AS newest
+      SELECT q.*, ${edge('')} AS oldest, ${edge('DESC')} AS newest
       FROM unnest($1::int[], $2::float8[], $3::float8[])
-        WITH ORDINALITY AS q(market_id, from_ms, to_ms, ord)) hulls
+        WITH ORDINALITY AS q(market_id, from_ms, to_ms, ord) OFFSET 0) q
     WHERE oldest IS NOT NULL`;
 })();
 
@@ -81,28 +87,34 @@ export interface TradeStoring {
   readonly whenSent: () => void;
 }
 
+export interface StoredTrades {
+  /** What became of those that were not stored as new, by place. */
+  readonly outcomes: ReadonlyMap<number, Outcome>;
+  /** What was there before them, by market; empty when nobody looked. */
+  readonly near: ReadonlyMap<number, StoredNear>;
+}
+
 /**
  * Stores trades; a known trade may learn its exact time, and nothing else of it ever changes. The
  * caller holds the locks of their markets.
- *
- * @returns what became of those that were not stored as new, by place.
  */
 export async function storeTrades(
   connection: Connection,
   sheet: TradeSheet,
   { isDirect, whenSent }: TradeStoring,
-): Promise<Map<number, Outcome>> {
+): Promise<StoredTrades> {
   const outcomes = new Map<number, Outcome>();
-  if (sheet.length === 0) return outcomes;
+  if (sheet.length === 0) return { outcomes, near: new Map() };
   const bounds = boundsOf(sheet);
-  const staged = isDirect
-    ? await placesToLookUp(connection, sheet, bounds)
-    : Uint32Array.from(sheet.rows.keys());
+  const stored = isDirect ? await findStored(connection, sheet, bounds) : [];
+  const near = isDirect ? nearEach(sheet, stored) : new Map<number, StoredNear>();
+  const staged = isDirect ? placesToLookUp(sheet, stored) : Uint32Array.from(sheet.rows.keys());
   const isMostStaged = 2 * staged.length > sheet.length;
   if (staged.length > 0) {
     await stageLines(connection, TRADE, linesOf(sheet, staged, 'numbered'));
+    const finding = findKnown(connection, bounds);
     if (isMostStaged) whenSent();
-    const known = await findKnown(connection, bounds);
+    const known = await finding;
     for (const [ord, outcome] of known) outcomes.set(staged[ord] ?? 0, outcome);
     if (!isDirect) await insertStaged(connection, TRADE, staged.length - known.size);
   }
@@ -111,7 +123,7 @@ export async function storeTrades(
     const lines = linesOf(sheet, denseOrder(sheet.runs, places));
     await copyLines(connection, TRADE, lines, isMostStaged ? undefined : whenSent);
   }
-  return outcomes;
+  return { outcomes, near };
 }
 
 function linesOf({ lines, lineNumbers }: TradeSheet, places: Uint32Array, form = ''): Buffer {
@@ -126,28 +138,52 @@ function boundsOf({ ms, runs }: TradeSheet): TimeBounds {
   return [new Date(oldest - BESIDE_MS).toISOString(), new Date(newest + BESIDE_MS).toISOString()];
 }
 
-/** Those that may be stored already, in order. */
-async function placesToLookUp(
+async function findStored(
   connection: Connection,
   { ms, runs }: TradeSheet,
   bounds: TimeBounds,
-): Promise<Uint32Array> {
-  const hulls = await connection.query<{ run: number; from_ms: number; to_ms: number }>(
-    FIND_STORED_HULLS,
-    [
-      runs.map(({ marketId }) => marketId),
-      runs.map(({ start }) => (ms[start] ?? 0) - BESIDE_MS),
-      runs.map(({ end }) => (ms[end - 1] ?? 0) + BESIDE_MS),
-      ...bounds,
-    ],
+): Promise<Stored[]> {
+  const stored = await connection.query<Stored>(FIND_STORED, [
+    runs.map(({ marketId }) => marketId),
+    runs.map(({ start }) => (ms[start] ?? 0) - BESIDE_MS),
+    runs.map(({ end }) => (ms[end - 1] ?? 0) + BESIDE_MS),
+    ...bounds,
+  ]);
+  return stored.sort((a, b) => a.run - b.run);
+}
+
+function nearEach({ ms, runs }: TradeSheet, stored: readonly Stored[]): Map<number, StoredNear> {
+  const found = new Map(
+    stored.map(({ run, from_ms, to_ms }) => [run, { fromMs: from_ms, toMs: to_ms + 1 }]),
   );
+  return new Map(
+    runs.map(({ marketId, start, end }, run) => {
+      const looked = { fromMs: ms[start] ?? 0, toMs: (ms[end - 1] ?? 0) + BESIDE_MS };
+      return [marketId, { looked, found: found.get(run) }];
+    }),
+  );
+}
+
+/** What was found of one market; ids of the seconds at its edges. */
+interface Stored {
+  readonly run: number;
+  readonly from_ms: number;
+  readonly to_ms: number;
+  readonly low_id: number;
+  readonly high_id: number;
+}
+
+/** Those that may be stored already, in order. */
+function placesToLookUp({ ms, tids, runs }: TradeSheet, stored: readonly Stored[]): Uint32Array {
   const places: number[] = [];
-  for (const { run, from_ms, to_ms } of hulls.sort((a, b) => a.run - b.run)) {
+  for (const { run, from_ms, to_ms, low_id, high_id } of stored) {
     const { start = 0, end = 0 } = runs[run] ?? {};
-    const ofRun = ms.subarray(start, end);
-    const last = start + countBefore(ofRun, to_ms + BESIDE_MS + 1);
-    for (let place = start + countBefore(ofRun, from_ms - BESIDE_MS); place < last; place += 1) {
-      places.push(place);
+    for (let place = start; place < end; place += 1) {
+      const [at, tid] = [ms[place] ?? 0, tids[place] ?? 0];
+      // At an edge the same trade, told with a second beside, would be among those whose ids are known.
+      const isAfter = at > to_ms + BESIDE_MS || (at >= to_ms - BESIDE_MS && tid > high_id);
+      const isBefore = at < from_ms - BESIDE_MS || (at <= from_ms + BESIDE_MS && tid < low_id);
+      if (!isAfter && !isBefore) places.push(place);
     }
   }
   return Uint32Array.from(places);

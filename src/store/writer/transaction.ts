@@ -30,8 +30,15 @@ const BEGIN = `
  * Whoever stores trades of a market or claims coverage of it holds this until COMMIT, so that
  * counts are exact. Taken in the order of the ids by everybody: no deadlock.
  */
-export const LOCK_MARKETS = `
-  SELECT pg_advisory_xact_lock(hashtext('tapekeep market'), id) FROM unnest($1::int[]) AS id`;
+const lockSql = (ids: string) =>
+  `SELECT pg_advisory_xact_lock(hashtext('tapekeep market'), id) FROM unnest(${ids}) AS id`;
+export const LOCK_MARKETS = lockSql('$1::int[]');
+
+/** Both at once: each statement costs the way to the server and back. Only numbers are written in. */
+function beginSql(marketIds: readonly number[]): string {
+  const ids = marketIds.map((id) => Math.trunc(id)).join(',');
+  return ids === '' ? BEGIN : `${BEGIN}; ${lockSql(`'{${ids}}'::int[]`)}`;
+}
 
 export interface GroupContext {
   readonly connection: Connection;
@@ -52,9 +59,7 @@ export async function commitGroup(
 ): Promise<GroupResult> {
   const { connection } = context;
   await makePartitions(context.partitions, group);
-  await connection.query(BEGIN);
-  const locked = marketsOf(group);
-  if (locked.length > 0) await connection.query(LOCK_MARKETS, [locked]);
+  await connection.query(beginSql(marketsOf(group)));
   const outcomes = await storeRows(context, group);
   const works = await streamWorks(connection, group, outcomes);
   const islands = await writeCoverage(connection, works);
@@ -140,7 +145,7 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
   };
   const { rows, batches } = group.trades;
   for (const [place, row] of rows.entries()) {
-    const outcome = outcomes.trades.get(place) ?? 'stored';
+    const outcome = outcomes.trades.outcomes.get(place) ?? 'stored';
     const tally = tallies[batches[place] ?? 0];
     if (tally !== undefined) tally.trade[outcome] += 1;
     if (outcome === 'conflict') conflicts.push(refusedRow('trade', 'conflict', row));

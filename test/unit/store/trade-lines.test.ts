@@ -1,0 +1,96 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import type { TradeRow } from '../../../src/ledger/batch.js';
+import { copyLine } from '../../../src/store/writer/copy-text.js';
+import { TRADE } from '../../../src/store/writer/series.js';
+import { tradeSheet } from '../../../src/store/writer/trade-sheet.js';
+
+const LAST_SECOND = 253_402_300_799;
+const window = { fromMs: 0, toMs: LAST_SECOND * 1_000 };
+const ignore = { settle: () => undefined, refuse: () => undefined };
+
+const digits = (most: number) =>
+  fc.string({ unit: fc.constantFrom(...'0123456789'), minLength: 1, maxLength: most });
+/** With zeros at both ends, very long ones, and some that are written with an exponent. */
+const decimal = fc
+  .oneof(
+    digits(39),
+    fc.tuple(digits(39), digits(39)).map(([whole, part]) => `${whole}.${part}`),
+    fc.tuple(digits(3), fc.integer({ min: -9, max: 9 })).map(([whole, ten]) => `${whole}e${ten}`),
+  )
+  .filter((text) => /[1-9]/.test(text.split('e')[0] ?? ''));
+
+const trades = fc.array(
+  fc
+    .record({
+      marketId: fc.integer({ min: 1, max: 3 }),
+      tid: fc.oneof(
+        fc.integer({ min: 1, max: 9 }),
+        fc.maxSafeNat().map((id) => id || 1),
+      ),
+      tradedAtS: fc.oneof(fc.nat(200_000), fc.integer({ min: 0, max: LAST_SECOND })),
+      fraction: fc.option(fc.nat(999_999)),
+      price: decimal,
+      amount: decimal,
+      total: fc.oneof(decimal, fc.constantFrom('0', '0.00')),
+      side: fc.constantFrom('buy' as const, 'sell' as const),
+      receivedAtMs: fc.oneof(fc.nat(), fc.integer({ min: 0, max: LAST_SECOND * 1_000 })),
+    })
+    .map(({ fraction, ...row }): TradeRow => {
+      const us = row.tradedAtS * 1_000_000 + (fraction ?? 0);
+      return { ...row, executedAtUs: fraction === null || !Number.isSafeInteger(us) ? null : us };
+    }),
+  { maxLength: 40 },
+);
+
+/** The line that the shape of all series gives; a whole second is written without its zeros. */
+const lineOf = (row: TradeRow) => copyLine(TRADE.fields(row)).replace('.000Z', 'Z');
+
+test('lines of trades are those of COPY, in the order of the key, each trade once', () => {
+  fc.assert(
+    fc.property(trades, (rows) => {
+      const { lines, lineNumbers, ...sheet } = tradeSheet([{ trades: rows }], window, ignore);
+      assert.equal(lines.bytes.toString(), rows.map(lineOf).join(''));
+      const expected = sheet.rows.map(lineOf);
+      assert.equal(lines.pick(lineNumbers).toString(), expected.join(''));
+      const numbered = expected.map((line, place) => `${place}\t${line}`);
+      assert.equal(lines.pickNumbered(lineNumbers).toString(), numbered.join(''));
+      assert.deepEqual([...sheet.rows], sheet.rows.toSorted(TRADE.compare));
+      const ids = (all: readonly TradeRow[]) =>
+        new Set(all.map(({ marketId, tid }) => `${marketId} ${tid}`));
+      assert.deepEqual(ids(sheet.rows), ids(rows));
+      assert.equal(sheet.rows.length, ids(rows).size);
+      for (const [place, row] of sheet.rows.entries()) {
+        assert.equal(sheet.ms[place], row.tradedAtS * 1_000);
+        assert.equal(sheet.tids[place], row.tid);
+        assert.equal(sheet.timed[place], row.executedAtUs === null ? 0 : 1);
+      }
+      const ofRuns = sheet.runs.flatMap(({ marketId, start, end }) =>
+        Array.from({ length: end - start }, () => marketId),
+      );
+      assert.deepEqual(
+        ofRuns,
+        sheet.rows.map(({ marketId }) => marketId),
+      );
+    }),
+  );
+});
+
+test('a decimal that is none is refused, and the lines around it stay whole', () => {
+  const row: TradeRow = {
+    ...{ marketId: 1, tid: 1, tradedAtS: 60, executedAtUs: null, receivedAtMs: 61_000 },
+    ...{ price: '1.5', amount: '2', total: '3', side: 'buy' },
+  };
+  const bad = ['.', '.5', '5.', '1.2.3', '', '-1', '1\t2', '０', 'NaN', '0', '0.0', '+1'];
+  const rows = bad.flatMap((price, index) => [
+    { ...row, tid: 2 * index + 1 },
+    { ...row, tid: 2 * index + 2, amount: price },
+  ]);
+  const refused: string[] = [];
+  const refuse = (reason: string) => refused.push(reason);
+  const { lines } = tradeSheet([{ trades: rows }], window, { ...ignore, refuse });
+  assert.equal(refused.length, bad.length);
+  const good = rows.filter(({ amount }) => amount === '2');
+  assert.equal(lines.bytes.toString(), good.map(lineOf).join(''));
+});
