@@ -17,12 +17,15 @@ import {
   divideDecimals,
   ExchangeClient,
   multiplyDecimals,
+  type StateEvent,
   subtractDecimals,
 } from 'tapekeep';
 import { readArguments, required } from './arguments.js';
 
 export interface PaperTraderOptions {
-  readonly exchange: Pick<ExchangeClient, 'watch' | 'depth'>;
+  readonly exchange: Pick<ExchangeClient, 'depth'> & {
+    watch(market: string, periodS: number): AsyncIterable<StateEvent>;
+  };
   readonly market: string;
   readonly periodS: number;
   /** Ends after so many states of the market. */

@@ -9,6 +9,14 @@ import { ExchangeClient, openArchive } from '../../src/index.js';
 import type { KlineRow } from '../../src/ledger/batch.js';
 import { openTestStore } from '../support/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+import {
+  covered,
+  depth,
+  noonMs,
+  openWorld,
+  startReplay,
+  state,
+} from '../support/replayed-archive.js';
 import { repositoryPath } from '../support/repository.js';
 import { BTC } from '../support/store-world.js';
 import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
@@ -89,4 +97,62 @@ test('the paper trader speaks to a server of the contract as to the exchange', a
   const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '0.001' };
   const found = await paperTrader({ ...trader, records: 1 });
   assert.deepEqual(found, { records: 1, orders: [], money: '0', stock: '0' });
+});
+
+test('on a replayed market the paper trader takes what the book offered then, and nothing of later', async (t) => {
+  const world = await openWorld();
+  const [states, depths] = [await world.stream('state', 60), await world.stream('depth')];
+  const book = (atS: number, bid: string, ask: string) => {
+    const prices = { bidPrices: [bid, '1'], askPrices: [ask, '500'] };
+    return depth(atS, { ...prices, bidAmounts: ['0.6', '9'], askAmounts: ['0.75', '9'] });
+  };
+  await world.store.commit({
+    // Up, further up, down, up, the same, down.
+    states: ['100', '101', '102', '99', '100', '100', '98'].map((last, at) =>
+      state(at + 1, 10 * (at + 1), { last }),
+    ),
+    // A millisecond after a decision there is another book, which comes too late for it.
+    depths: [
+      ...[book(1, '99', '101'), book(20.001, '90', '91'), book(39, '97', '103')],
+      ...[book(40.001, '200', '201'), book(45, '98', '102'), book(60, '99', '103')],
+      book(70, '95', '97'),
+    ],
+    claims: [covered(states, 0, 600), covered(depths, 0, 600)],
+  });
+  const { server, backend } = await startReplay(t, world.store);
+  backend.clockControl.seek(undefined, noonMs(10));
+  const client = new ExchangeClient({ baseUrl: server.url, realtimeUrl: server.realtimeUrl });
+  t.after(() => client.close());
+  const exchange = {
+    depth: client.depth.bind(client),
+    // Time stands while the trader thinks, and goes on to what was recorded next when it waits again.
+    async *watch(market: string, periodS: number) {
+      for await (const event of client.watch(market, periodS)) {
+        if (event.kind !== 'record' || event.origin !== 'update') continue;
+        yield event;
+        await backend.clockControl.step(undefined, 10_000);
+      }
+    },
+  };
+  const trader = { exchange, market: 'BTC_USDT', periodS: 60, amount: '1' };
+  assert.deepEqual(await paperTrader({ ...trader, records: 7 }), {
+    records: 7,
+    orders: [
+      // 0.75 at 101 and 0.25 at 500; 0.6 at 97 and 0.4 at 1; 0.75 at 102 and 0.25 at 500; 0.6 at 95 and 0.4 at 1.
+      { side: 'buy', amount: '1', price: '200.75000000' },
+      { side: 'sell', amount: '1', price: '58.60000000' },
+      { side: 'buy', amount: '1', price: '201.50000000' },
+      { side: 'sell', amount: '1', price: '57.40000000' },
+    ],
+    money: '-286.25',
+    stock: '0',
+  });
+  // Orders that are none on paper are refused: nobody has a key to a recording.
+  const signed = new ExchangeClient({
+    ...{ baseUrl: server.url, realtimeUrl: server.realtimeUrl },
+    credentials: { apiKey: 'a', secret: 'b' },
+  });
+  t.after(() => signed.close());
+  const order = { market: 'BTC_USDT', side: 'buy', price: '1', amount: '1' } as const;
+  await assert.rejects(signed.placeOrder(order), { code: 'authentication_failed' });
 });
