@@ -11,7 +11,7 @@ import { makeTrades } from '../support/recorded.js';
  * speed.
  */
 const path = process.env.ORACLE_TAPE;
-const pace = Number(process.env.ORACLE_PACE ?? 10);
+const pace = Number(process.env.ORACLE_PACE ?? 20);
 
 test('a tape under faults and kills: stored, or listed as missing', async (t) => {
   const trades =

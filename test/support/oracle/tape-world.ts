@@ -31,7 +31,8 @@ export function tapeWorld(trades: readonly RecordedTrade[], pace: number): Oracl
       // No two of them at the same reply again and again.
       every: 9 + ((at * 5 + endpoint) % 11),
       after: 2 + at,
-      maxCount: 3,
+      // Each failure lengthens the pause before the next try.
+      maxCount: 2,
     })),
   );
   return {
@@ -50,6 +51,7 @@ export function tapeWorld(trades: readonly RecordedTrade[], pace: number): Oracl
     settings: {
       TAPEKEEP_STREAMS_TRADES_EXACT_TIMES: 'true',
       TAPEKEEP_STREAMS_KLINES_ENABLED: 'true',
+      TAPEKEEP_STREAMS_KLINES_HISTORY: '1h',
       TAPEKEEP_DATABASE_COMMIT_LATENCY: '20ms',
     },
   };
