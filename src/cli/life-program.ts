@@ -14,6 +14,9 @@ sealed    final: checked, counted, summed up; late rows open it again, and that 
 archived  its rows are in files below cold.dir; "tapekeep restore" brings them back
 expired   older than its retention: gone for good
 
+next and expires tell when a daemon with these settings seals a partition, moves it into files, and gives
+it up for good. A partition that is due may still wait for gaps: "tapekeep seal --dry-run" says why.
+
   tapekeep partitions --kind trades
   tapekeep partitions --json | jq '.partitions[] | select(.state == "archived")'`;
 

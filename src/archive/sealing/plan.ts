@@ -19,6 +19,34 @@ const isOver = ({ span }: PartitionInfo, ageMs: number, nowMs: number) =>
 export const ofState = (partitions: readonly PartitionInfo[], state: PartitionInfo['state']) =>
   partitions.filter((one) => one.state === state);
 
+/** When a partition is due for what is still before it, in the exchange's time; null: never. */
+export interface LifeDates {
+  readonly sealsAtMs: number | null;
+  readonly archivesAtMs: number | null;
+  readonly expiresAtMs: number | null;
+}
+
+const after = ({ span }: PartitionInfo, ageMs: number | null | undefined) =>
+  ageMs === null || ageMs === undefined ? null : span.toMs + ageMs;
+
+/** The dates that the rules set. The work itself may find reasons to wait longer. */
+export function lifeDates(partition: PartitionInfo, rules: LifeRules): LifeDates {
+  const { state, table } = partition;
+  const isHere = state === 'hot' || state === 'sealed';
+  const sealsAtMs = state === 'hot' ? after(partition, rules.sealAfterMs) : null;
+  // What is not sealed can not leave.
+  const canLeave = state === 'sealed' || sealsAtMs !== null;
+  const archivesAtMs = isHere && canLeave ? after(partition, rules.coldAfterMs) : null;
+  return {
+    sealsAtMs,
+    archivesAtMs:
+      archivesAtMs === null || sealsAtMs === null
+        ? archivesAtMs
+        : Math.max(archivesAtMs, sealsAtMs),
+    expiresAtMs: state === 'expired' ? null : after(partition, rules.retentionMs[table]),
+  };
+}
+
 /** What is due by the rules; the work itself may find reasons against it. */
 export interface LifePlan {
   readonly expire: readonly PartitionInfo[];

@@ -1,7 +1,8 @@
+import { type LifeDates, lifeDates } from '../../archive/sealing/plan.js';
 import { PARTITIONED_TABLES, type PartitionInfo } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { isOfKind } from '../life-desk.js';
-import type { LifeKind } from '../life-rules.js';
+import { type LifeKind, lifeRulesOf } from '../life-rules.js';
 import { lookAt } from '../looking.js';
 import { formatMoment } from '../moments.js';
 import { jsonLine } from '../printable.js';
@@ -14,21 +15,35 @@ export interface PartitionsOptions extends CommonOptions {
   readonly json?: boolean;
 }
 
-/** Lists the partitions with their states and sizes, and how far they are made ahead. */
+/** A partition with what is before it. */
+interface Dated {
+  readonly partition: PartitionInfo;
+  readonly dates: LifeDates;
+}
+
+/**
+ * Lists the partitions with their states and sizes, when a daemon with these settings will seal, move
+ * and give them up, and how far they are made ahead.
+ */
 export async function partitionsCommand(options: PartitionsOptions): Promise<ExitCode> {
   const session = openSession({ logLevel: 'warn', ...options });
   await lookAt(session, async ({ store, nowMs }) => {
     const all = await store.sealing.partitions();
     const partitions = all.filter((one) => isOfKind(one, options.kind));
     const leads = leadsOf(partitions, nowMs);
+    const rules = lifeRulesOf(session.config);
+    const dated = partitions.map((partition) => ({
+      partition,
+      dates: lifeDates(partition, rules),
+    }));
     if (options.json === true) {
       process.stdout.write(
-        jsonLine({ at: new Date(nowMs), partitions: partitions.map(document), leads }),
+        jsonLine({ at: new Date(nowMs), partitions: dated.map(document), leads }),
       );
       return;
     }
     const lines = [
-      ...formatTable(COLUMNS, partitions),
+      ...formatTable(columnsAt(nowMs), dated),
       ...leads.map(({ table, leadMs }) => leadLine(table, leadMs)),
     ];
     process.stdout.write(
@@ -55,29 +70,49 @@ function leadLine(table: string, leadMs: number): string {
     : `${table}: made for another ${roughDuration(leadMs)}`;
 }
 
-function document({ span, ...rest }: PartitionInfo) {
+function document({ partition, dates }: Dated) {
+  const { span, ...rest } = partition;
   const iso = (ms: number | null) => (ms === null ? null : new Date(ms).toISOString());
   const { sealedAtMs, archivedAtMs, restoredAtMs, ...facts } = rest;
   return {
     ...facts,
     ...{ from: iso(span.fromMs), to: iso(span.toMs), sealedAt: iso(sealedAtMs) },
     ...{ archivedAt: iso(archivedAtMs), restoredAt: iso(restoredAtMs) },
+    due: {
+      ...{ seal: iso(dates.sealsAtMs), archive: iso(dates.archivesAtMs) },
+      expire: iso(dates.expiresAtMs),
+    },
   };
 }
 
 const whole = (value: number | null) => (value === null ? '–' : value.toLocaleString('en-US'));
 const right = 'right' as const;
-const COLUMNS: readonly Column<PartitionInfo>[] = [
-  { title: 'partition', text: ({ name }) => name },
-  { title: 'from', text: ({ span }) => formatMoment(span.fromMs).slice(0, 10) },
-  { title: 'to', text: ({ span }) => formatMoment(span.toMs).slice(0, 10) },
-  { title: 'state', text: ({ state }) => state },
+const dayOf = (ms: number) => formatMoment(ms).slice(0, 10);
+
+/** The next step of a partition that stays: `seal 2026-02-01`, or `seal now` when nothing but a run is missing. */
+function nextOf({ sealsAtMs, archivesAtMs }: LifeDates, nowMs: number): string {
+  const [step, atMs] = sealsAtMs === null ? ['move', archivesAtMs] : ['seal', sealsAtMs];
+  if (atMs === null) return '–';
+  return `${step} ${atMs <= nowMs ? 'now' : dayOf(atMs)}`;
+}
+
+const columnsAt = (nowMs: number): readonly Column<Dated>[] => [
+  { title: 'partition', text: ({ partition }) => partition.name },
+  { title: 'from', text: ({ partition }) => dayOf(partition.span.fromMs) },
+  { title: 'to', text: ({ partition }) => dayOf(partition.span.toMs) },
+  { title: 'state', text: ({ partition }) => partition.state },
   {
     title: 'rows',
     align: right,
-    text: ({ rows, state }) => (state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows)),
+    text: ({ partition: { rows, state } }) =>
+      state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
   },
-  { title: 'heap B', align: right, text: ({ heapBytes }) => whole(heapBytes) },
-  { title: 'index B', align: right, text: ({ indexBytes }) => whole(indexBytes) },
-  { title: 'file B', align: right, text: ({ coldBytes }) => whole(coldBytes) },
+  { title: 'heap B', align: right, text: ({ partition }) => whole(partition.heapBytes) },
+  { title: 'index B', align: right, text: ({ partition }) => whole(partition.indexBytes) },
+  { title: 'file B', align: right, text: ({ partition }) => whole(partition.coldBytes) },
+  { title: 'next', text: ({ dates }) => nextOf(dates, nowMs) },
+  {
+    title: 'expires',
+    text: ({ dates }) => (dates.expiresAtMs === null ? '–' : dayOf(dates.expiresAtMs)),
+  },
 ];
