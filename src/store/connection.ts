@@ -109,6 +109,8 @@ export class Connection {
   readonly #client: pg.Client;
   readonly #socket: Socket;
   readonly #options: ConnectionOptions;
+  /** Names of statements by their text; texts are constants of this program. */
+  readonly #prepared = new Map<string, string>();
   #isLost = false;
 
   private constructor(client: pg.Client, socket: Socket, options: ConnectionOptions) {
@@ -148,6 +150,16 @@ export class Connection {
         values.length === 0
           ? await this.#client.query<Row>(sql)
           : await this.#client.query<Row>(sql, [...values]);
+      return rows;
+    });
+  }
+
+  /** The same for a statement that comes again and again: the server reads its text but once. */
+  queryAgain<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
+    return this.#guard(async () => {
+      const name = this.#prepared.get(sql) ?? `tapekeep_${this.#prepared.size + 1}`;
+      this.#prepared.set(sql, name);
+      const { rows } = await this.#client.query<Row>({ name, text: sql, values: [...values] });
       return rows;
     });
   }

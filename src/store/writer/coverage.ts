@@ -148,7 +148,7 @@ async function readHeld(
   connection: Connection,
   works: readonly (StreamWork & { readonly hull: Span })[],
 ): Promise<Map<number, Held[]>> {
-  const rows = await connection.query<CoverageRow & { evidence: Evidence }>(READ_COVERAGE, [
+  const rows = await connection.queryAgain<CoverageRow & { evidence: Evidence }>(READ_COVERAGE, [
     works.map(({ streamId }) => streamId),
     works.map(({ marketId }) => marketId),
     works.map(({ hull }) => hull.fromMs),
@@ -203,7 +203,7 @@ async function countUncovered(
   const counts = new Map<number, Counted[]>();
   const hull = hullOfSpans(asked.map(({ span }) => span));
   if (hull === undefined) return counts;
-  const rows = await connection.query<{
+  const rows = await connection.queryAgain<{
     ord: number;
     row_count: number;
     first_id: string | null;
@@ -259,14 +259,14 @@ async function replaceRows(
     merged.members.map(({ span }) => ({ span, work: merged.work })),
   );
   if (old.length > 0) {
-    await connection.query(DELETE_COVERAGE, [
+    await connection.queryAgain(DELETE_COVERAGE, [
       old.map(({ work }) => work.streamId),
       old.map(({ work }) => work.marketId),
       old.map(({ span }) => span.fromMs),
       old.map(({ span }) => span.toMs),
     ]);
   }
-  await connection.query(INSERT_COVERAGE, [
+  await connection.queryAgain(INSERT_COVERAGE, [
     changed.map(({ island }) => island.streamId),
     changed.map(({ merged }) => merged.work.marketId),
     changed.map(({ island }) => island.span.fromMs),

@@ -85,7 +85,7 @@ async function addFreshTrades(
   const { trades } = group;
   const runs = new Map(trades.runs.map((run) => [run.marketId, run]));
   if (runs.size === 0) return;
-  const streams = await connection.query<{
+  const streams = await connection.queryAgain<{
     stream_id: number;
     kind: 'trades' | 'times';
     market_id: number;

@@ -143,7 +143,7 @@ async function findStored(
   { ms, runs }: TradeSheet,
   bounds: TimeBounds,
 ): Promise<Stored[]> {
-  const stored = await connection.query<Stored>(FIND_STORED, [
+  const stored = await connection.queryAgain<Stored>(FIND_STORED, [
     runs.map(({ marketId }) => marketId),
     runs.map(({ start }) => (ms[start] ?? 0) - BESIDE_MS),
     runs.map(({ end }) => (ms[end - 1] ?? 0) + BESIDE_MS),
