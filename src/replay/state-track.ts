@@ -11,7 +11,7 @@ import { updateOf } from './observations.js';
 
 /** Records read ahead at once: few while time passes slowly, more when they are soon used up. */
 const AHEAD_MIN = 64;
-const AHEAD_MAX = 8192;
+const AHEAD_MAX = 2048;
 /** A batch that lasts less than this is followed by one twice its size. */
 const SOON_MS = 1000;
 /** Beyond every number of a record within one millisecond. */
@@ -135,9 +135,12 @@ export class StateTrack {
     const row = this.#rows[this.#at];
     if (row === undefined) return undefined;
     this.#at += 1;
-    // Half used up: the next batch is fetched while this one is told.
-    if (this.#at * 2 > this.#rows.length && !this.#isAtEnd)
+    // The next batch is fetched while one is told: where they are soon used up, a whole one before.
+    const isSlow = this.#ahead === AHEAD_MIN;
+    const left = this.#rows.length - this.#at;
+    if (left <= (isSlow ? AHEAD_MIN / 2 : this.#ahead) && !this.#isAtEnd) {
       void this.#load().catch(() => undefined);
+    }
     this.#last = row;
     const waits: Promise<void>[] = [];
     for (const follower of this.#followers) {

@@ -28,6 +28,7 @@ import type {
 import { type FormerTerms, type MarketRecord, marketOf } from './past-markets.js';
 import { PastTrades } from './past-trades.js';
 import { ReadingLease } from './reading-lease.js';
+import { readUpdate, writeUpdate } from './updates.js';
 
 export interface PastOptions {
   readonly clock: Clock;
@@ -216,10 +217,14 @@ class PostgresPast implements PastArchive {
     return this.#search.oldest(
       {
         ...({ kind: 'states', marketId, variantS: periodS } as const),
-        hot: ({ fromMs, toMs }, left) =>
-          this.#store.query<PastUpdate>(sql.UPDATES_AFTER, [
-            ...[marketId, fromMs, toMs, periodS, observedAtMs, seq, left],
-          ]),
+        hot: async ({ fromMs, toMs }, left) => {
+          const values = [marketId, fromMs, toMs, periodS, observedAtMs, seq, left];
+          const [row] = await this.#store.query<{ lines: string | null }>(
+            sql.UPDATES_AFTER,
+            values,
+          );
+          return row?.lines?.split('\n').map(readUpdate) ?? [];
+        },
         read: writeUpdate,
         isMeant: (row) =>
           row.origin === 'update' &&
@@ -284,11 +289,4 @@ class PostgresPast implements PastArchive {
     });
     return nextAtMs ?? after.toMs;
   }
-}
-
-function writeUpdate(row: StateRow): PastUpdate {
-  const { periodS: period, last, open, close, high, low, deal, volume } = row;
-  const { observedAtMs, seq, receivedAtMs } = row;
-  const recordText = JSON.stringify({ period, last, open, close, high, low, deal, volume });
-  return { observedAtMs, seq, receivedAtMs, recordText };
 }
