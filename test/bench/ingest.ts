@@ -5,7 +5,6 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import type { Batch, StreamRef, TradeRow } from '../../src/ledger/batch.js';
 import { openStore, type Store } from '../../src/store/index.js';
-import { denseOrder } from '../../src/store/writer/dense-order.js';
 import { TRADE } from '../../src/store/writer/series.js';
 import { tradeSheet } from '../../src/store/writer/trade-sheet.js';
 import { BATCH_ROWS, type Load, type Shape, ShapedTrades } from '../support/ingest-trades.js';
@@ -105,10 +104,7 @@ function encode(rows: readonly TradeRow[], isSorted: boolean): Buffer {
   const ignore = () => undefined;
   const window = { fromMs: 0, toMs: Number.MAX_SAFE_INTEGER };
   const sheet = tradeSheet([{ trades: rows }], window, { settle: ignore, refuse: ignore });
-  const { runs, lines, lineNumbers } = sheet;
-  if (!isSorted) return lines.bytes;
-  const places = denseOrder(runs, Uint32Array.from(rows.keys()));
-  return lines.pick(places.map((place) => lineNumbers[place] ?? 0));
+  return isSorted ? sheet.denseLines : sheet.lines.bytes;
 }
 
 async function rawCopy(world: World, pieces: readonly Buffer[]): Promise<Measured> {

@@ -106,21 +106,19 @@ function freshTrades(
   kind: 'trades' | 'times',
   outcomes: ReadonlyMap<number, Outcome>,
 ): FreshRows {
+  const isFresh = (place: number) => {
+    const outcome = outcomes.size === 0 ? 'stored' : (outcomes.get(place) ?? 'stored');
+    if (kind === 'trades') return outcome === 'stored';
+    return timed[place] === 1 && (outcome === 'stored' || outcome === 'updated');
+  };
+  let place = start;
+  while (place < end && isFresh(place)) place += 1;
+  if (place === end) return new FreshRows(ms.subarray(start, end), tids.subarray(start, end));
   const places: number[] = [];
-  for (let place = start; place < end; place += 1) {
-    const outcome = outcomes.get(place) ?? 'stored';
-    const isFresh =
-      kind === 'trades'
-        ? outcome === 'stored'
-        : timed[place] === 1 && (outcome === 'stored' || outcome === 'updated');
-    if (isFresh) places.push(place);
-  }
-  if (places.length === end - start) {
-    return new FreshRows(ms.subarray(start, end), tids.subarray(start, end));
-  }
+  for (place = start; place < end; place += 1) if (isFresh(place)) places.push(place);
   return new FreshRows(
-    Float64Array.from(places, (place) => ms[place] ?? 0),
-    Float64Array.from(places, (place) => tids[place] ?? 0),
+    Float64Array.from(places, (one) => ms[one] ?? 0),
+    Float64Array.from(places, (one) => tids[one] ?? 0),
   );
 }
 

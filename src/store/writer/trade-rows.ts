@@ -1,7 +1,6 @@
 import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
 import type { Outcome } from './candidate.js';
-import { denseOrder } from './dense-order.js';
 import type { StoredNear } from './fresh-rows.js';
 import { TRADE } from './series.js';
 import {
@@ -12,7 +11,7 @@ import {
   type TimeBounds,
   unstage,
 } from './staging.js';
-import type { TradeSheet } from './trade-sheet.js';
+import { denseLines, type TradeSheet } from './trade-sheet.js';
 
 /** Both endpoints tell one trade with seconds that are this far apart at most. */
 const BESIDE_MS = 1_000;
@@ -111,7 +110,8 @@ export async function storeTrades(
   const staged = isDirect ? placesToLookUp(sheet, stored) : Uint32Array.from(sheet.rows.keys());
   const isMostStaged = 2 * staged.length > sheet.length;
   if (staged.length > 0) {
-    await stageLines(connection, TRADE, linesOf(sheet, staged, 'numbered'));
+    const numbers = staged.map((place) => sheet.lineNumbers[place] ?? 0);
+    await stageLines(connection, TRADE, sheet.lines.pickNumbered(numbers));
     const finding = findKnown(connection, bounds);
     if (isMostStaged) whenSent();
     const known = await finding;
@@ -119,16 +119,13 @@ export async function storeTrades(
     if (!isDirect) await insertStaged(connection, TRADE, staged.length - known.size);
   }
   if (isDirect && outcomes.size < sheet.length) {
-    const places = unknownPlaces(sheet.length, outcomes);
-    const lines = linesOf(sheet, denseOrder(sheet.runs, places));
+    const lines =
+      outcomes.size === 0
+        ? sheet.denseLines
+        : denseLines(sheet, unknownPlaces(sheet.length, outcomes));
     await copyLines(connection, TRADE, lines, isMostStaged ? undefined : whenSent);
   }
   return { outcomes, near };
-}
-
-function linesOf({ lines, lineNumbers }: TradeSheet, places: Uint32Array, form = ''): Buffer {
-  const numbers = places.map((place) => lineNumbers[place] ?? 0);
-  return form === 'numbered' ? lines.pickNumbered(numbers) : lines.pick(numbers);
 }
 
 /** With room for those that are told a second beside. */

@@ -1,5 +1,6 @@
 import type { Batch, TradeRow } from '../../ledger/batch.js';
 import type { Outcome } from './candidate.js';
+import { denseOrder } from './dense-order.js';
 import { type SaneWindow, sameFields, tradeDecimalsReason, tradeKeyReason } from './screening.js';
 import { TradeLines } from './trade-lines.js';
 
@@ -28,6 +29,8 @@ export interface TradeSheet {
   readonly lines: TradeLines;
   /** Which line is that of each. */
   readonly lineNumbers: Uint32Array;
+  /** The lines of all of them as an empty table takes them best, see dense-order.ts. */
+  readonly denseLines: Buffer;
 }
 
 /** What screening settles at once. */
@@ -189,5 +192,14 @@ function inOrder(
     sheet.tids[place] = tids[number] ?? 0;
     sheet.timed[place] = timed[number] ?? 0;
   }
-  return sheet;
+  const all = new Uint32Array(length).map((_, place) => place);
+  return { ...sheet, denseLines: denseLines(sheet, all) };
+}
+
+/** The lines at some places, which are in order, as the table takes them best. */
+export function denseLines(
+  { lines, lineNumbers, runs }: Pick<TradeSheet, 'lines' | 'lineNumbers' | 'runs'>,
+  places: Uint32Array,
+): Buffer {
+  return lines.pick(denseOrder(runs, places).map((place) => lineNumbers[place] ?? 0));
 }

@@ -143,11 +143,16 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
       if (outcome === 'conflict') conflicts.push(refusedRow(series, 'conflict', row));
     }
   };
-  const { rows, batches } = group.trades;
-  for (const [place, row] of rows.entries()) {
-    const outcome = outcomes.trades.outcomes.get(place) ?? 'stored';
-    const tally = tallies[batches[place] ?? 0];
-    if (tally !== undefined) tally.trade[outcome] += 1;
+  for (const batch of group.trades.batches) {
+    const tally = tallies[batch];
+    if (tally !== undefined) tally.trade.stored += 1;
+  }
+  for (const [place, outcome] of outcomes.trades.outcomes) {
+    const tally = tallies[group.trades.batches[place] ?? 0];
+    const row = group.trades.rows[place];
+    if (tally === undefined || row === undefined) continue;
+    tally.trade.stored -= 1;
+    tally.trade[outcome] += 1;
     if (outcome === 'conflict') conflicts.push(refusedRow('trade', 'conflict', row));
   }
   for (const [index, pass] of group.klinePasses.entries()) {
