@@ -127,12 +127,13 @@ export class ReplaySeat implements Backend {
       const stream = catalog.stream('trades', marketId);
       const newest = rows[0];
       const oldest = rows.at(-1);
-      // A page that ends early shows where the archive begins, which may be in the middle of a gap.
+      // A page that ends early shows where the archive begins, which may be in the middle of a gap; and
+      // of a time before that it shows nothing, which is no quiet market.
       const beginMs = stream?.collectFromMs ?? stream?.oldestCoveredMs ?? nowMs;
       const isShort = rows.length < limit;
       const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * MS_PER_S;
       const span = {
-        fromMs: isShort ? Math.min(beginMs, oldestMs) : oldestMs,
+        fromMs: isShort ? Math.min(beginMs, oldestMs, nowMs - 1) : oldestMs,
         toMs: skip === 0 || newest === undefined ? nowMs : (newest.tradedAtS + 1) * MS_PER_S,
       };
       // Where only the second is known, that is what is told of the exact time.

@@ -299,6 +299,7 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
     `kline?market=BTC_USDT&interval=60&start=${noonMs(fromS) / 1000}&end=${noonMs(toS) / 1000}`;
   const gap = '2026-01-15T12:01:00.000Z 2026-01-15T12:03:00.000Z not collected';
   for (const [atS, path, told] of [
+    [-30, 'history?market=BTC_USDT', /^trades .* not collected$/],
     [50, 'history?market=BTC_USDT', undefined],
     [50, 'tickers', undefined],
     [50, 'depth/result?market=BTC_USDT', undefined],
