@@ -123,13 +123,12 @@ suite('gaps', { concurrency: 3 }, () => {
     assert.match(closed.out, /It was filled at|All of it is covered by now/);
 
     // Beside a daemon the daemon does it.
+    const [times] = (await list(world, '--market', TAPE_MARKET, '--kind', 'times')).gaps;
     const second = world.start(['start']);
-    const timesId = gaps.find(({ kind }) => kind === 'times')?.id ?? '';
-    const tries = gaps.find(({ kind }) => kind === 'times')?.attempts ?? 0;
     await second.until(async () => {
       const sql = 'SELECT attempts FROM gap WHERE gap_id = $1';
-      const [row] = await runSql<{ attempts: number }>(world.databaseUrl, sql, [timesId]);
-      return (row?.attempts ?? 0) > tries;
+      const [row] = await runSql<{ attempts: number }>(world.databaseUrl, sql, [times?.id]);
+      return (row?.attempts ?? 0) > (times?.attempts ?? 0);
     });
     await world.faults('DELETE');
     const filled = await world.ask('gaps', 'fill', ...TRADES);
