@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
+import test from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
 import pg from 'pg';
 import { openAnalystWorld } from '../support/analyst-world.js';
+import { runCommand } from '../support/commands.js';
 import { makeFolder, namesIn } from '../support/export-world.js';
 import { readEvents, unzipOne } from '../support/interchange.js';
 import { readByTool } from '../support/outside-tools.js';
@@ -18,12 +19,8 @@ const HOURS = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T16:00:00Z']
 const FIRST_HOUR = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T13:00:00Z'];
 const BTC = ['--market', 'BTC_USD'];
 
-async function run(t: TestContext, url: string, ...args: readonly string[]) {
-  const program = new Program(['export', ...args], { env: { TAPEKEEP_DATABASE_URL: url } });
-  t.after(() => program.dispose());
-  const { code } = await program.ended();
-  return { code, out: program.text('stdout'), err: program.text('stderr') };
-}
+const run = (url: string, ...args: readonly string[]) =>
+  runCommand(['export', ...args], { TAPEKEEP_DATABASE_URL: url });
 
 /** Everything below a folder, as paths. */
 async function filesIn(folder: string): Promise<string[]> {
@@ -46,7 +43,7 @@ test('each program gets its own files, and those who are here read them', async 
     ['--for', 'lean', ...HOURS],
     ['--for', 'lean', '--kind', 'trades', ...HOURS, '--allow-gaps'],
   ]) {
-    const { code, err, out } = await run(t, url, ...BTC, ...args, '--dir', dir);
+    const { code, err, out } = await run(url, ...BTC, ...args, '--dir', dir);
     assert.equal(code, 0, `${args.join(' ')}: ${err}`);
     assert.equal(out, '');
   }
@@ -134,7 +131,7 @@ test('gaps are refused before anything is written, with what can be done', async
   const { url } = await openAnalystWorld();
   const dir = join(await makeFolder(t), 'not-yet');
   const args = ['--for', 'hftbacktest', ...BTC, ...HOURS, '--dir', dir];
-  const refused = await run(t, url, ...args);
+  const refused = await run(url, ...args);
   assert.equal(refused.code, 8, refused.err);
   assert.match(refused.err, /trades: beyond history/);
   assert.match(refused.err, /depth: not collected/);
@@ -147,7 +144,7 @@ test('times of which no backtest could make anything are refused, unless they ar
   await runSql(url, `UPDATE trade SET received_at = received_at + interval '3 days'`);
   const dir = await makeFolder(t);
   const args = ['--for', 'hftbacktest', ...BTC, ...FIRST_HOUR, '--allow-gaps', '--dir', dir];
-  const refused = await run(t, url, ...args);
+  const refused = await run(url, ...args);
   assert.equal(refused.code, 2, refused.err);
   assert.match(
     refused.err,
@@ -158,7 +155,7 @@ test('times of which no backtest could make anything are refused, unless they ar
     ['100ms', undefined],
     ['received', 3],
   ] as const) {
-    const { code, err } = await run(t, url, ...args, '--latency', latency, '--force');
+    const { code, err } = await run(url, ...args, '--latency', latency, '--force');
     assert.equal(code, 0, err);
     const told = JSON.parse(await readFile(join(dir, 'BTC_USD.npz.manifest.json'), 'utf8'));
     assert.equal(told.counts.eventsPutApart, apart, latency);
@@ -197,7 +194,7 @@ test('wrong arguments are refused by name, before anything is written', async (t
       /420 s can not be computed from trades/,
     ],
   ] as const) {
-    const refused = await run(t, url, ...BTC, ...args);
+    const refused = await run(url, ...BTC, ...args);
     assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
     assert.match(refused.err, said);
   }
