@@ -18,6 +18,7 @@ export function readArguments(args: readonly string[]) {
       url: text,
       'realtime-url': text,
       records: text,
+      period: text,
     },
   });
   return values;

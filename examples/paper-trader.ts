@@ -13,6 +13,7 @@
  */
 import {
   addDecimals,
+  type CloseReason,
   compareDecimals,
   divideDecimals,
   ExchangeClient,
@@ -32,6 +33,8 @@ export interface PaperTraderOptions {
   readonly records: number;
   /** Of one order, in the stock currency. */
   readonly amount: string;
+  /** Hears of each order as it is filled, and of connections that fail. */
+  readonly tell?: (news: string) => void;
 }
 
 export interface PaperTraderResult {
@@ -47,6 +50,8 @@ export interface PaperTraderResult {
 }
 
 const DIGITS = 8;
+/** What the daemon records unless its settings say otherwise. */
+const RECORDED_PERIOD_S = 86_400;
 
 /** What an order takes of the levels of a book at once; the rest of it is cancelled. */
 function take(levels: readonly (readonly [string, string])[], amount: string) {
@@ -62,11 +67,12 @@ function take(levels: readonly (readonly [string, string])[], amount: string) {
 
 /** Buys after a rise of the last price and sells after a fall. */
 export async function paperTrader(options: PaperTraderOptions): Promise<PaperTraderResult> {
-  const { exchange, market, periodS, amount } = options;
+  const { exchange, market, periodS, amount, tell } = options;
   const orders: PaperTraderResult['orders'][number][] = [];
   let [money, stock, records] = ['0', '0', 0];
   let before: string | undefined;
   for await (const event of exchange.watch(market, periodS)) {
+    if (event.kind === 'closed') tell?.(`no states: ${whyNone(event.reason, periodS)}`);
     if (event.kind !== 'record') continue;
     records += 1;
     const { last } = event.record;
@@ -81,6 +87,7 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
       if (compareDecimals(filled.taken, '0') > 0) {
         const price = divideDecimals(filled.money, filled.taken, DIGITS);
         orders.push({ side, amount: filled.taken, price });
+        tell?.(`${side} ${filled.taken} at ${price}`);
         const isBuy = side === 'buy';
         stock = isBuy ? addDecimals(stock, filled.taken) : subtractDecimals(stock, filled.taken);
         money = isBuy ? subtractDecimals(money, filled.money) : addDecimals(money, filled.money);
@@ -89,6 +96,12 @@ export async function paperTrader(options: PaperTraderOptions): Promise<PaperTra
     if (records >= options.records) break;
   }
   return { records, orders, money, stock };
+}
+
+function whyNone(reason: CloseReason, periodS: number): string {
+  if (reason === 'connect_failed') return 'nobody answers there yet';
+  if (reason !== 'subscribe_refused') return reason;
+  return `this market is refused over ${periodS} s; a replay has the periods that were recorded (--period)`;
 }
 
 /** Runs it from the command line. */
@@ -100,11 +113,11 @@ export async function main(args: readonly string[]): Promise<void> {
   try {
     const market = required(values, 'market');
     const records = Number(values.records ?? 100);
-    const found = await paperTrader({ exchange, market, periodS: 60, records, amount: '0.01' });
-    for (const { side, amount, price } of found.orders) {
-      process.stdout.write(`${side} ${amount} at ${price}\n`);
-    }
-    const { money, stock } = found;
+    const periodS = Number(values.period ?? RECORDED_PERIOD_S);
+    const tell = (news: string) => void process.stdout.write(`${news}\n`);
+    tell(`following ${market} for ${records} states`);
+    const trader = { exchange, market, periodS, records, amount: '0.01', tell };
+    const { money, stock, ...found } = await paperTrader(trader);
     process.stdout.write(`${found.records} states; money ${money}, stock ${stock}\n`);
   } finally {
     await exchange.close();
