@@ -89,7 +89,7 @@ test('a replay whose database is lost says so, keeps its clients, and goes on wh
   assert.deepEqual(await ask('history?market=BTC_USDT&limit=7'), troubled);
   // More than was read ahead: the rest has to wait.
   clockControl.seek(undefined, noonMs(2));
-  clockControl.step(undefined, 590_000);
+  await clockControl.step(undefined, 590_000);
   assert.equal(socket.readyState, socket.OPEN);
   assert.ok(failures.length > 0, 'the owner is told');
   back();
