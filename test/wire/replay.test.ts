@@ -104,6 +104,10 @@ test('nothing later than the present moment is ever visible', async (t) => {
     await seek(replay, atS);
     assert.deepEqual(ids(await history()), expected, `at ${atS} s`);
   }
+  await seek(replay, 61);
+  const stepped = await control(replay, 'step');
+  assert.equal(stepped.result.nowMs, noonMs(61.001), 'a microsecond is ahead, too');
+  await seek(replay, 61.001);
   const all = await history();
   assert.equal(all.gap, null);
   assert.equal(all.dateMs, noonMs(61));
