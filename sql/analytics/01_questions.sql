@@ -40,7 +40,7 @@ BEGIN
                  || 'SELECT market FROM analytics.markets lists all.';
 END
 $$;
-COMMENT ON FUNCTION analytics.market_id IS 'The id of a market by its name. An unknown name is refused and the nearest told, and so is a span that ends before it begins. Example: SELECT analytics.market_id(''BTC_USD'')';
+COMMENT ON FUNCTION analytics.market_id IS 'The id of a market by its name. An unknown name is refused and the nearest told, and so is a span that ends before it begins. Example: SELECT analytics.market_id(''BTC_USDT'')';
 
 CREATE OR REPLACE FUNCTION analytics.seconds(step interval)
 RETURNS integer
@@ -85,7 +85,7 @@ BEGIN ATOMIC
     AND s.market_id IN (covered.market_id, 0) AND c.market_id IN (covered.market_id, 0)
     AND c.span && analytics.span(from_at, to_at);
 END;
-COMMENT ON FUNCTION analytics.covered IS 'Spans that are proven complete and touch [from_at, to_at), whole. variant: seconds of klines and states, else 0. Example: SELECT analytics.covered(analytics.market_id(''BTC_USD''), ''trades'', 0, ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.covered IS 'Spans that are proven complete and touch [from_at, to_at), whole. variant: seconds of klines and states, else 0. Example: SELECT analytics.covered(analytics.market_id(''BTC_USDT''), ''trades'', 0, ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.expected(stream_id integer, from_at timestamptz, to_at timestamptz, until timestamptz DEFAULT analytics.exchange_now())
 RETURNS tstzmultirange

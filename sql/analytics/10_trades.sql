@@ -3,7 +3,7 @@ SELECT m.name AS market, t.traded_at, t.tid, t.executed_at, t.side, t.price, t.a
        t.received_at, t.market_id
 FROM trade t JOIN market m ON m.market_id = t.market_id;
 COMMENT ON VIEW analytics.trades IS 'Executed trades, each once, as far as they are in the database (analytics.partitions). Always give a span of traded_at. Example: SELECT market, count(*) FROM analytics.trades WHERE traded_at >= ''2026-01-15'' AND traded_at < ''2026-01-16'' GROUP BY market';
-COMMENT ON COLUMN analytics.trades.market IS 'Name of the market: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.trades.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.trades.traded_at IS 'Whole second of the execution, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.trades.tid IS 'Id that the exchange gave; orders trades of one second, and is not contiguous: 4711.';
 COMMENT ON COLUMN analytics.trades.executed_at IS 'Exact time of the execution, null while unknown: 2026-01-15 12:00:00.25+00.';
@@ -29,4 +29,4 @@ BEGIN ATOMIC
     AND t.traded_at < analytics.hot_to('trade', from_at, to_at)
     AND analytics.market_id(trades.market) IS NOT NULL;
 END;
-COMMENT ON FUNCTION analytics.trades IS 'Trades of one market in [from_at, to_at), with the columns of the view trades. A span of which rows have left the database is refused. Whether they are all: analytics.coverage. Example: SELECT * FROM analytics.trades(''BTC_USD'', ''2026-01-15 12:00Z'', ''2026-01-15 13:00Z'') ORDER BY traded_at, tid';
+COMMENT ON FUNCTION analytics.trades IS 'Trades of one market in [from_at, to_at), with the columns of the view trades. A span of which rows have left the database is refused. Whether they are all: analytics.coverage. Example: SELECT * FROM analytics.trades(''BTC_USDT'', ''2026-01-15 12:00Z'', ''2026-01-15 13:00Z'') ORDER BY traded_at, tid';

@@ -2,8 +2,8 @@ CREATE OR REPLACE VIEW analytics.klines AS
 SELECT m.name AS market, k.interval_s, k.open_at, k.open, k.high, k.low, k.close, k.volume, k.amount,
        k.revision, k.received_at, k.market_id
 FROM kline k JOIN market m ON m.market_id = k.market_id;
-COMMENT ON VIEW analytics.klines IS 'Closed candles as the exchange gave them, newest version, as far as they are in the database. What is missing does not show here: the function klines shows it. Example: SELECT open_at, close FROM analytics.klines WHERE market = ''BTC_USD'' AND interval_s = 3600 AND open_at >= ''2026-01-15'' AND open_at < ''2026-01-16''';
-COMMENT ON COLUMN analytics.klines.market IS 'Name of the market: ''BTC_USD''.';
+COMMENT ON VIEW analytics.klines IS 'Closed candles as the exchange gave them, newest version, as far as they are in the database. What is missing does not show here: the function klines shows it. Example: SELECT open_at, close FROM analytics.klines WHERE market = ''BTC_USDT'' AND interval_s = 3600 AND open_at >= ''2026-01-15'' AND open_at < ''2026-01-16''';
+COMMENT ON COLUMN analytics.klines.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.klines.interval_s IS 'Length of the candle in seconds: 60.';
 COMMENT ON COLUMN analytics.klines.open_at IS 'Start of the candle, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.klines.open IS 'Price at the start; may be the close before: 100.5.';
@@ -33,7 +33,7 @@ BEGIN ATOMIC
       AND c.market_id = kline_origin.market_id AND c.span && analytics.span(from_at, to_at)
     ORDER BY lower(c.span) LIMIT 1), 'epoch');
 END;
-COMMENT ON FUNCTION analytics.kline_origin IS 'A moment at which a candle of the exchange opens: the first one of a span, or where coverage begins. Example: SELECT analytics.kline_origin(analytics.market_id(''BTC_USD''), ''1 day'', ''2026-01-01'', ''2026-02-01'')';
+COMMENT ON FUNCTION analytics.kline_origin IS 'A moment at which a candle of the exchange opens: the first one of a span, or where coverage begins. Example: SELECT analytics.kline_origin(analytics.market_id(''BTC_USDT''), ''1 day'', ''2026-01-01'', ''2026-02-01'')';
 
 CREATE OR REPLACE FUNCTION analytics.klines(market text, step interval, from_at timestamptz, to_at timestamptz, as_of timestamptz DEFAULT NULL)
 RETURNS TABLE (open_at timestamptz, open numeric, high numeric, low numeric, close numeric,
@@ -72,4 +72,4 @@ BEGIN ATOMIC
       AND as_of IS NOT NULL AND r.known_from <= as_of AND r.known_to > as_of
   ) k ON k.open_at = slot.open_at;
 END;
-COMMENT ON FUNCTION analytics.klines(text, interval, timestamptz, timestamptz, timestamptz) IS 'Candles of the exchange that open in [from_at, to_at), one row for every slot. state: candle; no candle (asked for, the exchange has none); gap (not known). as_of: as the archive knew them then. revision and known_from: which version that is, and since when it was known. Example: SELECT * FROM analytics.klines(''BTC_USD'', ''1 hour'', ''2026-01-15'', ''2026-01-16'', as_of => ''2026-01-15 18:00Z'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.klines(text, interval, timestamptz, timestamptz, timestamptz) IS 'Candles of the exchange that open in [from_at, to_at), one row for every slot. state: candle; no candle (asked for, the exchange has none); gap (not known). as_of: as the archive knew them then. revision and known_from: which version that is, and since when it was known. Example: SELECT * FROM analytics.klines(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'', as_of => ''2026-01-15 18:00Z'') ORDER BY open_at';

@@ -39,7 +39,7 @@ BEGIN ATOMIC
       ORDER BY t.tid DESC LIMIT 1) last
   ) sums ON sums.open_at = slot.open_at;
 END;
-COMMENT ON FUNCTION analytics.candles(text, interval, timestamptz, timestamptz, timestamptz) IS 'Candles computed from trades, one row for every slot that opens in [from_at, to_at). is_complete: all trades of the slot are proven stored; only then does no trade mean zero. A slot that is not complete shows what is stored of it, or null. open is the first trade, never the close before; origin: a moment at which a slot opens. Example: SELECT * FROM analytics.candles(''BTC_USD'', ''15 minutes'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.candles(text, interval, timestamptz, timestamptz, timestamptz) IS 'Candles computed from trades, one row for every slot that opens in [from_at, to_at). is_complete: all trades of the slot are proven stored; only then does no trade mean zero. A slot that is not complete shows what is stored of it, or null. open is the first trade, never the close before; origin: a moment at which a slot opens. Example: SELECT * FROM analytics.candles(''BTC_USDT'', ''15 minutes'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
 
 CREATE OR REPLACE FUNCTION analytics.vwap(market text, step interval, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, vwap numeric, volume numeric, buy_volume numeric,
@@ -72,7 +72,7 @@ BEGIN ATOMIC
     GROUP BY 1
   ) sums ON sums.open_at = slot.open_at;
 END;
-COMMENT ON FUNCTION analytics.vwap(text, interval, timestamptz, timestamptz, timestamptz) IS 'Volume-weighted average price of every slot that opens in [from_at, to_at): the sum of price × amount by the sum of amount; null without trades. buy_volume and sell_volume by the side of the taker, in the stock currency; is_complete as in candles. Example: SELECT open_at, round(vwap, 2) FROM analytics.vwap(''BTC_USD'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.vwap(text, interval, timestamptz, timestamptz, timestamptz) IS 'Volume-weighted average price of every slot that opens in [from_at, to_at): the sum of price × amount by the sum of amount; null without trades. buy_volume and sell_volume by the side of the taker, in the stock currency; is_complete as in candles. Example: SELECT open_at, round(vwap, 2) FROM analytics.vwap(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
 
 CREATE OR REPLACE FUNCTION analytics.returns(market text, step interval, from_at timestamptz, to_at timestamptz, origin timestamptz DEFAULT 'epoch')
 RETURNS TABLE (open_at timestamptz, close numeric, simple_return numeric, log_return numeric, is_complete boolean)
@@ -91,4 +91,4 @@ BEGIN ATOMIC
         FROM analytics.candles(returns.market, returns.step, returns.from_at, returns.to_at,
                                returns.origin) c) h) k) p;
 END;
-COMMENT ON FUNCTION analytics.returns(text, interval, timestamptz, timestamptz, timestamptz) IS 'Returns from close to close of the slots that open in [from_at, to_at). A complete slot without trades keeps the price before; at the edge of a gap there is no return, because the price there is not known. Example: SELECT open_at, simple_return FROM analytics.returns(''BTC_USD'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';
+COMMENT ON FUNCTION analytics.returns(text, interval, timestamptz, timestamptz, timestamptz) IS 'Returns from close to close of the slots that open in [from_at, to_at). A complete slot without trades keeps the price before; at the edge of a gap there is no return, because the price there is not known. Example: SELECT open_at, simple_return FROM analytics.returns(''BTC_USDT'', ''1 hour'', ''2026-01-15'', ''2026-01-16'') ORDER BY open_at';

@@ -8,8 +8,8 @@ FROM depth d JOIN market m ON m.market_id = d.market_id, LATERAL (
   SELECT 'ask', a.level, a.price, a.amount
   FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS a(price, amount, level)
 ) l;
-COMMENT ON VIEW analytics.depth_levels IS 'Levels of observed order books, a row for each. Unchanged books are not stored again: the function depth_at tells what held at a moment. Always give a span of observed_at. Example: SELECT * FROM analytics.depth_levels WHERE market = ''BTC_USD'' AND observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
-COMMENT ON COLUMN analytics.depth_levels.market IS 'Name of the market: ''BTC_USD''.';
+COMMENT ON VIEW analytics.depth_levels IS 'Levels of observed order books, a row for each. Unchanged books are not stored again: the function depth_at tells what held at a moment. Always give a span of observed_at. Example: SELECT * FROM analytics.depth_levels WHERE market = ''BTC_USDT'' AND observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
+COMMENT ON COLUMN analytics.depth_levels.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.depth_levels.observed_at IS 'When it was looked at, exchange time: 2026-01-15 12:00:01.5+00.';
 COMMENT ON COLUMN analytics.depth_levels.side IS '''bid'' or ''ask''.';
 COMMENT ON COLUMN analytics.depth_levels.level IS 'Place on its side, 1 is the best: 1.';
@@ -36,7 +36,7 @@ BEGIN ATOMIC
     AND d.observed_at < analytics.hot_to('depth', from_at, to_at)
     AND analytics.market_id(depth_levels.market) IS NOT NULL;
 END;
-COMMENT ON FUNCTION analytics.depth_levels IS 'Levels of one market observed in [from_at, to_at), with the columns of the view depth_levels. Example: SELECT * FROM analytics.depth_levels(''BTC_USD'', ''2026-01-15 12:00Z'', ''2026-01-15 12:01Z'') ORDER BY observed_at, side, level';
+COMMENT ON FUNCTION analytics.depth_levels IS 'Levels of one market observed in [from_at, to_at), with the columns of the view depth_levels. Example: SELECT * FROM analytics.depth_levels(''BTC_USDT'', ''2026-01-15 12:00Z'', ''2026-01-15 12:01Z'') ORDER BY observed_at, side, level';
 
 -- Looks for the book itself, because the time to be asked for is that since it held.
 CREATE OR REPLACE FUNCTION analytics.book_known_at(market text, at timestamptz)
@@ -64,7 +64,7 @@ BEGIN
   RETURN at;
 END
 $$;
-COMMENT ON FUNCTION analytics.book_known_at IS 'A moment, unless the book that held then has left the database: that is refused. Example: SELECT analytics.book_known_at(''BTC_USD'', ''2026-01-15 12:00Z'')';
+COMMENT ON FUNCTION analytics.book_known_at IS 'A moment, unless the book that held then has left the database: that is refused. Example: SELECT analytics.book_known_at(''BTC_USDT'', ''2026-01-15 12:00Z'')';
 
 CREATE OR REPLACE FUNCTION analytics.spread(market text, from_at timestamptz, to_at timestamptz)
 RETURNS TABLE (held_from timestamptz, held_to timestamptz, held_s numeric, bid numeric,
@@ -111,7 +111,7 @@ BEGIN ATOMIC
     ) d
   ) h;
 END;
-COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it is proven to have held: up to the next one, or to where nobody looked any more. Means over time weigh with held_s; time that no row holds is a gap. spread is ask less bid, mid their mean; null where a side is empty. Example: SELECT sum(spread * held_s) / sum(held_s) FROM analytics.spread(''BTC_USD'', ''2026-01-15'', ''2026-01-16'')';
+COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it is proven to have held: up to the next one, or to where nobody looked any more. Means over time weigh with held_s; time that no row holds is a gap. spread is ask less bid, mid their mean; null where a side is empty. Example: SELECT sum(spread * held_s) / sum(held_s) FROM analytics.spread(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.depth_at(market text, at timestamptz)
 RETURNS TABLE (side text, level integer, price numeric, amount numeric, total_amount numeric, observed_at timestamptz)
@@ -135,4 +135,4 @@ BEGIN ATOMIC
     FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS p(price, amount, level)
   ) l;
 END;
-COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. No rows where nobody was looking. Example: SELECT * FROM analytics.depth_at(''BTC_USD'', ''2026-01-15 12:00Z'') ORDER BY side, level';
+COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. No rows where nobody was looking. Example: SELECT * FROM analytics.depth_at(''BTC_USDT'', ''2026-01-15 12:00Z'') ORDER BY side, level';

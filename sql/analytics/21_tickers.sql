@@ -3,7 +3,7 @@ SELECT m.name AS market, t.observed_at, t.bid, t.ask, t.open, t.high, t.low, t.l
        t.deal, t.change, t.at, t.received_at, t.market_id
 FROM ticker t JOIN market m ON m.market_id = t.market_id;
 COMMENT ON VIEW analytics.tickers IS 'Tickers of the last 24 hours, a row where one changed. Always give a span of observed_at. Example: SELECT market, last FROM analytics.tickers WHERE observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
-COMMENT ON COLUMN analytics.tickers.market IS 'Name of the market: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.tickers.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.tickers.observed_at IS 'When it was looked at, exchange time: 2026-01-15 12:00:01.5+00.';
 COMMENT ON COLUMN analytics.tickers.bid IS 'Best price to sell at: 100.4.';
 COMMENT ON COLUMN analytics.tickers.ask IS 'Best price to buy at: 100.6.';
@@ -30,4 +30,4 @@ BEGIN ATOMIC
     AND t.observed_at < analytics.hot_to('ticker', from_at, to_at)
     AND analytics.market_id(tickers.market) IS NOT NULL;
 END;
-COMMENT ON FUNCTION analytics.tickers IS 'Tickers of one market observed in [from_at, to_at), with the columns of the view tickers. Example: SELECT observed_at, bid, ask FROM analytics.tickers(''BTC_USD'', ''2026-01-15'', ''2026-01-16'') ORDER BY observed_at';
+COMMENT ON FUNCTION analytics.tickers IS 'Tickers of one market observed in [from_at, to_at), with the columns of the view tickers. Example: SELECT observed_at, bid, ask FROM analytics.tickers(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'') ORDER BY observed_at';

@@ -3,8 +3,8 @@ SELECT m.name AS market, s.kind, s.variant, lower(c.span) AS starts_at, upper(c.
        c.row_count AS rows, c.first_id, c.last_id, c.evidence, c.updated_at
 FROM coverage c JOIN stream s ON s.stream_id = c.stream_id AND s.market_id = c.market_id
 JOIN market m ON m.market_id = c.market_id;
-COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Example: SELECT * FROM analytics.coverage WHERE market = ''BTC_USD'' AND kind = ''trades'' ORDER BY starts_at DESC LIMIT 10';
-COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market; * where one answer covers all: ''BTC_USD''.';
+COMMENT ON VIEW analytics.coverage IS 'Spans of which all that the exchange had is stored, with the evidence. Example: SELECT * FROM analytics.coverage WHERE market = ''BTC_USDT'' AND kind = ''trades'' ORDER BY starts_at DESC LIMIT 10';
+COMMENT ON COLUMN analytics.coverage.market IS 'Name of the market; * where one answer covers all: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.coverage.kind IS 'trades, times (exact times of trades), depth, ticker, kline or state: ''trades''.';
 COMMENT ON COLUMN analytics.coverage.variant IS 'Seconds of klines and states, else 0: 60.';
 COMMENT ON COLUMN analytics.coverage.starts_at IS 'First moment, exchange time: 2026-01-15 12:00:00+00.';
@@ -26,7 +26,7 @@ BEGIN ATOMIC
    AND c.span && analytics.span(from_at, to_at), LATERAL (
     SELECT c.span * analytics.span(from_at, to_at) AS part) cut;
 END;
-COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, depth, ticker, kline, state), cut to it. variant: seconds of klines and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USD'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, depth, ticker, kline, state), cut to it. variant: seconds of klines and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
 
 -- Expected less covered, cut along what is remembered of it.
 CREATE OR REPLACE FUNCTION analytics.gaps(market text, kind text, from_at timestamptz, to_at timestamptz)
@@ -64,14 +64,14 @@ BEGIN ATOMIC
                AND g.state <> 'filled' AND g.span && one.span), '{}')),
            'open', 'not collected', 0, NULL, NULL, NULL) p;
 END;
-COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream, not late enough to be called missing. Example: SELECT * FROM analytics.gaps(''BTC_USD'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.gaps IS 'What of [from_at, to_at) is expected and not proven complete, of one market and kind or (null) of all. state: open, filling or unfillable. reason: as tapekeep gaps explain tells. is_lag: newer than anything of its stream, not late enough to be called missing. Example: SELECT * FROM analytics.gaps(''BTC_USDT'', ''trades'', now() - interval ''7 days'', now()) WHERE NOT is_lag ORDER BY starts_at';
 
 CREATE OR REPLACE VIEW analytics.gaps AS
 SELECT g.market_name AS market, g.stream_kind AS kind, g.variant, g.starts_at, g.ends_at, g.length,
        g.state, g.reason, g.is_lag, g.attempts, g.first_seen_at, g.next_attempt_at, g.note
 FROM analytics.gaps(NULL, NULL, NULL, NULL) g;
 COMMENT ON VIEW analytics.gaps IS 'Everything that is expected and not proven complete, of all markets and of all time; the function gaps answers for a span. Example: SELECT market, kind, sum(length) FROM analytics.gaps WHERE state = ''open'' AND NOT is_lag GROUP BY market, kind';
-COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for streams of all markets: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.gaps.market IS 'Name of the market; * for streams of all markets: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.gaps.kind IS 'trades, times, depth, ticker, kline, state, balance or orders: ''trades''.';
 COMMENT ON COLUMN analytics.gaps.variant IS 'Seconds of klines and states, else 0: 0.';
 COMMENT ON COLUMN analytics.gaps.starts_at IS 'First missing moment, exchange time: 2026-01-15 12:00:00+00.';
@@ -117,14 +117,14 @@ BEGIN ATOMIC
       ON g.stream_kind = s.kind AND g.variant = s.variant AND g.market_name = m.name
     GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now) f;
 END;
-COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now; unfillable_s: those of the missing that nobody can fetch; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USD'', ''2026-01-15'') ORDER BY kind, variant';
+COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now; unfillable_s: those of the missing that nobody can fetch; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
 
 CREATE OR REPLACE VIEW analytics.verdicts AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,
        v.outcome, v.detail, v.tries, v.next_try_at, v.judged_at
 FROM verdict v JOIN market m ON m.market_id = v.market_id;
 COMMENT ON VIEW analytics.verdicts IS 'Whether stored trades add up to the candles of the exchange: runs that match, and each candle that does not. Example: SELECT * FROM analytics.verdicts WHERE outcome = ''mismatch'' ORDER BY starts_at DESC';
-COMMENT ON COLUMN analytics.verdicts.market IS 'Name of the market: ''BTC_USD''.';
+COMMENT ON COLUMN analytics.verdicts.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.verdicts.interval_s IS 'Length of the candles in seconds: 60.';
 COMMENT ON COLUMN analytics.verdicts.starts_at IS 'Start of the first candle: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.verdicts.ends_at IS 'End of the last candle: 2026-01-15 13:00:00+00.';

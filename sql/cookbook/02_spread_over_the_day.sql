@@ -3,7 +3,7 @@
 SELECT slot.open_at, round(sum(s.spread * s.held_s) / sum(s.held_s), 4) AS mean_spread,
        min(s.spread) AS least, max(s.spread) AS most,
        round(coalesce(sum(s.held_s), 0) / 3600, 4) AS watched
-FROM analytics.slots('1 hour', '2026-01-15 12:00Z', '2026-01-15 15:00Z') slot
-LEFT JOIN LATERAL analytics.spread('BTC_USD', slot.open_at, slot.end_at) s ON s.held_s > 0
+FROM analytics.slots('1 hour', now() - interval '3 hours', now()) slot
+LEFT JOIN LATERAL analytics.spread('BTC_USDT', slot.open_at, slot.end_at) s ON s.held_s > 0
 GROUP BY slot.open_at
 ORDER BY slot.open_at;

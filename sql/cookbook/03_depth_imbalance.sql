@@ -4,7 +4,7 @@ SELECT observed_at,
 FROM (
   SELECT observed_at, coalesce(sum(amount) FILTER (WHERE side = 'bid'), 0) AS bids,
          coalesce(sum(amount) FILTER (WHERE side = 'ask'), 0) AS asks
-  FROM analytics.depth_levels('BTC_USD', '2026-01-15 12:00Z', '2026-01-15 13:00Z')
+  FROM analytics.depth_levels('BTC_USDT', now() - interval '1 hour', now())
   WHERE level <= 2
   GROUP BY observed_at) sums
 ORDER BY observed_at;

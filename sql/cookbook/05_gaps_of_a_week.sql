@@ -1,5 +1,5 @@
 -- Which trades of the week are missing, why, and can they still be had?
 SELECT starts_at, ends_at, state, reason
-FROM analytics.gaps('BTC_USD', 'trades', '2026-01-09', '2026-01-16')
+FROM analytics.gaps('BTC_USDT', 'trades', now() - interval '7 days', now())
 WHERE NOT is_lag
 ORDER BY starts_at;

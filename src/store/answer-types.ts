@@ -5,6 +5,7 @@ const KEPT_AS_TEXT: ReadonlySet<number> = new Set([
   1082, // date
   1114, // timestamp
   1184, // timestamptz: a JavaScript date has no microseconds
+  1186, // interval
 ]);
 const NUMERIC_ARRAY = 1231;
 const TEXT_ARRAY = 1009;

@@ -23,7 +23,7 @@ function run(url: string, ...args: readonly string[]) {
 test('every kind can be had, from standard output or as a file', async (t) => {
   const { url } = await openAnalystWorld();
   const folder = await makeFolder(t);
-  const btc = ['--market', 'BTC_USD', ...HOUR];
+  const btc = ['--market', 'BTC_USDT', ...HOUR];
   for (const [kind, format, rows, ...more] of [
     ['trades', 'ndjson', 4],
     ['klines', 'csv', 1, '--interval', '1h'],
@@ -43,7 +43,7 @@ test('every kind can be had, from standard output or as a file', async (t) => {
   assert.equal(csv.code, 0);
   assert.match(
     csv.out,
-    /^market,traded_at,tid,.*\r\nBTC_USD,2026-01-15 12:00:00\+00,1,,buy,100,1,100,/,
+    /^market,traded_at,tid,.*\r\nBTC_USDT,2026-01-15 12:00:00\+00,1,,buy,100,1,100,/,
   );
   const told = JSON.parse(csv.err);
   assert.deepEqual([told.rows, told.file], [4, null]);
@@ -53,10 +53,10 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const { url } = await openAnalystWorld();
   const folder = await makeFolder(t);
   const path = join(folder, 'a.csv');
-  const args = ['--kind', 'trades', '--market', 'BTC_USD', '--out', path];
+  const args = ['--kind', 'trades', '--market', 'BTC_USDT', '--out', path];
   const refused = await run(url, ...args);
   assert.equal(refused.code, 8, refused.err);
-  assert.match(refused.err, /not complete for BTC_USD; nothing was written/);
+  assert.match(refused.err, /not complete for BTC_USDT; nothing was written/);
   assert.match(
     refused.err,
     /2026-01-15 14:10:00 +2026-01-15 14:20:00 +10m +unfillable +beyond history/,
@@ -87,23 +87,23 @@ test('wrong arguments are refused by name, before anything is written', async (t
   for (const [args, said] of [
     [['--kind', 'trade5'], /There is no kind "trade5".*Did you mean "trades"/],
     [[], /required option '--kind/],
-    [[...trades, '--market', 'BTC_USDT'], /--market.*"BTC_USDT".*Did you mean BTC_USD\?/],
+    [[...trades, '--market', 'BTC_USD'], /--market.*"BTC_USD".*Did you mean BTC_USDT\?/],
     [[...trades, '--format', 'parket'], /There is no format "parket".*Did you mean "parquet"/],
-    [['--kind', 'klines', '--interval', '60', '--market', 'BTC_USD'], /--interval.*"60".*3600/],
+    [['--kind', 'klines', '--interval', '60', '--market', 'BTC_USDT'], /--interval.*"60".*3600/],
     [['--kind', 'klines', '--interval', 'soon'], /Write seconds such as 60/],
-    [['--kind', 'klines', '--market', 'ETH_USD'], /none of ETH_USD/],
+    [['--kind', 'klines', '--market', 'ETH_USDT'], /none of ETH_USDT/],
     [[...trades, '--interval', '60'], /--interval.*only klines/],
     [['--kind', 'trades', '--from', '1h', '--to', '2h'], /--from.*must be before --to/],
     [['--kind', 'trades', '--from', '2026-02-30'], /--from.*2026-02-30/],
-    [[...trades, '--market', 'BTC_USD', '--out', path], /a\.csv: it is there already; --force/],
-    [[...trades, '--market', 'BTC_USD', '--out', folder], /it is a folder/],
-    [[...trades, '--market', 'BTC_USD', '--out', join(folder, 'no/a')], /folder does not exist/],
+    [[...trades, '--market', 'BTC_USDT', '--out', path], /a\.csv: it is there already; --force/],
+    [[...trades, '--market', 'BTC_USDT', '--out', folder], /it is a folder/],
+    [[...trades, '--market', 'BTC_USDT', '--out', join(folder, 'no/a')], /folder does not exist/],
   ] as const) {
     const refused = await run(url, ...args);
     assert.equal(refused.code, 2, args.join(' ') + refused.out + refused.err);
     assert.match(refused.err, said);
   }
-  const full = await run(url, ...trades, '--market', 'BTC_USD', '--out', '/dev/full');
+  const full = await run(url, ...trades, '--market', 'BTC_USDT', '--out', '/dev/full');
   assert.equal(full.code, 1);
   assert.match(full.err, /no space is left for \/dev\/full/);
   assert.equal(await readFile(path, 'utf8'), 'mine');

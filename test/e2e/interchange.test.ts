@@ -17,7 +17,7 @@ import { Program } from '../support/program.js';
 
 const HOURS = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T16:00:00Z'];
 const FIRST_HOUR = ['--from', '2026-01-15T12:00:00Z', '--to', '2026-01-15T13:00:00Z'];
-const BTC = ['--market', 'BTC_USD'];
+const BTC = ['--market', 'BTC_USDT'];
 
 const run = (url: string, ...args: readonly string[]) =>
   runCommand(['export', ...args], { TAPEKEEP_DATABASE_URL: url });
@@ -48,18 +48,18 @@ test('each program gets its own files, and those who are here read them', async 
     assert.equal(out, '');
   }
   const names = [
-    ...['BTC_USD-1h.csv', 'BTC_USD-1h.feather', 'BTC_USD-30m.csv', 'BTC_USD-trades.feather'],
-    ...['BTC_USD.npz', 'hour/btcusd_trade.zip', 'tick/btcusd/20260115_trade.zip'],
+    ...['BTC_USDT-1h.csv', 'BTC_USDT-1h.feather', 'BTC_USDT-30m.csv', 'BTC_USDT-trades.feather'],
+    ...['BTC_USDT.npz', 'hour/btcusdt_trade.zip', 'tick/btcusdt/20260115_trade.zip'],
   ];
   const manifests = names.map((name) => `${name}.manifest.json`);
   assert.deepEqual(await filesIn(dir), [...names, ...manifests].sort());
   for (const name of names) {
     const told = JSON.parse(await readFile(join(dir, `${name}.manifest.json`), 'utf8'));
     const sum = createHash('sha256').update(await readFile(join(dir, name)));
-    assert.deepEqual([told.sha256, told.market], [sum.digest('hex'), 'BTC_USD'], name);
+    assert.deepEqual([told.sha256, told.market], [sum.digest('hex'), 'BTC_USDT'], name);
   }
 
-  const hours = tableFromIPC(await readFile(join(dir, 'BTC_USD-1h.feather')));
+  const hours = tableFromIPC(await readFile(join(dir, 'BTC_USDT-1h.feather')));
   assert.deepEqual(
     [...hours].map((row) => [iso(row?.date), row?.open, row?.high, row?.close, row?.volume]),
     [
@@ -69,7 +69,7 @@ test('each program gets its own files, and those who are here read them', async 
     ],
     'the newest version of each candle; freqtrade fills 15:00 itself',
   );
-  const trades = tableFromIPC(await readFile(join(dir, 'BTC_USD-trades.feather')));
+  const trades = tableFromIPC(await readFile(join(dir, 'BTC_USDT-trades.feather')));
   assert.deepEqual(
     [...trades].slice(5, 7).map((row) => [row?.id, row?.side, row?.price, row?.amount, row?.cost]),
     [
@@ -78,7 +78,7 @@ test('each program gets its own files, and those who are here read them', async 
     ],
   );
   assert.equal(
-    await readFile(join(dir, 'BTC_USD-1h.csv'), 'utf8'),
+    await readFile(join(dir, 'BTC_USDT-1h.csv'), 'utf8'),
     [
       'datetime,open,high,low,close,volume,openinterest',
       '2026-01-15 12:00:00,100,103,100,103,8,0',
@@ -88,7 +88,7 @@ test('each program gets its own files, and those who are here read them', async 
     ].join('\n'),
   );
   assert.equal(
-    await readFile(join(dir, 'BTC_USD-30m.csv'), 'utf8'),
+    await readFile(join(dir, 'BTC_USDT-30m.csv'), 'utf8'),
     [
       'Date,Open,High,Low,Close,Volume',
       '2026-01-15 12:00:00+00:00,100,101,100,101,3',
@@ -101,17 +101,17 @@ test('each program gets its own files, and those who are here read them', async 
     ].join('\n'),
     'the half hour with the gap in it is left out, although there was a trade',
   );
-  const partial = JSON.parse(await readFile(join(dir, 'BTC_USD-30m.csv.manifest.json'), 'utf8'));
+  const partial = JSON.parse(await readFile(join(dir, 'BTC_USDT-30m.csv.manifest.json'), 'utf8'));
   assert.deepEqual(partial.counts, { partialSlotsLeftOut: 1, quietSlotsFilled: 3 });
   assert.deepEqual([partial.isComplete, partial.sources[0].gaps.count], [false, 2]);
 
-  const hour = unzipOne(await readFile(join(dir, 'hour/btcusd_trade.zip')));
-  assert.equal(hour.name, 'btcusd.csv');
+  const hour = unzipOne(await readFile(join(dir, 'hour/btcusdt_trade.zip')));
+  assert.equal(hour.name, 'btcusdt.csv');
   assert.match(hour.content.toString(), /^20260115 12:00,100,103,100,103,8\n20260115 13:00,104,/);
-  const ticks = unzipOne(await readFile(join(dir, 'tick/btcusd/20260115_trade.zip')));
-  assert.equal(ticks.name, '20260115_btcusd_tick_trade.csv');
+  const ticks = unzipOne(await readFile(join(dir, 'tick/btcusdt/20260115_trade.zip')));
+  assert.equal(ticks.name, '20260115_btcusdt_tick_trade.csv');
   assert.match(ticks.content.toString(), /^43200000,100,1,0\n43200000,101,2,0\n45000000,102,1,0\n/);
-  const feed = readEvents(unzipOne(await readFile(join(dir, 'BTC_USD.npz'))).content);
+  const feed = readEvents(unzipOne(await readFile(join(dir, 'BTC_USDT.npz'))).content);
   const isTrade = ({ ev }: { readonly ev: number }) => ev % 256 === 2 && ev >= 2 ** 31;
   assert.deepEqual(
     feed.events.filter(isTrade).map(({ px, qty }) => [px, qty]),
@@ -157,7 +157,7 @@ test('times of which no backtest could make anything are refused, unless they ar
   ] as const) {
     const { code, err } = await run(url, ...args, '--latency', latency, '--force');
     assert.equal(code, 0, err);
-    const told = JSON.parse(await readFile(join(dir, 'BTC_USD.npz.manifest.json'), 'utf8'));
+    const told = JSON.parse(await readFile(join(dir, 'BTC_USDT.npz.manifest.json'), 'utf8'));
     assert.equal(told.counts.eventsPutApart, apart, latency);
   }
 });
@@ -165,7 +165,7 @@ test('times of which no backtest could make anything are refused, unless they ar
 test('wrong arguments are refused by name, before anything is written', async (t) => {
   const { url } = await openAnalystWorld();
   const dir = await makeFolder(t);
-  const there = join(dir, 'BTC_USD-1h.feather');
+  const there = join(dir, 'BTC_USDT-1h.feather');
   await writeFile(there, 'mine');
   const blocked = join(dir, 'blocked');
   await writeFile(blocked, '');
@@ -199,7 +199,7 @@ test('wrong arguments are refused by name, before anything is written', async (t
     assert.match(refused.err, said);
   }
   assert.equal(await readFile(there, 'utf8'), 'mine');
-  assert.deepEqual(await namesIn(dir), ['BTC_USD-1h.feather', 'blocked', 'empty']);
+  assert.deepEqual(await namesIn(dir), ['BTC_USDT-1h.feather', 'blocked', 'empty']);
 });
 
 /** Resolves when a COPY of the archive waits for a lock. */
@@ -217,7 +217,7 @@ async function untilCopyWaits(url: string): Promise<void> {
 test('stopped or killed in the middle: no half file, and what was there before stays', async (t) => {
   const { url } = await openAnalystWorld();
   const dir = await makeFolder(t);
-  const path = join(dir, 'BTC_USD-trades.feather');
+  const path = join(dir, 'BTC_USDT-trades.feather');
   await writeFile(path, 'mine');
   const locker = new pg.Client({ connectionString: url });
   await locker.connect();
@@ -239,7 +239,7 @@ test('stopped or killed in the middle: no half file, and what was there before s
     await locker.query('ROLLBACK');
     assert.equal(await readFile(path, 'utf8'), 'mine');
     const left = (await namesIn(dir)).filter((name) => !name.startsWith('.'));
-    assert.deepEqual(left, ['BTC_USD-trades.feather']);
+    assert.deepEqual(left, ['BTC_USDT-trades.feather']);
     if (code !== null) assert.equal((await namesIn(dir)).length, 1, 'nothing hidden either');
   }
 });

@@ -73,6 +73,11 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     [['select count(*) as n from trades'], 0, /^n\n10$/m],
     [['select count(*) as n from analytics.trades'], 0, /^n\n10$/m],
     [['--engine', 'duckdb', 'select count(*) as n from depth'], 0, /^n\n3$/m],
+    [
+      ['--engine', 'postgres', `select interval '34 min 59.5 s' as held`],
+      0,
+      /^held\n00:34:59\.5$/m,
+    ],
     [['select nothing from trades'], 2, /"nothing" not found/],
     [['select * from trades, stream'], 2, /no table stream here.*--engine postgres/],
     [['delete from trades'], 2, /relation "trades" does not exist/],

@@ -19,7 +19,7 @@ test('a missing slot is neither a zero nor a candle: each is told apart', async 
   assert.deepEqual(
     await linesOf(
       url,
-      `SELECT open_at, state, close, revision FROM analytics.klines('BTC_USD', '1 hour', ${HOURS}) ORDER BY 1`,
+      `SELECT open_at, state, close, revision FROM analytics.klines('BTC_USDT', '1 hour', ${HOURS}) ORDER BY 1`,
     ),
     [
       ...['12:00 candle 103 0', '13:00 candle 103.9 1', '14:00 candle 106 0'],
@@ -30,7 +30,7 @@ test('a missing slot is neither a zero nor a candle: each is told apart', async 
     await linesOf(
       url,
       `SELECT open_at, open, high, low, close, volume, amount, trades, is_complete
-       FROM analytics.candles('BTC_USD', '1 hour', ${HOURS}) ORDER BY 1`,
+       FROM analytics.candles('BTC_USDT', '1 hour', ${HOURS}) ORDER BY 1`,
     ),
     [
       '12:00 100 103 100 103 8 816 4 true',
@@ -44,7 +44,7 @@ test('a missing slot is neither a zero nor a candle: each is told apart', async 
   assert.deepEqual(
     await linesOf(
       url,
-      `SELECT open_at, volume FROM analytics.candles('BTC_USD', 3600, '2026-01-15 12:00Z',
+      `SELECT open_at, volume FROM analytics.candles('BTC_USDT', 3600, '2026-01-15 12:00Z',
          '2026-01-15 13:00Z', origin => '2026-01-01 00:30Z') ORDER BY 1`,
     ),
     ['12:30 6.8'],
@@ -56,7 +56,7 @@ test('candles are told as they were known at a moment', async () => {
   const volumes = async (asOf: string) =>
     await linesOf(
       url,
-      `SELECT open_at, volume FROM analytics.klines('BTC_USD', '1 hour', '2026-01-15 12:00Z',
+      `SELECT open_at, volume FROM analytics.klines('BTC_USDT', '1 hour', '2026-01-15 12:00Z',
          '2026-01-15 14:00Z', as_of => '${asOf}') ORDER BY 1`,
     );
   assert.deepEqual(await volumes('2026-01-15 13:00Z'), ['12:00 null', '13:00 null']);
@@ -71,7 +71,7 @@ test('days of another time zone are seen where the exchange has them', async () 
   const receivedAtMs = (NOON_S + 86_400) * 1000;
   const row = { marketId: 1, intervalS: 86_400, openAtS, ...figures, receivedAtMs };
   await store.commit({ klines: [row] });
-  const sql = `SELECT open_at, state FROM analytics.klines('BTC_USD', '1 day', '2026-01-13', '2026-01-16') ORDER BY 1`;
+  const sql = `SELECT open_at, state FROM analytics.klines('BTC_USDT', '1 day', '2026-01-13', '2026-01-16') ORDER BY 1`;
   assert.deepEqual(await linesOf(url, sql), ['21:00 gap', '21:00 candle', '21:00 gap']);
 });
 
@@ -91,19 +91,19 @@ test('what is asked in a wrong way is refused by name', async () => {
   ];
   for (const call of calls) {
     const ask = (text: string) => runSql(url, `SELECT * FROM analytics.${text}`);
-    await ask(call('BTC_USD', span));
+    await ask(call('BTC_USDT', span));
     await assert.rejects(ask(call('btcusd', span)), {
       code: '22023',
       message: "there is no market 'btcusd'",
-      hint: /The nearest name is BTC_USD/,
+      hint: /The nearest name is BTC_USDT/,
     });
-    await assert.rejects(ask(call('BTC_USD', reversed)), {
+    await assert.rejects(ask(call('BTC_USDT', reversed)), {
       code: '22023',
       message: /^the span ends at 2026-01-15/,
     });
   }
   for (const length of [`'1 month'`, `'0 s'`, `'1.5 s'`, `interval '-1 h'`, '0']) {
-    const sql = `SELECT * FROM analytics.candles('BTC_USD', ${length}, ${span})`;
+    const sql = `SELECT * FROM analytics.candles('BTC_USDT', ${length}, ${span})`;
     await assert.rejects(runSql(url, sql), { code: '22023', message: /is not a whole number/ });
   }
 });
@@ -114,7 +114,7 @@ test('a length may be text, an interval or seconds', async () => {
     const answers = [`'1 day'`, `'86400'`, `interval '24 hours'`, '86400'].map((length) =>
       runSql(
         url,
-        `SELECT * FROM analytics.${name}('BTC_USD', ${length}, '2026-01-15', '2026-01-16')`,
+        `SELECT * FROM analytics.${name}('BTC_USDT', ${length}, '2026-01-15', '2026-01-16')`,
       ),
     );
     const [first, ...others] = await Promise.all(answers);
@@ -169,7 +169,7 @@ test('a book holds until the next one, and no longer than somebody looked', asyn
     linesOf(
       url,
       `SELECT held_from, held_to, held_s::int, bid, ask, spread, mid
-       FROM analytics.spread('BTC_USD', ${span}) ORDER BY 1`,
+       FROM analytics.spread('BTC_USDT', ${span}) ORDER BY 1`,
     );
   assert.deepEqual(
     (await held(`'2026-01-15 12:05Z', '2026-01-15 13:00Z'`)).map((line) => line.replace(/0+$/, '')),
@@ -183,7 +183,7 @@ test('a book holds until the next one, and no longer than somebody looked', asyn
     linesOf(
       url,
       `SELECT side, level, price, amount, total_amount
-       FROM analytics.depth_at('BTC_USD', '2026-01-15 ${at}Z') ORDER BY 1, 2`,
+       FROM analytics.depth_at('BTC_USDT', '2026-01-15 ${at}Z') ORDER BY 1, 2`,
     );
   assert.deepEqual(await bookAt('12:09:59'), [
     ...['ask 1 101 3 3', 'ask 2 102 1 4', 'bid 1 99 1 1', 'bid 2 98 2 3'],

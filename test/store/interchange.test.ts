@@ -18,10 +18,10 @@ import { FakeClock } from '../support/fake-clock.js';
 import { NOON_S } from '../support/postgres-rows.js';
 
 const MARKET = {
-  name: 'BTC_USD',
+  name: 'BTC_USDT',
   marketId: 1,
   stock: 'BTC',
-  money: 'USD',
+  money: 'USDT',
   stockPrec: 8,
   moneyPrec: 2,
 };
@@ -120,9 +120,9 @@ test('a span with a gap is refused whole, whatever else could be written', async
   await assert.rejects(writeAll(world, asked), (error) => {
     assert.ok(error instanceof ExportGapsError);
     const [first] = error.gaps;
-    assert.deepEqual([error.gaps.length, first?.market, first?.missingCount], [1, 'BTC_USD', 2]);
+    assert.deepEqual([error.gaps.length, first?.market, first?.missingCount], [1, 'BTC_USDT', 2]);
     return true;
   });
   const written = (await readdir(dir)).sort();
-  assert.deepEqual(written, ['BTC_USD-1h.feather', 'BTC_USD-1h.feather.manifest.json']);
+  assert.deepEqual(written, ['BTC_USDT-1h.feather', 'BTC_USDT-1h.feather.manifest.json']);
 });

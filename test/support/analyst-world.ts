@@ -6,11 +6,11 @@ import { claim, NOON_S, ticker, trade } from './postgres-rows.js';
 /**
  * A small archive whose answers are worked out by hand. Times are seconds after noon of 2026-01-15:
  *
- * - trades of BTC_USD, with nothing known between 14:10 and 14:30, and nothing traded after 15:00;
+ * - trades of BTC_USDT, with nothing known between 14:10 and 14:30, and nothing traded after 15:00;
  * - its hourly candles: that of 13:00 was corrected at 14:31, that of 15:00 does not exist, and
  *   nobody asked for that of 16:00;
  * - its order book, unwatched from 12:30 to 12:40 and from 14:00 on;
- * - ETH_USD, which must not show up where it was not asked for.
+ * - ETH_USDT, which must not show up where it was not asked for.
  */
 export interface AnalystWorld {
   readonly store: Store;
@@ -19,8 +19,8 @@ export interface AnalystWorld {
 
 const DAY_S = 86_400;
 const HOUR_S = 3600;
-const currencies = { money: 'USD', stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
-const MARKETS = ['BTC', 'ETH'].map((stock) => ({ name: `${stock}_USD`, stock, ...currencies }));
+const currencies = { money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
+const MARKETS = ['BTC', 'ETH'].map((stock) => ({ name: `${stock}_USDT`, stock, ...currencies }));
 
 type TradeTuple = readonly [
   atS: number,

@@ -13,9 +13,9 @@ from pathlib import Path
 from freqtrade.data.history.datahandlers import get_datahandler
 from freqtrade.enums import CandleType, TradingMode
 handler = get_datahandler(Path('.'), 'feather')
-candles = handler.ohlcv_load('BTC/USD', '1h', CandleType.SPOT, drop_incomplete=False)
+candles = handler.ohlcv_load('BTC/USDT', '1h', CandleType.SPOT, drop_incomplete=False)
 assert candles['close'].tolist() == [103, 103.9, 106], candles
-trades = handler.trades_load('BTC/USD', TradingMode.SPOT)
+trades = handler.trades_load('BTC/USDT', TradingMode.SPOT)
 assert trades['id'].tolist() == [str(one) for one in range(1, 10)], trades
 assert trades['price'].tolist()[5] == 104.1 and trades['cost'].tolist()[6] == 20.78, trades`,
   backtrader: `
@@ -26,13 +26,13 @@ class Look(backtrader.Strategy):
         seen.append((self.data.datetime.datetime().hour, self.data.close[0], self.data.volume[0]))
 engine = backtrader.Cerebro()
 engine.adddata(backtrader.feeds.GenericCSVData(
-    dataname='BTC_USD-1h.csv', timeframe=backtrader.TimeFrame.Minutes, compression=60))
+    dataname='BTC_USDT-1h.csv', timeframe=backtrader.TimeFrame.Minutes, compression=60))
 engine.addstrategy(Look)
 engine.run()
 assert seen == [(12, 103, 8), (13, 103.9, 1.8), (14, 106, 5), (15, 106, 0)], seen`,
   vectorbt: `
 import pandas, vectorbt
-bars = pandas.read_csv('BTC_USD-30m.csv', index_col='Date', parse_dates=['Date'])
+bars = pandas.read_csv('BTC_USDT-30m.csv', index_col='Date', parse_dates=['Date'])
 assert str(bars.index.tz) in ('UTC', 'utc', 'UTC+00:00'), bars.index
 folio = vectorbt.Portfolio.from_holding(bars['Close'], freq='30min')
 assert abs(folio.total_return() - (106 / 101 - 1)) < 1e-9, folio.total_return()`,
@@ -41,10 +41,10 @@ import numpy
 from hftbacktest import BacktestAsset, HashMapMarketDepthBacktest
 from hftbacktest.data import validate_event_order
 from hftbacktest.types import event_dtype
-feed = numpy.load('BTC_USD.npz')['data']
+feed = numpy.load('BTC_USDT.npz')['data']
 assert feed.dtype == event_dtype, feed.dtype
 validate_event_order(feed)
-asset = (BacktestAsset().data('BTC_USD.npz').linear_asset(1.0)
+asset = (BacktestAsset().data('BTC_USDT.npz').linear_asset(1.0)
     .constant_order_latency(0, 0).risk_adverse_queue_model().no_partial_fill_exchange()
     .trading_value_fee_model(0.0, 0.0).tick_size(0.01).lot_size(0.00000001))
 run = HashMapMarketDepthBacktest([asset])
