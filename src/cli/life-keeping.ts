@@ -1,4 +1,5 @@
 import { type LifeReport, liveOn } from '../archive/sealing/life.js';
+import type { LifeRules } from '../archive/sealing/plan.js';
 import type { ExchangeClock } from '../client/index.js';
 import type { Config } from '../config/schema.js';
 import { type Clock, sleep } from '../kernel/clock.js';
@@ -32,11 +33,13 @@ export async function keepPartitions(
     await sleep(clock, config.partitions.every, signal).catch(nothing);
     if (signal.aborted) return;
     try {
-      const report = await liveOn({
-        ...{ store, rules, clock, signal, version: VERSION, nowMs: exchangeTime.nowMs() },
-        coldDir: coldDirOf(config),
-        watcher: { onStep: nothing, onRows: nothing },
-      });
+      const report = isAnythingWanted(rules)
+        ? await liveOn({
+            ...{ store, rules, clock, signal, version: VERSION, nowMs: exchangeTime.nowMs() },
+            coldDir: coldDirOf(config),
+            watcher: { onStep: nothing, onRows: nothing },
+          })
+        : NOTHING_DONE;
       await tell(store, report, telemetry);
     } catch (error) {
       // A command that works on the same is no failure: it does what was to be done.
@@ -44,6 +47,13 @@ export async function keepPartitions(
       telemetry.sealing.failed({ code: codeOf(error), message: messageOf(error) });
     }
   }
+}
+
+const NOTHING_DONE: LifeReport = { outcomes: [], failures: [] };
+
+/** Where nothing is to be sealed, moved or given up, nothing is refused either, as on a cluster. */
+function isAnythingWanted({ sealAfterMs, coldAfterMs, retentionMs }: LifeRules): boolean {
+  return sealAfterMs !== null || coldAfterMs !== null || Object.keys(retentionMs).length > 0;
 }
 
 async function tell(

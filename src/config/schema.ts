@@ -116,7 +116,7 @@ const verification = section({
 const partitions = section({
   seal: flag().prefault(true),
   sealAfter: duration('1h', '3650d').prefault('2d'),
-  every: duration('10s', '1d').prefault('10m'),
+  every: duration('1s', '1d').prefault('10m'),
 });
 const cold = section({
   enabled: flag().prefault(false),

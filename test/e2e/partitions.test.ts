@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import test from 'node:test';
+import { filesBelow } from '../../src/archive/cold/files.js';
+import { runCommand } from '../support/commands.js';
+import { DAYS, openDaysWorld } from '../support/days-world.js';
+import { makeFolder } from '../support/export-world.js';
+import { runSql } from '../support/postgres.js';
+import { Program, startSandbox } from '../support/program.js';
+
+/** The life of partitions as an operator meets it. */
+
+interface Shown {
+  readonly partitions: ReadonlyArray<{
+    readonly table: string;
+    readonly name: string;
+    readonly state: string;
+    readonly rows: number | null;
+    readonly coldBytes: number | null;
+  }>;
+}
+
+/** Files have more zeros at the end of a number than a statement over the database alone. */
+const exact = (sum: string) => `rtrim(rtrim(${sum}::varchar, '0'), '.')`;
+const COUNTS = `select market, count(*) as n, ${exact('sum(amount)')} as a, ${exact('sum(total)')} as t
+  from trades group by market order by market`;
+const stateList = ({ partitions }: Shown) => partitions.map(({ state }) => state);
+
+test('sealed, moved, asked and brought back by commands', async (t) => {
+  const { url, coldDir } = await openDaysWorld(await makeFolder(t));
+  const env = {
+    TAPEKEEP_DATABASE_URL: url,
+    TAPEKEEP_COLD_DIR: coldDir,
+    TAPEKEEP_VERIFICATION_ENABLED: 'false',
+  };
+  const run = (...args: string[]) => runCommand(args, env);
+  const look = async () =>
+    JSON.parse((await run('partitions', '--kind', 'trades', '--json')).out) as Shown;
+  assert.deepEqual(stateList(await look()), ['hot', 'hot', 'hot']);
+  const before = (await run('query', '--json', COUNTS)).out;
+
+  const preview = await run('seal', '--dry-run', '--kind', 'trades', '--before', DAYS[2]);
+  assert.equal(preview.code, 0, preview.err);
+  assert.equal(preview.out.match(/^trade_2026011\d +sealed/gm)?.length, 2, preview.out);
+  assert.deepEqual(stateList(await look()), ['hot', 'hot', 'hot'], 'nothing was done');
+
+  const sealed = await run('seal', '--archive', '--kind', 'trades', '--before', DAYS[2], '--json');
+  assert.equal(sealed.code, 0, sealed.err);
+  const { partitions, failures } = JSON.parse(sealed.out);
+  assert.deepEqual(failures, []);
+  assert.deepEqual(
+    partitions.map(({ name, became }: { name: string; became: string }) => [name, became]),
+    [
+      ['trade_20260114', 'sealed'],
+      ['trade_20260115', 'sealed'],
+      ['trade_20260114', 'archived'],
+      ['trade_20260115', 'archived'],
+    ],
+  );
+  assert.deepEqual(stateList(await look()), ['archived', 'archived', 'hot']);
+  const table = await run('partitions', '--kind', 'trades');
+  assert.match(table.out, /^trade_20260114 +2026-01-14 +2026-01-15 +archived +24 +0 +0 +[\d,]+ +– +–$/m);
+  assert.deepEqual(await runSql(url, 'SELECT count(*)::int AS n FROM trade'), [{ n: 24 }]);
+  const both = await run('query', '--json', COUNTS);
+  assert.equal(both.out, before, both.err);
+
+  const span = ['--from', DAYS[1], '--to', '2026-01-15T12:00:00Z'];
+  const back = await run('restore', '--kind', 'trades', ...span, '--remove-files');
+  assert.equal(back.code, 0, back.err);
+  assert.match(back.out, /^trade_20260115 +restored +24 /m);
+  assert.deepEqual(stateList(await look()), ['archived', 'sealed', 'hot']);
+  const names = await filesBelow(coldDir);
+  assert.ok(names.some((name) => name.includes(`date=${DAYS[0]}`)));
+  assert.ok(!names.some((name) => name.includes(`date=${DAYS[1]}`)), 'its files are gone');
+  assert.equal((await run('query', '--json', COUNTS)).out, before);
+
+  for (const [args, said] of [
+    [['restore', '--kind', 'trades', '--from', DAYS[1], '--to', DAYS[0]], /--to/],
+    [['restore', '--kind', 'trade_2026', '--from', '1d', '--to', 'now'], /no kind "trade_2026"/],
+    [['restore', '--kind', 'trades', '--from', 'yesterday?', '--to', 'now'], /--from/],
+    [['seal', '--before', '2099-01-01'], /--before.*lies in the future/],
+    [['partitions', '--kind', 'bids'], /no kind "bids"/],
+  ] as const) {
+    const refused = await run(...args);
+    assert.equal(refused.code, 2, `${args.join(' ')}: ${refused.err}`);
+    assert.match(refused.err, said);
+  }
+});
+
+test('a daemon seals, moves and gives up by its settings, while it collects', async (t) => {
+  const { url } = await openDaysWorld('');
+  const dataDir = await makeFolder(t);
+  const { program, ready } = await startSandbox(['--seed', '7', '--backend', 'live']);
+  t.after(() => program.dispose());
+  const daemon = new Program(['--log-level', 'info', '--log-format', 'json', 'start'], {
+    env: {
+      TAPEKEEP_DATABASE_URL: url,
+      TAPEKEEP_DATA_DIR: dataDir,
+      TAPEKEEP_EXCHANGE_URL: ready.url,
+      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+      TAPEKEEP_HTTP_PORT: '0',
+      TAPEKEEP_STREAMS_TRADES_HISTORY: 'none',
+      TAPEKEEP_STREAMS_KLINES_HISTORY: 'none',
+      TAPEKEEP_VERIFICATION_ENABLED: 'false',
+      TAPEKEEP_PARTITIONS_EVERY: '1s',
+      TAPEKEEP_COLD_ENABLED: 'true',
+      TAPEKEEP_RETENTION_DEPTH: '30d',
+    },
+  });
+  t.after(() => daemon.dispose());
+  const lives = () =>
+    runSql<{ table: string; states: string }>(
+      url,
+      `SELECT table_name AS table, string_agg(DISTINCT state, ' ') AS states FROM partition_state
+       WHERE upper(span) < '2026-02-02' GROUP BY 1 ORDER BY 1`,
+    );
+  const wanted = [
+    { table: 'depth', states: 'expired' },
+    { table: 'kline', states: 'archived' },
+    { table: 'kline_revision', states: 'archived' },
+    { table: 'market_state', states: 'archived' },
+    { table: 'ticker', states: 'archived' },
+    { table: 'trade', states: 'archived' },
+  ];
+  await daemon.until(async () => JSON.stringify(await lives()) === JSON.stringify(wanted));
+  daemon.kill('SIGTERM');
+  assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  const ledger = await runSql(
+    url,
+    `SELECT s.kind, count(c)::int AS islands FROM stream s
+       LEFT JOIN coverage c ON c.stream_id = s.stream_id AND lower(c.span) = '2026-01-14Z'
+     WHERE s.kind IN ('depth', 'trades') AND s.market_id IN (1, 2) GROUP BY 1 ORDER BY 1`,
+  );
+  assert.deepEqual(ledger, [
+    { kind: 'depth', islands: 0 },
+    { kind: 'trades', islands: 2 },
+  ]);
+  const asked = await runCommand(
+    ['query', '--json', `select count(*) as n from trades where traded_at < '2026-02-01'`],
+    { TAPEKEEP_DATABASE_URL: url, TAPEKEEP_COLD_DIR: join(dataDir, 'cold') },
+  );
+  assert.deepEqual([asked.code, asked.out], [0, '{"n":"72"}'], asked.err);
+});
