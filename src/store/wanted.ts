@@ -3,6 +3,7 @@ import type { StreamRef } from '../ledger/batch.js';
 import type { FillRequests, WantedSpan } from './api-completeness.js';
 import type { Database, Runner } from './database.js';
 import { fromMs, toMs } from './instants.js';
+import { departedSql } from './sealing/departed.js';
 
 /** What is asked of whoever fills gaps: it stands in the ledger until it is done. */
 
@@ -58,9 +59,16 @@ const HAS_COVERAGE = `
   EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id AND c.stream_id = g.stream_id
             AND c.span && g.span)`;
 
+/** Rows of it are in files or gone: nothing can be added there, and nothing looked at, as long as that is so. */
+const HAS_LEFT = `
+  tstzmultirange(g.span) <@ CASE (SELECT s.kind FROM stream s WHERE s.stream_id = g.stream_id)
+    WHEN 'trades' THEN ${departedSql('trade')} WHEN 'times' THEN ${departedSql('trade')}
+    WHEN 'kline' THEN ${departedSql('kline')} ELSE '{}' END`;
+
 const SUSPECTS = `
   SELECT ${GAP_COLUMNS} FROM gap g
   WHERE state = 'open' AND reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE}
+    AND NOT ${HAS_LEFT}
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
 const DUE = `
@@ -69,6 +77,7 @@ const DUE = `
     AND NOT (reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE})
     AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
                       AND c.stream_id = g.stream_id AND c.span @> g.span)
+    AND NOT ${HAS_LEFT}
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
 type Suspect = FillRequests['suspects'][number];

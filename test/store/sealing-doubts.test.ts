@@ -192,5 +192,12 @@ test('what is doubted after it was sealed does not leave before that is settled'
     (await tradePartitions(store)).map(({ state }) => state),
     ['archived', 'sealed', 'archived'],
   );
-  assert.equal((await store.fillRequests(FIRST_MS + 9 * DAY_MS)).suspects.length, 1);
+  // What is in files waits until it is back.
+  const away = { fromMs: FIRST_MS, toMs: FIRST_MS + MINUTE_MS };
+  await store.recordGap({ ...{ stream: trades, span: away, state: 'open' }, ...doubt });
+  const doubted = async () =>
+    (await store.fillRequests(FIRST_MS + 9 * DAY_MS)).suspects.map((one) => one.span.fromMs);
+  assert.deepEqual(await doubted(), [span.fromMs]);
+  await bringBack(world);
+  assert.deepEqual(await doubted(), [span.fromMs, away.fromMs]);
 });

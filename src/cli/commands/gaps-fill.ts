@@ -1,3 +1,4 @@
+import { subtractSpans } from '../../kernel/span.js';
 import type { StreamKind } from '../../ledger/batch.js';
 import type { Gap, Store } from '../../store/index.js';
 import type { ExitCode } from '../exit-codes.js';
@@ -41,8 +42,15 @@ export async function gapsFillCommand(
     if (passed > 0) {
       say(`${passed} gaps of depth, tickers or states are left out: nothing brings those back.`);
     }
-    const due = fetchable.filter(({ state }) => options.again === true || state !== 'unfillable');
-    if (due.length === 0) return nothing(fetchable.length, ids.length);
+    const present = await withoutDeparted(store, fetchable);
+    const away = fetchable.length - present.length;
+    if (away > 0) {
+      say(
+        `${away} gaps are left out: nothing can be added to partitions that are archived or expired; "tapekeep restore" brings archived ones back.`,
+      );
+    }
+    const due = present.filter(({ state }) => options.again === true || state !== 'unfillable');
+    if (due.length === 0) return nothing(present.length, ids.length);
     if (due.length >= FILLED_MAX)
       say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
     if (!isOwn) for (const { market, kind } of due) assertCollected(session.config, market, [kind]);
@@ -50,6 +58,17 @@ export async function gapsFillCommand(
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     say(`Filling ${due.length} ${due.length === 1 ? 'gap' : 'gaps'}.`);
     return due.map(taskOf);
+  });
+}
+
+/** Gaps of which at least a part lies where rows can be added. */
+async function withoutDeparted(store: Store, gaps: readonly Gap[]): Promise<readonly Gap[]> {
+  const partitions = await store.sealing.partitions();
+  const gone = partitions.filter(({ state }) => state === 'archived' || state === 'expired');
+  return gaps.filter(({ kind, span }) => {
+    const table = kind === 'kline' ? 'kline' : 'trade';
+    const spans = gone.filter((one) => one.table === table).map((one) => one.span);
+    return subtractSpans(span, spans).length > 0;
   });
 }
 
