@@ -1,7 +1,8 @@
 import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
-import { levels, product, shortest } from '../../src/archive/events/decimals.js';
+import { levels, product } from '../../src/archive/events/decimals.js';
 import type { ArchiveEvent } from '../../src/archive/events/event.js';
+import { shortest } from '../../src/archive/parquet/texts.js';
 import type { ColdArchiveFile, MadeArchive, MadeKind } from './replay-world.js';
 
 /**

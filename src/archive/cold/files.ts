@@ -83,6 +83,16 @@ export async function sumFile(
   }
 }
 
+/** DuckDB takes these for patterns in the names of files that it reads. */
+const PATTERN = /[*?[\]{}]/;
+
+/** @throws ColdError `cold_refused` when DuckDB could not be told the names of files in a folder */
+export function assertColdDir(coldDir: string): void {
+  if (!PATTERN.test(coldDir)) return;
+  const text = `the name of the folder ${coldDir} holds one of * ? [ ] { }, which are patterns to DuckDB: call the folder of cold files otherwise`;
+  throw new ColdError('cold_refused', 'fatal', text);
+}
+
 /** Checks a file against what its manifest says. @throws ColdError naming it and what to do */
 export async function checkFile(
   coldDir: string,

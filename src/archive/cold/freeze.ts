@@ -8,7 +8,7 @@ import type { LifeWatcher } from '../sealing/events.js';
 import { sumRows } from '../sealing/rows.js';
 import { ColdDecimals } from './decimals.js';
 import { asColdError, ColdError } from './errors.js';
-import { type ColdFileSystem, checkFile, sumFile } from './files.js';
+import { assertColdDir, type ColdFileSystem, checkFile, sumFile } from './files.js';
 import { COLD_KINDS, coldDataPath, coldManifestPath, NO_MARKET, SCRATCH_FOLDER } from './layout.js';
 import {
   type ColdFile,
@@ -31,24 +31,12 @@ export interface ColdContext {
 
 /** Beside a collecting daemon: enough for a day of a market, and not more. */
 export const DUCK_LIMITS = { memoryMb: 256, threads: 2 };
-/** DuckDB takes these for patterns in the names of files that it reads. */
-const PATTERN = /[*?[\]{}]/;
 const iso = (ms: number) => new Date(ms).toISOString();
 
 /** What was written of a partition. */
 export interface Frozen {
   readonly uri: string;
   readonly bytes: number;
-}
-
-/** @throws ColdError when DuckDB could not read from a folder of this name */
-export function assertColdDir(coldDir: string): void {
-  if (!PATTERN.test(coldDir)) return;
-  throw new ColdError(
-    'cold_refused',
-    'fatal',
-    `cold.dir is ${coldDir}: its name must not hold any of * ? [ ] { }`,
-  );
 }
 
 /**

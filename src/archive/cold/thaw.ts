@@ -3,10 +3,11 @@ import { multiplyDecimals } from '../../kernel/decimal.js';
 import type { PartitionInfo, SeriesColumn } from '../../store/index.js';
 import { readParquetTexts } from '../parquet/read.js';
 import { DuckSession, ParquetError } from '../parquet/session.js';
+import { shortest } from '../parquet/texts.js';
 import { sumRows } from '../sealing/rows.js';
 import { asColdError, ColdError } from './errors.js';
-import { checkFile } from './files.js';
-import { assertColdDir, type ColdContext, DUCK_LIMITS } from './freeze.js';
+import { assertColdDir, checkFile } from './files.js';
+import { type ColdContext, DUCK_LIMITS } from './freeze.js';
 import { SCRATCH_FOLDER } from './layout.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from './manifest.js';
 
@@ -116,23 +117,15 @@ async function loadFile(
   }
 }
 
-/** `1.5000` as `1.5`: files have the digits of their column, the archive those of the number. */
-function trimZeros(text: string): string {
-  if (!text.includes('.')) return text;
-  let end = text.length;
-  while (text[end - 1] === '0') end -= 1;
-  if (text[end - 1] === '.') end -= 1;
-  return text.slice(0, end);
-}
-
 const quoted = (text: string) => `"${text.replaceAll('"', '""')}"`;
 
+/** Files have the digits of their column, the archive those of the number. */
 function fieldOf({ type }: SeriesColumn, text: string | null): string {
   if (text === null) return '';
-  if (type === 'decimal') return trimZeros(text);
+  if (type === 'decimal') return shortest(text);
   if (type === 'decimals') {
     const inner = text.slice(1, -1).replaceAll(' ', '');
-    return `"{${inner === '' ? '' : inner.split(',').map(trimZeros).join(',')}}"`;
+    return `"{${inner === '' ? '' : inner.split(',').map(shortest).join(',')}}"`;
   }
   return type === 'text' ? quoted(text) : text;
 }
@@ -149,7 +142,7 @@ function lineWriter(
       .map((column, index) => {
         const text = row[index] ?? null;
         if (table !== 'trade' || index !== total || text !== null) return fieldOf(column, text);
-        return trimZeros(multiplyDecimals(row[price] ?? '0', row[amount] ?? '0'));
+        return shortest(multiplyDecimals(row[price] ?? '0', row[amount] ?? '0'));
       })
       .join(',');
 }

@@ -1,6 +1,6 @@
 import type { DepthJson, Store } from '../../store/index.js';
+import { shortest } from '../parquet/texts.js';
 import { openReading } from '../reading/open-reading.js';
-import { shortest } from './decimals.js';
 import { ArchiveError } from './errors.js';
 import type { DepthEvent, PriceLevel } from './event.js';
 import { readMarkets } from './markets.js';

@@ -1,6 +1,7 @@
 import type { MergedKind } from '../../store/index.js';
 import { identifier, literal, type RowVectors } from '../parquet/session.js';
-import { levels, product, shortest } from './decimals.js';
+import { shortest } from '../parquet/texts.js';
+import { levels, product } from './decimals.js';
 import type { ArchiveEvent } from './event.js';
 import { SECOND_END_US } from './hot-lines.js';
 import { isoOf } from './moments.js';

@@ -1,18 +1,8 @@
 import { multiplyDecimals } from '../../kernel/decimal.js';
+import { shortest } from '../parquet/texts.js';
 
-const ZERO = 48;
-const POINT = 46;
 /** Products of whole numbers below this many digits together are exact as JavaScript numbers. */
 const SMALL_DIGITS = 15;
-
-/** The text of the same number without superfluous zeros at its end: `1.5` of `1.50`, `2` of `2.00`. */
-export function shortest(text: string): string {
-  let end = text.length;
-  if (text.charCodeAt(end - 1) !== ZERO || !text.includes('.')) return text;
-  while (text.charCodeAt(end - 1) === ZERO) end -= 1;
-  if (text.charCodeAt(end - 1) === POINT) end -= 1;
-  return text.slice(0, end);
-}
 
 /** `a × b`, exactly, in the shortest text. Takes plain decimals that are not negative. */
 export function product(a: string, b: string): string {

@@ -1,5 +1,6 @@
 import type { MergedKind } from '../../store/index.js';
-import { levels, shortest } from './decimals.js';
+import { shortest } from '../parquet/texts.js';
+import { levels } from './decimals.js';
 import type { ArchiveEvent } from './event.js';
 
 /** The last microsecond of a second. */

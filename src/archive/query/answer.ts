@@ -2,13 +2,14 @@ import { join } from 'node:path';
 import { messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import type { LedgerTable, SeriesKind } from '../../store/index.js';
+import { assertColdDir } from '../cold/files.js';
 import { asDiskFull, DiskFullError } from '../export/errors.js';
 import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, identifier, literal, ParquetError } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import type { Reading } from '../reading/reading.js';
 import { type Bounds, boundsOf, type Selection } from './bounds.js';
-import { archiveSource, type ColdSource, checkFolderName, FolderSource } from './cold-sources.js';
+import { archiveSource, type ColdSource, FolderSource } from './cold-sources.js';
 import { QueryResourcesError, StatementRefusedError } from './errors.js';
 import { stageHotRows, stagePieces } from './hot-rows.js';
 import { needsOf } from './needs.js';
@@ -53,7 +54,7 @@ export async function answerQuestion(
   question: Question,
   take: (answer: QueryAnswer) => Promise<void>,
 ): Promise<void> {
-  checkFolderName(question.coldDir);
+  assertColdDir(question.coldDir);
   const scratch = await Scratch.make('query');
   let duck: DuckSession | undefined;
   try {

@@ -2,7 +2,6 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
 import type { SeriesKind } from '../../store/index.js';
-import { ColdError } from '../cold/errors.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import { checkColdFile, placeFiles } from '../reading/cold-files.js';
 import type { PlacedFile, Reading } from '../reading/reading.js';
@@ -66,14 +65,4 @@ export class FolderSource implements ColdSource {
     for (const file of files) await checkColdFile(file, this.#signal);
     return files;
   }
-}
-
-/** DuckDB takes these for patterns in the names of files that it reads. */
-const PATTERN = /[*?[\]{}]/;
-
-/** @throws ColdError when files of the folder can not be named to DuckDB */
-export function checkFolderName(dir: string): void {
-  if (!PATTERN.test(dir)) return;
-  const text = `the name of ${dir} holds one of * ? [ ] { }, which are patterns to DuckDB: call the folder otherwise`;
-  throw new ColdError('cold_refused', 'fatal', text);
 }

@@ -9,8 +9,9 @@ import {
   type SpanCompleteness,
   seriesTable,
 } from '../../store/index.js';
+import { countLines } from '../parquet/texts.js';
 import { ColdFolder } from './cold-files.js';
-import { ColdRows, countLines } from './cold-rows.js';
+import { ColdRows } from './cold-rows.js';
 import { cutIntoParts, joinParts, type LocatedPart } from './parts.js';
 import type { PlacedFile, Reading, ReadingOptions, ReadingPart } from './reading.js';
 

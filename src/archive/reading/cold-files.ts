@@ -1,10 +1,9 @@
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Span } from '../../kernel/span.js';
 import type { DepartedPartition } from '../../store/index.js';
 import { asColdError, ColdError } from '../cold/errors.js';
+import { sumFile } from '../cold/files.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import type { PlacedFile } from './reading.js';
 
@@ -122,17 +121,7 @@ export async function checkColdFile(
   if (found.size !== bytes) throw damaged(path, `it has ${found.size} bytes and not ${bytes}`);
   const key = `${path}\0${found.ino}\0${found.size}\0${found.mtimeMs}\0${sha256}`;
   if (checked.has(key)) return;
-  const hash = createHash('sha256');
-  try {
-    for await (const piece of createReadStream(path, { highWaterMark: 1024 * 1024 })) {
-      signal?.throwIfAborted();
-      hash.update(piece as Buffer);
-    }
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw asColdError(error, path);
-  }
-  const digest = hash.digest('hex');
+  const { sha256: digest } = await sumFile(path, signal);
   if (digest !== sha256) throw damaged(path, `its sha256 is ${digest} and not ${sha256}`);
   if (checked.size >= MAX_CHECKED) checked.clear();
   checked.add(key);

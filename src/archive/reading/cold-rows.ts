@@ -3,6 +3,7 @@ import { multiplyDecimals } from '../../kernel/decimal.js';
 import { type RowForm, type SeriesSlice, seriesOrder, seriesVariant } from '../../store/index.js';
 import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, literal } from '../parquet/session.js';
+import { countLines } from '../parquet/texts.js';
 import { type FileTypes, newestSql, rowsSql, TOTAL_MARK } from './cold-sql.js';
 import type { PlacedFile } from './reading.js';
 
@@ -156,17 +157,6 @@ function likelyStart(
   if (group === undefined || limit > MAX_TRIED || group.rows < AMPLE * limit) return null;
   const endMs = Math.min(span.toMs, group.lastMs + 1);
   return Math.floor(endMs - ((group.lastMs - group.firstMs) / group.rows) * limit * AMPLE);
-}
-
-const LINE_FEED = 10;
-
-/** How many rows the lines of a piece are. */
-export function countLines(piece: Buffer): number {
-  let count = 0;
-  for (let at = piece.indexOf(LINE_FEED); at >= 0; at = piece.indexOf(LINE_FEED, at + 1)) {
-    count += 1;
-  }
-  return count;
 }
 
 const MARKED = new RegExp(

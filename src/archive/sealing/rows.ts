@@ -1,22 +1,15 @@
 import { createHash } from 'node:crypto';
 import type { PartitionInfo, PartitionMarket, SealFacts, SealingDesk } from '../../store/index.js';
+import { countLines } from '../parquet/texts.js';
 
 /** What was read of the rows of a partition so far. */
 export type RowsProgress = (rows: number) => void;
 
 /** Says how a checksum was made; another way of making it gets another name. */
 const CHECKSUM_FORM = 'rows1-sha256';
-const LINE_FEED = 0x0a;
 
 /** Gets the lines of a market, piece by piece; pieces may end anywhere. */
 export type MarketSink = (market: PartitionMarket, lines: AsyncIterable<Buffer>) => Promise<void>;
-
-/** How often a byte stands in a buffer. */
-function countByte(buffer: Buffer, byte: number): number {
-  let count = 0;
-  for (let at = buffer.indexOf(byte); at >= 0; at = buffer.indexOf(byte, at + 1)) count += 1;
-  return count;
-}
 
 /**
  * Reads all rows of a partition once: counts them and sums them up. The sum is over the canonical lines
@@ -39,7 +32,7 @@ export async function sumRows(
     const counted = async function* () {
       for await (const piece of pieces) {
         hash.update(piece);
-        rows += countByte(piece, LINE_FEED);
+        rows += countLines(piece);
         onProgress(rows);
         yield piece;
       }
