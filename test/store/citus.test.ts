@@ -5,7 +5,9 @@ import test from 'node:test';
 import { PARTITIONED_TABLES } from '../../src/store/index.js';
 import { migrateAll } from '../../src/store/migrate.js';
 import { commandTagsUsed } from '../support/command-tags.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
+import { makeDatabase, openTestStore, runSql } from '../support/postgres.js';
+import { trade } from '../support/postgres-rows.js';
+import { BTC } from '../support/store-world.js';
 
 /**
  * Rules by which the archive can be spread over a Citus cluster (architecture, Scale). There is none
@@ -191,4 +193,30 @@ test('the script asks for each table once, and leaves all keys in place', async 
     }
   }
   assert.equal(asked.length, COPIED.length + CUT.length);
+});
+
+test('what a cluster can not do is refused by name, and the rest goes on', async () => {
+  const { store, url } = await openTestStore();
+  await runSql(
+    url,
+    `CREATE TABLE pg_dist_partition (logicalrelid regclass PRIMARY KEY);
+     INSERT INTO pg_dist_partition VALUES ('trade')`,
+  );
+  // Sealing, archiving, restoring and retention all begin here.
+  await assert.rejects(store.sealing.open(new AbortController().signal), {
+    code: 'sealing_refused',
+    action: 'fatal',
+    message:
+      /distributed over a Citus cluster, where partitions are not sealed, archived or given up/,
+  });
+  assert.deepEqual(await store.sealing.partitions(), []);
+  await store.ensureMarkets([BTC], 0);
+  await store.commit({ trades: [trade(1, 0)] });
+  assert.deepEqual(
+    (await store.sealing.partitions()).map(({ table, state }) => [table, state]),
+    [['trade', 'hot']],
+  );
+  // With the extension alone nothing is spread yet.
+  await runSql(url, 'TRUNCATE pg_dist_partition');
+  await (await store.sealing.open(new AbortController().signal)).close();
 });

@@ -76,7 +76,7 @@ export class PostgresSealingDesk implements SealingDesk {
         throw new StoreError(
           'sealing_refused',
           'fatal',
-          'the tables are distributed over a Citus cluster, where partitions are not sealed',
+          'the tables are distributed over a Citus cluster, where partitions are not sealed, archived or given up: set partitions.seal to false, and leave retention at forever',
         );
       }
     }
