@@ -2,10 +2,11 @@
 FROM node:20-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN npm ci
+# The scripts build the program, whose source comes below.
+RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
-RUN npm run build && npm prune --omit=dev
+RUN npm rebuild && npm run build && npm prune --omit=dev --ignore-scripts
 
 FROM node:20-slim
 ENV NODE_ENV=production \
