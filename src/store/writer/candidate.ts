@@ -8,3 +8,10 @@ export interface Candidate<Row> {
 
 /** What became of a row. */
 export type Outcome = keyof RowOutcomes;
+
+/** The trades of one market: those at `start` up to before `end`. */
+export interface TradeRun {
+  readonly marketId: number;
+  readonly start: number;
+  readonly end: number;
+}

@@ -1,4 +1,4 @@
-import type { TradeRun } from './trade-sheet.js';
+import type { TradeRun } from './candidate.js';
 
 /**
  * The order in which new trades fill their index.

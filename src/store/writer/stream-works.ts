@@ -1,11 +1,11 @@
 import type { Batch, CoverageClaim, StreamKind, StreamRef } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
-import type { Candidate, Outcome } from './candidate.js';
+import type { Candidate, Outcome, TradeRun } from './candidate.js';
 import type { StreamWork } from './coverage.js';
 import { FreshRows, type StoredNear } from './fresh-rows.js';
 import type { PreparedGroup } from './prepared.js';
 import type { StoredTrades } from './trade-rows.js';
-import type { TradeRun, TradeSheet } from './trade-sheet.js';
+import type { TradeSheet } from './trade-sheet.js';
 
 /** What became of the rows of a group, in the order of its candidates. */
 export interface GroupOutcomes {

@@ -1,15 +1,8 @@
 import type { Batch, TradeRow } from '../../ledger/batch.js';
-import type { Outcome } from './candidate.js';
+import type { Outcome, TradeRun } from './candidate.js';
 import { denseOrder } from './dense-order.js';
 import { type SaneWindow, sameFields, tradeDecimalsReason, tradeKeyReason } from './screening.js';
 import { TradeLines } from './trade-lines.js';
-
-/** The trades of one market: those at `start` up to before `end`. */
-export interface TradeRun {
-  readonly marketId: number;
-  readonly start: number;
-  readonly end: number;
-}
 
 /**
  * The trades of a group of batches, screened, each once and in the order of the key. A trade is a
