@@ -59,7 +59,10 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   );
   assert.deepEqual(stateList(await look()), ['archived', 'archived', 'hot']);
   const table = await run('partitions', '--kind', 'trades');
-  assert.match(table.out, /^trade_20260114 +2026-01-14 +2026-01-15 +archived +24 +0 +0 +[\d,]+ +– +–$/m);
+  assert.match(
+    table.out,
+    /^trade_20260114 +2026-01-14 +2026-01-15 +archived +24 +0 +0 +[\d,]+ +– +–$/m,
+  );
   assert.deepEqual(await runSql(url, 'SELECT count(*)::int AS n FROM trade'), [{ n: 24 }]);
   const both = await run('query', '--json', COUNTS);
   assert.equal(both.out, before, both.err);
