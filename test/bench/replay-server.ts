@@ -39,12 +39,12 @@ const MAKE = (messages: number, trades: number) => [
   `SELECT make_partition('market_state', ${START}), make_partition('trade', ${START})`,
   `INSERT INTO market_state SELECT at, at, 1, 1, 60, n, 'update', price, 60000, price, 61000, 59000,
      round((1e7 + n * 1.37)::numeric, 8), round((1e3 + n * 0.01)::numeric, 8), NULL
-   FROM (SELECT n, ${START} + n * (interval '1 day' / ${messages + 1}) AS at,
+   FROM (SELECT n, ${START} + interval '1 day' * (n / ${messages + 1}::float8) AS at,
                 round((60000 + 500 * sin(n / 700.0))::numeric, 8) AS price
          FROM generate_series(1, ${messages}) n) made`,
   `INSERT INTO trade (traded_at, tid, executed_at, received_at, market_id, side, price, amount, total)
    SELECT date_trunc('second', at), n, at, at, 1, 'buy', price, 0.12345678, price * 0.12345678
-   FROM (SELECT n, ${START} + n * (interval '1 day' / ${trades + 1}) AS at,
+   FROM (SELECT n, ${START} + interval '1 day' * (n / ${trades + 1}::float8) AS at,
                 round((60000 + 500 * sin(n / 700.0))::numeric, 8) AS price
          FROM generate_series(1, ${trades}) n) made`,
   `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
