@@ -25,15 +25,27 @@ BEGIN
   IF from_at >= to_at OR current_setting('tapekeep.missing', true) = 'ignore' THEN
     RETURN true;
   END IF;
-  SELECT p.state, min(lower(p.span)) AS starts_at, max(upper(p.span)) AS ends_at INTO missing
-  FROM partition_state p
-  WHERE p.table_name = in_database.series AND p.span && tstzrange(in_database.from_at, in_database.to_at)
-    AND (p.state = 'archived' OR p.state = 'expired' AND in_database.expired_too)
-  GROUP BY p.state ORDER BY p.state LIMIT 1;
+  SELECT place.state, min(lower(place.span)) AS starts_at, max(upper(place.span)) AS ends_at INTO missing
+  FROM (SELECT p.span, CASE
+                 -- A transaction that keeps its snapshot still sees the state of before, but no rows:
+                 -- a table that had some and has no bytes has been emptied since.
+                 WHEN p.state = 'sealed' AND p.row_count > 0
+                   AND pg_relation_size(to_regclass(p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
+                         CASE WHEN upper(p.span) - lower(p.span) > interval '1 day' THEN 'YYYYMM' ELSE 'YYYYMMDD' END))) = 0
+                 THEN 'left' ELSE p.state END AS state
+        FROM partition_state p
+        WHERE p.table_name = in_database.series
+          AND p.span && tstzrange(in_database.from_at, in_database.to_at)) place
+  WHERE place.state IN ('archived', 'left') OR place.state = 'expired' AND in_database.expired_too
+  GROUP BY place.state ORDER BY place.state LIMIT 1;
   IF missing.state = 'archived' THEN
     RAISE EXCEPTION 'rows of % between % and % are in cold files, not in the database', in_database.series, missing.starts_at, missing.ends_at
       USING ERRCODE = 'TK002',
             HINT = 'The command tapekeep query reads both, tapekeep restore brings them back; SET tapekeep.missing = ''ignore'' answers without them.';
+  ELSIF missing.state = 'left' THEN
+    RAISE EXCEPTION 'rows of % between % and % have left the database since this transaction began', in_database.series, missing.starts_at, missing.ends_at
+      USING ERRCODE = 'TK002',
+            HINT = 'Begin it anew to be told where they are.';
   ELSIF missing.state = 'expired' THEN
     RAISE EXCEPTION 'rows of % between % and % are no longer kept', in_database.series, missing.starts_at, missing.ends_at
       USING ERRCODE = 'TK003',

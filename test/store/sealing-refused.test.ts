@@ -154,6 +154,30 @@ test('a full disk leaves the partition where it is', async (t) => {
   assert.deepEqual(await allTrades(world.url), before);
 });
 
+test('a transaction that keeps its snapshot hears that rows have left since, not that there are none', async (t) => {
+  const world = await openSealingWorld(t);
+  await live(world);
+  const [{ name: market } = assert.fail('a market')] = await runSql<{ name: string }>(
+    world.url,
+    'SELECT name FROM market WHERE market_id = 1',
+  );
+  const reader = await openSql(world.url);
+  const ask = (from: string, to: string) =>
+    reader.run(`SELECT count(*) FROM analytics.trades('${market}', '${from}', '${to}')`);
+  await reader.run('BEGIN ISOLATION LEVEL REPEATABLE READ');
+  await ask('2026-01-14', '2026-01-15');
+  await live(world, { rules: COLD });
+  await reader.run('SAVEPOINT here');
+  const left = { code: 'TK002', message: /have left the database since this transaction began/ };
+  await assert.rejects(ask('2026-01-13', '2026-01-14'), left);
+  await reader.run('ROLLBACK TO here');
+  await ask('2026-01-14', '2026-01-15');
+  await reader.run('COMMIT');
+  const cold = { code: 'TK002', message: /are in cold files, not in the database/ };
+  await assert.rejects(ask('2026-01-13', '2026-01-14'), cold);
+  await reader.end();
+});
+
 test('readers are not disturbed: the switch waits for them, and gives up soon', async (t) => {
   const world = await openSealingWorld(t);
   const { store, url } = world;
