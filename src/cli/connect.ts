@@ -7,8 +7,8 @@ import { systemRandom } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import type { Telemetry } from '../observe/events.js';
 import type { ArchiveIdentity } from '../store/index.js';
-import type { RunningExchange } from './built-in-exchange.js';
 import type { ExchangeAccess, ExchangeAddress } from './exchange.js';
+import type { RunningExchange } from './sandbox/built-in-exchange.js';
 
 /** How a program that collects comes to its exchange, and learns whose archive it writes. */
 
@@ -29,7 +29,7 @@ export async function exchangeAddress(
   if (config.exchange.url !== null) {
     return { address: { url: config.exchange.url, realtimeUrl: config.realtime.url } };
   }
-  const { startBuiltInExchange } = await import('./built-in-exchange.js');
+  const { startBuiltInExchange } = await import('./sandbox/built-in-exchange.js');
   const builtIn = await startBuiltInExchange(config, clock, telemetry.server);
   const { url, realtimeUrl } = builtIn.server;
   return { address: { url, realtimeUrl }, builtIn };

@@ -3,7 +3,7 @@ import type { Random } from '../kernel/random.js';
 import { floorToMs } from '../kernel/span.js';
 import type { StreamKind, StreamRef } from '../ledger/batch.js';
 import type { CollectEvents } from '../observe/events.js';
-import { CandleCollector } from './candles.js';
+import { CandleCollector } from './candles/candles.js';
 import { DepthCollector } from './depth.js';
 import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
 import type { CollectSettings } from './settings.js';

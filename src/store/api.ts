@@ -17,7 +17,7 @@ import type { CompletenessStore, GapState, RecordedGap } from './api-completenes
 import type { InspectionStore } from './api-inspection.js';
 import type { ArchiveSnapshot } from './api-series.js';
 import type { VerdictStore } from './api-verdicts.js';
-import { PARTITIONED_TABLES, type PartitionedTable } from './partitioned-tables.js';
+import { PARTITIONED_TABLES, type PartitionedTable } from './schema/partitioned-tables.js';
 import type { SealingStore } from './sealing/api-sealing.js';
 
 export type { PartitionedTable };

@@ -2,7 +2,6 @@ import { Socket } from 'node:net';
 import pg from 'pg';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
-import { ANSWER_TYPES } from './answer-types.js';
 import {
   type ConnectionOptions,
   checkServerVersion,
@@ -10,6 +9,7 @@ import {
   connectFailure,
   sessionSettings,
 } from './connection.js';
+import { ANSWER_TYPES } from './reading/answer-types.js';
 import { actionOf, toStoreError } from './sqlstate.js';
 
 /** Runs statements; both a pooled connection inside a transaction and the pool itself are one. */

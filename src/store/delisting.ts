@@ -1,7 +1,7 @@
 import type { GapReason } from '../ledger/gap-reasons.js';
+import { rememberGap } from './completeness/gap-memories.js';
+import { listGaps } from './completeness/gaps.js';
 import type { Runner } from './database.js';
-import { rememberGap } from './gap-memories.js';
-import { listGaps } from './gaps.js';
 import { fromMs, toMs } from './instants.js';
 
 /**

@@ -74,8 +74,14 @@ export {
   hasEmbeddedCluster,
   startEmbeddedPostgres,
 } from './embedded/supervisor.js';
-export { type MigrationReport, migrate, migrateAll } from './migrate.js';
 export { openStore } from './open-store.js';
+export {
+  seriesColumns,
+  seriesOrder,
+  seriesTable,
+  seriesVariant,
+} from './reading/series-columns.js';
+export { type MigrationReport, migrate, migrateAll } from './schema/migrate.js';
 export type {
   LedgerDoubt,
   PartitionInfo,
@@ -87,4 +93,3 @@ export type {
   StreamCoverage,
   Unsettled,
 } from './sealing/api-sealing.js';
-export { seriesColumns, seriesOrder, seriesTable, seriesVariant } from './series-columns.js';

@@ -21,26 +21,26 @@ import type {
   SinceMode,
   StartTry,
 } from './api-completeness.js';
-import * as catalog from './catalog.js';
+import * as memories from './completeness/gap-memories.js';
+import * as gaps from './completeness/gaps.js';
+import * as ledger from './completeness/ledger.js';
+import { readMissing } from './completeness/missing.js';
+import * as tries from './completeness/start-tries.js';
+import { readStatus } from './completeness/status-rows.js';
+import { type Doubt, uncover } from './completeness/uncover.js';
+import * as requests from './completeness/wanted.js';
 import type { ConnectionOptions } from './connection.js';
 import { Database } from './database.js';
-import * as memories from './gap-memories.js';
-import * as gaps from './gaps.js';
-import { PostgresInspection } from './inspection.js';
-import * as ledger from './ledger.js';
-import { checkMigrated } from './migrate.js';
-import { readMissing } from './missing.js';
-import { Partitions } from './partitions.js';
+import { PostgresInspection } from './reading/inspection.js';
+import { Snapshots } from './reading/snapshot.js';
+import * as catalog from './schema/catalog.js';
+import { checkMigrated } from './schema/migrate.js';
+import { Partitions } from './schema/partitions.js';
 import { PostgresSealing } from './sealing/partitions.js';
 import { type Settings, settingsOf } from './settings.js';
 import * as modes from './since-modes.js';
-import { Snapshots } from './snapshot.js';
-import * as tries from './start-tries.js';
-import { readStatus } from './status-rows.js';
-import { readTradedSlots } from './traded-slots.js';
-import { type Doubt, uncover } from './uncover.js';
-import { PostgresVerdicts } from './verdicts.js';
-import * as requests from './wanted.js';
+import { readTradedSlots } from './verdicts/traded-slots.js';
+import { PostgresVerdicts } from './verdicts/verdicts.js';
 import { Writer } from './writer/writer.js';
 
 /** For the writer's goodbye to the server, after its drain. */

@@ -10,8 +10,8 @@ import { Output } from '../../src/archive/export/output.js';
 import { openReading } from '../../src/archive/reading/open-reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import { copyRowsSql } from '../../src/store/copy-rows.js';
 import { openStore, type Store } from '../../src/store/index.js';
+import { copyRowsSql } from '../../src/store/reading/copy-rows.js';
 import {
   makeTempDir,
   quietStoreEvents,

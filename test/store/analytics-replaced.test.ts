@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
-import { migrateAll } from '../../src/store/migrate.js';
+import { migrateAll } from '../../src/store/schema/migrate.js';
 import { makeDatabase, runSql } from '../support/postgres.js';
 import { loginAs } from '../support/postgres-logins.js';
 

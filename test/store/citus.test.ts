@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { PARTITIONED_TABLES } from '../../src/store/index.js';
-import { migrateAll } from '../../src/store/migrate.js';
+import { migrateAll } from '../../src/store/schema/migrate.js';
 import { commandTagsUsed } from '../support/command-tags.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres.js';
 import { trade } from '../support/postgres-rows.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { startEmbeddedPostgres } from '../../src/store/index.js';
-import { migrate, migrateAll } from '../../src/store/migrate.js';
+import { migrate, migrateAll } from '../../src/store/schema/migrate.js';
 import {
   makeDatabase,
   openTestStore,

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { VerdictRow } from '../../src/ledger/verdict.js';
-import { migrate } from '../../src/store/migrate.js';
-import { TABLE_RIGHTS } from '../../src/store/role-rights.js';
-import { OWNED_FUNCTIONS, OWNED_TYPES } from '../../src/store/roles.js';
+import { migrate } from '../../src/store/schema/migrate.js';
+import { TABLE_RIGHTS } from '../../src/store/schema/role-rights.js';
+import { OWNED_FUNCTIONS, OWNED_TYPES } from '../../src/store/schema/roles.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres.js';
 import { loginAs } from '../support/postgres-logins.js';
 import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres-rows.js';

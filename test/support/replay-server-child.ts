@@ -33,7 +33,9 @@ export interface ReplayServerReport {
 const ROOMY_BYTES = 256 * 1024;
 
 function fail(error: unknown): never {
-  console.error(error);
+  process.stderr.write(
+    `${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
+  );
   process.exit(1);
 }
 

@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { type RunningExchange, startBuiltInExchange } from '../../src/cli/built-in-exchange.js';
+import {
+  type RunningExchange,
+  startBuiltInExchange,
+} from '../../src/cli/sandbox/built-in-exchange.js';
 import { DEFAULTS } from '../../src/config/keys.js';
 import { loadConfig } from '../../src/config/load.js';
 import type { Config } from '../../src/config/schema.js';

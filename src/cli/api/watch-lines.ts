@@ -1,5 +1,5 @@
 import type { StateEvent } from '../../client/index.js';
-import { roughDuration } from '../summary.js';
+import { roughDuration } from '../daemon/summary.js';
 
 /** Figures of a state in the order in which they are shown. */
 const FIGURES = ['last', 'open', 'close', 'high', 'low', 'volume', 'deal', 'change'] as const;

@@ -9,7 +9,7 @@ import { UsageError } from '../failure.js';
 import { assertCollected } from '../fill/collected.js';
 import type { FillTask } from '../fill/task.js';
 import { type FillCommandOptions, type FillDesk, withFilling } from '../fill/with-filling.js';
-import { marketsOf } from '../gap-selection.js';
+import { marketsOf } from '../gaps/gap-selection.js';
 import { formatMoment, type Moment, resolveMoment } from '../moments.js';
 import { printable } from '../printable.js';
 import { selectMarkets } from '../selection.js';

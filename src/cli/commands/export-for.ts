@@ -7,13 +7,13 @@ import { totalLengthMs } from '../../kernel/span.js';
 import type { Store } from '../../store/index.js';
 import { coldDirOf } from '../database.js';
 import type { ExitCode } from '../exit-codes.js';
-import { untilStopped } from '../export-ending.js';
-import { UsageError } from '../failure.js';
+import { untilStopped } from '../export/export-ending.js';
 import {
   type InterchangeSelection,
   interchangeParts,
   type SelectedParts,
-} from '../interchange-selection.js';
+} from '../export/interchange-selection.js';
+import { UsageError } from '../failure.js';
 import { lookAt } from '../looking.js';
 import { printable } from '../printable.js';
 import { Progress } from '../progress.js';

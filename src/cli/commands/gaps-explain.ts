@@ -1,18 +1,18 @@
 import type { StreamKind } from '../../ledger/batch.js';
 import { GAP_REASONS } from '../../ledger/gap-reasons.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
+import { roughDuration } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { percent } from '../fill/progress-line.js';
-import { findGap, findGapsAt, gapIdOf } from '../gap-ids.js';
-import { marketsOf } from '../gap-selection.js';
+import { findGap, findGapsAt, gapIdOf } from '../gaps/gap-ids.js';
+import { marketsOf } from '../gaps/gap-selection.js';
 import { kindOf, streamName } from '../kinds.js';
 import { type Look, lookAt } from '../looking.js';
 import { formatMoment, momentArgument, resolveMoment } from '../moments.js';
 import { printable } from '../printable.js';
 import { selectMarkets } from '../selection.js';
 import { type CommonOptions, openSession } from '../session.js';
-import { roughDuration } from '../summary.js';
 
 /** Pieces of one gap that are explained. */
 const EXPLAINED_MAX = 10;

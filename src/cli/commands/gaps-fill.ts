@@ -5,8 +5,8 @@ import type { ExitCode } from '../exit-codes.js';
 import { assertCollected } from '../fill/collected.js';
 import type { FillTask } from '../fill/task.js';
 import { type FillCommandOptions, type FillDesk, withFilling } from '../fill/with-filling.js';
-import { findGap } from '../gap-ids.js';
-import { type GapOptions, gapFilterOf, readGaps } from '../gap-selection.js';
+import { findGap } from '../gaps/gap-ids.js';
+import { type GapOptions, gapFilterOf, readGaps } from '../gaps/gap-selection.js';
 
 export interface GapsFillOptions extends FillCommandOptions, GapOptions {
   /** Also tries again what was given up. */

@@ -1,15 +1,15 @@
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
+import { roughDuration } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { gapDocument } from '../fill/outcome.js';
-import { gapIdOf } from '../gap-ids.js';
-import { type GapOptions, gapFilterOf, readGaps } from '../gap-selection.js';
+import { gapIdOf } from '../gaps/gap-ids.js';
+import { type GapOptions, gapFilterOf, readGaps } from '../gaps/gap-selection.js';
+import { startTriesText } from '../gaps/no-gap.js';
 import { streamName } from '../kinds.js';
 import { lookAt } from '../looking.js';
 import { formatMoment } from '../moments.js';
-import { startTriesText } from '../no-gap.js';
 import { jsonLine, printable } from '../printable.js';
 import { type CommonOptions, openSession } from '../session.js';
-import { roughDuration } from '../summary.js';
 import { type Column, formatTable } from '../table.js';
 
 export interface GapsListOptions extends CommonOptions, GapOptions {

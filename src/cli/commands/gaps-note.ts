@@ -1,7 +1,7 @@
 import type { Gap } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
-import { findGap } from '../gap-ids.js';
+import { findGap } from '../gaps/gap-ids.js';
 import { lookAt } from '../looking.js';
 import { type CommonOptions, openSession } from '../session.js';
 

@@ -1,13 +1,13 @@
 import { type LifeDates, lifeDates } from '../../archive/sealing/plan.js';
 import { PARTITIONED_TABLES, type PartitionInfo } from '../../store/index.js';
+import { roughDuration } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { isOfKind } from '../life-desk.js';
-import { type LifeKind, lifeRulesOf } from '../life-rules.js';
+import { isOfKind } from '../life/life-desk.js';
+import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
 import { lookAt } from '../looking.js';
 import { formatMoment } from '../moments.js';
 import { jsonLine } from '../printable.js';
 import { type CommonOptions, openSession } from '../session.js';
-import { roughDuration } from '../summary.js';
 import { type Column, formatTable } from '../table.js';
 
 export interface PartitionsOptions extends CommonOptions {

@@ -2,7 +2,7 @@ import { nearestName } from '../../config/nearest.js';
 import type { QuarantineCount, QuarantinedRow } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
-import { marketsOf } from '../gap-selection.js';
+import { marketsOf } from '../gaps/gap-selection.js';
 import { lookAt } from '../looking.js';
 import { formatMoment } from '../moments.js';
 import { jsonLine, printable } from '../printable.js';

@@ -7,6 +7,7 @@ import { ReplayError } from '../../replay/replay-error.js';
 import type { PlaySpeed } from '../../server/control/clock-control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { KnownStream } from '../../store/index.js';
+import { waitForStop } from '../daemon/shutdown.js';
 import { coldDirOf } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
@@ -15,7 +16,6 @@ import type { Moment } from '../moments.js';
 import { printable } from '../printable.js';
 import { selectMarkets, selectSpan } from '../selection.js';
 import { type CommonOptions, openSession } from '../session.js';
-import { waitForStop } from '../shutdown.js';
 
 export interface ReplayCommandOptions extends CommonOptions {
   readonly from?: Moment;

@@ -1,7 +1,7 @@
 import { restore } from '../../archive/sealing/life.js';
 import type { ExitCode } from '../exit-codes.js';
-import { isOfKind, workOnLives } from '../life-desk.js';
-import { type LifeKind, lifeRulesOf } from '../life-rules.js';
+import { isOfKind, workOnLives } from '../life/life-desk.js';
+import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
 import type { Moment } from '../moments.js';
 import { selectSpan } from '../selection.js';
 import { type CommonOptions, openSession } from '../session.js';

@@ -14,12 +14,12 @@ import type { TapeOptions } from '../../sandbox/options.js';
 import { marketsForGood } from '../../server/control/control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { ServerVariants } from '../../server/variants.js';
+import { waitForStop } from '../daemon/shutdown.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
-import { gatherFaultScript } from '../fault-script.js';
-import { readMarketsFile } from '../markets-file.js';
-import { gatherKeys, type NamedKey } from '../sandbox-keys.js';
-import { waitForStop } from '../shutdown.js';
+import { gatherFaultScript } from '../sandbox/fault-script.js';
+import { readMarketsFile } from '../sandbox/markets-file.js';
+import { gatherKeys, type NamedKey } from '../sandbox/sandbox-keys.js';
 
 export interface SandboxOptions {
   readonly host: string;

@@ -1,8 +1,8 @@
 import { liveOn, previewSealing } from '../../archive/sealing/life.js';
 import type { ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
-import { isOfKind, workOnLives } from '../life-desk.js';
-import { type LifeKind, lifeRulesOf } from '../life-rules.js';
+import { isOfKind, workOnLives } from '../life/life-desk.js';
+import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
 import { type Moment, resolveMoment } from '../moments.js';
 import { type CommonOptions, openSession } from '../session.js';
 

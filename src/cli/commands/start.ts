@@ -1,12 +1,12 @@
 import { setFlagsFromString } from 'node:v8';
 import { type Clock, sleep, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
-import { Daemon, type DaemonAddresses } from '../daemon.js';
+import { Daemon, type DaemonAddresses } from '../daemon/daemon.js';
+import { type StopReason, waitForStop } from '../daemon/shutdown.js';
+import { LiveSummary } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { exitCodeOf } from '../failure.js';
 import { type CommonOptions, openSession } from '../session.js';
-import { type StopReason, waitForStop } from '../shutdown.js';
-import { LiveSummary } from '../summary.js';
 import { VERSION } from '../version.js';
 
 export interface StartOptions extends CommonOptions {

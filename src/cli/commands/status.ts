@@ -1,10 +1,10 @@
 import { systemClock } from '../../kernel/clock.js';
 import type { Store, StreamStatus, VerdictTotals } from '../../store/index.js';
+import { roughDuration } from '../daemon/summary.js';
 import { borrowDatabase, openArchive } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { type OpenGaps, openGapsOf } from '../open-gaps.js';
+import { type OpenGaps, openGapsOf } from '../gaps/open-gaps.js';
 import { type CommonOptions, openSession, type Session } from '../session.js';
-import { roughDuration } from '../summary.js';
 import { type Column, formatTable } from '../table.js';
 
 export interface StatusOptions extends CommonOptions {

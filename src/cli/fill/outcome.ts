@@ -1,10 +1,10 @@
 import { GAP_REASONS } from '../../ledger/gap-reasons.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';
-import { gapIdOf } from '../gap-ids.js';
+import { roughDuration } from '../daemon/summary.js';
+import { gapIdOf } from '../gaps/gap-ids.js';
 import { streamName } from '../kinds.js';
 import { formatMoment } from '../moments.js';
 import { printable } from '../printable.js';
-import { roughDuration } from '../summary.js';
 import type { FillEnd } from './filling.js';
 import { percent } from './progress-line.js';
 import type { FillTask } from './task.js';

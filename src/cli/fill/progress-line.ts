@@ -1,5 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
-import { roughDuration } from '../summary.js';
+import { roughDuration } from '../daemon/summary.js';
 import { type FillTotals, shareOf } from './task.js';
 
 /** Where progress is drawn: stderr, or a stand-in. */

@@ -1,4 +1,4 @@
-import type { CandleCollector } from '../../collect/candles.js';
+import type { CandleCollector } from '../../collect/candles/candles.js';
 import { tellFailure } from '../../collect/failures.js';
 import type { MarketUnit } from '../../collect/market-unit.js';
 import { GapFiller } from '../../collect/trades/filler.js';

@@ -1,6 +1,6 @@
 import type { Span } from '../../kernel/span.js';
 import type { SeriesColumn } from '../api-series.js';
-import type { PartitionedTable } from '../partitioned-tables.js';
+import type { PartitionedTable } from '../schema/partitioned-tables.js';
 
 /** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
 export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';

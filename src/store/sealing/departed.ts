@@ -1,7 +1,7 @@
 import type { Span } from '../../kernel/span.js';
 import type { Runner } from '../database.js';
 import { toMs } from '../instants.js';
-import type { PartitionedTable } from '../partitioned-tables.js';
+import type { PartitionedTable } from '../schema/partitioned-tables.js';
 
 /**
  * What the ledger covers and the database does not hold any more: rows in files, or gone. What is

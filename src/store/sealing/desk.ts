@@ -1,7 +1,7 @@
 import type { SeriesColumn } from '../api-series.js';
 import { StoreError } from '../errors.js';
 import { fromMs } from '../instants.js';
-import type { PartitionedTable } from '../partitioned-tables.js';
+import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import { sqlstateOf } from '../sqlstate.js';
 import type {
   PartitionInfo,

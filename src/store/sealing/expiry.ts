@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../ledger/batch.js';
 import type { Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';
-import type { PartitionedTable } from '../partitioned-tables.js';
+import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { LIFE_TABLES } from './tables.js';
 

@@ -1,7 +1,7 @@
 import type { ConnectionOptions } from '../connection.js';
 import type { Database } from '../database.js';
 import { toMs } from '../instants.js';
-import type { PartitionedTable } from '../partitioned-tables.js';
+import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import type { PartitionInfo, PartitionLife, SealingStore } from './api-sealing.js';
 import { LongConnection } from './connection.js';
 import { PostgresSealingDesk } from './desk.js';

@@ -1,8 +1,8 @@
 import type { Span } from '../../kernel/span.js';
+import { coveredSql, expectedSql, islandBeforeSql } from '../completeness/missing.js';
 import type { Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';
-import { coveredSql, expectedSql, islandBeforeSql } from '../missing.js';
-import type { PartitionedTable } from '../partitioned-tables.js';
+import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import type { LedgerDoubt, StreamCoverage, Unsettled } from './api-sealing.js';
 import { departedSql } from './departed.js';
 import { LIFE_TABLES } from './tables.js';

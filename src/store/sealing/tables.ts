@@ -1,7 +1,7 @@
 import type { StreamKind } from '../../ledger/batch.js';
 import type { ColumnType, SeriesColumn, SeriesKind } from '../api-series.js';
-import type { PartitionedTable } from '../partitioned-tables.js';
-import { seriesColumns } from '../series-columns.js';
+import { seriesColumns } from '../reading/series-columns.js';
+import type { PartitionedTable } from '../schema/partitioned-tables.js';
 
 /** What the life of a partition needs to know of its table. */
 export interface LifeTable {

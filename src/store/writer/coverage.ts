@@ -1,8 +1,8 @@
 import { normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoverageClaim, Evidence, Island, StreamKind } from '../../ledger/batch.js';
+import { type CoverageRow, toIsland } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
-import { type CoverageRow, toIsland } from '../ledger.js';
 import { doubtLateTrades } from './doubts.js';
 import type { Counted, FreshRows, StoredNear } from './fresh-rows.js';
 

@@ -1,7 +1,7 @@
 import type { Batch, CommitResult, CoverageClaim, StreamKind } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
-import type { PartitionedTable } from '../partitioned-tables.js';
+import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import { sqlstateOf } from '../sqlstate.js';
 import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './prepared.js';

@@ -1,6 +1,6 @@
 import type { Batch, CommitResult, Island, Series } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
-import type { Partitions } from '../partitions.js';
+import type { Partitions } from '../schema/partitions.js';
 import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import type { Candidate, Outcome } from './candidate.js';
 import { writeCoverage } from './coverage.js';

@@ -8,7 +8,7 @@ import type { Batch, CommitResult } from '../../ledger/batch.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
 import { StoreError } from '../errors.js';
-import type { Partitions } from '../partitions.js';
+import type { Partitions } from '../schema/partitions.js';
 import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
 import { isInTheWay, makeWay, type Way } from './frozen.js';
 import { type PendingBatch, PendingBatches, type PendingLimits } from './pending.js';

@@ -19,7 +19,7 @@ export type CrewWord =
   | { readonly is: 'stopped'; readonly id: number }
   | { readonly is: 'failed'; readonly id: number; readonly text: string };
 
-type Daemon = InstanceType<typeof import('../../../src/cli/daemon.js').Daemon>;
+type Daemon = InstanceType<typeof import('../../../src/cli/daemon/daemon.js').Daemon>;
 
 /** A module of the built program, whose address is the only argument. */
 async function built(path: string): Promise<unknown> {
@@ -27,8 +27,8 @@ async function built(path: string): Promise<unknown> {
 }
 
 const { Daemon: BuiltDaemon } = (await built(
-  'cli/daemon.js',
-)) as typeof import('../../../src/cli/daemon.js');
+  'cli/daemon/daemon.js',
+)) as typeof import('../../../src/cli/daemon/daemon.js');
 const { openSession } = (await built(
   'cli/session.js',
 )) as typeof import('../../../src/cli/session.js');

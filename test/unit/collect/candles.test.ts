@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { CandleCollector } from '../../../src/collect/candles.js';
+import { CandleCollector } from '../../../src/collect/candles/candles.js';
 import type { StreamRef } from '../../../src/ledger/batch.js';
 import { CollectRecord } from '../../support/collect-record.js';
 import { FakeClock } from '../../support/fake-clock.js';

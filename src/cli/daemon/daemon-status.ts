@@ -1,0 +1,115 @@
+import type { ExchangeClock } from '../../client/index.js';
+import { exchangeNameOf } from '../../config/load.js';
+import type { Config } from '../../config/schema.js';
+import type { Clock } from '../../kernel/clock.js';
+import { messageOf } from '../../kernel/errors.js';
+import type { CompletenessTally } from '../../observe/tally.js';
+import type { ObservedTelemetry } from '../../observe/telemetry.js';
+import { statusGaps, statusStreams } from '../../status/document.js';
+import { type HealthReport, healthReport } from '../../status/health.js';
+import { type StatusServer, startStatusServer } from '../../status/server.js';
+import { VERSION } from '../version.js';
+
+/** What operators may know of a daemon at one moment. */
+export interface DaemonView {
+  /** What it is doing, in words. */
+  readonly phase: string;
+  readonly markets: number;
+  /** Time since its loops last turned, milliseconds. */
+  readonly idleMs: number;
+  /** Time since the exchange last answered; undefined before the first answer. */
+  readonly silentMs: number | undefined;
+  /** How often something is asked of the exchange at least, milliseconds. */
+  readonly shortestPeriodMs: number;
+  /** How long the oldest commit has been under way, milliseconds. */
+  readonly oldestCommitMs: number;
+  pingDatabase(): Promise<void>;
+}
+
+/** The loops that prove life turn several times in this time. */
+const STALE_TICK_MS = 60_000;
+/** The exchange counts as answering when it did so within this time beyond three schedules. */
+const EXCHANGE_SILENCE_MS = 15_000;
+const SILENT_PERIODS = 3;
+/** A commit that takes longer means that nothing is stored at present. */
+const COMMIT_STUCK_MS = 15_000;
+
+/** Opens the status pages of a daemon, unless they are switched off. */
+export async function openDaemonStatus(
+  options: {
+    readonly config: Config;
+    readonly clock: Clock;
+    readonly telemetry: ObservedTelemetry;
+    readonly exchangeTime: ExchangeClock;
+  },
+  look: () => DaemonView,
+): Promise<StatusServer | undefined> {
+  const { config, clock, telemetry, exchangeTime } = options;
+  if (!config.http.enabled) return undefined;
+  const { host, port, token } = config.http;
+  return startStatusServer({
+    host,
+    port,
+    token,
+    clock,
+    telemetry: telemetry.daemon,
+    metricsText: () => telemetry.metricsText(),
+    health: async () => health(look()),
+    ready: () => ready(look()),
+    statusJson: async () => {
+      const snapshot = telemetry.tally.snapshot();
+      const { completeness } = snapshot;
+      return {
+        facts: {
+          version: VERSION,
+          phase: look().phase,
+          exchange: exchangeNameOf(config),
+          markets: look().markets,
+          'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
+          ...completenessFacts(completeness),
+        },
+        streams: statusStreams(snapshot, exchangeTime.nowMs()),
+        gaps: completeness === null ? null : statusGaps(completeness.openGaps),
+      };
+    },
+  });
+}
+
+/** Doubts first: what a person would have to look into. */
+function completenessFacts(counted: CompletenessTally | null) {
+  if (counted === null) return {};
+  const { mismatches, oldestGapMs, lowestCoverage, verifiedLagMs } = counted;
+  return {
+    'candles that do not match the trades': mismatches,
+    'least covered stream': `${(Math.floor(lowestCoverage * 10_000) / 100).toFixed(2)} %`,
+    'oldest open gap': oldestGapMs === null ? 'none' : inSeconds(oldestGapMs),
+    'verified until': verifiedLagMs === null ? null : inSeconds(verifiedLagMs),
+  };
+}
+
+const inSeconds = (ms: number) => `${(ms / 1000).toFixed(1)} s ago`;
+
+function health({ idleMs }: DaemonView): HealthReport {
+  const detail = `last turn ${inSeconds(idleMs)}`;
+  return healthReport([{ name: 'loops', ok: idleMs < STALE_TICK_MS, detail }]);
+}
+
+async function ready(view: DaemonView): Promise<HealthReport> {
+  const { phase, silentMs } = view;
+  const trouble = await view.pingDatabase().then(() => undefined, messageOf);
+  const isStoring = trouble === undefined && view.oldestCommitMs < COMMIT_STUCK_MS;
+  const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * view.shortestPeriodMs;
+  // While nothing can be stored nothing is asked: then its silence says nothing about the exchange.
+  const isAnswering = silentMs !== undefined && (silentMs < limitMs || !isStoring);
+  const answer = silentMs === undefined ? 'no answer yet' : `last answer ${inSeconds(silentMs)}`;
+  return healthReport([
+    { name: 'phase', ok: phase === 'collecting', detail: phase },
+    { name: 'database', ok: trouble === undefined, ...(trouble && { detail: trouble }) },
+    {
+      name: 'archive',
+      ok: isStoring,
+      detail: `oldest commit under way for ${(view.oldestCommitMs / 1000).toFixed(1)} s`,
+    },
+    { name: 'exchange', ok: isAnswering, detail: answer },
+  ]);
+}

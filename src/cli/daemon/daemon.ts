@@ -1,0 +1,259 @@
+import type { createExchangeClock } from '../../client/index.js';
+import { Collector } from '../../collect/collector.js';
+import type { Config } from '../../config/schema.js';
+import type { Clock } from '../../kernel/clock.js';
+import { AbortedError } from '../../kernel/errors.js';
+import { systemRandom } from '../../kernel/random.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
+import type { ObservedTelemetry } from '../../observe/telemetry.js';
+import type { StatusServer } from '../../status/server.js';
+import { type Store, startEmbeddedPostgres } from '../../store/index.js';
+import { archiveIdentityOf, exchangeAddress, firstAnswer } from '../connect.js';
+import { describeDatabase, migrateDatabase, openArchive } from '../database.js';
+import { type ExchangeAccess, openExchange } from '../exchange.js';
+import { guardFeedIdentity, guardIdentity } from '../identity.js';
+import type { RunningExchange } from '../sandbox/built-in-exchange.js';
+import { type DaemonView, openDaemonStatus } from './daemon-status.js';
+import { keepHouse } from './housekeeping.js';
+import { boundedStep } from './lifecycle.js';
+
+/** What the operator is told once everything stands. */
+export interface DaemonAddresses {
+  readonly exchange: string;
+  readonly database: string;
+  readonly status: string | null;
+}
+
+export interface DaemonOptions {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly telemetry: ObservedTelemetry;
+  readonly exchangeTime: ReturnType<typeof createExchangeClock>;
+  /** Called once when something happened after which going on would be wrong. */
+  readonly onFatal: (error: Error) => void;
+}
+
+/** Intake gets this long to end at a stop; what is still under way then is collected again. */
+const INTAKE_STOP_MS = 3500;
+/** All of a stop; container runtimes kill after 10 s. */
+const STOP_MS = 9000;
+/** The part of it that is kept for the embedded server, which must not be left running. */
+const SERVER_STOP_MS = 3500;
+
+/** Where the archive is, and how to let go of it in the time that is left. */
+interface OpenDatabase {
+  readonly url: string;
+  readonly stop?: (limits: { readonly timeoutMs: number }) => Promise<void>;
+}
+
+/**
+ * The collecting daemon: wires the rooms together, starts them in order and stops them in reverse.
+ *
+ * States: *new* → *starting* (database, built-in exchange, status pages; then waiting for the
+ * exchange's first answer, as long as it takes) → *running* → *stopping* → *stopped*. A failure while
+ * starting stops what was started. A stop at any moment gives up what is being started, waits until
+ * that is known to have ended, and ends in bounded time whatever the database does.
+ */
+export class Daemon {
+  readonly #options: DaemonOptions;
+  readonly #stopping = new AbortController();
+  #database: OpenDatabase | undefined;
+  /** What is being started; never rejects. */
+  #stage: Promise<unknown> = Promise.resolve();
+  #store: Store | undefined;
+  #builtIn: RunningExchange | undefined;
+  #access: ExchangeAccess | undefined;
+  #status: StatusServer | undefined;
+  #collector: Collector | undefined;
+  #housekeeping: Promise<void> | undefined;
+  #identity: { readonly value: string | null } | undefined;
+  #phase = 'starting';
+  #lastTickMs: number;
+  #lastAnswerMs: number | undefined;
+  #stopped: Promise<void> | undefined;
+
+  constructor(options: DaemonOptions) {
+    this.#options = options;
+    this.#lastTickMs = options.clock.monotonicMs();
+  }
+
+  /** Starts everything that does not depend on the exchange's answering. */
+  open(): Promise<DaemonAddresses> {
+    return this.#asStage(() => this.#open());
+  }
+
+  /** Waits for the exchange's first answer, as long as it takes, and checks whose archive this is. */
+  connect(): Promise<void> {
+    return this.#asStage(() => this.#connect());
+  }
+
+  /** Collects until {@link Daemon.stop}. */
+  collect(): Promise<void> {
+    return this.#asStage(() => this.#collect());
+  }
+
+  async #open(): Promise<DaemonAddresses> {
+    const { config, clock, telemetry, exchangeTime } = this.#options;
+    const { signal } = this.#stopping;
+    this.#enter('starting the database');
+    const database = await this.#openDatabase();
+    this.#database = database;
+    this.#enter('migrating the database');
+    await this.#unlessStopped(migrateDatabase(config, database.url, telemetry.store));
+    const exchangeNowMs = () => exchangeTime.nowMs();
+    const opening = openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);
+    const store = await this.#unlessStopped(opening, (late) => late.stop());
+    this.#store = store;
+    await this.#unlessStopped(store.acquireWriterLock());
+    await this.#unlessStopped(store.closeOrphanSessions());
+    const { address, builtIn } = await exchangeAddress(config, this.#options);
+    this.#builtIn = builtIn;
+    signal.throwIfAborted();
+    this.#access = openExchange(config, address, clock, telemetry, exchangeTime);
+    this.#status = await openDaemonStatus(this.#options, () => this.view);
+    signal.throwIfAborted();
+    return {
+      exchange: address.url,
+      database: describeDatabase(database.url),
+      status: this.#status?.url ?? null,
+    };
+  }
+
+  async #connect(): Promise<void> {
+    const { config, exchangeTime } = this.#options;
+    const { signal } = this.#stopping;
+    const [store, access] = [this.#store, this.#access];
+    if (store === undefined || access === undefined) throw new Error('open() comes first');
+    this.#enter('waiting for the exchange');
+    const identity = await firstAnswer(access, signal, this.#options);
+    this.#lastAnswerMs = this.#options.clock.monotonicMs();
+    await this.#unlessStopped(store.claimArchive(archiveIdentityOf(config, identity)));
+    await this.#unlessStopped(store.makePartitionsAhead(exchangeTime.nowMs()));
+    this.#identity = { value: identity };
+  }
+
+  #tick(): void {
+    this.#lastTickMs = this.#options.clock.monotonicMs();
+  }
+
+  /** Whether the exchange has answered at all. */
+  get isConnected(): boolean {
+    return this.#identity !== undefined;
+  }
+
+  async #collect(): Promise<void> {
+    const { config, clock, telemetry, exchangeTime, onFatal } = this.#options;
+    const [store, access, identity] = [this.#store, this.#access, this.#identity];
+    if (store === undefined || access === undefined || identity === undefined) {
+      throw new Error('connect() comes first');
+    }
+    const guarded = guardIdentity(access.client, identity.value, onFatal);
+    const collector = new Collector({
+      settings: config,
+      exchange: {
+        reserve: (priority, signal) => guarded.reserve(priority, signal),
+        call: async (name, params, options) => {
+          const reply = await guarded.call(name, params, options);
+          this.#lastAnswerMs = clock.monotonicMs();
+          return reply;
+        },
+      },
+      requestsPerS: () => access.requestsPerS(),
+      archive: store,
+      openStateFeed: guardFeedIdentity(access.openStateFeed, identity.value, onFatal),
+      time: exchangeTime,
+      clock,
+      random: systemRandom,
+      telemetry: telemetry.collect,
+      ...(config.account.enabled
+        ? { account: { schedule: config.account.schedule, archive: store } }
+        : {}),
+    });
+    this.#collector = collector;
+    const { signal } = this.#stopping;
+    const tick = () => this.#tick();
+    const beside = { config, clock, telemetry, exchangeTime, signal, tick, collector };
+    this.#housekeeping = keepHouse(store, beside);
+    await this.#unlessStopped(collector.start());
+    this.#enter('collecting');
+  }
+
+  /** Stops intake, stores what has arrived, closes everything. Safe to call twice. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #stop(): Promise<void> {
+    const { clock } = this.#options;
+    this.#phase = 'stopping';
+    this.#stopping.abort(new AbortedError());
+    const endMs = clock.monotonicMs() + STOP_MS;
+    const leftMs = () => Math.max(0, endMs - clock.monotonicMs());
+    // Only when the stage has ended is it known what there is to stop.
+    await boundedStep(this.#options, 'start', leftMs(), () => this.#stage);
+    const reservedMs = this.#database?.stop === undefined ? 0 : SERVER_STOP_MS;
+    const steps: Array<[string, () => Promise<unknown> | undefined, number?]> = [
+      ['collector', () => this.#collector?.stop(), INTAKE_STOP_MS],
+      ['client', () => this.#access?.close()],
+      ['store', () => this.#store?.stop()],
+      ['housekeeping', () => this.#housekeeping],
+      ['status', () => this.#status?.stop()],
+      ['exchange', () => this.#builtIn?.stop()],
+    ];
+    for (const [name, step, mostMs = STOP_MS] of steps) {
+      await boundedStep(
+        this.#options,
+        name,
+        Math.min(mostMs, Math.max(0, leftMs() - reservedMs)),
+        step,
+      );
+    }
+    const timeoutMs = Math.max(leftMs(), reservedMs);
+    await boundedStep(this.#options, 'database', timeoutMs + 1000, () =>
+      this.#database?.stop?.({ timeoutMs }),
+    );
+    this.#phase = 'stopped';
+  }
+
+  #asStage<T>(work: () => Promise<T>): Promise<T> {
+    const running = work();
+    this.#stage = running.catch(() => undefined);
+    return running;
+  }
+
+  /** @throws AbortedError after a stop, which alone names the phase then */
+  #enter(phase: string): void {
+    this.#stopping.signal.throwIfAborted();
+    this.#phase = phase;
+  }
+
+  #unlessStopped<T>(work: Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
+    return unlessAborted(this.#stopping.signal, work, discard);
+  }
+
+  /** The configured Postgres, or the embedded one, started if need be. */
+  async #openDatabase(): Promise<OpenDatabase> {
+    const { config, clock, telemetry } = this.#options;
+    if (config.database.url !== null) return { url: config.database.url };
+    const { signal } = this.#stopping;
+    const { dataDir } = config;
+    const events = telemetry.store;
+    const server = await startEmbeddedPostgres({ dataDir, clock, telemetry: events, signal });
+    return { url: server.url, stop: (limits) => server.stop(limits) };
+  }
+
+  /** What the status pages show. */
+  get view(): DaemonView {
+    const nowMs = this.#options.clock.monotonicMs();
+    return {
+      phase: this.#phase,
+      markets: this.#collector?.markets.length ?? 0,
+      idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
+      silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
+      shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,
+      oldestCommitMs: this.#store?.oldestCommitMs() ?? 0,
+      pingDatabase: async () => this.#store?.ping(),
+    };
+  }
+}

@@ -1,0 +1,210 @@
+import { formatDuration } from '../../config/durations.js';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { isAborted } from '../../kernel/errors.js';
+import type { StreamTally, TallySnapshot } from '../../observe/tally.js';
+import { type Column, formatTable } from '../table.js';
+
+/** Where the summary is drawn: stdout, or a stand-in. */
+interface SummaryOutput {
+  write(text: string): unknown;
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+}
+
+export interface SummaryOptions {
+  readonly output: SummaryOutput;
+  readonly clock: Clock;
+  readonly snapshot: () => TallySnapshot;
+  /** The exchange's time now, UNIX milliseconds: lags are measured against it. */
+  readonly exchangeNowMs: () => number;
+}
+
+/** A terminal is drawn again this often; anything else gets a line this often. */
+const DRAW_PERIOD_MS = 1000;
+const LINE_PERIOD_MS = 10_000;
+const DEFAULT_WIDTH = 80;
+const HIDE_CURSOR = '\x1b[?25l';
+const SHOW_CURSOR = '\x1b[?25h';
+
+const count = (value: number) => value.toLocaleString('en-US');
+
+/** A length of time to two or three digits: `0.4s`, `12s`, `3m`, `5h`, `9d`. */
+export function roughDuration(ms: number): string {
+  if (ms < 9950) return `${(Math.max(0, ms) / 1000).toFixed(1)}s`;
+  const units = [86_400_000, 3_600_000, 60_000, 1000];
+  const unit = units.find((candidate) => ms >= 2 * candidate) ?? 1000;
+  return formatDuration(Math.round(ms / unit) * unit);
+}
+
+function columnsAt(nowMs: number): readonly Column<StreamTally>[] {
+  const lag = (ms: number | null) => (ms === null ? '–' : roughDuration(nowMs - ms));
+  const right = 'right' as const;
+  return [
+    { title: 'stream', text: (row) => row.stream },
+    {
+      title: 'markets',
+      align: right,
+      text: (row) => (row.markets === null ? 'all' : count(row.markets)),
+    },
+    { title: 'stored', align: right, text: (row) => count(row.stored + row.updated) },
+    { title: 'known', align: right, text: (row) => count(row.duplicate + row.unchanged) },
+    { title: 'refused', align: right, text: (row) => count(row.conflict + row.rejected) },
+    { title: 'lost', align: right, text: (row) => count(row.lost) },
+    { title: 'lag', align: right, text: (row) => lag(row.newestMs) },
+    { title: 'slowest', align: right, text: (row) => lag(row.slowestMs) },
+    { title: 'gaps', align: right, text: (row) => count(row.openGaps) },
+  ];
+}
+
+interface Rates {
+  readonly rowsPerS: number;
+  readonly requestsPerS: number;
+}
+
+const storedIn = ({ streams }: TallySnapshot) =>
+  streams.reduce((sum, stream) => sum + stream.stored + stream.updated, 0);
+
+function footLine(snapshot: TallySnapshot, rates: Rates): string {
+  return [
+    `${rates.rowsPerS.toFixed(1)} rows/s`,
+    `${rates.requestsPerS.toFixed(1)} requests/s`,
+    `${count(snapshot.failedRequests)} of ${count(snapshot.requests)} requests failed`,
+    `${count(snapshot.openSockets)} sockets`,
+  ].join(', ');
+}
+
+function oneLine(snapshot: TallySnapshot, nowMs: number, rates: Rates): string {
+  const streams = snapshot.streams.map((stream) => {
+    const lag = stream.newestMs === null ? '' : ` (lag ${roughDuration(nowMs - stream.newestMs)})`;
+    return `${stream.stream} ${count(stream.stored + stream.updated)}${lag}`;
+  });
+  const gaps = snapshot.streams.reduce((sum, stream) => sum + stream.openGaps, 0);
+  return [...streams, `${count(gaps)} open gaps`, footLine(snapshot, rates)].join(', ');
+}
+
+/** The table of totals that closes a run. */
+function finalSummary(snapshot: TallySnapshot, nowMs: number, ranMs: number): string {
+  const seconds = Math.max(ranMs / 1000, 0.001);
+  const rates = {
+    rowsPerS: storedIn(snapshot) / seconds,
+    requestsPerS: snapshot.requests / seconds,
+  };
+  return [
+    `Ran ${roughDuration(ranMs)}.`,
+    ...formatTable(columnsAt(nowMs), snapshot.streams),
+    footLine(snapshot, rates),
+    '',
+  ].join('\n');
+}
+
+/**
+ * The live summary. On a terminal it redraws a small table in place every second; elsewhere it
+ * writes a line every ten seconds.
+ *
+ * States: *idle* → {@link LiveSummary.start} → *drawing* → {@link LiveSummary.stop} → *ended*, with
+ * the cursor shown and the last table replaced by the final one. Log lines for the same terminal go
+ * through {@link LiveSummary.write}, which puts them above the table.
+ */
+export class LiveSummary {
+  readonly #options: SummaryOptions;
+  readonly #isTerminal: boolean;
+  readonly #startedMs: number;
+  readonly #stopping = new AbortController();
+  #loop: Promise<void> | undefined;
+  #drawnLines = 0;
+  #rates: Rates = { rowsPerS: 0, requestsPerS: 0 };
+  #before: { readonly atMs: number; readonly rows: number; readonly requests: number };
+
+  constructor(options: SummaryOptions) {
+    this.#options = options;
+    this.#isTerminal = options.output.isTTY === true;
+    this.#startedMs = options.clock.monotonicMs();
+    this.#before = { atMs: this.#startedMs, rows: 0, requests: 0 };
+  }
+
+  /** For loggers: tells that their lines end up on a terminal. */
+  get isTTY(): boolean {
+    return this.#isTerminal;
+  }
+
+  /** Begins to draw. Safe to call twice. */
+  start(): void {
+    if (this.#loop !== undefined || this.#stopping.signal.aborted) return;
+    if (this.#isTerminal) this.#options.output.write(HIDE_CURSOR);
+    this.#loop = this.#run();
+  }
+
+  /** Stops drawing and writes the final table. Safe to call twice. */
+  async stop(): Promise<void> {
+    if (this.#stopping.signal.aborted) return this.#loop;
+    this.#stopping.abort();
+    await this.#loop;
+    const { output, clock, snapshot, exchangeNowMs } = this.#options;
+    const ranMs = clock.monotonicMs() - this.#startedMs;
+    this.#erase();
+    if (this.#isTerminal) output.write(SHOW_CURSOR);
+    output.write(finalSummary(snapshot(), exchangeNowMs(), ranMs));
+  }
+
+  /** Writes whole lines above the table. */
+  write(text: string): void {
+    this.#erase();
+    this.#options.output.write(text);
+    if (this.#loop !== undefined && !this.#stopping.signal.aborted) this.#draw();
+  }
+
+  async #run(): Promise<void> {
+    const periodMs = this.#isTerminal ? DRAW_PERIOD_MS : LINE_PERIOD_MS;
+    try {
+      for (;;) {
+        await sleep(this.#options.clock, periodMs, this.#stopping.signal);
+        this.#measure();
+        this.#erase();
+        if (this.#isTerminal) this.#draw();
+        else this.#options.output.write(`${this.#line()}\n`);
+      }
+    } catch (error) {
+      if (!isAborted(error)) throw error;
+    }
+  }
+
+  #measure(): void {
+    const snapshot = this.#options.snapshot();
+    const now = {
+      atMs: this.#options.clock.monotonicMs(),
+      rows: storedIn(snapshot),
+      requests: snapshot.requests,
+    };
+    const seconds = Math.max((now.atMs - this.#before.atMs) / 1000, 0.001);
+    this.#rates = {
+      rowsPerS: (now.rows - this.#before.rows) / seconds,
+      requestsPerS: (now.requests - this.#before.requests) / seconds,
+    };
+    this.#before = now;
+  }
+
+  #line(): string {
+    return oneLine(this.#options.snapshot(), this.#options.exchangeNowMs(), this.#rates);
+  }
+
+  #draw(): void {
+    if (!this.#isTerminal) return;
+    const snapshot = this.#options.snapshot();
+    // A line that wraps would take two rows and spoil the way back up.
+    const width = (this.#options.output.columns ?? DEFAULT_WIDTH) - 1;
+    const lines = [
+      ...formatTable(columnsAt(this.#options.exchangeNowMs()), snapshot.streams),
+      footLine(snapshot, this.#rates),
+    ].map((line) => [...line].slice(0, width).join(''));
+    this.#options.output.write(`${lines.join('\n')}\n`);
+    this.#drawnLines = lines.length;
+  }
+
+  /** Takes the drawn table away: up to its first line, then clears to the end of the screen. */
+  #erase(): void {
+    if (this.#drawnLines === 0) return;
+    // First to the line's begin: the terminal may have echoed a ^C.
+    this.#options.output.write(`\r\x1b[${this.#drawnLines}A\x1b[0J`);
+    this.#drawnLines = 0;
+  }
+}

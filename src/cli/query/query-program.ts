@@ -1,0 +1,62 @@
+import { type Command, Option } from 'commander';
+import { gather } from '../arguments.js';
+import type { QueryOptions } from '../commands/query.js';
+import type { ExitCode } from '../exit-codes.js';
+import { momentArgument } from '../moments.js';
+import type { CommonOptions } from '../session.js';
+
+const HELP = `
+  tapekeep query "select market, count(*), sum(total) from trades where traded_at >= '2026-01-01' group by 1"
+  tapekeep query "select * from analytics.vwap('BTC_USDT', '1 hour', '2026-01-15', '2026-01-16')"
+  tapekeep query --file spread.sql --format csv > spread.csv
+  tapekeep query --cold /backup/cold "select market, min(traded_at) from trades group by 1"
+
+One statement that reads. The names of its tables decide what runs it (or --engine does):
+
+duckdb    trades, klines, tickers, depth, depth_levels, states, markets, coverage, gaps: rows in the
+          database and rows in cold files as one. Rows of the database are brought to it first; those
+          that a WHERE leaves out (market = or IN, and the time column against moments) are not. It can
+          read nothing else: no other file, no network.
+postgres  the tables of the archive (trade, kline, …), its functions and the schema analytics. Rows
+          that have moved to cold files are not there: functions refuse such a span, and for tables a
+          warning on stderr says which time is missing from the answer.
+
+Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps without
+a schema before its name is asked by DuckDB; everything else goes to Postgres.
+
+--cold DIR asks the cold files of a folder alone; no database is needed.
+--market, --from and --to leave out rows of the DuckDB tables that the statement would not need.
+Decimals are exact: sums and products too. A quotient in DuckDB is a floating-point number.`;
+
+/** Adds `tapekeep query`. */
+export function addQuery(
+  program: Command,
+  common: () => CommonOptions,
+  finish: (code: ExitCode) => void,
+): void {
+  program
+    .command('query')
+    .description('run one read-only SQL statement over the archive, hot and cold')
+    .argument('[sql]', 'the statement')
+    .option('-f, --file <file>', 'read the statement from a file; - is standard input')
+    .addOption(
+      new Option('--format <format>', 'how the answer is written').choices([
+        'table',
+        'csv',
+        'json',
+      ]),
+    )
+    .option('--json', 'one JSON object a row; the same as --format json')
+    .addOption(
+      new Option('--engine <engine>', 'what runs it').choices(['auto', 'postgres', 'duckdb']),
+    )
+    .option('--cold <folder>', 'ask the cold files of this folder alone, without a database')
+    .option('-m, --market <name>', 'only rows of this market; may be repeated', gather)
+    .option('--from <time>', 'only rows from this time on, or this long back', momentArgument)
+    .option('--to <time>', 'only rows up to this time', momentArgument)
+    .addHelpText('after', HELP)
+    .action(async (sql: string | undefined, options: Omit<QueryOptions, keyof CommonOptions>) => {
+      const { queryCommand } = await import('../commands/query.js');
+      finish(await queryCommand(sql, { ...common(), ...options }));
+    });
+}

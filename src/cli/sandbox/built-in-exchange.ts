@@ -1,0 +1,118 @@
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Config } from '../../config/schema.js';
+import type { Clock } from '../../kernel/clock.js';
+import { TapekeepError } from '../../kernel/errors.js';
+import type { ServerEvents } from '../../observe/events.js';
+import { createFaults } from '../../sandbox/faults/faults.js';
+import { openLive } from '../../sandbox/live/open-live.js';
+import { openTape } from '../../sandbox/open-tape.js';
+import { type ExchangeServer, startExchangeServer } from '../../server/exchange-server.js';
+import type { ServerVariants } from '../../server/variants.js';
+
+/** A sandbox exchange with its server. */
+export interface RunningExchange {
+  readonly server: ExchangeServer;
+  readonly identity: string;
+  readonly markets: readonly string[];
+  stop(): Promise<void>;
+}
+
+const ORIGIN_FILE = 'sandbox.json';
+
+/**
+ * Starts the exchange that a newcomer collects from. It trades on while nobody looks: its history
+ * follows from seed and time, and began at the first start in this data folder, so a later start
+ * finds the same exchange, with all that happened meanwhile. That is also why nobody but its own
+ * traders can trade on it: what others did could not be told again.
+ */
+export async function startBuiltInExchange(
+  config: Config,
+  clock: Clock,
+  telemetry: ServerEvents,
+): Promise<RunningExchange> {
+  const { seed, port } = config.sandbox;
+  const originMs = await originOf(config.dataDir, seed, clock.wallMs() - config.sandbox.history);
+  const backend = await openBackend(config, originMs, clock);
+  const variants = variantsOf(config);
+  const control = config.sandbox.control
+    ? { control: true, interference: createFaults({ rules: [], seed, clock }) }
+    : {};
+  const server = await startExchangeServer({
+    ...{ backend, clock, telemetry, port, variants, ...control },
+  });
+  return {
+    server,
+    identity: backend.identity,
+    markets: backend.markets().map((market) => market.name),
+    async stop() {
+      await server.stop();
+      backend.stop();
+    },
+  };
+}
+
+const RATE_WINDOW_MS = 60_000;
+
+/** Without rate-limit headers by default: at this exchange only the configured budget is to count. */
+function variantsOf({ sandbox }: Config): Partial<ServerVariants> {
+  const { pageCap, rateLimit, updateInterval, idleTimeout, ...same } = sandbox.variants;
+  const limit = typeof rateLimit === 'number' ? { limit: rateLimit, enforce: true } : undefined;
+  return {
+    ...same,
+    pageCap: pageCap ?? undefined,
+    updateIntervalMs: updateInterval,
+    idleTimeoutMs: idleTimeout,
+    ...(limit === undefined ? {} : { rateLimit: { ...limit, windowMs: RATE_WINDOW_MS } }),
+    ...(rateLimit === 'none' ? { rateLimit: false } : {}),
+  };
+}
+
+function openBackend(config: Config, originMs: number, clock: Clock) {
+  const { backend, seed, speed, emptyCandles, candleOpen, keepAll } = config.sandbox;
+  const markets = config.sandbox.markets.length > 0 ? { markets: config.sandbox.markets } : {};
+  const shared = { seed, pace: speed, emptyCandles, candleOpen };
+  if (backend === 'live') {
+    // A clock that was set back must not find an exchange that has not begun.
+    const startMs = Math.max(originMs, clock.wallMs());
+    return openLive({ ...shared, ...markets, originMs, startMs, keepAll }, clock);
+  }
+  const startOffsetS = Math.max(0, (clock.wallMs() - originMs) / 1000);
+  const source = { kind: 'generated', originMs, ...markets } as const;
+  return openTape({ ...shared, source, startOffsetS }, clock);
+}
+
+/** When the exchange of this data folder and seed began, remembered over restarts. */
+async function originOf(dataDir: string, seed: number, newOriginMs: number): Promise<number> {
+  const path = join(dataDir, ORIGIN_FILE);
+  const origins = await readOrigins(path);
+  const known = origins[String(seed)];
+  if (known !== undefined) return known;
+  // Whole hours make whole candles from the first one on.
+  const originMs = Math.floor(newOriginMs / 1000) * 1000;
+  await mkdir(dataDir, { recursive: true });
+  const text = JSON.stringify({ origins: { ...origins, [seed]: originMs } }, null, 2);
+  await writeFile(path, `${text}\n`);
+  return originMs;
+}
+
+async function readOrigins(path: string): Promise<Readonly<Record<string, number>>> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return {};
+    throw error;
+  }
+  try {
+    const { origins } = JSON.parse(text) as { origins: Record<string, number> };
+    if (Object.values(origins).every(Number.isSafeInteger)) return origins;
+  } catch {
+    // Falls through to the error below, which names the file.
+  }
+  throw new TapekeepError(
+    'bad_sandbox_file',
+    'fatal',
+    `${path} is damaged; it remembers when the built-in exchange began. Delete it and start with an empty database, or restore it.`,
+  );
+}

@@ -1,0 +1,156 @@
+import type { ActiveOrder } from '../../contract/resources.js';
+import type { RejectedRow } from '../../contract/shape.js';
+import { equalDecimals } from '../../kernel/decimal.js';
+import { TapekeepError } from '../../kernel/errors.js';
+import type { ActiveOrderRow } from '../../ledger/batch.js';
+import { type ExchangePort, PRIORITY } from '../ports.js';
+import { quarantineRows } from '../quarantine.js';
+import { type SnapshotOptions, SnapshotRecorder } from '../snapshot.js';
+
+export interface OrderCollectorOptions extends SnapshotOptions {
+  readonly marketId: number;
+  readonly exchange: ExchangePort;
+  readonly openOrders: (marketId: number) => Promise<readonly ActiveOrderRow[]>;
+}
+
+/** Orders asked for at once; the contract names no maximum, and servers of the family take this. */
+const PAGE_SIZE = 100;
+/** Pages of one look: far more orders than any exchange lets an account have open. */
+const PAGES_MAX = 1000;
+const TRIES = 3;
+const US_PER_S = 1_000_000;
+
+/** The orders changed during every try to read all pages of them. */
+export class OrdersMovingError extends TapekeepError {
+  constructor(market: string) {
+    super(
+      'orders_moving',
+      'retry',
+      `${market}: the active orders changed while their pages were read, ${TRIES} times in a row; they are read again at the next schedule`,
+    );
+  }
+}
+
+/** All active orders of one market at one moment. */
+interface OrderBook {
+  readonly orders: ReadonlyMap<number, ActiveOrder>;
+  readonly rejected: readonly RejectedRow[];
+  readonly receivedAtMs: number;
+  readonly pages: number;
+}
+
+/**
+ * Follows the account's active orders in one market: a row for each order that appeared, changed or
+ * is active no longer. What the archive knows from before a restart is not stored again, and orders
+ * that ended meanwhile are noted as gone.
+ */
+export class OrderCollector {
+  readonly #options: OrderCollectorOptions;
+  readonly #recorder: SnapshotRecorder;
+  #known: ReadonlyMap<number, ActiveOrderRow> | undefined;
+
+  constructor(options: OrderCollectorOptions) {
+    this.#options = options;
+    this.#recorder = new SnapshotRecorder(options);
+  }
+
+  async poll(signal: AbortSignal): Promise<void> {
+    const { market, marketId, time, openOrders } = this.#options;
+    this.#known ??= new Map((await openOrders(marketId)).map((row) => [row.orderId, row]));
+    const known = this.#known;
+    const { orders, rejected, receivedAtMs, pages } = await this.#readAll(signal);
+    const observedAtMs = Math.floor(time.nowMs());
+    const seen = { marketId, observedAtMs, receivedAtMs };
+    const changed = [...orders.values()]
+      .map((order): ActiveOrderRow => ({ ...seen, isGone: false, ...fieldsOf(order) }))
+      .filter((row) => !isSame(known.get(row.orderId), row));
+    // Of an order that could not be read nobody knows that it is gone.
+    const gone = [...known.values()]
+      .filter(({ orderId }) => rejected.length === 0 && !orders.has(orderId))
+      .map((row): ActiveOrderRow => ({ ...row, ...seen, isGone: true }));
+    await this.#recorder.record({
+      observedAtMs,
+      batch: {
+        orders: [...changed, ...gone],
+        quarantine: quarantineRows('orders', market, rejected, receivedAtMs),
+      },
+      evidence: { endpoint: 'orders', orders: orders.size, pages },
+      series: 'active_order',
+      received: orders.size + gone.length + rejected.length,
+      rejected: rejected.length,
+      unchanged: orders.size - changed.length,
+      isWhole: rejected.length === 0,
+    });
+    const next = new Map(known);
+    for (const row of changed) next.set(row.orderId, row);
+    for (const { orderId } of gone) next.delete(orderId);
+    this.#known = next;
+  }
+
+  /** @throws OrdersMovingError */
+  async #readAll(signal: AbortSignal): Promise<OrderBook> {
+    for (let tried = 0; tried < TRIES; tried += 1) {
+      const book = await this.#readOnce(signal);
+      if (book !== undefined) return book;
+    }
+    throw new OrdersMovingError(this.#options.market);
+  }
+
+  /**
+   * Reads page by page with an overlap of one: the last order of a page must be the first of the
+   * next, or an order ended meanwhile and another slipped past between the pages.
+   *
+   * @returns undefined when the pages do not belong together
+   */
+  async #readOnce(signal: AbortSignal): Promise<OrderBook | undefined> {
+    const { exchange, market } = this.#options;
+    const orders = new Map<number, ActiveOrder>();
+    const rejected: RejectedRow[] = [];
+    let offset = 0;
+    let lastId: number | undefined;
+    for (let pages = 1; pages <= PAGES_MAX; pages += 1) {
+      const params = { market, offset, limit: PAGE_SIZE };
+      const reply = await exchange.call('orders', params, {
+        priority: PRIORITY.snapshot,
+        signal,
+      });
+      const { result, total } = reply.data;
+      if (lastId !== undefined && result[0]?.id !== lastId) return undefined;
+      for (const [at, order] of result.entries()) {
+        if (order.market === market) orders.set(order.id, order);
+        else rejected.push({ at, reason: 'market: not the one asked for', payload: order });
+      }
+      rejected.push(...reply.rejected);
+      const received = result.length + reply.rejected.length;
+      const end = offset + received;
+      const isLast = received < PAGE_SIZE && end >= total;
+      if (isLast || received <= (lastId === undefined ? 0 : 1)) {
+        const { receivedAtMs } = reply;
+        return end >= total ? { orders, rejected, receivedAtMs, pages } : undefined;
+      }
+      // A page with rows that could not be read proves nothing anyway: no overlap is asked of it.
+      lastId = received > 1 && reply.rejected.length === 0 ? result.at(-1)?.id : undefined;
+      offset = lastId === undefined ? end : end - 1;
+    }
+    return undefined;
+  }
+}
+
+function fieldsOf({ id, timestamp, market: _market, ...order }: ActiveOrder) {
+  return { orderId: id, createdAtUs: Math.round(timestamp * US_PER_S), ...order };
+}
+
+const DECIMALS = [
+  'price',
+  'amount',
+  'left',
+  'dealStock',
+  'dealMoney',
+  'takerFee',
+  'makerFee',
+] as const;
+
+function isSame(known: ActiveOrderRow | undefined, row: ActiveOrderRow): boolean {
+  if (known === undefined || known.side !== row.side || known.type !== row.type) return false;
+  return DECIMALS.every((name) => equalDecimals(known[name], row[name]));
+}

@@ -1,0 +1,51 @@
+import { normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
+
+/** Runs of slots that are remembered; of forgotten ones it takes two more looks. */
+const RUNS_MAX = 5000;
+
+/**
+ * Slots of which one answer held no candle. That they were quiet is believed when a second answer
+ * agrees, because a page that was cut on its way looks just like a quiet market.
+ *
+ * The second look costs hardly anything: what is not covered is asked for by the next poll anyway,
+ * together with the candles that closed since. So a quiet minute is covered one poll later than a
+ * lively one, and only older history takes one more request for each page with absent candles, once.
+ * (Coverage of trades could prove the same without a look, but not more cheaply: it would have to be
+ * read from the archive minute by minute.)
+ */
+export class CandleAbsences {
+  #seen: readonly Span[] = [];
+
+  /** Slots that were absent once. */
+  get seen(): readonly Span[] {
+    return this.#seen;
+  }
+
+  /**
+   * Takes note of an answer.
+   *
+   * @param believed what the answer proves if it is whole
+   * @param heldMs open times of which it speaks
+   * @param covered what needs no proof any more
+   * @returns what it proves in any case: slots of which it speaks, and those that were absent before
+   */
+  weigh(
+    believed: readonly Span[],
+    heldMs: readonly number[],
+    covered: readonly Span[],
+    stepMs: number,
+  ): Span[] {
+    const held = heldMs.map((fromMs) => ({ fromMs, toMs: fromMs + stepMs }));
+    const proven = normalizeSpans([...held, ...covered, ...this.#seen]);
+    const open = believed.flatMap((span) => subtractSpans(span, proven));
+    // What the answer settles is done with; what it leaves open it was the first to be asked about.
+    const left = this.#seen.flatMap((span) => subtractSpans(span, believed));
+    this.#seen = normalizeSpans([...left, ...open]).slice(-RUNS_MAX);
+    return believed.flatMap((span) => subtractSpans(span, open));
+  }
+
+  /** Forgets a span that is in doubt. */
+  forget(doubted: Span): void {
+    this.#seen = this.#seen.flatMap((span) => subtractSpans(span, [doubted]));
+  }
+}

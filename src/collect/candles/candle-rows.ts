@@ -1,0 +1,96 @@
+import type { ResultOf } from '../../contract/endpoints.js';
+import type { Candle } from '../../contract/resources.js';
+import type { RejectedRow } from '../../contract/shape.js';
+import type { Span } from '../../kernel/span.js';
+import type { KlineRow } from '../../ledger/batch.js';
+import type { ExchangeReply } from '../ports.js';
+import type { CandleGrid } from './candle-grid.js';
+
+export type KlineReply = ExchangeReply<ResultOf<'kline'>>;
+
+/** What was asked for, as far as it tells which candles of the answer belong to it. */
+export interface CandleQuestion {
+  readonly market: string;
+  readonly grid: CandleGrid;
+  /** Whole slots. */
+  readonly asked: Span;
+  /** How long after its close a candle may still change, milliseconds. */
+  readonly graceMs: number;
+}
+
+/** An answer taken apart. */
+export interface CandleAnswer {
+  readonly reply: KlineReply;
+  /** Slots that were final when it was given, of those that were asked for. */
+  readonly closed: Span;
+  /** Candles that open from here on were not final, whatever was asked for. */
+  readonly finalToMs: number;
+  readonly rows: ReadonlyArray<Omit<KlineRow, 'marketId' | 'intervalS'>>;
+  readonly rejected: readonly RejectedRow[];
+  /** How many candles were not final. */
+  readonly open: number;
+  /** Open times of refused candles; undefined: it is not readable. */
+  readonly refusedMs: ReadonlyArray<number | undefined>;
+  /** Slots of which the answer speaks, in candles or in refused ones. */
+  readonly heldMs: readonly number[];
+}
+
+/** Tells final candles, others and refused ones apart. */
+export function readCandles(question: CandleQuestion, reply: KlineReply): CandleAnswer {
+  const { grid, asked, graceMs } = question;
+  const seenMs = Math.min(reply.sentAtMs, reply.dateMs ?? reply.sentAtMs);
+  const finalToMs = grid.floor(seenMs - graceMs);
+  const closed = grid.within({ fromMs: asked.fromMs, toMs: Math.min(asked.toMs, finalToMs) });
+  const sorted = sortCandles(reply.data.kline, question, closed.toMs, reply.receivedAtMs);
+  const { rows, strays, open } = sorted;
+  // A candle beside the grid speaks of the two slots that it lies across.
+  const rejected = [...reply.rejected, ...strays];
+  const refusedMs = rejected.map((row) => slotOf(row.payload));
+  const readable = refusedMs.filter((ms) => ms !== undefined);
+  const heldMs = [...rows.map(({ openAtS }) => openAtS * 1000), ...readable];
+  return {
+    ...{ reply, closed, finalToMs, rows, rejected, open, refusedMs },
+    heldMs: heldMs.map((ms) => grid.floor(ms)),
+  };
+}
+
+/** Closed candles on the grid; those off it or out of the asked span are strays, to be refused. */
+function sortCandles(
+  candles: readonly Candle[],
+  { market, grid, asked }: CandleQuestion,
+  closedToMs: number,
+  receivedAtMs: number,
+) {
+  const rows: Array<Omit<KlineRow, 'marketId' | 'intervalS'>> = [];
+  const strays: RejectedRow[] = [];
+  let open = 0;
+  for (const [at, candle] of candles.entries()) {
+    const openMs = candle.time * 1000;
+    if (!grid.holds(openMs) || openMs < asked.fromMs || openMs >= asked.toMs) {
+      strays.push({ at, reason: 'time: not an open time that was asked for', payload: candle });
+    } else if (candle.market !== market) {
+      strays.push({ at, reason: 'market: not the one that was asked for', payload: candle });
+    } else if (openMs >= closedToMs) {
+      open += 1;
+    } else {
+      const { open: opened, close, highest, lowest, volume, amount } = candle;
+      rows.push({
+        openAtS: candle.time,
+        open: opened,
+        close,
+        high: highest,
+        low: lowest,
+        volume,
+        amount,
+        receivedAtMs,
+      });
+    }
+  }
+  return { rows, strays, open };
+}
+
+/** The open time of a refused candle, milliseconds; undefined when even that is unreadable. */
+function slotOf(payload: unknown): number | undefined {
+  const time: unknown = (payload as { time?: unknown } | null)?.time;
+  return typeof time === 'number' && Number.isSafeInteger(time) ? time * 1000 : undefined;
+}

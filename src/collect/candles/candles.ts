@@ -1,0 +1,291 @@
+import { isAborted, messageOf } from '../../kernel/errors.js';
+import { Mutex } from '../../kernel/mutex.js';
+import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
+import type { Island } from '../../ledger/batch.js';
+import { type GapReason, reasonLabel } from '../../ledger/gap-reasons.js';
+import { IslandList } from '../../ledger/islands.js';
+import type { CollectEvents } from '../../observe/events.js';
+import { PRIORITY } from '../ports.js';
+import { quarantineRows } from '../quarantine.js';
+import { CandleAbsences } from './candle-absences.js';
+import { believedOf, type EmptyEnd, emptyEnds, isWorthAsking } from './candle-doubt.js';
+import { CandleGrid } from './candle-grid.js';
+import { CandleMismatchError } from './candle-mismatch.js';
+import type { CandleCollectorOptions } from './candle-options.js';
+import { CandlePauses, RETRY_MS } from './candle-pauses.js';
+import { CandleQuestions, PAGE_MAX } from './candle-question.js';
+import { type CandleAnswer, type KlineReply, readCandles } from './candle-rows.js';
+import { CONTRADICTED_NOTE, hearTrades } from './candle-witness.js';
+
+const ISLANDS_MAX = 1000;
+const NOTE_MAX_LENGTH = 500;
+
+type RowOutcome = Parameters<CollectEvents['settled']>[0]['outcome'];
+
+/**
+ * Collects the closed candles of one market and interval. Their open times are known beforehand, so
+ * what is missing is exact: expected minus covered, newest first. A slot that was asked for is covered
+ * whether a candle came or not, because a minute without trades may have none; but that it has none
+ * takes two answers that agree. A long run of them at the end of an answer, as a page leaves that was
+ * cut or capped, is asked for once more at once.
+ */
+export class CandleCollector {
+  readonly #options: CandleCollectorOptions;
+  readonly #islands: IslandList;
+  readonly #grid: CandleGrid;
+  readonly #mutex = new Mutex();
+  #collectFromMs: number | null;
+  #wanted: readonly Span[] = [];
+  readonly #pauses = new CandlePauses();
+  readonly #absences = new CandleAbsences();
+  readonly #questions: CandleQuestions;
+
+  constructor(options: CandleCollectorOptions, islands: readonly Island[]) {
+    this.#options = options;
+    this.#islands = new IslandList(islands);
+    this.#grid = new CandleGrid(options.intervalS * 1000, this.#islands.top?.span.toMs);
+    this.#questions = new CandleQuestions(this.#grid.stepMs);
+    this.#collectFromMs = options.stream.collectFromMs;
+  }
+
+  get streamId(): number {
+    return this.#options.stream.streamId;
+  }
+
+  /**
+   * Fetches the newest missing span, at most a page, and each end of it without candles once more.
+   *
+   * @returns whether more is missing and may be asked for at once; false as well when the answer
+   * settled nothing, so that the caller does not ask the same again before its next turn
+   * @throws CandleMismatchError when the answer is for something else
+   */
+  poll(signal: AbortSignal): Promise<boolean> {
+    return this.#mutex.run(() => this.#poll(signal));
+  }
+
+  /** Expects the candles of a span besides what is collected anyway. The same span twice is one. */
+  want(span: Span): void {
+    if (this.#wanted.some((one) => one.fromMs <= span.fromMs && span.toMs <= one.toMs)) return;
+    this.#wanted = normalizeSpans([...this.#wanted, span]);
+  }
+
+  /** Takes back that the candles of a span are covered, so that they are fetched again. */
+  doubt(span: Span, note: string): Promise<void> {
+    return this.#mutex.run(async () => {
+      const { archive, stream, time } = this.#options;
+      const atMs = Math.floor(time.nowMs());
+      await archive.uncover(stream, this.#grid.around(span), { reason: 'suspect', note, atMs });
+      this.#islands.replace(await archive.islands(stream, ISLANDS_MAX));
+      this.#absences.forget(this.#grid.around(span));
+      this.retry(span);
+    });
+  }
+
+  /** Lets the candles of a span be asked for at once, whatever their pause. */
+  retry(span: Span): void {
+    this.#pauses.release(span);
+  }
+
+  async #poll(signal: AbortSignal): Promise<boolean> {
+    const { time, graceMs, rereads } = this.#options;
+    const { stepMs } = this.#grid;
+    const finalToMs = this.#grid.floor(time.nowMs() - graceMs);
+    const missing = this.#missing(finalToMs);
+    const newest = missing.at(-1);
+    if (newest === undefined) return false;
+    const pageFromMs = newest.toMs - PAGE_MAX * stepMs;
+    // All that a page can hold, because absent candles that were seen once lie scattered.
+    const oldest = missing.find(({ toMs }) => toMs > pageFromMs) ?? newest;
+    const fromMs = Math.max(oldest.fromMs, pageFromMs);
+    const isHead = newest.toMs === finalToMs;
+    const rereadMs = isHead ? rereads * stepMs : 0;
+    const floorMs = Math.min(fromMs, this.#grid.ceil(this.#collectFromMs ?? 0));
+    const asked = this.#questions.next({
+      fromMs: Math.max(floorMs, fromMs - rereadMs, pageFromMs),
+      toMs: newest.toMs,
+    });
+    const reply = await this.#ask(asked, isHead, signal);
+    if (await this.#hasMoved(reply)) return true;
+    const answer = this.#read(asked, reply);
+    const ends = this.#doubtedEnds(answer);
+    const doubted = ends.map(({ span }) => span);
+    await this.#store(answer, this.#weigh(answer, subtractSpans(answer.closed, doubted)));
+    for (const end of ends) {
+      const second = await this.#ask(end.question, isHead, signal);
+      if (await this.#hasMoved(second)) return true;
+      const again = this.#read(end.question, second);
+      const believed = believedOf(end, again.heldMs, this.#grid.stepMs);
+      const notFinal = { fromMs: again.finalToMs, toMs: Number.POSITIVE_INFINITY };
+      await this.#store(
+        again,
+        believed.flatMap((span) => subtractSpans(span, [notFinal])),
+        true,
+      );
+    }
+    const left = this.#missing(finalToMs);
+    return left.length > 0 && totalLengthMs(left) < totalLengthMs(missing);
+  }
+
+  async #ask(asked: Span, isHead: boolean, signal: AbortSignal) {
+    const { exchange, market, intervalS } = this.#options;
+    const query = {
+      market,
+      start: asked.fromMs / 1000,
+      end: (asked.toMs - this.#grid.stepMs) / 1000,
+      interval: intervalS,
+    };
+    const priority = isHead ? PRIORITY.klines : PRIORITY.fill;
+    try {
+      const reply = await exchange.call('kline', query, { priority, signal });
+      const { interval, market: echoed } = reply.data;
+      if (interval !== intervalS || echoed !== market) {
+        throw new CandleMismatchError(market, intervalS, `${echoed}, ${interval} s`);
+      }
+      return reply;
+    } catch (error) {
+      // The newest candles are asked for again at the next turn anyway. An older page that can not
+      // be had must not keep all those below it from being asked for.
+      if (!isHead && !signal.aborted && !isAborted(error)) {
+        await this.#putOff(asked, 'exchange failed', messageOf(error).slice(0, NOTE_MAX_LENGTH));
+      }
+      throw error;
+    }
+  }
+
+  /** Leaves a span alone for a while that was asked for in vain. */
+  async #putOff(span: Span, reason: GapReason, note: string): Promise<void> {
+    const { archive, clock } = this.#options;
+    this.#pauses.putOff([span], clock.monotonicMs());
+    await archive.recordAttempt({ ...this.#memory(span), state: 'open', reason, note });
+    this.#tell(span, reason);
+  }
+
+  /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
+  async #alignFloor(): Promise<void> {
+    const { archive, stream } = this.#options;
+    const floorMs = this.#collectFromMs;
+    if (floorMs === null || this.#grid.holds(floorMs)) return;
+    const alignedMs = this.#grid.ceil(floorMs);
+    await archive.setCollectFrom(stream.streamId, alignedMs);
+    this.#collectFromMs = alignedMs;
+  }
+
+  #missing(finalToMs: number): Span[] {
+    const always = { fromMs: this.#grid.ceil(this.#collectFromMs ?? finalToMs), toMs: finalToMs };
+    const wanted = this.#wanted.map((span) => {
+      const { fromMs, toMs } = this.#grid.around(span);
+      return { fromMs, toMs: Math.min(toMs, finalToMs) };
+    });
+    const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
+    const settled = [...this.#islands.spans, ...putOff];
+    const gaps = normalizeSpans([always, ...wanted]).flatMap((span) =>
+      subtractSpans(span, settled),
+    );
+    return gaps.map((gap) => this.#grid.around(gap));
+  }
+
+  /** Whether the answer shows that candles begin at another hour than was believed. */
+  async #hasMoved({ data }: KlineReply): Promise<boolean> {
+    if (!this.#grid.learn(data.kline.map((candle) => candle.time * 1000))) return false;
+    await this.#alignFloor();
+    return true;
+  }
+
+  #read(asked: Span, reply: KlineReply): CandleAnswer {
+    const { market, graceMs } = this.#options;
+    return readCandles({ market, grid: this.#grid, asked, graceMs }, reply);
+  }
+
+  /** What an answer proves, given what earlier ones left out as well. */
+  #weigh({ refusedMs, heldMs }: CandleAnswer, believed: readonly Span[]): readonly Span[] {
+    // With an unreadable time among them it proves nothing, and is put off as a whole.
+    if (refusedMs.includes(undefined)) return believed;
+    return this.#absences.weigh(believed, heldMs, this.#islands.spans, this.#grid.stepMs);
+  }
+
+  /** Ends of an answer that are asked for once more before they count as quiet. */
+  #doubtedEnds({ closed, refusedMs, heldMs }: CandleAnswer): EmptyEnd[] {
+    // It proves nothing anyway, and is put off as a whole.
+    if (refusedMs.includes(undefined)) return [];
+    const { stepMs } = this.#grid;
+    const ends = emptyEnds(closed, heldMs, stepMs);
+    const known = [...this.#islands.spans, ...this.#absences.seen];
+    return ends.filter((end) => isWorthAsking(end, known, stepMs));
+  }
+
+  /** @param said what the answer proves, apart from candles that were refused */
+  async #store(answer: CandleAnswer, said: readonly Span[], isSecond = false): Promise<void> {
+    const { archive, stream, market, marketId, intervalS, telemetry } = this.#options;
+    const { rows, rejected, open, reply, heldMs } = answer;
+    const covered = this.#islands.spans;
+    const { believed, contradicted } = await hearTrades(archive, marketId, this.#grid.stepMs, {
+      ...{ believed: said, heldMs, covered },
+    });
+    const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
+    const count = rows.length + rejected.length + open;
+    telemetry.received({ stream: 'kline', market, count });
+    const evidence = { endpoint: 'kline', candles: rows.length, dateMs: reply.dateMs };
+    const batch = {
+      klines: rows.map((row) => ({ ...row, marketId, intervalS })),
+      quarantine: quarantineRows('kline', market, rejected, reply.receivedAtMs),
+      claims: claims.map((span) => ({
+        stream,
+        span,
+        evidence: isSecond ? { ...evidence, askedTwice: true } : evidence,
+      })),
+    };
+    const result = await archive.commit(batch).catch((error: unknown) => {
+      const lost = { lost: rows.length, unchanged: open, rejected: rejected.length };
+      this.#settle(lost);
+      throw error;
+    });
+    for (const island of result.islands) this.#islands.absorb(island);
+    const { stored, updated, duplicate, conflict } = result.outcomes.kline;
+    this.#settle({
+      stored,
+      updated,
+      duplicate,
+      conflict,
+      unchanged: open,
+      rejected: rejected.length + result.outcomes.kline.rejected,
+    });
+    await this.#noteRefused(believed);
+    for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
+    const top = this.#islands.top;
+    if (top !== undefined && this.#options.isFinest) {
+      telemetry.progressed({ stream: 'kline', market, newestMs: top.span.toMs });
+    }
+  }
+
+  #settle(outcomes: Partial<Record<RowOutcome, number>>): void {
+    const { telemetry, market } = this.#options;
+    for (const [outcome, count] of Object.entries(outcomes)) {
+      if (count === 0) continue;
+      telemetry.settled({ stream: 'kline', market, outcome: outcome as RowOutcome, count });
+    }
+  }
+
+  /** Lists closed candles that could not be read as gaps, and leaves them alone for a while. */
+  async #noteRefused(believed: readonly Span[]): Promise<void> {
+    // A candle that is stored already and can not be read again is no gap.
+    const open = believed.flatMap((span) => subtractSpans(span, this.#islands.spans));
+    this.#pauses.putOff(open, this.#options.clock.monotonicMs());
+    for (const span of open) {
+      const memory = { ...this.#memory(span), state: 'open', reason: 'refused rows' } as const;
+      await this.#options.archive.recordGap(memory);
+      this.#tell(span, 'refused rows');
+    }
+  }
+
+  #memory(span: Span) {
+    const { stream, time } = this.#options;
+    const atMs = Math.floor(time.nowMs());
+    return { stream, span, atMs, nextAttemptAtMs: atMs + RETRY_MS };
+  }
+
+  #tell({ fromMs, toMs }: Span, reason: GapReason): void {
+    const { telemetry, market } = this.#options;
+    const lengthMs = toMs - fromMs;
+    telemetry.gapFound({ stream: 'kline', market, reason: reasonLabel(reason), lengthMs });
+  }
+}

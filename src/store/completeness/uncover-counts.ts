@@ -1,0 +1,227 @@
+import { isEmptySpan, type Span } from '../../kernel/span.js';
+import type { Island, StreamRef } from '../../ledger/batch.js';
+import type { Runner } from '../database.js';
+import type { DepartedRows } from '../sealing/departed.js';
+
+/**
+ * Counts of what is left of an island that was cut. Of its pieces the longest is not counted: its rows
+ * are those of the island less those of the others. So a recent span is cheap to take out of an island
+ * of years.
+ */
+
+/** Exact rows of a span with their lowest and highest id. */
+export interface PieceCount {
+  readonly rowCount: number;
+  readonly firstId: number | null;
+  readonly lastId: number | null;
+}
+
+export interface Pieces {
+  readonly left: Span;
+  readonly taken: Span;
+  readonly right: Span;
+}
+
+/** What {@link splitCounts} asks of the rows. */
+export interface RowReader {
+  /** Whether all rows of a span are here, or away in partitions that lie in it whole. */
+  canCount(span: Span): boolean;
+  count(span: Span): Promise<PieceCount>;
+  /** Id of the row at an edge of a span: its oldest, or its newest. */
+  edgeId(span: Span, edge: 'oldest' | 'newest'): Promise<number | null>;
+}
+
+const NO_ROWS: PieceCount = { rowCount: 0, firstId: null, lastId: null };
+const lengthMs = ({ fromMs, toMs }: Span) => Math.max(0, toMs - fromMs);
+
+/** What is left on both sides. */
+interface Sides {
+  readonly left: PieceCount;
+  readonly right: PieceCount;
+}
+
+/**
+ * Counts of the pieces to the left and right of what is taken out of an island of trades or times.
+ * Undefined when it takes rows that are in files: then the partitions at both ends of the island have
+ * left, and hold rows of its neighbours as well.
+ */
+export async function splitCounts(
+  { left, taken, right }: Pieces,
+  island: Island,
+  rows: RowReader,
+): Promise<Sides | undefined> {
+  const count = (span: Span) => (isEmptySpan(span) ? Promise.resolve(NO_ROWS) : rows.count(span));
+  const unknown = [left, right].filter((span) => !isEmptySpan(span) && !rows.canCount(span));
+  if (unknown.length > 1) return undefined;
+  const longestMs = Math.max(...[left, taken, right].map(lengthMs));
+  if (unknown.length === 0 && lengthMs(taken) === longestMs) {
+    return { left: await count(left), right: await count(right) };
+  }
+  const isLeftLong = unknown.length === 0 ? lengthMs(left) === longestMs : unknown[0] === left;
+  const [long, short] = isLeftLong ? [left, right] : [right, left];
+  const gone = await count(taken);
+  const counted = await count(short);
+  const rest = await restOf(long, isLeftLong ? 'newest' : 'oldest', island, [gone, counted], rows);
+  if (rest === undefined) return undefined;
+  return isLeftLong ? { left: rest, right: counted } : { left: counted, right: rest };
+}
+
+/**
+ * The long piece: the island less the others. Its inner edge is the id of the row there, because ids
+ * grow with time; where the neighbouring ids show that they do not, it is counted after all.
+ */
+async function restOf(
+  span: Span,
+  innerEdge: 'oldest' | 'newest',
+  island: Island,
+  others: readonly PieceCount[],
+  rows: RowReader,
+): Promise<PieceCount | undefined> {
+  const rowCount = others.reduce((left, other) => left - other.rowCount, island.rowCount);
+  if (rowCount === 0) return NO_ROWS;
+  const innerId = await rows.edgeId(span, innerEdge);
+  const isInOrder = others.every(
+    ({ firstId, lastId }) =>
+      innerId !== null &&
+      (innerEdge === 'newest' ? (firstId ?? Infinity) > innerId : (lastId ?? 0) < innerId),
+  );
+  if (rowCount < 0 || !isInOrder) return rows.canCount(span) ? await rows.count(span) : undefined;
+  return innerEdge === 'newest'
+    ? { rowCount, firstId: island.firstId, lastId: innerId }
+    : { rowCount, firstId: innerId, lastId: island.lastId };
+}
+
+/**
+ * Rows of candles are counted under their claims, and none of them goes: the pieces that are left
+ * share the count of the island.
+ */
+export async function shareCount(
+  { left, right }: Pieces,
+  { rowCount }: Island,
+  rows: Pick<RowReader, 'count'>,
+): Promise<Sides> {
+  const all = { ...NO_ROWS, rowCount };
+  if (isEmptySpan(left) || isEmptySpan(right)) {
+    return isEmptySpan(left) ? { left: NO_ROWS, right: all } : { left: all, right: NO_ROWS };
+  }
+  const isLeftLong = lengthMs(left) >= lengthMs(right);
+  const counted = (await rows.count(isLeftLong ? right : left)).rowCount;
+  const short = { ...NO_ROWS, rowCount: Math.min(counted, rowCount) };
+  const long = { ...NO_ROWS, rowCount: rowCount - short.rowCount };
+  return isLeftLong ? { left: long, right: short } : { left: short, right: long };
+}
+
+/** The same where rows are away: candles come evenly, so that they are shared by time. */
+export function shareByTime({ left, right }: Pieces, { rowCount }: Island): Sides {
+  const lengths = [lengthMs(left), lengthMs(right)] as const;
+  const share = lengths[0] / Math.max(1, lengths[0] + lengths[1]);
+  const ofLeft = Math.round(rowCount * share);
+  return {
+    left: { ...NO_ROWS, rowCount: ofLeft },
+    right: { ...NO_ROWS, rowCount: rowCount - ofLeft },
+  };
+}
+
+const COUNT_TRADES = (needsTime: string) => `
+  SELECT count(*)::float8 AS row_count, min(tid)::float8 AS first_id, max(tid)::float8 AS last_id
+  FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
+  ${needsTime}`;
+const COUNT_KLINES = `
+  SELECT count(*)::float8 AS row_count, NULL AS first_id, NULL AS last_id FROM kline
+  WHERE market_id = $1 AND interval_s = $4 AND open_at >= $2::timestamptz
+    AND open_at < $3::timestamptz`;
+const EDGE_ID = (needsTime: string, order: string) => `
+  SELECT tid::float8 AS tid FROM trade
+  WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz ${needsTime}
+  ORDER BY traded_at ${order}, tid ${order} LIMIT 1`;
+const NEEDS_TIME = 'AND executed_at IS NOT NULL';
+
+/** First look for a row at an edge, and how much wider each further one is. */
+const NEAR_MS = 86_400_000;
+const WIDER = 16;
+
+interface CountRow {
+  readonly row_count: number;
+  readonly first_id: number | null;
+  readonly last_id: number | null;
+}
+
+const covers = (outer: Span, inner: Span) =>
+  outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
+const touches = (a: Span, b: Span) => a.fromMs < b.toMs && b.fromMs < a.toMs;
+
+/** What the partitions that have left hold of a stream of trades or times. */
+function countsAway({ kind }: StreamRef, away: readonly DepartedRows[]): AwayCount[] {
+  const at = kind === 'times' ? 3 : 0;
+  return away.map(({ span, counts }) => {
+    const [rowCount, firstId, lastId] = [counts?.[at], counts?.[at + 1], counts?.[at + 2]];
+    return { span, rowCount: rowCount ?? 0, firstId: firstId ?? null, lastId: lastId ?? null };
+  });
+}
+
+interface AwayCount extends PieceCount {
+  readonly span: Span;
+}
+
+const least = (ids: readonly (number | null)[]) => furthest(ids, Math.min);
+const greatest = (ids: readonly (number | null)[]) => furthest(ids, Math.max);
+function furthest(ids: readonly (number | null)[], choose: (...ids: number[]) => number) {
+  const known = ids.filter((id) => id !== null);
+  return known.length === 0 ? null : choose(...known);
+}
+
+/**
+ * Reads the rows of a stream of trades, times or candles.
+ *
+ * @param away partitions of its table that have left the database; what they hold was counted when
+ *   they were sealed
+ */
+export function rowReader(
+  runner: Runner,
+  stream: StreamRef,
+  away: readonly DepartedRows[],
+): RowReader {
+  const needsTime = stream.kind === 'times' ? NEEDS_TIME : '';
+  // As text and not as numbers: constants, from which partitions are chosen before the work.
+  const bounds = (fromMs: number, toMs: number) =>
+    [fromMs, toMs].map((ms) => new Date(ms).toISOString());
+  const find = async (span: Span, order: string) => {
+    const values = [stream.marketId, ...bounds(span.fromMs, span.toMs)];
+    const [row] = await runner.rows<{ tid: number }>(EDGE_ID(needsTime, order), values);
+    return row?.tid ?? null;
+  };
+  const counted = countsAway(stream, away);
+  const within = (span: Span) => counted.filter((one) => touches(one.span, span));
+  return {
+    canCount: (span) => within(span).every((one) => covers(span, one.span)),
+    async count(span) {
+      const values = [stream.marketId, ...bounds(span.fromMs, span.toMs)];
+      const [row] =
+        stream.kind === 'kline'
+          ? await runner.rows<CountRow>(COUNT_KLINES, [...values, stream.variant])
+          : await runner.rows<CountRow>(COUNT_TRADES(needsTime), values);
+      const here = row ?? { row_count: 0, first_id: null, last_id: null };
+      const there = within(span);
+      return {
+        rowCount: there.reduce((sum, one) => sum + one.rowCount, here.row_count),
+        firstId: least([here.first_id, ...there.map((one) => one.firstId)]),
+        lastId: greatest([here.last_id, ...there.map((one) => one.lastId)]),
+      };
+    },
+    async edgeId(span, edge) {
+      const { fromMs, toMs } = span;
+      const isNewest = edge === 'newest';
+      const there = within(span).map((one) => (isNewest ? one.lastId : one.firstId));
+      for (let reachMs = NEAR_MS; ; reachMs *= WIDER) {
+        const isAll = reachMs >= toMs - fromMs;
+        const near = isNewest
+          ? { fromMs: isAll ? fromMs : toMs - reachMs, toMs }
+          : { fromMs, toMs: isAll ? toMs : fromMs + reachMs };
+        const here = await find(near, isNewest ? 'DESC' : 'ASC');
+        if (here === null && !isAll) continue;
+        // Ids grow with time: of two places the one nearer to the edge has the one beyond.
+        return isNewest ? greatest([here, ...there]) : least([here, ...there]);
+      }
+    },
+  };
+}

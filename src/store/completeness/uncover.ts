@@ -1,0 +1,187 @@
+import { isEmptySpan, type Span, subtractSpans } from '../../kernel/span.js';
+import type { Evidence, Island, StreamRef } from '../../ledger/batch.js';
+import type { GapReason } from '../../ledger/gap-reasons.js';
+import type { Database, Runner } from '../database.js';
+import { StoreError } from '../errors.js';
+import { fromMs, toMs } from '../instants.js';
+import { type DepartedRows, departedRows } from '../sealing/departed.js';
+import { doubtStream } from '../verdicts/verdict-rows.js';
+import { LOCK_MARKETS } from '../writer/transaction.js';
+import { rememberGap } from './gap-memories.js';
+import { type CoverageRow, toIsland } from './ledger.js';
+import { rowReader, shareByTime, shareCount, splitCounts } from './uncover-counts.js';
+
+/**
+ * Takes back what the ledger claims of a span. The rows stay: a claim can be doubted, a trade not.
+ *
+ * What has left the database is passed over: its rows were proven before they went, they can not be
+ * looked at here, and none could be added. It can be doubted again once it is restored.
+ */
+
+/** What the uncovered span is remembered as. */
+export interface Doubt {
+  readonly reason: GapReason;
+  readonly note: string;
+  readonly atMs: number;
+}
+
+const TAKE_OVERLAPPING = `
+  DELETE FROM coverage WHERE market_id = $1 AND stream_id = $2
+    AND span && tstzrange(${fromMs('$3')}, ${fromMs('$4')})
+  RETURNING stream_id, ${toMs('lower(span)')} AS from_ms, ${toMs('upper(span)')} AS to_ms,
+    first_id, last_id, row_count, evidence, updated_at::text AS updated_at`;
+
+/** What an island is left with keeps its evidence and its age. */
+const INSERT_REST = `
+  INSERT INTO coverage (market_id, stream_id, span, first_id, last_id, row_count, evidence, updated_at)
+  VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}), $5, $6, $7, $8, $9::timestamptz)`;
+
+/**
+ * What was covered once stays expected: before collect_from, and where the expectation began with the
+ * oldest covered moment, which may have just gone.
+ */
+const KEEP_EXPECTED = `
+  INSERT INTO wanted (stream_id, market_id, span)
+  SELECT s.stream_id, s.market_id, tstzrange(${fromMs('$3')}, least(s.collect_from, ${fromMs('$4')}))
+  FROM stream s
+  WHERE s.market_id = $1 AND s.stream_id = $2
+    AND CASE WHEN s.collect_from IS NOT NULL THEN s.collect_from > ${fromMs('$3')}
+             ELSE NOT EXISTS (
+               SELECT FROM coverage c
+               WHERE c.stream_id = s.stream_id AND lower(c.span) < ${fromMs('$3')}) END
+  ON CONFLICT DO NOTHING`;
+
+interface Taken extends CoverageRow {
+  readonly evidence: Evidence;
+  readonly updated_at: string;
+}
+
+/**
+ * Takes back coverage of a span and remembers it as an open gap, in one transaction.
+ *
+ * @returns what is left of the islands that were cut, newest first
+ * @throws {@link StoreError} `data_refused` for an empty span, and for a stream whose moments can not
+ *   be fetched again; `partition_archived` or `partition_expired` when all of it has left the database,
+ *   and when what is left of an island could not be counted without rows that have
+ */
+export async function uncover(
+  database: Database,
+  stream: StreamRef,
+  span: Span,
+  doubt: Doubt,
+): Promise<Island[]> {
+  if (isEmptySpan(span)) throw refused(stream, 'the span is empty');
+  if (stream.kind !== 'trades' && stream.kind !== 'times' && stream.kind !== 'kline') {
+    throw refused(stream, `what was seen of ${stream.kind} can not be fetched again`);
+  }
+  return await database.transaction(async (runner) => {
+    await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
+    const table = stream.kind === 'kline' ? 'kline' : 'trade';
+    const departed = await departedRows(runner, table, stream.marketId);
+    const parts = subtractSpans(
+      span,
+      departed.map((one) => one.span),
+    );
+    if (parts.length === 0) throw hasLeft(stream, departed, span);
+    let rests: Island[] = [];
+    for (const part of parts) {
+      const cut = await uncoverPart(runner, stream, part, departed);
+      rests = [...rests.filter((rest) => isEmptySpan(overlap(rest.span, part))), ...cut];
+      await doubtStream(runner, stream, part);
+      const { reason, note, atMs } = doubt;
+      await rememberGap(runner, stream, {
+        ...{ span: part, state: 'open', reason, note, atMs, nextAttemptAtMs: null },
+        ...{ isAttempt: false, uncoveredAtMs: atMs },
+      });
+    }
+    return rests.sort((a, b) => b.span.fromMs - a.span.fromMs);
+  });
+}
+
+/** @param span holds nothing that has left the database */
+async function uncoverPart(
+  runner: Runner,
+  stream: StreamRef,
+  span: Span,
+  departed: readonly DepartedRows[],
+): Promise<Island[]> {
+  const key = [stream.marketId, stream.streamId];
+  const taken = await runner.rows<Taken>(TAKE_OVERLAPPING, [...key, span.fromMs, span.toMs]);
+  const rests: Island[] = [];
+  for (const row of taken) {
+    const island = toIsland(row);
+    for (const rest of await cutIsland(runner, stream, island, span, departed)) {
+      rests.push(rest);
+      await runner.rows(INSERT_REST, [
+        ...[...key, rest.span.fromMs, rest.span.toMs, rest.firstId, rest.lastId, rest.rowCount],
+        ...[JSON.stringify(row.evidence), row.updated_at],
+      ]);
+    }
+  }
+  if (taken.length > 0) {
+    const fromMs = Math.min(...taken.map(({ from_ms }) => from_ms));
+    const toMs = Math.max(...taken.map(({ to_ms }) => to_ms));
+    const cut = overlap({ fromMs, toMs }, span);
+    await runner.rows(KEEP_EXPECTED, [...key, cut.fromMs, cut.toMs]);
+  }
+  return rests;
+}
+
+function overlap(a: Span, b: Span): Span {
+  return { fromMs: Math.max(a.fromMs, b.fromMs), toMs: Math.min(a.toMs, b.toMs) };
+}
+
+async function cutIsland(
+  runner: Runner,
+  stream: StreamRef,
+  island: Island,
+  span: Span,
+  departed: readonly DepartedRows[],
+): Promise<Island[]> {
+  const left = { fromMs: island.span.fromMs, toMs: span.fromMs };
+  const right = { fromMs: span.toMs, toMs: island.span.toMs };
+  const pieces = { left, taken: overlap(island.span, span), right };
+  const away = departed.filter((one) => !isEmptySpan(overlap(one.span, island.span)));
+  const rows = rowReader(runner, stream, away);
+  const counts =
+    stream.kind !== 'kline'
+      ? await splitCounts(pieces, island, rows)
+      : away.length > 0
+        ? shareByTime(pieces, island)
+        : await shareCount(pieces, island, rows);
+  if (counts === undefined) throw hasLeft(stream, away, island.span);
+  return [
+    { span: left, ...counts.left },
+    { span: right, ...counts.right },
+  ]
+    .filter((rest) => !isEmptySpan(rest.span))
+    .map((rest) => ({ streamId: stream.streamId, ...rest }));
+}
+
+function hasLeft(
+  { kind, streamId }: StreamRef,
+  departed: readonly DepartedRows[],
+  span: Span,
+): StoreError {
+  const away = departed.filter((one) => !isEmptySpan(overlap(one.span, span)));
+  const isArchived = away.some(({ state }) => state === 'archived');
+  const [from, to] = [away.at(0)?.span.fromMs, away.at(-1)?.span.toMs].map((ms) =>
+    new Date(ms ?? 0).toISOString(),
+  );
+  const [code, why] = isArchived
+    ? ([
+        'partition_archived',
+        `rows from ${from} to ${to} are in files: bring them back with "tapekeep restore" first`,
+      ] as const)
+    : (['partition_expired', `rows from ${from} to ${to} are no longer kept`] as const);
+  const text = `coverage of stream ${streamId} (${kind}) can not be taken back: ${why}`;
+  return new StoreError(code, 'skip', text);
+}
+
+function refused({ kind, streamId }: StreamRef, why: string): StoreError {
+  return new StoreError(
+    'data_refused',
+    'skip',
+    `coverage of stream ${streamId} (${kind}) can not be taken back: ${why}`,
+  );
+}

@@ -1,0 +1,101 @@
+import type { Span } from '../../kernel/span.js';
+import type { StreamRef } from '../../ledger/batch.js';
+import type { FillRequests, WantedSpan } from '../api-completeness.js';
+import type { Database, Runner } from '../database.js';
+import { fromMs, toMs } from '../instants.js';
+import { departedSql } from '../sealing/departed.js';
+
+/** What is asked of whoever fills gaps: it stands in the ledger until it is done. */
+
+/** Most requests of a sort in one answer; the others come when these are done. */
+const MOST_REQUESTS = 1_000;
+
+const WANTED_COLUMNS = `
+  wanted_id::float8 AS "wantedId", stream_id AS "streamId", market_id AS "marketId",
+  ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs"`;
+
+const WANT = `
+  INSERT INTO wanted (stream_id, market_id, span)
+  VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}))
+  ON CONFLICT (market_id, stream_id, span) DO UPDATE SET requested_at = wanted.requested_at
+  RETURNING ${WANTED_COLUMNS}`;
+
+type Flat<T extends { readonly span: Span }> = Omit<T, 'span'> & Span;
+
+function withSpan<T extends { readonly span: Span }>({ fromMs, toMs, ...rest }: Flat<T>) {
+  return { ...rest, span: { fromMs, toMs } };
+}
+
+/** @throws {@link StoreError} for a span that is empty */
+export async function want(runner: Runner, stream: StreamRef, span: Span): Promise<WantedSpan> {
+  const values = [stream.streamId, stream.marketId, span.fromMs, span.toMs];
+  const [row] = await runner.rows<Flat<WantedSpan>>(WANT, values);
+  if (row === undefined) throw new Error('an upsert returned no row');
+  return withSpan(row);
+}
+
+/** What is covered, and what is given up, needs nobody's work any more. */
+const OPEN_WANTED = `
+  SELECT ${WANTED_COLUMNS} FROM wanted w
+  WHERE lower(w.span) < ${fromMs('$1')}
+    AND NOT EXISTS (
+      SELECT FROM coverage c
+      WHERE c.market_id = w.market_id AND c.stream_id = w.stream_id AND c.span @> w.span)
+    AND NOT tstzmultirange(w.span) <@ (
+      SELECT coalesce(range_agg(settled.span), '{}') FROM (
+        SELECT c.span FROM coverage c
+        WHERE c.market_id = w.market_id AND c.stream_id = w.stream_id AND c.span && w.span
+        UNION ALL
+        SELECT g.span FROM gap g
+        WHERE g.market_id = w.market_id AND g.stream_id = w.stream_id AND g.span && w.span
+          AND g.state = 'unfillable') settled)
+  ORDER BY lower(w.span) DESC LIMIT ${MOST_REQUESTS}`;
+
+const GAP_COLUMNS = `
+  gap_id::float8 AS "gapId", stream_id AS "streamId", ${toMs('lower(span)')} AS "fromMs",
+  ${toMs('upper(span)')} AS "toMs"`;
+
+const HAS_COVERAGE = `
+  EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id AND c.stream_id = g.stream_id
+            AND c.span && g.span)`;
+
+/** Rows of it are in files or gone: nothing can be added there, and nothing looked at, as long as that is so. */
+const HAS_LEFT = `
+  tstzmultirange(g.span) <@ CASE (SELECT s.kind FROM stream s WHERE s.stream_id = g.stream_id)
+    WHEN 'trades' THEN ${departedSql('trade')} WHEN 'times' THEN ${departedSql('trade')}
+    WHEN 'kline' THEN ${departedSql('kline')} ELSE '{}' END`;
+
+const SUSPECTS = `
+  SELECT ${GAP_COLUMNS} FROM gap g
+  WHERE state = 'open' AND reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE}
+    AND NOT ${HAS_LEFT}
+  ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
+
+const DUE = `
+  SELECT ${GAP_COLUMNS}, attempts, ${toMs('next_attempt_at')} AS "nextAttemptAtMs" FROM gap g
+  WHERE state = 'open' AND (next_attempt_at IS NULL OR next_attempt_at <= ${fromMs('$1')})
+    AND NOT (reason = 'suspect' AND uncovered_at IS NULL AND ${HAS_COVERAGE})
+    AND NOT EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
+                      AND c.stream_id = g.stream_id AND c.span @> g.span)
+    AND NOT ${HAS_LEFT}
+  ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
+
+type Suspect = FillRequests['suspects'][number];
+type Due = FillRequests['due'][number];
+
+/** Newest first, all in one snapshot. */
+export async function readFillRequests(
+  database: Database,
+  nowExchangeMs: number,
+): Promise<FillRequests> {
+  return await database.transaction(async (runner) => {
+    const wanted = await runner.rows<Flat<WantedSpan>>(OPEN_WANTED, [nowExchangeMs]);
+    const suspects = await runner.rows<Flat<Suspect>>(SUSPECTS);
+    const due = await runner.rows<Flat<Due>>(DUE, [nowExchangeMs]);
+    return {
+      wanted: wanted.map(withSpan),
+      suspects: suspects.map(withSpan),
+      due: due.map(withSpan),
+    };
+  }, 'ISOLATION LEVEL REPEATABLE READ READ ONLY');
+}

@@ -1,0 +1,51 @@
+import type { RowForm, SeriesColumn, SeriesSlice } from '../api-series.js';
+import { timestampTextMs } from '../instants.js';
+import { SERIES_TABLES } from './series-columns.js';
+
+function csvExpression({ name, type }: SeriesColumn): string {
+  return type === 'decimals' ? `'[' || array_to_string(${name}, ',') || ']'` : name;
+}
+
+function jsonExpression({ name, type }: SeriesColumn): string {
+  if (type === 'decimals') return `${name}::text[] AS ${name}`;
+  return type === 'decimal' ? `${name}::text AS ${name}` : name;
+}
+
+/**
+ * The statement that reads a slice. COPY takes no parameters; what is written into it here are names
+ * of this program and numbers.
+ *
+ * @param newest only so many, the newest ones, newest first
+ */
+export function copyRowsSql(
+  { kind, marketId, variantS, span }: SeriesSlice,
+  form: RowForm,
+  newest?: number,
+): string {
+  const { table, order, variant, columns } = SERIES_TABLES[kind];
+  const moment = columns[0]?.name ?? '';
+  const conditions = [
+    `market_id = ${Math.trunc(marketId)}`,
+    ...(variant === undefined ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+    `${moment} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
+    `${moment} < timestamptz '${timestampTextMs(span.toMs)}'`,
+  ];
+  const sorted =
+    newest === undefined
+      ? order.join(', ')
+      : `${order.map((name) => `${name} DESC`).join(', ')} LIMIT ${Math.trunc(newest)}`;
+  const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${sorted}`;
+  if (form === 'json') {
+    const query = `SELECT ${columns.map(jsonExpression).join(', ')} ${rest}`;
+    // Marks that JSON text never holds, so that every line is the object and nothing else.
+    const options = `FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01'`;
+    return `COPY (SELECT row_to_json(r) FROM (${query}) r) TO STDOUT (${options})`;
+  }
+  const isLean = form === 'lean' && kind === 'trades';
+  const selected = columns.map((one) =>
+    isLean && one.name === 'total'
+      ? 'CASE WHEN total <> price * amount THEN total END'
+      : csvExpression(one),
+  );
+  return `COPY (SELECT ${selected.join(', ')} ${rest}) TO STDOUT (FORMAT csv)`;
+}

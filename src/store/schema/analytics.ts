@@ -1,0 +1,128 @@
+import type pg from 'pg';
+import { messageOf } from '../../kernel/errors.js';
+import { StoreError } from '../errors.js';
+import { sqlstateOf } from '../sqlstate.js';
+import { readSqlFiles, type SqlFile } from './sql-files.js';
+
+/**
+ * Views and functions for analysts. They hold no data and are replaced whole whenever their text has
+ * changed. They are bound to the tables they read, so that a numbered migration that changes a
+ * column they use has to drop the schema first; it is made again at the end of the same run.
+ */
+
+/** What became of the definitions: `busy` keeps the earlier ones until the next run. */
+export interface AnalyticsOutcome {
+  readonly state: 'current' | 'replaced' | 'busy' | 'not_allowed';
+  /** What a person should know about it; null when there is nothing to do. */
+  readonly note: string | null;
+}
+
+/** How long readers of a view are waited for, and others wait behind us. */
+const LOCK_TIMEOUT_MS = 3_000;
+const LOCK_NOT_AVAILABLE = '55P03';
+
+const FIND_DEFINITIONS = `SELECT to_regclass('analytics.definition') IS NOT NULL AS exists`;
+const READ_DEFINITIONS = 'SELECT name, hash FROM analytics.definition';
+const CREATE_SCHEMA = `
+  CREATE SCHEMA IF NOT EXISTS analytics;
+  COMMENT ON SCHEMA analytics IS 'Questions to the archive, for analysts. Every object tells an example: \\dv+ and \\df+ analytics.*';
+  CREATE TABLE IF NOT EXISTS analytics.definition (
+    name text PRIMARY KEY,
+    hash text NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now()
+  );
+  COMMENT ON TABLE analytics.definition IS 'Which version of these definitions is in place. Example: SELECT * FROM analytics.definition';
+  COMMENT ON COLUMN analytics.definition.name IS 'File that they come from: ''10_trades.sql''.';
+  COMMENT ON COLUMN analytics.definition.hash IS 'SHA-256 of its text, hexadecimal.';
+  COMMENT ON COLUMN analytics.definition.made_at IS 'When it was run, clock of the database.'`;
+/** Functions remember it: a schema of the asker's own must not hide the archive's tables. */
+const FIX_SEARCH_PATH = `SELECT set_config('search_path', quote_ident(current_schema()), true)`;
+const REMEMBER = 'INSERT INTO analytics.definition (name, hash) VALUES ($1, $2)';
+
+/** What other people built on top of ours: it would go with a schema that is dropped. */
+const OUTSIDERS = `
+  SELECT DISTINCT pg_describe_object('pg_class'::regclass, v.oid, 0) AS name
+  FROM pg_depend d
+  JOIN pg_rewrite r ON d.classid = 'pg_rewrite'::regclass AND r.oid = d.objid
+  JOIN pg_class v ON v.oid = r.ev_class
+  LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
+  LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+  WHERE v.relnamespace <> 'analytics'::regnamespace
+    AND 'analytics'::regnamespace IN (c.relnamespace, p.pronamespace)
+  UNION
+  SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0)
+  FROM pg_depend d
+  JOIN pg_proc f ON d.classid = 'pg_proc'::regclass AND f.oid = d.objid
+  LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
+  LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+  WHERE f.pronamespace <> 'analytics'::regnamespace
+    AND 'analytics'::regnamespace IN (c.relnamespace, p.pronamespace)
+  ORDER BY 1`;
+
+/**
+ * Puts the program's definitions in place, all or none of them, in one transaction. Queries under
+ * way go on with the definitions that they began with.
+ *
+ * @throws {@link StoreError} naming what others have built upon them when that is in the way.
+ */
+export async function replaceAnalytics(
+  client: pg.Client,
+  isAllowed: boolean,
+): Promise<AnalyticsOutcome> {
+  const files = await readSqlFiles('analytics');
+  if (await isCurrent(client, files)) return { state: 'current', note: null };
+  if (!isAllowed) {
+    const note = 'the analytics schema is of another version: let the owner of the tables migrate';
+    return { state: 'not_allowed', note };
+  }
+  try {
+    await client.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+    await client.query(FIX_SEARCH_PATH);
+    await client.query(CREATE_SCHEMA);
+    await install(client, files);
+    await client.query('COMMIT');
+    return { state: 'replaced', note: null };
+  } catch (error) {
+    await client.query('ROLLBACK').catch(() => undefined);
+    if (sqlstateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
+    const note =
+      'a query is using the analytics schema: its earlier definitions stay until the next migration';
+    return { state: 'busy', note };
+  }
+}
+
+async function isCurrent(client: pg.Client, files: readonly SqlFile[]): Promise<boolean> {
+  const { rows: found } = await client.query<{ exists: boolean }>(FIND_DEFINITIONS);
+  if (found[0]?.exists !== true) return false;
+  // A stranger without rights on the schema can not tell, and can not change it either.
+  const { rows } = await client
+    .query<{ name: string; hash: string }>(READ_DEFINITIONS)
+    .catch(() => ({ rows: [] }));
+  const known = new Map(rows.map(({ name, hash }) => [name, hash]));
+  return known.size === files.length && files.every(({ name, hash }) => known.get(name) === hash);
+}
+
+async function install(client: pg.Client, files: readonly SqlFile[]): Promise<void> {
+  const { rows } = await client.query<{ name: string }>(OUTSIDERS);
+  const outsiders = rows.map(({ name }) => name);
+  // Dropping leaves nothing behind of an earlier version; but not at the cost of other people's work.
+  if (outsiders.length === 0) {
+    await client.query(`DROP SCHEMA analytics CASCADE; ${CREATE_SCHEMA}`);
+  } else {
+    await client.query('DELETE FROM analytics.definition');
+  }
+  for (const { name, sql, hash } of files) {
+    try {
+      await client.query(sql);
+    } catch (error) {
+      if (outsiders.length === 0 || sqlstateOf(error) === LOCK_NOT_AVAILABLE) throw error;
+      throw new StoreError(
+        'migration_failed',
+        'fatal',
+        `the analytics schema can not be changed beneath ${outsiders.join(', ')} (${messageOf(error)}): drop what was built upon it, migrate, and make it again`,
+        { cause: error, sqlstate: sqlstateOf(error) },
+      );
+    }
+    await client.query(REMEMBER, [name, hash]);
+  }
+}

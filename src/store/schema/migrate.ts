@@ -1,0 +1,213 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import pg from 'pg';
+import { messageOf } from '../../kernel/errors.js';
+import type { MigrateOptions, PartitionedTable, PartitionWidth } from '../api.js';
+import {
+  checkServerVersion,
+  clientConfig,
+  connectFailure,
+  describeAddress,
+} from '../connection.js';
+import type { Runner } from '../database.js';
+import { StoreError } from '../errors.js';
+import { actionOf, sqlstateOf } from '../sqlstate.js';
+import { type AnalyticsOutcome, replaceAnalytics } from './analytics.js';
+import { distribute } from './citus.js';
+import { packageRoot } from './package-root.js';
+import { type RolesOutcome, settleRoles } from './roles.js';
+
+/** Where node-pg-migrate remembers what was applied. */
+const MIGRATIONS_TABLE = 'tapekeep_migration';
+/** `0001_name.sql`: the number gives the order. */
+const MIGRATION_FILE = /^\d{4}_[a-z0-9_]+\.sql$/;
+const LOCK_MIGRATIONS = "SELECT pg_advisory_lock(hashtext('tapekeep migrations'), 0)";
+const APPLIED_MIGRATIONS = `SELECT name FROM ${MIGRATIONS_TABLE} ORDER BY id`;
+const FIND_MIGRATIONS_TABLE = `SELECT to_regclass('${MIGRATIONS_TABLE}') IS NOT NULL AS exists`;
+const FIND_POLICY = 'SELECT table_name FROM partition_policy';
+const SETTLE_POLICY = `
+  INSERT INTO partition_policy (table_name, width)
+  SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING`;
+/** Whoever has the rights of the tables' owner may change them; before there are any, whoever can. */
+const IS_OWNER = `
+  SELECT coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
+                   WHERE oid = to_regclass('${MIGRATIONS_TABLE}')), true) AS is_owner`;
+
+const DEFAULT_WIDTHS: Readonly<Record<PartitionedTable, PartitionWidth>> = {
+  trade: 'day',
+  kline: 'month',
+  kline_revision: 'month',
+  ticker: 'day',
+  depth: 'day',
+  market_state: 'day',
+  balance: 'month',
+  active_order: 'month',
+};
+
+async function knownMigrations(): Promise<string[]> {
+  const names = await readdir(join(packageRoot(), 'sql'));
+  return names
+    .filter((name) => MIGRATION_FILE.test(name))
+    .map((name) => name.slice(0, -'.sql'.length))
+    .sort();
+}
+
+/**
+ * Checks that database and program fit each other.
+ *
+ * @throws {@link StoreError} `database_too_new` or `database_not_migrated`
+ */
+export async function checkMigrated(database: Runner, databaseUrl: string): Promise<void> {
+  const [found] = await database.rows<{ exists: boolean }>(FIND_MIGRATIONS_TABLE);
+  const applied =
+    found?.exists === true ? await database.rows<{ name: string }>(APPLIED_MIGRATIONS) : [];
+  const names = applied.map(({ name }) => name);
+  const known = await knownMigrations();
+  refuseNewer(names, known, databaseUrl);
+  const missing = known.filter((name) => !names.includes(name));
+  if (missing.length === 0) return;
+  throw new StoreError(
+    'database_not_migrated',
+    'fatal',
+    `the database at ${describeAddress(databaseUrl)} lacks the migration ${missing.join(', ')}: run the migrations first`,
+  );
+}
+
+function refuseNewer(applied: readonly string[], known: readonly string[], url: string): void {
+  const unknown = applied.filter((name) => !known.includes(name));
+  if (unknown.length === 0) return;
+  throw new StoreError(
+    'database_too_new',
+    'fatal',
+    `the database at ${describeAddress(url)} was migrated by a newer tapekeep (${unknown.join(', ')}): use that version or a later one`,
+  );
+}
+
+/** What a migration found and did. */
+export interface MigrationReport {
+  /** Names of the migrations applied now. */
+  readonly applied: readonly string[];
+  readonly analytics: AnalyticsOutcome;
+  readonly roles: RolesOutcome;
+  readonly isDistributed: boolean;
+}
+
+/**
+ * Brings the database up to this program's schema. Any number of programs may try at once: they
+ * take turns, and the later ones find the work done.
+ *
+ * @returns the names of the migrations applied now.
+ * @throws {@link StoreError} when the database is newer than the program, too old, or refuses.
+ */
+export async function migrate(options: MigrateOptions): Promise<string[]> {
+  return [...(await migrateAll(options)).applied];
+}
+
+/**
+ * The same, telling all that became of it: also of the analytics schema and of the roles, which never
+ * keep the archive from working.
+ *
+ * A user without the rights of the tables' owner may call it too, as a daemon that only writes does:
+ * it checks that nothing is missing and changes nothing.
+ *
+ * @param options.isCitus distributes the tables over the nodes of a Citus cluster
+ * @throws {@link StoreError} as {@link migrate}, and `citus_missing`
+ */
+export async function migrateAll(
+  options: MigrateOptions & { readonly isCitus?: boolean },
+): Promise<MigrationReport> {
+  const { databaseUrl } = options;
+  const client = new pg.Client(
+    clientConfig({ databaseUrl, connectTimeoutMs: options.connectTimeoutMs ?? 10_000 }),
+  );
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+  } catch (error) {
+    await client.end().catch(() => undefined);
+    throw connectFailure(error, databaseUrl);
+  }
+  try {
+    await checkServerVersion((sql) => client.query(sql), databaseUrl);
+    await client.query('SET client_min_messages = warning');
+    // Blocking: a loser of the race waits for the winner. Freed with the connection.
+    await client.query(LOCK_MIGRATIONS);
+    const { rows } = await client.query<{ is_owner: boolean }>(IS_OWNER);
+    const isOwner = rows[0]?.is_owner === true;
+    const applied = await applyMissing(client, databaseUrl, isOwner);
+    await settlePolicy(client, options, isOwner);
+    const analytics = await replaceAnalytics(client, isOwner);
+    const roles = await settleRoles(client, isOwner);
+    if (applied.length > 0) options.telemetry?.migrated({ applied });
+    if (options.isCitus === true) await distribute(client, describeAddress(databaseUrl));
+    return { applied, analytics, roles, isDistributed: options.isCitus === true };
+  } catch (error) {
+    throw migrationFailed(error, databaseUrl);
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}
+
+async function applyMissing(
+  client: pg.Client,
+  databaseUrl: string,
+  isOwner: boolean,
+): Promise<string[]> {
+  const { rows: found } = await client.query<{ exists: boolean }>(FIND_MIGRATIONS_TABLE);
+  if (found[0]?.exists === true) {
+    const { rows } = await client.query<{ name: string }>(APPLIED_MIGRATIONS);
+    const names = rows.map(({ name }) => name);
+    const known = await knownMigrations();
+    refuseNewer(names, known, databaseUrl);
+    const missing = known.filter((name) => !names.includes(name));
+    if (missing.length === 0) return [];
+    if (!isOwner) throw notOwner(missing, databaseUrl);
+  }
+  const silent = () => undefined;
+  // Loaded where something is to be applied: every start looks, and few find anything.
+  const { runner } = await import('node-pg-migrate');
+  const done = await runner({
+    dbClient: client,
+    dir: join(packageRoot(), 'sql'),
+    // Everything that is not a numbered migration: folders of replaceable SQL live beside them.
+    ignorePattern: '(?!\\d{4}_[a-z0-9_]+\\.sql$).*',
+    direction: 'up',
+    migrationsTable: MIGRATIONS_TABLE,
+    singleTransaction: true,
+    checkOrder: true,
+    noLock: true,
+    logger: { debug: silent, info: silent, warn: silent, error: silent },
+  });
+  return done.map(({ name }) => name);
+}
+
+function notOwner(missing: readonly string[], databaseUrl: string): StoreError {
+  return new StoreError(
+    'migration_failed',
+    'fatal',
+    `the database at ${describeAddress(databaseUrl)} lacks the migration ${missing.join(', ')}, and this user is not of the tables' owner: run "tapekeep migrate" as a member of tapekeep_owner`,
+  );
+}
+
+async function settlePolicy(
+  client: pg.Client,
+  options: MigrateOptions,
+  isOwner: boolean,
+): Promise<void> {
+  const widths = { ...DEFAULT_WIDTHS, ...options.partitionWidths };
+  const { rows } = await client.query<{ table_name: string }>(FIND_POLICY);
+  const settled = new Set(rows.map(({ table_name }) => table_name));
+  if (!isOwner || Object.keys(widths).every((table) => settled.has(table))) return;
+  await client.query(SETTLE_POLICY, [Object.keys(widths), Object.values(widths)]);
+}
+
+function migrationFailed(error: unknown, databaseUrl: string): Error {
+  if (error instanceof StoreError) return error;
+  const isPassing = actionOf(error) === 'retry' && sqlstateOf(error) !== undefined;
+  return new StoreError(
+    'migration_failed',
+    isPassing ? 'retry' : 'fatal',
+    `the database at ${describeAddress(databaseUrl)} could not be migrated: ${messageOf(error)}`,
+    { cause: error, sqlstate: sqlstateOf(error) },
+  );
+}

@@ -1,0 +1,120 @@
+import type { Span } from '../../kernel/span.js';
+import type { StoreEvents } from '../../observe/events.js';
+import { PARTITIONED_TABLES, type PartitionedTable, type PartitionWidth } from '../api.js';
+import type { Runner } from '../database.js';
+import { StoreError } from '../errors.js';
+
+const READ_POLICY = 'SELECT table_name, width FROM partition_policy';
+/** One call a transaction: a maker holds its lock only as long as one partition takes. */
+const MAKE_PARTITION =
+  "SELECT make_partition($1, timestamptz 'epoch' + $2 * interval '1 ms') AS made";
+
+/** Most partitions that one call may make: beyond it somebody has mistaken the unit of a time. */
+const MAX_PARTITIONS_A_CALL = 10_000;
+
+/** Start of the period that holds `ms`, UTC. */
+export function periodStartMs(width: PartitionWidth, ms: number): number {
+  const date = new Date(ms);
+  const day = width === 'day' ? date.getUTCDate() : 1;
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), day);
+}
+
+/** Start of the period after the one that begins at `startMs`. */
+export function nextPeriodMs(width: PartitionWidth, startMs: number): number {
+  const date = new Date(startMs);
+  const [year, month] = [date.getUTCFullYear(), date.getUTCMonth()];
+  return width === 'day' ? Date.UTC(year, month, date.getUTCDate() + 1) : Date.UTC(year, month + 1);
+}
+
+/**
+ * Makes partitions, and remembers which exist so that the writer need not ask. What is remembered
+ * may turn out wrong (a partition was archived): then {@link Partitions.forget} and ask again.
+ */
+export class Partitions {
+  readonly #database: Runner;
+  readonly #telemetry: StoreEvents;
+  readonly #known = new Set<string>();
+  #widths: ReadonlyMap<string, PartitionWidth> | undefined;
+
+  constructor(database: Runner, telemetry: StoreEvents) {
+    this.#database = database;
+    this.#telemetry = telemetry;
+  }
+
+  /** Makes what is missing for `span`. Returns the names of the new partitions. */
+  async ensure(table: PartitionedTable, { fromMs, toMs }: Span): Promise<string[]> {
+    const width = await this.#width(table);
+    const starts: number[] = [];
+    for (let at = periodStartMs(width, fromMs); at < toMs; at = nextPeriodMs(width, at)) {
+      starts.push(at);
+      if (starts.length > MAX_PARTITIONS_A_CALL) throw tooMany(table);
+    }
+    return await this.#make(table, starts);
+  }
+
+  /** Makes what is missing for rows at these moments. */
+  async ensureMoments(table: PartitionedTable, moments: Iterable<number>): Promise<void> {
+    const width = await this.#width(table);
+    const starts = new Set<number>();
+    let [fromMs, toMs] = [Number.NaN, Number.NaN];
+    for (const ms of moments) {
+      // Rows come in the order of time: the calendar is asked once a period, not once a row.
+      if (ms >= fromMs && ms < toMs) continue;
+      fromMs = periodStartMs(width, ms);
+      toMs = nextPeriodMs(width, fromMs);
+      starts.add(fromMs);
+    }
+    await this.#make(table, [...starts]);
+  }
+
+  /** Keeps `count` periods ready beyond the one that holds `nowMs`, for every table. */
+  async makeAhead(nowMs: number, count: number): Promise<void> {
+    for (const table of PARTITIONED_TABLES) {
+      const width = await this.#width(table);
+      let toMs = periodStartMs(width, nowMs);
+      for (let period = 0; period <= count; period += 1) toMs = nextPeriodMs(width, toMs);
+      await this.ensure(table, { fromMs: nowMs, toMs });
+      this.#telemetry.partitionLead({ table, endMs: toMs });
+    }
+  }
+
+  forget(): void {
+    this.#known.clear();
+  }
+
+  async #make(table: PartitionedTable, starts: readonly number[]): Promise<string[]> {
+    const names: string[] = [];
+    for (const startMs of starts) {
+      const key = `${table} ${startMs}`;
+      if (this.#known.has(key)) continue;
+      const [row] = await this.#database.rows<{ made: string | null }>(MAKE_PARTITION, [
+        table,
+        startMs,
+      ]);
+      this.#known.add(key);
+      const made = row?.made ?? null;
+      if (made === null) continue;
+      names.push(made);
+      this.#telemetry.partitionMade({ table, partition: made });
+    }
+    return names;
+  }
+
+  async #width(table: PartitionedTable): Promise<PartitionWidth> {
+    if (this.#widths === undefined) {
+      const rows = await this.#database.rows<{ table_name: string; width: PartitionWidth }>(
+        READ_POLICY,
+      );
+      this.#widths = new Map(rows.map(({ table_name, width }) => [table_name, width]));
+    }
+    return this.#widths.get(table) ?? 'day';
+  }
+}
+
+function tooMany(table: string): StoreError {
+  return new StoreError(
+    'data_refused',
+    'skip',
+    `more than ${MAX_PARTITIONS_A_CALL} partitions of ${table} at once: the span is too long`,
+  );
+}

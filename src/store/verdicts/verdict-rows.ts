@@ -1,0 +1,239 @@
+import type { Span } from '../../kernel/span.js';
+import type { StreamRef } from '../../ledger/batch.js';
+import {
+  type Difference,
+  doubtVerdicts,
+  mergeVerdicts,
+  type SlotVerdict,
+  type VerdictRow,
+} from '../../ledger/verdict.js';
+import type { Mismatch } from '../api-verdicts.js';
+import type { Database, Runner } from '../database.js';
+import { fromMs, toMs } from '../instants.js';
+
+/** Reading and writing the rows of verdicts. Every change reads, merges and replaces under a lock. */
+
+/** Two programs may judge at once; their changes to one market follow each other. */
+const LOCK = `SELECT pg_advisory_xact_lock(hashtext('tapekeep verdicts'), $1)`;
+
+const COLUMNS = `
+  ${toMs('lower(v.span)')} AS from_ms, ${toMs('upper(v.span)')} AS to_ms, v.outcome, v.detail,
+  v.tries, ${toMs('v.next_try_at')} AS next_try_ms`;
+
+/** Touching rows too, because they may become one. */
+const AROUND = `
+  SELECT ${COLUMNS} FROM verdict v
+  WHERE v.market_id = $1 AND v.interval_s = $2
+    AND v.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')}, '[]')
+  ORDER BY lower(v.span)`;
+
+const DELETE_AROUND = `
+  DELETE FROM verdict v
+  WHERE v.market_id = $1 AND v.interval_s = $2
+    AND v.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')}, '[]')`;
+
+const INSERT = `
+  INSERT INTO verdict (market_id, interval_s, span, outcome, detail, tries, next_try_at)
+  SELECT $1, $2, tstzrange(${fromMs('from_ms')}, ${fromMs('to_ms')}), outcome, detail, tries,
+         ${fromMs('next_try_ms')}
+  FROM unnest($3::float8[], $4::float8[], $5::text[], $6::jsonb[], $7::int[], $8::float8[])
+    AS q(from_ms, to_ms, outcome, detail, tries, next_try_ms)`;
+
+interface StoredRow {
+  readonly from_ms: number;
+  readonly to_ms: number;
+  readonly outcome: VerdictRow['outcome'];
+  readonly detail: { readonly differences?: readonly Difference[] };
+  readonly tries: number;
+  readonly next_try_ms: number | null;
+}
+
+function toVerdictRow(row: StoredRow): VerdictRow {
+  return {
+    span: { fromMs: row.from_ms, toMs: row.to_ms },
+    outcome: row.outcome,
+    differences: row.detail.differences ?? [],
+    tries: row.tries,
+    nextTryAtMs: row.next_try_ms,
+  };
+}
+
+/** Replaces the rows around `hull` by what `change` makes of them. */
+async function changeRows(
+  runner: Runner,
+  marketId: number,
+  intervalS: number,
+  hull: Span,
+  change: (known: readonly VerdictRow[]) => readonly VerdictRow[],
+): Promise<void> {
+  const where = [marketId, intervalS, hull.fromMs, hull.toMs];
+  const known = (await runner.rows<StoredRow>(AROUND, where)).map(toVerdictRow);
+  const rows = change(known);
+  if (known.length > 0) await runner.rows(DELETE_AROUND, where);
+  if (rows.length === 0) return;
+  await runner.rows(INSERT, [
+    marketId,
+    intervalS,
+    rows.map(({ span }) => span.fromMs),
+    rows.map(({ span }) => span.toMs),
+    rows.map(({ outcome }) => outcome),
+    rows.map(({ differences }) => JSON.stringify(differences.length === 0 ? {} : { differences })),
+    rows.map(({ tries }) => tries),
+    rows.map(({ nextTryAtMs }) => nextTryAtMs),
+  ]);
+}
+
+function hullOf(spans: readonly Span[]): Span {
+  return {
+    fromMs: Math.min(...spans.map(({ fromMs }) => fromMs)),
+    toMs: Math.max(...spans.map(({ toMs }) => toMs)),
+  };
+}
+
+/** Records rows; later ones replace what they overlap. */
+export async function recordVerdicts(
+  database: Database,
+  marketId: number,
+  intervalS: number,
+  rows: readonly VerdictRow[],
+): Promise<void> {
+  if (rows.length === 0) return;
+  await database.transaction(async (runner) => {
+    await runner.rows(LOCK, [marketId]);
+    const hull = hullOf(rows.map(({ span }) => span));
+    await changeRows(runner, marketId, intervalS, hull, (known) => mergeVerdicts(known, rows));
+  });
+}
+
+/** A mismatch that is known already keeps its tries; one that has gone is to be looked at again. */
+export async function reportVerdicts(
+  database: Database,
+  marketId: number,
+  intervalS: number,
+  verdicts: readonly SlotVerdict[],
+  nowMs: number,
+): Promise<void> {
+  if (verdicts.length === 0) return;
+  await database.transaction(async (runner) => {
+    await runner.rows(LOCK, [marketId]);
+    const hull = hullOf(verdicts.map(({ span }) => span));
+    await changeRows(runner, marketId, intervalS, hull, (known) => {
+      const knownAt = new Map(
+        known.filter(({ outcome }) => outcome === 'mismatch').map((row) => [row.span.fromMs, row]),
+      );
+      const later = verdicts.flatMap(({ span, outcome, differences }): VerdictRow[] => {
+        const earlier = knownAt.get(span.fromMs);
+        if (outcome === 'mismatch' && earlier === undefined) {
+          return [{ span, outcome, differences, tries: 0, nextTryAtMs: nowMs }];
+        }
+        if (outcome === 'match' && earlier !== undefined) {
+          return [{ ...earlier, nextTryAtMs: nowMs }];
+        }
+        return [];
+      });
+      return mergeVerdicts(known, later);
+    });
+  });
+}
+
+const DOUBT = `
+  INSERT INTO verdict_doubt (market_id, interval_s, span)
+  VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}))`;
+
+/** Marks what was said of a span that has to be fetched again, within the same transaction. */
+export async function doubtStream(
+  runner: Runner,
+  { kind, marketId, variant }: StreamRef,
+  span: Span,
+): Promise<void> {
+  if (kind !== 'trades' && kind !== 'kline') return;
+  await runner.rows(DOUBT, [marketId, kind === 'kline' ? variant : 0, span.fromMs, span.toMs]);
+}
+
+const DOUBTS = `
+  SELECT doubt_id, market_id, interval_s, ${toMs('lower(span)')} AS from_ms,
+         ${toMs('upper(span)')} AS to_ms
+  FROM verdict_doubt ORDER BY doubt_id LIMIT $1`;
+const DELETE_DOUBTS =
+  'DELETE FROM verdict_doubt WHERE market_id = $1 AND doubt_id = ANY ($2::bigint[])';
+const JUDGED_INTERVALS = 'SELECT DISTINCT interval_s FROM verdict WHERE market_id = $1';
+
+interface DoubtRow {
+  readonly doubt_id: string;
+  readonly market_id: number;
+  readonly interval_s: number;
+  readonly from_ms: number;
+  readonly to_ms: number;
+}
+
+/**
+ * Takes back what was said about spans whose rows have changed since. Each market is one
+ * transaction, marks and verdicts together, so that a crash loses no mark.
+ */
+export async function applyDoubts(
+  database: Database,
+  nowMs: number,
+  limit: number,
+): Promise<number> {
+  const doubts = await database.rows<DoubtRow>(DOUBTS, [limit]);
+  for (const marketId of new Set(doubts.map(({ market_id }) => market_id))) {
+    const rows = doubts.filter(({ market_id }) => market_id === marketId);
+    await database.transaction(async (runner) => {
+      await runner.rows(LOCK, [marketId]);
+      const judged = await runner.rows<{ interval_s: number }>(JUDGED_INTERVALS, [marketId]);
+      for (const { interval_s: intervalS } of judged) {
+        for (const doubt of rows) {
+          if (doubt.interval_s !== 0 && doubt.interval_s !== intervalS) continue;
+          const changed = outward(doubt, intervalS * 1000);
+          await changeRows(runner, marketId, intervalS, changed, (known) =>
+            doubtVerdicts(known, changed, nowMs),
+          );
+        }
+      }
+      await runner.rows(DELETE_DOUBTS, [marketId, rows.map(({ doubt_id }) => doubt_id)]);
+    });
+  }
+  return doubts.length;
+}
+
+/** The slots that a span lies in. */
+function outward(row: DoubtRow, stepMs: number): Span {
+  return {
+    fromMs: Math.floor(row.from_ms / stepMs) * stepMs,
+    toMs: Math.ceil(row.to_ms / stepMs) * stepMs,
+  };
+}
+
+const MISMATCHES = (condition: string) => `
+  SELECT v.market_id, m.name AS market, v.interval_s, ${COLUMNS}
+  FROM verdict v JOIN market m USING (market_id)
+  WHERE v.outcome = 'mismatch' AND ${condition}
+  ORDER BY lower(v.span) DESC, v.interval_s LIMIT $1`;
+const DUE = MISMATCHES(`v.next_try_at <= ${fromMs('$2')}`);
+const ALL = MISMATCHES(`
+  ($2::int IS NULL OR v.market_id = $2)
+  AND ($3::float8 IS NULL OR v.span && tstzrange(${fromMs('$3')}, ${fromMs('$4')}))`);
+
+type MismatchRow = StoredRow & { market_id: number; market: string; interval_s: number };
+
+function toMismatch(row: MismatchRow): Mismatch {
+  const { market_id: marketId, market, interval_s: intervalS } = row;
+  return { ...toVerdictRow(row), marketId, market, intervalS };
+}
+
+export async function readDueMismatches(
+  runner: Runner,
+  nowMs: number,
+  limit: number,
+): Promise<Mismatch[]> {
+  return (await runner.rows<MismatchRow>(DUE, [limit, nowMs])).map(toMismatch);
+}
+
+export async function readMismatches(
+  runner: Runner,
+  { marketId, span }: { readonly marketId?: number; readonly span?: Span },
+  limit: number,
+): Promise<Mismatch[]> {
+  const values = [limit, marketId ?? null, span?.fromMs ?? null, span?.toMs ?? null];
+  return (await runner.rows<MismatchRow>(ALL, values)).map(toMismatch);
+}
