@@ -63,16 +63,23 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   );
   assert.match(refused.err, /--allow-gaps/);
   assert.deepEqual(await namesIn(folder), []);
-  const tail = await run(
-    url,
-    ...args,
-    '--from',
-    '2026-01-15T15:00:00Z',
-    '--to',
-    '2026-01-15T17:00:00Z',
-  );
+  const within = (from: string, to: string) =>
+    run(url, ...args, '--from', `2026-01-15T${from}Z`, '--to', `2026-01-15T${to}Z`);
+  const tail = await within('15:00:00', '17:00:00');
   assert.equal(tail.code, 8);
   assert.match(tail.err, /--to 2026-01-15T16:00:00.000Z ends where coverage does/);
+  assert.doesNotMatch(tail.err, /--from/);
+  const head = await within('11:00:00', '13:00:00');
+  assert.match(head.err, /--from 2026-01-15T12:00:00.000Z begins where coverage does/);
+  assert.match(head.err, /tapekeep backfill/);
+  // Nothing of it is covered: no span would do.
+  const none = await within('09:00:00', '11:00:00');
+  assert.equal(none.code, 8);
+  assert.doesNotMatch(none.err, /where coverage does/);
+  const book = ['--kind', 'depth', '--market', 'BTC_USDT', '--out', path];
+  const unseen = await run(url, ...book);
+  assert.equal(unseen.code, 8);
+  assert.doesNotMatch(unseen.err, /gaps fill|backfill/);
   const allowed = await run(url, ...args, '--allow-gaps');
   assert.equal(allowed.code, 0, allowed.err);
   assert.match(allowed.err, /2 gaps in it; the manifest lists them/);

@@ -6,7 +6,7 @@ export class ExportGapsError extends TapekeepError {
   readonly gaps: readonly SeriesGaps[];
 
   constructor(gaps: readonly SeriesGaps[]) {
-    const names = gaps.map(({ market }) => market).join(', ');
+    const names = [...new Set(gaps.map(({ market }) => market))].join(', ');
     super('export_gaps', 'fatal', `the span is not complete for ${names}; nothing was written`);
     this.gaps = gaps;
   }

@@ -174,7 +174,7 @@ function orderOf(kind: SeriesKind): string[] {
 
 /** @throws ExportGapsError unless all is there, or gaps are allowed */
 async function readCompleteness(
-  { parts, allowGaps }: ExportRequest,
+  { kind, parts, allowGaps }: ExportRequest,
   reading: Reading,
 ): Promise<SpanCompleteness[]> {
   const known: SpanCompleteness[] = [];
@@ -183,7 +183,7 @@ async function readCompleteness(
     const one = await reading.completeness(stream, span, LISTED_MAX);
     known.push(one);
     const { missing, missingCount, missingMs } = one;
-    if (missingCount > 0) gaps.push({ market, span, missing, missingCount, missingMs });
+    if (missingCount > 0) gaps.push({ kind, market, span, missing, missingCount, missingMs });
   }
   if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);
   return known;

@@ -71,6 +71,7 @@ export interface ManifestColumn {
 
 /** Missing parts of one market, for people. */
 export interface SeriesGaps {
+  readonly kind: SeriesKind;
   readonly market: string;
   readonly span: Span;
   readonly missing: readonly MissingPart[];

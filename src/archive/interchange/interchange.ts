@@ -153,7 +153,7 @@ async function refuseGaps(
       // Of which series it is has to be said where there are two.
       const label = (reason: string) => (sources.length === 1 ? reason : `${kind}: ${reason}`);
       const missing = one.missing.map((part) => ({ ...part, reason: label(part.reason) }));
-      gaps.push({ market: market.name, span, missing, missingCount, missingMs });
+      gaps.push({ kind, market: market.name, span, missing, missingCount, missingMs });
     }
   }
   if (gaps.length > 0) throw new ExportGapsError(gaps);

@@ -5,7 +5,7 @@ import { roughDuration } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { percent } from '../fill/progress-line.js';
-import { findGap, findGapsAt, gapIdOf } from '../gaps/gap-ids.js';
+import { findGap, findGapsAt, gapIdOf, type NamedGap } from '../gaps/gap-ids.js';
 import { marketsOf } from '../gaps/gap-selection.js';
 import { kindOf, streamName } from '../kinds.js';
 import { type Look, lookAt } from '../looking.js';
@@ -18,10 +18,10 @@ import { type CommonOptions, openSession } from '../session.js';
 const EXPLAINED_MAX = 10;
 
 /**
- * Tells everything that is known of a gap, in words.
+ * Tells everything that is known of a gap, in words; of a time without one, why there is none.
  *
  * @param words an id, or a market, a kind and a time
- * @throws UsageError for what names no gap
+ * @throws UsageError for what names nothing
  */
 export async function gapsExplainCommand(
   words: readonly string[],
@@ -29,20 +29,31 @@ export async function gapsExplainCommand(
 ): Promise<ExitCode> {
   const session = openSession({ logLevel: 'warn', ...options });
   await lookAt(session, async (look) => {
-    const { gaps, memory } = await findNamed(words, look);
+    const { gaps, memory, others } = await findNamed(words, look);
     const texts: string[] = [];
     for (const gap of gaps.slice(0, EXPLAINED_MAX)) texts.push(await explain(gap, look));
     if (gaps.length > EXPLAINED_MAX)
       texts.push(`… and ${gaps.length - EXPLAINED_MAX} more pieces.\n`);
-    if (gaps.length === 0 && memory !== null) texts.push(explainClosed(memory, look.streams));
+    if (gaps.length === 0) {
+      if (memory !== null) texts.push(explainClosed(memory, look.streams));
+      texts.push(...others.map((line) => `${line}.\n`));
+    }
     process.stdout.write(texts.join('\n'));
   });
   return EXIT_CODES.ok;
 }
 
-async function findNamed(words: readonly string[], { store, streams, nowMs }: Look) {
+interface Named extends NamedGap {
+  /** Why other streams that were meant have no gap there. */
+  readonly others: readonly string[];
+}
+
+async function findNamed(
+  words: readonly string[],
+  { store, streams, nowMs }: Look,
+): Promise<Named> {
   const [first = '', kindWord, ...time] = words;
-  if (kindWord === undefined) return findGap(store, first, nowMs);
+  if (kindWord === undefined) return { ...(await findGap(store, first, nowMs)), others: [] };
   const kind = kindOf(kindWord);
   if (kind === undefined) {
     const allowed = 'write trades, times, klines, depth, tickers or states';
@@ -51,7 +62,7 @@ async function findNamed(words: readonly string[], { store, streams, nowMs }: Lo
   const [chosen] = selectMarkets([first], marketsOf(streams));
   const own = streams.filter(({ marketId }) => marketId === chosen?.marketId);
   const atMs = resolveMoment(readMoment(time.join(' ')), nowMs);
-  return { gaps: await findGapsAt(store, own, kind, atMs, nowMs), memory: null };
+  return { ...(await findGapsAt(store, own, kind, atMs, nowMs)), memory: null };
 }
 
 function readMoment(text: string) {

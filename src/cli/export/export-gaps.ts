@@ -1,6 +1,6 @@
 import type { ExportGapsError } from '../../archive/export/errors.js';
 import type { SeriesGaps } from '../../archive/export/manifest.js';
-import type { MissingPart } from '../../store/index.js';
+import type { MissingPart, SeriesKind } from '../../store/index.js';
 import { roughDuration } from '../daemon/summary.js';
 import { formatMoment } from '../moments.js';
 import { printable } from '../printable.js';
@@ -37,19 +37,42 @@ export function gapLines(error: ExportGapsError): string[] {
   ];
 }
 
+/** What can be asked of the exchange again. */
+const FETCHABLE: ReadonlySet<SeriesKind> = new Set(['trades', 'klines']);
+
 function advice(gaps: readonly SeriesGaps[]): string[] {
+  const [first] = gaps;
+  const market = first === undefined ? '' : ` --market ${printable(first.market)}`;
+  return [
+    ...wholeSpan(gaps),
+    `  "tapekeep gaps${market}" tells what is missing and why`,
+    ...(gaps.some(({ kind }) => FETCHABLE.has(kind))
+      ? [
+          '  "tapekeep gaps fill" has it fetched; "tapekeep backfill" does so of a time before collecting began',
+        ]
+      : []),
+    '  --allow-gaps writes what there is, and lists the gaps in the manifest',
+  ];
+}
+
+/** Where coverage begins and ends, if it is only the ends of the span that are missing somewhere. */
+function wholeSpan(gaps: readonly SeriesGaps[]): string[] {
+  const begins = gaps.flatMap(({ span, missing: [first] }) =>
+    first?.span.fromMs === span.fromMs ? [first.span.toMs] : [],
+  );
   const ends = gaps.flatMap(({ span, missing }) => {
     const last = missing.at(-1);
     return last?.span.toMs === span.toMs ? [last.span.fromMs] : [];
   });
-  const [first] = gaps;
-  const market = first === undefined ? '' : ` --market ${printable(first.market)}`;
+  const [fromMs, toMs] = [Math.max(...begins), Math.min(...ends)];
+  // A market of which nothing is covered leaves no such span.
+  if (fromMs >= toMs || gaps.some(({ span }) => fromMs >= span.toMs || toMs <= span.fromMs))
+    return [];
+  const iso = (ms: number) => new Date(ms).toISOString();
   return [
-    ...(ends.length === 0
+    ...(begins.length === 0
       ? []
-      : [`  --to ${new Date(Math.min(...ends)).toISOString()} ends where coverage does`]),
-    `  "tapekeep gaps${market}" tells what is missing and why; "tapekeep gaps fill" has it fetched`,
-    '  "tapekeep backfill" fetches trades and klines of a time before collecting began',
-    '  --allow-gaps writes what there is, and lists the gaps in the manifest',
+      : [`  --from ${iso(Math.ceil(fromMs))} begins where coverage does`]),
+    ...(ends.length === 0 ? [] : [`  --to ${iso(Math.floor(toMs))} ends where coverage does`]),
   ];
 }

@@ -2,7 +2,6 @@ import { spanContains } from '../../kernel/span.js';
 import type { StreamKind } from '../../ledger/batch.js';
 import type { Gap, GapDetail, KnownStream, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
-import { formatMoment } from '../moments.js';
 import { isLag } from './gap-selection.js';
 import { whyNoGap } from './no-gap.js';
 
@@ -87,9 +86,10 @@ async function gapAt(
 }
 
 /**
- * The gaps of a market at a moment, one for each stream of the kind that has one.
+ * The gaps of a market at a moment, one for each stream of the kind that has one; and of the other
+ * streams, why they have none.
  *
- * @throws UsageError when there is none, which tells why
+ * @throws UsageError when the market has no stream of the kind
  */
 export async function findGapsAt(
   store: Store,
@@ -97,15 +97,18 @@ export async function findGapsAt(
   kind: StreamKind,
   atMs: number,
   nowMs: number,
-): Promise<Gap[]> {
+): Promise<{ readonly gaps: readonly Gap[]; readonly others: readonly string[] }> {
   const gaps: Gap[] = [];
-  const reasons: string[] = [];
-  for (const stream of streams.filter((one) => one.kind === kind)) {
+  const others: string[] = [];
+  const asked = streams.filter((one) => one.kind === kind);
+  if (asked.length === 0) {
+    const advice = 'the archive has no such stream of this market; "tapekeep status" lists all';
+    throw new UsageError('<kind>', kind, advice);
+  }
+  for (const stream of asked) {
     const gap = await gapAt(store, stream, atMs, nowMs);
     if (gap !== undefined && !isLag(gap, stream.newestCoveredMs, nowMs)) gaps.push(gap);
-    else reasons.push(await whyNoGap(store, stream, atMs));
+    else others.push(await whyNoGap(store, stream, atMs));
   }
-  if (gaps.length > 0) return gaps;
-  const none = 'the archive has no such stream of this market; "tapekeep status" lists what it has';
-  throw new UsageError('<time>', formatMoment(atMs), reasons.join('; ') || none);
+  return { gaps, others };
 }
