@@ -154,7 +154,18 @@ export class Connection {
     });
   }
 
-  /** The same for a statement that comes again and again: the server reads its text but once. */
+  /** Several statements in one message, without values; answers with the rows of the last one. */
+  queryScript<Row extends object>(sql: string): Promise<Row[]> {
+    return this.#guard(async () => {
+      // With more than one statement the driver answers with a list, which its types do not tell.
+      const answer = (await this.#client.query<Row>(sql)) as
+        | pg.QueryResult<Row>
+        | pg.QueryResult<Row>[];
+      return [answer].flat().at(-1)?.rows ?? [];
+    });
+  }
+
+  /** A statement that comes again and again: the server reads its text but once. */
   queryAgain<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
     return this.#guard(async () => {
       const name = this.#prepared.get(sql) ?? `tapekeep_${this.#prepared.size + 1}`;

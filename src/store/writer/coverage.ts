@@ -3,6 +3,7 @@ import type { CoverageClaim, Evidence, Island, StreamKind } from '../../ledger/b
 import { type CoverageRow, toIsland } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
+import { type ChangedIsland, writeIslands } from './coverage-rows.js';
 import { doubtLateTrades } from './doubts.js';
 import type { Counted, FreshRows, StoredNear } from './fresh-rows.js';
 
@@ -83,21 +84,6 @@ const COUNT_TRADES = `
       AND (NOT q.needs_time OR t.executed_at IS NOT NULL)) n
   ORDER BY q.ord`;
 
-const DELETE_COVERAGE = `
-  DELETE FROM coverage c
-  USING unnest($1::int[], $2::int[], $3::float8[], $4::float8[])
-    AS q(stream_id, market_id, from_ms, to_ms)
-  WHERE c.stream_id = q.stream_id AND c.market_id = q.market_id
-    AND c.span = tstzrange(${fromMs('q.from_ms')}, ${fromMs('q.to_ms')})`;
-
-const INSERT_COVERAGE = `
-  INSERT INTO coverage (stream_id, market_id, span, first_id, last_id, row_count, evidence)
-  SELECT stream_id, market_id, tstzrange(${fromMs('from_ms')}, ${fromMs('to_ms')}),
-         first_id, last_id, row_count, evidence
-  FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[], $5::bigint[], $6::bigint[],
-              $7::bigint[], $8::jsonb[])
-    AS q(stream_id, market_id, from_ms, to_ms, first_id, last_id, row_count, evidence)`;
-
 /**
  * Writes the claims and counts of a group into the ledger.
  *
@@ -118,13 +104,15 @@ export async function writeCoverage(
     .flatMap((work) => mergeCoverage(work, held.get(work.streamId) ?? []))
     .filter(isTouched);
   const counts = await countUncovered(connection, merged);
-  const changed: { merged: Merged; island: Island }[] = [];
+  const changed: ChangedIsland[] = [];
   for (const [index, one] of merged.entries()) {
     const island = islandOf(one, counts.get(index) ?? []);
     islands.get(island.streamId)?.push(island);
-    if (!isUnchanged(one, island)) changed.push({ merged: one, island });
+    if (isUnchanged(one, island)) continue;
+    const { work, evidence, members } = one;
+    changed.push({ island, marketId: work.marketId, evidence, was: members.map((it) => it.span) });
   }
-  await replaceRows(connection, changed);
+  await writeIslands(connection, changed);
   await doubtLateTrades(connection, merged);
   return islands;
 }
@@ -248,32 +236,4 @@ function lowest(ids: readonly (number | null)[]): number | null {
 
 function highest(ids: readonly (number | null)[]): number | null {
   return ids.reduce((high, id) => (high === null || (id !== null && id > high) ? id : high), null);
-}
-
-async function replaceRows(
-  connection: Connection,
-  changed: readonly { merged: Merged; island: Island }[],
-): Promise<void> {
-  if (changed.length === 0) return;
-  const old = changed.flatMap(({ merged }) =>
-    merged.members.map(({ span }) => ({ span, work: merged.work })),
-  );
-  if (old.length > 0) {
-    await connection.queryAgain(DELETE_COVERAGE, [
-      old.map(({ work }) => work.streamId),
-      old.map(({ work }) => work.marketId),
-      old.map(({ span }) => span.fromMs),
-      old.map(({ span }) => span.toMs),
-    ]);
-  }
-  await connection.queryAgain(INSERT_COVERAGE, [
-    changed.map(({ island }) => island.streamId),
-    changed.map(({ merged }) => merged.work.marketId),
-    changed.map(({ island }) => island.span.fromMs),
-    changed.map(({ island }) => island.span.toMs),
-    changed.map(({ island }) => island.firstId),
-    changed.map(({ island }) => island.lastId),
-    changed.map(({ island }) => island.rowCount),
-    changed.map(({ merged }) => JSON.stringify(merged.evidence)),
-  ]);
 }

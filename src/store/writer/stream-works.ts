@@ -1,5 +1,4 @@
 import type { Batch, CoverageClaim, StreamKind, StreamRef } from '../../ledger/batch.js';
-import type { Connection } from '../connection.js';
 import type { Candidate, Outcome, TradeRun } from './candidate.js';
 import type { StreamWork } from './coverage.js';
 import { FreshRows, type StoredNear } from './fresh-rows.js';
@@ -18,9 +17,17 @@ export interface GroupOutcomes {
   readonly orders: readonly Outcome[];
 }
 
-const FIND_TRADE_STREAMS = `
+/** A stream in which trades count. */
+export interface TradeStream {
+  readonly stream_id: number;
+  readonly kind: 'trades' | 'times';
+  readonly market_id: number;
+}
+
+/** @param ids an array of the markets, as SQL */
+export const tradeStreamsSql = (ids: string): string => `
   SELECT stream_id, kind, market_id FROM stream
-  WHERE kind IN ('trades', 'times') AND market_id = ANY ($1::int[])`;
+  WHERE kind IN ('trades', 'times') AND market_id = ANY (${ids})`;
 
 interface Draft {
   readonly streamId: number;
@@ -34,17 +41,19 @@ interface Draft {
 /**
  * Finds which streams a group concerns: those that it claims for, and those in whose covered spans
  * it may have put trades, which must go on counting exactly.
+ *
+ * @param streams those of trades, of all markets that the group has trades of
  */
-export async function streamWorks(
-  connection: Connection,
+export function streamWorks(
   group: PreparedGroup,
   outcomes: GroupOutcomes,
-): Promise<StreamWork[]> {
+  streams: readonly TradeStream[],
+): StreamWork[] {
   const drafts = new Map<number, Draft>();
   for (const { claims } of group.batches) {
     for (const claim of claims ?? []) draftOf(drafts, claim.stream).claims.push(claim);
   }
-  await addFreshTrades(connection, drafts, group, outcomes);
+  addFreshTrades(drafts, group, outcomes, streams);
   const observed = new Map<Draft, number[]>();
   for (const [index, batch] of group.batches.entries()) {
     for (const [streamId, moments] of freshObservations(group, outcomes, batch, index)) {
@@ -76,20 +85,13 @@ function draftOf(
   return made;
 }
 
-async function addFreshTrades(
-  connection: Connection,
+function addFreshTrades(
   drafts: Map<number, Draft>,
-  group: PreparedGroup,
+  { trades }: PreparedGroup,
   outcomes: GroupOutcomes,
-): Promise<void> {
-  const { trades } = group;
+  streams: readonly TradeStream[],
+): void {
   const runs = new Map(trades.runs.map((run) => [run.marketId, run]));
-  if (runs.size === 0) return;
-  const streams = await connection.queryAgain<{
-    stream_id: number;
-    kind: 'trades' | 'times';
-    market_id: number;
-  }>(FIND_TRADE_STREAMS, [[...runs.keys()]]);
   for (const { stream_id, kind, market_id } of streams) {
     const run = runs.get(market_id);
     if (run === undefined) continue;

@@ -9,7 +9,12 @@ import { storeObserved } from './observed-rows.js';
 import { type PreparedGroup, type Refused, refusedRow } from './prepared.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
 import { DEPTH, KLINE, STATE, TICKER } from './series.js';
-import { type GroupOutcomes, streamWorks } from './stream-works.js';
+import {
+  type GroupOutcomes,
+  streamWorks,
+  type TradeStream,
+  tradeStreamsSql,
+} from './stream-works.js';
 import { newTally, type Tally } from './tally.js';
 import { storeTrades, type TradeStoring } from './trade-rows.js';
 
@@ -34,10 +39,15 @@ const lockSql = (ids: string) =>
   `SELECT pg_advisory_xact_lock(hashtext('tapekeep market'), id) FROM unnest(${ids}) AS id`;
 export const LOCK_MARKETS = lockSql('$1::int[]');
 
-/** Both at once: each statement costs the way to the server and back. Only numbers are written in. */
+/**
+ * All at once, because each message costs the way to the server and back: begins, takes the locks of
+ * the markets, and then asks for their streams of trades. Only numbers are written in.
+ */
 function beginSql(marketIds: readonly number[]): string {
   const ids = marketIds.map((id) => Math.trunc(id)).join(',');
-  return ids === '' ? BEGIN : `${BEGIN}; ${lockSql(`'{${ids}}'::int[]`)}`;
+  if (ids === '') return BEGIN;
+  const markets = `'{${ids}}'::int[]`;
+  return `${BEGIN}; ${lockSql(markets)}; ${tradeStreamsSql(markets)}`;
 }
 
 export interface GroupContext {
@@ -59,9 +69,10 @@ export async function commitGroup(
 ): Promise<GroupResult> {
   const { connection } = context;
   await makePartitions(context.partitions, group);
-  await connection.query(beginSql(marketsOf(group)));
+  const marketIds = marketsOf(group);
+  const streams = await connection.queryScript<TradeStream>(beginSql(marketIds));
   const outcomes = await storeRows(context, group);
-  const works = await streamWorks(connection, group, outcomes);
+  const works = streamWorks(group, outcomes, marketIds.length === 0 ? [] : streams);
   const islands = await writeCoverage(connection, works);
   const { tallies, conflicts } = tallyUp(group, outcomes);
   const refused = await context.quarantine.keep(connection, [...group.refused, ...conflicts]);
