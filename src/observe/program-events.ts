@@ -45,7 +45,7 @@ export function createDaemonEvents({ logger, metrics, labels }: Sinks): DaemonEv
     stopped({ durationMs, exitCode }) {
       metrics.lifecycle.inc({ phase: 'stopped' });
       metrics.shutdownSeconds.set(seconds(durationMs));
-      logger.write('info', 'stopped', { durationMs, exitCode });
+      logger.write('info', 'stopped', { durationMs: Math.round(durationMs), exitCode });
     },
     warned({ code, message }) {
       metrics.warnings.inc({ code: labels.code.admit(code) });
