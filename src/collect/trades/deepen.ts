@@ -1,7 +1,7 @@
 import type { Hole } from '../../ledger/holes.js';
 import { locate, orderPage } from '../../ledger/page.js';
 import { deeperSpan } from '../../ledger/proof.js';
-import { type Frontier, NOTHING } from './frontier.js';
+import { type Frontier, NOTHING, seenDepth } from './frontier.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
@@ -66,7 +66,7 @@ export async function deepen(
         return endOfHistory(walk, hole, chain, page);
       case 'found':
         walk.stepped(request, false);
-        walk.foundAt(chain, skip + location.olderFrom);
+        walk.foundAt(chain, skip + location.olderFrom, page);
         return goOn(walk, hole, chain, page, rows, skip);
     }
   }
@@ -99,7 +99,8 @@ async function goOn(
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
   chains.delete(hole.edgeMs);
   const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
-  if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, skip + rows.length));
+  const seen = seenDepth(skip + rows.length, page);
+  if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
 }
 
 /**

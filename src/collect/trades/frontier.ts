@@ -1,5 +1,7 @@
 import type { Span } from '../../kernel/span.js';
 import type { Hole } from '../../ledger/holes.js';
+import type { PageRow } from '../../ledger/page.js';
+import { latestMs, type ReplyTimes } from '../../ledger/proof.js';
 import type { SourceTrade } from './source.js';
 
 const SECOND_MS = 1000;
@@ -21,8 +23,13 @@ export interface Frontier {
    * on below it. Of an island this is its edge.
    */
   readonly wholeFromMs: number;
-  /** Estimated number of trades from the head down to this one. */
+  /** Estimated number of trades from the head down to this one: rather too few than too many. */
   readonly depth: number;
+  /**
+   * Until when (exchange time) new trades are part of the depth already, because it was seen deep in
+   * history; undefined when it is reckoned from the newest trade that is known.
+   */
+  readonly seenUntilMs?: number | undefined;
   /** What the ledger's counts alone say of it; undefined for a chain, whose depth was seen. */
   readonly counted?: number;
 }
@@ -30,10 +37,29 @@ export interface Frontier {
 /** A claim of nothing: rows are stored, no span is called covered. */
 export const NOTHING = { fromMs: 0, toMs: 0 };
 
+/** How deep a trade was seen to lie, and until when new trades are part of that. */
+export type SeenDepth = Pick<Frontier, 'depth' | 'seenUntilMs'>;
+
+/**
+ * A depth that a page deep in history showed. Whatever happened before the page was read is part of
+ * it, known or not; that was a little after the page was asked for.
+ */
+export function seenDepth(depth: number, page: ReplyTimes): SeenDepth {
+  return { depth, seenUntilMs: latestMs(page) + SECOND_MS };
+}
+
 /** The frontier that a page leaves behind when its claim begins at `edgeMs`. */
-export function chainEnd(edgeMs: number, oldest: SourceTrade, depth: number): Frontier {
+export function chainEnd(edgeMs: number, oldest: SourceTrade, seen: SeenDepth): Frontier {
   const wholeFromMs = (oldest.tradedAtS + 1) * SECOND_MS;
-  return { edgeMs, tid: oldest.tid, wholeFromMs, depth };
+  return { edgeMs, tid: oldest.tid, wholeFromMs, ...seen };
+}
+
+/** Of trades that are new at the head, those that a depth does not contain yet. */
+export function countAfter(
+  fresh: readonly PageRow[],
+  seenUntilMs: number = Number.NEGATIVE_INFINITY,
+): number {
+  return fresh.filter(({ tradedAtS }) => tradedAtS * SECOND_MS > seenUntilMs).length;
 }
 
 /** Chains that are remembered; a forgotten one costs some repeated pages. */
@@ -76,10 +102,10 @@ export class Chains {
   }
 
   /** New trades at the head push all chains deeper. */
-  push(count: number): void {
-    if (count === 0) return;
-    for (const [edgeMs, chain] of this.#byEdge) {
-      this.#byEdge.set(edgeMs, { ...chain, depth: chain.depth + count });
+  push(fresh: readonly PageRow[]): void {
+    for (const [edgeMs, { seenUntilMs, ...chain }] of this.#byEdge) {
+      const depth = chain.depth + countAfter(fresh, seenUntilMs);
+      this.#byEdge.set(edgeMs, { ...chain, depth });
     }
   }
 

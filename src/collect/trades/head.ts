@@ -115,9 +115,9 @@ export class Head {
     const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
     const isConnected =
       isMerged || isAllKnown || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
-    chains.push(fresh.length);
+    this.#walk.pushed(rows, fresh);
     if (!isMerged) {
-      const chain = await this.#walk.endChain(claim, page, oldest, rows.length);
+      const chain = await this.#walk.endChain(claim, page, oldest, { depth: rows.length });
       const known = chains.at(chain.edgeMs);
       if (known === undefined || known.tid > chain.tid) chains.set(chain);
     }

@@ -2,7 +2,7 @@ import type { Hole } from '../../ledger/holes.js';
 import { orderPage } from '../../ledger/page.js';
 import { islandSpan } from '../../ledger/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../ledger/search.js';
-import { NOTHING } from './frontier.js';
+import { NOTHING, seenDepth } from './frontier.js';
 import type { Head } from './head.js';
 import type { SourceTrade } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
@@ -69,7 +69,8 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       });
       for (const doubtfulMs of doubtfulEdgesMs) book.refused(doubtfulMs);
       const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
-      if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, skip + rows.length));
+      const seen = seenDepth(skip + rows.length, page);
+      if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
       walk.stepped(request, false);
       return;
     }

@@ -21,7 +21,9 @@ export interface TradePage extends ReplyTimes {
 /**
  * One of the two endpoints that page through trades. `trades` reads history/result, `times` reads
  * history, which carries the exact time; each is walked on its own, so that losing one endpoint
- * never stops the other.
+ * never stops the other, and a row that one of them leaves out is brought by the other. So every trade
+ * comes twice, and the second time counts as known. What that costs is half of the requests of a walk
+ * through history; who would rather have it in half the time sets `streams.trades.exactTimes: false`.
  */
 export interface TradeSource {
   readonly kind: 'trades' | 'times';

@@ -1,13 +1,20 @@
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import { findHoles, type Hole } from '../../ledger/holes.js';
-import { edgeBelow } from '../../ledger/proof.js';
+import { edgeBelow, latestMs } from '../../ledger/proof.js';
 import { type Search, searchFrom } from '../../ledger/search.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { EmptyMarket } from './empty-market.js';
 import { type EndPlace, HistoryEnds } from './ends.js';
 import { WalkStalledError } from './errors.js';
-import { Chains, chainEnd, type Frontier, NOTHING } from './frontier.js';
+import {
+  Chains,
+  chainEnd,
+  countAfter,
+  type Frontier,
+  NOTHING,
+  type SeenDepth,
+} from './frontier.js';
 import { HoleBook, type HoleBookOptions } from './hole-book.js';
 import { PageStore } from './page-store.js';
 import type { SinceKnowledge } from './since-mode.js';
@@ -67,7 +74,9 @@ export class Walk {
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new Map<number, Search>();
   /** Rows above a trade that the ledger's counts lack, as was seen last. */
-  #uncounted = { tid: 0, rows: 0 };
+  #uncounted = { tid: 0, rows: 0, seenUntilMs: Number.NEGATIVE_INFINITY };
+  /** Newest trades that are known and not counted yet: their second may go on. */
+  #topRows = 0;
   readonly #isAllWanted: boolean;
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
   #known: { readonly key: readonly unknown[]; readonly holes: readonly Hole[] } | undefined;
@@ -176,8 +185,31 @@ export class Walk {
    * Learns from where a trade was found how many rows above it the ledger does not count: those of
    * the holes above, which lie above every older trade as well.
    */
-  foundAt({ tid, counted }: Frontier, depth: number): void {
-    if (counted !== undefined) this.#uncounted = { tid, rows: Math.max(0, depth - counted) };
+  foundAt({ tid, counted }: Frontier, depth: number, page: TradePage): void {
+    if (counted === undefined) return;
+    // The ledger will count the newest second as soon as it is over.
+    const rows = Math.max(0, depth - counted - this.#topRows);
+    const seenUntilMs = latestMs(page) + SECOND_MS;
+    this.#uncounted = { tid, rows, seenUntilMs };
+  }
+
+  /**
+   * New trades at the head lie above everything. Those that happened before a depth was seen are part
+   * of it, and must not be added once more: a step that skips too many rows jumps over the trade that
+   * it has to find, and costs two requests more to come back to it.
+   *
+   * @param rows the head as it is now, newest first; `fresh` those of it that are new
+   */
+  pushed(rows: readonly SourceTrade[], fresh: readonly SourceTrade[]): void {
+    this.chains.push(fresh);
+    const { tid, rows: uncounted, seenUntilMs } = this.#uncounted;
+    const known = fresh.length - countAfter(fresh, seenUntilMs);
+    this.#uncounted = {
+      ...{ tid, rows: Math.max(0, uncounted - known) },
+      seenUntilMs: Number.NEGATIVE_INFINITY,
+    };
+    const newestS = rows[0]?.tradedAtS;
+    this.#topRows = rows.filter(({ tradedAtS }) => tradedAtS === newestS).length;
   }
 
   /** Goes on with the search for the place of an edge, or begins one at an estimated depth. */
@@ -204,14 +236,14 @@ export class Walk {
     claim: Span,
     page: TradePage,
     oldest: SourceTrade,
-    depth: number,
+    seen: SeenDepth,
   ): Promise<Frontier> {
     const edgeMs = edgeBelow(claim, page.doubts);
     if (edgeMs < claim.fromMs) {
       await this.pages.recordRefused({ fromMs: edgeMs, toMs: claim.fromMs });
       this.book.refused(claim.fromMs);
     }
-    return chainEnd(edgeMs, oldest, depth);
+    return chainEnd(edgeMs, oldest, seen);
   }
 
   isCovered(instantMs: number): boolean {
