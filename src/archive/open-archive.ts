@@ -1,12 +1,7 @@
 import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/random.js';
 import { silentStoreEvents } from '../observe/silent.js';
-import {
-  findEmbeddedPostgres,
-  hasEmbeddedCluster,
-  openStore,
-  startEmbeddedPostgres,
-} from '../store/index.js';
+import { hasEmbeddedCluster, openStore, startEmbeddedPostgres } from '../store/index.js';
 import { coldFolder } from './cold/layout.js';
 import { Archive } from './events/archive.js';
 import { ArchiveError } from './events/errors.js';
@@ -71,7 +66,5 @@ async function openEmbedded(dataDir: string) {
       `there is no archive in ${dataDir}: "tapekeep start" makes one; or name its database by databaseUrl`,
     );
   }
-  const running = await findEmbeddedPostgres({ dataDir, clock: systemClock });
-  if (running !== undefined) return { url: running.url, stop: async () => undefined };
   return await startEmbeddedPostgres({ dataDir, clock: systemClock, telemetry: silentStoreEvents });
 }

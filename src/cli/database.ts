@@ -5,7 +5,6 @@ import { TapekeepError } from '../kernel/errors.js';
 import { systemRandom } from '../kernel/random.js';
 import type { StoreEvents } from '../observe/events.js';
 import {
-  findEmbeddedPostgres,
   hasEmbeddedCluster,
   type MigrationReport,
   migrate,
@@ -46,7 +45,7 @@ export class NoArchiveError extends TapekeepError {
 }
 
 /**
- * The same for a command beside the daemon: it shares the server of a running one.
+ * The same for a command beside a daemon: it shares the server, which the last of them ends.
  *
  * @param need `existing` refuses to make an empty archive just to look at it
  * @throws NoArchiveError
@@ -58,14 +57,9 @@ export async function borrowDatabase(
   need: 'existing' | 'any',
 ): Promise<Database> {
   const { dataDir } = config;
-  if (config.database.url === null) {
-    if (need === 'existing' && !(await hasEmbeddedCluster(dataDir))) {
-      throw new NoArchiveError(dataDir);
-    }
-    const running = await findEmbeddedPostgres({ dataDir, clock });
-    if (running !== undefined) {
-      return { url: running.url, isEmbedded: true, stop: async () => undefined };
-    }
+  const isOwn = config.database.url === null;
+  if (isOwn && need === 'existing' && !(await hasEmbeddedCluster(dataDir))) {
+    throw new NoArchiveError(dataDir);
   }
   return openDatabase(config, clock, telemetry);
 }

@@ -278,6 +278,6 @@ export interface EmbeddedOptions {
 export interface EmbeddedPostgres {
   /** Connection string, with the password. Loopback only. */
   readonly url: string;
-  /** Fast shutdown of the server; safe to call twice, returns when it is gone. */
+  /** Leaves the server; the last one to do so ends it and waits until it is gone. Safe to call twice. */
   stop(): Promise<void>;
 }

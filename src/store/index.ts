@@ -70,7 +70,6 @@ export type {
 } from './api-verdicts.js';
 export { FIGURE_SLOTS_MAX } from './api-verdicts.js';
 export {
-  findEmbeddedPostgres,
   hasEmbeddedCluster,
   startEmbeddedPostgres,
 } from './embedded/supervisor.js';

@@ -8,8 +8,8 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { findEmbeddedPostgres, startEmbeddedPostgres } from '../../src/store/index.js';
-import { makeTempDir, quietStoreEvents, runSql } from '../support/postgres-server.js';
+import { startEmbeddedPostgres } from '../../src/store/index.js';
+import { makeTempDir, openSql, quietStoreEvents, runSql } from '../support/postgres-server.js';
 
 const isRoot = process.getuid?.() === 0;
 const program = join(import.meta.dirname, '../support/postgres-child.ts');
@@ -83,19 +83,14 @@ test('a cluster is made once, kept, and served on the loopback interface only', 
   assert.equal(second.url, first.url);
   assert.deepEqual(await runSql(second.url, 'SELECT one FROM kept'), [{ one: 1 }]);
   await second.stop();
-  assert.equal(await findEmbeddedPostgres({ dataDir, clock: systemClock }), undefined);
+  await assert.rejects(runSql(second.url, 'SELECT 1'), { code: 'ECONNREFUSED' });
 });
 
-test('the server of a killed daemon is adopted, and a second daemon is told', async () => {
+test('the server of a killed daemon is adopted', async () => {
   const dataDir = join(await newDir(), 'data');
   const { child, lines } = await startChild(dataDir);
   const url = String((await lines.next()).value);
   await runSql(url, 'CREATE TABLE kept AS SELECT 1 AS one');
-  await assert.rejects(start(dataDir), {
-    code: 'embedded_postgres_locked',
-    message: new RegExp(`process ${child.pid}`),
-  });
-  assert.deepEqual(await findEmbeddedPostgres({ dataDir, clock: systemClock }), { url });
   child.kill('SIGKILL');
   await once(child, 'exit');
   const phases: string[] = [];
@@ -105,6 +100,76 @@ test('the server of a killed daemon is adopted, and a second daemon is told', as
   assert.deepEqual(await runSql(url, 'SELECT one FROM kept'), [{ one: 1 }]);
   await adopted.stop();
   await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
+});
+
+test('whoever started it, the last one to leave ends it; who was killed is not waited for', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const first = await startChild(dataDir);
+  const url = String((await first.lines.next()).value);
+  const [second, third] = [await startChild(dataDir), await startChild(dataDir)];
+  for (const one of [second, third]) assert.equal(String((await one.lines.next()).value), url);
+  const phases: string[] = [];
+  const own = await start(dataDir, phases);
+  assert.ok(phases.some((phase) => phase.startsWith('joined')));
+  // A query of somebody's that takes longer than the first one's life.
+  const asker = await openSql(url);
+  const asked = asker.run<{ held: string }>(
+    "SELECT pg_advisory_lock(1), 'answered' AS held FROM (SELECT pg_advisory_lock(2)) AS first",
+  );
+  await asked;
+  const waiting = await openSql(url);
+  const answer = waiting.run<{ said: string }>("SELECT 'answered' AS said, pg_advisory_lock(1)");
+  first.child.kill('SIGTERM');
+  await once(first.child, 'exit');
+  third.child.kill('SIGKILL');
+  await once(third.child, 'exit');
+  await own.stop();
+  assert.match(phases.at(-1) ?? '', new RegExp(`^left still used by process ${second.child.pid}$`));
+  await asker.end();
+  assert.equal((await answer)[0]?.said, 'answered', 'the query was not disturbed');
+  await waiting.end();
+  second.child.kill('SIGTERM');
+  await once(second.child, 'exit');
+  await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
+  assert.deepEqual(await readdir(join(dataDir, 'postgres.users')), []);
+});
+
+test('coming and going at once, nobody ever finds the server gone', async () => {
+  const dataDir = join(await newDir(), 'data');
+  await (await start(dataDir)).stop();
+  const visit = async (times: number) => {
+    for (let at = 0; at < times; at += 1) {
+      const server = await start(dataDir);
+      assert.deepEqual(await runSql(server.url, 'SELECT 1 AS one'), [{ one: 1 }]);
+      await server.stop();
+    }
+  };
+  await Promise.all([visit(4), visit(4), visit(4)]);
+  assert.deepEqual(await readdir(join(dataDir, 'postgres.users')), []);
+  await assert.rejects(stat(join(dataDir, 'postgres.lock')), { code: 'ENOENT' });
+  await assert.rejects(stat(join(dataDir, 'postgres/postmaster.pid')), { code: 'ENOENT' });
+});
+
+test('a lock that hangs is told with its holder, and who only leaves does not wait for it', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const phases: string[] = [];
+  const server = await start(dataDir, phases);
+  // Some other program that lives.
+  await writeFile(join(dataDir, 'postgres.lock'), `${process.ppid}\n`);
+  await assert.rejects(
+    startEmbeddedPostgres({
+      ...{ dataDir, clock: systemClock, telemetry: quietStoreEvents(), startTimeoutMs: 100 },
+    }),
+    { code: 'embedded_postgres_locked', message: new RegExp(`process ${process.ppid}`) },
+  );
+  await server.stop({ timeoutMs: 200 });
+  assert.match(phases.at(-1) ?? '', /^left .*starting or stopping the database/);
+  assert.deepEqual(await runSql(server.url, 'SELECT 1 AS one'), [{ one: 1 }]);
+  // And one that does not.
+  await writeFile(join(dataDir, 'postgres.lock'), `${2 ** 22} gone\n`);
+  const next = await start(dataDir);
+  await next.stop();
+  await assert.rejects(runSql(server.url, 'SELECT 1'), { code: 'ECONNREFUSED' });
 });
 
 test('a server that was killed itself recovers, over a stale process id too', async () => {
@@ -193,10 +258,7 @@ test('a normal user runs it as himself', async (context) => {
   assert.equal((await stat(join(dir, 'data/postgres'))).uid, uid);
   child.kill('SIGTERM');
   await once(child, 'exit');
-  assert.equal(
-    await findEmbeddedPostgres({ dataDir: join(dir, 'data'), clock: systemClock }),
-    undefined,
-  );
+  await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
 });
 
 /** The sources and a copy of the server's programs, where no other user can reach them. */

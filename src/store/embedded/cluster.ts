@@ -17,6 +17,8 @@ export interface ClusterPaths {
   readonly passwordFile: string;
   readonly portFile: string;
   readonly lockFile: string;
+  /** Folder with a file for each process that uses the server. */
+  readonly usersDir: string;
 }
 
 export function clusterPaths(dataDir: string): ClusterPaths {
@@ -27,6 +29,7 @@ export function clusterPaths(dataDir: string): ClusterPaths {
     passwordFile: `${clusterDir}.password`,
     portFile: `${clusterDir}.port`,
     lockFile: `${clusterDir}.lock`,
+    usersDir: `${clusterDir}.users`,
   };
 }
 

@@ -1,60 +1,96 @@
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { type FileHandle, link, open, readFile, rename, rm } from 'node:fs/promises';
+import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf } from '../../kernel/errors.js';
 import { StoreError } from '../errors.js';
-import { birthOf, isAlive } from './processes.js';
+import { beginLife, isLived, type Life, lifeText, readLife } from './lives.js';
 
 /**
- * One tapekeep at a time may start and stop the server of a data folder. The lock is a file with
- * the holder's process id; a holder that is gone loses it. It gives a clear sentence and nothing
- * more depends on it: Postgres' own `postmaster.pid` is what keeps two servers off one cluster.
+ * Whoever starts, joins or leaves the server of a data folder does it alone, for as long as that takes
+ * and no longer. The lock is a file that names its holder; a holder that is gone loses it. Postgres'
+ * own `postmaster.pid` is what keeps two servers off one cluster, whatever becomes of this file.
  */
 export interface DataDirLock {
   release(): Promise<void>;
 }
 
-interface Holder {
-  readonly pid: number;
-  readonly birth: string;
+export interface LockLimits {
+  readonly clock: Clock;
+  /** Of the monotonic clock. */
+  readonly deadlineMs: number;
+  readonly signal?: AbortSignal | undefined;
 }
 
-async function readHolder(path: string): Promise<Holder | undefined> {
-  const text = await readFile(path, 'utf8').catch(() => '');
-  const [pid, birth] = text.trim().split(' ');
-  return pid === undefined || !/^\d+$/.test(pid)
-    ? undefined
-    : { pid: Number(pid), birth: birth ?? '' };
-}
+const LOOK_EVERY_MS = 25;
+/** A file is there a moment before its text is; one that stays empty was left by a crash. */
+const EMPTY_LOOKS = 40;
 
-async function isHeld({ pid, birth }: Holder): Promise<boolean> {
-  if (!isAlive(pid)) return false;
-  if (birth !== '') return birth === (await birthOf(pid));
-  return pid !== process.pid;
-}
-
-/** @throws {@link StoreError} `embedded_postgres_locked` naming the process that has it. */
-export async function lockDataDir(path: string, dataDir: string): Promise<DataDirLock> {
-  const mine = `${process.pid} ${await birthOf(process.pid)}\n`;
-  for (let attempt = 0; attempt < 5; attempt += 1) {
-    try {
-      await writeFile(path, mine, { flag: 'wx', mode: 0o644 });
-      return { release: () => rm(path, { force: true }) };
-    } catch (error) {
-      if (codeOf(error) !== 'EEXIST') throw error;
+/** @throws {@link StoreError} `embedded_postgres_locked` naming who has had it for so long */
+export async function lockDataDir(
+  path: string,
+  dataDir: string,
+  { clock, deadlineMs, signal }: LockLimits,
+): Promise<DataDirLock> {
+  const life = await beginLife();
+  let emptyLooks = 0;
+  for (;;) {
+    signal?.throwIfAborted();
+    if (await writeNew(path, `${lifeText(life)}\n`)) {
+      return {
+        async release() {
+          life.end();
+          await rm(path, { force: true });
+        },
+      };
     }
-    const holder = await readHolder(path);
-    if (holder !== undefined && (await isHeld(holder))) throw lockedBy(holder.pid, dataDir);
-    // Moved away rather than removed: of two that find it dead, only one moves the same file.
-    const aside = `${path}.${process.pid}.stale`;
-    await rename(path, aside).catch(() => undefined);
-    await rm(aside, { force: true });
+    const text = await readFile(path, 'utf8').catch(() => undefined);
+    // It was released this moment.
+    if (text === undefined) continue;
+    const holder = readLife(text);
+    emptyLooks = holder === undefined ? emptyLooks + 1 : 0;
+    const isHeld = holder === undefined ? emptyLooks < EMPTY_LOOKS : await isLived(holder);
+    if (!isHeld) await takeAway(path, text, life);
+    else if (clock.monotonicMs() >= deadlineMs) throw lockedBy(holder?.pid ?? 0, dataDir);
+    else await sleep(clock, LOOK_EVERY_MS, signal);
   }
-  throw lockedBy(0, dataDir);
+}
+
+/** False when the file is there already. One that could not be filled does not stay. */
+async function writeNew(path: string, text: string): Promise<boolean> {
+  let file: FileHandle;
+  try {
+    file = await open(path, 'wx', 0o644);
+  } catch (error) {
+    if (codeOf(error) === 'EEXIST') return false;
+    throw error;
+  }
+  try {
+    await file.writeFile(text);
+    return true;
+  } catch (error) {
+    await rm(path, { force: true });
+    throw error;
+  } finally {
+    await file.close();
+  }
+}
+
+/** Of two that find a holder dead, the slower must not take the lock of the quicker away. */
+async function takeAway(path: string, deadText: string, { pid, token }: Life): Promise<void> {
+  const aside = `${path}.${pid}-${token}.stale`;
+  try {
+    await rename(path, aside);
+  } catch {
+    return;
+  }
+  const taken = await readFile(aside, 'utf8').catch(() => deadText);
+  if (taken !== deadText) await link(aside, path).catch(() => undefined);
+  await rm(aside, { force: true });
 }
 
 function lockedBy(pid: number, dataDir: string): StoreError {
   return new StoreError(
     'embedded_postgres_locked',
     'fatal',
-    `another tapekeep (process ${pid}) already runs the database in ${dataDir}: stop it first, or give this one another dataDir (TAPEKEEP_DATA_DIR)`,
+    `another tapekeep (process ${pid}) has been starting or stopping the database in ${dataDir} for long: try again when it has ended, end it if it hangs, or give this one another dataDir (TAPEKEEP_DATA_DIR)`,
   );
 }

@@ -5,7 +5,7 @@ import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { EmbeddedOptions, EmbeddedPostgres } from '../api.js';
 import { StoreError } from '../errors.js';
 import { type Account, chooseAccount, describeAccount } from './accounts.js';
-import { type Binaries, findBinaries } from './binaries.js';
+import { findBinaries } from './binaries.js';
 import {
   type ClusterPaths,
   clusterPaths,
@@ -14,7 +14,13 @@ import {
   readPassword,
 } from './cluster.js';
 import { type DataDirLock, lockDataDir } from './lock.js';
-import { embeddedUrl, ensureDatabase, readPostmaster } from './probe.js';
+import {
+  embeddedUrl,
+  ensureDatabase,
+  type Postmaster,
+  probeServer,
+  readPostmaster,
+} from './probe.js';
 import { isAlive, MINIMAL_ENV, mayBePostgres } from './processes.js';
 import {
   endServer,
@@ -24,8 +30,11 @@ import {
   launchServer,
   type StartOptions,
 } from './server.js';
+import { joinUsers, NOT_TO_BE_WRITTEN, type ServerUser } from './users.js';
 
 const START_TIMEOUT_MS = 60_000;
+/** Whoever has the lock for longer than this is doing more than leaving. */
+const LEAVE_LOCK_MS = 2_000;
 /** A port that was free a moment ago may be taken by the time the server listens. */
 const PORT_TRIES = 3;
 
@@ -37,7 +46,8 @@ export interface AbortableOptions extends EmbeddedOptions {
 /** A server whose end can be given a time. */
 export interface StoppableEmbeddedPostgres extends EmbeddedPostgres {
   /**
-   * Fast shutdown, and harder ways when that does not end it in time. The first call counts.
+   * Leaves the server, and ends it if nobody else uses it: a fast shutdown, and harder ways when that
+   * does not end it in time. The first call counts.
    *
    * @param options `timeoutMs` for all of it; 30 s when it is not given
    */
@@ -45,66 +55,74 @@ export interface StoppableEmbeddedPostgres extends EmbeddedPostgres {
 }
 
 /**
- * Runs the Postgres that ships with tapekeep, on files below `dataDir`.
+ * Runs the Postgres that ships with tapekeep, on files below `dataDir`, or joins those that use it
+ * already: the last one to leave ends it, whoever started it.
  *
  * States of the data folder: *empty* → *cluster made* (initdb, complete or not there at all) →
- * *server running* ⇄ *server down*. A server that outlived its daemon is adopted. The server
- * listens on the loopback interface only, with a random password kept beside the cluster.
+ * *server running* ⇄ *server down*. A server whose users are all gone without leaving, as after a
+ * kill, is adopted by the next one, who then is the last. The server listens on the loopback interface
+ * only, with a random password kept beside the cluster.
  *
- * @throws {@link StoreError} when another tapekeep runs it, or it can not run here; the message
- * says what to do. The signal's reason when it aborts; no server is left running then.
+ * @throws {@link StoreError} when it can not run here; the message says what to do. The signal's reason
+ * when it aborts; no server that nobody uses is left running then.
  */
 export async function startEmbeddedPostgres(
   options: AbortableOptions,
 ): Promise<StoppableEmbeddedPostgres> {
   const paths = clusterPaths(resolve(options.dataDir));
   await makeDataDir(paths.dataDir);
-  const lock = await lockDataDir(paths.lockFile, paths.dataDir);
+  const deadlineMs = deadlineOf(options);
+  let user: ServerUser | undefined;
+  const lock = await lockUnlessReadOnly(options, paths, deadlineMs);
   try {
-    const binaries = await findBinaries();
-    const running = await bringUp(options, paths, binaries).catch(async (error: Error) => {
-      if (options.signal?.aborted === true) await endAnyServer(options.clock, paths, binaries);
+    user = await joinUsers(paths.usersDir);
+    const others = await user.others();
+    const running = await bringUp(options, paths, others.length > 0).catch(async (error: Error) => {
+      const isGivenUp = options.signal?.aborted === true;
+      if (isGivenUp && others.length === 0) await endAnyServer(options.clock, paths);
       throw error;
     });
     options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${running.port}` });
-    return owned(options, paths, binaries, lock, running);
+    return joined(options, paths, user, running);
   } catch (error) {
-    await lock.release();
+    await user?.leave();
     const phase = options.signal?.aborted === true ? 'stopped' : 'failed';
     options.telemetry.embeddedPostgres({ phase, detail: messageOf(error) });
+    throw error;
+  } finally {
+    await lock?.release();
+  }
+}
+
+function deadlineOf({ clock, startTimeoutMs }: EmbeddedOptions): number {
+  return clock.monotonicMs() + (startTimeoutMs ?? START_TIMEOUT_MS);
+}
+
+/** Undefined where no lock can be written: a server that runs may be looked at all the same. */
+async function lockUnlessReadOnly(
+  { clock, signal }: Pick<AbortableOptions, 'clock' | 'signal'>,
+  { lockFile, dataDir }: ClusterPaths,
+  deadlineMs: number,
+): Promise<DataDirLock | undefined> {
+  try {
+    return await lockDataDir(lockFile, dataDir, { clock, deadlineMs, signal });
+  } catch (error) {
+    if (NOT_TO_BE_WRITTEN.has(codeOf(error))) return undefined;
     throw error;
   }
 }
 
 /** A start that was given up leaves no server behind, be it new or from an earlier run. */
-async function endAnyServer(clock: Clock, paths: ClusterPaths, binaries: Binaries): Promise<void> {
+async function endAnyServer(clock: Clock, paths: ClusterPaths): Promise<void> {
   const { clusterDir } = paths;
   const found = await readPostmaster(clusterDir);
   if (found === undefined || !isAlive(found.pid) || !(await mayBePostgres(found.pid))) return;
-  await endServer(found.pid, binaries, clusterDir, clock, GIVEN_UP_STOP_MS);
+  await endServer(found.pid, await findBinaries(), clusterDir, clock, GIVEN_UP_STOP_MS);
 }
 
 /** Whether an embedded archive was ever made below `dataDir`. */
 export function hasEmbeddedCluster(dataDir: string): Promise<boolean> {
   return hasCluster(clusterPaths(resolve(dataDir)));
-}
-
-/**
- * Finds the server that a daemon runs on `dataDir`, for a command that wants to look into the same
- * archive. It is not the command's to stop.
- */
-export async function findEmbeddedPostgres(
-  options: Pick<EmbeddedOptions, 'dataDir' | 'clock'>,
-): Promise<{ readonly url: string } | undefined> {
-  const paths = clusterPaths(resolve(options.dataDir));
-  if (!(await hasCluster(paths)) || (await readPostmaster(paths.clusterDir)) === undefined) {
-    return undefined;
-  }
-  const password = await readPassword(paths);
-  const deadlineMs = options.clock.monotonicMs() + START_TIMEOUT_MS;
-  const { clusterDir } = paths;
-  const running = await findRunning({ clusterDir, password, clock: options.clock, deadlineMs });
-  return running === undefined ? undefined : { url: embeddedUrl(running.port, password) };
 }
 
 interface Running {
@@ -129,9 +147,20 @@ async function makeDataDir(dataDir: string): Promise<void> {
 async function bringUp(
   options: AbortableOptions,
   paths: ClusterPaths,
-  binaries: Binaries,
+  isShared: boolean,
 ): Promise<Running> {
   const { clock, telemetry, signal } = options;
+  const deadlineMs = deadlineOf(options);
+  const found = await findServer(options, paths, deadlineMs);
+  if (found !== undefined) {
+    const phase = isShared ? 'joined' : 'adopted';
+    telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
+    // Its first user may have been killed before it came to that.
+    await ensureDatabase(found.port, found.password);
+    signal?.throwIfAborted();
+    return found;
+  }
+  const binaries = await findBinaries();
   const env = options.env ?? MINIMAL_ENV;
   const account = await chooseAccount(binaries, paths.dataDir, paths.clusterDir, env);
   signal?.throwIfAborted();
@@ -141,7 +170,6 @@ async function bringUp(
     await makeCluster(paths, binaries, account, env, log, signal);
   }
   const password = await readPassword(paths);
-  const deadlineMs = clock.monotonicMs() + (options.startTimeoutMs ?? START_TIMEOUT_MS);
   const start: StartOptions = {
     clusterDir: paths.clusterDir,
     password,
@@ -149,17 +177,10 @@ async function bringUp(
     account,
     env,
     clock,
-    deadlineMs,
+    deadlineMs: deadlineOf(options),
     signal,
     ...(log === undefined ? {} : { log }),
   };
-  const adopted = await findRunning(start);
-  if (adopted !== undefined) {
-    telemetry.embeddedPostgres({ phase: 'adopted', detail: `process ${adopted.pid}` });
-    await ensureDatabase(adopted.port, password);
-    signal?.throwIfAborted();
-    return { ...adopted, password };
-  }
   telemetry.embeddedPostgres({ phase: 'starting', detail: describeAccount(account) });
   const launched = await launchOnFreePort(start, paths, account);
   try {
@@ -170,6 +191,21 @@ async function bringUp(
     throw error;
   }
   return { ...launched, password };
+}
+
+/** The server that runs on these files, if one does. */
+async function findServer(
+  { clock, signal }: AbortableOptions,
+  paths: ClusterPaths,
+  deadlineMs: number,
+): Promise<Running | undefined> {
+  const { clusterDir } = paths;
+  if (!(await hasCluster(paths)) || (await readPostmaster(clusterDir)) === undefined) {
+    return undefined;
+  }
+  const password = await readPassword(paths);
+  const found = await findRunning({ clusterDir, password, clock, deadlineMs, signal });
+  return found === undefined ? undefined : { ...found, password };
 }
 
 /** The port of last time if it is free, so that saved connections of people go on working. */
@@ -193,31 +229,68 @@ async function launchOnFreePort(
   }
 }
 
-function owned(
+function joined(
   options: EmbeddedOptions,
   paths: ClusterPaths,
-  binaries: Binaries,
-  lock: DataDirLock,
+  user: ServerUser,
   running: Running,
 ): StoppableEmbeddedPostgres {
   let stopping: Promise<void> | undefined;
-  const end = async (timeoutMs?: number) => {
-    options.telemetry.embeddedPostgres({ phase: 'stopping' });
-    // Only a process that still is this cluster's server: ids are reused.
-    const current = await readPostmaster(paths.clusterDir);
-    if (current?.pid === running.pid) {
-      await endServer(running.pid, binaries, paths.clusterDir, options.clock, timeoutMs);
-    }
-    await lock.release();
-    options.telemetry.embeddedPostgres({ phase: 'stopped' });
-  };
   return {
     url: embeddedUrl(running.port, running.password),
     stop(limits) {
-      stopping ??= end(limits?.timeoutMs);
+      stopping ??= leave(options, paths, user, running, limits?.timeoutMs);
       return stopping;
     },
   };
+}
+
+/** Leaves the server to those who still use it; the last one ends it. */
+async function leave(
+  { clock, telemetry }: EmbeddedOptions,
+  paths: ClusterPaths,
+  user: ServerUser,
+  running: Running,
+  timeoutMs?: number,
+): Promise<void> {
+  const begunMs = clock.monotonicMs();
+  const limitMs = Math.min(LEAVE_LOCK_MS, (timeoutMs ?? LEAVE_LOCK_MS) / 2);
+  let lock: DataDirLock | undefined;
+  try {
+    lock = await lockUnlessReadOnly({ clock }, paths, begunMs + limitMs);
+    await user.leave();
+    const others = await user.others();
+    if (others.length > 0) {
+      const detail = `still used by ${others.map((pid) => `process ${pid}`).join(', ')}`;
+      telemetry.embeddedPostgres({ phase: 'left', detail });
+      return;
+    }
+    telemetry.embeddedPostgres({ phase: 'stopping' });
+    const leftMs =
+      timeoutMs === undefined ? undefined : timeoutMs - (clock.monotonicMs() - begunMs);
+    // Only what still is this cluster's server: ids are reused, and it may have been started anew.
+    const current = await readPostmaster(paths.clusterDir);
+    if (current !== undefined && (await isServer(current, running, paths))) {
+      await endServer(current.pid, await findBinaries(), paths.clusterDir, clock, leftMs);
+    }
+    telemetry.embeddedPostgres({ phase: 'stopped' });
+  } catch (error) {
+    if (codeOf(error) !== 'embedded_postgres_locked') throw error;
+    // Somebody is coming in, or going out: the server is theirs.
+    await user.leave();
+    telemetry.embeddedPostgres({ phase: 'left', detail: messageOf(error) });
+  } finally {
+    await lock?.release();
+  }
+}
+
+async function isServer(
+  current: Postmaster,
+  running: Running,
+  { clusterDir }: ClusterPaths,
+): Promise<boolean> {
+  if (current.pid === running.pid) return true;
+  return (await probeServer(current.port, running.password, clusterDir)) === 'serving';
 }
 
 /** Cuts a child's output into lines. */
