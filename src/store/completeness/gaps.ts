@@ -12,11 +12,23 @@ const WINDOW_FROM = `coalesce(${fromMs('$1')}, '-infinity')`;
 const UNTIL = fromMs('$2');
 const CUT_FROM = `coalesce(${fromMs('$3')}, '-infinity')`;
 
-/** A gap ends where an island begins, where what is wanted ends, or not before `until`. */
+/** Something is expected right below the start of island `c` of stream `e`, if not more than that. */
+const HAS_EXPECTED_BELOW = `
+  CASE WHEN e.collect_from IS NOT NULL THEN e.collect_from < lower(c.span)
+       ELSE EXISTS (SELECT FROM coverage o
+                    WHERE o.stream_id = c.stream_id AND lower(o.span) < lower(c.span))
+         OR EXISTS (SELECT FROM wanted w
+                    WHERE w.stream_id = c.stream_id AND lower(w.span) < lower(c.span)) END`;
+
+/**
+ * A gap ends where an island begins, unless expectation begins there as well; where what is wanted
+ * ends; or not before `until`.
+ */
 const MAY_HAVE_GAPS = `
-  s.stream_id IN (
-    SELECT stream_id FROM coverage
-    WHERE lower(span) > ${WINDOW_FROM} AND lower(span) < ${UNTIL}
+  SELECT s.stream_id AS id FROM stream s
+  WHERE ($3::text[] IS NULL OR s.kind = ANY ($3)) AND s.stream_id IN (
+    SELECT c.stream_id FROM coverage c JOIN stream e USING (stream_id)
+    WHERE lower(c.span) > ${WINDOW_FROM} AND lower(c.span) < ${UNTIL} AND ${HAS_EXPECTED_BELOW}
     UNION SELECT stream_id FROM wanted WHERE upper(span) > ${WINDOW_FROM}
     UNION (SELECT stream_id FROM stream EXCEPT
            SELECT stream_id FROM coverage
@@ -28,11 +40,10 @@ const ENOUGH = `
   FETCH FIRST (CASE WHEN $6::text[] IS NULL AND $7::text[] IS NULL THEN $8::bigint
                     ELSE 9e15::bigint END) ROWS WITH TIES`;
 
-const listGapsSql = (isAboutAll: boolean) => `
+const listGapsSql = (column: 'stream_id' | 'market_id') => `
   WITH candidates AS MATERIALIZED (
     SELECT s.* FROM stream s
-    WHERE ($4::int[] IS NULL OR s.market_id = ANY ($4)) AND ($5::text[] IS NULL OR s.kind = ANY ($5))
-      ${isAboutAll ? `AND ${MAY_HAVE_GAPS}` : ''}),
+    WHERE s.${column} = ANY ($4::int[]) AND ($5::text[] IS NULL OR s.kind = ANY ($5))),
   missing AS MATERIALIZED (
     SELECT s.stream_id, s.market_id, one AS span
     FROM candidates s, ${islandBeforeSql(WINDOW_FROM)}, ${expectedSql(UNTIL)},
@@ -66,8 +77,8 @@ const listGapsSql = (isAboutAll: boolean) => `
     AND ($6::text[] IS NULL OR p.state = ANY ($6)) AND ($7::text[] IS NULL OR p.reason = ANY ($7))
   ORDER BY upper(part) DESC, lower(part) DESC, s.stream_id LIMIT $8`;
 
-const LIST_ALL = listGapsSql(true);
-const LIST_OF_MARKETS = listGapsSql(false);
+const LIST_OF_STREAMS = listGapsSql('stream_id');
+const LIST_OF_MARKETS = listGapsSql('market_id');
 
 /** Nearly every island ends a gap: after the start of the nth newest there are about n gaps. */
 const NTH_START = `
@@ -96,15 +107,29 @@ export async function listGaps(runner: Runner, filter: GapFilter, untilMs: numbe
   const { marketIds = null, kinds = null, states = null, reasons = null, span, limit } = filter;
   const toMs = Math.min(untilMs, span?.toMs ?? untilMs);
   const cutMs = span?.fromMs ?? null;
-  const sql = marketIds === null ? LIST_ALL : LIST_OF_MARKETS;
+  const sql = marketIds === null ? LIST_OF_STREAMS : LIST_OF_MARKETS;
   for (let depth = SPARE * limit; ; depth *= WIDER) {
     const nthMs = await nthStart(runner, filter, toMs, depth);
     const isLast = nthMs === null || (cutMs !== null && nthMs <= cutMs);
     const fromMs = isLast ? cutMs : nthMs;
-    const values = [fromMs, toMs, cutMs, marketIds, kinds, states, reasons, limit];
-    const rows = await runner.rows<Omit<Gap, 'span'> & Span>(sql, values);
-    if (isLast || rows.length >= limit) return rows.map(toGap);
+    const among = marketIds ?? (await mayHaveGaps(runner, fromMs, toMs, kinds));
+    if (among.length > 0) {
+      const values = [fromMs, toMs, cutMs, among, kinds, states, reasons, limit];
+      const rows = await runner.rows<Omit<Gap, 'span'> & Span>(sql, values);
+      if (isLast || rows.length >= limit) return rows.map(toGap);
+    } else if (isLast) return [];
   }
+}
+
+/** Asked by itself: where all is well, that is the whole answer, and far less to be planned. */
+async function mayHaveGaps(
+  runner: Runner,
+  fromMs: number | null,
+  untilMs: number,
+  kinds: readonly string[] | null,
+): Promise<number[]> {
+  const rows = await runner.rows<{ id: number }>(MAY_HAVE_GAPS, [fromMs, untilMs, kinds]);
+  return rows.map(({ id }) => id);
 }
 
 async function nthStart(
