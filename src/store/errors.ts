@@ -24,6 +24,7 @@ export type StoreErrorCode =
 
 /** An error of the store. `sqlstate` is Postgres' code where the server gave one. */
 export class StoreError extends TapekeepError {
+  declare readonly code: StoreErrorCode;
   readonly sqlstate: string | undefined;
 
   constructor(

@@ -43,6 +43,12 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   assert.equal(preview.code, 0, preview.err);
   assert.equal(preview.out.match(/^trade_2026011\d +sealed/gm)?.length, 2, preview.out);
   assert.deepEqual(stateList(await look()), ['hot', 'hot', 'hot'], 'nothing was done');
+  const dated = await run('seal', '--dry-run', '--kind', 'trades');
+  assert.match(
+    dated.out,
+    /^trade_20260116: due to be sealed from 2026-01-\d\dT\d\d:00:00\.000Z on\.$/m,
+    dated.out,
+  );
 
   const sealed = await run('seal', '--archive', '--kind', 'trades', '--before', DAYS[2], '--json');
   assert.equal(sealed.code, 0, sealed.err);
@@ -68,9 +74,12 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
   assert.equal(both.out, before, both.err);
 
   const span = ['--from', DAYS[1], '--to', '2026-01-15T12:00:00Z'];
+  const copied = await run('restore', '--kind', 'trades', ...span);
+  assert.match(copied.out, /Their files stay in .*--remove-files deletes them\.$/m);
+  assert.match(copied.out, /^trade_20260115 +restored +24 /m);
   const back = await run('restore', '--kind', 'trades', ...span, '--remove-files');
   assert.equal(back.code, 0, back.err);
-  assert.match(back.out, /^trade_20260115 +restored +24 /m);
+  assert.match(back.out, /^trade_20260115 +kept +24 .*\n.*its files are deleted\.$/m);
   assert.deepEqual(stateList(await look()), ['archived', 'sealed', 'hot']);
   const names = await filesBelow(coldDir);
   assert.ok(names.some((name) => name.includes(`date=${DAYS[0]}`)));
@@ -143,4 +152,63 @@ test('a daemon seals, moves and gives up by its settings, while it collects', as
     { TAPEKEEP_DATABASE_URL: url, TAPEKEEP_COLD_DIR: join(dataDir, 'cold') },
   );
   assert.deepEqual([asked.code, asked.out], [0, '{"n":"72"}'], asked.err);
+});
+
+test('gaps whose time has left are not filled, and it is said what would bring them back', async (t) => {
+  const { url, coldDir, store } = await openDaysWorld(await makeFolder(t));
+  const { program, ready } = await startSandbox(['--seed', '7', '--backend', 'live']);
+  t.after(() => program.dispose());
+  const env = {
+    TAPEKEEP_DATABASE_URL: url,
+    TAPEKEEP_COLD_DIR: coldDir,
+    TAPEKEEP_DATA_DIR: coldDir,
+    TAPEKEEP_VERIFICATION_ENABLED: 'false',
+    TAPEKEEP_EXCHANGE_URL: ready.url,
+    TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+  };
+  const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  const at = (moment: string) => Date.parse(moment);
+  const [gone, across] = [
+    { fromMs: at(`${DAYS[0]}T10:00Z`), toMs: at(`${DAYS[0]}T10:01Z`) },
+    { fromMs: at(`${DAYS[1]}T23:58Z`), toMs: at(`${DAYS[2]}T00:02Z`) },
+  ];
+  await store.setCollectFrom(stream.streamId, at(`${DAYS[0]}T00:00Z`));
+  for (const span of [gone, across]) {
+    await store.uncover(stream, span, { reason: 'suspect', note: '', atMs: span.toMs });
+    const given = { stream, span, state: 'unfillable', reason: 'beyond history' } as const;
+    await store.recordGap({ ...given, atMs: span.toMs });
+  }
+  const moved = await runCommand(
+    ['seal', '--archive', '--kind', 'trades', '--before', DAYS[2]],
+    env,
+  );
+  assert.equal(moved.code, 0, moved.err + moved.out);
+  const fill = async (...args: string[]) => {
+    const only = ['--market', 'BTC_USD', '--kind', 'trades', '--to', '2026-01-16T12:00:00Z'];
+    const filling = new Program(['gaps', 'fill', '--again', ...only, ...args], { env });
+    t.after(() => filling.dispose());
+    // What is asked for: this exchange has no such market, so that it would be tried for long.
+    const begun = filling.line((line) => line.startsWith('Filling ')).catch(() => undefined);
+    if ((await begun) !== undefined) filling.kill('SIGINT');
+    await filling.ended();
+    return { out: filling.text('stdout'), err: filling.text('stderr') };
+  };
+  const LEFT_OUT = /1 gaps are left out: .*archived or expired; "tapekeep restore" brings/;
+  const none = await fill('--to', `${DAYS[0]}T12:00:00Z`);
+  assert.equal(none.out, 'Nothing to fill.', none.err);
+  assert.match(none.err, LEFT_OUT);
+  // Of the other one a part can still be filled.
+  const part = await fill();
+  assert.match(part.err, LEFT_OUT);
+  assert.match(part.err, /^Filling 1 gap\.$/m);
+  const cold = await runSql(
+    url,
+    `SELECT count(*)::int AS n FROM trade WHERE traded_at < '${DAYS[2]}'`,
+  );
+  assert.deepEqual(cold, [{ n: 0 }]);
+  const span = ['--from', DAYS[0], '--to', DAYS[1]];
+  assert.equal((await runCommand(['restore', '--kind', 'trades', ...span], env)).code, 0);
+  const back = await fill('--to', `${DAYS[0]}T12:00:00Z`);
+  assert.doesNotMatch(back.err, /left out/);
+  assert.match(back.err, /^Filling 1 gap\.$/m);
 });

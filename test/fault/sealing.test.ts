@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test from 'node:test';
-import { checkFile } from '../../src/archive/cold/files.js';
+import { checkFile, filesBelow } from '../../src/archive/cold/files.js';
 import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import type { LifeRules } from '../../src/archive/sealing/plan.js';
 import { runSql } from '../support/postgres.js';
@@ -28,13 +28,16 @@ import {
 const CHILD = join(import.meta.dirname, '../support/sealing-child.ts');
 const COLD: LifeRules = { ...ALL_AT_ONCE, coldAfterMs: DAY_MS };
 
+/** Brings back; bare: and deletes the files. */
+type Restoring = 'restore' | 'restore bare';
+
 /** Runs a program up to a step, where it is killed; without a step to its end. */
 async function runChild(
   { url, coldDir }: SealingWorld,
-  rules: LifeRules | 'restore',
+  rules: LifeRules | Restoring,
   step: LifeStep | '',
 ): Promise<void> {
-  const text = rules === 'restore' ? rules : JSON.stringify(rules);
+  const text = typeof rules === 'string' ? rules : JSON.stringify(rules);
   const args = ['--import', 'tsx', CHILD, url, coldDir, text, `${LATER_MS}`, step];
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(child, 'close');
@@ -80,7 +83,7 @@ async function assertWhole(world: SealingWorld, before: readonly object[]): Prom
 
 async function killAtEach(
   world: SealingWorld,
-  rules: LifeRules | 'restore',
+  rules: LifeRules | Restoring,
   steps: readonly LifeStep[],
   before: readonly object[],
 ): Promise<string[]> {
@@ -112,7 +115,17 @@ test('killed at each step of seal, archive, restore and retention', async (t) =>
     ...(['restore: check', 'restore: load', 'restore: indexes', 'restore: count'] as const),
     'restore: switch',
   ];
-  assert.deepEqual(await killAtEach(world, 'restore', restoring, before), three('sealed'));
+  // In the last run of each the files are still there, until the very end.
+  for (const step of restoring) {
+    await runChild(world, 'restore', step);
+    await assertWhole(world, before);
+    await untilFree(url);
+  }
+  assert.deepEqual(
+    await killAtEach(world, 'restore bare', ['restore: files'], before),
+    three('sealed'),
+  );
+  assert.deepEqual(await filesBelow(world.coldDir), ['archive.json']);
   assert.deepEqual(await allTrades(url), before);
   await runChild(world, COLD, '');
   const kept: LifeRules = { ...COLD, retentionMs: { trade: DAY_MS } };

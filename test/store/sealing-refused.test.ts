@@ -268,3 +268,37 @@ test('what was restored is left alone for a while, and goes again without being 
   await bringBack(world, {}, true);
   assert.deepEqual(await filesBelow(world.coldDir), ['archive.json']);
 });
+
+test('files of what is back already are deleted when its rows were seen, and not before', async (t) => {
+  const world = await openSealingWorld(t);
+  await live(world, { rules: COLD });
+  await bringBack(world);
+  const files = await filesBelow(world.coldDir);
+  assert.equal(files.length, 3 + 6 + 1);
+  assert.deepEqual((await bringBack(world)).outcomes, [], 'nothing is to be done unasked');
+  const sql = await openSql(world.url);
+  await sql.run('SET session_replication_role = replica');
+  await sql.run("UPDATE trade SET amount = '3.00000001' WHERE tid = 5");
+  const one = { isChosen: ({ name }: { name: string }) => name !== 'trade_20260115' };
+  const refused = await bringBack(world, one, true);
+  assert.deepEqual(
+    refused.failures.map(({ partition, error }) => [partition, error.code]),
+    [['trade_20260113', 'cold_mismatch']],
+  );
+  assert.match(refused.failures[0]?.error.message ?? '', /its files stay/);
+  const left = await filesBelow(world.coldDir);
+  const days = ['date=2026-01-13', 'date=2026-01-14', 'date=2026-01-15'];
+  assert.deepEqual(
+    days.map((day) => left.some((name) => name.includes(day))),
+    [true, false, true],
+  );
+  await sql.run("UPDATE trade SET amount = '3.0' WHERE tid = 5");
+  await sql.end();
+  const { outcomes } = await bringBack(world, {}, true);
+  assert.deepEqual(
+    outcomes.map(({ note }) => /were counted again; its files are deleted/.test(note ?? '')),
+    [true, false, true],
+  );
+  assert.deepEqual(await filesBelow(world.coldDir), ['archive.json']);
+  assert.equal((await allTrades(world.url)).length, 240);
+});

@@ -7,7 +7,7 @@ import { quietStoreEvents } from './postgres-server.js';
 
 /**
  * Works on the lives of partitions, to be killed: arguments are the database, the cold folder, the
- * rules as JSON (`restore` brings back instead), the time, and the step at which it stands still. It
+ * rules as JSON (`restore` brings back instead, `restore bare` without the files), the time, and the step at which it stands still. It
  * says `at STEP` there, and `done` at the end.
  */
 const [databaseUrl = '', coldDir = '', rules = '', now = '0', deadly = ''] = process.argv.slice(2);
@@ -28,9 +28,8 @@ const options = {
     },
   },
 };
-const { failures } =
-  rules === 'restore'
-    ? await restore(options, false)
-    : await liveOn({ ...options, rules: JSON.parse(rules) as LifeRules });
+const { failures } = rules.startsWith('restore')
+  ? await restore(options, rules === 'restore bare')
+  : await liveOn({ ...options, rules: JSON.parse(rules) as LifeRules });
 await store.stop();
 process.stdout.write(`done ${failures.length}\n`);

@@ -1,4 +1,5 @@
 import { codeOf, type ErrorAction, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { StoreError } from '../../store/index.js';
 
 /** Stable codes of what can go wrong with cold partitions. */
 export type ColdErrorCode =
@@ -10,6 +11,8 @@ export type ColdErrorCode =
   | 'cold_mismatch'
   /** The disk of the cold folder is full. */
   | 'cold_disk_full'
+  /** The database has no room for the rows of a partition that is brought back. */
+  | 'restore_disk_full'
   /** The cold folder can not be written or read. */
   | 'cold_refused';
 
@@ -30,10 +33,17 @@ export class ColdError extends TapekeepError {
 const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 const FULL_WORDS = /No space left on device|File too large|Disk quota exceeded/i;
 
+/** Whether an error says that a disk is full, be it ours or that of a server. */
+export function saysFull(error: unknown): boolean {
+  return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
+}
+
 /** Names what a file system refused, however it was told; errors of our own stay as they are. */
 export function asColdError(error: unknown, path: string): unknown {
+  // A server's disk is none of ours.
+  if (error instanceof ColdError || error instanceof StoreError) return error;
   const code = codeOf(error);
-  if (FULL_CODES.has(code) || FULL_WORDS.test(messageOf(error))) {
+  if (saysFull(error)) {
     return new ColdError(
       'cold_disk_full',
       'retry',
@@ -61,4 +71,32 @@ export function asColdError(error: unknown, path: string): unknown {
     );
   }
   return error;
+}
+
+/**
+ * What kept a partition from coming back, and that it is where it was. Errors that say so by themselves
+ * stay as they are.
+ */
+export function asThawError(error: unknown, coldDir: string, partition: string): unknown {
+  const stays = `${partition} stays archived, and its files are as they were`;
+  if (error instanceof ColdError) return error;
+  if (error instanceof StoreError) {
+    if (error.sqlstate === '53100' || saysFull(error)) {
+      return new ColdError(
+        'restore_disk_full',
+        'retry',
+        `the database has no room for the rows of ${partition} (${error.message}): ${stays}. Free space on the disk of the database server, then run the same command again`,
+        { cause: error },
+      );
+    }
+    if (error.action !== 'retry' || error.code === 'sealing_busy') return error;
+    const { code, action, sqlstate } = error;
+    const text = `${error.message}. ${stays}: run the same command again when the database is well`;
+    return new StoreError(code, action, text, { cause: error, sqlstate });
+  }
+  if (saysFull(error)) {
+    const text = `no space is left for what is laid aside in ${coldDir} while reading: ${stays}. Free some, then run the same command again`;
+    return new ColdError('cold_disk_full', 'retry', text, { cause: error });
+  }
+  return asColdError(error, coldDir);
 }

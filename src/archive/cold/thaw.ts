@@ -5,7 +5,7 @@ import { readParquetTexts } from '../parquet/read.js';
 import { DuckSession, ParquetError } from '../parquet/session.js';
 import { shortest } from '../parquet/texts.js';
 import { sumRows } from '../sealing/rows.js';
-import { asColdError, ColdError } from './errors.js';
+import { asThawError, ColdError } from './errors.js';
 import { assertColdDir, checkFile } from './files.js';
 import { type ColdContext, DUCK_LIMITS } from './freeze.js';
 import { SCRATCH_FOLDER } from './layout.js';
@@ -46,9 +46,9 @@ export async function thawPartition(
   const manifest = await manifestOf(coldDir, partition);
   for (const file of manifest.files) await checkFile(coldDir, file, signal);
   await watcher.onStep('restore: load', partition.name);
-  if (!(await desk.beginRestore(partition))) return null;
   const folder = join(coldDir, SCRATCH_FOLDER);
   try {
+    if (!(await desk.beginRestore(partition))) return null;
     const duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
     try {
       let rows = 0;
@@ -78,7 +78,7 @@ export async function thawPartition(
   } catch (error) {
     // What came so far is of no use; should this fail too, the next run takes it away.
     if (!signal.aborted) await desk.dropEmptied(partition).catch(() => undefined);
-    throw asColdError(error, coldDir);
+    throw asThawError(error, coldDir, partition.name);
   } finally {
     await files.remove(join(folder, 'spill')).catch(() => undefined);
   }

@@ -22,6 +22,7 @@ export type LifeStep =
   | 'restore: indexes'
   | 'restore: count'
   | 'restore: switch'
+  | 'restore: files'
   | 'retention: expire'
   | 'retention: drop'
   | 'retention: files'

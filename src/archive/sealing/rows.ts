@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { PartitionInfo, PartitionMarket, SealFacts, SealingDesk } from '../../store/index.js';
+import { ColdError } from '../cold/errors.js';
 import { countLines } from '../parquet/texts.js';
 
 /** What was read of the rows of a partition so far. */
@@ -41,4 +42,14 @@ export async function sumRows(
     else for await (const _ of counted());
   }
   return { rows, checksum: `${CHECKSUM_FORM}:${hash.digest('hex')}` };
+}
+
+/** @throws ColdError `cold_mismatch` unless the rows are those that a partition was sealed with */
+export function assertSealed(partition: PartitionInfo, facts: SealFacts, stays: string): void {
+  if (facts.checksum === partition.checksum && facts.rows === partition.rows) return;
+  throw new ColdError(
+    'cold_mismatch',
+    'fatal',
+    `the rows of ${partition.name} do not add up to the checksum that it was sealed with (${facts.rows} rows now, ${partition.rows ?? 0} then): ${stays}. Somebody changed them; check them, then seal it again after "SELECT reopen_partition('${partition.name}')"`,
+  );
 }

@@ -1,4 +1,5 @@
 import { restore } from '../../archive/sealing/life.js';
+import { coldDirOf } from '../database.js';
 import type { ExitCode } from '../exit-codes.js';
 import { isOfKind, workOnLives } from '../life/life-desk.js';
 import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
@@ -15,7 +16,8 @@ export interface RestoreOptions extends CommonOptions {
 }
 
 /**
- * Brings the archived partitions of a span back into the database.
+ * Brings the archived partitions of a span back into the database, and deletes their files if asked:
+ * also of those that came back earlier.
  *
  * @throws UsageError for a span that ends before it begins
  */
@@ -25,6 +27,10 @@ export async function restoreCommand(options: RestoreOptions): Promise<ExitCode>
     isJson: options.json === true,
     nothing:
       'Nothing to do: no partition of this span is archived ("tapekeep partitions" lists them).',
+    inTheEnd: ({ outcomes }) =>
+      options.removeFiles !== true && outcomes.some(({ became }) => became === 'restored')
+        ? `Their files stay in ${coldDirOf(session.config)}: nobody reads them now, and they serve again when the partitions leave. The same command with --remove-files deletes them.`
+        : null,
     rules: (nowMs) => {
       // A mistake in the span is told before anything is touched.
       selectSpan(options, nowMs);

@@ -1,4 +1,5 @@
-import { liveOn, previewSealing } from '../../archive/sealing/life.js';
+import { liveOn } from '../../archive/sealing/life.js';
+import { previewSealing } from '../../archive/sealing/preview.js';
 import type { ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { isOfKind, workOnLives } from '../life/life-desk.js';

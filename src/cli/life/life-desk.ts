@@ -24,6 +24,8 @@ export interface LifeWork {
   readonly isJson: boolean;
   /** What is told when there was nothing to do. */
   readonly nothing: string;
+  /** What is told after all of it. */
+  readonly inTheEnd?: (report: LifeReport) => string | null;
 }
 
 /** Whether a partition belongs to one of these kinds; to any when none is named. */
@@ -110,12 +112,14 @@ const COLUMNS: readonly Column<LifeOutcome>[] = [
   { title: 'file B/row', align: 'right', text: ({ coldBytes, rows }) => each(coldBytes, rows) },
 ];
 
-function textOf({ outcomes }: LifeReport, { nothing }: LifeWork): string {
-  if (outcomes.length === 0) return `${nothing}\n`;
+function textOf(report: LifeReport, { nothing, inTheEnd }: LifeWork): string {
+  const { outcomes, failures } = report;
+  if (outcomes.length === 0) return failures.length > 0 ? '' : `${nothing}\n`;
+  const end = inTheEnd?.(report) ?? null;
   const notes = outcomes.flatMap(({ partition, note }) =>
     note === null ? [] : [`${partition.name}: ${printable(note)}.`],
   );
-  return `${[...formatTable(COLUMNS, outcomes), ...notes].join('\n')}\n`;
+  return `${[...formatTable(COLUMNS, outcomes), ...notes, ...(end === null ? [] : [end])].join('\n')}\n`;
 }
 
 function toDocument({ outcomes, failures }: LifeReport) {

@@ -28,6 +28,8 @@ time is over, nothing of it is missing that can still be had, and its candles ar
   tapekeep seal --kind trades --before 2026-02-01
   tapekeep seal --archive --before 2026-01-01
 
+--dry-run lists what would be done, what keeps a partition that is due (a gap, a doubt, a candle that is
+not verified yet), and from when on the others are due: their end and partitions.sealAfter after it.
 Ctrl-C stops it at any point; the next run goes on from there.`;
 
 const RESTORE_HELP = `
@@ -35,7 +37,12 @@ const RESTORE_HELP = `
   tapekeep restore --kind klines --from 2025-12-01 --to 2026-01-01 --remove-files
 
 Whole partitions come back: all that hold a moment of the span. Their rows must add up to the checksum
-that they were sealed with. A daemon leaves them in the database for the time of cold.after.`;
+that they were sealed with. A daemon leaves them in the database for the time of cold.after.
+
+Their files stay: nobody reads them any more, and they serve again, unwritten, when the partition leaves
+once more with the same rows; rows that come late make them void, and the next run deletes them. With
+--remove-files they are deleted at once, when the rows in the database have been held against the
+checksum; for partitions that are back already the same command does that too.`;
 
 /** Adds `tapekeep partitions`, `tapekeep seal` and `tapekeep restore`. */
 export function addLife(
@@ -63,7 +70,7 @@ export function addLife(
       momentArgument,
     )
     .option('--archive', 'afterwards move what is sealed into files, out of the database')
-    .option('--dry-run', 'only tell what would be sealed, and why the rest would not')
+    .option('--dry-run', 'only tell what would be sealed, why not, and when the rest is due')
     .option('--json', 'one JSON document')
     .addHelpText('after', SEAL_HELP)
     .action(async (options: Omit<SealOptions, keyof CommonOptions>) => {
@@ -76,7 +83,7 @@ export function addLife(
     .requiredOption('--kind <list>', LIFE_KIND_NAMES.join(', '), kindsArgument)
     .requiredOption('--from <time>', 'from this time on', momentArgument)
     .requiredOption('--to <time>', 'up to this time', momentArgument)
-    .option('--remove-files', 'delete the files afterwards')
+    .option('--remove-files', 'delete the files, once the rows in the database have been counted')
     .option('--json', 'one JSON document')
     .addHelpText('after', RESTORE_HELP)
     .action(async (options: Omit<RestoreOptions, keyof CommonOptions>) => {

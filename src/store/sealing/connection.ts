@@ -36,16 +36,20 @@ export class LongConnection implements Runner {
   readonly #signal: AbortSignal;
   readonly #onAbort: () => void;
   #isLost = false;
+  /** What the server, or the wire, said when it ended the connection while nothing ran on it. */
+  #lostBy: unknown;
 
   private constructor(client: pg.Client, socket: Socket, signal: AbortSignal) {
     this.#client = client;
     this.#socket = socket;
     this.#signal = signal;
-    const lose = () => {
+    client.on('error', (error) => {
       this.#isLost = true;
-    };
-    client.on('error', lose);
-    client.on('end', lose);
+      this.#lostBy ??= error;
+    });
+    client.on('end', () => {
+      this.#isLost = true;
+    });
     this.#onAbort = () => this.destroy();
     signal.addEventListener('abort', this.#onAbort, { once: true });
   }
@@ -127,6 +131,7 @@ export class LongConnection implements Runner {
 
   #check(): void {
     this.#signal.throwIfAborted();
+    if (this.#lostBy !== undefined) throw failure(this.#lostBy);
     if (this.#isLost) throw new AbortedError('the connection is closed');
   }
 
