@@ -2,6 +2,7 @@ import { CommanderError } from 'commander';
 import { EXIT_CODES } from './exit-codes.js';
 import { describeFailure, exitCodeOf } from './failure.js';
 import { buildProgram } from './program.js';
+import { withStatements } from './query/statement-argument.js';
 
 /**
  * Runs the command that the arguments name. Nothing is thrown: what went wrong is told on standard
@@ -15,7 +16,7 @@ export async function runCommand(args: readonly string[]): Promise<void> {
   });
   for (const command of [program, ...program.commands]) command.exitOverride();
   try {
-    await program.parseAsync(args, { from: 'user' });
+    await program.parseAsync(withStatements(args), { from: 'user' });
   } catch (error) {
     if (error instanceof CommanderError) {
       // Commander has told already what is wrong; help and version are no failures.

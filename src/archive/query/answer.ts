@@ -10,7 +10,7 @@ import { jsonOf } from '../parquet/values.js';
 import type { Reading } from '../reading/reading.js';
 import { type Bounds, boundsOf, type Selection } from './bounds.js';
 import { archiveSource, type ColdSource, FolderSource } from './cold-sources.js';
-import { QueryResourcesError, StatementRefusedError } from './errors.js';
+import { NoSuchTableError, QueryResourcesError, StatementRefusedError } from './errors.js';
 import { stageHotRows, stagePieces } from './hot-rows.js';
 import { needsOf } from './needs.js';
 import { seriesViewSql } from './sources.js';
@@ -78,6 +78,9 @@ async function* rowsOf(chunks: Awaited<ReturnType<DuckSession['result']>>['chunk
   }
 }
 
+const TOO_MANY_DIGITS =
+  /Overflow in (multiplication|addition|subtraction|HUGEINT)|Needed scale \d+/;
+
 /** Errors of a statement in words for whoever wrote it. */
 function told(error: unknown): unknown {
   if (error instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
@@ -88,6 +91,13 @@ function told(error: unknown): unknown {
   if (/^Out of Memory/i.test(said))
     return new QueryResourcesError('there is not enough memory', error);
   if (/^(IO|Internal|Fatal|Serialization) Error/.test(said)) return error;
+  const [first = ''] = said.split('\n');
+  if (TOO_MANY_DIGITS.test(first)) {
+    return new StatementRefusedError(
+      `a result has more than 38 digits (${first}): the column total has the product of price and amount; give a factor of another product fewer digits after the point where it has no more, such as price::DECIMAL(38,8)`,
+      error,
+    );
+  }
   return new StatementRefusedError(`the statement is refused: ${said}`, error);
 }
 
@@ -259,7 +269,8 @@ function knownTables({ tables }: Syntax): QueryTable[] {
     if (['information_schema', 'pg_catalog', 'system'].includes(schema)) continue;
     if (schema === '' && /^(duckdb|pg|pragma)_/.test(name)) continue;
     if (!isQueryTable(name) || !['', 'main', 'analytics'].includes(schema)) {
-      throw new StatementRefusedError(
+      throw new NoSuchTableError(
+        name,
         `there is no table ${schema === '' ? name : `${schema}.${name}`} here; there are ${QUERY_TABLES.join(', ')}. The tables of the database are asked with --engine postgres`,
       );
     }

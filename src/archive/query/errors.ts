@@ -7,6 +7,16 @@ export class StatementRefusedError extends TapekeepError {
   }
 }
 
+/** A statement names a table that there is not. */
+export class NoSuchTableError extends StatementRefusedError {
+  readonly table: string;
+
+  constructor(table: string, message: string) {
+    super(message);
+    this.table = table;
+  }
+}
+
 /** The machine has not enough memory or disk for a statement. */
 export class QueryResourcesError extends TapekeepError {
   constructor(what: string, cause: unknown) {

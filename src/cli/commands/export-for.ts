@@ -4,9 +4,10 @@ import type { InterchangeManifest } from '../../archive/interchange/manifest.js'
 import { openReading } from '../../archive/reading/open-reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import { totalLengthMs } from '../../kernel/span.js';
-import type { Store } from '../../store/index.js';
+import type { KnownStream } from '../../store/index.js';
 import { coldDirOf } from '../database.js';
 import type { ExitCode } from '../exit-codes.js';
+import { emptyReason } from '../export/empty-export.js';
 import { untilStopped } from '../export/export-ending.js';
 import {
   type InterchangeSelection,
@@ -14,7 +15,7 @@ import {
   type SelectedParts,
 } from '../export/interchange-selection.js';
 import { UsageError } from '../failure.js';
-import { lookAt } from '../looking.js';
+import { type Look, lookAt } from '../looking.js';
 import { printable } from '../printable.js';
 import { Progress } from '../progress.js';
 import { type CommonOptions, openSession } from '../session.js';
@@ -54,7 +55,7 @@ export async function exportForCommand(options: ExportForOptions): Promise<ExitC
     await lookAt(session, async ({ store, streams, nowMs }) => {
       const selected = await interchangeParts(options, store, streams, nowMs);
       const around = { dir, coldDir: coldDirOf(session.config), signal };
-      await run(store, options, selected, around, () => {
+      await run({ store, streams }, options, selected, around, () => {
         files += 1;
       });
     });
@@ -62,7 +63,7 @@ export async function exportForCommand(options: ExportForOptions): Promise<ExitC
 }
 
 async function run(
-  store: Store,
+  { store, streams }: Pick<Look, 'store' | 'streams'>,
   { for: tool, latency, allowGaps, force }: ExportForOptions,
   selected: SelectedParts,
   { dir, coldDir, signal }: { dir: string; coldDir: string; signal: AbortSignal },
@@ -77,6 +78,8 @@ async function run(
   const doneMs = new Map<string, number>();
   let shown = 0;
   const archive = await store.archive();
+  const emptyOf = (manifest: InterchangeManifest) =>
+    manifest.rows > 0 ? [] : emptySources(manifest, selected, streams);
   const reading = await openReading(store, { coldDir, signal });
   try {
     const manifests = await exportFor(
@@ -99,12 +102,14 @@ async function run(
         onFile: (manifest, path) => {
           progress.end();
           onFile();
-          tell(manifest, path);
+          tell(manifest, path, emptyOf(manifest));
         },
       },
     );
     if (manifests.length === 0) {
-      process.stderr.write(`nothing to write for ${tool} in that time; there is no file\n`);
+      process.stderr.write(
+        `nothing to write for ${tool} in that time; there is no file ("tapekeep status" shows what the archive holds)\n`,
+      );
     }
   } finally {
     progress.end();
@@ -113,7 +118,11 @@ async function run(
 }
 
 /** A line for each file, and what a person should know of it. */
-function tell({ rows, bytes, content, sources, counts }: InterchangeManifest, path: string): void {
+function tell(
+  { rows, bytes, content, sources, counts }: InterchangeManifest,
+  path: string,
+  empty: readonly string[],
+): void {
   const gaps = sources.reduce((sum, one) => sum + one.gaps.count, 0);
   const filled = counts.quietSlotsFilled ?? 0;
   const facts = [
@@ -125,5 +134,18 @@ function tell({ rows, bytes, content, sources, counts }: InterchangeManifest, pa
     `${bytes.toLocaleString('en-US')} bytes`,
     ...facts,
   ];
-  process.stderr.write(`${told.join(', ')}\n`);
+  process.stderr.write(`${[told.join(', '), ...empty].join('\n')}\n`);
+}
+
+/** Why there was nothing to read. */
+function emptySources(
+  { market, from, to, sources }: InterchangeManifest,
+  { parts }: SelectedParts,
+  streams: readonly KnownStream[],
+): string[] {
+  const part = parts.find((one) => one.market.name === market);
+  return sources.map(({ kind, coverage }) => {
+    const streamId = part?.sources.find((one) => one.kind === kind)?.stream.streamId;
+    return emptyReason({ what: kind, market, from, to, coverage, streamId }, streams);
+  });
 }

@@ -7,9 +7,10 @@ import { Output } from '../../archive/export/output.js';
 import { openReading } from '../../archive/reading/open-reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import { totalLengthMs } from '../../kernel/span.js';
-import type { Store } from '../../store/index.js';
+import type { KnownStream, Store } from '../../store/index.js';
 import { coldDirOf } from '../database.js';
 import type { ExitCode } from '../exit-codes.js';
+import { emptyReason } from '../export/empty-export.js';
 import { untilStopped } from '../export/export-ending.js';
 import { type ExportSelection, exportParts } from '../export/export-selection.js';
 import { UsageError } from '../failure.js';
@@ -65,7 +66,7 @@ export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
           output,
           signal,
         );
-        tell(manifest, output);
+        tell(manifest, output, emptyLines(manifest, parts, streams));
       } finally {
         await output.discard();
       }
@@ -128,19 +129,38 @@ function writeOut(bytes: Uint8Array): Promise<void> {
 }
 
 /** What was written, beside the data: those may be on standard output. */
-function tell(manifest: Manifest, output: Output): void {
+function tell(manifest: Manifest, output: Output, empty: readonly string[]): void {
   if (output.manifestPath === undefined) {
     process.stderr.write(jsonLine(manifest));
+    process.stderr.write(empty.map((line) => `${line}\n`).join(''));
     return;
   }
   const { rows, bytes, sha256, kind, markets } = manifest;
   const gaps = markets.reduce((sum, one) => sum + one.gaps.count, 0);
   const lines = [
     `${rows.toLocaleString('en-US')} ${rows === 1 ? 'row' : 'rows'} of ${kind} in ${printable(output.name)} (${bytes.toLocaleString('en-US')} bytes, sha256 ${sha256})`,
+    ...empty,
     `manifest in ${printable(output.manifestPath)}`,
     ...(gaps === 0
       ? []
       : [`${gaps} ${gaps === 1 ? 'gap' : 'gaps'} in it; the manifest lists them`]),
   ];
   process.stderr.write(`${lines.join('\n')}\n`);
+}
+
+/** Markets whose reasons are told; the manifest has the coverage of all. */
+const EXPLAINED_MAX = 5;
+
+/** Why there is nothing of markets of which there is nothing. */
+function emptyLines(
+  { kind, markets }: Manifest,
+  parts: readonly ExportPart[],
+  streams: readonly KnownStream[],
+): string[] {
+  const empty = markets.flatMap((one, at) =>
+    one.rows > 0 ? [] : [{ ...one, what: kind, streamId: parts[at]?.stream.streamId }],
+  );
+  const lines = empty.slice(0, EXPLAINED_MAX).map((one) => emptyReason(one, streams));
+  const rest = empty.length - lines.length;
+  return rest === 0 ? lines : [...lines, `… and none of ${rest} other markets`];
 }

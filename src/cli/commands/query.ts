@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
+import { QUERY_TABLES } from '../../archive/query/tables.js';
+import { nearestName } from '../../config/nearest.js';
 import { systemClock } from '../../kernel/clock.js';
 import { AbortedError, isAborted, messageOf } from '../../kernel/errors.js';
-import type { Answer, Store } from '../../store/index.js';
+import { type Answer, PARTITIONED_TABLES, type Store } from '../../store/index.js';
 import { coldDirOf } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { StatementError, UsageError } from '../failure.js';
@@ -39,7 +41,7 @@ export async function queryCommand(
   const onSignal = () => stopping.abort(new AbortedError());
   for (const signal of SIGNALS) process.once(signal, onSignal);
   try {
-    if (engine === 'duckdb') await askTogether(sql, options, stopping.signal);
+    if (engine === 'duckdb') await askNearby(sql, options, stopping.signal);
     else await askPostgres(sql, options);
     return EXIT_CODES.ok;
   } catch (error) {
@@ -72,10 +74,31 @@ function coldWarnings({ cold }: Answer): string[] {
   });
 }
 
+/** Tables that can be asked, of both engines. */
+const KNOWN_TABLES: readonly string[] = [
+  ...[...QUERY_TABLES, ...PARTITIONED_TABLES, 'market', 'market_history', 'stream', 'gap'],
+  ...['session', 'quarantine', 'verdict', 'partition_state', 'archive'],
+];
+const VIEWS: readonly string[] = [
+  ...['trades', 'klines', 'tickers', 'depth_levels', 'states', 'markets', 'coverage', 'gaps'],
+  ...['verdicts', 'refusals', 'partitions'],
+];
+
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   ...{ trade: 'trades', kline: 'klines', ticker: 'tickers', market_state: 'states' },
   depth: 'depth (with --engine duckdb)',
 };
+
+/** As {@link askTogether}, with the table that was meant, if its name comes near. */
+async function askNearby(sql: string, options: QueryOptions, signal: AbortSignal): Promise<void> {
+  const { NoSuchTableError } = await import('../../archive/query/errors.js');
+  try {
+    await askTogether(sql, options, signal);
+  } catch (error) {
+    if (!(error instanceof NoSuchTableError)) throw error;
+    throw new StatementError(`${messageOf(error)}${nearestAdvice(error.table)}`, error);
+  }
+}
 
 async function askTogether(sql: string, options: QueryOptions, signal: AbortSignal): Promise<void> {
   const session = openSession({ logLevel: 'warn', ...options });
@@ -133,9 +156,20 @@ function asUsageError(error: unknown): unknown {
   if (said.startsWith('cannot insert multiple commands')) {
     return new StatementError('query takes one statement at a time', error);
   }
+  if (sqlstate === '42P01') {
+    const [, schema, table = ''] = /"(?:([^".]+)\.)?([^".]+)"/.exec(said) ?? [];
+    const advice = nearestAdvice(table, schema === 'analytics' ? VIEWS : KNOWN_TABLES);
+    return new StatementError(`the statement is refused: ${said}${advice}`, error);
+  }
   const hint: unknown = (cause as { hint?: unknown } | undefined)?.hint;
   const advice = typeof hint === 'string' ? `. ${hint}` : '';
   return new StatementError(`the statement is refused: ${said}${advice}`, error);
+}
+
+/** The table whose name comes nearest to one that there is not. */
+function nearestAdvice(table: string, known: readonly string[] = KNOWN_TABLES): string {
+  const nearest = nearestName(table, known);
+  return nearest === undefined ? '' : `. Did you mean ${nearest}?`;
 }
 
 /** @throws UsageError unless exactly one of argument and file is given */
