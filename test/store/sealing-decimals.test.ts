@@ -2,10 +2,13 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { describeParquet } from '../../src/archive/parquet/read.js';
 import { DuckSession, literal } from '../../src/archive/parquet/session.js';
-import { makeFolder } from '../support/export-world.js';
+import { answerQuestion } from '../../src/archive/query/answer.js';
+import { openReading } from '../../src/archive/reading/open-reading.js';
+import { multiplyDecimals } from '../../src/kernel/decimal.js';
+import { makeFolder, readCsv, runExport } from '../support/export-world.js';
 import { openTestStore, runSql } from '../support/postgres.js';
 import { trade } from '../support/postgres-rows.js';
-import { DAY_MS, FIRST_MS, live } from '../support/sealing-world.js';
+import { allTrades, bringBack, DAY_MS, FIRST_MS, live } from '../support/sealing-world.js';
 import { BTC } from '../support/store-world.js';
 
 /** Prices and amounts of single days, in the order of days. */
@@ -96,4 +99,126 @@ test('a whole folder reads exactly in one piece, however digits grow', async (t)
   );
   // Where nothing grew not even that is needed.
   assert.deepEqual(await read('market=PEPE_USDT/*/*.parquet', ''), wanted('PEPE_USDT'));
+});
+
+/** A market that gets more digits by the day, up to more than a product has; the last day stays hot. */
+const GROWING = [
+  ['61837.63', '0.02'],
+  ['61837.630000000001', '3.00000001'],
+  ['61837.630000000000000001', '3'],
+  ['61837.630000000000000001', '3.000000000000000001'],
+  ['9.5', '100.123456789012345678'],
+] as const;
+const TOO_LONG = 4;
+const trimmed = (text: unknown) =>
+  String(text)
+    .replace(/(\.\d*?)0+$/, '$1')
+    .replace(/\.$/, '');
+
+test('files of few digits and of many, and the database, are one: asked, exported, brought back', async (t) => {
+  const { store, url } = await openTestStore();
+  const { ids } = await store.ensureMarkets([{ ...BTC, moneyPrec: 2 }], FIRST_MS);
+  const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  const span = { fromMs: FIRST_MS, toMs: FIRST_MS + GROWING.length * DAY_MS };
+  const trades = GROWING.map(([price, amount], day) =>
+    trade(day + 1, 0, {
+      ...{ tradedAtS: (FIRST_MS + day * DAY_MS) / 1000, price, amount },
+      total: multiplyDecimals(price, amount),
+    }),
+  );
+  await store.commit({ trades, claims: [{ stream, span, evidence: {} }] });
+  await store.ensureMarkets([{ ...BTC, moneyPrec: 18, stockPrec: 18 }], FIRST_MS + DAY_MS);
+  const before = await allTrades(url);
+  const coldDir = await makeFolder(t, 'cold');
+  const place = { store, coldDir };
+  const isChosen = ({ span: one }: { span: { toMs: number } }) => one.toMs < span.toMs;
+  const moved = await live(place, { rules: { coldAfterMs: DAY_MS }, isChosen });
+  assert.deepEqual(moved.failures, []);
+  assert.equal((await allTrades(url)).length, 1);
+
+  const ask = async (sql: string) => {
+    const reading = await openReading(store, place);
+    const rows: (readonly unknown[])[] = [];
+    try {
+      await answerQuestion(
+        {
+          ...{ sql, reading, coldDir, selection: {}, signal: new AbortController().signal },
+          ...{ onPhase: () => undefined, onNote: () => undefined },
+        },
+        async ({ chunks }) => {
+          for await (const some of chunks) rows.push(...some);
+        },
+      );
+    } finally {
+      await reading.close();
+    }
+    return rows.map((row) => row.map(trimmed));
+  };
+  const rowOf = ([price, amount]: readonly [string, string]) => [price, amount];
+  assert.deepEqual(
+    await ask('SELECT price, amount FROM trades ORDER BY tid'),
+    GROWING.map((row) => rowOf(row)),
+  );
+  const fitting = GROWING.filter((_, at) => at + 1 !== TOO_LONG);
+  assert.deepEqual(
+    await ask(`SELECT total FROM trades WHERE tid <> ${TOO_LONG} ORDER BY tid`),
+    fitting.map(([price, amount]) => [trimmed(multiplyDecimals(price, amount))]),
+  );
+  await assert.rejects(ask('SELECT sum(total) FROM trades'), {
+    code: 'usage',
+    message: /total of 61837\.630000000000000001 times 3\.000000000000000001 has more digits/,
+  });
+  assert.deepEqual(await ask('SELECT max(price), min(price), sum(price) FROM trades'), [
+    ['61837.630000000001', '9.5', '247360.020000000001000002'],
+  ]);
+  await assert.rejects(ask('SELECT sum(price * amount) FROM trades'), {
+    message: /a result has more than 38 digits .*the column total.*price::DECIMAL/,
+  });
+
+  const path = `${await makeFolder(t)}/all.csv`;
+  const part = { market: BTC.name, marketId: ids.get(BTC.name) ?? 0, stream, span };
+  await runExport({ store, kind: 'trades', parts: [part], format: 'csv', path, coldDir });
+  const [, ...lines] = await readCsv(path);
+  assert.deepEqual(
+    lines.map((line) => line.slice(5, 8)),
+    GROWING.map(([price, amount]) => [price, amount, multiplyDecimals(price, amount)]),
+  );
+  assert.deepEqual((await bringBack(place)).failures, []);
+  assert.deepEqual(await allTrades(url), before);
+});
+
+test('digits that no number has are an error where they are met, never another number', async (t) => {
+  const { store } = await openTestStore();
+  await store.ensureMarkets([BTC], FIRST_MS);
+  const prices = ['9', '100', `0.${'1'.repeat(30)}`, '61837.63'];
+  const trades = prices.map((price, at) =>
+    trade(at + 1, 0, {
+      ...{ tradedAtS: (FIRST_MS + (at < 3 ? 0 : DAY_MS)) / 1000 + at, price },
+      total: multiplyDecimals(price, '2'),
+    }),
+  );
+  await store.commit({ trades });
+  const coldDir = await makeFolder(t, 'cold');
+  await live({ store, coldDir }, { rules: { coldAfterMs: DAY_MS } });
+  const ask = async (sql: string) => {
+    const rows: (readonly unknown[])[] = [];
+    await answerQuestion(
+      {
+        ...{ sql, reading: null, coldDir, selection: {}, signal: new AbortController().signal },
+        ...{ onPhase: () => undefined, onNote: () => undefined },
+      },
+      async ({ chunks }) => {
+        for await (const some of chunks) rows.push(...some);
+      },
+    );
+    return rows.map((row) => row.map(trimmed));
+  };
+  assert.deepEqual(await ask('SELECT max(price), min(price) FROM trades WHERE tid <> 3'), [
+    ['61837.63', '9'],
+  ]);
+  assert.deepEqual(await ask('SELECT count(*), sum(amount) FROM trades'), [['4', '8']]);
+  await assert.rejects(ask('SELECT max(price) FROM trades'), {
+    code: 'usage',
+    message: /the price 0\.1{30} has more digits than a number has here; tapekeep export/,
+  });
 });

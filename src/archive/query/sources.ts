@@ -1,6 +1,6 @@
 import type { ColumnType, SeriesKind } from '../../store/index.js';
 import { seriesColumns } from '../../store/index.js';
-import { productSql } from '../parquet/product.js';
+import { longProductSql, productSql } from '../parquet/product.js';
 import { type DuckSession, identifier, literal } from '../parquet/session.js';
 import { type DecimalType, decimalType } from '../reading/cold-sql.js';
 import { COLUMN_ORDER, momentColumn } from './tables.js';
@@ -14,6 +14,12 @@ export interface SeriesFiles {
 }
 
 const MAX_DIGITS = 38;
+/** Up to so many digits after the point a product is left whole; beyond it would have no room before it. */
+const WHOLE_PRODUCT_SCALE = 24;
+/** What is kept of a longer one, if nothing but zeros comes after. */
+const LONG_PRODUCT_SCALE = 20;
+/** Of what is text in files, the digits that are let through. */
+const OF_TEXTS: DecimalType = { precision: MAX_DIGITS, scale: 18 };
 /** Of a column that no file tells about. */
 const NO_ROWS: DecimalType = { precision: 18, scale: 8 };
 
@@ -46,7 +52,11 @@ export async function seriesViewSql(
   const targets = new Map(
     columns
       .filter(({ type }) => type === 'decimal' || type === 'decimals')
-      .map(({ name }) => [name, commonType(groups.map(({ types }) => types.get(name) ?? ''))]),
+      .map(({ name }) => {
+        const names = [name, SAME_TYPE[name] ?? name];
+        const types = groups.flatMap((group) => names.map((one) => group.types.get(one) ?? ''));
+        return [name, commonType(name, types)];
+      }),
   );
   const selects = groups.map((group) => groupSql(kind, group, targets));
   if (selects.length === 0) selects.push(emptySql(kind, targets));
@@ -97,33 +107,64 @@ async function groupFiles(
   return [...groups.values()].map((group) => ({ ...group, isHot }));
 }
 
-/** The type that holds what all of these hold; text where one of them is text. */
-function commonType(types: readonly string[]): DecimalType | null {
-  const decimals = types.map(decimalType);
-  if (decimals.some((one) => one === null)) return null;
-  const known = decimals.filter((one) => one !== null);
-  if (known.length === 0) return NO_ROWS;
-  const scale = Math.max(...known.map((one) => one.scale));
-  const whole = Math.max(...known.map((one) => one.precision - one.scale));
-  // What does not fit then is an error when it is met, never another number.
-  return { precision: Math.min(MAX_DIGITS, whole + scale), scale };
+/**
+ * The type that holds what all of these hold. Text is what no type held of the rows of a file: of them
+ * those are let through that fit, and the others are an error when they are met. As text they would be
+ * put in order like words.
+ */
+function commonType(name: string, types: readonly string[]): DecimalType {
+  const known = types.map(decimalType).filter((one) => one !== null);
+  const texts = types.some((one) => one.startsWith('VARCHAR')) ? [OF_TEXTS] : [];
+  const all = [...known, ...texts];
+  if (all.length === 0) return NO_ROWS;
+  const scale = Math.max(...all.map((one) => one.scale));
+  const whole = Math.max(...all.map((one) => one.precision - one.scale));
+  const least = MULTIPLIED.has(name) ? LEAST_MULTIPLIED : 0;
+  // What does not fit then is an error when it is met, never another number. No wider than it must be:
+  // where two types need all digits between them DuckDB rounds what has more after the point.
+  return { precision: Math.min(MAX_DIGITS, Math.max(least, whole + scale)), scale };
 }
 
-type Targets = ReadonlyMap<string, DecimalType | null>;
+/** Prices, which are multiplied with amounts. */
+const MULTIPLIED: ReadonlySet<string> = new Set(['price', 'bid_prices', 'ask_prices']);
+/** A digit more than 64 bits hold: the product of two that fit into them has a type that does not. */
+const LEAST_MULTIPLIED = 19;
+/** Columns that become one, and therefore have one type. */
+const SAME_TYPE: Readonly<Record<string, string>> = {
+  ...{ bid_prices: 'ask_prices', ask_prices: 'bid_prices' },
+  ...{ bid_amounts: 'ask_amounts', ask_amounts: 'bid_amounts' },
+};
 
-const sqlTypeOf = (type: DecimalType | null) =>
-  type === null ? 'VARCHAR' : `DECIMAL(${type.precision},${type.scale})`;
+type Targets = ReadonlyMap<string, DecimalType>;
+
+const sqlTypeOf = ({ precision, scale }: DecimalType) => `DECIMAL(${precision},${scale})`;
+
+const TOO_LONG = 'has more digits than a number has here; tapekeep export writes it in full';
+
+/** A value of a file as the common type, or an error; never another number. */
+function castSql(name: string, value: string, from: string, to: DecimalType): string {
+  const cast = `CAST(${value} AS ${sqlTypeOf(to)})`;
+  if (!from.startsWith('VARCHAR')) return cast;
+  // Text would be rounded.
+  const digits = `length(rtrim(split_part(${value}, '.', 2), '0'))`;
+  const said = `concat(${literal(`the ${name} `)}, ${value}, ${literal(` ${TOO_LONG}`)})`;
+  return `CASE WHEN ${value} IS NULL OR ${digits} <= ${to.scale} THEN ${cast} ELSE error(${said}) END`;
+}
 
 const SQL_TYPES: Readonly<Record<Exclude<ColumnType, 'decimal' | 'decimals'>, string>> = {
   ...{ timestamp: 'TIMESTAMPTZ', integer: 'BIGINT', text: 'VARCHAR' },
 };
 
-function groupSql(kind: SeriesKind, { paths, isHot }: Group, targets: Targets): string {
+function groupSql(kind: SeriesKind, { paths, isHot, types }: Group, targets: Targets): string {
   const selected = seriesColumns(kind, true).map(({ name, type }) => {
     const column = identifier(name);
     if (type !== 'decimal' && type !== 'decimals') return column;
-    const sqlType = sqlTypeOf(targets.get(name) ?? null);
-    return `CAST(${column} AS ${sqlType}${type === 'decimals' ? '[]' : ''}) AS ${column}`;
+    const [from, to] = [types.get(name) ?? '', targets.get(name) ?? NO_ROWS];
+    if (type === 'decimal') return `${castSql(name, column, from, to)} AS ${column}`;
+    const list = from.startsWith('VARCHAR')
+      ? `list_transform(${column}, lambda x: ${castSql(name, 'x', from, to)})`
+      : `CAST(${column} AS ${sqlTypeOf(to)}[])`;
+    return `${list} AS ${column}`;
   });
   const hive = isHot
     ? 'hive_partitioning = false'
@@ -133,7 +174,7 @@ function groupSql(kind: SeriesKind, { paths, isHot }: Group, targets: Targets): 
 
 function emptySql(kind: SeriesKind, targets: Targets): string {
   const selected = seriesColumns(kind, true).map(({ name, type }) => {
-    const decimal = sqlTypeOf(targets.get(name) ?? null);
+    const decimal = sqlTypeOf(targets.get(name) ?? NO_ROWS);
     const sqlType =
       type === 'decimal' ? decimal : type === 'decimals' ? `${decimal}[]` : SQL_TYPES[type];
     return `NULL::${sqlType} AS ${identifier(name)}`;
@@ -143,21 +184,18 @@ function emptySql(kind: SeriesKind, targets: Targets): string {
 
 /** Files leave a total out where it is exactly the product. */
 function totalSql(targets: Targets): string {
-  const [price, amount, total] = ['price', 'amount', 'total'].map((name) => targets.get(name));
-  if (!price || !amount || price.scale + amount.scale > MAX_DIGITS) {
-    const said = `'the total of a trade has more digits than fit: ask for fewer markets at once'`;
-    return `CASE WHEN total IS NULL THEN error(${said}) ELSE total::VARCHAR END`;
-  }
-  const scale = Math.max(total?.scale ?? 0, price.scale + amount.scale);
-  const whole = Math.max(
-    (total?.precision ?? 0) - (total?.scale ?? 0),
-    price.precision - price.scale + amount.precision - amount.scale,
-  );
-  const sqlType =
-    total === null
-      ? 'VARCHAR'
-      : sqlTypeOf({ precision: Math.min(MAX_DIGITS, whole + scale), scale });
-  return `CASE WHEN total IS NULL THEN CAST(${productSql(price.scale)} AS ${sqlType}) ELSE CAST(total AS ${sqlType}) END`;
+  const [price, amount, total] = ['price', 'amount', 'total'].map(
+    (name) => targets.get(name) ?? NO_ROWS,
+  ) as [DecimalType, DecimalType, DecimalType];
+  const isShort = price.scale + amount.scale <= WHOLE_PRODUCT_SCALE;
+  const scale = Math.max(total.scale, isShort ? price.scale + amount.scale : LONG_PRODUCT_SCALE);
+  const wholeOf = (one: DecimalType) => one.precision - one.scale;
+  const whole = Math.max(wholeOf(total), wholeOf(price) + wholeOf(amount));
+  const sqlType = sqlTypeOf({ precision: Math.min(MAX_DIGITS, whole + scale), scale });
+  const product = isShort
+    ? `CAST(${productSql(price.scale)} AS ${sqlType})`
+    : longProductSql({ price: price.scale, amount: amount.scale, product: scale });
+  return `CASE WHEN total IS NULL THEN ${product} ELSE CAST(total AS ${sqlType}) END`;
 }
 
 export function listSql(paths: readonly string[]): string {

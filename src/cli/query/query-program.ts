@@ -26,7 +26,10 @@ a schema before its name is asked by DuckDB; everything else goes to Postgres.
 
 --cold DIR asks the cold files of a folder alone; no database is needed.
 --market, --from and --to leave out rows of the DuckDB tables that the statement would not need.
-Decimals are exact: sums and products too. A quotient in DuckDB is a floating-point number.`;
+Decimals are exact: sums and products too, and what has more than 38 digits is an error. A quotient or an
+average in DuckDB is a floating-point number. Where decimals of two columns meet in CASE, coalesce, UNION or
+a comparison, DuckDB may round the one with more digits after the point, if together they need more than 38:
+cast first, or ask whether a - b is zero.`;
 
 /** Adds `tapekeep query`. */
 export function addQuery(

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { productSql } from '../../../src/archive/parquet/product.js';
+import { longProductSql, productSql } from '../../../src/archive/parquet/product.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';
 import { multiplyDecimals } from '../../../src/kernel/decimal.js';
 import { temporaryFolder } from '../../support/tape-exchange.js';
@@ -26,4 +26,35 @@ test('price × amount is exact for every width of its factors', async (t) => {
       `${price} × ${amount}`,
     );
   }
+});
+
+test('factors of many digits: the product is exact while it fits, and an error beyond', async (t) => {
+  const duck = await DuckSession.open(await temporaryFolder(t));
+  t.after(() => duck.close());
+  const multiply = async (price: string, amount: string, scale = 18) => {
+    const sql = `SELECT (${longProductSql({ price: scale, amount: 18, product: 20 })})::VARCHAR
+      FROM (SELECT '${price}'::DECIMAL(38,${scale}) AS price, '${amount}'::DECIMAL(38,18) AS amount)`;
+    const [[found] = []] = await duck.rows('multiplying', sql);
+    return String(found).replace(/\.?0+$/, '');
+  };
+  for (const [price, amount] of [
+    ['61837.63', '3.5'],
+    ['61837.630000000000000001', '3'],
+    ['0.0000000001', '0.0000000001'],
+    ['123456789.123456789', '987654321.123456789'],
+    ['-1.5', '2.25'],
+    ['-0.5', '-0.25'],
+    ['0.000000000000000001', '123456789012345678.01'],
+  ] as const) {
+    const wanted = multiplyDecimals(price, amount);
+    assert.equal(await multiply(price, amount), wanted, `${price} × ${amount}`);
+  }
+  for (const [price, amount] of [
+    ['61837.630000000000000001', '3.000000000000000001'],
+    ['0.000000000000000001', '0.5'.padEnd(20, '1')],
+  ] as const) {
+    await assert.rejects(multiply(price, amount), /the total of .* has more digits/);
+  }
+  await assert.rejects(multiply('99999999999.5', '99999999999.5'), /out of range|Overflow/);
+  await assert.rejects(multiply('1.5', '2', 30), /the total of 1.50* times 2.0* has more digits/);
 });
