@@ -135,6 +135,13 @@ export interface StreamStatus {
   readonly gapS: number;
   /** Seconds of them that are recorded as unfillable: nobody can fetch them any more. */
   readonly unfillableS: number;
+  /**
+   * Seconds of the unfillable that lie before all that is covered, because the exchange's history began
+   * later: they were wished for and never there to be had, so a share of what is complete leaves them out.
+   */
+  readonly beforeHistoryS: number;
+  /** Gaps that are left when what lies before history is taken out. */
+  readonly gapsWithinHistory: number;
   /** Gaps that are left when the unfillable spans are taken out. */
   readonly openGaps: number;
   readonly collectFromMs: number | null;

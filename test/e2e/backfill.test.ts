@@ -145,6 +145,10 @@ suite('backfill', { concurrency: 3 }, () => {
     assert.deepEqual(await world.storedBetween(0, 60), world.idsBetween(0, 60));
     const gaps = await world.ask('gaps', '--state', 'unfillable');
     assert.match(gaps.out, /^Lost: .* beyond history\.$/m);
+    // Nobody could ever have had it: the archive is complete all the same.
+    const status = await world.ask('status');
+    assert.match(status.out, /^BTC_USDT +trades .* 100% +0 +– /m);
+    assert.match(status.out, /^Never to be had: \S+ of BTC_USDT trades, asked for/m);
   });
 
   test('a server that counts in ids has nothing older than its newest page', async (t) => {

@@ -118,6 +118,8 @@ test('gaps are what is expected and not covered, and what became of them is reme
       gaps: 2,
       gapS: 20,
       unfillableS: 10,
+      beforeHistoryS: 10,
+      gapsWithinHistory: 1,
       openGaps: 1,
     },
     collectFromMs: ms(0),

@@ -169,9 +169,11 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
       const known = new Map((await store.statusRows(ms(untilS))).map((row) => [row.streamId, row]));
       for (const [index, model] of models.entries()) {
         const row = known.get(streams[index]?.streamId ?? 0);
-        const { coveredS, gaps, gapS, unfillableS, openGaps } =
+        const { coveredS, gaps, gapS, unfillableS, openGaps, ...rest } =
           row ?? assert.fail('no such stream');
-        const told = { coveredS, gaps, gapS, unfillableS, openGaps };
+        const { beforeHistoryS, gapsWithinHistory } = rest;
+        const before = { beforeHistoryS, gapsWithinHistory };
+        const told = { coveredS, gaps, gapS, unfillableS, openGaps, ...before };
         assert.deepEqual(told, modelStatus(model, untilS));
       }
     }),
@@ -187,9 +189,13 @@ function modelStatus(model: ModelStream, untilS: number) {
     parts.reduce((sum, { fromS, toS }) => sum + toS - fromS, 0);
   const count = (parts: readonly ModelGap[]) =>
     normalizeSpans(parts.map(({ fromS, toS }) => spanOf(fromS, toS))).length;
+  const isBefore = ({ state, reason, fromS }: ModelGap) =>
+    state === 'unfillable' && reason === 'beyond history' && fromS < (covered[0] ?? -1);
   return {
     coveredS: covered.length,
     gaps: count(gaps),
+    beforeHistoryS: lengthS(gaps.filter(isBefore)),
+    gapsWithinHistory: count(gaps.filter((gap) => !isBefore(gap))),
     gapS: lengthS(gaps),
     unfillableS: lengthS(gaps.filter(({ state }) => state === 'unfillable')),
     openGaps: count(gaps.filter(({ state }) => state !== 'unfillable')),

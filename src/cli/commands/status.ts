@@ -15,7 +15,10 @@ export interface StatusOptions extends CommonOptions {
 interface StatusLine extends StreamStatus {
   /** Seconds from the newest covered moment to the exchange's now. */
   readonly lagS: number | null;
-  /** Covered part of what is expected up to the newest covered moment, 0 to 1. */
+  /**
+   * Covered part of what is expected up to the newest covered moment, 0 to 1; what the exchange never
+   * had to give is left out.
+   */
   readonly coverage: number | null;
   /** Of candles: end of the newest that was held against the trades. */
   readonly verifiedUntilMs: number | null;
@@ -45,7 +48,11 @@ export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
         ? 'The archive is empty: nothing was collected yet.'
         : `Archive of ${archive.name}${archive.isSandbox ? ' (sandbox)' : ''}`;
     const table = formatTable(COLUMNS, lines);
-    const foot = [...gapLines(openGaps, nowMs), ...verdictLines(verdicts)];
+    const foot = [
+      ...gapLines(openGaps, nowMs),
+      ...beforeHistoryLines(streams),
+      ...verdictLines(verdicts),
+    ];
     process.stdout.write(`${[title, ...table, ...foot].join('\n')}\n`);
   });
   return EXIT_CODES.ok;
@@ -76,6 +83,19 @@ function gapLines(gaps: readonly OpenGaps[], nowMs: number): string[] {
   });
 }
 
+/** What was asked for and never there to be had: told, and no shortfall of the archive. */
+function beforeHistoryLines(streams: readonly StreamStatus[]): string[] {
+  const sums = new Map<string, number>();
+  for (const { kind, market, beforeHistoryS } of streams) {
+    const key = `${market} ${kind}`;
+    if (beforeHistoryS > 0) sums.set(key, (sums.get(key) ?? 0) + beforeHistoryS);
+  }
+  return [...sums].map(
+    ([stream, seconds]) =>
+      `Never to be had: ${roughDuration(seconds * 1000)} of ${stream}, asked for, from before the exchange's history begins; it does not lower the share.`,
+  );
+}
+
 function verdictLines(verdicts: readonly VerdictTotals[]): string[] {
   const bad = verdicts.filter(({ mismatches }) => mismatches > 0);
   return bad.map(
@@ -89,8 +109,8 @@ function toLine(
   verdicts: readonly VerdictTotals[],
   nowMs: number,
 ): StatusLine {
-  const { newestCoveredMs, coveredS, gapS } = stream;
-  const expectedS = coveredS + gapS;
+  const { newestCoveredMs, coveredS, gapS, beforeHistoryS } = stream;
+  const expectedS = coveredS + gapS - beforeHistoryS;
   const verdict =
     stream.kind === 'kline'
       ? verdicts.find(
@@ -132,11 +152,12 @@ const COLUMNS: readonly Column<StatusLine>[] = [
     align: right,
     text: ({ coverage }) => (coverage === null ? '–' : percent(coverage)),
   },
-  { title: 'gaps', align: right, text: (line) => whole(line.gaps) },
+  { title: 'gaps', align: right, text: (line) => whole(line.gapsWithinHistory) },
   {
     title: 'missing',
     align: right,
-    text: ({ gapS }) => (gapS === 0 ? '–' : roughDuration(gapS * 1000)),
+    text: ({ gapS, beforeHistoryS }) =>
+      gapS === beforeHistoryS ? '–' : roughDuration((gapS - beforeHistoryS) * 1000),
   },
   { title: 'verified until', text: ({ verifiedUntilMs: ms }) => moment(ms) },
 ];

@@ -50,11 +50,11 @@ export async function tellCompleteness(
 /** Streams of several intervals of one market are one: what all of them cover of all they should. */
 function coverageOf(streams: readonly StreamStatus[]) {
   const sums = new Map<string, { stream: string; market: string; covered: number; all: number }>();
-  for (const { kind: stream, market, coveredS, gapS } of streams) {
+  for (const { kind: stream, market, coveredS, gapS, beforeHistoryS } of streams) {
     const key = `${stream} ${market}`;
     const sum = sums.get(key) ?? { stream, market, covered: 0, all: 0 };
     sum.covered += coveredS;
-    sum.all += coveredS + gapS;
+    sum.all += coveredS + gapS - beforeHistoryS;
     sums.set(key, sum);
   }
   return [...sums.values()]
