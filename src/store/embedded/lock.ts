@@ -2,6 +2,7 @@ import { type FileHandle, link, open, readFile, rename, rm } from 'node:fs/promi
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf } from '../../kernel/errors.js';
 import { StoreError } from '../errors.js';
+import type { ClusterPaths } from './cluster.js';
 import { beginLife, isLived, type Life, lifeText, readLife } from './lives.js';
 
 /**
@@ -20,12 +21,32 @@ export interface LockLimits {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** A disk that is full or not ours to write must keep nobody from looking at a server that runs. */
+export const NOT_TO_BE_WRITTEN: ReadonlySet<string> = new Set([
+  ...['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EDQUOT'],
+]);
 const LOOK_EVERY_MS = 25;
 /** A file is there a moment before its text is; one that stays empty was left by a crash. */
 const EMPTY_LOOKS = 40;
 
-/** @throws {@link StoreError} `embedded_postgres_locked` naming who has had it for so long */
-export async function lockDataDir(
+/**
+ * Undefined where no lock can be written: a server that runs may be looked at all the same.
+ *
+ * @throws {@link StoreError} `embedded_postgres_locked` naming who has had it for so long
+ */
+export async function lockUnlessReadOnly(
+  { lockFile, dataDir }: Pick<ClusterPaths, 'lockFile' | 'dataDir'>,
+  limits: LockLimits,
+): Promise<DataDirLock | undefined> {
+  try {
+    return await lockDataDir(lockFile, dataDir, limits);
+  } catch (error) {
+    if (NOT_TO_BE_WRITTEN.has(codeOf(error))) return undefined;
+    throw error;
+  }
+}
+
+async function lockDataDir(
   path: string,
   dataDir: string,
   { clock, deadlineMs, signal }: LockLimits,

@@ -13,14 +13,9 @@ import {
   makeCluster,
   readPassword,
 } from './cluster.js';
-import { type DataDirLock, lockDataDir } from './lock.js';
-import {
-  embeddedUrl,
-  ensureDatabase,
-  type Postmaster,
-  probeServer,
-  readPostmaster,
-} from './probe.js';
+import { leave, type Running } from './leaving.js';
+import { lockUnlessReadOnly } from './lock.js';
+import { embeddedUrl, ensureDatabase, readPostmaster } from './probe.js';
 import { isAlive, MINIMAL_ENV, mayBePostgres } from './processes.js';
 import {
   endServer,
@@ -30,11 +25,9 @@ import {
   launchServer,
   type StartOptions,
 } from './server.js';
-import { joinUsers, NOT_TO_BE_WRITTEN, type ServerUser } from './users.js';
+import { joinUsers, type ServerUser } from './users.js';
 
 const START_TIMEOUT_MS = 60_000;
-/** Whoever has the lock for longer than this is doing more than leaving. */
-const LEAVE_LOCK_MS = 2_000;
 /** A port that was free a moment ago may be taken by the time the server listens. */
 const PORT_TRIES = 3;
 
@@ -73,7 +66,7 @@ export async function startEmbeddedPostgres(
   await makeDataDir(paths.dataDir);
   const deadlineMs = deadlineOf(options);
   let user: ServerUser | undefined;
-  const lock = await lockUnlessReadOnly(options, paths, deadlineMs);
+  const lock = await lockUnlessReadOnly(paths, { ...options, deadlineMs });
   try {
     user = await joinUsers(paths.usersDir);
     const others = await user.others();
@@ -98,20 +91,6 @@ function deadlineOf({ clock, startTimeoutMs }: EmbeddedOptions): number {
   return clock.monotonicMs() + (startTimeoutMs ?? START_TIMEOUT_MS);
 }
 
-/** Undefined where no lock can be written: a server that runs may be looked at all the same. */
-async function lockUnlessReadOnly(
-  { clock, signal }: Pick<AbortableOptions, 'clock' | 'signal'>,
-  { lockFile, dataDir }: ClusterPaths,
-  deadlineMs: number,
-): Promise<DataDirLock | undefined> {
-  try {
-    return await lockDataDir(lockFile, dataDir, { clock, deadlineMs, signal });
-  } catch (error) {
-    if (NOT_TO_BE_WRITTEN.has(codeOf(error))) return undefined;
-    throw error;
-  }
-}
-
 /** A start that was given up leaves no server behind, be it new or from an earlier run. */
 async function endAnyServer(clock: Clock, paths: ClusterPaths): Promise<void> {
   const { clusterDir } = paths;
@@ -123,12 +102,6 @@ async function endAnyServer(clock: Clock, paths: ClusterPaths): Promise<void> {
 /** Whether an embedded archive was ever made below `dataDir`. */
 export function hasEmbeddedCluster(dataDir: string): Promise<boolean> {
   return hasCluster(clusterPaths(resolve(dataDir)));
-}
-
-interface Running {
-  readonly pid: number;
-  readonly port: number;
-  readonly password: string;
 }
 
 async function makeDataDir(dataDir: string): Promise<void> {
@@ -243,54 +216,6 @@ function joined(
       return stopping;
     },
   };
-}
-
-/** Leaves the server to those who still use it; the last one ends it. */
-async function leave(
-  { clock, telemetry }: EmbeddedOptions,
-  paths: ClusterPaths,
-  user: ServerUser,
-  running: Running,
-  timeoutMs?: number,
-): Promise<void> {
-  const begunMs = clock.monotonicMs();
-  const limitMs = Math.min(LEAVE_LOCK_MS, (timeoutMs ?? LEAVE_LOCK_MS) / 2);
-  let lock: DataDirLock | undefined;
-  try {
-    lock = await lockUnlessReadOnly({ clock }, paths, begunMs + limitMs);
-    await user.leave();
-    const others = await user.others();
-    if (others.length > 0) {
-      const detail = `still used by ${others.map((pid) => `process ${pid}`).join(', ')}`;
-      telemetry.embeddedPostgres({ phase: 'left', detail });
-      return;
-    }
-    telemetry.embeddedPostgres({ phase: 'stopping' });
-    const leftMs =
-      timeoutMs === undefined ? undefined : timeoutMs - (clock.monotonicMs() - begunMs);
-    // Only what still is this cluster's server: ids are reused, and it may have been started anew.
-    const current = await readPostmaster(paths.clusterDir);
-    if (current !== undefined && (await isServer(current, running, paths))) {
-      await endServer(current.pid, await findBinaries(), paths.clusterDir, clock, leftMs);
-    }
-    telemetry.embeddedPostgres({ phase: 'stopped' });
-  } catch (error) {
-    if (codeOf(error) !== 'embedded_postgres_locked') throw error;
-    // Somebody is coming in, or going out: the server is theirs.
-    await user.leave();
-    telemetry.embeddedPostgres({ phase: 'left', detail: messageOf(error) });
-  } finally {
-    await lock?.release();
-  }
-}
-
-async function isServer(
-  current: Postmaster,
-  running: Running,
-  { clusterDir }: ClusterPaths,
-): Promise<boolean> {
-  if (current.pid === running.pid) return true;
-  return (await probeServer(current.port, running.password, clusterDir)) === 'serving';
 }
 
 /** Cuts a child's output into lines. */

@@ -2,6 +2,7 @@ import { mkdir, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
 import { beginLife, isLived, lifeText, readLife } from './lives.js';
+import { NOT_TO_BE_WRITTEN } from './lock.js';
 
 /**
  * Who uses the server of a data folder: an empty file for each, named for the process. Who is gone
@@ -14,15 +15,6 @@ export interface ServerUser {
   /** Takes the own file away. Safe to call twice. */
   leave(): Promise<void>;
 }
-
-/** A disk that is full or not ours to write must keep nobody from looking at a server that runs. */
-export const NOT_TO_BE_WRITTEN: ReadonlySet<string> = new Set([
-  'EACCES',
-  'EPERM',
-  'EROFS',
-  'ENOSPC',
-  'EDQUOT',
-]);
 
 /** Joins the users of a server, before it is looked for. */
 export async function joinUsers(usersDir: string): Promise<ServerUser> {
