@@ -5,6 +5,7 @@ import test from 'node:test';
 import { PARTITIONED_TABLES } from '../../src/store/index.js';
 import { migrateAll } from '../../src/store/schema/migrate.js';
 import { commandTagsUsed } from '../support/command-tags.js';
+import { copyTargets, cutReferences } from '../support/cut-statements.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres.js';
 import { trade } from '../support/postgres-rows.js';
 import { BTC } from '../support/store-world.js';
@@ -141,6 +142,92 @@ test('a use of the count is noticed, whatever it looks like', () => {
     `const { rows } = await client.query(sql); return rows.length;`,
   ];
   for (const source of innocent) assert.deepEqual(commandTagsUsed(source), [], source);
+});
+
+/** Sources whose statements a cluster is asked; on one, partitions are not sealed (see below). */
+const ASKED = ['store', 'archive/past'];
+const SEALING = 'store/sealing/';
+
+function askedSources(): { readonly name: string; readonly source: string }[] {
+  const found = ASKED.flatMap((folder) =>
+    readdirSync(join(ROOT, 'src', folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => `${folder}/${name.replaceAll('\\', '/')}`),
+  );
+  assert.ok(found.length > 60);
+  return found.map((name) => ({ name, source: readFileSync(join(ROOT, 'src', name), 'utf8') }));
+}
+
+/**
+ * References without a market, by file: no more may come. `stream` are bound to a stream, which has one
+ * market: right by themselves, but a cluster has to ask all of its nodes, and may refuse them within
+ * another statement. `none` are asked of all nodes, or bound by what is put in at their end.
+ */
+const LOOSE: Readonly<Record<string, { readonly stream?: number; readonly none?: number }>> = {
+  'archive/past/hot-sql.ts': { none: 2 },
+  'store/completeness/gaps.ts': { stream: 8, none: 2 },
+  'store/completeness/ledger.ts': { stream: 3, none: 4 },
+  'store/completeness/missing.ts': { stream: 3 },
+  'store/completeness/status-rows.ts': { stream: 2, none: 1 },
+  'store/completeness/uncover.ts': { stream: 1 },
+  'store/completeness/wanted.ts': { none: 1 },
+  'store/verdicts/verdicts-pending.ts': { stream: 2 },
+  'store/verdicts/verdicts.ts': { stream: 1 },
+  'store/writer/frozen.ts': { stream: 2 },
+  'store/writer/kline-rows.ts': { none: 1 },
+  'store/writer/trade-rows.ts': { none: 1 },
+};
+
+test('each table that is cut is asked with its market, but where it is known not to be', () => {
+  let bound = 0;
+  for (const { name, source } of askedSources()) {
+    if (name.startsWith(SEALING)) continue;
+    const references = cutReferences(source, CUT);
+    bound += references.filter((one) => one.bound === 'market').length;
+    for (const how of ['stream', 'none'] as const) {
+      const loose = references.filter((one) => one.bound === how);
+      const told = loose.map(({ table, line }) => `${table} in line ${line}`).join(', ');
+      assert.ok(loose.length <= (LOOSE[name]?.[how] ?? 0), `${name}, bound to ${how}: ${told}`);
+    }
+  }
+  assert.ok(bound > 60, `${bound}`);
+});
+
+test('a join past the market is noticed, whatever it looks like', () => {
+  for (const [text, expected] of [
+    ['SELECT 1 FROM trade WHERE market_id = $1', ['market']],
+    ['SELECT 1 FROM trade t JOIN kline k USING (market_id, x)', ['market', 'market']],
+    ['SELECT 1 FROM trade t JOIN kline k ON k.open_at = t.traded_at', ['none', 'none']],
+    [
+      'SELECT 1 FROM stream s, LATERAL (SELECT 1 FROM coverage c WHERE c.stream_id = s.stream_id) x',
+      ['stream'],
+    ],
+    [
+      'SELECT 1 FROM trade t, LATERAL (SELECT 1 FROM kline k WHERE k.open_at = t.at) x WHERE t.market_id = 1',
+      ['market', 'none'],
+    ],
+    [
+      'SELECT 1 FROM gap g WHERE g.market_id = 1 AND EXISTS (SELECT FROM coverage c WHERE c.span && g.span)',
+      ['market', 'none'],
+    ],
+    ['UPDATE gap SET state = $1 WHERE gap_id = $2', ['none']],
+    ['DELETE FROM wanted w USING stream s WHERE s.stream_id = w.stream_id', ['stream']],
+    ['INSERT INTO trade (market_id, tid) SELECT 1, 2', ['market']],
+  ] as const) {
+    const found = cutReferences(`const sql = \`${text}\`;`, CUT).map((one) => one.bound);
+    assert.deepEqual(found, expected, text);
+  }
+});
+
+test('rows are copied into tables and stages, never into a partition by its name', () => {
+  const targets = (isSealing: boolean) =>
+    askedSources()
+      .filter(({ name }) => name.startsWith(SEALING) === isSealing)
+      .flatMap(({ source }) => copyTargets(source))
+      .sort();
+  assert.deepEqual(targets(false), ['shape.table', 'stageOf(shape)']);
+  // Restoring does so, and is refused on a cluster.
+  assert.deepEqual(targets(true), ['name']);
 });
 
 test('without the extension nothing is distributed, and it is said what to do', async () => {
