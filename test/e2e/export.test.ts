@@ -49,6 +49,36 @@ test('every kind can be had, from standard output or as a file', async (t) => {
   assert.deepEqual([told.rows, told.file], [4, null]);
 });
 
+test('an export of nothing says why: there was nothing, or nobody has looked', async (t) => {
+  const { url } = await openTradeArchive({ A_B: awkwardTrades(3) });
+  const folder = await makeFolder(t);
+  const tell = async (from: string, to: string, ...more: readonly string[]) => {
+    const span = ['--from', `2026-01-15T${from}Z`, '--to', `2026-01-15T${to}Z`];
+    const { code, err } = await run(url, '--market', 'A_B', ...span, ...more, '--force');
+    assert.equal(code, 0, err);
+    return err;
+  };
+  const file = ['--kind', 'trades', '--out', join(folder, 'a.csv')];
+  const SPAN = /2026-01-15 12:01:10.* to 2026-01-15 12:01:30/;
+  const quiet = await tell('12:01:10', '12:01:30', ...file);
+  assert.match(quiet, /^0 rows of trades in /);
+  assert.match(quiet, /^none, because there were none: trades of A_B are covered from /m);
+  assert.match(quiet, SPAN);
+  const unseen = await tell('13:00:00', '14:00:00', ...file, '--allow-gaps');
+  assert.match(
+    unseen,
+    /^none, because nothing is stored of trades of A_B from .* 13:00:00.*; the archive covers them from .*12:00:00.* to .*12:01:40.*"tapekeep status"/m,
+  );
+  const half = await tell('12:01:10', '14:00:00', ...file, '--allow-gaps');
+  assert.match(half, /^none in what is covered of trades of A_B .*"tapekeep gaps --market A_B"/m);
+  const bars = ['--for', 'vectorbt', '--candles', 'trades', '--interval', '1h', '--dir', folder];
+  const none = await tell('13:00:00', '14:00:00', ...bars, '--allow-gaps');
+  assert.match(none, /^0 candles in /);
+  assert.match(none, /^none, because nothing is stored of trades of A_B from /m);
+  const some = await run(url, ...['--market', 'A_B'], ...file, '--force');
+  assert.doesNotMatch(some.err, /none/);
+});
+
 test('a span with gaps is refused by an exit code of its own, with what can be done', async (t) => {
   const { url } = await openAnalystWorld();
   const folder = await makeFolder(t);

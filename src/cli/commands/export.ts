@@ -128,11 +128,13 @@ function writeOut(bytes: Uint8Array): Promise<void> {
   });
 }
 
-/** What was written, beside the data: those may be on standard output. */
+/**
+ * What was written, beside the data: those may be on standard output, and then the manifest is all that is
+ * told, for programs to read.
+ */
 function tell(manifest: Manifest, output: Output, empty: readonly string[]): void {
   if (output.manifestPath === undefined) {
     process.stderr.write(jsonLine(manifest));
-    process.stderr.write(empty.map((line) => `${line}\n`).join(''));
     return;
   }
   const { rows, bytes, sha256, kind, markets } = manifest;
