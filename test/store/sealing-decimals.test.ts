@@ -187,6 +187,21 @@ test('files of few digits and of many, and the database, are one: asked, exporte
   assert.deepEqual(await allTrades(url), before);
 });
 
+/** Asks files alone. */
+async function askFiles(coldDir: string, sql: string): Promise<string[][]> {
+  const rows: (readonly unknown[])[] = [];
+  await answerQuestion(
+    {
+      ...{ sql, reading: null, coldDir, selection: {}, signal: new AbortController().signal },
+      ...{ onPhase: () => undefined, onNote: () => undefined },
+    },
+    async ({ chunks }) => {
+      for await (const some of chunks) rows.push(...some);
+    },
+  );
+  return rows.map((row) => row.map(trimmed));
+}
+
 test('digits that no number has are an error where they are met, never another number', async (t) => {
   const { store } = await openTestStore();
   await store.ensureMarkets([BTC], FIRST_MS);
@@ -200,19 +215,7 @@ test('digits that no number has are an error where they are met, never another n
   await store.commit({ trades });
   const coldDir = await makeFolder(t, 'cold');
   await live({ store, coldDir }, { rules: { coldAfterMs: DAY_MS } });
-  const ask = async (sql: string) => {
-    const rows: (readonly unknown[])[] = [];
-    await answerQuestion(
-      {
-        ...{ sql, reading: null, coldDir, selection: {}, signal: new AbortController().signal },
-        ...{ onPhase: () => undefined, onNote: () => undefined },
-      },
-      async ({ chunks }) => {
-        for await (const some of chunks) rows.push(...some);
-      },
-    );
-    return rows.map((row) => row.map(trimmed));
-  };
+  const ask = (sql: string) => askFiles(coldDir, sql);
   assert.deepEqual(await ask('SELECT max(price), min(price) FROM trades WHERE tid <> 3'), [
     ['61837.63', '9'],
   ]);
@@ -221,4 +224,24 @@ test('digits that no number has are an error where they are met, never another n
     code: 'usage',
     message: /the price 0\.1{30} has more digits than a number has here; tapekeep export/,
   });
+});
+
+test('the product of a price and an amount has room, however small the types of the files', async (t) => {
+  const { store } = await openTestStore();
+  await store.ensureMarkets([BTC], FIRST_MS);
+  const trades = [
+    ['61837.63', '3.5'],
+    ['9999999999.99999999', '9999999999.99999999'],
+  ].map(([price = '', amount = ''], at) =>
+    trade(at + 1, 0, {
+      ...{ tradedAtS: FIRST_MS / 1000, price, amount, total: multiplyDecimals(price, amount) },
+    }),
+  );
+  await store.commit({ trades });
+  const coldDir = await makeFolder(t, 'cold');
+  await live({ store, coldDir }, { rules: { coldAfterMs: DAY_MS } });
+  assert.deepEqual(
+    await askFiles(coldDir, 'SELECT price * amount, total FROM trades ORDER BY tid'),
+    trades.map(({ total }) => [trimmed(total), trimmed(total)]),
+  );
 });
