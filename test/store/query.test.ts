@@ -175,6 +175,12 @@ test('the asker may leave rows out, and is told of what is not there', async (t)
   const unknown = await ask(place, "SELECT count(*) FROM trades WHERE market = 'BTCUSD'");
   assert.deepEqual(unknown.rows, [['0']]);
   assert.deepEqual(unknown.notes, ['the archive has no market BTCUSD']);
+  for (const isFilesOnly of [false, true]) {
+    await assert.rejects(
+      ask(place, sql, { isFilesOnly, selection: { markets: ['BTC_USD', 'BTCUSD'] } }),
+      { code: 'usage', message: /nothing of a market BTCUSD here. Did you mean BTC_USD\?/ },
+    );
+  }
   await runSql(
     place.url,
     `ALTER TABLE partition_state DROP CONSTRAINT partition_state_known;

@@ -8,7 +8,7 @@ import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, identifier, literal, ParquetError } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import type { Reading } from '../reading/reading.js';
-import { type Bounds, boundsOf, type Selection } from './bounds.js';
+import { assertMarkets, type Bounds, boundsOf, type Selection } from './bounds.js';
 import { archiveSource, type ColdSource, FolderSource } from './cold-sources.js';
 import { NoSuchTableError, QueryResourcesError, StatementRefusedError } from './errors.js';
 import { stageHotRows, stagePieces } from './hot-rows.js';
@@ -118,6 +118,7 @@ class World {
   async prepare(syntax: Syntax): Promise<void> {
     const tables = knownTables(syntax);
     const source = await this.#openSource(tables);
+    assertMarkets(this.#question.selection, source.ids);
     const needs = needsOf(syntax.root);
     for (const kind of new Set(tables.flatMap((table) => SERIES_OF[table] ?? []))) {
       const need = needs.get(kind);
@@ -135,12 +136,12 @@ class World {
   }
 
   /** Opens what the tables come from, and makes those of the ledger. */
-  async #openSource(tables: readonly QueryTable[]): Promise<ColdSource & { ids: Ids | null }> {
+  async #openSource(tables: readonly QueryTable[]): Promise<Source> {
     const { reading, coldDir, signal } = this.#question;
     if (reading === null) {
       const folder = await FolderSource.open(coldDir, signal);
-      await this.#makeFolderTables(folder, tables);
-      return { files: (kind, bounds) => folder.files(kind, bounds), ids: null };
+      const ids = await this.#makeFolderTables(folder, tables);
+      return { files: (kind, bounds) => folder.files(kind, bounds), ids };
     }
     for (const table of ['markets', 'coverage', 'gaps'] as const) {
       if (table === 'markets' || tables.includes(table)) await this.#makeLedger(table, reading);
@@ -150,17 +151,13 @@ class World {
     return { ...archiveSource(reading, ids), ids };
   }
 
-  async #makeSeries(
-    kind: SeriesKind,
-    bounds: Bounds,
-    source: ColdSource & { readonly ids: Ids | null },
-  ): Promise<void> {
+  async #makeSeries(kind: SeriesKind, bounds: Bounds, source: Source): Promise<void> {
     const { reading, selection, signal, onPhase, onNote } = this.#question;
     const span: Span = bounds;
     let hot: string | null = null;
     let cold: readonly string[] = [];
     if (span.toMs > span.fromMs) {
-      const unknown = [...(bounds.markets ?? [])].filter((name) => source.ids?.has(name) === false);
+      const unknown = [...(bounds.markets ?? [])].filter((name) => !source.ids.has(name));
       for (const name of unknown) onNote(`the archive has no market ${name}`);
       onPhase(`looking at ${kind} in cold files`);
       cold = (await source.files(kind, bounds)).map(({ absolutePath }) => absolutePath);
@@ -171,7 +168,7 @@ class World {
         const marketIds =
           bounds.markets === null
             ? null
-            : [...bounds.markets].flatMap((name) => source.ids?.get(name) ?? []);
+            : [...bounds.markets].flatMap((name) => source.ids.get(name) ?? []);
         const stage = { duck: this.#duck, reading, scratch: this.#scratch, signal };
         hot = await stageHotRows(stage, kind, span, marketIds).catch((error: unknown) => {
           throw asDiskFull(error, this.#scratch);
@@ -202,7 +199,10 @@ class World {
   }
 
   /** What the manifests of a folder tell of markets and coverage. */
-  async #makeFolderTables({ manifests }: FolderSource, tables: readonly QueryTable[]) {
+  async #makeFolderTables(
+    { manifests }: FolderSource,
+    tables: readonly QueryTable[],
+  ): Promise<Ids> {
     this.#question.onNote(
       'only the cold files are asked: nothing that is in a database is in the answer',
     );
@@ -223,6 +223,7 @@ class World {
     const columns = ['market VARCHAR', 'kind VARCHAR', 'variant INTEGER'];
     const times = ['starts_at TIMESTAMPTZ', 'ends_at TIMESTAMPTZ'];
     await this.#fill('coverage', [...columns, ...times], covered);
+    return markets;
   }
 
   async #fill(
@@ -255,7 +256,9 @@ class World {
   }
 }
 
+/** Markets by their names. */
 type Ids = ReadonlyMap<string, number>;
+type Source = ColdSource & { readonly ids: Ids };
 
 const FILLED_AT_ONCE = 1_000;
 

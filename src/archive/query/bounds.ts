@@ -1,4 +1,6 @@
+import { nearestName } from '../../kernel/nearest.js';
 import type { DuckSession } from '../parquet/session.js';
+import { StatementRefusedError } from './errors.js';
 import type { Need } from './needs.js';
 
 /** Rows that are made ready for a statement. */
@@ -21,6 +23,26 @@ const EVER = { fromMs: 0, toMs: Date.UTC(9999, 0) };
 /** What a moment that depends on now may be off by when the statement runs, some seconds later. */
 const LATER_MS = 2 * 86_400_000;
 const DEPENDS_ON_NOW = /now\(|current_|today\(/;
+
+/**
+ * Rows of a market that there is not were asked for by mistake: "none" would be no answer.
+ *
+ * @param known markets by their names
+ * @throws StatementRefusedError naming the nearest one
+ */
+export function assertMarkets(
+  { markets = [] }: Selection,
+  known: ReadonlyMap<string, unknown>,
+): void {
+  const unknown = markets.find((name) => !known.has(name));
+  if (unknown === undefined) return;
+  const nearest = nearestName(unknown, known.keys());
+  const advice =
+    nearest === undefined
+      ? '; SELECT market FROM markets lists what there is'
+      : `. Did you mean ${nearest}?`;
+  throw new StatementRefusedError(`there is nothing of a market ${unknown} here${advice}`);
+}
 
 /** Works out what a need comes to now. Of a moment that can not be worked out nothing is concluded. */
 export async function boundsOf(

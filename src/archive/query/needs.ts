@@ -171,6 +171,7 @@ const CAST_TYPES: Readonly<Record<string, string>> = {
   ...{ TIMESTAMP: 'TIMESTAMP', DATE: 'DATE', INTERVAL: 'INTERVAL' },
   ...{ INTEGER: 'INTEGER', BIGINT: 'BIGINT', DOUBLE: 'DOUBLE', VARCHAR: 'VARCHAR' },
 };
+const WHOLE_TYPES: ReadonlySet<string> = new Set(['INTEGER', 'BIGINT']);
 const OPERATORS: ReadonlySet<string> = new Set(['+', '-']);
 /** Functions that answer the same throughout a transaction. */
 const FUNCTIONS: ReadonlySet<string> = new Set([
@@ -192,14 +193,17 @@ const NOW_WORDS: ReadonlySet<string> = new Set(['current_timestamp', 'current_da
 function momentSql(node: SyntaxNode): string | null {
   const constant = constantOf(node);
   if (constant !== null) {
-    if (constant.id === 'VARCHAR') return literal(String(constant.value));
-    return typeof constant.value === 'number' ? String(constant.value) : null;
+    const { id, value } = constant;
+    if (id === 'VARCHAR') return literal(String(value));
+    // Of a decimal the tree has the digits without their point, of a large number only a part.
+    return WHOLE_TYPES.has(id) && Number.isSafeInteger(value) ? String(value) : null;
   }
   if (node.class === 'COLUMN_REF' && Array.isArray(node.column_names)) {
     const [name, ...more] = node.column_names.map((one) => String(one).toLowerCase());
     return name !== undefined && more.length === 0 && NOW_WORDS.has(name) ? name : null;
   }
   if (node.class === 'CAST' && isNode(node.child) && isNode(node.cast_type)) {
+    if (node.try_cast === true) return null;
     const type = CAST_TYPES[textOf(node.cast_type, 'id')];
     const child = momentSql(node.child);
     return type === undefined || child === null ? null : `CAST(${child} AS ${type})`;

@@ -56,7 +56,48 @@ test('rows are left out only where the statement throws them away for certain', 
     "with trades as (from trades) from trades where market = 'A'",
     "select (select count(*) from trades) from trades where market = 'A'",
     'summarize trades',
+    "from trades where traded_at > '2026-01-01'::timestamptz + to_seconds(3600.5)",
+    'from trades where traded_at > make_timestamptz(2026, 1, 1, 0, 0, 5.5)',
+    'from trades where traded_at > now() - interval (1.5) hour',
+    'from trades where traded_at > now() - to_microseconds(99999999999999999999)',
+    "from trades where traded_at > try_cast('soon' as timestamptz)",
   ]) {
     assert.deepEqual(await needOf(sql), all, sql);
   }
+});
+
+test('a moment that is worked out beforehand is the moment of the statement', async (t) => {
+  const duck = await openDuck(t);
+  const day = "TIMESTAMPTZ '2026-01-31 12:00:00.123456+00'";
+  const understood: string[] = [];
+  for (const moment of [
+    ...['2026-01-31', '2026-01-31 12:00', '2026-01-31T12:00:00.5Z', '2026-01-31 12:00:00+02'].map(
+      (text) => `'${text}'`,
+    ),
+    ...["DATE '2026-01-31'", "TIMESTAMP '2026-01-31 01:02:03.000001'", day],
+    ...['1', '90', '-90', '1.5', '0.25', '1e1', '2.5e0', '3::bigint', '1.5::integer'].flatMap(
+      (n) => [
+        `${day} + to_seconds(${n})`,
+        `${day} - to_minutes(${n})`,
+        `${day} + INTERVAL (${n}) HOUR`,
+        `${day} - INTERVAL '${n}' DAY`,
+        `make_timestamptz(2026, 1, 31, 2, 3, abs(${n}))`,
+        `make_timestamptz(2026, 1, 31, 2, 3, ${n})`,
+      ],
+    ),
+    ...[`date_trunc('hour', ${day})`, `CAST(${day} AS DATE)`, `CAST(${day} AS DATE) - 7`],
+    ...["make_date(2026, 1, 31) + INTERVAL '1 month'", `CAST('2026-01-31' AS TIMESTAMPTZ)`],
+  ]) {
+    const { root } = await parseStatement(duck, `from trades where traded_at >= ${moment}`);
+    const [sql] = needsOf(root).get('trades')?.from ?? [];
+    if (sql === undefined) continue;
+    understood.push(moment);
+    const at = (text: string) => `TRY(epoch_us(CAST(${text} AS TIMESTAMPTZ)))`;
+    const [row] = await duck.rows(
+      'comparing',
+      `SELECT ${at(moment)}::VARCHAR, ${at(sql)}::VARCHAR`,
+    );
+    assert.equal(row?.[1], row?.[0], moment);
+  }
+  assert.ok(understood.length >= 30, understood.join('\n'));
 });
