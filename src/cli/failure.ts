@@ -19,6 +19,7 @@ export class StatementError extends TapekeepError {
 const BY_CODE: Readonly<Record<string, ExitCode>> = {
   usage: EXIT_CODES.usage,
   bad_schedule: EXIT_CODES.usage,
+  markets_not_listed: EXIT_CODES.usage,
   bad_database_url: EXIT_CODES.usage,
   fault_script_invalid: EXIT_CODES.usage,
   tape_invalid: EXIT_CODES.usage,

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { nearestName } from '../config/nearest.js';
+import { nearestName } from '../kernel/nearest.js';
 import type { StreamKind } from '../ledger/batch.js';
 import { GAP_REASONS } from '../ledger/gap-reasons.js';
 

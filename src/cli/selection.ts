@@ -1,4 +1,4 @@
-import { nearestName } from '../config/nearest.js';
+import { nearestName } from '../kernel/nearest.js';
 import type { Span } from '../kernel/span.js';
 import { UsageError } from './failure.js';
 import { type Moment, resolveMoment } from './moments.js';

@@ -103,6 +103,11 @@ export class Collector {
     return [...this.#units.keys()];
   }
 
+  /** Markets that are wanted and that the exchange does not list. */
+  get missingMarkets(): readonly string[] {
+    return this.#markets.missing;
+  }
+
   /** Time between two runs of the schedule that runs most often, milliseconds; at most an hour. */
   get shortestPeriodMs(): number {
     return this.#schedules.shortestPeriodMs;
@@ -111,7 +116,8 @@ export class Collector {
   /**
    * Starts collecting; resolves when the first list of markets is in. Safe to call twice.
    *
-   * @throws ScheduleError for a schedule that is none; AbortedError when stopped meanwhile
+   * @throws ScheduleError for a schedule that is none; UnlistedMarketsError when nothing that is wanted is
+   * listed; AbortedError when stopped meanwhile
    */
   start(): Promise<void> {
     this.#started ??= this.#start();

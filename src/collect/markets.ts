@@ -1,4 +1,5 @@
 import { TapekeepError } from '../kernel/errors.js';
+import { nearestName } from '../kernel/nearest.js';
 import type { CollectEvents } from '../observe/events.js';
 import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
 import { quarantineRows } from './quarantine.js';
@@ -23,11 +24,31 @@ export class NoMarketsError extends TapekeepError {
   }
 }
 
+/**
+ * Nothing of what the settings want is there. Most likely the names are misspelt, and to wait in silence
+ * would lose the time until somebody looks.
+ */
+export class UnlistedMarketsError extends TapekeepError {
+  constructor(missing: string, listed: readonly string[]) {
+    const some = listed.slice(0, LISTED_SHOWN).join(', ');
+    const more = listed.length > LISTED_SHOWN ? `, and ${listed.length - LISTED_SHOWN} more` : '';
+    super(
+      'markets_not_listed',
+      'fatal',
+      `the exchange lists none of the markets that the setting "markets" (TAPEKEEP_MARKETS) names: ${missing}. It lists ${some}${more}. Correct the setting, or leave it out to collect all of them`,
+    );
+  }
+}
+
+/** Listed names that an error shows. */
+const LISTED_SHOWN = 10;
+
 /** Keeps the list of markets that are collected, as the exchange and the configuration have it. */
 export class MarketList {
   readonly #options: MarketListOptions;
   #collected: ReadonlyMap<string, number> = new Map();
-  #missing = '';
+  #missing: readonly string[] = [];
+  #hasBegun = false;
 
   constructor(options: MarketListOptions) {
     this.#options = options;
@@ -40,10 +61,15 @@ export class MarketList {
 
   /** Names that the configuration wants and the exchange does not list. */
   get missing(): readonly string[] {
-    return this.#missing === '' ? [] : this.#missing.split(',');
+    return this.#missing;
   }
 
-  /** Asks for the list once, and notes in the archive what changed. */
+  /**
+   * Asks for the list once, and notes in the archive what changed.
+   *
+   * @throws NoMarketsError; UnlistedMarketsError at the first look alone, and only when nothing that is
+   * wanted was ever listed: a market that went may come back, and so may others that are waited for
+   */
   async refresh(signal: AbortSignal): Promise<void> {
     const { exchange, archive, time, telemetry, wanted } = this.#options;
     const reply = await exchange.call('markets', {}, { priority: PRIORITY.markets, signal });
@@ -60,35 +86,39 @@ export class MarketList {
     this.#collected = new Map(
       [...changes.ids].filter(([name]) => wanted.length === 0 || wanted.includes(name)),
     );
-    const { added, removed, changed } = changes;
+    const { added, removed, changed, delisted } = changes;
     if (added.length + removed.length + changed.length > 0) {
       telemetry.marketsChanged({ added, removed, changed });
     }
-    this.#reportMissing(
-      wanted.filter((name) => !changes.ids.has(name)),
-      changes.ids.keys(),
-    );
+    const missing = wanted.filter((name) => !changes.ids.has(name));
+    const listed = [...changes.ids.keys()].sort();
+    const isAnyKnown = missing.length < wanted.length || missing.some((n) => delisted.includes(n));
+    if (!this.#hasBegun && isComplete && wanted.length > 0 && !isAnyKnown) {
+      throw new UnlistedMarketsError(namesWithAdvice(missing, listed), listed);
+    }
+    this.#hasBegun = true;
+    this.#reportMissing(missing, listed);
   }
 
   /** Says once, not at every refresh, which wanted markets do not exist. */
-  #reportMissing(names: readonly string[], listed: Iterable<string>): void {
-    const missing = names.join(',');
-    if (missing === this.#missing) return;
-    this.#missing = missing;
-    if (names.length === 0) return;
-    const known = new Map([...listed].map((name) => [bareName(name), name]));
-    const wrong = names.map((name) => {
-      const meant = known.get(bareName(name));
-      return meant === undefined ? name : `${name} (did you mean ${meant}?)`;
-    });
-    this.#options.telemetry.pollFailed({
-      stream: 'markets',
-      market: names[0] ?? '',
-      code: 'unknown_market',
-      message: `the exchange does not list ${wrong.join(', ')}, named in the setting "markets"; what appears later is picked up`,
-      action: 'skip',
-    });
+  #reportMissing(names: readonly string[], listed: readonly string[]): void {
+    if (names.join() === this.#missing.join()) return;
+    this.#missing = names;
+    const wrong = namesWithAdvice(names, listed);
+    const message = `the exchange does not list ${wrong}, named in the setting "markets"; what appears later is picked up`;
+    this.#options.telemetry.marketsMissing({ names, message });
   }
+}
+
+/** Names that are not listed, each with the listed one that may be meant. */
+function namesWithAdvice(names: readonly string[], listed: readonly string[]): string {
+  const known = new Map(listed.map((name) => [bareName(name), name]));
+  return names
+    .map((name) => {
+      const meant = known.get(bareName(name)) ?? nearestName(name, listed);
+      return meant === undefined ? name : `${name} (did you mean ${meant}?)`;
+    })
+    .join(', ');
 }
 
 /** A name without what people get wrong: case and the sign between the currencies. */

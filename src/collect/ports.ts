@@ -84,6 +84,8 @@ export interface MarketChanges {
   readonly added: readonly string[];
   readonly removed: readonly string[];
   readonly changed: readonly string[];
+  /** Known from before and not listed now, whenever they left the list. */
+  readonly delisted: readonly string[];
 }
 
 /** How a server understands `since` and `lastId` (field notes, since / lastId). */

@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { isAlias, LineCounter, parseDocument } from 'yaml';
 import { messageOf } from '../kernel/errors.js';
+import { nearestName } from '../kernel/nearest.js';
 import type { ConfigProblem } from './config-error.js';
 import {
   CONFIG_FILE_VARIABLE,
@@ -11,7 +12,6 @@ import {
   SECTION_PATHS,
   VARIABLES,
 } from './keys.js';
-import { nearestName } from './nearest.js';
 
 /** A value that some source gives to a key, and where it stands there. */
 export interface Setting {

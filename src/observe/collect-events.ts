@@ -117,6 +117,12 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
       tally.gaps(openGaps);
       logger.write('debug', 'open gaps', Object.fromEntries(openGaps));
     },
+    marketsMissing({ names, message }) {
+      metrics.marketsMissing.set(names.length);
+      if (names.length === 0)
+        logger.write('info', 'all markets named in the settings are listed', {});
+      else logger.write('warn', message, { markets: names.slice(0, 20) });
+    },
     marketsChanged({ added, removed, changed }) {
       metrics.marketChanges.inc({ change: 'added' }, added.length);
       metrics.marketChanges.inc({ change: 'removed' }, removed.length);

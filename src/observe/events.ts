@@ -204,6 +204,8 @@ export interface CollectEvents {
     readonly removed: readonly string[];
     readonly changed: readonly string[];
   }): void;
+  /** All markets that the settings name and the exchange does not list; `message` tells it in words. */
+  marketsMissing(event: { readonly names: readonly string[]; readonly message: string }): void;
 }
 
 /** Trades held against candles, and what the ledger says of completeness. */

@@ -247,6 +247,11 @@ export function createMetrics(registry: Registry) {
       'Length of the gaps that nothing can fill any more, summed up.',
       ['stream', 'market'],
     ),
+    marketsMissing: gauge(
+      'markets_not_listed',
+      'Markets named in the setting "markets" that the exchange does not list at present.',
+      [],
+    ),
     marketChanges: counter(
       'market_changes_total',
       'Markets that were added to or removed from the exchange, or changed.',

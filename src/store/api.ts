@@ -82,6 +82,8 @@ export interface MarketChanges {
   readonly removed: readonly string[];
   /** Other precision or minimum than before. */
   readonly changed: readonly string[];
+  /** Known from before and not listed now, whenever they left the list. */
+  readonly delisted: readonly string[];
 }
 
 export interface StreamKey {

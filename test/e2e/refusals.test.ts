@@ -142,6 +142,24 @@ test('an archive takes one exchange only: another one is refused in a sentence',
   );
 });
 
+test('markets of which the exchange lists none end the start, with the names that may be meant', async (t) => {
+  const { program, ready } = await startSandbox([]);
+  t.after(() => program.dispose());
+  const env = {
+    TAPEKEEP_DATABASE_URL: await makeDatabase('empty'),
+    TAPEKEEP_EXCHANGE_URL: ready.url,
+    TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+    TAPEKEEP_MARKETS: 'BTCUSDT,NOPE',
+  };
+  await ended(
+    t,
+    ['start'],
+    env,
+    2,
+    /BTCUSDT \(did you mean BTC_USDT\?\), NOPE\. It lists BTC_USDT/,
+  );
+});
+
 test('a database newer than the program is refused in a sentence', async (t) => {
   const databaseUrl = await makeDatabase();
   await runSql(

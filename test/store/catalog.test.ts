@@ -48,6 +48,8 @@ test('markets come, change and go, and their past terms are kept', async () => {
   assert.deepEqual(second.ids, first.ids);
   const third = await store.ensureMarkets([market('A_USDT', { moneyPrec: 4 })], at(2));
   assert.deepEqual([third.added, third.removed, third.changed], [[], ['B_USDT'], ['A_USDT']]);
+  const after = await store.ensureMarkets([market('A_USDT', { moneyPrec: 4 })], at(2));
+  assert.deepEqual([third.delisted, after.removed, after.delisted], [['B_USDT'], [], ['B_USDT']]);
   const fourth = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(3));
   assert.deepEqual([fourth.added, fourth.changed], [['B_USDT'], ['A_USDT']]);
   assert.equal(fourth.ids.get('B_USDT'), first.ids.get('B_USDT'));

@@ -12,6 +12,7 @@ export class CollectRecord implements CollectEvents {
   readonly modes: Told<'sinceModeSettled'>[] = [];
   readonly headrooms: Told<'historyHeadroom'>[] = [];
   readonly changes: Told<'marketsChanged'>[] = [];
+  readonly missing: Told<'marketsMissing'>[] = [];
   readonly skips: Told<'runSkipped'>[] = [];
   readonly polls: Told<'headPolled'>[] = [];
   readonly #received = new Map<string, number>();
@@ -68,6 +69,10 @@ export class CollectRecord implements CollectEvents {
 
   marketsChanged(event: Told<'marketsChanged'>): void {
     this.changes.push(event);
+  }
+
+  marketsMissing(event: Told<'marketsMissing'>): void {
+    this.missing.push(event);
   }
 
   receivedOf(stream: string): number {

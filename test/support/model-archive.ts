@@ -425,7 +425,8 @@ export class ModelArchive implements ArchivePort {
       }
     }
     const ids = new Map([...names].map((name) => [name, this.#marketIds.get(name) ?? 0]));
-    return { ids, added, removed, changed: [] };
+    const delisted = [...this.#marketIds.keys()].filter((name) => !ids.has(name));
+    return { ids, added, removed, changed: [], delisted };
   }
 
   async ensureStream(key: {

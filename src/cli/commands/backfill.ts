@@ -1,6 +1,6 @@
 import { MarketList } from '../../collect/markets.js';
-import { nearestName } from '../../config/nearest.js';
 import type { Config } from '../../config/schema.js';
+import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, type Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../ledger/batch.js';
 import type { KnownStream, Store } from '../../store/index.js';

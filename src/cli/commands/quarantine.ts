@@ -1,4 +1,4 @@
-import { nearestName } from '../../config/nearest.js';
+import { nearestName } from '../../kernel/nearest.js';
 import type { QuarantineCount, QuarantinedRow } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { QUERY_TABLES } from '../../archive/query/tables.js';
-import { nearestName } from '../../config/nearest.js';
 import { systemClock } from '../../kernel/clock.js';
 import { AbortedError, isAborted, messageOf } from '../../kernel/errors.js';
+import { nearestName } from '../../kernel/nearest.js';
 import { type Answer, PARTITIONED_TABLES, type Store } from '../../store/index.js';
 import { coldDirOf } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';

@@ -4,6 +4,7 @@ import { roughDuration } from '../daemon/summary.js';
 import { borrowDatabase, openArchive } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { type OpenGaps, openGapsOf } from '../gaps/open-gaps.js';
+import { printable } from '../printable.js';
 import { type CommonOptions, openSession, type Session } from '../session.js';
 import { type Column, formatTable } from '../table.js';
 
@@ -52,6 +53,7 @@ export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
       ...gapLines(openGaps, nowMs),
       ...beforeHistoryLines(streams),
       ...verdictLines(verdicts),
+      ...(archive === null ? [] : absentLines(session.config.markets, streams)),
     ];
     process.stdout.write(`${[title, ...table, ...foot].join('\n')}\n`);
   });
@@ -94,6 +96,17 @@ function beforeHistoryLines(streams: readonly StreamStatus[]): string[] {
     ([stream, seconds]) =>
       `Never to be had: ${roughDuration(seconds * 1000)} of ${stream}, asked for, from before the exchange's history begins; it does not lower the share.`,
   );
+}
+
+/** Markets that the settings name and nothing was ever collected of: misspelt, or not listed yet. */
+function absentLines(wanted: readonly string[], streams: readonly StreamStatus[]): string[] {
+  const known = new Set(streams.map(({ market }) => market));
+  return wanted
+    .filter((name) => !known.has(name))
+    .map(
+      (name) =>
+        `Nothing of ${printable(name)} is collected, though the setting "markets" names it: the exchange did not list it so far.`,
+    );
 }
 
 function verdictLines(verdicts: readonly VerdictTotals[]): string[] {

@@ -15,6 +15,8 @@ export interface DaemonView {
   /** What it is doing, in words. */
   readonly phase: string;
   readonly markets: number;
+  /** Named in the settings and not listed by the exchange. */
+  readonly missingMarkets: readonly string[];
   /** Time since its loops last turned, milliseconds. */
   readonly idleMs: number;
   /** Time since the exchange last answered; undefined before the first answer. */
@@ -65,6 +67,7 @@ export async function openDaemonStatus(
           phase: look().phase,
           exchange: exchangeNameOf(config),
           markets: look().markets,
+          ...missingFacts(look().missingMarkets),
           'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
           ...completenessFacts(completeness),
         },
@@ -73,6 +76,16 @@ export async function openDaemonStatus(
       };
     },
   });
+}
+
+/** Names that are shown; how many there are in all is told. */
+const MISSING_SHOWN = 10;
+
+function missingFacts(names: readonly string[]) {
+  if (names.length === 0) return {};
+  const rest = names.length - MISSING_SHOWN;
+  const shown = names.slice(0, MISSING_SHOWN).join(', ');
+  return { 'named, but not listed': rest > 0 ? `${shown} and ${rest} more` : shown };
 }
 
 /** Doubts first: what a person would have to look into. */

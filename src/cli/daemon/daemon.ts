@@ -249,6 +249,7 @@ export class Daemon {
     return {
       phase: this.#phase,
       markets: this.#collector?.markets.length ?? 0,
+      missingMarkets: this.#collector?.missingMarkets ?? [],
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
       shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,

@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Latency } from '../../archive/interchange/feed-file.js';
 import { TOOLS, type Tool } from '../../archive/interchange/request.js';
 import { parseDuration } from '../../config/durations.js';
-import { nearestName } from '../../config/nearest.js';
+import { nearestName } from '../../kernel/nearest.js';
 import { durationArgument, gather } from '../arguments.js';
 import type { ExportOptions } from '../commands/export.js';
 import type { ExportForOptions } from '../commands/export-for.js';

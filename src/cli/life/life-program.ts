@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { nearestName } from '../../config/nearest.js';
+import { nearestName } from '../../kernel/nearest.js';
 import type { PartitionsOptions } from '../commands/partitions.js';
 import type { RestoreOptions } from '../commands/restore.js';
 import type { SealOptions } from '../commands/seal.js';

@@ -143,7 +143,9 @@ export async function ensureMarkets(
     const goneIds = gone.map((row) => row.market_id);
     await runner.rows(DELIST_MARKETS, [goneIds, atMs]);
     await giveUpMissing(runner, goneIds, atMs);
-    return { ids, added: added.sort(), removed: gone.map((row) => row.name).sort(), changed };
+    const delisted = rows.filter(({ name }) => !ids.has(name)).map(({ name }) => name);
+    const removed = gone.map((row) => row.name).sort();
+    return { ids, added: added.sort(), removed, changed, delisted: delisted.sort() };
   });
 }
 

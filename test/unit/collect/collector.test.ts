@@ -188,10 +188,18 @@ test('only wanted markets are opened', async (t) => {
   await world.collector.start();
   assert.deepEqual(world.collector.markets, ['B']);
   assert.deepEqual(
-    world.record.failures.map(({ code }) => code),
-    ['unknown_market'],
+    world.record.missing.map(({ names }) => names),
+    [['Z']],
   );
+  assert.deepEqual(world.collector.missingMarkets, ['Z']);
   await world.collector.stop();
+});
+
+test('when nothing that is wanted is listed, the start is refused', async (t) => {
+  const world = new World(t, ['Y', 'Z']);
+  await assert.rejects(world.collector.start(), { code: 'markets_not_listed', action: 'fatal' });
+  await world.collector.stop();
+  await world.assertNothingRuns();
 });
 
 test('polls of one market and stream never overlap, and hold up no other', async (t) => {

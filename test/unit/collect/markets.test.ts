@@ -92,8 +92,8 @@ test('only wanted markets are collected; a missing one is told once until that c
   assert.deepEqual([...list.collected.keys()], ['B']);
   assert.deepEqual(list.missing, ['C']);
   assert.deepEqual(
-    world.record.failures.map(({ market: name, code }) => [name, code]),
-    [['C', 'unknown_market']],
+    world.record.missing.map(({ names }) => names),
+    [['C']],
   );
   world.entries = [market('B'), market('C')];
   await list.refresh(signal);
@@ -101,5 +101,35 @@ test('only wanted markets are collected; a missing one is told once until that c
   assert.deepEqual([...list.collected.keys()], ['B', 'C']);
   world.entries = [market('B')];
   await list.refresh(signal);
-  assert.equal(world.record.failures.length, 2);
+  assert.deepEqual(
+    world.record.missing.map(({ names }) => names),
+    [['C'], [], ['C']],
+  );
+});
+
+test('when nothing that is wanted was ever listed, that is refused with the names that may be meant', async () => {
+  const world = new World();
+  world.entries = [market('BTC_USDT'), market('ETH_USDT')];
+  const list = world.list(['btc/usdt', 'ETH_USTD', 'NOPE']);
+  await assert.rejects(list.refresh(signal), {
+    code: 'markets_not_listed',
+    action: 'fatal',
+    message:
+      /btc\/usdt \(did you mean BTC_USDT\?\), ETH_USTD \(did you mean ETH_USDT\?\), NOPE\. It lists BTC_USDT, ETH_USDT\. /,
+  });
+  world.entries = [...world.entries, market('NOPE', 'many')];
+  await list.refresh(signal);
+  assert.deepEqual(list.missing.length, 3, 'what can not be read may be what is wanted');
+});
+
+test('a market that was listed once is waited for, at the start and while it runs', async () => {
+  const world = new World();
+  await world.list(['B']).refresh(signal);
+  world.entries = [market('A')];
+  const later = world.list(['B']);
+  await later.refresh(signal);
+  assert.deepEqual([[...later.collected], later.missing], [[], ['B']]);
+  world.entries = [market('A'), market('B')];
+  await later.refresh(signal);
+  assert.deepEqual([...later.collected.keys()], ['B']);
 });

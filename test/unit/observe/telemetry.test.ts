@@ -102,6 +102,7 @@ const EXAMPLES: Examples = {
       gaps: [{ stream: 'depth', market: 'BTC_USDT', count: 2, unfillableMs: 0, lengthMs: 60_000 }],
     },
     marketsChanged: { added: ['BTC_USDT'], removed: [], changed: [] },
+    marketsMissing: { names: ['BTC_USD'], message: 'the exchange does not list BTC_USD' },
   },
   verify: {
     judged: { market: 'BTC_USDT', intervalS: 60, matches: 10, mismatches: 1 },
