@@ -5,6 +5,7 @@ import { DuckSession, literal } from '../../src/archive/parquet/session.js';
 import { answerQuestion } from '../../src/archive/query/answer.js';
 import { openReading } from '../../src/archive/reading/open-reading.js';
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
+import type { Store } from '../../src/store/index.js';
 import { makeFolder, readCsv, runExport } from '../support/export-world.js';
 import { openTestStore, runSql } from '../support/postgres.js';
 import { trade } from '../support/postgres-rows.js';
@@ -136,24 +137,7 @@ test('files of few digits and of many, and the database, are one: asked, exporte
   assert.deepEqual(moved.failures, []);
   assert.equal((await allTrades(url)).length, 1);
 
-  const ask = async (sql: string) => {
-    const reading = await openReading(store, place);
-    const rows: (readonly unknown[])[] = [];
-    try {
-      await answerQuestion(
-        {
-          ...{ sql, reading, coldDir, selection: {}, signal: new AbortController().signal },
-          ...{ onPhase: () => undefined, onNote: () => undefined },
-        },
-        async ({ chunks }) => {
-          for await (const some of chunks) rows.push(...some);
-        },
-      );
-    } finally {
-      await reading.close();
-    }
-    return rows.map((row) => row.map(trimmed));
-  };
+  const ask = (sql: string) => askBoth(place, sql);
   const rowOf = ([price, amount]: readonly [string, string]) => [price, amount];
   assert.deepEqual(
     await ask('SELECT price, amount FROM trades ORDER BY tid'),
@@ -187,12 +171,33 @@ test('files of few digits and of many, and the database, are one: asked, exporte
   assert.deepEqual(await allTrades(url), before);
 });
 
+/** Asks the database and files. */
+async function askBoth(
+  place: { readonly store: Store; readonly coldDir: string },
+  sql: string,
+): Promise<string[][]> {
+  const reading = await openReading(place.store, place);
+  try {
+    return await askOf(reading, place.coldDir, sql);
+  } finally {
+    await reading.close();
+  }
+}
+
 /** Asks files alone. */
-async function askFiles(coldDir: string, sql: string): Promise<string[][]> {
+function askFiles(coldDir: string, sql: string): Promise<string[][]> {
+  return askOf(null, coldDir, sql);
+}
+
+async function askOf(
+  reading: Awaited<ReturnType<typeof openReading>> | null,
+  coldDir: string,
+  sql: string,
+): Promise<string[][]> {
   const rows: (readonly unknown[])[] = [];
   await answerQuestion(
     {
-      ...{ sql, reading: null, coldDir, selection: {}, signal: new AbortController().signal },
+      ...{ sql, reading, coldDir, selection: {}, signal: new AbortController().signal },
       ...{ onPhase: () => undefined, onNote: () => undefined },
     },
     async ({ chunks }) => {
@@ -243,5 +248,22 @@ test('the product of a price and an amount has room, however small the types of 
   assert.deepEqual(
     await askFiles(coldDir, 'SELECT price * amount, total FROM trades ORDER BY tid'),
     trades.map(({ total }) => [trimmed(total), trimmed(total)]),
+  );
+});
+
+test('levels of a book are exact, although one side has many more digits than the other', async (t) => {
+  const { store } = await openTestStore();
+  await store.ensureMarkets([BTC], FIRST_MS);
+  const bid = `0.${'1'.repeat(30)}`;
+  const books = { bidPrices: [bid], bidAmounts: ['1'], askPrices: ['61838.10'], askAmounts: [bid] };
+  const times = { observedAtMs: FIRST_MS, receivedAtMs: FIRST_MS };
+  await store.commit({ depths: [{ marketId: 1, ...times, ...books }] });
+  const place = { store, coldDir: await makeFolder(t, 'cold') };
+  assert.deepEqual(
+    await askBoth(place, 'SELECT side, price, amount FROM depth_levels ORDER BY 1'),
+    [
+      ['ask', '61838.1', bid],
+      ['bid', bid, '1'],
+    ],
   );
 });
