@@ -1,26 +1,20 @@
 import type { KnownStream, PastArchive, SpanCompleteness } from '../archive/past/past.js';
+import type { ToldGap } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
-import { type Span, spanContains } from '../kernel/span.js';
+import type { Span } from '../kernel/span.js';
 import type { ReplayedKind } from './catalog.js';
-
-/** The header that names the gaps that an answer touches. */
-export const GAP_HEADER = 'x-tapekeep-gap';
 
 type Missing = SpanCompleteness['missing'][number];
 
 /** A piece of time that an answer needed and the archive does not have whole. */
-export interface TouchedGap {
+export interface TouchedGap extends ToldGap {
   readonly kind: ReplayedKind;
-  readonly span: Span;
-  readonly reason: string;
 }
 
 /** Missing parts of one stream that are remembered; a stream with more is asked each time. */
 const REMEMBERED_MAX = 10_000;
 /** How long they are believed: a daemon may fill gaps beside the replay. */
 const FRESH_MS = 30_000;
-/** Gaps that a header names; the others are counted. */
-const NAMED_MAX = 5;
 
 interface Remembered {
   readonly atMs: number;
@@ -41,11 +35,15 @@ export class GapBook {
     this.#toMs = toMs;
   }
 
-  /** The gaps of a stream in a span, each whole, oldest first. A stream that is none is missing whole. */
+  /**
+   * The gaps of a stream in a span, each whole as far as it had come by a moment, oldest first. A stream
+   * that is none is missing whole.
+   */
   async touched(
     kind: ReplayedKind,
     stream: KnownStream | undefined,
     span: Span,
+    nowMs: number,
   ): Promise<TouchedGap[]> {
     if (span.toMs <= span.fromMs) return [];
     if (stream === undefined) return [{ kind, span, reason: 'not collected' }];
@@ -53,7 +51,9 @@ export class GapBook {
     const missing = all ?? (await this.#past.completeness(stream, span, REMEMBERED_MAX)).missing;
     return missing
       .filter((one) => one.span.fromMs < span.toMs && one.span.toMs > span.fromMs)
-      .map((one) => ({ kind, span: one.span, reason: one.reason }));
+      .map(({ span: { fromMs, toMs }, reason }) => ({
+        ...{ kind, reason, span: { fromMs, toMs: cutAt(nowMs, fromMs, toMs) } },
+      }));
   }
 
   /** Whether a moment lies in a gap. */
@@ -62,8 +62,7 @@ export class GapBook {
     stream: KnownStream | undefined,
     atMs: number,
   ): Promise<TouchedGap[]> {
-    const gaps = await this.touched(kind, stream, { fromMs: atMs, toMs: atMs + 1 });
-    return gaps.filter(({ span }) => spanContains(span, atMs));
+    return await this.touched(kind, stream, { fromMs: atMs, toMs: atMs + 1 }, atMs);
   }
 
   async #missingOf(stream: KnownStream): Promise<readonly Missing[] | undefined> {
@@ -79,12 +78,7 @@ export class GapBook {
   }
 }
 
-/** `trades 2026-01-31T12:00:00.000Z 2026-01-31T12:05:00.000Z not collected`, several with commas. */
-export function describeGaps(gaps: readonly TouchedGap[]): string {
-  const named = gaps.slice(0, NAMED_MAX).map(({ kind, span, reason }) => {
-    const [from, to] = [new Date(span.fromMs), new Date(span.toMs)];
-    return `${kind} ${from.toISOString()} ${to.toISOString()} ${reason.replace(/[^\x20-\x2b\x2d-\x7e]/g, ' ')}`;
-  });
-  const more = gaps.length - named.length;
-  return [...named, ...(more > 0 ? [`and ${more} more`] : [])].join(', ');
+/** The end of a gap as it is told at a moment: when a gap that goes on will end, nobody knew. */
+export function cutAt(nowMs: number, fromMs: number, toMs: number): number {
+  return Math.min(toMs, Math.max(nowMs, fromMs + 1));
 }

@@ -1,4 +1,5 @@
-import type { PastMarket } from '../archive/past/past.js';
+import type { PastMarket, TickerRow } from '../archive/past/past.js';
+import { beginOfSecond } from '../archive/past/places.js';
 import type {
   ActiveOrder,
   Balance,
@@ -11,6 +12,7 @@ import type {
   Ticker,
   TickerEntry,
 } from '../contract/resources.js';
+import { describeGaps, GAP_HEADER } from '../contract/told-gaps.js';
 import type { Side } from '../contract/values.js';
 import {
   type Backend,
@@ -23,15 +25,18 @@ import {
   type TradeForm,
 } from '../server/backend.js';
 import { termsAt } from './catalog.js';
-import { describeGaps, GAP_HEADER, type TouchedGap } from './gap-book.js';
+import type { TouchedGap } from './gap-book.js';
 import type { Library } from './library.js';
 import { depthOf, ordersOf, recordOf, tickerEntryOf, tickerOf } from './observations.js';
 import type { ReplaySession } from './session.js';
 
 /** Says what single orders are made of where none are recorded. */
 const BOOK_HEADER = 'x-tapekeep-book';
+/** Gaps that a refusal names. */
+const REFUSED_FOR_MAX = 5;
 const US_PER_S = 1_000_000;
 const MS_PER_S = 1000;
+const NO_TICKERS: ReadonlyMap<number, TickerRow> = new Map();
 
 export interface SeatParts {
   readonly identity: string;
@@ -120,12 +125,15 @@ export class ReplaySeat implements Backend {
     form?: TradeForm,
   ): Promise<readonly BackendTrade[]> {
     return this.#parts.ask(async () => {
-      const { catalog, gaps, trades } = this.#parts.library;
+      const { catalog, gaps, late, trades } = this.#parts.library;
       const { marketId } = this.#market(name);
       const nowMs = this.nowMs();
-      const rows = await trades.page(marketId, nowMs, skip, limit);
+      // With the trade above the page: what is missing between the two is on no other page.
+      const above = skip > 0 ? 1 : 0;
+      const found = await trades.page(marketId, nowMs, skip - above, limit + above);
+      const rows = found.slice(above);
       const stream = catalog.stream('trades', marketId);
-      const newest = rows[0];
+      const upper = above === 0 ? undefined : found[0];
       const oldest = rows.at(-1);
       // A page that ends early shows where the archive begins, which may be in the middle of a gap; and
       // of a time before that it shows nothing, which is no quiet market.
@@ -134,15 +142,23 @@ export class ReplaySeat implements Backend {
       const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * MS_PER_S;
       const span = {
         fromMs: isShort ? Math.min(beginMs, oldestMs, nowMs - 1) : oldestMs,
-        toMs: skip === 0 || newest === undefined ? nowMs : (newest.tradedAtS + 1) * MS_PER_S,
+        toMs: upper === undefined ? nowMs : (upper.tradedAtS + 1) * MS_PER_S,
+      };
+      const run = {
+        from:
+          isShort || oldest === undefined
+            ? beginOfSecond(Math.floor(span.fromMs / MS_PER_S))
+            : oldest,
+        before: upper ?? beginOfSecond(Math.floor(nowMs / MS_PER_S) + 1),
       };
       // Where only the second is known, that is what is told of the exact time.
       const isInexact =
         form === 'history' && rows.some(({ executedAtUs }) => executedAtUs === null);
       const times = catalog.stream('times', marketId);
       this.#note([
-        ...(await gaps.touched('trades', stream, span)),
-        ...(isInexact ? await gaps.touched('times', times, span) : []),
+        ...(await gaps.touched('trades', stream, span, nowMs)),
+        ...(await late.trades(marketId, run, rows, nowMs)).gaps,
+        ...(isInexact ? await gaps.touched('times', times, span, nowMs) : []),
       ]);
       return rows.map(({ tid, tradedAtS, executedAtUs, price, amount, total, side }) => {
         const timeUs = executedAtUs ?? tradedAtS * US_PER_S;
@@ -165,13 +181,17 @@ export class ReplaySeat implements Backend {
 
   state(name: string, periodS: number): Promise<StateRecord> {
     return this.#parts.ask(async () => {
-      const { catalog, gaps, observations } = this.#parts.library;
+      const { catalog, gaps, late, observations } = this.#parts.library;
       const { marketId } = this.#market(name);
       const nowMs = this.nowMs();
       const row = await observations.state(marketId, periodS, nowMs, false);
       if (row === undefined) throw this.#nothing(`state of ${name} over ${periodS} s`);
       const stream = catalog.stream('state', marketId, periodS);
-      this.#note(await gaps.touchedAt('state', stream, nowMs));
+      const from = { marketId, variantS: periodS, fromMs: row.observedAtMs };
+      this.#note([
+        ...(await gaps.touchedAt('state', stream, nowMs)),
+        ...(await late.observed('state', [from], nowMs)),
+      ]);
       return recordOf(row);
     });
   }
@@ -208,21 +228,34 @@ export class ReplaySeat implements Backend {
   }
 
   async #tickersOf(markets: readonly PastMarket[]) {
-    const { catalog, gaps, observations } = this.#parts.library;
+    const { catalog, gaps, late, observations } = this.#parts.library;
     const nowMs = this.nowMs();
     const ids = markets.map(({ marketId }) => marketId);
-    const rows = ids.length === 0 ? new Map() : await observations.tickers(ids, nowMs);
-    this.#note(await gaps.touchedAt('ticker', catalog.stream('ticker', 0), nowMs));
+    const rows = ids.length === 0 ? NO_TICKERS : await observations.tickers(ids, nowMs);
+    const series = ids.map((marketId) => {
+      return { marketId, variantS: 0, fromMs: rows.get(marketId)?.observedAtMs ?? 0 };
+    });
+    this.#note([
+      ...(await gaps.touchedAt('ticker', catalog.stream('ticker', 0), nowMs)),
+      ...(await late.observed('ticker', series, nowMs)),
+    ]);
     return rows;
   }
 
   async #depthRow(name: string) {
-    const { catalog, gaps, observations } = this.#parts.library;
+    const { catalog, gaps, late, observations } = this.#parts.library;
     const { marketId } = this.#market(name);
     const nowMs = this.nowMs();
     const row = await observations.depth(marketId, nowMs);
     if (row === undefined) throw this.#nothing(`depth of ${name}`);
-    this.#note(await gaps.touchedAt('depth', catalog.stream('depth', marketId), nowMs));
+    this.#note([
+      ...(await gaps.touchedAt('depth', catalog.stream('depth', marketId), nowMs)),
+      ...(await late.observed(
+        'depth',
+        [{ marketId, variantS: 0, fromMs: row.observedAtMs }],
+        nowMs,
+      )),
+    ]);
     return row;
   }
 
@@ -240,8 +273,10 @@ export class ReplaySeat implements Backend {
   /** Tells of gaps by a header, or refuses. @throws RefusedError when strict */
   #note(gaps: readonly TouchedGap[]): void {
     if (gaps.length === 0) return;
-    const told = describeGaps(gaps);
-    if (this.#parts.isStrict) throw new RefusedError('unavailable', `gap in the archive: ${told}`);
-    this.#client.note(GAP_HEADER, told);
+    if (this.#parts.isStrict) {
+      const told = describeGaps(gaps, REFUSED_FOR_MAX);
+      throw new RefusedError('unavailable', `gap in the archive: ${told}`);
+    }
+    this.#client.note(GAP_HEADER, describeGaps(gaps));
   }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { GAP_HEADER } from '../../src/replay/gap-book.js';
+import { GAP_HEADER } from '../../src/contract/told-gaps.js';
 import { ticker } from '../support/postgres-rows.js';
 import {
   covered,

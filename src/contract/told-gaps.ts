@@ -1,0 +1,89 @@
+import type { Span } from '../kernel/span.js';
+
+/**
+ * What a replay tells of the gaps of its archive, in headers of our own beside the contract: an
+ * exchange sends neither. One place for both sides, because a collector that misread them would take
+ * for complete what is not.
+ */
+
+/** Names the gaps that an answer touches. */
+export const GAP_HEADER = 'x-tapekeep-gap';
+/**
+ * On answers that show one moment: since when, without a break until that moment, whatever happened
+ * was recorded (ISO 8601). Between two such answers there was a gap if the later one says a moment
+ * after the earlier.
+ */
+export const COVERED_SINCE_HEADER = 'x-tapekeep-covered-since';
+
+/** A piece of time that an answer speaks of and the archive behind it does not have whole. */
+export interface ToldGap {
+  /** Kind of the stream: `trades`, `times`, `kline`, `depth`, `ticker`, `state`. */
+  readonly kind: string;
+  readonly span: Span;
+  readonly reason: string;
+}
+
+/** Gaps that a header names one by one; what is left is told as one span of each kind. */
+const NAMED_MAX = 20;
+/** A header longer than this is not read: it was not written here. */
+const HEADER_MAX_LENGTH = 16_384;
+const MOMENT = /^(?:\d{4}|[+-]\d{6})-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+const GAP = /^([a-z]{1,20}) (\S{24,27}) (\S{24,27})(?: (.{0,200}))?$/;
+
+/**
+ * `trades 2026-01-31T12:00:00.000Z 2026-01-31T12:05:00.000Z not collected`, several with commas. Of
+ * many the first are named, and the rest of each kind as one span around them.
+ *
+ * @param namedMax how many are named
+ */
+export function describeGaps(gaps: readonly ToldGap[], namedMax = NAMED_MAX): string {
+  const rest = gaps.slice(namedMax);
+  const around = [...new Set(rest.map(({ kind }) => kind))].map((kind) => {
+    const those = rest.filter((one) => one.kind === kind);
+    const fromMs = Math.min(...those.map(({ span }) => span.fromMs));
+    const toMs = Math.max(...those.map(({ span }) => span.toMs));
+    return { kind, span: { fromMs, toMs }, reason: `${those.length} more in this time` };
+  });
+  return [...gaps.slice(0, namedMax), ...around]
+    .map(({ kind, span, reason }) => {
+      const [from, to] = [new Date(span.fromMs), new Date(span.toMs)];
+      // Commas part one from the next.
+      const words = reason.replace(/[^\x20-\x2b\x2d-\x7e]/g, ' ').slice(0, 200);
+      return `${kind} ${from.toISOString()} ${to.toISOString()} ${words}`;
+    })
+    .join(', ');
+}
+
+const UNREADABLE: ToldGap = {
+  kind: 'unreadable',
+  span: { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY },
+  reason: 'it said so in words that could not be read',
+};
+
+/**
+ * The gaps that an answer told of. Never less than it told: what can not be read puts all of the
+ * answer in doubt.
+ *
+ * @param texts the headers {@link GAP_HEADER} of one answer, as they came
+ */
+export function readGaps(texts: readonly string[]): readonly ToldGap[] {
+  const text = texts.join(', ');
+  if (text.length > HEADER_MAX_LENGTH) return [UNREADABLE];
+  return text.split(',').map((one) => {
+    const [, kind = '', from, to, reason = ''] = GAP.exec(one.trim()) ?? [];
+    const [fromMs, toMs] = [readMoment(from), readMoment(to)];
+    if (fromMs === undefined || toMs === undefined || fromMs >= toMs) return UNREADABLE;
+    return { kind, span: { fromMs, toMs }, reason };
+  });
+}
+
+/** The moment in {@link COVERED_SINCE_HEADER}; infinitely late where it can not be read. */
+export function readCoveredSince(text: string): number {
+  return readMoment(text.trim()) ?? Number.POSITIVE_INFINITY;
+}
+
+function readMoment(text: string | undefined): number | undefined {
+  if (text === undefined || !MOMENT.test(text)) return undefined;
+  const atMs = Date.parse(text);
+  return Number.isNaN(atMs) ? undefined : atMs;
+}
