@@ -42,6 +42,29 @@ END
 $$;
 COMMENT ON FUNCTION analytics.market_id IS 'The id of a market by its name. An unknown name is refused and the nearest told, and so is a span that ends before it begins. Example: SELECT analytics.market_id(''BTC_USDT'')';
 
+CREATE OR REPLACE FUNCTION analytics.kind(name text)
+RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 10
+AS $$
+DECLARE
+  word text := lower(btrim(name));
+BEGIN
+  IF word IS NULL OR word IN ('trades', 'times', 'depth', 'ticker', 'kline', 'state', 'balance', 'orders') THEN
+    RETURN word;
+  END IF;
+  -- In the singular and in the plural, as the settings and the commands have them.
+  IF word IN ('tickers', 'klines', 'states', 'balances') THEN
+    RETURN rtrim(word, 's');
+  ELSIF word IN ('trade', 'time', 'order') THEN
+    RETURN word || 's';
+  END IF;
+  RAISE EXCEPTION 'there is no kind %', quote_literal(name)
+    USING ERRCODE = 'invalid_parameter_value',
+          HINT = 'There are trades, times, klines, depth, tickers, states, balances and orders.';
+END
+$$;
+COMMENT ON FUNCTION analytics.kind IS 'The kind of a stream as the ledger writes it, by its name in the singular or plural; any other name is refused. Example: SELECT analytics.kind(''klines'')';
+
 CREATE OR REPLACE FUNCTION analytics.seconds(step interval)
 RETURNS integer
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 10
@@ -81,7 +104,7 @@ LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT coalesce(range_agg(c.span), '{}')
   FROM stream s JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
-  WHERE s.kind = covered.kind AND s.variant = covered.variant
+  WHERE s.kind = analytics.kind(covered.kind) AND s.variant = covered.variant
     AND s.market_id IN (covered.market_id, 0) AND c.market_id IN (covered.market_id, 0)
     AND c.span && analytics.span(from_at, to_at);
 END;

@@ -20,6 +20,28 @@ COMMENT ON COLUMN analytics.states.session_id IS 'Connection that brought it: 7.
 COMMENT ON COLUMN analytics.states.received_at IS 'When it was received, clock of the collecting machine: 2026-01-15 12:00:01.7+00.';
 COMMENT ON COLUMN analytics.states.market_id IS 'Key of the market, as in analytics.markets: 1.';
 
+CREATE OR REPLACE FUNCTION analytics.state_period(market_id integer, step interval)
+RETURNS integer
+LANGUAGE plpgsql STABLE PARALLEL SAFE COST 10
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+  asked_s integer := analytics.seconds(step);
+BEGIN
+  PERFORM 1 FROM stream s
+  WHERE s.market_id = state_period.market_id AND s.kind = 'state' AND s.variant = asked_s;
+  IF FOUND THEN
+    RETURN asked_s;
+  END IF;
+  RAISE EXCEPTION 'states over % s were never collected of this market', asked_s
+    USING ERRCODE = 'invalid_parameter_value',
+          HINT = coalesce((SELECT 'There are those over ' || string_agg(s.variant::text, ', ' ORDER BY s.variant) || ' s.'
+                           FROM stream s WHERE s.market_id = state_period.market_id AND s.kind = 'state'),
+                          'There are none of any period.');
+END
+$$;
+COMMENT ON FUNCTION analytics.state_period IS 'The seconds of a period of which states of a market are collected; any other is refused, and those that there are told. Example: SELECT analytics.state_period(analytics.market_id(''BTC_USDT''), ''1 day'')';
+
 CREATE OR REPLACE FUNCTION analytics.states(market text, step interval, from_at timestamptz, to_at timestamptz)
 RETURNS SETOF analytics.states
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -28,7 +50,7 @@ BEGIN ATOMIC
          s.low, s.deal, s.volume, s.change, s.session_id, s.received_at, s.market_id
   FROM market_state s
   WHERE s.market_id = analytics.market_id(states.market)
-    AND s.period_s = analytics.seconds(states.step)
+    AND s.period_s = analytics.state_period(analytics.market_id(states.market), states.step)
     AND s.observed_at >= analytics.hot_from('market_state', from_at, to_at)
     AND s.observed_at < analytics.hot_to('market_state', from_at, to_at)
     AND analytics.market_id(states.market) IS NOT NULL;

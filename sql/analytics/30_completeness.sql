@@ -20,13 +20,14 @@ RETURNS TABLE (variant integer, starts_at timestamptz, ends_at timestamptz, leng
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT s.variant, lower(part), upper(part), upper(part) - lower(part)
-  FROM (SELECT analytics.market_id(coverage.market, from_at, to_at) AS market_id OFFSET 0) asked
-  JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind = coverage.kind
+  FROM (SELECT analytics.market_id(coverage.market, from_at, to_at) AS market_id,
+               analytics.kind(coverage.kind) AS kind OFFSET 0) asked
+  JOIN stream s ON s.market_id IN (asked.market_id, 0) AND s.kind = asked.kind
   JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
    AND c.span && analytics.span(from_at, to_at), LATERAL (
     SELECT c.span * analytics.span(from_at, to_at) AS part) cut;
 END;
-COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, depth, ticker, kline, state), cut to it. variant: seconds of klines and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
+COMMENT ON FUNCTION analytics.coverage IS 'Spans of [from_at, to_at) that are proven complete for one market and kind (trades, times, klines, depth, tickers, states), cut to it. variant: seconds of klines and states, else 0. Example: SELECT starts_at, ends_at FROM analytics.coverage(''BTC_USDT'', ''trades'', ''2026-01-15'', ''2026-01-16'') ORDER BY starts_at';
 
 -- Expected less covered, cut along what is remembered of it.
 CREATE OR REPLACE FUNCTION analytics.gaps(market text, kind text, from_at timestamptz, to_at timestamptz)
@@ -40,9 +41,10 @@ BEGIN ATOMIC
          p.next_attempt_at, p.note
   FROM (SELECT CASE WHEN gaps.market IS NOT NULL OR from_at > to_at
                     THEN analytics.market_id(gaps.market, from_at, to_at) END AS market_id,
+               analytics.kind(gaps.kind) AS kind,
                analytics.exchange_now() AS now OFFSET 0) asked
   JOIN stream s ON (asked.market_id IS NULL OR s.market_id IN (asked.market_id, 0))
-   AND (gaps.kind IS NULL OR s.kind = gaps.kind)
+   AND (asked.kind IS NULL OR s.kind = asked.kind)
   JOIN market m ON m.market_id = s.market_id, LATERAL (
     SELECT analytics.expected(s.stream_id, from_at, to_at, asked.now) - coalesce((
       SELECT range_agg(c.span) FROM coverage c

@@ -24,6 +24,10 @@ async function openPlannedWorld(): Promise<string> {
     `INSERT INTO market (name, stock, money, stock_prec, money_prec, fee_prec, min_amount, first_seen_at, last_seen_at)
      SELECT 'M' || m || '_USD', 'M', 'USD', 8, 2, 4, 0.001, 'epoch', 'epoch' FROM generate_series(1, 10) m`,
   );
+  await runSql(
+    url,
+    `INSERT INTO stream (market_id, kind, variant) SELECT m, 'state', 86400 FROM generate_series(1, 10) m`,
+  );
   await runSql(url, `UPDATE partition_policy SET width = 'day'`);
   for (const [table, sql] of Object.entries(series)) {
     await runSql(

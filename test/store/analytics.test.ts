@@ -108,6 +108,41 @@ test('what is asked in a wrong way is refused by name', async () => {
   }
 });
 
+test('a kind may be named as the ledger or as the settings do, and no other way', async () => {
+  const { url, store } = await openAnalystWorld();
+  const state = { kind: 'state', marketId: 1, variant: 60 } as const;
+  await store.ensureStream(state);
+  const answer = (call: string) =>
+    runSql(url, `SELECT * FROM analytics.${call} ORDER BY 1, 2, 3, 4`);
+  const span = `'2026-01-15', '2026-01-16'`;
+  for (const [one, other] of [
+    ['trades', 'trade'],
+    ['kline', 'klines'],
+    ['ticker', ' Tickers'],
+    ['state', 'states'],
+    ['times', 'time'],
+  ] as const) {
+    for (const question of ['gaps', 'coverage']) {
+      const [rows, same] = await Promise.all(
+        [one, other].map((kind) => answer(`${question}('BTC_USDT', '${kind}', ${span})`)),
+      );
+      assert.deepEqual(same, rows, `${question} of ${one}`);
+    }
+  }
+  assert.notEqual((await answer(`coverage('BTC_USDT', 'klines', ${span})`)).length, 0);
+  const unknown = { code: '22023', message: "there is no kind 'tradez'", hint: /trades, times/ };
+  const noPeriod = { code: '22023', message: /states over 7 s were never/, hint: /60, 86400 s/ };
+  for (const [call, error] of [
+    [`gaps('BTC_USDT', 'tradez', ${span})`, unknown],
+    [`gaps(NULL, 'tradez', NULL, NULL)`, unknown],
+    [`coverage('BTC_USDT', 'tradez', ${span})`, unknown],
+    [`covered(1, 'tradez', 0, ${span}), (VALUES (1, 2, 3)) v`, unknown],
+    [`states('BTC_USDT', 7, ${span})`, noPeriod],
+  ] as const) {
+    await assert.rejects(answer(call), error, call);
+  }
+});
+
 test('a length may be text, an interval or seconds', async () => {
   const { url } = await openAnalystWorld();
   for (const name of ['klines', 'candles', 'vwap', 'returns', 'states']) {
