@@ -1,5 +1,11 @@
 import { joinCandles } from '../archive/past/candles.js';
-import type { BuiltCandle, PastArchive, PastMarket, TradePlace } from '../archive/past/past.js';
+import type {
+  BuiltCandle,
+  KnownStream,
+  PastArchive,
+  PastMarket,
+  TradePlace,
+} from '../archive/past/past.js';
 import { beginOfSecond, comparePlaces } from '../archive/past/places.js';
 import type { Candle } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
@@ -8,6 +14,7 @@ import type { KlineQuery } from '../server/backend.js';
 import type { Catalog } from './catalog.js';
 import { FreshCache } from './fresh-cache.js';
 import type { GapBook, TouchedGap } from './gap-book.js';
+import type { LateGaps } from './late-gaps.js';
 import type { TradeView } from './trade-view.js';
 
 /** Candles of one request, more than the server lets anybody ask for. */
@@ -31,12 +38,14 @@ export interface CandlesSeen {
 /**
  * Candles as they could be seen at some moments: closed ones as the exchange gave them, the open one
  * made of the trades until then. Lengths that were not collected are made of trades altogether. What
- * has to be made and is not wholly covered by trades is left out.
+ * has to be made and is not wholly covered by trades is left out. One exception where only what was
+ * known counts: an open candle whose newest trades are still on their way is told as far as it was known.
  */
 export class CandleView {
   readonly #past: PastArchive;
   readonly #catalog: Catalog;
   readonly #gaps: GapBook;
+  readonly #late: LateGaps;
   readonly #trades: TradeView;
   readonly #isKnownOnly: boolean;
   readonly #open: FreshCache<OpenCandle>;
@@ -47,6 +56,7 @@ export class CandleView {
       readonly past: PastArchive;
       readonly catalog: Catalog;
       readonly gaps: GapBook;
+      readonly late: LateGaps;
       readonly trades: TradeView;
       readonly isKnownOnly: boolean;
     },
@@ -54,6 +64,7 @@ export class CandleView {
     this.#past = parts.past;
     this.#catalog = parts.catalog;
     this.#gaps = parts.gaps;
+    this.#late = parts.late;
     this.#trades = parts.trades;
     this.#isKnownOnly = parts.isKnownOnly;
     this.#open = new FreshCache(clock, OPEN_MAX);
@@ -72,10 +83,7 @@ export class CandleView {
     const found =
       stream === undefined
         ? await this.#made(market, nowMs, intervalS, closed)
-        : {
-            built: await this.#stored(market.marketId, nowMs, intervalS, closed),
-            gaps: await this.#gaps.touched('kline', stream, closed),
-          };
+        : await this.#stored(stream, nowMs, closed);
     const open = isOpenAsked
       ? await this.#openCandle(market, nowMs, intervalS, openMs)
       : { built: [], gaps: [] };
@@ -85,15 +93,16 @@ export class CandleView {
     };
   }
 
-  async #stored(
-    marketId: number,
-    nowMs: number,
-    intervalS: number,
-    span: Span,
-  ): Promise<BuiltCandle[]> {
-    if (span.toMs <= span.fromMs) return [];
+  async #stored(stream: KnownStream, nowMs: number, span: Span) {
+    if (span.toMs <= span.fromMs) return { built: [], gaps: [] };
+    const { marketId, variant } = stream;
     const knownAt = this.#isKnownOnly ? nowMs : null;
-    return this.#past.klines(marketId, intervalS, span, CANDLES_MAX, knownAt);
+    const built = await this.#past.klines(marketId, variant, span, CANDLES_MAX, knownAt);
+    const gaps = [
+      ...(await this.#gaps.touched('kline', stream, span, nowMs)),
+      ...(await this.#late.klines(marketId, variant, span, built, nowMs, CANDLES_MAX)),
+    ];
+    return { built, gaps };
   }
 
   /** Candles of a length that was not collected, from trades. */
@@ -113,28 +122,43 @@ export class CandleView {
         : [];
     if (span.toMs <= span.fromMs) return { built: [], gaps: notMade };
     const trades = this.#catalog.stream('trades', market.marketId);
-    const gaps = [...notMade, ...(await this.#gaps.touched('trades', trades, span))];
+    const untold = await this.#gaps.touched('trades', trades, span, nowMs);
     const made = await this.#past.candlesOfTrades(
       ...([market.marketId, intervalS, beginOfSecond(span.fromMs / MS_PER_S)] as const),
       beginOfSecond(span.toMs / MS_PER_S),
       this.#isKnownOnly ? nowMs : null,
     );
+    const late = this.#late.candles('trades', intervalS, made.lateOpenAtS, nowMs);
+    const gaps = [...notMade, ...untold, ...late];
     const isWhole = ({ openAtS }: BuiltCandle) => {
       const [beginMs, endMs] = [openAtS * MS_PER_S, (openAtS + intervalS) * MS_PER_S];
       return gaps.every((gap) => gap.span.toMs <= beginMs || gap.span.fromMs >= endMs);
     };
-    return { built: made.filter(isWhole), gaps };
+    return { built: made.candles.filter(isWhole), gaps };
   }
 
   async #openCandle(market: PastMarket, nowMs: number, intervalS: number, openMs: number) {
     const { marketId } = market;
     const trades = this.#catalog.stream('trades', marketId);
-    const gaps = await this.#gaps.touched('trades', trades, { fromMs: openMs, toMs: nowMs });
-    if (gaps.length > 0) return { built: [], gaps };
-    const top = await this.#trades.top(marketId, nowMs);
+    const span = { fromMs: openMs, toMs: nowMs };
     const begin = beginOfSecond(openMs / MS_PER_S);
+    const run = { from: begin, before: beginOfSecond(Math.floor(nowMs / MS_PER_S) + 1) };
+    const untold = await this.#gaps.touched('trades', trades, span, nowMs);
+    const { gaps: late, lowest } = await this.#late.trades(marketId, run, [], nowMs);
+    const gaps = [...untold, ...late];
+    if (untold.length > 0 || (await this.#isKnownAbove(marketId, lowest, nowMs))) {
+      return { built: [], gaps };
+    }
+    const top = await this.#trades.top(marketId, nowMs);
     const built = await this.#upTo(marketId, intervalS, begin, top, nowMs);
-    return { built: built === undefined ? [] : [built], gaps: [] };
+    return { built: built === undefined ? [] : [built], gaps };
+  }
+
+  /** Whether a trade above a place that came late was known already: there was a hole, not only a delay. */
+  async #isKnownAbove(marketId: number, late: TradePlace | undefined, nowMs: number) {
+    if (late === undefined) return false;
+    const [newest] = await this.#trades.page(marketId, nowMs, 0, 1);
+    return newest !== undefined && comparePlaces(newest, late) > 0;
   }
 
   /** The candle as far as its trades go; only those that came since it was last needed are read. */
@@ -149,7 +173,7 @@ export class CandleView {
     const read = async (from: TradePlace) => {
       if (comparePlaces(from, top) >= 0) return undefined;
       const made = await this.#past.candlesOfTrades(marketId, intervalS, from, top, knownAt);
-      return made[0];
+      return made.candles[0];
     };
     if (this.#isKnownOnly) return read(begin);
     const key = `${marketId} ${intervalS} ${begin.tradedAtS}`;

@@ -3,6 +3,7 @@ import type { Clock } from '../kernel/clock.js';
 import { CandleView } from './candle-view.js';
 import { Catalog } from './catalog.js';
 import { GapBook } from './gap-book.js';
+import { LateGaps } from './late-gaps.js';
 import { Observations } from './observations.js';
 import { TradeView } from './trade-view.js';
 
@@ -22,6 +23,7 @@ export class Library {
   readonly isKnownOnly: boolean;
   readonly catalog: Catalog;
   readonly gaps: GapBook;
+  readonly late: LateGaps;
   readonly trades: TradeView;
   readonly candles: CandleView;
   readonly observations: Observations;
@@ -34,8 +36,9 @@ export class Library {
     this.catalog = new Catalog({ past, clock, markets, isKnownOnly });
     this.gaps = new GapBook(past, clock, toMs);
     this.trades = new TradeView(past, clock, toMs, isKnownOnly);
-    const { catalog, gaps, trades } = this;
-    this.candles = new CandleView(clock, { past, catalog, gaps, trades, isKnownOnly });
+    this.late = new LateGaps(past, isKnownOnly);
+    const { catalog, gaps, late, trades } = this;
+    this.candles = new CandleView(clock, { past, catalog, gaps, late, trades, isKnownOnly });
     this.observations = new Observations(past, clock, toMs, isKnownOnly);
   }
 

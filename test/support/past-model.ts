@@ -48,17 +48,91 @@ export class PastModel {
     return upTo.filter((one) => secondOf(one) <= second);
   }
 
+  /**
+   * What a page of trades lacks because it was received later: what lies below the trade above the page,
+   * down to the last of the page, or to the first of all where the page is not full.
+   */
+  lateOfPage(market: string, nowMs: number, skip: number, limit: number): string[] {
+    const newestFirst = this.trades(market, nowMs).reverse();
+    const page = newestFirst.slice(skip, skip + limit);
+    const above = skip === 0 ? undefined : newestFirst[skip - 1];
+    const lowest = page.length < limit ? undefined : page.at(-1);
+    const asked = this.#tradesOf(market).filter(
+      (one) =>
+        (above === undefined || comparePlaces(one, above) < 0) &&
+        (lowest === undefined || comparePlaces(one, lowest) > 0),
+    );
+    const runs: TradeEvent[][] = [[]];
+    for (const one of asked) {
+      if (this.#isLate(one, nowMs)) runs.at(-1)?.push(one);
+      else if (page.includes(one)) runs.push([]);
+    }
+    return runs.flatMap((run) => lateText('trades', run.map(secondOf), 1, nowMs));
+  }
+
+  /** What the answer to {@link PastModel.candles} lacks because it was received later. */
+  lateOfCandles(market: string, intervalS: number, nowMs: number, isCollected: boolean): string[] {
+    const openS = Math.floor(nowMs / 1000 / intervalS) * intervalS;
+    const late = this.#tradesOf(market).filter((one) => this.#isLate(one, nowMs));
+    const there = this.#collected(market, intervalS, nowMs).map(({ time }) => time);
+    const begins = isCollected
+      ? this.#versions
+          .filter((one) => one.market === market && one.intervalS === intervalS)
+          .map(({ openAtUs }) => openAtUs / US_PER_S)
+          .filter((begin) => this.#isKnownOnly && !there.includes(begin))
+      : late.map((one) => Math.floor(secondOf(one) / intervalS) * intervalS);
+    const runs: number[][] = [];
+    for (const begin of [...new Set(begins)].sort((a, b) => a - b)) {
+      if (begin >= openS) continue;
+      if (runs.at(-1)?.at(-1) === begin - intervalS) runs.at(-1)?.push(begin);
+      else runs.push([begin]);
+    }
+    const inOpen = late.map(secondOf).filter((second) => second >= openS);
+    const kind = isCollected ? 'kline' : 'trades';
+    return [
+      ...runs.flatMap((run) => lateText(kind, run, intervalS, nowMs)),
+      ...lateText('trades', inOpen, 1, nowMs),
+    ];
+  }
+
+  /** Whether what was seen last is outdated by something that was received later. */
+  lateOf(kind: 'depth' | 'ticker' | 'state', market: string, nowMs: number, periodS = 0): string[] {
+    const isOf = (one: ArchiveEvent) =>
+      one.kind === kind &&
+      one.market === market &&
+      (one.kind !== 'state' || one.periodS === periodS);
+    const known = this.#last(kind, market, nowMs, isOf);
+    const late = this.#happened.find(
+      (one) =>
+        isOf(one) &&
+        one.atUs >= (known?.atUs ?? 0) &&
+        one.atUs <= nowMs * 1000 &&
+        !this.#isThere(one, nowMs * 1000),
+    );
+    if (late === undefined) return [];
+    const fromMs = Math.floor(late.atUs / 1000);
+    const to = new Date(Math.max(nowMs, fromMs + 1)).toISOString();
+    return [`${kind} ${new Date(fromMs).toISOString()} ${to} received later`];
+  }
+
   /** Candles that begin at `fromS` or later, and the open one. */
   candles(market: string, intervalS: number, nowMs: number, isCollected: boolean): ModelCandle[] {
     const openS = Math.floor(nowMs / 1000 / intervalS) * intervalS;
     const visible = this.trades(market, nowMs);
     const inCandle = (fromS: number) =>
       visible.filter((one) => secondOf(one) >= fromS && secondOf(one) < fromS + intervalS);
-    const open = madeOf(inCandle(openS), openS, market);
+    const late = this.#tradesOf(market).filter((one) => this.#isLate(one, nowMs));
+    const lowest = late.find((one) => secondOf(one) >= openS);
+    const newest = visible.at(-1);
+    const isHole =
+      lowest !== undefined && newest !== undefined && comparePlaces(newest, lowest) > 0;
+    const open = isHole ? [] : madeOf(inCandle(openS), openS, market);
+    const isWhole = (fromS: number) =>
+      !late.some((one) => secondOf(one) >= fromS && secondOf(one) < fromS + intervalS);
     const closed = isCollected
       ? this.#collected(market, intervalS, nowMs)
       : [...new Set(visible.map((one) => Math.floor(secondOf(one) / intervalS) * intervalS))]
-          .filter((fromS) => fromS < openS)
+          .filter((fromS) => fromS < openS && isWhole(fromS))
           .flatMap((fromS) => madeOf(inCandle(fromS), fromS, market));
     return [...closed, ...open];
   }
@@ -95,7 +169,7 @@ export class PastModel {
     return this.#happened
       .filter((one) => one.kind === 'trade' && one.market === market)
       .map((one) => one as TradeEvent)
-      .sort((a, b) => secondOf(a) - secondOf(b) || a.id - b.id);
+      .sort(comparePlaces);
   }
 
   #collected(market: string, intervalS: number, nowMs: number): ModelCandle[] {
@@ -129,6 +203,11 @@ export class PastModel {
     ) as E | undefined;
   }
 
+  /** Happened by then, and received later. */
+  #isLate(one: TradeEvent, nowMs: number): boolean {
+    return seenAtUs(one) <= nowMs * 1000 && !this.#isThere(one, nowMs * 1000);
+  }
+
   #isThere(one: ArchiveEvent, nowUs: number): boolean {
     return !this.#isKnownOnly || ('receivedAtUs' in one && one.receivedAtUs <= nowUs);
   }
@@ -137,6 +216,17 @@ export class PastModel {
 const secondOf = ({ atUs }: TradeEvent) => Math.floor(atUs / US_PER_S);
 /** Where only the second is known, from its end on. */
 const seenAtUs = ({ atUs, isExactTime }: TradeEvent) => (isExactTime ? atUs : atUs + 1);
+
+const comparePlaces = (a: TradeEvent, b: TradeEvent) => secondOf(a) - secondOf(b) || a.id - b.id;
+
+/** As a header tells it; nothing for no begins. None ends later than the moment at which it is told. */
+function lateText(kind: string, begins: readonly number[], lengthS: number, nowMs: number) {
+  if (begins.length === 0) return [];
+  const fromMs = Math.min(...begins) * 1000;
+  const toMs = Math.min((Math.max(...begins) + lengthS) * 1000, Math.max(nowMs, fromMs + 1));
+  const [from, to] = [new Date(fromMs), new Date(toMs)];
+  return [`${kind} ${from.toISOString()} ${to.toISOString()} received later`];
+}
 
 function madeOf(trades: readonly TradeEvent[], time: number, market: string): ModelCandle[] {
   const [first] = trades;

@@ -58,6 +58,26 @@ export const CANDLES_OF_TRADES = `
       AND (traded_at, tid) < (${secondOf('$6')}, $7::bigint) AND ${known('$9')}) t
   GROUP BY "openAtS" ORDER BY "openAtS"`;
 
+/** From its exact time on a trade is seen, or from the end of its second on. */
+const SEEN_AT = `coalesce(executed_at, traded_at + interval '1 s')`;
+/** $1 market, $2 $3 span, $4 $5 from, $6 $7 before, $8 the moment, $9 limit: seen by then, received later */
+export const LATE_TRADES = `
+  SELECT ${TRADE_COLUMNS} FROM trade
+  WHERE market_id = $1 AND ${within('traded_at', '$2', '$3')}
+    AND (traded_at, tid) >= (${secondOf('$4')}, $5::bigint)
+    AND (traded_at, tid) < (${secondOf('$6')}, $7::bigint)
+    AND received_at > ${momentOf('$8')} AND ${SEEN_AT} <= ${momentOf('$8')}
+  ORDER BY traded_at DESC, tid DESC LIMIT $9`;
+
+/** As {@link CANDLES_OF_TRADES}: which of them lack trades that were received after $9. */
+export const LATE_CANDLES_OF_TRADES = `
+  SELECT DISTINCT floor(extract(epoch FROM traded_at) / $8::bigint)::float8 * $8::bigint AS "openAtS"
+  FROM trade
+  WHERE market_id = $1 AND ${within('traded_at', '$2', '$3')}
+    AND (traded_at, tid) >= (${secondOf('$4')}, $5::bigint)
+    AND (traded_at, tid) < (${secondOf('$6')}, $7::bigint) AND received_at > ${momentOf('$9')}
+  ORDER BY "openAtS"`;
+
 const CANDLE_COLUMNS = `${secondsOf('open_at')} AS "openAtS", open, close, high, low, volume, amount`;
 const CANDLE_OF = `market_id = $1 AND interval_s = $4 AND ${within('open_at', '$2', '$3')}`;
 
@@ -71,6 +91,11 @@ export const FORMER_KLINES = `
   SELECT ${CANDLE_COLUMNS} FROM kline_revision
   WHERE ${CANDLE_OF} AND known_from <= ${momentOf('$6')} AND known_to > ${momentOf('$6')}
   ORDER BY open_at LIMIT $5`;
+
+/** As {@link KLINES}: candles whose newest version was received after $6. */
+export const LATE_KLINES = `
+  SELECT ${secondsOf('open_at')} AS "openAtS" FROM kline
+  WHERE ${CANDLE_OF} AND received_at > ${momentOf('$6')} ORDER BY open_at LIMIT $5`;
 
 const OBSERVED = `market_id AS "marketId", ${millisOf('observed_at')} AS "observedAtMs",
   ${millisOf('received_at')} AS "receivedAtMs"`;
@@ -124,6 +149,20 @@ export function firstAfter({ table }: Pick<Observed, 'table'>): string {
     ORDER BY observed_at LIMIT 1`;
 }
 
+/**
+ * $1 markets, $2 $3 span, $4 of each from when on, $5 of each the period, $6 moment: the first one of any
+ * of them that was received after the moment
+ */
+export function firstLate(table: 'ticker' | 'depth' | 'market_state'): string {
+  const ofPeriod = table === 'market_state' ? 'AND period_s = m.period' : '';
+  return `SELECT min(found.at) AS "atMs"
+    FROM unnest($1::int[], $4::float8[], $5::int[]) AS m(id, since, period), LATERAL (
+      SELECT ${millisOf('observed_at')} AS at FROM ${table}
+      WHERE market_id = m.id ${ofPeriod} AND ${within('observed_at', '$2', '$3')}
+        AND observed_at >= ${momentOf('m.since')} AND received_at > ${momentOf('$6')}
+      ORDER BY observed_at LIMIT 1) found`;
+}
+
 /** Whole microseconds: what is lost in seconds as a double is less than half of one. */
 const microsText = (expression: string) => `round(date_part('epoch', ${expression}) * 1e6)`;
 /**
@@ -141,8 +180,6 @@ export const UPDATES_AFTER = `
       AND (observed_at, seq) > (${momentOf('$5')}, $6::int) AND origin = 'update'
     ORDER BY observed_at, seq LIMIT $7) written`;
 
-/** From its exact time on a trade is seen, or from the end of its second on. */
-const SEEN_AT = `coalesce(executed_at, traded_at + interval '1 s')`;
 /** $1 markets, $2 $3 span, $4 moment: when the first trade that is not seen by then will be */
 export const NEXT_TRADE = `
   SELECT min(found.at) AS "atMs" FROM unnest($1::int[]) AS m(id), LATERAL (

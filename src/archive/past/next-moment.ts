@@ -7,7 +7,7 @@ const SECOND_MS = 1000;
 const US_PER_MS = 1000;
 
 /** From its exact time on a trade is seen, or from the end of its second on. */
-function seenAtMs({ executedAtUs, tradedAtS }: TradeRow): number {
+export function seenAtMs({ executedAtUs, tradedAtS }: TradeRow): number {
   return executedAtUs === null ? (tradedAtS + 1) * SECOND_MS : executedAtUs / US_PER_MS;
 }
 

@@ -4,6 +4,7 @@ import type { Store } from '../../store/index.js';
 import { openReading } from '../reading/open-reading.js';
 import type { PastKind } from './cold-rows.js';
 import * as sql from './hot-sql.js';
+import { PastLateRows } from './late-rows.js';
 import { findNextMoment } from './next-moment.js';
 import { PartSearch } from './part-search.js';
 import type {
@@ -11,6 +12,8 @@ import type {
   DepthRow,
   KnownAt,
   KnownStream,
+  LateRows,
+  MadeCandles,
   PastArchive,
   PastIdentity,
   PastMarket,
@@ -69,12 +72,14 @@ class PostgresPast implements PastArchive {
   readonly #lease: ReadingLease;
   readonly #search: PartSearch;
   readonly #trades: PastTrades;
+  readonly late: LateRows;
 
   constructor(store: PastStore, clock: Clock, lease: ReadingLease) {
     this.#store = store;
     this.#lease = lease;
     this.#search = new PartSearch(store, lease, clock);
     this.#trades = new PastTrades(store, this.#search);
+    this.late = new PastLateRows(store, this.#search);
   }
 
   async identity(): Promise<PastIdentity | null> {
@@ -132,7 +137,7 @@ class PostgresPast implements PastArchive {
     from: TradePlace,
     before: TradePlace,
     knownAt: KnownAt,
-  ): Promise<BuiltCandle[]> {
+  ): Promise<MadeCandles> {
     return this.#trades.candles(marketId, intervalS, from, before, knownAt);
   }
 

@@ -49,8 +49,10 @@ interface OldestQuestion<K extends PastKind, R>
 }
 
 interface FirstQuestion<K extends PastKind> extends Pick<PartQuestion<K>, 'kind' | 'isMeant'> {
-  /** Markets, each with interval or period. */
-  readonly series: ReadonlyArray<Pick<PartQuestion<K>, 'marketId' | 'variantS'>>;
+  /** Markets, each with interval or period, and from when on where that is not the same of all. */
+  readonly series: ReadonlyArray<
+    Pick<PartQuestion<K>, 'marketId' | 'variantS'> & { readonly fromMs?: number }
+  >;
   /** The first moment of a piece of time that is in the database. */
   readonly hot: (span: Span) => Promise<number | null>;
   readonly momentOf: (row: RowOf<K>) => number;
@@ -82,13 +84,14 @@ export class PartSearch {
     this.#clock = clock;
   }
 
-  /** The newest `limit` rows before a moment, newest first. */
+  /** The newest `limit` rows before a moment, newest first; none from before `fromMs`. */
   async newest<K extends PastKind>(
     question: PartQuestion<K>,
     beforeMs: number,
     limit: number,
+    fromMs = Number.NEGATIVE_INFINITY,
   ): Promise<Array<RowOf<K>>> {
-    const oldestMs = await this.oldestMs(question.kind);
+    const oldestMs = Math.max(fromMs, await this.oldestMs(question.kind));
     return await this.#lease.hold(async (reading, alone) => {
       const found: Array<RowOf<K>> = [];
       let toMs = beforeMs;
@@ -177,7 +180,10 @@ export class PartSearch {
           if (part.state === 'hot') firstMs = await hot(part.span);
           for (const one of part.state === 'cold' ? series : []) {
             const before = Math.min(part.span.toMs, Math.ceil(firstMs ?? part.span.toMs));
-            const look = { fromMs: part.span.fromMs, toMs: before };
+            const look = {
+              fromMs: Math.max(part.span.fromMs, one.fromMs ?? part.span.fromMs),
+              toMs: before,
+            };
             const question = { ...one, kind, isMeant, read };
             const [found] = await coldOldest({ reading, alone }, question, look, 1);
             if (found !== undefined) firstMs = Math.min(found, firstMs ?? found);

@@ -2,7 +2,14 @@ import type { Store } from '../../store/index.js';
 import { addTrade, appendCandles } from './candles.js';
 import * as sql from './hot-sql.js';
 import type { PartSearch, VisitedPart } from './part-search.js';
-import type { BuiltCandle, KnownAt, TradeMarks, TradePlace, TradeRow } from './past.js';
+import type {
+  BuiltCandle,
+  KnownAt,
+  MadeCandles,
+  TradeMarks,
+  TradePlace,
+  TradeRow,
+} from './past.js';
 import { comparePlaces } from './places.js';
 
 /** Before everything that there can be. */
@@ -109,33 +116,40 @@ export class PastTrades {
     from: TradePlace,
     before: TradePlace,
     knownAt: KnownAt,
-  ): Promise<BuiltCandle[]> {
+  ): Promise<MadeCandles> {
     const candles: BuiltCandle[] = [];
+    const late = new Set<number>();
     const span = {
       fromMs: from.tradedAtS * SECOND_MS,
       toMs: (before.tradedAtS + 1) * SECOND_MS,
     };
     await this.#search.eachPart(seriesOf(marketId), span, 'ascending', async (part) => {
       if (part.state === 'hot') {
-        const made = await this.#store.query<BuiltCandle>(sql.CANDLES_OF_TRADES, [
+        const values = [
           ...[marketId, part.span.fromMs, part.span.toMs, from.tradedAtS, from.tid],
           ...[before.tradedAtS, before.tid, intervalS, knownAt],
-        ]);
-        appendCandles(candles, made);
+        ];
+        appendCandles(candles, await this.#store.query<BuiltCandle>(sql.CANDLES_OF_TRADES, values));
+        if (knownAt === null) return true;
+        const lacking = await this.#store.query<Pick<BuiltCandle, 'openAtS'>>(
+          sql.LATE_CANDLES_OF_TRADES,
+          values,
+        );
+        for (const { openAtS } of lacking) late.add(openAtS);
       }
       if (part.state === 'cold') {
         await part.alone.run(async () => {
           for await (const row of part.rows(Number.MAX_SAFE_INTEGER)) {
-            const isMeant = comparePlaces(row, from) >= 0 && comparePlaces(row, before) < 0;
-            if (isMeant && (knownAt === null || row.receivedAtMs <= knownAt)) {
-              addTrade(candles, row, intervalS);
-            }
+            if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
+            const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
+            if (isKnown) addTrade(candles, row, intervalS);
+            else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
           }
         });
       }
       return true;
     });
-    return candles;
+    return { candles, lateOpenAtS: [...late].sort((a, b) => a - b) };
   }
 }
 

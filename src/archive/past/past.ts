@@ -43,6 +43,49 @@ export interface Seen<T> {
   readonly nextAtMs: number;
 }
 
+/** Candles made of trades. */
+export interface MadeCandles {
+  readonly candles: readonly BuiltCandle[];
+  /** Begins of those that lack trades which were received later, oldest first. */
+  readonly lateOpenAtS: readonly number[];
+}
+
+/** An observed series, looked at from a moment on. */
+export interface SeriesFrom {
+  readonly marketId: number;
+  /** Period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  readonly fromMs: number;
+}
+
+/** Rows of what had happened by a moment that were received after it only: what was missing then. */
+export interface LateRows {
+  /** Trades from a place (included) up to another, newest first; at most `limit`. */
+  trades(
+    marketId: number,
+    run: { readonly from: TradePlace; readonly before: TradePlace },
+    nowMs: number,
+    limit: number,
+  ): Promise<readonly TradePlace[]>;
+  /**
+   * Begins (seconds) of candles that begin in a span, oldest first; at most `limit`. Those with an
+   * earlier version are among them.
+   */
+  klines(
+    marketId: number,
+    intervalS: number,
+    span: Span,
+    nowMs: number,
+    limit: number,
+  ): Promise<readonly number[]>;
+  /** The first observation of any of several series; null where nothing came late. */
+  observed(
+    kind: 'tickers' | 'depth' | 'states',
+    series: readonly SeriesFrom[],
+    nowMs: number,
+  ): Promise<number | null>;
+}
+
 /** A market with all the terms that it ever had. */
 export interface PastMarket {
   readonly marketId: number;
@@ -94,6 +137,7 @@ export interface BuiltCandle {
 }
 
 export interface PastArchive {
+  readonly late: LateRows;
   /** Null while nothing was ever collected into it. */
   identity(): Promise<PastIdentity | null>;
   markets(): Promise<readonly PastMarket[]>;
@@ -133,7 +177,7 @@ export interface PastArchive {
     from: TradePlace,
     before: TradePlace,
     knownAt: KnownAt,
-  ): Promise<BuiltCandle[]>;
+  ): Promise<MadeCandles>;
 
   /** Candles that begin in a span, oldest first; at most `limit`. */
   klines(
