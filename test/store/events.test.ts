@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { ArchiveEvent } from '../../src/archive/events/event.js';
 import { openArchive } from '../../src/archive/open-archive.js';
+import { DuckSession } from '../../src/archive/parquet/session.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { archiveDay } from '../support/cold-world.js';
 import {
@@ -12,7 +13,7 @@ import {
   makeEventWorld,
 } from '../support/event-world.js';
 import { makeFolder } from '../support/export-world.js';
-import { openTestStore } from '../support/postgres.js';
+import { openTestStore, runSql } from '../support/postgres.js';
 import { trade } from '../support/postgres-rows.js';
 
 const SEED = 20_260_115;
@@ -150,4 +151,66 @@ test('a day of more markets than files are open at once comes in the same order'
   assert.deepEqual(await read(), order);
   assert.equal((await archiveDay({ store, url, coldDir }, 'trades', dayText(0))).length, MANY);
   assert.deepEqual(await read(), order);
+});
+
+/** Of each of two markets: a quiet morning, a burst in one second, then one trade every other second. */
+const AFTERNOON = 12_000;
+
+test('the first event of a large day waits for few of its rows, and none is lost or told twice behind it', async (t) => {
+  const { store, url } = await openTestStore();
+  const terms = { money: 'USD', stockPrec: 8, moneyPrec: 8, feePrec: 4, minAmount: '0' };
+  const markets = ['AAA', 'BBB'].map((stock) => ({ name: `${stock}_USD`, stock, ...terms }));
+  const { ids } = await store.ensureMarkets(markets, EVENT_START_MS);
+  const dayMs = Math.floor(EVENT_START_MS / EVENT_DAY_MS) * EVENT_DAY_MS;
+  const span = { fromMs: dayMs, toMs: dayMs + EVENT_DAY_MS };
+  await store.ensurePartitions('trade', span);
+  await runSql(
+    url,
+    `INSERT INTO trade (market_id, traded_at, tid, executed_at, received_at, side, price, amount, total)
+     SELECT m, date_trunc('second', at), n * 2 + m, at, at, 'buy', 1, 1, 1
+     FROM (SELECT m, n, to_timestamp($1::float8 / 1000 + CASE WHEN n = 0 THEN 3600
+             WHEN n < 300 THEN 28800 + n * 0.003 ELSE 28500 + n * 2 + m * 0.25 END) AS at
+           FROM generate_series(0, ${AFTERNOON}) n, unnest($2::int[]) m) made`,
+    [dayMs, [...ids.values()]],
+  );
+  const claims = [];
+  for (const marketId of ids.values()) {
+    const stream = await store.ensureStream({ kind: 'trades', marketId, variant: 0 });
+    claims.push({ stream, span, evidence: {} });
+  }
+  await store.commit({ claims });
+  const coldDir = await makeFolder(t, 'cold');
+  const archive = await openArchive({ databaseUrl: url, coldDir });
+  t.after(() => archive.close());
+  const events = () =>
+    archive.trades({ market: 'AAA_USD', from: dayMs * 1000, to: span.toMs * 1000 });
+  const both = () => archive.events({ from: dayMs * 1000, to: span.toMs * 1000 });
+  const hot = await collected(both());
+  assert.equal(hot.length, 2 * (AFTERNOON + 1));
+  await archiveDay({ store, url, coldDir }, 'trades', new Date(dayMs).toISOString().slice(0, 10));
+
+  const asked: string[] = [];
+  const { vectors } = DuckSession.prototype;
+  t.mock.method(
+    DuckSession.prototype,
+    'vectors',
+    function (this: DuckSession, ...args: Parameters<typeof vectors>) {
+      asked.push(args[1]);
+      return vectors.apply(this, args);
+    },
+  );
+  for (const open of [both, events]) {
+    asked.length = 0;
+    const stream = open();
+    assert.equal((await stream.next()).done, false);
+    await stream.return();
+    const duck = await DuckSession.open(await makeFolder(t, 'spill'));
+    let rows = 0;
+    for (const sql of asked) {
+      rows += Number((await duck.rows('counting', `SELECT count(*) FROM (${sql})`))[0]?.[0]);
+    }
+    duck.close();
+    assert.ok(rows > 0 && rows < 1000, `${rows} rows were asked for`);
+  }
+  sameEvents(await collected(both()), hot);
 });

@@ -36,13 +36,22 @@ const TABLES: Readonly<Record<MergedKind, PartitionedTable>> = {
   states: 'market_state',
 };
 
+interface Piece {
+  readonly market: string;
+  readonly marketId: number;
+  readonly day: string;
+  readonly first: Date;
+  readonly last: Date;
+  readonly variants: number[];
+}
+
 /** The pieces of a partition by market and day, in the order of their files. */
 async function daysOf(url: string, kind: MergedKind, partition: string) {
   const [time = ''] = seriesOrder(kind);
-  return await runSql<{ market: string; marketId: number; day: string; variants: number[] }>(
+  return await runSql<Piece>(
     url,
     `SELECT m.name AS market, p.market_id AS "marketId",
-       to_char(p.${time}, 'YYYY-MM-DD') AS day,
+       to_char(p.${time}, 'YYYY-MM-DD') AS day, min(p.${time}) AS first, max(p.${time}) AS last,
        array_agg(DISTINCT ${seriesVariant(kind) ?? '0'}) AS variants
      FROM ${partition} p JOIN market m USING (market_id) GROUP BY 1, 2, 3 ORDER BY 2, 3`,
   );
@@ -113,7 +122,7 @@ interface Surroundings {
 
 async function writeFile(
   { store, coldDir, duck, scratch, kind, rowGroupRows }: Surroundings,
-  piece: { market: string; marketId: number; day: string; variants: number[] },
+  piece: Piece,
 ): Promise<ColdFile> {
   const staged = { path: join(scratch, 'rows.csv'), columns: seriesColumns(kind, true) };
   const fromMs = Date.parse(`${piece.day}T00:00:00Z`);
@@ -141,6 +150,6 @@ async function writeFile(
   return {
     ...{ path, market: piece.market, marketId: piece.marketId, date: piece.day, rows },
     ...{ bytes: bytes.length, sha256 },
-    ...{ first: new Date(span.fromMs).toISOString(), last: new Date(span.toMs - 1).toISOString() },
+    ...{ first: piece.first.toISOString(), last: piece.last.toISOString() },
   };
 }

@@ -1,10 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { DepartedPartition } from '../../store/index.js';
-import { DuckSession } from '../parquet/session.js';
 import type { ColdFolder } from '../reading/cold-files.js';
 import type { PlacedFile } from '../reading/reading.js';
+import type { ColdEngine } from './cold-engine.js';
 import {
   type ColdQuery,
   columnReader,
@@ -27,15 +24,22 @@ const DAY_US = 86_400_000_000;
  */
 const OPEN_FILES_MAX = 24;
 
-/** DuckDB for one stream of events, opened when the first file is read. */
+/** Rows that the first look into files aims at: the first event waits for these, not for whole groups. */
+const FIRST_ROWS = 256;
+/** Looks that found nothing widen so much each, before all that is left of the day is opened. */
+const WIDENING = 8;
+const LOOKS_MAX = 4;
+const SECOND_US = 1_000_000;
+
+/** Reads the events of one slice from files. */
 export class ColdReader {
   readonly #folder: ColdFolder;
+  readonly #engine: ColdEngine;
   readonly #signal: AbortSignal;
-  #duck: Promise<{ readonly session: DuckSession; readonly scratch: string }> | undefined;
-  #isClosed = false;
 
-  constructor(folder: ColdFolder, signal: AbortSignal) {
+  constructor(folder: ColdFolder, engine: ColdEngine, signal: AbortSignal) {
     this.#folder = folder;
+    this.#engine = engine;
     this.#signal = signal;
   }
 
@@ -56,31 +60,63 @@ export class ColdReader {
       }
       return;
     }
+    let isBegun = false;
     for (const { partition, span } of parts) {
       for (let fromUs = span.fromUs; fromUs < span.toUs; ) {
         const toUs = Math.min(Math.floor(fromUs / DAY_US) * DAY_US + DAY_US, span.toUs);
-        yield* this.#day(slice, partition, { fromUs, toUs }, order);
+        const files = await this.#files(slice, partition, { fromUs, toUs });
+        if (!isBegun && files.length > 0) {
+          fromUs = yield* this.#begin(slice, files, { fromUs, toUs }, order);
+          isBegun = true;
+        }
+        if (fromUs < toUs) yield* this.#day(slice, files, { fromUs, toUs }, order);
         fromUs = toUs;
       }
     }
   }
 
-  /** Safe to call twice. */
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    const duck = await this.#duck?.catch(() => undefined);
-    this.#duck = undefined;
-    duck?.session.close();
-    if (duck !== undefined) await rm(duck.scratch, { recursive: true, force: true });
+  /**
+   * The first events of a day, in short looks at all of its files together, so that they come as soon
+   * from large files as from small ones. Returns the moment from which on nothing was read.
+   */
+  async *#begin(
+    slice: EventSlice,
+    files: readonly PlacedFile[],
+    { fromUs, toUs }: RowSpan,
+    order: EventOrder,
+  ): AsyncGenerator<ArchiveEvent[], number, undefined> {
+    const rows = files.reduce((sum, file) => sum + file.rows, 0);
+    const firstUs = Math.min(...files.map(({ first }) => Date.parse(first))) * 1000;
+    const lastUs = Math.max(...files.map(({ last }) => Date.parse(last))) * 1000;
+    // What belongs to one second stays together.
+    const onSecond = (us: number) => Math.ceil(us / SECOND_US) * SECOND_US;
+    let widthUs = onSecond(((lastUs - firstUs) / rows) * FIRST_ROWS + 1);
+    let [atUs, endUs] = [fromUs, onSecond(Math.max(fromUs, firstUs))];
+    for (let look = 0; look < LOOKS_MAX && atUs < toUs; look += 1) {
+      endUs = Math.min(endUs + widthUs, toUs);
+      const query = { ...slice, fromUs: atUs, toUs: endUs };
+      let hasFound = false;
+      for await (const batch of this.#read(
+        slice,
+        sortedSql(query, byMarket(slice, files), false),
+        order,
+      )) {
+        hasFound = true;
+        yield batch;
+      }
+      atUs = endUs;
+      if (hasFound) break;
+      widthUs *= WIDENING;
+    }
+    return atUs;
   }
 
   async *#day(
     slice: EventSlice,
-    partition: DepartedPartition,
+    files: readonly PlacedFile[],
     span: RowSpan,
     order: EventOrder,
   ): Batches {
-    const files = await this.#files(slice, partition, span);
     const query: ColdQuery = { ...slice, ...span };
     const bySize = files.toSorted((a, b) => b.rows - a.rows);
     const isAll = bySize.length <= OPEN_FILES_MAX;
@@ -109,7 +145,7 @@ export class ColdReader {
     const read = columnReader(kind, names, variantS);
     const settling = new InOrder<ArchiveEvent>(compareWithin(order));
     const isByReceipt = order === 'received';
-    const session = await (await this.#open()).beside();
+    const session = await this.#engine.connect();
     try {
       const pieces = session.vectors('reading events', sql, MADE_TOGETHER);
       for await (const { columns, rows } of pieces) {
@@ -125,23 +161,6 @@ export class ColdReader {
     } finally {
       session.close();
     }
-  }
-
-  async #open(): Promise<DuckSession> {
-    this.#signal.throwIfAborted();
-    if (this.#isClosed) throw new Error('the reader of cold files is closed');
-    this.#duck ??= openDuck(this.#signal);
-    return (await this.#duck).session;
-  }
-}
-
-async function openDuck(signal: AbortSignal) {
-  const scratch = await mkdtemp(join(tmpdir(), 'tapekeep-events-'));
-  try {
-    return { session: await DuckSession.open(scratch, {}, signal), scratch };
-  } catch (error) {
-    await rm(scratch, { recursive: true, force: true });
-    throw error;
   }
 }
 

@@ -3,6 +3,7 @@ import type { ArchiveSnapshot, MergedKind, Store } from '../../store/index.js';
 import { COLD_KINDS } from '../cold/layout.js';
 import { ColdFolder } from '../reading/cold-files.js';
 import { cutIntoParts } from '../reading/parts.js';
+import { ColdEngine } from './cold-engine.js';
 import { ColdReader } from './cold-events.js';
 import { ArchiveError } from './errors.js';
 import type { ArchiveEvent } from './event.js';
@@ -88,9 +89,13 @@ export async function* openEvents(
       const marks = await markGaps(snapshot, incomplete);
       if (marks.length > 0) sources.push({ rank: GAP_RANK, batches: inTurn([marks]) });
     }
+    const engine = new ColdEngine(signal);
+    opened.add(() => engine.close());
     for (const located of plan.slices.flatMap((one) => versionsOf(one, order))) {
       const slice = locate(located, snapshot);
-      sources.push(...(await openSlice(slice, { snapshot, coldDir, order, signal, opened })));
+      sources.push(
+        ...(await openSlice(slice, { snapshot, coldDir, engine, order, signal, opened })),
+      );
       if (sources.length > SOURCES_MAX) throw tooMany();
     }
     // Each source has a connection of its own that sees the same moment; an idle one would be ended.
@@ -117,6 +122,7 @@ function versionsOf(slice: EventSlice, order: EventOrder): EventSlice[] {
 interface Surroundings {
   readonly snapshot: ArchiveSnapshot;
   readonly coldDir: string | null;
+  readonly engine: ColdEngine;
   readonly order: EventOrder;
   readonly signal: AbortSignal;
   readonly opened: Opened;
@@ -130,8 +136,9 @@ async function openSlice(located: LocatedSlice, around: Surroundings): Promise<S
   const isCold = parts.some(({ part }) => part.state === 'cold');
   const twin = isHot ? await snapshot.twin() : undefined;
   if (twin !== undefined) opened.add(() => twin.close());
-  const cold = isCold ? new ColdReader(coldFolder(around.coldDir), signal) : undefined;
-  if (cold !== undefined) opened.add(() => cold.close());
+  const cold = isCold
+    ? new ColdReader(coldFolder(around.coldDir), around.engine, signal)
+    : undefined;
   const coldParts = (from: LocatedSlice['parts']) =>
     from.flatMap(({ part: { partition }, span }) =>
       partition?.state === 'archived' ? [{ partition, span }] : [],
@@ -155,7 +162,6 @@ async function openSlice(located: LocatedSlice, around: Surroundings): Promise<S
     }
     // What has been read to its end need not wait for the others.
     await twin?.close();
-    await cold?.close();
   };
   return [{ rank, batches: within(slice, whole()) }];
 }

@@ -22,6 +22,11 @@ export interface DuckLimits {
   readonly memoryMb?: number;
   /** Default 2. */
   readonly threads?: number;
+  /**
+   * What a result that is read piece by piece is ahead of its reader, kB; default 1,000. DuckDB counts 16
+   * bytes for a text, however long it is: rows of long texts take many times as much as this.
+   */
+  readonly aheadKb?: number;
 }
 
 /** Some rows of a result, column by column. */
@@ -45,15 +50,18 @@ export class DuckSession {
   readonly #connection: DuckDBConnection;
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort: () => void;
+  readonly #limits: DuckLimits;
   /** Whether the memory ends with this session. */
   readonly #isOwner: boolean;
 
   private constructor(
     instance: DuckDBInstance,
     connection: DuckDBConnection,
+    limits: DuckLimits,
     signal: AbortSignal | undefined,
     isOwner: boolean,
   ) {
+    this.#limits = limits;
     this.#isOwner = isOwner;
     this.#instance = instance;
     this.#connection = connection;
@@ -76,9 +84,8 @@ export class DuckSession {
       autoload_known_extensions: 'false',
       preserve_insertion_order: 'true',
     });
-    const connection = await instance.connect();
-    await connection.run("SET TimeZone = 'UTC'");
-    return new DuckSession(instance, connection, signal, true);
+    const connection = await connect(instance, limits);
+    return new DuckSession(instance, connection, limits, signal, true);
   }
 
   /**
@@ -86,9 +93,8 @@ export class DuckSession {
    * To be closed before this one.
    */
   async beside(): Promise<DuckSession> {
-    const connection = await this.#instance.connect();
-    await connection.run("SET TimeZone = 'UTC'");
-    return new DuckSession(this.#instance, connection, this.#signal, false);
+    const connection = await connect(this.#instance, this.#limits);
+    return new DuckSession(this.#instance, connection, this.#limits, this.#signal, false);
   }
 
   /** @throws {@link ParquetError}, or the signal's reason */
@@ -128,6 +134,8 @@ export class DuckSession {
         const rows = Math.min(rowsMax, chunk.rowCount - from);
         yield { rows, columns: whole.map((vector) => vector.slice(from, rows)) };
       }
+      // Texts lie outside of what the garbage collector counts, so that it would let them pile up.
+      chunk.reset();
     }
   }
 
@@ -159,6 +167,16 @@ export class DuckSession {
       throw new ParquetError(doing, error);
     }
   }
+}
+
+async function connect(
+  instance: DuckDBInstance,
+  { aheadKb }: DuckLimits,
+): Promise<DuckDBConnection> {
+  const connection = await instance.connect();
+  const ahead = aheadKb === undefined ? '' : `; SET streaming_buffer_size = '${aheadKb}KB'`;
+  await connection.run(`SET TimeZone = 'UTC'${ahead}`);
+  return connection;
 }
 
 function abortReason(signal: AbortSignal): Error {
