@@ -154,14 +154,14 @@ export class Connection {
     });
   }
 
-  /** Several statements in one message, without values; answers with the rows of the last one. */
-  queryScript<Row extends object>(sql: string): Promise<Row[]> {
+  /** Several statements in one message, without values; answers with the rows of each. */
+  queryScript(statements: readonly string[]): Promise<object[][]> {
     return this.#guard(async () => {
       // With more than one statement the driver answers with a list, which its types do not tell.
-      const answer = (await this.#client.query<Row>(sql)) as
-        | pg.QueryResult<Row>
-        | pg.QueryResult<Row>[];
-      return [answer].flat().at(-1)?.rows ?? [];
+      const answer = (await this.#client.query<object>(statements.join(';\n'))) as
+        | pg.QueryResult<object>
+        | pg.QueryResult<object>[];
+      return [answer].flat().map(({ rows }) => rows);
     });
   }
 
@@ -178,6 +178,7 @@ export class Connection {
   /**
    * Feeds one buffer to `COPY … FROM STDIN`.
    *
+   * @param sql after the COPY there may be more statements, which answer with no rows
    * @param whenSent called when the data have left: for a while now the server has work to do
    */
   copyIn(sql: string, data: Buffer, whenSent?: () => void): Promise<void> {

@@ -71,6 +71,12 @@ test('a COMMIT whose answer is lost is repeated, and counts once', async (contex
   const { stored, duplicate } = outcomes.trade;
   assert.deepEqual({ stored, duplicate }, { stored: 0, duplicate: 2 });
   assert.equal(islands[0]?.rowCount, 3);
+  // New rows, what they prove and COMMIT in one message: the claim ends with them.
+  proxy.cutAfterNextCommit();
+  const again = await store.commit({ trades: [trade(60, 60)], claims: [claim(stream, 60, 61)] });
+  assert.equal(proxy.fired, 2);
+  assert.equal(again.outcomes.trade.duplicate, 1);
+  assert.equal(again.islands[0]?.rowCount, 4);
   await store.stop();
 });
 

@@ -63,7 +63,6 @@ export class PostgresProxy {
       return;
     }
     const far = connect(Number(this.#target.port), this.#target.hostname);
-    let isDoomed = false;
     for (const socket of [near, far]) {
       this.#sockets.add(socket);
       socket.on('error', () => undefined);
@@ -79,17 +78,15 @@ export class PostgresProxy {
         return () => void far.write(data);
       };
       if (!this.onSent(data, hold)) return;
-      if (this.#mode === 'cutAfterCommit' && data.includes('COMMIT\0')) {
-        this.#mode = 'open';
-        isDoomed = true;
-      }
       far.write(data);
     });
     far.on('data', (data: Buffer) => {
-      if (!isDoomed) {
+      // The server's word that a COMMIT is done, whatever else was sent in the message that asked for it.
+      if (this.#mode !== 'cutAfterCommit' || !data.includes('COMMIT\0')) {
         near.write(data);
         return;
       }
+      this.#mode = 'open';
       this.fired += 1;
       near.destroy();
     });

@@ -1,17 +1,16 @@
 import { normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoverageClaim, Evidence, Island, StreamKind } from '../../ledger/batch.js';
-import { type CoverageRow, toIsland } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
-import { fromMs, toMs } from '../instants.js';
-import { type ChangedIsland, writeIslands } from './coverage-rows.js';
+import { fromMs } from '../instants.js';
+import type { ChangedIsland } from './coverage-rows.js';
 import { doubtLateTrades } from './doubts.js';
 import type { Counted, FreshRows, StoredNear } from './fresh-rows.js';
 
 /**
  * Merges claims into the ledger. The pure part decides which rows of coverage become which; the
- * rest reads, counts and writes, all streams of a group in one statement each.
+ * rest counts, all streams of a group in one statement.
  *
- * The caller holds the lock of every market concerned, and has stored the rows already.
+ * The caller holds the lock of every market concerned since before it read what is held.
  */
 
 /** All that a group of batches does to one stream. */
@@ -25,7 +24,8 @@ export interface StreamWork {
   readonly near: StoredNear | undefined;
 }
 
-interface Held extends Island {
+/** A row of coverage as it is. */
+export interface Held extends Island {
   readonly evidence: Evidence;
 }
 
@@ -62,16 +62,6 @@ export function mergeCoverage(work: StreamWork, held: readonly Held[]): Merged[]
   });
 }
 
-const READ_COVERAGE = `
-  SELECT c.stream_id, ${toMs('lower(c.span)')} AS from_ms, ${toMs('upper(c.span)')} AS to_ms,
-         c.first_id, c.last_id, c.row_count, c.evidence
-  FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[])
-    AS q(stream_id, market_id, from_ms, to_ms)
-  JOIN coverage c ON c.stream_id = q.stream_id AND c.market_id = q.market_id
-    AND c.span && tstzrange(${fromMs('q.from_ms')} - interval '1 microsecond',
-                            ${fromMs('q.to_ms')}, '[]')
-  ORDER BY c.stream_id, lower(c.span)`;
-
 const COUNT_TRADES = `
   SELECT q.ord::int AS ord, n.row_count, n.first_id, n.last_id
   FROM unnest($1::int[], $2::float8[], $3::float8[], $4::boolean[])
@@ -84,25 +74,35 @@ const COUNT_TRADES = `
       AND (NOT q.needs_time OR t.executed_at IS NOT NULL)) n
   ORDER BY q.ord`;
 
-/**
- * Writes the claims and counts of a group into the ledger.
- *
- * @returns for each stream the islands that its claims and fresh rows lie in.
- */
-export async function writeCoverage(
-  connection: Connection,
+/** What a group of batches makes of the ledger. */
+export interface GroupCoverage {
+  /** For each stream the islands that its claims and fresh rows lie in. */
+  readonly islands: ReadonlyMap<number, readonly Island[]>;
+  readonly changed: readonly ChangedIsland[];
+}
+
+/** Pure: those pieces of coverage that the works of a group concern, as they will be. */
+export function mergeAll(
   works: readonly StreamWork[],
-): Promise<Map<number, Island[]>> {
-  const islands = new Map<number, Island[]>(works.map(({ streamId }) => [streamId, []]));
-  const active = works.flatMap((work) => {
-    const hull = hullOf(work);
-    return hull === undefined ? [] : [{ ...work, hull }];
-  });
-  if (active.length === 0) return islands;
-  const held = await readHeld(connection, active);
-  const merged = active
+  held: ReadonlyMap<number, readonly Held[]>,
+): Merged[] {
+  return works
     .flatMap((work) => mergeCoverage(work, held.get(work.streamId) ?? []))
     .filter(isTouched);
+}
+
+/** Whether rows must be counted where they lie: then all of them must be stored before. */
+export function mustCount(merged: readonly Merged[]): boolean {
+  return merged.some((one) => partsToCount(one).length > 0);
+}
+
+/** Counts what must be counted, and marks what may have been judged already. */
+export async function settleCoverage(
+  connection: Connection,
+  works: readonly StreamWork[],
+  merged: readonly Merged[],
+): Promise<GroupCoverage> {
+  const islands = new Map<number, Island[]>(works.map(({ streamId }) => [streamId, []]));
   const counts = await countUncovered(connection, merged);
   const changed: ChangedIsland[] = [];
   for (const [index, one] of merged.entries()) {
@@ -112,9 +112,8 @@ export async function writeCoverage(
     const { work, evidence, members } = one;
     changed.push({ island, marketId: work.marketId, evidence, was: members.map((it) => it.span) });
   }
-  await writeIslands(connection, changed);
   await doubtLateTrades(connection, merged);
-  return islands;
+  return { islands, changed };
 }
 
 function isTouched({ work, span }: Merged): boolean {
@@ -130,30 +129,6 @@ function isUnchanged({ members }: Merged, island: Island): boolean {
     only.span.toMs === island.span.toMs &&
     only.rowCount === island.rowCount
   );
-}
-
-async function readHeld(
-  connection: Connection,
-  works: readonly (StreamWork & { readonly hull: Span })[],
-): Promise<Map<number, Held[]>> {
-  const rows = await connection.queryAgain<CoverageRow & { evidence: Evidence }>(READ_COVERAGE, [
-    works.map(({ streamId }) => streamId),
-    works.map(({ marketId }) => marketId),
-    works.map(({ hull }) => hull.fromMs),
-    works.map(({ hull }) => hull.toMs),
-  ]);
-  const held = new Map<number, Held[]>();
-  for (const row of rows) {
-    const list = held.get(row.stream_id) ?? [];
-    list.push({ ...toIsland(row), evidence: row.evidence });
-    held.set(row.stream_id, list);
-  }
-  return held;
-}
-
-/** From the first to the last moment that a work is about. */
-function hullOf({ claims, fresh }: StreamWork): Span | undefined {
-  return hullOfSpans([...claims.map(({ span }) => span), ...(fresh.hull ? [fresh.hull] : [])]);
 }
 
 function hullOfSpans(spans: readonly Span[]): Span | undefined {

@@ -44,7 +44,7 @@ export interface PreparedGroup {
   readonly balances: readonly Candidate<BalanceRow>[];
   readonly orders: readonly Candidate<ActiveOrderRow>[];
   readonly refused: readonly Refused[];
-  /** Outcomes that are settled already, one tally a batch. */
+  /** Outcomes that are settled already, one tally a batch; trades are stored unless they turn out known. */
   readonly settled: readonly Tally[];
 }
 
@@ -183,6 +183,7 @@ export function prepareGroup(batches: readonly Batch[], window: SaneWindow): Pre
     settle: (batch, outcome) => work.settle('trade', batch, outcome),
     refuse: (reason, row) => work.refused.push(refusedRow('trade', reason, row)),
   });
+  for (const batch of trades.batches) work.settle('trade', batch, 'stored');
   const prepared = {
     batches,
     trades,

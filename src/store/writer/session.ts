@@ -1,10 +1,20 @@
 import { Connection, type ConnectionOptions } from '../connection.js';
 import { StoreError } from '../errors.js';
+import { WRITE_COVERAGE } from './coverage-rows.js';
+import { READ_COVERAGE } from './held-coverage.js';
+import { prepareSql } from './script.js';
 import { CREATE_STAGES } from './staging.js';
+import { FIND_STORED } from './trade-rows.js';
 
 /** Name of the advisory lock that makes a store the only writer. */
 export const WRITER_LOCK_NAME = 'tapekeep writer';
 const TRY_WRITER_LOCK = `SELECT pg_try_advisory_lock(hashtext('${WRITER_LOCK_NAME}'), 0) AS got`;
+
+/** Run once on each connection of the writer. */
+const PREPARE = [
+  CREATE_STAGES,
+  ...[FIND_STORED, ...READ_COVERAGE, ...WRITE_COVERAGE].map(prepareSql),
+];
 
 /**
  * The writer's one connection, opened when needed and again after a failure.
@@ -36,7 +46,7 @@ export class WriterSession {
     if (this.#connection !== undefined && !this.#connection.isLost) return this.#connection;
     const connection = await Connection.open(this.#options);
     try {
-      await connection.query(CREATE_STAGES);
+      await connection.query(PREPARE.join(';\n'));
       if (this.#mustHoldLock) await this.#lock(connection, 'retry');
       if (this.#isClosed) throw new StoreError('database_unreachable', 'retry', 'closed');
     } catch (error) {

@@ -71,15 +71,8 @@ export async function stageLines(
 }
 
 /** Straight into the series; fails as a whole when one key is there already. */
-export async function copyLines(
-  connection: Connection,
-  shape: { readonly table: string; readonly columns: readonly string[] },
-  lines: Buffer,
-  whenSent?: () => void,
-): Promise<void> {
-  const sql = `COPY ${shape.table} (${shape.columns.join(', ')}) FROM STDIN`;
-  await connection.copyIn(sql, lines, whenSent);
-}
+export const copySql = (shape: { readonly table: string; readonly columns: readonly string[] }) =>
+  `COPY ${shape.table} (${shape.columns.join(', ')}) FROM STDIN`;
 
 /** Removes rows from the stage that must not be inserted. */
 export async function unstage(

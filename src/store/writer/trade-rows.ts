@@ -2,15 +2,9 @@ import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
 import type { Outcome } from './candidate.js';
 import type { StoredNear } from './fresh-rows.js';
+import { executeSql, type NamedStatement } from './script.js';
 import { TRADE } from './series.js';
-import {
-  copyLines,
-  insertStaged,
-  sameContentSql,
-  stageLines,
-  type TimeBounds,
-  unstage,
-} from './staging.js';
+import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';
 import { denseLines, type TradeSheet } from './trade-sheet.js';
 
 /** Both endpoints tell one trade with seconds that are this far apart at most. */
@@ -22,11 +16,11 @@ const BESIDE_MS = 1_000;
  *
  * Whoever stores trades holds the lock of their market, so what lies outside of it is new for sure.
  */
-const FIND_STORED = (() => {
+const FIND_STORED_SQL = (() => {
   const near = (from: string, to: string) => `
     FROM trade t
     WHERE t.market_id = q.market_id AND t.traded_at BETWEEN ${from} AND ${to}
-      AND t.traded_at BETWEEN $4::timestamptz AND $5::timestamptz`;
+      AND t.traded_at BETWEEN $4 AND $5`;
   const edge = (direction: string) => `(
     SELECT t.traded_at ${near(fromMs('q.from_ms'), fromMs('q.to_ms'))}
     ORDER BY t.traded_at ${direction} LIMIT 1)`;
@@ -37,10 +31,16 @@ const FIND_STORED = (() => {
            (SELECT max(t.tid) ${near(`newest - ${reach}`, 'newest')})::float8 AS high_id
     FROM (
       SELECT q.*, ${edge('')} AS oldest, ${edge('DESC')} AS newest
-      FROM unnest($1::int[], $2::float8[], $3::float8[])
+      FROM unnest($1, $2, $3)
         WITH ORDINALITY AS q(market_id, from_ms, to_ms, ord) OFFSET 0) q
-    WHERE oldest IS NOT NULL`;
+    WHERE oldest IS NOT NULL ORDER BY ord`;
 })();
+
+export const FIND_STORED: NamedStatement = {
+  name: 'find_stored_trades',
+  types: ['int[]', 'float8[]', 'float8[]', 'timestamptz', 'timestamptz'],
+  sql: FIND_STORED_SQL,
+};
 
 const LOOKED_AT = TRADE.content.concat('traded_at', 'executed_at').map((name) => `k.${name}`);
 
@@ -87,45 +87,46 @@ export interface TradeStoring {
 }
 
 export interface StoredTrades {
-  /** What became of those that were not stored as new, by place. */
+  /** What becomes of those that are not stored as new, by place. */
   readonly outcomes: ReadonlyMap<number, Outcome>;
   /** What was there before them, by market; empty when nobody looked. */
   readonly near: ReadonlyMap<number, StoredNear>;
+  /** The new ones that are still to be copied. */
+  readonly lines: Buffer | undefined;
 }
 
 /**
- * Stores trades; a known trade may learn its exact time, and nothing else of it ever changes. The
- * caller holds the locks of their markets.
+ * Finds out what becomes of trades; a known trade may learn its exact time, and nothing else of it ever
+ * changes. New ones are left to be copied, or are stored where `isDirect` is false. The caller holds
+ * the locks of their markets.
+ *
+ * @param stored what {@link findStoredSql} told
  */
-export async function storeTrades(
+export async function sortOutTrades(
   connection: Connection,
   sheet: TradeSheet,
+  stored: readonly Stored[],
   { isDirect, whenSent }: TradeStoring,
 ): Promise<StoredTrades> {
   const outcomes = new Map<number, Outcome>();
-  if (sheet.length === 0) return { outcomes, near: new Map() };
-  const bounds = boundsOf(sheet);
-  const stored = isDirect ? await findStored(connection, sheet, bounds) : [];
+  if (sheet.length === 0) return { outcomes, near: new Map(), lines: undefined };
   const near = isDirect ? nearEach(sheet, stored) : new Map<number, StoredNear>();
   const staged = isDirect ? placesToLookUp(sheet, stored) : Uint32Array.from(sheet.rows.keys());
-  const isMostStaged = 2 * staged.length > sheet.length;
   if (staged.length > 0) {
     const numbers = staged.map((place) => sheet.lineNumbers[place] ?? 0);
     await stageLines(connection, TRADE, sheet.lines.pickNumbered(numbers));
-    const finding = findKnown(connection, bounds);
-    if (isMostStaged) whenSent();
+    const finding = findKnown(connection, boundsOf(sheet));
+    if (2 * staged.length > sheet.length) whenSent();
     const known = await finding;
     for (const [ord, outcome] of known) outcomes.set(staged[ord] ?? 0, outcome);
     if (!isDirect) await insertStaged(connection, TRADE, staged.length - known.size);
   }
-  if (isDirect && outcomes.size < sheet.length) {
-    const lines =
-      outcomes.size === 0
-        ? sheet.denseLines
-        : denseLines(sheet, unknownPlaces(sheet.length, outcomes));
-    await copyLines(connection, TRADE, lines, isMostStaged ? undefined : whenSent);
-  }
-  return { outcomes, near };
+  if (!isDirect || outcomes.size === sheet.length) return { outcomes, near, lines: undefined };
+  const lines =
+    outcomes.size === 0
+      ? sheet.denseLines
+      : denseLines(sheet, unknownPlaces(sheet.length, outcomes));
+  return { outcomes, near, lines };
 }
 
 /** With room for those that are told a second beside. */
@@ -135,18 +136,15 @@ function boundsOf({ ms, runs }: TradeSheet): TimeBounds {
   return [new Date(oldest - BESIDE_MS).toISOString(), new Date(newest + BESIDE_MS).toISOString()];
 }
 
-async function findStored(
-  connection: Connection,
-  { ms, runs }: TradeSheet,
-  bounds: TimeBounds,
-): Promise<Stored[]> {
-  const stored = await connection.queryAgain<Stored>(FIND_STORED, [
+/** Asks what is stored near trades, for {@link sortOutTrades}. */
+export function findStoredSql(sheet: TradeSheet): string {
+  const { ms, runs } = sheet;
+  return executeSql(FIND_STORED, [
     runs.map(({ marketId }) => marketId),
     runs.map(({ start }) => (ms[start] ?? 0) - BESIDE_MS),
     runs.map(({ end }) => (ms[end - 1] ?? 0) + BESIDE_MS),
-    ...bounds,
+    ...boundsOf(sheet),
   ]);
-  return stored.sort((a, b) => a.run - b.run);
 }
 
 function nearEach({ ms, runs }: TradeSheet, stored: readonly Stored[]): Map<number, StoredNear> {
@@ -162,7 +160,7 @@ function nearEach({ ms, runs }: TradeSheet, stored: readonly Stored[]): Map<numb
 }
 
 /** What was found of one market; ids of the seconds at its edges. */
-interface Stored {
+export interface Stored {
   readonly run: number;
   readonly from_ms: number;
   readonly to_ms: number;

@@ -26,6 +26,8 @@ export interface TradeSheet {
   readonly denseLines: Buffer;
 }
 
+const DAY_MS = 86_400_000;
+
 /** What screening settles at once. */
 export interface TradeScreening {
   settle(batch: number, outcome: Outcome): void;
@@ -187,6 +189,18 @@ function inOrder(
   }
   const all = new Uint32Array(length).map((_, place) => place);
   return { ...sheet, denseLines: denseLines(sheet, all) };
+}
+
+/**
+ * Moments on each day that has trades, and so in each partition. Those of a market are in order: where
+ * less than a day is between the first and the last, these two will do.
+ */
+export function momentsOf({ ms, runs }: TradeSheet): number[] {
+  return runs.flatMap(({ start, end }) => {
+    const ofRun = ms.subarray(start, end);
+    const [first = 0, last = 0] = [ofRun[0], ofRun.at(-1)];
+    return last - first < DAY_MS ? [first, last] : [...ofRun];
+  });
 }
 
 /** The lines at some places, which are in order, as the table takes them best. */

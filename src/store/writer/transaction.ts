@@ -3,12 +3,15 @@ import type { Connection } from '../connection.js';
 import type { Partitions } from '../schema/partitions.js';
 import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import type { Candidate, Outcome } from './candidate.js';
-import { writeCoverage } from './coverage.js';
+import { type Held, mergeAll, mustCount, settleCoverage } from './coverage.js';
+import { type ChangedIsland, writeIslandsSql } from './coverage-rows.js';
+import { type HeldRow, heldByStream, readHeldSql } from './held-coverage.js';
 import { storeKlines } from './kline-rows.js';
 import { storeObserved } from './observed-rows.js';
 import { type PreparedGroup, type Refused, refusedRow } from './prepared.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
-import { DEPTH, KLINE, STATE, TICKER } from './series.js';
+import { DEPTH, KLINE, STATE, TICKER, TRADE } from './series.js';
+import { copySql } from './staging.js';
 import {
   type GroupOutcomes,
   streamWorks,
@@ -16,7 +19,8 @@ import {
   tradeStreamsSql,
 } from './stream-works.js';
 import { newTally, type Tally } from './tally.js';
-import { storeTrades, type TradeStoring } from './trade-rows.js';
+import { findStoredSql, type Stored, sortOutTrades, type TradeStoring } from './trade-rows.js';
+import { momentsOf } from './trade-sheet.js';
 
 /**
  * One try at committing a group: partitions, then in one transaction the rows, the coverage that
@@ -24,12 +28,13 @@ import { storeTrades, type TradeStoring } from './trade-rows.js';
  */
 
 /** Index probes only: temporary tables have no statistics, and the series are large. */
-const BEGIN = `
-  BEGIN ISOLATION LEVEL READ COMMITTED;
-  SET LOCAL enable_hashjoin = off;
-  SET LOCAL enable_mergejoin = off;
-  SET LOCAL enable_seqscan = off;
-  SET LOCAL jit = off`;
+const BEGIN = [
+  'BEGIN ISOLATION LEVEL READ COMMITTED',
+  'SET LOCAL enable_hashjoin = off',
+  'SET LOCAL enable_mergejoin = off',
+  'SET LOCAL enable_seqscan = off',
+  'SET LOCAL jit = off',
+];
 
 /**
  * Whoever stores trades of a market or claims coverage of it holds this until COMMIT, so that
@@ -38,17 +43,6 @@ const BEGIN = `
 const lockSql = (ids: string) =>
   `SELECT pg_advisory_xact_lock(hashtext('tapekeep market'), id) FROM unnest(${ids}) AS id`;
 export const LOCK_MARKETS = lockSql('$1::int[]');
-
-/**
- * All at once, because each message costs the way to the server and back: begins, takes the locks of
- * the markets, and then asks for their streams of trades. Only numbers are written in.
- */
-function beginSql(marketIds: readonly number[]): string {
-  const ids = marketIds.map((id) => Math.trunc(id)).join(',');
-  if (ids === '') return BEGIN;
-  const markets = `'{${ids}}'::int[]`;
-  return `${BEGIN}; ${lockSql(markets)}; ${tradeStreamsSql(markets)}`;
-}
 
 export interface GroupContext {
   readonly connection: Connection;
@@ -69,14 +63,20 @@ export async function commitGroup(
 ): Promise<GroupResult> {
   const { connection } = context;
   await makePartitions(context.partitions, group);
-  const marketIds = marketsOf(group);
-  const streams = await connection.queryScript<TradeStream>(beginSql(marketIds));
-  const outcomes = await storeRows(context, group);
-  const works = streamWorks(group, outcomes, marketIds.length === 0 ? [] : streams);
-  const islands = await writeCoverage(connection, works);
+  const { streams, stored, held } = await begin(connection, group);
+  const trades = await sortOutTrades(connection, group.trades, stored, context.trades);
+  const outcomes = { trades, ...(await storeOthers(connection, group)) };
+  const works = streamWorks(group, outcomes, streams);
+  const merged = mergeAll(works, held);
+  let { lines } = trades;
+  if (lines !== undefined && mustCount(merged)) {
+    await connection.copyIn(copySql(TRADE), lines, context.trades.whenSent);
+    lines = undefined;
+  }
+  const { islands, changed } = await settleCoverage(connection, works, merged);
   const { tallies, conflicts } = tallyUp(group, outcomes);
   const refused = await context.quarantine.keep(connection, [...group.refused, ...conflicts]);
-  await connection.query('COMMIT');
+  await end(context, changed, lines);
   const results = group.batches.map((batch, index) => ({
     outcomes: tallies[index] ?? newTally(),
     islands: islandsOf(batch, islands),
@@ -84,9 +84,52 @@ export async function commitGroup(
   return { results, refused };
 }
 
+/** What is there before a group. */
+interface Found {
+  readonly streams: readonly TradeStream[];
+  readonly stored: readonly Stored[];
+  readonly held: ReadonlyMap<number, readonly Held[]>;
+}
+
+/** Takes the locks of the markets, and asks then for all that the rest is decided by. */
+async function begin(connection: Connection, group: PreparedGroup): Promise<Found> {
+  const ids = marketsOf(group)
+    .map((id) => Math.trunc(id))
+    .join(',');
+  if (ids === '') {
+    await connection.queryScript(BEGIN);
+    return { streams: [], stored: [], held: new Map() };
+  }
+  const markets = `'{${ids}}'::int[]`;
+  const held = readHeldSql(group.batches, group.trades);
+  const ofTrades = group.trades.length > 0 ? [findStoredSql(group.trades)] : [];
+  const opening = [...BEGIN, lockSql(markets)];
+  const script = [...opening, tradeStreamsSql(markets), ...held, ...ofTrades];
+  const [streams, ...answers] = (await connection.queryScript(script)).slice(opening.length);
+  return {
+    streams: (streams ?? []) as TradeStream[],
+    held: heldByStream(answers.slice(0, held.length).flat() as HeldRow[]),
+    stored: answers.slice(held.length).flat() as Stored[],
+  };
+}
+
+/** The last rows, what they prove, and COMMIT, in one message. */
+async function end(
+  { connection, trades }: GroupContext,
+  changed: readonly ChangedIsland[],
+  lines: Buffer | undefined,
+): Promise<void> {
+  const statements = [...writeIslandsSql(changed), 'COMMIT'];
+  if (lines === undefined) {
+    await connection.queryScript(statements);
+    return;
+  }
+  await connection.copyIn([copySql(TRADE), ...statements].join(';\n'), lines, trades.whenSent);
+}
+
 async function makePartitions(partitions: Partitions, group: PreparedGroup): Promise<void> {
   const klineMoments = group.klinePasses.flat().map(({ row }) => KLINE.momentMs(row));
-  await partitions.ensureMoments('trade', group.trades.ms);
+  await partitions.ensureMoments('trade', momentsOf(group.trades));
   await partitions.ensureMoments('kline', klineMoments);
   await partitions.ensureMoments('kline_revision', klineMoments);
   await partitions.ensureMoments(
@@ -118,13 +161,14 @@ function marketsOf(group: PreparedGroup): number[] {
   return [...ids].sort((a, b) => a - b);
 }
 
-async function storeRows(context: GroupContext, group: PreparedGroup): Promise<GroupOutcomes> {
-  const { connection } = context;
-  const trades = await storeTrades(connection, group.trades, context.trades);
+/** All rows but trades. */
+async function storeOthers(
+  connection: Connection,
+  group: PreparedGroup,
+): Promise<Omit<GroupOutcomes, 'trades'>> {
   const klines: Outcome[][] = [];
   for (const pass of group.klinePasses) klines.push(await storeKlines(connection, pass));
   return {
-    trades,
     klines,
     tickers: await storeObserved(connection, TICKER, group.tickers),
     depths: await storeObserved(connection, DEPTH, group.depths),
@@ -154,10 +198,6 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
       if (outcome === 'conflict') conflicts.push(refusedRow(series, 'conflict', row));
     }
   };
-  for (const batch of group.trades.batches) {
-    const tally = tallies[batch];
-    if (tally !== undefined) tally.trade.stored += 1;
-  }
   for (const [place, outcome] of outcomes.trades.outcomes) {
     const tally = tallies[group.trades.batches[place] ?? 0];
     const row = group.trades.rows[place];
