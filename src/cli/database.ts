@@ -13,11 +13,14 @@ import {
   type Store,
   startEmbeddedPostgres,
 } from '../store/index.js';
+import { commandEnding } from './ending.js';
 
 /** Where the archive is, and how to let go of it. */
 export interface Database {
   readonly url: string;
   readonly isEmbedded: boolean;
+  /** Aborts when the command is to end: from the outside, until {@link stop} has ended. */
+  readonly signal: AbortSignal;
   stop(): Promise<void>;
 }
 
@@ -26,10 +29,12 @@ async function openDatabase(
   config: Config,
   clock: Clock,
   telemetry: StoreEvents,
-): Promise<Database> {
+  signal: AbortSignal,
+): Promise<Pick<Database, 'url' | 'isEmbedded' | 'stop'>> {
   const { url } = config.database;
   if (url !== null) return { url, isEmbedded: false, stop: async () => undefined };
-  const embedded = await startEmbeddedPostgres({ dataDir: config.dataDir, clock, telemetry });
+  const { dataDir } = config;
+  const embedded = await startEmbeddedPostgres({ dataDir, clock, telemetry, signal });
   return { url: embedded.url, isEmbedded: true, stop: () => embedded.stop() };
 }
 
@@ -45,10 +50,11 @@ export class NoArchiveError extends TapekeepError {
 }
 
 /**
- * The same for a command beside a daemon: it shares the server, which the last of them ends.
+ * The same for a command beside a daemon: it shares the server, which the last of them ends. As long
+ * as it is held, a signal does not end the process, but aborts what the command does.
  *
  * @param need `existing` refuses to make an empty archive just to look at it
- * @throws NoArchiveError
+ * @throws NoArchiveError; EndedError
  */
 export async function borrowDatabase(
   config: Config,
@@ -61,7 +67,15 @@ export async function borrowDatabase(
   if (isOwn && need === 'existing' && !(await hasEmbeddedCluster(dataDir))) {
     throw new NoArchiveError(dataDir);
   }
-  return openDatabase(config, clock, telemetry);
+  const ending = commandEnding.hold();
+  try {
+    const database = await openDatabase(config, clock, telemetry, ending.signal);
+    const stop = () => database.stop().finally(ending.release);
+    return { ...database, signal: ending.signal, stop };
+  } catch (error) {
+    ending.release();
+    throw error;
+  }
 }
 
 /** Brings the schema up to date. Returns the names of the migrations that were applied. */

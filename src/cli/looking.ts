@@ -1,6 +1,6 @@
 import { systemClock } from '../kernel/clock.js';
 import type { KnownStream, Store } from '../store/index.js';
-import { withArchive } from './commands/status.js';
+import { type LookEnds, withArchive } from './commands/status.js';
 import type { Session } from './session.js';
 
 /** What a command that looks at the ledger begins with. */
@@ -11,14 +11,16 @@ export interface Look {
   readonly nowMs: number;
 }
 
-/** Opens the archive for a look, whether or not a daemon runs, and closes it again. */
+/** Opens the archive for a look as {@link withArchive} does. */
 export async function lookAt(
   session: Session,
   look: (given: Look) => Promise<void>,
+  ends?: LookEnds,
 ): Promise<void> {
-  await withArchive(session, async (store) => {
+  const begin = async (store: Store) => {
     const nowMs = Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
     const streams = await store.inspection.streams();
     await look({ store, streams, nowMs });
-  });
+  };
+  await withArchive(session, begin, ends);
 }

@@ -1,8 +1,13 @@
 import { CommanderError } from 'commander';
-import { EXIT_CODES } from './exit-codes.js';
+import { systemClock } from '../kernel/clock.js';
+import { commandEnding, EndedError } from './ending.js';
+import { EXIT_CODES, type ExitCode } from './exit-codes.js';
 import { describeFailure, exitCodeOf } from './failure.js';
 import { buildProgram } from './program.js';
 import { withStatements } from './query/statement-argument.js';
+
+/** Work that was cut off keeps the process no longer than this. */
+const LEFTOVER_MS = 500;
 
 /**
  * Runs the command that the arguments name. Nothing is thrown: what went wrong is told on standard
@@ -11,8 +16,9 @@ import { withStatements } from './query/statement-argument.js';
  * @param args without the program's own name
  */
 export async function runCommand(args: readonly string[]): Promise<void> {
-  const program = buildProgram((code) => {
-    process.exitCode = code;
+  let code: ExitCode = EXIT_CODES.ok;
+  const program = buildProgram((given) => {
+    code = given;
   });
   for (const command of [program, ...program.commands]) command.exitOverride();
   try {
@@ -20,10 +26,24 @@ export async function runCommand(args: readonly string[]): Promise<void> {
   } catch (error) {
     if (error instanceof CommanderError) {
       // Commander has told already what is wrong; help and version are no failures.
-      process.exitCode = error.exitCode === 0 ? EXIT_CODES.ok : EXIT_CODES.usage;
+      code = error.exitCode === 0 ? EXIT_CODES.ok : EXIT_CODES.usage;
+    } else if (error instanceof EndedError || commandEnding.outputCode !== undefined) {
+      // What fails once nobody reads the answer, fails because it was cut off.
+      code = EXIT_CODES.forced;
     } else {
       process.stderr.write(`${describeFailure(error)}\n`);
-      process.exitCode = exitCodeOf(error);
+      code = exitCodeOf(error);
     }
   }
+  if (code === EXIT_CODES.forced) {
+    systemClock.after(LEFTOVER_MS, () => process.exit(), { background: true });
+  }
+  process.exitCode = afterOutput(code);
+}
+
+/** A command that was ended because its reader has seen enough did well; what it found out stays. */
+function afterOutput(code: ExitCode): ExitCode {
+  const { outputCode } = commandEnding;
+  if (outputCode === undefined) return code;
+  return outputCode === EXIT_CODES.ok && code !== EXIT_CODES.forced ? code : outputCode;
 }

@@ -52,13 +52,17 @@ export async function exportForCommand(options: ExportForOptions): Promise<ExitC
   let files = 0;
   const left = () => `${files} ${files === 1 ? 'file is' : 'files are'} written, each whole`;
   return await untilStopped(left, async (signal) => {
-    await lookAt(session, async ({ store, streams, nowMs }) => {
-      const selected = await interchangeParts(options, store, streams, nowMs);
-      const around = { dir, coldDir: coldDirOf(session.config), signal };
-      await run({ store, streams }, options, selected, around, () => {
-        files += 1;
-      });
-    });
+    await lookAt(
+      session,
+      async ({ store, streams, nowMs }) => {
+        const selected = await interchangeParts(options, store, streams, nowMs);
+        const around = { dir, coldDir: coldDirOf(session.config), signal };
+        await run({ store, streams }, options, selected, around, () => {
+          files += 1;
+        });
+      },
+      'by itself',
+    );
   });
 }
 

@@ -53,24 +53,28 @@ export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
   }
   const session = openSession({ logLevel: 'warn', ...options });
   return await untilStopped('nothing was written', async (signal) => {
-    await lookAt(session, async ({ store, streams, nowMs }) => {
-      const { variantS, parts } = await exportParts(options, store, streams, nowMs);
-      const output = await Output.open({
-        ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
-        ...{ isForced: options.force === true, scratchBase: tmpdir() },
-      });
-      try {
-        const manifest = await run(
-          store,
-          { ...options, format, variantS, parts, coldDir: coldDirOf(session.config) },
-          output,
-          signal,
-        );
-        tell(manifest, output, emptyLines(manifest, parts, streams));
-      } finally {
-        await output.discard();
-      }
-    });
+    await lookAt(
+      session,
+      async ({ store, streams, nowMs }) => {
+        const { variantS, parts } = await exportParts(options, store, streams, nowMs);
+        const output = await Output.open({
+          ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
+          ...{ isForced: options.force === true, scratchBase: tmpdir() },
+        });
+        try {
+          const manifest = await run(
+            store,
+            { ...options, format, variantS, parts, coldDir: coldDirOf(session.config) },
+            output,
+            signal,
+          );
+          tell(manifest, output, emptyLines(manifest, parts, streams));
+        } finally {
+          await output.discard();
+        }
+      },
+      'by itself',
+    );
   });
 }
 

@@ -1,4 +1,5 @@
 import { systemClock } from '../../kernel/clock.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { MigrationReport } from '../../store/index.js';
 import { borrowDatabase, migrateDatabaseWholly } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -15,7 +16,10 @@ export async function migrateCommand(options: MigrateCommandOptions): Promise<Ex
   const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
   try {
     const isCitus = options.citus === true;
-    const report = await migrateDatabaseWholly(config, database.url, telemetry.store, isCitus);
+    const { signal, url } = database;
+    const migrating = migrateDatabaseWholly(config, url, telemetry.store, isCitus);
+    // What is cut off is rolled back; the next run goes on from there.
+    const report = await unlessAborted(signal, migrating);
     process.stdout.write(
       linesOf(report)
         .map((line) => `${line}\n`)

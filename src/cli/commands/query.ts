@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { QUERY_TABLES } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
-import { AbortedError, isAborted, messageOf } from '../../kernel/errors.js';
+import { isAborted, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { type Answer, PARTITIONED_TABLES, type Store } from '../../store/index.js';
 import { coldDirOf } from '../database.js';
+import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { StatementError, UsageError } from '../failure.js';
 import { formatMoment, type Moment } from '../moments.js';
@@ -28,8 +29,6 @@ export interface QueryOptions extends CommonOptions {
   readonly to?: Moment;
 }
 
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-
 /** Runs one read-only SQL statement over the archive and prints its rows. */
 export async function queryCommand(
   argument: string | undefined,
@@ -37,18 +36,15 @@ export async function queryCommand(
 ): Promise<ExitCode> {
   const sql = readStatement(argument, options.file);
   const engine = await chooseEngine(sql, options);
-  const stopping = new AbortController();
-  const onSignal = () => stopping.abort(new AbortedError());
-  for (const signal of SIGNALS) process.once(signal, onSignal);
+  using ending = commandEnding.hold();
+  const { signal } = ending;
   try {
-    if (engine === 'duckdb') await askNearby(sql, options, stopping.signal);
+    if (engine === 'duckdb') await askNearby(sql, options, signal);
     else await askPostgres(sql, options);
     return EXIT_CODES.ok;
   } catch (error) {
-    if (stopping.signal.aborted && isAborted(error)) return EXIT_CODES.forced;
+    if (signal.aborted && isAborted(error)) return EXIT_CODES.forced;
     throw error;
-  } finally {
-    for (const signal of SIGNALS) process.off(signal, onSignal);
   }
 }
 
@@ -124,9 +120,10 @@ async function askTogether(sql: string, options: QueryOptions, signal: AbortSign
     }
   };
   if (options.cold !== undefined) return await ask(null, systemClock.wallMs());
-  await withArchive(session, async (store) => {
+  const askStore = async (store: Store) => {
     await ask(store, Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs()));
-  });
+  };
+  await withArchive(session, askStore, 'by itself');
 }
 
 async function tell(answer: TellableAnswer, { format, json }: QueryOptions): Promise<void> {

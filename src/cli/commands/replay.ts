@@ -41,47 +41,51 @@ export interface ReplayCommandOptions extends CommonOptions {
 export async function replayCommand(options: ReplayCommandOptions): Promise<ExitCode> {
   const session = openSession({ logLevel: 'warn', ...options });
   const { config, telemetry } = session;
-  await lookAt(session, async ({ store, streams, nowMs }) => {
-    const clock = systemClock;
-    const bounds = selectSpan(options, nowMs);
-    const listed = await store.query<{ market: string; marketId: number }>(MARKETS);
-    const chosen = selectMarkets(options.markets, listed, '--markets');
-    const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
-    const fromMs = bounds.fromMs ?? covered.fromMs;
-    const toMs = bounds.toMs ?? Math.max(covered.toMs, bounds.fromMs ?? covered.toMs);
-    const past = openPast(store, { clock, coldDir: coldDirOf(config) });
-    const backend = await openReplay({
-      ...{ past, clock, span: { fromMs, toMs }, speed: options.speed, as: options.as },
-      markets: options.markets === undefined ? [] : chosen.map(({ market }) => market),
-      isStrict: options.strict === true,
-      hasDisconnects: options.withDisconnects === true,
-      onFailure: (error) =>
-        telemetry.server.handlerFailed({
-          ...{ endpoint: 'replay', code: codeOf(error), message: messageOf(error) },
-        }),
-    }).catch((error: unknown) => {
-      throw namingOption(error, options);
-    });
-    const { host, port } = options;
-    const server = await startExchangeServer({
-      ...{ backend, clock, telemetry: telemetry.server, host, port },
-      variants: { rateLimit: false },
-      control: options.control ?? isLoopback(host),
-    });
-    const { url, realtimeUrl } = server;
-    const names = chosen.map(({ market }) => market);
-    const [from, to] = [new Date(fromMs).toISOString(), new Date(toMs).toISOString()];
-    const ready = { url, realtimeUrl, markets: names, identity: backend.identity, from, to };
-    process.stdout.write(
-      options.json === true
-        ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
-        : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${from} to ${to}\n`,
-    );
-    await waitForStop(clock, options.for);
-    await server.stop();
-    await backend.stop();
-    await past.close();
-  });
+  await lookAt(
+    session,
+    async ({ store, streams, nowMs }) => {
+      const clock = systemClock;
+      const bounds = selectSpan(options, nowMs);
+      const listed = await store.query<{ market: string; marketId: number }>(MARKETS);
+      const chosen = selectMarkets(options.markets, listed, '--markets');
+      const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
+      const fromMs = bounds.fromMs ?? covered.fromMs;
+      const toMs = bounds.toMs ?? Math.max(covered.toMs, bounds.fromMs ?? covered.toMs);
+      const past = openPast(store, { clock, coldDir: coldDirOf(config) });
+      const backend = await openReplay({
+        ...{ past, clock, span: { fromMs, toMs }, speed: options.speed, as: options.as },
+        markets: options.markets === undefined ? [] : chosen.map(({ market }) => market),
+        isStrict: options.strict === true,
+        hasDisconnects: options.withDisconnects === true,
+        onFailure: (error) =>
+          telemetry.server.handlerFailed({
+            ...{ endpoint: 'replay', code: codeOf(error), message: messageOf(error) },
+          }),
+      }).catch((error: unknown) => {
+        throw namingOption(error, options);
+      });
+      const { host, port } = options;
+      const server = await startExchangeServer({
+        ...{ backend, clock, telemetry: telemetry.server, host, port },
+        variants: { rateLimit: false },
+        control: options.control ?? isLoopback(host),
+      });
+      const { url, realtimeUrl } = server;
+      const names = chosen.map(({ market }) => market);
+      const [from, to] = [new Date(fromMs).toISOString(), new Date(toMs).toISOString()];
+      const ready = { url, realtimeUrl, markets: names, identity: backend.identity, from, to };
+      process.stdout.write(
+        options.json === true
+          ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
+          : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${from} to ${to}\n`,
+      );
+      await waitForStop(clock, options.for);
+      await server.stop();
+      await backend.stop();
+      await past.close();
+    },
+    'by itself',
+  );
   return EXIT_CODES.ok;
 }
 

@@ -1,4 +1,5 @@
 import { systemClock } from '../../kernel/clock.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { Store, StreamStatus, VerdictTotals } from '../../store/index.js';
 import { roughDuration } from '../daemon/summary.js';
 import { borrowDatabase, openArchive } from '../database.js';
@@ -60,16 +61,29 @@ export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
   return EXIT_CODES.ok;
 }
 
-/** Opens the archive for looking, whether or not a daemon runs, and closes it again. */
+/** What becomes of a look when the command is to end: it is cut off, or ends `by itself`. */
+export type LookEnds = 'cut off' | 'by itself';
+
+/**
+ * Opens the archive for looking, whether or not a daemon runs, and closes it again, also when the
+ * command is ended from outside.
+ *
+ * @param ends `by itself` for a look that heeds the signal of the command's ending
+ * @throws EndedError
+ */
 export async function withArchive(
   { config, telemetry }: Session,
   look: (store: Store) => Promise<void>,
+  ends: LookEnds = 'cut off',
 ): Promise<void> {
   const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
+  const { signal, url } = database;
   try {
-    const store = await openArchive(config, database.url, systemClock, telemetry.store);
+    const opening = openArchive(config, url, systemClock, telemetry.store);
+    const store = await unlessAborted(signal, opening, (late) => late.stop());
     try {
-      await look(store);
+      const looking = look(store);
+      await (ends === 'by itself' ? looking : unlessAborted(signal, looking));
     } finally {
       await store.stop();
     }

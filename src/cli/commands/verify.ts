@@ -3,6 +3,7 @@ import { systemClock } from '../../kernel/clock.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import type { StreamRef } from '../../ledger/batch.js';
 import type { Store, VerdictTarget } from '../../store/index.js';
+import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import type { Moment } from '../moments.js';
 import { Progress } from '../progress.js';
@@ -25,8 +26,6 @@ interface Job {
   readonly span: Span;
 }
 
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
-
 /**
  * Holds the stored trades of a span against the stored candles and tells every doubt. Works beside
  * a running daemon, to which it hands over the mismatches that it finds.
@@ -35,28 +34,27 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
  */
 export async function verifyCommand(options: VerifyOptions): Promise<ExitCode> {
   const session = openSession({ logLevel: 'warn', ...options });
-  const stopping = new AbortController();
-  const onSignal = () => stopping.abort();
-  for (const signal of SIGNALS) process.once(signal, onSignal);
+  using ending = commandEnding.hold();
+  const { signal } = ending;
   let isDoubtful = true;
-  try {
-    await withArchive(session, async (store) => {
+  await withArchive(
+    session,
+    async (store) => {
       const nowMs = Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
       const targets = selectMarkets(options.market, await store.verdicts.targets());
       const bounds = selectSpan(options, nowMs);
-      const findings = await verify(store, targets, bounds, nowMs, stopping.signal);
+      const findings = await verify(store, targets, bounds, nowMs, signal);
       isDoubtful = findings.length === 0 || findings.some(hasDoubt);
-      const isWhole = !stopping.signal.aborted;
+      const isWhole = !signal.aborted;
       const text =
         options.json === true
           ? `${JSON.stringify(verifyDocument(findings, isWhole))}\n`
           : printFindings(findings, isWhole);
       process.stdout.write(text);
-    });
-  } finally {
-    for (const signal of SIGNALS) process.off(signal, onSignal);
-  }
-  if (stopping.signal.aborted) return EXIT_CODES.forced;
+    },
+    'by itself',
+  );
+  if (signal.aborted) return EXIT_CODES.forced;
   return isDoubtful ? EXIT_CODES.doubt : EXIT_CODES.ok;
 }
 

@@ -1,30 +1,23 @@
 import type { Clock } from '../../kernel/clock.js';
-import { EXIT_CODES } from '../exit-codes.js';
+import { commandEnding, type EndCause, EndedError } from '../ending.js';
 
 /** Why a run ends. */
-export type StopReason = 'SIGINT' | 'SIGTERM' | 'SIGHUP' | 'time is up';
-
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+export type StopReason = EndCause | 'time is up';
 
 /**
- * Waits for the wish to stop: a signal, or the end of `forMs`. After the first signal a second one
- * ends the process at once. The timer does not keep a process alive that ends for another reason.
+ * Waits for the wish to stop: a signal, output that nobody reads any more, or the end of `forMs`. A
+ * second signal ends the process at once. The timer does not keep a process alive that ends for
+ * another reason.
  */
 export function waitForStop(clock: Clock, forMs: number | undefined): Promise<StopReason> {
   return new Promise((resolve) => {
-    let isStopping = false;
-    const stop = (reason: StopReason) => {
-      if (isStopping) {
-        if (reason !== 'time is up') {
-          process.stderr.write('tapekeep: ended at once; what was under way is collected again\n');
-          process.exit(EXIT_CODES.forced);
-        }
-        return;
-      }
-      isStopping = true;
-      resolve(reason);
+    // Held until the process ends: a stop is not to be cut short.
+    const { signal } = commandEnding.hold();
+    const onEnd = () => {
+      if (signal.reason instanceof EndedError) resolve(signal.reason.why);
     };
-    for (const signal of SIGNALS) process.on(signal, () => stop(signal));
-    if (forMs !== undefined) clock.after(forMs, () => stop('time is up'), { background: true });
+    if (signal.aborted) onEnd();
+    else signal.addEventListener('abort', onEnd, { once: true });
+    if (forMs !== undefined) clock.after(forMs, () => resolve('time is up'), { background: true });
   });
 }

@@ -1,9 +1,8 @@
 import { ExportGapsError } from '../../archive/export/errors.js';
-import { AbortedError, isAborted } from '../../kernel/errors.js';
+import { isAborted } from '../../kernel/errors.js';
+import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { gapLines } from './export-gaps.js';
-
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /**
  * Exports until done or told to stop. Gaps, and being stopped, have exit codes of their own.
@@ -14,21 +13,18 @@ export async function untilStopped(
   left: string | (() => string),
   work: (signal: AbortSignal) => Promise<void>,
 ): Promise<ExitCode> {
-  const stopping = new AbortController();
-  const onSignal = () => stopping.abort(new AbortedError());
-  for (const signal of SIGNALS) process.once(signal, onSignal);
+  using ending = commandEnding.hold();
   try {
-    await work(stopping.signal);
+    await work(ending.signal);
     return EXIT_CODES.ok;
   } catch (error) {
-    if (stopping.signal.aborted && isAborted(error)) {
+    if (commandEnding.outputCode !== undefined) throw error;
+    if (ending.signal.aborted && isAborted(error)) {
       process.stderr.write(`tapekeep: stopped; ${typeof left === 'string' ? left : left()}\n`);
       return EXIT_CODES.forced;
     }
     if (!(error instanceof ExportGapsError)) throw error;
     process.stderr.write(`${gapLines(error).join('\n')}\n`);
     return EXIT_CODES.gaps;
-  } finally {
-    for (const signal of SIGNALS) process.off(signal, onSignal);
   }
 }

@@ -1,7 +1,8 @@
 import { systemClock } from '../../kernel/clock.js';
-import { AbortedError, isAborted, TapekeepError } from '../../kernel/errors.js';
+import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import type { Store } from '../../store/index.js';
 import { borrowDatabase, migrateDatabase, openArchive } from '../database.js';
+import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { jsonLine } from '../printable.js';
 import { type CommonOptions, openSession, type Session } from '../session.js';
@@ -10,7 +11,6 @@ import { type FillOutcome, gapsOf, isWhole, outcomeDocument, outcomeText } from 
 import { ProgressLine } from './progress-line.js';
 import type { FillTask } from './task.js';
 
-const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** What is left over in the end (a socket of a server that hangs) keeps the process no longer. */
 const LEFTOVER_MS = 500;
 
@@ -50,20 +50,19 @@ export async function withFilling(
   };
   const session = openSession({ logLevel: 'warn', ...options }, { destination });
   const { config, telemetry } = session;
-  const stopping = new AbortController();
-  const onSignal = () => stopping.abort(new AbortedError());
-  for (const signal of SIGNALS) process.once(signal, onSignal);
+  using ending = commandEnding.hold();
+  const { signal } = ending;
   try {
     const database = await borrowDatabase(config, clock, telemetry.store, need);
     try {
       const store = await openOrMake(session, database.url, need);
       const say = (text: string) => progress.write(`${text}\n`);
       const filling = new Filling({
-        ...{ session, store, clock, signal: stopping.signal, onWorker: say },
+        ...{ session, store, clock, signal, onWorker: say },
         onProgress: (totals) => progress.show(totals),
       });
       try {
-        const desk = { session, store, filling, signal: stopping.signal, say };
+        const desk = { session, store, filling, signal, say };
         const outcome = await run(desk, plan, progress);
         return tell(outcome, options);
       } finally {
@@ -75,11 +74,10 @@ export async function withFilling(
       await database.stop();
     }
   } catch (error) {
-    if (!stopping.signal.aborted || !isAborted(error)) throw error;
+    if (commandEnding.outputCode !== undefined || !signal.aborted || !isAborted(error)) throw error;
     process.stderr.write('Stopped before anything was asked for.\n');
     return EXIT_CODES.forced;
   } finally {
-    for (const signal of SIGNALS) process.off(signal, onSignal);
     clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
   }
 }

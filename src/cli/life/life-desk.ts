@@ -40,23 +40,27 @@ export function isOfKind(
 export async function workOnLives(session: Session, work: LifeWork): Promise<ExitCode> {
   let code: ExitCode = EXIT_CODES.ok;
   const ended = await untilStopped(STOPPED, async (signal) => {
-    await lookAt(session, async ({ store, nowMs }) => {
-      const shown = new Shown();
-      try {
-        const report = await work.run({
-          ...{ store, clock: systemClock, version: VERSION, nowMs, signal },
-          ...{ coldDir: coldDirOf(session.config), rules: work.rules(nowMs), watcher: shown },
-          isChosen: (partition) => work.isChosen(partition, nowMs),
-        });
-        shown.end();
-        process.stdout.write(work.isJson ? jsonLine(toDocument(report)) : textOf(report, work));
-        for (const { error } of report.failures)
-          process.stderr.write(`tapekeep: ${error.message}\n`);
-        if (report.failures.length > 0) code = EXIT_CODES.failure;
-      } finally {
-        shown.end();
-      }
-    });
+    await lookAt(
+      session,
+      async ({ store, nowMs }) => {
+        const shown = new Shown();
+        try {
+          const report = await work.run({
+            ...{ store, clock: systemClock, version: VERSION, nowMs, signal },
+            ...{ coldDir: coldDirOf(session.config), rules: work.rules(nowMs), watcher: shown },
+            isChosen: (partition) => work.isChosen(partition, nowMs),
+          });
+          shown.end();
+          process.stdout.write(work.isJson ? jsonLine(toDocument(report)) : textOf(report, work));
+          for (const { error } of report.failures)
+            process.stderr.write(`tapekeep: ${error.message}\n`);
+          if (report.failures.length > 0) code = EXIT_CODES.failure;
+        } finally {
+          shown.end();
+        }
+      },
+      'by itself',
+    );
   });
   return ended === EXIT_CODES.ok ? code : ended;
 }

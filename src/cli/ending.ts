@@ -1,0 +1,134 @@
+import { type Clock, systemClock } from '../kernel/clock.js';
+import { AbortedError } from '../kernel/errors.js';
+import { EXIT_CODES, type ExitCode } from './exit-codes.js';
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+type Signal = (typeof SIGNALS)[number];
+
+/** Why a command is to end before it is done. */
+export type EndCause = Signal | 'output closed' | 'output failed';
+
+/** One Ctrl-C comes twice where a runner such as npx passes on what the terminal sends to all. */
+const SAME_WISH_MS = 300;
+/** To let go of what is held when nobody reads the output any more; a stop of the daemon fits in. */
+const UNWIND_MS = 15_000;
+
+/** A command was ended from outside. There is nothing to tell of it but the exit code. */
+export class EndedError extends AbortedError {
+  /** Why, as its owner knows it. */
+  readonly why: EndCause;
+
+  constructor(why: EndCause) {
+    super(`ended early (${why})`);
+    this.why = why;
+  }
+}
+
+/** What an {@link Ending} listens to, and how it ends what does not end by itself. */
+export interface EndingProcess {
+  on(signal: Signal, listener: () => void): unknown;
+  off(signal: Signal, listener: () => void): unknown;
+  exit(code: number): void;
+  readonly stderr: { write(text: string): unknown };
+}
+
+/** Held by whoever has something to let go of before the process may end. */
+export interface HeldEnding extends Disposable {
+  /** Aborts with an {@link EndedError} when the command is to end. */
+  readonly signal: AbortSignal;
+  /** What was held is let go of. Safe to call twice. */
+  release(): void;
+}
+
+/**
+ * How a command ends early, for all of its parts: the first signal, or output that nobody reads any
+ * more, asks it to end and it lets go of what it holds; a second signal ends the process at once.
+ *
+ * States: *free* (signals do what they do to any process) → *held* → *ending* → *free*.
+ */
+export class Ending {
+  readonly #clock: Clock;
+  readonly #process: EndingProcess;
+  #holders = 0;
+  #stopping = new AbortController();
+  #signalledMs: number | undefined;
+  #output: ExitCode | undefined;
+  #cancelDeadline: () => void = () => undefined;
+
+  constructor(clock: Clock, process: EndingProcess) {
+    this.#clock = clock;
+    this.#process = process;
+  }
+
+  /** The exit code of a command whose output could not be written to its end; else undefined. */
+  get outputCode(): ExitCode | undefined {
+    return this.#output;
+  }
+
+  /** From here on nothing ends the process without asking the holder, but a second signal. */
+  hold(): HeldEnding {
+    this.#holders += 1;
+    if (this.#holders === 1) this.#begin();
+    const { signal } = this.#stopping;
+    let isHeld = true;
+    const release = () => {
+      if (!isHeld) return;
+      isHeld = false;
+      this.#holders -= 1;
+      if (this.#holders === 0) this.#finish();
+    };
+    return { signal, release, [Symbol.dispose]: release };
+  }
+
+  /**
+   * The output takes no more: closed by a reader that has seen enough, which is no failure of ours, or
+   * failed. Ends the process at once when there is nothing to let go of, else within a deadline.
+   */
+  outputEnded(cause: 'output closed' | 'output failed'): void {
+    const code = cause === 'output closed' ? EXIT_CODES.ok : EXIT_CODES.failure;
+    if (this.#output !== undefined) return;
+    this.#output = code;
+    if (this.#holders === 0) {
+      this.#process.exit(code);
+      return;
+    }
+    const exit = () => this.#process.exit(code);
+    this.#cancelDeadline = this.#clock.after(UNWIND_MS, exit, { background: true });
+    this.#stopping.abort(new EndedError(cause));
+  }
+
+  #begin(): void {
+    this.#stopping = new AbortController();
+    this.#signalledMs = undefined;
+    for (const signal of SIGNALS) this.#process.on(signal, this.#listeners[signal]);
+    if (this.#output === undefined) return;
+    const isClosed = this.#output === EXIT_CODES.ok;
+    this.#stopping.abort(new EndedError(isClosed ? 'output closed' : 'output failed'));
+  }
+
+  #finish(): void {
+    this.#cancelDeadline();
+    for (const signal of SIGNALS) this.#process.off(signal, this.#listeners[signal]);
+  }
+
+  readonly #listeners = {
+    SIGINT: () => this.#onSignal('SIGINT'),
+    SIGTERM: () => this.#onSignal('SIGTERM'),
+    SIGHUP: () => this.#onSignal('SIGHUP'),
+  };
+
+  #onSignal(signal: Signal): void {
+    const nowMs = this.#clock.monotonicMs();
+    if (this.#signalledMs === undefined) {
+      this.#signalledMs = nowMs;
+      this.#stopping.abort(new EndedError(signal));
+      return;
+    }
+    if (nowMs - this.#signalledMs < SAME_WISH_MS) return;
+    this.#process.stderr.write('tapekeep: ended at once; what was under way is left as it was\n');
+    this.#process.exit(EXIT_CODES.forced);
+  }
+}
+
+/** That of this process. */
+export const commandEnding = new Ending(systemClock, process);

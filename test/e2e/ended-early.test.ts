@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { after, before, type TestContext } from 'node:test';
+import { promisify } from 'node:util';
+import { systemClock } from '../../src/kernel/clock.js';
+import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
+import { makeTempDir, quietStoreEvents } from '../support/postgres-server.js';
+import { Program } from '../support/program.js';
+import { repositoryPath } from '../support/repository.js';
+
+/** A command that is ended before it is done leaves no server behind, by whatever it is ended. */
+
+const MAIN = join(repositoryPath, 'dist/cli/main.js');
+const DEBUG = ['--log-level', 'debug', '--log-format', 'json'];
+const LONG = 'select pg_sleep(600)';
+const ROWS = 'select * from generate_series(1, 300000)';
+const DUCK_ROWS = 'select range from range(300000), (select count(*) from markets)';
+
+let folder = '';
+
+before(async () => {
+  folder = await makeTempDir();
+  const telemetry = quietStoreEvents();
+  const server = await startEmbeddedPostgres({ dataDir: folder, clock: systemClock, telemetry });
+  await migrate({ databaseUrl: server.url });
+  await server.stop();
+});
+
+after(() => rm(folder, { recursive: true, force: true }));
+
+/** The process id of a server that runs in the folder. */
+async function serverId(): Promise<number | undefined> {
+  const text = await readFile(join(folder, 'postgres/postmaster.pid'), 'utf8').catch(() => '');
+  const pid = Number(text.split('\n')[0]);
+  try {
+    return pid > 0 && process.kill(pid, 0) ? pid : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function assertNoServer(said: string): Promise<void> {
+  const pid = await serverId();
+  if (pid === undefined) return;
+  process.kill(pid, 'SIGQUIT');
+  assert.fail(`the server was left running\n${said}`);
+}
+
+function start(t: TestContext, ...args: string[]): Program {
+  const program = new Program([...DEBUG, ...args], { env: { TAPEKEEP_DATA_DIR: folder } });
+  t.after(() => program.dispose());
+  return program;
+}
+
+const ENDINGS: ReadonlyArray<{
+  readonly args: readonly string[];
+  readonly phase: 'starting' | 'ready';
+  readonly signal: NodeJS.Signals;
+}> = [
+  { args: ['query', LONG], phase: 'ready', signal: 'SIGINT' },
+  { args: ['status'], phase: 'starting', signal: 'SIGINT' },
+  { args: ['gaps'], phase: 'starting', signal: 'SIGTERM' },
+];
+
+for (const { args, phase, signal } of ENDINGS) {
+  test(`${args[0]}: ${signal} while the server is ${phase}`, async (t) => {
+    const program = start(t, ...args);
+    await program.line((line) => line.includes(`embedded Postgres: ${phase}`));
+    program.kill(signal);
+    assert.deepEqual(await program.ended(), { code: 130, signal: null }, program.dump());
+    assert.doesNotMatch(program.text('stderr'), /unexpected/);
+    await assertNoServer(program.dump());
+  });
+}
+
+const READERS = [
+  { name: 'query', sql: ROWS, output: '| head -2' },
+  { name: 'query by DuckDB', sql: DUCK_ROWS, output: '| head -2' },
+  { name: 'query with its messages', sql: ROWS, output: '2>&1 | head -2' },
+];
+
+async function inShell(sql: string, output: string) {
+  const script = `"$NODE" "$MAIN" query "$SQL" --format csv ${output}; echo "code \${PIPESTATUS[0]}"`;
+  const env = { PATH: process.env.PATH, NODE: process.execPath, MAIN, SQL: sql };
+  return await promisify(execFile)('bash', ['--norc', '-c', script], {
+    env: { ...env, TAPEKEEP_DATA_DIR: folder },
+  });
+}
+
+for (const { name, sql, output } of READERS) {
+  test(`${name}: a reader that has seen enough is no failure`, async () => {
+    const { stdout, stderr } = await inShell(sql, output);
+    assert.match(stdout, /^(generate_series|range)\r\n[01]\r\ncode 0\n$/);
+    assert.equal(stderr, '');
+    await assertNoServer(stdout);
+  });
+}
+
+test('query: output that can not be written is one', async () => {
+  const { stdout, stderr } = await inShell(ROWS, '> /dev/full');
+  assert.match(stdout, /^code 1\n$/);
+  assert.match(stderr, /^tapekeep: the output can not be written \(.*ENOSPC.*\)\n$/);
+  await assertNoServer(stderr);
+});
