@@ -9,6 +9,10 @@ import { ReplayError } from './replay-error.js';
 import { StateTrack } from './state-track.js';
 import { VirtualClock } from './virtual-clock.js';
 
+/** Of a connection whose session has ended (RFC 6455, 7.4.1). */
+const GOING_AWAY = 1001;
+const SESSION_ENDED = 'the session has ended';
+
 export interface SessionOptions {
   /** Undefined for the one that all share who name none. */
   readonly name: string | undefined;
@@ -30,6 +34,7 @@ export class ReplaySession {
   readonly #followers = new Set<StateFollower>();
   #connections = 0;
   #usedAtMs: number;
+  #isStopped = false;
 
   constructor(options: SessionOptions) {
     const { clock, library } = options;
@@ -68,6 +73,11 @@ export class ReplaySession {
   }
 
   follow(market: string, periodS: number, follower: StateFollower): () => void {
+    // A connection may outlive its session without having followed anything until now.
+    if (this.#isStopped) {
+      follower.close(GOING_AWAY, SESSION_ENDED);
+      return () => undefined;
+    }
     this.#followers.add(follower);
     const end = this.#player.follow(market, periodS, follower);
     return () => {
@@ -109,7 +119,8 @@ export class ReplaySession {
   }
 
   async stop(): Promise<void> {
-    for (const follower of [...this.#followers]) follower.close(1001, 'the session has ended');
+    this.#isStopped = true;
+    for (const follower of [...this.#followers]) follower.close(GOING_AWAY, SESSION_ENDED);
     await this.#player.stop();
   }
 

@@ -9,6 +9,11 @@ const STEP = 1000;
 const COUNTED_AT_ONCE = 200 * STEP;
 /** Trades that one request may have counted; what was counted is remembered for the next. */
 const COUNTED_MAX = 5_000_000;
+/**
+ * Marks that are kept of a market. Where there would be more they lie further apart: a page of a hundred
+ * million trades costs reading some ten thousand too many, and the marks of all markets have room.
+ */
+const MARKS_MAX = 10_000;
 /** Marks are believed this long: a daemon may fill gaps beside the replay. */
 const FRESH_MS = 600_000;
 
@@ -33,17 +38,31 @@ export class TradeRanks {
   readonly #past: PastArchive;
   readonly #marketId: number;
   readonly #clock: Clock;
+  readonly #marksMax: number;
   readonly #turns = new Mutex();
   /** Lowest first. */
   #marks: Mark[] = [];
+  /** How far apart marks are kept. */
+  #spacing = STEP;
   /** Rank of the very first trade, once it was reached. */
   #bottom: number | undefined;
   #madeAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(past: PastArchive, marketId: number, clock: Clock) {
+  /** @param marksMax how many marks are kept; fewer for tests */
+  constructor(past: PastArchive, marketId: number, clock: Clock, marksMax = MARKS_MAX) {
+    this.#marksMax = marksMax;
     this.#past = past;
     this.#marketId = marketId;
     this.#clock = clock;
+  }
+
+  get markCount(): number {
+    return this.#marks.length;
+  }
+
+  /** Whether what is remembered would not be believed any more. */
+  get isStale(): boolean {
+    return this.#clock.monotonicMs() - this.#madeAtMs > FRESH_MS;
   }
 
   /**
@@ -53,11 +72,11 @@ export class TradeRanks {
    */
   find(top: TradePlace, skip: number): Promise<PageStart | undefined> {
     return this.#turns.run(async () => {
-      const nowMs = this.#clock.monotonicMs();
-      if (nowMs - this.#madeAtMs > FRESH_MS) {
+      if (this.isStale) {
         this.#marks = [];
+        this.#spacing = STEP;
         this.#bottom = undefined;
-        this.#madeAtMs = nowMs;
+        this.#madeAtMs = this.#clock.monotonicMs();
       }
       const budget = { left: COUNTED_MAX };
       const rank = (await this.#rankOf(top, budget)) - skip;
@@ -134,5 +153,25 @@ export class TradeRanks {
     const known = new Set(this.#marks.map(({ rank }) => rank));
     const added = marks.filter(({ rank }) => !known.has(rank));
     this.#marks = [...this.#marks, ...added].sort((a, b) => a.rank - b.rank);
+    if (this.#spacing > STEP) this.#marks = thinned(this.#marks, this.#spacing);
+    while (this.#marks.length > this.#marksMax) {
+      this.#spacing *= 2;
+      this.#marks = thinned(this.#marks, this.#spacing);
+    }
   }
+}
+
+/**
+ * Marks that lie so far apart at least. The ends stay: below the lowest nothing is counted yet, and at
+ * the highest the next page is looked for.
+ */
+function thinned(marks: readonly Mark[], spacing: number): Mark[] {
+  const kept: Mark[] = [];
+  for (const mark of marks) {
+    const last = kept.at(-1);
+    if (last === undefined || mark.rank - last.rank >= spacing) kept.push(mark);
+  }
+  const highest = marks.at(-1);
+  if (highest !== undefined && kept.at(-1) !== highest) kept.push(highest);
+  return kept;
 }

@@ -86,6 +86,8 @@ export class TradeView {
   #ranksOf(marketId: number): TradeRanks {
     const known = this.#ranks.get(marketId);
     if (known !== undefined) return known;
+    // Of markets that nobody pages through any more nothing is kept.
+    for (const [id, one] of this.#ranks) if (one.isStale) this.#ranks.delete(id);
     const ranks = new TradeRanks(this.#past, marketId, this.#clock);
     this.#ranks.set(marketId, ranks);
     return ranks;

@@ -241,8 +241,14 @@ test('each session has a time of its own; unused ones end, and there are only so
     [null, 0],
     ['two', 1],
   ]);
-  client.close();
+  replay.backend.clockControl.end('two');
+  client.send('state.subscribe');
   await client.until(() => client.end !== undefined);
+  assert.deepEqual(
+    client.end,
+    { code: 1001, reason: 'the session has ended' },
+    'it never waits in vain',
+  );
 });
 
 test('time is paused, resumed, stepped and sped up; what can not be is told', async (t) => {

@@ -98,7 +98,11 @@ export class ReadingLease {
   #rest(lease: Lease): void {
     lease.onUnused();
     if (lease !== this.#lease || this.#takers.isBusy) return;
-    const idle = () => void this.#takers.run(() => (lease.users === 0 ? this.#end() : ended));
+    const idle = () => {
+      const ending = this.#takers.run(() => (lease.users === 0 ? this.#end() : ended));
+      // Nobody waits for it, and nobody could do anything about a folder that can not be removed.
+      ending.catch(() => undefined);
+    };
     this.#cancelIdle?.();
     this.#cancelIdle = this.#clock.after(IDLE_MS, idle, { background: true });
   }
