@@ -126,16 +126,32 @@ export class DuckSession {
    */
   async *vectors(doing: string, sql: string, rowsMax: number): AsyncGenerator<RowVectors> {
     const result = await this.#guard(doing, () => this.#connection.stream(sql));
-    for (;;) {
-      const chunk = await this.#guard(doing, () => result.fetchChunk());
-      if (chunk === null || chunk.rowCount === 0) return;
-      const whole = Array.from({ length: chunk.columnCount }, (_, at) => chunk.getColumnVector(at));
-      for (let from = 0; from < chunk.rowCount; from += rowsMax) {
-        const rows = Math.min(rowsMax, chunk.rowCount - from);
-        yield { rows, columns: whole.map((vector) => vector.slice(from, rows)) };
+    const fetch = () => {
+      const fetched = this.#guard(doing, () => result.fetchChunk());
+      // Told to whoever asks for it; nobody may, once the reader has left.
+      fetched.catch(() => undefined);
+      return fetched;
+    };
+    let coming = fetch();
+    try {
+      for (;;) {
+        const chunk = await coming;
+        if (chunk === null || chunk.rowCount === 0) return;
+        // The next rows are made while these are looked at.
+        coming = fetch();
+        const whole = Array.from({ length: chunk.columnCount }, (_, at) =>
+          chunk.getColumnVector(at),
+        );
+        for (let from = 0; from < chunk.rowCount; from += rowsMax) {
+          const rows = Math.min(rowsMax, chunk.rowCount - from);
+          yield { rows, columns: whole.map((vector) => vector.slice(from, rows)) };
+        }
+        // Texts lie outside of what the garbage collector counts, so that it would let them pile up.
+        chunk.reset();
       }
-      // Texts lie outside of what the garbage collector counts, so that it would let them pile up.
-      chunk.reset();
+    } finally {
+      // The connection is not closed under it.
+      await coming.catch(() => undefined);
     }
   }
 
