@@ -3,8 +3,10 @@ import { type TestContext, test } from 'node:test';
 import { ArchiveGapsError } from '../../src/archive/events/errors.js';
 import { openArchive } from '../../src/archive/open-archive.js';
 import { seededRandom } from '../../src/kernel/random.js';
+import { StoreError } from '../../src/store/index.js';
 import { EVENT_SPAN, type EventWorld, makeEventWorld } from '../support/event-world.js';
 import { runSql } from '../support/postgres.js';
+import { PostgresProxy } from '../support/postgres-proxy.js';
 
 const SPAN_MS = EVENT_SPAN.to.getTime() - EVENT_SPAN.from.getTime();
 const after = (ms: number) => new Date(EVENT_SPAN.from.getTime() + ms);
@@ -103,6 +105,40 @@ test('questions that the archive can not answer, and readers that leave', async 
     const aborted = archive.events({ ...EVENT_SPAN, signal: controller.signal });
     await assert.rejects(aborted.next(), { message: 'enough' });
   });
+
+  await t.test(
+    'a reader may pause; when its connection is lost meanwhile, it is told to read again',
+    async () => {
+      const proxy = new PostgresProxy(world.url);
+      const throughWire = await openArchive({ databaseUrl: await proxy.start() });
+      const timeouts: string[] = [];
+      proxy.onSent = (data) => {
+        const set = data.toString('latin1').matchAll(/SET (idle_in_transaction_\w+) = (\S+?);/g);
+        for (const [, , value = ''] of set) timeouts.push(value);
+        return true;
+      };
+      const events = throughWire.events({ ...EVENT_SPAN, kinds: ['trades', 'depth'] });
+      await events.next();
+      // One connection for each kind, and that which showed them the moment; none may end while it waits.
+      assert.deepEqual(timeouts.slice(-1), ['0']);
+      assert.equal(timeouts.filter((one) => one === '0').length, 3);
+      await runSql(
+        world.url,
+        `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+       WHERE pid <> pg_backend_pid() AND datname = current_database() AND state LIKE 'idle in%'`,
+      );
+      const readOn = async () => {
+        for await (const _ of events);
+      };
+      await assert.rejects(readOn(), (error) => {
+        assert.ok(error instanceof StoreError, String(error));
+        assert.equal(error.action, 'retry');
+        return true;
+      });
+      await throughWire.close();
+      await proxy.stop();
+    },
+  );
 
   await t.test('questions beside the events', async () => {
     const { from, to } = EVENT_SPAN;

@@ -2,7 +2,7 @@ import { Socket } from 'node:net';
 import pg from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { startDeadline } from '../../kernel/clock.js';
-import { AbortedError } from '../../kernel/errors.js';
+import { AbortedError, messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import type {
   ArchiveSnapshot,
@@ -24,7 +24,7 @@ import {
 } from '../connection.js';
 import { StoreError } from '../errors.js';
 import { toMs } from '../instants.js';
-import { actionOf, toStoreError } from '../sqlstate.js';
+import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
 import { copyRowsSql } from './copy-rows.js';
 import { copyLedgerSql, copyTableSql } from './table-rows.js';
 
@@ -51,9 +51,14 @@ const READ_DEPARTED = `
  * Rows come by COPY, which has neither a limit on its time nor, by the order of the primary key,
  * anything to sort: the planner would otherwise sort whole days on the server's disk. The moment that
  * is seen is that of the first statement, not of BEGIN.
+ *
+ * Nobody is too slow: a reader may pause, and one of sparse rows waits for those of dense ones as long as
+ * these take. What ends a snapshot is its reader, or the end of the reader's program; when that goes with
+ * its machine and says no word, the server finds out by asking its network.
  */
 const SETTINGS = `
-  SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '10 min';
+  SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
+  SET tcp_keepalives_idle = 60; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 6;
   SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;`;
 const SEE_NOW = 'SELECT pg_current_snapshot()';
 
@@ -69,6 +74,8 @@ class PostgresSnapshot implements ArchiveSnapshot {
   readonly #openTwin: (seen: string) => Promise<ArchiveSnapshot>;
   #departed: readonly DepartedPartition[] = [];
   #isLost = false;
+  /** What took it away, where that was not its owner. */
+  #lostBy: unknown;
 
   constructor(
     client: pg.Client,
@@ -80,11 +87,12 @@ class PostgresSnapshot implements ArchiveSnapshot {
     this.#socket = socket;
     this.#options = options;
     this.#openTwin = openTwin;
-    const lose = () => {
+    const lose = (reason: unknown) => {
+      if (!this.#isLost) this.#lostBy = reason;
       this.#isLost = true;
     };
     client.on('error', lose);
-    client.on('end', lose);
+    client.on('end', () => lose(new Error('the server closed it')));
   }
 
   get departed(): readonly DepartedPartition[] {
@@ -168,6 +176,7 @@ class PostgresSnapshot implements ArchiveSnapshot {
       isWhole = true;
     } catch (error) {
       signal?.throwIfAborted();
+      if (!this.#isLost) this.#lostBy = error;
       throw failure(error);
     } finally {
       signal?.removeEventListener('abort', stop);
@@ -176,7 +185,9 @@ class PostgresSnapshot implements ArchiveSnapshot {
   }
 
   async close(): Promise<void> {
-    if (!this.#isLost) await this.#inTime(this.#client.end()).catch(() => undefined);
+    const isOpen = !this.#isLost;
+    this.#isLost = true;
+    if (isOpen) await this.#inTime(this.#client.end()).catch(() => undefined);
     this.destroy();
   }
 
@@ -196,7 +207,13 @@ class PostgresSnapshot implements ArchiveSnapshot {
 
   #check(signal?: AbortSignal): void {
     signal?.throwIfAborted();
-    if (this.#isLost) throw new AbortedError('the snapshot is closed');
+    if (!this.#isLost) return;
+    if (this.#lostBy === undefined) throw new AbortedError('the snapshot is closed');
+    const cause = this.#lostBy;
+    const text = `the connection that the archive was read through is lost (${messageOf(cause)}): read again`;
+    throw new StoreError('database_unreachable', 'retry', text, {
+      ...{ cause, sqlstate: sqlstateOf(cause) },
+    });
   }
 
   /** Waits for the server, but not for ever. */
@@ -211,6 +228,7 @@ class PostgresSnapshot implements ArchiveSnapshot {
     let onMissed: () => void = () => undefined;
     const missed = new Promise<never>((_, reject) => {
       onMissed = () => {
+        this.#lostBy ??= deadline.signal.reason;
         this.destroy();
         reject(deadline.signal.reason as Error);
       };
