@@ -83,6 +83,10 @@ async function fillWorld({ store, stream }: World): Promise<void> {
   });
 }
 
+/** Seconds after noon. */
+const lateText = (kind: string, fromS: number, toS: number) =>
+  `${kind} ${new Date(noonMs(fromS)).toISOString()} ${new Date(noonMs(toS)).toISOString()} received later`;
+
 const ids = (reply: { readonly result: unknown }) =>
   (reply.result as Array<{ id: number }>).map(({ id }) => id);
 
@@ -256,19 +260,20 @@ test('with --as known only what was received by then is there, in the versions o
   await world.store.commit({ klines: [again], claims: [] });
   const read = async (replay: Replayed) => {
     const span = `start=${noonMs(0) / 1000}&end=${noonMs(0) / 1000}&interval=60`;
-    const { kline: found } = (await get(replay, `kline?market=BTC_USDT&${span}`)).result as {
-      kline: Array<{ close: string }>;
-    };
-    return [ids(await get(replay, 'history?market=BTC_USDT')), found.map(({ close }) => close)];
+    const candles = await get(replay, `kline?market=BTC_USDT&${span}`);
+    const { kline: found } = candles.result as { kline: Array<{ close: string }> };
+    const page = await get(replay, 'history?market=BTC_USDT');
+    return [ids(page), found.map(({ close }) => close), page.gap, candles.gap];
   };
+  const [isLate, notYet] = [lateText('trades', 2, 3), lateText('kline', 0, 60)];
   const known = await startReplay(t, world.store, { as: 'known' });
   const happened = await startReplay(t, world.store);
   for (const [atS, whenKnown, whenHappened] of [
-    [62, [[3, 1], []], [[3, 2, 1], ['101']]],
-    [99, [[3, 1], ['100']], [[3, 2, 1], ['101']]],
-    [100, [[3, 2, 1], ['100']], [[3, 2, 1], ['101']]],
-    [199.999, [[3, 2, 1], ['100']], [[3, 2, 1], ['101']]],
-    [200, [[3, 2, 1], ['101']], [[3, 2, 1], ['101']]],
+    [62, [[3, 1], [], isLate, notYet], [[3, 2, 1], ['101'], null, null]],
+    [99, [[3, 1], ['100'], isLate, null], [[3, 2, 1], ['101'], null, null]],
+    [100, [[3, 2, 1], ['100'], null, null], [[3, 2, 1], ['101'], null, null]],
+    [199.999, [[3, 2, 1], ['100'], null, null], [[3, 2, 1], ['101'], null, null]],
+    [200, [[3, 2, 1], ['101'], null, null], [[3, 2, 1], ['101'], null, null]],
   ] as const) {
     await seek(known, atS);
     await seek(happened, atS);
@@ -276,6 +281,97 @@ test('with --as known only what was received by then is there, in the versions o
     assert.deepEqual(await read(happened), whenHappened, `happened at ${atS}`);
   }
   assert.notEqual(known.backend.identity, happened.backend.identity);
+});
+
+test('what was received later is a gap of what was known, for every answer that needed it', async (t) => {
+  const world = await openWorld();
+  const [trades, depths] = [await world.stream('trades'), await world.stream('depth')];
+  const [tickers, states] = [await world.stream('ticker', 0, 0), await world.stream('state', 60)];
+  const late = { receivedAtMs: noonMs(500) };
+  await world.store.commit({
+    trades: [
+      exactTrade(1, 10, { receivedAtMs: noonMs(10) }),
+      ...[exactTrade(2, 70, late), exactTrade(3, 130, late)],
+      exactTrade(4, 210, { receivedAtMs: noonMs(210) }),
+      exactTrade(5, 214, { receivedAtMs: noonMs(216) }),
+    ],
+    depths: [depth(10), depth(150, late)],
+    tickers: [ticker(1, 10), ticker(2, 10), ticker(2, 150, late)],
+    states: [state(1, 10), state(2, 150, late)],
+    claims: [trades, depths, tickers, states].map((one) => covered(one, 0, 600)),
+  });
+  const known = await startReplay(t, world.store, { as: 'known' });
+  const strict = await startReplay(t, world.store, { as: 'known', isStrict: true });
+  const candles = (interval: number, fromS: number, toS = fromS) =>
+    `kline?market=BTC_USDT&interval=${interval}&start=${noonMs(fromS) / 1000}&end=${noonMs(toS) / 1000}`;
+  const volumes = ({ result }: { readonly result: unknown }) =>
+    (result as { kline: Array<{ time: number; volume: string }> }).kline.map(
+      ({ time, volume }): [number, string] => [time - noonMs(0) / 1000, volume],
+    );
+  const [hole, delay] = [lateText('trades', 70, 131), lateText('trades', 214, 215)];
+  const since = (kind: string) => lateText(kind, 150, 215);
+  for (const [path, told, read, expected] of [
+    ['history?market=BTC_USDT', `${hole}, ${delay}`, ids, [4, 1]],
+    ['history?market=BTC_USDT&limit=1&lastId=1', hole, ids, [1]],
+    ['history?market=BTC_USDT&limit=1', delay, ids, [4]],
+    // What nobody collected is made of trades: not where some of them were missing then.
+    [candles(300, 0), lateText('trades', 70, 215), volumes, []],
+    [
+      candles(60, 0, 180),
+      `${lateText('trades', 60, 180)}, ${delay}`,
+      volumes,
+      [
+        [0, '2'],
+        [180, '2'],
+      ],
+    ],
+    [candles(60, 0), null, volumes, [[0, '2']]],
+    ['depth/result?market=BTC_USDT', since('depth'), undefined, undefined],
+    ['ticker?market=ETH_USDT', since('ticker'), undefined, undefined],
+    ['tickers', since('ticker'), undefined, undefined],
+    ['ticker?market=BTC_USDT', null, undefined, undefined],
+  ] as const) {
+    await seek(known, 215);
+    await seek(strict, 215);
+    const [answer, refused] = [await get(known, path), await get(strict, path)];
+    assert.equal(answer.gap, told, path);
+    assert.deepEqual(read?.(answer), expected, path);
+    assert.equal(refused.status, told === null ? 200 : 503, path);
+  }
+  const notes: string[] = [];
+  const seat = known.backend.seat({
+    ...({ kind: 'request', session: undefined } as const),
+    note: (_, text) => notes.push(text),
+  });
+  await seat.state('BTC_USDT', 60);
+  assert.deepEqual(notes, [since('state')]);
+  // A trade that is still to come is none that was received late.
+  await seek(known, 213.5);
+  assert.equal((await get(known, 'history?market=BTC_USDT&limit=1')).gap, null);
+  await seek(known, 500);
+  for (const path of ['history?market=BTC_USDT', candles(300, 0), 'tickers']) {
+    assert.equal((await get(known, path)).gap, null, path);
+  }
+});
+
+test('of very many trades that came late the newest are told apart, and all below is in doubt', async (t) => {
+  const world = await openWorld();
+  const trades = await world.stream('trades');
+  // Of eight in a row one was there at once.
+  const rows = Array.from({ length: 2400 }, (_, at) =>
+    exactTrade(at + 1, at / 10, { receivedAtMs: noonMs(at % 8 === 0 ? 300 : 900) }),
+  );
+  await world.store.commit({ trades: rows, claims: [covered(trades, 0, 600)] });
+  const known = await startReplay(t, world.store, { as: 'known' });
+  await seek(known, 400);
+  const newest = await get(known, 'history?market=BTC_USDT&limit=10');
+  const between = newest.gap?.split(', ').length;
+  assert.equal(between, 10, 'those above the newest, and those between each two');
+  const all = await get(known, 'history?market=BTC_USDT&limit=1000');
+  assert.equal(ids(all).length, 300);
+  const told = all.gap?.split(', ') ?? [];
+  assert.equal(told[0], lateText('trades', 0, 127));
+  assert.match(told.at(-1) ?? '', /^trades .* 123 more in this time$/);
 });
 
 test('what touches a gap says so, and with --strict is refused', async (t) => {
@@ -302,6 +398,7 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
   const kline60 = (fromS: number, toS: number) =>
     `kline?market=BTC_USDT&interval=60&start=${noonMs(fromS) / 1000}&end=${noonMs(toS) / 1000}`;
   const gap = '2026-01-15T12:01:00.000Z 2026-01-15T12:03:00.000Z not collected';
+  const goesOn = '2026-01-15T12:01:00.000Z 2026-01-15T12:03:35.000Z';
   for (const [atS, path, told] of [
     [-30, 'history?market=BTC_USDT', /^trades .* not collected$/],
     [50, 'history?market=BTC_USDT', undefined],
@@ -313,9 +410,20 @@ test('what touches a gap says so, and with --strict is refused', async (t) => {
     [215, kline60(0, 0), undefined],
     [215, kline60(0, 180), `kline ${gap}`],
     [599, kline60(180, 240), undefined],
-    [215, 'depth/result?market=BTC_USDT', /^depth 2026-01-15T12:01:00.000Z .* not observed$/],
+    // When a gap that goes on will end is not told: nobody knew.
+    [215, 'depth/result?market=BTC_USDT', `depth ${goesOn} not observed`],
     [215, 'book?market=BTC_USDT&side=buy', /^depth .* not observed$/],
-    [215, 'tickers', /^ticker 2026-01-15T12:01:00.000Z .* not collected$/],
+    [215, 'tickers', `ticker ${goesOn} not collected`],
+    [
+      100,
+      'history?market=BTC_USDT',
+      `trades 2026-01-15T12:01:00.000Z 2026-01-15T12:01:40.000Z not collected`,
+    ],
+    [
+      60,
+      'depth/result?market=BTC_USDT',
+      `depth 2026-01-15T12:01:00.000Z 2026-01-15T12:01:00.001Z not observed`,
+    ],
     [215, 'ticker?market=BTC_USDT', /^ticker /],
     [215, 'markets', undefined],
     [215, 'kline?market=ETH_USDT&interval=60&start=1&end=2', /^kline 1970-.* not collected$/],
