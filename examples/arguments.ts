@@ -33,14 +33,21 @@ export function required(values: Arguments, name: keyof Arguments): string {
   return value;
 }
 
-/** The archive that the options name; `./data` when they name none. */
-export function archiveOf(values: Arguments) {
+/**
+ * The archive that the options name; `./data` when they name none. Ctrl-C, or a reader such as `head`
+ * that has seen enough, closes it: an embedded server that was started for it would go on running.
+ */
+export async function archiveOf(values: Arguments) {
   const url = values['database-url'];
   const cold = values['cold-dir'];
-  return openArchive({
+  const opening = openArchive({
     ...(url === undefined ? { dataDir: values['data-dir'] ?? './data' } : { databaseUrl: url }),
     ...(cold === undefined ? {} : { coldDir: cold }),
   });
+  const close = () => void opening.then((archive) => archive.close()).catch(() => undefined);
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, close);
+  process.stdout.once('error', close);
+  return await opening;
 }
 
 /** Whether gaps may be passed over; a backtest over gaps tells little, so that it has to be said. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { readFile, rm } from 'node:fs/promises';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFile, rm, watch } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { after, before, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
@@ -74,6 +75,20 @@ for (const { args, phase, signal } of ENDINGS) {
     await assertNoServer(program.dump());
   });
 }
+
+test('an example: SIGINT while the server is starting', async (t) => {
+  const watching = new AbortController();
+  const changes = watch(join(folder, 'postgres'), watching);
+  const args = ['--import', 'tsx', 'examples/run.ts', 'moving-average', '--data-dir', folder];
+  const span = ['--market', 'BTC_USDT', '--from', '2026-01-01', '--to', '2026-01-02'];
+  const child = spawn(process.execPath, [...args, ...span], { cwd: repositoryPath });
+  t.after(() => child.kill('SIGKILL'));
+  const ended = once(child, 'close');
+  for await (const { filename } of changes) if (filename === 'postmaster.pid') break;
+  child.kill('SIGINT');
+  assert.deepEqual(await ended, [1, null]);
+  await assertNoServer('');
+});
 
 const READERS = [
   { name: 'query', sql: ROWS, output: '| head -2' },
