@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { runCommand } from '../support/commands.js';
@@ -117,6 +119,20 @@ test('a database that does not answer is named without its password', async () =
   assert.notEqual(code, 0);
   assert.match(err, /127\.0\.0\.1/);
   assert.doesNotMatch(out + err, /topsecret/);
+});
+
+test('a run that is over before the database answers says what it was waiting for', async (t) => {
+  const sockets = new Set<Socket>();
+  const mute = createServer((socket) => sockets.add(socket)).listen(0, '127.0.0.1');
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+    mute.close();
+  });
+  await once(mute, 'listening');
+  const { port } = mute.address() as AddressInfo;
+  const env = { TAPEKEEP_DATABASE_URL: `postgres://me:topsecret@127.0.0.1:${port}/archive` };
+  const said = [/while it was still migrating the database/, /TAPEKEEP_DATABASE_URL/];
+  await ended(t, ['start', '--for', '1s'], env, 1, ...said);
 });
 
 test('an archive takes one exchange only: another one is refused in a sentence', async (t) => {

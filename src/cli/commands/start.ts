@@ -1,7 +1,8 @@
 import { setFlagsFromString } from 'node:v8';
+import type { Config } from '../../config/schema.js';
 import { type Clock, sleep, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
-import { Daemon, type DaemonAddresses } from '../daemon/daemon.js';
+import { Daemon, type DaemonAddresses, WAITING_FOR_EXCHANGE } from '../daemon/daemon.js';
 import { type StopReason, waitForStop } from '../daemon/shutdown.js';
 import { LiveSummary } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -24,6 +25,17 @@ class ExchangeSilentError extends TapekeepError {
       'exchange_silent',
       'fatal',
       `the exchange at ${url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`,
+    );
+  }
+}
+
+/** The time for the run was over before everything stood that collecting needs. */
+class UnfinishedStartError extends TapekeepError {
+  constructor(phase: string) {
+    super(
+      'start_unfinished',
+      'retry',
+      `the time of this run was over while it was still ${phase}; give it longer, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL), or at dataDir (TAPEKEEP_DATA_DIR) for the embedded server`,
     );
   }
 }
@@ -68,8 +80,8 @@ export async function start(options: StartOptions): Promise<ExitCode> {
   });
 
   const ended = await Promise.race([stopWanted, failed]);
-  const isUnheard = ended === 'time is up' && !daemon.isConnected;
-  const outcome = isUnheard ? new ExchangeSilentError(config.exchange.url ?? 'built-in') : ended;
+  const isUnready = ended === 'time is up' && !daemon.isConnected;
+  const outcome = isUnready ? unready(daemon.view.phase, config) : ended;
   telemetry.daemon.stopping({ reason: reasonOf(outcome) });
   await daemon.stop();
   await soon(clock, work);
@@ -83,6 +95,13 @@ export async function start(options: StartOptions): Promise<ExitCode> {
   telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - startedMs, exitCode });
   if (outcome instanceof Error) throw outcome;
   return exitCode;
+}
+
+/** Why a run had no time to collect. */
+function unready(phase: string, { exchange }: Config): TapekeepError {
+  return phase === WAITING_FOR_EXCHANGE
+    ? new ExchangeSilentError(exchange.url ?? 'built-in')
+    : new UnfinishedStartError(phase);
 }
 
 /** Waits for what has as good as ended, and no longer than a moment. */

@@ -33,6 +33,8 @@ export interface DaemonOptions {
   readonly onFatal: (error: Error) => void;
 }
 
+/** The phase that lasts until the exchange answers for the first time. */
+export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
 /** Intake gets this long to end at a stop; what is still under way then is collected again. */
 const INTAKE_STOP_MS = 3500;
 /** All of a stop; container runtimes kill after 10 s. */
@@ -124,7 +126,7 @@ export class Daemon {
     const { signal } = this.#stopping;
     const [store, access] = [this.#store, this.#access];
     if (store === undefined || access === undefined) throw new Error('open() comes first');
-    this.#enter('waiting for the exchange');
+    this.#enter(WAITING_FOR_EXCHANGE);
     const identity = await firstAnswer(access, signal, this.#options);
     this.#lastAnswerMs = this.#options.clock.monotonicMs();
     await this.#unlessStopped(store.claimArchive(archiveIdentityOf(config, identity)));

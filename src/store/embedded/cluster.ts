@@ -5,6 +5,7 @@ import { codeOf } from '../../kernel/errors.js';
 import { StoreError } from '../errors.js';
 import { type Account, commandAs, fileOwner } from './accounts.js';
 import type { Binaries } from './binaries.js';
+import { fullDisk } from './full-disk.js';
 import { runToEnd } from './processes.js';
 
 /** The superuser and the database of the embedded server. */
@@ -119,6 +120,6 @@ function initFailed({ clusterDir }: ClusterPaths, output: string): StoreError {
   return new StoreError(
     'embedded_postgres_failed',
     'fatal',
-    `initdb could not make a database in ${clusterDir}: ${detail}`,
+    fullDisk(clusterDir, output) ?? `initdb could not make a database in ${clusterDir}: ${detail}`,
   );
 }

@@ -8,6 +8,7 @@ import { messageOf } from '../../kernel/errors.js';
 import { StoreError } from '../errors.js';
 import { type Account, commandAs } from './accounts.js';
 import type { Binaries } from './binaries.js';
+import { fullDisk } from './full-disk.js';
 import { probeServer, readPostmaster } from './probe.js';
 import {
   accountOptions,
@@ -145,7 +146,8 @@ function launchFailed(clusterDir: string, detail: string, cause?: unknown): Stor
   return new StoreError(
     'embedded_postgres_failed',
     'fatal',
-    `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
+    fullDisk(clusterDir, detail) ??
+      `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
     { cause },
   );
 }
