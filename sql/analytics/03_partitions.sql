@@ -41,7 +41,7 @@ BEGIN
   IF missing.state = 'archived' THEN
     RAISE EXCEPTION 'rows of % between % and % are in cold files, not in the database', in_database.series, missing.starts_at, missing.ends_at
       USING ERRCODE = 'TK002',
-            HINT = 'The command tapekeep query reads both, tapekeep restore brings them back; SET tapekeep.missing = ''ignore'' answers without them.';
+            HINT = 'The command tapekeep query reads both where no schema stands before the name: its tables (trades, klines, …), candles, vwap and returns. tapekeep restore brings them back; SET tapekeep.missing = ''ignore'' answers without them.';
   ELSIF missing.state = 'left' THEN
     RAISE EXCEPTION 'rows of % between % and % have left the database since this transaction began', in_database.series, missing.starts_at, missing.ends_at
       USING ERRCODE = 'TK002',

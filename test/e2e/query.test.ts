@@ -68,11 +68,15 @@ test('one statement over hot and cold, in each form; what is not in an answer is
 test('the statement decides what runs it, and mistakes are named', async () => {
   const { url } = await openAnalystWorld();
   const env = { TAPEKEEP_DATABASE_URL: url };
+  const hour = `'BTC_USDT', '1 hour', '2026-01-15 12:00:00Z', '2026-01-15 13:00:00Z'`;
   for (const [args, code, said] of [
     [['select count(*) as n from trade'], 0, /^n\n10$/m],
     [['select count(*) as n from trades'], 0, /^n\n10$/m],
     [['select count(*) as n from analytics.trades'], 0, /^n\n10$/m],
     [['--engine', 'duckdb', 'select count(*) as n from depth'], 0, /^n\n3$/m],
+    [[`select typeof(max(vwap)) as type from vwap(${hour})`], 0, /^type\nDOUBLE$/m],
+    [[`select pg_typeof(max(vwap)) as type from analytics.vwap(${hour})`], 0, /^type\nnumeric$/m],
+    [[`select * from vwap('BTCUSDT', ${hour.slice(12)})`], 2, /nearest name is BTC_USDT/],
     [
       ['--engine', 'postgres', `select interval '34 min 59.5 s' as held`],
       0,

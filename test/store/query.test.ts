@@ -74,6 +74,12 @@ const SAME = [
   `SELECT market, kind, variant, starts_at, ends_at FROM coverage ORDER BY 1, 2, 3`,
   `SELECT market, stock, min_amount FROM markets ORDER BY 1`,
   `SELECT count(*) FROM gaps`,
+  `SELECT * FROM candles('BTC_USD', '6 hours', '2026-01-13 13:00:00Z', '2026-01-17 01:00:00Z') ORDER BY 1`,
+  `SELECT * FROM candles('it''s/odd', 900, '2026-01-14 23:50:00Z', '2026-01-15 00:20:00Z') c WHERE trades > 0 ORDER BY 1`,
+  `SELECT * FROM candles('BTC_USD', interval '1 day', '2026-01-13 00:00:00Z', '2026-01-17 00:00:00Z', origin := '2026-01-01 21:00:00Z') ORDER BY 1`,
+  `SELECT open_at, vwap::DECIMAL(38, 1), volume, buy_volume, sell_volume, trades, is_complete FROM vwap('BTC_USD', '4 hours', '2026-01-13 00:00:00Z', '2026-01-17 00:00:00Z') ORDER BY 1`,
+  `SELECT open_at, close, CASE WHEN simple_return < 1000 THEN simple_return::DECIMAL(38, 9) END, log_return::DECIMAL(38, 9), is_complete FROM returns('BTC_USD', '3 hours', '2026-01-13 00:00:00Z', '2026-01-17 00:00:00Z') ORDER BY 1`,
+  `SELECT count(*) FROM candles('BTC_USD', '1 hour', '2026-01-15 00:00:00Z', '2026-01-15 00:00:00Z')`,
 ];
 
 /** A value of either side: decimals by value, moments to the microsecond. */
@@ -136,6 +142,7 @@ test('a statement reaches rows of the archive, and nothing else', async (t) => {
   const place = await openHalfCold(t);
   const beside = join(place.coldDir, 'secret.csv');
   await writeFile(beside, 'a,b\n1,2\n');
+  const span = `'2026-01-15', '2026-01-16'`;
   const refused: readonly (readonly [sql: string, said: RegExp])[] = [
     [`SELECT * FROM read_csv('${beside}')`, /file system operations are disabled/],
     [`SELECT * FROM '${beside}'`, /there is no table|file system operations are disabled/],
@@ -155,6 +162,12 @@ test('a statement reaches rows of the archive, and nothing else', async (t) => {
     ['SELECT * FROM public.trades', /no table public\.trades here/],
     ['SELECT nothing FROM trades', /"nothing" not found/],
     ["SELECT price + 'x' FROM trades", /refused/],
+    [`FROM candles('BTCUSD', '1 hour', ${span})`, /no market BTCUSD. The nearest name is BTC_USD/],
+    [`FROM vwap('BTC_USD', '1 month', ${span})`, /a slot of 1 month is not a whole number/],
+    [`FROM vwap('BTC_USD', 0.5, ${span})`, /a slot of 0.5 is not/],
+    [`FROM returns('BTC_USD', 60, '2026-01-16', '2026-01-15')`, /span ends at 2026-01-15.*before/],
+    [`FROM returns('BTC_USD', 60, '2026-01-16', NULL)`, /needs a begin and an end/],
+    [`FROM candles('BTC_USD', '1 hour')`, /candles/],
   ];
   for (const [sql, said] of refused) {
     await assert.rejects(ask(place, sql), { code: 'usage', message: said }, sql);
@@ -204,6 +217,13 @@ test('files alone answer as well; a damaged one is an error and no answer', asyn
     ["it's/odd", '12'],
   ]);
   assert.match(counted.notes.join(), /only the cold files are asked/);
+  const candles = `SELECT trades, is_complete FROM candles('BTC_USD', '1 day', '2026-01-13', '2026-01-16')`;
+  const { rows } = await ask(place, candles, files);
+  assert.deepEqual(rows, [
+    [null, false],
+    ['12', true],
+    [null, false],
+  ]);
   const markets = await ask(place, 'SELECT market, market_id FROM markets ORDER BY 2', files);
   assert.deepEqual(
     markets.rows.map(([name]) => name),

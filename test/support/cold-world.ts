@@ -95,7 +95,7 @@ export async function archiveDay(
       rows: files.reduce((sum, { rows }) => sum + rows, 0),
       columns: seriesColumns(kind, true).map(({ name, type }) => ({ name, type })),
       files,
-      coverage: [],
+      coverage: await coverageOf(url, COLD_KINDS[table], found),
     });
     await runSql(
       url,
@@ -109,6 +109,25 @@ export async function archiveDay(
     duck.close();
     await rm(scratch, { recursive: true, force: true });
   }
+}
+
+async function coverageOf(
+  url: string,
+  kind: string,
+  span: { readonly from: Date; readonly to: Date },
+) {
+  const rows = await runSql<{ market: string; variantS: number; from: Date; to: Date }>(
+    url,
+    `SELECT m.name AS market, s.variant AS "variantS", greatest(lower(c.span), $2) AS "from",
+            least(upper(c.span), $3) AS "to"
+     FROM coverage c JOIN stream s USING (stream_id, market_id) JOIN market m USING (market_id)
+     WHERE s.kind = $1 AND c.span && tstzrange($2, $3)`,
+    [kind, span.from, span.to],
+  );
+  return rows.map(({ market, variantS, from, to }) => ({
+    ...{ kind, market, variantS },
+    spans: [{ from: from.toISOString(), to: to.toISOString() }],
+  }));
 }
 
 interface Surroundings {

@@ -13,6 +13,7 @@ import { archiveSource, type ColdSource, FolderSource } from './cold-sources.js'
 import { NoSuchTableError, QueryResourcesError, StatementRefusedError } from './errors.js';
 import { stageHotRows, stagePieces } from './hot-rows.js';
 import { needsOf } from './needs.js';
+import { isQuestion, QUESTION_TABLES, QUESTIONS, questionSql } from './questions.js';
 import { seriesViewSql } from './sources.js';
 import { parseStatement, type Syntax } from './syntax.js';
 import {
@@ -132,7 +133,21 @@ class World {
       const name = identifier(table);
       await this.#run(`CREATE VIEW analytics.${name} AS FROM main.${name}`);
     }
+    if (syntax.functions.some(({ name }) => isQuestion(name))) await this.#makeQuestions();
     await this.#shut();
+  }
+
+  async #makeQuestions(): Promise<void> {
+    const columns = await this.#duck.rows('looking at trades', 'DESCRIBE trades');
+    const text = columns.filter(
+      ([name, type]) => ['price', 'amount', 'total'].includes(String(name)) && type === 'VARCHAR',
+    );
+    if (text.length > 0) {
+      throw new StatementRefusedError(
+        `${text.map(([name]) => String(name)).join(', ')} of these trades have more than 38 digits, and are text: ${QUESTIONS.join(', ')} can not count with them`,
+      );
+    }
+    for (const sql of questionSql()) await this.#run(sql);
   }
 
   /** Opens what the tables come from, and makes those of the ledger. */
@@ -266,8 +281,9 @@ const day = (ms: number) => new Date(ms).toISOString();
 const spanText = ({ fromMs, toMs }: Span) => `from ${day(fromMs)} to ${day(toMs)}`;
 
 /** The tables of ours that a statement names. @throws StatementRefusedError for others */
-function knownTables({ tables }: Syntax): QueryTable[] {
-  const known = new Set<QueryTable>();
+function knownTables({ tables, functions }: Syntax): QueryTable[] {
+  const asked = functions.some(({ name }) => isQuestion(name));
+  const known = new Set<QueryTable>(asked ? QUESTION_TABLES : []);
   for (const { schema, name } of tables) {
     if (['information_schema', 'pg_catalog', 'system'].includes(schema)) continue;
     if (schema === '' && /^(duckdb|pg|pragma)_/.test(name)) continue;

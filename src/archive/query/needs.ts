@@ -1,6 +1,15 @@
 import type { SeriesKind } from '../../store/index.js';
 import { literal } from '../parquet/session.js';
-import { isNode, listOf, namedTable, nodesOf, type SyntaxNode, textOf } from './syntax.js';
+import { isQuestion } from './questions.js';
+import {
+  isNode,
+  listOf,
+  namedFunction,
+  namedTable,
+  nodesOf,
+  type SyntaxNode,
+  textOf,
+} from './syntax.js';
 import { isQueryTable, momentColumn, SERIES_OF } from './tables.js';
 
 /**
@@ -31,27 +40,49 @@ export function needsOf(root: SyntaxNode): Map<SeriesKind, Need> {
   let isKnown = true;
   for (const node of nodesOf(root)) {
     if (node.type === 'SELECT_NODE') noteSelect(node, bounds);
-    if (node.type === 'TABLE_FUNCTION' && isNode(node.function)) {
-      const name = textOf(node.function, 'function_name').toLowerCase();
-      isKnown &&= KNOWN_TABLE_FUNCTIONS.has(name);
+    const called = namedFunction(node);
+    if (called !== undefined) {
+      isKnown &&= KNOWN_TABLE_FUNCTIONS.has(called.name) || isQuestion(called.name);
     }
     isKnown &&= node.type !== 'SHOW_REF';
   }
   const needs = new Map<SeriesKind, Need>();
   const isDescribed = [...nodesOf(root)].some((node) => node.show_type === 'DESCRIBE');
   for (const node of nodesOf(root)) {
-    const kind = node.type === 'BASE_TABLE' ? kindOf(node) : undefined;
+    const kind = kindOf(node);
     if (kind === undefined) continue;
-    const need = isDescribed ? NONE : isKnown ? (bounds.get(node) ?? ALL) : ALL;
+    const need = isDescribed ? NONE : isKnown ? (bounds.get(node) ?? askedOf(node)) : ALL;
     const earlier = needs.get(kind);
     needs.set(kind, earlier === undefined ? need : unite(earlier, need));
   }
   return needs;
 }
 
-function kindOf(table: SyntaxNode): SeriesKind | undefined {
-  const { name } = namedTable(table);
+/** The series behind a table or a question. */
+function kindOf(node: SyntaxNode): SeriesKind | undefined {
+  const called = namedFunction(node);
+  if (called !== undefined) return isQuestion(called.name) ? 'trades' : undefined;
+  if (node.type !== 'BASE_TABLE') return undefined;
+  const { name } = namedTable(node);
   return isQueryTable(name) ? SERIES_OF[name] : undefined;
+}
+
+/** What a question needs, by its arguments; all of what is no question. */
+function askedOf(node: SyntaxNode): Need {
+  if (node.type !== 'TABLE_FUNCTION' || !isNode(node.function)) return ALL;
+  const [market, step, from, to] = listOf(node.function, 'children');
+  // Named arguments may come in any order.
+  const inOrder = [market, step, from, to].filter((one) => one && textOf(one, 'alias') === '');
+  if (!market || !step || !from || !to || inOrder.length < 4) return ALL;
+  const names = namesOf([market]);
+  const [lengthSql, fromSql, toSql] = [step, from, to].map(momentSql);
+  const length = `CAST(CAST(${lengthSql} AS VARCHAR) AS INTERVAL)`;
+  return {
+    markets: names === null ? null : new Set(names),
+    from: fromSql ? [fromSql] : null,
+    // A slot that opens within the span may end after it.
+    to: toSql && lengthSql ? [`CAST(${toSql} AS TIMESTAMPTZ) + ${length}`] : null,
+  };
 }
 
 function unite(a: Need, b: Need): Need {

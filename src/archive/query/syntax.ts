@@ -53,6 +53,18 @@ export interface Syntax {
   readonly root: SyntaxNode;
   /** Tables that it names, those aside that it makes itself with WITH. */
   readonly tables: readonly NamedTable[];
+  /** Functions that it uses as tables. */
+  readonly functions: readonly NamedTable[];
+}
+
+/** The function behind a table; undefined for anything else. */
+export function namedFunction(node: SyntaxNode): NamedTable | undefined {
+  if (node.type !== 'TABLE_FUNCTION' || !isNode(node.function)) return undefined;
+  const called = node.function;
+  return {
+    schema: textOf(called, 'schema').toLowerCase(),
+    name: textOf(called, 'function_name').toLowerCase(),
+  };
 }
 
 /**
@@ -79,19 +91,22 @@ export async function parseStatement(duck: DuckSession, sql: string): Promise<Sy
   if (statements.length > 1) throw new StatementRefusedError('query takes one statement at a time');
   const own = new Set<string>();
   const tables: NamedTable[] = [];
+  const functions: NamedTable[] = [];
   for (const node of nodesOf(root)) {
     for (const { key } of isNode(node.cte_map) ? listOf(node.cte_map, 'map') : []) {
       if (typeof key === 'string') own.add(key.toLowerCase());
     }
   }
   for (const node of nodesOf(root)) {
+    const called = namedFunction(node);
+    if (called !== undefined) functions.push(called);
     if (node.type !== 'BASE_TABLE') continue;
     const table = namedTable(node);
     // A name that is both may mean either: then it counts as a table.
     if (table.schema === '' && own.has(table.name) && !isSeriesName(table.name)) continue;
     tables.push(table);
   }
-  return { root, tables };
+  return { root, tables, functions };
 }
 
 const SERIES_NAMES: ReadonlySet<string> = new Set([

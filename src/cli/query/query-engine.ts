@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { isQuestion, QUESTIONS } from '../../archive/query/questions.js';
 import { UsageError } from '../failure.js';
 
 /** What can run a statement. */
@@ -9,7 +10,7 @@ export type Engine = (typeof ENGINES)[number];
 const OWN_TABLES: ReadonlySet<string> = new Set([
   ...['trades', 'klines', 'tickers', 'states', 'depth_levels', 'markets', 'gaps'],
 ]);
-const MENTIONS_OWN = new RegExp(`\\b(?:${[...OWN_TABLES].join('|')})\\b`, 'i');
+const MENTIONS_OWN = new RegExp(`\\b(?:${[...OWN_TABLES, ...QUESTIONS].join('|')})\\b`, 'i');
 
 interface EngineOptions {
   readonly engine?: Engine;
@@ -21,8 +22,8 @@ interface EngineOptions {
 
 /**
  * What runs a statement: the words of the statement decide, never what is hot or cold at the moment,
- * so that it means the same tomorrow. A table of {@link OWN_TABLES} without a schema before its name
- * is asked by DuckDB; anything else is for Postgres.
+ * so that it means the same tomorrow. A table of {@link OWN_TABLES}, or a question such as candles(…),
+ * without a schema before its name is asked by DuckDB; anything else is for Postgres.
  *
  * @throws UsageError for options that the chosen one can not follow
  */
@@ -57,8 +58,11 @@ async function namesOwnTable(sql: string): Promise<boolean> {
   const scratch = await Scratch.make('query');
   const duck = await DuckSession.open(join(scratch.path, 'spill'));
   try {
-    const { tables } = await parseStatement(duck, sql);
-    return tables.some(({ schema, name }) => schema === '' && OWN_TABLES.has(name));
+    const { tables, functions } = await parseStatement(duck, sql);
+    return (
+      tables.some(({ schema, name }) => schema === '' && OWN_TABLES.has(name)) ||
+      functions.some(({ schema, name }) => schema === '' && isQuestion(name))
+    );
   } catch (error) {
     // What DuckDB can not read may be of the other's dialect; it will say what is wrong.
     if (error instanceof StatementRefusedError) return false;

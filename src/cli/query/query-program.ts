@@ -7,22 +7,23 @@ import type { CommonOptions } from '../session.js';
 
 const HELP = `
   tapekeep query "select market, count(*), sum(total) from trades where traded_at >= '2026-01-01' group by 1"
-  tapekeep query "select * from analytics.vwap('BTC_USDT', '1 hour', '2026-01-15', '2026-01-16')"
+  tapekeep query "select * from vwap('BTC_USDT', '1 hour', '2026-01-15', '2026-01-16')"
   tapekeep query --file spread.sql --format csv > spread.csv
   tapekeep query --cold /backup/cold "select market, min(traded_at) from trades group by 1"
 
 One statement that reads. The names of its tables decide what runs it (or --engine does):
 
-duckdb    trades, klines, tickers, depth, depth_levels, states, markets, coverage, gaps: rows in the
-          database and rows in cold files as one. Rows of the database are brought to it first; those
+duckdb    trades, klines, tickers, depth, depth_levels, states, markets, coverage, gaps, and the functions
+          candles, vwap and returns (market, step, from, to): rows in the database and rows in cold
+          files as one. Rows of the database are brought to it first; those
           that a WHERE leaves out (market = or IN, and the time column against moments) are not. It can
           read nothing else: no other file, no network.
 postgres  the tables of the archive (trade, kline, …), its functions and the schema analytics. Rows
           that have moved to cold files are not there: functions refuse such a span, and for tables a
           warning on stderr says which time is missing from the answer.
 
-Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps without
-a schema before its name is asked by DuckDB; everything else goes to Postgres.
+Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps, or one of
+those functions, is asked by DuckDB when no schema stands before its name; all else goes to Postgres.
 
 --cold DIR asks the cold files of a folder alone; no database is needed.
 --market, --from and --to leave out rows of the DuckDB tables that the statement would not need.

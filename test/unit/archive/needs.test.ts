@@ -30,6 +30,16 @@ test('rows are left out only where the statement throws them away for certain', 
       [['A', 'B'], null, null],
     ],
     ['describe trades', [[], null, null]],
+    ["from candles('A', '1 hour', now() - interval '1 day', now())", [['A'], 1, 1]],
+    ["from analytics.vwap('A', 60, '2026-01-01', '2026-01-02', origin := now())", [['A'], 1, 1]],
+    [
+      "from returns('A', interval 1 day, '2026-01-01', (select now())) join markets using (market)",
+      [['A'], 1, null],
+    ],
+    [
+      "from trades where market = 'B' union all from vwap('A', 60, now(), now())",
+      [['B', 'A'], null, null],
+    ],
   ];
   for (const [sql, need] of narrow) assert.deepEqual(await needOf(sql), need, sql);
   for (const sql of [
@@ -56,6 +66,9 @@ test('rows are left out only where the statement throws them away for certain', 
     "with trades as (from trades) from trades where market = 'A'",
     "select (select count(*) from trades) from trades where market = 'A'",
     'summarize trades',
+    "from vwap(from_at := '2026-01-01', market := 'A', step := 60, to_at := now())",
+    "from vwap('A', 60, '2026-01-01', '2026-01-02'), trades",
+    "from vwap('A', 60, '2026-01-01', '2026-01-02'), query('from trades')",
     "from trades where traded_at > '2026-01-01'::timestamptz + to_seconds(3600.5)",
     'from trades where traded_at > make_timestamptz(2026, 1, 1, 0, 0, 5.5)',
     'from trades where traded_at > now() - interval (1.5) hour',
@@ -68,6 +81,14 @@ test('rows are left out only where the statement throws them away for certain', 
 
 test('a moment that is worked out beforehand is the moment of the statement', async (t) => {
   const duck = await openDuck(t);
+  const asked = "from candles('A', 5400, '2026-01-31', DATE '2026-02-01')";
+  const { to = [] } = needsOf((await parseStatement(duck, asked)).root).get('trades') ?? {};
+  const [end] = await duck.rows('looking', `SELECT epoch_ms(${String(to?.[0])})::BIGINT::VARCHAR`);
+  assert.equal(
+    end?.[0],
+    String(Date.parse('2026-02-01T01:30Z')),
+    'the last slot ends after the span',
+  );
   const day = "TIMESTAMPTZ '2026-01-31 12:00:00.123456+00'";
   const understood: string[] = [];
   for (const moment of [
