@@ -16,6 +16,7 @@ import {
   subtractDecimals,
 } from 'tapekeep';
 import { archiveOf, gapsOf, readArguments, required } from './arguments.js';
+import { wholeNumber } from './whole-number.js';
 
 export interface MovingAverageOptions {
   readonly archive: Archive;
@@ -87,7 +88,7 @@ export async function main(args: readonly string[]): Promise<void> {
     const { candles, trades, worth } = await movingAverage({
       archive,
       market: required(values, 'market'),
-      intervalS: Number(values.interval ?? 60),
+      intervalS: wholeNumber(values, 'interval', 60),
       from: required(values, 'from'),
       to: required(values, 'to'),
       ...{ fast: 5, slow: 20, money: '1000', fee: '0.001', gaps: gapsOf(values) },

@@ -22,6 +22,7 @@ import {
   subtractDecimals,
 } from 'tapekeep';
 import { readArguments, required } from './arguments.js';
+import { wholeNumber } from './whole-number.js';
 
 export interface PaperTraderOptions {
   readonly exchange: Pick<ExchangeClient, 'depth'> & {
@@ -65,15 +66,22 @@ function take(levels: readonly (readonly [string, string])[], amount: string) {
   return { taken: subtractDecimals(amount, left), money };
 }
 
-/** Buys after a rise of the last price and sells after a fall. */
+/** Buys after a rise of the last price and sells after a fall. Throws when there are no states to be had. */
 export async function paperTrader(options: PaperTraderOptions): Promise<PaperTraderResult> {
   const { exchange, market, periodS, amount, tell } = options;
   const orders: PaperTraderResult['orders'][number][] = [];
   let [money, stock, records] = ['0', '0', 0];
-  let before: string | undefined;
+  let [before, lastNews]: (string | undefined)[] = [];
   for await (const event of exchange.watch(market, periodS)) {
-    if (event.kind === 'closed') tell?.(`no states: ${whyNone(event.reason, periodS)}`);
+    if (event.kind === 'closed') {
+      const news = `no states: ${whyNone(event.reason, periodS)}`;
+      // What is refused stays refused; all else may pass, and is told once.
+      if (event.reason === 'subscribe_refused') throw new Error(news);
+      if (news !== lastNews) tell?.(news);
+      lastNews = news;
+    }
     if (event.kind !== 'record') continue;
+    lastNews = undefined;
     records += 1;
     const { last } = event.record;
     const trend = before === undefined ? 0 : compareDecimals(last, before);
@@ -112,9 +120,15 @@ export async function main(args: readonly string[]): Promise<void> {
   const exchange = new ExchangeClient({ baseUrl, realtimeUrl });
   try {
     const market = required(values, 'market');
-    const records = Number(values.records ?? 100);
-    const periodS = Number(values.period ?? RECORDED_PERIOD_S);
+    const records = wholeNumber(values, 'records', 100);
+    const periodS = wholeNumber(values, 'period', RECORDED_PERIOD_S);
     const tell = (news: string) => void process.stdout.write(`${news}\n`);
+    // Nobody may be there yet; then it waits.
+    const listed = await exchange.markets().catch(() => undefined);
+    const names = listed?.data.map(({ name }) => name);
+    if (names?.includes(market) === false) {
+      throw new Error(`there is no market ${market}; there are ${names.join(', ')}`);
+    }
     tell(`following ${market} for ${records} states`);
     const trader = { exchange, market, periodS, records, amount: '0.01', tell };
     const { money, stock, ...found } = await paperTrader(trader);
