@@ -1,7 +1,11 @@
-import { rmSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { readlinkSync, rmSync } from 'node:fs';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { codeOf } from '../../kernel/errors.js';
+
+/** Whose a folder is stands in its name: the process, and where its number counts. */
+const NAME = /^tapekeep-[a-z]+-(\d+)\.(\d+)-[A-Za-z0-9]{6}$/;
 
 /** A folder of one's own for what does not fit into memory; gone with the program at the latest. */
 export class Scratch {
@@ -15,14 +19,53 @@ export class Scratch {
     process.once('exit', this.#onExit);
   }
 
-  /** @param purpose a word for people who find it */
+  /**
+   * Takes away what programs left that were killed.
+   *
+   * @param purpose a word for people who find it
+   */
   static async make(purpose: string): Promise<Scratch> {
-    return new Scratch(await mkdtemp(join(tmpdir(), `tapekeep-${purpose}-`)));
+    swept ??= sweep(tmpdir());
+    await swept;
+    const name = `tapekeep-${purpose}-${process.pid}.${numberSpace()}-`;
+    return new Scratch(await mkdtemp(join(tmpdir(), name)));
   }
 
   /** Safe to call twice. */
   async remove(): Promise<void> {
     await rm(this.path, { recursive: true, force: true });
     process.off('exit', this.#onExit);
+  }
+}
+
+let swept: Promise<void> | undefined;
+
+/** Removes scratch folders of programs that run no more; what can not be removed is somebody else's. */
+export async function sweep(folder: string): Promise<void> {
+  const names = await readdir(folder).catch(() => []);
+  const here = numberSpace();
+  for (const name of names) {
+    const [, pid, space] = NAME.exec(name) ?? [];
+    if (pid === undefined || space !== here || isAlive(Number(pid))) continue;
+    await rm(join(folder, name), { recursive: true, force: true }).catch(() => undefined);
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    // Another user's process may not be asked, but it is there.
+    return codeOf(error) !== 'ESRCH';
+  }
+}
+
+/** Containers that share a folder count their processes each from one; 0 where nothing is told. */
+function numberSpace(): string {
+  try {
+    return /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0] ?? '0';
+  } catch {
+    return '0';
   }
 }
