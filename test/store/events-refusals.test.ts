@@ -77,12 +77,12 @@ test('questions that the archive can not answer, and readers that leave', async 
     assert.match(error.message, /trades of AAA_USD from .* not collected/);
     const marked = [];
     for await (const event of archive.events({ ...trades, gaps: 'mark' })) {
-      if (event.kind === 'gap') marked.push([event.of, event.edge, event.atUs]);
+      if (event.kind === 'gap') marked.push([event.of, event.edge, event.atUs, event.toUs]);
     }
     const [fromUs, toUs] = [EVENT_SPAN.to.getTime() * 1000, query.to.getTime() * 1000];
     assert.deepEqual(marked, [
-      ['trades', 'begin', fromUs],
-      ['trades', 'end', toUs],
+      ['trades', 'begin', fromUs, null],
+      ['trades', 'end', toUs, toUs],
     ]);
     let ignored = 0;
     for await (const event of archive.events({ ...trades, gaps: 'ignore' })) {

@@ -121,9 +121,10 @@ export interface GapEvent extends EventBase {
   /** Interval of klines or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
   readonly edge: 'begin' | 'end';
-  /** The whole gap, cut to what was asked for. */
+  /** Begin of the gap, cut to what was asked for. */
   readonly fromUs: number;
-  readonly toUs: number;
+  /** Its end, cut likewise; null at its begin, because nobody knew then how long it would last. */
+  readonly toUs: number | null;
   /** In the words of the ledger, such as `not observed`. */
   readonly reason: string;
 }

@@ -104,9 +104,9 @@ export async function markGaps(
     }
     for (const market of planned.markets) {
       for (const { kind, variantS, fromUs, toUs, reason } of gaps) {
-        const gap = { kind: 'gap', market, of: kind, variantS, fromUs, toUs, reason } as const;
-        marks.push({ ...gap, edge: 'begin', atUs: fromUs, receivedAtUs: fromUs });
-        marks.push({ ...gap, edge: 'end', atUs: toUs, receivedAtUs: toUs });
+        const gap = { kind: 'gap', market, of: kind, variantS, fromUs, reason } as const;
+        marks.push({ ...gap, edge: 'begin', toUs: null, atUs: fromUs, receivedAtUs: fromUs });
+        marks.push({ ...gap, edge: 'end', toUs, atUs: toUs, receivedAtUs: toUs });
       }
     }
   }
