@@ -64,14 +64,12 @@ async function lockDataDir(
       };
     }
     const text = await readFile(path, 'utf8').catch(() => undefined);
-    // It was released this moment.
-    if (text === undefined) continue;
-    const holder = readLife(text);
-    emptyLooks = holder === undefined ? emptyLooks + 1 : 0;
-    const isHeld = holder === undefined ? emptyLooks < EMPTY_LOOKS : await isLived(holder);
-    if (!isHeld) await takeAway(path, text, life);
-    else if (clock.monotonicMs() >= deadlineMs) throw lockedBy(holder?.pid ?? 0, dataDir);
-    else await sleep(clock, LOOK_EVERY_MS, signal);
+    const holder = readLife(text ?? '');
+    emptyLooks = text === undefined || holder !== undefined ? 0 : emptyLooks + 1;
+    const isDead = holder === undefined ? emptyLooks >= EMPTY_LOOKS : !(await isLived(holder));
+    if (text !== undefined && isDead) await takeAway(path, text, life);
+    if (clock.monotonicMs() >= deadlineMs) throw lockedBy(holder?.pid ?? 0, dataDir);
+    if (!isDead) await sleep(clock, LOOK_EVERY_MS, signal);
   }
 }
 
@@ -100,8 +98,10 @@ async function takeAway(path: string, deadText: string, { pid, token }: Life): P
   const aside = `${path}.${pid}-${token}.stale`;
   try {
     await rename(path, aside);
-  } catch {
-    return;
+  } catch (error) {
+    // Somebody else was quicker; anything else keeps us from ever having it.
+    if (codeOf(error) === 'ENOENT') return;
+    throw error;
   }
   const taken = await readFile(aside, 'utf8').catch(() => deadText);
   if (taken !== deadText) await link(aside, path).catch(() => undefined);
