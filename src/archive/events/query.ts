@@ -31,8 +31,11 @@ export interface EventQuery<Kind extends SeriesKind = SeriesKind> extends SpanQu
   /** Kinds of events; all that are collected when left out. */
   readonly kinds?: readonly Kind[];
   /**
-   * `happened` (default): by the time of the exchange. `received`: by the time at which the collector
-   * learnt of them, for a backtest that knows no more than a program would have known then. The span
+   * `happened` (default): by the time of the exchange, with all that is known today: a candle comes at
+   * its close in its newest version, though the exchange may have corrected it later, and what was
+   * fetched later stands where it happened. `received`: by the time at which the collector learnt of
+   * them, every version of a candle, for a backtest that knows no more than a program would have known
+   * then; but for exact times of trades, see {@link TradeEvent}. The span
    * selects by the time of happening in both orders: what was learnt late comes late, also after the
    * end of the span. There is no index for that order: it is sorted first, on the disk of the database
    * or of this machine, and its first event takes as long as all of them.
