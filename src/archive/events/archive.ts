@@ -52,6 +52,9 @@ export class Archive {
    * Memory does not grow with the span: the reader sets the pace. One exception: trades of the same
    * second, and rows that were received at the same moment, are held until their order is settled.
    *
+   * A reader may pause as long as it likes. Until it ends, what it reads stays where it is: partitions
+   * wait for it before they leave the database, so leave what you do not read to its end.
+   *
    * @throws ArchiveError, by the first `next`, naming what the archive has instead; `archive_gaps`
    * unless the span is proven complete or `gaps` says otherwise; StoreError when the
    * database fails, ColdError when a file is missing or altered; the signal's reason
@@ -86,8 +89,8 @@ export class Archive {
   }
 
   /**
-   * The candles of one market and length that closed in a span, as the exchange gave them, newest
-   * versions; as {@link events}. A minute without trades has none where the exchange leaves it out.
+   * The candles of one market and length that closed in a span, as the exchange gave them, in the order
+   * `happened` in their newest versions, which may be younger than their close; as {@link events}. A minute without trades has none where the exchange leaves it out.
    */
   candles<const Gaps extends GapPolicy | undefined = undefined>({
     market,

@@ -17,6 +17,9 @@ interface EventBase {
 /**
  * A trade. `atUs` is its exact time; where the exchange told no more than the second it is the last
  * microsecond of that second, so that nobody sees it before it happened.
+ *
+ * `receivedAtUs` is when the trade was received first. Exact times may come later, by another endpoint;
+ * when they did is not kept, so that a trade has its exact time in either order from the beginning.
  */
 export interface TradeEvent extends EventBase {
   readonly kind: 'trade';
@@ -35,8 +38,9 @@ export interface TradeEvent extends EventBase {
 
 /**
  * A closed candle of the exchange. `atUs` is its close (`openAtUs` and its interval), for nobody could
- * know it before. In the order of happening it is the newest version that the archive has; in the
- * order of receipt each version comes when it was received.
+ * know it before. In the order of happening it is the newest version that the archive has, also where
+ * the exchange corrected it after that moment, which nobody knew then; in the order of receipt each
+ * version comes when it was received.
  */
 export interface KlineEvent extends EventBase {
   readonly kind: 'kline';

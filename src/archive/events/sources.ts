@@ -98,7 +98,7 @@ export async function* openEvents(
       );
       if (sources.length > SOURCES_MAX) throw tooMany();
     }
-    // Each source has a connection of its own that sees the same moment; an idle one would be ended.
+    // Each source has a connection of its own that sees the same moment.
     await snapshot.close();
     yield* mergeSources(sources, timeOf(order), compareWithin(order));
   } finally {

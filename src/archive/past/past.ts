@@ -25,7 +25,8 @@ export interface StatePlace {
 
 /**
  * When this machine learned of a row decides whether it is there: only rows received at this moment
- * or before, in the versions of then. Null: every row is, however late it came.
+ * or before, in the versions of then. Null: every row is, however late it came. Of a trade the first
+ * receipt counts: when its exact time was learned, by another endpoint, is not kept.
  */
 export type KnownAt = number | null;
 
