@@ -2,7 +2,7 @@ import ts from 'typescript';
 import { lineOf, parse, walk } from './imports.js';
 
 /** A place where a statement names a table that is cut by market. */
-export interface CutReference {
+interface CutReference {
   readonly table: string;
   readonly line: number;
   /** What it is called there. */
@@ -23,7 +23,7 @@ const NO_ALIAS = new Set(
 );
 
 /** Texts in a source that are statements or parts of one: `${…}` stands for what is put in. */
-export function statementsOf(source: string): { readonly text: string; readonly line: number }[] {
+function statementsOf(source: string): { readonly text: string; readonly line: number }[] {
   const file = parse('source.ts', source);
   const found: { text: string; line: number }[] = [];
   walk(file, (node) => {

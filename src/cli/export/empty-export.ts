@@ -4,7 +4,7 @@ import { formatMoment } from '../moments.js';
 import { printable } from '../printable.js';
 
 /** What a file without a row was asked for. */
-export interface EmptyPart extends Pick<MarketPart, 'coverage'> {
+interface EmptyPart extends Pick<MarketPart, 'coverage'> {
   /** What was read, in the plural. */
   readonly what: string;
   readonly market: string;

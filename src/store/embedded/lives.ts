@@ -13,7 +13,7 @@ export interface Life {
 }
 
 /** A life of this process. */
-export interface OwnLife extends Life {
+interface OwnLife extends Life {
   /** From here on it counts as over. */
   end(): void;
 }

@@ -14,7 +14,7 @@ export interface DataDirLock {
   release(): Promise<void>;
 }
 
-export interface LockLimits {
+interface LockLimits {
   readonly clock: Clock;
   /** Of the monotonic clock. */
   readonly deadlineMs: number;
