@@ -1,5 +1,6 @@
 import { type ExchangeApi, safeExcerpt } from '../../client/index.js';
 import type { EndpointName } from '../../contract/endpoints.js';
+import { REPLAY_TIME } from '../../contract/replay-time.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
 import { likelyCause } from './likely-cause.js';
 import { kebabCase } from './options.js';
@@ -22,6 +23,10 @@ const ADVICE: Readonly<Record<string, string>> = {
   unexpected_page: 'Check that the address is the API of the exchange, not its web site.',
   malformed_reply: 'Check that the address is the API of an exchange of this family.',
 };
+
+/** Of a replay: waiting changes nothing while its time is paused, or goes on by steps. */
+const STEER =
+  'Asking again helps when that time has gone on: "tapekeep replay ctl" reads and steers it (step, seek, resume).';
 
 /** What was called, as the command line names it. */
 export interface Called {
@@ -52,7 +57,8 @@ export function withAdvice(error: unknown, called?: Called, cause?: string): unk
   if (!(error instanceof TapekeepError)) return error;
   const said = messageOf(error);
   const named = called === undefined ? said : nameCall(said, called);
-  const advice = cause === undefined ? ADVICE[error.code] : `Likely because ${cause}.`;
+  const known = said.includes(REPLAY_TIME) ? STEER : ADVICE[error.code];
+  const advice = cause === undefined ? known : `Likely because ${cause}.`;
   if (advice === undefined && named === said) return error;
   const text = advice === undefined ? named : `${named}\n${advice}`;
   return new TapekeepError(error.code, error.action, text, { cause: error });
