@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { CTL_URL_VARIABLE } from '../config/keys.js';
 
 const URL_FORM = 'Write the address of the ready line, such as http://127.0.0.1:8080.';
 
@@ -7,6 +8,15 @@ function addressArgument(text: string): string {
   const isBare = url !== undefined && /^https?:$/.test(url.protocol) && url.pathname === '/';
   if (url === undefined || !isBare) throw new InvalidArgumentError(URL_FORM);
   return url.origin;
+}
+
+/**
+ * The address may stand in a variable of its own, which no other command reads: who steers a sandbox
+ * does not want to collect from it by accident. Where that is not set, the exchange of the settings is.
+ */
+function addressVariable(): string {
+  const isSet = (process.env[CTL_URL_VARIABLE] ?? '') !== '';
+  return isSet ? CTL_URL_VARIABLE : 'TAPEKEEP_EXCHANGE_URL';
 }
 
 /**
@@ -26,8 +36,11 @@ export function buildCtl(server: 'sandbox' | 'replay', things: string, help: str
       .command(usage)
       .description(description)
       .addOption(
-        new Option('--url <address>', `the ${server}'s address, as its ready line has it`)
-          .env('TAPEKEEP_EXCHANGE_URL')
+        new Option(
+          '--url <address>',
+          `the ${server}'s address, as its ready line has it; or the variable ${CTL_URL_VARIABLE}`,
+        )
+          .env(addressVariable())
           .argParser(addressArgument)
           .makeOptionMandatory(),
       );

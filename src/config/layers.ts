@@ -4,10 +4,10 @@ import { messageOf } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest.js';
 import type { ConfigProblem } from './config-error.js';
 import {
-  CONFIG_FILE_VARIABLE,
   ENV_PREFIX,
   isSection,
   KEY_PATHS,
+  NO_SETTINGS,
   SECRET_FILE_PATHS,
   SECTION_PATHS,
   VARIABLES,
@@ -136,10 +136,10 @@ export function readEnvironmentLayer(env: NodeJS.ProcessEnv): Layer {
   const settings = new Map<string, Setting>();
   const problems: ConfigProblem[] = [];
   for (const [name, text] of Object.entries(env)) {
-    if (!name.startsWith(ENV_PREFIX) || name === CONFIG_FILE_VARIABLE) continue;
+    if (!name.startsWith(ENV_PREFIX) || NO_SETTINGS.has(name)) continue;
     const variable = VARIABLES.get(name);
     if (variable === undefined) {
-      const expected = suggestion(name, [...VARIABLES.keys(), CONFIG_FILE_VARIABLE], 'variable');
+      const expected = suggestion(name, [...VARIABLES.keys(), ...NO_SETTINGS], 'variable');
       problems.push({ key: name, source: 'environment', expected });
       continue;
     }

@@ -23,7 +23,7 @@ test('markets of a file, then changed by tapekeep sandbox ctl', async (t) => {
   assert.deepEqual(ready.markets, ['LTC_USDT', 'XMR_EUR']);
   assert.match(ready.identity, /^sandbox-live-[0-9a-f]{32}-[0-9a-f]{12}$/);
   const ctl = async (...rest: string[]) => {
-    const env = { TAPEKEEP_EXCHANGE_URL: ready.url };
+    const env = { TAPEKEEP_CTL_URL: ready.url, TAPEKEEP_EXCHANGE_URL: 'http://127.0.0.1:1' };
     const { code, out, err } = await runCommand(['sandbox', 'ctl', ...rest], env);
     return { code, err, result: code === 0 ? (JSON.parse(out) as never) : undefined };
   };

@@ -8,7 +8,7 @@ const CTL_HELP = `
 Every answer is one JSON document: how the time of the session stands afterwards. Without --session it
 is the time that all share who name none.
 
-  export TAPEKEEP_EXCHANGE_URL=http://127.0.0.1:8080
+  export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
   tapekeep replay ctl pause
   tapekeep replay ctl seek 2026-01-31T12:00:00Z
   tapekeep replay ctl step            # to the next recorded trade or observation

@@ -9,7 +9,7 @@ Changes need a sandbox that was started with --run or --key: what is done to it 
 of its own. Every answer is one JSON document; truth prints one trade a line.
 
   tapekeep sandbox --port 8080 --run mine --key alice:USDT=100000
-  export TAPEKEEP_EXCHANGE_URL=http://127.0.0.1:8080
+  export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
   tapekeep sandbox ctl create XMR_USDT moneyPrec=3 activity=0.4 basePrice=150
   tapekeep sandbox ctl block BTC_USDT
   tapekeep sandbox ctl deposit alice BTC 2.5
