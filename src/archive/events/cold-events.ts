@@ -1,5 +1,5 @@
 import type { DepartedPartition } from '../../store/index.js';
-import type { ColdFolder } from '../reading/cold-files.js';
+import { ColdFolder } from '../reading/cold-files.js';
 import type { PlacedFile } from '../reading/reading.js';
 import type { ColdEngine } from './cold-engine.js';
 import {
@@ -33,12 +33,14 @@ const SECOND_US = 1_000_000;
 
 /** Reads the events of one slice from files. */
 export class ColdReader {
-  readonly #folder: ColdFolder;
+  readonly #coldDir: string;
   readonly #engine: ColdEngine;
   readonly #signal: AbortSignal;
+  /** Whether the reader has its first event. */
+  #isBegun = false;
 
-  constructor(folder: ColdFolder, engine: ColdEngine, signal: AbortSignal) {
-    this.#folder = folder;
+  constructor(coldDir: string, engine: ColdEngine, signal: AbortSignal) {
+    this.#coldDir = coldDir;
     this.#engine = engine;
     this.#signal = signal;
   }
@@ -51,8 +53,9 @@ export class ColdReader {
   ): Batches {
     if (order === 'received') {
       const files: PlacedFile[] = [];
+      const folder = new ColdFolder(this.#coldDir);
       for (const { partition, span } of parts)
-        files.push(...(await this.#files(slice, partition, span)));
+        files.push(...(await this.#files(folder, slice, partition, span)));
       const bounds = { fromUs: parts[0]?.span.fromUs ?? 0, toUs: parts.at(-1)?.span.toUs ?? 0 };
       const query = { ...slice, ...bounds };
       if (files.length > 0) {
@@ -60,14 +63,15 @@ export class ColdReader {
       }
       return;
     }
-    let isBegun = false;
     for (const { partition, span } of parts) {
+      // One for each: the lists of files of years would fill the memory.
+      const folder = new ColdFolder(this.#coldDir);
       for (let fromUs = span.fromUs; fromUs < span.toUs; ) {
         const toUs = Math.min(Math.floor(fromUs / DAY_US) * DAY_US + DAY_US, span.toUs);
-        const files = await this.#files(slice, partition, { fromUs, toUs });
-        if (!isBegun && files.length > 0) {
+        const files = await this.#files(folder, slice, partition, { fromUs, toUs });
+        if (!this.#isBegun && files.length > 0) {
           fromUs = yield* this.#begin(slice, files, { fromUs, toUs }, order);
-          isBegun = true;
+          this.#isBegun = true;
         }
         if (fromUs < toUs) yield* this.#day(slice, files, { fromUs, toUs }, order);
         fromUs = toUs;
@@ -132,10 +136,15 @@ export class ColdReader {
       : mergeSources(sources, timeOf(order), compareWithin(order));
   }
 
-  async #files(slice: EventSlice, partition: DepartedPartition, { fromUs, toUs }: RowSpan) {
+  async #files(
+    folder: ColdFolder,
+    slice: EventSlice,
+    partition: DepartedPartition,
+    { fromUs, toUs }: RowSpan,
+  ) {
     const span = { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
     const ids = slice.markets.map(({ marketId }) => marketId);
-    const files = await this.#folder.filesOf(partition, span, ids, this.#signal);
+    const files = await folder.filesOf(partition, span, ids, this.#signal);
     return files.filter(({ rows }) => rows > 0);
   }
 

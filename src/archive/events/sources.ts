@@ -1,7 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import type { ArchiveSnapshot, MergedKind, Store } from '../../store/index.js';
 import { COLD_KINDS } from '../cold/layout.js';
-import { ColdFolder } from '../reading/cold-files.js';
 import { cutIntoParts } from '../reading/parts.js';
 import { ColdEngine } from './cold-engine.js';
 import { ColdReader } from './cold-events.js';
@@ -89,7 +88,7 @@ export async function* openEvents(
       const marks = await markGaps(snapshot, incomplete);
       if (marks.length > 0) sources.push({ rank: GAP_RANK, batches: inTurn([marks]) });
     }
-    const engine = new ColdEngine(signal);
+    const engine = new ColdEngine(order, signal);
     opened.add(() => engine.close());
     for (const located of plan.slices.flatMap((one) => versionsOf(one, order))) {
       const slice = locate(located, snapshot);
@@ -136,9 +135,7 @@ async function openSlice(located: LocatedSlice, around: Surroundings): Promise<S
   const isCold = parts.some(({ part }) => part.state === 'cold');
   const twin = isHot ? await snapshot.twin() : undefined;
   if (twin !== undefined) opened.add(() => twin.close());
-  const cold = isCold
-    ? new ColdReader(coldFolder(around.coldDir), around.engine, signal)
-    : undefined;
+  const cold = isCold ? new ColdReader(knownDir(around.coldDir), around.engine, signal) : undefined;
   const coldParts = (from: LocatedSlice['parts']) =>
     from.flatMap(({ part: { partition }, span }) =>
       partition?.state === 'archived' ? [{ partition, span }] : [],
@@ -167,8 +164,8 @@ async function openSlice(located: LocatedSlice, around: Surroundings): Promise<S
 }
 
 /** @throws ArchiveError when nobody said where it is */
-function coldFolder(coldDir: string | null): ColdFolder {
-  if (coldDir !== null) return new ColdFolder(coldDir);
+function knownDir(coldDir: string | null): string {
+  if (coldDir !== null) return coldDir;
   throw new ArchiveError(
     'bad_option',
     'a part of the span has left the database for files: name their folder with coldDir',
