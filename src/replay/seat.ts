@@ -1,5 +1,6 @@
 import type { PastMarket, TickerRow } from '../archive/past/past.js';
 import { beginOfSecond } from '../archive/past/places.js';
+import { REPLAY_TIME } from '../contract/replay-time.js';
 import type {
   ActiveOrder,
   Balance,
@@ -267,7 +268,9 @@ export class ReplaySeat implements Backend {
 
   #nothing(what: string): RefusedError {
     const now = new Date(this.nowMs()).toISOString();
-    return new RefusedError('unavailable', `the archive has no ${what} at ${now} or before`);
+    // When the first one comes is not told: it lies in the future.
+    const text = `no ${what} is recorded up to ${now}, ${REPLAY_TIME}: it has to go on first`;
+    return new RefusedError('unavailable', text);
   }
 
   /** Tells of gaps by a header, or refuses. @throws RefusedError when strict */

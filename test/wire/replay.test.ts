@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { REPLAY_TIME } from '../../src/contract/replay-time.js';
 import { GAP_HEADER } from '../../src/contract/told-gaps.js';
 import { ticker } from '../support/postgres-rows.js';
 import {
@@ -142,7 +143,13 @@ test('nothing later than the present moment is ever visible', async (t) => {
     ],
   );
   await seek(replay, 9.999);
-  assert.equal((await get(replay, 'depth/result?market=BTC_USDT')).status, 503);
+  const none = await get(replay, 'depth/result?market=BTC_USDT');
+  const { message } = none.body;
+  assert.equal(none.status, 503);
+  assert.equal(
+    message,
+    `no depth of BTC_USDT is recorded up to ${new Date(noonMs(9.999)).toISOString()}, ${REPLAY_TIME}: it has to go on first`,
+  );
   await seek(replay, 19.999);
   assert.deepEqual((await get(replay, 'depth/result?market=BTC_USDT&limit=2')).body, {
     asks: [
