@@ -15,7 +15,7 @@ interface Run {
 }
 
 /** Late trades of an answer. */
-export interface LateTrades {
+interface LateTrades {
   readonly gaps: TouchedGap[];
   /** The lowest of them; undefined where there is none. */
   readonly lowest: TradePlace | undefined;
