@@ -1,13 +1,16 @@
 import type { RejectedRow } from '../contract/shape.js';
 import type { SignedContent } from '../contract/signing.js';
+import type { ToldGap } from '../contract/told-gaps.js';
 import type { RequestBudget } from '../kernel/budget.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
+import type { Span } from '../kernel/span.js';
 import type { ClientEvents } from '../observe/events.js';
 import type { ExchangeClock } from './exchange-clock.js';
 
 /** An answer of the exchange, with everything needed to judge how old and how complete it is. */
 export interface Reply<T> {
+  /** What was asked for: the rows that fit the contract. */
   readonly data: T;
   /** Rows that did not fit the contract. They are not in `data`; put them into quarantine. */
   readonly rejected: readonly RejectedRow[];
@@ -20,16 +23,32 @@ export interface Reply<T> {
   readonly dateMs: number | null;
   /** The header `x-tapekeep-exchange`: names the history that this server tells; null elsewhere. */
   readonly identity: string | null;
+  /**
+   * Pieces of time of which this answer speaks, and which the server says it does not know whole: the
+   * header `x-tapekeep-gap` of a replay. An exchange sends none.
+   */
+  readonly gaps: readonly ToldGap[];
+  /**
+   * Of an answer of a replay that shows one moment, which is the end of this span: since when it knows
+   * all that happened until then (the header `x-tapekeep-covered`). Null elsewhere.
+   */
+  readonly covered: Span | null;
   /** This machine's wall clock when the answer was complete. */
   readonly receivedAtMs: number;
+  /** From sending to the last byte, milliseconds; waiting for the budget is not in it. */
   readonly durationMs: number;
   /** Size of the body. */
   readonly bytes: number;
 }
 
+/** How one call is made. Everything may be left out. */
 export interface CallOptions {
   /** Place in the request budget's line: lower goes first. Default {@link DEFAULT_PRIORITY}. */
   readonly priority?: number;
+  /**
+   * Gives the call up: it fails with the signal's reason. An order that had left by then fails with
+   * UnknownOutcomeError.
+   */
   readonly signal?: AbortSignal;
   /**
    * `get` (default for public endpoints) needs no credentials; `post` is the signed form. Private
@@ -49,8 +68,11 @@ export interface RequestTurn {
 /** Priority of calls that name none. */
 export const DEFAULT_PRIORITY = 10;
 
+/** What signed calls are made with (contract, Authentication). */
 export interface Credentials {
+  /** Public part of the key, sent with each signed call. */
   readonly apiKey: string;
+  /** Its secret part: signs, and is never sent or logged. */
   readonly secret: string;
 }
 
@@ -68,19 +90,28 @@ export interface NonceStore {
   save(nonce: number): Promise<void>;
 }
 
+/**
+ * What {@link createExchangeClient} needs: a client in parts, for programs that share budget and clock
+ * among several. {@link ExchangeClient} brings all of it by itself.
+ */
 export interface ExchangeClientOptions {
   /** `http:` or `https:`, a path prefix is allowed. */
   readonly baseUrl: string;
+  /** Time for deadlines and nonces; {@link systemClock} outside of tests. */
   readonly clock: Clock;
   /** Spreads the waits that the exchange asks for. */
   readonly random: Random;
+  /** Hears of every request. */
   readonly telemetry: ClientEvents;
   /** Shared by everything that speaks HTTP to this exchange. */
   readonly budget: RequestBudget;
   /** Fed with the Date header of every answer. */
   readonly exchangeClock: ExchangeClock;
+  /** For private endpoints and signed forms; without them those are refused before anything is sent. */
   readonly credentials?: Credentials;
+  /** What of a signed call is signed, where a server differs (contract, Authentication). */
   readonly signedContent?: SignedContent;
+  /** Keeps nonces over restarts; without it they are the time, and grow in this process only. */
   readonly nonceStore?: NonceStore;
   /** Deadline of a whole exchange, from the first byte sent to the last received. Default 10 s. */
   readonly timeoutMs?: number;

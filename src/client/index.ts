@@ -1,4 +1,5 @@
 /** The client room: the contract spoken to an exchange, over HTTP and WebSocket. */
+export type { ToldGap } from '../contract/told-gaps.js';
 export * from './errors.js';
 export type {
   ActiveOrdersQuery,

@@ -1,4 +1,13 @@
+import {
+  COVERED_HEADER,
+  GAP_HEADER,
+  readCovered,
+  readGaps,
+  type ToldGap,
+  UNREADABLE,
+} from '../contract/told-gaps.js';
 import { MAX_PAUSE_MS, type RateLimitHeaders } from '../kernel/budget.js';
+import type { Span } from '../kernel/span.js';
 
 /** Names the history that a server tells; only servers of this project send it. */
 const IDENTITY_HEADER = 'x-tapekeep-exchange';
@@ -15,6 +24,23 @@ export function headerText(headers: ReplyHeaders, name: string): string | undefi
 /** Which exchange's history this is; null where the server does not say. */
 export function identityOf(headers: ReplyHeaders): string | null {
   return headerText(headers, IDENTITY_HEADER)?.slice(0, MAX_VALUE_LENGTH) ?? null;
+}
+
+const NO_GAPS: readonly ToldGap[] = [];
+
+/** The gaps that a replay names for its answer; none where the server does not say. */
+export function gapsOf(headers: ReplyHeaders): readonly ToldGap[] {
+  const isGarbled = headers[COVERED_HEADER] !== undefined && coveredOf(headers) === null;
+  if (isGarbled) return [UNREADABLE];
+  const value = headers[GAP_HEADER];
+  if (value === undefined) return NO_GAPS;
+  return readGaps(typeof value === 'string' ? [value] : value);
+}
+
+/** What a replay has recorded without a break until the moment of its answer; null elsewhere. */
+export function coveredOf(headers: ReplyHeaders): Span | null {
+  const text = headerText(headers, COVERED_HEADER);
+  return text === undefined ? null : (readCovered(text) ?? null);
 }
 
 /** Header values longer than this are not looked at. */

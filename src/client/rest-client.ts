@@ -25,6 +25,8 @@ import {
 } from './http-transport.js';
 import { isRefusal, type OrderRequest, UnknownOutcomeError } from './order-outcome.js';
 import {
+  coveredOf,
+  gapsOf,
   headerText,
   identityOf,
   parseHttpDate,
@@ -212,6 +214,8 @@ class EndpointCaller {
         sentAtMs: exchangeClock.atMonotonicMs(sent.sentMonotonicMs),
         dateMs: parseHttpDate(headerText(sent.head.headers, 'date')),
         identity: identityOf(sent.head.headers),
+        gaps: gapsOf(sent.head.headers),
+        covered: coveredOf(sent.head.headers),
         receivedAtMs: clock.wallMs(),
         durationMs: sent.durationMs,
         bytes: sent.bytes,

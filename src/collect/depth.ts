@@ -31,11 +31,12 @@ export class DepthCollector {
       { market, limit: levels },
       { priority: PRIORITY.snapshot, signal },
     );
+    if (this.#recorder.isUnknown(reply)) return;
     const { asks, bids } = sortedDepth(reply.data);
     const look = JSON.stringify([asks, bids]);
     const isUnchanged = look === this.#lastLook;
-    const observedAtMs = Math.floor(time.nowMs());
-    const { receivedAtMs } = reply;
+    const { receivedAtMs, covered = null } = reply;
+    const observedAtMs = covered?.toMs ?? Math.floor(time.nowMs());
     const row = {
       marketId,
       observedAtMs,
@@ -53,6 +54,7 @@ export class DepthCollector {
       received: 1,
       rejected: 0,
       unchanged: isUnchanged ? 1 : 0,
+      knownSinceMs: covered?.fromMs ?? null,
     });
     this.#lastLook = look;
   }

@@ -1,6 +1,7 @@
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
 import type { Market, StateRecord } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
+import type { ToldGap } from '../contract/told-gaps.js';
 import type { Span } from '../kernel/span.js';
 import type { Batch, CommitResult, Island, StreamKind, StreamRef } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
@@ -20,6 +21,13 @@ export interface ExchangeReply<T> {
   readonly dateMs: number | null;
   /** Wall time of this machine when the answer was complete, milliseconds. */
   readonly receivedAtMs: number;
+  /** Time of which the answer speaks and the server does not know all; only a replay has such. */
+  readonly gaps?: readonly ToldGap[];
+  /**
+   * Since when the server knows all that could be seen until this look, which was at the end of the span;
+   * null or left out: nothing is said of it. Only a replay says it.
+   */
+  readonly covered?: Span | null;
 }
 
 export interface CallOptions {
@@ -65,6 +73,8 @@ export type StateFeedEvent =
       readonly exchangeMs: number;
     }
   | { readonly kind: 'alive'; readonly exchangeMs: number }
+  /** Of a replay: the archive behind it knows no states from then on, until the next record. */
+  | { readonly kind: 'gap'; readonly fromExchangeMs: number }
   | {
       readonly kind: 'closed';
       readonly code: number;

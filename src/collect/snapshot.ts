@@ -4,7 +4,7 @@ import type { Batch, Evidence, RowOutcomes, StreamRef } from '../ledger/batch.js
 import { Continuity } from '../ledger/continuity.js';
 import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
-import type { ArchivePort, ExchangeTime } from './ports.js';
+import type { ArchivePort, ExchangeReply, ExchangeTime } from './ports.js';
 
 export interface SnapshotOptions {
   readonly market: string;
@@ -32,6 +32,8 @@ export interface Look {
   readonly unchanged: number;
   /** False: part of the answer could not be read, so it proves nothing. Default true. */
   readonly isWhole?: boolean;
+  /** Since when the server knows all that happened until then; see {@link ExchangeReply}. */
+  readonly knownSinceMs?: number | null;
 }
 
 /** A stream that is first observed within this time of its making simply begins then. */
@@ -53,12 +55,29 @@ export class SnapshotRecorder {
   readonly #options: SnapshotOptions;
   readonly #continuity: Continuity;
   #flushedAtMs = Number.NEGATIVE_INFINITY;
+  #isToldUnknown = false;
   /** Observed without news, and not written yet. */
   #pending: Span | undefined;
 
   constructor(options: SnapshotOptions) {
     this.#options = options;
     this.#continuity = new Continuity(options.toleranceMs, options.coveredUntilMs);
+  }
+
+  /**
+   * Whether the server answered with what it saw last, and does not know the moment itself: a replay in
+   * a gap of its archive. Then nobody looked; it is told once, until it knows again.
+   */
+  isUnknown({ gaps = [] }: Pick<ExchangeReply<unknown>, 'gaps'>): boolean {
+    const [gap] = gaps;
+    const { stream, market, telemetry } = this.#options;
+    if (gap !== undefined && !this.#isToldUnknown) {
+      const message = `the archive that is replayed has a gap here (${gap.reason}); nothing counts as seen until it ends`;
+      const code = 'missing_at_source';
+      telemetry.pollFailed({ stream: stream.kind, market, code, message, action: 'skip' });
+    }
+    this.#isToldUnknown = gap !== undefined;
+    return this.#isToldUnknown;
   }
 
   async record(look: Look): Promise<void> {
@@ -68,7 +87,8 @@ export class SnapshotRecorder {
     }
     const { stream, market, clock, telemetry } = this.#options;
     const nowMs = clock.monotonicMs();
-    const { claim, missed: since } = this.#continuity.observe(look.observedAtMs, nowMs);
+    const { observedAtMs, knownSinceMs } = look;
+    const { claim, missed: since } = this.#continuity.observe(observedAtMs, nowMs, knownSinceMs);
     const missed = since === undefined || isEmptySpan(since) ? undefined : since;
     telemetry.received({ stream: stream.kind, market, count: look.received });
     this.#settle({ rejected: look.rejected, unchanged: look.unchanged });
@@ -80,7 +100,7 @@ export class SnapshotRecorder {
       return;
     }
     try {
-      if (missed !== undefined) await this.#noteMissed(missed, look.observedAtMs);
+      if (missed !== undefined) await this.#noteMissed(missed, observedAtMs);
       await this.#commit(look, spans);
     } catch (error) {
       // What did not get in must not be covered; what was pending is still proven.

@@ -45,6 +45,8 @@ interface Session {
   /** Monotonic moment of the last note of life in the archive. */
   touchedAtMs: number;
   hasData: boolean;
+  /** Whether the last that was covered ends where a replayed archive knows no more. */
+  isAtGap: boolean;
 }
 
 /**
@@ -104,7 +106,7 @@ export class StateCollector {
   #tellWatch(event: StateFeedEvent): void {
     const { watch, market } = this.#options;
     if (watch === undefined) return;
-    if (event.kind === 'closed') watch.followed(market, false);
+    if (event.kind === 'closed' || event.kind === 'gap') watch.followed(market, false);
     if (event.kind !== 'record') return;
     const before = this.#figures;
     this.#figures = event.record;
@@ -150,6 +152,14 @@ export class StateCollector {
         case 'alive':
           aliveMs = Math.max(aliveMs ?? 0, Math.floor(event.exchangeMs));
           break;
+        case 'gap':
+          aliveMs = Math.max(aliveMs ?? 0, Math.floor(event.fromExchangeMs) - 1);
+          await flush();
+          // The connection goes on, and yet nothing is told until the archive knows states again.
+          if (this.#session !== undefined) {
+            Object.assign(this.#session, { hasData: false, isAtGap: true });
+          }
+          break;
         case 'closed':
           await flush();
           await this.#attempt(() => this.#close(event));
@@ -179,7 +189,8 @@ export class StateCollector {
     const atMs = Math.floor(exchangeMs);
     const sessionId = await archive.openSession(stream, atMs);
     const touchedAtMs = this.#options.clock.monotonicMs();
-    this.#session = { sessionId, coveredUntilMs: atMs, seq: 0, touchedAtMs, hasData: false };
+    const nothing = { seq: 0, hasData: false, isAtGap: false };
+    this.#session = { sessionId, coveredUntilMs: atMs, touchedAtMs, ...nothing };
   }
 
   #toRow(event: Extract<StateFeedEvent, { kind: 'record' }>): StateRow | undefined {
@@ -224,7 +235,8 @@ export class StateCollector {
     const evidence = { session: session.sessionId, records: rows.length };
     const claims = [{ stream, span, evidence }];
     const write = async () => {
-      if (!session.hasData) await this.#noteMissed(fromMs);
+      const reason = session.isAtGap ? 'missing at source' : 'no connection';
+      if (!session.hasData) await this.#noteMissed(fromMs, reason);
       return archive.commit({ states: rows, claims });
     };
     const result = await write().catch((error: unknown) => {
@@ -236,6 +248,7 @@ export class StateCollector {
       throw error;
     });
     session.hasData = true;
+    session.isAtGap = false;
     session.coveredUntilMs = span.toMs;
     this.#lastCoveredMs = span.toMs;
     for (const [outcome, count] of Object.entries(result.outcomes.market_state)) {
@@ -270,7 +283,7 @@ export class StateCollector {
   }
 
   /** Between the last session and this one nobody listened. */
-  async #noteMissed(untilMs: number): Promise<void> {
+  async #noteMissed(untilMs: number, reason: GapReason): Promise<void> {
     const { archive, stream, market, telemetry } = this.#options;
     const fromMs = this.#lastCoveredMs;
     if (fromMs === undefined || fromMs >= untilMs) return;
@@ -279,7 +292,6 @@ export class StateCollector {
       await archive.setCollectFrom(stream.streamId, untilMs);
       return;
     }
-    const reason: GapReason = 'no connection';
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
     const lengthMs = untilMs - fromMs;
     telemetry.gapFound({ stream: 'state', market, reason: reasonLabel(reason), lengthMs });

@@ -46,8 +46,9 @@ export class TickerCollector {
     const { exchange, time } = this.#options;
     const reply = await exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
     this.#options.onTickers?.(reply.data);
-    const observedAtMs = Math.floor(time.nowMs());
-    const { receivedAtMs } = reply;
+    if (this.#recorder.isUnknown(reply)) return;
+    const { receivedAtMs, covered = null } = reply;
+    const observedAtMs = covered?.toMs ?? Math.floor(time.nowMs());
     const marketIds = this.#options.marketIds();
     const rejected = reply.rejected.filter(({ at }) => marketIds.has(String(at)));
     const refusedNames = new Set(rejected.map(({ at }) => String(at)));
@@ -92,6 +93,7 @@ export class TickerCollector {
       rejected: rejected.length,
       unchanged: looks.size - changed.length,
       isWhole,
+      knownSinceMs: covered?.fromMs ?? null,
     });
     this.#lastLooks = looks;
     for (const row of fresh) this.#quarantined.set(String(row.at), markOf(row));

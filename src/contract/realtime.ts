@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { type StateRecord, stateRecord } from './resources.js';
+import { TOLD_GAP } from './told-gaps.js';
 import { nameText, wholeNumber } from './values.js';
 
 /** Market and period in seconds: the params of `state.query` and `state.subscribe`. */
@@ -93,6 +94,12 @@ const familyUpdate = z.object({
   id: z.null().optional(),
 });
 
+/** The notification of a replay, see told-gaps.ts. */
+const toldGap = z.object({
+  method: z.literal(TOLD_GAP),
+  params: z.tuple([z.boolean(), z.number()]),
+});
+
 /** What a frame from the server turned out to be. */
 export type ServerFrame =
   | {
@@ -107,6 +114,8 @@ export type ServerFrame =
       readonly market: string | undefined;
       readonly record: Omit<StateRecord, 'period'> & { readonly period: number | undefined };
     }
+  /** Of a replay: a gap of its archive begins or ends, exchange milliseconds. */
+  | { readonly kind: 'gap'; readonly isGap: boolean; readonly atMs: number }
   | { readonly kind: 'unrecognised'; readonly reason: string };
 
 /** Reads one decoded frame from a server; never throws. */
@@ -122,6 +131,11 @@ export function readServerFrame(frame: unknown): ServerFrame {
   if (response.success) {
     const { id, result, error } = response.data;
     return { kind: 'response', id, result, error: error ?? null };
+  }
+  const gap = toldGap.safeParse(frame);
+  if (gap.success) {
+    const [isGap, atMs] = gap.data.params;
+    return { kind: 'gap', isGap, atMs };
   }
   return { kind: 'unrecognised', reason: 'neither a response nor a state.update' };
 }

@@ -9,17 +9,34 @@ import type { Span } from '../kernel/span.js';
 /** Names the gaps that an answer touches. */
 export const GAP_HEADER = 'x-tapekeep-gap';
 /**
- * On answers that show one moment: since when, without a break until that moment, whatever happened
- * was recorded (ISO 8601). Between two such answers there was a gap if the later one says a moment
- * after the earlier.
+ * On answers that show one moment: since when, and until that very moment, all was recorded without a
+ * break. Between two such answers there was a gap if the later one begins after the earlier ended.
  */
-export const COVERED_SINCE_HEADER = 'x-tapekeep-covered-since';
+export const COVERED_HEADER = 'x-tapekeep-covered';
+
+/** Identities of replays begin with this. */
+export const REPLAY_IDENTITY = 'replay-';
+/**
+ * A client that asks for it on a connection to a replay (method without parameters) is told by
+ * {@link TOLD_GAP} whether the states of its subscription are known: before their first, and whenever
+ * that changes. Others hear nothing of it: they take every frame for a state.
+ */
+export const TELL_GAPS = 'tapekeep.gaps';
+/** The notification: whether a gap begins (or it ends), and the moment, UNIX milliseconds. */
+export const TOLD_GAP = 'tapekeep.gap';
+
+/** The frame {@link TOLD_GAP}. */
+export function toldGapMessage(isGap: boolean, atMs: number) {
+  return { method: TOLD_GAP, params: [isGap, atMs], id: null };
+}
 
 /** A piece of time that an answer speaks of and the archive behind it does not have whole. */
 export interface ToldGap {
   /** Kind of the stream: `trades`, `times`, `kline`, `depth`, `ticker`, `state`. */
   readonly kind: string;
+  /** UNIX milliseconds; infinite at both ends where the words could not be read. */
   readonly span: Span;
+  /** Why, in the words of the archive that is replayed. */
   readonly reason: string;
 }
 
@@ -54,7 +71,13 @@ export function describeGaps(gaps: readonly ToldGap[], namedMax = NAMED_MAX): st
     .join(', ');
 }
 
-const UNREADABLE: ToldGap = {
+/** Two moments, ISO 8601. */
+export function describeCovered({ fromMs, toMs }: Span): string {
+  return `${new Date(fromMs).toISOString()} ${new Date(toMs).toISOString()}`;
+}
+
+/** What is left of an answer that says something of itself which can not be read. */
+export const UNREADABLE: ToldGap = {
   kind: 'unreadable',
   span: { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY },
   reason: 'it said so in words that could not be read',
@@ -77,9 +100,12 @@ export function readGaps(texts: readonly string[]): readonly ToldGap[] {
   });
 }
 
-/** The moment in {@link COVERED_SINCE_HEADER}; infinitely late where it can not be read. */
-export function readCoveredSince(text: string): number {
-  return readMoment(text.trim()) ?? Number.POSITIVE_INFINITY;
+/** The span in {@link COVERED_HEADER}; undefined when it can not be read. */
+export function readCovered(text: string): Span | undefined {
+  const [from, to, ...more] = text.trim().split(' ');
+  const [fromMs, toMs] = [readMoment(from), readMoment(to)];
+  if (fromMs === undefined || toMs === undefined || more.length > 0) return undefined;
+  return fromMs <= toMs ? { fromMs, toMs } : undefined;
 }
 
 function readMoment(text: string | undefined): number | undefined {

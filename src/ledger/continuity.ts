@@ -36,11 +36,16 @@ export class Continuity {
     this.#lastAtMs = this.#beforeLastAtMs;
   }
 
-  observe(atMs: number, monotonicMs: number): Observed {
+  /**
+   * @param knownSinceMs since when the server itself knows all that happened until this look; where that
+   * is after the last look, nobody looked in between. Null: it says nothing of it
+   */
+  observe(atMs: number, monotonicMs: number, knownSinceMs: number | null = null): Observed {
     const at = Math.floor(atMs);
     const lastAtMs = this.#lastAtMs;
-    const isKept =
+    const isOnTime =
       this.#lastLookMs !== undefined && monotonicMs - this.#lastLookMs <= this.#toleranceMs;
+    const isKept = isOnTime && (knownSinceMs === null || knownSinceMs <= (lastAtMs ?? at));
     this.#lastLookMs = monotonicMs;
     this.#beforeLastAtMs = lastAtMs;
     this.#lastAtMs = at + 1;

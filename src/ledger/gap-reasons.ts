@@ -21,10 +21,25 @@ export const GAP_REASONS = {
   delisted:
     'The market was not on the list of the exchange, or left it before this was asked for: nothing can be asked about a market that is not listed.',
   'not observed': 'It could only be seen at its moment, and nobody looked.',
+  'missing at source':
+    'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, it is asked for again now and then.',
   'no connection': 'It is only told over a connection, and there was none.',
 } as const satisfies Readonly<Record<string, string>>;
 
 export type GapReason = keyof typeof GAP_REASONS;
+
+const LOST: ReadonlySet<string> = new Set<GapReason>([
+  'history horizon',
+  'beyond history',
+  'delisted',
+  'not observed',
+  'no connection',
+]);
+
+/** Whether nobody will ever fill a gap of this reason, as far as anybody knows. */
+export function isLost(reason: string): boolean {
+  return LOST.has(reason);
+}
 
 /** The reason as a metric label. */
 export function reasonLabel(reason: string): string {

@@ -16,6 +16,8 @@ const REMEMBERED_MAX = 10_000;
 /** How long they are believed: a daemon may fill gaps beside the replay. */
 const FRESH_MS = 30_000;
 
+const SINCE_MAX_MS = 86_400_000;
+
 interface Remembered {
   readonly atMs: number;
   readonly missing: Promise<readonly Missing[] | undefined>;
@@ -63,6 +65,17 @@ export class GapBook {
     atMs: number,
   ): Promise<TouchedGap[]> {
     return await this.touched(kind, stream, { fromMs: atMs, toMs: atMs + 1 }, atMs);
+  }
+
+  /** Since when a stream is covered until a moment without a break, as far as the last day goes. */
+  async coveredSince(
+    kind: ReplayedKind,
+    stream: KnownStream | undefined,
+    atMs: number,
+  ): Promise<number> {
+    const span = { fromMs: atMs - SINCE_MAX_MS, toMs: atMs + 1 };
+    const gaps = await this.touched(kind, stream, span, atMs);
+    return Math.max(span.fromMs, gaps.at(-1)?.span.toMs ?? 0);
   }
 
   async #missingOf(stream: KnownStream): Promise<readonly Missing[] | undefined> {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { PastArchive, PastIdentity } from '../archive/past/past.js';
+import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
@@ -40,8 +41,6 @@ const MAX_ASKING = 2000;
 /** What clients are told; the owner of the replay is told the rest. */
 const TROUBLED = 'the archive can not be read at the moment; ask again';
 const UNREADABLE = 'what this asks for can not be read; the log of the replay says why';
-/** Identities of replays begin with this. */
-export const REPLAY_IDENTITY = 'replay-';
 
 /**
  * Opens an archive to be served as an exchange of the past.

@@ -1,4 +1,4 @@
-import type { PastMarket, TickerRow } from '../archive/past/past.js';
+import type { KnownStream, PastMarket, TickerRow } from '../archive/past/past.js';
 import { beginOfSecond } from '../archive/past/places.js';
 import { REPLAY_TIME } from '../contract/replay-time.js';
 import type {
@@ -13,7 +13,12 @@ import type {
   Ticker,
   TickerEntry,
 } from '../contract/resources.js';
-import { describeGaps, GAP_HEADER } from '../contract/told-gaps.js';
+import {
+  COVERED_HEADER,
+  describeCovered,
+  describeGaps,
+  GAP_HEADER,
+} from '../contract/told-gaps.js';
 import type { Side } from '../contract/values.js';
 import {
   type Backend,
@@ -229,34 +234,27 @@ export class ReplaySeat implements Backend {
   }
 
   async #tickersOf(markets: readonly PastMarket[]) {
-    const { catalog, gaps, late, observations } = this.#parts.library;
+    const { catalog, late, observations } = this.#parts.library;
     const nowMs = this.nowMs();
     const ids = markets.map(({ marketId }) => marketId);
     const rows = ids.length === 0 ? NO_TICKERS : await observations.tickers(ids, nowMs);
     const series = ids.map((marketId) => {
       return { marketId, variantS: 0, fromMs: rows.get(marketId)?.observedAtMs ?? 0 };
     });
-    this.#note([
-      ...(await gaps.touchedAt('ticker', catalog.stream('ticker', 0), nowMs)),
-      ...(await late.observed('ticker', series, nowMs)),
-    ]);
+    const lateGaps = await late.observed('ticker', series, nowMs);
+    await this.#noteMoment('ticker', catalog.stream('ticker', 0), lateGaps, nowMs);
     return rows;
   }
 
   async #depthRow(name: string) {
-    const { catalog, gaps, late, observations } = this.#parts.library;
+    const { catalog, late, observations } = this.#parts.library;
     const { marketId } = this.#market(name);
     const nowMs = this.nowMs();
     const row = await observations.depth(marketId, nowMs);
     if (row === undefined) throw this.#nothing(`depth of ${name}`);
-    this.#note([
-      ...(await gaps.touchedAt('depth', catalog.stream('depth', marketId), nowMs)),
-      ...(await late.observed(
-        'depth',
-        [{ marketId, variantS: 0, fromMs: row.observedAtMs }],
-        nowMs,
-      )),
-    ]);
+    const series = [{ marketId, variantS: 0, fromMs: row.observedAtMs }];
+    const lateGaps = await late.observed('depth', series, nowMs);
+    await this.#noteMoment('depth', catalog.stream('depth', marketId), lateGaps, nowMs);
     return row;
   }
 
@@ -271,6 +269,22 @@ export class ReplaySeat implements Backend {
     // When the first one comes is not told: it lies in the future.
     const text = `no ${what} is recorded up to ${now}, ${REPLAY_TIME}: it has to go on first`;
     return new RefusedError('unavailable', text);
+  }
+
+  /** Tells what is known of a moment that is shown, and since when. @throws RefusedError when strict */
+  async #noteMoment(
+    kind: 'ticker' | 'depth',
+    stream: KnownStream | undefined,
+    lateGaps: readonly TouchedGap[],
+    nowMs: number,
+  ): Promise<void> {
+    const { gaps } = this.#parts.library;
+    const here = [...(await gaps.touchedAt(kind, stream, nowMs)), ...lateGaps];
+    this.#note(here);
+    if (here.length > 0) return;
+    const fromMs = await gaps.coveredSince(kind, stream, nowMs);
+    const toMs = Math.floor(nowMs);
+    this.#client.note(COVERED_HEADER, describeCovered({ fromMs: Math.min(fromMs, toMs), toMs }));
   }
 
   /** Tells of gaps by a header, or refuses. @throws RefusedError when strict */

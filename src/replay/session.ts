@@ -1,6 +1,6 @@
 import type { PastMarket } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
-import type { Span } from '../kernel/span.js';
+import { normalizeSpans, type Span } from '../kernel/span.js';
 import type { StateFollower } from '../server/backend.js';
 import type { ClockReading, PlaySpeed } from '../server/control/clock-control.js';
 import type { Library } from './library.js';
@@ -130,7 +130,7 @@ export class ReplaySession {
     sinceMs: number,
     { clock, span, hasDisconnects }: SessionOptions,
   ): Promise<StateTrack> {
-    const { past, catalog, observations, isKnownOnly } = this.#library;
+    const { past, catalog, gaps, observations, isKnownOnly } = this.#library;
     const market = catalog.market(name) as PastMarket;
     const { marketId } = market;
     const stream = catalog.stream('state', marketId, periodS);
@@ -138,8 +138,10 @@ export class ReplaySession {
       hasDisconnects && stream !== undefined ? await past.sessions(stream, span) : undefined;
     const lastUpdate = (nowMs: number) => observations.state(marketId, periodS, nowMs, true);
     const { toMs } = span;
+    const found = await gaps.touched('state', stream, { fromMs: 0, toMs }, toMs);
+    const missing = normalizeSpans(found.map((gap) => gap.span));
     return new StateTrack(
-      { past, clock, marketId, periodS, isKnownOnly, sessions, toMs, lastUpdate },
+      { past, clock, marketId, periodS, isKnownOnly, sessions, missing, toMs, lastUpdate },
       sinceMs,
     );
   }

@@ -6,6 +6,7 @@ import type {
   StateRow,
 } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
+import type { Span } from '../kernel/span.js';
 import type { StateFollower, WrittenUpdate } from '../server/backend.js';
 import { updateOf } from './observations.js';
 
@@ -22,7 +23,7 @@ const ABNORMAL_CLOSURE = 1006;
 /** What comes next on a track. */
 export interface TrackEvent {
   readonly atMs: number;
-  readonly kind: 'update' | 'close';
+  readonly kind: 'update' | 'close' | 'gap';
 }
 
 export interface TrackOptions {
@@ -38,6 +39,14 @@ export interface TrackOptions {
   readonly lastUpdate: (nowMs: number) => Promise<StateRow | undefined>;
   /** Recorded connections, where their ends are to be told; oldest first. */
   readonly sessions: readonly PastSession[] | undefined;
+  /** What is not known of the states, oldest first and apart. */
+  readonly missing: readonly Span[];
+}
+
+/** A moment at which a gap begins or ends. */
+interface GapEdge {
+  readonly atMs: number;
+  readonly isGap: boolean;
 }
 
 /**
@@ -64,11 +73,22 @@ export class StateTrack {
   #sinceMs: number;
   /** Recorded ends that lie behind. */
   #ends = 0;
+  readonly #edges: readonly GapEdge[];
+  /** Edges of gaps that lie behind; kept only while somebody wants to hear of them. */
+  #edgesPassed = 0;
+  /** Followers that want to. */
+  #hearers = 0;
 
   /** @param sinceMs the moment to be set to: that of the first who follows */
   constructor(options: TrackOptions, sinceMs: number) {
     this.#options = options;
     this.#sinceMs = sinceMs;
+    this.#edges = options.missing
+      .flatMap(({ fromMs, toMs }) => [
+        { atMs: fromMs, isGap: true },
+        { atMs: toMs, isGap: false },
+      ])
+      .filter(({ atMs }) => atMs < options.toMs);
   }
 
   get isFollowed(): boolean {
@@ -78,14 +98,18 @@ export class StateTrack {
   /** Those who come to a track that is set are told what was last. */
   add(follower: StateFollower, nowMs: number): void {
     this.#followers.add(follower);
+    const isHearer = follower.tellGap !== undefined;
+    if (isHearer) this.#hearers += 1;
     if (this.#place === undefined) return;
+    if (isHearer && this.#hearers === 1) this.#passEdges(Math.max(nowMs, this.#toldMs));
+    this.#tellGap(follower);
     const outage = this.#outageAt(nowMs);
     if (outage !== undefined) close(follower, outage);
     else if (this.#last !== undefined) void follower.send(this.#last);
   }
 
   remove(follower: StateFollower): void {
-    this.#followers.delete(follower);
+    if (this.#followers.delete(follower) && follower.tellGap !== undefined) this.#hearers -= 1;
   }
 
   /** Forgets where it stands: time has jumped. */
@@ -114,8 +138,15 @@ export class StateTrack {
   next(): TrackEvent | undefined {
     if (this.#place === undefined) return undefined;
     const row = this.#rows[this.#at];
+    // What is to be read yet may come before everything else that is known.
+    if (row === undefined && !this.#isAtEnd) return undefined;
     const update = row === undefined ? undefined : this.#momentOf(row);
+    const edge = this.#hearers > 0 ? this.#edges[this.#edgesPassed] : undefined;
     const end = this.#nextEnd();
+    const endMs = end?.endedMs ?? Number.POSITIVE_INFINITY;
+    if (edge !== undefined && edge.atMs <= Math.min(endMs, update ?? this.#options.toMs)) {
+      return { atMs: Math.max(edge.atMs, this.#toldMs), kind: 'gap' };
+    }
     if (end !== undefined && end.endedMs < (update ?? this.#options.toMs)) {
       return { atMs: Math.max(end.endedMs, this.#toldMs), kind: 'close' };
     }
@@ -132,6 +163,11 @@ export class StateTrack {
       return undefined;
     }
     this.#toldMs = event.atMs;
+    if (event.kind === 'gap') {
+      this.#edgesPassed += 1;
+      for (const follower of [...this.#followers]) this.#tellGap(follower);
+      return undefined;
+    }
     const row = this.#rows[this.#at];
     if (row === undefined) return undefined;
     this.#at += 1;
@@ -160,9 +196,11 @@ export class StateTrack {
         ? { observedAtMs: nowMs, seq: AFTER_ALL }
         : { observedAtMs: last.observedAtMs, seq: last.seq };
     this.#toldMs = nowMs;
+    this.#passEdges(nowMs);
     const outage = this.#outageAt(nowMs);
     if (last !== undefined) this.#last = { recordText: JSON.stringify(updateOf(last)) };
     for (const follower of [...this.#followers]) {
+      this.#tellGap(follower);
       if (outage !== undefined) close(follower, outage);
       else if (this.#last !== undefined) void follower.send(this.#last);
     }
@@ -197,6 +235,17 @@ export class StateTrack {
     const { isKnownOnly } = this.#options;
     const atMs = isKnownOnly ? Math.max(observedAtMs, Math.ceil(receivedAtMs)) : observedAtMs;
     return Math.max(atMs, this.#toldMs);
+  }
+
+  #passEdges(untilMs: number): void {
+    const next = this.#edges.findIndex(({ atMs }) => atMs > untilMs);
+    this.#edgesPassed = next < 0 ? this.#edges.length : next;
+  }
+
+  /** Tells where the track stands: in a gap since when, or known since when. */
+  #tellGap(follower: StateFollower): void {
+    const { atMs = 0, isGap = false } = this.#edges[this.#edgesPassed - 1] ?? {};
+    follower.tellGap?.(isGap, atMs);
   }
 
   #nextEnd(): PastSession | undefined {

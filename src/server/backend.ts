@@ -93,6 +93,8 @@ export interface WrittenUpdate {
 export interface StateFollower {
   /** Takes one update; a promise resolves once there is room for more, or nobody is there any more. */
   send(update: WrittenUpdate): Promise<void> | undefined;
+  /** Told whether the time is one of which the backend knows all; left out: nobody wants to hear it. */
+  tellGap?(isGap: boolean, atMs: number): void;
   /** Ends the connection; codes that no frame may carry cut it. */
   close(code: number, reason: string): void;
 }

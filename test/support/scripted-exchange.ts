@@ -27,6 +27,8 @@ export class ScriptedExchange implements ExchangePort {
   readonly answers: Answers;
   /** The server's Date behind this clock, milliseconds. */
   dateBehindMs = 0;
+  /** What the server says besides of its answers, as a replay does. */
+  told: Pick<ExchangeReply<unknown>, 'gaps' | 'covered'> = {};
   readonly #clock: Clock;
 
   constructor(clock: Clock, answers: Answers) {
@@ -62,6 +64,7 @@ export class ScriptedExchange implements ExchangePort {
       sentAtMs,
       dateMs: Math.floor((sentAtMs - this.dateBehindMs) / 1000) * 1000,
       receivedAtMs: this.#clock.wallMs(),
+      ...this.told,
     };
   }
 }

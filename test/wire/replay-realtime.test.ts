@@ -3,7 +3,11 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { WebSocket } from 'ws';
+import { createExchangeClock, openStateFeed } from '../../src/client/index.js';
+import { toldGapMessage } from '../../src/contract/told-gaps.js';
+import { systemClock } from '../../src/kernel/clock.js';
 import { FakeClock } from '../support/fake-clock.js';
+import { noTelemetry } from '../support/no-telemetry.js';
 import {
   covered,
   noonMs,
@@ -331,4 +335,60 @@ test('recorded disconnects end connections, and keep them away until the next', 
   await control(replay, 'step', { ms: 1_000 });
   await next.until(() => next.end !== undefined);
   assert.deepEqual(next.end, { code: 1001, reason: 'recorded: remote' });
+});
+
+test('who asks is told where states are not known, before what comes then; others hear states alone', async (t) => {
+  const world = await openWorld();
+  const states = await world.stream('state', 60);
+  await world.store.commit({
+    states: [-5, 5, 12, 21].map((at, index) => state(index + 1, at)),
+    claims: [covered(states, -10, 10), covered(states, 20, 600)],
+  });
+  const replay = await startReplay(t, world.store);
+  const other = await Client.open(t, replay);
+  await other.subscribe();
+  const clock = systemClock;
+  const feed = openStateFeed({
+    ...{
+      url: replay.server.realtimeUrl,
+      market: 'BTC_USDT',
+      periodS: 60,
+      clock,
+      random: () => 0.5,
+    },
+    ...{ telemetry: noTelemetry.client, exchangeClock: createExchangeClock({ clock }) },
+  });
+  t.after(() => feed.stop());
+  const told: string[] = [];
+  /** What is waited for, and how far time goes on then. */
+  const steps: Array<[string[], number]> = [
+    [['update 1', 'query 1'], 6000],
+    [['update 2'], 9000],
+    [['gap 10000'], 10_000],
+    [['update 4', 'query 4'], 0],
+  ];
+  for await (const event of feed) {
+    if (event.kind === 'record') told.push(`${event.origin} ${event.record.last}`);
+    if (event.kind === 'gap') told.push(`gap ${event.fromExchangeMs - noonMs(0)}`);
+    const [awaited, moveMs] = steps[0] ?? [[], 0];
+    if (!awaited.every((one) => told.includes(one))) continue;
+    steps.shift();
+    if (steps.length === 0) break;
+    await replay.backend.clockControl.step(undefined, moveMs);
+  }
+  const updates = told.filter((one) => !one.startsWith('query'));
+  assert.deepEqual(updates, ['update 1', 'update 2', 'gap 10000', 'update 4']);
+  await other.until(() => other.updates.length >= 4);
+  assert.deepEqual(other.updates, ['1', '2', '3', '4']);
+  // Whoever comes in a gap, and whoever was there when time jumped into one, is told at once.
+  const late = await Client.open(t, replay);
+  late.send('tapekeep.gaps');
+  replay.backend.clockControl.seek(undefined, noonMs(15));
+  await late.subscribe();
+  const notices = () => late.frames.flatMap((frame) => ('method' in frame ? [frame] : []));
+  await late.until(() => notices().length > 0);
+  assert.deepEqual(notices(), [toldGapMessage(true, noonMs(10))]);
+  replay.backend.clockControl.seek(undefined, noonMs(25));
+  await late.until(() => notices().length > 1);
+  assert.deepEqual(notices()[1], toldGapMessage(false, noonMs(20)));
 });

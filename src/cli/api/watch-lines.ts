@@ -21,6 +21,8 @@ export function lineOf(event: StateEvent, wallMs: number): string {
     }
     case 'alive':
       return `${at(event.exchangeMs)}alive     nothing was missed so far`;
+    case 'gap':
+      return `${at(event.fromExchangeMs)}gap       the archive that is replayed knows no more from here on`;
     case 'closed': {
       const sure =
         event.lastAliveExchangeMs === null

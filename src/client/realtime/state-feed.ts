@@ -59,6 +59,11 @@ export type StateEvent =
   /** Nothing was missed up to `exchangeMs`: a query agreed with what the updates had told. */
   | { readonly kind: 'alive'; readonly exchangeMs: number }
   /**
+   * Of a replay: its archive knows no states from `fromExchangeMs` on, and none are told until it does
+   * again.
+   */
+  | { readonly kind: 'gap'; readonly fromExchangeMs: number }
+  /**
    * The connection ended. Comes without an `opened` before it when it ended earlier than that.
    * After `lastAliveExchangeMs` nothing is confirmed; null when nothing ever was.
    */
@@ -72,15 +77,21 @@ export type StateEvent =
   /** The next connection is tried after `waitMs`; `attempts` failed in a row. */
   | { readonly kind: 'retrying'; readonly waitMs: number; readonly attempts: number };
 
+/** What {@link openStateFeed} needs. */
 export interface StateFeedOptions {
   /** `ws:` or `wss:`. */
   readonly url: string;
+  /** Name of the pair. */
   readonly market: string;
   /** Period of the state in seconds (contract, Real-time methods). */
   readonly periodS: number;
+  /** Time for deadlines; {@link systemClock} outside of tests. */
   readonly clock: Clock;
+  /** Spreads the waits between connections. */
   readonly random: Random;
+  /** Hears of connections and frames. */
   readonly telemetry: ClientEvents;
+  /** Gives records the exchange's time. */
   readonly exchangeClock: ExchangeClock;
   /** Shared by all feeds, so that a reconnect storm stays a trickle. One token a connection. */
   readonly connectBudget?: RequestBudget;
@@ -103,7 +114,9 @@ export interface StateFeedOptions {
  * Iterate once; leaving the loop stops the feed.
  */
 export interface StateFeed extends AsyncIterable<StateEvent> {
+  /** Name of the pair. */
   readonly market: string;
+  /** Period of the state in seconds. */
   readonly periodS: number;
   /** Closes the connection and ends the iteration after the events that are queued. Idempotent. */
   stop(): Promise<void>;

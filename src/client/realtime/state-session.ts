@@ -1,8 +1,9 @@
 import { type RawData, WebSocket } from 'ws';
-import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
-import { stateRecord } from '../../contract/resources.js';
+import type { ServerFrame } from '../../contract/realtime.js';
+import { REPLAY_IDENTITY, TELL_GAPS } from '../../contract/told-gaps.js';
 import { codeOf } from '../../kernel/errors.js';
 import { identityOf } from '../reply-headers.js';
+import { asFeedRecord, isSuccess, parseFrame, queryResult } from './session-frames.js';
 import { StallDetector } from './stall-detector.js';
 import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
 
@@ -35,9 +36,8 @@ const MAX_REFUSED_QUERIES = 3;
 const NORMAL_CLOSURE = 1000;
 /** Close code where no close frame came (RFC 6455, 7.1.5). */
 const ABNORMAL_CLOSURE = 1006;
+const GAPS_ID = 0;
 const SUBSCRIBE_ID = 1;
-
-const queryResult = stateRecord.partial({ period: true });
 
 /**
  * One connection that follows the state of one market and period.
@@ -64,6 +64,10 @@ export class StateSession {
   #unrecognised = 0;
   #lastAliveExchangeMs: number | null = null;
   #hadData = false;
+  /** At a replay: it has not said that it knows the states of this time. */
+  #isUnknown = false;
+  /** Since when it knows them; our guess of its time must not lie before. */
+  #knownFromMs = Number.NEGATIVE_INFINITY;
   #finish: () => void = () => {};
 
   constructor(settings: SessionSettings, sink: SessionSink) {
@@ -124,6 +128,10 @@ export class StateSession {
   #subscribe(): void {
     this.#phase = 'subscribing';
     this.#setDeadline('subscribe_ignored');
+    if (this.#identity?.startsWith(REPLAY_IDENTITY)) {
+      this.#isUnknown = true;
+      this.#socket?.send(JSON.stringify({ method: TELL_GAPS, params: [], id: GAPS_ID }), () => {});
+    }
     this.#send('state.subscribe', SUBSCRIBE_ID);
   }
 
@@ -139,6 +147,7 @@ export class StateSession {
     const frame = isBinary ? undefined : parseFrame(data);
     if (frame?.kind === 'response') this.#answered(frame);
     else if (frame?.kind === 'update') this.#updated(frame);
+    else if (frame?.kind === 'gap') this.#gapTold(frame);
     else this.#countUnrecognised();
   }
 
@@ -151,8 +160,24 @@ export class StateSession {
       this.#count('response');
       this.#queryAnswered(this.#asked.sentMonotonicMs, frame);
     } else {
+      // One that knows nothing of gaps has none to tell of.
+      if (frame.id === GAPS_ID && frame.error !== null) this.#isUnknown = false;
       this.#count('dropped');
     }
+  }
+
+  /** A gap of the archive that is replayed begins or ends. */
+  #gapTold({ isGap, atMs }: Extract<ServerFrame, { kind: 'gap' }>): void {
+    const wasUnknown = this.#isUnknown;
+    this.#isUnknown = isGap;
+    if (!isGap) this.#knownFromMs = atMs;
+    this.#count('response');
+    if (this.#phase !== 'following') return;
+    if (isGap && !wasUnknown) this.#tell({ kind: 'gap', fromExchangeMs: atMs });
+    // What is known again is told in full, as on a new connection.
+    if (isGap || !wasUnknown || this.#asked !== undefined) return;
+    this.#cancelQuery?.();
+    this.#query();
   }
 
   #follow(): void {
@@ -180,6 +205,7 @@ export class StateSession {
       return;
     }
     this.#refusedQueries = 0;
+    if (this.#isUnknown) return;
     const verdict = this.#stalls.observeQuery(asFeedRecord(record.data));
     this.#record('query', asFeedRecord(record.data));
     if (this.#phase !== 'following') return;
@@ -192,6 +218,10 @@ export class StateSession {
     const { exchangeClock, market } = this.#settings;
     const isOurs = frame.market === undefined || frame.market === market;
     if (this.#phase !== 'following' || !isOurs || !this.#isOurs(frame.record.period)) {
+      this.#count('dropped');
+      return;
+    }
+    if (this.#isUnknown) {
       this.#count('dropped');
       return;
     }
@@ -213,7 +243,7 @@ export class StateSession {
       origin,
       record,
       receivedAtMs: clock.wallMs(),
-      exchangeMs: exchangeClock.nowMs(),
+      exchangeMs: Math.max(exchangeClock.nowMs(), this.#knownFromMs),
     });
   }
 
@@ -266,23 +296,4 @@ export class StateSession {
     this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, livedMs });
     this.#finish();
   }
-}
-
-function parseFrame(data: RawData): ServerFrame | undefined {
-  try {
-    // Text of at most `maxFrameBytes`, valid UTF-8: ws has checked both.
-    return readServerFrame(JSON.parse(String(data)));
-  } catch {
-    return undefined;
-  }
-}
-
-function isSuccess(result: unknown): boolean {
-  return (result as { status?: unknown } | null)?.status === 'success';
-}
-
-function asFeedRecord(
-  record: Omit<FeedRecord, 'period'> & { period?: number | undefined },
-): FeedRecord {
-  return { ...record, period: record.period };
 }

@@ -3,6 +3,7 @@ import type { Candle } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import type { Span } from '../../kernel/span.js';
 import type { KlineRow } from '../../ledger/batch.js';
+import { isLost } from '../../ledger/gap-reasons.js';
 import type { ExchangeReply } from '../ports.js';
 import type { CandleGrid } from './candle-grid.js';
 
@@ -33,6 +34,9 @@ export interface CandleAnswer {
   readonly refusedMs: ReadonlyArray<number | undefined>;
   /** Slots of which the answer speaks, in candles or in refused ones. */
   readonly heldMs: readonly number[];
+  /** Slots of which the server does not know all, and those that it never will; only a replay says so. */
+  readonly unknown: readonly Span[];
+  readonly lost: readonly Span[];
 }
 
 /** Tells final candles, others and refused ones apart. */
@@ -47,9 +51,12 @@ export function readCandles(question: CandleQuestion, reply: KlineReply): Candle
   const rejected = [...reply.rejected, ...strays];
   const refusedMs = rejected.map((row) => slotOf(row.payload));
   const readable = refusedMs.filter((ms) => ms !== undefined);
+  const gaps = (reply.gaps ?? []).map((gap) => ({ ...gap, span: grid.around(gap.span) }));
+  const unknown = gaps.map(({ span }) => span);
+  const lost = gaps.filter(({ reason }) => isLost(reason)).map(({ span }) => span);
   const heldMs = [...rows.map(({ openAtS }) => openAtS * 1000), ...readable];
   return {
-    ...{ reply, closed, finalToMs, rows, rejected, open, refusedMs },
+    ...{ reply, closed, finalToMs, rows, rejected, open, refusedMs, unknown, lost },
     heldMs: heldMs.map((ms) => grid.floor(ms)),
   };
 }

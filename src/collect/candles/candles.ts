@@ -19,6 +19,8 @@ import { CONTRADICTED_NOTE, hearTrades } from './candle-witness.js';
 
 const ISLANDS_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
+/** Why candles are left open of which a replayed archive does not know all itself. */
+const MISSING: GapReason = 'missing at source';
 
 type RowOutcome = Parameters<CollectEvents['settled']>[0]['outcome'];
 
@@ -108,7 +110,7 @@ export class CandleCollector {
     if (await this.#hasMoved(reply)) return true;
     const answer = this.#read(asked, reply);
     const ends = this.#doubtedEnds(answer);
-    const doubted = ends.map(({ span }) => span);
+    const doubted = [...ends.map(({ span }) => span), ...answer.unknown];
     await this.#store(answer, this.#weigh(answer, subtractSpans(answer.closed, doubted)));
     for (const end of ends) {
       const second = await this.#ask(end.question, isHead, signal);
@@ -118,7 +120,7 @@ export class CandleCollector {
       const notFinal = { fromMs: again.finalToMs, toMs: Number.POSITIVE_INFINITY };
       await this.#store(
         again,
-        believed.flatMap((span) => subtractSpans(span, [notFinal])),
+        believed.flatMap((span) => subtractSpans(span, [notFinal, ...again.unknown])),
         true,
       );
     }
@@ -204,12 +206,12 @@ export class CandleCollector {
   }
 
   /** Ends of an answer that are asked for once more before they count as quiet. */
-  #doubtedEnds({ closed, refusedMs, heldMs }: CandleAnswer): EmptyEnd[] {
+  #doubtedEnds({ closed, refusedMs, heldMs, unknown }: CandleAnswer): EmptyEnd[] {
     // It proves nothing anyway, and is put off as a whole.
     if (refusedMs.includes(undefined)) return [];
     const { stepMs } = this.#grid;
     const ends = emptyEnds(closed, heldMs, stepMs);
-    const known = [...this.#islands.spans, ...this.#absences.seen];
+    const known = [...this.#islands.spans, ...this.#absences.seen, ...unknown];
     return ends.filter((end) => isWorthAsking(end, known, stepMs));
   }
 
@@ -249,7 +251,12 @@ export class CandleCollector {
       unchanged: open,
       rejected: rejected.length + result.outcomes.kline.rejected,
     });
-    await this.#noteRefused(believed);
+    await this.#noteOpen(believed, 'refused rows');
+    const { closed, unknown, lost } = answer;
+    const left = subtractSpans(closed, subtractSpans(closed, unknown));
+    const hoped = left.flatMap((span) => subtractSpans(span, lost));
+    await this.#noteOpen(hoped, MISSING);
+    await this.#noteOpen(subtractSpans(closed, subtractSpans(closed, lost)), MISSING, true);
     for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
     const top = this.#islands.top;
     if (top !== undefined && this.#options.isFinest) {
@@ -265,15 +272,17 @@ export class CandleCollector {
     }
   }
 
-  /** Lists closed candles that could not be read as gaps, and leaves them alone for a while. */
-  async #noteRefused(believed: readonly Span[]): Promise<void> {
+  /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
+  async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
     // A candle that is stored already and can not be read again is no gap.
-    const open = believed.flatMap((span) => subtractSpans(span, this.#islands.spans));
+    const open = spans.flatMap((span) => subtractSpans(span, this.#islands.spans));
     this.#pauses.putOff(open, this.#options.clock.monotonicMs());
     for (const span of open) {
-      const memory = { ...this.#memory(span), state: 'open', reason: 'refused rows' } as const;
-      await this.#options.archive.recordGap(memory);
-      this.#tell(span, 'refused rows');
+      const state = isLost
+        ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
+        : ({ state: 'open' } as const);
+      await this.#options.archive.recordGap({ ...this.#memory(span), ...state, reason });
+      this.#tell(span, reason);
     }
   }
 

@@ -157,7 +157,8 @@ export class Head {
       await pages.commit(page, NOTHING, {});
       throw this.#walk.stalled('its first page holds no readable trade');
     }
-    const claim = empty.look(untilMs) ?? NOTHING;
+    // A server that does not know all of that time has not seen that nothing happened.
+    const claim = page.gaps.length > 0 ? NOTHING : (empty.look(untilMs) ?? NOTHING);
     const { source, keptAtLeastMs } = options;
     const evidence = { endpoint: source.endpoint, empty: true, keptAtLeastS: keptAtLeastMs / 1000 };
     await pages.commit(page, claim, evidence);

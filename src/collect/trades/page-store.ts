@@ -1,7 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoverageClaim, Evidence, Island, StreamRef } from '../../ledger/batch.js';
-import { type GapReason, reasonLabel } from '../../ledger/gap-reasons.js';
+import { type GapReason, isLost, reasonLabel } from '../../ledger/gap-reasons.js';
 import { IslandList } from '../../ledger/islands.js';
 import { withoutDoubts } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
@@ -42,8 +42,8 @@ export class PageStore {
   readonly #refused = new RecentRefusals();
   /** Gaps that were told, by reason and begin. */
   readonly #told = new Set<string>();
-  /** Spans with refused rows as they were last written down, by their begin. */
-  readonly #refusedSpans = new Map<number, { readonly toMs: number; readonly atMs: number }>();
+  /** Spans in doubt as they were last written down, by reason and begin. */
+  readonly #seenSpans = new Map<string, { readonly toMs: number; readonly atMs: number }>();
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
   #lowestTid = Number.POSITIVE_INFINITY;
@@ -72,7 +72,8 @@ export class PageStore {
   }
 
   /**
-   * Stores a page with the claim that it proves, less the seconds that refused rows put in doubt.
+   * Stores a page with the claim that it proves, less the seconds that refused rows put in doubt and
+   * those that the server itself does not know.
    *
    * @returns the islands that now hold the claim, and the upper edges of spans left in doubt
    */
@@ -84,15 +85,22 @@ export class PageStore {
     const { archive, marketId, market, stream, source, telemetry, clock } = this.#options;
     const fresh = this.#recent.fresh(page.trades);
     for (const { tid } of fresh) this.#lowestTid = Math.min(this.#lowestTid, tid);
-    const spans = withoutDoubts(claim, page.doubts);
+    const unknown = page.gaps.map(({ span }) => span);
+    const spans = withoutDoubts(claim, page.doubts).flatMap((span) => subtractSpans(span, unknown));
     telemetry.received({ stream: source.kind, market, count: page.rowCount });
     this.#settled('duplicate', page.trades.length - fresh.length);
     this.#settled('rejected', page.rejected.length);
     const { receivedAtMs } = page;
     const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
     const quarantine = this.#refused.fresh(refused);
-    if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans)) {
-      return { islands: this.islands.all.slice(0, 1), doubtfulEdgesMs: [] };
+    if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans, unknown)) {
+      if (unknown.length === 0) {
+        return { islands: this.islands.all.slice(0, 1), doubtfulEdgesMs: [] };
+      }
+      const islands = this.islands.all.filter(
+        ({ span }) => span.fromMs <= claim.toMs && claim.fromMs <= span.toMs,
+      );
+      return { islands, doubtfulEdgesMs: await this.#noteDoubts(claim, spans, page.gaps) };
     }
     const batch = {
       trades: fresh.map((trade) => ({ ...trade, marketId, receivedAtMs })),
@@ -121,7 +129,8 @@ export class PageStore {
     if (top !== undefined) {
       telemetry.progressed({ stream: source.kind, market, newestMs: top.span.toMs });
     }
-    return { islands: result.islands, doubtfulEdgesMs: await this.#noteDoubts(claim, spans) };
+    const doubtfulEdgesMs = await this.#noteDoubts(claim, spans, page.gaps);
+    return { islands: result.islands, doubtfulEdgesMs };
   }
 
   /** Call after the commit of a head page: its rows are not sent again while they stay the same. */
@@ -181,10 +190,14 @@ export class PageStore {
   }
 
   /** Whether a claim only extends the newest coverage by a moment that can wait to be written. */
-  #isQuiet(spans: readonly Span[]): boolean {
+  #isQuiet(spans: readonly Span[], unknown: readonly Span[]): boolean {
     const top = this.islands.top;
-    const [only] = spans;
-    if (top === undefined || only === undefined || spans.length > 1) return spans.length === 0;
+    // Below a gap of the server all may be covered, and only what is above it grows.
+    const isKnown = (span: Span) => subtractSpans(span, this.islands.spans).length === 0;
+    const isSplit = spans.length > 1 && unknown.length > 0;
+    const news = isSplit ? spans.filter((span) => !isKnown(span)) : spans;
+    const [only] = news;
+    if (top === undefined || only === undefined || news.length > 1) return news.length === 0;
     const extendsTop = top.span.fromMs <= only.fromMs && only.fromMs <= top.span.toMs;
     return extendsTop && this.#options.clock.monotonicMs() - this.#flushedAtMs < QUIET_FLUSH_MS;
   }
@@ -194,21 +207,45 @@ export class PageStore {
    * every look, and the span may grow meanwhile; it is told once, and written when it grew or when
    * the last word on its next try has grown old.
    */
-  async recordRefused(span: Span): Promise<void> {
+  recordRefused(span: Span): Promise<void> {
+    return this.#recordSeen(span, 'refused rows');
+  }
+
+  async #recordSeen(
+    span: Span,
+    reason: 'refused rows' | 'missing at source',
+    state: 'open' | 'unfillable' = 'open',
+  ): Promise<void> {
     const { fromMs, toMs } = span;
     if (toMs <= fromMs) return;
     const nowMs = this.#options.clock.monotonicMs();
-    const last = this.#refusedSpans.get(fromMs);
+    const key = `${reason} ${fromMs}`;
+    const last = this.#seenSpans.get(key);
     if (last !== undefined && toMs <= last.toMs && nowMs - last.atMs < REFUSED_REWRITE_MS) return;
-    if (this.#refusedSpans.size >= TOLD_MAX) this.#refusedSpans.clear();
-    this.#refusedSpans.set(fromMs, { toMs, atMs: nowMs });
-    await this.recordGap(span, 'open', 'refused rows', REFUSED_RETRY_MS);
+    if (this.#seenSpans.size >= TOLD_MAX) this.#seenSpans.clear();
+    this.#seenSpans.set(key, { toMs, atMs: nowMs });
+    await this.recordGap(span, state, reason, state === 'open' ? REFUSED_RETRY_MS : null);
   }
 
-  /** Lists what refused rows leave uncovered within a claim, unless it was covered before. */
-  async #noteDoubts(claim: Span, covered: readonly Span[]): Promise<number[]> {
+  /**
+   * Lists what refused rows, or a server that does not know all itself, leave uncovered within a claim,
+   * unless it was covered before.
+   */
+  async #noteDoubts(
+    claim: Span,
+    covered: readonly Span[],
+    gaps: TradePage['gaps'],
+  ): Promise<number[]> {
     const open = subtractSpans(claim, [...covered, ...this.islands.spans]);
-    for (const span of open) await this.recordRefused(span);
+    for (const span of open) {
+      const unknown = gaps.map((gap) => gap.span);
+      for (const one of subtractSpans(span, unknown)) await this.recordRefused(one);
+      for (const gap of gaps) {
+        const state = isLost(gap.reason) ? 'unfillable' : 'open';
+        const parts = subtractSpans(span, subtractSpans(span, [gap.span]));
+        for (const one of parts) await this.#recordSeen(one, 'missing at source', state);
+      }
+    }
     return open.map((span) => span.toMs);
   }
 

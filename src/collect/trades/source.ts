@@ -1,5 +1,7 @@
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
+import type { ToldGap } from '../../contract/told-gaps.js';
+import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../ledger/batch.js';
 import type { Doubt, ReplyTimes } from '../../ledger/proof.js';
 import type { CallOptions, ExchangePort, ExchangeReply } from '../ports.js';
@@ -13,6 +15,8 @@ export interface TradePage extends ReplyTimes {
   readonly trades: readonly SourceTrade[];
   readonly rejected: readonly RejectedRow[];
   readonly doubts: readonly Doubt[];
+  /** What the server says it does not know whole, in whole seconds; only a replay says so. */
+  readonly gaps: readonly ToldGap[];
   /** Rows in the reply, readable or not. */
   readonly rowCount: number;
   readonly receivedAtMs: number;
@@ -37,6 +41,7 @@ const EARLIEST_S = 1_230_768_000;
 const FUTURE_TOLERANCE_S = 86_400;
 
 const MICROS = 1_000_000;
+const SECOND_MS = 1000;
 
 function fromResult(trade: ResultTrade): SourceTrade {
   const { tid, date, price, amount, total, type } = trade;
@@ -84,11 +89,31 @@ export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => Source
     trades: slots.filter((slot) => slot !== undefined),
     rejected,
     doubts: findDoubts(slots),
+    gaps: (reply.gaps ?? []).map(({ span, ...gap }) => ({ ...gap, span: wholeSeconds(span) })),
     rowCount,
     sentAtMs: reply.sentAtMs,
     dateMs: reply.dateMs,
     receivedAtMs: reply.receivedAtMs,
   };
+}
+
+/** Trades are kept under whole seconds: one of which a part is unknown is unknown. */
+function wholeSeconds({ fromMs, toMs }: Span): Span {
+  return { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
+}
+
+/**
+ * Where an archive does not have the exact times its replay tells the second, which must not be taken
+ * for exact.
+ */
+function exactOnly(trade: SourceTrade, gaps: readonly ToldGap[] = []): SourceTrade {
+  const { executedAtUs, tradedAtS } = trade;
+  const isWhole = executedAtUs === tradedAtS * MICROS;
+  const isUnknown = ({ kind, span }: ToldGap) =>
+    kind !== 'trades' &&
+    span.fromMs < (tradedAtS + 1) * SECOND_MS &&
+    tradedAtS * SECOND_MS < span.toMs;
+  return isWhole && gaps.some(isUnknown) ? { ...trade, executedAtUs: null } : trade;
 }
 
 function findDoubts(slots: ReadonlyArray<SourceTrade | undefined>): Doubt[] {
@@ -122,7 +147,7 @@ export function timesSource(exchange: ExchangePort): TradeSource {
     endpoint: 'history',
     async fetch(market, skip, limit, options) {
       const reply = await exchange.call('history', { market, lastId: skip, limit }, options);
-      return toPage(reply, fromHistory);
+      return toPage(reply, (row) => exactOnly(fromHistory(row), reply.gaps));
     },
   };
 }

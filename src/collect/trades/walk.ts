@@ -70,6 +70,8 @@ export class Walk {
   readonly empty: EmptyMarket;
   /** The right to send a request that was reserved for the step under way. */
   stepTurn: RequestTurn | undefined;
+  /** What the server said in its last answer that it does not know itself. */
+  unknown: TradePage['gaps'] = [];
   #wanted: readonly Span[] = [];
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new Map<number, Search>();
@@ -271,6 +273,7 @@ export class Walk {
       throw new FetchFailure(error);
     });
     traits.largestPage = Math.max(traits.largestPage, page.rowCount);
+    this.unknown = page.gaps;
     return page;
   }
 

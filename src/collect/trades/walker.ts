@@ -162,7 +162,12 @@ export class TradeWalker {
     const rest = this.#walk.openHoles();
     const isSame = rest.some(({ edgeMs }) => edgeMs === hole.edgeMs);
     if (isSame && chains.at(hole.edgeMs)?.tid === before?.tid) {
-      await book.failed(hole, 'walk stalled', 'a step changed nothing');
+      const { unknown } = this.#walk;
+      const isUnknown = unknown.some(
+        ({ span }) => span.fromMs < hole.edgeMs && hole.fromMs < span.toMs,
+      );
+      const reason = isUnknown ? 'missing at source' : 'walk stalled';
+      await book.failed(hole, reason, 'a step changed nothing');
       return;
     }
     const left = rest.find(({ fromMs }) => fromMs === hole.fromMs);

@@ -11,6 +11,7 @@ import {
   STATUS_SUCCESS,
   type StateParams,
 } from '../../contract/realtime.js';
+import { TELL_GAPS } from '../../contract/told-gaps.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { RefusedError } from '../backend.js';
 import { failureOf } from '../handler-failure.js';
@@ -50,6 +51,7 @@ export class RealtimeConnection {
   #lastFrameAtMs: number;
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
+  #tellsGaps = false;
   /** Present when things are made to go wrong on purpose. */
   readonly #gate: FrameGate | undefined;
   #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
@@ -144,6 +146,11 @@ export class RealtimeConnection {
     }
     const { id, method, params } = request.data;
     this.#asked = { method: undefined, market: undefined };
+    if (method === TELL_GAPS && this.#context.backend.follow !== undefined) {
+      this.#tellsGaps = true;
+      this.#send(responseMessage(id, [], STATUS_SUCCESS));
+      return;
+    }
     if (!isMethod(method)) {
       if (variants.unknownMethod === 'error') {
         this.#refuse(id, params, REALTIME_ERRORS.methodNotFound);
@@ -219,6 +226,7 @@ export class RealtimeConnection {
         ? new StateSubscription(this.#context, target, send)
         : new FollowedSubscription(this.#context, target, {
             send,
+            tellsGaps: this.#tellsGaps,
             room: () => this.#outlet.room(),
             close: (code, reason) => this.#closeAs(code, reason),
           });

@@ -392,3 +392,45 @@ test('days that begin at the hour of another time zone are learned from the answ
   assert.equal(archive.klines.size, 11);
   record.assertAccounted('kline');
 });
+
+for (const [reason, state] of [
+  ['not collected', 'open'],
+  ['beyond history', 'unfillable'],
+] as const) {
+  test(`slots that a replay does not know are not quiet: they are a gap, and left alone for a while: ${reason}`, async () => {
+    const world = new World(31);
+    const unknown = { fromMs: START_MS + 10.5 * MINUTE_MS, toMs: START_MS + 20 * MINUTE_MS };
+    for (let minute = 10; minute < 20; minute += 1) world.absent.add(minute);
+    world.absent.add(25);
+    world.exchange.told = { gaps: [{ kind: 'kline', span: unknown, reason }] };
+    const collector = world.collector();
+    for (let round = 0; round < 5; round += 1) {
+      await collector.poll(signal);
+      world.clock.advance(1000);
+    }
+    const asked = world.exchange.countOf('kline');
+    assert.ok(asked <= 3, `asked ${asked} times`);
+    assert.deepEqual(
+      world.archive.allIslands(1).map(({ span }) => span),
+      [
+        { fromMs: START_MS + 20 * MINUTE_MS, toMs: START_MS + 30 * MINUTE_MS },
+        { fromMs: START_MS, toMs: START_MS + 10 * MINUTE_MS },
+      ],
+    );
+    assert.deepEqual(
+      world.archive.gaps.map((gap) => [gap.span, gap.state, gap.reason]),
+      [
+        [
+          { fromMs: START_MS + 10 * MINUTE_MS, toMs: START_MS + 20 * MINUTE_MS },
+          ...[state, 'missing at source'],
+        ],
+      ],
+    );
+    // Once the archive has them, they are had.
+    world.exchange.told = {};
+    world.absent.clear();
+    collector.retry(unknown);
+    await collector.poll(signal);
+    assert.deepEqual(world.archive.allIslands(1).length, 1);
+  });
+}

@@ -368,3 +368,49 @@ test('what passed between the start of a stream and its first look is a gap', as
   await atOnce.look(atOnce.depth(START_MS));
   assert.deepEqual(atOnce.gaps(), []);
 });
+
+test('what a replay shows in a gap of its archive is not seen then; gaps between two looks are no coverage', async () => {
+  for (const kind of ['depth', 'ticker'] as const) {
+    const world = new World();
+    world.tickers = { BTC_USDT: entry('1') };
+    const collector = kind === 'depth' ? world.depth() : world.ticker();
+    const at = (seconds: number) => START_MS + seconds * 1000;
+    const span = { fromMs: at(12), toMs: at(18) };
+    await world.look(collector);
+    world.exchange.told = { covered: { fromMs: at(-100), toMs: at(10) } };
+    await world.look(collector, 10_000);
+    // In the gap: the old snapshot, which is nobody's look.
+    world.exchange.told = { gaps: [{ kind, span, reason: 'not observed' }] };
+    await world.look(collector, 5000);
+    await world.look(collector, 1000);
+    // The moment is the server's, whatever is guessed of it here.
+    world.exchange.told = { covered: { fromMs: span.toMs, toMs: at(20) } };
+    await world.look(collector, 5000);
+    world.exchange.told = { covered: { fromMs: span.toMs, toMs: at(30) } };
+    await world.look(collector, 9000);
+    // A gap that was over before the next look, which came in time.
+    world.exchange.told = { covered: { fromMs: at(35), toMs: at(40) } };
+    await world.look(collector, 10_000);
+    assert.deepEqual(
+      world.archive.allIslands(1).map((island) => island.span),
+      [
+        { fromMs: at(40), toMs: at(40) + 1 },
+        { fromMs: at(20), toMs: at(30) + 1 },
+        { fromMs: at(0), toMs: at(10) + 1 },
+      ],
+      kind,
+    );
+    assert.deepEqual(
+      world.archive.gaps.map(({ reason, state }) => [reason, state]),
+      [
+        ['not observed', 'unfillable'],
+        ['not observed', 'unfillable'],
+      ],
+    );
+    assert.deepEqual(
+      world.record.failures.map(({ code }) => code),
+      ['missing_at_source'],
+    );
+    world.record.assertAccounted(kind);
+  }
+});

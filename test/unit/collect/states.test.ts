@@ -350,3 +350,23 @@ test('a feed that breaks for good is told as fatal, and what it brought is store
   assert.equal(world.record.failures[0]?.action, 'fatal');
   assert.equal(world.archive.states.length, 1);
 });
+
+test('what a replay does not know is no coverage, although the connection goes on', async () => {
+  const world = new World();
+  const gap = (ms: number): StateFeedEvent => ({ kind: 'gap', fromExchangeMs: at(ms) });
+  await world.play(
+    [opened(0), state(10), alive(20)],
+    [gap(1000), alive(2000), gap(3000)],
+    [state(70_000, '2', 'query'), state(71_000, '3')],
+    [closed(71_000)],
+  );
+  assert.deepEqual(world.covered(), [
+    [70_000, 71_001],
+    [10, 1000],
+  ]);
+  assert.deepEqual(
+    world.archive.gaps.map(({ span, state: how, reason }) => [span, how, reason]),
+    [[{ fromMs: at(1000), toMs: at(70_000) }, 'unfillable', 'missing at source']],
+  );
+  assert.equal(world.archive.sessions.length, 1);
+});

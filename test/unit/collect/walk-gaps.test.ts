@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { SinceModes } from '../../../src/collect/trades/since-mode.js';
+import {
+  type SourceTrade,
+  type TradeSource,
+  timesSource,
+  toPage,
+} from '../../../src/collect/trades/source.js';
+import { TradeWalker } from '../../../src/collect/trades/walker.js';
+import { describeGaps, readGaps } from '../../../src/contract/told-gaps.js';
+import { seededRandom } from '../../../src/kernel/random.js';
+import { normalizeSpans, type Span, subtractSpans } from '../../../src/kernel/span.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ModelArchive } from '../../support/model-archive.js';
+import { noTelemetry } from '../../support/no-telemetry.js';
+import { ScriptedExchange } from '../../support/scripted-exchange.js';
+
+/**
+ * The walk through the replay of an archive that has gaps: whatever the archive does not have, it
+ * names in a header, and it may hold single trades of it all the same.
+ */
+
+const START_S = 1_700_000_000;
+const LENGTH_S = 1500;
+const { signal } = new AbortController();
+const STREAM = {
+  streamId: 1,
+  kind: 'trades',
+  marketId: 7,
+  variant: 0,
+  collectFromMs: null,
+} as const;
+
+const at = (seconds: number) => (START_S + seconds) * 1000;
+
+interface GapWorld {
+  readonly seed: number;
+  readonly cap: number;
+  readonly rate: number;
+  /** Begin and length in seconds. */
+  readonly gaps: readonly (readonly [number, number])[];
+  readonly crashEvery: number;
+}
+
+const worldOf: fc.Arbitrary<GapWorld> = fc.record({
+  seed: fc.integer({ min: 1, max: 2 ** 31 }),
+  cap: fc.constantFrom(1000, 300, 60),
+  rate: fc.constantFrom(0.02, 0.3, 1.5),
+  gaps: fc.array(
+    fc.tuple(fc.integer({ min: -50, max: LENGTH_S + 60 }), fc.integer({ min: 1, max: 500 })),
+    { minLength: 1, maxLength: 5 },
+  ),
+  crashEvery: fc.integer({ min: 2, max: 40 }),
+});
+
+class GapRun {
+  readonly archive = new ModelArchive();
+  readonly clock = new FakeClock();
+  readonly gaps: readonly Span[];
+  readonly trades: SourceTrade[] = [];
+  nowS = LENGTH_S;
+  requests = 0;
+  readonly #world: GapWorld;
+
+  constructor(world: GapWorld) {
+    this.#world = world;
+    const random = seededRandom(world.seed);
+    this.gaps = normalizeSpans(
+      world.gaps.map(([fromS, lengthS]) => ({ fromMs: at(fromS), toMs: at(fromS + lengthS) })),
+    );
+    for (let second = 0; second < LENGTH_S + 200; second += 1) {
+      if (random() > world.rate) continue;
+      const inGap = this.gaps.some((one) => one.fromMs <= at(second) && at(second) < one.toMs);
+      // Of a gap some trades are there: those of a second in which coverage ends, for one.
+      if (inGap && random() < 0.9) continue;
+      const tid = 10 + 3 * second;
+      this.trades.push({
+        ...{ tid, tradedAtS: START_S + second, executedAtUs: null },
+        ...{ price: '10', amount: '1', total: '10', side: 'buy' },
+      });
+    }
+    this.archive.onCommit = () => this.assertHonest();
+  }
+
+  get nowMs(): number {
+    return at(this.nowS);
+  }
+
+  /** As a replay answers: newest first, with the gaps that the page touches. */
+  source(): TradeSource {
+    return {
+      kind: 'trades',
+      endpoint: 'historyResult',
+      fetch: async (_market, skip, limit) => {
+        this.requests += 1;
+        const { nowMs } = this;
+        const visible = this.trades.filter(({ tradedAtS }) => tradedAtS * 1000 < nowMs);
+        const size = Math.min(limit, this.#world.cap);
+        const end = Math.max(0, visible.length - skip);
+        const data = visible.slice(Math.max(0, end - size), end).reverse();
+        const [newest, oldest] = [data[0], data.at(-1)];
+        const isShort = data.length < limit;
+        const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * 1000;
+        const fromMs = isShort ? Math.min(at(-50), oldestMs) : oldestMs;
+        const toMs = skip === 0 || newest === undefined ? nowMs : (newest.tradedAtS + 1) * 1000;
+        const touched = this.gaps
+          .filter((one) => one.fromMs < toMs && fromMs < one.toMs)
+          .map((span) => ({ kind: 'trades', reason: 'not collected', span }));
+        const gaps = touched.length === 0 ? [] : readGaps([describeGaps(touched)]);
+        const times = { sentAtMs: nowMs, dateMs: nowMs, receivedAtMs: nowMs };
+        return toPage({ data, rejected: [], ...times, gaps }, (row) => row);
+      },
+    };
+  }
+
+  begin(): TradeWalker {
+    const { archive, clock } = this;
+    const telemetry = noTelemetry.collect;
+    return new TradeWalker(
+      {
+        ...{ market: 'BTC_USDT', marketId: 7, source: this.source(), archive, clock, telemetry },
+        stream: { ...STREAM, collectFromMs: archive.floorOf(1) ?? null },
+        time: { nowMs: () => this.nowMs },
+        random: seededRandom(this.#world.seed),
+        ...{ cacheMarginMs: 1000, keptAtLeastMs: 900_000, traits: { largestPage: 0 } },
+        since: new SinceModes({ archive, clock, telemetry }),
+      },
+      archive.allIslands(1),
+    );
+  }
+
+  assertHonest(): void {
+    for (const { span } of this.archive.allIslands(1)) {
+      assert.deepEqual(subtractSpans(span, this.gaps), [span], 'a gap of the source is covered');
+    }
+  }
+
+  async walk(): Promise<void> {
+    let walker = this.begin();
+    for (let turn = 1; turn <= 120; turn += 1) {
+      await walker.pollHead(signal);
+      for (let step = 0; step < 4 && walker.pendingGap() !== undefined; step += 1) {
+        await walker.fillStep(signal);
+      }
+      this.clock.advance(1000);
+      this.nowS += 1;
+      if (turn % this.#world.crashEvery === 0 && turn < 60) walker = this.begin();
+    }
+    const before = this.requests;
+    for (let turn = 0; turn < 60; turn += 1) {
+      await walker.pollHead(signal);
+      if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+      this.clock.advance(1000);
+      this.nowS += 1;
+    }
+    const asked = this.requests - before;
+    assert.ok(asked <= 60 + 15, `what can not be had is asked for again and again: ${asked}`);
+  }
+
+  assertComplete(): void {
+    const { archive, nowMs } = this;
+    const first = this.trades[0];
+    const [top] = archive.allIslands(1);
+    const stream = { ...STREAM, collectFromMs: archive.floorOf(1) ?? null };
+    assert.ok(first !== undefined);
+    for (const gap of archive.gapsOf(stream, top?.span.toMs ?? nowMs)) {
+      const inGaps = subtractSpans(gap.span, this.gaps);
+      assert.deepEqual(inGaps, [], `${JSON.stringify(gap)} could have been covered`);
+      assert.ok(['missing at source', 'beyond history'].includes(gap.reason), gap.reason);
+    }
+    const seen = this.trades.filter(({ tradedAtS }) => tradedAtS * 1000 < nowMs - 5000);
+    for (const { tid, tradedAtS } of seen) {
+      assert.ok(archive.trades.has(`7 ${tradedAtS} ${tid}`), `trade ${tid} is not stored`);
+    }
+  }
+}
+
+test('of what a replay does not know nothing is covered; the rest is, and nothing is asked for ever', async () => {
+  let reached = 0;
+  await fc.assert(
+    fc.asyncProperty(worldOf, async (world) => {
+      const run = new GapRun(world);
+      if (run.trades.length < 3) return;
+      await run.walk();
+      run.assertComplete();
+      if (run.archive.allIslands(1).length > 1) reached += 1;
+    }),
+    { numRuns: 40 },
+  );
+  assert.ok(reached > 10, `gaps within coverage: ${reached}`);
+});
+
+test('an exact time that a replay does not know is not the whole second that it tells', async () => {
+  const exchange = new ScriptedExchange(new FakeClock(at(100)), {
+    history: () =>
+      [60, 30.25, 30, 10].map((second, id) => {
+        const time = START_S + second;
+        return { id: 9 - id, time, price: '1', type: 'buy', amount: '1', total: '1' };
+      }),
+  });
+  exchange.told = {
+    gaps: [
+      { kind: 'times', span: { fromMs: at(29), toMs: at(31) }, reason: 'not collected' },
+      { kind: 'trades', span: { fromMs: at(9), toMs: at(11) }, reason: 'not collected' },
+    ],
+  };
+  const page = await timesSource(exchange).fetch('BTC_USDT', 0, 100, { signal });
+  const exact = page.trades.map(({ executedAtUs }) => executedAtUs !== null);
+  assert.deepEqual(exact, [true, true, false, true]);
+});

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import {
+  describeCovered,
+  describeGaps,
+  readCovered,
+  readGaps,
+  type ToldGap,
+} from '../../../src/contract/told-gaps.js';
+import { subtractSpans } from '../../../src/kernel/span.js';
+
+const moment = fc.integer({ min: 0, max: Date.UTC(2100, 0, 1) });
+const gap: fc.Arbitrary<ToldGap> = fc
+  .record({
+    kind: fc.constantFrom('trades', 'times', 'kline', 'depth', 'ticker', 'state'),
+    fromMs: moment,
+    lengthMs: fc.integer({ min: 1, max: 1e9 }),
+    reason: fc.oneof(fc.constant('not collected'), fc.string({ maxLength: 30 })),
+  })
+  .map(({ kind, fromMs, lengthMs, reason }) => {
+    return { kind, reason, span: { fromMs, toMs: fromMs + lengthMs } };
+  });
+
+test('what is read is never less than what was told', () => {
+  fc.assert(
+    fc.property(fc.array(gap, { minLength: 1, maxLength: 60 }), (gaps) => {
+      const read = readGaps([describeGaps(gaps)]);
+      for (const { kind, span } of gaps) {
+        const same = read.filter((one) => one.kind === kind).map((one) => one.span);
+        assert.deepEqual(subtractSpans(span, same), []);
+      }
+      assert.ok(read.length <= 20 + 6);
+      const spans = read.map((one) => one.span);
+      if (gaps.length <= 20)
+        assert.deepEqual(
+          spans,
+          Array.from(gaps, (one) => one.span),
+        );
+    }),
+  );
+});
+
+test('what can not be read puts everything in doubt', () => {
+  const good = 'trades 2026-01-31T12:00:00.000Z 2026-01-31T12:05:00.000Z not collected';
+  const unreadable = [
+    '',
+    'nonsense',
+    good.replace('12:05', '11:05'),
+    good.replace('12:05:00.000Z', '12:05:00'),
+    good.replace('01-31', '13-41'),
+    `${good}, and 3 more`,
+    `${good},`,
+    good.repeat(300),
+  ];
+  for (const text of unreadable) {
+    const all = readGaps([text]).at(-1);
+    assert.deepEqual(
+      all?.span,
+      { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY },
+      text,
+    );
+  }
+  assert.equal(readGaps([good, good]).length, 2, 'a header that comes twice is read twice');
+});
+
+test('what is covered until a moment is read as it was told, or not at all', () => {
+  const span = { fromMs: Date.UTC(2026, 0, 31, 12), toMs: Date.UTC(2026, 0, 31, 13) };
+  assert.deepEqual(readCovered(describeCovered(span)), span);
+  const turned = describeCovered({ fromMs: span.toMs, toMs: span.fromMs });
+  for (const text of ['yesterday', describeCovered(span).slice(0, -1), turned]) {
+    assert.equal(readCovered(text), undefined, text);
+  }
+});
