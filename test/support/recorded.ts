@@ -1,6 +1,6 @@
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { runSql } from './postgres.js';
+import { runSql } from './postgres-server.js';
 
 /** A trade as a tape file has it. */
 export interface RecordedTrade {
