@@ -164,13 +164,11 @@ function askedSources(): { readonly name: string; readonly source: string }[] {
  * another statement. `none` are asked of all nodes, or bound by what is put in at their end.
  */
 const LOOSE: Readonly<Record<string, { readonly stream?: number; readonly none?: number }>> = {
-  'archive/past/hot-sql.ts': { none: 2 },
-  'store/completeness/gaps.ts': { stream: 8, none: 2 },
+  'store/completeness/gaps.ts': { stream: 10, none: 2 },
   'store/completeness/ledger.ts': { stream: 3, none: 4 },
-  'store/completeness/missing.ts': { stream: 3 },
-  'store/completeness/status-rows.ts': { stream: 2, none: 1 },
+  'store/completeness/missing.ts': { stream: 4 },
+  'store/completeness/status-rows.ts': { stream: 3, none: 1 },
   'store/completeness/uncover.ts': { stream: 1 },
-  'store/completeness/wanted.ts': { none: 1 },
   'store/verdicts/verdicts-pending.ts': { stream: 2 },
   'store/verdicts/verdicts.ts': { stream: 1 },
   'store/writer/frozen.ts': { stream: 2 },

@@ -22,15 +22,35 @@ const NO_ALIAS = new Set(
   ),
 );
 
-/** Texts in a source that are statements or parts of one: `${…}` stands for what is put in. */
+/** Texts by the names of the constants that hold them. */
+function constantsOf(file: ts.SourceFile): Map<string, string> {
+  const constants = new Map<string, string>();
+  walk(file, (node) => {
+    if (!ts.isVariableDeclaration(node) || !ts.isIdentifier(node.name)) return;
+    const { initializer } = node;
+    if (initializer === undefined) return;
+    if (ts.isStringLiteralLike(initializer) || ts.isTemplateExpression(initializer)) {
+      constants.set(node.name.text, initializer.getText(file).slice(1, -1));
+    }
+  });
+  return constants;
+}
+
+/**
+ * Texts in a source that are statements or parts of one: constants of the same source are put in, for
+ * anything else `${…}` stands as it is written.
+ */
 function statementsOf(source: string): { readonly text: string; readonly line: number }[] {
   const file = parse('source.ts', source);
+  const constants = constantsOf(file);
   const found: { text: string; line: number }[] = [];
   walk(file, (node) => {
     const isText = ts.isStringLiteralLike(node) || ts.isTemplateExpression(node);
     // What is put into another statement is read with it.
     if (!isText || isInside(node)) return;
-    const text = node.getText(file);
+    const text = node
+      .getText(file)
+      .replaceAll(/\$\{(\w+)\}/g, (written, name: string) => constants.get(name) ?? written);
     if (IS_STATEMENT.test(text)) found.push({ text, line: lineOf(node) });
   });
   return found;
