@@ -10,6 +10,8 @@ import { shiftUs } from './slice.js';
 const TOLD_MAX = 100;
 /** Gaps of one stream that are marked; each takes some memory for as long as events are read. */
 const MARKED_MAX = 100_000;
+/** Marks of all streams and markets together, of which a stream of tickers makes one for each market. */
+const MARKS_MAX = 400_000;
 
 interface Missing {
   readonly planned: PlannedStream;
@@ -95,11 +97,16 @@ function compareMarks(a: GapEvent, b: GapEvent): number {
 export async function markGaps(
   snapshot: ArchiveSnapshot,
   incomplete: readonly PlannedStream[],
+  marksMax = MARKS_MAX,
 ): Promise<GapEvent[]> {
   const marks: GapEvent[] = [];
   for (const { planned, gaps, count } of await readMissing(snapshot, incomplete, MARKED_MAX)) {
     if (count > MARKED_MAX) {
       const text = `${planned.kind} of ${planned.stream.market} have ${count} gaps there, more than ${MARKED_MAX}: choose a shorter span, or gaps: 'ignore'`;
+      throw new ArchiveError('archive_gaps', text);
+    }
+    if (marks.length + 2 * gaps.length * planned.markets.length > marksMax) {
+      const text = `the gaps of these markets and kinds have more than ${marksMax} begins and ends: choose a shorter span, fewer markets or kinds, or gaps: 'ignore'`;
       throw new ArchiveError('archive_gaps', text);
     }
     for (const market of planned.markets) {
