@@ -1,3 +1,4 @@
+import { spanContains } from '../../kernel/span.js';
 import { orderPage } from '../../ledger/page.js';
 import { headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
 import { PRIORITY, type RequestTurn } from '../ports.js';
@@ -112,7 +113,11 @@ export class Head {
     pages.remember(rows);
     this.#newPerPoll = (this.#newPerPoll + fresh.length) / 2;
     for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
-    const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
+    // What the server does not know can not be walked; right below it all is covered.
+    const isAtGap = page.gaps.some(
+      ({ span }) => spanContains(span, claim.fromMs) && this.#walk.isCovered(span.fromMs - 1),
+    );
+    const isMerged = isAtGap || islands.some((island) => island.span.fromMs < claim.fromMs);
     const isConnected =
       isMerged || isAllKnown || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
     this.#walk.pushed(rows, fresh);
