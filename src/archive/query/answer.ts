@@ -13,7 +13,7 @@ import { archiveSource, type ColdSource, FolderSource } from './cold-sources.js'
 import { NoSuchTableError, QueryResourcesError, StatementRefusedError } from './errors.js';
 import { stageHotRows, stagePieces } from './hot-rows.js';
 import { needsOf } from './needs.js';
-import { isQuestion, QUESTION_TABLES, QUESTIONS, questionSql } from './questions.js';
+import { isQuestion, QUESTION_TABLES, questionSql } from './questions.js';
 import { seriesViewSql } from './sources.js';
 import { parseStatement, type Syntax } from './syntax.js';
 import {
@@ -139,15 +139,8 @@ class World {
 
   async #makeQuestions(): Promise<void> {
     const columns = await this.#duck.rows('looking at trades', 'DESCRIBE trades');
-    const text = columns.filter(
-      ([name, type]) => ['price', 'amount', 'total'].includes(String(name)) && type === 'VARCHAR',
-    );
-    if (text.length > 0) {
-      throw new StatementRefusedError(
-        `${text.map(([name]) => String(name)).join(', ')} of these trades have more than 38 digits, and are text: ${QUESTIONS.join(', ')} can not count with them`,
-      );
-    }
-    for (const sql of questionSql()) await this.#run(sql);
+    const types = new Map(columns.map(([name, type]) => [String(name), String(type)]));
+    for (const sql of questionSql(types)) await this.#run(sql);
   }
 
   /** Opens what the tables come from, and makes those of the ledger. */

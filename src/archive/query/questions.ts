@@ -70,8 +70,8 @@ const SLOTS = `
 const ANSWERS: Readonly<Record<QuestionName, string>> = {
   candles: `${SLOTS}
   SELECT s.open_at, x.open, x.high, x.low, x.close,
-         CASE WHEN s.is_complete THEN coalesce(x.volume, 0) ELSE x.volume END AS volume,
-         CASE WHEN s.is_complete THEN coalesce(x.amount, 0) ELSE x.amount END AS amount,
+         CASE WHEN s.is_complete THEN coalesce(x.volume, $amount) ELSE x.volume END AS volume,
+         CASE WHEN s.is_complete THEN coalesce(x.amount, $total) ELSE x.amount END AS amount,
          CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete
   FROM slot s LEFT JOIN (
     SELECT t.open_at, arg_min(t.price, (t.traded_at, t.tid)) AS open, max(t.price) AS high,
@@ -81,9 +81,9 @@ const ANSWERS: Readonly<Record<QuestionName, string>> = {
   ORDER BY s.open_at`,
   vwap: `${SLOTS}
   SELECT s.open_at, x.paid / x.volume AS vwap,
-         CASE WHEN s.is_complete THEN coalesce(x.volume, 0) ELSE x.volume END AS volume,
-         CASE WHEN s.is_complete OR x.trades > 0 THEN coalesce(x.bought, 0) END AS buy_volume,
-         CASE WHEN s.is_complete OR x.trades > 0 THEN coalesce(x.sold, 0) END AS sell_volume,
+         CASE WHEN s.is_complete THEN coalesce(x.volume, $amount) ELSE x.volume END AS volume,
+         CASE WHEN s.is_complete OR x.trades > 0 THEN coalesce(x.bought, $amount) END AS buy_volume,
+         CASE WHEN s.is_complete OR x.trades > 0 THEN coalesce(x.sold, $amount) END AS sell_volume,
          CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete
   FROM slot s LEFT JOIN (
     SELECT t.open_at, sum(t.price * t.amount) AS paid, sum(t.amount) AS volume, count(*) AS trades,
@@ -106,12 +106,23 @@ const ANSWERS: Readonly<Record<QuestionName, string>> = {
   ORDER BY p.open_at`,
 };
 
-/** Statements that make the questions; the tables of {@link QUESTION_TABLES} are there before. */
-export function questionSql(): string[] {
+/**
+ * Statements that make the questions; the tables of {@link QUESTION_TABLES} are there before.
+ *
+ * @param types of the columns of trades
+ */
+export function questionSql(types: ReadonlyMap<string, string>): string[] {
+  // The sum of a column has all of its digits after the point; a zero of another type could cost some.
+  const zero = (column: string) => {
+    const [, scale = '0'] = /^DECIMAL\(\d+,(\d+)\)$/.exec(types.get(column) ?? '') ?? [];
+    return `0::DECIMAL(38,${scale})`;
+  };
+  const answer = (name: QuestionName) =>
+    ANSWERS[name].replaceAll(/\$(amount|total)\b/g, (_, column: string) => zero(column));
   return [
     ...READERS.map((reader) => `CREATE MACRO main.${reader}`),
     ...QUESTIONS.flatMap((name) => [
-      `CREATE MACRO main.${name}(${ARGUMENTS}) AS TABLE ${ANSWERS[name]}`,
+      `CREATE MACRO main.${name}(${ARGUMENTS}) AS TABLE ${answer(name)}`,
       `CREATE MACRO analytics.${name}(${ARGUMENTS}) AS TABLE FROM main.${name}(${PASSED_ON})`,
     ]),
   ];
