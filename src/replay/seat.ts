@@ -278,13 +278,14 @@ export class ReplaySeat implements Backend {
     lateGaps: readonly TouchedGap[],
     nowMs: number,
   ): Promise<void> {
-    const { gaps } = this.#parts.library;
+    const { gaps, isKnownOnly } = this.#parts.library;
     const here = [...(await gaps.touchedAt(kind, stream, nowMs)), ...lateGaps];
     this.#note(here);
     if (here.length > 0) return;
-    const fromMs = await gaps.coveredSince(kind, stream, nowMs);
     const toMs = Math.floor(nowMs);
-    this.#client.note(COVERED_HEADER, describeCovered({ fromMs: Math.min(fromMs, toMs), toMs }));
+    // What was known of the time before may lack what was received later: of that nothing is told.
+    const sinceMs = isKnownOnly ? toMs : await gaps.coveredSince(kind, stream, nowMs);
+    this.#client.note(COVERED_HEADER, describeCovered({ fromMs: Math.min(sinceMs, toMs), toMs }));
   }
 
   /** Tells of gaps by a header, or refuses. @throws RefusedError when strict */

@@ -220,7 +220,7 @@ test('the same questions get the same bytes from the database, from files and fr
   for (const as of MODES) {
     const replay = await replayOf(t, world, coldDir, as);
     expected.set(as, await answers(replay, world));
-    await assertAsModel(replay, world, as, 20);
+    await assertAsModel(replay, world, as, 16);
   }
   assert.notDeepEqual(expected.get('known'), expected.get('happened'));
   const pushed = await updates(world, coldDir);

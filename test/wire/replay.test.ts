@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { REPLAY_TIME } from '../../src/contract/replay-time.js';
-import { GAP_HEADER } from '../../src/contract/told-gaps.js';
+import { COVERED_HEADER, GAP_HEADER } from '../../src/contract/told-gaps.js';
 import { ticker } from '../support/postgres-rows.js';
 import {
   covered,
@@ -300,7 +300,7 @@ test('what was received later is a gap of what was known, for every answer that 
       exactTrade(1, 10, { receivedAtMs: noonMs(10) }),
       ...[exactTrade(2, 70, late), exactTrade(3, 130, late)],
       exactTrade(4, 210, { receivedAtMs: noonMs(210) }),
-      exactTrade(5, 214, { receivedAtMs: noonMs(216) }),
+      exactTrade(5, 214.6, { receivedAtMs: noonMs(216) }),
     ],
     depths: [depth(10), depth(150, late)],
     tickers: [ticker(1, 10), ticker(2, 10), ticker(2, 150, late)],
@@ -345,6 +345,10 @@ test('what was received later is a gap of what was known, for every answer that 
     assert.deepEqual(read?.(answer), expected, path);
     assert.equal(refused.status, told === null ? 200 : 503, path);
   }
+  // That the last ticker is up to date says nothing of those before it.
+  const { headers } = await get(known, 'ticker?market=BTC_USDT');
+  const now = new Date(noonMs(215)).toISOString();
+  assert.equal(headers.get(COVERED_HEADER), `${now} ${now}`);
   const notes: string[] = [];
   const seat = known.backend.seat({
     ...({ kind: 'request', session: undefined } as const),
@@ -353,7 +357,7 @@ test('what was received later is a gap of what was known, for every answer that 
   await seat.state('BTC_USDT', 60);
   assert.deepEqual(notes, [since('state')]);
   // A trade that is still to come is none that was received late.
-  await seek(known, 213.5);
+  await seek(known, 214.3);
   assert.equal((await get(known, 'history?market=BTC_USDT&limit=1')).gap, null);
   await seek(known, 500);
   for (const path of ['history?market=BTC_USDT', candles(300, 0), 'tickers']) {
