@@ -209,11 +209,13 @@ async function settled({ world, backend, archive }: Place, daemon: CrewMember): 
   });
 }
 
+/** The end of the data of a COPY: what was asked for after it, COMMIT as a rule, is done from here on. */
+const COPY_DONE = 'c\0\0\0\u0004';
+
 /** Whether something of the writer's own work is on its way: rows, coverage, or the end of both. */
 function isWrite(data: Buffer): boolean {
-  return ['COPY ', 'INSERT INTO coverage', 'INSERT INTO trade', 'COMMIT'].some((word) =>
-    data.includes(word),
-  );
+  const written = ['EXECUTE insert_coverage', 'EXECUTE update_coverage', 'INSERT INTO trade'];
+  return ['COPY ', ...written, COPY_DONE, 'COMMIT\0'].some((word) => data.includes(word));
 }
 
 function firedByKind(faults: Faults): ReadonlyMap<string, number> {
