@@ -2,6 +2,7 @@
  * tapekeep as a library: the typed client of the exchange's contract, and the archive as a source of
  * backtests. Everything is exported by name; anything not exported here may change at any time.
  */
+export { ColdError, type ColdErrorCode } from './archive/cold/errors.js';
 export type { Archive, MaybeGap } from './archive/events/archive.js';
 export type { SpanCoverage } from './archive/events/coverage.js';
 export {
@@ -9,6 +10,7 @@ export {
   type ArchiveErrorCode,
   type ArchiveGap,
   ArchiveGapsError,
+  BadMomentError,
 } from './archive/events/errors.js';
 export type {
   ArchiveEvent,
@@ -44,10 +46,26 @@ export {
   type ResultOf,
 } from './contract/endpoints.js';
 export type { FieldErrors } from './contract/error-shapes.js';
-export type * from './contract/resources.js';
+export type {
+  ActiveOrder,
+  Balance,
+  BookOrder,
+  Candle,
+  CreatedOrder,
+  Depth,
+  HistoryTrade,
+  Market,
+  OrderProgress,
+  Product,
+  ResultTrade,
+  Side,
+  StateRecord,
+  Ticker,
+  TickerEntry,
+  TradeFields,
+} from './contract/resource-types.js';
 export type { ParsedPayload, RejectedRow, ResultShape } from './contract/shape.js';
 export type { SignedContent } from './contract/signing.js';
-export type { Side } from './contract/values.js';
 export {
   BudgetOverrunError,
   type RateLimitHeaders,
@@ -68,5 +86,6 @@ export {
 export { AbortedError, type ErrorAction, isAborted, TapekeepError } from './kernel/errors.js';
 export { type Random, seededRandom, systemRandom } from './kernel/random.js';
 export type { BackoffOptions } from './kernel/retry.js';
+export type { Span } from './kernel/span.js';
 export type { BudgetState, ClientEvents, RequestEnded, RequestOutcome } from './observe/events.js';
-export type { SeriesKind } from './store/index.js';
+export { type SeriesKind, StoreError, type StoreErrorCode } from './store/index.js';

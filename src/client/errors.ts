@@ -4,6 +4,7 @@ import type { RequestOutcome } from '../observe/events.js';
 
 /** Where an error happened: what was asked, and what came back if anything did. */
 export interface ErrorPlace {
+  /** Name of the endpoint, such as `depth`. */
   readonly endpoint: string;
   /** HTTP status; absent when no answer came. */
   readonly status?: number;
@@ -16,7 +17,9 @@ export interface ErrorPlace {
  * to leave it, or to stop asking at all. The table of what becomes what is reply-reader.ts.
  */
 export class ExchangeError extends TapekeepError {
+  /** Name of the endpoint, such as `depth`. */
   readonly endpoint: string;
+  /** HTTP status; undefined when no answer came. */
   readonly status: number | undefined;
   /** How the request is counted. */
   readonly outcome: RequestOutcome;

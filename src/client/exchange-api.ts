@@ -17,6 +17,7 @@ export interface KlineQuery {
 
 /** Which page of trades with exact times. */
 export interface HistoryQuery {
+  /** Name of a pair. */
   readonly market: string;
   /** Most recent trades to skip, 0 or more, default 0; some servers read it as a trade id. */
   readonly lastId?: number;
@@ -26,6 +27,7 @@ export interface HistoryQuery {
 
 /** Which page of trades with whole-second times. */
 export interface HistoryResultQuery {
+  /** Name of a pair. */
   readonly market: string;
   /** Most recent trades to skip, 0 or more; some servers read it as a trade id. */
   readonly since: number;
@@ -35,6 +37,7 @@ export interface HistoryResultQuery {
 
 /** How much of the price levels. */
 export interface DepthQuery {
+  /** Name of a pair. */
   readonly market: string;
   /** Most levels of each side, 1 to 1000, default 50. */
   readonly limit?: number;
@@ -42,6 +45,7 @@ export interface DepthQuery {
 
 /** Which orders of the public book. */
 export interface BookQuery {
+  /** Name of a pair. */
   readonly market: string;
   /** `buy` or `sell`. */
   readonly side: Side;
@@ -53,6 +57,7 @@ export interface BookQuery {
 
 /** Which of the caller's orders. */
 export interface ActiveOrdersQuery {
+  /** Name of a pair. */
   readonly market: string;
   /** Orders to skip, 0 or more, default 0. */
   readonly offset?: number;

@@ -6,8 +6,9 @@ import { ANY_PACE, fitPace, isConsistent, paceBounds, type TimeWindow } from './
 export interface ExchangeTimeSample {
   /** What the exchange said, UNIX milliseconds, cut down to a multiple of `resolutionMs`. */
   readonly dateMs: number;
-  /** When the request left and when the answer came, on this machine's monotonic clock. */
+  /** When the request left, on this machine's monotonic clock. */
   readonly sentMonotonicMs: number;
+  /** When the answer came, on the same clock. */
   readonly receivedMonotonicMs: number;
   /** 1000 for the Date header. */
   readonly resolutionMs: number;
@@ -25,11 +26,15 @@ export interface ExchangeClock {
   readonly pace: number;
   /** Whether the exchange has been heard at all; until then {@link nowMs} is the local clock. */
   readonly isSynced: boolean;
+  /** Takes what an answer said of the time. */
   observe(sample: ExchangeTimeSample): void;
 }
 
+/** What {@link createExchangeClock} needs. */
 export interface ExchangeClockOptions {
+  /** The clock of this machine, which the exchange's is measured against. */
   readonly clock: Clock;
+  /** Hears when the difference changes. */
   readonly telemetry?: Pick<ClientEvents, 'exchangeClock'>;
 }
 

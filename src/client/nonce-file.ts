@@ -7,12 +7,16 @@ import type { Random } from '../kernel/random.js';
 import type { NonceStore } from './exchange-client.js';
 import { NonceLock, type NonceLockOptions } from './nonce-lock.js';
 
+/** Where the nonces of a key are kept, and how programs that share the key wait for each other. */
 export interface NonceFileOptions
   extends Pick<NonceLockOptions, 'clock' | 'random' | 'waitMs' | 'leaseMs'> {
   /** Folder of all nonces; made when missing, for its owner only. */
   readonly folder: string;
+  /** Names the file by a fingerprint; the key itself is nowhere in it. */
   readonly apiKey: string;
+  /** Time for the waits. */
   readonly clock: Clock;
+  /** Spreads the waits. */
   readonly random: Random;
 }
 

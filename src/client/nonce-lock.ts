@@ -4,9 +4,13 @@ import { type Clock, sleep } from '../kernel/clock.js';
 import { codeOf, TapekeepError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 
+/** How long programs that sign with the same key wait for each other. */
 export interface NonceLockOptions {
+  /** The file that names who signs. */
   readonly path: string;
+  /** Time for the waits. */
   readonly clock: Clock;
+  /** Spreads the waits. */
   readonly random: Random;
   /** Longest wait for the others. Default 60 s. */
   readonly waitMs?: number;

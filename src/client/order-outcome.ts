@@ -1,9 +1,19 @@
-import type { EndpointName, ParamsOf } from '../contract/endpoints.js';
+import type { EndpointName } from '../contract/endpoints.js';
+import type { Side } from '../contract/values.js';
 import { isAborted, messageOf } from '../kernel/errors.js';
 import { ExchangeError } from './errors.js';
 
-/** An order as it is asked for: price in the money currency, amount in the stock currency. */
-export type OrderRequest = ParamsOf<'orderNew'>;
+/** A limit order as it is asked for (contract, endpoint `order/new`). */
+export type OrderRequest = {
+  /** Name of the pair, such as `BTC_USDT`. */
+  market: string;
+  /** Limit price in the money currency, decimal text. */
+  price: string;
+  /** Amount in the stock currency, decimal text. */
+  amount: string;
+  /** Whether it buys or sells the stock. */
+  side: Side;
+};
 
 /**
  * An order left, and no answer tells what became of it: it may rest in the book, may have been
@@ -11,6 +21,7 @@ export type OrderRequest = ParamsOf<'orderNew'>;
  * could be placed twice. Look first at what {@link UnknownOutcomeError.lookAt} names.
  */
 export class UnknownOutcomeError extends ExchangeError {
+  /** The order whose outcome is unknown. */
   readonly order: OrderRequest;
   /** The endpoints whose answers tell: active orders first, then the balances they changed. */
   readonly lookAt: readonly EndpointName[] = ['orders', 'balances'];

@@ -11,6 +11,20 @@ import {
   skipParam,
   unixTimeParam,
 } from './params.js';
+import type {
+  ActiveOrder,
+  Balance,
+  BookOrder,
+  Candle,
+  CreatedOrder,
+  Depth,
+  HistoryTrade,
+  Market,
+  Product,
+  ResultTrade,
+  Ticker,
+  TickerEntry,
+} from './resource-types.js';
 import {
   activeOrder,
   balance,
@@ -37,10 +51,13 @@ export interface Endpoint<P extends z.ZodObject = z.ZodObject, R = unknown> {
   readonly access: 'public' | 'private';
   /** Whether the result comes inside `{code, success, message, result}` or bare. */
   readonly envelope: boolean;
+  /** What it is for, in a few words. */
   readonly summary: string;
   /** Whether the exchange may answer `operation blocked` (contract, Errors). */
   readonly isBlockable?: true;
+  /** Its parameters with their limits; the client checks them before it sends anything. */
   readonly params: P;
+  /** How its answer is read. */
   readonly result: ResultShape<R>;
 }
 
@@ -61,7 +78,7 @@ export const endpoints = {
     envelope: true,
     summary: 'All markets with their precisions and minimal amounts',
     params: noParams,
-    result: listShape(market),
+    result: listShape<Market>(market),
   }),
   products: endpoint({
     path: '/api/v1/public/products',
@@ -69,7 +86,7 @@ export const endpoints = {
     envelope: true,
     summary: 'All pairs with their two currencies',
     params: noParams,
-    result: listShape(product),
+    result: listShape<Product>(product),
   }),
   tickers: endpoint({
     path: '/api/v1/public/tickers',
@@ -77,7 +94,7 @@ export const endpoints = {
     envelope: true,
     summary: '24-hour figures of every market at once',
     params: noParams,
-    result: mapShape(tickerEntry),
+    result: mapShape<TickerEntry>(tickerEntry),
   }),
   ticker: endpoint({
     path: '/api/v1/public/ticker',
@@ -85,7 +102,7 @@ export const endpoints = {
     envelope: true,
     summary: '24-hour figures of one market',
     params: z.object({ market: marketParam }),
-    result: wholeShape(ticker),
+    result: wholeShape<Ticker>(ticker),
   }),
   kline: endpoint({
     path: '/api/v1/public/kline',
@@ -100,7 +117,7 @@ export const endpoints = {
       ),
       interval: intervalParam,
     }),
-    result: holderShape(klineHeader, 'kline', candle),
+    result: holderShape<typeof klineHeader, 'kline', Candle>(klineHeader, 'kline', candle),
   }),
   history: endpoint({
     path: '/api/v1/public/history',
@@ -112,7 +129,7 @@ export const endpoints = {
       lastId: skipParam('Number of most recent trades to skip'),
       limit: pageLimitParam,
     }),
-    result: listShape(historyTrade),
+    result: listShape<HistoryTrade>(historyTrade),
   }),
   historyResult: endpoint({
     path: '/api/v1/public/history/result',
@@ -120,7 +137,7 @@ export const endpoints = {
     envelope: false,
     summary: 'Trades, newest first, with whole-second times',
     params: z.object({ market: marketParam, since: requiredSkipParam, limit: pageLimitParam }),
-    result: listShape(resultTrade),
+    result: listShape<ResultTrade>(resultTrade),
   }),
   depth: endpoint({
     path: '/api/v1/public/depth/result',
@@ -128,7 +145,7 @@ export const endpoints = {
     envelope: false,
     summary: 'Price levels of the order book, best first',
     params: z.object({ market: marketParam, limit: pageLimitParam }),
-    result: wholeShape(depth),
+    result: wholeShape<Depth>(depth),
   }),
   book: endpoint({
     path: '/api/v1/public/book',
@@ -141,7 +158,7 @@ export const endpoints = {
       offset: skipParam('Number of orders to skip'),
       limit: pageLimitParam,
     }),
-    result: holderShape(bookHeader, 'orders', bookOrder),
+    result: holderShape<typeof bookHeader, 'orders', BookOrder>(bookHeader, 'orders', bookOrder),
   }),
   balances: endpoint({
     path: '/api/v1/account/balances',
@@ -149,7 +166,7 @@ export const endpoints = {
     envelope: true,
     summary: 'What the account holds, by currency',
     params: noParams,
-    result: mapShape(balance),
+    result: mapShape<Balance>(balance),
   }),
   orderNew: endpoint({
     path: '/api/v1/order/new',
@@ -163,7 +180,7 @@ export const endpoints = {
       amount: decimalParam.describe('Amount in the stock currency'),
       side: sideParam.describe('buy or sell'),
     }),
-    result: wholeShape(createdOrder),
+    result: wholeShape<CreatedOrder>(createdOrder),
   }),
   orders: endpoint({
     path: '/api/v1/orders',
@@ -175,16 +192,23 @@ export const endpoints = {
       offset: skipParam('Number of orders to skip'),
       limit: ordersLimitParam,
     }),
-    result: holderShape(bookHeader, 'result', activeOrder),
+    result: holderShape<typeof bookHeader, 'result', ActiveOrder>(
+      bookHeader,
+      'result',
+      activeOrder,
+    ),
   }),
 } as const;
 
+/** The type of {@link endpoints}: a row for each endpoint of the contract, by its name. */
 export type Endpoints = typeof endpoints;
+/** Name of an endpoint, such as `depth` or `orderNew`. */
 export type EndpointName = keyof Endpoints;
 /** What a caller passes: defaults may be left out. */
 export type ParamsOf<N extends EndpointName> = z.input<Endpoints[N]['params']>;
 /** What a server works with: defaults filled in. */
 export type FilledParamsOf<N extends EndpointName> = z.output<Endpoints[N]['params']>;
+/** What an endpoint answers, once read and checked. */
 export type ResultOf<N extends EndpointName> =
   Endpoints[N]['result'] extends ResultShape<infer R> ? R : never;
 

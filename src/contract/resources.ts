@@ -11,10 +11,27 @@ import {
   wholeUnixSeconds,
 } from './values.js';
 
+export type {
+  ActiveOrder,
+  Balance,
+  BookOrder,
+  Candle,
+  CreatedOrder,
+  Depth,
+  HistoryTrade,
+  Market,
+  Product,
+  ResultTrade,
+  StateRecord,
+  Ticker,
+  TickerEntry,
+} from './resource-types.js';
+
 /**
  * The contract's resources (section "Resources and their fields") as zod schemas. Fields keep the
  * wire's names. Unknown fields are tolerated and dropped; missing or malformed ones fail. Ids and
- * descriptions are what the generated documents call and say of them.
+ * descriptions are what the generated documents call and say of them. The types that they give are
+ * described in resource-types.ts.
  */
 
 const precision = wholeNumber.pipe(z.number().min(0).max(30));
@@ -34,12 +51,10 @@ export const market = z
     minAmount: nonNegativeDecimal.describe('Smallest amount of an order, in the stock currency'),
   })
   .meta({ id: 'Market', description: 'A market (pair)' });
-export type Market = z.infer<typeof market>;
 
 export const product = z
   .object({ id: pairName, fromSymbol: stockTicker, toSymbol: moneyTicker })
   .meta({ id: 'Product', description: 'A pair with its two currencies' });
-export type Product = z.infer<typeof product>;
 
 const volume = nonNegativeDecimal.describe('Volume in the stock currency');
 const deal = nonNegativeDecimal.describe('Volume in the money currency');
@@ -60,7 +75,6 @@ export const ticker = z
     change,
   })
   .meta({ id: 'Ticker', description: '24-hour figures of one market' });
-export type Ticker = z.infer<typeof ticker>;
 
 /** One value of the `tickers` map: `at` is the exchange's time in seconds; volume is named `vol`. */
 export const tickerEntry = z
@@ -69,7 +83,6 @@ export const tickerEntry = z
     ticker: ticker.omit({ volume: true }).extend({ vol: volume }),
   })
   .meta({ id: 'TickerEntry', description: 'One market in the map of all tickers' });
-export type TickerEntry = z.infer<typeof tickerEntry>;
 
 /** A candle: `time` is its open time in seconds, `volume` in stock, `amount` in money. */
 export const candle = z
@@ -84,7 +97,6 @@ export const candle = z
     market: pairName,
   })
   .meta({ id: 'Candle', description: 'A candle of one market' });
-export type Candle = z.infer<typeof candle>;
 
 export const klineHeader = z.object({
   market: pairName,
@@ -109,7 +121,6 @@ export const historyTrade = z
     ...tradeFields,
   })
   .meta({ id: 'HistoryTrade', description: 'A trade with its exact time' });
-export type HistoryTrade = z.infer<typeof historyTrade>;
 
 /** A trade of endpoint `history/result`: `date` is the whole second of the execution. */
 export const resultTrade = z
@@ -119,7 +130,6 @@ export const resultTrade = z
     ...tradeFields,
   })
   .meta({ id: 'ResultTrade', description: 'A trade with the whole second of its execution' });
-export type ResultTrade = z.infer<typeof resultTrade>;
 
 const depthLevel = z
   .tuple([
@@ -135,7 +145,6 @@ export const depth = z
     bids: z.array(depthLevel).describe('Buy side, highest price first'),
   })
   .meta({ id: 'Depth', description: 'The order book by price levels' });
-export type Depth = z.infer<typeof depth>;
 
 const orderProgress = {
   market: pairName,
@@ -156,7 +165,6 @@ const orderType = nameText.describe('Type of the order, such as limit');
 export const bookOrder = z
   .object({ id: orderId, type: orderType, ...orderProgress })
   .meta({ id: 'BookOrder', description: 'An order that rests in the public book' });
-export type BookOrder = z.infer<typeof bookOrder>;
 
 export const bookHeader = z.object({
   offset: wholeNumber.describe('Orders skipped'),
@@ -168,13 +176,11 @@ export const bookHeader = z.object({
 export const createdOrder = z
   .object({ orderId, type: orderType, ...orderProgress })
   .meta({ id: 'CreatedOrder', description: 'The order as it stands after immediate matching' });
-export type CreatedOrder = z.infer<typeof createdOrder>;
 
 /** An order of the caller that is still active. */
 export const activeOrder = z
   .object({ id: orderId, type: orderType, ...orderProgress })
   .meta({ id: 'ActiveOrder', description: "An active order of the caller's" });
-export type ActiveOrder = z.infer<typeof activeOrder>;
 
 /** What an account holds of one currency: `freeze` is bound in active orders. */
 export const balance = z
@@ -183,7 +189,6 @@ export const balance = z
     freeze: nonNegativeDecimal.describe('Amount bound in active orders'),
   })
   .meta({ id: 'Balance', description: 'What an account holds of one currency' });
-export type Balance = z.infer<typeof balance>;
 
 /** A market status record of the real-time interface; updates carry no `change`. */
 export const stateRecord = z
@@ -199,4 +204,3 @@ export const stateRecord = z
     change: change.nullish(),
   })
   .meta({ id: 'MarketStatus', description: 'The status of one market over a period' });
-export type StateRecord = z.infer<typeof stateRecord>;

@@ -6,13 +6,17 @@ import { nameText } from './values.js';
 export interface RejectedRow {
   /** Position in the reply, or the key in a map. */
   readonly at: number | string;
+  /** Which fields are wrong, and how. */
   readonly reason: string;
+  /** The row as it came. */
   readonly payload: unknown;
 }
 
 /** A payload after reading: the rows that fit, and those that did not. */
 export interface ParsedPayload<T> {
+  /** What fits. */
   readonly data: T;
+  /** What does not, row by row. */
   readonly rejected: readonly RejectedRow[];
 }
 
@@ -21,8 +25,12 @@ export interface ParsedPayload<T> {
  * `parse` reads it row by row, so that one malformed row does not cost the other 999.
  */
 export interface ResultShape<T> {
+  /** The whole payload as a zod schema. */
   readonly schema: z.ZodType<T>;
-  /** @throws z.ZodError when the payload as a whole is not of this shape. */
+  /**
+   * Reads a payload.
+   *
+   * @throws z.ZodError when the payload as a whole is not of this shape. */
   parse(payload: unknown): ParsedPayload<T>;
 }
 

@@ -139,9 +139,10 @@ export const nameText = withExactForm(
   (value) => typeof value === 'string' && value !== '' && value.length <= MAX_NAME_LENGTH,
 );
 
+export type { Side } from './resource-types.js';
+
 /** Taker's side of a trade, or the side of an order. */
 export const sideText = withExactForm(
   z.enum(['buy', 'sell'], { error: 'expected buy or sell' }),
   (value) => value === 'buy' || value === 'sell',
 );
-export type Side = z.infer<typeof sideText>;

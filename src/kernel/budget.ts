@@ -19,10 +19,13 @@ export interface RequestBudgetState {
   readonly ratePerS: number;
   /** Requests that may start at once. */
   readonly tokens: number;
+  /** Callers that wait for a token. */
   readonly waiting: number;
 }
 
+/** What a {@link RequestBudget} allows. */
 export interface RequestBudgetOptions {
+  /** Time for the refill; {@link systemClock} outside of tests. */
   readonly clock: Clock;
   /** Configured rate, requests per second; never exceeded on average. */
   readonly ratePerS: number;
@@ -38,8 +41,11 @@ export interface RequestBudgetOptions {
 
 /** What a server says about its own limit. `resetS` is the time until its window starts anew. */
 export interface RateLimitHeaders {
+  /** Requests that a window allows in all. */
   readonly limit?: number | undefined;
+  /** Requests that are left in this window. */
   readonly remaining: number;
+  /** Seconds until the next window. */
   readonly resetS: number;
 }
 
@@ -172,6 +178,7 @@ export class RequestBudget {
     this.#serve();
   }
 
+  /** What it looks like now. */
   state(): RequestBudgetState {
     this.#refill();
     return { ratePerS: this.#ratePerS(), tokens: this.#tokens, waiting: this.#line.size };

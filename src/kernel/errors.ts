@@ -13,7 +13,9 @@ export type ErrorAction = 'retry' | 'skip' | 'fatal';
  * `code` is stable and meant for programs, `message` names what was wrong, where, and what to do.
  */
 export class TapekeepError extends Error {
+  /** Stable, for programs: it never changes its meaning. */
   readonly code: string;
+  /** What whoever asked for the work should do about it. */
   readonly action: ErrorAction;
 
   constructor(code: string, action: ErrorAction, message: string, options?: { cause?: unknown }) {

@@ -3,7 +3,9 @@ import type { Random } from './random.js';
 
 /** Limits of an exponential back-off. All times in milliseconds. */
 export interface BackoffOptions {
+  /** Longest wait after the first failure; it doubles with each further one. */
   readonly baseMs: number;
+  /** Longest wait of all. */
   readonly capMs: number;
 }
 

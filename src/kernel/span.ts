@@ -2,8 +2,12 @@
  * Half-open spans of time `[fromMs, toMs)` in UNIX milliseconds UTC, and the arithmetic on sorted
  * lists of them. A *normalised* list is sorted, without empty, overlapping or touching members.
  */
+
+/** A half-open span of time, UNIX milliseconds. */
 export interface Span {
+  /** First moment of it. */
   readonly fromMs: number;
+  /** First moment after it. */
   readonly toMs: number;
 }
 

@@ -4,57 +4,9 @@
  * Rooms are handed a {@link Telemetry} and know neither pino nor prom-client.
  */
 
-/** How an HTTP request ended; the values of the metric label `outcome`. */
-export type RequestOutcome =
-  | 'ok'
-  | 'rejected_rows'
-  | 'client_error'
-  | 'server_error'
-  | 'rate_limited'
-  | 'timeout'
-  | 'network'
-  | 'malformed'
-  | 'aborted';
+import type { ClientEvents } from './exchange-events.js';
 
-export interface RequestEnded {
-  readonly endpoint: string;
-  readonly outcome: RequestOutcome;
-  readonly durationMs: number;
-  readonly bytes: number;
-  /** Present on failure: the error's stable code and message. */
-  readonly error?: { readonly code: string; readonly message: string };
-}
-
-export interface BudgetState {
-  readonly ratePerS: number;
-  readonly tokens: number;
-  readonly waiting: number;
-}
-
-export interface ClientEvents {
-  requestEnded(event: RequestEnded): void;
-  budgetChanged(event: BudgetState): void;
-  /** The exchange asked us to wait (429, Retry-After, exhausted headers). */
-  budgetPaused(event: { readonly reason: string; readonly waitMs: number }): void;
-  /** Exchange time minus this machine's time, and how fast it runs (1 is real time). */
-  exchangeClock(event: { readonly offsetMs: number; readonly pace: number }): void;
-  socketOpened(event: { readonly market: string; readonly periodS: number }): void;
-  socketClosed(event: {
-    readonly market: string;
-    readonly periodS: number;
-    readonly code: number;
-    readonly reason: string;
-    readonly livedMs: number;
-  }): void;
-  socketRetry(event: {
-    readonly market: string;
-    readonly periodS: number;
-    readonly waitMs: number;
-  }): void;
-  frameReceived(event: {
-    readonly outcome: 'update' | 'response' | 'unrecognised' | 'dropped';
-  }): void;
-}
+export type { BudgetState, ClientEvents, RequestEnded, RequestOutcome } from './exchange-events.js';
 
 export interface StoreEvents {
   /** One transaction committed. `rows` by table and outcome. */

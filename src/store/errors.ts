@@ -25,6 +25,7 @@ export type StoreErrorCode =
 /** An error of the store. `sqlstate` is Postgres' code where the server gave one. */
 export class StoreError extends TapekeepError {
   declare readonly code: StoreErrorCode;
+  /** Postgres' code of five characters; undefined where the server gave none. */
   readonly sqlstate: string | undefined;
 
   constructor(

@@ -73,7 +73,7 @@ export {
   hasEmbeddedCluster,
   startEmbeddedPostgres,
 } from './embedded/supervisor.js';
-export { StoreError } from './errors.js';
+export { StoreError, type StoreErrorCode } from './errors.js';
 export { openStore } from './open-store.js';
 export {
   seriesColumns,

@@ -117,7 +117,8 @@ function mentionedTypes(checker: ts.TypeChecker, declaration: ts.Declaration, is
   return found;
 }
 
-test('every type of the client and kernel that a signature mentions is exported by name', () => {
+/** The package's own declarations, by its names. */
+function readPackage() {
   const { program } = compile(`export * from 'tapekeep';`);
   const checker = program.getTypeChecker();
   const index = program.getSourceFile(join(repositoryPath, 'dist/index.d.ts'));
@@ -127,24 +128,102 @@ test('every type of the client and kernel that a signature mentions is exported 
   const module = checker.getSymbolAtLocation(index);
   assert.ok(module);
   const exports = checker.getExportsOfModule(module);
+  assert.ok(exports.length > 50);
+  return { checker, resolve, exports };
+}
+
+const isOurs = (declaration: ts.Declaration | undefined) =>
+  declaration?.getSourceFile().fileName.startsWith(join(repositoryPath, 'dist')) === true;
+
+test('every type of the client and kernel that a signature mentions is exported by name', () => {
+  const { checker, resolve, exports } = readPackage();
   const exported = new Set(exports.map(resolve));
   const typeOnly = new Set(
     exports.filter((name) => name.declarations?.every(ts.isTypeOnlyExportDeclaration)).map(resolve),
   );
-  assert.ok(exported.size > 50);
   const missing = new Set<string>();
   for (const symbol of exported) {
     for (const declaration of symbol.declarations ?? []) {
       for (const mentioned of mentionedTypes(checker, declaration, typeOnly.has(symbol)).map(
         resolve,
       )) {
-        const [home] = mentioned.declarations ?? [];
-        const file = home?.getSourceFile().fileName ?? '';
-        const isOurs = file.startsWith(join(repositoryPath, 'dist'));
         const isParameter = (mentioned.flags & ts.SymbolFlags.TypeParameter) !== 0;
-        if (isOurs && !isParameter && !exported.has(mentioned)) missing.add(mentioned.name);
+        if (isOurs(mentioned.declarations?.[0]) && !isParameter && !exported.has(mentioned)) {
+          missing.add(mentioned.name);
+        }
       }
     }
   }
   assert.deepEqual([...missing].sort(), []);
+});
+
+const docOf = (checker: ts.TypeChecker, symbol: ts.Symbol) =>
+  ts.displayPartsToString(symbol.getDocumentationComment(checker));
+
+/** Members that people of the package may use, of types that are written out member by member. */
+function membersOf(checker: ts.TypeChecker, symbol: ts.Symbol): ts.Symbol[] {
+  const [declaration] = symbol.declarations ?? [];
+  if (declaration === undefined) return [];
+  const isAlias = ts.isTypeAliasDeclaration(declaration);
+  if (isAlias && ts.isTypeQueryNode(declaration.type)) return [];
+  const isType = isAlias || ts.isInterfaceDeclaration(declaration);
+  if (!isType && !ts.isClassDeclaration(declaration)) return [];
+  const type = checker.getDeclaredTypeOfSymbol(symbol);
+  // What depends on a parameter is not there yet; of a union each part has its own.
+  if (type.isUnion() || (isAlias && declaration.typeParameters !== undefined)) return [];
+  return type.getProperties().filter((member) => {
+    const [home] = member.declarations ?? [];
+    if (home === undefined || !isOurs(home)) return false;
+    const name = ts.getNameOfDeclaration(home);
+    const isHidden = ts.getCombinedModifierFlags(home) & ts.ModifierFlags.Private;
+    if (isHidden || name === undefined || !ts.isIdentifier(name)) return false;
+    // A single word that tells one kind from another says itself what it is.
+    return !checker.getTypeOfSymbol(member).isLiteral();
+  });
+}
+
+test('every name of the package is described where an editor shows it, and so are its members', () => {
+  const { checker, resolve, exports } = readPackage();
+  const silent: string[] = [];
+  let members = 0;
+  for (const name of exports) {
+    const symbol = resolve(name);
+    if (docOf(checker, symbol) === '') silent.push(name.name);
+    for (const member of membersOf(checker, symbol)) {
+      members += 1;
+      if (docOf(checker, member) === '') silent.push(`${name.name}.${member.name}`);
+    }
+  }
+  assert.ok(members > 300, `${members} members`);
+  assert.deepEqual(silent, []);
+});
+
+test('what a call answers with is described, field by field', () => {
+  const calls = [
+    `(await exchange.history({ market: 'A_B' })).data[0]?.price`,
+    `(await exchange.kline({ market: 'A_B', start: 0, end: 60 })).data.kline[0]?.amount`,
+    `(await exchange.tickers()).data['A_B']?.ticker.vol`,
+    `(await exchange.activeOrders({ market: 'A_B' })).data.result[0]?.left`,
+  ];
+  const { program, faults } = compile(
+    `import type { ExchangeClient } from 'tapekeep'; declare const exchange: ExchangeClient;
+     ${calls.map((call, at) => `export const field${at} = ${call};`).join('\n')}`,
+  );
+  assert.deepEqual(faults, []);
+  const checker = program.getTypeChecker();
+  const file = program.getSourceFile(join(repositoryPath, 'user-of-the-package.ts'));
+  const described: boolean[] = [];
+  const visit = (node: ts.Node): void => {
+    const made = ts.isVariableDeclaration(node) ? node.initializer : undefined;
+    if (made !== undefined && ts.isPropertyAccessExpression(made)) {
+      const symbol = checker.getSymbolAtLocation(made.name);
+      described.push(symbol !== undefined && docOf(checker, symbol) !== '');
+    }
+    ts.forEachChild(node, visit);
+  };
+  if (file !== undefined) ts.forEachChild(file, visit);
+  assert.deepEqual(
+    described,
+    calls.map(() => true),
+  );
 });

@@ -44,17 +44,23 @@ export class BadMomentError extends ArchiveError {
 export interface ArchiveGap {
   /** `*` for what covers all markets together. */
   readonly market: string;
+  /** What is missing. */
   readonly kind: SeriesKind;
   /** Interval of klines or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
+  /** Where it begins, UNIX microseconds. */
   readonly fromUs: number;
+  /** The first moment after it, UNIX microseconds. */
   readonly toUs: number;
+  /** In the words of the ledger, such as `not observed`. */
   readonly reason: string;
 }
 
 /** The span is not complete. `gaps` has the first of them, `gapCount` tells how many there are. */
 export class ArchiveGapsError extends ArchiveError {
+  /** The first gaps, in order. */
   readonly gaps: readonly ArchiveGap[];
+  /** How many there are in all. */
   readonly gapCount: number;
 
   constructor(gaps: readonly ArchiveGap[], gapCount: number, first: string) {

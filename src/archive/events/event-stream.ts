@@ -90,6 +90,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
     return { done: true, value: undefined };
   }
 
+  /** Ends the events as {@link return} does, then fails with the reason. */
   async throw(reason: unknown): Promise<IteratorResult<Event, undefined>> {
     await this.return();
     throw reason;

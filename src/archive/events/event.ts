@@ -25,6 +25,7 @@ export interface TradeEvent extends EventBase {
   readonly kind: 'trade';
   /** The id that the exchange gave, growing with time. */
   readonly id: number;
+  /** In the money currency, decimal text. */
   readonly price: string;
   /** In the stock currency. */
   readonly amount: string;
@@ -44,11 +45,17 @@ export interface TradeEvent extends EventBase {
  */
 export interface KlineEvent extends EventBase {
   readonly kind: 'kline';
+  /** When it opens, UNIX microseconds. */
   readonly openAtUs: number;
+  /** Its length in seconds. */
   readonly intervalS: number;
+  /** Opening price. */
   readonly open: string;
+  /** Highest price. */
   readonly high: string;
+  /** Lowest price. */
   readonly low: string;
+  /** Closing price. */
   readonly close: string;
   /** In the stock currency. */
   readonly volume: string;
@@ -63,11 +70,17 @@ export interface TickerEvent extends EventBase {
   readonly kind: 'ticker';
   /** The time that the exchange wrote into it. */
   readonly tickerAtUs: number;
+  /** Highest bid. */
   readonly bid: string;
+  /** Lowest ask. */
   readonly ask: string;
+  /** Price 24 hours ago. */
   readonly open: string;
+  /** Highest price of 24 hours. */
   readonly high: string;
+  /** Lowest price of 24 hours. */
   readonly low: string;
+  /** Price of the last deal. */
   readonly last: string;
   /** In the stock currency. */
   readonly volume: string;
@@ -96,10 +109,15 @@ export interface StateEvent extends EventBase {
   readonly periodS: number;
   /** Pushed by the exchange (update), or its answer to a question (query). */
   readonly origin: 'update' | 'query';
+  /** Price of the last deal. */
   readonly last: string;
+  /** First price of the period. */
   readonly open: string;
+  /** Last price of the period. */
   readonly close: string;
+  /** Highest price of the period. */
   readonly high: string;
+  /** Lowest price of the period. */
   readonly low: string;
   /** Volume in the money currency. */
   readonly deal: string;
@@ -124,6 +142,7 @@ export interface GapEvent extends EventBase {
   readonly of: SeriesKind;
   /** Interval of klines or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
+  /** Which end of the gap this is. */
   readonly edge: 'begin' | 'end';
   /** Begin of the gap, cut to what was asked for. */
   readonly fromUs: number;
@@ -144,10 +163,15 @@ export type ArchiveEvent =
 
 /** The events of a kind of series. */
 export interface EventOf {
+  /** Trades, each once. */
   readonly trades: TradeEvent;
+  /** Closed candles of the exchange. */
   readonly klines: KlineEvent;
+  /** Figures of 24 hours, where they changed. */
   readonly tickers: TickerEvent;
+  /** Order books, where they changed. */
   readonly depth: DepthEvent;
+  /** Market statuses of the real-time interface. */
   readonly states: StateEvent;
 }
 

@@ -5,17 +5,21 @@ import { type KnownMarket, streamsOf } from './plan.js';
 
 /** A series that is collected of a market. */
 export interface CollectedSeries {
+  /** Kind of the series. */
   readonly kind: SeriesKind;
   /** Interval of klines or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
-  /** First and last moment that is covered, UNIX microseconds; null while nothing is. */
+  /** First moment that is covered, UNIX microseconds; null while nothing is. */
   readonly oldestUs: number | null;
+  /** End of what is covered, UNIX microseconds; null while nothing is. */
   readonly newestUs: number | null;
 }
 
 /** A market, and what the archive has of it. */
 export interface MarketContents {
+  /** Name of the market. */
   readonly market: string;
+  /** What is collected of it, by kind and then by length. */
   readonly series: readonly CollectedSeries[];
 }
 

@@ -49,6 +49,7 @@ export interface EventQuery<Kind extends SeriesKind = SeriesKind> extends SpanQu
 
 /** One market and a span of it. */
 export interface MarketQuery extends SpanQuery {
+  /** Name of the market. */
   readonly market: string;
 }
 
@@ -60,10 +61,14 @@ export interface CandleQuery extends MarketQuery {
 
 /** One stream of the archive, and a span of it. */
 export interface CoverageQuery {
+  /** Name of the market. */
   readonly market: string;
+  /** Kind of the series. */
   readonly kind: SeriesKind;
   /** Interval of klines or period of states in seconds; needed where there are several. */
   readonly variantS?: number;
+  /** First moment of the span. */
   readonly from: Moment;
+  /** First moment after it. */
   readonly to: Moment;
 }

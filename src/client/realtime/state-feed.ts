@@ -7,7 +7,10 @@ import type { ClientEvents } from '../../observe/events.js';
 import type { ExchangeClock } from '../exchange-clock.js';
 
 /** A state as it came: the family's updates carry no period, updates of the contract no change. */
-export type FeedRecord = Omit<StateRecord, 'period'> & { readonly period: number | undefined };
+export type FeedRecord = Omit<StateRecord, 'period'> & {
+  /** Length of the period in seconds, where the record tells it. */
+  readonly period: number | undefined;
+};
 
 /** Why a connection ended. A small fixed set, fit for a metric label. */
 export type CloseReason =

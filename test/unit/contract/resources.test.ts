@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
+import type { z } from 'zod';
+import type * as types from '../../../src/contract/resource-types.js';
 import * as resources from '../../../src/contract/resources.js';
 import { type Kind, specimens } from './specimens.js';
 
@@ -175,3 +177,42 @@ test('depth is pairs of price and amount, on either side any number of them', ()
     assert.equal(resources.depth.safeParse(broken).success, false);
   }
 });
+
+/** True when both types take the same values and leave out the same fields; never otherwise. */
+type Same<A, B> = [A, Required<A>] extends [B, Required<B>]
+  ? [B, Required<B>] extends [A, Required<A>]
+    ? true
+    : never
+  : never;
+type Given<Name extends keyof typeof resources> =
+  (typeof resources)[Name] extends z.ZodType<infer Value> ? Value : never;
+
+test('the described types are those that the schemas give: the compiler says so', () => {
+  const same: {
+    [Name in keyof typeof resources]: Capitalize<Name> extends keyof Described
+      ? Same<Described[Capitalize<Name>], Given<Name>>
+      : null;
+  } = {
+    ...{ market: true, product: true, ticker: true, tickerEntry: true, candle: true },
+    ...{ historyTrade: true, resultTrade: true, depth: true, bookOrder: true },
+    ...{ createdOrder: true, activeOrder: true, balance: true, stateRecord: true },
+    ...{ klineHeader: null, bookHeader: null },
+  };
+  assert.deepEqual(Object.keys(same).sort(), Object.keys(resources).sort());
+});
+
+interface Described {
+  readonly ActiveOrder: types.ActiveOrder;
+  readonly Balance: types.Balance;
+  readonly BookOrder: types.BookOrder;
+  readonly Candle: types.Candle;
+  readonly CreatedOrder: types.CreatedOrder;
+  readonly Depth: types.Depth;
+  readonly HistoryTrade: types.HistoryTrade;
+  readonly Market: types.Market;
+  readonly Product: types.Product;
+  readonly ResultTrade: types.ResultTrade;
+  readonly StateRecord: types.StateRecord;
+  readonly Ticker: types.Ticker;
+  readonly TickerEntry: types.TickerEntry;
+}
