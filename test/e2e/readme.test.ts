@@ -2,6 +2,9 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
+import type { Command } from 'commander';
+import { buildProgram } from '../../src/cli/program.js';
+import { withStatements } from '../../src/cli/query/statement-argument.js';
 import { DEFAULTS } from '../../src/config/keys.js';
 import { makeDatabase, runSql } from '../support/postgres.js';
 import { Program } from '../support/program.js';
@@ -43,6 +46,72 @@ test('every command of the README is one that the program has', async (t) => {
   const commands = [...README.matchAll(/(?:^npx |`|`npx )tapekeep ([a-z]+)/gm)];
   assert.ok(commands.length >= 6);
   for (const [, name] of commands) assert.match(help, new RegExp(`^  ${name}\\b`, 'm'));
+});
+
+/** Words of a line as a shell would read them, without comment, redirection and what a pipe leads to. */
+function wordsOf(line: string): string[] {
+  const typed = line.replace(/\$\(date [^)]*\)/g, '2026-01-31');
+  const words: string[] = [];
+  for (const [word] of typed.matchAll(/(?:"[^"]*"|'[^']*'|[^\s"'])+/g)) {
+    if (/^(?:#|\d?[<>|]|&)/.test(word)) break;
+    words.push(word.replaceAll(/["']/g, ''));
+  }
+  return words;
+}
+
+/** The arguments of each command that people are told to type. */
+function typedCommands(): string[][] {
+  const lines = blocks('sh').flatMap((block) => {
+    const texts = block.replaceAll(/\\\n\s*/g, '').split('\n');
+    const set = texts.flatMap((text) => /^(\w+)=["']?([^"'#]*)["']?/.exec(text) ?? []);
+    const [, name, value = ''] = set;
+    return name === undefined ? texts : texts.map((text) => text.replaceAll(`$${name}`, value));
+  });
+  return lines.map(wordsOf).flatMap((words) => {
+    const at = words.findIndex((word, index) => word === 'npx' && words[index + 1] === 'tapekeep');
+    return at < 0 || words.slice(0, at).some((word) => !/^[A-Z_]+=/.test(word))
+      ? []
+      : [withStatements(words.slice(at + 2))];
+  });
+}
+
+/** Reads arguments as the program would, and stops short of doing anything. */
+function readAs(program: Command, args: readonly string[]): string[] {
+  program.exitOverride().configureOutput({ writeErr: () => undefined });
+  const { operands, unknown } = program.parseOptions([...args]);
+  const next = program.commands.find((one) => one.name() === operands[0]);
+  if (next !== undefined) return readAs(next, [...operands.slice(1), ...unknown]);
+  // The endpoints of `api` are a program of their own, and run against a sandbox elsewhere.
+  if (program.name() === 'api') return [];
+  const needed = program.registeredArguments.filter(({ required }) => required).length;
+  const isList = program.registeredArguments.some(({ variadic }) => variadic);
+  const most = isList ? Number.POSITIVE_INFINITY : program.registeredArguments.length;
+  const isWrongCount = operands.length < needed || operands.length > most;
+  const wrong = unknown.filter((word) => word !== '--' && word !== '--help');
+  const missing = program.options.filter(
+    (option) => option.mandatory && program.getOptionValue(option.attributeName()) === undefined,
+  );
+  return [
+    ...wrong.map((word) => `no ${word}`),
+    ...missing.map(({ flags }) => `${flags} is missing`),
+    ...(isWrongCount ? [`${operands.length} arguments`] : []),
+  ];
+}
+
+test('every command of the README is one that can be typed so: options, values and their number', () => {
+  const typed = typedCommands();
+  assert.ok(typed.length >= 40, `${typed.length} commands`);
+  const wrong = typed.flatMap((args) => {
+    const [mistakes, line] = [
+      readAs(
+        buildProgram(() => undefined),
+        args,
+      ),
+      args.join(' '),
+    ];
+    return mistakes.map((mistake) => `${line}: ${mistake}`);
+  });
+  assert.deepEqual(wrong, []);
 });
 
 test('every setting that the README names exists', () => {
