@@ -530,3 +530,27 @@ test('markets are those that were listed then, on the terms of then', async (t) 
   assert.equal((await get(replay, 'history?market=ETH_USDT')).status, 400);
   assert.equal((await get(replay, 'history?market=NOSUCH')).status, 400);
 });
+
+test('an answer that shows a moment tells since when all was recorded until then; in a gap it does not', async (t) => {
+  const world = await openWorld();
+  const [depths, tickers] = [await world.stream('depth'), await world.stream('ticker', 0, 0)];
+  await world.store.commit({
+    depths: [depth(1), depth(250, { bidPrices: ['99', '98'] })],
+    tickers: [ticker(1, 1)],
+    claims: [covered(depths, 0, 100), covered(depths, 200, 600), covered(tickers, 0, 600)],
+  });
+  const replay = await startReplay(t, world.store);
+  const at = (seconds: number) => new Date(noonMs(seconds)).toISOString();
+  const told = async (atS: number, path: string) => {
+    await seek(replay, atS);
+    return (await get(replay, path)).headers.get(COVERED_HEADER);
+  };
+  const path = 'depth/result?market=BTC_USDT';
+  assert.equal(await told(50, path), `${at(0)} ${at(50)}`);
+  assert.equal(await told(100, path), null);
+  assert.equal(await told(199, path), null);
+  assert.equal(await told(200, path), `${at(200)} ${at(200)}`);
+  assert.equal(await told(300, path), `${at(200)} ${at(300)}`);
+  assert.equal(await told(300, 'ticker?market=BTC_USDT'), `${at(0)} ${at(300)}`);
+  assert.equal(await told(300, 'history?market=BTC_USDT'), null);
+});
