@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
-import { POSTGRES_VARIABLE } from './support/postgres-variable.js';
+import { POSTGRES_VARIABLE } from './support/postgres/postgres-variable.js';
 
 /**
  * Runs the test files, one process each. Arguments pick files whose path contains one of them:
@@ -26,9 +26,11 @@ if (files.length === 0) {
 
 /** One Postgres for all files of the run that work with one; each makes databases of its own. */
 async function startSharedPostgres() {
-  const isNeeded = files.some((file) => readFileSync(file, 'utf8').includes('support/postgres.js'));
+  const isNeeded = files.some((file) =>
+    readFileSync(file, 'utf8').includes('support/postgres/postgres.js'),
+  );
   if (!isNeeded || process.env[POSTGRES_VARIABLE] !== undefined) return undefined;
-  const { startTestPostgres } = await import('./support/postgres-server.js');
+  const { startTestPostgres } = await import('./support/postgres/postgres-server.js');
   const server = await startTestPostgres();
   process.env[POSTGRES_VARIABLE] = server.url;
   return server;

@@ -1,5 +1,4 @@
 import { Command, Option } from 'commander';
-import { durationArgument, gather } from './arguments.js';
 import type { MigrateCommandOptions } from './commands/migrate.js';
 import type { StatusOptions } from './commands/status.js';
 import type { VerifyOptions } from './commands/verify.js';
@@ -7,11 +6,12 @@ import type { ExitCode } from './exit-codes.js';
 import { addExport } from './export/export-program.js';
 import { addCompleteness } from './gaps/gaps-program.js';
 import { addLife } from './life/life-program.js';
-import { momentArgument } from './moments.js';
+import type { CommonOptions } from './opening/session.js';
+import { durationArgument, gather } from './options/arguments.js';
+import { momentArgument } from './options/moments.js';
 import { addQuery } from './query/query-program.js';
 import { addReplay } from './replay/replay-program.js';
 import { addSandbox } from './sandbox/sandbox-program.js';
-import type { CommonOptions } from './session.js';
 import { VERSION } from './version.js';
 
 const EXIT_CODE_HELP = `

@@ -4,7 +4,7 @@ import { Pool } from 'undici';
 import { createExchangeClient, createExchangeClock } from '../../src/client/index.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { BenchServer, recordPage } from '../support/bench-server.js';
+import { BenchServer, recordPage } from '../support/exchanges/bench-server.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import { type BenchReport, median, tableOf } from './report.js';
 

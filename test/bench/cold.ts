@@ -7,6 +7,7 @@ import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import type { TradeRow } from '../../src/ledger/batch.js';
 import { openStore, type PartitionInfo, type Store } from '../../src/store/index.js';
+import { makeTrades, type RecordedTrade } from '../support/exchanges/recorded.js';
 import { readTape } from '../support/oracle/tape-world.js';
 import {
   makeTempDir,
@@ -15,8 +16,7 @@ import {
   startTestPostgres,
   TEMPLATE,
   withDatabase,
-} from '../support/postgres-server.js';
-import { makeTrades, type RecordedTrade } from '../support/recorded.js';
+} from '../support/postgres/postgres-server.js';
 import { type BenchReport, tableOf } from './report.js';
 
 export const about = 'trades moved into cold files: bytes a trade, there and back (--tape FILE)';

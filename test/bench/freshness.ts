@@ -5,10 +5,10 @@ import {
   POLICIES,
   type Policy,
   startContestant,
-} from '../support/freshness-contestants.js';
-import type { PoissonMarket } from '../support/poisson-exchange.js';
-import { PoissonServer } from '../support/poisson-server.js';
-import { startTestPostgres, type TestPostgres } from '../support/postgres-server.js';
+} from '../support/exchanges/freshness-contestants.js';
+import type { PoissonMarket } from '../support/exchanges/poisson-exchange.js';
+import { PoissonServer } from '../support/exchanges/poisson-server.js';
+import { startTestPostgres, type TestPostgres } from '../support/postgres/postgres-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about = 'age of trades when stored: pushed polling against round robin, 200 markets';

@@ -7,14 +7,19 @@ import type { Batch, StreamRef, TradeRow } from '../../src/ledger/batch.js';
 import { openStore, type Store } from '../../src/store/index.js';
 import { TRADE } from '../../src/store/writer/series.js';
 import { tradeSheet } from '../../src/store/writer/trade-sheet.js';
-import { BATCH_ROWS, type Load, type Shape, ShapedTrades } from '../support/ingest-trades.js';
 import {
   quietStoreEvents,
   runSql,
   startTestPostgres,
   TEMPLATE,
   withDatabase,
-} from '../support/postgres-server.js';
+} from '../support/postgres/postgres-server.js';
+import {
+  BATCH_ROWS,
+  type Load,
+  type Shape,
+  ShapedTrades,
+} from '../support/worlds/ingest-trades.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about = 'trades made durable with their ledger, against a raw COPY of the same bytes';

@@ -7,7 +7,7 @@ import {
   runSql,
   startTestPostgres,
   withDatabase,
-} from '../support/postgres-server.js';
+} from '../support/postgres/postgres-server.js';
 import { type BenchReport, tableOf } from './report.js';
 
 export const about = 'questions about coverage and gaps in ledgers of 1e4, 1e6 and 1e8 rows';

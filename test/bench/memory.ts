@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { sleep, systemClock } from '../../src/kernel/clock.js';
-import { runSql, startTestPostgres, withDatabase } from '../support/postgres-server.js';
-import { Program, startSandbox } from '../support/program.js';
+import { runSql, startTestPostgres, withDatabase } from '../support/postgres/postgres-server.js';
+import { Program, startSandbox } from '../support/programs/program.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about = 'memory of the daemon with 500 markets over time, without its database';

@@ -13,7 +13,7 @@ import {
   startTestPostgres,
   TEMPLATE,
   withDatabase,
-} from '../support/postgres-server.js';
+} from '../support/postgres/postgres-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about =

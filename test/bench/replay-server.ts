@@ -10,8 +10,8 @@ import {
   startTestPostgres,
   TEMPLATE,
   withDatabase,
-} from '../support/postgres-server.js';
-import { ReplayServerProcess as Side } from '../support/replay-server-process.js';
+} from '../support/postgres/postgres-server.js';
+import { ReplayServerProcess as Side } from '../support/programs/replay-server-process.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about =

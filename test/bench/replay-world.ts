@@ -3,8 +3,13 @@ import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS } from '../../src/archive/parquet/writ
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { openStore, type Store } from '../../src/store/index.js';
-import { archiveDay } from '../support/cold-world.js';
-import { quietStoreEvents, runSql, TEMPLATE, withDatabase } from '../support/postgres-server.js';
+import {
+  quietStoreEvents,
+  runSql,
+  TEMPLATE,
+  withDatabase,
+} from '../support/postgres/postgres-server.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
 
 /** As the program's own files have them. */
 const ROW_GROUPS = {

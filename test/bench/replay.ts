@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import type { Archive } from '../../src/archive/events/archive.js';
 import { openArchive } from '../../src/archive/open-archive.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { makeTempDir, startTestPostgres } from '../support/postgres-server.js';
+import { makeTempDir, startTestPostgres } from '../support/postgres/postgres-server.js';
 import { bareCursor, bareScan } from './replay-bare.js';
 import { run as serve } from './replay-server.js';
 import { archiveAll, type MadeArchive, makeArchive } from './replay-world.js';

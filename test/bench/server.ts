@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { loadavg } from 'node:os';
 import { Pool } from 'undici';
 import { systemClock } from '../../src/kernel/clock.js';
-import { BenchServer, recordPage } from '../support/bench-server.js';
+import { BenchServer, recordPage } from '../support/exchanges/bench-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about = 'our server against bare fastify with ready texts, requests a second';

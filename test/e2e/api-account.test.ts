@@ -5,11 +5,11 @@ import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
-import { runCommand } from '../support/commands.js';
-import { STILL_MARKET } from '../support/live-exchange.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
-import { Program } from '../support/program.js';
-import { ServerRecord, temporaryFolder } from '../support/tape-exchange.js';
+import { STILL_MARKET } from '../support/exchanges/live-exchange.js';
+import { ServerRecord, temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program } from '../support/programs/program.js';
 
 /** The daemon with an account at a working exchange: followed when wanted, and only then. */
 

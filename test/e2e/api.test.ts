@@ -11,18 +11,18 @@ import { errorEnvelope } from '../../src/contract/error-shapes.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
-import { runCommand } from '../support/commands.js';
-import { STILL_MARKET } from '../support/live-exchange.js';
-import { Program } from '../support/program.js';
-import { repositoryPath } from '../support/repository.js';
-import { sendJson, startHttpStub } from '../support/stub-server.js';
+import { STILL_MARKET } from '../support/exchanges/live-exchange.js';
+import { sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
 import {
   GENERATED,
   ServerRecord,
   startTapeExchange,
   TEST_ORIGIN_MS,
   temporaryFolder,
-} from '../support/tape-exchange.js';
+} from '../support/exchanges/tape-exchange.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program } from '../support/programs/program.js';
+import { repositoryPath } from '../support/repository/repository.js';
 
 /** The command line as people use it: the built program against real servers. */
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { suite } from 'node:test';
-import { runSql } from '../support/postgres.js';
-import type { Program } from '../support/program.js';
-import { isCovered } from '../support/recorded.js';
-import { at, START_S, TAPE_MARKET, TapeProgram } from '../support/tape-program.js';
+import { isCovered } from '../support/exchanges/recorded.js';
+import { runSql } from '../support/postgres/postgres.js';
+import type { Program } from '../support/programs/program.js';
+import { at, START_S, TAPE_MARKET, TapeProgram } from '../support/programs/tape-program.js';
 
 /**
  * A span of the past that nobody collects is fetched on request, whoever does the work and whatever

@@ -3,9 +3,9 @@ import { type TestContext, test } from 'node:test';
 import { type Span, subtractSpans, totalLengthMs } from '../../src/kernel/span.js';
 import type { StreamRef } from '../../src/ledger/batch.js';
 import { readTape } from '../support/oracle/tape-world.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
-import { NOON_S, ticker } from '../support/postgres-rows.js';
-import { Program } from '../support/program.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { NOON_S, ticker } from '../support/postgres/postgres-rows.js';
+import { Program } from '../support/programs/program.js';
 import {
   depth,
   exactTrade,
@@ -15,7 +15,7 @@ import {
   startReplay,
   state,
   type World,
-} from '../support/replayed-archive.js';
+} from '../support/worlds/replayed-archive.js';
 
 /**
  * What is collected from the replay of an archive is that archive: its rows, and no more coverage than it

@@ -7,9 +7,9 @@ import test, { after, before, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { systemClock } from '../../src/kernel/clock.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
-import { makeTempDir, quietStoreEvents } from '../support/postgres-server.js';
-import { Program } from '../support/program.js';
-import { repositoryPath } from '../support/repository.js';
+import { makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
+import { Program } from '../support/programs/program.js';
+import { repositoryPath } from '../support/repository/repository.js';
 
 /** A command that is ended before it is done leaves no server behind, by whatever it is ended. */
 

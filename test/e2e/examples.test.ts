@@ -7,8 +7,10 @@ import { movingAverage } from '../../examples/moving-average.js';
 import { paperTrader } from '../../examples/paper-trader.js';
 import { ExchangeClient, openArchive } from '../../src/index.js';
 import type { KlineRow } from '../../src/ledger/batch.js';
-import { openTestStore } from '../support/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { openTestStore } from '../support/postgres/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { repositoryPath } from '../support/repository/repository.js';
 import {
   covered,
   depth,
@@ -16,10 +18,8 @@ import {
   openWorld,
   startReplay,
   state,
-} from '../support/replayed-archive.js';
-import { repositoryPath } from '../support/repository.js';
-import { BTC } from '../support/store-world.js';
-import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
+} from '../support/worlds/replayed-archive.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 const iso = (afterS: number) => new Date((NOON_S + afterS) * 1000).toISOString();
 /** Falls, rises, falls: one purchase and one sale of means over one and three. */

@@ -5,11 +5,16 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import pg from 'pg';
-import { openAnalystWorld } from '../support/analyst-world.js';
-import { runCommand } from '../support/commands.js';
-import { awkwardTrades, makeFolder, namesIn, openTradeArchive } from '../support/export-world.js';
-import { runSql } from '../support/postgres.js';
-import { Program } from '../support/program.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program } from '../support/programs/program.js';
+import { openAnalystWorld } from '../support/worlds/analyst-world.js';
+import {
+  awkwardTrades,
+  makeFolder,
+  namesIn,
+  openTradeArchive,
+} from '../support/worlds/export-world.js';
 
 /** What a person meets who exports from an archive. */
 

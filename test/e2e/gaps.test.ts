@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { suite } from 'node:test';
-import { runSql } from '../support/postgres.js';
-import { at, START_S, TAPE_MARKET, TapeProgram } from '../support/tape-program.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { at, START_S, TAPE_MARKET, TapeProgram } from '../support/programs/tape-program.js';
 
 /** What a person does about a gap: see it, understand it, note what is known of it, have it filled. */
 

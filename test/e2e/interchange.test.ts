@@ -5,13 +5,13 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
 import pg from 'pg';
-import { openAnalystWorld } from '../support/analyst-world.js';
-import { runCommand } from '../support/commands.js';
-import { makeFolder, namesIn } from '../support/export-world.js';
-import { readEvents, unzipOne } from '../support/interchange.js';
-import { readByTool } from '../support/outside-tools.js';
-import { runSql } from '../support/postgres.js';
-import { Program } from '../support/program.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program } from '../support/programs/program.js';
+import { readByTool } from '../support/repository/outside-tools.js';
+import { openAnalystWorld } from '../support/worlds/analyst-world.js';
+import { makeFolder, namesIn } from '../support/worlds/export-world.js';
+import { readEvents, unzipOne } from '../support/worlds/interchange.js';
 
 /** What a person meets who feeds another program from an archive. */
 

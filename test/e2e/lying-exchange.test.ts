@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test, { suite, type TestContext } from 'node:test';
-import { runSql } from '../support/postgres.js';
-import type { Program } from '../support/program.js';
-import { TapeProgram } from '../support/tape-program.js';
+import { runSql } from '../support/postgres/postgres.js';
+import type { Program } from '../support/programs/program.js';
+import { TapeProgram } from '../support/programs/tape-program.js';
 
 /**
  * An exchange that lies for a while, or for good: the daemon notices by itself, asks again, and says

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { runCommand } from '../support/commands.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
-import { Program, startSandbox } from '../support/program.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program, startSandbox } from '../support/programs/program.js';
 
 /**
  * A market that is listed, delisted and listed again with other precisions while a daemon runs, as

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { makeDatabase } from '../support/postgres.js';
-import { Program } from '../support/program.js';
+import { makeDatabase } from '../support/postgres/postgres.js';
+import { Program } from '../support/programs/program.js';
 
 test('migrate tells all that it did, and what it could not do', async (t) => {
   const env = { TAPEKEEP_DATABASE_URL: await makeDatabase('empty') };

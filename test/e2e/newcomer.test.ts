@@ -3,9 +3,9 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { runCommand } from '../support/commands.js';
-import { makeTempDir } from '../support/postgres-server.js';
-import { Program } from '../support/program.js';
+import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program } from '../support/programs/program.js';
 
 /** What a newcomer does: start without any setting, look, stop, and start again. */
 

@@ -15,7 +15,7 @@ import {
   openSealingWorld,
   type SealingWorld,
   tradePartitions,
-} from '../support/sealing-world.js';
+} from '../support/worlds/sealing-world.js';
 
 /**
  * Writes that the system refuses, and not a stand-in of it: a program that may not make files larger

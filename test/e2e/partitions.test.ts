@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test from 'node:test';
 import { filesBelow } from '../../src/archive/cold/files.js';
-import { runCommand } from '../support/commands.js';
-import { DAYS, openDaysWorld } from '../support/days-world.js';
-import { makeFolder } from '../support/export-world.js';
-import { runSql } from '../support/postgres.js';
-import { Program, startSandbox } from '../support/program.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program, startSandbox } from '../support/programs/program.js';
+import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
 
 /** The life of partitions as an operator meets it. */
 

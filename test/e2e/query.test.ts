@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
-import { openAnalystWorld } from '../support/analyst-world.js';
-import { archiveDay } from '../support/cold-world.js';
-import { runCommand } from '../support/commands.js';
-import { DAYS, openDaysWorld } from '../support/days-world.js';
-import { makeFolder } from '../support/export-world.js';
+import { runCommand } from '../support/programs/commands.js';
+import { openAnalystWorld } from '../support/worlds/analyst-world.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
+import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
 
 /** What a person meets who asks an archive in SQL. */
 

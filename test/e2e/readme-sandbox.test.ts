@@ -5,9 +5,9 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { Program } from '../support/program.js';
-import { repositoryPath } from '../support/repository.js';
-import { temporaryFolder } from '../support/tape-exchange.js';
+import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { Program } from '../support/programs/program.js';
+import { repositoryPath } from '../support/repository/repository.js';
 
 /** The README's commands around the sandbox, run as they stand there; its library example compiled. */
 const README = readFileSync(join(repositoryPath, 'README.md'), 'utf8');

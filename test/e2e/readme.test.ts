@@ -6,8 +6,8 @@ import type { Command } from 'commander';
 import { buildProgram } from '../../src/cli/program.js';
 import { withStatements } from '../../src/cli/query/statement-argument.js';
 import { DEFAULTS } from '../../src/config/keys.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
-import { Program } from '../support/program.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { Program } from '../support/programs/program.js';
 
 /** What the README tells people to type must work. */
 const README = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');

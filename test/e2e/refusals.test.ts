@@ -4,10 +4,10 @@ import { writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { runCommand } from '../support/commands.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
-import { Program, startSandbox } from '../support/program.js';
-import { temporaryFolder } from '../support/tape-exchange.js';
+import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program, startSandbox } from '../support/programs/program.js';
 
 /** Mistakes are refused with the key, the value and what is allowed, and with their exit code. */
 

@@ -2,10 +2,16 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
-import { type CommandEnd, runCommand } from '../support/commands.js';
-import { makeDatabase } from '../support/postgres.js';
-import { Program } from '../support/program.js';
-import { covered, exactTrade, noonMs, openWorld, state } from '../support/replayed-archive.js';
+import { makeDatabase } from '../support/postgres/postgres.js';
+import { type CommandEnd, runCommand } from '../support/programs/commands.js';
+import { Program } from '../support/programs/program.js';
+import {
+  covered,
+  exactTrade,
+  noonMs,
+  openWorld,
+  state,
+} from '../support/worlds/replayed-archive.js';
 
 /** The built program plays an archive, and is steered from another terminal. */
 

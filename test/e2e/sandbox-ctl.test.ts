@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
-import { runCommand } from '../support/commands.js';
-import { Program } from '../support/program.js';
-import { temporaryFolder } from '../support/tape-exchange.js';
+import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program } from '../support/programs/program.js';
 
 /** A sandbox with a file of markets, steered from the command line as people do it. */
 

@@ -3,9 +3,9 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
-import { makeDatabase } from '../support/postgres.js';
-import { makeTempDir } from '../support/postgres-server.js';
-import { Program } from '../support/program.js';
+import { makeDatabase } from '../support/postgres/postgres.js';
+import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { Program } from '../support/programs/program.js';
 
 /** A stop ends the program, whatever it is doing, and leaves no server behind. */
 

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { suite, type TestContext } from 'node:test';
 import { seededRandom } from '../../src/kernel/random.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
-import { Program, startSandbox } from '../support/program.js';
 import {
   expectedTrades,
   isCovered,
@@ -10,8 +8,10 @@ import {
   type RecordedTrade,
   storedTrades,
   tapeLines,
-} from '../support/recorded.js';
-import { writeTape } from '../support/tape-exchange.js';
+} from '../support/exchanges/recorded.js';
+import { writeTape } from '../support/exchanges/tape-exchange.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { Program, startSandbox } from '../support/programs/program.js';
 
 /**
  * The main job with real processes: a sandbox plays a tape of our own making at many times its

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
-import { runCommand } from '../support/commands.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
-import { Program, startSandbox } from '../support/program.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { runCommand } from '../support/programs/commands.js';
+import { Program, startSandbox } from '../support/programs/program.js';
 
 /** What a person sees of an archive that was collected truly, and then tampered with. */
 

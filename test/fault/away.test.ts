@@ -7,11 +7,11 @@ import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { startEmbeddedPostgres } from '../../src/store/index.js';
+import { isCovered, storedTrades } from '../support/exchanges/recorded.js';
 import { noTelemetry } from '../support/no-telemetry.js';
-import { makeDatabase, quietStoreEvents, runSql } from '../support/postgres.js';
-import { makeTempDir } from '../support/postgres-server.js';
-import { Program, startSandbox } from '../support/program.js';
-import { isCovered, storedTrades } from '../support/recorded.js';
+import { makeDatabase, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
+import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { Program, startSandbox } from '../support/programs/program.js';
 
 /**
  * One side of the daemon goes away under load and comes back; the daemon is never told to do

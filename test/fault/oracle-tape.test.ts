@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { makeTrades } from '../support/exchanges/recorded.js';
 import { runWorlds } from '../support/oracle/run.js';
 import { readTape, tapeWorld } from '../support/oracle/tape-world.js';
-import { makeTrades } from '../support/recorded.js';
 
 /**
  * A long tape, with a second that no page can hold, under all faults at once and three kills: the

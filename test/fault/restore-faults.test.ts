@@ -9,8 +9,8 @@ import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { readPostmaster } from '../../src/store/embedded/probe.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { makeTempDir, quietStoreEvents } from '../support/postgres-server.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
 import {
   allTrades,
   bringBack,
@@ -21,8 +21,8 @@ import {
   openSealingWorld,
   type SealingWorld,
   tradePartitions,
-} from '../support/sealing-world.js';
-import { BTC } from '../support/store-world.js';
+} from '../support/worlds/sealing-world.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 /** What befalls the database while rows come back: they stay where they were, and come back later. */
 
@@ -70,7 +70,7 @@ test('a connection that is ended at any step of a restore is told, and nothing h
   assert.deepEqual(await allTrades(world.url), before);
 });
 
-const CHILD = join(import.meta.dirname, '../support/postgres-child.ts');
+const CHILD = join(import.meta.dirname, '../support/postgres/postgres-child.ts');
 /** What `ulimit -f` counts in, by POSIX. */
 const UNIT_BYTES = 512;
 /** The server's journal has files of this size, the largest that it writes beside tables. */

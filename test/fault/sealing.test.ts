@@ -7,8 +7,8 @@ import test from 'node:test';
 import { checkFile, filesBelow } from '../../src/archive/cold/files.js';
 import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import type { LifeRules } from '../../src/archive/sealing/plan.js';
-import { runSql } from '../support/postgres.js';
-import { brokenCoverage } from '../support/postgres-rows.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage } from '../support/postgres/postgres-rows.js';
 import {
   ALL_AT_ONCE,
   allTrades,
@@ -18,14 +18,14 @@ import {
   openSealingWorld,
   type SealingWorld,
   tradePartitions,
-} from '../support/sealing-world.js';
+} from '../support/worlds/sealing-world.js';
 
 /**
  * A program that is killed at any step of a partition's life leaves the state before or the state
  * after, never neither, and the next one gets further.
  */
 
-const CHILD = join(import.meta.dirname, '../support/sealing-child.ts');
+const CHILD = join(import.meta.dirname, '../support/programs/sealing-child.ts');
 const COLD: LifeRules = { ...ALL_AT_ONCE, coldAfterMs: DAY_MS };
 
 /** Brings back; bare: and deletes the files. */

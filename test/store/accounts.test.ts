@@ -5,12 +5,12 @@ import type { ParamsOf } from '../../src/contract/endpoints.js';
 import type { ActiveOrder, Balance } from '../../src/contract/resources.js';
 import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../../src/ledger/batch.js';
 import type { Store } from '../../src/store/index.js';
-import { CollectRecord } from '../support/collect-record.js';
+import { ScriptedExchange } from '../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { claim, NOON_S } from '../support/postgres-rows.js';
-import { ScriptedExchange } from '../support/scripted-exchange.js';
-import { BTC as MARKET } from '../support/store-world.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
+import { CollectRecord } from '../support/worlds/collect-record.js';
+import { BTC as MARKET } from '../support/worlds/store-world.js';
 
 const NOON_MS = NOON_S * 1000;
 const { signal } = new AbortController();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
-import { makeDatabase, runSql } from '../support/postgres.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 
 /**
  * How questions are planned, on ten days of ten markets: a question about an hour of one market reads

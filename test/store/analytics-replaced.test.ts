@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
 import { migrateAll } from '../../src/store/schema/migrate.js';
-import { makeDatabase, runSql } from '../support/postgres.js';
-import { loginAs } from '../support/postgres-logins.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
 
 /** How the definitions follow the program, and what they leave in peace. */
 

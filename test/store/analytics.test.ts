@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { openAnalystWorld } from '../support/analyst-world.js';
-import { runSql } from '../support/postgres.js';
-import { loginAs } from '../support/postgres-logins.js';
-import { NOON_S } from '../support/postgres-rows.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
+import { NOON_S } from '../support/postgres/postgres-rows.js';
+import { openAnalystWorld } from '../support/worlds/analyst-world.js';
 
 const HOURS = `'2026-01-15 12:00Z', '2026-01-15 17:00Z'`;
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 
 const SANDBOX = {
   name: 'sandbox',

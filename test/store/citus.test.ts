@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { PARTITIONED_TABLES } from '../../src/store/index.js';
 import { migrateAll } from '../../src/store/schema/migrate.js';
-import { commandTagsUsed } from '../support/command-tags.js';
-import { copyTargets, cutReferences } from '../support/cut-statements.js';
-import { makeDatabase, openTestStore, runSql } from '../support/postgres.js';
-import { trade } from '../support/postgres-rows.js';
-import { BTC } from '../support/store-world.js';
+import { commandTagsUsed } from '../support/postgres/command-tags.js';
+import { copyTargets, cutReferences } from '../support/postgres/cut-statements.js';
+import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
+import { trade } from '../support/postgres/postgres-rows.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 /**
  * Rules by which the archive can be spread over a Citus cluster (architecture, Scale). There is none

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
-import { openAnalystWorld } from '../support/analyst-world.js';
-import { runSql } from '../support/postgres.js';
-import { loginAs } from '../support/postgres-logins.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
+import { openAnalystWorld } from '../support/worlds/analyst-world.js';
 
 /** Answers to the cookbook's questions about the analyst's world, worked out by hand. */
 

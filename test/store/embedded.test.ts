@@ -10,10 +10,15 @@ import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { readPostmaster } from '../../src/store/embedded/probe.js';
 import { startEmbeddedPostgres } from '../../src/store/index.js';
-import { makeTempDir, openSql, quietStoreEvents, runSql } from '../support/postgres-server.js';
+import {
+  makeTempDir,
+  openSql,
+  quietStoreEvents,
+  runSql,
+} from '../support/postgres/postgres-server.js';
 
 const isRoot = process.getuid?.() === 0;
-const program = join(import.meta.dirname, '../support/postgres-child.ts');
+const program = join(import.meta.dirname, '../support/postgres/postgres-child.ts');
 const dirs: string[] = [];
 const servers: { stop(): Promise<void> }[] = [];
 const children: ChildProcess[] = [];
@@ -292,5 +297,5 @@ async function copyProject(home: string): Promise<{ cwd: string; file: string }>
   cpSync(join(root, 'test/support'), join(home, 'test/support'), { recursive: true });
   cpSync(join(root, 'package.json'), join(home, 'package.json'));
   chmodSync(home, 0o700);
-  return { cwd: home, file: join(home, 'test/support/postgres-child.ts') };
+  return { cwd: home, file: join(home, 'test/support/postgres/postgres-child.ts') };
 }

@@ -4,9 +4,9 @@ import { ArchiveGapsError } from '../../src/archive/events/errors.js';
 import { openArchive } from '../../src/archive/open-archive.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { StoreError } from '../../src/store/index.js';
-import { EVENT_SPAN, type EventWorld, makeEventWorld } from '../support/event-world.js';
-import { runSql } from '../support/postgres.js';
-import { PostgresProxy } from '../support/postgres-proxy.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
+import { EVENT_SPAN, type EventWorld, makeEventWorld } from '../support/worlds/event-world.js';
 
 const SPAN_MS = EVENT_SPAN.to.getTime() - EVENT_SPAN.from.getTime();
 const after = (ms: number) => new Date(EVENT_SPAN.from.getTime() + ms);

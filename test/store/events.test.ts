@@ -4,17 +4,17 @@ import type { ArchiveEvent } from '../../src/archive/events/event.js';
 import { openArchive } from '../../src/archive/open-archive.js';
 import { DuckSession } from '../../src/archive/parquet/session.js';
 import { seededRandom } from '../../src/kernel/random.js';
-import { archiveDay } from '../support/cold-world.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { trade } from '../support/postgres/postgres-rows.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
 import {
   EVENT_DAY_MS,
   EVENT_SPAN,
   EVENT_START_MS,
   type EventWorld,
   makeEventWorld,
-} from '../support/event-world.js';
-import { makeFolder } from '../support/export-world.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { trade } from '../support/postgres-rows.js';
+} from '../support/worlds/event-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
 
 const SEED = 20_260_115;
 const KINDS = ['trades', 'klines', 'tickers', 'depth', 'states'] as const;

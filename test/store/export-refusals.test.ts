@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { DiskFullError, ExportGapsError, OutputError } from '../../src/archive/export/errors.js';
 import { FORMATS } from '../../src/archive/export/formats.js';
+import { runSql } from '../support/postgres/postgres.js';
 import {
   awkwardTrades,
   makeFolder,
@@ -12,8 +13,7 @@ import {
   readCsv,
   runExport,
   secondsAfterNoon,
-} from '../support/export-world.js';
-import { runSql } from '../support/postgres.js';
+} from '../support/worlds/export-world.js';
 
 async function open(t: TestContext, count = 50) {
   const folder = await makeFolder(t);

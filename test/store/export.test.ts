@@ -11,6 +11,7 @@ import {
   readParquetTexts,
 } from '../../src/archive/parquet/read.js';
 import { seriesColumns } from '../../src/store/index.js';
+import { runSql } from '../support/postgres/postgres.js';
 import {
   awkwardTrades,
   makeFolder,
@@ -19,8 +20,7 @@ import {
   openTradeArchive,
   readCsv,
   runExport,
-} from '../support/export-world.js';
-import { runSql } from '../support/postgres.js';
+} from '../support/worlds/export-world.js';
 
 const COLUMNS = [MARKET_COLUMN, ...seriesColumns('trades', true)];
 

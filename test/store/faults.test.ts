@@ -8,10 +8,15 @@ import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
-import { makeDatabase, openTestStore, quietStoreEvents, runSql } from '../support/postgres.js';
-import { PostgresProxy } from '../support/postgres-proxy.js';
-import { brokenCoverage, claim, trade } from '../support/postgres-rows.js';
-import { makeTempDir } from '../support/postgres-server.js';
+import {
+  makeDatabase,
+  openTestStore,
+  quietStoreEvents,
+  runSql,
+} from '../support/postgres/postgres.js';
+import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
+import { brokenCoverage, claim, trade } from '../support/postgres/postgres-rows.js';
+import { makeTempDir } from '../support/postgres/postgres-server.js';
 
 const MARKET = {
   ...{ name: 'A_USDT', stock: 'A', money: 'USDT' },
@@ -27,7 +32,7 @@ test('kill -9 at any moment leaves coverage within rows, and nothing acknowledge
   await store.ensureMarkets([MARKET], 0);
   let acknowledged = 0;
   for (let kill = 0; kill < KILLS; kill += 1) {
-    const file = join(import.meta.dirname, '../support/postgres-writing-child.ts');
+    const file = join(import.meta.dirname, '../support/postgres/postgres-writing-child.ts');
     const args = ['--import', 'tsx', file, url, String(seed + kill)];
     const stdio: ['ignore', 'pipe', 'inherit'] = ['ignore', 'pipe', 'inherit'];
     const env = { PATH: '/usr/bin:/bin' };

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { StreamRef } from '../../src/ledger/batch.js';
 import type { GapAttempt, Store } from '../../src/store/index.js';
-import { inSeconds, spanOf } from '../support/model-ledger.js';
-import { openTestStore } from '../support/postgres.js';
-import { claim, NOON_S } from '../support/postgres-rows.js';
+import { inSeconds, spanOf } from '../support/models/model-ledger.js';
+import { openTestStore } from '../support/postgres/postgres.js';
+import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
 
 const market = {
   ...{ name: 'A_USDT', stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },

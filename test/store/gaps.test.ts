@@ -4,9 +4,9 @@ import fc from 'fast-check';
 import { normalizeSpans } from '../../src/kernel/span.js';
 import type { StreamRef } from '../../src/ledger/batch.js';
 import type { Gap, GapFilter, Store } from '../../src/store/index.js';
-import { inSeconds, type ModelGap, ModelStream, spanOf } from '../support/model-ledger.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { claim, NOON_S } from '../support/postgres-rows.js';
+import { inSeconds, type ModelGap, ModelStream, spanOf } from '../support/models/model-ledger.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
 
 const END_S = 80;
 const REASONS = ['head moved', 'exchange failed', 'beyond history'] as const;

@@ -11,11 +11,11 @@ import type {
 } from '../../src/archive/interchange/request.js';
 import { openReading } from '../../src/archive/reading/open-reading.js';
 import type { Store } from '../../src/store/index.js';
-import { type AnalystWorld, openAnalystWorld } from '../support/analyst-world.js';
-import { archiveDay } from '../support/cold-world.js';
-import { makeFolder } from '../support/export-world.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { NOON_S } from '../support/postgres-rows.js';
+import { NOON_S } from '../support/postgres/postgres-rows.js';
+import { type AnalystWorld, openAnalystWorld } from '../support/worlds/analyst-world.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
 
 const MARKET = {
   name: 'BTC_USDT',

@@ -3,8 +3,8 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { migrate } from '../../src/store/index.js';
-import { makeDatabase, openTestStore, runSql } from '../support/postgres.js';
-import { NOON_S } from '../support/postgres-rows.js';
+import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
+import { NOON_S } from '../support/postgres/postgres-rows.js';
 
 const SQL = join(import.meta.dirname, '../../sql');
 

@@ -6,10 +6,10 @@ import test, { type TestContext } from 'node:test';
 import { answerQuestion } from '../../src/archive/query/answer.js';
 import type { Selection } from '../../src/archive/query/bounds.js';
 import { openReading } from '../../src/archive/reading/open-reading.js';
-import { archiveDay, type ColdPlace } from '../support/cold-world.js';
-import { DAYS, KINDS, openDaysWorld } from '../support/days-world.js';
-import { makeFolder } from '../support/export-world.js';
-import { openTestStore, runSql } from '../support/postgres.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { archiveDay, type ColdPlace } from '../support/worlds/cold-world.js';
+import { DAYS, KINDS, openDaysWorld } from '../support/worlds/days-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
 
 interface Asked {
   readonly names: readonly string[];

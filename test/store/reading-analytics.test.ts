@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
-import { archiveDay } from '../support/cold-world.js';
-import { DAYS, KINDS, openDaysWorld } from '../support/days-world.js';
-import { makeFolder } from '../support/export-world.js';
-import { runSql } from '../support/postgres.js';
-import { loginAs } from '../support/postgres-logins.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
+import { DAYS, KINDS, openDaysWorld } from '../support/worlds/days-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
 
 /** Questions of every function that reads a series, for a span. */
 const ASKED: readonly ((from: string, to: string) => string)[] = [

@@ -8,11 +8,11 @@ import type { Reading } from '../../src/archive/reading/reading.js';
 import { AbortedError } from '../../src/kernel/errors.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import type { RowForm, SeriesSlice } from '../../src/store/index.js';
-import { archiveDay } from '../support/cold-world.js';
-import { DAYS, KINDS, openDaysWorld, VARIANTS, WHOLE } from '../support/days-world.js';
-import { makeFolder } from '../support/export-world.js';
-import { runSql } from '../support/postgres.js';
-import { FIRST_MS, live, openSealingWorld } from '../support/sealing-world.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
+import { DAYS, KINDS, openDaysWorld, VARIANTS, WHOLE } from '../support/worlds/days-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
+import { FIRST_MS, live, openSealingWorld } from '../support/worlds/sealing-world.js';
 
 const DAY_MS = 86_400_000;
 const FORMS: readonly RowForm[] = ['csv', 'lean', 'json'];

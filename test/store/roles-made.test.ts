@@ -11,10 +11,10 @@ import {
   runSql,
   testPostgres,
   withDatabase,
-} from '../support/postgres.js';
-import { loginAs } from '../support/postgres-logins.js';
-import { trade } from '../support/postgres-rows.js';
-import { makeTempDir, quietStoreEvents } from '../support/postgres-server.js';
+} from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
+import { trade } from '../support/postgres/postgres-rows.js';
+import { makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
 
 /** How the roles come into being, and who may migrate. */
 

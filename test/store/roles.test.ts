@@ -4,9 +4,9 @@ import type { VerdictRow } from '../../src/ledger/verdict.js';
 import { migrate } from '../../src/store/schema/migrate.js';
 import { TABLE_RIGHTS } from '../../src/store/schema/role-rights.js';
 import { OWNED_FUNCTIONS, OWNED_TYPES } from '../../src/store/schema/roles.js';
-import { makeDatabase, openTestStore, runSql } from '../support/postgres.js';
-import { loginAs } from '../support/postgres-logins.js';
-import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres-rows.js';
+import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
+import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 
 const REFUSED = { code: '42501' };
 const BTC = {

@@ -10,8 +10,8 @@ import {
   quietStoreEvents,
   runSql,
   withDatabase,
-} from '../support/postgres.js';
-import { NOON_S, trade } from '../support/postgres-rows.js';
+} from '../support/postgres/postgres.js';
+import { NOON_S, trade } from '../support/postgres/postgres-rows.js';
 
 const DAY_MS = 86_400_000;
 const open = (databaseUrl: string) =>

@@ -6,11 +6,11 @@ import { answerQuestion } from '../../src/archive/query/answer.js';
 import { openReading } from '../../src/archive/reading/open-reading.js';
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import type { Store } from '../../src/store/index.js';
-import { makeFolder, readCsv, runExport } from '../support/export-world.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { trade } from '../support/postgres-rows.js';
-import { allTrades, bringBack, DAY_MS, FIRST_MS, live } from '../support/sealing-world.js';
-import { BTC } from '../support/store-world.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { trade } from '../support/postgres/postgres-rows.js';
+import { makeFolder, readCsv, runExport } from '../support/worlds/export-world.js';
+import { allTrades, bringBack, DAY_MS, FIRST_MS, live } from '../support/worlds/sealing-world.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 /** Prices and amounts of single days, in the order of days. */
 const DAYS: Readonly<Record<string, ReadonlyArray<readonly [price: string, amount: string]>>> = {

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Span } from '../../src/kernel/span.js';
 import type { StreamRef } from '../../src/ledger/batch.js';
-import { runSql } from '../support/postgres.js';
-import { brokenCoverage } from '../support/postgres-rows.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage } from '../support/postgres/postgres-rows.js';
 import {
   bringBack,
   DAY_MS,
@@ -12,7 +12,7 @@ import {
   openSealingWorld,
   type SealingWorld,
   tradePartitions,
-} from '../support/sealing-world.js';
+} from '../support/worlds/sealing-world.js';
 
 /** What is doubted while rows of it are in files: the ledger must stay exact to the row. */
 

@@ -3,11 +3,11 @@ import test from 'node:test';
 import { DuckSession } from '../../src/archive/parquet/session.js';
 import type { Batch } from '../../src/ledger/batch.js';
 import { PARTITIONED_TABLES } from '../../src/store/index.js';
-import { makeFolder } from '../support/export-world.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { ticker, trade } from '../support/postgres-rows.js';
-import { bringBack, DAY_MS, FIRST_MS, live } from '../support/sealing-world.js';
-import { BTC } from '../support/store-world.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { ticker, trade } from '../support/postgres/postgres-rows.js';
+import { makeFolder } from '../support/worlds/export-world.js';
+import { bringBack, DAY_MS, FIRST_MS, live } from '../support/worlds/sealing-world.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 /** Values that something on the way might take for something else. */
 const ODD_MARKET = `Ö/..'%"*[x]=_~?`;

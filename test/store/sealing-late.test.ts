@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { openTestStore, quietStoreEvents, runSql } from '../support/postgres.js';
-import { loginAs } from '../support/postgres-logins.js';
-import { brokenCoverage, trade } from '../support/postgres-rows.js';
+import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
+import { brokenCoverage, trade } from '../support/postgres/postgres-rows.js';
 import {
   allTrades,
   bringBack,
@@ -12,7 +12,7 @@ import {
   openSealingWorld as open,
   threeDays,
   tradePartitions,
-} from '../support/sealing-world.js';
+} from '../support/worlds/sealing-world.js';
 
 const firstS = FIRST_MS / 1000;
 const late = (tid: number, atS: number) => ({ ...trade(tid, 0), tradedAtS: firstS + atS });

@@ -5,8 +5,8 @@ import test from 'node:test';
 import { type ColdFileSystem, filesBelow, systemFiles } from '../../src/archive/cold/files.js';
 import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import { AbortedError } from '../../src/kernel/errors.js';
-import { runSql } from '../support/postgres.js';
-import { openSql } from '../support/postgres-server.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { openSql } from '../support/postgres/postgres-server.js';
 import {
   allTrades,
   bringBack,
@@ -15,7 +15,7 @@ import {
   live,
   openSealingWorld,
   tradePartitions,
-} from '../support/sealing-world.js';
+} from '../support/worlds/sealing-world.js';
 
 const COLD = { coldAfterMs: DAY_MS };
 const statesOf = async (world: Parameters<typeof live>[0]) =>

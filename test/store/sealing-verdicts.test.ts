@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { DAY_MS, FIRST_MS, live, openSealingWorld } from '../support/sealing-world.js';
+import { DAY_MS, FIRST_MS, live, openSealingWorld } from '../support/worlds/sealing-world.js';
 
 test('what has left the database is not judged by rows that are not there', async (t) => {
   const world = await openSealingWorld(t);

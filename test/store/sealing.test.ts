@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { brokenCoverage } from '../support/postgres-rows.js';
+import { brokenCoverage } from '../support/postgres/postgres-rows.js';
 import {
   allTrades,
   bringBack,
@@ -8,7 +8,7 @@ import {
   live,
   openSealingWorld,
   tradePartitions,
-} from '../support/sealing-world.js';
+} from '../support/worlds/sealing-world.js';
 
 test('sealed, archived, restored: the rows are the same to the last digit', async (t) => {
   const world = await openSealingWorld(t);

@@ -4,9 +4,9 @@ import fc from 'fast-check';
 import { normalizeSpans } from '../../src/kernel/span.js';
 import type { StreamRef } from '../../src/ledger/batch.js';
 import type { Store } from '../../src/store/index.js';
-import { inSeconds, spanOf } from '../support/model-ledger.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres-rows.js';
+import { inSeconds, spanOf } from '../support/models/model-ledger.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 
 const END_S = 90;
 const market = {

@@ -4,9 +4,9 @@ import type { KlineRow, StreamRef } from '../../src/ledger/batch.js';
 import { judgeSlot, matchRow, type VerdictRow } from '../../src/ledger/verdict.js';
 import type { VerdictTarget } from '../../src/store/api-verdicts.js';
 import type { Store } from '../../src/store/index.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres-rows.js';
-import { BTC } from '../support/store-world.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 interface World {
   readonly store: Store;

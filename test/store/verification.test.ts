@@ -8,8 +8,8 @@ import type { KlineRow, StreamRef, TradeRow } from '../../src/ledger/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { noTelemetry } from '../support/no-telemetry.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres-rows.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 
 const BTC = {
   ...{ name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },

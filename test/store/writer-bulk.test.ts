@@ -3,9 +3,9 @@ import test from 'node:test';
 import type { TradeRow } from '../../src/ledger/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { denseOrder } from '../../src/store/writer/dense-order.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres-rows.js';
-import { BTC, openWithStreams } from '../support/store-world.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { BTC, openWithStreams } from '../support/worlds/store-world.js';
 
 const range = (length: number, from = 0) => Array.from({ length }, (_, n) => from + n);
 /** Trades [from, from + count) of a market, several a second, in any order. */

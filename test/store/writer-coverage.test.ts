@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres-rows.js';
-import { openWithStreams } from '../support/store-world.js';
+import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { openWithStreams } from '../support/worlds/store-world.js';
 
 test('claims that touch become one island, whatever their order', async () => {
   const { store, url, trades } = await openWithStreams();

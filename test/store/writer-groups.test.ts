@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { StreamRef } from '../../src/ledger/batch.js';
-import { openTestStore, quietStoreEvents, runSql } from '../support/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres-rows.js';
-import { BTC } from '../support/store-world.js';
+import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
+import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { BTC } from '../support/worlds/store-world.js';
 
 const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, rejected = 0) => ({
   stored,

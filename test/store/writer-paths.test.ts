@@ -8,9 +8,9 @@ import { prepareGroup } from '../../src/store/writer/prepared.js';
 import { Quarantine } from '../../src/store/writer/refused-rows.js';
 import { WriterSession } from '../../src/store/writer/session.js';
 import { commitGroup } from '../../src/store/writer/transaction.js';
-import { quietStoreEvents, runSql } from '../support/postgres.js';
-import { brokenCoverage, claim, trade } from '../support/postgres-rows.js';
-import { openWithStreams } from '../support/store-world.js';
+import { quietStoreEvents, runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage, claim, trade } from '../support/postgres/postgres-rows.js';
+import { openWithStreams } from '../support/worlds/store-world.js';
 
 /*
  * Trades go one of three ways: what is new and next to which nothing needs counting is copied in the

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { NO_OUTCOMES, type RowOutcomes, type TradeRow } from '../../src/ledger/batch.js';
-import { runSql } from '../support/postgres.js';
-import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres-rows.js';
-import { openWithStreams } from '../support/store-world.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { openWithStreams } from '../support/worlds/store-world.js';
 
 /** A trade as it is told: some ids twice, at other seconds, in other words, with and without a time. */
 const telling = fc.record({

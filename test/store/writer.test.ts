@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { KlineRow } from '../../src/ledger/batch.js';
-import { runSql } from '../support/postgres.js';
-import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres-rows.js';
-import { openWithStreams } from '../support/store-world.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
+import { openWithStreams } from '../support/worlds/store-world.js';
 
 const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, rejected = 0) => ({
   stored,

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { readSources } from '../support/imports.js';
-import { repositoryPath } from '../support/repository.js';
-import { FENCES, findViolations, MAY_IMPORT, type Violation } from '../support/rooms.js';
+import { readSources } from '../support/repository/imports.js';
+import { repositoryPath } from '../support/repository/repository.js';
+import { FENCES, findViolations, MAY_IMPORT, type Violation } from '../support/repository/rooms.js';
 
 /** Checks planted files and returns what is told about them, shortly. */
 function told(files: Readonly<Record<string, string>>): string[] {

@@ -7,9 +7,9 @@ import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { TapekeepError } from '../../src/kernel/errors.js';
 import type { RequestEnded } from '../../src/observe/events.js';
+import { startHttpStub, startTcpStub } from '../support/exchanges/stub-server.js';
+import { makeStubClient } from '../support/exchanges/stub-server-client.js';
 import { noTelemetry } from '../support/no-telemetry.js';
-import { startHttpStub, startTcpStub } from '../support/stub-server.js';
-import { makeStubClient } from '../support/stub-server-client.js';
 
 const JSON_TYPE = { 'content-type': 'application/json; charset=utf-8' };
 const HTML_TYPE = { 'content-type': 'text/html' };

@@ -14,10 +14,10 @@ import {
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
-import type { NonceChildOrder } from '../support/client-nonces-child.js';
-import { STILL_MARKET } from '../support/live-exchange.js';
-import { type SeenRequest, sendJson, startHttpStub } from '../support/stub-server.js';
-import { ServerRecord, temporaryFolder } from '../support/tape-exchange.js';
+import { STILL_MARKET } from '../support/exchanges/live-exchange.js';
+import { type SeenRequest, sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
+import { ServerRecord, temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import type { NonceChildOrder } from '../support/programs/client-nonces-child.js';
 
 const credentials = { apiKey: 'canary-key-77', secret: 'canary-secret-77' };
 const FAST = { requestsPerS: 1000, burst: 1000, credentials };
@@ -37,7 +37,7 @@ test('two clients of one key here and one in another process are never refused',
   });
   const home = await temporaryFolder(t);
   const folder = defaultNonceFolder(home);
-  const child = fork(join(import.meta.dirname, '../support/client-nonces-child.ts'), {
+  const child = fork(join(import.meta.dirname, '../support/programs/client-nonces-child.ts'), {
     env: { ...process.env, HOME: home },
   });
   t.after(() => child.kill());

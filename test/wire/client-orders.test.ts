@@ -4,9 +4,9 @@ import test, { type TestContext } from 'node:test';
 import * as errors from '../../src/client/index.js';
 import { errorEnvelope, successEnvelope } from '../../src/contract/error-shapes.js';
 import { AbortedError } from '../../src/kernel/errors.js';
+import { sendJson, startHttpStub, startTcpStub } from '../support/exchanges/stub-server.js';
+import { makeStubClient } from '../support/exchanges/stub-server-client.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { sendJson, startHttpStub, startTcpStub } from '../support/stub-server.js';
-import { makeStubClient } from '../support/stub-server-client.js';
 
 /** After an order left, only a clear refusal lets anybody place it again. */
 

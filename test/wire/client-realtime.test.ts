@@ -18,15 +18,15 @@ import {
 import type { StateRecord } from '../../src/contract/resources.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import type { ClientEvents } from '../../src/observe/events.js';
-import { FakeClock } from '../support/fake-clock.js';
-import { noTelemetry } from '../support/no-telemetry.js';
 import {
   type StubCall,
   type StubConnection,
   startHttpStub,
   startRealtimeStub,
   startTcpStub,
-} from '../support/stub-server.js';
+} from '../support/exchanges/stub-server.js';
+import { FakeClock } from '../support/fake-clock.js';
+import { noTelemetry } from '../support/no-telemetry.js';
 
 function state(last: string, volume = '10'): StateRecord {
   return {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test from 'node:test';
 import ts from 'typescript';
-import { repositoryPath } from '../support/repository.js';
+import { repositoryPath } from '../support/repository/repository.js';
 
 /** The package as TypeScript users see it: the built declarations, under its own name. */
 

@@ -15,9 +15,14 @@ import { successEnvelope } from '../../src/contract/error-shapes.js';
 import { AUTH_HEADERS, sign } from '../../src/contract/signing.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { isAborted } from '../../src/kernel/errors.js';
+import {
+  type SeenRequest,
+  sendJson,
+  startHttpStub,
+  startTcpStub,
+} from '../support/exchanges/stub-server.js';
+import { makeStubClient } from '../support/exchanges/stub-server-client.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { type SeenRequest, sendJson, startHttpStub, startTcpStub } from '../support/stub-server.js';
-import { makeStubClient } from '../support/stub-server-client.js';
 
 const trade = (tid: number) => ({
   tid,

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
-import { startJudgedLive } from '../support/conformance.js';
-import { type Lie, listOf, tellLies } from '../support/conformance-liar.js';
+import { startJudgedLive } from '../support/conformance/conformance.js';
+import { type Lie, listOf, tellLies } from '../support/conformance/conformance-liar.js';
 
 const isRefusal = (body: unknown) => (body as { success?: unknown }).success === false;
 

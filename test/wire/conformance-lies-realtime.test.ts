@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { WebSocketServer } from 'ws';
-import { idsWith, judge, startJudged } from '../support/conformance.js';
+import { idsWith, judge, startJudged } from '../support/conformance/conformance.js';
 
 interface Call {
   readonly method: string;

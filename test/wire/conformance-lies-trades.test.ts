@@ -1,5 +1,11 @@
 import { test } from 'node:test';
-import { at, type Lie, listOf, type Row, tellLies } from '../support/conformance-liar.js';
+import {
+  at,
+  type Lie,
+  listOf,
+  type Row,
+  tellLies,
+} from '../support/conformance/conformance-liar.js';
 
 const lies: readonly Lie[] = [
   {

@@ -1,6 +1,6 @@
 import { test } from 'node:test';
 import { CASES } from '../conformance/suite.js';
-import { at, type Lie, listOf, tellLies } from '../support/conformance-liar.js';
+import { at, type Lie, listOf, tellLies } from '../support/conformance/conformance-liar.js';
 
 /** The cases about authentication ask for balances, save those that go through all endpoints. */
 function isAboutBalances(id: string): boolean {

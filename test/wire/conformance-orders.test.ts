@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { caseLines } from '../conformance/report.js';
-import { idsWith, judge, startJudged, startJudgedLive } from '../support/conformance.js';
-import { startLiar } from '../support/conformance-liar.js';
+import {
+  idsWith,
+  judge,
+  startJudged,
+  startJudgedLive,
+} from '../support/conformance/conformance.js';
+import { startLiar } from '../support/conformance/conformance-liar.js';
 
 const NO_LIE = { where: /^$/, bend: () => {} };
 const MARKET = 'BTC_USDT';

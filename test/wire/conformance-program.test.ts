@@ -3,10 +3,10 @@ import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { startJudged } from '../support/conformance.js';
-import { repositoryPath } from '../support/repository.js';
-import { sendJson, startHttpStub } from '../support/stub-server.js';
-import { temporaryFolder } from '../support/tape-exchange.js';
+import { startJudged } from '../support/conformance/conformance.js';
+import { sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
+import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
+import { repositoryPath } from '../support/repository/repository.js';
 
 interface Ended {
   readonly code: number;

@@ -6,7 +6,7 @@ import { ClientProbe } from '../conformance/client-probe.js';
 import { blameFor, checkReading, readByClient } from '../conformance/client-reading.js';
 import { type Answer, ExchangeProbe } from '../conformance/exchange-probe.js';
 import { Findings, SideError } from '../conformance/outcome.js';
-import { sendJson, startHttpStub } from '../support/stub-server.js';
+import { sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
 
 /** A failure is laid to the side that broke the contract. */
 

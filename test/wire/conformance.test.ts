@@ -11,9 +11,9 @@ import {
   judgeOpenly,
   startJudged,
   startJudgedLive,
-} from '../support/conformance.js';
+} from '../support/conformance/conformance.js';
+import { sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { sendJson, startHttpStub } from '../support/stub-server.js';
 
 test('every case has a name of its own, and every endpoint and method has cases', () => {
   assert.equal(new Set(CASES.map(({ id }) => id)).size, CASES.length);

@@ -4,9 +4,13 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { endpointNames, endpoints } from '../../src/contract/endpoints.js';
 import { AUTH_HEADERS, encodePayload, sign } from '../../src/contract/signing.js';
+import {
+  GENERATED,
+  startTapeExchange,
+  TEST_ORIGIN_MS,
+} from '../support/exchanges/tape-exchange.js';
+import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { GENERATED, startTapeExchange, TEST_ORIGIN_MS } from '../support/tape-exchange.js';
-import { TapeSocket } from '../support/tape-socket.js';
 
 const KEY = 'key-1';
 const SECRET = 'secret-1';

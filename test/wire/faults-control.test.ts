@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BackendTrade } from '../../src/server/backend.js';
-import { startFaultyExchange } from '../support/faulty-exchange.js';
-import { startTapeExchange } from '../support/tape-exchange.js';
+import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 
 interface Told {
   readonly success: boolean;

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { FaultRuleInput } from '../../src/sandbox/faults/script.js';
+import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
+import { getRaw, type RawReply } from '../support/exchanges/raw-reply.js';
+import { TEST_ORIGIN_MS } from '../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { startFaultyExchange } from '../support/faulty-exchange.js';
-import { getRaw, type RawReply } from '../support/raw-reply.js';
-import { TEST_ORIGIN_MS } from '../support/tape-exchange.js';
 
 const HISTORY = '/api/v1/public/history/result?market=BTC_USDT&since=0&limit=20';
 const OTHER = HISTORY.replace('BTC', 'ETH');

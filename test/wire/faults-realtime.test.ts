@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { FaultRuleInput } from '../../src/sandbox/faults/script.js';
+import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
+import { writeTape } from '../support/exchanges/tape-exchange.js';
+import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { startFaultyExchange } from '../support/faulty-exchange.js';
-import { writeTape } from '../support/tape-exchange.js';
-import { TapeSocket } from '../support/tape-socket.js';
 
 type Test = Parameters<typeof startFaultyExchange>[0];
 

@@ -10,10 +10,10 @@ import { type EndpointName, endpoints } from '../../src/contract/endpoints.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { systemClock as clock, startDeadline } from '../../src/kernel/clock.js';
 import type { Random } from '../../src/kernel/random.js';
-import { mutateBytes, mutateValue, pick, startFuzzing } from '../support/fuzz.js';
+import { startTcpStub } from '../support/exchanges/stub-server.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { mutateBytes, mutateValue, pick, startFuzzing } from '../support/fuzz/fuzz.js';
 import { noTelemetry } from '../support/no-telemetry.js';
-import { startTcpStub } from '../support/stub-server.js';
-import { startTapeExchange } from '../support/tape-exchange.js';
 
 const CASES = 400;
 /** The client's own deadline, and how long after it a call counts as hanging. */

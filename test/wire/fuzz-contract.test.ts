@@ -8,7 +8,7 @@ import { quickParser } from '../../src/contract/exact-form.js';
 import { readServerFrame, realtimeRequest } from '../../src/contract/realtime.js';
 import * as resources from '../../src/contract/resources.js';
 import * as values from '../../src/contract/values.js';
-import { mutateValue, ODD_VALUES, startFuzzing } from '../support/fuzz.js';
+import { mutateValue, ODD_VALUES, startFuzzing } from '../support/fuzz/fuzz.js';
 import { specimens } from '../unit/contract/specimens.js';
 
 const level: [string, string] = ['61837.63', '0.5'];

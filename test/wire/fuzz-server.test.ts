@@ -8,6 +8,7 @@ import { BAD_REQUEST_PAGE } from '../../src/contract/error-shapes.js';
 import { readServerFrame } from '../../src/contract/realtime.js';
 import { AUTH_HEADERS, encodePayload, sign } from '../../src/contract/signing.js';
 import type { Random } from '../../src/kernel/random.js';
+import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import {
   below,
   mutateBytes,
@@ -15,15 +16,14 @@ import {
   ODD_VALUES,
   pick,
   startFuzzing,
-} from '../support/fuzz.js';
+} from '../support/fuzz/fuzz.js';
 import {
   splitFrames,
   splitReplies,
   talkRaw,
   type WireReply,
   writeFrame,
-} from '../support/fuzz-http.js';
-import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
+} from '../support/fuzz/fuzz-http.js';
 
 const CASES = 1000;
 const FRAME_CASES = 300;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ExchangeClient, TapekeepError } from '../../src/index.js';
-import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
+import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
 
 /** The library as its users see it: one class from the package's root, nothing else to set up. */
 

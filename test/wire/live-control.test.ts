@@ -3,7 +3,12 @@ import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import type { BackendTrade } from '../../src/server/backend.js';
-import { LIVE_START_MS, STILL_MARKET, startTestLive, Trader } from '../support/live-exchange.js';
+import {
+  LIVE_START_MS,
+  STILL_MARKET,
+  startTestLive,
+  Trader,
+} from '../support/exchanges/live-exchange.js';
 
 /** A live exchange changed from outside while clients use it, over real sockets. */
 

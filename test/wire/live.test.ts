@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { createdOrder } from '../../src/contract/resources.js';
 import { addDecimals, equalDecimals, multiplyDecimals } from '../../src/kernel/decimal.js';
-import { STILL_MARKET, startTestLive, Trader } from '../support/live-exchange.js';
+import { STILL_MARKET, startTestLive, Trader } from '../support/exchanges/live-exchange.js';
 
 /** What people with API keys do at a live exchange, over real sockets with signed requests. */
 

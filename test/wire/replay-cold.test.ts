@@ -5,7 +5,8 @@ import { GAP_HEADER } from '../../src/contract/told-gaps.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../src/kernel/random.js';
 import type { Backend } from '../../src/server/backend.js';
-import { archiveDay } from '../support/cold-world.js';
+import { PastModel } from '../support/models/past-model.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
 import {
   EVENT_DAY_MS,
   EVENT_MARKETS,
@@ -13,10 +14,9 @@ import {
   EVENT_START_MS,
   type EventWorld,
   makeEventWorld,
-} from '../support/event-world.js';
-import { makeFolder } from '../support/export-world.js';
-import { PastModel } from '../support/past-model.js';
-import { type Replayed, startReplay } from '../support/replayed-archive.js';
+} from '../support/worlds/event-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
+import { type Replayed, startReplay } from '../support/worlds/replayed-archive.js';
 
 /** A replay of what lies in the database, in files, and in both, asked the same. */
 

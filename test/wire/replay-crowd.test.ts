@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
-import { runSql } from '../support/postgres.js';
-import { ReplayServerProcess } from '../support/replay-server-process.js';
-import { covered, noonMs, openWorld, state } from '../support/replayed-archive.js';
+import { runSql } from '../support/postgres/postgres.js';
+import { ReplayServerProcess } from '../support/programs/replay-server-process.js';
+import { covered, noonMs, openWorld, state } from '../support/worlds/replayed-archive.js';
 
 /** A thousand clients of one replay, some of whom stop reading. */
 

@@ -6,10 +6,10 @@ import { WebSocket } from 'ws';
 import { openArchive } from '../../src/archive/open-archive.js';
 import { openPast } from '../../src/archive/past/open-past.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { archiveDay } from '../support/cold-world.js';
-import { makeFolder } from '../support/export-world.js';
-import { openTestStore, runSql } from '../support/postgres.js';
-import { PostgresProxy } from '../support/postgres-proxy.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
+import { archiveDay } from '../support/worlds/cold-world.js';
+import { makeFolder } from '../support/worlds/export-world.js';
 import {
   covered,
   exactTrade,
@@ -17,7 +17,7 @@ import {
   openWorld,
   startReplay,
   state,
-} from '../support/replayed-archive.js';
+} from '../support/worlds/replayed-archive.js';
 
 /** The database, or a file, is lost while it is read. */
 

@@ -16,7 +16,7 @@ import {
   startReplay,
   state,
   type World,
-} from '../support/replayed-archive.js';
+} from '../support/worlds/replayed-archive.js';
 
 /** Recorded states over real WebSockets, at the pace at which they were recorded. */
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { REPLAY_TIME } from '../../src/contract/replay-time.js';
 import { COVERED_HEADER, GAP_HEADER } from '../../src/contract/told-gaps.js';
-import { ticker } from '../support/postgres-rows.js';
+import { ticker } from '../support/postgres/postgres-rows.js';
 import {
   covered,
   depth,
@@ -14,7 +14,7 @@ import {
   startReplay,
   state,
   type World,
-} from '../support/replayed-archive.js';
+} from '../support/worlds/replayed-archive.js';
 
 /** An archive served as an exchange of the past, over real sockets. */
 

@@ -2,7 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type EndpointName, endpointNames, endpoints } from '../../src/contract/endpoints.js';
 import { encodePayload, sign } from '../../src/contract/signing.js';
-import { GENERATED, startTapeExchange, TEST_ORIGIN_MS } from '../support/tape-exchange.js';
+import {
+  GENERATED,
+  startTapeExchange,
+  TEST_ORIGIN_MS,
+} from '../support/exchanges/tape-exchange.js';
 
 const KEY = 'key-1';
 const SECRET = 'secret-1';

@@ -4,8 +4,8 @@ import { connect } from 'node:net';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
 import { BAD_REQUEST_PAGE } from '../../src/contract/error-shapes.js';
+import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
 
 const invalid = { code: 400, success: false, message: 'invalid input', result: [] };
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { splitReplies, talkRaw } from '../support/fuzz-http.js';
-import { GENERATED, startTapeExchange } from '../support/tape-exchange.js';
+import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { splitReplies, talkRaw } from '../support/fuzz/fuzz-http.js';
 
 test('pages asked for in one go come in order, each whole and after its 100 Continue', async (t) => {
   const { server } = await startTapeExchange(t, GENERATED);

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
 import { stateRecord } from '../../src/contract/resources.js';
+import { GENERATED, startTapeExchange, writeTape } from '../support/exchanges/tape-exchange.js';
+import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { GENERATED, startTapeExchange, writeTape } from '../support/tape-exchange.js';
-import { TapeSocket } from '../support/tape-socket.js';
 
 const success = { params: [], result: { status: 'success' }, error: null };
 const START_MS = 1_780_000_000_000;

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import { encodePayload, sign } from '../../src/contract/signing.js';
 import type { TapeBackend } from '../../src/sandbox/tape-backend.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
+import { GENERATED, ServerRecord, startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
-import { GENERATED, ServerRecord, startTapeExchange } from '../support/tape-exchange.js';
 
 const KEY = 'key-1';
 const SECRET = 'secret-1';

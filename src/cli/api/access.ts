@@ -2,8 +2,8 @@ import type { Config } from '../../config/schema.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
-import { type ExchangeAccess, openExchange } from '../exchange.js';
-import { type CommonOptions, openSession, type Session } from '../session.js';
+import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
+import { type CommonOptions, openSession, type Session } from '../opening/session.js';
 
 /** Something that the command line or the settings must say first. */
 export class ApiUsageError extends TapekeepError {

@@ -5,12 +5,12 @@ import {
   endpoints,
   type ParamsOf,
 } from '../../contract/endpoints.js';
-import { durationArgument, periodArgument } from '../arguments.js';
 import { callCommand } from '../commands/api-call.js';
 import { orderCommand } from '../commands/api-order.js';
 import { watchCommand } from '../commands/api-watch.js';
 import type { ExitCode } from '../exit-codes.js';
-import type { CommonOptions } from '../session.js';
+import type { CommonOptions } from '../opening/session.js';
+import { durationArgument, periodArgument } from '../options/arguments.js';
 import { ApiUsageError } from './access.js';
 import { kebabCase, optionsOf, paramsFrom } from './options.js';
 import { relativeTimeArgument } from './times.js';

@@ -1,7 +1,7 @@
 import { sortedDepth } from '../../collect/depth.js';
 import type { EndpointName, ResultOf } from '../../contract/endpoints.js';
 import { isDecimalText } from '../../kernel/decimal.js';
-import { type Column, formatTable } from '../table.js';
+import { type Column, formatTable } from '../output/table.js';
 
 /** A result as a person reads it: lines above the table, and the table's rows by column. */
 interface View {

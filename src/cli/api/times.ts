@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { DURATION_FORM, parseDuration } from '../../config/durations.js';
-import { timeArgument } from '../arguments.js';
-import type { ExchangeAccess } from '../exchange.js';
+import type { ExchangeAccess } from '../opening/exchange.js';
+import { timeArgument } from '../options/arguments.js';
 
 /** Counted back from the exchange's present, which only a running call can know. */
 export interface RelativeTime {

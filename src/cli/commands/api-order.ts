@@ -4,8 +4,8 @@ import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/
 import { explained } from '../api/advice.js';
 import { checkOrder, confirm, describeOrder, describeUnknown } from '../api/order.js';
 import { printResult } from '../api/output.js';
-import type { ExchangeAccess } from '../exchange.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import type { ExchangeAccess } from '../opening/exchange.js';
 
 export interface OrderOptions extends ApiOptions {
   /** Places the order without asking. */

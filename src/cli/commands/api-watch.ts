@@ -3,8 +3,8 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { type ApiOptions, ApiUsageError, openApiSession } from '../api/access.js';
 import { lineOf } from '../api/watch-lines.js';
 import { waitForStop } from '../daemon/shutdown.js';
-import { openExchange } from '../exchange.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { openExchange } from '../opening/exchange.js';
 
 export interface WatchOptions extends Omit<ApiOptions, 'url'> {
   readonly period: number;

@@ -10,9 +10,9 @@ import { assertCollected } from '../fill/collected.js';
 import type { FillTask } from '../fill/task.js';
 import { type FillCommandOptions, type FillDesk, withFilling } from '../fill/with-filling.js';
 import { marketsOf } from '../gaps/gap-selection.js';
-import { formatMoment, type Moment, resolveMoment } from '../moments.js';
-import { printable } from '../printable.js';
-import { selectMarkets } from '../selection.js';
+import { formatMoment, type Moment, resolveMoment } from '../options/moments.js';
+import { selectMarkets } from '../options/selection.js';
+import { printable } from '../output/printable.js';
 
 export interface BackfillOptions extends FillCommandOptions {
   readonly market: readonly string[];

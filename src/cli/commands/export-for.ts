@@ -5,7 +5,6 @@ import { openReading } from '../../archive/reading/open-reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import { totalLengthMs } from '../../kernel/span.js';
 import type { KnownStream } from '../../store/index.js';
-import { coldDirOf } from '../database.js';
 import type { ExitCode } from '../exit-codes.js';
 import { emptyReason } from '../export/empty-export.js';
 import { untilStopped } from '../export/export-ending.js';
@@ -15,10 +14,11 @@ import {
   type SelectedParts,
 } from '../export/interchange-selection.js';
 import { UsageError } from '../failure.js';
-import { type Look, lookAt } from '../looking.js';
-import { printable } from '../printable.js';
-import { Progress } from '../progress.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { coldDirOf } from '../opening/database.js';
+import { type Look, lookAt } from '../opening/looking.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import { printable } from '../output/printable.js';
+import { Progress } from '../output/progress.js';
 import { VERSION } from '../version.js';
 
 export interface ExportForOptions extends CommonOptions, InterchangeSelection {

@@ -8,16 +8,16 @@ import { openReading } from '../../archive/reading/open-reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import { totalLengthMs } from '../../kernel/span.js';
 import type { KnownStream, Store } from '../../store/index.js';
-import { coldDirOf } from '../database.js';
 import type { ExitCode } from '../exit-codes.js';
 import { emptyReason } from '../export/empty-export.js';
 import { untilStopped } from '../export/export-ending.js';
 import { type ExportSelection, exportParts } from '../export/export-selection.js';
 import { UsageError } from '../failure.js';
-import { lookAt } from '../looking.js';
-import { jsonLine, printable } from '../printable.js';
-import { Progress } from '../progress.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { coldDirOf } from '../opening/database.js';
+import { lookAt } from '../opening/looking.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import { jsonLine, printable } from '../output/printable.js';
+import { Progress } from '../output/progress.js';
 import { VERSION } from '../version.js';
 
 export interface ExportOptions extends CommonOptions, ExportSelection {

@@ -7,12 +7,12 @@ import { UsageError } from '../failure.js';
 import { percent } from '../fill/progress-line.js';
 import { findGap, findGapsAt, gapIdOf, type NamedGap } from '../gaps/gap-ids.js';
 import { marketsOf } from '../gaps/gap-selection.js';
-import { kindOf, streamName } from '../kinds.js';
-import { type Look, lookAt } from '../looking.js';
-import { formatMoment, momentArgument, resolveMoment } from '../moments.js';
-import { printable } from '../printable.js';
-import { selectMarkets } from '../selection.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { type Look, lookAt } from '../opening/looking.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import { kindOf, streamName } from '../options/kinds.js';
+import { formatMoment, momentArgument, resolveMoment } from '../options/moments.js';
+import { selectMarkets } from '../options/selection.js';
+import { printable } from '../output/printable.js';
 
 /** Pieces of one gap that are explained. */
 const EXPLAINED_MAX = 10;

@@ -5,12 +5,12 @@ import { gapDocument } from '../fill/outcome.js';
 import { gapIdOf } from '../gaps/gap-ids.js';
 import { type GapOptions, gapFilterOf, readGaps } from '../gaps/gap-selection.js';
 import { startTriesText } from '../gaps/no-gap.js';
-import { streamName } from '../kinds.js';
-import { lookAt } from '../looking.js';
-import { formatMoment } from '../moments.js';
-import { jsonLine, printable } from '../printable.js';
-import { type CommonOptions, openSession } from '../session.js';
-import { type Column, formatTable } from '../table.js';
+import { lookAt } from '../opening/looking.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import { streamName } from '../options/kinds.js';
+import { formatMoment } from '../options/moments.js';
+import { jsonLine, printable } from '../output/printable.js';
+import { type Column, formatTable } from '../output/table.js';
 
 export interface GapsListOptions extends CommonOptions, GapOptions {
   readonly limit: number;

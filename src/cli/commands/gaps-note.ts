@@ -2,8 +2,8 @@ import type { Gap } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { findGap } from '../gaps/gap-ids.js';
-import { lookAt } from '../looking.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { lookAt } from '../opening/looking.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
 
 const NOTE_MAX_LENGTH = 2000;
 

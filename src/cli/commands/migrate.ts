@@ -1,9 +1,9 @@
 import { systemClock } from '../../kernel/clock.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { MigrationReport } from '../../store/index.js';
-import { borrowDatabase, migrateDatabaseWholly } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { borrowDatabase, migrateDatabaseWholly } from '../opening/database.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
 
 export interface MigrateCommandOptions extends CommonOptions {
   /** Distributes the tables over the nodes of a Citus cluster. */

@@ -4,11 +4,11 @@ import { roughDuration } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { isOfKind } from '../life/life-desk.js';
 import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
-import { lookAt } from '../looking.js';
-import { formatMoment } from '../moments.js';
-import { jsonLine } from '../printable.js';
-import { type CommonOptions, openSession } from '../session.js';
-import { type Column, formatTable } from '../table.js';
+import { lookAt } from '../opening/looking.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import { formatMoment } from '../options/moments.js';
+import { jsonLine } from '../output/printable.js';
+import { type Column, formatTable } from '../output/table.js';
 
 export interface PartitionsOptions extends CommonOptions {
   readonly kind?: readonly LifeKind[];

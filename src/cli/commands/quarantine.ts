@@ -3,12 +3,12 @@ import type { QuarantineCount, QuarantinedRow } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { marketsOf } from '../gaps/gap-selection.js';
-import { lookAt } from '../looking.js';
-import { formatMoment } from '../moments.js';
-import { jsonLine, printable } from '../printable.js';
-import { selectMarkets } from '../selection.js';
-import { type CommonOptions, openSession } from '../session.js';
-import { type Column, formatTable } from '../table.js';
+import { lookAt } from '../opening/looking.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import { formatMoment } from '../options/moments.js';
+import { selectMarkets } from '../options/selection.js';
+import { jsonLine, printable } from '../output/printable.js';
+import { type Column, formatTable } from '../output/table.js';
 
 export interface QuarantineOptions extends CommonOptions {
   readonly endpoint?: string;

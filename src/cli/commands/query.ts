@@ -4,17 +4,17 @@ import { systemClock } from '../../kernel/clock.js';
 import { isAborted, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { type Answer, PARTITIONED_TABLES, type Store } from '../../store/index.js';
-import { coldDirOf } from '../database.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { StatementError, UsageError } from '../failure.js';
-import { formatMoment, type Moment } from '../moments.js';
-import { printable } from '../printable.js';
-import { Progress } from '../progress.js';
+import { coldDirOf } from '../opening/database.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import { formatMoment, type Moment } from '../options/moments.js';
+import { selectSpan } from '../options/selection.js';
+import { printable } from '../output/printable.js';
+import { Progress } from '../output/progress.js';
 import { chooseEngine, type Engine } from '../query/query-engine.js';
 import { type AnswerFormat, type TellableAnswer, writeAnswer } from '../query/query-output.js';
-import { selectSpan } from '../selection.js';
-import { type CommonOptions, openSession } from '../session.js';
 import { withArchive } from './status.js';
 
 export interface QueryOptions extends CommonOptions {

@@ -8,14 +8,14 @@ import type { PlaySpeed } from '../../server/control/clock-control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { KnownStream } from '../../store/index.js';
 import { waitForStop } from '../daemon/shutdown.js';
-import { coldDirOf } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
-import { lookAt } from '../looking.js';
-import type { Moment } from '../moments.js';
-import { printable } from '../printable.js';
-import { selectMarkets, selectSpan } from '../selection.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { coldDirOf } from '../opening/database.js';
+import { lookAt } from '../opening/looking.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import type { Moment } from '../options/moments.js';
+import { selectMarkets, selectSpan } from '../options/selection.js';
+import { printable } from '../output/printable.js';
 
 export interface ReplayCommandOptions extends CommonOptions {
   readonly from?: Moment;

@@ -1,11 +1,11 @@
 import { restore } from '../../archive/sealing/life.js';
-import { coldDirOf } from '../database.js';
 import type { ExitCode } from '../exit-codes.js';
 import { isOfKind, workOnLives } from '../life/life-desk.js';
 import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
-import type { Moment } from '../moments.js';
-import { selectSpan } from '../selection.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { coldDirOf } from '../opening/database.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import type { Moment } from '../options/moments.js';
+import { selectSpan } from '../options/selection.js';
 
 export interface RestoreOptions extends CommonOptions {
   readonly kind: readonly LifeKind[];

@@ -4,8 +4,8 @@ import type { ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 import { isOfKind, workOnLives } from '../life/life-desk.js';
 import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
-import { type Moment, resolveMoment } from '../moments.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import { type Moment, resolveMoment } from '../options/moments.js';
 
 export interface SealOptions extends CommonOptions {
   readonly kind?: readonly LifeKind[];

@@ -7,7 +7,7 @@ import { type StopReason, waitForStop } from '../daemon/shutdown.js';
 import { LiveSummary } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { exitCodeOf } from '../failure.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
 import { VERSION } from '../version.js';
 
 export interface StartOptions extends CommonOptions {

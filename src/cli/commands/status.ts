@@ -2,12 +2,12 @@ import { systemClock } from '../../kernel/clock.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { Store, StreamStatus, VerdictTotals } from '../../store/index.js';
 import { roughDuration } from '../daemon/summary.js';
-import { borrowDatabase, openArchive } from '../database.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { type OpenGaps, openGapsOf } from '../gaps/open-gaps.js';
-import { printable } from '../printable.js';
-import { type CommonOptions, openSession, type Session } from '../session.js';
-import { type Column, formatTable } from '../table.js';
+import { borrowDatabase, openArchive } from '../opening/database.js';
+import { type CommonOptions, openSession, type Session } from '../opening/session.js';
+import { printable } from '../output/printable.js';
+import { type Column, formatTable } from '../output/table.js';
 
 export interface StatusOptions extends CommonOptions {
   readonly json?: boolean;

@@ -1,7 +1,7 @@
 import { normalizeSpans, type Span } from '../../kernel/span.js';
 import { describeDifference, type SlotVerdict } from '../../ledger/verdict.js';
 import type { Gap } from '../../store/index.js';
-import { formatMoment } from '../moments.js';
+import { formatMoment } from '../options/moments.js';
 
 interface Counts {
   slots: number;

@@ -5,10 +5,10 @@ import type { StreamRef } from '../../ledger/batch.js';
 import type { Store, VerdictTarget } from '../../store/index.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import type { Moment } from '../moments.js';
-import { Progress } from '../progress.js';
-import { selectMarkets, selectSpan } from '../selection.js';
-import { type CommonOptions, openSession } from '../session.js';
+import { type CommonOptions, openSession } from '../opening/session.js';
+import type { Moment } from '../options/moments.js';
+import { selectMarkets, selectSpan } from '../options/selection.js';
+import { Progress } from '../output/progress.js';
 import { withArchive } from './status.js';
 import { hasDoubt, MarketFindings, printFindings, verifyDocument } from './verify-findings.js';
 

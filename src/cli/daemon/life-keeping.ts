@@ -6,8 +6,8 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Telemetry } from '../../observe/events.js';
 import type { Store } from '../../store/index.js';
-import { coldDirOf } from '../database.js';
 import { lifeRulesOf } from '../life/life-rules.js';
+import { coldDirOf } from '../opening/database.js';
 import { VERSION } from '../version.js';
 
 interface LifeSurroundings {

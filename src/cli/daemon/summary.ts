@@ -2,7 +2,7 @@ import { formatDuration } from '../../config/durations.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import type { StreamTally, TallySnapshot } from '../../observe/tally.js';
-import { type Column, formatTable } from '../table.js';
+import { type Column, formatTable } from '../output/table.js';
 
 /** Where the summary is drawn: stdout, or a stand-in. */
 interface SummaryOutput {

@@ -1,7 +1,7 @@
 import type { MarketPart } from '../../archive/export/manifest.js';
 import type { KnownStream } from '../../store/index.js';
-import { formatMoment } from '../moments.js';
-import { printable } from '../printable.js';
+import { formatMoment } from '../options/moments.js';
+import { printable } from '../output/printable.js';
 
 /** What a file without a row was asked for. */
 interface EmptyPart extends Pick<MarketPart, 'coverage'> {

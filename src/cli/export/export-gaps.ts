@@ -2,9 +2,9 @@ import type { ExportGapsError } from '../../archive/export/errors.js';
 import type { SeriesGaps } from '../../archive/export/manifest.js';
 import type { MissingPart, SeriesKind } from '../../store/index.js';
 import { roughDuration } from '../daemon/summary.js';
-import { formatMoment } from '../moments.js';
-import { printable } from '../printable.js';
-import { type Column, formatTable } from '../table.js';
+import { formatMoment } from '../options/moments.js';
+import { printable } from '../output/printable.js';
+import { type Column, formatTable } from '../output/table.js';
 
 /** Gaps that are shown; a manifest with --allow-gaps lists more. */
 const SHOWN = 20;

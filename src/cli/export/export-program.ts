@@ -3,13 +3,13 @@ import type { Latency } from '../../archive/interchange/feed-file.js';
 import { TOOLS, type Tool } from '../../archive/interchange/request.js';
 import { parseDuration } from '../../config/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
-import { durationArgument, gather } from '../arguments.js';
 import type { ExportOptions } from '../commands/export.js';
 import type { ExportForOptions } from '../commands/export-for.js';
 import type { ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
-import { momentArgument } from '../moments.js';
-import type { CommonOptions } from '../session.js';
+import type { CommonOptions } from '../opening/session.js';
+import { durationArgument, gather } from '../options/arguments.js';
+import { momentArgument } from '../options/moments.js';
 
 const HELP = `
   tapekeep export --kind trades --market BTC_USDT --from 2026-01-01 --to 2026-02-01 --out btc.parquet

@@ -4,8 +4,8 @@ import { ALL_MARKETS_ID, type StreamKind } from '../../ledger/batch.js';
 import type { KnownStream, SeriesKind, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
 import { marketsOf } from '../gaps/gap-selection.js';
-import { formatMoment, type Moment } from '../moments.js';
-import { selectMarkets, selectSpan } from '../selection.js';
+import { formatMoment, type Moment } from '../options/moments.js';
+import { selectMarkets, selectSpan } from '../options/selection.js';
 
 /** The options by which an export selects rows. */
 export interface ExportSelection {

@@ -10,7 +10,7 @@ import {
 import type { Span } from '../../kernel/span.js';
 import type { KnownStream, SeriesKind, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
-import { formatMoment, type Moment } from '../moments.js';
+import { formatMoment, type Moment } from '../options/moments.js';
 import { exportParts } from './export-selection.js';
 
 /** The options by which an export for another program selects what it writes. */

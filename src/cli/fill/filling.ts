@@ -2,11 +2,11 @@ import type { ExchangePort } from '../../collect/ports.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import type { SpanProgress, Store } from '../../store/index.js';
-import { archiveIdentityOf, exchangeAddress, firstAnswer } from '../connect.js';
 import { boundedStep } from '../daemon/lifecycle.js';
-import { type ExchangeAccess, openExchange } from '../exchange.js';
-import { guardIdentity } from '../identity.js';
-import type { Session } from '../session.js';
+import { archiveIdentityOf, exchangeAddress, firstAnswer } from '../opening/connect.js';
+import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
+import { guardIdentity } from '../opening/identity.js';
+import type { Session } from '../opening/session.js';
 import type { FillTask, FillTotals } from './task.js';
 import { FillWorker } from './worker.js';
 

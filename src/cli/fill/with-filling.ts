@@ -1,11 +1,11 @@
 import { systemClock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import type { Store } from '../../store/index.js';
-import { borrowDatabase, migrateDatabase, openArchive } from '../database.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { jsonLine } from '../printable.js';
-import { type CommonOptions, openSession, type Session } from '../session.js';
+import { borrowDatabase, migrateDatabase, openArchive } from '../opening/database.js';
+import { type CommonOptions, openSession, type Session } from '../opening/session.js';
+import { jsonLine } from '../output/printable.js';
 import { Filling } from './filling.js';
 import { type FillOutcome, gapsOf, isWhole, outcomeDocument, outcomeText } from './outcome.js';
 import { ProgressLine } from './progress-line.js';

@@ -1,8 +1,8 @@
 import { floorToMs, type Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../ledger/batch.js';
 import type { Gap, GapFilter, KnownStream, Store } from '../../store/index.js';
-import type { Moment } from '../moments.js';
-import { selectMarkets, selectSpan } from '../selection.js';
+import type { Moment } from '../options/moments.js';
+import { selectMarkets, selectSpan } from '../options/selection.js';
 
 /** The options by which several commands select gaps. */
 export interface GapOptions {

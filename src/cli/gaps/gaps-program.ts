@@ -1,13 +1,18 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { countArgument, gather } from '../arguments.js';
 import type { BackfillOptions } from '../commands/backfill.js';
 import type { GapsFillOptions } from '../commands/gaps-fill.js';
 import type { GapsListOptions } from '../commands/gaps-list.js';
 import type { QuarantineOptions } from '../commands/quarantine.js';
 import type { ExitCode } from '../exit-codes.js';
-import { fetchedKindsArgument, kindsArgument, reasonsArgument, statesArgument } from '../kinds.js';
-import { momentArgument } from '../moments.js';
-import type { CommonOptions } from '../session.js';
+import type { CommonOptions } from '../opening/session.js';
+import { countArgument, gather } from '../options/arguments.js';
+import {
+  fetchedKindsArgument,
+  kindsArgument,
+  reasonsArgument,
+  statesArgument,
+} from '../options/kinds.js';
+import { momentArgument } from '../options/moments.js';
 
 type Finish = (code: ExitCode) => void;
 

@@ -1,8 +1,8 @@
 import type { StreamKind } from '../../ledger/batch.js';
 import type { KnownStream, Store } from '../../store/index.js';
-import { streamName } from '../kinds.js';
-import { formatMoment } from '../moments.js';
-import { printable } from '../printable.js';
+import { streamName } from '../options/kinds.js';
+import { formatMoment } from '../options/moments.js';
+import { printable } from '../output/printable.js';
 
 /** What `tapekeep backfill` calls the streams that can be fetched later. */
 const FETCHED_AS: Readonly<Partial<Record<StreamKind, string>>> = {

@@ -4,8 +4,8 @@ import type { PartitionsOptions } from '../commands/partitions.js';
 import type { RestoreOptions } from '../commands/restore.js';
 import type { SealOptions } from '../commands/seal.js';
 import type { ExitCode } from '../exit-codes.js';
-import { momentArgument } from '../moments.js';
-import type { CommonOptions } from '../session.js';
+import type { CommonOptions } from '../opening/session.js';
+import { momentArgument } from '../options/moments.js';
 import { LIFE_KIND_NAMES, type LifeKind } from './life-rules.js';
 
 const PARTITIONS_HELP = `

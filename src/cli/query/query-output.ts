@@ -1,6 +1,6 @@
 import { csvField, spreadsheetField } from '../../archive/export/formats.js';
-import { jsonLine } from '../printable.js';
-import { formatTable } from '../table.js';
+import { jsonLine } from '../output/printable.js';
+import { formatTable } from '../output/table.js';
 
 /** The forms of an answer. */
 export const ANSWER_FORMATS = ['table', 'csv', 'json'] as const;

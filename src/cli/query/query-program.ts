@@ -1,9 +1,9 @@
 import { type Command, Option } from 'commander';
-import { gather } from '../arguments.js';
 import type { QueryOptions } from '../commands/query.js';
 import type { ExitCode } from '../exit-codes.js';
-import { momentArgument } from '../moments.js';
-import type { CommonOptions } from '../session.js';
+import type { CommonOptions } from '../opening/session.js';
+import { gather } from '../options/arguments.js';
+import { momentArgument } from '../options/moments.js';
 
 const HELP = `
   tapekeep query "select market, count(*), sum(total) from trades where traded_at >= '2026-01-01' group by 1"

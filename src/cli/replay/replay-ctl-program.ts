@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { durationArgument, playSpeedArgument } from '../arguments.js';
 import { buildCtl } from '../ctl-program.js';
 import type { ExitCode } from '../exit-codes.js';
-import { momentArgument } from '../moments.js';
+import { durationArgument, playSpeedArgument } from '../options/arguments.js';
+import { momentArgument } from '../options/moments.js';
 
 const CTL_HELP = `
 Every answer is one JSON document: how the time of the session stands afterwards. Without --session it

@@ -1,9 +1,9 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { durationArgument, playSpeedArgument, portArgument } from '../arguments.js';
 import type { ReplayCommandOptions } from '../commands/replay.js';
 import type { ExitCode } from '../exit-codes.js';
-import { momentArgument } from '../moments.js';
-import type { CommonOptions } from '../session.js';
+import type { CommonOptions } from '../opening/session.js';
+import { durationArgument, playSpeedArgument, portArgument } from '../options/arguments.js';
+import { momentArgument } from '../options/moments.js';
 import { replayCtl } from './replay-ctl-program.js';
 
 const HELP = `

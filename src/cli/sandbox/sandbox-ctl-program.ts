@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { gather } from '../arguments.js';
 import { buildCtl } from '../ctl-program.js';
 import type { ExitCode } from '../exit-codes.js';
+import { gather } from '../options/arguments.js';
 import { gatherFaultScript } from './fault-script.js';
 
 const CTL_HELP = `

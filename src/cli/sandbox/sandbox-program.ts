@@ -1,6 +1,8 @@
 import { type Command, Option } from 'commander';
 import type { CandleOpen, EmptyCandles } from '../../sandbox/candles.js';
 import type { ServerVariants } from '../../server/variants.js';
+import type { SandboxOptions } from '../commands/sandbox.js';
+import type { ExitCode } from '../exit-codes.js';
 import {
   countArgument,
   durationArgument,
@@ -9,9 +11,7 @@ import {
   portArgument,
   seedArgument,
   speedArgument,
-} from '../arguments.js';
-import type { SandboxOptions } from '../commands/sandbox.js';
-import type { ExitCode } from '../exit-codes.js';
+} from '../options/arguments.js';
 import { sandboxCtl } from './sandbox-ctl-program.js';
 
 const SANDBOX_HELP = `

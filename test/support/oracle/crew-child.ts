@@ -30,8 +30,8 @@ const { Daemon: BuiltDaemon } = (await built(
   'cli/daemon/daemon.js',
 )) as typeof import('../../../src/cli/daemon/daemon.js');
 const { openSession } = (await built(
-  'cli/session.js',
-)) as typeof import('../../../src/cli/session.js');
+  'cli/opening/session.js',
+)) as typeof import('../../../src/cli/opening/session.js');
 const { systemClock } = (await built(
   'kernel/clock.js',
 )) as typeof import('../../../src/kernel/clock.js');

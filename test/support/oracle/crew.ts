@@ -1,7 +1,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { startPlainChild } from '../plain-child.js';
+import { startPlainChild } from '../programs/plain-child.js';
 import type { CrewOrder, CrewWord } from './crew-child.js';
 
 const CHILD = join(import.meta.dirname, 'crew-child.ts');

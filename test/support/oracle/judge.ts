@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { multiplyDecimals } from '../../../src/kernel/decimal.js';
-import { runSql } from '../postgres.js';
-import type { OpenSql } from '../postgres-server.js';
-import { type RecordedTrade, storedTrades } from '../recorded.js';
+import { type RecordedTrade, storedTrades } from '../exchanges/recorded.js';
+import { runSql } from '../postgres/postgres.js';
+import type { OpenSql } from '../postgres/postgres-server.js';
 
 interface Covered {
   readonly kind: 'trades' | 'times';

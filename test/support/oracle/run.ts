@@ -7,11 +7,11 @@ import { createFaults, type Faults } from '../../../src/sandbox/faults/faults.js
 import { openTape } from '../../../src/sandbox/open-tape.js';
 import type { TapeBackend } from '../../../src/sandbox/tape-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
+import { tapeLines } from '../exchanges/recorded.js';
 import { noTelemetry } from '../no-telemetry.js';
-import { dropDatabase, makeDatabase } from '../postgres.js';
-import { PostgresProxy } from '../postgres-proxy.js';
-import { type OpenSql, openSql } from '../postgres-server.js';
-import { tapeLines } from '../recorded.js';
+import { dropDatabase, makeDatabase } from '../postgres/postgres.js';
+import { PostgresProxy } from '../postgres/postgres-proxy.js';
+import { type OpenSql, openSql } from '../postgres/postgres-server.js';
 import { Crew, type CrewMember } from './crew.js';
 import { isSettled, type Judgement, judge } from './judge.js';
 import type { Kill, OracleWorld } from './world.js';

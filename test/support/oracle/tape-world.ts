@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
-import type { RecordedTrade } from '../recorded.js';
+import type { RecordedTrade } from '../exchanges/recorded.js';
 import type { OracleWorld } from './world.js';
 
 /** What befalls the replies, now and then, while a tape is collected. */

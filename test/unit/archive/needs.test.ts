@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { needsOf } from '../../../src/archive/query/needs.js';
 import { parseStatement } from '../../../src/archive/query/syntax.js';
-import { openDuck } from '../../support/export-world.js';
+import { openDuck } from '../../support/worlds/export-world.js';
 
 test('rows are left out only where the statement throws them away for certain', async (t) => {
   const duck = await openDuck(t);

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { longProductSql, productSql } from '../../../src/archive/parquet/product.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';
 import { multiplyDecimals } from '../../../src/kernel/decimal.js';
-import { temporaryFolder } from '../../support/tape-exchange.js';
+import { temporaryFolder } from '../../support/exchanges/tape-exchange.js';
 
 test('price × amount is exact for every width of its factors', async (t) => {
   const duck = await DuckSession.open(await temporaryFolder(t));

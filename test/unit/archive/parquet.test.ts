@@ -17,7 +17,7 @@ import {
 import { ParquetError } from '../../../src/archive/parquet/session.js';
 import { writeParquet } from '../../../src/archive/parquet/write.js';
 import type { ColumnType, SeriesColumn } from '../../../src/store/index.js';
-import { makeFolder, openDuck } from '../../support/export-world.js';
+import { makeFolder, openDuck } from '../../support/worlds/export-world.js';
 
 const COLUMNS = (
   [

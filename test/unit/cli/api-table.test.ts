@@ -6,7 +6,7 @@ import { buildApiProgram } from '../../../src/cli/api/program.js';
 import { linesOf } from '../../../src/cli/api/rows.js';
 import { fixTimes, relativeTimeArgument } from '../../../src/cli/api/times.js';
 import { lineOf } from '../../../src/cli/api/watch-lines.js';
-import { timeArgument } from '../../../src/cli/arguments.js';
+import { timeArgument } from '../../../src/cli/options/arguments.js';
 import { endpointNames, endpoints } from '../../../src/contract/endpoints.js';
 import type { Market } from '../../../src/contract/resources.js';
 

@@ -8,8 +8,8 @@ import { NonceFile, type NonceFileOptions } from '../../../src/client/nonce-file
 import { NonceLock } from '../../../src/client/nonce-lock.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { seededRandom } from '../../../src/kernel/random.js';
+import { temporaryFolder } from '../../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { temporaryFolder } from '../../support/tape-exchange.js';
 
 const NONCE = 1_704_070_810_000;
 const KEY = 'canary-key-0001';

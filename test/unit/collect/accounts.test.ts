@@ -5,10 +5,10 @@ import { AccountCollector } from '../../../src/collect/accounts/accounts.js';
 import type { ParamsOf } from '../../../src/contract/endpoints.js';
 import type { ActiveOrder } from '../../../src/contract/resources.js';
 import type { ActiveOrderRow, Batch } from '../../../src/ledger/batch.js';
-import { CollectRecord } from '../../support/collect-record.js';
+import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
-import { ScriptedExchange } from '../../support/scripted-exchange.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const { signal } = new AbortController();
 

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { CandleCollector } from '../../../src/collect/candles/candles.js';
 import type { StreamRef } from '../../../src/ledger/batch.js';
-import { CollectRecord } from '../../support/collect-record.js';
+import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
-import { ScriptedExchange } from '../../support/scripted-exchange.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 const MINUTE_MS = 60_000;

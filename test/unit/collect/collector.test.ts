@@ -5,10 +5,10 @@ import { Collector } from '../../../src/collect/collector.js';
 import type { StateFeedEvent, StateFeedPort } from '../../../src/collect/ports.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { seededRandom } from '../../../src/kernel/random.js';
-import { CollectRecord } from '../../support/collect-record.js';
+import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
-import { ScriptedExchange } from '../../support/scripted-exchange.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1, 12);
 

@@ -4,11 +4,11 @@ import { GapFiller } from '../../../src/collect/trades/filler.js';
 import { tradesSource } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
-import { CollectRecord } from '../../support/collect-record.js';
+import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
-import { ScriptedExchange } from '../../support/scripted-exchange.js';
-import { knownMode } from '../../support/trade-world.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
+import { knownMode } from '../../support/worlds/trade-world.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 const { signal } = new AbortController();

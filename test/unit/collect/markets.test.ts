@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { MarketList } from '../../../src/collect/markets.js';
-import { CollectRecord } from '../../support/collect-record.js';
+import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
-import { ScriptedExchange } from '../../support/scripted-exchange.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const { signal } = new AbortController();
 const market = (name: string, stockPrec: unknown = 8) => ({

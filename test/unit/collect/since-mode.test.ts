@@ -3,10 +3,10 @@ import test from 'node:test';
 import fc from 'fast-check';
 import type { SinceMode } from '../../../src/collect/ports.js';
 import { SinceModes } from '../../../src/collect/trades/since-mode.js';
-import { CollectRecord } from '../../support/collect-record.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
-import { type HistoryTraits, ModelHistory } from '../../support/model-history.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { type HistoryTraits, ModelHistory } from '../../support/models/model-history.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const { signal } = new AbortController();
 const STEADY: Omit<HistoryTraits, 'mode'> = {

@@ -3,10 +3,10 @@ import test from 'node:test';
 import { DepthCollector, sortedDepth } from '../../../src/collect/depth.js';
 import { TickerCollector } from '../../../src/collect/tickers.js';
 import type { StreamRef } from '../../../src/ledger/batch.js';
-import { CollectRecord } from '../../support/collect-record.js';
+import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
-import { ScriptedExchange } from '../../support/scripted-exchange.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 const { signal } = new AbortController();

@@ -4,9 +4,9 @@ import type { ArchivePort, StateFeedEvent, StateFeedPort } from '../../../src/co
 import { StateCollector } from '../../../src/collect/states.js';
 import { AbortedError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
-import { CollectRecord } from '../../support/collect-record.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const START_MS = Date.UTC(2026, 0, 1);
 

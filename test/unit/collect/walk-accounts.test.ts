@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { seededRandom } from '../../../src/kernel/random.js';
-import { START_MS, signal, type Trade, TradeWorld } from '../../support/trade-world.js';
+import { START_MS, signal, type Trade, TradeWorld } from '../../support/worlds/trade-world.js';
 
 /** The walk in random worlds with refused rows, failing commits and restarts. */
 

@@ -7,7 +7,7 @@ import {
   START_S,
   signal,
   TradeWorld,
-} from '../../support/trade-world.js';
+} from '../../support/worlds/trade-world.js';
 
 /** The far end of history: what is forgotten there, by the exchange or by the walk itself. */
 

@@ -12,10 +12,10 @@ import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { describeGaps, readGaps } from '../../../src/contract/told-gaps.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { normalizeSpans, type Span, subtractSpans } from '../../../src/kernel/span.js';
+import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
 import { noTelemetry } from '../../support/no-telemetry.js';
-import { ScriptedExchange } from '../../support/scripted-exchange.js';
 
 /**
  * The walk through the replay of an archive that has gaps: whatever the archive does not have, it

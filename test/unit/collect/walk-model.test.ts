@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { fired, WalkRun, type WalkWorld } from '../../support/model-walk.js';
-import { worldOf } from '../../support/model-walk-arb.js';
+import { fired, WalkRun, type WalkWorld } from '../../support/models/model-walk.js';
+import { worldOf } from '../../support/models/model-walk-arb.js';
 
 /**
  * The walk in both modes against a model exchange, with everything that may befall it at once:

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Island } from '../../../src/ledger/batch.js';
-import { every, fillAll, START_S, signal, TradeWorld } from '../../support/trade-world.js';
+import { every, fillAll, START_S, signal, TradeWorld } from '../../support/worlds/trade-world.js';
 
 /** The walk over a history that is written down trade by trade, over both endpoints. */
 

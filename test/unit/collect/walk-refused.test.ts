@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { every, fillAll, START_MS, signal, TradeWorld } from '../../support/trade-world.js';
+import { every, fillAll, START_MS, signal, TradeWorld } from '../../support/worlds/trade-world.js';
 
 /** The walk where rows of a page can not be read: what they put in doubt stays open. */
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
-import { every, START_MS, signal, TradeWorld } from '../../support/trade-world.js';
+import { every, START_MS, signal, TradeWorld } from '../../support/worlds/trade-world.js';
 
 /**
  * What the way through history costs: requests are what the exchange rations, and one that brings

@@ -7,7 +7,7 @@ import {
   START_S,
   signal,
   TradeWorld,
-} from '../../support/trade-world.js';
+} from '../../support/worlds/trade-world.js';
 
 /** Spans that are wanted besides, spans that are doubted, and what is remembered of holes. */
 

@@ -5,12 +5,12 @@ import { WalkStalledError } from '../../../src/collect/trades/errors.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/ledger/batch.js';
-import { lowerBound } from '../../support/by-seconds.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { ModelArchive } from '../../support/model-archive.js';
-import { ModelHistory } from '../../support/model-history.js';
+import { lowerBound } from '../../support/models/by-seconds.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { ModelHistory } from '../../support/models/model-history.js';
 import { noTelemetry } from '../../support/no-telemetry.js';
-import { knownMode } from '../../support/trade-world.js';
+import { knownMode } from '../../support/worlds/trade-world.js';
 
 /**
  * The walk against a model exchange whose head moves with every request: bursts longer than a page

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { loadConfig } from '../../../src/config/load.js';
-import { repositoryPath } from '../../support/repository.js';
+import { repositoryPath } from '../../support/repository/repository.js';
 
 interface Compose {
   readonly services: { readonly tapekeep: { readonly environment: Record<string, string> } };

@@ -9,7 +9,7 @@ import { DEFAULTS, KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/
 import { exchangeNameOf, type LoadOptions, loadConfig } from '../../../src/config/load.js';
 import { redactUrl } from '../../../src/config/redact.js';
 import { SECRET_KEYS } from '../../../src/config/schema.js';
-import { defaultYaml, defaultYamlPath } from '../../support/repository.js';
+import { defaultYaml, defaultYamlPath } from '../../support/repository/repository.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'tapekeep-config-'));
 after(() => rmSync(folder, { recursive: true }));

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { Registry } from 'prom-client';
 import { createMetrics } from '../../../src/observe/metrics.js';
-import { repositoryPath } from '../../support/repository.js';
+import { repositoryPath } from '../../support/repository/repository.js';
 
 const path = join(repositoryPath, 'config', 'prometheus-rules.yml');
 

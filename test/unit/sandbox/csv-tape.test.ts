@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { readCsvTape, TAPE_HEADER } from '../../../src/sandbox/csv-tape.js';
 import { TapeError } from '../../../src/sandbox/tape-error.js';
-import { temporaryFolder, writeTape } from '../../support/tape-exchange.js';
+import { temporaryFolder, writeTape } from '../../support/exchanges/tape-exchange.js';
 
 const GOOD = '5,1000,1.5,2,buy';
 

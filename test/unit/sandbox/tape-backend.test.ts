@@ -9,8 +9,8 @@ import {
 import { openTape } from '../../../src/sandbox/open-tape.js';
 import type { TapeOptions } from '../../../src/sandbox/options.js';
 import type { BackendTrade } from '../../../src/server/backend.js';
+import { GENERATED, writeTape } from '../../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { GENERATED, writeTape } from '../../support/tape-exchange.js';
 
 /** A full minute, so that candles are easy to count. */
 const T0_S = 1_780_000_020;

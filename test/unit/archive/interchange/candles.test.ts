@@ -8,7 +8,7 @@ import { computeCandles, ExactSum } from '../../../../src/archive/interchange/co
 import { CoveredWalk } from '../../../../src/archive/interchange/covered-walk.js';
 import { withQuietSlots } from '../../../../src/archive/interchange/quiet-slots.js';
 import { MomentReader, tradesOf } from '../../../../src/archive/interchange/text-rows.js';
-import { batches, gather, inPieces, tradeLine } from '../../../support/interchange.js';
+import { batches, gather, inPieces, tradeLine } from '../../../support/worlds/interchange.js';
 
 const MINUTE_MS = 60_000;
 

@@ -10,8 +10,8 @@ import {
 } from '../../../../src/archive/interchange/feed-events.js';
 import { FeedFile, type Latency } from '../../../../src/archive/interchange/feed-file.js';
 import { zipOne } from '../../../../src/archive/interchange/zip.js';
-import { makeFolder } from '../../../support/export-world.js';
-import { type ReadEvent, readEvents, unzipOne } from '../../../support/interchange.js';
+import { makeFolder } from '../../../support/worlds/export-world.js';
+import { type ReadEvent, readEvents, unzipOne } from '../../../support/worlds/interchange.js';
 
 const side = fc.uniqueArray(
   fc.tuple(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 1, max: 3 })),

@@ -7,7 +7,7 @@ import {
   writeFreqtradeTrades,
 } from '../../../../src/archive/interchange/freqtrade.js';
 import type { TradeLine } from '../../../../src/archive/interchange/text-rows.js';
-import { batches } from '../../../support/interchange.js';
+import { batches } from '../../../support/worlds/interchange.js';
 
 async function bytesOf(work: (write: (bytes: Uint8Array) => Promise<void>) => Promise<void>) {
   const pieces: Uint8Array[] = [];

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { PollWorld } from '../../../support/poll-world.js';
+import { PollWorld } from '../../../support/worlds/poll-world.js';
 
 /** A dispatcher that has polled every market once, and has nothing to do. */
 async function settled(

@@ -11,8 +11,12 @@ import { openLive } from '../../../../src/sandbox/live/open-live.js';
 import type { LiveOptions } from '../../../../src/sandbox/live/options.js';
 import { DEFAULT_MARKETS } from '../../../../src/sandbox/markets.js';
 import { RefusedError } from '../../../../src/server/backend.js';
+import {
+  LIVE_START_MS,
+  openTestLive,
+  STILL_MARKET,
+} from '../../../support/exchanges/live-exchange.js';
 import { FakeClock } from '../../../support/fake-clock.js';
-import { LIVE_START_MS, openTestLive, STILL_MARKET } from '../../../support/live-exchange.js';
 
 const BTC = 'BTC_USDT';
 const KEY = { key: 'alice', secret: 's' };

@@ -3,8 +3,8 @@ import { type TestContext, test } from 'node:test';
 import { seededRandom } from '../../../../src/kernel/random.js';
 import type { LiveBackend } from '../../../../src/sandbox/live/live-backend.js';
 import type { LiveOptions } from '../../../../src/sandbox/live/options.js';
+import { LIVE_START_MS, openTestLive } from '../../../support/exchanges/live-exchange.js';
 import { FakeClock } from '../../../support/fake-clock.js';
-import { LIVE_START_MS, openTestLive } from '../../../support/live-exchange.js';
 
 const HOUR_MS = 3_600_000;
 

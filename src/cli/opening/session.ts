@@ -1,0 +1,63 @@
+import { createExchangeClock, type ExchangeClock } from '../../client/exchange-clock.js';
+import { type ConfigTree, loadConfig } from '../../config/load.js';
+import type { Config } from '../../config/schema.js';
+import { systemClock } from '../../kernel/clock.js';
+import { createLogger, type LogDestination } from '../../observe/logger.js';
+import { createTelemetry, type ObservedTelemetry } from '../../observe/telemetry.js';
+
+/** Options that every command takes. */
+export interface CommonOptions {
+  readonly config?: string;
+  readonly logLevel?: string;
+  readonly logFormat?: string;
+}
+
+/** What a command works with. */
+export interface Session {
+  readonly config: Config;
+  readonly telemetry: ObservedTelemetry;
+  readonly exchangeTime: ExchangeClock;
+}
+
+/**
+ * Reads the settings and opens the log. The clock of the exchange is made here, because both the
+ * lags in the metrics and the client need it.
+ *
+ * @throws ConfigError naming every wrong setting
+ */
+export function openSession(
+  options: CommonOptions,
+  more: {
+    readonly overrides?: ConfigTree;
+    readonly destination?: LogDestination;
+    /** Default: the environment of this process. */
+    readonly env?: NodeJS.ProcessEnv;
+  } = {},
+): Session {
+  const log = {
+    ...(options.logLevel === undefined ? {} : { level: options.logLevel }),
+    ...(options.logFormat === undefined ? {} : { format: options.logFormat }),
+  };
+  const config = loadConfig({
+    env: more.env ?? process.env,
+    overrides: { ...more.overrides, log: log as NonNullable<ConfigTree['log']> },
+    ...(options.config === undefined ? {} : { file: options.config }),
+  });
+  const clock = systemClock;
+  const { destination } = more;
+  const { http, account } = config;
+  const secrets = [http.token, account.key, account.secret].filter((secret) => secret !== null);
+  const logger = createLogger({
+    ...config.log,
+    clock,
+    secrets,
+    ...(destination === undefined ? {} : { destination }),
+  });
+  let exchangeTime: ExchangeClock | undefined;
+  const telemetry = createTelemetry({
+    logger,
+    exchangeNowMs: () => exchangeTime?.nowMs() ?? clock.wallMs(),
+  });
+  exchangeTime = createExchangeClock({ clock, telemetry: telemetry.client });
+  return { config, telemetry, exchangeTime };
+}

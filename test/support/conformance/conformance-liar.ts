@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import type { TestContext } from 'node:test';
+import { caseLines } from '../../conformance/report.js';
+import type { SuiteOptions } from '../../conformance/suite.js';
+import { startHttpStub } from '../exchanges/stub-server.js';
+import { idsWith, judge, startJudged } from './conformance.js';
+
+export type Row = Record<string, unknown>;
+type Bare = Row & Row[];
+
+/** A body that is bent before it is told on; `rows` is the payload, without its envelope. */
+export interface Told {
+  status: number;
+  body: Row;
+  rows: Bare;
+}
+
+/** One lie: which requests it is told to, how, and the cases that must find it, and no others. */
+export interface Lie {
+  readonly name: string;
+  /** Method, path and query. */
+  readonly where: RegExp;
+  readonly bend: (told: Told) => void;
+  readonly found: readonly string[];
+}
+
+export const at = (rows: Bare, index: number): Row => rows[index] ?? {};
+
+/** The rows of a field; none where the answer has no such field, as a refusal. */
+export function listOf(field: unknown): Row[] {
+  return Array.isArray(field) ? (field as Row[]) : [];
+}
+
+const IDENTITY_HEADER = 'x-tapekeep-exchange';
+
+/**
+ * A server that passes on what another one says, and bends it here and there. With `isNamed` false
+ * it looks like any exchange, not like a sandbox.
+ */
+export async function startLiar(
+  t: TestContext,
+  truth: string,
+  { where, bend }: Pick<Lie, 'where' | 'bend'>,
+  isNamed = true,
+) {
+  let told = 0;
+  const stub = await startHttpStub(t, (request, response) => {
+    void (async () => {
+      const {
+        host: _host,
+        connection: _link,
+        'content-length': _size,
+        ...headers
+      } = request.headers;
+      const answer = await fetch(truth + request.url, {
+        method: request.method,
+        headers: headers as Record<string, string>,
+        ...(request.method === 'POST' ? { body: request.body } : {}),
+      });
+      const text = await answer.text();
+      const type = answer.headers.get('content-type') ?? '';
+      const reply: Told = { status: answer.status, body: {}, rows: [] as unknown as Bare };
+      let sent = text;
+      if (type.startsWith('application/json') && where.test(`${request.method} ${request.url}`)) {
+        reply.body = JSON.parse(text) as Row;
+        reply.rows = (reply.body.result ?? reply.body) as Bare;
+        bend(reply);
+        sent = JSON.stringify(reply.body);
+        told += 1;
+      }
+      const date = answer.headers.get('date') ?? '';
+      const identity = answer.headers.get(IDENTITY_HEADER) ?? '';
+      response.writeHead(reply.status, {
+        ...{ 'content-type': type, date },
+        ...(isNamed ? { [IDENTITY_HEADER]: identity } : {}),
+      });
+      response.end(sent);
+    })();
+  });
+  return { url: stub.baseUrl, told: () => told };
+}
+
+/** Tells each lie in a run of its own: who should find it does, nobody else, and it is the server's. */
+export async function tellLies(
+  t: TestContext,
+  lies: readonly Lie[],
+  truth?: { readonly url: string },
+  overrides: Partial<SuiteOptions> = {},
+): Promise<void> {
+  const { url } = truth ?? (await startJudged(t)).server;
+  for (const lie of lies) {
+    await t.test(lie.name, async (t) => {
+      const liar = await startLiar(t, url, lie);
+      const result = await judge(liar.url, overrides);
+      assert.ok(liar.told() > 0, 'the lie was told');
+      const failed = result.cases.filter(({ verdict }) => verdict === 'fail');
+      const shown = failed.flatMap(caseLines).join('\n');
+      assert.deepEqual(idsWith('fail', result), [...lie.found].sort(), shown);
+      assert.ok(
+        failed.every(({ remarks }) => remarks.length > 0),
+        shown,
+      );
+      for (const { failed: sides } of failed) assert.deepEqual(sides, ['server'], shown);
+    });
+  }
+}

@@ -1,0 +1,44 @@
+import { once } from 'node:events';
+import { fastify } from 'fastify';
+import { openTape } from '../../../src/sandbox/open-tape.js';
+import { startExchangeServer } from '../../../src/server/exchange-server.js';
+import { FakeClock } from '../fake-clock.js';
+import type { BenchServerOrder, BenchServerReport } from './bench-server.js';
+import { GENERATED } from './tape-exchange.js';
+
+/**
+ * A server in a process of its own, so that a benchmark's load does not share its core: either
+ * ours, over a generated tape whose time stands still, or fastify with nothing but ready texts.
+ * It ends with its parent.
+ */
+
+/** @returns the address */
+async function serve(order: BenchServerOrder): Promise<string> {
+  if (order.kind === 'ours') {
+    const clock = new FakeClock();
+    const backend = await openTape(GENERATED, clock);
+    const telemetry = { served() {}, realtimeOpened() {}, realtimeClosed() {}, handlerFailed() {} };
+    const { url } = await startExchangeServer({ backend, clock, telemetry });
+    return url;
+  }
+  const app = fastify({ logger: false });
+  for (const { path, headers, body } of order.pages) {
+    app.get(path, (_request, reply) => {
+      reply.raw.sendDate = false;
+      return reply.headers(headers).send(body);
+    });
+  }
+  return app.listen({ host: '127.0.0.1', port: 0 });
+}
+
+function tell(report: BenchServerReport): void {
+  process.send?.(report);
+}
+
+process.once('disconnect', () => process.exit());
+const [order] = (await once(process, 'message')) as [BenchServerOrder];
+tell({ url: await serve(order), cpuMs: 0 });
+process.on('message', () => {
+  const { user, system } = process.cpuUsage();
+  tell({ url: '', cpuMs: (user + system) / 1000 });
+});

@@ -1,0 +1,49 @@
+import type { TestContext } from 'node:test';
+import type { Clock } from '../../../src/kernel/clock.js';
+import { createFaults, type Faults } from '../../../src/sandbox/faults/faults.js';
+import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
+import { openTape } from '../../../src/sandbox/open-tape.js';
+import type { TapeOptions } from '../../../src/sandbox/options.js';
+import { startExchangeServer } from '../../../src/server/exchange-server.js';
+import type { ServerVariants } from '../../../src/server/variants.js';
+import { FakeClock } from '../fake-clock.js';
+import { GENERATED, ServerRecord, type TapeExchange } from './tape-exchange.js';
+
+export interface FaultyExchange extends TapeExchange {
+  readonly faults: Faults;
+  /** How often each rule fired, by its id. */
+  fired(): Record<string, number>;
+}
+
+export interface FaultyExchangeOptions {
+  readonly rules: readonly FaultRuleInput[];
+  readonly seed?: number;
+  readonly tape?: TapeOptions;
+  readonly variants?: Partial<ServerVariants>;
+  /** Default: a clock that stands still. */
+  readonly clock?: Clock;
+  /** Default: the control paths are served. */
+  readonly control?: boolean;
+}
+
+/** A tape exchange in which things go wrong by a script; ends with the test. */
+export async function startFaultyExchange(
+  t: TestContext,
+  options: FaultyExchangeOptions,
+): Promise<FaultyExchange> {
+  const { rules, seed = 7, tape = GENERATED, variants = {}, control = true } = options;
+  const clock = options.clock ?? new FakeClock();
+  const backend = await openTape(tape, clock);
+  const interference = createFaults({ rules, seed, clock });
+  const record = new ServerRecord();
+  const server = await startExchangeServer({
+    ...{ backend, clock, telemetry: record, variants, interference, control },
+  });
+  t.after(async () => {
+    await server.stop();
+    backend.stop();
+  });
+  const fired = () =>
+    Object.fromEntries(interference.report().map(({ rule, fired: count }) => [rule, count]));
+  return { backend, server, record, faults: interference, fired };
+}

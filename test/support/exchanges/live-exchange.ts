@@ -1,0 +1,108 @@
+import type { TestContext } from 'node:test';
+import { encodePayload, sign } from '../../../src/contract/signing.js';
+import type { LiveBackend } from '../../../src/sandbox/live/live-backend.js';
+import { openLive } from '../../../src/sandbox/live/open-live.js';
+import type { LiveOptions } from '../../../src/sandbox/live/options.js';
+import type { GeneratedMarket } from '../../../src/sandbox/markets.js';
+import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
+import type { ServerVariants } from '../../../src/server/variants.js';
+import { FakeClock } from '../fake-clock.js';
+import { ServerRecord } from './tape-exchange.js';
+
+/** A moment in the middle of a session. */
+export const LIVE_START_MS = Date.UTC(2026, 5, 1, 12, 20);
+
+/** A market in which nobody trades for years but who is sent there. */
+export const STILL_MARKET: GeneratedMarket = {
+  name: 'AAA_ZZZ',
+  stockPrec: 4,
+  moneyPrec: 2,
+  minAmount: '0.5',
+  basePrice: '100',
+  usualAmount: '10',
+  activity: 1e-9,
+};
+
+/** Opens a live exchange that ends with the test. */
+export async function openTestLive(
+  t: TestContext,
+  options: LiveOptions = {},
+  clock: FakeClock = new FakeClock(),
+): Promise<LiveBackend> {
+  const backend = await openLive({ startMs: LIVE_START_MS, ...options }, clock);
+  t.after(() => backend.stop());
+  return backend;
+}
+
+export interface LiveServer {
+  readonly backend: LiveBackend;
+  readonly server: ExchangeServer;
+  readonly clock: FakeClock;
+}
+
+/** A live exchange on a free port. */
+export async function startTestLive(
+  t: TestContext,
+  options: LiveOptions = {},
+  variants: Partial<ServerVariants> = {},
+  control = false,
+): Promise<LiveServer> {
+  const clock = new FakeClock();
+  const backend = await openTestLive(t, options, clock);
+  const telemetry = new ServerRecord();
+  const server = await startExchangeServer({ backend, clock, telemetry, variants, control });
+  t.after(() => server.stop());
+  return { backend, server, clock };
+}
+
+export interface SignedReply {
+  readonly status: number;
+  readonly body: Record<string, unknown>;
+}
+
+/** Sends signed requests for one key, each with a greater nonce. */
+export class Trader {
+  readonly #url: string;
+  readonly #key: string;
+  readonly #secret: string;
+  #nonce = 1_800_000_000_000;
+
+  constructor(url: string, key: string, secret: string) {
+    this.#url = url;
+    this.#key = key;
+    this.#secret = secret;
+  }
+
+  async post(path: string, fields: object = {}): Promise<SignedReply> {
+    this.#nonce += 1;
+    const text = JSON.stringify({ request: path, nonce: this.#nonce, ...fields });
+    const response = await fetch(this.#url + path, {
+      method: 'POST',
+      body: text,
+      headers: {
+        'content-type': 'application/json',
+        'x-txc-apikey': this.#key,
+        'x-txc-payload': encodePayload(text),
+        'x-txc-signature': sign(this.#secret, text),
+      },
+    });
+    return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+  }
+
+  /** Result of an order; fails with the reply when it was refused. */
+  async order(market: string, side: string, price: string, amount: string) {
+    const reply = await this.post('/api/v1/order/new', { market, side, price, amount });
+    if (reply.status !== 200) throw new Error(JSON.stringify(reply));
+    return reply.body.result as Record<string, string | number>;
+  }
+
+  async balances(): Promise<Record<string, { available: string; freeze: string }>> {
+    const reply = await this.post('/api/v1/account/balances');
+    return reply.body.result as Record<string, { available: string; freeze: string }>;
+  }
+
+  async orders(market: string) {
+    const reply = await this.post('/api/v1/orders', { market });
+    return reply.body.result as { total: number; result: Array<Record<string, string | number>> };
+  }
+}

@@ -1,0 +1,70 @@
+import type {
+  CallOptions,
+  ExchangePort,
+  ExchangeReply,
+  RequestTurn,
+} from '../../../src/collect/ports.js';
+import type { EndpointName, ParamsOf, ResultOf } from '../../../src/contract/endpoints.js';
+import { endpoints } from '../../../src/contract/endpoints.js';
+import type { Clock } from '../../../src/kernel/clock.js';
+
+type Answers = {
+  [Name in EndpointName]?: (params: ParamsOf<Name>, signal?: AbortSignal) => unknown;
+};
+
+export interface Asked {
+  readonly endpoint: EndpointName;
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly atMs: number;
+}
+
+/**
+ * An exchange whose answers are written by the test, as the wire would carry them; they are read
+ * with the contract, so that malformed rows are refused as in production. Its time is the clock's.
+ */
+export class ScriptedExchange implements ExchangePort {
+  readonly asked: Asked[] = [];
+  readonly answers: Answers;
+  /** The server's Date behind this clock, milliseconds. */
+  dateBehindMs = 0;
+  /** What the server says besides of its answers, as a replay does. */
+  told: Pick<ExchangeReply<unknown>, 'gaps' | 'covered'> = {};
+  readonly #clock: Clock;
+
+  constructor(clock: Clock, answers: Answers) {
+    this.#clock = clock;
+    this.answers = answers;
+  }
+
+  countOf(endpoint: EndpointName): number {
+    return this.asked.filter((one) => one.endpoint === endpoint).length;
+  }
+
+  /** Every turn is to be had at once; a test may put a budget here. */
+  async reserve(_priority: number, signal: AbortSignal): Promise<RequestTurn> {
+    signal.throwIfAborted();
+    return { giveBack: () => undefined };
+  }
+
+  async call<N extends EndpointName>(
+    name: N,
+    params: ParamsOf<N>,
+    options?: CallOptions,
+  ): Promise<ExchangeReply<ResultOf<N>>> {
+    options?.signal?.throwIfAborted();
+    const sentAtMs = this.#clock.wallMs();
+    this.asked.push({ endpoint: name, params, atMs: sentAtMs });
+    const answer = this.answers[name] as Answers[N];
+    if (answer === undefined) throw new Error(`no answer is written for ${name}`);
+    const payload = await answer(params, options?.signal);
+    const { data, rejected } = endpoints[name].result.parse(payload);
+    return {
+      data: data as ResultOf<N>,
+      rejected,
+      sentAtMs,
+      dateMs: Math.floor((sentAtMs - this.dateBehindMs) / 1000) * 1000,
+      receivedAtMs: this.#clock.wallMs(),
+      ...this.told,
+    };
+  }
+}

@@ -1,0 +1,472 @@
+import type {
+  ArchivePort,
+  FillRequests,
+  GapAttempt,
+  MarketChanges,
+  PagedEndpoint,
+  RememberedGap,
+  SinceMode,
+  StartTry,
+} from '../../../src/collect/ports.js';
+import type { Market } from '../../../src/contract/resources.js';
+import {
+  floorToMs,
+  normalizeSpans,
+  type Span,
+  spanContains,
+  subtractSpans,
+} from '../../../src/kernel/span.js';
+import {
+  type Batch,
+  type CommitResult,
+  type CoverageClaim,
+  type DepthRow,
+  type Island,
+  type KlineRow,
+  NO_OUTCOMES,
+  type QuarantineRow,
+  type RowOutcomes,
+  type Series,
+  type StateRow,
+  type StreamKind,
+  type StreamRef,
+  type TickerRow,
+  type TradeRow,
+} from '../../../src/ledger/batch.js';
+import { type GapFinding, type GapMemory, placeFinding } from '../../../src/ledger/gap-memories.js';
+import { between, lowerBound } from './by-seconds.js';
+
+/** A gap as a collector reported it. */
+export interface ReportedGap {
+  readonly streamId: number;
+  readonly span: Span;
+  readonly state: string;
+  readonly reason: string;
+}
+
+/** A connection as a collector reported it. */
+export interface ReportedSession {
+  readonly sessionId: number;
+  readonly openedMs: number;
+  lastMessageAtMs?: number;
+  closed: { atMs: number; code: number; reason: string } | undefined;
+}
+
+interface TradeKey {
+  readonly marketId: number;
+  readonly tid: number;
+  readonly tradedAtS: number;
+  readonly text: string;
+}
+
+type Counts = { -readonly [Outcome in keyof RowOutcomes]: number };
+
+/**
+ * The archive's rules for rows and their coverage in the fewest words: what the real one must do,
+ * without a database. For tests that check thousands of histories of a walk.
+ */
+export class ModelArchive implements ArchivePort {
+  readonly trades = new Map<string, TradeRow>();
+  readonly klines = new Map<string, KlineRow>();
+  readonly tickers: TickerRow[] = [];
+  readonly depths: DepthRow[] = [];
+  readonly states: StateRow[] = [];
+  readonly gaps: ReportedGap[] = [];
+  readonly sessions: ReportedSession[] = [];
+  readonly quarantine: QuarantineRow[] = [];
+  readonly streams: StreamRef[] = [];
+  readonly listed = new Map<string, Market>();
+  /** What is remembered of gaps, by stream; apart from each other. */
+  readonly memories = new Map<number, GapMemory[]>();
+  /** Tries to find the start of history, by stream. */
+  readonly tries = new Map<number, StartTry & { readonly attempts: number }>();
+  /** What was found out of the offsets; by default nothing is left to find out. */
+  modes: Partial<Record<PagedEndpoint, SinceMode>> = { history: 'skip', historyResult: 'skip' };
+  commits = 0;
+  /** Called before anything is stored; what it throws is what the collector sees. */
+  before: (method: keyof ArchivePort, batch?: Batch) => void | Promise<void> = () => undefined;
+  /** Called after every commit. */
+  onCommit: () => void = () => undefined;
+  #islands: Island[] = [];
+  /** Keys of stored trades by market, in the order of seconds: islands are counted at every commit. */
+  readonly #keys = new Map<number, TradeKey>();
+  readonly #keysInOrder = new Map<number, TradeKey[]>();
+  #floors = new Map<number, number>();
+  /** Streams by id, also those that tests made up. */
+  readonly #known = new Map<number, StreamRef>();
+  readonly #wanted: Array<{ readonly streamId: number; readonly span: Span }> = [];
+  #lastGapId = 0;
+  #marketIds = new Map<string, number>();
+
+  async commit(batch: Batch): Promise<CommitResult> {
+    await this.before('commit', batch);
+    this.commits += 1;
+    const none = (): Counts => ({ ...NO_OUTCOMES });
+    const outcomes: Record<Series, Counts> = {
+      trade: none(),
+      kline: none(),
+      ticker: none(),
+      depth: none(),
+      market_state: none(),
+      balance: none(),
+      active_order: none(),
+    };
+    for (const row of batch.trades ?? []) outcomes.trade[this.#storeTrade(row)] += 1;
+    for (const row of batch.klines ?? []) outcomes.kline[this.#storeKline(row)] += 1;
+    this.tickers.push(...(batch.tickers ?? []));
+    outcomes.ticker.stored += batch.tickers?.length ?? 0;
+    this.depths.push(...(batch.depths ?? []));
+    outcomes.depth.stored += batch.depths?.length ?? 0;
+    this.states.push(...(batch.states ?? []));
+    outcomes.market_state.stored += batch.states?.length ?? 0;
+    outcomes.balance.stored += batch.balances?.length ?? 0;
+    outcomes.active_order.stored += batch.orders?.length ?? 0;
+    this.quarantine.push(...(batch.quarantine ?? []));
+    const islands = (batch.claims ?? []).map((claim) => this.#merge(claim));
+    this.onCommit();
+    return { outcomes, islands };
+  }
+
+  #storeTrade(row: TradeRow): keyof RowOutcomes {
+    const seen = this.#keys.get(row.tid);
+    const isSeen = seen?.marketId === row.marketId && seen.tradedAtS === row.tradedAtS;
+    const key = isSeen ? seen.text : `${row.marketId} ${row.tradedAtS} ${row.tid}`;
+    const known = this.trades.get(key);
+    if (known === undefined) {
+      this.trades.set(key, row);
+      const keys = this.#keysInOrder.get(row.marketId) ?? [];
+      const { tid, tradedAtS, marketId } = row;
+      const made = { tid, tradedAtS, marketId, text: key };
+      // A test may have taken the row away; its place is kept.
+      if (!isSeen) keys.splice(lowerBound(keys, tradedAtS), 0, made);
+      this.#keys.set(tid, made);
+      this.#keysInOrder.set(row.marketId, keys);
+      return 'stored';
+    }
+    if (known.price !== row.price || known.amount !== row.amount) return 'conflict';
+    if (known.executedAtUs !== null || row.executedAtUs === null) return 'duplicate';
+    this.trades.set(key, { ...known, executedAtUs: row.executedAtUs });
+    return 'updated';
+  }
+
+  #storeKline(row: KlineRow): keyof RowOutcomes {
+    const key = `${row.marketId} ${row.intervalS} ${row.openAtS}`;
+    const known = this.klines.get(key);
+    this.klines.set(key, row);
+    if (known === undefined) return 'stored';
+    return known.close === row.close && known.volume === row.volume ? 'duplicate' : 'updated';
+  }
+
+  #merge({ stream, span }: CoverageClaim): Island {
+    this.#known.set(stream.streamId, stream);
+    const { streamId } = stream;
+    const touching = this.#islands.filter(
+      (island) =>
+        island.streamId === streamId &&
+        island.span.fromMs <= span.toMs &&
+        island.span.toMs >= span.fromMs,
+    );
+    const all = [span, ...touching.map((island) => island.span)];
+    const merged = {
+      fromMs: Math.min(...all.map((one) => one.fromMs)),
+      toMs: Math.max(...all.map((one) => one.toMs)),
+    };
+    const island = this.#islandOf(stream, merged);
+    this.#islands = [...this.#islands.filter((one) => !touching.includes(one)), island];
+    return island;
+  }
+
+  #islandOf({ streamId, marketId, kind }: StreamRef, span: Span): Island {
+    const isOfTrades = kind === 'trades' || kind === 'times';
+    const all = isOfTrades ? (this.#keysInOrder.get(marketId) ?? []) : [];
+    const inside = between(all, span.fromMs / 1000, span.toMs / 1000).filter((key) => {
+      const row = this.trades.get(key.text);
+      return row !== undefined && (kind === 'trades' || row.executedAtUs !== null);
+    });
+    let [firstId, lastId] = [inside[0]?.tid ?? null, inside[0]?.tid ?? null];
+    for (const { tid } of inside) {
+      firstId = Math.min(firstId ?? tid, tid);
+      lastId = Math.max(lastId ?? tid, tid);
+    }
+    return { streamId, span, rowCount: inside.length, firstId, lastId };
+  }
+
+  allIslands(streamId: number): Island[] {
+    return this.#islands
+      .filter((island) => island.streamId === streamId)
+      .sort((a, b) => b.span.fromMs - a.span.fromMs);
+  }
+
+  floorOf(streamId: number): number | null {
+    return this.#floors.get(streamId) ?? null;
+  }
+
+  async islands(stream: StreamRef, limit: number): Promise<Island[]> {
+    await this.before('islands');
+    return this.allIslands(stream.streamId).slice(0, limit);
+  }
+
+  async setCollectFrom(streamId: number, fromMs: number): Promise<void> {
+    await this.before('setCollectFrom');
+    this.#floors.set(streamId, fromMs);
+  }
+
+  async recordGap(gap: {
+    stream: StreamRef;
+    span: Span;
+    state: 'open' | 'unfillable';
+    reason: string;
+    atMs: number;
+    nextAttemptAtMs?: number | null;
+  }): Promise<void> {
+    await this.before('recordGap');
+    this.#remember({ nextAttemptAtMs: null, isAttempt: false, ...gap });
+  }
+
+  async recordAttempt(attempt: GapAttempt): Promise<void> {
+    await this.before('recordAttempt');
+    this.#remember({ ...attempt, isAttempt: true });
+  }
+
+  #remember(
+    gap: Omit<GapFinding, 'note' | 'state'> & {
+      readonly stream: StreamRef;
+      readonly state: 'open' | 'unfillable';
+      readonly note?: string;
+    },
+  ): void {
+    const { stream, span, state, reason, note = null } = gap;
+    this.#known.set(stream.streamId, stream);
+    const all = this.memories.get(stream.streamId) ?? [];
+    const isHeld = (one: GapMemory) =>
+      one.state !== 'filled' && one.span.fromMs < span.toMs && span.fromMs < one.span.toMs;
+    const { kept } = placeFinding(all.filter(isHeld), { ...gap, note });
+    const placed = kept.map((one) => {
+      this.#lastGapId += one.gapId === null ? 1 : 0;
+      return one.gapId === null ? { ...one, gapId: this.#lastGapId } : one;
+    });
+    this.memories.set(stream.streamId, [...all.filter((one) => !isHeld(one)), ...placed]);
+    this.gaps.push({ streamId: stream.streamId, span, state, reason });
+  }
+
+  /** Expects a span besides what is collected anyway, as `tapekeep backfill` does. */
+  want(streamId: number, span: Span): void {
+    this.#wanted.push({ streamId, span });
+  }
+
+  /** Expected and not covered, cut along memories, newest first. */
+  gapsOf(stream: StreamRef, untilMs: number): RememberedGap[] {
+    const { streamId } = stream;
+    const islands = this.allIslands(streamId);
+    const oldestMs = islands.at(-1)?.span.fromMs ?? untilMs;
+    const fromMs = this.floorOf(streamId) ?? stream.collectFromMs ?? oldestMs;
+    const wanted = this.#wanted.filter((one) => one.streamId === streamId).map(({ span }) => span);
+    const expected = normalizeSpans([{ fromMs, toMs: untilMs }, ...wanted]);
+    const all = this.memories.get(streamId) ?? [];
+    const memories = all.filter(({ state }) => state !== 'filled');
+    const cutsMs = memories.flatMap(({ span }) => [span.fromMs, span.toMs]);
+    const gaps: RememberedGap[] = [];
+    for (const whole of expected) {
+      for (const gap of subtractSpans(
+        whole,
+        islands.map(({ span }) => span),
+      )) {
+        const inside = cutsMs.filter((ms) => gap.fromMs < ms && ms < gap.toMs);
+        const bounds = [...new Set([gap.fromMs, ...inside, gap.toMs])].sort((a, b) => a - b);
+        for (const [at, toMs] of bounds.entries()) {
+          const lowerMs = bounds[at - 1];
+          if (lowerMs === undefined) continue;
+          const span = { fromMs: lowerMs, toMs };
+          const memory = memories.findLast(
+            (one) => one.span.fromMs <= lowerMs && toMs <= one.span.toMs,
+          );
+          gaps.push({
+            streamId,
+            span,
+            state: memory?.state === 'unfillable' ? 'unfillable' : 'open',
+            reason: memory?.reason ?? 'not collected',
+            attempts: memory?.attempts ?? 0,
+            nextAttemptAtMs: memory?.nextAttemptAtMs ?? null,
+          });
+        }
+      }
+    }
+    return gaps.reverse();
+  }
+
+  async listGaps(
+    filter: { marketIds: readonly number[]; kinds: readonly StreamKind[]; limit: number },
+    untilMs: number,
+  ): Promise<RememberedGap[]> {
+    await this.before('listGaps');
+    const { marketIds, kinds, limit } = filter;
+    return [...this.#known.values()]
+      .filter(({ marketId, kind }) => marketIds.includes(marketId) && kinds.includes(kind))
+      .flatMap((stream) => this.gapsOf(stream, untilMs))
+      .slice(0, limit);
+  }
+
+  async fillRequests(nowMs: number): Promise<FillRequests> {
+    await this.before('fillRequests');
+    const open = [...this.memories].flatMap(([streamId, memories]) =>
+      memories.filter(({ state }) => state === 'open').map((one) => ({ ...one, streamId })),
+    );
+    const isSuspect = ({ reason, streamId, span, uncoveredAtMs }: (typeof open)[number]) =>
+      reason === 'suspect' &&
+      uncoveredAtMs === null &&
+      this.allIslands(streamId).some(
+        (island) => island.span.fromMs < span.toMs && span.fromMs < island.span.toMs,
+      );
+    const isDue = (one: (typeof open)[number]) =>
+      (one.nextAttemptAtMs ?? 0) <= nowMs && !isSuspect(one);
+    const request = ({ gapId, streamId, span }: (typeof open)[number]) => {
+      return { gapId: gapId ?? 0, streamId, span };
+    };
+    return {
+      wanted: [...this.#wanted],
+      suspects: open.filter(isSuspect).map(request),
+      due: open.filter(isDue).map((one) => {
+        const { attempts, nextAttemptAtMs } = one;
+        return { ...request(one), attempts, nextAttemptAtMs };
+      }),
+    };
+  }
+
+  async startTries(streamId: number): Promise<(StartTry & { readonly attempts: number }) | null> {
+    await this.before('startTries');
+    return this.tries.get(streamId) ?? null;
+  }
+
+  async noteStartTry(streamId: number, failed: StartTry | null): Promise<void> {
+    await this.before('noteStartTry');
+    if (failed === null || this.floorOf(streamId) !== null) this.tries.delete(streamId);
+    else {
+      const attempts = (this.tries.get(streamId)?.attempts ?? 0) + 1;
+      this.tries.set(streamId, { ...failed, attempts });
+    }
+  }
+
+  async tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]> {
+    await this.before('tradedSlots');
+    const slots = new Set<number>();
+    const covered = [...this.#known.values()]
+      .filter((stream) => stream.kind === 'trades' && stream.marketId === marketId)
+      .flatMap(({ streamId }) => this.allIslands(streamId).map(({ span }) => span));
+    for (const trade of this.trades.values()) {
+      const span = spans.find((one) => spanContains(one, trade.tradedAtS * 1000));
+      if (trade.marketId !== marketId || span === undefined) continue;
+      slots.add(span.fromMs + floorToMs(trade.tradedAtS * 1000 - span.fromMs, stepMs));
+    }
+    const isProven = (fromMs: number) =>
+      subtractSpans({ fromMs, toMs: fromMs + stepMs }, covered).length === 0;
+    return [...slots].filter(isProven).sort((a, b) => a - b);
+  }
+
+  /** Marks memories that coverage holds by now as filled. */
+  closeFilledGaps(): void {
+    for (const [streamId, memories] of this.memories) {
+      const spans = this.allIslands(streamId).map(({ span }) => span);
+      const closed = memories.map((one): GapMemory => {
+        const isSuspect = one.reason === 'suspect' && one.uncoveredAtMs === null;
+        const isFilled = !isSuspect && subtractSpans(one.span, spans).length === 0;
+        return isFilled ? { ...one, state: 'filled' } : one;
+      });
+      this.memories.set(streamId, closed);
+    }
+  }
+
+  async uncover(
+    stream: StreamRef,
+    span: Span,
+    gap: { reason: string; note: string; atMs: number },
+  ): Promise<Island[]> {
+    await this.before('uncover');
+    const cut = this.#islands.filter(
+      (island) =>
+        island.streamId === stream.streamId &&
+        island.span.fromMs < span.toMs &&
+        span.fromMs < island.span.toMs,
+    );
+    this.#islands = this.#islands.filter((island) => !cut.includes(island));
+    const left = cut.flatMap((island) =>
+      subtractSpans(island.span, [span]).map((part) => this.#islandOf(stream, part)),
+    );
+    this.#islands.push(...left);
+    const finding = { ...gap, nextAttemptAtMs: null, isAttempt: false, uncoveredAtMs: gap.atMs };
+    this.#remember({ ...finding, stream, span, state: 'open' });
+    return left;
+  }
+
+  async sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>> {
+    await this.before('sinceModes');
+    return { ...this.modes };
+  }
+
+  async rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void> {
+    await this.before('rememberSinceMode');
+    this.modes = { ...this.modes, [endpoint]: mode };
+  }
+
+  async ensureMarkets(
+    markets: readonly Market[],
+    _atMs: number,
+    { isComplete }: { readonly isComplete: boolean },
+  ): Promise<MarketChanges> {
+    await this.before('ensureMarkets');
+    const kept = isComplete ? [] : [...this.listed.keys()];
+    const names = new Set([...kept, ...markets.map(({ name }) => name)]);
+    const removed = [...this.listed.keys()].filter((name) => !names.has(name));
+    const added = [...names].filter((name) => !this.listed.has(name));
+    if (isComplete) this.listed.clear();
+    for (const market of markets) {
+      this.listed.set(market.name, market);
+      if (!this.#marketIds.has(market.name)) {
+        this.#marketIds.set(market.name, this.#marketIds.size + 1);
+      }
+    }
+    const ids = new Map([...names].map((name) => [name, this.#marketIds.get(name) ?? 0]));
+    const delisted = [...this.#marketIds.keys()].filter((name) => !ids.has(name));
+    return { ids, added, removed, changed: [], delisted };
+  }
+
+  async ensureStream(key: {
+    kind: StreamKind;
+    marketId: number;
+    variant: number;
+    collectFromMs?: number;
+  }): Promise<StreamRef> {
+    await this.before('ensureStream');
+    const { kind, marketId, variant, collectFromMs } = key;
+    const known = this.streams.find(
+      (one) => one.kind === kind && one.marketId === marketId && one.variant === variant,
+    );
+    if (known !== undefined) return known;
+    const streamId = this.streams.length + 1;
+    const made = { streamId, kind, marketId, variant, collectFromMs: collectFromMs ?? null };
+    this.streams.push(made);
+    this.#known.set(streamId, made);
+    return made;
+  }
+
+  async openSession(_stream: StreamRef, atMs: number): Promise<number> {
+    await this.before('openSession');
+    const sessionId = this.sessions.length + 1;
+    this.sessions.push({ sessionId, openedMs: atMs, closed: undefined });
+    return sessionId;
+  }
+
+  async touchSession(sessionId: number, lastMessageAtMs: number): Promise<void> {
+    await this.before('touchSession');
+    const session = this.sessions[sessionId - 1];
+    if (session !== undefined) session.lastMessageAtMs = lastMessageAtMs;
+  }
+
+  async closeSession(
+    sessionId: number,
+    end: { atMs: number; code: number; reason: string },
+  ): Promise<void> {
+    await this.before('closeSession');
+    const session = this.sessions[sessionId - 1];
+    if (session !== undefined) session.closed = end;
+  }
+}

@@ -1,0 +1,90 @@
+import type { Span } from '../../../src/kernel/span.js';
+import type { GapState } from '../../../src/store/index.js';
+import { NOON_S } from '../postgres/postgres-rows.js';
+
+/** The naive ledger of one stream: everything second by second, counted from noon. */
+export class ModelStream {
+  collectFromS: number | null = null;
+  readonly #covered = new Set<number>();
+  readonly #wanted = new Set<number>();
+  readonly #memories = new Map<number, ModelMemory>();
+
+  cover(fromS: number, toS: number): void {
+    for (let s = fromS; s < toS; s += 1) this.#covered.add(s);
+  }
+
+  want(fromS: number, toS: number): void {
+    for (let s = fromS; s < toS; s += 1) this.#wanted.add(s);
+  }
+
+  remember(fromS: number, toS: number, { state, reason, isAttempt }: ModelFinding): void {
+    let attempts = 0;
+    for (let s = fromS; s < toS; s += 1) {
+      attempts = Math.max(attempts, this.#memories.get(s)?.attempts ?? 0);
+    }
+    const memory = { state, reason, attempts: attempts + (isAttempt ? 1 : 0) };
+    for (let s = fromS; s < toS; s += 1) {
+      if (state === 'filled') this.#memories.delete(s);
+      else this.#memories.set(s, memory);
+    }
+  }
+
+  isCovered(s: number): boolean {
+    return this.#covered.has(s);
+  }
+
+  isExpected(s: number, untilS: number): boolean {
+    const fromS = this.collectFromS ?? Math.min(...this.#covered, ...this.#wanted);
+    return s < untilS && (s >= fromS || this.#wanted.has(s));
+  }
+
+  /** Newest first: what is expected and not covered, cut where the memory changes. */
+  gaps(fromS: number, untilS: number): ModelGap[] {
+    const gaps: ModelGap[] = [];
+    let last: { readonly memory: ModelMemory | undefined; gap: ModelGap } | undefined;
+    for (let s = fromS; s < untilS; s += 1) {
+      if (!this.isExpected(s, untilS) || this.#covered.has(s)) {
+        last = undefined;
+        continue;
+      }
+      const memory = this.#memories.get(s);
+      if (last !== undefined && last.memory === memory) {
+        last.gap.toS = s + 1;
+        continue;
+      }
+      const { state, reason, attempts } = memory ?? NOTHING;
+      last = { memory, gap: { fromS: s, toS: s + 1, state, reason, attempts } };
+      gaps.push(last.gap);
+    }
+    return gaps.reverse();
+  }
+}
+
+export interface ModelFinding {
+  readonly state: GapState;
+  readonly reason: string;
+  readonly isAttempt: boolean;
+}
+
+interface ModelMemory {
+  readonly state: GapState;
+  readonly reason: string;
+  readonly attempts: number;
+}
+
+export interface ModelGap extends ModelMemory {
+  readonly fromS: number;
+  toS: number;
+}
+
+const NOTHING: ModelMemory = { state: 'open', reason: 'not collected', attempts: 0 };
+
+/** Seconds after noon as a span. */
+export function spanOf(fromS: number, toS: number): Span {
+  return { fromMs: (NOON_S + fromS) * 1_000, toMs: (NOON_S + toS) * 1_000 };
+}
+
+/** A gap of the archive in the terms of the model. */
+export function inSeconds<T extends { readonly span: Span }>({ span }: T) {
+  return { fromS: span.fromMs / 1_000 - NOON_S, toS: span.toMs / 1_000 - NOON_S };
+}

@@ -1,0 +1,91 @@
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { systemClock } from '../../../src/kernel/clock.js';
+import type { StoreEvents } from '../../../src/observe/events.js';
+import { silentStoreEvents } from '../../../src/observe/silent.js';
+import { migrate, startEmbeddedPostgres } from '../../../src/store/index.js';
+
+/** The database that every other is copied from: migrated once a run. */
+export const TEMPLATE = 'tapekeep_template';
+
+export interface TestPostgres {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+/** Discards every event; tests override the ones that they watch. */
+export function quietStoreEvents(watched: Partial<StoreEvents> = {}): StoreEvents {
+  return { ...silentStoreEvents, ...watched };
+}
+
+export function withDatabase(url: string, database: string): string {
+  const changed = new URL(url);
+  changed.pathname = `/${database}`;
+  return changed.href;
+}
+
+/** A temporary folder that other users can enter: as root, the server runs as one of them. */
+export async function makeTempDir(): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'tapekeep-test-'));
+  await chmod(dir, 0o755);
+  return dir;
+}
+
+/** Starts a server in a temporary folder and migrates the template. */
+export async function startTestPostgres(): Promise<TestPostgres> {
+  const dir = await makeTempDir();
+  const server = await startEmbeddedPostgres({
+    dataDir: join(dir, 'data'),
+    clock: systemClock,
+    telemetry: quietStoreEvents(),
+  });
+  await runSql(server.url, `CREATE DATABASE ${TEMPLATE}`);
+  await migrate({ databaseUrl: withDatabase(server.url, TEMPLATE) });
+  return {
+    url: server.url,
+    async stop() {
+      await server.stop();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** A connection whose end by the server is told by what runs on it, and by nothing else. */
+function openClient(url: string): pg.Client {
+  const client = new pg.Client({ connectionString: url });
+  client.on('error', () => undefined);
+  return client;
+}
+
+/** A connection that is kept, for looking often. */
+export interface OpenSql {
+  run<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
+  end(): Promise<void>;
+}
+
+export async function openSql(url: string): Promise<OpenSql> {
+  const client = openClient(url);
+  await client.connect();
+  return {
+    run: async <Row extends object>(sql: string, values: readonly unknown[] = []) =>
+      (await client.query<Row>(sql, [...values])).rows,
+    end: () => client.end(),
+  };
+}
+
+/** Runs one statement on a connection of its own. */
+export async function runSql<Row extends object>(
+  url: string,
+  sql: string,
+  values: readonly unknown[] = [],
+): Promise<Row[]> {
+  const client = openClient(url);
+  await client.connect();
+  try {
+    return (await client.query<Row>(sql, [...values])).rows;
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,35 @@
+import { systemClock } from '../../../src/kernel/clock.js';
+import { seededRandom, systemRandom } from '../../../src/kernel/random.js';
+import { openStore } from '../../../src/store/index.js';
+import { claim, trade } from './postgres-rows.js';
+import { quietStoreEvents } from './postgres-server.js';
+
+/**
+ * Commits pages of trades for ever, to be killed: arguments are the database and a seed. It goes
+ * on where the ledger ends, with an overlap, and prints the newest id of each page once committed.
+ */
+const [databaseUrl = '', seed = '1'] = process.argv.slice(2);
+const random = seededRandom(Number(seed));
+const store = await openStore({
+  ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry: quietStoreEvents() },
+  commitLatencyMs: 1,
+});
+const [trades, times] = await Promise.all([
+  store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 }),
+  store.ensureStream({ kind: 'times', marketId: 1, variant: 0 }),
+]);
+const [newest] = await store.islands(trades, 1);
+let from = newest?.lastId ?? 0;
+process.stdout.write(`ready ${from}\n`);
+for (;;) {
+  const first = Math.max(1, from - Math.floor(random() * 5));
+  const last = from + 1 + Math.floor(random() * 60);
+  const rows = Array.from({ length: last - first + 1 }, (_, n) =>
+    trade(first + n, Math.floor((first + n) / 4), {}),
+  );
+  const span = [Math.floor(first / 4) - 1, Math.floor(last / 4)] as const;
+  const claims = [claim(trades, Math.max(0, span[0]), Math.max(1, span[1])), claim(times, 0, 1)];
+  await store.commit({ trades: rows, claims });
+  process.stdout.write(`stored ${last}\n`);
+  from = last;
+}

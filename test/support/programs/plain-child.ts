@@ -1,0 +1,32 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import ts from 'typescript';
+
+/** The built program. */
+const BUILT = pathToFileURL(join(import.meta.dirname, '../../../dist/')).href;
+
+const texts = new Map<string, string>();
+
+/**
+ * Starts a file of TypeScript as a process that talks by messages. It runs as plain JavaScript, so that
+ * each process is spared the loader of TypeScript; therefore it imports nothing but types, and the
+ * built program by its address, which is its only argument.
+ */
+export function startPlainChild(path: string): ChildProcess {
+  const args = ['--input-type=module', '--eval', plainText(path), BUILT];
+  return spawn(process.execPath, args, {
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    env: { PATH: process.env.PATH },
+  });
+}
+
+function plainText(path: string): string {
+  const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 };
+  const text =
+    texts.get(path) ??
+    ts.transpileModule(readFileSync(path, 'utf8'), { compilerOptions }).outputText;
+  texts.set(path, text);
+  return text;
+}

@@ -1,0 +1,129 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+const MAIN = join(import.meta.dirname, '../../../dist/cli/main.js');
+
+export interface ProgramOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+}
+
+type Stream = 'stdout' | 'stderr';
+
+/**
+ * The built program as a process of its own. Tests wait for its lines and its end, never for time.
+ */
+export class Program {
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+  readonly #listeners = new Set<(line: string, stream: Stream) => void>();
+  readonly lines: Record<Stream, string[]> = { stdout: [], stderr: [] };
+
+  constructor(args: readonly string[], options: ProgramOptions = {}) {
+    this.#child = spawn(process.execPath, [MAIN, ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { PATH: process.env.PATH, ...options.env },
+      ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+    });
+    this.#read('stdout');
+    this.#read('stderr');
+    // `close` comes after the last line, `exit` may not.
+    this.#ended = once(this.#child, 'close').then(([code, signal]) => ({ code, signal }));
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? 0;
+  }
+
+  /** Everything that was printed so far. */
+  text(stream: Stream): string {
+    return this.lines[stream].join('\n');
+  }
+
+  /** Calls `listener` with every further line; returns a function that ends it. */
+  onLine(listener: (line: string, stream: Stream) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /**
+   * Resolves with the first line, of those printed and those to come, that `matches`. Fails with
+   * all output when the program ends before.
+   */
+  async line(matches: (line: string) => boolean | Promise<boolean>): Promise<string> {
+    let release: () => void = () => undefined;
+    const found = new Promise<string>((resolve, reject) => {
+      let checks = Promise.resolve();
+      const check = (line: string) => {
+        checks = checks.then(async () => {
+          if (await matches(line)) resolve(line);
+        });
+        checks.catch(reject);
+      };
+      release = this.onLine(check);
+      for (const line of [...this.lines.stdout, ...this.lines.stderr]) check(line);
+      void this.#ended.then(async (end) => {
+        await checks.catch(() => undefined);
+        reject(new Error(`ended (${JSON.stringify(end)}) before the line came:\n${this.dump()}`));
+      });
+    });
+    try {
+      return await found;
+    } finally {
+      release();
+    }
+  }
+
+  /** Waits until `isTrue`, asking again after every line that the program prints. */
+  async until(isTrue: () => Promise<boolean>): Promise<void> {
+    if (await isTrue()) return;
+    await this.line(isTrue);
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  /** Resolves when the process has ended and its output is read. */
+  ended(): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
+    return this.#ended;
+  }
+
+  /** For `after` hooks: ends the process whatever its state. */
+  async dispose(): Promise<void> {
+    if (this.#child.exitCode === null && this.#child.signalCode === null) this.kill('SIGKILL');
+    await this.#ended;
+  }
+
+  dump(): string {
+    return [...this.lines.stdout, ...this.lines.stderr.slice(-40)].join('\n');
+  }
+
+  #read(stream: Stream): void {
+    const input = this.#child[stream];
+    if (input === null) return;
+    createInterface({ input }).on('line', (line) => {
+      this.lines[stream].push(line);
+      for (const listener of [...this.#listeners]) listener(line, stream);
+    });
+  }
+}
+
+/** What the sandbox prints with --json when it is ready. */
+export interface SandboxReady {
+  readonly url: string;
+  readonly realtimeUrl: string;
+  readonly markets: readonly string[];
+  readonly identity: string;
+}
+
+/** Starts the built sandbox and waits for its ready line. */
+export async function startSandbox(
+  args: readonly string[],
+): Promise<{ program: Program; ready: SandboxReady }> {
+  const program = new Program(['sandbox', '--json', ...args]);
+  const line = await program.line((text) => text.startsWith('{"ready"'));
+  return { program, ready: JSON.parse(line) as SandboxReady };
+}

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import type { CollectEvents } from '../../../src/observe/events.js';
+
+type Told<Name extends keyof CollectEvents> = Parameters<CollectEvents[Name]>[0];
+
+/** Telemetry of collectors that remembers what it was told. */
+export class CollectRecord implements CollectEvents {
+  readonly failures: Told<'pollFailed'>[] = [];
+  readonly gaps: Told<'gapFound'>[] = [];
+  readonly stalls: Told<'walkStalled'>[] = [];
+  readonly steps: Told<'walkStepped'>[] = [];
+  readonly modes: Told<'sinceModeSettled'>[] = [];
+  readonly headrooms: Told<'historyHeadroom'>[] = [];
+  readonly changes: Told<'marketsChanged'>[] = [];
+  readonly missing: Told<'marketsMissing'>[] = [];
+  readonly skips: Told<'runSkipped'>[] = [];
+  readonly polls: Told<'headPolled'>[] = [];
+  readonly #received = new Map<string, number>();
+  readonly #settled = new Map<string, Map<string, number>>();
+  /** Called after every failed poll. */
+  onFailure: () => void = () => undefined;
+
+  received({ stream, count }: Told<'received'>): void {
+    this.#received.set(stream, this.receivedOf(stream) + count);
+  }
+
+  settled({ stream, outcome, count }: Told<'settled'>): void {
+    const outcomes = this.#settled.get(stream) ?? new Map<string, number>();
+    this.#settled.set(stream, outcomes);
+    outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + count);
+  }
+
+  progressed(): void {}
+
+  pollFailed(event: Told<'pollFailed'>): void {
+    this.failures.push(event);
+    this.onFailure();
+  }
+
+  headPolled(event: Told<'headPolled'>): void {
+    this.polls.push(event);
+  }
+
+  runSkipped(event: Told<'runSkipped'>): void {
+    this.skips.push(event);
+  }
+
+  walkStepped(event: Told<'walkStepped'>): void {
+    this.steps.push(event);
+  }
+
+  walkStalled(event: Told<'walkStalled'>): void {
+    this.stalls.push(event);
+  }
+
+  sinceModeSettled(event: Told<'sinceModeSettled'>): void {
+    this.modes.push(event);
+  }
+
+  historyHeadroom(event: Told<'historyHeadroom'>): void {
+    this.headrooms.push(event);
+  }
+
+  gapFound(event: Told<'gapFound'>): void {
+    this.gaps.push(event);
+  }
+
+  gapsCounted(): void {}
+
+  marketsChanged(event: Told<'marketsChanged'>): void {
+    this.changes.push(event);
+  }
+
+  marketsMissing(event: Told<'marketsMissing'>): void {
+    this.missing.push(event);
+  }
+
+  receivedOf(stream: string): number {
+    return this.#received.get(stream) ?? 0;
+  }
+
+  outcomesOf(stream: string): Record<string, number> {
+    return Object.fromEntries(this.#settled.get(stream) ?? []);
+  }
+
+  /** Every row that came in became exactly one thing. */
+  assertAccounted(stream: string): void {
+    const outcomes = this.outcomesOf(stream);
+    const sum = Object.values(outcomes).reduce((total, count) => total + count, 0);
+    assert.equal(sum, this.receivedOf(stream), `${stream}: ${JSON.stringify(outcomes)}`);
+  }
+}

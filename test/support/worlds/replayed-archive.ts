@@ -1,0 +1,137 @@
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { openPast } from '../../../src/archive/past/open-past.js';
+import type { Clock } from '../../../src/kernel/clock.js';
+import { systemClock } from '../../../src/kernel/clock.js';
+import type {
+  CoverageClaim,
+  DepthRow,
+  KlineRow,
+  StateRow,
+  StreamKind,
+  StreamRef,
+  TradeRow,
+} from '../../../src/ledger/batch.js';
+import {
+  openReplay,
+  type ReplayBackend,
+  type ReplayOptions,
+} from '../../../src/replay/replay-backend.js';
+import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
+import type { Store } from '../../../src/store/index.js';
+import { ServerRecord } from '../exchanges/tape-exchange.js';
+import { openTestStore } from '../postgres/postgres.js';
+import { NOON_S, trade } from '../postgres/postgres-rows.js';
+
+/** Milliseconds, so many seconds after noon. */
+export const noonMs = (seconds: number) => Math.round((NOON_S + seconds) * 1000);
+
+/** A covered span, seconds after noon. */
+export function covered(stream: StreamRef, fromS: number, toS: number): CoverageClaim {
+  return { stream, span: { fromMs: noonMs(fromS), toMs: noonMs(toS) }, evidence: {} };
+}
+
+/** A trade `atS` seconds after noon, exact to the microsecond. */
+export function exactTrade(tid: number, atS: number, values: Partial<TradeRow> = {}): TradeRow {
+  const executedAtUs = Math.round((NOON_S + atS) * 1_000_000);
+  return trade(tid, Math.floor(atS), { executedAtUs, ...values });
+}
+
+export function kline(openS: number, values: Partial<KlineRow> = {}): KlineRow {
+  const prices = {
+    open: '100',
+    close: '101',
+    high: '102',
+    low: '99',
+    volume: '3',
+    amount: '301.5',
+  };
+  return {
+    ...{ marketId: 1, intervalS: 60, openAtS: NOON_S + openS, ...prices },
+    receivedAtMs: noonMs(openS + 65),
+    ...values,
+  };
+}
+
+export function depth(atS: number, values: Partial<DepthRow> = {}): DepthRow {
+  return {
+    ...{ marketId: 1, observedAtMs: noonMs(atS), receivedAtMs: noonMs(atS) },
+    ...{ bidPrices: ['100.10', '100.00'], bidAmounts: ['1', '2.50'] },
+    ...{ askPrices: ['100.20', '100.30', '100.40'], askAmounts: ['0.1', '4', '9'] },
+    ...values,
+  };
+}
+
+/** A pushed state whose `last` tells it from others. */
+export function state(seq: number, atS: number, values: Partial<StateRow> = {}): StateRow {
+  return {
+    ...{ marketId: 1, periodS: 60, observedAtMs: noonMs(atS), seq, receivedAtMs: noonMs(atS) },
+    ...{ last: String(seq), open: '100', close: String(seq), high: '200', low: '1' },
+    ...{ deal: '10', volume: '5', change: null, origin: 'update', sessionId: 1 },
+    ...values,
+  };
+}
+
+export interface World {
+  readonly store: Store;
+  readonly url: string;
+  readonly stream: (kind: StreamKind, variant?: number, marketId?: number) => Promise<StreamRef>;
+}
+
+const MARKET = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
+
+/** An archive of two markets, without rows. */
+export async function openWorld(): Promise<World> {
+  const { store, url } = await openTestStore();
+  await store.claimArchive({ name: 'test', baseUrl: 'http://x', isSandbox: false, identity: null });
+  const markets = [
+    { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', ...MARKET },
+    { name: 'ETH_USDT', stock: 'ETH', money: 'USDT', ...MARKET },
+  ];
+  await store.ensureMarkets(markets, noonMs(0));
+  return {
+    ...{ store, url },
+    stream: (kind, variant = 0, marketId = 1) => store.ensureStream({ kind, marketId, variant }),
+  };
+}
+
+export interface Replayed {
+  readonly backend: ReplayBackend;
+  readonly server: ExchangeServer;
+  readonly record: ServerRecord;
+  readonly failures: unknown[];
+}
+
+/** Serves an archive; by hand unless told otherwise, from noon on. Ends with the test. */
+export async function startReplay(
+  t: TestContext,
+  store: Store,
+  options: Partial<ReplayOptions> & {
+    readonly isSteered?: boolean;
+    readonly serverClock?: Clock;
+  } = {},
+): Promise<Replayed> {
+  const { isSteered = true, serverClock, ...given } = options;
+  const clock = given.clock ?? systemClock;
+  const coldDir = join(tmpdir(), 'tapekeep-no-such-folder');
+  const past = given.past ?? openPast(store, { clock: systemClock, coldDir });
+  const failures: unknown[] = [];
+  const backend = await openReplay({
+    ...{ past, clock, span: { fromMs: noonMs(0), toMs: noonMs(600) }, markets: [] },
+    ...{ speed: 'step', as: 'happened', isStrict: false, hasDisconnects: false },
+    onFailure: (error) => failures.push(error),
+    ...given,
+  });
+  const record = new ServerRecord();
+  const server = await startExchangeServer({
+    ...{ backend, clock: serverClock ?? clock, telemetry: record, control: isSteered },
+    variants: { rateLimit: false },
+  });
+  t.after(async () => {
+    await server.stop();
+    await backend.stop();
+    await past.close();
+  });
+  return { backend, server, record, failures };
+}

@@ -1,0 +1,167 @@
+import assert from 'node:assert/strict';
+import type { SinceMode } from '../../../src/collect/ports.js';
+import type { SinceKnowledge } from '../../../src/collect/trades/since-mode.js';
+import { timesSource, tradesSource } from '../../../src/collect/trades/source.js';
+import { TradeWalker } from '../../../src/collect/trades/walker.js';
+import { seededRandom } from '../../../src/kernel/random.js';
+import type { StreamRef } from '../../../src/ledger/batch.js';
+import { ScriptedExchange } from '../exchanges/scripted-exchange.js';
+import { FakeClock } from '../fake-clock.js';
+import { ModelArchive } from '../models/model-archive.js';
+import { CollectRecord } from './collect-record.js';
+
+export const START_MS = Date.UTC(2026, 0, 1);
+export const START_S = START_MS / 1000;
+const MARKET = 'BTC_USDT';
+export const { signal } = new AbortController();
+
+export interface Trade {
+  readonly tid: number;
+  /** Seconds after the start, may have a fraction. */
+  readonly atS: number;
+  /** Sent in a form that validation refuses. */
+  isBroken?: boolean;
+  price?: string;
+}
+
+export const every = (count: number, stepS: number, fromS = 0): Trade[] =>
+  Array.from({ length: count }, (_, index) => ({ tid: index + 1, atS: fromS + index * stepS }));
+
+const clockOf = new WeakMap<TradeWalker, FakeClock>();
+/** Longer than a first try is put off, and than two signs of an end must lie apart. */
+const PAUSE_MS = 2500;
+
+/** An exchange whose history is written down trade by trade, and walks over both its endpoints. */
+export class TradeWorld {
+  readonly clock = new FakeClock(START_MS);
+  readonly archive = new ModelArchive();
+  readonly record = new CollectRecord();
+  readonly exchange: ScriptedExchange;
+  trades: Trade[];
+  cap = 1000;
+  /** What a walk believes. */
+  keptAtLeastMs = 900_000;
+  /** How the server reads the offset, and how the walk thinks that it does. */
+  mode: SinceMode = 'skip';
+  isModeKnown = true;
+  readonly since: SinceKnowledge = knownMode(() => (this.isModeKnown ? this.mode : undefined));
+  readonly traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
+
+  constructor(trades: Trade[], nowS: number) {
+    this.trades = trades;
+    this.clock.advance(nowS * 1000);
+    this.exchange = new ScriptedExchange(this.clock, {
+      historyResult: ({ since, limit }) =>
+        this.#page(since, limit).map((trade) => ({
+          tid: trade.tid,
+          date: START_S + Math.floor(trade.atS),
+          ...fieldsOf(trade),
+        })),
+      history: ({ lastId, limit }) =>
+        this.#page(lastId, limit).map((trade) => ({
+          id: trade.tid,
+          time: START_S + trade.atS,
+          ...fieldsOf(trade),
+        })),
+    });
+  }
+
+  #page(skip: unknown, limit: unknown): Trade[] {
+    const size = Math.min(Number(limit), this.cap);
+    const newestFirst = [...this.trades].reverse();
+    if (this.mode === 'id') {
+      return newestFirst.filter(({ tid }) => tid > Number(skip)).slice(0, size);
+    }
+    return newestFirst.slice(Number(skip), Number(skip) + size);
+  }
+
+  walker(
+    kind: 'trades' | 'times' = 'trades',
+    collectFromS?: number,
+    islandsMax = 1000,
+  ): TradeWalker {
+    const streamId = kind === 'trades' ? 1 : 2;
+    const collectFromMs =
+      this.archive.floorOf(streamId) ??
+      (collectFromS === undefined ? null : START_MS + collectFromS * 1000);
+    const stream: StreamRef = { streamId, kind, marketId: 7, variant: 0, collectFromMs };
+    const source = kind === 'trades' ? tradesSource(this.exchange) : timesSource(this.exchange);
+    const options = {
+      market: MARKET,
+      marketId: 7,
+      stream,
+      source,
+      archive: this.archive,
+      time: { nowMs: () => this.clock.wallMs() },
+      clock: this.clock,
+      random: seededRandom(1),
+      telemetry: this.record,
+      cacheMarginMs: 0,
+      keptAtLeastMs: this.keptAtLeastMs,
+      traits: this.traits[kind],
+      since: this.since,
+    };
+    const isAllWanted = collectFromS === undefined;
+    const islands = this.archive.allIslands(streamId).slice(0, islandsMax);
+    const walker = new TradeWalker({ ...options, isAllWanted }, islands);
+    clockOf.set(walker, this.clock);
+    return walker;
+  }
+
+  /** Covered spans in seconds after the start, newest first. */
+  covered(streamId = 1): Array<[number, number]> {
+    return this.archive
+      .allIslands(streamId)
+      .map(({ span }) => [afterStart(span.fromMs), afterStart(span.toMs)]);
+  }
+
+  gaps(): Array<[number, number, string]> {
+    return this.archive.gaps.map(({ span, state }) => [
+      afterStart(span.fromMs),
+      afterStart(span.toMs),
+      state,
+    ]);
+  }
+
+  assertHonest(streamId = 1): void {
+    for (const { span } of this.archive.allIslands(streamId)) {
+      for (const { tid, atS } of this.trades) {
+        const second = Math.floor(atS);
+        if (START_MS + second * 1000 < span.fromMs || START_MS + second * 1000 >= span.toMs)
+          continue;
+        const stored = this.archive.trades.get(`7 ${START_S + second} ${tid}`);
+        assert.ok(stored !== undefined, `trade ${tid} is covered but not stored`);
+        if (streamId === 2) assert.notEqual(stored.executedAtUs, null);
+      }
+    }
+  }
+}
+
+/** Knowledge that needs no looking up. */
+export function knownMode(of: () => SinceMode | undefined): SinceKnowledge {
+  return { of, look: async () => undefined, doubt: () => undefined };
+}
+
+const afterStart = (ms: number) => (ms - START_MS) / 1000;
+const fieldsOf = ({ price, isBroken }: Trade) => ({
+  price: isBroken === true ? 'NaN' : (price ?? '10'),
+  amount: '1',
+  total: '10',
+  type: 'buy',
+});
+
+/** Fills until nothing is left to do, now and a pause later, which the world's time does not see. */
+export async function fillAll(walker: TradeWalker, limit = 50): Promise<number> {
+  let steps = 0;
+  for (const pauseMs of [PAUSE_MS, 0]) {
+    while (walker.pendingGap() !== undefined) {
+      steps += 1;
+      assert.ok(steps < limit, 'the walk does not end');
+      await walker.fillStep(signal);
+    }
+    const clock = clockOf.get(walker);
+    clock?.advance(pauseMs);
+    clock?.stepWall(-pauseMs);
+  }
+  return steps;
+}
