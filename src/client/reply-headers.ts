@@ -1,6 +1,7 @@
 import {
   COVERED_HEADER,
   GAP_HEADER,
+  REPLAY_IDENTITY,
   readCovered,
   readGaps,
   type ToldGap,
@@ -26,10 +27,16 @@ export function identityOf(headers: ReplyHeaders): string | null {
   return headerText(headers, IDENTITY_HEADER)?.slice(0, MAX_VALUE_LENGTH) ?? null;
 }
 
+/** Only a replay tells gaps: what another server sends under these names is not looked at. */
+export function isReplay(identity: string | null | undefined): boolean {
+  return identity?.startsWith(REPLAY_IDENTITY) === true;
+}
+
 const NO_GAPS: readonly ToldGap[] = [];
 
 /** The gaps that a replay names for its answer; none where the server does not say. */
 export function gapsOf(headers: ReplyHeaders): readonly ToldGap[] {
+  if (!isReplay(identityOf(headers))) return NO_GAPS;
   const isGarbled = headers[COVERED_HEADER] !== undefined && coveredOf(headers) === null;
   if (isGarbled) return [UNREADABLE];
   const value = headers[GAP_HEADER];
@@ -39,7 +46,7 @@ export function gapsOf(headers: ReplyHeaders): readonly ToldGap[] {
 
 /** What a replay has recorded without a break until the moment of its answer; null elsewhere. */
 export function coveredOf(headers: ReplyHeaders): Span | null {
-  const text = headerText(headers, COVERED_HEADER);
+  const text = isReplay(identityOf(headers)) ? headerText(headers, COVERED_HEADER) : undefined;
   return text === undefined ? null : (readCovered(text) ?? null);
 }
 

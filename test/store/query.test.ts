@@ -188,6 +188,13 @@ test('the asker may leave rows out, and is told of what is not there', async (t)
   const unknown = await ask(place, "SELECT count(*) FROM trades WHERE market = 'BTCUSD'");
   assert.deepEqual(unknown.rows, [['0']]);
   assert.deepEqual(unknown.notes, ['the archive has no market BTCUSD']);
+  const asked = `FROM candles('BTC_USD', '1 day', '2026-01-14', '2026-01-17')`;
+  for (const selection of [{ markets: ['BTC_USD'] }, { fromMs: span.fromMs }, { toMs: 5 }]) {
+    const message = /candles\(…\) takes its market and its span as arguments/;
+    await assert.rejects(ask(place, asked, { selection }), { code: 'usage', message });
+  }
+  const { rows } = await ask(place, `WITH trades AS (FROM trades WHERE side = 'buy') ${asked}`);
+  assert.deepEqual(rows, (await ask(place, asked)).rows, 'names of the asker change nothing');
   for (const isFilesOnly of [false, true]) {
     await assert.rejects(
       ask(place, sql, { isFilesOnly, selection: { markets: ['BTC_USD', 'BTCUSD'] } }),

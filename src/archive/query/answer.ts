@@ -8,7 +8,7 @@ import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, identifier, literal, ParquetError } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import type { Reading } from '../reading/reading.js';
-import { assertMarkets, type Bounds, boundsOf, type Selection } from './bounds.js';
+import { assertMarkets, assertWhole, type Bounds, boundsOf, type Selection } from './bounds.js';
 import { archiveSource, type ColdSource, FolderSource } from './cold-sources.js';
 import { NoSuchTableError, QueryResourcesError, StatementRefusedError } from './errors.js';
 import { stageHotRows, stagePieces } from './hot-rows.js';
@@ -118,6 +118,7 @@ class World {
 
   async prepare(syntax: Syntax): Promise<void> {
     const tables = knownTables(syntax);
+    assertWhole(syntax, this.#question.selection);
     const source = await this.#openSource(tables);
     assertMarkets(this.#question.selection, source.ids);
     const needs = needsOf(syntax.root);

@@ -2,6 +2,8 @@ import { nearestName } from '../../kernel/nearest.js';
 import type { DuckSession } from '../parquet/session.js';
 import { StatementRefusedError } from './errors.js';
 import type { Need } from './needs.js';
+import { isQuestion } from './questions.js';
+import type { Syntax } from './syntax.js';
 
 /** Rows that are made ready for a statement. */
 export interface Bounds {
@@ -42,6 +44,20 @@ export function assertMarkets(
       ? '; SELECT market FROM markets lists what there is'
       : `. Did you mean ${nearest}?`;
   throw new StatementRefusedError(`there is nothing of a market ${unknown} here${advice}`);
+}
+
+/**
+ * Questions know of themselves which rows they need, and call a slot complete by what is covered: with
+ * rows left out by hand that would be wrong.
+ *
+ * @throws StatementRefusedError
+ */
+export function assertWhole({ functions }: Syntax, { markets, fromMs, toMs }: Selection): void {
+  const asked = functions.find(({ name }) => isQuestion(name));
+  if (asked === undefined || (markets ?? fromMs ?? toMs) === undefined) return;
+  throw new StatementRefusedError(
+    `${asked.name}(…) takes its market and its span as arguments: leave --market, --from and --to out`,
+  );
 }
 
 /** Works out what a need comes to now. Of a moment that can not be worked out nothing is concluded. */

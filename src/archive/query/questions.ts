@@ -24,7 +24,7 @@ const READERS = [
      SELECT CASE WHEN count(*) FILTER (m.market = name) > 0 THEN name
                  ELSE error('there is no market ' || coalesce(name, 'NULL') || coalesce('. The nearest name is '
                             || max_by(m.market, jaro_winkler_similarity(m.market, upper(name))), '')) END
-     FROM markets m)`,
+     FROM main.markets m)`,
   `slot_length(step) AS (
      SELECT CASE WHEN l.length IS NULL OR datepart('year', l.length) <> 0 OR datepart('month', l.length) <> 0
                       OR epoch(l.length) < 1 OR epoch(l.length) > 31622400 OR epoch(l.length) % 1 <> 0
@@ -53,7 +53,7 @@ const SLOTS = `
     SELECT c.starts_at, c.ends_at,
            max(c.ends_at) OVER (ORDER BY c.starts_at, c.ends_at
                                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_at
-    FROM coverage c, asked a WHERE c.market = a.market_name AND c.kind = 'trades'),
+    FROM main.coverage c, asked a WHERE c.market = a.market_name AND c.kind = 'trades'),
   islands AS (
     SELECT min(n.starts_at) AS starts_at, max(n.ends_at) AS ends_at
     FROM (SELECT p.*, count(*) FILTER (p.before_at IS NULL OR p.starts_at > p.before_at)
@@ -64,7 +64,7 @@ const SLOTS = `
     FROM opened o ASOF LEFT JOIN islands i ON o.open_at >= i.starts_at),
   traded AS (
     SELECT t.*, time_bucket(a.length, t.traded_at, a.zero_at) AS open_at
-    FROM trades t, asked a
+    FROM main.trades t, asked a
     WHERE t.market = a.market_name AND t.traded_at >= a.start_at AND t.traded_at < a.stop_at + a.length)`;
 
 const ANSWERS: Readonly<Record<QuestionName, string>> = {

@@ -1,8 +1,8 @@
 import { type RawData, WebSocket } from 'ws';
 import type { ServerFrame } from '../../contract/realtime.js';
-import { REPLAY_IDENTITY, TELL_GAPS } from '../../contract/told-gaps.js';
+import { TELL_GAPS } from '../../contract/told-gaps.js';
 import { codeOf } from '../../kernel/errors.js';
-import { identityOf } from '../reply-headers.js';
+import { identityOf, isReplay } from '../reply-headers.js';
 import { asFeedRecord, isSuccess, parseFrame, queryResult } from './session-frames.js';
 import { StallDetector } from './stall-detector.js';
 import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
@@ -128,7 +128,7 @@ export class StateSession {
   #subscribe(): void {
     this.#phase = 'subscribing';
     this.#setDeadline('subscribe_ignored');
-    if (this.#identity?.startsWith(REPLAY_IDENTITY)) {
+    if (isReplay(this.#identity)) {
       this.#isUnknown = true;
       this.#socket?.send(JSON.stringify({ method: TELL_GAPS, params: [], id: GAPS_ID }), () => {});
     }
@@ -147,7 +147,7 @@ export class StateSession {
     const frame = isBinary ? undefined : parseFrame(data);
     if (frame?.kind === 'response') this.#answered(frame);
     else if (frame?.kind === 'update') this.#updated(frame);
-    else if (frame?.kind === 'gap') this.#gapTold(frame);
+    else if (frame?.kind === 'gap' && isReplay(this.#identity)) this.#gapTold(frame);
     else this.#countUnrecognised();
   }
 
