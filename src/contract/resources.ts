@@ -11,21 +11,7 @@ import {
   wholeUnixSeconds,
 } from './values.js';
 
-export type {
-  ActiveOrder,
-  Balance,
-  BookOrder,
-  Candle,
-  CreatedOrder,
-  Depth,
-  HistoryTrade,
-  Market,
-  Product,
-  ResultTrade,
-  StateRecord,
-  Ticker,
-  TickerEntry,
-} from './resource-types.js';
+export type * from './resource-types.js';
 
 /**
  * The contract's resources (section "Resources and their fields") as zod schemas. Fields keep the

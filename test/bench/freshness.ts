@@ -94,6 +94,7 @@ async function measure(
       requestsPerS: REQUESTS_PER_S,
       floorSchedule: '0 * * * * *',
     });
+    // What is measured is how it goes over a stretch of real time: there is no event to wait for.
     await sleep(systemClock, WARM_UP_MS);
     const fromMs = systemClock.wallMs();
     const before = await server.report();

@@ -61,6 +61,7 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     const samples: Sample[] = [];
     const startMs = systemClock.monotonicMs();
     while (systemClock.monotonicMs() - startMs < seconds * 1000) {
+      // Memory is looked at every so often: it tells of no event.
       await sleep(systemClock, SAMPLE_MS);
       samples.push(await sampleOf(metricsUrl, (systemClock.monotonicMs() - startMs) / 1000));
     }

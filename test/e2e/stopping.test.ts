@@ -3,6 +3,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
+import { isAlive } from '../../src/kernel/processes.js';
 import { makeDatabase } from '../support/postgres/postgres.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
@@ -20,15 +21,6 @@ async function startIn(t: TestContext, env: Readonly<Record<string, string>> = {
     await rm(cwd, { recursive: true, force: true });
   });
   return { cwd, daemon };
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** The process id of the server in a data folder; undefined when none is running. */

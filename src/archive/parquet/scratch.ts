@@ -2,7 +2,7 @@ import { readlinkSync, rmSync } from 'node:fs';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { codeOf } from '../../kernel/errors.js';
+import { isAlive } from '../../kernel/processes.js';
 
 /** Whose a folder is stands in its name: the process, and where its number counts. */
 const NAME = /^tapekeep-[a-z]+-(\d+)\.(\d+)-[A-Za-z0-9]{6}$/;
@@ -48,16 +48,6 @@ export async function sweep(folder: string): Promise<void> {
     const [, pid, space] = NAME.exec(name) ?? [];
     if (pid === undefined || space !== here || isAlive(Number(pid))) continue;
     await rm(join(folder, name), { recursive: true, force: true }).catch(() => undefined);
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    // Another user's process may not be asked, but it is there.
-    return codeOf(error) !== 'ESRCH';
   }
 }
 

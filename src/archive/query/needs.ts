@@ -76,12 +76,14 @@ function askedOf(node: SyntaxNode): Need {
   if (!market || !step || !from || !to || inOrder.length < 4) return ALL;
   const names = namesOf([market]);
   const [lengthSql, fromSql, toSql] = [step, from, to].map(momentSql);
-  const length = `CAST(CAST(${lengthSql} AS VARCHAR) AS INTERVAL)`;
   return {
     markets: names === null ? null : new Set(names),
     from: fromSql ? [fromSql] : null,
     // A slot that opens within the span may end after it.
-    to: toSql && lengthSql ? [`CAST(${toSql} AS TIMESTAMPTZ) + ${length}`] : null,
+    to:
+      toSql && lengthSql
+        ? [`CAST(${toSql} AS TIMESTAMPTZ) + CAST(CAST(${lengthSql} AS VARCHAR) AS INTERVAL)`]
+        : null,
   };
 }
 

@@ -1,5 +1,6 @@
 import { type DuckSession, literal } from '../parquet/session.js';
 import { StatementRefusedError } from './errors.js';
+import { isQueryTable } from './tables.js';
 
 /**
  * A statement as DuckDB's own parser has it: objects with a `type`, and lists of them. Only statements
@@ -103,14 +104,8 @@ export async function parseStatement(duck: DuckSession, sql: string): Promise<Sy
     if (node.type !== 'BASE_TABLE') continue;
     const table = namedTable(node);
     // A name that is both may mean either: then it counts as a table.
-    if (table.schema === '' && own.has(table.name) && !isSeriesName(table.name)) continue;
+    if (table.schema === '' && own.has(table.name) && !isQueryTable(table.name)) continue;
     tables.push(table);
   }
   return { root, tables, functions };
 }
-
-const SERIES_NAMES: ReadonlySet<string> = new Set([
-  ...['trades', 'klines', 'tickers', 'depth', 'depth_levels', 'states'],
-  ...['markets', 'coverage', 'gaps'],
-]);
-const isSeriesName = (name: string) => SERIES_NAMES.has(name);

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { birthOf, isAlive } from './processes.js';
+import { isAlive } from '../../kernel/processes.js';
+import { birthOf } from './processes.js';
 
 /**
  * A process that does something, for others to see whether it still does: its id, what tells this life

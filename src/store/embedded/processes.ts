@@ -79,17 +79,6 @@ export function runToEnd(
   });
 }
 
-/** Whether a process of this id exists, whoever owns it. */
-export function isAlive(pid: number): boolean {
-  if (!Number.isInteger(pid) || pid < 1) return false;
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
-}
-
 /** Ended, but not yet collected by its parent: in a container, an orphan may stay so for ever. */
 export async function isZombie(pid: number): Promise<boolean> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');

@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
+import { isAlive } from '../../kernel/processes.js';
 import { StoreError } from '../errors.js';
 import { type Account, commandAs } from './accounts.js';
 import type { Binaries } from './binaries.js';
@@ -15,7 +16,6 @@ import {
   birthOf,
   childrenOf,
   collectOutput,
-  isAlive,
   isZombie,
   mayBePostgres,
   runToEnd,

@@ -2,6 +2,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
+import { isAlive } from '../../kernel/processes.js';
 import type { EmbeddedOptions, EmbeddedPostgres } from '../api.js';
 import { StoreError } from '../errors.js';
 import { type Account, chooseAccount, describeAccount } from './accounts.js';
@@ -16,7 +17,7 @@ import {
 import { leave, type Running } from './leaving.js';
 import { lockUnlessReadOnly } from './lock.js';
 import { embeddedUrl, ensureDatabase, readPostmaster } from './probe.js';
-import { isAlive, MINIMAL_ENV, mayBePostgres } from './processes.js';
+import { MINIMAL_ENV, mayBePostgres } from './processes.js';
 import {
   endServer,
   findRunning,
