@@ -32,6 +32,9 @@ export interface EndingProcess {
   readonly stderr: { write(text: string): unknown };
 }
 
+/** An output of the process that can not be written any more, and why. */
+export type OutputLost = (stream: 'stdout' | 'stderr', reason: string) => void;
+
 /** Held by whoever has something to let go of before the process may end. */
 export interface HeldEnding extends Disposable {
   /** Aborts with an {@link EndedError} when the command is to end. */
@@ -50,6 +53,8 @@ export class Ending {
   readonly #clock: Clock;
   readonly #process: EndingProcess;
   #holders = 0;
+  /** Of the holders that go on without an output. */
+  readonly #goingOn = new Set<OutputLost>();
   #stopping = new AbortController();
   #signalledMs: number | undefined;
   #output: ExitCode | undefined;
@@ -65,19 +70,32 @@ export class Ending {
     return this.#output;
   }
 
-  /** From here on nothing ends the process without asking the holder, but a second signal. */
-  hold(): HeldEnding {
+  /**
+   * From here on nothing ends the process without asking the holder, but a second signal.
+   *
+   * @param goesOn given by what runs for its own sake, as a daemon: a lost output does not end it. Called
+   * at every failed write.
+   */
+  hold(goesOn?: OutputLost): HeldEnding {
     this.#holders += 1;
+    if (goesOn !== undefined) this.#goingOn.add(goesOn);
     if (this.#holders === 1) this.#begin();
     const { signal } = this.#stopping;
     let isHeld = true;
     const release = () => {
       if (!isHeld) return;
       isHeld = false;
+      if (goesOn !== undefined) this.#goingOn.delete(goesOn);
       this.#holders -= 1;
       if (this.#holders === 0) this.#finish();
     };
     return { signal, release, [Symbol.dispose]: release };
+  }
+
+  /** Whether what runs goes on without this output; it knows then. */
+  goesOnWithout(...lost: Parameters<OutputLost>): boolean {
+    for (const goesOn of this.#goingOn) goesOn(...lost);
+    return this.#goingOn.size > 0;
   }
 
   /**

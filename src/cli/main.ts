@@ -2,8 +2,9 @@
 import { commandEnding } from './ending.js';
 import { runCommand } from './run.js';
 
-// A reader such as `head` that has seen enough closes the pipe: no failure of ours.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (commandEnding.goesOnWithout('stdout', error.message)) return;
+  // A reader such as `head` that has seen enough closes the pipe: no failure of ours.
   if (error.code === 'EPIPE') {
     commandEnding.outputEnded('output closed');
     return;
@@ -11,7 +12,11 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.stderr.write(`tapekeep: the output can not be written (${error.message})\n`);
   commandEnding.outputEnded('output failed');
 });
-// What is told on the way can not be told any more: work that ends for it, a daemon's above all, is not done.
-process.stderr.on('error', () => commandEnding.outputEnded('output failed'));
+// What is told on the way can not be told any more: work that ends for it is not done.
+process.stderr.on('error', (error) => {
+  if (!commandEnding.goesOnWithout('stderr', error.message)) {
+    commandEnding.outputEnded('output failed');
+  }
+});
 
 await runCommand(process.argv.slice(2));

@@ -79,7 +79,7 @@ export async function replayCommand(options: ReplayCommandOptions): Promise<Exit
           ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
           : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${from} to ${to}\n`,
       );
-      await waitForStop(clock, options.for);
+      await waitForStop(clock, options.for, () => undefined);
       await server.stop();
       await backend.stop();
       await past.close();

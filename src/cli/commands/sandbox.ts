@@ -94,7 +94,7 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
       ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
       : `sandbox ready: ${url} (real-time ${realtimeUrl}) trades ${markets.join(', ')}\n${keyLines.join('')}`,
   );
-  await waitForStop(clock, options.forMs);
+  await waitForStop(clock, options.forMs, () => undefined);
   await server.stop();
   backend.stop();
   return EXIT_CODES.ok;

@@ -40,6 +40,12 @@ class UnfinishedStartError extends TapekeepError {
   }
 }
 
+/** What a daemon does without when an output can not be written any more. */
+const WITHOUT = {
+  stdout: ['output_closed', 'the summary'],
+  stderr: ['log_closed', 'a log, and only the metrics tell of trouble'],
+} as const;
+
 /** Collects until a signal, the end of `--for`, or a failure that leaves nothing to go on with. */
 export async function start(options: StartOptions): Promise<ExitCode> {
   // A daemon lives for months beside other programs: its heap shall stay close to what is in use
@@ -48,19 +54,29 @@ export async function start(options: StartOptions): Promise<ExitCode> {
   const clock = systemClock;
   const startedMs = clock.monotonicMs();
   let summary: LiveSummary | undefined;
+  const lost = new Set<string>();
   const isShared = process.stderr.isTTY === true && process.stdout.isTTY === true;
   // Log lines and the live table share one terminal: lines go above the table.
   const destination = {
     isTTY: process.stderr.isTTY === true,
     write: (line: string) =>
-      summary !== undefined && isShared ? summary.write(line) : process.stderr.write(line),
+      summary !== undefined && isShared && !lost.has('stdout')
+        ? summary.write(line)
+        : process.stderr.write(line),
   };
   const { config, telemetry, exchangeTime } = openSession(options, { destination });
   let fail: (error: Error) => void = () => undefined;
   const failed = new Promise<Error>((resolve) => {
     fail = resolve;
   });
-  const stopWanted = waitForStop(clock, options.forMs);
+  const stopWanted = waitForStop(clock, options.forMs, (stream, reason) => {
+    if (lost.has(stream)) return;
+    lost.add(stream);
+    const [code, without] = WITHOUT[stream];
+    const message = `${stream} can not be written (${reason}): collecting goes on without ${without}`;
+    telemetry.daemon.warned({ code, message });
+    if (stream === 'stdout') summary?.abandon();
+  });
   const daemon = new Daemon({ config, clock, telemetry, exchangeTime, onFatal: fail });
   const work = (async () => {
     const addresses = await daemon.open();
@@ -73,6 +89,7 @@ export async function start(options: StartOptions): Promise<ExitCode> {
       snapshot: () => telemetry.tally.snapshot(),
       exchangeNowMs: () => exchangeTime.nowMs(),
     });
+    if (lost.has('stdout')) summary.abandon();
     summary.start();
     await daemon.collect();
   })().catch((error: Error) => {

@@ -146,6 +146,12 @@ export class LiveSummary {
     output.write(finalSummary(snapshot(), exchangeNowMs(), ranMs));
   }
 
+  /** Ends without a word: nothing can be written any more. */
+  abandon(): void {
+    this.#drawnLines = 0;
+    this.#stopping.abort();
+  }
+
   /** Writes whole lines above the table. */
   write(text: string): void {
     this.#erase();

@@ -86,6 +86,11 @@ export class Program {
     this.#child.kill(signal);
   }
 
+  /** Stops reading, as `head` does when it has seen enough: what is written there fails from now on. */
+  closeOutput(stream: Stream): void {
+    this.#child[stream]?.destroy();
+  }
+
   /** Resolves when the process has ended and its output is read. */
   ended(): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
     return this.#ended;

@@ -92,3 +92,17 @@ test('what lets go in time cancels the deadline, and what begins later hears of 
   assert.equal(whyOf(ending.hold().signal), 'output failed');
   assert.deepEqual(stage.exits, []);
 });
+
+test('output that nobody reads ends nothing that goes on without it', () => {
+  const { stage, ending } = setUp();
+  assert.equal(ending.goesOnWithout('stdout', 'EPIPE'), false, 'nobody holds yet');
+  const lost: string[] = [];
+  const held = ending.hold((stream, reason) => lost.push(`${stream} ${reason}`));
+  using beside = ending.hold();
+  assert.equal(ending.goesOnWithout('stderr', 'write EPIPE'), true);
+  assert.deepEqual(lost, ['stderr write EPIPE']);
+  assert.equal(beside.signal.aborted, false);
+  held.release();
+  assert.equal(ending.goesOnWithout('stderr', 'write EPIPE'), false);
+  assert.deepEqual(stage.exits, []);
+});
