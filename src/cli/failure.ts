@@ -49,6 +49,7 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   not_found: EXIT_CODES.exchange,
   operation_blocked: EXIT_CODES.exchange,
   request_refused: EXIT_CODES.exchange,
+  rows_unreadable: EXIT_CODES.exchange,
   subscription_refused: EXIT_CODES.exchange,
   order_outcome_unknown: EXIT_CODES.unknown,
 };

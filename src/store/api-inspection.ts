@@ -57,7 +57,7 @@ export interface QuarantineFilter {
   readonly limit: number;
 }
 
-/** A refused piece of data. Its texts come from outside. */
+/** A sample of refused data. Its texts come from outside. */
 export interface QuarantinedRow {
   readonly quarantineId: number;
   /** Clock of the collecting machine. */
@@ -65,7 +65,10 @@ export interface QuarantinedRow {
   readonly endpoint: string;
   readonly market: string | null;
   readonly reason: string;
+  /** Of the first of the rows. */
   readonly payload: string;
+  /** Rows of the same answer that were refused for the same reason. */
+  readonly count: number;
 }
 
 export interface QuarantineCount {
@@ -74,7 +77,7 @@ export interface QuarantineCount {
   /** Since the archive began. */
   readonly count: number;
   readonly lastAtMs: number;
-  /** Of these, rows that are kept. */
+  /** Samples of them that are kept; one may stand for many rows. */
   readonly kept: number;
 }
 

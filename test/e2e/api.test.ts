@@ -11,6 +11,7 @@ import { errorEnvelope } from '../../src/contract/error-shapes.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
+import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
 import { STILL_MARKET } from '../support/exchanges/live-exchange.js';
 import { sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
 import {
@@ -300,6 +301,26 @@ test('rows that do not fit are left out, and told with their reasons', async (t)
   assert.equal(code, 0);
   assert.deepEqual(JSON.parse(stdout), [good]);
   assert.match(stderr, /2 rows do not fit.*\n {2}row 1: id.*\n {2}row 2: toSymbol/);
+});
+
+test('an answer of which no row can be read is a failure, with the reason and a sample', async (t) => {
+  const rules = [{ kind: 'badRows', rows: 1000, defect: 'notANumber' }] as const;
+  const { server } = await startFaultyExchange(t, { rules });
+  for (const args of [
+    ['tickers'],
+    ['history', 'BTC_USDT', '--last-id', '1', '--limit', '50'],
+    ['history-result', '--market', 'BTC_USDT', '--since', '1'],
+    ['kline', 'BTC_USDT', '--start', '2026-06-01T00:50:00Z', '--end', `${START_S + 3300}`],
+    ['book', 'BTC_USDT', '--side', 'sell'],
+  ]) {
+    for (const more of [[], ['--json']]) {
+      const { code, stdout, stderr } = await run([...args, ...more, '--url', server.url]);
+      assert.deepEqual([code, stdout], [4, ''], args.join(' ') + stderr);
+      assert.match(stderr, new RegExp(`^tapekeep: ${args[0]}.* no row of the answer can be read`));
+      assert.match(stderr, /\d+ rows?, the first .*: .*not a/);
+      assert.match(stderr, /it came as \{/);
+    }
+  }
 });
 
 const ORDER = ['order-new', 'A_B', '--side', 'buy', '--price', '10', '--amount', '1'];

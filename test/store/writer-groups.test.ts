@@ -72,7 +72,9 @@ test('quarantine keeps the newest rows and counts all', async () => {
   const { store, url } = await openTestStore({ quarantineKeepRows: 10 });
   const row = { receivedAtMs: 1, endpoint: 'history', market: null, reason: 'odd', payload: '' };
   for (const part of [0, 1, 2]) {
-    const rows = Array.from({ length: 400 }, (_, n) => ({ ...row, payload: `${part}/${n}` }));
+    const rows = Array.from({ length: 400 }, (_, n) => ({
+      ...{ ...row, reason: `odd ${n % 20}`, receivedAtMs: n, payload: `${part}/${n}` },
+    }));
     await store.commit({ quarantine: rows });
   }
   const [kept] = await runSql(
@@ -80,8 +82,55 @@ test('quarantine keeps the newest rows and counts all', async () => {
     'SELECT count(*)::int AS n, max(payload) AS newest FROM quarantine',
   );
   assert.ok((kept as { n: number }).n <= 30);
-  const [counted] = await runSql(url, 'SELECT count FROM quarantine_count');
-  assert.deepEqual(counted, { count: '1200' });
+  const [counted] = await runSql(url, 'SELECT sum(count)::int AS count FROM quarantine_count');
+  assert.deepEqual(counted, { count: 1200 });
+});
+
+test('rows refused for one reason in one answer are one sample and its count', async () => {
+  const { store, url } = await openTestStore();
+  const { added } = await store.ensureMarkets([BTC, { ...BTC, name: 'ETH_USDT' }], NOON_S * 1_000);
+  assert.equal(added.length, 2);
+  const page = (receivedAtMs: number, market: string, reason: string) =>
+    Array.from({ length: 500 }, (_, n) => ({
+      ...{ receivedAtMs, endpoint: 'history', market, reason, payload: `${reason} ${n}` },
+    }));
+  const early = { tradedAtS: 1, receivedAtMs: 1 };
+  const trades = [1, 2, 3].map((n) => ({ ...trade(n, n), ...early, executedAtUs: null }));
+  const { outcomes } = await store.commit({
+    trades,
+    quarantine: [
+      ...page(1, 'BTC_USDT', 'odd'),
+      ...page(1, 'BTC_USDT', 'even'),
+      ...page(1, 'ETH_USDT', 'odd'),
+      ...page(2, 'ETH_USDT', 'odd'),
+    ],
+  });
+  assert.equal(outcomes.trade.rejected, 3, 'every row is settled');
+  const kept = await runSql(
+    url,
+    `SELECT market, reason, payload, (SELECT count(*)::int FROM quarantine) AS rows
+     FROM quarantine WHERE endpoint = 'history' ORDER BY quarantine_id`,
+  );
+  assert.deepEqual(kept, [
+    { market: 'BTC_USDT', reason: 'odd', payload: 'odd 0', rows: 5 },
+    { market: 'BTC_USDT', reason: 'even', payload: 'even 0', rows: 5 },
+    { market: 'ETH_USDT', reason: 'odd', payload: 'odd 0', rows: 5 },
+    { market: 'ETH_USDT', reason: 'odd', payload: 'odd 0', rows: 5 },
+  ]);
+  const sums = `SELECT (SELECT sum(count)::int FROM quarantine) AS samples,
+                       (SELECT sum(count)::int FROM quarantine_count) AS counted`;
+  assert.deepEqual(await runSql(url, sums), [{ samples: 2003, counted: 2003 }]);
+});
+
+test('each row in conflict is kept: it is the only copy of another version', async () => {
+  const { store, url } = await openTestStore();
+  const trades = [1, 2, 3].map((n) => trade(n, n));
+  await store.commit({ trades });
+  const { outcomes } = await store.commit({
+    trades: trades.map((one) => ({ ...one, price: '7' })),
+  });
+  assert.equal(outcomes.trade.conflict, 3);
+  assert.deepEqual(await runSql(url, 'SELECT count(*)::int AS n FROM quarantine'), [{ n: 3 }]);
 });
 
 test('a missing partition is made and the work repeated', async () => {

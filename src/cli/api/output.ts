@@ -1,5 +1,8 @@
+import { safeExcerpt } from '../../client/index.js';
 import type { EndpointName, ResultOf } from '../../contract/endpoints.js';
 import type { RejectedRow } from '../../contract/shape.js';
+import { TapekeepError } from '../../kernel/errors.js';
+import { kebabCase } from './options.js';
 import { linesOf } from './rows.js';
 
 /** Refused rows that are told one by one. */
@@ -23,12 +26,10 @@ export function printResult<N extends EndpointName>(
   process.stdout.write(`${linesOf(name, data, isPlain ? undefined : bold).join('\n')}\n`);
 }
 
-/** Tells on stderr which rows of the answer are not in the result, and why. */
+/** Reports on stderr which rows of the answer are not in the result, and why. */
 export function printRejected(rejected: readonly RejectedRow[]): void {
   if (rejected.length === 0) return;
-  const told = rejected
-    .slice(0, TOLD_ROWS)
-    .map(({ at, reason }) => `  ${typeof at === 'number' ? `row ${at}` : at}: ${reason}`);
+  const told = rejected.slice(0, TOLD_ROWS).map((row) => `  ${placeOf(row)}: ${row.reason}`);
   const more = rejected.length > TOLD_ROWS ? [`  and ${rejected.length - TOLD_ROWS} more`] : [];
   const rows = rejected.length === 1 ? 'row does' : 'rows do';
   const lines = [
@@ -37,4 +38,37 @@ export function printRejected(rejected: readonly RejectedRow[]): void {
     ...more,
   ];
   process.stderr.write(`${lines.map((line) => line.replace(CONTROL, '·')).join('\n')}\n`);
+}
+
+/** The answer has rows, and none of them fits the contract. */
+export class UnreadableRowsError extends TapekeepError {
+  /** @param secrets texts that must not reach the message, even if the server echoes them */
+  constructor(name: EndpointName, rejected: readonly RejectedRow[], secrets: readonly string[]) {
+    const byReason = new Map<string, { readonly first: RejectedRow; count: number }>();
+    for (const row of rejected) {
+      const known = byReason.get(row.reason);
+      if (known === undefined) byReason.set(row.reason, { first: row, count: 1 });
+      else known.count += 1;
+    }
+    const lines = [...byReason].slice(0, TOLD_ROWS).flatMap(([reason, { first, count }]) => {
+      const sample = safeExcerpt(JSON.stringify(first.payload) ?? '', secrets);
+      return [
+        `  ${count} ${count === 1 ? 'row' : 'rows'}, the first ${placeOf(first)}: ${reason}`,
+        `    it came as ${sample}`,
+      ];
+    });
+    const more = byReason.size - TOLD_ROWS;
+    const rest = more > 0 ? [`  and for ${more} other reasons`] : [];
+    const text = [
+      `${kebabCase(name)}: no row of the answer can be read (${rejected.length} refused):`,
+      ...lines.map((line) => line.replace(CONTROL, '·')),
+      ...rest,
+      'Check that the address is the API of an exchange of this family.',
+    ];
+    super('rows_unreadable', 'retry', text.join('\n'));
+  }
+}
+
+function placeOf({ at }: RejectedRow): string {
+  return typeof at === 'number' ? `row ${at}` : at;
 }

@@ -76,6 +76,16 @@ function columnOf(title: string, rows: readonly Row[]): Column<Row> {
   return { title, text, align: isNumber ? 'right' : 'left' };
 }
 
+function viewOf<N extends EndpointName>(name: N, data: ResultOf<N>): View {
+  const view = VIEWS[name] as (data: ResultOf<N>) => View;
+  return view(data);
+}
+
+/** Whether a result holds any row; of a single thing, any field. */
+export function hasRows<N extends EndpointName>(name: N, data: ResultOf<N>): boolean {
+  return viewOf(name, data).rows.length > 0;
+}
+
 /**
  * The lines of a result: a table, or a table of fields for a single thing. `emphasise` draws the
  * line of headings.
@@ -85,8 +95,7 @@ export function linesOf<N extends EndpointName>(
   data: ResultOf<N>,
   emphasise: (line: string) => string = (line) => line,
 ): readonly string[] {
-  const view = VIEWS[name] as (data: ResultOf<N>) => View;
-  const { heading, rows } = view(data);
+  const { heading, rows } = viewOf(name, data);
   if (rows.length === 0) return [...heading, '(nothing)'];
   const titles = Object.keys(rows[0] ?? {});
   const columns = titles.map((title) => columnOf(title, rows));

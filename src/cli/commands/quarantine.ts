@@ -19,7 +19,7 @@ export interface QuarantineOptions extends CommonOptions {
 }
 
 /**
- * Shows what was refused: counts by endpoint and reason, and the newest rows that are kept.
+ * Shows what was refused: counts by endpoint and reason, and the newest samples that are kept.
  *
  * @throws UsageError for an endpoint of which nothing was ever refused, and for an unknown market
  */
@@ -76,7 +76,7 @@ function listLines(
   const of = market === undefined ? '' : ', of all markets';
   const kept =
     rows.length === 0
-      ? ['No such rows are kept; all are counted.']
+      ? ['No sample of these is kept; all are counted.']
       : [...formatTable(ROW_COLUMNS, rows), '"tapekeep quarantine show <id>" shows one whole.'];
   return [
     `Refused since the archive began${of}: ${total.toLocaleString('en-US')}`,
@@ -116,6 +116,7 @@ export async function quarantineShowCommand(
       `endpoint  ${printable(row.endpoint)}`,
       `market    ${row.market === null ? '–' : printable(row.market)}`,
       `reason    ${printable(row.reason)}`,
+      `rows      ${whole(row.count)}${row.count === 1 ? '' : ' of the same answer; this is the first'}`,
       'payload',
       printable(row.payload),
     ];
@@ -135,7 +136,7 @@ const COUNT_COLUMNS: readonly Column<QuarantineCount>[] = [
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'reason', text: ({ reason }) => printable(reason) },
   { title: 'refused', align: right, text: ({ count }) => whole(count) },
-  { title: 'kept', align: right, text: ({ kept }) => whole(kept) },
+  { title: 'samples', align: right, text: ({ kept }) => whole(kept) },
   { title: 'last', text: ({ lastAtMs }) => formatMoment(Math.floor(lastAtMs)) },
 ];
 
@@ -145,5 +146,6 @@ const ROW_COLUMNS: readonly Column<QuarantinedRow>[] = [
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'market', text: ({ market }) => printable(market ?? '–') },
   { title: 'reason', text: ({ reason }) => printable(reason) },
+  { title: 'rows', align: right, text: ({ count }) => whole(count) },
   { title: 'payload', text: ({ payload }) => printable(payload) },
 ];

@@ -133,11 +133,11 @@ function addQuarantine(program: Command, common: () => CommonOptions, finish: Fi
     .addHelpText('after', QUARANTINE_HELP);
   quarantine
     .command('list', { isDefault: true })
-    .description('counts by endpoint and reason, and the newest rows')
+    .description('counts by endpoint and reason, and the newest samples')
     .option('--endpoint <name>', 'only of this endpoint', onlyText)
     .option('-m, --market <name>', 'only of this market', onlyText)
     .option('--reason <text>', 'only with this in the reason', onlyText)
-    .option('--limit <count>', 'show at most this many rows', countArgument, 20)
+    .option('--limit <count>', 'show at most this many samples', countArgument, 20)
     .option('--json', 'one JSON document')
     .action(async (options: Omit<QuarantineOptions, keyof CommonOptions>) => {
       const { quarantineListCommand } = await import('../commands/quarantine.js');

@@ -2,11 +2,11 @@ import type { QuarantineCount, QuarantinedRow, QuarantineFilter } from '../api-i
 import type { Runner } from '../database.js';
 import { toMs } from '../instants.js';
 
-/** What was refused: the newest rows of it, and the counts of all. */
+/** What was refused: the newest samples of it, and the counts of all. */
 
 const COLUMNS = `
   quarantine_id::float8 AS "quarantineId", ${toMs('received_at')} AS "receivedAtMs", endpoint,
-  market, reason, payload`;
+  market, reason, payload, count::float8 AS count`;
 
 const NEWEST = `
   SELECT ${COLUMNS} FROM quarantine

@@ -50,6 +50,9 @@ export interface PreparedGroup {
 
 const MAX_PAYLOAD = 4_000;
 
+/** Reason of a row whose key is stored with other content. */
+export const CONFLICT = 'conflict';
+
 /** A refused row as it goes to quarantine. */
 export function refusedRow(
   table: string,
@@ -133,7 +136,7 @@ class Preparation {
         continue;
       }
       this.settle(shape.table, batch, outcome);
-      if (outcome === 'conflict') this.refused.push(refusedRow(shape.table, 'conflict', row));
+      if (outcome === 'conflict') this.refused.push(refusedRow(shape.table, CONFLICT, row));
     }
     return { rows: held.inOrder(shape.compare), later };
   }

@@ -1,6 +1,6 @@
 import type { Connection } from '../connection.js';
 import { fromMs } from '../instants.js';
-import type { Refused } from './prepared.js';
+import { CONFLICT, type Refused } from './prepared.js';
 
 const MAX_PAYLOAD = 8_000;
 /** Distinct pairs of endpoint and reason that are counted apart; a hostile server could make more. */
@@ -9,10 +9,10 @@ const MAX_REASONS = 1_000;
 const TRIM_EVERY = 500;
 
 const INSERT_QUARANTINE = `
-  INSERT INTO quarantine (received_at, endpoint, market, reason, payload)
-  SELECT ${fromMs('q.received_ms')}, q.endpoint, coalesce(q.market, m.name), q.reason, q.payload
-  FROM unnest($1::float8[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[])
-    WITH ORDINALITY AS q(received_ms, endpoint, market, market_id, reason, payload, ord)
+  INSERT INTO quarantine (received_at, endpoint, market, reason, payload, count)
+  SELECT ${fromMs('q.received_ms')}, q.endpoint, coalesce(q.market, m.name), q.reason, q.payload, q.count
+  FROM unnest($1::float8[], $2::text[], $3::text[], $4::int[], $5::text[], $6::text[], $7::bigint[])
+    WITH ORDINALITY AS q(received_ms, endpoint, market, market_id, reason, payload, count, ord)
   LEFT JOIN market m ON m.market_id = q.market_id
   ORDER BY q.ord`;
 
@@ -44,9 +44,9 @@ export interface RefusedCount {
 const storable = (text: string, limit: number) => text.replaceAll('\0', '\ufffd').slice(0, limit);
 
 /**
- * Keeps refused rows: all are counted, the newest are kept.
+ * Keeps refused rows: all are counted, the newest samples are kept.
  *
- * States: it counts the rows added since the last trim, which may be forgotten with the process:
+ * States: it counts the samples added since the last trim, which may be forgotten with the process:
  * the next one trims again.
  */
 export class Quarantine {
@@ -68,8 +68,9 @@ export class Quarantine {
       endpoint: storable(row.endpoint, 100),
       reason: storable(row.reason, 200),
     }));
+    const samples = samplesOf(rows);
     // More than is kept at all would be inserted only to be trimmed at once.
-    const kept = rows.slice(-this.#keepRows);
+    const kept = samples.slice(-this.#keepRows);
     await connection.query(INSERT_QUARANTINE, [
       kept.map(({ receivedAtMs }) => receivedAtMs),
       kept.map(({ endpoint }) => endpoint),
@@ -77,6 +78,7 @@ export class Quarantine {
       kept.map(({ marketId }) => marketId),
       kept.map(({ reason }) => reason),
       kept.map(({ payload }) => storable(payload, MAX_PAYLOAD)),
+      kept.map(({ count }) => count),
     ]);
     const counts = countByReason(rows);
     await connection.query(COUNT_QUARANTINE, [
@@ -85,13 +87,35 @@ export class Quarantine {
       counts.map(({ count }) => count),
       counts.map(({ lastAtMs }) => lastAtMs),
     ]);
-    this.#untrimmed += rows.length;
+    this.#untrimmed += samples.length;
     if (this.#untrimmed >= TRIM_EVERY) {
       this.#untrimmed = 0;
       await connection.query(TRIM_QUARANTINE, [this.#keepRows]);
     }
     return counts;
   }
+}
+
+/**
+ * One row for all that were refused for the same reason in one answer: the first, with their count.
+ * Rows in conflict stay apart, because each is the only copy of another version of a stored row.
+ */
+function samplesOf(rows: readonly Refused[]): (Refused & { count: number })[] {
+  const samples: (Refused & { count: number })[] = [];
+  const byKey = new Map<string, { count: number }>();
+  for (const row of rows) {
+    const { receivedAtMs, endpoint, market, marketId, reason } = row;
+    const key = JSON.stringify([receivedAtMs, endpoint, market, marketId, reason]);
+    const before = reason === CONFLICT ? undefined : byKey.get(key);
+    if (before !== undefined) {
+      before.count += 1;
+      continue;
+    }
+    const sample = { ...row, count: 1 };
+    samples.push(sample);
+    byKey.set(key, sample);
+  }
+  return samples;
 }
 
 function countByReason(rows: readonly Refused[]): (RefusedCount & { lastAtMs: number })[] {

@@ -8,7 +8,7 @@ import { type ChangedIsland, writeIslandsSql } from './coverage-rows.js';
 import { type HeldRow, heldByStream, readHeldSql } from './held-coverage.js';
 import { storeKlines } from './kline-rows.js';
 import { storeObserved } from './observed-rows.js';
-import { type PreparedGroup, type Refused, refusedRow } from './prepared.js';
+import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './prepared.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
 import { DEPTH, KLINE, STATE, TICKER, TRADE } from './series.js';
 import { copySql } from './staging.js';
@@ -195,7 +195,7 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
       const outcome = results[index] ?? 'stored';
       const tally = tallies[batch];
       if (tally !== undefined) tally[series][outcome] += 1;
-      if (outcome === 'conflict') conflicts.push(refusedRow(series, 'conflict', row));
+      if (outcome === 'conflict') conflicts.push(refusedRow(series, CONFLICT, row));
     }
   };
   for (const [place, outcome] of outcomes.trades.outcomes) {
@@ -204,7 +204,7 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
     if (tally === undefined || row === undefined) continue;
     tally.trade.stored -= 1;
     tally.trade[outcome] += 1;
-    if (outcome === 'conflict') conflicts.push(refusedRow('trade', 'conflict', row));
+    if (outcome === 'conflict') conflicts.push(refusedRow('trade', CONFLICT, row));
   }
   for (const [index, pass] of group.klinePasses.entries()) {
     count('kline', pass, outcomes.klines[index] ?? []);
