@@ -5,9 +5,9 @@ import { retry } from '../kernel/retry.js';
 import type { ArchivePort } from './ports.js';
 
 const BASE_MS = 200;
-const CAP_MS = 5000;
+const CAP_MS = 2000;
 /** With the cap above this is half a day without a database; then the caller sees the error. */
-const ATTEMPTS_MAX = 10_000;
+const ATTEMPTS_MAX = 40_000;
 
 /**
  * An archive whose every method waits while the database is away, as `commit` does by itself. So a

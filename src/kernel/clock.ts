@@ -31,9 +31,15 @@ export const systemClock: Clock = {
 /**
  * Waits `ms` milliseconds.
  *
+ * @param options of {@link Clock.after}
  * @throws the signal's reason when `signal` aborts first; the timer is then cleared.
  */
-export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+export function sleep(
+  clock: Clock,
+  ms: number,
+  signal?: AbortSignal,
+  options?: { readonly background?: boolean },
+): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
       reject(signal.reason as Error);
@@ -43,10 +49,14 @@ export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<v
       cancel();
       reject(signal?.reason as Error);
     };
-    const cancel = clock.after(ms, () => {
-      signal?.removeEventListener('abort', onAbort);
-      resolve();
-    });
+    const cancel = clock.after(
+      ms,
+      () => {
+        signal?.removeEventListener('abort', onAbort);
+        resolve();
+      },
+      options,
+    );
     signal?.addEventListener('abort', onAbort, { once: true });
   });
 }

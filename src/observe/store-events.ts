@@ -2,10 +2,18 @@ import type { StoreEvents } from './events.js';
 import { slug } from './labels.js';
 import { type Sinks, seconds } from './sinks.js';
 
+const EMBEDDED_LEVELS: Readonly<Record<string, 'error' | 'warn'>> = {
+  failed: 'error',
+  lost: 'error',
+  not_started: 'warn',
+};
+
 /** The archive. Commits are debug; what changes what an operator can rely on is info or worse. */
 export function createStoreEvents({ logger, metrics, labels, partitionEnds }: Sinks): StoreEvents {
   /** Undefined until the first report, so that a start is told as one. */
   let wasUp: boolean | undefined;
+  // There from the start, or an alert would not see the first one.
+  metrics.embeddedPhases.inc({ phase: labels.phase.admit('lost') }, 0);
   return {
     committed({ durationMs, batches, rows }) {
       metrics.commits.inc();
@@ -68,7 +76,7 @@ export function createStoreEvents({ logger, metrics, labels, partitionEnds }: Si
     },
     embeddedPostgres({ phase, detail }) {
       metrics.embeddedPhases.inc({ phase: labels.phase.admit(slug(phase)) });
-      const level = slug(phase) === 'failed' ? 'error' : 'info';
+      const level = EMBEDDED_LEVELS[slug(phase)] ?? 'info';
       logger.write(level, `embedded Postgres: ${phase}`, detail === undefined ? {} : { detail });
     },
   };

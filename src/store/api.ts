@@ -47,7 +47,7 @@ export interface StoreOptions {
   readonly maxQueuedBatches?: number;
   /** Rows that may wait; beyond it `commit` waits for room. Default 200,000. */
   readonly maxQueuedRows?: number;
-  /** Longest pause between two tries of a failed transaction. Default 5,000. */
+  /** Longest pause between two tries of a failed transaction. Default 2,000. */
   readonly retryCapMs?: number;
   /** How long {@link Store.stop} lets the queue drain. Default 8,000. */
   readonly drainDeadlineMs?: number;
@@ -282,6 +282,8 @@ export interface EmbeddedOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Deadline of start and of stop. Default 60,000. */
   readonly startTimeoutMs?: number;
+  /** Called when the server was killed and can not be started again. */
+  readonly onLost?: (error: Error) => void;
 }
 
 export interface EmbeddedPostgres {

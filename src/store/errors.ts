@@ -13,6 +13,7 @@ export type StoreErrorCode =
   | 'database_unreachable'
   | 'embedded_postgres_failed'
   | 'embedded_postgres_locked'
+  | 'embedded_postgres_lost'
   | 'embedded_postgres_needs_user'
   | 'migration_failed'
   | 'partition_archived'

@@ -9,7 +9,7 @@ const DEFAULTS = {
   commitLatencyMs: 100,
   maxGroupRows: 20_000,
   ...{ maxQueuedBatches: 1_000, maxQueuedRows: 200_000 },
-  retryCapMs: 5_000,
+  retryCapMs: 2_000,
   drainDeadlineMs: 8_000,
   saneFromMs: OLDEST_SANE_MS,
   saneAheadMs: SANE_AHEAD_MS,

@@ -14,6 +14,8 @@ import { VERSION } from '../version.js';
 export interface DaemonView {
   /** What it is doing, in words. */
   readonly phase: string;
+  /** After which it can not go on, and ends. */
+  readonly failure: Error | undefined;
   readonly markets: number;
   /** Named in the settings and not listed by the exchange. */
   readonly missingMarkets: readonly string[];
@@ -102,9 +104,12 @@ function completenessFacts(counted: CompletenessTally | null) {
 
 const inSeconds = (ms: number) => `${(ms / 1000).toFixed(1)} s ago`;
 
-function health({ idleMs }: DaemonView): HealthReport {
+function health({ idleMs, failure }: DaemonView): HealthReport {
   const detail = `last turn ${inSeconds(idleMs)}`;
-  return healthReport([{ name: 'loops', ok: idleMs < STALE_TICK_MS, detail }]);
+  return healthReport([
+    { name: 'loops', ok: idleMs < STALE_TICK_MS, detail },
+    ...(failure === undefined ? [] : [{ name: 'going on', ok: false, detail: failure.message }]),
+  ]);
 }
 
 async function ready(view: DaemonView): Promise<HealthReport> {

@@ -70,6 +70,7 @@ export class Daemon {
   #housekeeping: Promise<void> | undefined;
   #identity: { readonly value: string | null } | undefined;
   #phase = 'starting';
+  #failure: Error | undefined;
   #lastTickMs: number;
   #lastAnswerMs: number | undefined;
   #stopped: Promise<void> | undefined;
@@ -144,7 +145,8 @@ export class Daemon {
   }
 
   async #collect(): Promise<void> {
-    const { config, clock, telemetry, exchangeTime, onFatal } = this.#options;
+    const { config, clock, telemetry, exchangeTime } = this.#options;
+    const onFatal = (error: Error) => this.#fail(error);
     const [store, access, identity] = [this.#store, this.#access, this.#identity];
     if (store === undefined || access === undefined || identity === undefined) {
       throw new Error('connect() comes first');
@@ -234,6 +236,12 @@ export class Daemon {
     return unlessAborted(this.#stopping.signal, work, discard);
   }
 
+  /** Health fails from here on: only a new start can help. */
+  #fail(error: Error): void {
+    this.#failure ??= error;
+    this.#options.onFatal(error);
+  }
+
   /** The configured Postgres, or the embedded one, started if need be. */
   async #openDatabase(): Promise<OpenDatabase> {
     const { config, clock, telemetry } = this.#options;
@@ -241,7 +249,10 @@ export class Daemon {
     const { signal } = this.#stopping;
     const { dataDir } = config;
     const events = telemetry.store;
-    const server = await startEmbeddedPostgres({ dataDir, clock, telemetry: events, signal });
+    const server = await startEmbeddedPostgres({
+      ...{ dataDir, clock, telemetry: events, signal },
+      onLost: (error) => this.#fail(error),
+    });
     return { url: server.url, stop: (limits) => server.stop(limits) };
   }
 
@@ -250,6 +261,7 @@ export class Daemon {
     const nowMs = this.#options.clock.monotonicMs();
     return {
       phase: this.#phase,
+      failure: this.#failure,
       markets: this.#collector?.markets.length ?? 0,
       missingMarkets: this.#collector?.missingMarkets ?? [],
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,

@@ -112,6 +112,15 @@ export async function childrenOf(pid: number): Promise<number[]> {
     .filter((child) => child > 0);
 }
 
+/** Sends a signal to a process that may be gone by now. False when it is, or is not ours. */
+export function signalIfAlive(pid: number, signal: NodeJS.Signals): boolean {
+  try {
+    return process.kill(pid, signal);
+  } catch {
+    return false;
+  }
+}
+
 /** False only where the system can tell that the process is surely not a Postgres server. */
 export async function mayBePostgres(pid: number): Promise<boolean> {
   try {

@@ -19,6 +19,7 @@ import {
   isZombie,
   mayBePostgres,
   runToEnd,
+  signalIfAlive,
 } from './processes.js';
 
 /** How often a starting or ending server is looked at. */
@@ -143,10 +144,11 @@ export async function launchServer(options: StartOptions, port: number): Promise
 
 function launchFailed(clusterDir: string, detail: string, cause?: unknown): StoreError {
   const lines = detail.split('\n').filter((line) => line.trim() !== '');
+  const full = fullDisk(clusterDir, detail);
   return new StoreError(
     'embedded_postgres_failed',
-    'fatal',
-    fullDisk(clusterDir, detail) ??
+    full === undefined ? 'fatal' : 'retry',
+    full ??
       `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
     { cause },
   );
@@ -238,11 +240,7 @@ async function signalAndWait(
   waitMs: number,
   clock: Clock,
 ): Promise<boolean> {
-  try {
-    process.kill(pid, signal);
-  } catch {
-    return true;
-  }
+  if (!signalIfAlive(pid, signal)) return true;
   const deadlineMs = clock.monotonicMs() + waitMs;
   while (clock.monotonicMs() < deadlineMs) {
     if (!isAlive(pid) || (await isZombie(pid))) return true;

@@ -1,7 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
-import { codeOf, messageOf } from '../../kernel/errors.js';
+import { AbortedError, codeOf, messageOf } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
 import type { EmbeddedOptions, EmbeddedPostgres } from '../api.js';
 import { StoreError } from '../errors.js';
@@ -14,8 +14,10 @@ import {
   makeCluster,
   readPassword,
 } from './cluster.js';
+import { keepRunning } from './keeping.js';
 import { leave, type Running } from './leaving.js';
 import { lockUnlessReadOnly } from './lock.js';
+import { endOrphans } from './orphans.js';
 import { embeddedUrl, ensureDatabase, readPostmaster } from './probe.js';
 import { MINIMAL_ENV, mayBePostgres } from './processes.js';
 import {
@@ -29,6 +31,8 @@ import {
 import { joinUsers, type ServerUser } from './users.js';
 
 const START_TIMEOUT_MS = 60_000;
+/** Recovery after a crash reads the journal again, whatever the size of the archive. */
+const RESTART_TIMEOUT_MS = 300_000;
 /** A port that was free a moment ago may be taken by the time the server listens. */
 const PORT_TRIES = 3;
 
@@ -53,7 +57,8 @@ export interface StoppableEmbeddedPostgres extends EmbeddedPostgres {
  * already: the last one to leave ends it, whoever started it.
  *
  * States of the data folder: *empty* → *cluster made* (initdb, complete or not there at all) →
- * *server running* ⇄ *server down*. A server whose users are all gone without leaving, as after a
+ * *server running* ⇄ *server down*. A server that is killed while it is used is started again on its port,
+ * and `onLost` is called when that can not be done. A server whose users are all gone without leaving, as after a
  * kill, is adopted by the next one, who then is the last. The server listens on the loopback interface
  * only, with a random password kept beside the cluster.
  *
@@ -118,19 +123,26 @@ async function makeDataDir(dataDir: string): Promise<void> {
   }
 }
 
+/**
+ * The server, found or started.
+ *
+ * @param port given at a restart: the one that its users know, and nothing is made anew then
+ */
 async function bringUp(
   options: AbortableOptions,
   paths: ClusterPaths,
   isShared: boolean,
+  port?: number,
 ): Promise<Running> {
   const { clock, telemetry, signal } = options;
   const deadlineMs = deadlineOf(options);
+  const isRestart = port !== undefined;
   const found = await findServer(options, paths, deadlineMs);
   if (found !== undefined) {
     const phase = isShared ? 'joined' : 'adopted';
     telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
     // Its first user may have been killed before it came to that.
-    await ensureDatabase(found.port, found.password);
+    if (!isRestart) await ensureDatabase(found.port, found.password);
     signal?.throwIfAborted();
     return found;
   }
@@ -140,6 +152,7 @@ async function bringUp(
   signal?.throwIfAborted();
   const log = options.log === undefined ? undefined : byLine(options.log);
   if (!(await hasCluster(paths))) {
+    if (isRestart) throw removed(paths);
     telemetry.embeddedPostgres({ phase: 'initialising', detail: describeAccount(account) });
     await makeCluster(paths, binaries, account, env, log, signal);
   }
@@ -155,8 +168,9 @@ async function bringUp(
     signal,
     ...(log === undefined ? {} : { log }),
   };
+  await endOrphans(paths.clusterDir, clock);
   telemetry.embeddedPostgres({ phase: 'starting', detail: describeAccount(account) });
-  const launched = await launchOnFreePort(start, paths, account);
+  const launched = await launchOnFreePort(start, paths, account, port);
   try {
     await ensureDatabase(launched.port, password);
     signal?.throwIfAborted();
@@ -187,10 +201,12 @@ async function launchOnFreePort(
   start: StartOptions,
   paths: ClusterPaths,
   account: Account,
+  onlyPort?: number,
 ): Promise<{ pid: number; port: number }> {
   const lastPort = Number((await readFile(paths.portFile, 'utf8').catch(() => '')).trim()) || 0;
   for (let attempt = 1; ; attempt += 1) {
-    const port = await freePort(attempt === 1 ? lastPort : 0);
+    const port = await freePort(attempt === 1 ? (onlyPort ?? lastPort) : 0);
+    if (onlyPort !== undefined && port !== onlyPort) throw portTaken(onlyPort);
     try {
       const pid = await launchServer({ ...start, account }, port);
       await writeFile(paths.portFile, `${port}\n`);
@@ -198,7 +214,7 @@ async function launchOnFreePort(
     } catch (error) {
       start.signal?.throwIfAborted();
       const isPortTaken = messageOf(error).includes('Address already in use');
-      if (!isPortTaken || attempt >= PORT_TRIES) throw error;
+      if (!isPortTaken || onlyPort !== undefined || attempt >= PORT_TRIES) throw error;
     }
   }
 }
@@ -209,14 +225,63 @@ function joined(
   user: ServerUser,
   running: Running,
 ): StoppableEmbeddedPostgres {
+  const ending = new AbortController();
+  let current = running;
+  const kept = keepRunning(running, {
+    ...{ clock: options.clock, telemetry: options.telemetry, signal: ending.signal },
+    clusterDir: paths.clusterDir,
+    startAgain: async () => {
+      current = await startAgain({ ...options, signal: ending.signal }, paths, running.port);
+      return current;
+    },
+  }).catch((error: Error) => {
+    if (ending.signal.aborted) return;
+    options.telemetry.embeddedPostgres({ phase: 'failed', detail: messageOf(error) });
+    options.onLost?.(error);
+  });
   let stopping: Promise<void> | undefined;
   return {
     url: embeddedUrl(running.port, running.password),
     stop(limits) {
-      stopping ??= leave(options, paths, user, running, limits?.timeoutMs);
+      ending.abort(new AbortedError());
+      stopping ??= kept.then(() => leave(options, paths, user, current, limits?.timeoutMs));
       return stopping;
     },
   };
+}
+
+/** After its loss, by whichever of its users has the lock first. */
+async function startAgain(
+  options: AbortableOptions,
+  paths: ClusterPaths,
+  port: number,
+): Promise<Running> {
+  const timed = { ...options, startTimeoutMs: RESTART_TIMEOUT_MS };
+  const lock = await lockUnlessReadOnly(paths, { ...timed, deadlineMs: deadlineOf(timed) });
+  try {
+    const running = await bringUp(timed, paths, true, port);
+    if (running.port !== port) throw portTaken(port);
+    options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${port}, again` });
+    return running;
+  } finally {
+    await lock?.release();
+  }
+}
+
+function removed({ clusterDir }: ClusterPaths): StoreError {
+  return new StoreError(
+    'embedded_postgres_failed',
+    'fatal',
+    `the folder ${clusterDir} was taken away: put it back, or start anew`,
+  );
+}
+
+function portTaken(port: number): StoreError {
+  return new StoreError(
+    'embedded_postgres_failed',
+    'fatal',
+    `another program has taken port ${port}, which the users of this server know it by: the next start finds a free one`,
+  );
 }
 
 /** Cuts a child's output into lines. */

@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { readPostmaster } from '../../src/store/embedded/probe.js';
+import { childrenOf } from '../../src/store/embedded/processes.js';
+import { makeTempDir, openSql, runSql } from '../support/postgres/postgres-server.js';
+import { Program } from '../support/programs/program.js';
+
+/** The daemon's own Postgres is killed, as the out-of-memory killer does it, and the daemon lives. */
+
+/** A hang is the fault that is looked for. */
+const LIMIT = { timeout: 180_000 };
+const START = ['--log-level', 'debug', '--log-format', 'json', 'start'];
+
+async function startDaemon(t: TestContext) {
+  const cwd = await makeTempDir();
+  const daemon = new Program(START, { cwd, env: { TAPEKEEP_HTTP_PORT: '0' } });
+  t.after(async () => {
+    await daemon.dispose();
+    // A test that failed may have left the server, which then nobody ends.
+    const left = await readPostmaster(join(cwd, 'data/postgres'));
+    if (left !== undefined) kill(left.pid, 'SIGQUIT');
+    await rm(cwd, { recursive: true, force: true });
+  });
+  const status = (await daemon.line((text) => text.startsWith('  status '))).split(/\s+/)[2] ?? '';
+  await daemon.line((line) => line.includes('"committed"'));
+  const clusterDir = join(cwd, 'data/postgres');
+  const database = await daemon.line((line) => line.startsWith('  database '));
+  const url = new URL(database.split(/\s+/)[2] ?? '');
+  url.password = (await readFile(`${clusterDir}.password`, 'utf8')).trim();
+  return { cwd, daemon, clusterDir, status, url: url.href };
+}
+
+type Started = Awaited<ReturnType<typeof startDaemon>>;
+
+function kill(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // Gone already.
+  }
+}
+
+async function killServer({ clusterDir }: Started): Promise<number> {
+  const { pid } = (await readPostmaster(clusterDir)) ?? assert.fail('no server');
+  process.kill(pid, 'SIGKILL');
+  return pid;
+}
+
+/** Matches lines that were not printed yet when this was called. */
+function newLine({ daemon }: Started, text: string): Promise<string> {
+  let old = daemon.lines.stderr.length + daemon.lines.stdout.length;
+  return daemon.line((line) => {
+    old -= 1;
+    return old < 0 && line.includes(text);
+  });
+}
+
+const codeOf = async (url: string) => (await fetch(url)).status;
+
+test(
+  'killed again and again, it is back on its old port, and collecting goes on',
+  LIMIT,
+  async (t) => {
+    const started = await startDaemon(t);
+    const { daemon, status, url } = started;
+    for (let round = 1; round <= 3; round += 1) {
+      const killed = newLine(started, 'embedded Postgres: lost');
+      const away = newLine(started, 'the database does not answer');
+      const back = newLine(started, 'the database answers');
+      const startedMs = performance.now();
+      // Another program of the folder may start the server just as well; one of them does.
+      const pid = await killServer(started);
+      const beside = new Program(['status'], { cwd: started.cwd });
+      t.after(() => beside.dispose());
+      assert.match(await killed, new RegExp(`process ${pid} is gone`));
+      await Promise.all([away, back]);
+      t.diagnostic(`round ${round}: back after ${Math.round(performance.now() - startedMs)} ms`);
+      assert.equal((await beside.ended()).code, 0, beside.dump());
+      await daemon.until(async () => (await codeOf(`${status}readyz`)) === 200);
+      assert.deepEqual(await runSql(url, 'SELECT 1 AS one'), [{ one: 1 }]);
+    }
+    const metrics = await (await fetch(`${status}metrics`)).text();
+    assert.match(metrics, /tapekeep_embedded_postgres_phases_total\{phase="lost"\} 3/);
+    daemon.kill('SIGTERM');
+    assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
+    assert.equal(await readPostmaster(started.clusterDir), undefined, 'the last one ends it');
+  },
+);
+
+test(
+  'a backend that outlives the killed server does not keep the next one from starting',
+  LIMIT,
+  async (t) => {
+    const started = await startDaemon(t);
+    const sql = await openSql(started.url);
+    const [backend] = await sql.run<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+    assert.ok(backend !== undefined);
+    // It holds the shared memory, and does not see that its parent is gone.
+    process.kill(backend.pid, 'SIGSTOP');
+    t.after(() => kill(backend.pid, 'SIGKILL'));
+    const back = newLine(started, 'the database answers');
+    await killServer(started);
+    await back;
+    await sql.end().catch(() => undefined);
+    started.daemon.kill('SIGTERM');
+    assert.equal((await started.daemon.ended()).code, 0, started.daemon.dump());
+  },
+);
+
+test(
+  'what a daemon and its server left when both were killed does not stop the next start',
+  LIMIT,
+  async (t) => {
+    const started = await startDaemon(t);
+    const { pid } = (await readPostmaster(started.clusterDir)) ?? assert.fail('no server');
+    const children = await childrenOf(pid);
+    assert.ok(children.length > 3);
+    for (const child of children) process.kill(child, 'SIGSTOP');
+    t.after(() => children.forEach((child) => void kill(child, 'SIGKILL')));
+    started.daemon.kill('SIGKILL');
+    await started.daemon.ended();
+    await killServer(started);
+    const next = new Program(['status'], { cwd: started.cwd });
+    t.after(() => next.dispose());
+    assert.equal((await next.ended()).code, 0, next.dump());
+  },
+);
+
+test('a server that can not be started again ends the daemon, which says why', LIMIT, async (t) => {
+  const started = await startDaemon(t);
+  const { daemon, clusterDir, status } = started;
+  const control = join(clusterDir, 'global/pg_control');
+  await rename(control, `${control}.away`);
+  const first = newLine(started, 'embedded Postgres: not started');
+  await killServer(started);
+  await first;
+  assert.equal(await codeOf(`${status}healthz`), 200, 'it still helps itself');
+  assert.deepEqual(await daemon.ended(), { code: 1, signal: null }, daemon.dump());
+  assert.match(
+    daemon.text('stderr'),
+    /the embedded Postgres in .*\/data\/postgres is gone and could not be started again in \d+ tries/,
+  );
+});
