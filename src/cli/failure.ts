@@ -26,6 +26,8 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   live_invalid: EXIT_CODES.usage,
   replay_invalid: EXIT_CODES.usage,
   archive_of_another_exchange: EXIT_CODES.database,
+  query_refused: EXIT_CODES.usage,
+  query_role_missing: EXIT_CODES.database,
   database_too_new: EXIT_CODES.database,
   database_too_old: EXIT_CODES.database,
   citus_missing: EXIT_CODES.database,

@@ -5,6 +5,7 @@ import { EXIT_CODES, type ExitCode } from './exit-codes.js';
 import { describeFailure, exitCodeOf } from './failure.js';
 import { buildProgram } from './program.js';
 import { withStatements } from './query/statement-argument.js';
+import { StuckStatementError } from './query/time-limit.js';
 
 /** Work that was cut off keeps the process no longer than this. */
 const LEFTOVER_MS = 500;
@@ -33,6 +34,8 @@ export async function runCommand(args: readonly string[]): Promise<void> {
     } else {
       process.stderr.write(`${describeFailure(error)}\n`);
       code = exitCodeOf(error);
+      // An exit in order would wait for the thread on which the statement runs.
+      if (error instanceof StuckStatementError) process.kill(process.pid, 'SIGKILL');
     }
   }
   if (code === EXIT_CODES.forced) {

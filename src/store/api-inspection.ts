@@ -118,8 +118,14 @@ export interface InspectionStore {
     note: string,
     atMs: number,
   ): Promise<number>;
-  /** Runs one statement of a person, reading only. @throws {@link StoreError} */
-  ask(sql: string): Promise<Answer>;
+  /**
+   * Runs one statement of a person, with the rights of a role that only reads.
+   *
+   * @param timeoutMs what is not answered by then is cut off
+   * @throws {@link StoreError} `query_refused` for what does not read, `query_timeout`, and
+   * `query_role_missing` where that role is not there
+   */
+  ask(sql: string, timeoutMs: number): Promise<Answer>;
   /** Whether a program writes to this archive at present. */
   isWritten(): Promise<boolean>;
 

@@ -10,6 +10,7 @@ import {
   sessionSettings,
 } from './connection.js';
 import { ANSWER_TYPES } from './reading/answer-types.js';
+import { type DescribedColumn, describe } from './reading/described.js';
 import { actionOf, toStoreError } from './sqlstate.js';
 
 /** Runs statements; both a pooled connection inside a transaction and the pool itself are one. */
@@ -28,7 +29,9 @@ export interface Runner {
 /** A connection within a transaction. */
 export interface TransactionRunner extends Runner {
   /** As {@link Runner.single}, with the columns in their order, whatever they are called. */
-  table(sql: string): Promise<{ readonly names: string[]; readonly rows: unknown[][] }>;
+  table(sql: string, values: readonly unknown[]): Promise<{ readonly rows: unknown[][] }>;
+  /** The columns of what a statement from outside would answer; it is not run. */
+  describe(sql: string): Promise<DescribedColumn[]>;
 }
 
 /** A little more than the server's own timeout, so that its word is heard first. */
@@ -96,6 +99,24 @@ export class Database implements Runner {
   }
 
   /**
+   * Runs `work` in a transaction that only reads and is rolled back: what a statement from outside has
+   * set, such as a search path, goes with it.
+   *
+   * @param timeoutMs deadline of each statement at the client, a little later than at the server
+   */
+  reading<T>(timeoutMs: number, work: (runner: TransactionRunner) => Promise<T>): Promise<T> {
+    return this.#withClient(async (client) => {
+      const runner = runOn(client, timeoutMs + CLIENT_GRACE_MS);
+      await runner.rows('BEGIN READ ONLY');
+      try {
+        return await work(runner);
+      } finally {
+        await client.query('ROLLBACK').catch(() => undefined);
+      }
+    });
+  }
+
+  /**
    * Ends the pool. The driver waits for lent connections and for the server's goodbye, which may
    * never come from a table that is locked or a server that hangs: after a moment all are cut.
    */
@@ -141,10 +162,15 @@ export class Database implements Runner {
 
 const ignore = () => undefined;
 
-/** The driver knows the mode; its types do not. */
-type StatementQuery = pg.QueryConfig & { readonly queryMode?: 'extended' };
+/** The driver knows the mode and the deadline; its types do not. */
+type StatementQuery = pg.QueryConfig & {
+  readonly queryMode?: 'extended';
+  readonly query_timeout?: number;
+};
 
-function runOn(client: pg.PoolClient): TransactionRunner {
+/** @param deadlineMs of each statement; default: that of the pool */
+function runOn(client: pg.PoolClient, deadlineMs?: number): TransactionRunner {
+  const deadline = deadlineMs === undefined ? {} : { query_timeout: deadlineMs };
   const asking = async <T>(work: () => Promise<T>): Promise<T> => {
     try {
       return await work();
@@ -154,15 +180,17 @@ function runOn(client: pg.PoolClient): TransactionRunner {
     }
   };
   const run = async <Row extends object>(query: StatementQuery) =>
-    await asking(async () => (await client.query<Row>(query)).rows);
+    await asking(async () => (await client.query<Row>({ ...query, ...deadline })).rows);
   return {
     rows: (sql, values = []) => run({ text: sql, values: [...values] }),
     single: (sql, values = []) => run({ text: sql, values: [...values], queryMode: 'extended' }),
-    table: (text) =>
+    table: (text, values) =>
       asking(async () => {
-        const query = { text, rowMode: 'array', queryMode: 'extended', types: ANSWER_TYPES };
-        const { fields, rows } = await client.query<unknown[]>(query as pg.QueryArrayConfig);
-        return { names: fields.map(({ name }) => name), rows };
+        const form = { rowMode: 'array', queryMode: 'extended', types: ANSWER_TYPES };
+        const query = { text, values: [...values], ...form, ...deadline };
+        const { rows } = await client.query<unknown[]>(query as pg.QueryArrayConfig);
+        return { rows };
       }),
+    describe: (text) => asking(() => describe(client, text)),
   };
 }

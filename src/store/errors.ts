@@ -19,6 +19,9 @@ export type StoreErrorCode =
   | 'partition_archived'
   | 'partition_expired'
   | 'partition_final'
+  | 'query_refused'
+  | 'query_role_missing'
+  | 'query_timeout'
   | 'sealing_busy'
   | 'sealing_refused'
   | 'writer_lock_held';

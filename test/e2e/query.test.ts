@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { runCommand } from '../support/programs/commands.js';
+import { Program } from '../support/programs/program.js';
 import { openAnalystWorld } from '../support/worlds/analyst-world.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
 import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
@@ -65,6 +66,8 @@ test('one statement over hot and cold, in each form; what is not in an answer is
   assert.deepEqual([alone.code, alone.out], [0, '{"count_star()":"24"}'], alone.err);
 });
 
+const BUSY = 'select count(*) from range(1000000000000)';
+
 test('the statement decides what runs it, and mistakes are named', async () => {
   const { url } = await openAnalystWorld();
   const env = { TAPEKEEP_DATABASE_URL: url };
@@ -99,7 +102,12 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     ],
     [['select * from entirely_unknown'], 2, /"entirely_unknown" does not exist$/],
     [['select * from trades, stream'], 2, /no table stream here.*--engine postgres/],
-    [['delete from trades'], 2, /relation "trades" does not exist/],
+    [['delete from trades'], 2, /query takes SELECT, .* only; .* begins with DELETE/],
+    [['copy (select 1) to stdout'], 2, /query takes SELECT, .* only; .* begins with COPY/],
+    [[`select pg_read_file('/etc/passwd')`], 2, /permission denied for function pg_read_file/],
+    [['--timeout', '100ms', 'select pg_sleep(60)'], 1, /longer than 0.1 s.*--timeout/],
+    [['--timeout', '1500ms', '--engine', 'duckdb', BUSY], 1, /longer than 1.5 s.*--timeout/],
+    [['--timeout', '0s', 'select 1'], 2, /Write a duration above 0/],
     [['--engine', 'postgres', '--cold', '/tmp', 'select 1'], 2, /--cold.*only --engine duckdb/],
     [
       ['--cold', '/nowhere', 'select * from trades'],
@@ -112,4 +120,22 @@ test('the statement decides what runs it, and mistakes are named', async () => {
     assert.equal(end.code, code, `${args.join(' ')} ${end.err}`);
     assert.match(code === 0 ? end.out : end.err, said);
   }
+});
+
+test('a statement that DuckDB cannot stop ends with its process', async () => {
+  const { url } = await openAnalystWorld();
+  const endless = `select max(length(repeat('x', 1900000000))) from range(1000)`;
+  // A machine under load may not have come to the statement itself by the first limit.
+  for (const limit of [8, 24, 72]) {
+    const args = ['query', '--engine', 'duckdb', '--timeout', `${limit}s`, endless];
+    const program = new Program(args, { env: { TAPEKEEP_DATABASE_URL: url } });
+    const { code, signal } = await program.ended();
+    const said = program.text('stderr');
+    assert.match(said, new RegExp(`longer than ${limit} s`));
+    if (code === 1) continue;
+    assert.equal(signal, 'SIGKILL');
+    assert.match(said, /cannot be stopped, so the process is killed/);
+    return;
+  }
+  assert.fail('each was stopped');
 });

@@ -100,7 +100,7 @@ test('hot and cold together answer what all of it answered while it was hot', as
   const { store: analyst } = await openTestStore({ databaseUrl });
   const expected: unknown[][][] = [];
   for (const sql of SAME) {
-    const { rows } = await analyst.inspection.ask(sql);
+    const { rows } = await analyst.inspection.ask(sql, 30_000);
     expected.push(rows.map((row) => row.map(plain)));
   }
   const check = async () => {

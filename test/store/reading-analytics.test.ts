@@ -104,7 +104,7 @@ test('what is asked before and after a partition leaves is answered by what hold
 
 test('a statement that touches a series with rows in files tells so', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
-  const cold = async (sql: string) => (await place.store.inspection.ask(sql)).cold;
+  const cold = async (sql: string) => (await place.store.inspection.ask(sql, 30_000)).cold;
   assert.deepEqual(await cold('SELECT count(*) FROM trade'), []);
   await archiveDay(place, 'trades', DAYS[1]);
   const fromMs = Date.parse(`${DAYS[1]}T00:00:00Z`);
@@ -120,6 +120,7 @@ test('a statement that touches a series with rows in files tells so', async (t) 
   const { names, rows } = await place.store.inspection.ask(
     `SELECT 1 AS a, 2 AS a, '{1.10,2}'::numeric[] AS exact, 12345678901234567.5 AS b,
        timestamptz '2026-01-15 12:00:00.123457Z' AS at, date '2026-01-15' AS day`,
+    30_000,
   );
   assert.deepEqual(names, ['a', 'a', 'exact', 'b', 'at', 'day']);
   assert.deepEqual(rows, [

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { VerdictRow } from '../../src/ledger/verdict.js';
 import { migrate } from '../../src/store/schema/migrate.js';
+import { QUERY_FUNCTION } from '../../src/store/schema/query-role.js';
 import { TABLE_RIGHTS } from '../../src/store/schema/role-rights.js';
 import { OWNED_FUNCTIONS, OWNED_TYPES } from '../../src/store/schema/roles.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
@@ -28,7 +29,7 @@ test('every table, function and type of the archive has a decision on its rights
     `SELECT proname AS name FROM pg_proc WHERE pronamespace = 'public'::regnamespace
        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = pg_proc.oid AND d.deptype = 'e')`,
   );
-  assert.deepEqual(functions, [...OWNED_FUNCTIONS].sort());
+  assert.deepEqual(functions, [...OWNED_FUNCTIONS, QUERY_FUNCTION].sort());
   const types = await names(
     `SELECT typname AS name FROM pg_type
      WHERE typnamespace = 'public'::regnamespace AND typtype IN ('e', 'd')`,
@@ -53,7 +54,7 @@ test('the owner of everything is a group that can not log in', async () => {
   );
   assert.deepEqual(
     roles.map((row) => Object.values(row)[0]),
-    ['tapekeep_owner', 'tapekeep_reader', 'tapekeep_writer'],
+    ['tapekeep_owner', 'tapekeep_query', 'tapekeep_reader', 'tapekeep_writer'],
   );
 });
 

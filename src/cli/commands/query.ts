@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { QUERY_TABLES } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
-import { isAborted, messageOf } from '../../kernel/errors.js';
+import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { type Answer, PARTITIONED_TABLES, type Store } from '../../store/index.js';
 import { commandEnding } from '../ending.js';
@@ -15,6 +15,12 @@ import { printable } from '../output/printable.js';
 import { Progress } from '../output/progress.js';
 import { chooseEngine, type Engine } from '../query/query-engine.js';
 import { type AnswerFormat, type TellableAnswer, writeAnswer } from '../query/query-output.js';
+import {
+  DEFAULT_TIMEOUT_MS,
+  QueryTimeoutError,
+  TimeLimit,
+  unlessStuck,
+} from '../query/time-limit.js';
 import { withArchive } from './status.js';
 
 export interface QueryOptions extends CommonOptions {
@@ -27,6 +33,8 @@ export interface QueryOptions extends CommonOptions {
   readonly market?: readonly string[];
   readonly from?: Moment;
   readonly to?: Moment;
+  /** Longest time of the statement, milliseconds. */
+  readonly timeout?: number;
 }
 
 /** Runs one read-only SQL statement over the archive and prints its rows. */
@@ -50,12 +58,14 @@ export async function queryCommand(
 
 async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
   const session = openSession({ logLevel: 'warn', ...options });
+  const timeoutMs = options.timeout ?? DEFAULT_TIMEOUT_MS;
   await withArchive(session, async (store) => {
-    const answer = await store.inspection.ask(sql).catch((error: unknown) => {
+    const answer = await store.inspection.ask(sql, timeoutMs).catch((error: unknown) => {
+      if (codeOf(error) === 'query_timeout') throw new QueryTimeoutError(timeoutMs, error);
       throw asUsageError(error);
     });
     for (const line of coldWarnings(answer)) note(line);
-    await tell({ names: answer.names, chunks: [answer.rows] }, options);
+    await tell({ names: answer.names, chunks: [answer.rows] }, options, writeOut);
   });
 }
 
@@ -96,7 +106,10 @@ async function askNearby(sql: string, options: QueryOptions, signal: AbortSignal
   }
 }
 
-async function askTogether(sql: string, options: QueryOptions, signal: AbortSignal): Promise<void> {
+async function askTogether(sql: string, options: QueryOptions, ended: AbortSignal): Promise<void> {
+  using limit = new TimeLimit(systemClock, options.timeout ?? DEFAULT_TIMEOUT_MS);
+  const signal = AbortSignal.any([ended, limit.signal]);
+  const write = (text: string) => limit.without(writeOut(text));
   const session = openSession({ logLevel: 'warn', ...options });
   const { answerQuestion } = await import('../../archive/query/answer.js');
   const { openReading } = await import('../../archive/reading/open-reading.js');
@@ -114,7 +127,8 @@ async function askTogether(sql: string, options: QueryOptions, signal: AbortSign
     };
     const question = { sql, reading, coldDir, selection, signal, onPhase, onNote: note };
     try {
-      await answerQuestion(question, (answer) => tell(answer, options));
+      const answering = answerQuestion(question, (answer) => tell(answer, options, write));
+      await unlessStuck(systemClock, signal, answering);
     } finally {
       await reading?.close();
     }
@@ -126,8 +140,12 @@ async function askTogether(sql: string, options: QueryOptions, signal: AbortSign
   await withArchive(session, askStore, 'by itself');
 }
 
-async function tell(answer: TellableAnswer, { format, json }: QueryOptions): Promise<void> {
-  await writeAnswer(answer, format ?? (json === true ? 'json' : 'table'), writeOut);
+async function tell(
+  answer: TellableAnswer,
+  { format, json }: QueryOptions,
+  write: (text: string) => Promise<void>,
+): Promise<void> {
+  await writeAnswer(answer, format ?? (json === true ? 'json' : 'table'), write);
 }
 
 function writeOut(text: string): Promise<void> {

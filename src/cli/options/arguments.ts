@@ -9,6 +9,15 @@ export function durationArgument(text: string): number {
   return ms;
 }
 
+const LONGEST_TIMEOUT_MS = 86_400_000;
+
+/** A time limit: there is none without an end. */
+export function timeoutArgument(text: string): number {
+  const ms = durationArgument(text);
+  if (ms >= 1 && ms <= LONGEST_TIMEOUT_MS) return ms;
+  throw new InvalidArgumentError('Write a duration above 0 and up to 24h.');
+}
+
 export function portArgument(text: string): number {
   return wholeArgument(0, 65_535, text);
 }

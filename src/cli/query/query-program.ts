@@ -2,8 +2,9 @@ import { type Command, Option } from 'commander';
 import type { QueryOptions } from '../commands/query.js';
 import type { ExitCode } from '../exit-codes.js';
 import type { CommonOptions } from '../opening/session.js';
-import { gather } from '../options/arguments.js';
+import { gather, timeoutArgument } from '../options/arguments.js';
 import { momentArgument } from '../options/moments.js';
+import { DEFAULT_TIMEOUT_MS } from './time-limit.js';
 
 const HELP = `
   tapekeep query "select market, count(*), sum(total) from trades where traded_at >= '2026-01-01' group by 1"
@@ -24,6 +25,10 @@ postgres  the tables of the archive (trade, kline, …), its functions and the s
 
 Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps, or one of
 those functions, is asked by DuckDB when no schema stands before its name; all else goes to Postgres.
+
+Postgres takes SELECT, VALUES, WITH, TABLE, SHOW and EXPLAIN, with the rights of the role tapekeep_query: it
+reads what tapekeep_reader reads, and nothing else. --timeout ends what takes longer, in both; it does not
+count the time in which the answer waits for its reader.
 
 --cold DIR asks the cold files of a folder alone; no database is needed.
 --market, --from and --to leave out rows of the DuckDB tables that the statement would not need.
@@ -58,6 +63,11 @@ export function addQuery(
     .option('-m, --market <name>', 'only rows of this market; may be repeated', gather)
     .option('--from <time>', 'only rows from this time on, or this long back', momentArgument)
     .option('--to <time>', 'only rows up to this time', momentArgument)
+    .addOption(
+      new Option('--timeout <duration>', 'longest time of the statement')
+        .argParser(timeoutArgument)
+        .default(DEFAULT_TIMEOUT_MS, '2m'),
+    )
     .addHelpText('after', HELP)
     .action(async (sql: string | undefined, options: Omit<QueryOptions, keyof CommonOptions>) => {
       const { queryCommand } = await import('../commands/query.js');

@@ -127,8 +127,8 @@ export class PostgresInspection implements InspectionStore {
     return await noteTheseGaps(this.#open(), gaps, note, atMs);
   }
 
-  async ask(sql: string): Promise<Answer> {
-    return await readAnswer(this.#open(), sql);
+  async ask(sql: string, timeoutMs: number): Promise<Answer> {
+    return await readAnswer(this.#open(), sql, timeoutMs);
   }
 
   async isWritten(): Promise<boolean> {

@@ -1,14 +1,17 @@
 import type pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
 import { sqlstateOf } from '../sqlstate.js';
+import { QUERY_GRANTS, QUERY_ROLE, settleQueryRole } from './query-role.js';
 import { type RoleRights, TABLE_RIGHTS } from './role-rights.js';
 
 /**
  * The three groups of the archive. They are names of the whole cluster, shared by all archives in it,
  * and log in through their members only. What they may do is granted in each database by itself.
  */
-const ROLES = ['tapekeep_owner', 'tapekeep_writer', 'tapekeep_reader'] as const;
-const [OWNER, WRITER, READER] = ROLES;
+const GROUPS = ['tapekeep_owner', 'tapekeep_writer', 'tapekeep_reader'] as const;
+const [OWNER, WRITER, READER] = GROUPS;
+/** Beside the groups the role of statements, which need those first. */
+const ROLES = [...GROUPS, QUERY_ROLE] as const;
 
 /** What became of the roles. `current` and `granted` may come with a note on what is left to do. */
 export interface RolesOutcome {
@@ -30,6 +33,7 @@ const COMMENTS: Readonly<Record<(typeof ROLES)[number], string>> = {
   tapekeep_owner: 'Owns the tables of tapekeep archives, migrates them and makes partitions.',
   tapekeep_writer: 'Stores market data and keeps the ledger of tapekeep archives.',
   tapekeep_reader: 'Reads series, ledger and the analytics schema of tapekeep archives.',
+  [QUERY_ROLE]: 'Statements of tapekeep query run with its rights: those of tapekeep_reader.',
 };
 
 /**
@@ -38,19 +42,23 @@ const COMMENTS: Readonly<Record<(typeof ROLES)[number], string>> = {
  */
 export async function settleRoles(client: pg.Client, isAllowed: boolean): Promise<RolesOutcome> {
   if (!isAllowed) return { state: 'not_allowed', note: null };
-  const missing = await makeRoles(client);
+  const missing = (await makeRoles(client)).filter((name) => name !== QUERY_ROLE);
   if (missing.length > 0) {
-    const make = missing.map((name) => `CREATE ROLE ${name};`).join(' ');
-    const note = `this user may not make roles, so that there is no access but the owner's: let an administrator run "${make}" and migrate again`;
+    const make = [...missing, QUERY_ROLE].map((name) => `CREATE ROLE ${name};`).join(' ');
+    const note = `this user may not make roles, so that there is no access but the owner's, and no "tapekeep query" of tables of Postgres: let an administrator run "${make} ${QUERY_GRANTS}" and migrate again`;
     return { state: 'not_allowed', note };
   }
   try {
     await client.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
     const hasOwner = await passOwnership(client);
     const changes = await grantRights(client);
+    const query = await settleQueryRole(client);
     await client.query('COMMIT');
-    const isChanged = hasOwner.changed || changes > 0;
-    const notes = [hasOwner.note, await missingRights(client), await openSchema(client)];
+    const isChanged = hasOwner.changed || changes > 0 || query.changed;
+    const notes = [
+      ...[hasOwner.note, query.note],
+      ...[await missingRights(client), await openSchema(client)],
+    ];
     const note = notes.filter((one) => one !== null).join('; ');
     return { state: isChanged ? 'granted' : 'current', note: note === '' ? null : note };
   } catch (error) {
@@ -61,15 +69,17 @@ export async function settleRoles(client: pg.Client, isAllowed: boolean): Promis
   }
 }
 
-/** Returns the names of those that could not be made. */
-async function makeRoles(client: pg.Client): Promise<string[]> {
+/** Makes the roles that are missing. Returns the names of those that could not be made. */
+export async function makeRoles(client: pg.Client): Promise<string[]> {
   const { rows } = await client.query<{ name: string }>(FIND_ROLES, [ROLES]);
   const missing: string[] = [];
   for (const role of ROLES) {
     if (rows.some(({ name }) => name === role)) continue;
     try {
-      await client.query(`CREATE ROLE ${role} NOLOGIN`);
-      await client.query(`COMMENT ON ROLE ${role} IS '${COMMENTS[role]}'`);
+      // In one message, so in one transaction: nothing sees the role before it has what it needs.
+      const grants = role === QUERY_ROLE ? QUERY_GRANTS : '';
+      const comment = `COMMENT ON ROLE ${role} IS '${COMMENTS[role]}'`;
+      await client.query(`CREATE ROLE ${role} NOLOGIN; ${comment}; ${grants}`);
     } catch (error) {
       const sqlstate = sqlstateOf(error) ?? '';
       if (MADE_MEANWHILE.has(sqlstate)) continue;
