@@ -116,7 +116,7 @@ export class RequestRefusedError extends ExchangeError {
 
 /** Too fast for the exchange (field notes, HTTP: 429). The shared budget waits already. */
 export class RateLimitedError extends ExchangeError {
-  /** What Retry-After asked for, clamped to [0, 5 min]; undefined when it did not say. */
+  /** What Retry-After asked for, at most a day; undefined when it did not say anything sane. */
   readonly retryAfterMs: number | undefined;
 
   constructor(place: ErrorPlace, retryAfterMs: number | undefined) {

@@ -15,11 +15,14 @@ import { ReplyHandler, type RequestWatch } from './reply-handler.js';
 import type { ReplyHeaders } from './reply-headers.js';
 import type { RawReply } from './reply-reader.js';
 
+const DEFAULT_MAX_BODY_BYTES = 16 * 1024 * 1024;
+
 export interface TransportOptions {
   readonly baseUrl: string;
   readonly clock: Clock;
   readonly timeoutMs: number;
-  readonly maxBodyBytes: number;
+  /** Default {@link DEFAULT_MAX_BODY_BYTES}. */
+  readonly maxBodyBytes?: number | undefined;
   readonly connections: number;
 }
 
@@ -58,6 +61,7 @@ export class HttpTransport {
   readonly #options: TransportOptions;
   readonly #pool: Pool;
   readonly #prefix: string;
+  readonly #maxBodyBytes: number;
   readonly #underWay = new Set<AbortController>();
   readonly #sockets = new Set<Socket>();
   #closing: Promise<void> | undefined;
@@ -69,6 +73,7 @@ export class HttpTransport {
       throw new InvalidAddressError('baseUrl', options.baseUrl, 'it must not have a query');
     }
     this.#options = options;
+    this.#maxBodyBytes = options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES;
     this.#prefix = url.pathname.replace(/\/+$/, '');
     const connector = buildConnector({ timeout: options.timeoutMs });
     this.#pool = new Pool(url.origin, {
@@ -145,7 +150,7 @@ export class HttpTransport {
     const place = { endpoint: request.endpoint };
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    const handler = new ReplyHandler(place, this.#options.maxBodyBytes, watch);
+    const handler = new ReplyHandler(place, this.#maxBodyBytes, watch);
     const onAbort = () => handler.abort(signal.reason as Error);
     signal.addEventListener('abort', onAbort, { once: true });
     if (signal.aborted) onAbort();

@@ -7,7 +7,7 @@ import {
   type ToldGap,
   UNREADABLE,
 } from '../contract/told-gaps.js';
-import { MAX_PAUSE_MS, type RateLimitHeaders } from '../kernel/budget.js';
+import type { RateLimitHeaders } from '../kernel/budget.js';
 import type { Span } from '../kernel/span.js';
 
 /** Names the history that a server tells; only servers of this project send it. */
@@ -62,9 +62,12 @@ export function parseHttpDate(text: string | undefined): number | null {
   return Number.isNaN(atMs) ? null : atMs;
 }
 
+/** A Retry-After beyond this is a mistake, and says nothing. */
+const RETRY_AFTER_SANE_MS = 86_400_000;
+
 /**
- * What Retry-After asks for, as milliseconds here, clamped to [0, 5 min]; undefined when the header
- * is absent or unreadable.
+ * What Retry-After asks for, as milliseconds here, 0 when it is negative; undefined when the header
+ * is absent, unreadable, or asks for more than a day.
  *
  * @param nowMs the exchange's time, to which a date relates
  * @param pace how fast the exchange's time runs
@@ -81,7 +84,7 @@ export function parseRetryAfter(
   if (dateMs !== null) waitMs = (dateMs - nowMs) / pace;
   else if (/^[+-]?\d+(\.\d+)?$/.test(trimmed)) waitMs = Number(trimmed) * 1000;
   else return undefined;
-  return Math.min(Math.max(waitMs, 0), MAX_PAUSE_MS);
+  return waitMs > RETRY_AFTER_SANE_MS ? undefined : Math.max(waitMs, 0);
 }
 
 /** A reset above this many seconds is a moment, not a length of time. */

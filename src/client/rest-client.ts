@@ -41,7 +41,6 @@ import { newestTickerMs } from './ticker-time.js';
 import { Turns } from './turns.js';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
-const DEFAULT_MAX_BODY_BYTES = 16 * 1024 * 1024;
 const DEFAULT_CONNECTIONS = 8;
 /** Resolution of the Date header. */
 const DATE_RESOLUTION_MS = 1000;
@@ -110,7 +109,7 @@ class EndpointCaller {
       baseUrl: options.baseUrl,
       clock: options.clock,
       timeoutMs: options.timeoutMs ?? DEFAULT_TIMEOUT_MS,
-      maxBodyBytes: options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES,
+      maxBodyBytes: options.maxBodyBytes,
       connections,
     });
     this.#turns = new Turns(options.budget, options.clock, connections);
@@ -255,6 +254,7 @@ class EndpointCaller {
       const question = { name, endpoint, isSigned, secrets: this.#secrets, retryAfterMs };
       const parsed = readReply<R>(question, reply);
       if (head === undefined) throw new Error('an answer without a head');
+      this.#options.budget.served();
       const durationMs = ended(parsed.rejected.length === 0 ? 'ok' : 'rejected_rows');
       return { ...parsed, head, sentMonotonicMs, durationMs, bytes };
     } catch (error) {
@@ -289,7 +289,7 @@ class EndpointCaller {
   }
 
   #slowDown(waitMs: number | undefined, reason: string): void {
-    this.#options.budget.penalise();
+    this.#options.budget.refused();
     this.#options.budget.pause(this.#spread(waitMs ?? UNSPOKEN_RETRY_AFTER_MS), reason);
   }
 

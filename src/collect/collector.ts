@@ -12,6 +12,7 @@ import { type CollectContext, type MarketUnit, openMarketUnit } from './market-u
 import { MarketList } from './markets.js';
 import { openTickers } from './open-tickers.js';
 import { patientArchive } from './patient.js';
+import { persistentExchange } from './persistent.js';
 import { PollRuns } from './poll-runs.js';
 import { PollDispatcher } from './polling/dispatcher.js';
 import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
@@ -71,7 +72,8 @@ export class Collector {
 
   constructor(options: CollectorOptions) {
     this.#options = options;
-    const { clock, random, telemetry, exchange, requestsPerS, time, settings } = options;
+    const { clock, random, telemetry, requestsPerS, time, settings } = options;
+    const exchange = persistentExchange(options.exchange, { clock, random });
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.
     setMaxListeners(0, signal);
@@ -89,7 +91,7 @@ export class Collector {
     });
     this.#context = {
       ...options,
-      archive,
+      ...{ exchange, archive },
       watch: this.#dispatcher,
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
       since: new SinceModes({ archive, clock, telemetry }),

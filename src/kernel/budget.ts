@@ -1,21 +1,19 @@
+import { AdaptiveRate } from './adaptive-rate.js';
+import { AskedWaits, ONE_ANSWER_MAX_MS } from './asked-waits.js';
 import { type Clock, sleep } from './clock.js';
 import { TapekeepError } from './errors.js';
 import { turnOf, WaitingLine } from './waiting-line.js';
 
-/** Longest wait that a server may impose by Retry-After. */
-export const MAX_PAUSE_MS = 5 * 60_000;
-/** Longest window that rate-limit headers may claim, in seconds. */
-const MAX_RESET_S = 3600;
-/** A penalty never slows requests below this fraction of the configured rate. */
-const MIN_PENALTY_FACTOR = 1 / 64;
-/** Time in which a penalised rate doubles again. */
-const RECOVERY_DOUBLING_MS = 60_000;
-/** Refusals of requests that were under way together count as one. */
-const PENALTY_MERGE_MS = 1000;
+/** Longest wait that a server may impose by Retry-After, when several answers ask for it. */
+const RETRY_AFTER_MAX_MS = 5 * 60_000;
+/** The same by rate-limit headers. */
+const RESET_MAX_MS = 3_600_000;
+/** How often a line is looked at in which the next one waits for long. */
+const LOOK_AGAIN_MS = 10_000;
 
 /** What a budget looks like at one moment. */
 export interface RequestBudgetState {
-  /** Requests per second that are allowed now: configured, less penalties and header limits. */
+  /** Requests per second that are allowed now: configured, less what refusals and headers take. */
   readonly ratePerS: number;
   /** Requests that may start at once. */
   readonly tokens: number;
@@ -65,8 +63,8 @@ export class BudgetOverrunError extends TapekeepError {
  *
  * States: *open* (a token is there, callers pass at once), *refilling* (callers wait, one timer
  * runs to the next token), *paused* (nobody passes before the pause ends, tokens or not). Three
- * things slow the refill: the configured rate, a penalty that halves it and heals with time, and
- * the server's own headers, whose effect ends with their window.
+ * things slow the refill: the configured rate, what refusals cut of it ({@link AdaptiveRate}), and the
+ * server's own headers, whose effect ends with their window.
  *
  * All durations are monotonic: a step of the wall clock changes nothing.
  */
@@ -76,8 +74,9 @@ export class RequestBudget {
   #tokens: number;
   #refilledAtMs: number;
   #pausedUntilMs = Number.NEGATIVE_INFINITY;
-  #penaltyFactor = 1;
-  #penalisedAtMs = Number.NEGATIVE_INFINITY;
+  readonly #adaptive = new AdaptiveRate();
+  readonly #retryAfters = new AskedWaits(RETRY_AFTER_MAX_MS);
+  readonly #resets = new AskedWaits(RESET_MAX_MS);
   #headerRatePerS = Number.POSITIVE_INFINITY;
   #headerUntilMs = Number.NEGATIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
@@ -146,35 +145,42 @@ export class RequestBudget {
     const isSane =
       Number.isFinite(remaining) && remaining >= 0 && Number.isFinite(resetS) && resetS > 0;
     if (!isSane || (limit !== undefined && !(limit > 0 && remaining <= limit))) return;
-    const windowS = Math.min(resetS, MAX_RESET_S);
+    const nowMs = this.#nowMs();
     if (remaining < 1) {
-      this.#holdBack(windowS * 1000, 'rate limit used up');
+      this.#holdBack(this.#resets.obeyed(resetS * 1000, nowMs), 'rate limit used up');
       return;
     }
+    this.#resets.over();
     this.#refill();
-    this.#headerRatePerS = remaining / windowS;
-    this.#headerUntilMs = this.#nowMs() + windowS * 1000;
+    this.#headerRatePerS = remaining / resetS;
+    // Each answer says it anew: one that is wrong must not slow all for longer.
+    this.#headerUntilMs = nowMs + Math.min(resetS * 1000, ONE_ANSWER_MAX_MS);
     this.#tokens = Math.min(this.#tokens, remaining);
     this.#serve();
   }
 
   /**
-   * Lets no request start for `waitMs` (Retry-After), clamped to [0, {@link MAX_PAUSE_MS}]. A pause
+   * Lets no request start for `waitMs` (Retry-After), as far as {@link AskedWaits} obeys it. A pause
    * that is already longer stays.
    */
   pause(waitMs: number, reason: string): void {
     if (Number.isNaN(waitMs)) return;
-    this.#holdBack(Math.min(Math.max(waitMs, 0), MAX_PAUSE_MS), reason);
+    this.#holdBack(this.#retryAfters.obeyed(waitMs, this.#nowMs()), reason);
   }
 
-  /** The exchange refused for going too fast: half the rate, and a slow return to the full one. */
-  penalise(): void {
-    const nowMs = this.#nowMs();
-    if (nowMs - this.#penalisedAtMs < PENALTY_MERGE_MS) return;
+  /** The exchange answered, and did not refuse. */
+  served(): void {
     this.#refill();
-    this.#penaltyFactor = Math.max(MIN_PENALTY_FACTOR, this.#penaltyNow() / 2);
-    this.#penalisedAtMs = nowMs;
-    this.#tokens = Math.min(this.#tokens, 1);
+    this.#retryAfters.over();
+    this.#adaptive.served();
+  }
+
+  /** The exchange refused for going too fast. */
+  refused(): void {
+    this.#refill();
+    const cut = this.#adaptive.refused(this.#nowMs());
+    // From half of the rate on nothing is left to start at once.
+    this.#tokens = Math.min(this.#tokens, Math.max(1, this.#options.burst * (1 - 2 * cut)));
     this.#serve();
   }
 
@@ -193,21 +199,17 @@ export class RequestBudget {
   }
 
   #holdBack(waitMs: number, reason: string): void {
-    const untilMs = this.#nowMs() + waitMs;
+    const nowMs = this.#nowMs();
+    const untilMs = nowMs + waitMs;
     if (waitMs <= 0 || untilMs <= this.#pausedUntilMs) return;
+    this.#adaptive.paused(untilMs - Math.max(nowMs, this.#pausedUntilMs));
     this.#pausedUntilMs = untilMs;
     this.#options.onPause?.({ reason, waitMs });
     this.#serve();
   }
 
-  #penaltyNow(): number {
-    if (this.#penaltyFactor === 1) return 1;
-    const sinceMs = this.#nowMs() - this.#penalisedAtMs;
-    return Math.min(1, this.#penaltyFactor * 2 ** (sinceMs / RECOVERY_DOUBLING_MS));
-  }
-
   #ownRatePerS(): number {
-    return this.#options.ratePerS * this.#penaltyNow();
+    return this.#options.ratePerS * this.#adaptive.factor(this.#nowMs());
   }
 
   #ratePerS(): number {
@@ -241,10 +243,10 @@ export class RequestBudget {
     if (this.#line.size > 0) {
       const pauseMs = this.#pausedUntilMs - this.#nowMs();
       const refillMs = (Math.max(0, 1 - this.#tokens) / this.#ratePerS()) * 1000;
-      // The rate may rise before the token is full: when the server's window ends, or as a penalty
+      // The rate may rise before the token is full: when the server's window ends, or as a cut
       // heals. Looked at again then, and never more often than once a millisecond.
       const windowMs = this.#headerUntilMs - this.#nowMs();
-      const lookAgainMs = windowMs > 0 ? Math.min(windowMs, 60_000) : 60_000;
+      const lookAgainMs = windowMs > 0 ? Math.min(windowMs, LOOK_AGAIN_MS) : LOOK_AGAIN_MS;
       const waitMs = Math.max(1, Math.ceil(Math.max(pauseMs, Math.min(refillMs, lookAgainMs))));
       this.#cancelTimer = this.#options.clock.after(waitMs, () => this.#serve());
     }

@@ -30,11 +30,12 @@ export class BlockedEdges {
   /**
    * Puts the next try off, twice as long as the last time, at least `atLeastMs` (infinite: for good).
    *
+   * @param capMs longest wait, where it is shorter than for other edges
    * @returns how long from now the next try is
    */
-  block(edgeMs: number, nowMs: number, atLeastMs = 0): number {
+  block(edgeMs: number, nowMs: number, atLeastMs = 0, capMs = this.#capMs): number {
     const attempts = this.attempts(edgeMs) + 1;
-    const ceilingMs = Math.min(this.#capMs, this.#baseMs * 2 ** Math.min(attempts, 20));
+    const ceilingMs = Math.min(capMs, this.#baseMs * 2 ** Math.min(attempts, 20));
     const waitMs = Math.max(atLeastMs, ceilingMs / 2 + (this.#random() * ceilingMs) / 2);
     this.restore(edgeMs, attempts, nowMs + waitMs);
     return waitMs;

@@ -135,7 +135,7 @@ export class ExchangeProbe {
     if (limit !== undefined) this.#budget.observeHeaders(limit);
     if (status !== 429 && status !== 503) return;
     const waitMs = parseRetryAfter(headerText(headers, 'retry-after'), nowMs, 1);
-    this.#budget.penalise();
+    this.#budget.refused();
     this.#budget.pause(waitMs ?? UNSPOKEN_RETRY_AFTER_MS, `HTTP ${status}`);
   }
 }

@@ -1,7 +1,15 @@
 import type { Span } from '../../kernel/span.js';
+import type { GapReason } from '../../ledger/gap-reasons.js';
 
 /** A candle that was refused, or could not be had, is asked for again this rarely. */
-export const RETRY_MS = 600_000;
+const RETRY_MS = 600_000;
+/** The same where the exchange failed: that says nothing about the candle. */
+const EXCHANGE_RETRY_MS = 60_000;
+
+/** How long a span is left alone that is open for a reason. */
+export function pauseAfter(reason: GapReason): number {
+  return reason === 'exchange failed' ? EXCHANGE_RETRY_MS : RETRY_MS;
+}
 
 /** Spans that are put off at most; beyond it the oldest are asked for again sooner. */
 const PUT_OFF_MAX = 10_000;
@@ -10,9 +18,9 @@ const PUT_OFF_MAX = 10_000;
 export class CandlePauses {
   #putOff: ReadonlyArray<{ readonly span: Span; readonly retryAtMs: number }> = [];
 
-  putOff(spans: readonly Span[], nowMs: number): void {
+  putOff(spans: readonly Span[], nowMs: number, reason: GapReason): void {
     const waiting = this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs);
-    const added = spans.map((span) => ({ span, retryAtMs: nowMs + RETRY_MS }));
+    const added = spans.map((span) => ({ span, retryAtMs: nowMs + pauseAfter(reason) }));
     this.#putOff = [...waiting, ...added].slice(-PUT_OFF_MAX);
   }
 

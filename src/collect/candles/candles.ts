@@ -12,7 +12,7 @@ import { believedOf, type EmptyEnd, emptyEnds, isWorthAsking } from './candle-do
 import { CandleGrid } from './candle-grid.js';
 import { CandleMismatchError } from './candle-mismatch.js';
 import type { CandleCollectorOptions } from './candle-options.js';
-import { CandlePauses, RETRY_MS } from './candle-pauses.js';
+import { CandlePauses, pauseAfter } from './candle-pauses.js';
 import { CandleQuestions, PAGE_MAX } from './candle-question.js';
 import { type CandleAnswer, type KlineReply, readCandles } from './candle-rows.js';
 import { CONTRADICTED_NOTE, hearTrades } from './candle-witness.js';
@@ -157,8 +157,8 @@ export class CandleCollector {
   /** Leaves a span alone for a while that was asked for in vain. */
   async #putOff(span: Span, reason: GapReason, note: string): Promise<void> {
     const { archive, clock } = this.#options;
-    this.#pauses.putOff([span], clock.monotonicMs());
-    await archive.recordAttempt({ ...this.#memory(span), state: 'open', reason, note });
+    this.#pauses.putOff([span], clock.monotonicMs(), reason);
+    await archive.recordAttempt({ ...this.#memory(span, reason), state: 'open', reason, note });
     this.#tell(span, reason);
   }
 
@@ -276,20 +276,20 @@ export class CandleCollector {
   async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
     // A candle that is stored already and can not be read again is no gap.
     const open = spans.flatMap((span) => subtractSpans(span, this.#islands.spans));
-    this.#pauses.putOff(open, this.#options.clock.monotonicMs());
+    this.#pauses.putOff(open, this.#options.clock.monotonicMs(), reason);
     for (const span of open) {
       const state = isLost
         ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
         : ({ state: 'open' } as const);
-      await this.#options.archive.recordGap({ ...this.#memory(span), ...state, reason });
+      await this.#options.archive.recordGap({ ...this.#memory(span, reason), ...state, reason });
       this.#tell(span, reason);
     }
   }
 
-  #memory(span: Span) {
+  #memory(span: Span, reason: GapReason) {
     const { stream, time } = this.#options;
     const atMs = Math.floor(time.nowMs());
-    return { stream, span, atMs, nextAttemptAtMs: atMs + RETRY_MS };
+    return { stream, span, atMs, nextAttemptAtMs: atMs + pauseAfter(reason) };
   }
 
   #tell({ fromMs, toMs }: Span, reason: GapReason): void {

@@ -12,6 +12,8 @@ export interface HoleBookOptions extends PageStoreOptions {
 
 const RETRY_BASE_MS = 1000;
 export const RETRY_CAP_MS = 600_000;
+/** What failed lay with the exchange, not with the hole: once it answers again the walk goes on. */
+const EXCHANGE_RETRY_CAP_MS = 60_000;
 /** A hole that the exchange no longer serves is looked at again this rarely. */
 const BEYOND_HISTORY_RETRY_MS = 3_600_000;
 /** Tries after the first to find a hole in id mode within the newest page after all. */
@@ -119,7 +121,9 @@ export class HoleBook {
 
   /** A try at a hole led nowhere; it is repeated after a growing pause. */
   async failed(hole: Hole, reason: GapReason, note: string): Promise<void> {
-    const waitMs = this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs());
+    const capMs = reason === 'exchange failed' ? EXCHANGE_RETRY_CAP_MS : RETRY_CAP_MS;
+    const nowMs = this.#options.clock.monotonicMs();
+    const waitMs = this.#edges.block(hole.edgeMs, nowMs, 0, capMs);
     await this.#record(hole, 'open', reason, note, waitMs);
   }
 

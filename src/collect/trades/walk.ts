@@ -261,9 +261,8 @@ export class Walk {
   fetchForStep(skip: number, limit: number, signal: AbortSignal): Promise<TradePage> {
     const { stepTurn: turn } = this;
     this.stepTurn = undefined;
-    const how =
-      turn === undefined ? { priority: PRIORITY.head } : { priority: PRIORITY.fill, turn };
-    return this.fetch(skip, limit, { ...how, signal });
+    const how = { priority: PRIORITY.head, signal };
+    return this.fetch(skip, limit, turn === undefined ? how : { ...how, turn });
   }
 
   /** @throws FetchFailure */

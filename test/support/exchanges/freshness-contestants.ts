@@ -24,7 +24,6 @@ import {
   type TestPostgres,
   withDatabase,
 } from '../postgres/postgres-server.js';
-import type { PoissonServer } from './poisson-server.js';
 
 /** Ways to choose whose newest trades are asked for: our collector, and the simplest one there is. */
 export const POLICIES = ['pushed', 'roundRobin'] as const;
@@ -33,8 +32,10 @@ export type Policy = (typeof POLICIES)[number];
 export interface ContestantOptions {
   readonly policy: Policy;
   readonly postgres: TestPostgres;
-  readonly server: PoissonServer;
+  readonly server: { readonly url: string; readonly realtimeUrl: string };
   readonly requestsPerS: number;
+  /** How far back history is wanted, milliseconds; default: from the start on. */
+  readonly history?: number | 'all';
   readonly exactTimes: boolean;
   /** Cron expression of ours for trades. */
   readonly floorSchedule: string;
@@ -67,16 +68,14 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
   await store.makePartitionsAhead(systemClock.wallMs());
   const time = createExchangeClock({ clock: systemClock });
   const shared = { clock: systemClock, random: systemRandom, telemetry: noTelemetry.client };
+  const budget = new RequestBudget({
+    clock: systemClock,
+    ratePerS: options.requestsPerS,
+    burst: options.requestsPerS,
+    maxWaiting: 10_000,
+  });
   const client = createExchangeClient({
-    ...shared,
-    baseUrl: server.url,
-    exchangeClock: time,
-    budget: new RequestBudget({
-      clock: systemClock,
-      ratePerS: options.requestsPerS,
-      burst: options.requestsPerS,
-      maxWaiting: 10_000,
-    }),
+    ...{ ...shared, baseUrl: server.url, exchangeClock: time, budget },
   });
   const storedAtMs = new Map<number, number>();
   const archive = new Proxy<ArchivePort>(store, {
@@ -111,7 +110,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
       markets: { schedule: '0 0 * * * *' },
       trades: {
         ...{ enabled: true, schedule: floorSchedule, exactTimes },
-        ...{ history: 0, cacheMargin: 0, keptAtLeast: 900_000 },
+        ...{ history: options.history ?? 0, cacheMargin: 0, keptAtLeast: 900_000 },
       },
       depth: { enabled: false, schedule: '0 0 * * * *', levels: 5 },
       tickers: { enabled: policy === 'pushed', schedule: '*/2 * * * * *' },
@@ -127,7 +126,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
   });
   const context = {
     ...{ settings, exchange, archive, time, telemetry: noTelemetry.collect },
-    requestsPerS: () => options.requestsPerS,
+    requestsPerS: () => budget.state().ratePerS,
     ...{ clock: systemClock, random: systemRandom },
     openStateFeed: (market: string, periodS: number) =>
       openStateFeed({

@@ -103,7 +103,7 @@ function makeRules(random: Random): FaultRuleInput[] {
       where,
       every: 1 + upTo(random, 5),
       after: upTo(random, 4),
-      // Each 429 halves the rate for minutes: one is enough.
+      // One of them shows all that there is to see.
       maxCount: rule.kind === 'rateLimit' ? 1 : 1 + upTo(random, 2),
     });
   }

@@ -3,6 +3,7 @@ import test, { type TestContext } from 'node:test';
 import cron from 'node-cron';
 import { Collector } from '../../../src/collect/collector.js';
 import type { StateFeedEvent, StateFeedPort } from '../../../src/collect/ports.js';
+import { TapekeepError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
@@ -164,6 +165,30 @@ test('starting polls every stream of every market at once', async (t) => {
   assert.deepEqual(world.openFeeds(), ['A', 'B']);
   assert.deepEqual(world.record.failures, []);
   await world.collector.stop();
+  await world.assertNothingRuns();
+});
+
+test('of every stream a call whose answer is broken is made again at once', async (t) => {
+  const world = new World(t);
+  const broken = new Set<string>();
+  for (const [endpoint, answer] of Object.entries(world.exchange.answers)) {
+    const breakOnce = (params: never) => {
+      const key = `${endpoint} ${JSON.stringify(params)}`;
+      if (broken.has(key)) return answer(params);
+      broken.add(key);
+      throw new TapekeepError('server_error', 'retry', 'broken');
+    };
+    Object.assign(world.exchange.answers, { [endpoint]: breakOnce });
+  }
+  const started = world.collector.start();
+  await world.clock.run(500);
+  await started;
+  await world.clock.run(500);
+  await world.collector.stop();
+  assert.deepEqual(world.record.failures, [], 'nothing was left to the next schedule');
+  const endpoints = new Set([...broken].map((key) => key.split(' ')[0]));
+  assert.equal(endpoints.size, 6);
+  assert.equal(world.exchange.asked.length, 2 * broken.size);
   await world.assertNothingRuns();
 });
 

@@ -85,15 +85,33 @@ test('no request starts inside a pause; a shorter one does not end a longer one'
   assert.deepEqual(pauses, [{ reason: 'Retry-After', waitMs: 5000 }]);
 });
 
-test('pauses are clamped to five minutes, and nonsense is ignored', async () => {
+test('one answer can stop all for a minute; for longer only when a second one agrees', async () => {
   const { clock, budget, pauses } = make();
   budget.pause(Number.NaN, 'nonsense');
   budget.pause(-5, 'nonsense');
   assert.deepEqual(pauses, []);
-  budget.pause(1e12, 'huge');
+  budget.pause(1e7, 'huge');
+  // One that was under way with the first is no second one.
+  clock.advance(500);
+  budget.pause(1e7, 'huge');
   const times = takeMany(clock, budget, 1);
   await clock.run(400_000);
-  assert.deepEqual(times, [300_000]);
+  assert.deepEqual(times, [60_500]);
+  budget.pause(1e7, 'huge');
+  const later = takeMany(clock, budget, 1);
+  await clock.run(400_000);
+  assert.deepEqual(later, [400_500 + 300_000]);
+});
+
+test('after an answer that asks for no wait, a long one must be agreed on anew', async () => {
+  const { clock, budget } = make();
+  budget.pause(1e7, 'huge');
+  await clock.run(70_000);
+  budget.served();
+  budget.pause(1e7, 'huge');
+  const times = takeMany(clock, budget, 1);
+  await clock.run(400_000);
+  assert.deepEqual(times, [130_000]);
 });
 
 test('headers slow the rate to what remains, until their window ends', async () => {
@@ -108,13 +126,27 @@ test('headers slow the rate to what remains, until their window ends', async () 
   assert.equal(budget.state().ratePerS, 5);
 });
 
-test('nothing remaining pauses until the reset, at most an hour', async () => {
+test('nothing remaining pauses until the reset; beyond a minute only when said twice', async () => {
   const { clock, budget, pauses } = make();
-  budget.observeHeaders({ limit: 500, remaining: 0, resetS: 1e7 });
+  const usedUp = { limit: 500, remaining: 0, resetS: 1e7 };
+  budget.observeHeaders(usedUp);
   const times = takeMany(clock, budget, 1);
+  await clock.run(100_000);
+  assert.deepEqual(times, [60_000]);
+  budget.observeHeaders(usedUp);
+  const later = takeMany(clock, budget, 1);
   await clock.run(4_000_000);
-  assert.deepEqual(times, [3_600_000]);
-  assert.equal(pauses.length, 1);
+  assert.deepEqual(later, [3_700_000]);
+  assert.equal(pauses.length, 2);
+});
+
+test('one answer whose headers leave next to nothing slows all for a minute, not for an hour', async () => {
+  const { clock, budget } = make();
+  await budget.take(0);
+  budget.observeHeaders({ limit: 500, remaining: 1, resetS: 3600 });
+  const times = takeMany(clock, budget, 5);
+  await clock.run(62_000);
+  assert.equal(times.length, 5);
 });
 
 test('header values that make no sense change nothing', () => {
@@ -134,18 +166,101 @@ test('header values that make no sense change nothing', () => {
   assert.deepEqual(pauses, []);
 });
 
-test('a penalty halves the rate, counts once for refusals together, and heals', () => {
+test('single refusals hardly cut the rate, and answers give it back', () => {
+  const { clock, budget } = make({ ratePerS: 40 });
+  let least = 40;
+  for (let answer = 1; answer <= 3000; answer += 1) {
+    clock.advance(25);
+    if (answer % 150 === 0) budget.refused();
+    else budget.served();
+    least = Math.min(least, budget.state().ratePerS);
+  }
+  assert.ok(least > 0.97 * 40, `the rate fell to ${least}`);
+});
+
+test('one refusal in fifty leaves the most of the rate, however slow it is', () => {
+  for (const ratePerS of [1, 5, 40]) {
+    const { clock, budget } = make({ ratePerS });
+    let sum = 0;
+    for (let answer = 1; answer <= 2000; answer += 1) {
+      clock.advance(1000 / budget.state().ratePerS);
+      if (answer % 50 === 0) budget.refused();
+      else budget.served();
+      sum += budget.state().ratePerS;
+    }
+    assert.ok(sum / 2000 > 0.9 * ratePerS, `${sum / 2000} of ${ratePerS} a second`);
+  }
+});
+
+test('a storm of refusals cuts the rate to next to nothing, and a minute later all of it is back', () => {
+  const { clock, budget } = make({ ratePerS: 40 });
+  for (let second = 0; second < 30; second += 1) {
+    clock.advance(1000);
+    budget.refused();
+    budget.refused();
+  }
+  assert.ok(budget.state().ratePerS < 1, `${budget.state().ratePerS} a second`);
+  clock.advance(30_000);
+  const halfway = budget.state().ratePerS;
+  assert.ok(halfway > 3 && halfway < 20, `${halfway} a second`);
+  clock.advance(30_000);
+  assert.equal(budget.state().ratePerS, 40);
+});
+
+test('refusals of requests that were under way together cut once', () => {
   const { clock, budget } = make();
-  budget.penalise();
-  budget.penalise();
-  assert.equal(budget.state().ratePerS, 2.5);
+  for (let answer = 0; answer < 20; answer += 1) budget.refused();
+  const after = budget.state().ratePerS;
   clock.advance(1000);
-  budget.penalise();
-  assert.ok(Math.abs(budget.state().ratePerS - 1.25) < 0.05);
-  clock.advance(60_000);
-  assert.ok(budget.state().ratePerS < 2.6);
-  clock.advance(120_000);
-  assert.equal(budget.state().ratePerS, 5);
+  budget.refused();
+  assert.ok(after > 4.9 && budget.state().ratePerS < 0.6 * after);
+});
+
+test('what was cut does not come back while nothing may be sent', async () => {
+  const { clock, budget } = make();
+  for (let second = 0; second < 30; second += 1) {
+    clock.advance(1000);
+    budget.refused();
+  }
+  budget.pause(60_000, 'Retry-After');
+  await clock.run(60_000);
+  assert.ok(budget.state().ratePerS < 1);
+});
+
+test('a limit below the configured rate is found, and met with few refusals', async () => {
+  const { clock, budget } = make({ ratePerS: 40, burst: 10 });
+  const limitPerS = 10;
+  let [allowed, served, refused] = [limitPerS, 0, 0];
+  let isOver = false;
+  const ask = async () => {
+    while (!isOver) {
+      await budget.take(0);
+      if (allowed >= 1) {
+        allowed -= 1;
+        served += 1;
+        budget.served();
+      } else {
+        refused += 1;
+        budget.refused();
+        budget.pause(1000, 'Retry-After');
+      }
+    }
+  };
+  const asking = ask();
+  const pass = async (seconds: number) => {
+    for (let step = 0; step < seconds * 10; step += 1) {
+      await clock.run(100);
+      allowed = Math.min(limitPerS, allowed + limitPerS / 10);
+    }
+  };
+  await pass(120);
+  [served, refused] = [0, 0];
+  await pass(300);
+  assert.ok(served / 300 > 0.8 * limitPerS, `${served / 300} a second`);
+  assert.ok(refused / (served + refused) < 0.08, `${refused} of ${served + refused} refused`);
+  isOver = true;
+  await clock.run(60_000);
+  await asking;
 });
 
 test('over any span no more requests start than burst and rate allow', async () => {
