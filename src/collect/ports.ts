@@ -80,6 +80,8 @@ export type StateFeedEvent =
       readonly code: number;
       readonly reason: string;
       readonly lastAliveExchangeMs: number | null;
+      /** When it ended. */
+      readonly exchangeMs: number;
     }
   | { readonly kind: 'retrying'; readonly waitMs: number };
 

@@ -1,6 +1,8 @@
+import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
+import type { Span } from '../kernel/span.js';
 import type { StateRow, StreamRef } from '../ledger/batch.js';
 import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
@@ -39,20 +41,37 @@ const TOUCH_PERIOD_MS = 5000;
 /** A connection while it lives, as the ledger sees it. */
 interface Session {
   readonly sessionId: number;
+  readonly openedMs: number;
+  /** A replay says itself when it knows states: there an answer to a query proves something. */
+  readonly isVouchedFor: boolean;
   /** End of what is committed; coverage grows from here. */
   coveredUntilMs: number;
   seq: number;
   /** Monotonic moment of the last note of life in the archive. */
   touchedAtMs: number;
+  /** Whether coverage has begun: nothing is covered before the first update. */
   hasData: boolean;
+  /** Answers to queries since the last that was proven. */
+  unproven: number;
   /** Whether the last that was covered ends where a replayed archive knows no more. */
   isAtGap: boolean;
 }
 
+/** From this many answers on, with nothing pushed since, the connection counts as silent. */
+const SILENT_AFTER = 2;
+
+/** What one commit proves: from its first proof to its last sign of life. */
+interface Proof {
+  /** Undefined: only the end of what is covered already moves. */
+  readonly fromMs: number | undefined;
+  readonly aliveMs: number;
+}
+
 /**
  * Records the states of one market and period. Each connection is a session: covered from its first
- * acknowledged state to its last sign of life. What lies between sessions is a gap that nothing can
- * fill (candles of the same span stand in for it).
+ * *pushed* state to its last sign of life, which is an update or an answer equal to it. Other answers
+ * are stored and cover nothing. What is not covered is a gap that nothing can fill (candles of the
+ * same span stand in for it).
  *
  * States: *stopped* → *running* → *stopped*; while running, *no session* ↔ *session* follows the
  * feed's `opened` and `closed`.
@@ -63,6 +82,10 @@ export class StateCollector {
   #running: Promise<void> | undefined;
   #session: Session | undefined;
   #lastCoveredMs: number | undefined;
+  /** The newest gap since then, which may still grow. */
+  #missed:
+    | { readonly fromMs: number; readonly toMs: number; readonly reason: GapReason }
+    | undefined;
   /** What the feed said last, over all its connections. */
   #figures: WindowFigures | undefined;
 
@@ -129,31 +152,37 @@ export class StateCollector {
    */
   async #store(events: readonly StateFeedEvent[]): Promise<void> {
     let rows: StateRow[] = [];
-    let aliveMs: number | undefined;
+    let proof: Proof | undefined;
+    const prove = (atMs: number, fromMs?: number) => {
+      const aliveMs = Math.max(proof?.aliveMs ?? 0, atMs);
+      proof = { fromMs: proof?.fromMs ?? fromMs, aliveMs };
+      if (this.#session !== undefined) this.#session.unproven = 0;
+    };
     const flush = async () => {
-      const [taken, untilMs] = [rows, aliveMs];
+      const [taken, proven] = [rows, proof];
       rows = [];
-      aliveMs = undefined;
-      await this.#attempt(() => this.#commit(taken, untilMs));
+      proof = undefined;
+      await this.#attempt(() => this.#commit(taken, proven));
     };
     for (const event of events) {
       switch (event.kind) {
         case 'opened':
           await flush();
-          await this.#attempt(() => this.#open(event.exchangeMs));
+          await this.#attempt(() => this.#open(event));
           break;
         case 'record': {
           const row = this.#toRow(event);
           if (row === undefined) break;
           rows.push(row);
-          aliveMs = Math.max(aliveMs ?? 0, row.observedAtMs);
+          if (this.#isProof(row)) prove(row.observedAtMs, row.observedAtMs);
+          else if (this.#session !== undefined) this.#session.unproven += 1;
           break;
         }
         case 'alive':
-          aliveMs = Math.max(aliveMs ?? 0, Math.floor(event.exchangeMs));
+          prove(Math.floor(event.exchangeMs));
           break;
         case 'gap':
-          aliveMs = Math.max(aliveMs ?? 0, Math.floor(event.fromExchangeMs) - 1);
+          prove(Math.floor(event.fromExchangeMs) - 1);
           await flush();
           // The connection goes on, and yet nothing is told until the archive knows states again.
           if (this.#session !== undefined) {
@@ -184,13 +213,21 @@ export class StateCollector {
     tellFailure(telemetry, 'state', market, error, action);
   }
 
-  async #open(exchangeMs: number): Promise<void> {
+  async #open(event: Extract<StateFeedEvent, { kind: 'opened' }>): Promise<void> {
     const { archive, stream } = this.#options;
-    const atMs = Math.floor(exchangeMs);
-    const sessionId = await archive.openSession(stream, atMs);
+    const openedMs = Math.floor(event.exchangeMs);
+    const sessionId = await archive.openSession(stream, openedMs);
     const touchedAtMs = this.#options.clock.monotonicMs();
-    const nothing = { seq: 0, hasData: false, isAtGap: false };
-    this.#session = { sessionId, coveredUntilMs: atMs, touchedAtMs, ...nothing };
+    const isVouchedFor = event.identity?.startsWith(REPLAY_IDENTITY) === true;
+    const nothing = { seq: 0, hasData: false, unproven: 0, isAtGap: false };
+    const own = { sessionId, openedMs, isVouchedFor, coveredUntilMs: openedMs, touchedAtMs };
+    this.#session = { ...own, ...nothing };
+  }
+
+  /** An answer to a query shows one moment; only what was pushed shows that nothing is left out. */
+  #isProof({ origin }: StateRow): boolean {
+    const session = this.#session;
+    return origin === 'update' || session?.isVouchedFor === true || session?.isAtGap === true;
   }
 
   #toRow(event: Extract<StateFeedEvent, { kind: 'record' }>): StateRow | undefined {
@@ -222,21 +259,17 @@ export class StateCollector {
     };
   }
 
-  async #commit(rows: StateRow[], aliveMs: number | undefined): Promise<void> {
+  async #commit(rows: StateRow[], proof: Proof | undefined): Promise<void> {
     const { archive, stream, market, telemetry } = this.#options;
     const session = this.#session;
-    const first = rows[0];
-    if (session === undefined || aliveMs === undefined) return;
-    if (!session.hasData && first === undefined) return;
-    const fromMs =
-      session.hasData || first === undefined ? session.coveredUntilMs : first.observedAtMs;
-    const span = { fromMs, toMs: Math.max(aliveMs + 1, fromMs) };
-    if (rows.length === 0 && span.toMs <= span.fromMs) return;
+    if (session === undefined) return;
+    const span = spanOf(session, proof);
+    if (rows.length === 0 && (span === undefined || span.toMs <= span.fromMs)) return;
     const evidence = { session: session.sessionId, records: rows.length };
-    const claims = [{ stream, span, evidence }];
+    const claims = span === undefined ? [] : [{ stream, span, evidence }];
     const write = async () => {
-      const reason = session.isAtGap ? 'missing at source' : 'no connection';
-      if (!session.hasData) await this.#noteMissed(fromMs, reason);
+      if (span === undefined) await this.#noteSilence(session, rows.at(-1)?.observedAtMs);
+      else if (!session.hasData) await this.#noteBefore(session, span.fromMs);
       return archive.commit({ states: rows, claims });
     };
     const result = await write().catch((error: unknown) => {
@@ -247,19 +280,25 @@ export class StateCollector {
       }
       throw error;
     });
-    session.hasData = true;
-    session.isAtGap = false;
-    session.coveredUntilMs = span.toMs;
-    this.#lastCoveredMs = span.toMs;
+    if (span !== undefined) {
+      session.hasData = true;
+      session.isAtGap = false;
+      session.coveredUntilMs = span.toMs;
+      this.#lastCoveredMs = span.toMs;
+      this.#missed = undefined;
+    }
     for (const [outcome, count] of Object.entries(result.outcomes.market_state)) {
       if (count > 0) {
         const name = outcome as keyof typeof result.outcomes.market_state;
         telemetry.settled({ stream: 'state', market, outcome: name, count });
       }
     }
-    telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
+    if (span !== undefined) {
+      telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
+    }
+    const lastMs = span?.toMs ?? rows.at(-1)?.observedAtMs ?? session.openedMs;
     // Last, and by itself: the rows are stored and accounted for, whatever becomes of the note.
-    await this.#attempt(() => this.#touch(session, span.toMs));
+    await this.#attempt(() => this.#touch(session, lastMs));
   }
 
   /** Notes the last sign of life now and then, for the case that nobody gets to close the session. */
@@ -275,6 +314,9 @@ export class StateCollector {
     const session = this.#session;
     this.#session = undefined;
     if (session === undefined) return;
+    const isSilent = event.reason === 'stalled' || session.unproven >= SILENT_AFTER;
+    if (isSilent)
+      await this.#noteMissed(Math.floor(event.exchangeMs), 'no updates', session.openedMs);
     await this.#options.archive.closeSession(session.sessionId, {
       atMs: Math.floor(event.lastAliveExchangeMs ?? session.coveredUntilMs),
       code: event.code,
@@ -282,18 +324,51 @@ export class StateCollector {
     });
   }
 
-  /** Between the last session and this one nobody listened. */
-  async #noteMissed(untilMs: number, reason: GapReason): Promise<void> {
-    const { archive, stream, market, telemetry } = this.#options;
+  /** What is missing before the first that this session covers. */
+  async #noteBefore(session: Session, untilMs: number): Promise<void> {
+    const { archive, stream } = this.#options;
     const fromMs = this.#lastCoveredMs;
-    if (fromMs === undefined || fromMs >= untilMs) return;
-    const span = { fromMs, toMs: untilMs };
-    if (isBeginning(stream, span)) {
+    if (fromMs !== undefined && isBeginning(stream, { fromMs, toMs: untilMs })) {
       await archive.setCollectFrom(stream.streamId, untilMs);
       return;
     }
+    if (session.isAtGap) await this.#noteMissed(untilMs, 'missing at source');
+    else if (this.#missed?.reason === 'no updates') await this.#noteMissed(untilMs, 'no updates');
+    else await this.#noteMissed(untilMs, 'no connection');
+  }
+
+  /** A connection that answers and tells nothing: listed while it lasts. */
+  async #noteSilence(session: Session, untilMs: number | undefined): Promise<void> {
+    if (untilMs === undefined || session.hasData || session.unproven < SILENT_AFTER) return;
+    await this.#noteMissed(untilMs, 'no updates', session.openedMs);
+  }
+
+  /**
+   * Lists what was missed up to a moment. What goes on for the same reason is one gap.
+   *
+   * @param sinceMs where the reason begins to hold; before it there was no connection
+   */
+  async #noteMissed(untilMs: number, reason: GapReason, sinceMs?: number): Promise<void> {
+    const { archive, stream, market, telemetry } = this.#options;
+    const last = this.#missed;
+    const listedMs = last?.toMs ?? this.#lastCoveredMs;
+    if (listedMs === undefined || listedMs >= untilMs) return;
+    const isSame = last?.reason === reason;
+    if (!isSame && sinceMs !== undefined && listedMs < sinceMs) {
+      await this.#noteMissed(sinceMs, 'no connection');
+      return this.#noteMissed(untilMs, reason);
+    }
+    const span = { fromMs: isSame ? last.fromMs : listedMs, toMs: untilMs };
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
-    const lengthMs = untilMs - fromMs;
+    this.#missed = { ...span, reason };
+    const lengthMs = untilMs - listedMs;
     telemetry.gapFound({ stream: 'state', market, reason: reasonLabel(reason), lengthMs });
   }
+}
+
+/** What a commit covers; undefined while nothing was pushed on this connection. */
+function spanOf(session: Session, proof: Proof | undefined): Span | undefined {
+  if (proof === undefined) return undefined;
+  const fromMs = session.hasData ? session.coveredUntilMs : proof.fromMs;
+  return fromMs === undefined ? undefined : { fromMs, toMs: Math.max(proof.aliveMs + 1, fromMs) };
 }

@@ -24,6 +24,10 @@ export const GAP_REASONS = {
   'missing at source':
     'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, it is asked for again now and then.',
   'no connection': 'It is only told over a connection, and there was none.',
+  'no updates':
+    'The subscription was acknowledged and the connection answered, but no update came over it that proves what happened; answers to questions are stored, and cover nothing.',
+  'not offered':
+    'The exchange does not offer it: its real-time states come for another period only.',
 } as const satisfies Readonly<Record<string, string>>;
 
 export type GapReason = keyof typeof GAP_REASONS;
@@ -34,6 +38,8 @@ const LOST: ReadonlySet<string> = new Set<GapReason>([
   'delisted',
   'not observed',
   'no connection',
+  'no updates',
+  'not offered',
 ]);
 
 /** Whether nobody will ever fill a gap of this reason, as far as anybody knows. */

@@ -42,14 +42,15 @@ function state(last: string, volume = '10'): StateRecord {
   };
 }
 
-/** Acknowledges everything and answers queries with the same state. */
+const update = ({ change: _change, ...record }: StateRecord) =>
+  updateMessage({ ...record, change: null });
+
+/** Acknowledges everything, pushes the state at once, and answers queries with the same. */
 function answerWell(connection: StubConnection, call: StubCall): void {
   const result = call.method === 'state.query' ? state('2') : STATUS_SUCCESS;
   connection.send(responseMessage(call.id, [], result));
+  if (call.method === 'state.subscribe') connection.send(update(state('2')));
 }
-
-const update = ({ change: _change, ...record }: StateRecord) =>
-  updateMessage({ ...record, change: null });
 
 /** A feed on a clock of its own, read one event at a time. */
 class FeedReader {
@@ -91,9 +92,10 @@ class FeedReader {
     return event as Extract<StateEvent, { kind: K }>;
   }
 
-  /** Reads what a connection begins with: acknowledged, a full record, in agreement with itself. */
+  /** Reads what a connection begins with: acknowledged, the first update, an answer that equals it. */
   async opened(): Promise<void> {
     await this.expect('opened');
+    assert.equal((await this.expect('record')).origin, 'update');
     assert.equal((await this.expect('record')).origin, 'query');
     await this.expect('alive');
   }
@@ -123,6 +125,7 @@ test('a subscription is opened by its acknowledgement, then queried, then follow
   const reader = new FeedReader(t, stub.url);
   const opened = await reader.expect('opened');
   assert.equal(opened.atMs, reader.clock.wallMs());
+  assert.equal((await reader.expect('record')).origin, 'update');
   const full = await reader.expect('record');
   assert.deepEqual([full.origin, full.record.last, full.record.change], ['query', '2', '0.5']);
   await reader.expect('alive');
@@ -141,6 +144,7 @@ test('a subscription is opened by its acknowledgement, then queried, then follow
   );
   assert.deepEqual(reader.frames, [
     'response',
+    'update',
     'response',
     'update',
     'update',
@@ -268,8 +272,9 @@ test('accept-then-close: waits grow to the cap, and only data resets them', asyn
 test('acknowledged but without data, the waits go on growing', async (t) => {
   const stub = await startRealtimeStub(t, {
     call: (connection, call) => {
-      if (call.method === 'state.subscribe') answerWell(connection, call);
-      else connection.socket.close();
+      if (call.method === 'state.subscribe') {
+        connection.send(responseMessage(call.id, [], STATUS_SUCCESS));
+      } else connection.socket.close();
     },
   });
   const reader = new FeedReader(t, stub.url);
@@ -309,15 +314,18 @@ test('stalled: two answers that show untold deals close the feed, an update betw
     call: (connection, call) => {
       const result = call.method === 'state.query' ? shown : STATUS_SUCCESS;
       connection.send(responseMessage(call.id, [], result));
+      if (call.method === 'state.subscribe') connection.send(update(shown));
     },
   });
   const reader = new FeedReader(t, stub.url);
   await reader.opened();
-  // A volume that only shrinks is no deal that was missed.
-  shown = state('2', '9');
   reader.clock.advance(20_000);
   await reader.expect('record');
   const { exchangeMs: agreedMs } = await reader.expect('alive');
+  // A volume that only shrinks is no deal that was missed, and proves nothing either.
+  shown = state('2', '9');
+  reader.clock.advance(20_000);
+  await reader.expect('record');
   // One that differs, then the update comes after all.
   shown = state('3', '11');
   reader.clock.advance(20_000);
@@ -333,7 +341,7 @@ test('stalled: two answers that show untold deals close the feed, an update betw
   reader.clock.advance(20_000);
   await reader.expect('record');
   const { exchangeMs } = await reader.expect('alive');
-  assert.equal(exchangeMs - agreedMs, 60_000);
+  assert.equal(exchangeMs - agreedMs, 80_000);
   // Two that differ, and nothing between: the second ends it.
   shown = state('3', '12');
   reader.clock.advance(20_000);
@@ -347,8 +355,9 @@ test('stalled: two answers that show untold deals close the feed, an update betw
 test('queries refused three times in a row close the feed', async (t) => {
   const stub = await startRealtimeStub(t, {
     call: (connection, call) => {
-      if (call.method === 'state.subscribe') answerWell(connection, call);
-      else connection.send(errorMessage(call.id, call.params, REALTIME_ERRORS.timeout));
+      if (call.method === 'state.subscribe') {
+        connection.send(responseMessage(call.id, [], STATUS_SUCCESS));
+      } else connection.send(errorMessage(call.id, call.params, REALTIME_ERRORS.timeout));
     },
   });
   const reader = new FeedReader(t, stub.url);
@@ -435,7 +444,7 @@ test('a consumer that is too slow loses the connection, never single events', as
   const reader = new FeedReader(t, stub.url, { queueLimit: 10 });
   while (reader.closes.length === 0) await reader.clock.run(0);
   await reader.opened();
-  for (let deal = 1; deal <= 7; deal += 1) {
+  for (let deal = 1; deal <= 6; deal += 1) {
     assert.equal((await reader.expect('record')).record.last, String(deal));
   }
   await reader.closed('overflow');
@@ -456,8 +465,8 @@ test('stop ends the iteration after a last closed event, at once and idempotentl
 
 test('the last closed event finds room even in a full queue', async (t) => {
   const stub = await startRealtimeStub(t, { call: answerWell });
-  const reader = new FeedReader(t, stub.url, { queueLimit: 3 });
-  while (reader.frames.length < 2) await reader.clock.run(0);
+  const reader = new FeedReader(t, stub.url, { queueLimit: 4 });
+  while (reader.frames.length < 3) await reader.clock.run(0);
   await reader.feed.stop();
   await reader.opened();
   assert.notEqual((await reader.closed('stopped')).lastAliveExchangeMs, null);
@@ -532,4 +541,71 @@ test('only plain ws and wss addresses are taken', () => {
       });
     }, InvalidAddressError);
   }
+});
+
+test('acknowledged and answered, but nothing pushed: nothing is confirmed, and the waits grow', async (t) => {
+  let shown = state('2');
+  const stub = await startRealtimeStub(t, {
+    call: (connection, call) => {
+      const result = call.method === 'state.query' ? shown : STATUS_SUCCESS;
+      connection.send(responseMessage(call.id, [], result));
+    },
+  });
+  const reader = new FeedReader(t, stub.url);
+  for (const expectedMs of [250, 500, 1000]) {
+    await reader.expect('opened');
+    for (const deal of ['2', '3', '4']) {
+      assert.equal((await reader.expect('record')).origin, 'query');
+      shown = state(deal === '4' ? '2' : String(Number(deal) + 1), deal);
+      if (deal !== '4') reader.clock.advance(20_000);
+    }
+    assert.equal((await reader.closed('stalled')).lastAliveExchangeMs, null);
+    const { waitMs } = await reader.expect('retrying');
+    assert.equal(waitMs, expectedMs);
+    shown = state('2');
+    await reader.clock.run(waitMs);
+  }
+});
+
+test('an answer of the same figures confirms nothing before the first update', async (t) => {
+  const connections: StubConnection[] = [];
+  const stub = await startRealtimeStub(t, {
+    connection: (connection) => connections.push(connection),
+    call: (connection, call) => {
+      const result = call.method === 'state.query' ? state('2') : STATUS_SUCCESS;
+      connection.send(responseMessage(call.id, [], result));
+    },
+  });
+  const reader = new FeedReader(t, stub.url);
+  await reader.expect('opened');
+  await reader.expect('record');
+  reader.clock.advance(20_000);
+  assert.equal((await reader.expect('record')).origin, 'query');
+  connections[0]?.send(update(state('2')));
+  assert.equal((await reader.expect('record')).origin, 'update');
+  reader.clock.advance(20_000);
+  assert.equal((await reader.expect('record')).origin, 'query');
+  await reader.expect('alive');
+});
+
+test('an update long after an answer that showed more: others are lost, the feed begins anew', async (t) => {
+  let shown = state('2');
+  const connections: StubConnection[] = [];
+  const stub = await startRealtimeStub(t, {
+    connection: (connection) => connections.push(connection),
+    call: (connection, call) => {
+      const result = call.method === 'state.query' ? shown : STATUS_SUCCESS;
+      connection.send(responseMessage(call.id, [], result));
+      if (call.method === 'state.subscribe') connection.send(update(shown));
+    },
+  });
+  const reader = new FeedReader(t, stub.url);
+  await reader.opened();
+  shown = state('3', '11');
+  reader.clock.advance(20_000);
+  await reader.expect('record');
+  reader.clock.advance(10_001);
+  connections[0]?.send(update(state('4', '12')));
+  const { lastAliveExchangeMs, exchangeMs } = await reader.closed('stalled');
+  assert.equal(exchangeMs - (lastAliveExchangeMs ?? 0), 30_001);
 });

@@ -5,32 +5,66 @@ import type { FeedRecord } from './state-feed.js';
 const PROOF = 2;
 
 /** What a query's answer says about the updates. */
-export type QueryVerdict = 'agrees' | 'differs' | 'stalled';
+export type QueryVerdict =
+  /** It equals the newest update: nothing was missed so far. */
+  | 'agrees'
+  /** It proves nothing: it is not what was pushed last, or nothing was pushed yet. */
+  | 'unproven'
+  /** It shows once more what should have been pushed: the subscription is dead. */
+  | 'stalled';
 
 /**
  * Notices a subscription that no longer tells what happens, on a connection that still answers.
  *
- * A query's answer that shows another deal than the newest update should have been pushed before.
- * Once may be chance (the update is on its way); twice in a row without an update is proof. A
- * volume that only shrank is no sign: old deals leave the window without anything being pushed.
+ * An answer proves something only when it equals the newest *pushed* record. One that shows another
+ * deal should have been pushed before: once may be chance (the update is on its way), twice in a row
+ * without an update is proof. A volume that only shrank is neither: not every server pushes that old
+ * deals leave the window.
  */
 export class StallDetector {
+  readonly #lateMs: number;
+  readonly #isVouchedFor: boolean;
   #known: FeedRecord | undefined;
+  #isPushed = false;
   #differing = 0;
+  #differsSinceMs: number | undefined;
 
-  observeUpdate(record: FeedRecord): void {
-    this.#known = record;
-    this.#differing = 0;
+  /**
+   * @param lateMs how long after a differing answer an update may still be on its way
+   * @param isVouchedFor whether the server itself says when it has updates: a replay does
+   */
+  constructor(lateMs: number, isVouchedFor: boolean) {
+    this.#lateMs = lateMs;
+    this.#isVouchedFor = isVouchedFor;
   }
 
-  observeQuery(record: FeedRecord): QueryVerdict {
+  /**
+   * @param nowMs monotonic
+   * @returns false when it comes so late after an answer that showed more, that others are lost
+   */
+  observeUpdate(record: FeedRecord, nowMs: number): boolean {
+    const isLate =
+      this.#differsSinceMs !== undefined && nowMs - this.#differsSinceMs > this.#lateMs;
+    this.#known = record;
+    this.#isPushed = true;
+    this.#differing = 0;
+    this.#differsSinceMs = undefined;
+    return !isLate;
+  }
+
+  /** @param nowMs monotonic */
+  observeQuery(record: FeedRecord, nowMs: number): QueryVerdict {
     this.#known ??= record;
-    if (!showsUntoldDeal(this.#known, record)) {
-      this.#differing = 0;
-      return 'agrees';
+    if (showsUntoldDeal(this.#known, record)) {
+      this.#differing += 1;
+      this.#differsSinceMs ??= nowMs;
+      return this.#differing >= PROOF ? 'stalled' : 'unproven';
     }
-    this.#differing += 1;
-    return this.#differing >= PROOF ? 'stalled' : 'differs';
+    this.#differing = 0;
+    const isProof = this.#isVouchedFor || (this.#isPushed && isSame(this.#known, record));
+    if (!isProof) return 'unproven';
+    this.#differsSinceMs = undefined;
+    return 'agrees';
   }
 }
 
@@ -40,4 +74,11 @@ function showsUntoldDeal(told: FeedRecord, found: FeedRecord): boolean {
     compareDecimals(found.volume, told.volume) > 0 ||
     compareDecimals(found.deal, told.deal) > 0
   );
+}
+
+/** What both an update and an answer tell; updates of the contract carry no change. */
+const FIGURES = ['last', 'open', 'close', 'high', 'low', 'deal', 'volume'] as const;
+
+function isSame(told: FeedRecord, found: FeedRecord): boolean {
+  return FIGURES.every((figure) => equalDecimals(told[figure], found[figure]));
 }

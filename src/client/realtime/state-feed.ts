@@ -59,7 +59,7 @@ export type StateEvent =
       readonly receivedAtMs: number;
       readonly exchangeMs: number;
     }
-  /** Nothing was missed up to `exchangeMs`: a query agreed with what the updates had told. */
+  /** Nothing was missed up to `exchangeMs`: a query's answer equals the last update. */
   | { readonly kind: 'alive'; readonly exchangeMs: number }
   /**
    * Of a replay: its archive knows no states from `fromExchangeMs` on, and none are told until it does
@@ -68,13 +68,16 @@ export type StateEvent =
   | { readonly kind: 'gap'; readonly fromExchangeMs: number }
   /**
    * The connection ended. Comes without an `opened` before it when it ended earlier than that.
-   * After `lastAliveExchangeMs` nothing is confirmed; null when nothing ever was.
+   * After `lastAliveExchangeMs`, the last update or answer equal to it, nothing is confirmed; null when
+   * nothing ever was.
    */
   | {
       readonly kind: 'closed';
       readonly code: number;
       readonly reason: CloseReason;
       readonly lastAliveExchangeMs: number | null;
+      /** When it ended. */
+      readonly exchangeMs: number;
       readonly livedMs: number;
     }
   /** The next connection is tried after `waitMs`; `attempts` failed in a row. */

@@ -50,7 +50,8 @@ const SUBSCRIBE_ID = 1;
 export class StateSession {
   readonly #settings: SessionSettings;
   readonly #sink: SessionSink;
-  readonly #stalls = new StallDetector();
+  /** Made with the subscription: it depends on who is at the other end. */
+  #stalls: StallDetector | undefined;
   #socket: WebSocket | undefined;
   #phase: 'connecting' | 'subscribing' | 'following' | 'ended' = 'connecting';
   #startedMs = 0;
@@ -64,6 +65,8 @@ export class StateSession {
   #unrecognised = 0;
   #lastAliveExchangeMs: number | null = null;
   #hadData = false;
+  #hadUpdates = false;
+  #wasSilent = false;
   /** At a replay: it has not said that it knows the states of this time. */
   #isUnknown = false;
   /** Since when it knows them; our guess of its time must not lie before. */
@@ -75,9 +78,9 @@ export class StateSession {
     this.#sink = sink;
   }
 
-  /** Whether any record came: only then was the attempt a success. */
+  /** Whether any record came, and not only answers that show a dead subscription. */
   get hadData(): boolean {
-    return this.#hadData;
+    return this.#hadData && !this.#wasSilent;
   }
 
   /** Connects and follows until something ends it. Never rejects. Call it once. */
@@ -128,6 +131,8 @@ export class StateSession {
   #subscribe(): void {
     this.#phase = 'subscribing';
     this.#setDeadline('subscribe_ignored');
+    const { acknowledgeTimeoutMs } = this.#settings;
+    this.#stalls = new StallDetector(acknowledgeTimeoutMs, isReplay(this.#identity));
     if (isReplay(this.#identity)) {
       this.#isUnknown = true;
       this.#socket?.send(JSON.stringify({ method: TELL_GAPS, params: [], id: GAPS_ID }), () => {});
@@ -206,7 +211,7 @@ export class StateSession {
     }
     this.#refusedQueries = 0;
     if (this.#isUnknown) return;
-    const verdict = this.#stalls.observeQuery(asFeedRecord(record.data));
+    const verdict = this.#stalls?.observeQuery(asFeedRecord(record.data), clock.monotonicMs());
     this.#record('query', asFeedRecord(record.data));
     if (this.#phase !== 'following') return;
     // The answer was true at some moment after the question left.
@@ -215,7 +220,7 @@ export class StateSession {
   }
 
   #updated(frame: Extract<ServerFrame, { kind: 'update' }>): void {
-    const { exchangeClock, market } = this.#settings;
+    const { clock, exchangeClock, market } = this.#settings;
     const isOurs = frame.market === undefined || frame.market === market;
     if (this.#phase !== 'following' || !isOurs || !this.#isOurs(frame.record.period)) {
       this.#count('dropped');
@@ -225,8 +230,14 @@ export class StateSession {
       this.#count('dropped');
       return;
     }
+    if (this.#stalls?.observeUpdate(frame.record, clock.monotonicMs()) === false) {
+      // Others may have been lost before it: what is sure begins with a new connection.
+      this.#count('dropped');
+      this.#end('stalled');
+      return;
+    }
     this.#count('update');
-    this.#stalls.observeUpdate(frame.record);
+    this.#hadUpdates = true;
     this.#record('update', frame.record);
     if (this.#phase === 'following') this.#alive(exchangeClock.nowMs(), false);
   }
@@ -282,8 +293,9 @@ export class StateSession {
   /** @param received the close code of the peer, where it is the peer that ended it */
   #end(reason: CloseReason, received?: number): void {
     if (this.#phase === 'ended') return;
-    const { clock, telemetry, market, periodS } = this.#settings;
+    const { clock, exchangeClock, telemetry, market, periodS } = this.#settings;
     this.#phase = 'ended';
+    this.#wasSilent = reason === 'stalled' && !this.#hadUpdates;
     this.#cancelDeadline?.();
     this.#cancelQuery?.();
     const isOurs = this.#socket?.readyState === WebSocket.OPEN;
@@ -293,7 +305,8 @@ export class StateSession {
     const livedMs = Math.round(clock.monotonicMs() - this.#startedMs);
     telemetry.socketClosed({ market, periodS, code, reason, livedMs });
     const lastAliveExchangeMs = this.#lastAliveExchangeMs;
-    this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, livedMs });
+    const exchangeMs = exchangeClock.nowMs();
+    this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, exchangeMs, livedMs });
     this.#finish();
   }
 }

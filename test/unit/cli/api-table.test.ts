@@ -145,9 +145,15 @@ test('a watched event is one line', () => {
     lineOf({ kind: 'record', origin: 'update', record: figures, receivedAtMs: 0, exchangeMs }, 0),
     '2026-01-31 12:00:00.000Z  update    last 5  open 4  close 5  high 6  low 3  volume 8  deal 7',
   );
-  const closed = { kind: 'closed', code: 1006, reason: 'stalled', livedMs: 4000 } as const;
+  const closed = {
+    kind: 'closed',
+    code: 1006,
+    reason: 'stalled',
+    exchangeMs: 0,
+    livedMs: 4000,
+  } as const;
   assert.match(
-    lineOf({ ...closed, lastAliveExchangeMs: exchangeMs }, exchangeMs),
+    lineOf({ ...closed, exchangeMs, lastAliveExchangeMs: exchangeMs }, exchangeMs),
     /closed {4}stalled \(1006\) after 4\.0s, sure up to 2026-01-31 12:00:00\.000Z$/,
   );
   assert.match(lineOf({ kind: 'retrying', waitMs: 500, attempts: 2 }, 0), /retrying.*try 2$/);

@@ -111,11 +111,12 @@ const settle = () => new Promise<void>((resolve) => setImmediate(() => setImmedi
 const at = (ms: number) => START_MS + ms;
 const opened = (ms: number): StateFeedEvent => ({ kind: 'opened', exchangeMs: at(ms) });
 const alive = (ms: number): StateFeedEvent => ({ kind: 'alive', exchangeMs: at(ms) });
-const closed = (ms: number | null): StateFeedEvent => ({
+const closed = (ms: number | null, reason = 'remote', endMs = ms ?? 0): StateFeedEvent => ({
   kind: 'closed',
   code: 1006,
-  reason: 'remote',
+  reason,
   lastAliveExchangeMs: ms === null ? null : at(ms),
+  exchangeMs: at(endMs),
 });
 const state = (ms: number, last = '1', origin: 'query' | 'update' = 'update'): StateFeedEvent => ({
   kind: 'record',
@@ -369,4 +370,72 @@ test('what a replay does not know is no coverage, although the connection goes o
     [[{ fromMs: at(1000), toMs: at(70_000) }, 'unfillable', 'missing at source']],
   );
   assert.equal(world.archive.sessions.length, 1);
+});
+
+const query = (ms: number, last = '1') => state(ms, last, 'query');
+const reasons = (world: World) =>
+  world.archive.gaps.map(({ span, reason }) => [
+    span.fromMs - START_MS,
+    span.toMs - START_MS,
+    reason,
+  ]);
+
+test('answers to queries are stored and cover nothing; the gap says that no update came', async () => {
+  const world = new World();
+  await world.play([opened(0), state(100), closed(100)]);
+  await world.play(
+    [opened(500), query(510)],
+    [query(20_510)],
+    [query(40_510)],
+    [closed(null, 'stalled', 41_000)],
+    [opened(60_000), query(60_010), state(60_020), alive(60_030)],
+  );
+  assert.deepEqual(world.covered(), [
+    [60_020, 60_031],
+    [100, 101],
+  ]);
+  assert.deepEqual(reasons(world), [
+    [101, 500, 'no connection'],
+    [500, 20_510, 'no updates'],
+    [500, 40_510, 'no updates'],
+    [500, 41_000, 'no updates'],
+    [500, 60_020, 'no updates'],
+  ]);
+  assert.equal(world.archive.states.length, 6);
+});
+
+test('the first answer of a connection that is told something soon after is no silence', async () => {
+  const world = new World();
+  await world.play([opened(0), state(100), closed(100)], [opened(500), query(510)], [state(520)]);
+  assert.deepEqual(reasons(world), [[101, 520, 'no connection']]);
+});
+
+test('an answer that is not what was pushed extends nothing, an update after it does', async () => {
+  const world = new World();
+  await world.play([opened(0), state(100)], [query(20_000)], [state(20_100), alive(20_200)]);
+  assert.deepEqual(world.covered(), [[100, 20_201]]);
+  await world.play([opened(30_000), state(30_100)], [query(50_000)], [closed(30_100)]);
+  assert.deepEqual(world.covered()[0], [30_100, 30_101]);
+});
+
+test('a subscription that went silent is a gap from its last update on', async () => {
+  const world = new World();
+  await world.play(
+    [opened(0), state(100)],
+    [query(20_000, '2')],
+    [query(40_000, '3')],
+    [closed(100, 'stalled', 40_001), opened(45_000), state(45_010)],
+  );
+  assert.deepEqual(world.covered(), [
+    [45_010, 45_011],
+    [100, 101],
+  ]);
+  assert.deepEqual(reasons(world).at(-1), [101, 45_010, 'no updates']);
+});
+
+test('at a replay, which says itself what it knows, an answer is proof enough', async () => {
+  const world = new World();
+  const replay = { ...opened(0), identity: 'replay-1' } as StateFeedEvent;
+  await world.play([replay, query(100), alive(90)], [query(20_100), alive(20_090)]);
+  assert.deepEqual(world.covered(), [[100, 20_101]]);
 });
