@@ -37,5 +37,6 @@ export type {
   StateFeed,
   StateFeedOptions,
 } from './realtime/state-feed.js';
+export { SubscriptionForm } from './realtime/subscription-form.js';
 export { createExchangeClient } from './rest-client.js';
 export { ExchangeClient, type ExchangeClientSettings } from './standalone.js';

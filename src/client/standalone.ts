@@ -11,6 +11,7 @@ import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
 import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
 import { openStateFeed } from './realtime/open-state-feed.js';
 import type { StateFeed } from './realtime/state-feed.js';
+import { SubscriptionForm } from './realtime/subscription-form.js';
 import { createExchangeClient } from './rest-client.js';
 
 /** How to reach an exchange. Everything but the address has a default. */
@@ -92,6 +93,7 @@ export class ExchangeClient implements ExchangeApi {
   readonly #api: ExchangeApi;
   readonly #settings: ExchangeClientSettings;
   readonly #feeds = new Set<StateFeed>();
+  readonly #subscriptionForm = new SubscriptionForm(systemClock);
 
   /** @throws InvalidAddressError when `baseUrl` is no plain http or https address */
   constructor(settings: ExchangeClientSettings) {
@@ -157,6 +159,7 @@ export class ExchangeClient implements ExchangeApi {
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,
       exchangeClock: this.time,
+      subscriptionForm: this.#subscriptionForm,
     });
     this.#feeds.add(feed);
     return feed;

@@ -88,6 +88,7 @@ export class StateCollector {
     | undefined;
   /** What the feed said last, over all its connections. */
   #figures: WindowFigures | undefined;
+  #isToldNotOffered = false;
 
   constructor(options: StateCollectorOptions) {
     this.#options = options;
@@ -191,6 +192,9 @@ export class StateCollector {
           break;
         case 'closed':
           await flush();
+          if (event.reason === 'period_not_offered') {
+            await this.#attempt(() => this.#notOffered(event.exchangeMs));
+          }
           await this.#attempt(() => this.#close(event));
           break;
         case 'retrying':
@@ -198,6 +202,18 @@ export class StateCollector {
       }
     }
     await flush();
+  }
+
+  /** The exchange tells states of another period only; told once, and listed while it is so. */
+  async #notOffered(exchangeMs: number): Promise<void> {
+    const { telemetry, market, periodS } = this.#options;
+    if (!this.#isToldNotOffered) {
+      const message = `the exchange subscribes lists of markets and tells no states of ${periodS} s; take ${periodS} out of streams.states.periodsS`;
+      const code = 'period_not_offered';
+      telemetry.pollFailed({ stream: 'state', market, code, message, action: 'skip' });
+    }
+    this.#isToldNotOffered = true;
+    await this.#noteMissed(Math.floor(exchangeMs), 'not offered');
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {

@@ -10,6 +10,14 @@ export const stateParams = z.tuple([
 ]);
 export type StateParams = z.infer<typeof stateParams>;
 
+/**
+ * How servers of the family take `state.subscribe` that know no other period than a day: the names of
+ * the markets. Not the contract's form; a server is asked so only after it refused that.
+ */
+export const stateMarkets = z.array(nameText).min(1);
+/** The period that such a server tells, seconds. */
+export const LIST_PERIOD_S = 86_400;
+
 const noParams = z.tuple([]);
 const statusSuccess = z.object({ status: z.literal('success') });
 
@@ -164,8 +172,8 @@ export function updateMessage(record: StateRecord) {
   return { result: rest, error: null, id: null };
 }
 
-/** The family's state.update. */
-export function familyUpdateMessage(market: string, record: StateRecord) {
+/** The family's state.update. Servers that follow lists of markets tell the period in it. */
+export function familyUpdateMessage(market: string, record: StateRecord, tellsPeriod = false) {
   const { period: _period, ...rest } = record;
-  return { method: STATE_UPDATE, params: [market, rest], id: null };
+  return { method: STATE_UPDATE, params: [market, tellsPeriod ? record : rest], id: null };
 }

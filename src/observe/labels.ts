@@ -74,6 +74,7 @@ const OWN_REASONS: ReadonlySet<string> = new Set([
   'connect_timeout',
   'subscribe_refused',
   'subscribe_ignored',
+  'period_not_offered',
   'query_refused',
   'silent',
   'stalled',

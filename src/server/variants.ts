@@ -27,6 +27,11 @@ export interface ServerVariants {
   readonly bidsOrder: 'best' | 'ascending';
   /** `family`: an unknown market is HTTP 200 with code 500 on depth, and so on. */
   readonly errorShapes: 'contract' | 'family';
+  /**
+   * What `state.subscribe` takes: one `market` with a period, or a list of `markets`, which are then told
+   * by the day and named in each update.
+   */
+  readonly subscribeForm: 'market' | 'markets';
   /** Shape of state.update: `family` names the market and carries `change`. */
   readonly updateShape: 'contract' | 'family';
   /** Shortest time between two updates of one subscription. */
@@ -47,6 +52,7 @@ export const DEFAULT_VARIANTS: ServerVariants = {
   pageCap: undefined,
   bidsOrder: 'best',
   errorShapes: 'contract',
+  subscribeForm: 'market',
   updateShape: 'contract',
   updateIntervalMs: 1000,
   idleTimeoutMs: 60_000,

@@ -57,7 +57,7 @@ export async function watchCommand(market: string, options: WatchOptions): Promi
       process.stdout.write(`${line}\n`);
       if (event.kind === 'opened') hasOpened = true;
       if (event.kind !== 'closed' || hasOpened) continue;
-      if (event.reason === 'subscribe_refused') {
+      if (event.reason === 'subscribe_refused' || event.reason === 'period_not_offered') {
         throw new SubscriptionRefusedError(market, options.period);
       }
       if (event.reason !== 'stopped') lastReason = event.reason;

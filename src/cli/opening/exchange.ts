@@ -5,6 +5,7 @@ import {
   createExchangeClock,
   NonceFile,
   openStateFeed,
+  SubscriptionForm,
 } from '../../client/index.js';
 import type { Config } from '../../config/schema.js';
 import { RequestBudget } from '../../kernel/budget.js';
@@ -72,6 +73,7 @@ export function openExchange(
     burst: Math.max(1, Math.ceil(connectsPerS)),
     maxWaiting: WAITING_MAX,
   });
+  const subscriptionForm = new SubscriptionForm(clock);
   return {
     client,
     time,
@@ -85,6 +87,7 @@ export function openExchange(
         telemetry: telemetry.client,
         exchangeClock: time,
         connectBudget,
+        subscriptionForm,
         acknowledgeTimeoutMs: acknowledgeTimeout,
         queryEveryMs: queryEvery,
         backoff: { baseMs: reconnectBase, capMs: reconnectCap },

@@ -1,3 +1,4 @@
+import { LIST_PERIOD_S } from '../../contract/realtime.js';
 import { BudgetOverrunError } from '../../kernel/budget.js';
 import { sleep } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
@@ -13,12 +14,17 @@ import {
   type SessionSink,
   StateSession,
 } from './state-session.js';
+import { SubscriptionForm } from './subscription-form.js';
 
 const DEFAULT_ACKNOWLEDGE_TIMEOUT_MS = 10_000;
 const DEFAULT_QUERY_EVERY_MS = 20_000;
 const DEFAULT_BACKOFF = { baseMs: 500, capMs: 60_000 };
 const DEFAULT_MAX_FRAME_BYTES = 64 * 1024;
 const DEFAULT_QUEUE_LIMIT = 1000;
+/** Between two looks at whether a period is offered by now; most of them send nothing. */
+const NOT_OFFERED_WAIT_MS = 60_000;
+/** Close code of an end without trouble (RFC 6455, 7.4.1). */
+const NORMAL_CLOSURE = 1000;
 
 /**
  * Opens the feed of one market and period and starts to connect at once.
@@ -67,6 +73,7 @@ class ReconnectingFeed implements StateFeed {
     this.#options = options;
     this.#settings = {
       ...options,
+      subscriptionForm: options.subscriptionForm ?? new SubscriptionForm(options.clock),
       acknowledgeTimeoutMs: options.acknowledgeTimeoutMs ?? DEFAULT_ACKNOWLEDGE_TIMEOUT_MS,
       queryEveryMs: options.queryEveryMs ?? DEFAULT_QUERY_EVERY_MS,
       maxFrameBytes: options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES,
@@ -101,14 +108,10 @@ class ReconnectingFeed implements StateFeed {
     const { market, periodS } = this;
     try {
       while (!signal.aborted) {
-        if (await this.#mayConnect()) {
-          const session = new StateSession(this.#settings, this.#sink);
-          await session.run(signal);
-          if (session.hadData) backoff.reset();
-        }
+        const isOffered = await this.#follow(backoff);
         if (this.#untold !== undefined) await this.#queue.put(this.#untold);
         this.#untold = undefined;
-        const waitMs = backoff.nextMs();
+        const waitMs = isOffered ? backoff.nextMs() : NOT_OFFERED_WAIT_MS;
         telemetry.socketRetry({ market, periodS, waitMs });
         await this.#queue.put({ kind: 'retrying', waitMs, attempts: backoff.attempts });
         await sleep(clock, waitMs, signal);
@@ -119,6 +122,32 @@ class ReconnectingFeed implements StateFeed {
       this.#options.signal?.removeEventListener('abort', this.#onSignal);
       this.#queue.close();
     }
+  }
+
+  /**
+   * One connection, from beginning to end.
+   *
+   * @returns false where the exchange does not offer this period
+   */
+  async #follow(backoff: Backoff): Promise<boolean> {
+    const { subscriptionForm } = this.#settings;
+    if (subscriptionForm.isList && this.periodS !== LIST_PERIOD_S) {
+      this.#untold = this.#notOffered();
+      return false;
+    }
+    if (!(await this.#mayConnect())) return true;
+    const session = new StateSession(this.#settings, this.#sink);
+    await session.run(this.#stopping.signal);
+    if (session.hadData) backoff.reset();
+    return session.endReason !== 'period_not_offered';
+  }
+
+  /** Told in place of a connection that would end at once. */
+  #notOffered(): ClosedEvent {
+    const exchangeMs = this.#options.exchangeClock.nowMs();
+    const reason = 'period_not_offered';
+    const nothing = { lastAliveExchangeMs: null, livedMs: 0 };
+    return { kind: 'closed', code: NORMAL_CLOSURE, reason, exchangeMs, ...nothing };
   }
 
   /** Waits for a connection token. A line that is too long counts as a failed attempt. */

@@ -5,6 +5,7 @@ import type { Random } from '../../kernel/random.js';
 import type { BackoffOptions } from '../../kernel/retry.js';
 import type { ClientEvents } from '../../observe/events.js';
 import type { ExchangeClock } from '../exchange-clock.js';
+import type { SubscriptionForm } from './subscription-form.js';
 
 /** A state as it came: the family's updates carry no period, updates of the contract no change. */
 export type FeedRecord = Omit<StateRecord, 'period'> & {
@@ -23,6 +24,8 @@ export type CloseReason =
   | 'subscribe_refused'
   /** The server never acknowledged state.subscribe. */
   | 'subscribe_ignored'
+  /** The server takes a list of markets and so tells one period only, which is another one. */
+  | 'period_not_offered'
   /** The server answered several state.query in a row with errors. */
   | 'query_refused'
   /** No answer to a state.query within its deadline. */
@@ -99,6 +102,8 @@ export interface StateFeedOptions {
   readonly telemetry: ClientEvents;
   /** Gives records the exchange's time. */
   readonly exchangeClock: ExchangeClock;
+  /** Shared by all feeds of one exchange, so that it is found out once; default one of its own. */
+  readonly subscriptionForm?: SubscriptionForm;
   /** Shared by all feeds, so that a reconnect storm stays a trickle. One token a connection. */
   readonly connectBudget?: RequestBudget;
   /** Deadline of connecting, of each acknowledgement and each answer. Default 10 s. */

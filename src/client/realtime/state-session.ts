@@ -1,11 +1,12 @@
 import { type RawData, WebSocket } from 'ws';
-import type { ServerFrame } from '../../contract/realtime.js';
+import { LIST_PERIOD_S, REALTIME_ERRORS, type ServerFrame } from '../../contract/realtime.js';
 import { TELL_GAPS } from '../../contract/told-gaps.js';
 import { codeOf } from '../../kernel/errors.js';
 import { identityOf, isReplay } from '../reply-headers.js';
 import { asFeedRecord, isSuccess, parseFrame, queryResult } from './session-frames.js';
 import { StallDetector } from './stall-detector.js';
 import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
+import type { SubscriptionForm } from './subscription-form.js';
 
 /** The options of a feed with everything filled in that a connection needs. */
 export interface SessionSettings
@@ -13,6 +14,7 @@ export interface SessionSettings
     StateFeedOptions,
     'url' | 'market' | 'periodS' | 'clock' | 'telemetry' | 'exchangeClock'
   > {
+  readonly subscriptionForm: SubscriptionForm;
   readonly acknowledgeTimeoutMs: number;
   readonly queryEveryMs: number;
   readonly maxFrameBytes: number;
@@ -42,7 +44,8 @@ const SUBSCRIBE_ID = 1;
 /**
  * One connection that follows the state of one market and period.
  *
- * States: *connecting* → *subscribing* (state.subscribe sent) → *following* (acknowledged;
+ * States: *connecting* → *subscribing* (state.subscribe sent, once more as a list of markets where the
+ * contract's form is refused as an invalid argument) → *following* (acknowledged;
  * `opened` told; a state.query now and every `queryEveryMs`) → *ended*. Each of the first two, and
  * each query, has a deadline. From every state it goes to *ended* exactly once, which clears all
  * timers, destroys the socket and tells `closed`.
@@ -60,6 +63,8 @@ export class StateSession {
   /** The query that waits for its answer. */
   #asked: { readonly id: number; readonly sentMonotonicMs: number } | undefined;
   #lastId = SUBSCRIBE_ID;
+  #subscribeId = SUBSCRIBE_ID;
+  #usesList = false;
   #identity: string | null = null;
   #refusedQueries = 0;
   #unrecognised = 0;
@@ -67,6 +72,9 @@ export class StateSession {
   #hadData = false;
   #hadUpdates = false;
   #wasSilent = false;
+  /** Updates since the last query left. */
+  #updatesSinceAsked = 0;
+  #endReason: CloseReason | undefined;
   /** At a replay: it has not said that it knows the states of this time. */
   #isUnknown = false;
   /** Since when it knows them; our guess of its time must not lie before. */
@@ -81,6 +89,11 @@ export class StateSession {
   /** Whether any record came, and not only answers that show a dead subscription. */
   get hadData(): boolean {
     return this.#hadData && !this.#wasSilent;
+  }
+
+  /** Why it ended; undefined while it lives. */
+  get endReason(): CloseReason | undefined {
+    return this.#endReason;
   }
 
   /** Connects and follows until something ends it. Never rejects. Call it once. */
@@ -116,16 +129,18 @@ export class StateSession {
     return this.#phase !== 'connecting';
   }
 
-  #setDeadline(reason: CloseReason): void {
+  #setDeadline(reason: CloseReason, onMissed = () => this.#end(reason)): void {
     const { clock, acknowledgeTimeoutMs } = this.#settings;
     this.#cancelDeadline?.();
-    this.#cancelDeadline = clock.after(acknowledgeTimeoutMs, () => this.#end(reason));
+    this.#cancelDeadline = clock.after(acknowledgeTimeoutMs, onMissed);
   }
 
   #send(method: 'state.subscribe' | 'state.query', id: number): void {
     const { market, periodS } = this.#settings;
+    const isList = method === 'state.subscribe' && this.#usesList;
+    const params = isList ? [market] : [market, periodS];
     // A failed sending shows as an error or a close of the socket.
-    this.#socket?.send(JSON.stringify({ method, params: [market, periodS], id }), () => {});
+    this.#socket?.send(JSON.stringify({ method, params, id }), () => {});
   }
 
   #subscribe(): void {
@@ -137,14 +152,52 @@ export class StateSession {
       this.#isUnknown = true;
       this.#socket?.send(JSON.stringify({ method: TELL_GAPS, params: [], id: GAPS_ID }), () => {});
     }
-    this.#send('state.subscribe', SUBSCRIBE_ID);
+    this.#usesList = this.#settings.subscriptionForm.isList;
+    this.#send('state.subscribe', this.#subscribeId);
+  }
+
+  /** An invalid argument may be the form itself. Another refusal is one whatever the form. */
+  #subscribeByList(): void {
+    this.#usesList = true;
+    this.#lastId += 1;
+    this.#subscribeId = this.#lastId;
+    this.#setDeadline('subscribe_ignored');
+    this.#send('state.subscribe', this.#subscribeId);
+  }
+
+  #subscribed({ error, result }: Extract<ServerFrame, { kind: 'response' }>): void {
+    const { subscriptionForm, periodS } = this.#settings;
+    const isDone = error === null && isSuccess(result);
+    if (this.#usesList) {
+      if (isDone) subscriptionForm.tookList();
+      else subscriptionForm.refusedList();
+    }
+    if (isDone) {
+      if (this.#usesList && periodS !== LIST_PERIOD_S) this.#end('period_not_offered');
+      else this.#follow();
+    } else if (!this.#usesList && error?.code === REALTIME_ERRORS.invalidArgument.code) {
+      this.#subscribeByList();
+    } else this.#end('subscribe_refused');
   }
 
   #query(): void {
     this.#lastId += 1;
     this.#asked = { id: this.#lastId, sentMonotonicMs: this.#settings.clock.monotonicMs() };
-    this.#setDeadline('silent');
+    this.#updatesSinceAsked = 0;
+    this.#setDeadline('silent', () => this.#unanswered());
     this.#send('state.query', this.#lastId);
+  }
+
+  /** Not every server knows the question: one that goes on with updates lives without an answer. */
+  #unanswered(): void {
+    this.#asked = undefined;
+    if (this.#updatesSinceAsked === 0) this.#end('silent');
+    else this.#queryLater();
+  }
+
+  #queryLater(): void {
+    const { clock, queryEveryMs } = this.#settings;
+    this.#cancelQuery = clock.after(queryEveryMs, () => this.#query());
   }
 
   #receive(data: RawData, isBinary: boolean): void {
@@ -157,10 +210,9 @@ export class StateSession {
   }
 
   #answered(frame: Extract<ServerFrame, { kind: 'response' }>): void {
-    if (this.#phase === 'subscribing' && frame.id === SUBSCRIBE_ID) {
+    if (this.#phase === 'subscribing' && frame.id === this.#subscribeId) {
       this.#count('response');
-      if (frame.error === null && isSuccess(frame.result)) this.#follow();
-      else this.#end('subscribe_refused');
+      this.#subscribed(frame);
     } else if (this.#phase === 'following' && frame.id === this.#asked?.id) {
       this.#count('response');
       this.#queryAnswered(this.#asked.sentMonotonicMs, frame);
@@ -199,13 +251,13 @@ export class StateSession {
   }
 
   #queryAnswered(sentMonotonicMs: number, frame: Extract<ServerFrame, { kind: 'response' }>): void {
-    const { clock, exchangeClock, queryEveryMs } = this.#settings;
+    const { clock, exchangeClock } = this.#settings;
     this.#asked = undefined;
     this.#cancelDeadline?.();
-    this.#cancelQuery = clock.after(queryEveryMs, () => this.#query());
+    this.#queryLater();
     const record = frame.error === null ? queryResult.safeParse(frame.result) : undefined;
     if (!record?.success || !this.#isOurs(record.data.period)) {
-      this.#refusedQueries += 1;
+      this.#refusedQueries = this.#updatesSinceAsked > 0 ? 0 : this.#refusedQueries + 1;
       if (this.#refusedQueries >= MAX_REFUSED_QUERIES) this.#end('query_refused');
       return;
     }
@@ -238,6 +290,7 @@ export class StateSession {
     }
     this.#count('update');
     this.#hadUpdates = true;
+    this.#updatesSinceAsked += 1;
     this.#record('update', frame.record);
     if (this.#phase === 'following') this.#alive(exchangeClock.nowMs(), false);
   }
@@ -295,6 +348,7 @@ export class StateSession {
     if (this.#phase === 'ended') return;
     const { clock, exchangeClock, telemetry, market, periodS } = this.#settings;
     this.#phase = 'ended';
+    this.#endReason = reason;
     this.#wasSilent = reason === 'stalled' && !this.#hadUpdates;
     this.#cancelDeadline?.();
     this.#cancelQuery?.();

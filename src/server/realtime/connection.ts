@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import type { RawData, WebSocket } from 'ws';
 import {
   errorMessage,
+  LIST_PERIOD_S,
   REALTIME_ERRORS,
   type RealtimeErrorBody,
   type RealtimeMethod,
@@ -10,6 +11,7 @@ import {
   responseMessage,
   STATUS_SUCCESS,
   type StateParams,
+  stateMarkets,
 } from '../../contract/realtime.js';
 import { TELL_GAPS } from '../../contract/told-gaps.js';
 import { Mutex } from '../../kernel/mutex.js';
@@ -47,7 +49,8 @@ export class RealtimeConnection {
   readonly #outlet: FrameOutlet;
   readonly #turns = new Mutex();
   #waitingFrames = 0;
-  #subscription: StateSubscription | FollowedSubscription | undefined;
+  /** Of one market, or of all that a list named. */
+  #subscriptions: readonly (StateSubscription | FollowedSubscription)[] = [];
   #lastFrameAtMs: number;
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
@@ -95,9 +98,13 @@ export class RealtimeConnection {
     this.#socket.terminate();
   }
 
+  #endSubscriptions(): void {
+    for (const subscription of this.#subscriptions) subscription.end();
+    this.#subscriptions = [];
+  }
+
   #release(): void {
-    this.#subscription?.end();
-    this.#subscription = undefined;
+    this.#endSubscriptions();
     this.#cancelIdle?.();
     this.#gate?.end();
   }
@@ -189,20 +196,37 @@ export class RealtimeConnection {
         this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
         return;
       }
-      this.#subscription?.end();
-      this.#subscription = undefined;
+      this.#endSubscriptions();
       this.#send(responseMessage(id, [], STATUS_SUCCESS));
+      return;
+    }
+    if (method === 'state.subscribe') {
+      const targets = this.#readTargets(params);
+      if (targets === undefined) this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
+      else this.#subscribe(id, targets);
       return;
     }
     const target = this.#readTarget(method, params);
     if (target === undefined) {
       this.#refuse(id, params, REALTIME_ERRORS.invalidArgument);
-    } else if (method === 'state.query') {
+    } else {
       const record = await this.#context.backend.state(...target);
       this.#send(responseMessage(id, params, record));
-    } else {
-      this.#subscribe(id, target);
     }
+  }
+
+  /** What a subscription is to follow; of a list, markets that there are not are passed over. */
+  #readTargets(params: unknown[]): readonly StateParams[] | undefined {
+    if (this.#context.variants.subscribeForm === 'market') {
+      const target = this.#readTarget('state.subscribe', params);
+      return target && [target];
+    }
+    const markets = stateMarkets.safeParse(params);
+    if (!markets.success) return undefined;
+    return [...new Set(markets.data)].flatMap((market) => {
+      const target = this.#readTarget('state.subscribe', [market, LIST_PERIOD_S]);
+      return target === undefined ? [] : [target];
+    });
   }
 
   #readTarget(
@@ -217,12 +241,12 @@ export class RealtimeConnection {
     return isKnown && backend.hasPeriod?.(market, periodS) !== false ? target.data : undefined;
   }
 
-  #subscribe(id: number | string, target: StateParams): void {
-    this.#subscription?.end();
-    const send = (text: string) =>
-      this.#sendFrame({ kind: 'update', method: undefined, market: target[0], text });
-    this.#subscription =
-      this.#context.backend.follow === undefined
+  #subscribe(id: number | string, targets: readonly StateParams[]): void {
+    this.#endSubscriptions();
+    this.#subscriptions = targets.map((target) => {
+      const send = (text: string) =>
+        this.#sendFrame({ kind: 'update', method: undefined, market: target[0], text });
+      return this.#context.backend.follow === undefined
         ? new StateSubscription(this.#context, target, send)
         : new FollowedSubscription(this.#context, target, {
             send,
@@ -230,9 +254,10 @@ export class RealtimeConnection {
             room: () => this.#outlet.room(),
             close: (code, reason) => this.#closeAs(code, reason),
           });
+    });
     this.#send(responseMessage(id, [], STATUS_SUCCESS));
-    // Sending may have cut a slow reader, and with it ended the subscription.
-    this.#subscription?.start();
+    // Sending may have cut a slow reader, and with it ended the subscriptions.
+    for (const subscription of this.#subscriptions) subscription.start();
   }
 
   #refuse(id: number | string, params: unknown, error: RealtimeErrorBody): void {

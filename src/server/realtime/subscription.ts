@@ -56,10 +56,11 @@ export class StateSubscription {
     this.#cancelTimer?.();
     try {
       const record = await backend.state(market, periodS);
+      const isByList = variants.subscribeForm === 'markets';
       const message =
-        variants.updateShape === 'contract'
-          ? updateMessage(record)
-          : familyUpdateMessage(market, record);
+        variants.updateShape === 'family' || isByList
+          ? familyUpdateMessage(market, record, isByList)
+          : updateMessage(record);
       const text = JSON.stringify(message);
       if (!this.#isEnded && text !== this.#lastText) {
         this.#lastText = text;
