@@ -2,14 +2,13 @@ import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
-import type { Span } from '../kernel/span.js';
 import type { StateRow, StreamRef } from '../ledger/batch.js';
-import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import { tellFailure } from './failures.js';
 import { type TradeSign, tradeSign, type WindowFigures } from './polling/signs.js';
 import type { ArchivePort, StateFeedEvent, StateFeedPort } from './ports.js';
-import { isBeginning } from './snapshot.js';
+import { StateGaps } from './state-gaps.js';
+import { type Proof, rowOf, type Session, spanOf } from './state-session.js';
 
 export interface StateCollectorOptions {
   readonly market: string;
@@ -38,34 +37,8 @@ const EVENTS_PER_COMMIT = 200;
 /** How often a session's last message is noted in the archive. */
 const TOUCH_PERIOD_MS = 5000;
 
-/** A connection while it lives, as the ledger sees it. */
-interface Session {
-  readonly sessionId: number;
-  readonly openedMs: number;
-  /** A replay says itself when it knows states: there an answer to a query proves something. */
-  readonly isVouchedFor: boolean;
-  /** End of what is committed; coverage grows from here. */
-  coveredUntilMs: number;
-  seq: number;
-  /** Monotonic moment of the last note of life in the archive. */
-  touchedAtMs: number;
-  /** Whether coverage has begun: nothing is covered before the first update. */
-  hasData: boolean;
-  /** Answers to queries since the last that was proven. */
-  unproven: number;
-  /** Whether the last that was covered ends where a replayed archive knows no more. */
-  isAtGap: boolean;
-}
-
 /** From this many answers on, with nothing pushed since, the connection counts as silent. */
 const SILENT_AFTER = 2;
-
-/** What one commit proves: from its first proof to its last sign of life. */
-interface Proof {
-  /** Undefined: only the end of what is covered already moves. */
-  readonly fromMs: number | undefined;
-  readonly aliveMs: number;
-}
 
 /**
  * Records the states of one market and period. Each connection is a session: covered from its first
@@ -81,18 +54,13 @@ export class StateCollector {
   #feed: StateFeedPort | undefined;
   #running: Promise<void> | undefined;
   #session: Session | undefined;
-  #lastCoveredMs: number | undefined;
-  /** The newest gap since then, which may still grow. */
-  #missed:
-    | { readonly fromMs: number; readonly toMs: number; readonly reason: GapReason }
-    | undefined;
+  readonly #gaps: StateGaps;
   /** What the feed said last, over all its connections. */
   #figures: WindowFigures | undefined;
-  #isToldNotOffered = false;
 
   constructor(options: StateCollectorOptions) {
     this.#options = options;
-    this.#lastCoveredMs = options.coveredUntilMs;
+    this.#gaps = new StateGaps(options);
   }
 
   start(): void {
@@ -193,7 +161,7 @@ export class StateCollector {
         case 'closed':
           await flush();
           if (event.reason === 'period_not_offered') {
-            await this.#attempt(() => this.#notOffered(event.exchangeMs));
+            await this.#attempt(() => this.#gaps.notOffered(Math.floor(event.exchangeMs)));
           }
           await this.#attempt(() => this.#close(event));
           break;
@@ -202,18 +170,6 @@ export class StateCollector {
       }
     }
     await flush();
-  }
-
-  /** The exchange tells states of another period only; told once, and listed while it is so. */
-  async #notOffered(exchangeMs: number): Promise<void> {
-    const { telemetry, market, periodS } = this.#options;
-    if (!this.#isToldNotOffered) {
-      const message = `the exchange subscribes lists of markets and tells no states of ${periodS} s; take ${periodS} out of streams.states.periodsS`;
-      const code = 'period_not_offered';
-      telemetry.pollFailed({ stream: 'state', market, code, message, action: 'skip' });
-    }
-    this.#isToldNotOffered = true;
-    await this.#noteMissed(Math.floor(exchangeMs), 'not offered');
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {
@@ -247,32 +203,11 @@ export class StateCollector {
   }
 
   #toRow(event: Extract<StateFeedEvent, { kind: 'record' }>): StateRow | undefined {
-    const { market, marketId, periodS, telemetry } = this.#options;
+    const { market, telemetry } = this.#options;
     telemetry.received({ stream: 'state', market, count: 1 });
-    const session = this.#session;
-    if (session === undefined) {
-      telemetry.settled({ stream: 'state', market, outcome: 'lost', count: 1 });
-      return undefined;
-    }
-    const { last, open, close, high, low, deal, volume, change } = event.record;
-    session.seq += 1;
-    return {
-      marketId,
-      periodS,
-      observedAtMs: Math.max(Math.floor(event.exchangeMs), session.coveredUntilMs),
-      seq: session.seq,
-      receivedAtMs: event.receivedAtMs,
-      last,
-      open,
-      close,
-      high,
-      low,
-      deal,
-      volume,
-      change: change ?? null,
-      origin: event.origin,
-      sessionId: session.sessionId,
-    };
+    if (this.#session !== undefined) return rowOf(this.#session, event, this.#options);
+    telemetry.settled({ stream: 'state', market, outcome: 'lost', count: 1 });
+    return undefined;
   }
 
   async #commit(rows: StateRow[], proof: Proof | undefined): Promise<void> {
@@ -284,8 +219,13 @@ export class StateCollector {
     const evidence = { session: session.sessionId, records: rows.length };
     const claims = span === undefined ? [] : [{ stream, span, evidence }];
     const write = async () => {
-      if (span === undefined) await this.#noteSilence(session, rows.at(-1)?.observedAtMs);
-      else if (!session.hasData) await this.#noteBefore(session, span.fromMs);
+      const [last] = rows.slice(-1);
+      const isSilent = !session.hasData && session.unproven >= SILENT_AFTER;
+      if (span !== undefined && !session.hasData) {
+        await this.#gaps.before(span.fromMs, session.isAtGap);
+      } else if (last !== undefined && isSilent) {
+        await this.#gaps.silent(session.openedMs, last.observedAtMs);
+      }
       return archive.commit({ states: rows, claims });
     };
     const result = await write().catch((error: unknown) => {
@@ -300,17 +240,14 @@ export class StateCollector {
       session.hasData = true;
       session.isAtGap = false;
       session.coveredUntilMs = span.toMs;
-      this.#lastCoveredMs = span.toMs;
-      this.#missed = undefined;
+      this.#gaps.coveredUntil(span.toMs);
+      telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
     }
     for (const [outcome, count] of Object.entries(result.outcomes.market_state)) {
       if (count > 0) {
         const name = outcome as keyof typeof result.outcomes.market_state;
         telemetry.settled({ stream: 'state', market, outcome: name, count });
       }
-    }
-    if (span !== undefined) {
-      telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
     }
     const lastMs = span?.toMs ?? rows.at(-1)?.observedAtMs ?? session.openedMs;
     // Last, and by itself: the rows are stored and accounted for, whatever becomes of the note.
@@ -331,60 +268,11 @@ export class StateCollector {
     this.#session = undefined;
     if (session === undefined) return;
     const isSilent = event.reason === 'stalled' || session.unproven >= SILENT_AFTER;
-    if (isSilent)
-      await this.#noteMissed(Math.floor(event.exchangeMs), 'no updates', session.openedMs);
+    if (isSilent) await this.#gaps.silent(session.openedMs, Math.floor(event.exchangeMs));
     await this.#options.archive.closeSession(session.sessionId, {
       atMs: Math.floor(event.lastAliveExchangeMs ?? session.coveredUntilMs),
       code: event.code,
       reason: event.reason,
     });
   }
-
-  /** What is missing before the first that this session covers. */
-  async #noteBefore(session: Session, untilMs: number): Promise<void> {
-    const { archive, stream } = this.#options;
-    const fromMs = this.#lastCoveredMs;
-    if (fromMs !== undefined && isBeginning(stream, { fromMs, toMs: untilMs })) {
-      await archive.setCollectFrom(stream.streamId, untilMs);
-      return;
-    }
-    if (session.isAtGap) await this.#noteMissed(untilMs, 'missing at source');
-    else if (this.#missed?.reason === 'no updates') await this.#noteMissed(untilMs, 'no updates');
-    else await this.#noteMissed(untilMs, 'no connection');
-  }
-
-  /** A connection that answers and tells nothing: listed while it lasts. */
-  async #noteSilence(session: Session, untilMs: number | undefined): Promise<void> {
-    if (untilMs === undefined || session.hasData || session.unproven < SILENT_AFTER) return;
-    await this.#noteMissed(untilMs, 'no updates', session.openedMs);
-  }
-
-  /**
-   * Lists what was missed up to a moment. What goes on for the same reason is one gap.
-   *
-   * @param sinceMs where the reason begins to hold; before it there was no connection
-   */
-  async #noteMissed(untilMs: number, reason: GapReason, sinceMs?: number): Promise<void> {
-    const { archive, stream, market, telemetry } = this.#options;
-    const last = this.#missed;
-    const listedMs = last?.toMs ?? this.#lastCoveredMs;
-    if (listedMs === undefined || listedMs >= untilMs) return;
-    const isSame = last?.reason === reason;
-    if (!isSame && sinceMs !== undefined && listedMs < sinceMs) {
-      await this.#noteMissed(sinceMs, 'no connection');
-      return this.#noteMissed(untilMs, reason);
-    }
-    const span = { fromMs: isSame ? last.fromMs : listedMs, toMs: untilMs };
-    await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
-    this.#missed = { ...span, reason };
-    const lengthMs = untilMs - listedMs;
-    telemetry.gapFound({ stream: 'state', market, reason: reasonLabel(reason), lengthMs });
-  }
-}
-
-/** What a commit covers; undefined while nothing was pushed on this connection. */
-function spanOf(session: Session, proof: Proof | undefined): Span | undefined {
-  if (proof === undefined) return undefined;
-  const fromMs = session.hasData ? session.coveredUntilMs : proof.fromMs;
-  return fromMs === undefined ? undefined : { fromMs, toMs: Math.max(proof.aliveMs + 1, fromMs) };
 }

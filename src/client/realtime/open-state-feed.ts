@@ -7,13 +7,14 @@ import { Backoff } from '../../kernel/retry.js';
 import { readAddress } from '../address.js';
 import { InvalidAddressError } from '../errors.js';
 import { DEFAULT_PRIORITY } from '../exchange-client.js';
-import type { StateEvent, StateFeed, StateFeedOptions } from './state-feed.js';
 import {
   type ClosedEvent,
+  NORMAL_CLOSURE,
   type SessionSettings,
   type SessionSink,
-  StateSession,
-} from './state-session.js';
+} from './session-settings.js';
+import type { StateEvent, StateFeed, StateFeedOptions } from './state-feed.js';
+import { StateSession } from './state-session.js';
 import { SubscriptionForm } from './subscription-form.js';
 
 const DEFAULT_ACKNOWLEDGE_TIMEOUT_MS = 10_000;
@@ -23,8 +24,6 @@ const DEFAULT_MAX_FRAME_BYTES = 64 * 1024;
 const DEFAULT_QUEUE_LIMIT = 1000;
 /** Between two looks at whether a period is offered by now; most of them send nothing. */
 const NOT_OFFERED_WAIT_MS = 60_000;
-/** Close code of an end without trouble (RFC 6455, 7.4.1). */
-const NORMAL_CLOSURE = 1000;
 
 /**
  * Opens the feed of one market and period and starts to connect at once.

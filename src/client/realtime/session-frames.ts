@@ -16,11 +16,6 @@ export function parseFrame(data: RawData): ServerFrame | undefined {
   }
 }
 
-/** Whether the result of a subscribe says that it was one. */
-export function isSuccess(result: unknown): boolean {
-  return (result as { status?: unknown } | null)?.status === 'success';
-}
-
 /** A record with or without its period, as the feed tells it. */
 export function asFeedRecord(
   record: Omit<FeedRecord, 'period'> & { period?: number | undefined },

@@ -1,45 +1,25 @@
 import { type RawData, WebSocket } from 'ws';
-import { LIST_PERIOD_S, REALTIME_ERRORS, type ServerFrame } from '../../contract/realtime.js';
+import type { ServerFrame } from '../../contract/realtime.js';
 import { TELL_GAPS } from '../../contract/told-gaps.js';
 import { codeOf } from '../../kernel/errors.js';
 import { identityOf, isReplay } from '../reply-headers.js';
-import { asFeedRecord, isSuccess, parseFrame, queryResult } from './session-frames.js';
+import { asFeedRecord, parseFrame, queryResult } from './session-frames.js';
+import {
+  NORMAL_CLOSURE,
+  reasonOfFailure,
+  type SessionSettings,
+  type SessionSink,
+} from './session-settings.js';
 import { StallDetector } from './stall-detector.js';
-import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
-import type { SubscriptionForm } from './subscription-form.js';
-
-/** The options of a feed with everything filled in that a connection needs. */
-export interface SessionSettings
-  extends Pick<
-    StateFeedOptions,
-    'url' | 'market' | 'periodS' | 'clock' | 'telemetry' | 'exchangeClock'
-  > {
-  readonly subscriptionForm: SubscriptionForm;
-  readonly acknowledgeTimeoutMs: number;
-  readonly queryEveryMs: number;
-  readonly maxFrameBytes: number;
-}
-
-export type ClosedEvent = Extract<StateEvent, { kind: 'closed' }>;
-
-/** Where a connection tells its events. */
-export interface SessionSink {
-  /** Everything but `closed`; false when there is no room, which ends the connection. */
-  offer(event: StateEvent): boolean;
-  /** Called exactly once, as the last thing, in the very moment of the end. */
-  closed(event: ClosedEvent): void;
-}
+import type { CloseReason, FeedRecord, StateEvent } from './state-feed.js';
+import { StateQueries } from './state-queries.js';
+import { SubscriptionRequest } from './subscription-form.js';
 
 /** Frames without meaning that one connection may send. */
 const MAX_UNRECOGNISED = 10;
-/** Refused queries in a row that end a connection. */
-const MAX_REFUSED_QUERIES = 3;
-/** Close code of an end that we wish for (RFC 6455, 7.4.1). */
-const NORMAL_CLOSURE = 1000;
 /** Close code where no close frame came (RFC 6455, 7.1.5). */
 const ABNORMAL_CLOSURE = 1006;
 const GAPS_ID = 0;
-const SUBSCRIBE_ID = 1;
 
 /**
  * One connection that follows the state of one market and period.
@@ -59,21 +39,16 @@ export class StateSession {
   #phase: 'connecting' | 'subscribing' | 'following' | 'ended' = 'connecting';
   #startedMs = 0;
   #cancelDeadline: (() => void) | undefined;
-  #cancelQuery: (() => void) | undefined;
-  /** The query that waits for its answer. */
-  #asked: { readonly id: number; readonly sentMonotonicMs: number } | undefined;
-  #lastId = SUBSCRIBE_ID;
-  #subscribeId = SUBSCRIBE_ID;
-  #usesList = false;
+  readonly #queries: StateQueries;
+  #lastId = GAPS_ID;
+  #subscribeId = GAPS_ID;
+  readonly #request: SubscriptionRequest;
   #identity: string | null = null;
-  #refusedQueries = 0;
   #unrecognised = 0;
   #lastAliveExchangeMs: number | null = null;
   #hadData = false;
   #hadUpdates = false;
   #wasSilent = false;
-  /** Updates since the last query left. */
-  #updatesSinceAsked = 0;
   #endReason: CloseReason | undefined;
   /** At a replay: it has not said that it knows the states of this time. */
   #isUnknown = false;
@@ -84,6 +59,13 @@ export class StateSession {
   constructor(settings: SessionSettings, sink: SessionSink) {
     this.#settings = settings;
     this.#sink = sink;
+    const { subscriptionForm, market, periodS } = settings;
+    this.#request = new SubscriptionRequest(subscriptionForm, market, periodS);
+    this.#queries = new StateQueries({
+      ...settings,
+      send: () => this.#send('state.query', [market, periodS]),
+      end: (reason) => this.#end(reason),
+    });
   }
 
   /** Whether any record came, and not only answers that show a dead subscription. */
@@ -129,75 +111,35 @@ export class StateSession {
     return this.#phase !== 'connecting';
   }
 
-  #setDeadline(reason: CloseReason, onMissed = () => this.#end(reason)): void {
+  #setDeadline(reason: CloseReason): void {
     const { clock, acknowledgeTimeoutMs } = this.#settings;
     this.#cancelDeadline?.();
-    this.#cancelDeadline = clock.after(acknowledgeTimeoutMs, onMissed);
+    this.#cancelDeadline = clock.after(acknowledgeTimeoutMs, () => this.#end(reason));
   }
 
-  #send(method: 'state.subscribe' | 'state.query', id: number): void {
-    const { market, periodS } = this.#settings;
-    const isList = method === 'state.subscribe' && this.#usesList;
-    const params = isList ? [market] : [market, periodS];
+  /** @returns the id of the request */
+  #send(method: 'state.subscribe' | 'state.query', params: readonly unknown[]): number {
+    this.#lastId += 1;
+    const id = this.#lastId;
     // A failed sending shows as an error or a close of the socket.
     this.#socket?.send(JSON.stringify({ method, params, id }), () => {});
+    return id;
   }
 
   #subscribe(): void {
     this.#phase = 'subscribing';
-    this.#setDeadline('subscribe_ignored');
     const { acknowledgeTimeoutMs } = this.#settings;
     this.#stalls = new StallDetector(acknowledgeTimeoutMs, isReplay(this.#identity));
     if (isReplay(this.#identity)) {
       this.#isUnknown = true;
       this.#socket?.send(JSON.stringify({ method: TELL_GAPS, params: [], id: GAPS_ID }), () => {});
     }
-    this.#usesList = this.#settings.subscriptionForm.isList;
-    this.#send('state.subscribe', this.#subscribeId);
+    this.#askToSubscribe();
   }
 
-  /** An invalid argument may be the form itself. Another refusal is one whatever the form. */
-  #subscribeByList(): void {
-    this.#usesList = true;
-    this.#lastId += 1;
-    this.#subscribeId = this.#lastId;
+  #askToSubscribe(): void {
     this.#setDeadline('subscribe_ignored');
-    this.#send('state.subscribe', this.#subscribeId);
-  }
-
-  #subscribed({ error, result }: Extract<ServerFrame, { kind: 'response' }>): void {
-    const { subscriptionForm, periodS } = this.#settings;
-    const isDone = error === null && isSuccess(result);
-    if (this.#usesList) {
-      if (isDone) subscriptionForm.tookList();
-      else subscriptionForm.refusedList();
-    }
-    if (isDone) {
-      if (this.#usesList && periodS !== LIST_PERIOD_S) this.#end('period_not_offered');
-      else this.#follow();
-    } else if (!this.#usesList && error?.code === REALTIME_ERRORS.invalidArgument.code) {
-      this.#subscribeByList();
-    } else this.#end('subscribe_refused');
-  }
-
-  #query(): void {
-    this.#lastId += 1;
-    this.#asked = { id: this.#lastId, sentMonotonicMs: this.#settings.clock.monotonicMs() };
-    this.#updatesSinceAsked = 0;
-    this.#setDeadline('silent', () => this.#unanswered());
-    this.#send('state.query', this.#lastId);
-  }
-
-  /** Not every server knows the question: one that goes on with updates lives without an answer. */
-  #unanswered(): void {
-    this.#asked = undefined;
-    if (this.#updatesSinceAsked === 0) this.#end('silent');
-    else this.#queryLater();
-  }
-
-  #queryLater(): void {
-    const { clock, queryEveryMs } = this.#settings;
-    this.#cancelQuery = clock.after(queryEveryMs, () => this.#query());
+    this.#subscribeId = this.#send('state.subscribe', this.#request.params);
   }
 
   #receive(data: RawData, isBinary: boolean): void {
@@ -212,10 +154,16 @@ export class StateSession {
   #answered(frame: Extract<ServerFrame, { kind: 'response' }>): void {
     if (this.#phase === 'subscribing' && frame.id === this.#subscribeId) {
       this.#count('response');
-      this.#subscribed(frame);
-    } else if (this.#phase === 'following' && frame.id === this.#asked?.id) {
+      const step = this.#request.answered(frame);
+      if (step === 'follow') this.#follow();
+      else if (step === 'ask again') this.#askToSubscribe();
+      else this.#end(step);
+      return;
+    }
+    const sentMonotonicMs = this.#queries.answered(frame.id);
+    if (sentMonotonicMs !== undefined) {
       this.#count('response');
-      this.#queryAnswered(this.#asked.sentMonotonicMs, frame);
+      this.#queryAnswered(sentMonotonicMs, frame);
     } else {
       // One that knows nothing of gaps has none to tell of.
       if (frame.id === GAPS_ID && frame.error !== null) this.#isUnknown = false;
@@ -232,14 +180,13 @@ export class StateSession {
     if (this.#phase !== 'following') return;
     if (isGap && !wasUnknown) this.#tell({ kind: 'gap', fromExchangeMs: atMs });
     // What is known again is told in full, as on a new connection.
-    if (isGap || !wasUnknown || this.#asked !== undefined) return;
-    this.#cancelQuery?.();
-    this.#query();
+    if (!isGap && wasUnknown && !this.#queries.isWaiting) this.#queries.ask();
   }
 
   #follow(): void {
     const { clock, exchangeClock, telemetry, market, periodS } = this.#settings;
     this.#phase = 'following';
+    this.#cancelDeadline?.();
     telemetry.socketOpened({ market, periodS });
     this.#tell({
       kind: 'opened',
@@ -247,22 +194,15 @@ export class StateSession {
       atMs: clock.wallMs(),
       exchangeMs: exchangeClock.nowMs(),
     });
-    if (this.#phase === 'following') this.#query();
+    if (this.#phase === 'following') this.#queries.ask();
   }
 
   #queryAnswered(sentMonotonicMs: number, frame: Extract<ServerFrame, { kind: 'response' }>): void {
     const { clock, exchangeClock } = this.#settings;
-    this.#asked = undefined;
-    this.#cancelDeadline?.();
-    this.#queryLater();
     const record = frame.error === null ? queryResult.safeParse(frame.result) : undefined;
-    if (!record?.success || !this.#isOurs(record.data.period)) {
-      this.#refusedQueries = this.#updatesSinceAsked > 0 ? 0 : this.#refusedQueries + 1;
-      if (this.#refusedQueries >= MAX_REFUSED_QUERIES) this.#end('query_refused');
-      return;
-    }
-    this.#refusedQueries = 0;
-    if (this.#isUnknown) return;
+    const isAnswer = record?.success === true && this.#isOurs(record.data.period);
+    this.#queries.settled(isAnswer);
+    if (!isAnswer || this.#isUnknown) return;
     const verdict = this.#stalls?.observeQuery(asFeedRecord(record.data), clock.monotonicMs());
     this.#record('query', asFeedRecord(record.data));
     if (this.#phase !== 'following') return;
@@ -274,11 +214,8 @@ export class StateSession {
   #updated(frame: Extract<ServerFrame, { kind: 'update' }>): void {
     const { clock, exchangeClock, market } = this.#settings;
     const isOurs = frame.market === undefined || frame.market === market;
-    if (this.#phase !== 'following' || !isOurs || !this.#isOurs(frame.record.period)) {
-      this.#count('dropped');
-      return;
-    }
-    if (this.#isUnknown) {
+    const isDue = this.#phase === 'following' && !this.#isUnknown;
+    if (!isDue || !isOurs || !this.#isOurs(frame.record.period)) {
       this.#count('dropped');
       return;
     }
@@ -290,7 +227,7 @@ export class StateSession {
     }
     this.#count('update');
     this.#hadUpdates = true;
-    this.#updatesSinceAsked += 1;
+    this.#queries.updated();
     this.#record('update', frame.record);
     if (this.#phase === 'following') this.#alive(exchangeClock.nowMs(), false);
   }
@@ -332,15 +269,10 @@ export class StateSession {
 
   #fail(error: Error): void {
     if (this.#phase === 'ended') return;
-    const code = codeOf(error);
-    // ws names what a peer did wrong with codes of its own.
-    if (code.startsWith('WS_ERR_')) {
-      this.#count('unrecognised');
-      const isOversized = code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH';
-      this.#end(isOversized ? 'oversized' : 'protocol_error');
-    } else {
-      this.#end(this.#isOpen() ? 'remote' : 'connect_failed');
-    }
+    const reason = reasonOfFailure(codeOf(error), this.#isOpen());
+    // The library names what a peer did wrong.
+    if (reason === 'oversized' || reason === 'protocol_error') this.#count('unrecognised');
+    this.#end(reason);
   }
 
   /** @param received the close code of the peer, where it is the peer that ended it */
@@ -351,7 +283,7 @@ export class StateSession {
     this.#endReason = reason;
     this.#wasSilent = reason === 'stalled' && !this.#hadUpdates;
     this.#cancelDeadline?.();
-    this.#cancelQuery?.();
+    this.#queries.end();
     const isOurs = this.#socket?.readyState === WebSocket.OPEN;
     if (isOurs) this.#socket?.close(NORMAL_CLOSURE);
     this.#socket?.terminate();
