@@ -13,7 +13,7 @@ DECLARE
                                   'partition_policy', 'partition_state'];
   cut CONSTANT text[] := ARRAY['trade', 'kline', 'kline_revision', 'ticker', 'depth',
                                'market_state', 'balance', 'active_order', 'coverage', 'gap',
-                               'session', 'verdict', 'verdict_doubt', 'wanted'];
+                               'session', 'verdict', 'verdict_doubt', 'wanted', 'trade_epoch'];
   one text;
   key record;
 BEGIN

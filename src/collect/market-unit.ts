@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
-import { floorToMs } from '../kernel/span.js';
+import { floorToMs, type Span } from '../kernel/span.js';
 import type { StreamKind, StreamRef } from '../ledger/batch.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
@@ -84,7 +84,10 @@ export async function openMarketUnit(
     const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
     const isAllWanted = trades.history === 'all';
     const own = { stream, source, traits, cacheMarginMs, keptAtLeastMs, isAllWanted };
-    walkers.push(new TradeWalker({ ...shared, ...own }, islands));
+    const onRevoked = (span: Span) => {
+      for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
+    };
+    walkers.push(new TradeWalker({ ...shared, ...own, onRevoked }, islands));
   }
 
   let depthCollector: DepthCollector | undefined;

@@ -44,6 +44,10 @@ export function patientArchive(
     uncover: (stream, span, gap) => patiently(() => archive.uncover(stream, span, gap)),
     tradedSlots: (marketId, spans, stepMs) =>
       patiently(() => archive.tradedSlots(marketId, spans, stepMs)),
+    storedTrades: (marketId, span, limit) =>
+      patiently(() => archive.storedTrades(marketId, span, limit)),
+    exposeTrades: (exposure) => patiently(() => archive.exposeTrades(exposure)),
+    recordIdEpoch: (epoch) => patiently(() => archive.recordIdEpoch(epoch)),
     sinceModes: () => patiently(() => archive.sinceModes()),
     rememberSinceMode: (endpoint, mode) =>
       patiently(() => archive.rememberSinceMode(endpoint, mode)),

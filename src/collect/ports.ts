@@ -3,8 +3,17 @@ import type { Market, StateRecord } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { ToldGap } from '../contract/told-gaps.js';
 import type { Span } from '../kernel/span.js';
-import type { Batch, CommitResult, Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type {
+  Batch,
+  CommitResult,
+  IdEpoch,
+  Island,
+  StreamKind,
+  StreamRef,
+  TradeExposure,
+} from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
+import type { PageRow } from '../ledger/order.js';
 
 /**
  * What the collectors need from the other rooms, and nothing more. The client and the store fit
@@ -185,6 +194,15 @@ export interface CompletenessPort {
    * to be; milliseconds.
    */
   tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]>;
+  /** Stored trades of a span, oldest first; its end may be infinite. */
+  storedTrades(marketId: number, span: Span, limit: number): Promise<PageRow[]>;
+  /**
+   * Moves rows that never were trades to quarantine, and takes back what is covered around them, in
+   * one transaction.
+   */
+  exposeTrades(exposure: TradeExposure): Promise<void>;
+  /** @returns whether it was not known before */
+  recordIdEpoch(epoch: IdEpoch): Promise<boolean>;
   sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>>;
   rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void>;
 }

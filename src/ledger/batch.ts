@@ -1,4 +1,5 @@
 import type { Span } from '../kernel/span.js';
+import type { PageRow } from './order.js';
 
 /**
  * What crosses from collectors to the archive: rows together with the coverage that they prove.
@@ -227,4 +228,28 @@ export interface CommitResult {
   readonly outcomes: Readonly<Record<Series, RowOutcomes>>;
   /** For each claim of the batch, in its order, the island that now holds it. */
   readonly islands: readonly Island[];
+}
+
+/** Rows that several answers contradict, and the span that they put in doubt. */
+export interface TradeExposure {
+  readonly marketId: number;
+  readonly rows: readonly PageRow[];
+  readonly span: Span;
+  readonly note: string;
+  /** Exchange time. */
+  readonly atMs: number;
+}
+
+/** Where an exchange began the ids of a market's trades anew. */
+export interface IdEpoch {
+  readonly marketId: number;
+  /** Second of its first trade that was seen, exchange milliseconds. */
+  readonly beginsMs: number;
+  readonly firstId: number;
+  /** Of the last trade before it that was seen. */
+  readonly lastBeforeMs: number;
+  readonly lastIdBefore: number;
+  readonly endpoint: string;
+  /** When it was seen, exchange time. */
+  readonly atMs: number;
 }

@@ -1,3 +1,4 @@
+import { comparePlaces, type PageRow } from './order.js';
 import { goDeeper, goShallower, isPastTheEnd, type Search } from './search.js';
 
 /**
@@ -9,24 +10,11 @@ import { goDeeper, goShallower, isPastTheEnd, type Search } from './search.js';
  * down must contain the lowest trade of the step before: that overlap is the evidence.
  */
 
-/** What the walk needs to know of a trade. */
-export interface PageRow {
-  readonly tid: number;
-  /** Whole UNIX second of the execution. */
-  readonly tradedAtS: number;
-}
-
-/** Newest first by id, each id once (the first occurrence stays). */
-export function orderPage<T extends PageRow>(rows: readonly T[]): T[] {
-  const sorted = [...rows].sort((a, b) => b.tid - a.tid);
-  return sorted.filter((row, index) => row.tid !== sorted[index - 1]?.tid);
-}
-
 export interface LocateInput {
-  /** Ordered by {@link orderPage}. */
+  /** Newest first, as `orderPage` has them. */
   readonly rows: readonly PageRow[];
-  /** The lowest id known so far: what the page must contain to be contiguous. */
-  readonly targetTid: number;
+  /** The lowest trade known so far: what the page must contain to be contiguous. */
+  readonly target: PageRow;
   /** Where the page was asked for, and what is known of the way there. */
   readonly search: Search;
   readonly asked: number;
@@ -59,7 +47,7 @@ export type Location =
 
 /** Decides what a page below the head means for the walk. */
 export function locate(input: LocateInput): Location {
-  const { rows, targetTid, search, asked, received, largestPage, isProbe } = input;
+  const { rows, target, search, asked, received, largestPage, isProbe } = input;
   const { skip } = search;
   const again = (next: Search, why: string): Location => ({
     kind: 'again',
@@ -82,11 +70,11 @@ export function locate(input: LocateInput): Location {
     if (received === 0 && isPastTheEnd(search)) return { kind: 'beyondHistory' };
     return again(goShallower(search, pageRows, received === 0), 'beyond the end of history');
   }
-  if (oldest.tid > targetTid) {
+  if (comparePlaces(oldest, target) > 0) {
     // Only newer trades: the head moved by more than a page, or the estimate was too low.
     return again(goDeeper(search, rows.length), 'too shallow');
   }
-  if (newest.tid < targetTid) {
+  if (comparePlaces(newest, target) < 0) {
     if (isProbe) {
       // Rows below the target do exist, but a page can not hold the target and them: no evidence.
       return { kind: 'broken', detail: 'pages of one trade leave no room for an overlap' };
@@ -96,9 +84,13 @@ export function locate(input: LocateInput): Location {
     }
     return again(goShallower(search, pageRows), 'jumped over the known trades');
   }
-  const index = rows.findIndex((row) => row.tid === targetTid);
+  const index = rows.findIndex((row) => comparePlaces(row, target) === 0);
   if (index < 0) {
-    return { kind: 'broken', detail: `trade ${targetTid} is missing between its neighbours` };
+    // Within a second the exchange may have another order than ids: the trade may lie above.
+    if (newest.tradedAtS === target.tradedAtS && skip > 0) {
+      return again(goShallower(search, pageRows), 'began within the second of the known trade');
+    }
+    return { kind: 'broken', detail: `trade ${target.tid} is missing between its neighbours` };
   }
   if (index < rows.length - 1) return { kind: 'found', olderFrom: index + 1 };
   // That it is shorter than asked proves nothing: any server may send less. Only a look just below

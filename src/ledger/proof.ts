@@ -1,5 +1,5 @@
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../kernel/span.js';
-import type { PageRow } from './page.js';
+import type { PageRow } from './order.js';
 
 const SECOND_MS = 1000;
 

@@ -71,6 +71,19 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
       metrics.walkPages.inc({ stream }, pages);
       logger.write('debug', 'walked through history', { stream: name, market, pages, connected });
     },
+    idsBegunAnew({ market, firstId, lastIdBefore, atMs }) {
+      metrics.idEpochs.inc();
+      const at = new Date(atMs).toISOString();
+      const message =
+        'the exchange began its trade ids anew; trades are ordered by time across that';
+      logger.write('warn', message, { market, at, firstId, lastIdBefore });
+    },
+    tradesExposed({ stream: name, market, count, note }) {
+      metrics.tradesExposed.inc({ stream: streamOf(name) }, count);
+      const message =
+        'stored rows were no trades: they are in quarantine, and their time is fetched again';
+      logger.write('warn', message, { stream: name, market, count, note });
+    },
     walkStalled({ stream: name, market, detail }) {
       const stream = streamOf(name);
       metrics.walkStalls.inc({ stream });

@@ -114,6 +114,20 @@ export interface CollectEvents {
     readonly pages: number;
     readonly connected: boolean;
   }): void;
+  /** The exchange began the ids of a market's trades anew. */
+  idsBegunAnew(event: {
+    readonly market: string;
+    readonly firstId: number;
+    readonly lastIdBefore: number;
+    readonly atMs: number;
+  }): void;
+  /** Stored rows that later answers showed to be no trades went to quarantine. */
+  tradesExposed(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly count: number;
+    readonly note: string;
+  }): void;
   walkStalled(event: {
     readonly stream: string;
     readonly market: string;

@@ -223,6 +223,16 @@ export function createMetrics(registry: Registry) {
     walkStalls: counter('walk_stalls_total', 'Walks that stopped for lack of progress.', [
       'stream',
     ]),
+    idEpochs: counter(
+      'id_epochs_total',
+      'Times that the exchange began the ids of trades anew.',
+      [],
+    ),
+    tradesExposed: counter(
+      'trades_exposed_total',
+      'Stored rows that later answers showed to be no trades.',
+      ['stream'],
+    ),
     sinceModes: counter(
       'since_modes_settled_total',
       'Times that it was found out how the exchange counts the offset of an endpoint.',

@@ -1,6 +1,7 @@
 import type { Span } from '../kernel/span.js';
-import type { Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type { IdEpoch, Island, StreamKind, StreamRef, TradeExposure } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
+import type { PageRow } from '../ledger/order.js';
 
 /** How a server understands `since` and `lastId` (field notes, since / lastId). */
 export type SinceMode = 'skip' | 'id';
@@ -169,6 +170,15 @@ export interface CompletenessStore {
     span: Span,
     gap: { readonly reason: GapReason; readonly note: string; readonly atMs: number },
   ): Promise<Island[]>;
+  /** Stored trades of a span, oldest first; its end may be infinite. */
+  storedTrades(marketId: number, span: Span, limit: number): Promise<PageRow[]>;
+  /**
+   * Moves rows that never were trades to quarantine, and takes back what is covered around them, of
+   * trades and exact times alike, in one transaction.
+   */
+  exposeTrades(exposure: TradeExposure): Promise<void>;
+  /** @returns whether it was not known before */
+  recordIdEpoch(epoch: IdEpoch): Promise<boolean>;
   /** Islands that overlap a span, newest first; at most `limit`. */
   islandsWithin(stream: StreamRef, span: Span, limit: number): Promise<Island[]>;
 

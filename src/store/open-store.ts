@@ -2,7 +2,7 @@ import type { Market } from '../contract/resources.js';
 import { sleep } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import type { Batch, CommitResult, StreamRef } from '../ledger/batch.js';
+import type { Batch, CommitResult, IdEpoch, StreamRef, TradeExposure } from '../ledger/batch.js';
 import { readKnownBalances, readOpenOrders } from './accounts.js';
 import type {
   ArchiveIdentity,
@@ -21,6 +21,7 @@ import type {
   SinceMode,
   StartTry,
 } from './api-completeness.js';
+import * as exposure from './completeness/exposure.js';
 import * as memories from './completeness/gap-memories.js';
 import * as gaps from './completeness/gaps.js';
 import * as ledger from './completeness/ledger.js';
@@ -200,6 +201,18 @@ class PostgresStore implements Store {
 
   async uncover(stream: StreamRef, span: Span, doubt: Doubt) {
     return await uncover(this.#open(), stream, span, doubt);
+  }
+
+  async storedTrades(marketId: number, span: Span, limit: number) {
+    return await exposure.readStoredTrades(this.#open(), marketId, span, limit);
+  }
+
+  async exposeTrades(found: TradeExposure): Promise<void> {
+    await exposure.exposeTrades(this.#open(), found);
+  }
+
+  async recordIdEpoch(epoch: IdEpoch): Promise<boolean> {
+    return await exposure.recordIdEpoch(this.#open(), epoch);
   }
 
   async islandsWithin(stream: StreamRef, span: Span, limit: number) {

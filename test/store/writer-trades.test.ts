@@ -24,14 +24,19 @@ class Model {
 
   store(told: readonly TradeRow[]): RowOutcomes {
     const outcomes = { ...NO_OUTCOMES } as { -readonly [name in keyof RowOutcomes]: number };
-    const once = new Map<number, TradeRow>();
+    const once: TradeRow[] = [];
     for (const row of told) {
-      const held = once.get(row.tid);
+      // Further apart the same id is one that began anew.
+      const at = once.findIndex(
+        ({ tid, tradedAtS }) => tid === row.tid && Math.abs(tradedAtS - row.tradedAtS) <= 1,
+      );
+      const held = once[at];
       const outcome = held === undefined ? 'stored' : this.#against(held, row);
-      if (outcome === 'stored' || outcome === 'updated') once.set(row.tid, row);
+      if (outcome === 'stored') once.push(row);
+      if (outcome === 'updated') once[at] = row;
       if (held !== undefined) outcomes[outcome === 'updated' ? 'duplicate' : outcome] += 1;
     }
-    for (const row of once.values()) {
+    for (const row of once) {
       const at = (second: number) => this.rows.get(`${row.tid} ${second}`);
       const known = at(row.tradedAtS) ?? at(row.tradedAtS - 1) ?? at(row.tradedAtS + 1);
       const outcome = known === undefined ? 'stored' : this.#against(known, row);

@@ -1,5 +1,6 @@
 import type { Hole } from '../../ledger/holes.js';
-import { locate, orderPage } from '../../ledger/page.js';
+import { comparePlaces, orderPage } from '../../ledger/order.js';
+import { locate } from '../../ledger/page.js';
 import { deeperSpan } from '../../ledger/proof.js';
 import { type Frontier, NOTHING, seenDepth } from './frontier.js';
 import type { SourceTrade, TradePage } from './source.js';
@@ -31,7 +32,7 @@ export async function deepen(
     lowest = rows.at(-1) ?? lowest;
     const location = locate({
       rows,
-      targetTid: chain.tid,
+      target: chain,
       search,
       asked: PAGE_MAX,
       received: page.rowCount,
@@ -50,14 +51,14 @@ export async function deepen(
       case 'beyondHistory':
         await walk.pages.commit(page, NOTHING, {});
         walk.stepped(request, false);
-        if (await walk.isTheEnd({ ...chain, lowest }, skip, signal)) {
+        if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
           walk.chains.delete(hole.edgeMs);
           await walk.book.beyondHistory(hole);
         }
         return;
       case 'endOfHistory':
         walk.stepped(request, false);
-        if (await walk.isTheEnd({ ...chain, lowest }, skip, signal)) {
+        if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
           await endOfHistory(walk, hole, chain, page);
         }
         return;
@@ -95,6 +96,7 @@ async function goOn(
     received: page.rowCount,
     overlapTid: chain.tid,
   });
+  await walk.epochs.look(rows);
   await book.passed(hole);
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
   chains.delete(hole.edgeMs);
@@ -124,7 +126,7 @@ export async function endOfHistory(
   // all of them may lie in one second.
   const hasForgotten =
     pages.islands.isCut ||
-    pages.lowestTid < chain.tid ||
+    (pages.lowest !== undefined && comparePlaces(pages.lowest, chain) < 0) ||
     below.some((island) => island.firstId !== null);
   // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.doubts.length;

@@ -1,12 +1,12 @@
 import type { Clock } from '../../kernel/clock.js';
-import type { PageRow } from '../../ledger/page.js';
+import { comparePlaces, type PageRow } from '../../ledger/order.js';
 
 /** Where an answer said that history ends. */
 export interface EndPlace {
   /** Upper edge of the hole that was walked. */
   readonly edgeMs: number;
-  /** The trade that is known right above the hole; 0 for none. */
-  readonly tid: number;
+  /** The trade that is known right above the hole, if there is one. */
+  readonly above: PageRow | undefined;
   /** The oldest trade that the server showed on the way; undefined when it showed none. */
   readonly lowest: PageRow | undefined;
 }
@@ -63,7 +63,7 @@ export class HistoryEnds {
     const ageMs = now.atMs - (this.#seen?.atMs ?? Number.NEGATIVE_INFINITY);
     if (this.#seen !== undefined && ageMs < SECOND_MS) return;
     if (this.#seen !== undefined && ageMs <= PROOF_MAX_MS) {
-      const lower = this.#seen.tid < tid ? this.#seen : now;
+      const lower = comparePlaces(this.#seen, now) < 0 ? this.#seen : now;
       this.#proven = { ...lower, atMs: now.atMs };
     }
     this.#seen = now;
@@ -73,14 +73,14 @@ export class HistoryEnds {
    * What is known of a hole without asking: that it lies below the end, or that it seemed to just
    * now, so that it is too early for a second sign.
    *
-   * @param tid the trade right above the hole; 0 for none
+   * @param above the trade right above the hole, if there is one
    */
-  below(edgeMs: number, tid: number): 'proven' | 'seen' | undefined {
+  below(edgeMs: number, above: PageRow | undefined): 'proven' | 'seen' | undefined {
     const nowMs = this.#clock.monotonicMs();
     const isUnder = (end: Seen | undefined, maxAgeMs: number) =>
       end !== undefined &&
       nowMs - end.atMs < maxAgeMs &&
-      (tid > 0 ? tid < end.tid : edgeMs <= end.tradedAtS * SECOND_MS);
+      (above !== undefined ? comparePlaces(above, end) < 0 : edgeMs <= end.tradedAtS * SECOND_MS);
     if (isUnder(this.#proven, PROOF_MAX_MS)) return 'proven';
     return isUnder(this.#seen, SECOND_MS) ? 'seen' : undefined;
   }

@@ -1,6 +1,6 @@
 import type { Span } from '../../kernel/span.js';
 import type { Hole } from '../../ledger/holes.js';
-import type { PageRow } from '../../ledger/page.js';
+import type { PageRow } from '../../ledger/order.js';
 import { latestMs, type ReplyTimes } from '../../ledger/proof.js';
 import type { SourceTrade } from './source.js';
 
@@ -14,10 +14,9 @@ export interface PendingGap {
 }
 
 /** The lowest trade of a contiguous chain below an edge of coverage. */
-export interface Frontier {
+export interface Frontier extends PageRow {
   /** Where the coverage above begins. */
   readonly edgeMs: number;
-  readonly tid: number;
   /**
    * From here on the chain holds whole seconds: the second after that trade's, because its own may go
    * on below it. Of an island this is its edge.
@@ -50,8 +49,8 @@ export function seenDepth(depth: number, page: ReplyTimes): SeenDepth {
 
 /** The frontier that a page leaves behind when its claim begins at `edgeMs`. */
 export function chainEnd(edgeMs: number, oldest: SourceTrade, seen: SeenDepth): Frontier {
-  const wholeFromMs = (oldest.tradedAtS + 1) * SECOND_MS;
-  return { edgeMs, tid: oldest.tid, wholeFromMs, ...seen };
+  const { tid, tradedAtS } = oldest;
+  return { edgeMs, tid, tradedAtS, wholeFromMs: (tradedAtS + 1) * SECOND_MS, ...seen };
 }
 
 /** Of trades that are new at the head, those that a depth does not contain yet. */

@@ -1,8 +1,9 @@
 import { spanContains } from '../../kernel/span.js';
-import { orderPage } from '../../ledger/page.js';
+import { comparePlaces, orderPage, type PageRow, placeKey } from '../../ledger/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
-import { PRIORITY, type RequestTurn } from '../ports.js';
+import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { NOTHING } from './frontier.js';
+import { KnownTrades } from './known.js';
 import { Pace, type WalkPace } from './pace.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { OTHER_PAGE, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
@@ -30,21 +31,27 @@ interface Stored extends HeadLook {
 const PAGE_SIZES = [20, 50, 100, 200, 500, PAGE_MAX];
 /** In id mode a page that is too short can not be made up for. */
 const PAGE_MIN_ID = 200;
+/** A page that contradicts what is known is asked for again so often, past whatever cached it. */
+const AGAIN_SIZES = [PAGE_MAX, OTHER_PAGE];
+/** Stored trades that the first page of a run is held against. */
+const RECALLED_MAX = 2 * PAGE_MAX;
 
 /** The newest page of one market's history: what is new, and how far coverage reaches in time. */
 export class Head {
   readonly #walk: Walk;
   readonly #pace = new Pace();
+  readonly #known: KnownTrades;
+  #isRecalled = false;
   #newPerPoll = PAGE_MAX;
   #hasAskedAll = false;
 
   constructor(walk: Walk) {
     this.#walk = walk;
+    this.#known = new KnownTrades(walk.options.clock);
   }
 
   get pace(): WalkPace {
-    const { options, newestTid } = this.#walk;
-    return { ...this.#pace.now, newestTid, largestPage: options.traits.largestPage };
+    return { ...this.#pace.now, largestPage: this.#walk.options.traits.largestPage };
   }
 
   /**
@@ -63,10 +70,12 @@ export class Head {
     const least = isIdMode ? Math.max(PAGE_MIN_ID, room) : room;
     const limit = this.#sizeOf(least);
     const options = { priority: PRIORITY.head, signal };
-    let page = await this.#walk.fetch(0, limit, { ...options, ...(turn && { turn }) });
-    let look: HeadLook = await this.store(page, limit);
-    if (isIdMode && !look.isConnected && limit < PAGE_MAX) {
+    const first = await this.#walk.fetch(0, limit, { ...options, ...(turn && { turn }) });
+    let { page, asked } = await this.#agreed(first, limit, options);
+    let look: HeadLook = await this.store(page, asked);
+    if (isIdMode && !look.isConnected && asked < PAGE_MAX) {
       page = await this.#walk.fetch(0, PAGE_MAX, options);
+      asked = PAGE_MAX;
       const full = await this.store(page, PAGE_MAX);
       const newTimesMs = [...full.newTimesMs, ...look.newTimesMs];
       const newRows = full.newRows + look.newRows;
@@ -74,6 +83,56 @@ export class Head {
     }
     if (look.received > 1) await since.look(source, market, signal);
     return { look, page };
+  }
+
+  /**
+   * Asks on while a page lacks trades that earlier ones showed: it may be stale, or not whole. Trades
+   * that several pages in a row lack, and that are shown to be older than these, never were: they go
+   * to quarantine, and what is covered around them is taken back.
+   *
+   * @returns the last page, and how many rows were asked for
+   */
+  async #agreed(
+    first: TradePage,
+    limit: number,
+    options: CallOptions,
+  ): Promise<{ page: TradePage; asked: number }> {
+    let [page, asked] = [first, limit];
+    let rows = orderPage(page.trades);
+    await this.#recall(rows);
+    const known = this.#known;
+    let found = known.against(page, rows);
+    for (const size of AGAIN_SIZES) {
+      if (found.missing.length === 0) return { page, asked };
+      // Its rows come again with the next page, if they are true.
+      page = await this.#walk.fetch(0, size, options);
+      asked = size;
+      rows = orderPage(page.trades);
+      const { missing, isLater } = known.against(page, rows);
+      const before = new Set(found.missing.map(placeKey));
+      const both = missing.filter((row) => before.has(placeKey(row)));
+      // Pages that lack different rows contradict each other, and expose none.
+      if (both.length < missing.length) return { page, asked };
+      found = { missing: both, isLater: isLater || found.isLater };
+    }
+    const [newest] = rows;
+    if (newest !== undefined && found.missing.length > 0 && known.isExposed(found, newest)) {
+      await this.#walk.expose(found.missing, known.spanAround(found.missing, rows, Infinity));
+      known.forget(found.missing);
+      this.#walk.newest = known.rows[0];
+    }
+    return { page, asked };
+  }
+
+  /** Once in a run: what is stored already of the time of its first page, and after it. */
+  async #recall(rows: readonly SourceTrade[]): Promise<void> {
+    const oldest = rows.at(-1);
+    if (this.#isRecalled || oldest === undefined) return;
+    const { archive, marketId } = this.#walk.options;
+    const span = { fromMs: oldest.tradedAtS * SECOND_MS, toMs: Number.POSITIVE_INFINITY };
+    this.#known.add(await archive.storedTrades(marketId, span, RECALLED_MAX));
+    this.#walk.newest = this.#known.rows[0];
+    this.#isRecalled = true;
   }
 
   /** Stores a page that was asked for with nothing skipped. */
@@ -88,15 +147,16 @@ export class Head {
       const nothing = { newRows: 0, newTimesMs: [], received: 0 };
       return { ...nothing, asked: limit, isConnected: true, isMerged: true };
     }
-    const knownTid = this.#walk.newestTid;
-    if (newest.tid < knownTid) {
+    await this.#recall(rows);
+    const { missing } = this.#known.against(page, rows);
+    if (missing.length > 0) {
       await pages.commit(page, NOTHING, {});
-      throw this.#walk.stalled(
-        `its newest trade is ${newest.tid}, older than ${knownTid}, which is stored`,
-      );
+      this.#known.add(rows);
+      throw this.#walk.stalled(tellMissing(missing, newest));
     }
-    if (knownTid === 0) this.#walk.empty.tradedAt(untilMs);
-    const fresh = rows.filter((row) => row.tid > knownTid);
+    if (!this.#walk.hasTrades) this.#walk.empty.tradedAt(untilMs);
+    const known = this.#walk.newest;
+    const fresh = rows.filter((row) => known === undefined || comparePlaces(row, known) > 0);
     const claim = headSpan(rows, untilMs, latestMs(page));
     // Down to where history begins the page may hold all that is covered, and touch nothing below.
     const isAllKnown = pages.islands.all.some(
@@ -109,7 +169,10 @@ export class Head {
       received: page.rowCount,
       dateMs: page.dateMs,
     });
-    this.#walk.newestTid = newest.tid;
+    const isFirst = !this.#walk.hasTrades;
+    this.#walk.newest = newest;
+    this.#known.believe(rows);
+    await this.#walk.epochs.look(rows);
     pages.remember(rows);
     this.#newPerPoll = (this.#newPerPoll + fresh.length) / 2;
     for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
@@ -123,12 +186,12 @@ export class Head {
     this.#walk.pushed(rows, fresh);
     if (!isMerged) {
       const chain = await this.#walk.endChain(claim, page, oldest, { depth: rows.length });
-      const known = chains.at(chain.edgeMs);
-      if (known === undefined || known.tid > chain.tid) chains.set(chain);
+      const above = chains.at(chain.edgeMs);
+      if (above === undefined || comparePlaces(above, chain) > 0) chains.set(chain);
     }
     if (!isConnected) this.#newPerPoll = PAGE_MAX;
     this.#walk.stepped(1, isConnected);
-    this.#notePace(page, rows, knownTid === 0 ? rows.length : fresh.length);
+    this.#notePace(page, rows, isFirst ? rows.length : fresh.length);
     return {
       newRows: fresh.length,
       newTimesMs: fresh.map((row) => timeMsOf(row)),
@@ -149,7 +212,7 @@ export class Head {
 
   /** @param least rows that there should be room for */
   #sizeOf(least: number): number {
-    if (this.#walk.newestTid > 0) return PAGE_SIZES.find((size) => size >= least) ?? PAGE_MAX;
+    if (this.#walk.hasTrades) return PAGE_SIZES.find((size) => size >= least) ?? PAGE_MAX;
     // Of a market without trades by turns, so that no cache has one answer for two looks.
     this.#hasAskedAll = !this.#hasAskedAll;
     return this.#hasAskedAll ? PAGE_MAX : OTHER_PAGE;
@@ -157,8 +220,8 @@ export class Head {
 
   /** A market without a single trade, see {@link EmptyMarket}. */
   async #empty(page: TradePage, untilMs: number): Promise<void> {
-    const { pages, newestTid, options, empty } = this.#walk;
-    if (newestTid > 0 || page.rowCount > 0) {
+    const { pages, hasTrades, options, empty } = this.#walk;
+    if (hasTrades || page.rowCount > 0) {
       await pages.commit(page, NOTHING, {});
       throw this.#walk.stalled('its first page holds no readable trade');
     }
@@ -173,4 +236,13 @@ export class Head {
 
 function timeMsOf({ executedAtUs, tradedAtS }: SourceTrade): number {
   return executedAtUs === null ? tradedAtS * SECOND_MS : executedAtUs / 1000;
+}
+
+function tellMissing(missing: readonly PageRow[], newest: PageRow): string {
+  const [row] = missing;
+  if (row === undefined) return '';
+  const others = missing.length === 1 ? '' : ` and ${missing.length - 1} more`;
+  return comparePlaces(newest, row) < 0
+    ? `its newest trade is ${newest.tid}, older than ${row.tid}${others}, which is stored`
+    : `it lacks trade ${row.tid}${others}, which it held before`;
 }

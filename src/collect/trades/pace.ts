@@ -3,8 +3,6 @@ export interface WalkPace {
   readonly tradesPerS: number;
   /** When the last look at the head was sent, milliseconds; undefined before the first. */
   readonly polledAtMs: number | undefined;
-  /** 0 while no trade is known. */
-  readonly newestTid: number;
   /** The longest page that the server ever returned, over all markets. */
   readonly largestPage: number;
 }

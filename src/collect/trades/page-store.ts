@@ -3,6 +3,7 @@ import { type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoverageClaim, Evidence, Island, StreamRef } from '../../ledger/batch.js';
 import { type GapReason, isLost, reasonLabel } from '../../ledger/gap-reasons.js';
 import { IslandList } from '../../ledger/islands.js';
+import { comparePlaces, type PageRow } from '../../ledger/order.js';
 import { withoutDoubts } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime } from '../ports.js';
@@ -46,7 +47,7 @@ export class PageStore {
   readonly #seenSpans = new Map<string, { readonly toMs: number; readonly atMs: number }>();
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
-  #lowestTid = Number.POSITIVE_INFINITY;
+  #lowest: PageRow | undefined;
   readonly islands: IslandList;
 
   constructor(options: PageStoreOptions, islands: readonly Island[]) {
@@ -60,9 +61,9 @@ export class PageStore {
     return this.#collectFromMs;
   }
 
-  /** The oldest trade that this run has seen; infinite before the first. */
-  get lowestTid(): number {
-    return this.#lowestTid;
+  /** The oldest trade that this run has seen. */
+  get lowest(): PageRow | undefined {
+    return this.#lowest;
   }
 
   /** Sets where expected coverage begins, once that is known. */
@@ -84,7 +85,11 @@ export class PageStore {
   ): Promise<{ islands: readonly Island[]; doubtfulEdgesMs: number[] }> {
     const { archive, marketId, market, stream, source, telemetry, clock } = this.#options;
     const fresh = this.#recent.fresh(page.trades);
-    for (const { tid } of fresh) this.#lowestTid = Math.min(this.#lowestTid, tid);
+    for (const trade of fresh) {
+      if (this.#lowest === undefined || comparePlaces(trade, this.#lowest) < 0) {
+        this.#lowest = trade;
+      }
+    }
     const unknown = page.gaps.map(({ span }) => span);
     const spans = withoutDoubts(claim, page.doubts).flatMap((span) => subtractSpans(span, unknown));
     telemetry.received({ stream: source.kind, market, count: page.rowCount });

@@ -1,5 +1,5 @@
 import type { Hole } from '../../ledger/holes.js';
-import { orderPage } from '../../ledger/page.js';
+import { orderPage } from '../../ledger/order.js';
 import { islandSpan } from '../../ledger/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../ledger/search.js';
 import { NOTHING, seenDepth } from './frontier.js';
@@ -27,11 +27,11 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
     const rows = orderPage(page.trades);
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
     const [newest, oldest] = [rows[0], rows.at(-1)];
-    if (skip === 0 && page.rowCount === 0 && walk.newestTid === 0) {
+    if (skip === 0 && page.rowCount === 0 && !walk.hasTrades) {
       await pages.commit(page, NOTHING, {});
       await head.poll(signal);
       walk.stepped(request, false);
-      if (walk.newestTid > 0) return;
+      if (walk.hasTrades) return;
       if (walk.ends.isAgain(edgeMs, 0)) await book.beyondHistory(hole);
       else book.putOff(edgeMs);
       return;
@@ -46,7 +46,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       await pages.commit(page, NOTHING, {});
       if (page.rowCount === 0 && isPastTheEnd(search)) {
         walk.stepped(request, false);
-        const place = { edgeMs, tid: 0, lowest };
+        const place = { edgeMs, above: undefined, lowest };
         if (await walk.isTheEnd(place, skip, signal)) await book.beyondHistory(hole);
         return;
       }
@@ -67,6 +67,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
         received: page.rowCount,
         sought: true,
       });
+      await walk.epochs.look(rows);
       for (const doubtfulMs of doubtfulEdgesMs) book.refused(doubtfulMs);
       const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
       const seen = seenDepth(skip + rows.length, page);

@@ -1,5 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
-import { orderPage } from '../../ledger/page.js';
+import { comparePlaces, orderPage } from '../../ledger/order.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { type ArchivePort, type PagedEndpoint, PRIORITY, type SinceMode } from '../ports.js';
 import type { TradeSource } from './source.js';
@@ -164,19 +164,19 @@ async function observe(
     const options = { priority: PRIORITY.head, signal };
     const { trades, rowCount } = await source.fetch(market, skip, limit, options);
     // A server that gives more than was asked for did not read the question.
-    return rowCount > limit ? [] : orderPage(trades).map(({ tid }) => tid);
+    return rowCount > limit ? [] : orderPage(trades);
   };
   const before = await page(0, size);
   // Another depth for another size, also where all of history is shorter than a page.
   const offset = before.length - 1 - (size < SAMPLE && before.length > 2 ? 1 : 0);
   const [newest, target] = [before[0], before[offset]];
-  if (newest === undefined || target === undefined || offset < 1 || newest <= offset) return;
+  if (newest === undefined || target === undefined || offset < 1 || newest.tid <= offset) return;
   const [shifted] = await page(offset, Math.min(offset, SAMPLE / 2));
   const after = await page(0, size - 1);
-  const arrived = after.filter((tid) => tid > newest).length;
-  const isSteady = after.includes(newest) && arrived * 2 < offset;
-  if (shifted === undefined || !isSteady) return;
-  if (shifted >= newest) return 'id';
-  const at = before.indexOf(shifted);
+  const arrived = after.filter((row) => comparePlaces(row, newest) > 0).length;
+  const isThere = after.some((row) => comparePlaces(row, newest) === 0);
+  if (shifted === undefined || !isThere || arrived * 2 >= offset) return;
+  if (comparePlaces(shifted, newest) >= 0) return 'id';
+  const at = before.findIndex((row) => comparePlaces(row, shifted) === 0);
   return at * 2 > offset && at <= offset ? 'skip' : undefined;
 }

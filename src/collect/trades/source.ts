@@ -3,7 +3,9 @@ import type { RejectedRow } from '../../contract/shape.js';
 import type { ToldGap } from '../../contract/told-gaps.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../ledger/batch.js';
-import type { Doubt, ReplyTimes } from '../../ledger/proof.js';
+import { screenPage } from '../../ledger/order.js';
+import { type Doubt, latestMs, type ReplyTimes } from '../../ledger/proof.js';
+import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../../ledger/sane-window.js';
 import type { CallOptions, ExchangePort, ExchangeReply } from '../ports.js';
 
 /** A trade before it is given to a market of the archive. */
@@ -35,11 +37,6 @@ export interface TradeSource {
   fetch(market: string, skip: number, limit: number, options: CallOptions): Promise<TradePage>;
 }
 
-/** Trades before this moment (2009-01-01) are mistakes of unit or clock. */
-const EARLIEST_S = 1_230_768_000;
-/** How far into the future an exchange's timestamp may lie before it is a mistake, seconds. */
-const FUTURE_TOLERANCE_S = 86_400;
-
 const MICROS = 1_000_000;
 const SECOND_MS = 1000;
 
@@ -57,44 +54,55 @@ function fromHistory(trade: HistoryTrade): SourceTrade {
   return { tid: id, tradedAtS, executedAtUs, price, amount, total, side: type };
 }
 
-function isSane(trade: SourceTrade, nowS: number): boolean {
-  return trade.tradedAtS >= EARLIEST_S && trade.tradedAtS <= nowS + FUTURE_TOLERANCE_S;
-}
-
-/** Puts readable rows and refused ones back into page order, to see who lies between whom. */
+/**
+ * Puts readable rows and refused ones back into page order, to see who lies between whom, and refuses
+ * those whose time can not be true.
+ */
 export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => SourceTrade): TradePage {
-  const nowS = (reply.dateMs ?? reply.sentAtMs) / 1000;
+  const latest = latestMs(reply);
   const rowCount = reply.data.length + reply.rejected.length;
   const refusedAt = new Set(reply.rejected.map((row) => row.at));
+  const places = Array.from({ length: rowCount }, (_, at) => at).filter((at) => !refusedAt.has(at));
+  const rows = reply.data.map(convert);
+  const sane = rows.map(({ tradedAtS }) => isSane(tradedAtS * SECOND_MS, latest));
+  const inside = [...rows.keys()].filter((at) => sane[at] === true);
+  const screened = screenPage(
+    inside.flatMap((at) => rows[at] ?? []),
+    latest / SECOND_MS,
+  );
+  const reasons = new Map(
+    [...screened.refused].map(([at, reason]) => [inside[at] ?? -1, reason] as const),
+  );
   const rejected: RejectedRow[] = [...reply.rejected];
-  const slots: Array<SourceTrade | undefined> = [];
-  let next = 0;
-  for (let at = 0; at < rowCount; at += 1) {
-    if (refusedAt.has(at)) {
-      slots.push(undefined);
-      continue;
-    }
-    const row = reply.data[next];
-    next += 1;
-    if (row === undefined) continue;
-    const trade = convert(row);
-    if (isSane(trade, nowS)) {
-      slots.push(trade);
-    } else {
-      slots.push(undefined);
-      rejected.push({ at, reason: 'time outside the sane window', payload: row });
-    }
+  const slots: Array<SourceTrade | undefined> = Array.from({ length: rowCount });
+  for (const [at, trade] of rows.entries()) {
+    const place = places[at] ?? at;
+    const reason = sane[at] === true ? reasons.get(at) : OUTSIDE;
+    if (reason === undefined) slots[place] = trade;
+    else rejected.push({ at: place, reason, payload: reply.data[at] });
   }
+  const trades = slots.filter((slot) => slot !== undefined);
   return {
-    trades: slots.filter((slot) => slot !== undefined),
+    trades,
     rejected,
-    doubts: findDoubts(slots),
+    doubts: screened.isShuffled ? doubtAll(trades, rejected) : findDoubts(slots),
     gaps: (reply.gaps ?? []).map(({ span, ...gap }) => ({ ...gap, span: wholeSeconds(span) })),
     rowCount,
     sentAtMs: reply.sentAtMs,
     dateMs: reply.dateMs,
     receivedAtMs: reply.receivedAtMs,
   };
+}
+
+const OUTSIDE = 'time outside the sane window';
+
+const isSane = (ms: number, latest: number) => ms >= OLDEST_SANE_MS && ms <= latest + SANE_AHEAD_MS;
+
+/** In a reply without an order a refused row may lie anywhere. */
+function doubtAll(trades: readonly SourceTrade[], rejected: readonly RejectedRow[]): Doubt[] {
+  if (rejected.length === 0 || trades.length === 0) return [];
+  const olderS = Math.min(...trades.map(({ tradedAtS }) => tradedAtS));
+  return [{ newerS: undefined, olderS }];
 }
 
 /** Trades are kept under whole seconds: one of which a part is unknown is unknown. */

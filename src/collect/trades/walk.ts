@@ -1,11 +1,13 @@
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import { findHoles, type Hole } from '../../ledger/holes.js';
+import { comparePlaces, type PageRow } from '../../ledger/order.js';
 import { edgeBelow, latestMs } from '../../ledger/proof.js';
 import { type Search, searchFrom } from '../../ledger/search.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { EmptyMarket } from './empty-market.js';
 import { type EndPlace, HistoryEnds } from './ends.js';
+import { IdEpochs } from './epochs.js';
 import { WalkStalledError } from './errors.js';
 import {
   Chains,
@@ -29,6 +31,8 @@ export interface WalkerOptions extends HoleBookOptions {
   readonly traits: ServerTraits;
   /** How this server understands its offset, shared by all walkers. */
   readonly since: SinceKnowledge;
+  /** Told when coverage of a span of the market's trades was taken back: of its other streams as well. */
+  readonly onRevoked?: (span: Span) => void;
   /**
    * Everything that the exchange has is wanted, so that a start of history which was found once is
    * looked for again, below it. By default so where no start is known yet.
@@ -52,6 +56,9 @@ export const LOCATE_REQUESTS_MAX = 12;
 /** Searches that are remembered; one that is forgotten begins anew. */
 const SEARCHES_MAX = 100;
 
+/** Below every trade. */
+const NOWHERE: PageRow = { tid: 0, tradedAtS: Number.NEGATIVE_INFINITY };
+
 /** A request of the exchange failed: what went wrong lies on the way to it or with it. */
 export class FetchFailure extends Error {
   constructor(cause: unknown) {
@@ -66,7 +73,10 @@ export class Walk {
   readonly book: HoleBook;
   readonly chains = new Chains();
   readonly ends: HistoryEnds;
-  newestTid: number;
+  readonly epochs: IdEpochs;
+  /** The newest trade that is believed; undefined until the first page of this run. */
+  newest: PageRow | undefined;
+  #hasTrades: boolean;
   readonly empty: EmptyMarket;
   /** The right to send a request that was reserved for the step under way. */
   stepTurn: RequestTurn | undefined;
@@ -76,7 +86,7 @@ export class Walk {
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new Map<number, Search>();
   /** Rows above a trade that the ledger's counts lack, as was seen last. */
-  #uncounted = { tid: 0, rows: 0, seenUntilMs: Number.NEGATIVE_INFINITY };
+  #uncounted = { place: NOWHERE, rows: 0, seenUntilMs: Number.NEGATIVE_INFINITY };
   /** Newest trades that are known and not counted yet: their second may go on. */
   #topRows = 0;
   readonly #isAllWanted: boolean;
@@ -90,8 +100,14 @@ export class Walk {
     this.ends = new HistoryEnds(options.clock);
     this.empty = new EmptyMarket(islands, options.keptAtLeastMs);
     this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
+    this.epochs = new IdEpochs(options);
     // The newest island may hold no trade, and yet there are older ones.
-    this.newestTid = Math.max(0, ...islands.map((island) => island.lastId ?? 0));
+    this.#hasTrades = islands.some((island) => island.lastId !== null);
+  }
+
+  /** Whether a trade of this market is known. */
+  get hasTrades(): boolean {
+    return this.#hasTrades || this.newest !== undefined;
   }
 
   /** Trades are kept under whole seconds, so what is wanted is widened to them. */
@@ -125,7 +141,7 @@ export class Walk {
   /** Whether a start of history that is known is to be looked for again. */
   #isStartDue(): boolean {
     const { clock, since, source } = this.options;
-    if (!this.#isAllWanted || this.newestTid === 0 || since.of(source.endpoint) !== 'skip') {
+    if (!this.#isAllWanted || !this.hasTrades || since.of(source.endpoint) !== 'skip') {
       return false;
     }
     return clock.monotonicMs() - this.#startFoundAtMs >= START_RECHECK_MS;
@@ -146,12 +162,14 @@ export class Walk {
    * trade. Until then the hole is put off.
    */
   async isTheEnd(place: EndPlace, skip: number, signal: AbortSignal): Promise<boolean> {
-    const { edgeMs, tid, lowest } = place;
+    const { edgeMs, above, lowest } = place;
+    const tid = above?.tid ?? 0;
     const second = await this.fetchForStep(skip, OTHER_PAGE, signal);
     await this.pages.commit(second, NOTHING, {});
     if (second.rowCount === 0) {
       if (lowest !== undefined) this.ends.seenBelow(lowest);
-      if (this.ends.isAgain(edgeMs, tid) || this.ends.below(edgeMs, tid) === 'proven') return true;
+      if (this.ends.isAgain(edgeMs, tid) || this.ends.below(edgeMs, above) === 'proven')
+        return true;
     } else this.ends.forget(edgeMs);
     this.book.putOff(edgeMs);
     return false;
@@ -172,27 +190,33 @@ export class Walk {
   }
 
   /** From where the walk can go down below an edge; undefined when the place must be sought. */
-  frontierAt(edgeMs: number): Frontier | undefined {
+  async frontierAt(edgeMs: number): Promise<Frontier | undefined> {
     const chain = this.chains.at(edgeMs);
     if (chain !== undefined) return chain;
+    const { archive, marketId } = this.options;
     const { islands } = this.pages;
     const island = islands.all.find(({ span }) => span.fromMs === edgeMs);
     if (island === undefined || island.firstId === null) return undefined;
+    const [oldest] = await archive.storedTrades(marketId, island.span, 1);
+    // Where ids began anew in it, or its oldest rows are in files, its lowest id is another trade.
+    if (oldest?.tid !== island.firstId) return undefined;
     const counted = islands.rowsDownTo(island);
-    const depth = counted + (this.#uncounted.tid >= island.firstId ? this.#uncounted.rows : 0);
-    return { edgeMs, tid: island.firstId, wholeFromMs: edgeMs, depth, counted };
+    const isBelow = comparePlaces(oldest, this.#uncounted.place) <= 0;
+    const depth = counted + (isBelow ? this.#uncounted.rows : 0);
+    return { edgeMs, ...oldest, wholeFromMs: edgeMs, depth, counted };
   }
 
   /**
    * Learns from where a trade was found how many rows above it the ledger does not count: those of
    * the holes above, which lie above every older trade as well.
    */
-  foundAt({ tid, counted }: Frontier, depth: number, page: TradePage): void {
+  foundAt(place: Frontier, depth: number, page: TradePage): void {
+    const { counted } = place;
     if (counted === undefined) return;
     // The ledger will count the newest second as soon as it is over.
     const rows = Math.max(0, depth - counted - this.#topRows);
     const seenUntilMs = latestMs(page) + SECOND_MS;
-    this.#uncounted = { tid, rows, seenUntilMs };
+    this.#uncounted = { place, rows, seenUntilMs };
   }
 
   /**
@@ -204,10 +228,10 @@ export class Walk {
    */
   pushed(rows: readonly SourceTrade[], fresh: readonly SourceTrade[]): void {
     this.chains.push(fresh);
-    const { tid, rows: uncounted, seenUntilMs } = this.#uncounted;
+    const { place, rows: uncounted, seenUntilMs } = this.#uncounted;
     const known = fresh.length - countAfter(fresh, seenUntilMs);
     this.#uncounted = {
-      ...{ tid, rows: Math.max(0, uncounted - known) },
+      ...{ place, rows: Math.max(0, uncounted - known) },
       seenUntilMs: Number.NEGATIVE_INFINITY,
     };
     const newestS = rows[0]?.tradedAtS;
@@ -281,7 +305,33 @@ export class Walk {
    * number for an id does that, or one whose head moves faster than the walk.
    */
   looksLikeIdMode(skip: number, rows: readonly SourceTrade[]): boolean {
-    return skip > 0 && (rows[0]?.tid ?? 0) >= this.newestTid;
+    const [newest] = rows;
+    if (skip === 0 || newest === undefined) return false;
+    return this.newest === undefined ? !this.hasTrades : comparePlaces(newest, this.newest) >= 0;
+  }
+
+  /**
+   * Takes rows that never were trades out of the archive, and takes back what it claims around them,
+   * of both streams that hold trades.
+   */
+  async expose(rows: readonly PageRow[], { fromMs, toMs }: Span): Promise<void> {
+    const { archive, marketId, market, source, telemetry, time } = this.options;
+    const topMs = this.pages.islands.top?.span.toMs ?? fromMs;
+    const span = { fromMs, toMs: Math.max(fromMs + SECOND_MS, Math.min(toMs, topMs)) };
+    const ids = rows.map(({ tid }) => tid).join(', ');
+    const note = `trade ${ids} is not among those that ${source.endpoint} shows of that time`;
+    await archive.exposeTrades({ marketId, rows, span, note, atMs: Math.floor(time.nowMs()) });
+    telemetry.tradesExposed({ stream: source.kind, market, count: rows.length, note });
+    await this.revoked(span);
+    this.options.onRevoked?.(span);
+  }
+
+  /** Reads coverage anew, of which somebody took a span back. */
+  async revoked(span: Span): Promise<void> {
+    await this.pages.reload();
+    this.chains.dropWithin(span);
+    this.empty.clear();
+    this.release(span);
   }
 
   stepped(pages: number, connected: boolean): void {

@@ -3,7 +3,7 @@ import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import type { Hole } from '../../ledger/holes.js';
-import { orderPage } from '../../ledger/page.js';
+import { comparePlaces, orderPage } from '../../ledger/order.js';
 import { PRIORITY, type RequestTurn } from '../ports.js';
 import { deepen, endOfHistory } from './deepen.js';
 import { WalkStalledError } from './errors.js';
@@ -39,6 +39,7 @@ export class TradeWalker {
   readonly #head: Head;
   readonly #mutex = new Mutex();
   #steps = 0;
+  #revoked: readonly Span[] = [];
 
   constructor(options: WalkerOptions, islands: readonly Island[]) {
     this.#walk = new Walk(options, islands);
@@ -109,14 +110,16 @@ export class TradeWalker {
   /** Takes back that a span is covered, so that it is fetched again like any other hole. */
   doubt(span: Span, note: string): Promise<void> {
     return this.#mutex.run(async () => {
-      const { options, pages, chains } = this.#walk;
+      const { options } = this.#walk;
       const atMs = Math.floor(options.time.nowMs());
       await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
-      await pages.reload();
-      chains.dropWithin(span);
-      this.#walk.empty.clear();
-      this.#walk.release(span);
+      await this.#walk.revoked(span);
     });
+  }
+
+  /** Somebody took coverage of a span back: it is read anew before the next look. */
+  revoked(span: Span): void {
+    this.#revoked = [...this.#revoked, span];
   }
 
   /** Lets the holes of a span be tried at once, whatever their pause. */
@@ -129,15 +132,23 @@ export class TradeWalker {
     return since.of(source.endpoint);
   }
 
-  async #pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
+  async #prepare(): Promise<void> {
     await this.#walk.book.restore();
+    for (const span of this.#revoked) {
+      await this.#walk.revoked(span);
+      this.#revoked = this.#revoked.filter((one) => one !== span);
+    }
+  }
+
+  async #pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook> {
+    await this.#prepare();
     const { look, page } = await this.#head.poll(signal, turn);
     if (this.#mode() === 'id' && !look.isConnected) await this.#meetHorizon(page, signal);
     return look;
   }
 
   async #fillStep(signal: AbortSignal): Promise<void> {
-    await this.#walk.book.restore();
+    await this.#prepare();
     const mode = this.#mode();
     if (mode === undefined) return;
     const open = this.#walk.openHoles();
@@ -145,8 +156,8 @@ export class TradeWalker {
     if (hole === undefined) return;
     if (mode === 'id') return this.#tryHorizon(hole, signal);
     const { book, chains, ends } = this.#walk;
-    const before = this.#walk.frontierAt(hole.edgeMs);
-    const known = ends.below(hole.edgeMs, before?.tid ?? 0);
+    const before = await this.#walk.frontierAt(hole.edgeMs);
+    const known = ends.below(hole.edgeMs, before);
     if (known === 'seen') return book.putOff(hole.edgeMs);
     if (known === 'proven') {
       chains.delete(hole.edgeMs);
@@ -216,15 +227,17 @@ export class TradeWalker {
     const size = Math.max(OTHER_PAGE, page.rowCount + 1);
     const second = await this.#walk.fetch(0, size, { priority: PRIORITY.head, signal });
     const oldest = orderPage(page.trades).at(-1);
-    const isAgreed = oldest !== undefined && orderPage(second.trades).at(-1)?.tid === oldest.tid;
+    const again = orderPage(second.trades).at(-1);
+    const isAgreed =
+      oldest !== undefined && again !== undefined && comparePlaces(again, oldest) === 0;
     if (isAgreed) ends.seenBelow(oldest);
     await this.#walk.pages.commit(second, NOTHING, {});
     for (const hole of holes) {
-      const chain = this.#walk.frontierAt(hole.edgeMs);
-      const isLowest = isAgreed && chain?.tid === oldest.tid;
+      const chain = await this.#walk.frontierAt(hole.edgeMs);
+      const isLowest = isAgreed && chain !== undefined && comparePlaces(chain, oldest) === 0;
       if (isLowest && ends.isAgain(hole.edgeMs, oldest.tid)) {
         await endOfHistory(this.#walk, hole, chain, page);
-      } else if (isAgreed && ends.below(hole.edgeMs, chain?.tid ?? 0) === 'proven') {
+      } else if (isAgreed && ends.below(hole.edgeMs, chain) === 'proven') {
         await book.beyondHistory(hole);
       } else book.putOff(hole.edgeMs);
     }

@@ -85,7 +85,14 @@ async function restOf(
       innerId !== null &&
       (innerEdge === 'newest' ? (firstId ?? Infinity) > innerId : (lastId ?? 0) < innerId),
   );
-  if (rowCount < 0 || !isInOrder) return rows.canCount(span) ? await rows.count(span) : undefined;
+  // And where ids began anew in it, the furthest one is neither there nor among the others.
+  const edgeIds = others.map((one) => (innerEdge === 'newest' ? one.lastId : one.firstId));
+  const isFurthest =
+    innerEdge === 'newest'
+      ? greatest([innerId, ...edgeIds]) === island.lastId
+      : least([innerId, ...edgeIds]) === island.firstId;
+  if (rowCount < 0 || !isInOrder || !isFurthest)
+    return rows.canCount(span) ? await rows.count(span) : undefined;
   return innerEdge === 'newest'
     ? { rowCount, firstId: island.firstId, lastId: innerId }
     : { rowCount, firstId: innerId, lastId: island.lastId };

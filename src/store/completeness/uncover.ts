@@ -85,20 +85,34 @@ export async function uncover(
     if (parts.length === 0) throw hasLeft(stream, departed, span);
     let rests: Island[] = [];
     for (const part of parts) {
-      const cut = await uncoverPart(runner, stream, part, departed);
+      const cut = await takeBack(runner, stream, part, doubt, departed);
       rests = [...rests.filter((rest) => isEmptySpan(overlap(rest.span, part))), ...cut];
-      await doubtStream(runner, stream, part);
-      const { reason, note, atMs } = doubt;
-      await rememberGap(runner, stream, {
-        ...{ span: part, state: 'open', reason, note, atMs, nextAttemptAtMs: null },
-        ...{ isAttempt: false, uncoveredAtMs: atMs },
-      });
     }
     return rests.sort((a, b) => b.span.fromMs - a.span.fromMs);
   });
 }
 
-/** @param span holds nothing that has left the database */
+/**
+ * Takes back coverage of a span inside the caller's transaction, who holds the lock of the market.
+ *
+ * @param span holds nothing that has left the database
+ */
+export async function takeBack(
+  runner: Runner,
+  stream: StreamRef,
+  span: Span,
+  { reason, note, atMs }: Doubt,
+  departed: readonly DepartedRows[],
+): Promise<Island[]> {
+  const rests = await uncoverPart(runner, stream, span, departed);
+  await doubtStream(runner, stream, span);
+  await rememberGap(runner, stream, {
+    ...{ span, state: 'open', reason, note, atMs, nextAttemptAtMs: null },
+    ...{ isAttempt: false, uncoveredAtMs: atMs },
+  });
+  return rests;
+}
+
 async function uncoverPart(
   runner: Runner,
   stream: StreamRef,
@@ -158,7 +172,8 @@ async function cutIsland(
     .map((rest) => ({ streamId: stream.streamId, ...rest }));
 }
 
-function hasLeft(
+/** Why coverage of a span can not be taken back whose rows have left. */
+export function hasLeft(
   { kind, streamId }: StreamRef,
   departed: readonly DepartedRows[],
   span: Span,

@@ -33,6 +33,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   stream: { writer: ADD_CHANGE, reader: READ },
   coverage: { writer: ALL_ROWS, reader: READ },
   gap: { writer: ALL_ROWS, reader: READ },
+  trade_epoch: { writer: ADD, reader: READ },
   wanted: { writer: ALL_ROWS, reader: READ },
   session: { writer: ADD_CHANGE, reader: READ },
   verdict: { writer: ALL_ROWS, reader: READ },

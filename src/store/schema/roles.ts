@@ -120,7 +120,7 @@ const FOREIGN_OBJECTS = `
 export const WRITER_FUNCTIONS = [
   ...['make_partition', 'partition_at', 'begin_seal', 'finish_seal', 'reopen_partition'],
   ...['drop_broken_indexes', 'rebuild_indexes', 'archive_partition', 'drop_emptied'],
-  ...['begin_restore', 'finish_restore', 'expire_partition'],
+  ...['begin_restore', 'finish_restore', 'expire_partition', 'expose_trade'],
 ];
 /** Functions and types of the archive beside its tables. */
 export const OWNED_FUNCTIONS = [

@@ -27,6 +27,8 @@ export interface TradeSheet {
 }
 
 const DAY_MS = 86_400_000;
+/** Both endpoints tell one trade with seconds that are this far apart at most. */
+const BESIDE_S = 1;
 
 /** What screening settles at once. */
 export interface TradeScreening {
@@ -97,15 +99,20 @@ class Arrivals {
     return true;
   }
 
+  /** Ids that began anew come again at another time: only close by they are the same trade. */
   #once(numbers: readonly number[], screening: TradeScreening): number[] {
-    const held = new Map<number, number>();
+    const held = new Map<number, number[]>();
     for (const number of numbers) {
       const row = this.rows[number];
       if (row === undefined) continue;
-      const before = held.get(row.tid);
+      const same = held.get(row.tid) ?? [];
+      const at = same.findIndex(
+        (one) => Math.abs((this.rows[one]?.tradedAtS ?? 0) - row.tradedAtS) <= BESIDE_S,
+      );
+      const before = same[at];
       const beforeRow = before === undefined ? undefined : this.rows[before];
       if (before === undefined || beforeRow === undefined) {
-        held.set(row.tid, number);
+        held.set(row.tid, [...same, number]);
         continue;
       }
       const outcome = repeatedTrade(beforeRow, row);
@@ -113,13 +120,13 @@ class Arrivals {
         // It knows more than the one before it, which so becomes its repetition: what the table
         // makes of the two is told of the one that knows more.
         screening.settle(this.batches[before] ?? 0, 'duplicate');
-        held.set(row.tid, number);
+        same[at] = number;
         continue;
       }
       screening.settle(this.batches[number] ?? 0, outcome);
       if (outcome === 'conflict') screening.refuse('conflict', row);
     }
-    return [...held.values()];
+    return [...held.values()].flat();
   }
 }
 

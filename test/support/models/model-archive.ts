@@ -21,6 +21,7 @@ import {
   type CommitResult,
   type CoverageClaim,
   type DepthRow,
+  type IdEpoch,
   type Island,
   type KlineRow,
   NO_OUTCOMES,
@@ -31,9 +32,11 @@ import {
   type StreamKind,
   type StreamRef,
   type TickerRow,
+  type TradeExposure,
   type TradeRow,
 } from '../../../src/ledger/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../../src/ledger/gap-memories.js';
+import { comparePlaces, type PageRow } from '../../../src/ledger/order.js';
 import { between, lowerBound } from './by-seconds.js';
 
 /** A gap as a collector reported it. */
@@ -80,6 +83,8 @@ export class ModelArchive implements ArchivePort {
   readonly memories = new Map<number, GapMemory[]>();
   /** Tries to find the start of history, by stream. */
   readonly tries = new Map<number, StartTry & { readonly attempts: number }>();
+  /** Epochs of ids that were recorded. */
+  readonly epochs: IdEpoch[] = [];
   /** What was found out of the offsets; by default nothing is left to find out. */
   modes: Partial<Record<PagedEndpoint, SinceMode>> = { history: 'skip', historyResult: 'skip' };
   commits = 0;
@@ -395,6 +400,43 @@ export class ModelArchive implements ArchivePort {
     const finding = { ...gap, nextAttemptAtMs: null, isAttempt: false, uncoveredAtMs: gap.atMs };
     this.#remember({ ...finding, stream, span, state: 'open' });
     return left;
+  }
+
+  async storedTrades(marketId: number, span: Span, limit: number): Promise<PageRow[]> {
+    await this.before('storedTrades');
+    const keys = this.#keysInOrder.get(marketId) ?? [];
+    return between(keys, span.fromMs / 1000, span.toMs / 1000)
+      .filter(({ text }) => this.trades.has(text))
+      .sort(comparePlaces)
+      .slice(0, limit);
+  }
+
+  async exposeTrades({ marketId, rows, span, note, atMs }: TradeExposure): Promise<void> {
+    await this.before('exposeTrades');
+    const keys = rows.map(({ tradedAtS, tid }) => `${marketId} ${tradedAtS} ${tid}`);
+    const wasCovered = [...this.#known.values()].filter(
+      (stream) => stream.marketId === marketId && ['trades', 'times'].includes(stream.kind),
+    );
+    for (const key of keys) {
+      const row = this.trades.get(key);
+      if (row === undefined) continue;
+      this.trades.delete(key);
+      const payload = JSON.stringify(row);
+      const refused = { receivedAtMs: row.receivedAtMs, endpoint: 'store:trade', market: null };
+      this.quarantine.push({ ...refused, reason: note, payload });
+    }
+    for (const stream of wasCovered) {
+      await this.uncover(stream, span, { reason: 'suspect', note, atMs });
+    }
+  }
+
+  async recordIdEpoch(epoch: IdEpoch): Promise<boolean> {
+    await this.before('recordIdEpoch');
+    const isKnown = this.epochs.some(
+      ({ marketId, beginsMs }) => marketId === epoch.marketId && beginsMs === epoch.beginsMs,
+    );
+    if (!isKnown) this.epochs.push(epoch);
+    return !isKnown;
   }
 
   async sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>> {

@@ -84,7 +84,7 @@ const READS: ReadonlySet<string> = new Set([
   'Math.random',
 ]);
 
-const MAX_LINES = 300;
+const MAX_LINES = 600;
 
 export interface Violation {
   readonly rule: 'room' | 'import' | 'fence' | 'circle' | 'machine' | 'length';

@@ -7,6 +7,8 @@ type Told<Name extends keyof CollectEvents> = Parameters<CollectEvents[Name]>[0]
 export class CollectRecord implements CollectEvents {
   readonly failures: Told<'pollFailed'>[] = [];
   readonly gaps: Told<'gapFound'>[] = [];
+  readonly epochs: Told<'idsBegunAnew'>[] = [];
+  readonly exposed: Told<'tradesExposed'>[] = [];
   readonly stalls: Told<'walkStalled'>[] = [];
   readonly steps: Told<'walkStepped'>[] = [];
   readonly modes: Told<'sinceModeSettled'>[] = [];
@@ -47,6 +49,14 @@ export class CollectRecord implements CollectEvents {
 
   walkStepped(event: Told<'walkStepped'>): void {
     this.steps.push(event);
+  }
+
+  idsBegunAnew(event: Told<'idsBegunAnew'>): void {
+    this.epochs.push(event);
+  }
+
+  tradesExposed(event: Told<'tradesExposed'>): void {
+    this.exposed.push(event);
   }
 
   walkStalled(event: Told<'walkStalled'>): void {

@@ -16,7 +16,7 @@ const MARKET = 'BTC_USDT';
 export const { signal } = new AbortController();
 
 export interface Trade {
-  readonly tid: number;
+  tid: number;
   /** Seconds after the start, may have a fraction. */
   readonly atS: number;
   /** Sent in a form that validation refuses. */
@@ -38,6 +38,8 @@ export class TradeWorld {
   readonly record = new CollectRecord();
   readonly exchange: ScriptedExchange;
   trades: Trade[];
+  /** What the next answer tells instead, from the oldest on. */
+  liesOnce: Trade[] | undefined;
   cap = 1000;
   /** What a walk believes. */
   keptAtLeastMs = 900_000;
@@ -68,7 +70,8 @@ export class TradeWorld {
 
   #page(skip: unknown, limit: unknown): Trade[] {
     const size = Math.min(Number(limit), this.cap);
-    const newestFirst = [...this.trades].reverse();
+    const newestFirst = [...(this.liesOnce ?? this.trades)].reverse();
+    this.liesOnce = undefined;
     if (this.mode === 'id') {
       return newestFirst.filter(({ tid }) => tid > Number(skip)).slice(0, size);
     }
@@ -121,6 +124,15 @@ export class TradeWorld {
       afterStart(span.toMs),
       state,
     ]);
+  }
+
+  /** Nothing is stored that did not happen just so. */
+  assertNothingElse(): void {
+    const issued = new Set(
+      this.trades.map(({ tid, atS }) => `7 ${START_S + Math.floor(atS)} ${tid}`),
+    );
+    const wrong = [...this.archive.trades.keys()].filter((key) => !issued.has(key));
+    assert.deepEqual(wrong, [], 'a trade that never was');
   }
 
   assertHonest(streamId = 1): void {

@@ -127,10 +127,19 @@ test('a head older than what is stored is an error and claims nothing, over a re
   world.record.assertAccounted('trades');
 });
 
-test('a trade that is dated into the future does not cover the time until then', async () => {
+test('a trade that is dated into the future covers nothing, and leaves open where it may belong', async () => {
   const world = new TradeWorld([...every(20, 1), { tid: 21, atS: 40_000 }], 30);
   await world.walker().pollHead(signal);
-  assert.deepEqual(world.covered(), [[1, 30]]);
+  assert.deepEqual(world.covered(), [[1, 19]]);
+  assert.deepEqual(world.gaps(), [[19, 30, 'open']]);
+  assert.match(world.archive.quarantine[0]?.reason ?? '', /beyond the present/);
+});
+
+test('where the clock is behind, trades ahead of it are trades', async () => {
+  const world = new TradeWorld(every(20, 1, 3600), 30);
+  await world.walker().pollHead(signal);
+  assert.equal(world.archive.trades.size, 20);
+  assert.deepEqual(world.archive.quarantine, []);
 });
 
 test('exact times are walked over their own endpoint; both walks end with the same trades', async () => {

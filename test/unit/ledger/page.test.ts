@@ -1,11 +1,18 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { type LocateInput, type Location, locate, orderPage } from '../../../src/ledger/page.js';
+import { orderPage } from '../../../src/ledger/order.js';
+import { type LocateInput, type Location, locate } from '../../../src/ledger/page.js';
 import { searchFrom } from '../../../src/ledger/search.js';
 
 const rowsOf = (...tids: number[]) => tids.map((tid) => ({ tid, tradedAtS: tid }));
 
-const BASE = { targetTid: 50, search: searchFrom(10), asked: 5, largestPage: 5, isProbe: false };
+const BASE = {
+  target: { tid: 50, tradedAtS: 50 },
+  search: searchFrom(10),
+  asked: 5,
+  largestPage: 5,
+  isProbe: false,
+};
 
 interface Expected {
   readonly kind: Location['kind'];

@@ -89,6 +89,8 @@ const EXAMPLES: Examples = {
     },
     runSkipped: { stream: 'depth' },
     walkStepped: { stream: 'trades', market: 'BTC_USDT', pages: 2, connected: true },
+    idsBegunAnew: { market: 'BTC_USDT', firstId: 1, lastIdBefore: 9, atMs: 0 },
+    tradesExposed: { stream: 'trades', market: 'BTC_USDT', count: 1, note: 'trade 9' },
     walkStalled: { stream: 'trades', market: 'BTC_USDT', detail: 'same page twice' },
     sinceModeSettled: { endpoint: 'history', mode: 'id', before: null },
     historyHeadroom: { stream: 'trades', market: 'BTC_USDT', ratio: 12 },

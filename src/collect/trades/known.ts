@@ -1,0 +1,123 @@
+import type { Clock } from '../../kernel/clock.js';
+import type { Span } from '../../kernel/span.js';
+import { comparePlaces, orderPage, type PageRow, placeKey } from '../../ledger/order.js';
+import type { TradePage } from './source.js';
+
+/** The newest trades that are remembered, to hold the next page against them. */
+const KNOWN_MAX = 1000;
+/** Rows that pages may expose at once: more of them are no slip of one answer. */
+const FEW = 5;
+/** And at most so many, when all answers lack them for {@link LASTING_MS}. */
+const MANY = 100;
+const LASTING_MS = 120_000;
+const SECOND_MS = 1000;
+
+/** Rows that a page should hold and does not. */
+export interface Contradiction {
+  readonly missing: readonly PageRow[];
+  /** The page is newer than the ones that showed them: it holds trades that these did not. */
+  readonly isLater: boolean;
+}
+
+/**
+ * The newest trades of one market as the answers of one endpoint told them. A page must hold all of
+ * them that lie above its oldest second. One that does not is stale, or not whole, or some of them
+ * never were; which of these it is, the next pages show.
+ */
+export class KnownTrades {
+  readonly #clock: Clock;
+  /** Newest first. */
+  #rows: readonly PageRow[] = [];
+  #sinceMs: number | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Newest first. */
+  get rows(): readonly PageRow[] {
+    return this.#rows;
+  }
+
+  /** Takes over what a page that contradicts nothing shows. */
+  believe(rows: readonly PageRow[]): void {
+    const oldest = rows.at(-1);
+    const places = rows.map(({ tid, tradedAtS }) => ({ tid, tradedAtS }));
+    const below = this.#rows.filter(
+      (row) => oldest === undefined || comparePlaces(row, oldest) < 0,
+    );
+    this.#rows = [...places, ...below].slice(0, KNOWN_MAX);
+    this.#sinceMs = undefined;
+  }
+
+  /** Takes over what is stored besides, by an earlier run or from a page that was not believed. */
+  add(rows: readonly PageRow[]): void {
+    const places = rows.map(({ tid, tradedAtS }) => ({ tid, tradedAtS }));
+    this.#rows = orderPage([...this.#rows, ...places]).slice(0, KNOWN_MAX);
+  }
+
+  /** Forgets rows that are no trades after all. */
+  forget(rows: readonly PageRow[]): void {
+    const gone = new Set(rows.map(placeKey));
+    this.#rows = this.#rows.filter((row) => !gone.has(placeKey(row)));
+    this.#sinceMs = undefined;
+  }
+
+  /**
+   * What a page of the head contradicts. Rows that it holds in a form that can not be read are not missing.
+   *
+   * @param rows of the page, newest first
+   */
+  against(page: TradePage, rows: readonly PageRow[]): Contradiction {
+    const oldest = rows.at(-1);
+    if (oldest === undefined) return { missing: [], isLater: false };
+    const held = new Set(rows.map(placeKey));
+    const isUnread = ({ tradedAtS }: PageRow) =>
+      page.doubts.some(
+        ({ newerS, olderS }) => olderS <= tradedAtS && tradedAtS <= (newerS ?? tradedAtS),
+      );
+    const isUnknown = ({ tradedAtS }: PageRow) =>
+      page.gaps.some(
+        ({ span }) => span.fromMs <= tradedAtS * SECOND_MS && tradedAtS * SECOND_MS < span.toMs,
+      );
+    const missing = this.#rows.filter(
+      (row) =>
+        row.tradedAtS > oldest.tradedAtS &&
+        !held.has(placeKey(row)) &&
+        !isUnread(row) &&
+        !isUnknown(row),
+    );
+    if (missing.length === 0) this.#sinceMs = undefined;
+    else this.#sinceMs ??= this.#clock.monotonicMs();
+    const known = new Set(this.#rows.map(placeKey));
+    const lowest = this.#rows.at(-1);
+    const isLater = rows.some(
+      (row) => lowest !== undefined && comparePlaces(row, lowest) > 0 && !known.has(placeKey(row)),
+    );
+    return { missing, isLater };
+  }
+
+  /**
+   * Whether pages that agree prove that rows never were. A stale page lacks the newest ones as well: only
+   * one with trades that are later proves something at once, or one that shows later rows than them.
+   *
+   * @param newest of the page that lacks them
+   */
+  isExposed({ missing, isLater }: Contradiction, newest: PageRow): boolean {
+    const isInner = missing.every((row) => comparePlaces(row, newest) < 0);
+    if (missing.length <= FEW && (isInner || isLater)) return true;
+    const sinceMs = this.#sinceMs ?? Number.POSITIVE_INFINITY;
+    return missing.length <= MANY && this.#clock.monotonicMs() - sinceMs >= LASTING_MS;
+  }
+
+  /** From the second of the row below the lowest of some rows to that of the one above the highest. */
+  spanAround(missing: readonly PageRow[], page: readonly PageRow[], toMs: number): Span {
+    const [highest, lowest] = [missing[0], missing.at(-1)];
+    if (highest === undefined || lowest === undefined) return { fromMs: 0, toMs: 0 };
+    const below = page.find((row) => comparePlaces(row, lowest) < 0) ?? lowest;
+    const above = page.findLast((row) => comparePlaces(row, highest) > 0);
+    const upperMs = above === undefined ? toMs : (above.tradedAtS + 1) * SECOND_MS;
+    const fromMs = below.tradedAtS * SECOND_MS;
+    return { fromMs, toMs: Math.max(upperMs, (highest.tradedAtS + 1) * SECOND_MS) };
+  }
+}

@@ -1,0 +1,92 @@
+import { type Span, subtractSpans } from '../../kernel/span.js';
+import type { IdEpoch, StreamRef, TradeExposure } from '../../ledger/batch.js';
+import type { PageRow } from '../../ledger/order.js';
+import type { Database, Runner } from '../database.js';
+import { fromMs, toMs } from '../instants.js';
+import { departedRows } from '../sealing/departed.js';
+import { sqlstateOf } from '../sqlstate.js';
+import { LOCK_MARKETS } from '../writer/transaction.js';
+import { hasLeft, takeBack } from './uncover.js';
+
+/** Rows that an exchange showed and that never were trades, and where it began its ids anew. */
+
+const STREAMS = `
+  SELECT stream_id AS "streamId", kind, market_id AS "marketId", variant,
+         ${toMs('collect_from')} AS "collectFromMs"
+  FROM stream WHERE market_id = $1 AND kind IN ('trades', 'times') ORDER BY stream_id`;
+const EXPOSE = `SELECT expose_trade($1, ${fromMs('$2')}, $3, $4) AS exposed`;
+const REOPEN = 'SELECT reopen_partition($1)';
+/** Rows of a sealed partition were to be changed. */
+const FINAL = 'TK001';
+/** Rows to be exposed lie close together: in two partitions at most. */
+const PARTITIONS_MAX = 2;
+
+/**
+ * Moves rows to quarantine and takes back what is covered around them, of trades and of exact times
+ * alike, in one transaction. A sealed partition is reopened for that.
+ *
+ * @throws {@link StoreError} `partition_archived` or `partition_expired` where the rows have left the
+ *   database
+ */
+export async function exposeTrades(database: Database, exposure: TradeExposure): Promise<void> {
+  for (let reopened = 0; ; reopened += 1) {
+    try {
+      await database.transaction((runner) => expose(runner, exposure));
+      return;
+    } catch (error) {
+      const partition = (error as { readonly table?: unknown }).table;
+      const isSealed = sqlstateOf(error) === FINAL && typeof partition === 'string';
+      if (!isSealed || reopened >= PARTITIONS_MAX) throw error;
+      await database.rows(REOPEN, [partition]);
+    }
+  }
+}
+
+async function expose(runner: Runner, exposure: TradeExposure): Promise<void> {
+  const { marketId, rows, span, note, atMs } = exposure;
+  await runner.rows(LOCK_MARKETS, [[marketId]]);
+  const streams = await runner.rows<StreamRef>(STREAMS, [marketId]);
+  const departed = await departedRows(runner, 'trade', marketId);
+  const gone = departed.map((one) => one.span);
+  for (const stream of streams) {
+    for (const { tradedAtS } of rows) {
+      const second = { fromMs: tradedAtS * 1000, toMs: tradedAtS * 1000 + 1000 };
+      if (subtractSpans(second, gone).length === 0) throw hasLeft(stream, departed, second);
+    }
+    for (const part of subtractSpans(span, gone)) {
+      await takeBack(runner, stream, part, { reason: 'suspect', note, atMs }, departed);
+    }
+  }
+  for (const { tid, tradedAtS } of rows) {
+    await runner.rows(EXPOSE, [marketId, tradedAtS * 1000, tid, note]);
+  }
+}
+
+const RECORD_EPOCH = `
+  INSERT INTO trade_epoch (market_id, begins_at, first_id, last_before_at, last_id_before, endpoint, seen_at)
+  VALUES ($1, ${fromMs('$2')}, $3, ${fromMs('$4')}, $5, $6, ${fromMs('$7')})
+  ON CONFLICT DO NOTHING RETURNING market_id`;
+
+/** @returns whether it was not known before */
+export async function recordIdEpoch(runner: Runner, epoch: IdEpoch): Promise<boolean> {
+  const { marketId, beginsMs, firstId, lastBeforeMs, lastIdBefore, endpoint, atMs } = epoch;
+  const values = [marketId, beginsMs, firstId, lastBeforeMs, lastIdBefore, endpoint, atMs];
+  return (await runner.rows(RECORD_EPOCH, values)).length > 0;
+}
+
+const STORED_TRADES = `
+  SELECT tid::float8 AS tid, extract(epoch FROM traded_at)::float8 AS "tradedAtS"
+  FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
+  ORDER BY traded_at, tid LIMIT $4`;
+
+/** Stored trades of a span, oldest first. */
+export async function readStoredTrades(
+  runner: Runner,
+  marketId: number,
+  span: Span,
+  limit: number,
+): Promise<PageRow[]> {
+  const until = Number.isFinite(span.toMs) ? new Date(span.toMs).toISOString() : 'infinity';
+  const values = [marketId, new Date(span.fromMs).toISOString(), until, limit];
+  return await runner.rows<PageRow>(STORED_TRADES, values);
+}

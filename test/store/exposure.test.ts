@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import test, { before } from 'node:test';
+import type { StreamRef } from '../../src/ledger/batch.js';
+import type { Store } from '../../src/store/index.js';
+import { inSeconds, spanOf } from '../support/models/model-ledger.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+
+/** Rows that never were trades leave the archive together with what claims them; ids that begin anew. */
+
+const market = (name: string) => ({
+  ...{ name, stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
+  minAmount: '0.001',
+});
+const ms = (s: number) => (NOON_S + s) * 1_000;
+
+let store: Store;
+let url: string;
+let trades: StreamRef;
+let times: StreamRef;
+
+before(async () => {
+  ({ store, url } = await openTestStore({ commitLatencyMs: 0 }));
+  await store.ensureMarkets([market('A_USDT'), market('B_USDT')], 0);
+  trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
+  times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
+});
+
+const timed = (tid: number, s: number) =>
+  trade(tid, s, { executedAtUs: (NOON_S + s) * 1_000_000 + 1 });
+
+const spansOf = async (stream: StreamRef) =>
+  (await store.islands(stream, 100))
+    .map((island) => ({ ...inSeconds(island), rows: island.rowCount }))
+    .reverse();
+
+test('a row that never was a trade goes to quarantine, with all coverage around it', async () => {
+  const rows = Array.from({ length: 60 }, (_, s) => timed(s + 1, s));
+  const wrong = timed(1_000_030, 29);
+  await store.commit({
+    trades: [...rows, wrong],
+    claims: [claim(trades, 0, 60), claim(times, 0, 60)],
+  });
+  const found = {
+    marketId: 1,
+    rows: [{ tid: 1_000_030, tradedAtS: NOON_S + 29 }],
+    span: spanOf(28, 31),
+    note: 'not among the trades of its time',
+    atMs: ms(70),
+  };
+  await store.exposeTrades(found);
+  for (const stream of [trades, times]) {
+    assert.deepEqual(await spansOf(stream), [
+      { fromS: 0, toS: 28, rows: 28 },
+      { fromS: 31, toS: 60, rows: 29 },
+    ]);
+    const gaps = await store.listGaps({ marketIds: [1], kinds: [stream.kind], limit: 9 }, ms(60));
+    assert.deepEqual(
+      gaps.map((gap) => [inSeconds(gap), gap.state, gap.reason]),
+      [[{ fromS: 28, toS: 31 }, 'open', 'suspect']],
+    );
+  }
+  assert.deepEqual(await brokenCoverage(url), []);
+  const kept = await store.storedTrades(1, { fromMs: ms(28), toMs: Number.POSITIVE_INFINITY }, 3);
+  assert.deepEqual(
+    kept.map(({ tid, tradedAtS }) => [tid, tradedAtS - NOON_S]),
+    [
+      [29, 28],
+      [30, 29],
+      [31, 30],
+    ],
+  );
+  const [refused] = await runSql<{ payload: string; market: string }>(
+    url,
+    'SELECT payload, market FROM quarantine ORDER BY quarantine_id DESC LIMIT 1',
+  );
+  assert.match(refused?.payload ?? '', /1000030/);
+  assert.equal(refused?.market, 'A_USDT');
+  // Once more changes nothing, and the refetched span closes over it.
+  await store.exposeTrades(found);
+  await store.commit({ trades: rows.slice(25, 35), claims: [claim(trades, 28, 31)] });
+  assert.deepEqual(await spansOf(trades), [{ fromS: 0, toS: 60, rows: 60 }]);
+});
+
+test('nobody can take a row away that coverage claims', async () => {
+  await assert.rejects(
+    runSql(url, `SELECT expose_trade(1, to_timestamp(${NOON_S + 40}), 41, 'by hand')`),
+    /coverage must be taken back first/,
+  );
+});
+
+test('the same id in a new epoch is another trade, in one batch and in two', async () => {
+  const stream = await store.ensureStream({ kind: 'trades', marketId: 2, variant: 0 });
+  const of = (tid: number, s: number) => ({ ...trade(tid, s), marketId: 2 });
+  const old = [of(1, 0), of(2, 1), of(3, 2)];
+  const anew = [of(1, 10), of(2, 11), of(3, 12)];
+  const first = await store.commit({
+    trades: [...old, ...anew],
+    claims: [claim(stream, 0, 13)],
+  });
+  assert.equal(first.outcomes.trade.stored, 6);
+  assert.equal(first.outcomes.trade.conflict, 0);
+  const second = await store.commit({ trades: [of(1, 20), of(2, 21)], claims: [] });
+  assert.equal(second.outcomes.trade.stored, 2);
+  const twice = await store.commit({ trades: [of(5, 30), of(5, 31)], claims: [] });
+  assert.deepEqual(
+    [twice.outcomes.trade.stored, twice.outcomes.trade.conflict],
+    [1, 1],
+    'one that is told with the second beside is the same trade',
+  );
+  assert.deepEqual(await brokenCoverage(url), []);
+});
+
+test('an epoch of ids is recorded once', async () => {
+  const epoch = {
+    ...{ marketId: 2, beginsMs: ms(10), firstId: 1, lastBeforeMs: ms(2), lastIdBefore: 3 },
+    ...{ endpoint: 'history', atMs: ms(20) },
+  };
+  assert.equal(await store.recordIdEpoch(epoch), true);
+  assert.equal(await store.recordIdEpoch({ ...epoch, endpoint: 'historyResult' }), false);
+});

@@ -1,0 +1,117 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { TradeWalker } from '../../../src/collect/trades/walker.js';
+import {
+  every,
+  fillAll,
+  START_S,
+  signal,
+  type Trade,
+  TradeWorld,
+} from '../../support/worlds/trade-world.js';
+
+/** An exchange that lies about ids and times of its rows, once or for good. */
+
+const DAY_S = 86_400;
+const MILLION = 1_000_000;
+const KINDS = ['trades', 'times'] as const;
+
+/** A market with a trade a second, looked at every second; `lie` befalls the newest row of one answer. */
+async function lookOn(
+  world: TradeWorld,
+  walker: TradeWalker,
+  seconds: number,
+  next: (atS: number) => Trade,
+): Promise<number> {
+  let stalled = 0;
+  for (let second = 0; second < seconds; second += 1) {
+    world.clock.advance(1000);
+    world.trades.push(next((world.clock.wallMs() - START_S * 1000) / 1000 - 0.5));
+    await walker.pollHead(signal).catch((error: unknown) => {
+      assert.match(String(error), /no progress/);
+      stalled += 1;
+    });
+    await fillAll(walker);
+  }
+  return stalled;
+}
+
+/** Lets the newest row of the next answer lie; the truth is told ever after. */
+function lieOnce(world: TradeWorld, lie: (row: Trade) => Trade): void {
+  const truth = world.trades;
+  const newest = truth.at(-1) ?? assert.fail();
+  world.liesOnce = [...truth.slice(0, -1), lie(newest)];
+}
+
+const LIES: ReadonlyArray<readonly [string, (row: Trade) => Trade]> = [
+  ['an id a million too large', (row) => ({ ...row, tid: row.tid + MILLION })],
+  [
+    'such an id and the time of yesterday',
+    (row) => ({ ...row, tid: row.tid + MILLION, atS: row.atS - DAY_S }),
+  ],
+  [
+    'such an id and a time 20 h ahead',
+    (row) => ({ ...row, tid: row.tid + MILLION, atS: row.atS + 20 * 3600 }),
+  ],
+  ['the time of yesterday', (row) => ({ ...row, atS: row.atS - DAY_S })],
+  ['a time 20 h ahead', (row) => ({ ...row, atS: row.atS + 20 * 3600 })],
+  ['a time some seconds early', (row) => ({ ...row, atS: row.atS - 1.5 })],
+  ['a time some seconds ahead', (row) => ({ ...row, atS: row.atS + 7 })],
+];
+
+for (const kind of KINDS) {
+  for (const [what, lie] of LIES) {
+    for (const isRestarted of [false, true]) {
+      const how = isRestarted ? ', over a restart' : '';
+      test(`${kind}: one row at the head with ${what} does not stop the walk${how}`, async () => {
+        const streamId = kind === 'trades' ? 1 : 2;
+        const world = new TradeWorld(every(300, 1), 300);
+        let walker = world.walker(kind);
+        const next = (atS: number): Trade => ({ tid: Math.floor(atS) + 1, atS });
+        await lookOn(world, walker, 5, next);
+        lieOnce(world, lie);
+        await walker.pollHead(signal).catch(() => undefined);
+        if (isRestarted) walker = world.walker(kind);
+        await lookOn(world, walker, 30, next);
+        const nowS = (world.clock.wallMs() - START_S * 1000) / 1000;
+        assert.deepEqual(world.covered(streamId), [[1, nowS]]);
+        world.assertHonest(streamId);
+        world.assertNothingElse();
+      });
+    }
+  }
+  for (const isAway of [false, true]) {
+    const how = isAway ? ' while nobody looked' : '';
+    test(`${kind}: a counter that begins anew${how} begins an epoch of ids`, async () => {
+      const streamId = kind === 'trades' ? 1 : 2;
+      const world = new TradeWorld(every(300, 1), 300);
+      for (const trade of world.trades) trade.tid += MILLION;
+      let walker = world.walker(kind);
+      await lookOn(world, walker, 5, (atS) => ({ tid: MILLION + Math.floor(atS) + 1, atS }));
+      const beginsS = (world.clock.wallMs() - START_S * 1000) / 1000;
+      const next = (atS: number): Trade => ({ tid: Math.floor(atS - beginsS) + 1, atS });
+      if (isAway) {
+        for (let second = 0; second < 120; second += 1) {
+          world.clock.advance(1000);
+          world.trades.push(next(beginsS + second + 0.5));
+        }
+        world.cap = 50;
+        walker = world.walker(kind);
+      }
+      assert.equal(await lookOn(world, walker, 30, next), 0, 'it never stalls');
+      const nowS = (world.clock.wallMs() - START_S * 1000) / 1000;
+      assert.deepEqual(world.covered(streamId), [[1, nowS]]);
+      assert.deepEqual(await lookOn(world, world.walker(kind), 5, next), 0, 'nor after a restart');
+      world.assertHonest(streamId);
+      world.assertNothingElse();
+      assert.deepEqual(
+        world.archive.epochs.map(({ marketId, beginsMs, lastIdBefore }) => ({
+          marketId,
+          beginsS: beginsMs / 1000 - START_S,
+          lastIdBefore,
+        })),
+        [{ marketId: 7, beginsS: Math.floor(beginsS), lastIdBefore: MILLION + beginsS }],
+      );
+    });
+  }
+}
