@@ -7,7 +7,7 @@ import { addExport } from './export/export-program.js';
 import { addCompleteness } from './gaps/gaps-program.js';
 import { addLife } from './life/life-program.js';
 import type { CommonOptions } from './opening/session.js';
-import { durationArgument, gather } from './options/arguments.js';
+import { durationArgument, gather, waitArgument } from './options/arguments.js';
 import { momentArgument } from './options/moments.js';
 import { addQuery } from './query/query-program.js';
 import { addReplay } from './replay/replay-program.js';
@@ -49,6 +49,11 @@ and prices must agree to the last digit. Without a span all that was collected i
 It exits with 0 only when nothing is left in doubt: a mismatch, a gap, or a candle that can not be
 judged makes it 6. A running daemon fetches again what does not agree.`;
 
+interface StartArguments {
+  readonly for?: number;
+  readonly waitForDatabase?: number;
+}
+
 /**
  * The command line. Each command loads its own code, so that help and mistakes answer at once.
  *
@@ -88,10 +93,16 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
     .command('start')
     .description('collect until stopped')
     .option('--for <duration>', 'stop by itself after this time, such as 60s', durationArgument)
+    .option(
+      '--wait-for-database <duration>',
+      'while it is down, starting or frozen; 0 for none (default: database.startWait, 2m)',
+      waitArgument,
+    )
     .addHelpText('after', START_HELP)
-    .action(async ({ for: forMs }: { for?: number }) => {
+    .action(async ({ for: forMs, waitForDatabase: waitMs }: StartArguments) => {
       const { start } = await import('./commands/start.js');
-      finish(await start({ ...common(), ...(forMs === undefined ? {} : { forMs }) }));
+      const given = { ...(forMs === undefined ? {} : { forMs }) };
+      finish(await start({ ...common(), ...given, ...(waitMs === undefined ? {} : { waitMs }) }));
     });
 
   addSandbox(program, finish);

@@ -60,6 +60,7 @@ const database = section({
   poolSize: whole(2, 100).prefault(5),
   commitLatency: duration('0ms', '10s').prefault('100ms'),
   statementTimeout: duration('1s', '1h').prefault('30s'),
+  startWait: duration('0s', '1d').prefault('2m'),
   partitionsAheadDays: whole(1, 366).prefault(3),
   quarantineMax: whole(0, 10_000_000).prefault(10_000),
   partitionWidth: section({

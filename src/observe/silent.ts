@@ -25,5 +25,6 @@ export const silentStoreEvents: StoreEvents = {
   partitionReopened: ignore,
   databaseState: ignore,
   migrated: ignore,
+  databaseAwaited: ignore,
   embeddedPostgres: ignore,
 };

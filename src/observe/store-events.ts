@@ -69,6 +69,13 @@ export function createStoreEvents({ logger, metrics, labels, partitionEnds }: Si
       if (up) logger.write('info', 'the database answers', fields);
       else logger.write('error', 'the database does not answer', fields);
     },
+    databaseAwaited({ detail, waitedMs, limitMs }) {
+      metrics.databaseUp.set(0);
+      wasUp = false;
+      const waitedS = Math.round(seconds(waitedMs));
+      const fields = { detail, waitedS, atMostS: Math.round(seconds(limitMs)) };
+      logger.write('warn', 'waiting for the database', fields);
+    },
     migrated({ applied }) {
       metrics.migrations.inc(applied.length);
       if (applied.length > 0) logger.write('info', 'schema brought up to date', { applied });

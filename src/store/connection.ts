@@ -217,6 +217,22 @@ export class Connection {
   }
 }
 
+/**
+ * Asks the server for one answer on a connection of its own.
+ *
+ * @throws {@link StoreError} when it can not be reached, refuses, or does not answer in time
+ */
+export async function pingPostgres(options: {
+  readonly databaseUrl: string;
+  readonly clock: Clock;
+  readonly timeoutMs: number;
+}): Promise<void> {
+  const { databaseUrl, clock, timeoutMs } = options;
+  const limits = { connectTimeoutMs: timeoutMs, statementTimeoutMs: timeoutMs };
+  const connection = await Connection.open({ databaseUrl, clock, ...limits });
+  await connection.close();
+}
+
 function lost(afterMs?: number): StoreError {
   const why = afterMs === undefined ? 'was lost' : `did not answer within ${afterMs} ms`;
   return new StoreError('database_unreachable', 'retry', `the connection to Postgres ${why}`);

@@ -69,6 +69,7 @@ export type {
   VerdictTotals,
 } from './api-verdicts.js';
 export { FIGURE_SLOTS_MAX } from './api-verdicts.js';
+export { pingPostgres } from './connection.js';
 export {
   hasEmbeddedCluster,
   startEmbeddedPostgres,

@@ -13,6 +13,8 @@ import { VERSION } from '../version.js';
 export interface StartOptions extends CommonOptions {
   /** Stops by itself after this time, milliseconds. */
   readonly forMs?: number;
+  /** How long the database is waited for, milliseconds; default: as configured. */
+  readonly waitMs?: number;
 }
 
 /** After a stop, what is left over gets this long before the process ends all the same. */
@@ -77,7 +79,8 @@ export async function start(options: StartOptions): Promise<ExitCode> {
     telemetry.daemon.warned({ code, message });
     if (stream === 'stdout') summary?.abandon();
   });
-  const daemon = new Daemon({ config, clock, telemetry, exchangeTime, onFatal: fail });
+  const wait = options.waitMs === undefined ? {} : { waitMs: options.waitMs };
+  const daemon = new Daemon({ config, clock, telemetry, exchangeTime, ...wait, onFatal: fail });
   const work = (async () => {
     const addresses = await daemon.open();
     process.stdout.write(greeting(addresses, config.dataDir));

@@ -12,6 +12,7 @@ import { archiveIdentityOf, exchangeAddress, firstAnswer } from '../opening/conn
 import { describeDatabase, migrateDatabase, openArchive } from '../opening/database.js';
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { guardFeedIdentity, guardIdentity } from '../opening/identity.js';
+import { whenDatabaseAnswers } from '../opening/waiting.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
 import { type DaemonView, openDaemonStatus } from './daemon-status.js';
 import { keepHouse } from './housekeeping.js';
@@ -29,12 +30,16 @@ export interface DaemonOptions {
   readonly clock: Clock;
   readonly telemetry: ObservedTelemetry;
   readonly exchangeTime: ReturnType<typeof createExchangeClock>;
+  /** How long a start waits for the database, milliseconds; default: as configured. */
+  readonly waitMs?: number;
   /** Called once when something happened after which going on would be wrong. */
   readonly onFatal: (error: Error) => void;
 }
 
 /** The phase that lasts until the exchange answers for the first time. */
 export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
+/** The embedded server gets this long at least to start. */
+const EMBEDDED_START_MS = 60_000;
 /** Intake gets this long to end at a stop; what is still under way then is collected again. */
 const INTAKE_STOP_MS = 3500;
 /** All of a stop; container runtimes kill after 10 s. */
@@ -98,23 +103,23 @@ export class Daemon {
   async #open(): Promise<DaemonAddresses> {
     const { config, clock, telemetry, exchangeTime } = this.#options;
     const { signal } = this.#stopping;
+    // First of all: what takes long must not look dead from outside.
+    this.#status = await openDaemonStatus(this.#options, () => this.view);
     this.#enter('starting the database');
     const database = await this.#openDatabase();
     this.#database = database;
     this.#enter('migrating the database');
-    await this.#unlessStopped(migrateDatabase(config, database.url, telemetry.store));
+    await this.#patiently(() => migrateDatabase(config, database.url, telemetry.store));
     const exchangeNowMs = () => exchangeTime.nowMs();
-    const opening = openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);
-    const store = await this.#unlessStopped(opening, (late) => late.stop());
+    const opening = () => openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);
+    const store = await this.#patiently(opening, (late) => late.stop());
     this.#store = store;
-    await this.#unlessStopped(store.acquireWriterLock());
-    await this.#unlessStopped(store.closeOrphanSessions());
+    await this.#patiently(() => store.acquireWriterLock());
+    await this.#patiently(() => store.closeOrphanSessions());
     const { address, builtIn } = await exchangeAddress(config, this.#options);
     this.#builtIn = builtIn;
     signal.throwIfAborted();
     this.#access = openExchange(config, address, clock, telemetry, exchangeTime);
-    this.#status = await openDaemonStatus(this.#options, () => this.view);
-    signal.throwIfAborted();
     return {
       exchange: address.url,
       database: describeDatabase(database.url),
@@ -130,8 +135,8 @@ export class Daemon {
     this.#enter(WAITING_FOR_EXCHANGE);
     const identity = await firstAnswer(access, signal, this.#options);
     this.#lastAnswerMs = this.#options.clock.monotonicMs();
-    await this.#unlessStopped(store.claimArchive(archiveIdentityOf(config, identity)));
-    await this.#unlessStopped(store.makePartitionsAhead(exchangeTime.nowMs()));
+    await this.#patiently(() => store.claimArchive(archiveIdentityOf(config, identity)));
+    await this.#patiently(() => store.makePartitionsAhead(exchangeTime.nowMs()));
     this.#identity = { value: identity };
   }
 
@@ -232,14 +237,25 @@ export class Daemon {
     this.#phase = phase;
   }
 
-  #unlessStopped<T>(work: Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
-    return unlessAborted(this.#stopping.signal, work, discard);
+  #unlessStopped<T>(work: Promise<T>): Promise<T> {
+    return unlessAborted(this.#stopping.signal, work);
+  }
+
+  #patiently<T>(work: () => Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
+    const { clock, telemetry } = this.#options;
+    const databaseUrl = this.#database?.url ?? '';
+    const options = { databaseUrl, clock, telemetry: telemetry.store, waitMs: this.#waitMs };
+    return whenDatabaseAnswers({ ...options, signal: this.#stopping.signal }, work, discard);
   }
 
   /** Health fails from here on: only a new start can help. */
   #fail(error: Error): void {
     this.#failure ??= error;
     this.#options.onFatal(error);
+  }
+
+  get #waitMs(): number {
+    return this.#options.waitMs ?? this.#options.config.database.startWait;
   }
 
   /** The configured Postgres, or the embedded one, started if need be. */
@@ -251,6 +267,8 @@ export class Daemon {
     const events = telemetry.store;
     const server = await startEmbeddedPostgres({
       ...{ dataDir, clock, telemetry: events, signal },
+      // Recovery after a crash may take its time.
+      startTimeoutMs: Math.max(EMBEDDED_START_MS, this.#waitMs),
       onLost: (error) => this.#fail(error),
     });
     return { url: server.url, stop: (limits) => server.stop(limits) };
@@ -268,7 +286,10 @@ export class Daemon {
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
       shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,
       oldestCommitMs: this.#store?.oldestCommitMs() ?? 0,
-      pingDatabase: async () => this.#store?.ping(),
+      pingDatabase: async () => {
+        if (this.#store === undefined) throw new Error('not open yet');
+        await this.#store.ping();
+      },
     };
   }
 }

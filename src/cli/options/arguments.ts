@@ -18,6 +18,11 @@ export function timeoutArgument(text: string): number {
   throw new InvalidArgumentError('Write a duration above 0 and up to 24h.');
 }
 
+/** A duration, or 0. */
+export function waitArgument(text: string): number {
+  return text === '0' ? 0 : durationArgument(text);
+}
+
 export function portArgument(text: string): number {
   return wholeArgument(0, 65_535, text);
 }

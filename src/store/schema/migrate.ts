@@ -120,7 +120,10 @@ export async function migrateAll(
   const client = new pg.Client(
     clientConfig({ databaseUrl, connectTimeoutMs: options.connectTimeoutMs ?? 10_000 }),
   );
-  client.on('error', () => undefined);
+  let isLost = false;
+  client.on('error', () => {
+    isLost = true;
+  });
   try {
     await client.connect();
   } catch (error) {
@@ -142,7 +145,7 @@ export async function migrateAll(
     if (options.isCitus === true) await distribute(client, describeAddress(databaseUrl));
     return { applied, analytics, roles, isDistributed: options.isCitus === true };
   } catch (error) {
-    throw migrationFailed(error, databaseUrl);
+    throw migrationFailed(error, databaseUrl, isLost);
   } finally {
     await client.end().catch(() => undefined);
   }
@@ -201,9 +204,10 @@ async function settlePolicy(
   await client.query(SETTLE_POLICY, [Object.keys(widths), Object.values(widths)]);
 }
 
-function migrationFailed(error: unknown, databaseUrl: string): Error {
+/** What is applied is applied in one transaction: of a lost connection all may be tried again. */
+function migrationFailed(error: unknown, databaseUrl: string, isLost: boolean): Error {
   if (error instanceof StoreError) return error;
-  const isPassing = actionOf(error) === 'retry' && sqlstateOf(error) !== undefined;
+  const isPassing = isLost || (actionOf(error) === 'retry' && sqlstateOf(error) !== undefined);
   return new StoreError(
     'migration_failed',
     isPassing ? 'retry' : 'fatal',

@@ -17,6 +17,7 @@ export class PostgresProxy {
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((near) => this.#link(near));
   #target: URL | undefined;
+  #refusal: Buffer | undefined;
 
   constructor(target: string) {
     this.#target = new URL(target);
@@ -35,6 +36,7 @@ export class PostgresProxy {
   /** Leads somewhere else from now on; undefined refuses every connection. */
   retarget(target: string | undefined): void {
     this.#target = target === undefined ? undefined : new URL(target);
+    this.#refusal = undefined;
   }
 
   cutAfterNextCommit(): void {
@@ -49,6 +51,14 @@ export class PostgresProxy {
     this.#mode = 'open';
   }
 
+  /**
+   * Answers as a server that is starting (57P03), until it is told another target.
+   */
+  beStarting(): void {
+    this.#target = undefined;
+    this.#refusal = refusalOf('57P03', 'the database system is starting up');
+  }
+
   /** Safe to call twice. */
   async stop(): Promise<void> {
     if (!this.#server.listening) return;
@@ -59,7 +69,10 @@ export class PostgresProxy {
 
   #link(near: Socket): void {
     if (this.#target === undefined) {
-      near.destroy();
+      near.on('error', () => undefined);
+      const refusal = this.#refusal;
+      if (refusal === undefined) near.destroy();
+      else near.once('data', () => near.end(refusal));
       return;
     }
     const far = connect(Number(this.#target.port), this.#target.hostname);
@@ -91,4 +104,13 @@ export class PostgresProxy {
       near.destroy();
     });
   }
+}
+
+/** What a server says before it closes the connection: an ErrorResponse of the protocol. */
+function refusalOf(sqlstate: string, message: string): Buffer {
+  const fields = `SFATAL\0VFATAL\0C${sqlstate}\0M${message}\0\0`;
+  const head = Buffer.alloc(5);
+  head.write('E');
+  head.writeInt32BE(4 + Buffer.byteLength(fields), 1);
+  return Buffer.concat([head, Buffer.from(fields)]);
 }

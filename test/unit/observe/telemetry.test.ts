@@ -69,6 +69,7 @@ const EXAMPLES: Examples = {
     partitionLead: { table: 'trade', endMs: NOW_MS + 86_400_000 },
     partitionReopened: { partition: 'trade_20260101' },
     databaseState: { up: true },
+    databaseAwaited: { detail: 'starting up', waitedMs: 0, limitMs: 120_000 },
     migrated: { applied: ['0001_init'] },
     embeddedPostgres: { phase: 'ready' },
   },

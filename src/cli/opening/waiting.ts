@@ -1,0 +1,116 @@
+import { formatDuration } from '../../config/durations.js';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { systemRandom } from '../../kernel/random.js';
+import { Backoff } from '../../kernel/retry.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
+import type { StoreEvents } from '../../observe/events.js';
+import { pingPostgres } from '../../store/index.js';
+
+const RETRY = { baseMs: 250, capMs: 2000 };
+/** So often it is told again what is waited for, and work that takes long is looked after. */
+const LOOK_EVERY_MS = 10_000;
+
+export interface DatabaseWaitOptions {
+  readonly databaseUrl: string;
+  readonly clock: Clock;
+  readonly telemetry: StoreEvents;
+  /** Time that the database may be away in one piece of work; 0: the first failure is the last. */
+  readonly waitMs: number;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Does what a start needs of the database, again and again while the database is away: down, starting,
+ * or frozen. Refusals such as a wrong password are no reason to wait. While the work takes long, and the
+ * database answers others, it may take as long as it likes.
+ *
+ * @param work safe to repeat, also when only its answer was lost
+ * @param discard lets go of what comes after the wait was given up
+ * @throws the last failure, with the time that was waited; the signal's reason
+ */
+export async function whenDatabaseAnswers<T>(
+  options: DatabaseWaitOptions,
+  work: () => Promise<T>,
+  discard?: (late: T) => Promise<void>,
+): Promise<T> {
+  const { clock, signal } = options;
+  using wait = new Wait(options);
+  const backoff = new Backoff(RETRY, systemRandom);
+  for (;;) {
+    try {
+      return await unlessAborted(wait.signal, work(), discard);
+    } catch (error) {
+      if (wait.signal.aborted || !isPassing(error)) throw error;
+      wait.failed(error);
+      await sleep(clock, backoff.nextMs(), wait.signal);
+    }
+    signal.throwIfAborted();
+  }
+}
+
+function isPassing(error: unknown): boolean {
+  return error instanceof TapekeepError && error.action === 'retry';
+}
+
+/** One wait: what for, since when, and its end. */
+class Wait {
+  readonly #options: DatabaseWaitOptions;
+  readonly #ending = new AbortController();
+  readonly signal: AbortSignal;
+  #awaySinceMs: number | undefined;
+  #toldMs = Number.NEGATIVE_INFINITY;
+
+  constructor(options: DatabaseWaitOptions) {
+    this.#options = options;
+    this.signal = AbortSignal.any([options.signal, this.#ending.signal]);
+    this.#look().catch(() => undefined);
+  }
+
+  /** @throws when the time to wait is over */
+  failed(error: unknown): void {
+    const { clock, telemetry, waitMs } = this.#options;
+    const nowMs = clock.monotonicMs();
+    this.#awaySinceMs ??= nowMs;
+    const waitedMs = nowMs - this.#awaySinceMs;
+    if (waitedMs >= waitMs) throw waitMs === 0 ? error : new WaitedError(error, waitMs);
+    if (nowMs - this.#toldMs < LOOK_EVERY_MS) return;
+    this.#toldMs = nowMs;
+    telemetry.databaseAwaited({ detail: messageOf(error), waitedMs, limitMs: waitMs });
+  }
+
+  [Symbol.dispose](): void {
+    this.#ending.abort();
+  }
+
+  /** A server that is frozen fails nothing: it is asked beside the work. */
+  async #look(): Promise<void> {
+    const { clock, databaseUrl } = this.#options;
+    for (;;) {
+      await sleep(clock, LOOK_EVERY_MS, this.signal);
+      try {
+        await pingPostgres({ databaseUrl, clock, timeoutMs: LOOK_EVERY_MS });
+        this.#awaySinceMs = undefined;
+      } catch (error) {
+        if (!isPassing(error) || this.signal.aborted) continue;
+        try {
+          this.failed(error);
+        } catch (last) {
+          this.#ending.abort(last);
+        }
+      }
+    }
+  }
+}
+
+/** The database stayed away for all of the time that a start waits for it. */
+class WaitedError extends TapekeepError {
+  constructor(last: unknown, waitMs: number) {
+    super(
+      'database_unreachable',
+      'retry',
+      `${messageOf(last)}; waited ${formatDuration(waitMs)} for it (--wait-for-database, database.startWait)`,
+      { cause: last },
+    );
+  }
+}

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { systemClock } from '../../src/kernel/clock.js';
+import { readPostmaster } from '../../src/store/embedded/probe.js';
+import { childrenOf } from '../../src/store/embedded/processes.js';
+import { startEmbeddedPostgres } from '../../src/store/index.js';
+import { makeDatabase, quietStoreEvents } from '../support/postgres/postgres.js';
+import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
+import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { Program } from '../support/programs/program.js';
+
+/** A daemon starts while its database is in trouble: it waits and says so, or ends and says why. */
+
+const LOG = ['--log-level', 'debug', '--log-format', 'json'];
+const isWaiting = (line: string) => line.includes('"waiting for the database"');
+const hasCommitted = (line: string) => line.includes('"committed"');
+
+function startDaemon(t: TestContext, url: string, env = {}, ...args: string[]): Program {
+  const settings = { TAPEKEEP_DATABASE_URL: url, TAPEKEEP_HTTP_PORT: '0', ...env };
+  const daemon = new Program([...LOG, 'start', ...args], { env: settings });
+  t.after(() => daemon.dispose());
+  return daemon;
+}
+
+async function openProxy(t: TestContext, target: string) {
+  const proxy = new PostgresProxy(target);
+  const url = await proxy.start();
+  t.after(() => proxy.stop());
+  return { proxy, url };
+}
+
+async function stopWell(daemon: Program): Promise<void> {
+  daemon.kill('SIGTERM');
+  assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
+}
+
+test('down, then starting up: it waits, says what for, and goes on', async (t) => {
+  const target = await makeDatabase('empty');
+  const { proxy, url } = await openProxy(t, target);
+  proxy.retarget(undefined);
+  const daemon = startDaemon(t, url);
+  assert.match(await daemon.line(isWaiting), /can not connect to Postgres at 127\.0\.0\.1:\d+/);
+  proxy.beStarting();
+  // Told again after ten seconds, with what holds it up then.
+  await daemon.line((line) => isWaiting(line) && line.includes('starting up'));
+  proxy.retarget(target);
+  await daemon.line(hasCommitted);
+  await stopWell(daemon);
+});
+
+test('the answer to the COMMIT of the migrations is lost: they are found to be done', async (t) => {
+  const { proxy, url } = await openProxy(t, await makeDatabase('empty'));
+  proxy.cutAfterNextCommit();
+  const daemon = startDaemon(t, url);
+  await daemon.line(hasCommitted);
+  assert.equal(proxy.fired, 1);
+  await stopWell(daemon);
+});
+
+/** Stops or wakes a server and all of its processes. */
+async function signalServer(clusterDir: string, signal: 'SIGSTOP' | 'SIGCONT'): Promise<void> {
+  const { pid } = (await readPostmaster(clusterDir)) ?? assert.fail('no server');
+  process.kill(pid, signal);
+  for (const child of await childrenOf(pid)) process.kill(child, signal);
+}
+
+test('frozen before and while its tables are made: it goes on when the server does', async (t) => {
+  const dir = await makeTempDir();
+  const clusterDir = join(dir, 'data/postgres');
+  const telemetry = quietStoreEvents();
+  const options = { dataDir: join(dir, 'data'), clock: systemClock, telemetry };
+  const server = await startEmbeddedPostgres(options);
+  t.after(async () => {
+    await signalServer(clusterDir, 'SIGCONT');
+    await server.stop();
+    await rm(dir, { recursive: true, force: true });
+  });
+  await signalServer(clusterDir, 'SIGSTOP');
+  const daemon = startDaemon(t, server.url, { TAPEKEEP_DATABASE_STATEMENT_TIMEOUT: '1s' });
+  await daemon.line(isWaiting);
+  await signalServer(clusterDir, 'SIGCONT');
+  await daemon.line((line) => line.includes('"partition made"'));
+  await signalServer(clusterDir, 'SIGSTOP');
+  let waits = daemon.lines.stderr.filter(isWaiting).length;
+  await daemon.line((line) => isWaiting(line) && --waits < 0);
+  await signalServer(clusterDir, 'SIGCONT');
+  await daemon.line(hasCommitted);
+  await stopWell(daemon);
+});
+
+test('what no time can heal is an error at once', async (t) => {
+  const url = new URL(await makeDatabase('empty'));
+  const wrong = new URL(url);
+  wrong.password = 'wrong';
+  const unknown = new URL(url);
+  unknown.pathname = '/none_of_this_name';
+  for (const [refused, said] of [
+    [wrong, /password authentication failed.*check the user, the password/],
+    [unknown, /"none_of_this_name" does not exist.*the database name/],
+  ] as const) {
+    const daemon = startDaemon(t, refused.href);
+    assert.equal((await daemon.ended()).code, 1, daemon.dump());
+    assert.match(daemon.text('stderr'), said);
+    assert.equal(daemon.lines.stderr.some(isWaiting), false);
+  }
+});
+
+test('the wait ends: after its time, or at the first failure where there is none', async (t) => {
+  const { proxy, url } = await openProxy(t, await makeDatabase('empty'));
+  proxy.retarget(undefined);
+  const waiting = startDaemon(t, url, {}, '--wait-for-database', '2s');
+  assert.equal((await waiting.ended()).code, 1, waiting.dump());
+  assert.match(
+    waiting.text('stderr'),
+    /can not connect .*; waited 2s for it \(--wait-for-database/,
+  );
+  assert.equal(waiting.lines.stderr.some(isWaiting), true);
+  for (const [env, args] of [
+    [{ TAPEKEEP_DATABASE_START_WAIT: '0s' }, []],
+    [{}, ['--wait-for-database', '0']],
+  ] as const) {
+    const hasty = startDaemon(t, url, env, ...args);
+    assert.equal((await hasty.ended()).code, 1, hasty.dump());
+    assert.equal(hasty.lines.stderr.some(isWaiting), false);
+    assert.doesNotMatch(hasty.text('stderr'), /waited/);
+  }
+});
