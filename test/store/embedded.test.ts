@@ -9,8 +9,9 @@ import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { readPostmaster } from '../../src/store/embedded/probe.js';
-import { startEmbeddedPostgres } from '../../src/store/index.js';
+import { migrate, migrateAll, startEmbeddedPostgres } from '../../src/store/index.js';
 import {
+  asSuperuser,
   makeTempDir,
   openSql,
   quietStoreEvents,
@@ -100,6 +101,67 @@ test('a cluster is made once, kept, and served on the loopback interface only', 
   assert.deepEqual(await runSql(second.url, 'SELECT one FROM kept'), [{ one: 1 }]);
   await second.stop();
   await assert.rejects(runSql(second.url, 'SELECT 1'), { code: 'ECONNREFUSED' });
+});
+
+test('the program logs in as one who has no right on the server', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const { url, stop } = await start(dataDir);
+  await migrate({ databaseUrl: url });
+  const [login] = await runSql(
+    url,
+    'SELECT rolsuper, rolcreaterole, rolcreatedb, rolreplication, rolbypassrls FROM pg_roles WHERE rolname = current_user',
+  );
+  assert.deepEqual(new Set(Object.values(login ?? { none: true })), new Set([false]));
+  for (const sql of [
+    `copy (select 1) to program 'true'`,
+    `select pg_read_file('/etc/passwd')`,
+    'select pg_reload_conf()',
+    'select * from pg_authid',
+    'create role other',
+    'create database other',
+  ]) {
+    await assert.rejects(runSql(url, sql), { code: '42501' }, sql);
+  }
+  const path = join(dataDir, 'postgres.program.password');
+  assert.equal((await readFile(path, 'utf8')).trim(), new URL(url).password);
+  assert.equal((await stat(path)).mode & 0o777, 0o600);
+  await stop();
+});
+
+test('an archive whose program was the superuser is made over, once, with all that is in it', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const first = await start(dataDir);
+  const superuser = await asSuperuser(first.url, dataDir);
+  // As the versions before left it: everything made by the superuser, and no other login.
+  await runSql(superuser, 'ALTER DATABASE tapekeep OWNER TO tapekeep');
+  await runSql(superuser, 'DROP ROLE tapekeep_program');
+  await migrate({ databaseUrl: superuser });
+  await runSql(
+    superuser,
+    `SELECT make_partition('trade', '2026-01-15');
+     ALTER TABLE trade OWNER TO tapekeep;
+     ALTER TABLE trade_20260115 OWNER TO tapekeep;
+     ALTER FUNCTION make_partition OWNER TO tapekeep;
+     ALTER FUNCTION run_query OWNER TO tapekeep;
+     CREATE VIEW of_a_person AS SELECT market_id FROM trade`,
+  );
+  await first.stop();
+  for (const time of ['at first', 'again']) {
+    const { url, stop } = await start(dataDir);
+    assert.equal(new URL(url).username, 'tapekeep_program', time);
+    const report = await migrateAll({ databaseUrl: url });
+    assert.deepEqual([report.applied, report.roles.note], [[], null]);
+    const owners = await runSql(
+      url,
+      `SELECT relname, relowner::regrole::text AS owner FROM pg_class
+       WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')
+         AND relowner <> 'tapekeep_owner'::regrole`,
+    );
+    assert.deepEqual(owners, [{ relname: 'of_a_person', owner: 'tapekeep' }]);
+    await runSql(url, `SELECT make_partition('trade', now())`);
+    await runSql(superuser, 'SELECT * FROM of_a_person');
+    await stop();
+  }
 });
 
 test('the server of a killed daemon is adopted', async () => {

@@ -14,7 +14,7 @@ import {
 } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { trade } from '../support/postgres/postgres-rows.js';
-import { makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
+import { asSuperuser, makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
 
 /** How the roles come into being, and who may migrate. */
 
@@ -103,8 +103,11 @@ async function startFreshServer() {
   const telemetry = quietStoreEvents();
   const options = { dataDir: join(dir, 'data'), clock: systemClock, telemetry };
   const server = await startEmbeddedPostgres(options);
+  const url = await asSuperuser(server.url, join(dir, 'data'));
+  const made = ['owner', 'writer', 'reader', 'query'].map((name) => `tapekeep_${name}`);
+  await runSql(url, `DROP ROLE ${made.join(', ')}`);
   return {
-    url: server.url,
+    url,
     async stop() {
       await server.stop();
       await rm(dir, { recursive: true, force: true });

@@ -6,16 +6,17 @@ import { StoreError } from '../errors.js';
 import { type Account, commandAs, fileOwner } from './accounts.js';
 import type { Binaries } from './binaries.js';
 import { fullDisk } from './full-disk.js';
+import { EMBEDDED_SUPERUSER } from './logins.js';
 import { runToEnd } from './processes.js';
-
-/** The superuser and the database of the embedded server. */
-export const EMBEDDED_USER = 'tapekeep';
 
 /** Where things are below the data folder. */
 export interface ClusterPaths {
   readonly dataDir: string;
   readonly clusterDir: string;
+  /** The superuser's. */
   readonly passwordFile: string;
+  /** For people who connect by themselves; the program works it out. */
+  readonly programPasswordFile: string;
   readonly portFile: string;
   readonly lockFile: string;
   /** Folder with a file for each process that uses the server. */
@@ -28,6 +29,7 @@ export function clusterPaths(dataDir: string): ClusterPaths {
     dataDir,
     clusterDir,
     passwordFile: `${clusterDir}.password`,
+    programPasswordFile: `${clusterDir}.program.password`,
     portFile: `${clusterDir}.port`,
     lockFile: `${clusterDir}.lock`,
     usersDir: `${clusterDir}.users`,
@@ -72,7 +74,7 @@ export async function makeCluster(
       commandAs(account, binaries.initdb, [
         `--pgdata=${growing}`,
         '--auth=scram-sha-256',
-        `--username=${EMBEDDED_USER}`,
+        `--username=${EMBEDDED_SUPERUSER}`,
         `--pwfile=${paths.passwordFile}`,
         '--encoding=UTF8',
         '--locale=C',

@@ -2,7 +2,7 @@ import { readFile, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { codeOf } from '../../kernel/errors.js';
-import { EMBEDDED_USER } from './cluster.js';
+import { superuserUrl } from './logins.js';
 
 /** What `postmaster.pid` says about a server that runs, or ran until it was killed. */
 export interface Postmaster {
@@ -20,10 +20,6 @@ export async function readPostmaster(clusterDir: string): Promise<Postmaster | u
   return { pid, port: Number(lines[3] ?? '') || 0 };
 }
 
-export function embeddedUrl(port: number, password: string, database = EMBEDDED_USER): string {
-  return `postgres://${EMBEDDED_USER}:${password}@127.0.0.1:${port}/${database}`;
-}
-
 /** How a server answered: it serves this cluster, it does not (yet), or it serves another one. */
 export type ProbeResult = 'serving' | 'silent' | 'other';
 
@@ -39,7 +35,7 @@ export async function probeServer(
 ): Promise<ProbeResult> {
   if (port === 0) return 'silent';
   const client = new pg.Client({
-    connectionString: embeddedUrl(port, password, 'postgres'),
+    connectionString: superuserUrl(port, password),
     application_name: 'tapekeep-probe',
     connectionTimeoutMillis: PROBE_TIMEOUT_MS,
     query_timeout: PROBE_TIMEOUT_MS,
@@ -54,23 +50,5 @@ export async function probeServer(
     return NOT_OURS.has(codeOf(error)) ? 'other' : 'silent';
   } finally {
     await client.end().catch(() => undefined);
-  }
-}
-
-/** Makes the database of the archive in a server that has just been started. */
-export async function ensureDatabase(port: number, password: string): Promise<void> {
-  const client = new pg.Client({
-    connectionString: embeddedUrl(port, password, 'postgres'),
-    connectionTimeoutMillis: PROBE_TIMEOUT_MS,
-  });
-  client.on('error', () => undefined);
-  await client.connect();
-  try {
-    const found = await client.query('SELECT FROM pg_database WHERE datname = $1', [EMBEDDED_USER]);
-    if (found.rowCount === 0) {
-      await client.query(`CREATE DATABASE ${client.escapeIdentifier(EMBEDDED_USER)}`);
-    }
-  } finally {
-    await client.end();
   }
 }

@@ -17,8 +17,9 @@ import {
 import { keepRunning } from './keeping.js';
 import { leave, type Running } from './leaving.js';
 import { lockUnlessReadOnly } from './lock.js';
+import { programUrl, settleLogins, writeProgramPassword } from './logins.js';
 import { endOrphans } from './orphans.js';
-import { embeddedUrl, ensureDatabase, readPostmaster } from './probe.js';
+import { readPostmaster } from './probe.js';
 import { MINIMAL_ENV, mayBePostgres } from './processes.js';
 import {
   endServer,
@@ -142,7 +143,7 @@ async function bringUp(
     const phase = isShared ? 'joined' : 'adopted';
     telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
     // Its first user may have been killed before it came to that.
-    if (!isRestart) await ensureDatabase(found.port, found.password);
+    if (!isRestart) await settleLogins(found.port, found.password);
     signal?.throwIfAborted();
     return found;
   }
@@ -172,7 +173,8 @@ async function bringUp(
   telemetry.embeddedPostgres({ phase: 'starting', detail: describeAccount(account) });
   const launched = await launchOnFreePort(start, paths, account, port);
   try {
-    await ensureDatabase(launched.port, password);
+    await settleLogins(launched.port, password);
+    await writeProgramPassword(paths.programPasswordFile, password);
     signal?.throwIfAborted();
   } catch (error) {
     await endServer(launched.pid, binaries, paths.clusterDir, clock);
@@ -241,7 +243,7 @@ function joined(
   });
   let stopping: Promise<void> | undefined;
   return {
-    url: embeddedUrl(running.port, running.password),
+    url: programUrl(running.port, running.password),
     stop(limits) {
       ending.abort(new AbortedError());
       stopping ??= kept.then(() => leave(options, paths, user, current, limits?.timeoutMs));

@@ -14,6 +14,7 @@ export const QUERY_GRANTS = `GRANT tapekeep_reader TO ${QUERY_ROLE}; GRANT ${QUE
 
 const LOOK = `
   SELECT to_regrole('${QUERY_ROLE}') IS NOT NULL AS "isMade",
+    to_regprocedure('${QUERY_FUNCTION}(text)') IS NOT NULL AS "hasFunction",
     coalesce(pg_has_role(to_regrole('${QUERY_ROLE}'), 'tapekeep_reader', 'USAGE'), false) AS "isReader",
     coalesce((SELECT r.rolname = '${QUERY_ROLE}' FROM pg_proc p JOIN pg_roles r ON r.oid = p.proowner
               WHERE p.oid = to_regprocedure('${QUERY_FUNCTION}(text)')), false) AS "isOwner"`;
@@ -37,11 +38,14 @@ const MAKE_OVER = `
 export async function settleQueryRole(
   client: pg.Client,
 ): Promise<{ readonly changed: boolean; readonly note: string | null }> {
-  const { rows } = await client.query<{ isMade: boolean; isReader: boolean; isOwner: boolean }>(
-    LOOK,
-  );
+  const { rows } = await client.query<{
+    readonly isMade: boolean;
+    readonly hasFunction: boolean;
+    readonly isReader: boolean;
+    readonly isOwner: boolean;
+  }>(LOOK);
   const [found] = rows;
-  if (found === undefined || (found.isReader && found.isOwner)) {
+  if (found?.hasFunction !== true || (found.isReader && found.isOwner)) {
     return { changed: false, note: null };
   }
   const make = found.isMade ? '' : `CREATE ROLE ${QUERY_ROLE}; `;

@@ -148,7 +148,7 @@ interface Ownership {
 }
 
 /** Where the user may not pass its tables on, it stays their owner, and all rights are granted alike. */
-async function passOwnership(client: pg.Client): Promise<Ownership> {
+export async function passOwnership(client: pg.Client): Promise<Ownership> {
   const values = [Object.keys(TABLE_RIGHTS), OWNER, OWNED_FUNCTIONS, OWNED_TYPES];
   const { rows } = await client.query<{ object: string }>(FOREIGN_OBJECTS, values);
   if (rows.length === 0) return { changed: false, note: null };

@@ -5,6 +5,8 @@ import pg from 'pg';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { StoreEvents } from '../../../src/observe/events.js';
 import { silentStoreEvents } from '../../../src/observe/silent.js';
+import { clusterPaths, readPassword } from '../../../src/store/embedded/cluster.js';
+import { EMBEDDED_SUPERUSER } from '../../../src/store/embedded/logins.js';
 import { migrate, startEmbeddedPostgres } from '../../../src/store/index.js';
 
 /** The database that every other is copied from: migrated once a run. */
@@ -41,15 +43,24 @@ export async function startTestPostgres(): Promise<TestPostgres> {
     clock: systemClock,
     telemetry: quietStoreEvents(),
   });
-  await runSql(server.url, `CREATE DATABASE ${TEMPLATE}`);
-  await migrate({ databaseUrl: withDatabase(server.url, TEMPLATE) });
+  const url = await asSuperuser(server.url, join(dir, 'data'));
+  await runSql(url, `CREATE DATABASE ${TEMPLATE}`);
+  await migrate({ databaseUrl: withDatabase(url, TEMPLATE) });
   return {
-    url: server.url,
+    url,
     async stop() {
       await server.stop();
       await rm(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** The address of an embedded server's archive for its superuser, who makes databases and users. */
+export async function asSuperuser(url: string, dataDir: string): Promise<string> {
+  const changed = new URL(url);
+  changed.username = EMBEDDED_SUPERUSER;
+  changed.password = await readPassword(clusterPaths(dataDir));
+  return changed.href;
 }
 
 /** A connection whose end by the server is told by what runs on it, and by nothing else. */
