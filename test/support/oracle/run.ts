@@ -12,6 +12,7 @@ import { noTelemetry } from '../no-telemetry.js';
 import { dropDatabase, makeDatabase } from '../postgres/postgres.js';
 import { PostgresProxy } from '../postgres/postgres-proxy.js';
 import { type OpenSql, openSql } from '../postgres/postgres-server.js';
+import { assertConserved } from './conserved.js';
 import { Crew, type CrewMember } from './crew.js';
 import { isSettled, type Judgement, judge } from './judge.js';
 import type { Kill, OracleWorld } from './world.js';
@@ -187,7 +188,8 @@ async function collectUntilSettled(places: readonly Place[]): Promise<void> {
         named(place, async () => {
           const daemon = crew.start(place.env);
           await settled(place, daemon);
-          await assertConserved(await daemon.url);
+          const url = `${await daemon.url}/metrics`;
+          assertConserved(await (await fetch(url)).text());
           await daemon.stop();
         }),
       ),
@@ -224,23 +226,4 @@ function firedByKind(faults: Faults): ReadonlyMap<string, number> {
     fired.set(kind, (fired.get(kind) ?? 0) + count);
   }
   return fired;
-}
-
-/** Every row that came in has exactly one end, as the metrics tell it (data model, invariant 3). */
-async function assertConserved(statusUrl: string): Promise<void> {
-  const url = `${statusUrl}/metrics`;
-  const text = await (await fetch(url)).text();
-  const sums = new Map<string, { received: number; ended: number }>();
-  for (const [, name, stream = '', outcome, value] of text.matchAll(
-    /^tapekeep_(rows_total|rows_in_flight)\{stream="(\w+)"(?:,outcome="(\w+)")?\} (\d+)$/gm,
-  )) {
-    const sum = sums.get(stream) ?? { received: 0, ended: 0 };
-    if (name === 'rows_total' && outcome === 'received') sum.received += Number(value);
-    else sum.ended += Number(value);
-    sums.set(stream, sum);
-  }
-  if (!text.includes('tapekeep_rows_total')) throw new Error(`no metrics at ${url}: ${text}`);
-  for (const [stream, { received, ended }] of sums) {
-    if (received !== ended) throw new Error(`${stream}: ${received} received, ${ended} ended`);
-  }
 }
