@@ -1,8 +1,8 @@
 import { createHash, type Hash } from 'node:crypto';
-import { rmSync } from 'node:fs';
-import { type FileHandle, mkdtemp, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
+import { Scratch, sweep } from '../parquet/scratch.js';
 import { BlockWriter, writeWhole } from './blocks.js';
 import { asDiskFull, OutputError } from './errors.js';
 
@@ -19,8 +19,6 @@ export interface OutputOptions {
   readonly sink: ByteSink;
   /** Whether files that are there already may be replaced. */
   readonly isForced: boolean;
-  /** For what does not fit into memory when the output is no file. */
-  readonly scratchBase: string;
 }
 
 /** DuckDB takes these for patterns in the names of files that it reads. */
@@ -30,24 +28,24 @@ const MANIFEST_ENDING = '.manifest.json';
 
 /**
  * What an export writes to. Files come to be under a name of their own, in a hidden folder beside
- * their place, and take their place whole: a crash leaves what was there before. Devices, named pipes
+ * their place, and take their place whole: a crash leaves what was there before, or the new file
+ * without a manifest. The next export into the folder takes the hidden one away. Devices, named pipes
  * and standard output are written to as it goes.
  *
  * States: *open* → *committed* or *discarded*.
  */
 export class Output {
   readonly #options: OutputOptions;
-  readonly #scratch: string;
+  readonly #scratch: Scratch;
   readonly #target: FileHandle | undefined;
   readonly #blocks: BlockWriter | undefined;
   readonly #isFile: boolean;
   readonly #hash: Hash = createHash('sha256');
   #bytes = 0;
-  readonly #onExit: () => void;
 
   private constructor(
     options: OutputOptions,
-    scratch: string,
+    scratch: Scratch,
     target: FileHandle | undefined,
     isFile: boolean,
   ) {
@@ -56,32 +54,33 @@ export class Output {
     this.#target = target;
     this.#blocks = target === undefined ? undefined : new BlockWriter(target);
     this.#isFile = isFile;
-    // Whatever ends the process short of a kill: nothing stays behind.
-    this.#onExit = () => rmSync(scratch, { recursive: true, force: true });
-    process.once('exit', this.#onExit);
   }
 
   /** @throws OutputError when there is something already, or nothing can be written there */
   static async open(options: OutputOptions): Promise<Output> {
-    const { path, isForced, scratchBase } = options;
+    const { path, isForced } = options;
     const kind = path === undefined ? 'stream' : await kindOf(path);
     if (path !== undefined && kind === 'folder') {
       throw new OutputError(path, 'it is a folder; name a file');
     }
-    if (path !== undefined && kind === 'file' && !isForced) throw exists(path);
     const isFile = kind === 'file' || kind === 'new';
+    const folder = isFile && path !== undefined ? dirname(resolve(path)) : undefined;
     const manifestPath =
       options.manifestPath ?? (isFile ? `${path ?? ''}${MANIFEST_ENDING}` : undefined);
+    // Also where nothing will be written, because something is there already.
+    if (folder !== undefined) await sweep(folder);
+    if (path !== undefined && kind === 'file' && !isForced) throw exists(path);
     if (manifestPath !== undefined && !isForced && (await kindOf(manifestPath)) !== 'new') {
       throw exists(manifestPath);
     }
     const place = path ?? 'standard output';
     try {
-      const beside = isFile && path !== undefined ? resolve(dirname(path)) : scratchBase;
-      const name = isFile && path !== undefined ? `.${basename(path)}.` : 'tapekeep-export-';
-      const scratch = await mkdtemp(join(beside, name));
+      const scratch =
+        folder === undefined
+          ? await Scratch.make('export')
+          : await Scratch.makeBeside('export', folder);
       const target = isFile
-        ? await open(join(scratch, 'data'), 'wx', 0o644)
+        ? await open(join(scratch.path, 'data'), 'wx', 0o644)
         : path === undefined
           ? undefined
           : await open(path, 'w');
@@ -109,14 +108,14 @@ export class Output {
 
   /** A path for something that is needed until the end. */
   scratch(name: string): string {
-    const isPattern = PATTERN.test(this.#scratch);
+    const isPattern = PATTERN.test(this.#scratch.path);
     if (isPattern) {
       throw new OutputError(
         this.name,
         'the name of its folder holds one of * ? [ ] { }; for this format choose another',
       );
     }
-    return join(this.#scratch, name);
+    return join(this.#scratch.path, name);
   }
 
   /** @throws DiskFullError */
@@ -152,25 +151,38 @@ export class Output {
     return { bytes: this.#bytes, sha256: this.#hash.digest('hex') };
   }
 
-  /** Everything takes its place: first the manifest, so that no file is without one. */
+  /**
+   * Everything takes its place: the file before its manifest, and an older manifest goes before both,
+   * so that at no time a manifest describes another file than that which is there.
+   */
   async commit(manifest: string): Promise<void> {
     const { path, manifestPath } = this.#options;
     try {
       await this.#blocks?.flush();
       if (this.#isFile) await this.#target?.sync();
       await this.#target?.close();
-      if (manifestPath !== undefined) {
-        const written = await this.#writeManifest(manifestPath, manifest);
+      if (manifestPath === undefined) return;
+      const folder = dirname(resolve(manifestPath));
+      const isBeside = folder === dirname(this.#scratch.path);
+      // It may be on another disk than the data, where it has to wait for its name.
+      const place = isBeside ? this.#scratch : await Scratch.makeBeside('export', folder);
+      try {
+        const written = join(place.path, 'manifest');
+        await writeSynced(written, manifest);
+        if (this.#isFile && path !== undefined) {
+          await rm(manifestPath, { force: true });
+          await rename(join(this.#scratch.path, 'data'), path);
+          await syncFolder(dirname(resolve(path)));
+        }
         await rename(written, manifestPath);
-      }
-      if (this.#isFile && path !== undefined) {
-        await rename(join(this.#scratch, 'data'), path);
-        await syncFolder(dirname(resolve(path)));
+        await syncFolder(folder);
+      } finally {
+        if (!isBeside) await place.remove();
       }
     } catch (error) {
       throw asDiskFull(error, this.name);
     } finally {
-      await this.#clear();
+      await this.#scratch.remove();
     }
   }
 
@@ -178,33 +190,17 @@ export class Output {
   async discard(): Promise<void> {
     await this.#blocks?.flush().catch(() => undefined);
     await this.#target?.close().catch(() => undefined);
-    await this.#clear();
+    await this.#scratch.remove();
   }
+}
 
-  /** Beside its place, which may be on another disk than the data. */
-  async #writeManifest(path: string, text: string): Promise<string> {
-    const isBeside = dirname(resolve(path)) === dirname(this.#scratch);
-    const temporary = isBeside
-      ? join(this.#scratch, 'manifest')
-      : join(dirname(resolve(path)), `.${basename(path)}.${basename(this.#scratch)}`);
-    try {
-      const file = await open(temporary, 'wx', 0o644);
-      try {
-        await writeWhole(file, Buffer.from(text));
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-    } catch (error) {
-      await rm(temporary, { force: true });
-      throw error;
-    }
-    return temporary;
-  }
-
-  async #clear(): Promise<void> {
-    await rm(this.#scratch, { recursive: true, force: true });
-    process.off('exit', this.#onExit);
+async function writeSynced(path: string, text: string): Promise<void> {
+  const file = await open(path, 'wx', 0o644);
+  try {
+    await writeWhole(file, Buffer.from(text));
+    await file.sync();
+  } finally {
+    await file.close();
   }
 }
 

@@ -204,7 +204,7 @@ async function openOutput(path: string, isForced: boolean): Promise<Output> {
     throw new OutputError(path, `its folder can not be made (${codeOf(error)})`, error);
   }
   return await Output.open({
-    ...{ path, manifestPath: undefined, isForced, scratchBase: dirname(path) },
+    ...{ path, manifestPath: undefined, isForced },
     sink: { write: () => Promise.reject(new Error('it is a file')) },
   });
 }

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { isAlive } from '../../kernel/processes.js';
 
 /** Whose a folder is stands in its name: the process, and where its number counts. */
-const NAME = /^tapekeep-[a-z]+-(\d+)\.(\d+)-[A-Za-z0-9]{6}$/;
+const NAME = /^\.?tapekeep-[a-z]+-(\d+)\.(\d+)-[A-Za-z0-9]{6}$/;
 
 /** A folder of one's own for what does not fit into memory; gone with the program at the latest. */
 export class Scratch {
@@ -27,8 +27,22 @@ export class Scratch {
   static async make(purpose: string): Promise<Scratch> {
     swept ??= sweep(tmpdir());
     await swept;
-    const name = `tapekeep-${purpose}-${process.pid}.${numberSpace()}-`;
-    return new Scratch(await mkdtemp(join(tmpdir(), name)));
+    return await Scratch.#makeIn(tmpdir(), `tapekeep-${purpose}`);
+  }
+
+  /**
+   * A hidden folder on the disk of a file that is to come to `folder`. Takes away what programs left
+   * there that were killed.
+   *
+   * @throws the system's error when nothing can be made there
+   */
+  static async makeBeside(purpose: string, folder: string): Promise<Scratch> {
+    await sweep(folder);
+    return await Scratch.#makeIn(folder, `.tapekeep-${purpose}`);
+  }
+
+  static async #makeIn(folder: string, name: string): Promise<Scratch> {
+    return new Scratch(await mkdtemp(join(folder, `${name}-${process.pid}.${numberSpace()}-`)));
   }
 
   /** Safe to call twice. */

@@ -1,4 +1,3 @@
-import { tmpdir } from 'node:os';
 import { extname } from 'node:path';
 import { type ExportPart, exportSeries } from '../../archive/export/export.js';
 import type { Format } from '../../archive/export/formats.js';
@@ -59,7 +58,7 @@ export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
         const { variantS, parts } = await exportParts(options, store, streams, nowMs);
         const output = await Output.open({
           ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
-          ...{ isForced: options.force === true, scratchBase: tmpdir() },
+          isForced: options.force === true,
         });
         try {
           const manifest = await run(

@@ -22,6 +22,11 @@ export function startPlainChild(path: string): ChildProcess {
   });
 }
 
+/** The same as an address that `node --import` takes: it runs before a program of its own process. */
+export function preloadAddress(path: string): string {
+  return `data:text/javascript;base64,${Buffer.from(plainText(path)).toString('base64')}`;
+}
+
 function plainText(path: string): string {
   const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2023 };
   const text =

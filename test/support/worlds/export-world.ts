@@ -53,7 +53,7 @@ export interface ExportRun {
 export async function runExport({ store, path, ...given }: ExportRun): Promise<Manifest> {
   const output = await Output.open({
     ...{ path, manifestPath: undefined, isForced: given.isForced === true },
-    ...{ scratchBase: tmpdir(), sink: { write: () => Promise.reject(new Error('no sink')) } },
+    sink: { write: () => Promise.reject(new Error('no sink')) },
   });
   const signal = given.signal ?? new AbortController().signal;
   const reading = await openReading(store, { coldDir: given.coldDir ?? tmpdir(), signal });
