@@ -30,7 +30,6 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   query_role_missing: EXIT_CODES.database,
   database_too_new: EXIT_CODES.database,
   database_too_old: EXIT_CODES.database,
-  citus_missing: EXIT_CODES.database,
   no_archive: EXIT_CODES.usage,
   output_refused: EXIT_CODES.usage,
   interchange_refused: EXIT_CODES.usage,

@@ -122,7 +122,7 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
   program
     .command('migrate')
     .description('bring the schema of the database up to date')
-    .option('--citus', 'distribute the tables over the nodes of a Citus cluster')
+    .option('--citus', 'not supported yet: refused')
     .action(async (options: MigrateCommandOptions) => {
       const { migrateCommand } = await import('./commands/migrate.js');
       finish(await migrateCommand({ ...common(), ...options }));

@@ -71,6 +71,8 @@ export interface DepartedPartition {
   readonly state: 'archived' | 'expired';
   /** Manifest of its files, relative to the folder of cold partitions; null without any. */
   readonly uri: string | null;
+  /** What its manifest carries of itself; null where that is not known: of an earlier version. */
+  readonly manifestSha256: string | null;
 }
 
 /** Rows of several markets: those of which the first column of their key lies in the span. */

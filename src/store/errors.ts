@@ -4,7 +4,6 @@ import { type ErrorAction, TapekeepError } from '../kernel/errors.js';
 export type StoreErrorCode =
   | 'archive_of_another_exchange'
   | 'bad_database_url'
-  | 'citus_missing'
   | 'data_refused'
   | 'database_failed'
   | 'database_too_new'

@@ -47,10 +47,7 @@ test('a connection that is ended at any step of a restore is told, and nothing h
       // Who holds the lock of those who work on partitions; gone when the answer is here.
       const found = await runSql(
         world.url,
-        `SELECT pg_terminate_backend(pid, 10000) FROM pg_locks
-         WHERE locktype = 'advisory' AND granted
-           AND classid = (hashtext('tapekeep sealing')::bigint & 4294967295)::oid
-           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+        `SELECT pg_terminate_backend(pid, 10000) FROM lock_holder('sealing') WHERE pid IS NOT NULL`,
       );
       ended += found.length;
     };

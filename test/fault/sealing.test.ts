@@ -54,8 +54,8 @@ async function runChild(
 async function untilFree(url: string): Promise<void> {
   await runSql(
     url,
-    `SELECT pg_advisory_lock(hashtext('tapekeep sealing'), 0),
-            pg_advisory_unlock(hashtext('tapekeep sealing'), 0)`,
+    `SELECT pg_advisory_lock(token), pg_advisory_unlock(token) FROM exclusive_lock
+     WHERE name = 'sealing'`,
   );
 }
 

@@ -21,7 +21,7 @@ const connections = async (url: string) => {
   const [row] = await runSql<{ count: number }>(
     url,
     `SELECT count(*)::int AS count FROM pg_locks l
-     WHERE l.locktype = 'advisory' AND l.classid::bigint = hashtext('tapekeep readers')::bigint & 4294967295
+     WHERE l.relation = 'reader_lock'::regclass
        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
   );
   return row?.count ?? 0;

@@ -3,6 +3,7 @@ import { appendFile, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { ColdError } from '../../src/archive/cold/errors.js';
+import { readColdManifest, writeColdManifest } from '../../src/archive/cold/manifest.js';
 import { openReading } from '../../src/archive/reading/open-reading.js';
 import type { Reading } from '../../src/archive/reading/reading.js';
 import { AbortedError } from '../../src/kernel/errors.js';
@@ -156,8 +157,10 @@ test('a file that is missing, cut, altered or not named is an error that says wh
     /trade_20260115\.json is not there.*cold\.dir/,
     join(place.coldDir, 'no'),
   );
-  const manifest = join(place.coldDir, 'manifests/trade/trade_20260115.json');
-  await writeFile(manifest, (await readFile(manifest, 'utf8')).replaceAll(DAYS[1], DAYS[2]));
+  const uri = 'manifests/trade/trade_20260115.json';
+  const { sha256: _, ...content } = await readColdManifest(place.coldDir, uri);
+  const another = { from: `${DAYS[2]}T00:00:00.000Z`, to: '2026-01-17T00:00:00.000Z' };
+  await writeColdManifest(place.coldDir, uri, { ...content, ...another });
   await fails('cold_damaged', /trade_20260115\.json is of trade from .*another partition/);
   await runSql(place.url, 'UPDATE partition_state SET uri = NULL');
   await fails('cold_missing', /does not say where trade of 2026-01-15/);
@@ -172,7 +175,7 @@ test('a reading ends when it is told to, and holds partitions while it lasts', a
   const isFree = async () => {
     const [row] = await runSql<{ is: boolean }>(
       place.url,
-      `SELECT pg_try_advisory_lock(hashtext('tapekeep readers'), 0) AS is`,
+      `SELECT count(*) = 0 AS is FROM pg_locks WHERE relation = 'reader_lock'::regclass`,
     );
     return row?.is;
   };

@@ -32,7 +32,10 @@ test('archives of one server are migrated at the same time', async () => {
 test('rights that somebody changed are put right again, and what is right is left alone', async () => {
   const url = await makeDatabase();
   const again = async () => (await migrateAll({ databaseUrl: url })).roles.state;
+  // A copy of a database is open to every login again.
+  assert.equal(await again(), 'granted');
   assert.equal(await again(), 'current');
+  await assert.rejects(runSql(await loginAs(url, null), 'SELECT 1'), REFUSED);
   await runSql(url, 'GRANT DELETE ON trade TO tapekeep_writer');
   await runSql(url, 'REVOKE SELECT ON analytics.trades FROM tapekeep_reader');
   assert.equal(await again(), 'granted');

@@ -237,7 +237,8 @@ test('one at a time, stopped at any time, and in a folder of its own', async (t)
   assert.deepEqual(await statesOf(world), ['sealed', 'sealed', 'sealed']);
   await runSql(
     world.url,
-    "SELECT pg_advisory_lock(hashtext('tapekeep sealing'), 0), pg_advisory_unlock_all()",
+    `SELECT pg_advisory_lock(token), pg_advisory_unlock_all() FROM exclusive_lock
+     WHERE name = 'sealing'`,
   );
   await live(world, { rules: COLD });
   assert.deepEqual(await statesOf(world), ['archived', 'archived', 'archived']);

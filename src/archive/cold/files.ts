@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { codeOf } from '../../kernel/errors.js';
 import { asColdError, ColdError } from './errors.js';
 import { syncFolder } from './manifest.js';
 
@@ -114,7 +115,10 @@ export async function checkFile(
 /** All files below a folder, relative to it with `/`; none when it is not there. */
 export async function filesBelow(folder: string, at = ''): Promise<string[]> {
   const found: string[] = [];
-  const names = await readdir(join(folder, at), { withFileTypes: true }).catch(() => []);
+  const names = await readdir(join(folder, at), { withFileTypes: true }).catch((error: unknown) => {
+    if (codeOf(error) === 'ENOENT') return [];
+    throw asColdError(error, join(folder, at));
+  });
   for (const one of names) {
     const path = at === '' ? one.name : `${at}/${one.name}`;
     if (one.isDirectory()) found.push(...(await filesBelow(folder, path)));

@@ -11,6 +11,7 @@ import { asColdError, ColdError } from './errors.js';
 import { assertColdDir, type ColdFileSystem, checkFile, sumFile } from './files.js';
 import { COLD_KINDS, coldDataPath, coldManifestPath, NO_MARKET, SCRATCH_FOLDER } from './layout.js';
 import {
+  type ColdContent,
   type ColdFile,
   type ColdManifest,
   readColdManifest,
@@ -37,7 +38,7 @@ const iso = (ms: number) => new Date(ms).toISOString();
 /** What was written of a partition. */
 export interface Frozen {
   readonly uri: string;
-  readonly bytes: number;
+  readonly manifest: ColdManifest;
 }
 
 /**
@@ -82,8 +83,8 @@ export async function freezePartition(
   }
   assertSealed(partition, facts, STAYS);
   await watcher.onStep('archive: manifest', partition.name);
-  await writeColdManifest(coldDir, uri, await manifestOf(context, partition, facts, written));
-  return { uri, bytes: written.reduce((sum, { bytes }) => sum + bytes, 0) };
+  const content = await contentOf(context, partition, facts, written);
+  return { uri, manifest: await writeColdManifest(coldDir, uri, content) };
 }
 
 /**
@@ -98,6 +99,8 @@ async function findEarlier(
   const manifest = await readColdManifest(coldDir, uri).catch(() => undefined);
   if (manifest?.checksum !== partition.checksum || manifest?.rows !== partition.rows)
     return undefined;
+  // One of the first format is written anew.
+  if (manifest.sha256 === null) return undefined;
   await watcher.onStep('archive: verify', partition.name);
   try {
     for (const file of manifest.files) await checkFile(coldDir, file, signal);
@@ -107,7 +110,7 @@ async function findEarlier(
   }
   const onRows = (rows: number) => watcher.onRows(rows, partition.rows);
   assertSealed(partition, await sumRows(desk, partition, onRows), STAYS);
-  return { uri, bytes: manifest.files.reduce((sum, { bytes }) => sum + bytes, 0) };
+  return { uri, manifest };
 }
 
 async function freezeDay(
@@ -176,12 +179,12 @@ async function momentsOf(
   return [text(row?.[0]), text(row?.[1])];
 }
 
-async function manifestOf(
+async function contentOf(
   { desk, clock, version }: ColdContext,
   partition: PartitionInfo,
   { rows, checksum }: SealFacts,
   files: readonly ColdFile[],
-): Promise<ColdManifest> {
+): Promise<ColdContent> {
   const coverage = await desk.coverage(partition);
   return {
     tapekeep: version,

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { messageOf } from '../../kernel/errors.js';
@@ -48,7 +49,23 @@ export interface ColdManifest {
   readonly columns: readonly { readonly name: string; readonly type: ColumnType }[];
   readonly files: readonly ColdFile[];
   readonly coverage: readonly ColdCoverage[];
+  /** Of the text of the manifest without this field; null in one of the first format. */
+  readonly sha256: string | null;
 }
+
+/** What a manifest says, before it is written. */
+export type ColdContent = Omit<ColdManifest, 'sha256'>;
+
+/** The first format had neither a number nor a checksum of itself. */
+const FORMAT = 2;
+/** How the text ends: the checksum of what stands before it, closed in the same way. */
+const OWN_SUM = /,\n {2}"sha256": "([0-9a-f]{64})"\n\}\n$/;
+const FIELDS: ReadonlySet<string> = new Set([
+  ...['tapekeep', 'madeAt', 'table', 'kind', 'from', 'to', 'rows', 'checksum', 'columns', 'files'],
+  'coverage',
+]);
+
+const sumOf = (text: string) => createHash('sha256').update(text).digest('hex');
 
 /** A manifest of ten years of minutes of a thousand markets stays far below. */
 const MAX_BYTES = 256 * 1024 * 1024;
@@ -66,6 +83,11 @@ class Reader {
   damaged(what: string, cause?: unknown): ColdError {
     const text = `${this.#path} is damaged: ${what}. Bring it back from a copy`;
     return new ColdError('cold_damaged', 'fatal', text, { cause });
+  }
+
+  newer(format: number): ColdError {
+    const text = `${this.#path} is damaged, or of the format ${format} of a newer tapekeep: use that version, or bring it back from a copy`;
+    return new ColdError('cold_damaged', 'fatal', text);
   }
 
   object(value: unknown, where: string): Fields {
@@ -115,6 +137,27 @@ class Reader {
 const COLUMN_TYPES: readonly ColumnType[] = ['timestamp', 'integer', 'text', 'decimal', 'decimals'];
 
 /**
+ * The checksum that a manifest carries of itself, null in one of the first format. That one is known by
+ * having neither of the two fields that came with the second, and no others: so no damage of one place
+ * makes a manifest pass for an older one.
+ */
+function ownSum(read: Reader, text: string, fields: Fields): string | null {
+  if (!('format' in fields) && !('sha256' in fields)) {
+    const unknown = Object.keys(fields).find((name) => !FIELDS.has(name));
+    if (unknown !== undefined) throw read.damaged(`"${unknown}" is no field of a manifest`);
+    return null;
+  }
+  if (typeof fields.format === 'number' && fields.format > FORMAT) {
+    throw read.newer(fields.format);
+  }
+  const [end, sum] = OWN_SUM.exec(text) ?? [];
+  if (fields.format === FORMAT && end !== undefined && sum !== undefined) {
+    if (sumOf(`${text.slice(0, -end.length)}\n}\n`) === sum) return sum;
+  }
+  throw read.damaged('it does not match the checksum that it carries of itself');
+}
+
+/**
  * Takes a manifest from its text.
  *
  * @param path for messages
@@ -129,6 +172,7 @@ export function parseColdManifest(text: string, path: string): ColdManifest {
     throw read.damaged(`no JSON (${messageOf(error)})`, error);
   }
   const fields = read.object(value, 'the manifest');
+  const sha256 = ownSum(read, text, fields);
   const table = read.oneOf(fields, 'table', PARTITIONED_TABLES);
   const manifest: ColdManifest = {
     tapekeep: read.text(fields, 'tapekeep'),
@@ -163,6 +207,7 @@ export function parseColdManifest(text: string, path: string): ColdManifest {
         to: read.moment(span, 'to'),
       })),
     })),
+    sha256,
   };
   const sum = manifest.files.reduce((rows, file) => rows + file.rows, 0);
   if (sum !== manifest.rows) {
@@ -194,25 +239,34 @@ export async function readColdManifest(coldDir: string, uri: string): Promise<Co
   return parseColdManifest(text.toString('utf8'), path);
 }
 
-/** Writes a manifest so that it is on the disk whole, or not there. @throws ColdError */
+/**
+ * Writes a manifest so that it is on the disk whole, or not there.
+ *
+ * @returns it with the checksum that it carries of itself
+ * @throws ColdError
+ */
 export async function writeColdManifest(
   coldDir: string,
   uri: string,
-  manifest: ColdManifest,
-): Promise<void> {
+  content: ColdContent,
+): Promise<ColdManifest> {
+  const body = `${JSON.stringify({ format: FORMAT, ...content }, null, 2)}\n`;
+  const sha256 = sumOf(body);
+  const text = body.replace(/\n\}\n$/, `,\n  "sha256": "${sha256}"\n}\n`);
   const path = join(coldDir, uri);
   const temporary = `${path}.new`;
   try {
     await mkdir(dirname(path), { recursive: true });
     const file = await open(temporary, 'w', 0o644);
     try {
-      await file.writeFile(`${JSON.stringify(manifest, null, 2)}\n`);
+      await file.writeFile(text);
       await file.sync();
     } finally {
       await file.close();
     }
     await rename(temporary, path);
     await syncFolder(dirname(path));
+    return { ...content, sha256 };
   } catch (error) {
     await rm(temporary, { force: true }).catch(() => undefined);
     throw asColdError(error, path);

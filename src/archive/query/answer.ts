@@ -215,6 +215,12 @@ class World {
     this.#question.onNote(
       'only the cold files are asked: nothing that is in a database is in the answer',
     );
+    const old = manifests.filter(({ sha256 }) => sha256 === null).length;
+    if (old > 0) {
+      this.#question.onNote(
+        `${old} of ${manifests.length} manifests carry no checksum of themselves, as they were written by an earlier version: damage to them shows only where it breaks their form`,
+      );
+    }
     if (tables.includes('gaps')) {
       throw new StatementRefusedError(
         'gaps are known to the database alone: ask it, without --cold',

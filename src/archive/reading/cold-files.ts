@@ -89,7 +89,10 @@ export class ColdFolder {
     return read;
   }
 
-  async #read({ table, span }: DepartedPartition, uri: string): Promise<ColdManifest> {
+  async #read(
+    { table, span, manifestSha256 }: DepartedPartition,
+    uri: string,
+  ): Promise<ColdManifest> {
     const manifest = await readColdManifest(this.#dir, uri).catch((error: unknown) => {
       if (!(error instanceof ColdError) || error.code !== 'cold_missing') throw error;
       const text = `${join(this.#dir, uri)} is not there, though the archive counts on it: bring it back from a copy, or name the folder of cold partitions with cold.dir`;
@@ -99,7 +102,11 @@ export class ColdFolder {
       manifest.table === table &&
       Date.parse(manifest.from) === span.fromMs &&
       Date.parse(manifest.to) === span.toMs;
-    if (isSame) return manifest;
+    if (isSame && (manifestSha256 === null || manifest.sha256 === manifestSha256)) return manifest;
+    if (isSame) {
+      const text = `${join(this.#dir, uri)} is a manifest of this partition, but not the one that it was archived with: bring the right one back from a copy`;
+      throw new ColdError('cold_damaged', 'fatal', text);
+    }
     const path = join(this.#dir, uri);
     const text = `${path} is of ${manifest.table} from ${manifest.from} to ${manifest.to}, which is another partition: bring the right one back from a copy`;
     throw new ColdError('cold_damaged', 'fatal', text);

@@ -193,14 +193,14 @@ export class LifeRun {
     const frozen = await freezePartition(this.#cold(), one);
     signal.throwIfAborted();
     await watcher.onStep('archive: switch', one.name);
-    const checksum = one.checksum ?? '';
-    if (!(await this.#desk.archive(one, { checksum, ...frozen }))) {
+    if (!(await this.#desk.archive(one, frozen))) {
       return { partition: one, became: 'kept', rows: null, note: 'it was reopened meanwhile' };
     }
     await watcher.onStep('archive: drop', one.name);
     const isDropped = await this.#desk.dropEmptied(one);
     const note = isDropped ? null : 'its empty table is in use and goes with the next run';
-    return { partition: one, became: 'archived', rows: one.rows, coldBytes: frozen.bytes, note };
+    const coldBytes = frozen.manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
+    return { partition: one, became: 'archived', rows: one.rows, coldBytes, note };
   }
 
   async #restore(one: PartitionInfo, isWithoutFiles: boolean): Promise<LifeOutcome> {

@@ -2,22 +2,31 @@ import { systemClock } from '../../kernel/clock.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { MigrationReport } from '../../store/index.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { UsageError } from '../failure.js';
 import { borrowDatabase, migrateDatabaseWholly } from '../opening/database.js';
 import { type CommonOptions, openSession } from '../opening/session.js';
 
 export interface MigrateCommandOptions extends CommonOptions {
-  /** Distributes the tables over the nodes of a Citus cluster. */
+  /** Refused: see {@link migrateCommand}. */
   readonly citus?: boolean;
 }
 
-/** Brings the database's schema up to date and says what was done, and what is left to do. */
+/**
+ * Brings the database's schema up to date and says what was done, and what is left to do.
+ *
+ * @throws UsageError for `--citus`, which changes nothing
+ */
 export async function migrateCommand(options: MigrateCommandOptions): Promise<ExitCode> {
+  if (options.citus === true) {
+    const allowed =
+      'a Citus cluster is not supported yet, so nothing was migrated: keep the archive on one Postgres server';
+    throw new UsageError('migrate', '--citus', allowed);
+  }
   const { config, telemetry } = openSession(options);
   const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
   try {
-    const isCitus = options.citus === true;
     const { signal, url } = database;
-    const migrating = migrateDatabaseWholly(config, url, telemetry.store, isCitus);
+    const migrating = migrateDatabaseWholly(config, url, telemetry.store);
     // What is cut off is rolled back; the next run goes on from there.
     const report = await unlessAborted(signal, migrating);
     process.stdout.write(
@@ -31,7 +40,7 @@ export async function migrateCommand(options: MigrateCommandOptions): Promise<Ex
   return EXIT_CODES.ok;
 }
 
-function linesOf({ applied, analytics, roles, isDistributed }: MigrationReport): string[] {
+function linesOf({ applied, analytics, roles }: MigrationReport): string[] {
   return [
     applied.length === 0
       ? 'The schema is up to date; nothing was applied.'
@@ -40,6 +49,5 @@ function linesOf({ applied, analytics, roles, isDistributed }: MigrationReport):
     ...(analytics.note === null ? [] : [`Analytics: ${analytics.note}.`]),
     ...(roles.state === 'granted' ? ['Settled the rights of owner, writer and reader.'] : []),
     ...(roles.note === null ? [] : [`Roles: ${roles.note}.`]),
-    ...(isDistributed ? ['Distributed the tables over the nodes of the cluster.'] : []),
   ];
 }

@@ -88,15 +88,14 @@ export function migrateDatabase(
   return migrate({ databaseUrl, telemetry, partitionWidths });
 }
 
-/** The same, with all that became of it; over the nodes of a Citus cluster if asked. */
+/** The same, with all that became of it. */
 export function migrateDatabaseWholly(
   config: Config,
   databaseUrl: string,
   telemetry: StoreEvents,
-  isCitus: boolean,
 ): Promise<MigrationReport> {
   const partitionWidths = config.database.partitionWidth;
-  return migrateAll({ databaseUrl, telemetry, partitionWidths, isCitus });
+  return migrateAll({ databaseUrl, telemetry, partitionWidths });
 }
 
 /** Opens the archive with the configured limits. */

@@ -5,12 +5,12 @@ import type { GapRecord } from '../api.js';
 import type { GapAttempt, RecordedGap } from '../api-completeness.js';
 import type { Database, Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';
+import { lockRowsSql } from '../locks.js';
 
 /** What the ledger remembers of gaps: one row a memory, those of a stream apart from each other. */
 
 /** Whoever changes memories of a market holds this until COMMIT; taken in the order of the ids. */
-const LOCK_GAPS = `
-  SELECT pg_advisory_xact_lock(hashtext('tapekeep gaps'), id) FROM unnest($1::int[]) AS id`;
+const LOCK_GAPS = lockRowsSql('gaps', '$1::int[]');
 
 export async function lockGaps(runner: Runner, marketIds: Iterable<number>): Promise<void> {
   const sorted = [...new Set(marketIds)].sort((a, b) => a - b);

@@ -14,7 +14,7 @@ import { noteTheseGaps } from '../completeness/gap-notes.js';
 import { START_TRIES } from '../completeness/start-tries.js';
 import type { Database, Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';
-import { WRITER_LOCK_NAME } from '../writer/session.js';
+import { IS_WRITTEN } from '../locks.js';
 import { readAnswer } from './answers.js';
 import { readQuarantine, readQuarantineCounts, readQuarantinedRow } from './quarantine-reader.js';
 
@@ -73,14 +73,6 @@ const GAP = `
          ${NOTES} AS note, ${toMs('first_seen_at')} AS "firstSeenAtMs", attempts,
          ${toMs('next_attempt_at')} AS "nextAttemptAtMs", ${toMs('closed_at')} AS "closedAtMs"
   FROM gap g WHERE gap_id = $1`;
-
-/** A lock of two int4 keys shows them as classid and objid, unsigned. */
-const IS_WRITTEN = `
-  SELECT EXISTS (
-    SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted
-      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-      AND classid::bigint = hashtext('${WRITER_LOCK_NAME}')::bigint & 4294967295
-      AND objid = 0 AND objsubid = 2) AS written`;
 
 type Flat<T extends { readonly span: Span }> = Omit<T, 'span'> & Span;
 

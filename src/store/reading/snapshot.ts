@@ -24,6 +24,7 @@ import {
 } from '../connection.js';
 import { StoreError } from '../errors.js';
 import { toMs } from '../instants.js';
+import { LOCK_READING } from '../locks.js';
 import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
 import { copyRowsSql } from './copy-rows.js';
 import { copyLedgerSql, copyTableSql } from './table-rows.js';
@@ -36,15 +37,14 @@ const SORTING_MS = 6 * 3_600_000;
 const READ_AHEAD = 256 * 1024;
 
 /**
- * Held from before the snapshot is taken until its connection ends: whoever takes a partition away
- * waits for it. Inside the transaction it would come too late, because a statement that waits for a
- * lock has its snapshot already.
+ * The first statement of the transaction, held until its end. LOCK TABLE takes no snapshot, so that
+ * what is seen afterwards is what was there once the lock was had.
  */
-const HOLD_PARTITIONS = `SELECT pg_advisory_lock_shared(hashtext('tapekeep readers'), 0)`;
+const BEGIN = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${LOCK_READING}`;
 
 const READ_DEPARTED = `
   SELECT table_name AS "table", ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs",
-         state, uri
+         state, uri, manifest_sha256 AS "manifestSha256"
   FROM partition_state WHERE state IN ('archived', 'expired') ORDER BY table_name, lower(span)`;
 
 /**
@@ -59,7 +59,7 @@ const READ_DEPARTED = `
 const SETTINGS = `
   SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
   SET tcp_keepalives_idle = 60; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 6;
-  SET enable_sort = off; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;`;
+  SET enable_sort = off;`;
 const SEE_NOW = 'SELECT pg_current_snapshot()';
 
 /**
@@ -105,12 +105,12 @@ class PostgresSnapshot implements ArchiveSnapshot {
    * @param seen the exported moment of another snapshot; now when left out
    */
   async begin(seen?: string): Promise<void> {
-    await this.#client.query(HOLD_PARTITIONS);
+    await this.#client.query(BEGIN);
     const see = seen === undefined ? SEE_NOW : `SET TRANSACTION SNAPSHOT '${seen}'`;
     await this.#client.query(`${SETTINGS} ${see}`);
     const rows = await this.#ask<Omit<DepartedPartition, 'span'> & Span>(READ_DEPARTED, []);
-    this.#departed = rows.map(({ table, state, uri, fromMs, toMs: endMs }) => ({
-      ...{ table, state, uri, span: { fromMs, toMs: endMs } },
+    this.#departed = rows.map(({ fromMs, toMs: endMs, ...rest }) => ({
+      ...{ ...rest, span: { fromMs, toMs: endMs } },
     }));
   }
 

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
 import { StoreError } from '../errors.js';
 import { sqlstateOf } from '../sqlstate.js';
+import { BEGIN_ALONE } from './migrations-table.js';
 import { readSqlFiles, type SqlFile } from './sql-files.js';
 
 /**
@@ -76,7 +77,11 @@ export async function replaceAnalytics(
     return { state: 'not_allowed', note };
   }
   try {
-    await client.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+    await client.query(`${BEGIN_ALONE}; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+    if (await isCurrent(client, files)) {
+      await client.query('COMMIT');
+      return { state: 'current', note: null };
+    }
     await client.query(FIX_SEARCH_PATH);
     await client.query(CREATE_SCHEMA);
     await install(client, files);

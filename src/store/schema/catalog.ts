@@ -5,9 +5,10 @@ import type { Database, Runner } from '../database.js';
 import { giveUpMissing, resumeListed } from '../delisting.js';
 import { StoreError } from '../errors.js';
 import { fromMs, toMs } from '../instants.js';
+import { lockRowsSql } from '../locks.js';
 import { keptFromSql } from '../sealing/kept-from.js';
 
-const LOCK_CATALOG = "SELECT pg_advisory_xact_lock(hashtext('tapekeep catalog'), 0)";
+const LOCK_CATALOG = lockRowsSql('catalog');
 
 const READ_ARCHIVE = `
   SELECT name, base_url AS "baseUrl", is_sandbox AS "isSandbox", identity FROM archive`;

@@ -13,15 +13,18 @@ import type { Runner } from '../database.js';
 import { StoreError } from '../errors.js';
 import { actionOf, sqlstateOf } from '../sqlstate.js';
 import { type AnalyticsOutcome, replaceAnalytics } from './analytics.js';
-import { distribute } from './citus.js';
+import { BEGIN_ALONE, MIGRATIONS_TABLE } from './migrations-table.js';
 import { packageRoot } from './package-root.js';
 import { type RolesOutcome, settleRoles } from './roles.js';
 
-/** Where node-pg-migrate remembers what was applied. */
-const MIGRATIONS_TABLE = 'tapekeep_migration';
 /** `0001_name.sql`: the number gives the order. */
 const MIGRATION_FILE = /^\d{4}_[a-z0-9_]+\.sql$/;
-const LOCK_MIGRATIONS = "SELECT pg_advisory_lock(hashtext('tapekeep migrations'), 0)";
+/** As node-pg-migrate would make it; here, because it is locked before anything is looked at. */
+const CREATE_MIGRATIONS_TABLE = `
+  CREATE TABLE IF NOT EXISTS public.${MIGRATIONS_TABLE} (
+    id SERIAL PRIMARY KEY, name varchar(255) NOT NULL, run_on timestamp NOT NULL)`;
+/** duplicate_table, duplicate_object, unique_violation: another program made it at this instant. */
+const MADE_MEANWHILE: ReadonlySet<string> = new Set(['42P07', '42710', '23505']);
 const APPLIED_MIGRATIONS = `SELECT name FROM ${MIGRATIONS_TABLE} ORDER BY id`;
 const FIND_MIGRATIONS_TABLE = `SELECT to_regclass('${MIGRATIONS_TABLE}') IS NOT NULL AS exists`;
 const FIND_POLICY = 'SELECT table_name FROM partition_policy';
@@ -89,7 +92,6 @@ export interface MigrationReport {
   readonly applied: readonly string[];
   readonly analytics: AnalyticsOutcome;
   readonly roles: RolesOutcome;
-  readonly isDistributed: boolean;
 }
 
 /**
@@ -110,12 +112,9 @@ export async function migrate(options: MigrateOptions): Promise<string[]> {
  * A user without the rights of the tables' owner may call it too, as a daemon that only writes does:
  * it checks that nothing is missing and changes nothing.
  *
- * @param options.isCitus distributes the tables over the nodes of a Citus cluster
- * @throws {@link StoreError} as {@link migrate}, and `citus_missing`
+ * @throws {@link StoreError} as {@link migrate}
  */
-export async function migrateAll(
-  options: MigrateOptions & { readonly isCitus?: boolean },
-): Promise<MigrationReport> {
+export async function migrateAll(options: MigrateOptions): Promise<MigrationReport> {
   const { databaseUrl } = options;
   const client = new pg.Client(
     clientConfig({ databaseUrl, connectTimeoutMs: options.connectTimeoutMs ?? 10_000 }),
@@ -133,8 +132,6 @@ export async function migrateAll(
   try {
     await checkServerVersion((sql) => client.query(sql), databaseUrl);
     await client.query('SET client_min_messages = warning');
-    // Blocking: a loser of the race waits for the winner. Freed with the connection.
-    await client.query(LOCK_MIGRATIONS);
     const { rows } = await client.query<{ is_owner: boolean }>(IS_OWNER);
     const isOwner = rows[0]?.is_owner === true;
     const applied = await applyMissing(client, databaseUrl, isOwner);
@@ -142,8 +139,7 @@ export async function migrateAll(
     const analytics = await replaceAnalytics(client, isOwner);
     const roles = await settleRoles(client, isOwner);
     if (applied.length > 0) options.telemetry?.migrated({ applied });
-    if (options.isCitus === true) await distribute(client, describeAddress(databaseUrl));
-    return { applied, analytics, roles, isDistributed: options.isCitus === true };
+    return { applied, analytics, roles };
   } catch (error) {
     throw migrationFailed(error, databaseUrl, isLost);
   } finally {
@@ -167,8 +163,14 @@ async function applyMissing(
     if (!isOwner) throw notOwner(missing, databaseUrl);
   }
   const silent = () => undefined;
+  await client.query(CREATE_MIGRATIONS_TABLE).catch((error: unknown) => {
+    if (!MADE_MEANWHILE.has(sqlstateOf(error) ?? '')) throw error;
+  });
   // Loaded where something is to be applied: every start looks, and few find anything.
   const { runner } = await import('node-pg-migrate');
+  // A loser of the race waits here and finds the work done. The runner's own BEGIN adds nothing, and
+  // its COMMIT or ROLLBACK ends this transaction.
+  await client.query(BEGIN_ALONE);
   const done = await runner({
     dbClient: client,
     dir: join(packageRoot(), 'sql'),
@@ -181,6 +183,7 @@ async function applyMissing(
     noLock: true,
     logger: { debug: silent, info: silent, warn: silent, error: silent },
   });
+  await client.query('COMMIT');
   return done.map(({ name }) => name);
 }
 

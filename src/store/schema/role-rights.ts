@@ -42,5 +42,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   quarantine_count: { writer: ADD_CHANGE, reader: READ },
   partition_policy: { writer: READ, reader: READ },
   partition_state: { writer: READ, reader: READ },
+  exclusive_lock: { writer: ADD_CHANGE, reader: READ },
+  reader_lock: { writer: READ, reader: READ },
   tapekeep_migration: { writer: READ, reader: READ },
 };

@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
 import { sqlstateOf } from '../sqlstate.js';
+import { BEGIN_ALONE } from './migrations-table.js';
 import { QUERY_GRANTS, QUERY_ROLE, settleQueryRole } from './query-role.js';
 import { type RoleRights, TABLE_RIGHTS } from './role-rights.js';
 
@@ -49,16 +50,15 @@ export async function settleRoles(client: pg.Client, isAllowed: boolean): Promis
     return { state: 'not_allowed', note };
   }
   try {
-    await client.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+    await client.query(`${BEGIN_ALONE}; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
     const hasOwner = await passOwnership(client);
     const changes = await grantRights(client);
     const query = await settleQueryRole(client);
+    const closed = await closeDatabase(client);
     await client.query('COMMIT');
-    const isChanged = hasOwner.changed || changes > 0 || query.changed;
-    const notes = [
-      ...[hasOwner.note, query.note],
-      ...[await missingRights(client), await openSchema(client)],
-    ];
+    const isChanged = hasOwner.changed || changes > 0 || query.changed || closed.changed;
+    const lacking = await missingRights(client);
+    const notes = [hasOwner.note, query.note, lacking, closed.note, await openSchema(client)];
     const note = notes.filter((one) => one !== null).join('; ');
     return { state: isChanged ? 'granted' : 'current', note: note === '' ? null : note };
   } catch (error) {
@@ -121,12 +121,14 @@ export const WRITER_FUNCTIONS = [
   ...['make_partition', 'partition_at', 'begin_seal', 'finish_seal', 'reopen_partition'],
   ...['drop_broken_indexes', 'rebuild_indexes', 'archive_partition', 'drop_emptied'],
   ...['begin_restore', 'finish_restore', 'expire_partition', 'expose_trade'],
+  ...['lock_rows', 'hold_lock'],
 ];
 /** Functions and types of the archive beside its tables. */
 export const OWNED_FUNCTIONS = [
   ...WRITER_FUNCTIONS,
   ...['build_partition', 'guard_partition', 'empty_partition', 'partition_is_final'],
-  ...['balances_at', 'orders_open_at'],
+  ...['balances_at', 'orders_open_at', 'lock_holder', 'streams_of', 'stream_rows'],
+  ...['revoke_ledger', 'forget_plans', 'rows_by_market'],
 ];
 export const OWNED_TYPES = ['taker_side', 'state_origin'];
 
@@ -204,6 +206,38 @@ const LACKS_ANALYTICS = `
     SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'v')
       AND NOT has_table_privilege('${READER}', c.oid, 'SELECT')) AS lacks
   FROM pg_namespace n WHERE n.nspname = 'analytics'`;
+
+/** Rights on the database that everybody has by default, and whether this user may take them away. */
+const OPEN_TO_ALL = `
+  SELECT coalesce(string_agg(a.privilege_type, ', ' ORDER BY a.privilege_type), '') AS rights,
+         pg_has_role(d.datdba, 'USAGE') AS "isOurs", quote_ident(d.datname) AS database
+  FROM pg_database d LEFT JOIN LATERAL aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
+    ON a.grantee = 0
+  WHERE d.datname = current_database() GROUP BY d.datdba, d.datname`;
+
+/**
+ * Closes the database to logins of no group: any that may connect can fill disks with temporary tables
+ * and hold advisory locks. Returns what the owner of the database has to do where this user may not.
+ */
+async function closeDatabase(
+  client: pg.Client,
+): Promise<{ changed: boolean; note: string | null }> {
+  const { rows } = await client.query<{ rights: string; isOurs: boolean; database: string }>(
+    OPEN_TO_ALL,
+  );
+  const [found] = rows;
+  if (found === undefined || found.rights === '') return { changed: false, note: null };
+  const revoke = `REVOKE ${found.rights} ON DATABASE ${found.database} FROM PUBLIC`;
+  if (!found.isOurs) {
+    const note = `every login of the server may use this database: let its owner run "${revoke};"`;
+    return { changed: false, note };
+  }
+  await client.query(`
+    GRANT CONNECT ON DATABASE ${found.database} TO ${OWNER}, ${WRITER}, ${READER};
+    GRANT TEMPORARY ON DATABASE ${found.database} TO ${OWNER}, ${WRITER};
+    ${revoke}`);
+  return { changed: true, note: null };
+}
 
 /** Returns how many tables had other rights than they should. */
 async function grantRights(client: pg.Client): Promise<number> {

@@ -106,10 +106,14 @@ export interface SealingDesk {
   /** The rows of a market as canonical lines, day by day. Leaving early ends the desk. */
   marketRows(place: Place, marketId: number): AsyncIterable<Buffer>;
   coverage(place: Place): Promise<StreamCoverage[]>;
-  /** The switch to files. False: it is not sealed, or not with this checksum. */
+  /**
+   * The switch to files. False: it is not sealed, or not with this checksum.
+   *
+   * @param cold the manifest, which the database holds against the rows that it counted
+   */
   archive(
     place: Place,
-    cold: { readonly checksum: string; readonly uri: string; readonly bytes: number },
+    cold: { readonly uri: string; readonly manifest: { readonly checksum: string } },
   ): Promise<boolean>;
   /** Drops the table of what is archived or expired. False: it is in use, try again later. */
   dropEmptied(place: Place): Promise<boolean>;

@@ -81,19 +81,6 @@ export class LongConnection implements Runner {
     return this.rows<Row>(sql, values);
   }
 
-  /** Runs `work` between BEGIN and COMMIT; any failure rolls back. */
-  async transaction<T>(work: () => Promise<T>): Promise<T> {
-    await this.rows('BEGIN');
-    try {
-      const result = await work();
-      await this.rows('COMMIT');
-      return result;
-    } catch (error) {
-      await this.#client.query('ROLLBACK').catch(() => undefined);
-      throw error;
-    }
-  }
-
   /** What `COPY … TO STDOUT` writes. A reader that leaves before the end ends the connection. */
   async *copyOut(sql: string): AsyncGenerator<Buffer> {
     this.#check();

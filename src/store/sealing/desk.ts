@@ -1,6 +1,7 @@
 import type { SeriesColumn } from '../api-series.js';
 import { StoreError } from '../errors.js';
 import { fromMs } from '../instants.js';
+import { holdLock } from '../locks.js';
 import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import { sqlstateOf } from '../sqlstate.js';
 import type {
@@ -11,13 +12,11 @@ import type {
   StreamCoverage,
 } from './api-sealing.js';
 import type { LongConnection } from './connection.js';
-import { Expiry } from './expiry.js';
 import { findLedgerDoubts, findUnsettled, readCoverage } from './settled.js';
 import { LIFE_TABLES, marketRowsSql } from './tables.js';
 
 type Place = Pick<PartitionInfo, 'table' | 'name' | 'span'>;
 
-const ONLY_ONE = `SELECT pg_try_advisory_lock(hashtext('tapekeep sealing'), 0) AS got`;
 const IS_DISTRIBUTED = `SELECT to_regclass('pg_dist_partition') IS NOT NULL AS known`;
 const DISTRIBUTED = `
   SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = 'trade'::regclass) AS is_so`;
@@ -37,18 +36,6 @@ const marketsSql = (name: string) => `
          m.stock_prec AS "stockPrec", m.money_prec AS "moneyPrec"
   FROM held h LEFT JOIN market m USING (market_id) WHERE h.market_id IS NOT NULL ORDER BY 1`;
 
-const tradeCountsSql = (name: string) => `
-  SELECT coalesce(jsonb_object_agg(market_id::text, jsonb_build_array(
-    n, low, high, timed, timed_low, timed_high)), '{}')::text AS counts
-  FROM (
-    SELECT market_id, count(*) AS n, min(tid) AS low, max(tid) AS high,
-           count(executed_at) AS timed, min(tid) FILTER (WHERE executed_at IS NOT NULL) AS timed_low,
-           max(tid) FILTER (WHERE executed_at IS NOT NULL) AS timed_high
-    FROM ${name} GROUP BY market_id) c`;
-const countsSql = (name: string) => `
-  SELECT coalesce(jsonb_object_agg(market_id::text, jsonb_build_array(n)), '{}')::text AS counts
-  FROM (SELECT market_id, count(*) AS n FROM ${name} GROUP BY market_id) c`;
-
 const AT = fromMs('$2');
 
 /** The desk on one connection; it holds the lock that makes it the only one. */
@@ -61,14 +48,11 @@ export class PostgresSealingDesk implements SealingDesk {
 
   /** @throws StoreError `sealing_busy`, `sealing_refused` */
   static async open(connection: LongConnection): Promise<PostgresSealingDesk> {
-    const [lock] = await connection.rows<{ got: boolean }>(ONLY_ONE);
-    if (lock?.got !== true) {
-      throw new StoreError(
-        'sealing_busy',
-        'retry',
-        'another tapekeep is sealing, archiving or restoring partitions of this database: try again when it has ended',
-      );
-    }
+    await holdLock((sql, values) => connection.rows(sql, values), 'sealing', {
+      ...{ code: 'sealing_busy', action: 'retry' },
+      text: (heldBy) =>
+        `another tapekeep is sealing, archiving or restoring partitions of this database (${heldBy}): try again when it has ended`,
+    });
     const [citus] = await connection.rows<{ known: boolean }>(IS_DISTRIBUTED);
     if (citus?.known === true) {
       const [found] = await connection.rows<{ is_so: boolean }>(DISTRIBUTED);
@@ -111,10 +95,7 @@ export class PostgresSealingDesk implements SealingDesk {
   }
 
   async finishSeal(place: Place, { rows, checksum }: SealFacts): Promise<boolean> {
-    const sql = place.table === 'trade' ? tradeCountsSql(place.name) : countsSql(place.name);
-    const [row] = await this.#connection.rows<{ counts: string }>(sql);
-    const more = [rows, checksum, row?.counts ?? '{}'];
-    return await this.#call<boolean>('finish_seal($1, AT, $3, $4, $5)', place, more);
+    return await this.#call<boolean>('finish_seal($1, AT, $3, $4)', place, [rows, checksum]);
   }
 
   async markets({ name }: Place): Promise<PartitionMarket[]> {
@@ -135,10 +116,10 @@ export class PostgresSealingDesk implements SealingDesk {
 
   async archive(
     place: Place,
-    { checksum, uri, bytes }: { checksum: string; uri: string; bytes: number },
+    { uri, manifest }: { uri: string; manifest: { checksum: string } },
   ): Promise<boolean> {
-    const more = [checksum, uri, bytes];
-    return await this.#call<boolean>('archive_partition($1, AT, $3, $4, $5)', place, more);
+    const more = [uri, JSON.stringify(manifest)];
+    return await this.#call<boolean>('archive_partition($1, AT, $3, $4)', place, more);
   }
 
   async dropEmptied(place: Place): Promise<boolean> {
@@ -160,14 +141,7 @@ export class PostgresSealingDesk implements SealingDesk {
   }
 
   async expire(place: Place): Promise<boolean> {
-    return await this.#connection.transaction(async () => {
-      const expiry = new Expiry(this.#connection, place.table, place.span);
-      await expiry.prepare();
-      const before = await this.#call<string | null>('expire_partition($1, AT)', place);
-      if (before === null) return false;
-      await expiry.apply();
-      return true;
-    });
+    return (await this.#call<string | null>('expire_partition($1, AT)', place)) !== null;
   }
 
   async close(): Promise<void> {
@@ -179,7 +153,7 @@ export class PostgresSealingDesk implements SealingDesk {
     return row?.may === true;
   }
 
-  /** Calls one of the functions of sql/0006; AT stands for the begin of the partition. */
+  /** Calls one of the functions of sql/0006 and sql/0010; AT stands for the begin of the partition. */
   async #call<T>(
     call: string,
     { table, span, name }: Place,

@@ -10,11 +10,12 @@ import {
 import type { Mismatch } from '../api-verdicts.js';
 import type { Database, Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';
+import { lockRowsSql } from '../locks.js';
 
 /** Reading and writing the rows of verdicts. Every change reads, merges and replaces under a lock. */
 
 /** Two programs may judge at once; their changes to one market follow each other. */
-const LOCK = `SELECT pg_advisory_xact_lock(hashtext('tapekeep verdicts'), $1)`;
+const LOCK = lockRowsSql('verdicts', 'ARRAY[$1::int]');
 
 const COLUMNS = `
   ${toMs('lower(v.span)')} AS from_ms, ${toMs('upper(v.span)')} AS to_ms, v.outcome, v.detail,

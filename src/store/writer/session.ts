@@ -1,14 +1,11 @@
 import { Connection, type ConnectionOptions } from '../connection.js';
 import { StoreError } from '../errors.js';
+import { holdLock } from '../locks.js';
 import { WRITE_COVERAGE } from './coverage-rows.js';
 import { READ_COVERAGE } from './held-coverage.js';
 import { prepareSql } from './script.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';
-
-/** Name of the advisory lock that makes a store the only writer. */
-export const WRITER_LOCK_NAME = 'tapekeep writer';
-const TRY_WRITER_LOCK = `SELECT pg_try_advisory_lock(hashtext('${WRITER_LOCK_NAME}'), 0) AS got`;
 
 /** Run once on each connection of the writer. */
 const PREPARE = [
@@ -82,12 +79,10 @@ export class WriterSession {
   }
 
   async #lock(connection: Connection, action: 'fatal' | 'retry'): Promise<void> {
-    const [row] = await connection.query<{ got: boolean }>(TRY_WRITER_LOCK);
-    if (row?.got === true) return;
-    throw new StoreError(
-      'writer_lock_held',
-      action,
-      'another tapekeep writes to this database: stop it first, or give each its own database',
-    );
+    await holdLock((sql, values) => connection.query(sql, values), 'writer', {
+      ...{ code: 'writer_lock_held', action },
+      text: (heldBy) =>
+        `another tapekeep writes to this database (${heldBy}): stop it first, or give each its own database`,
+    });
   }
 }

@@ -1,5 +1,6 @@
 import type { Batch, CommitResult, Island, Series } from '../../ledger/batch.js';
 import type { Connection } from '../connection.js';
+import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
 import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import type { Candidate, Outcome } from './candidate.js';
@@ -40,9 +41,7 @@ const BEGIN = [
  * Whoever stores trades of a market or claims coverage of it holds this until COMMIT, so that
  * counts are exact. Taken in the order of the ids by everybody: no deadlock.
  */
-const lockSql = (ids: string) =>
-  `SELECT pg_advisory_xact_lock(hashtext('tapekeep market'), id) FROM unnest(${ids}) AS id`;
-export const LOCK_MARKETS = lockSql('$1::int[]');
+export const LOCK_MARKETS = lockRowsSql('market', '$1::int[]');
 
 export interface GroupContext {
   readonly connection: Connection;
@@ -103,7 +102,7 @@ async function begin(connection: Connection, group: PreparedGroup): Promise<Foun
   const markets = `'{${ids}}'::int[]`;
   const held = readHeldSql(group.batches, group.trades);
   const ofTrades = group.trades.length > 0 ? [findStoredSql(group.trades)] : [];
-  const opening = [...BEGIN, lockSql(markets)];
+  const opening = [...BEGIN, lockRowsSql('market', markets)];
   const script = [...opening, tradeStreamsSql(markets), ...held, ...ofTrades];
   const [streams, ...answers] = (await connection.queryScript(script)).slice(opening.length);
   return {

@@ -1,0 +1,51 @@
+import type { ErrorAction } from '../kernel/errors.js';
+import { StoreError, type StoreErrorCode } from './errors.js';
+
+/**
+ * Locks that only logins with the writer's rights can take: rows of `exclusive_lock`, in place of
+ * advisory locks, which any login may hold. See sql/0010.
+ */
+
+/** Names of what is locked by rows until the end of a transaction, most of them a market each. */
+type RowLock = 'catalog' | 'gaps' | 'market' | 'verdicts';
+/** Names of what one connection holds until it ends. */
+type HeldLock = 'sealing' | 'writer';
+
+/**
+ * A statement that waits for rows, in the order of their ids: two callers of one name cannot lock
+ * each other out.
+ *
+ * @param ids SQL of an array
+ */
+export const lockRowsSql = (name: RowLock, ids = `'{0}'`) => `SELECT lock_rows('${name}', ${ids})`;
+
+/** Held by readers until their transaction ends: partitions on their way out wait for it. */
+export const LOCK_READING = 'LOCK TABLE reader_lock IN ACCESS SHARE MODE';
+
+/** True while a connection writes. */
+export const IS_WRITTEN = `SELECT pid IS NOT NULL AS written FROM lock_holder('writer')`;
+
+const HOLD = 'SELECT got, held_by_other AS "heldBy" FROM hold_lock($1)';
+
+interface Refusal {
+  readonly code: StoreErrorCode;
+  readonly action: ErrorAction;
+  /** What to write of another holder. */
+  readonly text: (heldBy: string) => string;
+}
+
+/**
+ * Takes a lock for as long as a connection lives, without waiting.
+ *
+ * @param ask runs a statement on that connection
+ * @throws StoreError as `refusal` says, while another connection has it
+ */
+export async function holdLock(
+  ask: (sql: string, values: readonly unknown[]) => Promise<{ got: boolean; heldBy: string }[]>,
+  name: HeldLock,
+  { code, action, text }: Refusal,
+): Promise<void> {
+  const [row] = await ask(HOLD, [name]);
+  if (row?.got === true) return;
+  throw new StoreError(code, action, text(row?.heldBy ?? 'unknown'));
+}
