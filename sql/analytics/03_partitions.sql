@@ -20,46 +20,73 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE COST 100
 SET search_path FROM CURRENT
 AS $$
 DECLARE
+  mode CONSTANT text := coalesce(current_setting('tapekeep.missing', true), '');
   missing record;
+  what text;
+  code text;
+  hint text;
 BEGIN
-  IF from_at >= to_at OR current_setting('tapekeep.missing', true) = 'ignore' THEN
+  IF from_at >= to_at OR mode = 'ignore' THEN
     RETURN true;
   END IF;
-  SELECT place.state, min(lower(place.span)) AS starts_at, max(upper(place.span)) AS ends_at INTO missing
-  FROM (SELECT p.span, CASE
-                 -- A transaction that keeps its snapshot still sees the state of before, but no rows:
-                 -- a table that had some and has no bytes has been emptied since.
-                 WHEN p.state = 'sealed' AND p.row_count > 0
-                   AND pg_relation_size(to_regclass(p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
-                         CASE WHEN upper(p.span) - lower(p.span) > interval '1 day' THEN 'YYYYMM' ELSE 'YYYYMMDD' END))) = 0
-                 THEN 'left' ELSE p.state END AS state
-        FROM partition_state p
-        WHERE p.table_name = in_database.series
-          AND p.span && tstzrange(in_database.from_at, in_database.to_at)) place
-  WHERE place.state IN ('archived', 'left') OR place.state = 'expired' AND in_database.expired_too
-  GROUP BY place.state ORDER BY place.state LIMIT 1;
-  IF missing.state = 'archived' THEN
-    RAISE EXCEPTION 'rows of % between % and % are in cold files, not in the database', in_database.series, missing.starts_at, missing.ends_at
-      USING ERRCODE = 'TK002',
-            HINT = 'The command tapekeep query reads both where no schema stands before the name: its tables (trades, klines, …), candles, vwap and returns. tapekeep restore brings them back; SET tapekeep.missing = ''ignore'' answers without them.';
-  ELSIF missing.state = 'left' THEN
-    RAISE EXCEPTION 'rows of % between % and % have left the database since this transaction began', in_database.series, missing.starts_at, missing.ends_at
-      USING ERRCODE = 'TK002',
-            HINT = 'Begin it anew to be told where they are.';
-  ELSIF missing.state = 'expired' THEN
-    RAISE EXCEPTION 'rows of % between % and % are no longer kept', in_database.series, missing.starts_at, missing.ends_at
-      USING ERRCODE = 'TK003',
-            HINT = 'Ask for a time after it; SET tapekeep.missing = ''ignore'' answers without them.';
-  END IF;
+  FOR missing IN
+    SELECT place.state, count(*) AS parts, min(lower(place.span)) AS starts_at, max(upper(place.span)) AS ends_at,
+           range_agg(place.span) AS spans, min(place.uri) AS first_uri
+    FROM (SELECT p.span, p.uri, CASE
+                   -- A transaction that keeps its snapshot still sees the state of before, but no rows:
+                   -- a table that had some and has no bytes has been emptied since.
+                   WHEN p.state = 'sealed' AND p.row_count > 0
+                     AND pg_relation_size(to_regclass(p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
+                           CASE WHEN upper(p.span) - lower(p.span) > interval '1 day' THEN 'YYYYMM' ELSE 'YYYYMMDD' END))) = 0
+                   THEN 'left' ELSE p.state END AS state
+          FROM partition_state p
+          WHERE p.table_name = in_database.series
+            AND p.span && tstzrange(in_database.from_at, in_database.to_at)) place
+    WHERE place.state IN ('archived', 'left') OR place.state = 'expired' AND in_database.expired_too
+    GROUP BY place.state ORDER BY place.state
+  LOOP
+    code := CASE missing.state WHEN 'expired' THEN 'TK003' ELSE 'TK002' END;
+    what := format('rows of %s between %s and %s ', in_database.series, missing.starts_at, missing.ends_at)
+      || CASE missing.state
+           WHEN 'archived' THEN 'are in cold files, not in the database'
+           WHEN 'left' THEN 'have left the database since this transaction began'
+           ELSE 'are no longer kept' END;
+    hint := CASE missing.state
+      WHEN 'archived' THEN 'Give a span to a function of the name, which answers where all rows of it are here. The command tapekeep query reads both where no schema stands before the name: its tables (trades, klines, …), candles, vwap and returns. tapekeep restore brings the rows back; SET tapekeep.missing = ''warn'' answers without them, with a warning.'
+      WHEN 'left' THEN 'Begin it anew to be told where they are.'
+      ELSE 'Ask for a time after it; SET tapekeep.missing = ''warn'' answers without them, with a warning.' END;
+    IF mode = 'warn' THEN
+      RAISE WARNING '%', what || ': the answer is without them' USING ERRCODE = code, DETAIL = missing.spans::text;
+    ELSE
+      RAISE EXCEPTION '%', what
+        USING ERRCODE = code, HINT = hint,
+              DETAIL = format('%s of its parts: %s', missing.parts, missing.spans)
+                       || coalesce(format('; the first manifest is %s', missing.first_uri), '');
+    END IF;
+  END LOOP;
   RETURN true;
 END
 $$;
-COMMENT ON FUNCTION analytics.in_database IS 'True when all rows of a series (trade, kline, ticker, depth, market_state) between two moments are in the database. Rows that have moved to cold files are an error, and with expired_too also those that are no longer kept; unless the setting tapekeep.missing is ''ignore''. Example: SELECT analytics.in_database(''trade'', now() - interval ''1 hour'', now())';
+COMMENT ON FUNCTION analytics.in_database IS 'True when all rows of a series (trade, kline, kline_revision, ticker, depth, market_state) between two moments are in the database. Rows that have moved to cold files are an error, and with expired_too also those that are no longer kept. With the setting tapekeep.missing they are a warning (''warn''), or nothing (''ignore''). Example: SELECT analytics.in_database(''trade'', now() - interval ''1 hour'', now())';
 
--- The bounds of a question to a series. They say the same about the same rows at any time, and what
--- they refuse can only change together with the partitions, which makes every plan anew: so they may
--- be called immutable, and constants in them are worked out early enough to leave out partitions. What
--- is left out wholly would ask nothing, which is why the upper bound depends on both moments as well.
+-- What stands in conditions of views and functions. It says the same about the same rows at any time,
+-- and what it refuses can only change together with the partitions, which makes every plan over the
+-- series anew: so it may be called immutable. Then the planner works it out, whatever becomes of the
+-- condition: also under LIMIT 0, EXISTS, or where a statement is known to have no rows.
+CREATE OR REPLACE FUNCTION analytics.is_here(series text, from_at timestamptz DEFAULT '-infinity', to_at timestamptz DEFAULT 'infinity', expired_too boolean DEFAULT false)
+RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 100
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+  RETURN analytics.in_database(series, from_at, to_at, expired_too);
+END
+$$;
+COMMENT ON FUNCTION analytics.is_here IS 'in_database for the conditions of views and functions, asked while a statement is planned; without a span of all time. Example: SELECT analytics.is_here(''trade'', now() - interval ''1 hour'', now())';
+
+-- The bounds of a question to a series, immutable as is_here is: so constants in them are worked out
+-- early enough to leave out partitions. What is left out wholly would ask nothing, which is why the
+-- upper bound depends on both moments as well.
 CREATE OR REPLACE FUNCTION analytics.hot_from(series text, from_at timestamptz, to_at timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 100

@@ -1,8 +1,9 @@
 CREATE OR REPLACE VIEW analytics.trades AS
 SELECT m.name AS market, t.traded_at, t.tid, t.executed_at, t.side, t.price, t.amount, t.total,
        t.received_at, t.market_id
-FROM trade t JOIN market m ON m.market_id = t.market_id;
-COMMENT ON VIEW analytics.trades IS 'Executed trades, each once, as far as they are in the database (analytics.partitions). Always give a span of traded_at. Example: SELECT market, count(*) FROM analytics.trades WHERE traded_at >= ''2026-01-15'' AND traded_at < ''2026-01-16'' GROUP BY market';
+FROM trade t JOIN market m ON m.market_id = t.market_id
+WHERE analytics.is_here('trade');
+COMMENT ON VIEW analytics.trades IS 'Executed trades, each once. While a part of them is in cold files (analytics.partitions) it is an error that says what to do. Always give a span of traded_at. Example: SELECT market, count(*) FROM analytics.trades WHERE traded_at >= ''2026-01-15'' AND traded_at < ''2026-01-16'' GROUP BY market';
 COMMENT ON COLUMN analytics.trades.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.trades.traded_at IS 'Whole second of the execution, exchange time: 2026-01-15 12:00:00+00.';
 COMMENT ON COLUMN analytics.trades.tid IS 'Id that the exchange gave; orders trades of one second, and is not contiguous: 4711.';

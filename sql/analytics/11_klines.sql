@@ -1,8 +1,9 @@
 CREATE OR REPLACE VIEW analytics.klines AS
 SELECT m.name AS market, k.interval_s, k.open_at, k.open, k.high, k.low, k.close, k.volume, k.amount,
        k.revision, k.received_at, k.market_id
-FROM kline k JOIN market m ON m.market_id = k.market_id;
-COMMENT ON VIEW analytics.klines IS 'Closed candles as the exchange gave them, newest version, as far as they are in the database. What is missing does not show here: the function klines shows it. Example: SELECT open_at, close FROM analytics.klines WHERE market = ''BTC_USDT'' AND interval_s = 3600 AND open_at >= ''2026-01-15'' AND open_at < ''2026-01-16''';
+FROM kline k JOIN market m ON m.market_id = k.market_id
+WHERE analytics.is_here('kline');
+COMMENT ON VIEW analytics.klines IS 'Closed candles as the exchange gave them, newest version. What is missing does not show here: the function klines shows it. While a part of them is in cold files it is an error that says what to do. Example: SELECT open_at, close FROM analytics.klines WHERE market = ''BTC_USDT'' AND interval_s = 3600 AND open_at >= ''2026-01-15'' AND open_at < ''2026-01-16''';
 COMMENT ON COLUMN analytics.klines.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.klines.interval_s IS 'Length of the candle in seconds: 60.';
 COMMENT ON COLUMN analytics.klines.open_at IS 'Start of the candle, exchange time: 2026-01-15 12:00:00+00.';
@@ -24,7 +25,7 @@ BEGIN ATOMIC
   SELECT coalesce((
     SELECT k.open_at FROM kline k
     WHERE k.market_id = kline_origin.market_id AND k.interval_s = analytics.seconds(kline_origin.step)
-      AND k.open_at >= from_at AND k.open_at < to_at
+      AND k.open_at >= from_at AND k.open_at < to_at AND analytics.is_here('kline', from_at, to_at)
     ORDER BY k.open_at LIMIT 1), (
     SELECT lower(c.span) FROM stream s
     JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
@@ -52,7 +53,8 @@ BEGIN ATOMIC
                                klines.from_at, klines.to_at + klines.step) AS covered,
              analytics.kline_origin(asked.market_id, klines.step, klines.from_at, klines.to_at) AS origin
       FROM (SELECT analytics.market_id(klines.market, klines.from_at, klines.to_at) AS market_id
-            WHERE analytics.in_database('kline', klines.from_at, klines.to_at)
+            WHERE analytics.is_here('kline', klines.from_at, klines.to_at)
+              AND (as_of IS NULL OR analytics.is_here('kline_revision', klines.from_at, klines.to_at))
             OFFSET 0) asked
       OFFSET 0) known, analytics.slots(klines.step, klines.from_at, klines.to_at, known.origin) one
   ) slot FULL JOIN (

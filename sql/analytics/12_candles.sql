@@ -14,7 +14,7 @@ BEGIN ATOMIC
       SELECT analytics.covered(m.market_id, 'trades', 0, candles.from_at,
                                candles.to_at + candles.step) AS covered
       FROM (SELECT analytics.market_id(candles.market, candles.from_at, candles.to_at) AS market_id
-            WHERE analytics.in_database('trade', candles.from_at, candles.to_at + candles.step)) m
+            WHERE analytics.is_here('trade', candles.from_at, candles.to_at + candles.step)) m
       OFFSET 0) asked,
       analytics.slots(candles.step, candles.from_at, candles.to_at, candles.origin) one
   ) slot LEFT JOIN (
@@ -58,7 +58,7 @@ BEGIN ATOMIC
       SELECT analytics.covered(m.market_id, 'trades', 0, vwap.from_at,
                                vwap.to_at + vwap.step) AS covered
       FROM (SELECT analytics.market_id(vwap.market, vwap.from_at, vwap.to_at) AS market_id
-            WHERE analytics.in_database('trade', vwap.from_at, vwap.to_at + vwap.step)) m
+            WHERE analytics.is_here('trade', vwap.from_at, vwap.to_at + vwap.step)) m
       OFFSET 0) asked,
       analytics.slots(vwap.step, vwap.from_at, vwap.to_at, vwap.origin) one
   ) slot LEFT JOIN (

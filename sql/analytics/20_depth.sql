@@ -7,7 +7,8 @@ FROM depth d JOIN market m ON m.market_id = d.market_id, LATERAL (
   UNION ALL
   SELECT 'ask', a.level, a.price, a.amount
   FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS a(price, amount, level)
-) l;
+) l
+WHERE analytics.is_here('depth');
 COMMENT ON VIEW analytics.depth_levels IS 'Levels of observed order books, a row for each. Unchanged books are not stored again: the function depth_at tells what held at a moment. Always give a span of observed_at. Example: SELECT * FROM analytics.depth_levels WHERE market = ''BTC_USDT'' AND observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
 COMMENT ON COLUMN analytics.depth_levels.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.depth_levels.observed_at IS 'When it was looked at, exchange time: 2026-01-15 12:00:01.5+00.';

@@ -1,7 +1,8 @@
 CREATE OR REPLACE VIEW analytics.tickers AS
 SELECT m.name AS market, t.observed_at, t.bid, t.ask, t.open, t.high, t.low, t.last, t.volume,
        t.deal, t.change, t.at, t.received_at, t.market_id
-FROM ticker t JOIN market m ON m.market_id = t.market_id;
+FROM ticker t JOIN market m ON m.market_id = t.market_id
+WHERE analytics.is_here('ticker');
 COMMENT ON VIEW analytics.tickers IS 'Tickers of the last 24 hours, a row where one changed. Always give a span of observed_at. Example: SELECT market, last FROM analytics.tickers WHERE observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
 COMMENT ON COLUMN analytics.tickers.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.tickers.observed_at IS 'When it was looked at, exchange time: 2026-01-15 12:00:01.5+00.';

@@ -1,7 +1,8 @@
 CREATE OR REPLACE VIEW analytics.states AS
 SELECT m.name AS market, s.period_s, s.observed_at, s.seq, s.origin, s.last, s.open, s.close, s.high,
        s.low, s.deal, s.volume, s.change, s.session_id, s.received_at, s.market_id
-FROM market_state s JOIN market m ON m.market_id = s.market_id;
+FROM market_state s JOIN market m ON m.market_id = s.market_id
+WHERE analytics.is_here('market_state');
 COMMENT ON VIEW analytics.states IS 'Market status over the last period_s seconds, as the real-time interface pushed it. Always give a span of observed_at. Example: SELECT market, last, volume FROM analytics.states WHERE period_s = 86400 AND observed_at >= ''2026-01-15 12:00Z'' AND observed_at < ''2026-01-15 12:01Z''';
 COMMENT ON COLUMN analytics.states.market IS 'Name of the market: ''BTC_USDT''.';
 COMMENT ON COLUMN analytics.states.period_s IS 'Seconds that it sums up: 86400.';

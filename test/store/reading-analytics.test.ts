@@ -112,7 +112,7 @@ test('a statement that touches a series with rows in files tells so', async (t) 
   for (const sql of [
     'SELECT count(*) FROM trade',
     `SELECT * FROM trade WHERE traded_at BETWEEN '2026-01-15 01:00Z' AND '2026-01-15 02:00Z'`,
-    'SELECT count(*) FROM analytics.trades JOIN analytics.tickers USING (market)',
+    'SELECT count(*) FROM trade JOIN ticker USING (market_id)',
   ]) {
     assert.deepEqual(await cold(sql), told, sql);
   }
@@ -126,4 +126,125 @@ test('a statement that touches a series with rows in files tells so', async (t) 
   assert.deepEqual(rows, [
     [1, 2, ['1.10', '2'], '12345678901234567.5', '2026-01-15T12:00:00.123457Z', '2026-01-15'],
   ]);
+});
+
+/** Statements over a view that answer without its rows being asked for, or seem to. */
+const OVER = (view: string) => [
+  `SELECT count(*) FROM ${view}`,
+  `SELECT * FROM ${view} LIMIT 0`,
+  `SELECT EXISTS (SELECT FROM ${view})`,
+  `SELECT 1 WHERE 'x' IN (SELECT market FROM ${view})`,
+  `SELECT (SELECT count(*) FROM ${view})`,
+  `SELECT * FROM ${view} WHERE false`,
+  `SELECT count(*) FROM ${view} WHERE market_id = 1 AND 1 = 0`,
+  `SELECT 'x' AS market UNION ALL SELECT market FROM ${view} WHERE false`,
+  `SELECT 1 FROM market LEFT JOIN ${view} v ON v.market_id = market.market_id AND false`,
+  `WITH one AS MATERIALIZED (SELECT market FROM ${view}) SELECT count(*) FROM one WHERE false`,
+  `COPY (SELECT * FROM ${view} LIMIT 0) TO STDOUT`,
+  `DECLARE looked CURSOR WITH HOLD FOR SELECT * FROM ${view}`,
+  `CREATE TEMPORARY TABLE taken AS SELECT * FROM ${view} LIMIT 0`,
+  `EXPLAIN SELECT * FROM ${view}`,
+];
+const VIEWS: Readonly<Record<string, (typeof KINDS)[number]>> = {
+  ...{ 'analytics.trades': 'trades', 'analytics.klines': 'klines' },
+  ...{ 'analytics.tickers': 'tickers', 'analytics.states': 'states' },
+  'analytics.depth_levels': 'depth',
+};
+
+test('a view over a series of which a part is in files is refused, in whatever way it is asked', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const client = new pg.Client({ connectionString: place.url });
+  const warnings: string[] = [];
+  client.on('notice', ({ severity, message }) => {
+    if (severity === 'WARNING') warnings.push(message ?? '');
+  });
+  await client.connect();
+  t.after(() => client.end());
+  const before = new Map<string, string>();
+  for (const view of Object.keys(VIEWS)) {
+    const { rows } = await client.query(`SELECT count(*) FROM ${view}`);
+    before.set(view, rows[0].count);
+    // Of a day that stays, so that no plan holds the partition that leaves.
+    const name = view.replace('.', '_');
+    const time = { trades: 'traded_at', klines: 'open_at' }[name.slice(10)] ?? 'observed_at';
+    await client.query(
+      `PREPARE ${name} AS SELECT count(*) FROM ${view} WHERE ${time} >= '2026-01-16Z'`,
+    );
+    await client.query(`EXECUTE ${name}`);
+  }
+  for (const kind of Object.values(VIEWS)) await archiveDay(place, kind, DAYS[0]);
+  const gone = {
+    ...{ code: 'TK002', hint: /tapekeep restore brings.*SET tapekeep\.missing = 'warn'/ },
+    message:
+      /^rows of \w+ between 2026-01-14 00:00:00\+00 and 2026-01-15 00:00:00\+00 are in cold files/,
+    detail: /^1 of its parts: .*manifests\/\w+\/\w+_20260114\.json$/,
+  };
+  for (const view of Object.keys(VIEWS)) {
+    for (const sql of [...OVER(view), `EXECUTE ${view.replace('.', '_')}`]) {
+      await assert.rejects(client.query(sql), gone, sql);
+    }
+  }
+  // What asks for no rows goes on: descriptions, comments, own views upon these.
+  const { rows: columns } = await client.query(
+    `SELECT count(*) FROM information_schema.columns WHERE table_schema = 'analytics'`,
+  );
+  assert.ok(Number(columns[0].count) > 100);
+  await client.query('CREATE VIEW mine AS SELECT * FROM analytics.trades');
+  await client.query(`SELECT pg_get_viewdef('analytics.trades'::regclass)`);
+  await assert.rejects(client.query('SELECT count(*) FROM mine'), gone);
+  // A branch that no row of the answer can come from is not asked.
+  const never = 'SELECT CASE WHEN false THEN (SELECT count(*) FROM analytics.trades) END AS n';
+  assert.deepEqual((await client.query(never)).rows, [{ n: null }]);
+
+  await client.query(`SET tapekeep.missing = 'warn'`);
+  for (const [view, all] of before) {
+    const { rows } = await client.query(`SELECT count(*) FROM ${view}`);
+    assert.ok(Number(rows[0].count) < Number(all), view);
+    assert.match(
+      warnings.splice(0).join('|'),
+      /^rows of \w+ between 2026-01-14 .* are in cold files, not in the database: the answer is without them$/,
+    );
+    await client.query(`SELECT * FROM ${view} LIMIT 0`);
+    assert.equal(warnings.splice(0).length, 1, view);
+  }
+  await client.query(`SET tapekeep.missing = 'ignore'`);
+  await client.query('SELECT count(*) FROM analytics.trades');
+  assert.deepEqual(warnings, []);
+});
+
+test('versions of candles that are in files are missed where they are asked for', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  await runSql(
+    place.url,
+    `SELECT make_partition('kline_revision', '2026-01-14');
+     UPDATE partition_state SET state = 'archived', uri = 'manifests/kline_revision/x.json'
+     WHERE table_name = 'kline_revision'`,
+  );
+  const asked = (more: string) =>
+    runSql(
+      place.url,
+      `SELECT * FROM analytics.klines('BTC_USD', '1 hour', '2026-01-14Z', '2026-01-15Z'${more})`,
+    );
+  assert.equal((await asked('')).length, 24);
+  await assert.rejects(asked(`, '2026-01-20Z'`), {
+    ...COLD,
+    message: /rows of kline_revision .* are in cold files/,
+  });
+});
+
+test('what the account held rests on all rows before, wherever they are', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  for (const [table, call] of [
+    ['balance', 'balances_at'],
+    ['active_order', 'orders_open_at'],
+  ] as const) {
+    await runSql(place.url, `SELECT make_partition('${table}', '2026-01-14')`);
+    assert.deepEqual(await runSql(place.url, `SELECT * FROM ${call}('2026-01-20Z')`), []);
+    await runSql(
+      place.url,
+      `UPDATE partition_state SET state = 'archived' WHERE table_name = '${table}'`,
+    );
+    await assert.rejects(runSql(place.url, `SELECT * FROM ${call}('2026-01-20Z')`), COLD);
+    assert.deepEqual(await runSql(place.url, `SELECT * FROM ${call}('2025-01-20Z')`), []);
+  }
 });
