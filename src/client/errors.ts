@@ -167,10 +167,11 @@ export class MalformedReplyError extends ExchangeError {
   }
 }
 
-/** The body is larger than the client accepts; reading was stopped at the limit. */
+/** The body, or all that are read at once, are larger than the client accepts; reading was stopped. */
 export class ReplyTooLargeError extends ExchangeError {
-  constructor(place: ErrorPlace, maxBodyBytes: number) {
-    const text = `the answer is larger than ${maxBodyBytes} bytes; ask for less, or raise maxBodyBytes`;
+  /** @param what that is too large, with its verb: the answer, or all that are read at once */
+  constructor(place: ErrorPlace, what: string, maxBytes: number) {
+    const text = `${what} larger than ${maxBytes} bytes; ask for less, or raise maxBodyBytes`;
     super('reply_too_large', 'retry', 'malformed', place, text);
   }
 }

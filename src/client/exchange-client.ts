@@ -115,7 +115,7 @@ export interface ExchangeClientOptions {
   readonly nonceStore?: NonceStore;
   /** Deadline of a whole exchange, from the first byte sent to the last received. Default 10 s. */
   readonly timeoutMs?: number;
-  /** Largest accepted body. Default 16 MiB. */
+  /** Largest accepted body. Default 4 MiB. */
   readonly maxBodyBytes?: number;
   /** Kept-alive connections, and so requests under way at the same time. Default 8. */
   readonly connections?: number;

@@ -3,6 +3,7 @@ import { buildConnector, Pool } from 'undici';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import { readAddress } from './address.js';
+import { BodyRoom } from './body-room.js';
 import {
   type ErrorPlace,
   ExchangeError,
@@ -15,7 +16,8 @@ import { ReplyHandler, type RequestWatch } from './reply-handler.js';
 import type { ReplyHeaders } from './reply-headers.js';
 import type { RawReply } from './reply-reader.js';
 
-const DEFAULT_MAX_BODY_BYTES = 16 * 1024 * 1024;
+/** The largest honest answer, the tickers of 10,000 markets, takes some 3 MB. */
+const DEFAULT_MAX_BODY_BYTES = 4 * 1024 * 1024;
 
 export interface TransportOptions {
   readonly baseUrl: string;
@@ -62,6 +64,7 @@ export class HttpTransport {
   readonly #pool: Pool;
   readonly #prefix: string;
   readonly #maxBodyBytes: number;
+  readonly #room: BodyRoom;
   readonly #underWay = new Set<AbortController>();
   readonly #sockets = new Set<Socket>();
   #closing: Promise<void> | undefined;
@@ -74,6 +77,7 @@ export class HttpTransport {
     }
     this.#options = options;
     this.#maxBodyBytes = options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES;
+    this.#room = new BodyRoom(this.#maxBodyBytes, options.connections);
     this.#prefix = url.pathname.replace(/\/+$/, '');
     const connector = buildConnector({ timeout: options.timeoutMs });
     this.#pool = new Pool(url.origin, {
@@ -150,7 +154,7 @@ export class HttpTransport {
     const place = { endpoint: request.endpoint };
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    const handler = new ReplyHandler(place, this.#maxBodyBytes, watch);
+    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#room, watch);
     const onAbort = () => handler.abort(signal.reason as Error);
     signal.addEventListener('abort', onAbort, { once: true });
     if (signal.aborted) onAbort();
@@ -177,6 +181,7 @@ export class HttpTransport {
       const detail = `the connection broke after ${size} bytes of the answer: ${describe(error)}`;
       throw new NetworkError({ ...place, status }, detail, { cause: error });
     } finally {
+      handler.release();
       signal.removeEventListener('abort', onAbort);
     }
   }

@@ -1,4 +1,5 @@
 import type { Dispatcher } from 'undici';
+import type { BodyRoom } from './body-room.js';
 import { type ErrorPlace, ReplyTooLargeError } from './errors.js';
 import { headerText, type ReplyHeaders } from './reply-headers.js';
 import type { RawReply } from './reply-reader.js';
@@ -23,8 +24,10 @@ export class ReplyHandler implements Dispatcher.DispatchHandler {
   readonly complete: Promise<RawReply>;
   readonly #place: ErrorPlace;
   readonly #maxBodyBytes: number;
+  readonly #room: BodyRoom;
   readonly #watch: RequestWatch;
-  readonly #chunks: Buffer[] = [];
+  /** The body so far, with room behind it: a server may send it byte by byte. */
+  #body: Buffer = Buffer.alloc(0);
   #resolve: (reply: RawReply) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
   #controller: Dispatcher.DispatchController | undefined;
@@ -32,9 +35,10 @@ export class ReplyHandler implements Dispatcher.DispatchHandler {
   #head: { readonly status: number; readonly headers: ReplyHeaders } | undefined;
   #size = 0;
 
-  constructor(place: ErrorPlace, maxBodyBytes: number, watch: RequestWatch) {
+  constructor(place: ErrorPlace, maxBodyBytes: number, room: BodyRoom, watch: RequestWatch) {
     this.#place = place;
     this.#maxBodyBytes = maxBodyBytes;
+    this.#room = room;
     this.#watch = watch;
     this.complete = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -50,6 +54,13 @@ export class ReplyHandler implements Dispatcher.DispatchHandler {
   /** Bytes of the body so far. */
   get size(): number {
     return this.#size;
+  }
+
+  /** Gives the body's memory back. To be called once, when the request has ended. */
+  release(): void {
+    this.#room.giveBack(this.#size);
+    this.#size = 0;
+    this.#given ??= { reason: new Error('the request has ended') };
   }
 
   /** Gives the request up, at once: the pool does not look up while it makes a connection. */
@@ -76,25 +87,43 @@ export class ReplyHandler implements Dispatcher.DispatchHandler {
 
   onResponseData(_controller: unknown, chunk: Buffer): void {
     if (this.#given !== undefined) return;
+    const before = this.#size;
     this.#size += chunk.length;
-    this.#chunks.push(chunk);
-    this.#bound(this.#size);
+    const hasRoom = this.#room.take(chunk.length);
+    if (!this.#bound(this.#size)) return;
+    if (!hasRoom) {
+      this.#refuse(this.#room.maxBytes, 'the answers that are read at once are');
+      return;
+    }
+    if (before === 0) {
+      this.#body = chunk;
+      return;
+    }
+    if (this.#size > this.#body.length) {
+      const larger = Buffer.allocUnsafe(Math.max(this.#size, 2 * this.#body.length));
+      this.#body.copy(larger, 0, 0, before);
+      this.#body = larger;
+    }
+    chunk.copy(this.#body, before);
   }
 
   onResponseEnd(): void {
     if (this.#head === undefined) return;
-    const [only] = this.#chunks;
-    const isOne = this.#chunks.length === 1 && only !== undefined;
-    this.#resolve({ ...this.#head, body: isOne ? only : Buffer.concat(this.#chunks, this.#size) });
+    this.#resolve({ ...this.#head, body: this.#body.subarray(0, this.#size) });
   }
 
   onResponseError(_controller: unknown, error: Error): void {
     this.#reject(error);
   }
 
-  #bound(size: number): void {
-    if (size <= this.#maxBodyBytes) return;
+  #bound(size: number): boolean {
+    if (size <= this.#maxBodyBytes) return true;
+    this.#refuse(this.#maxBodyBytes, 'the answer is');
+    return false;
+  }
+
+  #refuse(maxBytes: number, what: string): void {
     const place = { ...this.#place, ...(this.#head && { status: this.#head.status }) };
-    this.abort(new ReplyTooLargeError(place, this.#maxBodyBytes));
+    this.abort(new ReplyTooLargeError(place, what, maxBytes));
   }
 }

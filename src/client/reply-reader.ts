@@ -1,6 +1,7 @@
 import type { Endpoint } from '../contract/endpoints.js';
 import { type BodyReading, ERROR_MESSAGES, readBody } from '../contract/error-shapes.js';
 import { describeShapeError, type ParsedPayload } from '../contract/shape.js';
+import { checkJsonBounds, JsonBoundsError } from '../kernel/json.js';
 import {
   AuthenticationError,
   type ErrorPlace,
@@ -93,9 +94,12 @@ function parseJson(place: ErrorPlace, question: Question<unknown>, reply: RawRep
     throw errorOfStatus(place, question, 'it is not valid UTF-8', cause);
   }
   try {
+    checkJsonBounds(reply.body);
     return JSON.parse(text);
   } catch (cause) {
-    throw errorOfStatus(place, question, 'it is not valid JSON, or was cut off', cause);
+    const isBeyond = cause instanceof JsonBoundsError;
+    const detail = isBeyond ? cause.message : 'it is not valid JSON, or was cut off';
+    throw errorOfStatus(place, question, detail, cause);
   }
 }
 

@@ -39,7 +39,7 @@ const exchange = section({
   requestsPerS: positive(10_000).prefault(5),
   burst: whole(1, 10_000).prefault(10),
   timeout: duration('100ms', '5m').prefault('10s'),
-  maxBodyBytes: whole(65_536, 268_435_456).prefault(16_777_216),
+  maxBodyBytes: whole(65_536, 268_435_456).prefault(4_194_304),
   connections: whole(1, 256).prefault(8),
   signedContent: oneOf('payload', 'body').prefault('payload'),
 });

@@ -34,6 +34,16 @@ export interface ResultShape<T> {
   parse(payload: unknown): ParsedPayload<T>;
 }
 
+/** Most rows of one answer: the longest honest ones list all markets. */
+const ROWS_MAX = 20_000;
+
+/** Each row that is wrong costs an error: an answer with too many rows is refused as a whole. */
+function boundRows(count: number): void {
+  if (count <= ROWS_MAX) return;
+  const message = `more than ${ROWS_MAX} rows`;
+  throw new z.ZodError([{ code: 'custom', path: [], message, input: count }]);
+}
+
 /** One line that names the field and what is wrong with it. */
 export function describeIssues(error: z.ZodError): string {
   const texts = error.issues.map((issue) => `${issue.path.join('.') || 'value'}: ${issue.message}`);
@@ -52,6 +62,9 @@ export function wholeShape<T>(schema: z.ZodType<T>): ResultShape<T> {
   return {
     schema,
     parse(payload) {
+      for (const part of [payload, ...partsOf(payload)]) {
+        if (Array.isArray(part)) boundRows(part.length);
+      }
       const parsed = parseQuickly(payload);
       if (!parsed.success) throw parsed.error;
       return { data: parsed.data, rejected: [] };
@@ -59,9 +72,18 @@ export function wholeShape<T>(schema: z.ZodType<T>): ResultShape<T> {
   };
 }
 
+/** What an object or array holds, when that is not too much. */
+function partsOf(payload: unknown): unknown[] {
+  if (typeof payload !== 'object' || payload === null) return [];
+  const parts: unknown[] = Object.values(payload);
+  boundRows(parts.length);
+  return parts;
+}
+
 type RowParser<T> = (value: unknown) => z.ZodSafeParseResult<T>;
 
 function parseRows<T>(parseRow: RowParser<T>, values: readonly unknown[]): ParsedPayload<T[]> {
+  boundRows(values.length);
   const data: T[] = [];
   const rejected: RejectedRow[] = [];
   for (let at = 0; at < values.length; at += 1) {
@@ -101,6 +123,7 @@ export function mapShape<T>(value: z.ZodType<T>): ResultShape<Record<string, T>>
     schema: z.record(nameText, value),
     parse(payload) {
       const entries = Object.entries(envelope.parse(payload));
+      boundRows(entries.length);
       const data: Record<string, T> = Object.create(null) as Record<string, T>;
       const rejected: RejectedRow[] = [];
       for (const [at, entry] of entries) {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { messageOf } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import { type ColumnType, PARTITIONED_TABLES, type PartitionedTable } from '../../store/index.js';
 import { asColdError, ColdError } from './errors.js';
 import { COLD_KINDS, type ColdKind, isColdPath } from './layout.js';
@@ -167,7 +168,8 @@ export function parseColdManifest(text: string, path: string): ColdManifest {
   const read = new Reader(path);
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    // As many spans as a day had: only how deeply it is nested is bounded.
+    value = parseJson(text, Number.POSITIVE_INFINITY);
   } catch (error) {
     throw read.damaged(`no JSON (${messageOf(error)})`, error);
   }

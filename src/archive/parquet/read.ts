@@ -4,6 +4,7 @@ import {
   DuckDBTimestampTZValue,
   type DuckDBValue,
 } from '@duckdb/node-api';
+import { parseJson } from '../../kernel/json.js';
 import type { SeriesColumn } from '../../store/index.js';
 import { type StagedRows, stagedSql, type TypedColumn, typedSql, valueText } from './columns.js';
 import { type DuckSession, identifier, literal } from './session.js';
@@ -34,7 +35,7 @@ export async function describeParquet(duck: DuckSession, path: string): Promise<
     rows: Number(counts?.[0] ?? 0),
     rowGroups: Number(counts?.[1] ?? 0),
     columns: columns.map(([name, sqlType]) => ({ name: String(name), sqlType: String(sqlType) })),
-    about: typeof kept?.[0] === 'string' ? (JSON.parse(kept[0]) as unknown) : null,
+    about: typeof kept?.[0] === 'string' ? parseJson(kept[0], Number.POSITIVE_INFINITY) : null,
   };
 }
 

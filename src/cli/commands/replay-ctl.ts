@@ -1,4 +1,5 @@
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 
 /** Time for one request, and the most that is read of its answer. */
@@ -45,7 +46,7 @@ export async function steerReplay(steering: Steering): Promise<ExitCode> {
     );
   }
   if (status !== 200) throw refusalOf(status, text, url);
-  const { result } = JSON.parse(text.slice(0, ANSWER_MAX_CHARS)) as { readonly result: unknown };
+  const { result } = parseJson(text.slice(0, ANSWER_MAX_CHARS)) as { readonly result: unknown };
   process.stdout.write(`${JSON.stringify(readable(result), null, 2)}\n`);
   return EXIT_CODES.ok;
 }
@@ -56,7 +57,7 @@ function refusalOf(status: number, text: string, url: string): ReplayControlErro
   }
   let message = text.slice(0, 500);
   try {
-    message = String((JSON.parse(text) as { readonly message?: unknown }).message);
+    message = String((parseJson(text) as { readonly message?: unknown }).message);
   } catch {
     // What is no JSON is shown as it came.
   }

@@ -1,4 +1,5 @@
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';
 
@@ -43,7 +44,7 @@ function refusalOf(status: number, text: string, url: string): ControlError {
   }
   let message = text.slice(0, 500);
   try {
-    message = String((JSON.parse(text) as { readonly message?: unknown }).message);
+    message = String((parseJson(text) as { readonly message?: unknown }).message);
   } catch {
     // What is no JSON is shown as it came.
   }
@@ -72,7 +73,7 @@ async function call(url: string, path: string, init: RequestInit = {}): Promise<
 
 /** Prints the result of an enveloped answer as one JSON document. */
 function print(text: string): ExitCode {
-  const { result } = JSON.parse(text) as { readonly result: unknown };
+  const { result } = parseJson(text) as { readonly result: unknown };
   process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
   return EXIT_CODES.ok;
 }

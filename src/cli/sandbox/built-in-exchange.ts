@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import type { ServerEvents } from '../../observe/events.js';
 import { createFaults } from '../../sandbox/faults/faults.js';
 import { openLive } from '../../sandbox/live/open-live.js';
@@ -105,7 +106,7 @@ async function readOrigins(path: string): Promise<Readonly<Record<string, number
     throw error;
   }
   try {
-    const { origins } = JSON.parse(text) as { origins: Record<string, number> };
+    const { origins } = parseJson(text) as { origins: Record<string, number> };
     if (Object.values(origins).every(Number.isSafeInteger)) return origins;
   } catch {
     // Falls through to the error below, which names the file.

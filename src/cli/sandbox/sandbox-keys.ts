@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { messageOf } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import { UsageError } from '../failure.js';
 
 /** An API key of the sandbox, with the name that people know it by. */
@@ -93,7 +94,7 @@ function makeKey(text: string): NamedKey {
 function readKeys(path: string): NamedKey[] {
   let content: unknown;
   try {
-    content = JSON.parse(readFileSync(path, 'utf8'));
+    content = parseJson(readFileSync(path, 'utf8'));
   } catch (error) {
     throw new UsageError('--keys', path, `it can not be read as JSON (${messageOf(error)})`);
   }

@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { errorEnvelope, successEnvelope } from '../../contract/error-shapes.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import { isEncoded, JSON_TYPE } from '../http/reply-head.js';
 
 /** Everything below this path steers the served exchange; it is outside the contract. */
@@ -43,7 +44,7 @@ export function readJson(request: FastifyRequest): unknown {
   }
   const text = Buffer.isBuffer(request.body) ? request.body.toString('utf8') : '';
   if (text === '') throw new SyntaxError('the body is empty; expected JSON');
-  return JSON.parse(text);
+  return parseJson(text);
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { signedFields } from '../../contract/params.js';
 import { AUTH_HEADERS, isSignedBy, type SignedContent } from '../../contract/signing.js';
+import { parseJson } from '../../kernel/json.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { isNonceText, nonceTextOf } from './nonce-text.js';
 import { AUTHENTICATION_FAILURE, type ErrorReply, ReplyError, tooManyRequests } from './refusal.js';
@@ -40,7 +41,7 @@ function parseObject(body: Uint8Array): ReadBody {
   let value: unknown;
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(body);
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch {
     throw failure();
   }

@@ -4,6 +4,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { endpointNames, endpoints } from '../../contract/endpoints.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import type { Backend } from '../backend.js';
 import type { HttpDelivery, HttpReply, Interference } from '../faults.js';
 import { readQuery } from './query.js';
@@ -13,7 +14,7 @@ const endpointOfPath = new Map(endpointNames.map((name) => [endpoints[name].path
 /** The market of a signed body; whatever can not be read names none. */
 function marketOfBody(body: string): unknown {
   try {
-    return (JSON.parse(body) as { market?: unknown } | null)?.market;
+    return (parseJson(body) as { market?: unknown } | null)?.market;
   } catch {
     return undefined;
   }

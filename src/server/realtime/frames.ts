@@ -1,4 +1,5 @@
 import type { RawData } from 'ws';
+import { parseJson } from '../../kernel/json.js';
 
 /** A readable frame that is no request, or undefined where nothing can be answered. */
 export function readId(frame: unknown): number | string | undefined {
@@ -14,7 +15,7 @@ export function decodeFrame(data: RawData, isBinary: boolean): unknown {
   if (isBinary) return undefined;
   try {
     const bytes = Array.isArray(data) ? Buffer.concat(data) : new Uint8Array(data);
-    return JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+    return parseJson(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
   } catch {
     return undefined;
   }
