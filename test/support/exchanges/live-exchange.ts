@@ -65,12 +65,14 @@ export class Trader {
   readonly #url: string;
   readonly #key: string;
   readonly #secret: string;
-  #nonce = 1_800_000_000_000;
+  #nonce: number;
 
-  constructor(url: string, key: string, secret: string) {
+  /** @param nonce the next one is greater; by default those of any clock of these years */
+  constructor(url: string, key: string, secret: string, nonce = 1_800_000_000_000) {
     this.#url = url;
     this.#key = key;
     this.#secret = secret;
+    this.#nonce = nonce;
   }
 
   async post(path: string, fields: object = {}): Promise<SignedReply> {

@@ -59,6 +59,12 @@ export class PostgresProxy {
     this.#refusal = refusalOf('57P03', 'the database system is starting up');
   }
 
+  /** Both sides of every connection are told that it ended, as by a server that was stopped. */
+  endAll(): void {
+    this.fired += this.#sockets.size;
+    for (const socket of this.#sockets) socket.end();
+  }
+
   /** Safe to call twice. */
   async stop(): Promise<void> {
     if (!this.#server.listening) return;

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test from 'node:test';
+import { systemClock } from '../../src/kernel/clock.js';
+import { startEmbeddedPostgres } from '../../src/store/index.js';
+import { isCovered } from '../support/exchanges/recorded.js';
+import { judgeClaims } from '../support/oracle/claims.js';
+import { assertConserved } from '../support/oracle/conserved.js';
+import { openSql, quietStoreEvents } from '../support/postgres/postgres-server.js';
+import { Program, startSandbox } from '../support/programs/program.js';
+import { mountSmallDisk } from '../support/small-disk.js';
+
+/**
+ * A disk that is really full, below the daemon's own server: a file system of its own, filled to the
+ * last byte. It takes Linux and root to mount one.
+ */
+const MARKET = 'BTC_USDT';
+/** A cluster, its journal, and some minutes of data. */
+const DISK_MB = 256;
+
+test('a full disk below the embedded server: intake pauses, and goes on by itself with room', async (t) => {
+  const disk = await mountSmallDisk(t, DISK_MB);
+  if (disk === undefined) return;
+  const dataDir = join(disk.path, 'data');
+  const { program: sandbox, ready } = await startSandbox([
+    ...[
+      '--seed',
+      '5',
+      '--market',
+      MARKET,
+      '--keep-all',
+      '--no-rate-limit',
+      '--start-offset',
+      '60s',
+    ],
+  ]);
+  t.after(() => sandbox.dispose());
+  const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], {
+    env: {
+      TAPEKEEP_DATA_DIR: dataDir,
+      TAPEKEEP_EXCHANGE_URL: ready.url,
+      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+      TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '40',
+      TAPEKEEP_HTTP_PORT: '0',
+    },
+  });
+  t.after(() => daemon.dispose());
+  const greeted = await daemon.line((line) => /metrics +http/.test(line));
+  const address = /metrics +(\S+)\/metrics/.exec(greeted)?.[1] ?? '';
+  const statusOf = async (path: string) => (await fetch(`${address}/${path}`)).status;
+  const isReady = async () => (await statusOf('readyz')) === 200;
+  await daemon.line((line) => line.includes('"committed"'));
+  await daemon.until(isReady);
+  const server = await startEmbeddedPostgres({
+    ...{ dataDir, clock: systemClock, telemetry: quietStoreEvents() },
+  });
+  // Before the disk goes, which an after hook would not be.
+  await using _stopping = { [Symbol.asyncDispose]: () => server.stop() };
+
+  await disk.fill();
+  t.diagnostic(`${await disk.freeBytes()} bytes free`);
+  const filledAtMs = systemClock.wallMs();
+  await daemon.line((line) => /No space left on device/.test(line));
+  await daemon.until(async () => (await statusOf('readyz')) === 503);
+  assert.equal(await statusOf('healthz'), 200, 'a new start would not help');
+  const metrics = await (await fetch(`${address}/metrics`)).text();
+  assert.match(metrics, /^tapekeep_database_up 0$/m, 'what the alert looks at');
+  // What a full disk may do to a server of itself, when its journal finds no room.
+  const pidFile = await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8');
+  const lost = daemon.line((line) => line.includes('embedded Postgres: lost'));
+  const refused = daemon.line((line) => line.includes('embedded Postgres: not started'));
+  process.kill(Number(pidFile.split('\n')[0]), 'SIGKILL');
+  await lost;
+  await Promise.race([refused, daemon.line((line) => line.includes('embedded Postgres: ready'))]);
+  assert.equal(await statusOf('readyz'), 503);
+
+  await disk.free();
+  const freedAtMs = systemClock.wallMs();
+  await daemon.until(isReady);
+  const readyAtMs = systemClock.wallMs();
+  const isCaughtUp = () =>
+    isCovered(server.url, 'trades', filledAtMs - 1000, readyAtMs).catch(() => false);
+  await daemon.until(isCaughtUp);
+  t.diagnostic(
+    `full for ${freedAtMs - filledAtMs} ms, ready ${readyAtMs - freedAtMs} ms after there was room`,
+  );
+  assertConserved(await (await fetch(`${address}/metrics`)).text());
+  daemon.kill('SIGTERM');
+  assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  const archive = await openSql(server.url);
+  try {
+    const { issued, proven, lies } = await judgeClaims(archive, ready.url, systemClock.wallMs());
+    assert.ok(proven > 20 && issued - proven < issued / 4, `${proven} of ${issued}`);
+    assert.deepEqual(
+      Object.values(lies).filter((count) => count > 0),
+      [],
+      JSON.stringify(lies),
+    );
+  } finally {
+    await archive.end();
+  }
+});
