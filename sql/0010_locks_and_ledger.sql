@@ -203,7 +203,7 @@ BEGIN
   END LOOP;
   DELETE FROM coverage c USING stream s
   WHERE s.stream_id = c.stream_id AND s.kind = ANY (kinds) AND upper(c.span) <= until;
-  UPDATE stream SET collect_from = until
+  UPDATE stream SET collect_from = until, start_reason = NULL
   WHERE kind = ANY (kinds) AND (collect_from IS NULL OR collect_from < until);
   DELETE FROM wanted w USING stream s
   WHERE s.stream_id = w.stream_id AND s.kind = ANY (kinds) AND upper(w.span) <= until;

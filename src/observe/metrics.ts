@@ -119,7 +119,7 @@ export function createMetrics(registry: Registry) {
     ),
     commitFailures: counter(
       'commit_failures_total',
-      'Transactions of received data that failed, by error code and whether they are repeated.',
+      'Transactions that failed, by error code and whether they are repeated.',
       ['code', 'retried'],
     ),
     archiveRows: counter('archive_rows_total', 'Rows given to the archive, by what came of them.', [

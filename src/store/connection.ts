@@ -33,12 +33,14 @@ export function describeAddress(databaseUrl: string): string {
 
 /**
  * Runs on every new connection. The server's own defaults may be anything. Compiling a plan takes
- * longer than any question of the ledger.
+ * longer than any question of the ledger. What waits for a lock must see what its last holder wrote,
+ * which stricter isolation would hide.
  */
 export function sessionSettings(statementTimeoutMs: number): string {
   return `SET statement_timeout = ${Math.trunc(statementTimeoutMs)};
     SET idle_in_transaction_session_timeout = ${Math.trunc(statementTimeoutMs * 2)};
     SET synchronous_commit = on;
+    SET default_transaction_isolation = 'read committed';
     SET jit = off;
     SET timezone = 'UTC';
     SET datestyle = 'ISO, YMD';

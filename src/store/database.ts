@@ -1,7 +1,10 @@
 import { Socket } from 'node:net';
 import pg from 'pg';
 import type { Clock } from '../kernel/clock.js';
-import { TapekeepError } from '../kernel/errors.js';
+import { messageOf, TapekeepError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
+import { retry } from '../kernel/retry.js';
+import type { StoreEvents } from '../observe/events.js';
 import {
   type ConnectionOptions,
   checkServerVersion,
@@ -11,7 +14,7 @@ import {
 } from './connection.js';
 import { ANSWER_TYPES } from './reading/answer-types.js';
 import { type DescribedColumn, describe } from './reading/described.js';
-import { actionOf, toStoreError } from './sqlstate.js';
+import { actionOf, sqlstateOf, toStoreError } from './sqlstate.js';
 
 /** Runs statements; both a pooled connection inside a transaction and the pool itself are one. */
 export interface Runner {
@@ -36,8 +39,17 @@ export interface TransactionRunner extends Runner {
 
 /** A little more than the server's own timeout, so that its word is heard first. */
 const CLIENT_GRACE_MS = 5_000;
+/** A serialization failure or a deadlock: what was undone for others succeeds when it is repeated. */
+const UNDONE_FOR_OTHERS: ReadonlySet<string> = new Set(['40001', '40P01']);
+const REPEATS = { maxAttempts: 6, baseMs: 20, capMs: 1_000 };
 /** What is under way at the end gets this long; then its wire is cut. */
 const CLOSE_GRACE_MS = 500;
+
+export interface DatabaseOptions extends ConnectionOptions {
+  readonly poolSize: number;
+  readonly random: Random;
+  readonly telemetry: Pick<StoreEvents, 'commitFailed'>;
+}
 
 /**
  * The pool behind everything but the writer. A client that failed is never handed out again: after
@@ -47,11 +59,15 @@ export class Database implements Runner {
   readonly #pool: pg.Pool;
   readonly #databaseUrl: string;
   readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #telemetry: Pick<StoreEvents, 'commitFailed'>;
   readonly #sockets = new Set<Socket>();
 
-  constructor(options: ConnectionOptions & { readonly poolSize: number }) {
+  constructor(options: DatabaseOptions) {
     this.#databaseUrl = options.databaseUrl;
     this.#clock = options.clock;
+    this.#random = options.random;
+    this.#telemetry = options.telemetry;
     this.#pool = new pg.Pool({
       ...clientConfig(options),
       max: options.poolSize,
@@ -74,16 +90,19 @@ export class Database implements Runner {
   }
 
   rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#withClient((client) => runOn(client).rows<Row>(sql, values));
+    return this.#repeating((client) => runOn(client).rows<Row>(sql, values));
   }
 
   single<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#withClient((client) => runOn(client).single<Row>(sql, values));
+    return this.#repeating((client) => runOn(client).single<Row>(sql, values));
   }
 
-  /** Runs `work` between BEGIN and COMMIT on one connection; any failure rolls back. */
+  /**
+   * Runs `work` between BEGIN and COMMIT on one connection; any failure rolls back. After a deadlock or
+   * a serialization failure it runs again from its start, some times.
+   */
   transaction<T>(work: (runner: TransactionRunner) => Promise<T>, mode = ''): Promise<T> {
-    return this.#withClient(async (client) => {
+    return this.#repeating(async (client) => {
       const runner = runOn(client);
       await runner.rows(`BEGIN ${mode}`);
       try {
@@ -133,6 +152,18 @@ export class Database implements Runner {
     this.#sockets.add(socket);
     socket.once('close', () => this.#sockets.delete(socket));
     return socket;
+  }
+
+  #repeating<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+    const options = {
+      ...{ ...REPEATS, clock: this.#clock, random: this.#random },
+      isRetryable: (error: unknown) => UNDONE_FOR_OTHERS.has(sqlstateOf(error) ?? ''),
+      onRetry: (error: unknown) =>
+        this.#telemetry.commitFailed({
+          ...{ code: sqlstateOf(error) ?? '', message: messageOf(error), willRetry: true },
+        }),
+    };
+    return retry(options, () => this.#withClient(work));
   }
 
   async #withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {

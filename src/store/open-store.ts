@@ -57,7 +57,8 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   const settings = settingsOf(options);
   const { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs } = settings;
   const connection = { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs };
-  const database = new Database({ ...connection, poolSize: settings.poolSize });
+  const { poolSize, random, telemetry } = settings;
+  const database = new Database({ ...connection, poolSize, random, telemetry });
   try {
     await database.check();
     await checkMigrated(database, databaseUrl);
