@@ -20,6 +20,7 @@ import { FillReview } from './review.js';
 import { toleranceMs } from './schedule.js';
 import { Schedules } from './schedules.js';
 import type { CollectSettings } from './settings.js';
+import { Standing, type StandingStream } from './standing.js';
 import type { TickerCollector } from './tickers.js';
 import { GapFiller } from './trades/filler.js';
 import { SinceModes } from './trades/since-mode.js';
@@ -56,6 +57,7 @@ export class Collector {
   readonly #stopping = new AbortController();
   readonly #units = new Map<string, MarketUnit>();
   readonly #runs: PollRuns;
+  readonly #standing: Standing;
   readonly #schedules = new Schedules();
   readonly #dispatcher: PollDispatcher;
   readonly #filler: GapFiller;
@@ -77,8 +79,12 @@ export class Collector {
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.
     setMaxListeners(0, signal);
-    const archive = patientArchive(options.archive, { clock, random, signal });
-    this.#runs = new PollRuns(telemetry, signal);
+    const patient = patientArchive(options.archive, { clock, random, signal });
+    this.#standing = new Standing({ archive: patient, time, clock, telemetry });
+    const { archive } = this.#standing;
+    const onFailed = (stream: string, market: string, error: unknown) =>
+      this.#standing.failed(stream, market, error);
+    this.#runs = new PollRuns(telemetry, signal, onFailed);
     this.#filler = new GapFiller({
       ...{ exchange, clock, telemetry, concurrency: FILL_CONCURRENCY },
       // A sign of trades may have come while the walk was busy.
@@ -88,6 +94,7 @@ export class Collector {
     this.#dispatcher = new PollDispatcher({
       ...{ exchange, requestsPerS, time, clock, random, telemetry },
       onPolled: () => this.#filler.wake(),
+      onFailed: ({ kind, market }, error) => onFailed(kind, market, error),
     });
     this.#context = {
       ...options,
@@ -108,6 +115,11 @@ export class Collector {
   /** Markets that are wanted and that the exchange does not list. */
   get missingMarkets(): readonly string[] {
     return this.#markets.missing;
+  }
+
+  /** Streams whose coverage does not grow, the longest first. */
+  get standing(): readonly StandingStream[] {
+    return this.#standing.list();
   }
 
   /** Time between two runs of the schedule that runs most often, milliseconds; at most an hour. */
@@ -140,6 +152,7 @@ export class Collector {
   async review(): Promise<void> {
     if (this.#stopping.signal.aborted) return;
     const { archive, time } = this.#context;
+    await this.#standing.review();
     const requests = await archive.fillRequests(Math.floor(time.nowMs()));
     const touched = await this.#review.review(requests, this.#units.values());
     if (touched.size === 0) return;
@@ -157,12 +170,17 @@ export class Collector {
     every('markets', markets.schedule, () => this.#refreshMarkets());
     if (trades.enabled) {
       const { periodMs } = every('trades', trades.schedule, () => this.#dispatcher.markDue());
+      for (const kind of ['trades', 'times'] as const) this.#standing.keepsTo(kind, periodMs);
       this.#dispatcher.keepFloor(periodMs);
     }
-    if (klines.enabled) every('klines', klines.schedule, () => this.#pollCandles());
+    if (klines.enabled) {
+      const { periodMs } = every('klines', klines.schedule, () => this.#pollCandles());
+      this.#standing.keepsTo('kline', periodMs + klines.grace);
+    }
     if (depth.enabled) {
       const { periodMs } = every('depth', depth.schedule, () => this.#pollDepth());
       this.#depthToleranceMs = toleranceMs(periodMs);
+      this.#standing.keepsTo('depth', periodMs);
     }
     const tickerSchedule = tickers.enabled
       ? every('tickers', tickers.schedule, () => this.#pollTickers())
@@ -170,6 +188,7 @@ export class Collector {
     this.#scheduleAccount();
     await this.#firstMarkets();
     if (tickerSchedule !== undefined) {
+      this.#standing.keepsTo('ticker', tickerSchedule.periodMs);
       this.#tickers = await openTickers(this.#context, {
         periodMs: tickerSchedule.periodMs,
         marketIds: () => this.#markets.collected,
@@ -239,6 +258,7 @@ export class Collector {
 
   async #close(unit: MarketUnit): Promise<void> {
     this.#units.delete(unit.market);
+    this.#standing.forget(unit.marketId);
     for (const walker of unit.walkers) this.#filler.remove(walker);
     const polled = this.#dispatcher.remove(unit.market);
     await Promise.all([polled, ...unit.states.map((state) => state.stop())]);
@@ -249,6 +269,7 @@ export class Collector {
     if (account === undefined) return;
     const run = () => this.#pollAccount();
     const { periodMs } = this.#schedules.start('account.schedule', account.schedule, run);
+    for (const kind of ['balance', 'orders'] as const) this.#standing.keepsTo(kind, periodMs);
     this.#account = new AccountCollector(this.#context, account.archive, periodMs);
   }
 

@@ -34,6 +34,7 @@ export function patientArchive(
       patiently(() => archive.ensureMarkets(markets, atMs, list)),
     ensureStream: (stream) => patiently(() => archive.ensureStream(stream)),
     setCollectFrom: (id, fromMs) => patiently(() => archive.setCollectFrom(id, fromMs)),
+    want: (stream, span) => patiently(() => archive.want(stream, span)),
     islands: (stream, limit) => patiently(() => archive.islands(stream, limit)),
     recordGap: (gap) => patiently(() => archive.recordGap(gap)),
     listGaps: (filter, untilMs) => patiently(() => archive.listGaps(filter, untilMs)),

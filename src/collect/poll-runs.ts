@@ -2,15 +2,20 @@ import { isAborted } from '../kernel/errors.js';
 import type { CollectEvents } from '../observe/events.js';
 import { tellFailure } from './failures.js';
 
+/** Told of a failed poll: its stream, its market (`*` for all) and what went wrong. */
+export type OnPollFailed = (stream: string, market: string, error: unknown) => void;
+
 /** Runs of polls by stream and market. The same one is never under way twice; failures are told. */
 export class PollRuns {
   readonly #telemetry: CollectEvents;
   readonly #signal: AbortSignal;
+  readonly #onFailed: OnPollFailed;
   readonly #runs = new Map<string, Promise<void>>();
 
   /** @param signal ends all polls, and lets none begin */
-  constructor(telemetry: CollectEvents, signal: AbortSignal) {
+  constructor(telemetry: CollectEvents, signal: AbortSignal, onFailed: OnPollFailed) {
     this.#telemetry = telemetry;
+    this.#onFailed = onFailed;
     this.#signal = signal;
   }
 
@@ -42,5 +47,6 @@ export class PollRuns {
 
   failed(stream: string, market: string, error: unknown): void {
     tellFailure(this.#telemetry, stream, market, error);
+    this.#onFailed(stream, market, error);
   }
 }

@@ -223,6 +223,8 @@ export interface ArchivePort extends CompletenessPort {
     collectFromMs?: number;
   }): Promise<StreamRef>;
   setCollectFrom(streamId: number, fromMs: number): Promise<void>;
+  /** Expects a span of a stream besides what is collected anyway. */
+  want(stream: StreamRef, span: Span): Promise<unknown>;
   islands(stream: StreamRef, limit: number): Promise<Island[]>;
   recordGap(gap: {
     stream: StreamRef;
@@ -231,6 +233,7 @@ export interface ArchivePort extends CompletenessPort {
     reason: GapReason;
     /** When it was seen, exchange time. */
     atMs: number;
+    note?: string;
     /** Exchange time; left out or null: as soon as possible. */
     nextAttemptAtMs?: number | null;
   }): Promise<void>;

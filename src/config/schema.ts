@@ -174,6 +174,7 @@ export const configSchema = section({
     host: line(253).prefault('127.0.0.1'),
     port: port(9464),
     token: tokenOrNull().prefault(null),
+    notReadyAfter: duration('1s', '1d').prefault('5m'),
   }),
   log: section({
     level: oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').prefault('info'),

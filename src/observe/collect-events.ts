@@ -71,6 +71,16 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
       metrics.walkPages.inc({ stream }, pages);
       logger.write('debug', 'walked through history', { stream: name, market, pages, connected });
     },
+    streamsStanding({ streams }) {
+      metrics.standingSeconds.reset();
+      for (const { kind, market, variant, standingMs, reason, note } of streams) {
+        const at = { stream: streamOf(kind), market: labels.market.admit(market) };
+        metrics.standingSeconds.set(at, Math.max(0, seconds(standingMs)));
+        const fields = { stream: kind, market, variant, standingMs, reason, note };
+        const message = 'a stream stands: its coverage does not grow';
+        logger.writeRepeating('warn', `standing ${kind} ${market}`, message, fields);
+      }
+    },
     idsBegunAnew({ market, firstId, lastIdBefore, atMs }) {
       metrics.idEpochs.inc();
       const at = new Date(atMs).toISOString();

@@ -120,6 +120,17 @@ export interface CollectEvents {
     readonly pages: number;
     readonly connected: boolean;
   }): void;
+  /** Streams whose coverage does not grow, as of now. */
+  streamsStanding(event: {
+    readonly streams: readonly {
+      readonly kind: string;
+      readonly market: string;
+      readonly variant: number;
+      readonly standingMs: number;
+      readonly reason: string;
+      readonly note: string;
+    }[];
+  }): void;
   /** The exchange began the ids of a market's trades anew. */
   idsBegunAnew(event: {
     readonly market: string;

@@ -223,6 +223,11 @@ export function createMetrics(registry: Registry) {
     walkStalls: counter('walk_stalls_total', 'Walks that stopped for lack of progress.', [
       'stream',
     ]),
+    standingSeconds: gauge(
+      'standing_seconds',
+      'How long the coverage of a stream has not grown, beyond what is usual for it.',
+      ['stream', 'market'],
+    ),
     idEpochs: counter(
       'id_epochs_total',
       'Times that the exchange began the ids of trades anew.',

@@ -1,4 +1,5 @@
 import type { ExchangeClock } from '../../client/index.js';
+import type { StandingStream } from '../../collect/standing.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -27,6 +28,10 @@ export interface DaemonView {
   readonly shortestPeriodMs: number;
   /** How long the oldest commit has been under way, milliseconds. */
   readonly oldestCommitMs: number;
+  /** Streams whose coverage does not grow, the longest first. */
+  readonly standing: readonly StandingStream[];
+  /** A stream that stands for longer makes the daemon not ready, milliseconds. */
+  readonly standingLimitMs: number;
   pingDatabase(): Promise<void>;
 }
 
@@ -70,6 +75,7 @@ export async function openDaemonStatus(
           exchange: exchangeNameOf(config),
           markets: look().markets,
           ...missingFacts(look().missingMarkets),
+          ...standingFacts(look().standing),
           'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
           ...completenessFacts(completeness),
         },
@@ -88,6 +94,24 @@ function missingFacts(names: readonly string[]) {
   const rest = names.length - MISSING_SHOWN;
   const shown = names.slice(0, MISSING_SHOWN).join(', ');
   return { 'named, but not listed': rest > 0 ? `${shown} and ${rest} more` : shown };
+}
+
+/** Streams that are shown; how many there are in all is told. */
+const STANDING_SHOWN = 5;
+
+function standingText({ kind, market, variant, standingMs, reason, note }: StandingStream): string {
+  const name = variant === 0 ? kind : `${kind} ${variant} s`;
+  return `${market} ${name} for ${(standingMs / 1000).toFixed(0)} s (${reason}: ${note})`;
+}
+
+function standingTexts(standing: readonly StandingStream[]): string {
+  const rest = standing.length - STANDING_SHOWN;
+  const shown = standing.slice(0, STANDING_SHOWN).map(standingText).join('; ');
+  return rest > 0 ? `${shown}; and ${rest} more` : shown;
+}
+
+function standingFacts(standing: readonly StandingStream[]) {
+  return standing.length === 0 ? {} : { 'coverage does not grow': standingTexts(standing) };
 }
 
 /** Doubts first: what a person would have to look into. */
@@ -119,6 +143,7 @@ async function ready(view: DaemonView): Promise<HealthReport> {
   const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * view.shortestPeriodMs;
   // While nothing can be stored nothing is asked: then its silence says nothing about the exchange.
   const isAnswering = silentMs !== undefined && (silentMs < limitMs || !isStoring);
+  const standing = view.standing.filter(({ standingMs }) => standingMs > view.standingLimitMs);
   const answer = silentMs === undefined ? 'no answer yet' : `last answer ${inSeconds(silentMs)}`;
   return healthReport([
     { name: 'phase', ok: phase === 'collecting', detail: phase },
@@ -129,5 +154,13 @@ async function ready(view: DaemonView): Promise<HealthReport> {
       detail: `oldest commit under way for ${(view.oldestCommitMs / 1000).toFixed(1)} s`,
     },
     { name: 'exchange', ok: isAnswering, detail: answer },
+    {
+      name: 'streams',
+      ok: standing.length === 0,
+      detail:
+        standing.length === 0
+          ? 'the coverage of every stream grows'
+          : `coverage does not grow: ${standingTexts(standing)}`,
+    },
   ]);
 }

@@ -286,6 +286,8 @@ export class Daemon {
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
       shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,
       oldestCommitMs: this.#store?.oldestCommitMs() ?? 0,
+      standing: this.#collector?.standing ?? [],
+      standingLimitMs: this.#options.config.http.notReadyAfter,
       pingDatabase: async () => {
         if (this.#store === undefined) throw new Error('not open yet');
         await this.#store.ping();

@@ -23,6 +23,8 @@ export interface DispatcherOptions {
   readonly telemetry: CollectEvents;
   /** Called after a poll that succeeded. */
   readonly onPolled?: (walker: HeadWalker) => void;
+  /** Called after a poll that failed. */
+  readonly onFailed?: (walker: HeadWalker, error: unknown) => void;
 }
 
 /** Polls under way at the same time, with the commits that end them. */
@@ -212,7 +214,7 @@ export class PollDispatcher {
     turn: RequestTurn,
     signal: AbortSignal,
   ): Promise<void> {
-    const { clock, time, telemetry, onPolled } = this.#options;
+    const { clock, time, telemetry, onPolled, onFailed } = this.#options;
     const { walker } = lane;
     const { kind, market } = walker;
     const { begunAtMs } = lane;
@@ -237,11 +239,12 @@ export class PollDispatcher {
       }
       onPolled?.(walker);
     } catch (error) {
-      lane.failed(clock.monotonicMs(), waiting);
+      lane.failed(clock.monotonicMs(), waiting, error);
       this.#markets.get(market)?.handOver(lane);
       if (signal.aborted || isAborted(error)) return;
       this.#failuresInRow[kind] += 1;
       tellFailure(telemetry, kind, market, error);
+      onFailed?.(walker, error);
     }
   }
 

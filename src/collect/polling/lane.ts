@@ -1,3 +1,4 @@
+import { codeOf } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { RequestTurn } from '../ports.js';
@@ -37,6 +38,11 @@ export interface Waiting {
 }
 
 const RETRY = { baseMs: 1000, capMs: 60_000 };
+/**
+ * A walk that stands while the exchange answers loses what overruns a page meanwhile, and costs the
+ * exchange no more than any other look: it is asked for again this soon at the latest.
+ */
+const STALLED_CAP_MS = 5000;
 const PAGE_ROWS = 1000;
 /** Weight of what the first page shows, as seconds of watching. */
 const FIRST_LOOK_S = 60;
@@ -144,12 +150,13 @@ export class Lane {
   }
 
   /** What waited goes on waiting, and nothing is asked before a growing, random pause is over. */
-  failed(nowMs: number, waiting: Waiting): void {
+  failed(nowMs: number, waiting: Waiting, error?: unknown): void {
     this.isPolling = false;
     this.traded = waiting.traded ?? this.traded;
     this.suspected = waiting.suspected ?? this.suspected;
     this.companionAtMs = waiting.companionAtMs ?? this.companionAtMs;
     this.dueAtMs ??= nowMs;
-    this.retryAtMs = nowMs + this.#backoff.nextMs();
+    const capMs = codeOf(error) === 'walk_stalled' ? STALLED_CAP_MS : RETRY.capMs;
+    this.retryAtMs = nowMs + Math.min(capMs, this.#backoff.nextMs());
   }
 }

@@ -6,11 +6,20 @@ import { TapekeepError } from '../../kernel/errors.js';
  * span stays a gap meanwhile.
  */
 export class WalkStalledError extends TapekeepError {
-  constructor(market: string, endpoint: string, detail: string) {
+  /** Why the span is a gap. */
+  readonly reason: 'walk stalled' | 'refused rows';
+
+  constructor(
+    market: string,
+    endpoint: string,
+    detail: string,
+    reason: WalkStalledError['reason'] = 'walk stalled',
+  ) {
     super(
       'walk_stalled',
       'retry',
       `${market}: paging through ${endpoint} made no progress: ${detail}. It is tried again later; the span stays listed as a gap.`,
     );
+    this.reason = reason;
   }
 }

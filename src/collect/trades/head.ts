@@ -223,7 +223,11 @@ export class Head {
     const { pages, hasTrades, options, empty } = this.#walk;
     if (hasTrades || page.rowCount > 0) {
       await pages.commit(page, NOTHING, {});
-      throw this.#walk.stalled('its first page holds no readable trade');
+      const { rejected, rowCount } = page;
+      if (rejected.length === 0)
+        throw this.#walk.stalled('its history is empty, and was not before');
+      const why = `none of the ${rowCount} trades of its first page could be read (${rejected[0]?.reason})`;
+      throw this.#walk.stalled(why, 'refused rows');
     }
     // A server that does not know all of that time has not seen that nothing happened.
     const claim = page.gaps.length > 0 ? NOTHING : (empty.look(untilMs) ?? NOTHING);

@@ -339,9 +339,9 @@ export class Walk {
     telemetry.walkStepped({ stream: source.kind, market, pages, connected });
   }
 
-  stalled(detail: string): WalkStalledError {
+  stalled(detail: string, reason?: WalkStalledError['reason']): WalkStalledError {
     const { telemetry, market, source } = this.options;
     telemetry.walkStalled({ stream: source.kind, market, detail });
-    return new WalkStalledError(market, source.endpoint, detail);
+    return new WalkStalledError(market, source.endpoint, detail, reason);
   }
 }

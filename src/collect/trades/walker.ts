@@ -2,6 +2,7 @@ import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
+import type { GapReason } from '../../ledger/gap-reasons.js';
 import type { Hole } from '../../ledger/holes.js';
 import { comparePlaces, orderPage } from '../../ledger/order.js';
 import { PRIORITY, type RequestTurn } from '../ports.js';
@@ -256,9 +257,10 @@ function isOverrun(error: unknown): boolean {
   return error instanceof FetchFailure && codeOf(error.cause) === 'budget_overrun';
 }
 
-function reasonOf(error: unknown): ['walk stalled' | 'exchange failed', string] {
+function reasonOf(error: unknown): [GapReason, string] {
   if (error instanceof FetchFailure) return ['exchange failed', messageOf(error.cause)];
-  return ['walk stalled', messageOf(error)];
+  const reason = error instanceof WalkStalledError ? error.reason : 'walk stalled';
+  return [reason, messageOf(error)];
 }
 
 /** Outside, a failed fetch is the error of the exchange itself. */

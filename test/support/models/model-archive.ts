@@ -255,7 +255,7 @@ export class ModelArchive implements ArchivePort {
   }
 
   /** Expects a span besides what is collected anyway, as `tapekeep backfill` does. */
-  want(streamId: number, span: Span): void {
+  async want({ streamId }: Pick<StreamRef, 'streamId'>, span: Span): Promise<void> {
     this.#wanted.push({ streamId, span });
   }
 

@@ -7,6 +7,7 @@ type Told<Name extends keyof CollectEvents> = Parameters<CollectEvents[Name]>[0]
 export class CollectRecord implements CollectEvents {
   readonly failures: Told<'pollFailed'>[] = [];
   readonly gaps: Told<'gapFound'>[] = [];
+  readonly standing: Told<'streamsStanding'>[] = [];
   readonly epochs: Told<'idsBegunAnew'>[] = [];
   readonly exposed: Told<'tradesExposed'>[] = [];
   readonly stalls: Told<'walkStalled'>[] = [];
@@ -49,6 +50,10 @@ export class CollectRecord implements CollectEvents {
 
   walkStepped(event: Told<'walkStepped'>): void {
     this.steps.push(event);
+  }
+
+  streamsStanding(event: Told<'streamsStanding'>): void {
+    this.standing.push(event);
   }
 
   idsBegunAnew(event: Told<'idsBegunAnew'>): void {

@@ -90,6 +90,14 @@ const EXAMPLES: Examples = {
     },
     runSkipped: { stream: 'depth' },
     walkStepped: { stream: 'trades', market: 'BTC_USDT', pages: 2, connected: true },
+    streamsStanding: {
+      streams: [
+        {
+          ...{ kind: 'trades', market: 'BTC_USDT', variant: 0, standingMs: 400_000 },
+          ...{ reason: 'walk stalled', note: 'the same page twice' },
+        },
+      ],
+    },
     idsBegunAnew: { market: 'BTC_USDT', firstId: 1, lastIdBefore: 9, atMs: 0 },
     tradesExposed: { stream: 'trades', market: 'BTC_USDT', count: 1, note: 'trade 9' },
     walkStalled: { stream: 'trades', market: 'BTC_USDT', detail: 'same page twice' },

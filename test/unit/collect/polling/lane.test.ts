@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { worthOfKnown, worthOfUnknown } from '../../../../src/collect/polling/choice.js';
 import { Lane } from '../../../../src/collect/polling/lane.js';
+import { WalkStalledError } from '../../../../src/collect/trades/errors.js';
 import type { HeadLook } from '../../../../src/collect/trades/walker.js';
 
 function makeLane(largestPage = 0): Lane {
@@ -79,6 +80,19 @@ test('signs that come during a poll wait for the next one; those of a failed pol
   lane.failed(30, waiting);
   assert.equal(lane.traded?.atMs, 5);
   assert.ok(lane.isFailing && lane.retryAtMs >= 30 && lane.dueAtMs !== undefined);
+});
+
+test('a walk that stands is asked for again within seconds, however often it stood', () => {
+  const lane = makeLane();
+  for (let look = 0; look < 20; look += 1) {
+    const waiting = lane.begin(look * 100_000);
+    lane.failed(
+      look * 100_000,
+      waiting,
+      new WalkStalledError('A', 'history', 'the same page twice'),
+    );
+    assert.ok(lane.retryAtMs - look * 100_000 <= 5000);
+  }
 });
 
 test('rare trades are worth more at first, many trades soon after', () => {

@@ -1,0 +1,240 @@
+import type { Clock } from '../kernel/clock.js';
+import { messageOf } from '../kernel/errors.js';
+import type { Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import { type GapReason, isLost } from '../ledger/gap-reasons.js';
+import type { CollectEvents } from '../observe/events.js';
+import type { ArchivePort, ExchangeTime } from './ports.js';
+import { WalkStalledError } from './trades/errors.js';
+
+/** A stream whose coverage does not grow, and why as far as is known. */
+export interface StandingStream {
+  readonly kind: StreamKind;
+  readonly market: string;
+  readonly variant: number;
+  /** How long it has stood, milliseconds of this machine. */
+  readonly standingMs: number;
+  /** It never grew since the program started. */
+  readonly isFromStart: boolean;
+  readonly reason: GapReason;
+  readonly note: string;
+}
+
+export interface StandingOptions {
+  readonly archive: ArchivePort;
+  readonly time: ExchangeTime;
+  readonly clock: Clock;
+  readonly telemetry: Pick<CollectEvents, 'streamsStanding'>;
+}
+
+/** A stream counts as standing when it has not grown for so long beyond what is usual for it. */
+const STANDING_MS = 15_000;
+/** The gap of one that stands grows with the time, and is written again this often. */
+const REWRITE_MS = 60_000;
+const SECOND_MS = 1000;
+
+interface Watched {
+  readonly stream: StreamRef;
+  /** Exchange time when it was opened: from then on it is missing what it does not cover. */
+  readonly openedAtMs: number;
+  coveredUntilMs: number | undefined;
+  grewAtMs: number;
+  hasGrown: boolean;
+  /** What went wrong since it grew last. */
+  failure: { readonly reason: GapReason; readonly note: string } | undefined;
+  /** Connections of the real-time interface that are open. */
+  readonly sessions: Set<number>;
+  writtenAtMs: number;
+}
+
+/** Streams of moments that cannot be asked for later. */
+const MOMENTS: ReadonlySet<StreamKind> = new Set([
+  'depth',
+  'ticker',
+  'state',
+  'balance',
+  'orders',
+] as const);
+
+/**
+ * Watches that the coverage of every stream grows. One that stands is a gap with a reason from the
+ * moment on at which it stood, also when it never succeeded at all: then from the start of the run.
+ *
+ * It sees what goes through the archive, so that no kind of stream can be forgotten. Whoever polls
+ * says what failed.
+ */
+export class Standing {
+  readonly #options: StandingOptions;
+  readonly #streams = new Map<number, Watched>();
+  readonly #names = new Map<number, string>();
+  /** Usual time between two steps of a kind's coverage, milliseconds. */
+  readonly #periodsMs = new Map<StreamKind, number>();
+  /** The same archive, watched. */
+  readonly archive: ArchivePort;
+
+  constructor(options: StandingOptions) {
+    this.#options = options;
+    this.archive = this.#watch(options.archive);
+  }
+
+  /** @param periodMs longest time between two polls that the schedule of a kind leaves */
+  keepsTo(kind: StreamKind, periodMs: number): void {
+    this.#periodsMs.set(kind, periodMs);
+  }
+
+  /** A poll of a stream failed; a market of `*` stands for one that covers all. */
+  failed(kind: string, market: string, error: unknown): void {
+    for (const one of this.#streams.values()) {
+      if (one.stream.kind !== kind || this.#nameOf(one) !== market) continue;
+      one.failure = { reason: reasonOf(one.stream.kind, error), note: messageOf(error) };
+    }
+  }
+
+  /** A market is collected no more. */
+  forget(marketId: number): void {
+    for (const [id, { stream }] of this.#streams) {
+      if (stream.marketId === marketId) this.#streams.delete(id);
+    }
+  }
+
+  /** Streams that stand, the longest first. */
+  list(): StandingStream[] {
+    const nowMs = this.#options.clock.monotonicMs();
+    const standing = [...this.#streams.values()].flatMap((one) => {
+      const { stream, hasGrown } = one;
+      const failure = this.#failureOf(one, nowMs);
+      if (failure === undefined) return [];
+      const { kind, variant } = stream;
+      const standingMs = nowMs - one.grewAtMs - this.#usualMs(stream);
+      const market = this.#nameOf(one);
+      return [{ kind, market, variant, standingMs, isFromStart: !hasGrown, ...failure }];
+    });
+    return standing.sort((a, b) => b.standingMs - a.standingMs);
+  }
+
+  /**
+   * Writes the gaps of streams that stand. To be called every few seconds.
+   *
+   * @throws the errors of the archive
+   */
+  async review(): Promise<void> {
+    const { clock, telemetry } = this.#options;
+    const nowMs = clock.monotonicMs();
+    for (const one of this.#streams.values()) {
+      const failure = this.#failureOf(one, nowMs);
+      if (failure === undefined || nowMs - one.writtenAtMs < REWRITE_MS) continue;
+      one.writtenAtMs = nowMs;
+      await this.#write(one, failure);
+    }
+    telemetry.streamsStanding({ streams: this.list() });
+  }
+
+  async #write(
+    { stream, coveredUntilMs, openedAtMs }: Watched,
+    { reason, note }: NonNullable<Watched['failure']>,
+  ): Promise<void> {
+    const { archive, time } = this.#options;
+    const atMs = Math.floor(time.nowMs());
+    const fromMs = coveredUntilMs ?? stream.collectFromMs ?? openedAtMs;
+    if (atMs <= fromMs) return;
+    if (coveredUntilMs === undefined && stream.collectFromMs === null) {
+      // Nothing tells where it begins: it is missing from the start of the run on.
+      await archive.want(stream, { fromMs, toMs: fromMs + SECOND_MS });
+    }
+    const isGone = isLost(reason);
+    const span = { fromMs, toMs: atMs };
+    const nextAttemptAtMs = isGone ? null : atMs + REWRITE_MS;
+    const state = isGone ? 'unfillable' : 'open';
+    await archive.recordGap({ stream, span, state, reason, note, atMs, nextAttemptAtMs });
+  }
+
+  /** Why a stream stands; undefined for one that does not, or of which that is not known. */
+  #failureOf(one: Watched, nowMs: number): Watched['failure'] {
+    if (nowMs - one.grewAtMs < STANDING_MS + this.#usualMs(one.stream)) return undefined;
+    const { kind } = one.stream;
+    if (kind === 'state') {
+      // A feed that is connected and silent is no failure: nothing may have happened.
+      return one.sessions.size > 0
+        ? undefined
+        : { reason: 'no connection', note: 'no connection brought a state' };
+    }
+    if (one.failure !== undefined || one.hasGrown) return one.failure;
+    const reason = MOMENTS.has(kind) ? 'not observed' : 'not collected';
+    return { reason, note: 'no answer since the start proved anything of it' };
+  }
+
+  #usualMs({ kind, variant }: StreamRef): number {
+    const period = this.#periodsMs.get(kind) ?? 0;
+    return kind === 'kline' ? period + variant * SECOND_MS : period;
+  }
+
+  #nameOf({ stream: { marketId } }: Watched): string {
+    return this.#names.get(marketId) ?? '*';
+  }
+
+  #opened(stream: StreamRef): void {
+    if (this.#streams.has(stream.streamId)) return;
+    const { time, clock } = this.#options;
+    this.#streams.set(stream.streamId, {
+      stream,
+      openedAtMs: Math.floor(time.nowMs() / SECOND_MS) * SECOND_MS,
+      coveredUntilMs: undefined,
+      grewAtMs: clock.monotonicMs(),
+      hasGrown: false,
+      failure: undefined,
+      sessions: new Set(),
+      writtenAtMs: Number.NEGATIVE_INFINITY,
+    });
+  }
+
+  #covered({ streamId, span }: Island, isNews: boolean): void {
+    const one = this.#streams.get(streamId);
+    if (one === undefined || span.toMs <= (one.coveredUntilMs ?? Number.NEGATIVE_INFINITY)) return;
+    one.coveredUntilMs = span.toMs;
+    if (!isNews) return;
+    one.grewAtMs = this.#options.clock.monotonicMs();
+    one.hasGrown = true;
+    one.failure = undefined;
+    one.writtenAtMs = Number.NEGATIVE_INFINITY;
+  }
+
+  #watch(archive: ArchivePort): ArchivePort {
+    return {
+      ...archive,
+      commit: async (batch, options) => {
+        const result = await archive.commit(batch, options);
+        for (const island of result.islands) this.#covered(island, true);
+        return result;
+      },
+      ensureMarkets: async (markets, atMs, list) => {
+        const changes = await archive.ensureMarkets(markets, atMs, list);
+        for (const [name, id] of changes.ids) this.#names.set(id, name);
+        return changes;
+      },
+      ensureStream: async (key) => {
+        const stream = await archive.ensureStream(key);
+        this.#opened(stream);
+        return stream;
+      },
+      islands: async (stream, limit) => {
+        const islands = await archive.islands(stream, limit);
+        for (const island of islands) this.#covered(island, false);
+        return islands;
+      },
+      openSession: async (stream, atMs) => {
+        const id = await archive.openSession(stream, atMs);
+        this.#streams.get(stream.streamId)?.sessions.add(id);
+        return id;
+      },
+      closeSession: async (id, end) => {
+        await archive.closeSession(id, end);
+        for (const { sessions } of this.#streams.values()) sessions.delete(id);
+      },
+    };
+  }
+}
+
+function reasonOf(kind: StreamKind, error: unknown): GapReason {
+  if (MOMENTS.has(kind)) return 'not observed';
+  if (error instanceof WalkStalledError) return error.reason;
+  return 'exchange failed';
+}

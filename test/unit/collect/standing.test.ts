@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { patientArchive } from '../../../src/collect/patient.js';
+import { Standing } from '../../../src/collect/standing.js';
+import { WalkStalledError } from '../../../src/collect/trades/errors.js';
+import { seededRandom } from '../../../src/kernel/random.js';
+import { STREAM_KINDS, type StreamRef } from '../../../src/ledger/batch.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
+
+/** A stream whose coverage does not grow is a gap with a reason, from the moment on at which it stood. */
+
+const START_MS = Date.UTC(2026, 0, 1);
+const { signal } = new AbortController();
+const after = (ms: number) => (ms - START_MS) / 1000;
+
+class World {
+  readonly clock = new FakeClock(START_MS);
+  readonly model = new ModelArchive();
+  readonly record = new CollectRecord();
+  readonly standing = new Standing({
+    archive: patientArchive(this.model, { clock: this.clock, random: seededRandom(1), signal }),
+    time: { nowMs: () => this.clock.wallMs() },
+    clock: this.clock,
+    telemetry: this.record,
+  });
+
+  async open(kind: StreamRef['kind'], collectFromMs?: number): Promise<StreamRef> {
+    const { archive } = this.standing;
+    const variant = kind === 'kline' || kind === 'state' ? 60 : 0;
+    const key = { kind, marketId: 1, variant };
+    const stream = await archive.ensureStream(
+      collectFromMs === undefined ? key : { ...key, collectFromMs },
+    );
+    await archive.islands(stream, 1000);
+    return stream;
+  }
+
+  async cover(stream: StreamRef, fromS: number, toS: number): Promise<void> {
+    const span = { fromMs: START_MS + fromS * 1000, toMs: START_MS + toS * 1000 };
+    await this.standing.archive.commit({ claims: [{ stream, span, evidence: {} }] });
+  }
+
+  /** What is remembered of a stream's gaps and not filled, oldest first. */
+  gaps({ streamId }: StreamRef) {
+    return (this.model.memories.get(streamId) ?? [])
+      .filter(({ state }) => state !== 'filled')
+      .map(({ span, state, reason }) => [after(span.fromMs), after(span.toMs), state, reason])
+      .sort((a, b) => Number(a[0]) - Number(b[0]));
+  }
+
+  async pass(seconds: number): Promise<void> {
+    for (let left = seconds; left > 0; left -= 3) {
+      this.clock.advance(3000);
+      await this.standing.review();
+    }
+  }
+}
+
+for (const kind of STREAM_KINDS) {
+  test(`a stream of ${kind} that never succeeded is missing from the start of the run on`, async () => {
+    const world = new World();
+    const { archive } = world.standing;
+    const market = {
+      ...{ name: 'BTC_USDT', stock: 'B', money: 'U', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
+      minAmount: '1',
+    };
+    await archive.ensureMarkets([market], 0, { isComplete: true });
+    const isFromNow = kind === 'depth' || kind === 'ticker' || kind === 'state';
+    const stream = await world.open(kind, isFromNow ? START_MS : undefined);
+    world.standing.failed(kind, 'BTC_USDT', new Error('no row could be read'));
+    await world.pass(180);
+    const [gap] = world.gaps(stream);
+    const canBeHad = kind === 'trades' || kind === 'times' || kind === 'kline';
+    const state = canBeHad ? 'open' : 'unfillable';
+    const reason = canBeHad
+      ? 'exchange failed'
+      : kind === 'state'
+        ? 'no connection'
+        : 'not observed';
+    assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [0, state, reason]);
+    assert.ok(Number(gap?.[1]) >= 120, `it grows: ${gap?.[1]}`);
+    const [one] = world.standing.list();
+    assert.equal(one?.market, 'BTC_USDT');
+    assert.equal(one?.isFromStart, true);
+    const usualS = kind === 'kline' ? 60 : 0;
+    assert.equal(one?.standingMs, (180 - usualS) * 1000);
+    assert.ok(world.record.standing.at(-1)?.streams.length === 1);
+  });
+}
+
+test('a stalled walk is a gap from where its coverage ends, until that grows again', async () => {
+  const world = new World();
+  const stream = await world.open('trades');
+  await world.cover(stream, -100, 0);
+  const stalled = new WalkStalledError(
+    'BTC_USDT',
+    'history',
+    'its newest trade is 3, older than 9',
+  );
+  for (let look = 0; look < 20; look += 1) {
+    world.standing.failed('trades', '*', stalled);
+    await world.pass(3);
+  }
+  const [gap] = world.gaps(stream);
+  assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [0, 'open', 'walk stalled']);
+  assert.equal(world.standing.list()[0]?.reason, 'walk stalled');
+  await world.cover(stream, 0, 61);
+  assert.deepEqual(world.standing.list(), []);
+  world.model.closeFilledGaps();
+  assert.deepEqual(world.gaps(stream), []);
+});
+
+test('what is quiet and does not fail is not said to stand', async () => {
+  const world = new World();
+  const trades = await world.open('trades');
+  const state = await world.open('state', START_MS);
+  await world.cover(trades, -100, 0);
+  await world.standing.archive.openSession(state, START_MS);
+  await world.pass(600);
+  assert.deepEqual(world.standing.list(), []);
+  assert.equal(world.model.gaps.length, 0);
+});
+
+test('a market that is collected no more does not stand', async () => {
+  const world = new World();
+  await world.open('trades');
+  await world.pass(60);
+  assert.equal(world.standing.list().length, 1);
+  world.standing.forget(1);
+  assert.deepEqual(world.standing.list(), []);
+});
