@@ -33,7 +33,8 @@ export function patientArchive(
     ensureMarkets: (markets, atMs, list) =>
       patiently(() => archive.ensureMarkets(markets, atMs, list)),
     ensureStream: (stream) => patiently(() => archive.ensureStream(stream)),
-    setCollectFrom: (id, fromMs) => patiently(() => archive.setCollectFrom(id, fromMs)),
+    setCollectFrom: (id, fromMs, reason) =>
+      patiently(() => archive.setCollectFrom(id, fromMs, reason)),
     want: (stream, span) => patiently(() => archive.want(stream, span)),
     islands: (stream, limit) => patiently(() => archive.islands(stream, limit)),
     recordGap: (gap) => patiently(() => archive.recordGap(gap)),

@@ -8,6 +8,7 @@ import type {
   CommitResult,
   IdEpoch,
   Island,
+  StartReason,
   StreamKind,
   StreamRef,
   TradeExposure,
@@ -222,7 +223,7 @@ export interface ArchivePort extends CompletenessPort {
     variant: number;
     collectFromMs?: number;
   }): Promise<StreamRef>;
-  setCollectFrom(streamId: number, fromMs: number): Promise<void>;
+  setCollectFrom(streamId: number, fromMs: number, reason?: StartReason): Promise<void>;
   /** Expects a span of a stream besides what is collected anyway. */
   want(stream: StreamRef, span: Span): Promise<unknown>;
   islands(stream: StreamRef, limit: number): Promise<Island[]>;

@@ -25,6 +25,9 @@ export const STREAM_KINDS = [
 ] as const;
 export type StreamKind = (typeof STREAM_KINDS)[number];
 
+/** Why the expected coverage of a stream begins where it does; unknown where it was chosen. */
+export type StartReason = 'history begins' | 'history horizon';
+
 /** The market id that stands for "all collected markets" in streams that cover them together. */
 export const ALL_MARKETS_ID = 0;
 

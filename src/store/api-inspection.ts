@@ -1,5 +1,5 @@
 import type { Span } from '../kernel/span.js';
-import type { StreamRef } from '../ledger/batch.js';
+import type { StartReason, StreamRef } from '../ledger/batch.js';
 import type { Gap, RecordedGap, StartTries } from './api-completeness.js';
 
 /** A stream with what its coverage reaches. */
@@ -12,6 +12,8 @@ export interface KnownStream extends StreamRef {
   readonly newestCoveredMs: number | null;
   /** Tries to find the start of history that led no further. */
   readonly startTries: StartTries | null;
+  /** Null where the start was chosen, or is not known. */
+  readonly startReason: StartReason | null;
 }
 
 /** A span of one stream that somebody wants to know about. */

@@ -8,6 +8,7 @@ import type {
   Batch,
   CommitResult,
   Island,
+  StartReason,
   StreamKind,
   StreamRef,
 } from '../ledger/batch.js';
@@ -147,6 +148,8 @@ export interface StreamStatus {
   /** Gaps that are left when the unfillable spans are taken out. */
   readonly openGaps: number;
   readonly collectFromMs: number | null;
+  /** Null where the start was chosen, or is not known. */
+  readonly startReason: StartReason | null;
 }
 
 /** A value that can be passed as a parameter of a query. */
@@ -205,7 +208,7 @@ export interface Store extends CompletenessStore {
   ): Promise<MarketChanges>;
   ensureStream(key: StreamKey): Promise<StreamRef>;
   /** Moves the start of expected coverage, as when the start of history was found. */
-  setCollectFrom(streamId: number, collectFromMs: number): Promise<void>;
+  setCollectFrom(streamId: number, collectFromMs: number, reason?: StartReason): Promise<void>;
 
   /** The newest `limit` islands of coverage, newest first. */
   islands(stream: StreamRef, limit: number): Promise<Island[]>;

@@ -2,7 +2,7 @@ import type { Market } from '../contract/resources.js';
 import { sleep } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import type { Batch, CommitResult, IdEpoch, StreamRef, TradeExposure } from '../ledger/batch.js';
+import type { Batch, CommitResult, IdEpoch, StartReason, StreamRef, TradeExposure } from '../ledger/batch.js';
 import { readKnownBalances, readOpenOrders } from './accounts.js';
 import type {
   ArchiveIdentity,
@@ -140,8 +140,12 @@ class PostgresStore implements Store {
     return await catalog.ensureStream(this.#open(), key);
   }
 
-  async setCollectFrom(streamId: number, collectFromMs: number): Promise<void> {
-    await catalog.setCollectFrom(this.#open(), streamId, collectFromMs);
+  async setCollectFrom(
+    streamId: number,
+    collectFromMs: number,
+    reason: StartReason | null = null,
+  ): Promise<void> {
+    await catalog.setCollectFrom(this.#open(), streamId, collectFromMs, reason);
   }
 
   async islands(stream: StreamRef, limit: number) {

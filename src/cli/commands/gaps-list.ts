@@ -4,7 +4,7 @@ import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { gapDocument } from '../fill/outcome.js';
 import { gapIdOf } from '../gaps/gap-ids.js';
 import { type GapOptions, gapFilterOf, readGaps } from '../gaps/gap-selection.js';
-import { startTriesText } from '../gaps/no-gap.js';
+import { HORIZON_WHY, startTriesText } from '../gaps/no-gap.js';
 import { lookAt } from '../opening/looking.js';
 import { type CommonOptions, openSession } from '../opening/session.js';
 import { streamName } from '../options/kinds.js';
@@ -46,9 +46,9 @@ export async function gapsListCommand(options: GapsListOptions): Promise<ExitCod
           gaps: shown.map(gapDocument),
           sums: sumsOf(gaps),
           isSumOfAll: isAll,
-          historyNotReached: unreached.map(({ market, kind, oldestCoveredMs: ms, startTries }) => ({
-            ...{ market, kind, reached: ms === null ? null : new Date(ms) },
-            tries: startTries === null ? null : triesDocument(startTries),
+          historyNotReached: unreached.map((stream) => ({
+            ...unreachedDocument(stream),
+            tries: stream.startTries === null ? null : triesDocument(stream.startTries),
           })),
         }),
       );
@@ -68,13 +68,24 @@ export async function gapsListCommand(options: GapsListOptions): Promise<ExitCod
   return EXIT_CODES.ok;
 }
 
-/** The walk down has not found the first trade yet; how much there is nobody knows. */
-function isUnreached({ kind, collectFromMs }: KnownStream): boolean {
-  return (kind === 'trades' || kind === 'times') && collectFromMs === null;
+/** The walk down has not found the first trade yet, or cannot; how much there is is not known. */
+function isUnreached({ kind, collectFromMs, startReason }: KnownStream): boolean {
+  if (kind !== 'trades' && kind !== 'times') return false;
+  return collectFromMs === null || startReason === 'history horizon';
+}
+
+function unreachedDocument({ market, kind, oldestCoveredMs, startReason }: KnownStream) {
+  const reached = oldestCoveredMs === null ? null : new Date(oldestCoveredMs);
+  const cannotBeHad = startReason === 'history horizon';
+  return { market, kind, reached, cannotBeHad, why: cannotBeHad ? HORIZON_WHY : null };
 }
 
 function unreachedLine(stream: KnownStream): string {
-  const { market, kind, oldestCoveredMs: ms } = stream;
+  const { market, kind, oldestCoveredMs: ms, collectFromMs } = stream;
+  if (stream.startReason === 'history horizon') {
+    const edge = formatMoment(collectFromMs ?? ms ?? 0);
+    return `${printable(market)} ${kind}: history before ${edge} exists and cannot be had: ${HORIZON_WHY}.`;
+  }
   const where = ms === null ? 'nothing is collected yet' : `it is at ${formatMoment(ms)}`;
   const tries = startTriesText(stream);
   return `${printable(market)} ${kind}: the start of history is not reached yet, ${where}; how much is before that is not known${tries}.`;

@@ -3,6 +3,7 @@ import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { Store, StreamStatus, VerdictTotals } from '../../store/index.js';
 import { roughDuration } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { HORIZON_WHY } from '../gaps/no-gap.js';
 import { type OpenGaps, openGapsOf } from '../gaps/open-gaps.js';
 import { borrowDatabase, openArchive } from '../opening/database.js';
 import { type CommonOptions, openSession, type Session } from '../opening/session.js';
@@ -53,6 +54,7 @@ export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
     const foot = [
       ...gapLines(openGaps, nowMs),
       ...beforeHistoryLines(streams),
+      ...historyLines(streams),
       ...verdictLines(verdicts),
       ...(archive === null ? [] : absentLines(session.config.markets, streams)),
     ];
@@ -110,6 +112,24 @@ function beforeHistoryLines(streams: readonly StreamStatus[]): string[] {
     ([stream, seconds]) =>
       `Never to be had: ${roughDuration(seconds * 1000)} of ${stream}, asked for, from before the exchange's history begins; it does not lower the share.`,
   );
+}
+
+/** Streams of which "all" is less than the exchange has. */
+function isPartOfHistory({ kind, collectFromMs, startReason }: StreamStatus): boolean {
+  if (kind !== 'trades' && kind !== 'times') return false;
+  return collectFromMs === null || startReason === 'history horizon';
+}
+
+/** What exists below the oldest row, and is not counted by any share. */
+function historyLines(streams: readonly StreamStatus[]): string[] {
+  return streams.filter(isPartOfHistory).map((stream) => {
+    const name = `${printable(stream.market)} ${stream.kind}`;
+    if (stream.startReason !== 'history horizon') {
+      return `Not reached: the start of the history of ${name}; the share is that of the time down to where the walk is.`;
+    }
+    const begin = moment(stream.collectFromMs);
+    return `Cannot be had: history of ${name} before ${begin}, which exists: ${HORIZON_WHY}. The share is that of the time since.`;
+  });
 }
 
 /** Markets that the settings name and nothing was ever collected of: misspelt, or not listed yet. */
@@ -177,7 +197,10 @@ const COLUMNS: readonly Column<StatusLine>[] = [
   {
     title: 'covered',
     align: right,
-    text: ({ coverage }) => (coverage === null ? '–' : percent(coverage)),
+    text: (line) =>
+      line.coverage === null
+        ? '–'
+        : `${percent(line.coverage)}${isPartOfHistory(line) ? ' of part' : ''}`,
   },
   { title: 'gaps', align: right, text: (line) => whole(line.gapsWithinHistory) },
   {

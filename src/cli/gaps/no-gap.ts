@@ -11,6 +11,10 @@ const FETCHED_AS: Readonly<Partial<Record<StreamKind, string>>> = {
   kline: 'klines',
 };
 
+/** Why history that exists cannot be asked for. */
+export const HORIZON_WHY =
+  'the exchange takes since and lastId as trade ids, so that only its newest page is served';
+
 /** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
 export function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>): string {
   if (startTries === null) return '';
@@ -40,6 +44,12 @@ export async function whyNoGap(store: Store, stream: KnownStream, atMs: number):
   const begin = formatMoment(oldestCoveredMs);
   if ((kind === 'trades' || kind === 'times') && collectFromMs === null) {
     return `${name}: not collected as far back as that yet; a running daemon goes on down from ${begin}${startTriesText(stream)}`;
+  }
+  if (stream.startReason === 'history horizon') {
+    return `${name}: history before ${begin} exists and cannot be had: ${HORIZON_WHY}`;
+  }
+  if (stream.startReason === 'history begins') {
+    return `${name}: the exchange's history begins at ${formatMoment(collectFromMs ?? oldestCoveredMs)}`;
   }
   const fetched = FETCHED_AS[kind];
   const advice =

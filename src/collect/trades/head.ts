@@ -234,7 +234,9 @@ export class Head {
     const { source, keptAtLeastMs } = options;
     const evidence = { endpoint: source.endpoint, empty: true, keptAtLeastS: keptAtLeastMs / 1000 };
     await pages.commit(page, claim, evidence);
-    if (claim !== NOTHING && pages.collectFromMs === null) await pages.beginAt(claim.fromMs);
+    if (claim !== NOTHING && pages.collectFromMs === null) {
+      await pages.beginAt(claim.fromMs, 'history begins');
+    }
   }
 }
 

@@ -140,7 +140,9 @@ export class HoleBook {
       this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs());
       const { edgeMs, times } = this.#horizon;
       this.#horizon = { edgeMs: hole.edgeMs, times: edgeMs === hole.edgeMs ? times + 1 : 1 };
-      if (this.#horizon.times > HORIZON_RETRIES) await this.#pages.beginAt(hole.edgeMs);
+      if (this.#horizon.times > HORIZON_RETRIES) {
+        await this.#pages.beginAt(hole.edgeMs, 'history horizon');
+      }
     } else if (this.#edges.attempts(hole.edgeMs) < HORIZON_RETRIES) {
       await this.failed(hole, 'history horizon', note);
     } else {

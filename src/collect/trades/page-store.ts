@@ -1,6 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
-import type { CoverageClaim, Evidence, Island, StreamRef } from '../../ledger/batch.js';
+import type { CoverageClaim, Evidence, Island, StartReason, StreamRef } from '../../ledger/batch.js';
 import { type GapReason, isLost, reasonLabel } from '../../ledger/gap-reasons.js';
 import { IslandList } from '../../ledger/islands.js';
 import { comparePlaces, type PageRow } from '../../ledger/order.js';
@@ -67,8 +67,8 @@ export class PageStore {
   }
 
   /** Sets where expected coverage begins, once that is known. */
-  async beginAt(fromMs: number): Promise<void> {
-    await this.#options.archive.setCollectFrom(this.#options.stream.streamId, fromMs);
+  async beginAt(fromMs: number, reason: StartReason): Promise<void> {
+    await this.#options.archive.setCollectFrom(this.#options.stream.streamId, fromMs, reason);
     this.#collectFromMs = fromMs;
   }
 

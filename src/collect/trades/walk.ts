@@ -151,7 +151,7 @@ export class Walk {
   async startFoundAt(startMs: number): Promise<void> {
     const { collectFromMs } = this.pages;
     if (collectFromMs === null || (this.#isAllWanted && startMs < collectFromMs)) {
-      await this.pages.beginAt(startMs);
+      await this.pages.beginAt(startMs, 'history begins');
     }
     this.#startFoundAtMs = this.options.clock.monotonicMs();
   }

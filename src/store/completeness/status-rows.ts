@@ -18,7 +18,7 @@ const BEFORE_HISTORY = `
   LATERAL (
     SELECT coalesce(range_agg(g.span * tstzrange(NULL, c.oldest)), '{}') AS spans FROM gap g
     WHERE g.stream_id = s.stream_id AND lower(g.span) < c.oldest AND g.state = 'unfillable'
-      AND g.reason IN ('beyond history', 'history horizon') AND g.uncovered_at IS NULL
+      AND g.reason = 'beyond history' AND g.uncovered_at IS NULL
     OFFSET 0) before`;
 
 const STATUS_ROWS = `
@@ -47,7 +47,7 @@ const STATUS_ROWS = `
          ${SECONDS_OF('missing * before_history')} AS "beforeHistoryS",
          (SELECT count(*) FROM unnest(missing - before_history))::int AS "gapsWithinHistory",
          (SELECT count(*) FROM unnest(missing - unfillable))::int AS "openGaps",
-         ${toMs('collect_from')} AS "collectFromMs"
+         ${toMs('collect_from')} AS "collectFromMs", start_reason AS "startReason"
   FROM missed ORDER BY name, kind, variant`;
 
 export async function readStatus(runner: Runner, untilMs: number): Promise<StreamStatus[]> {

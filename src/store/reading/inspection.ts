@@ -22,7 +22,8 @@ const STREAMS = `
   SELECT s.stream_id AS "streamId", s.kind, s.market_id AS "marketId", s.variant,
          ${toMs('s.collect_from')} AS "collectFromMs", m.name AS market,
          m.delisted_at IS NOT NULL AS "isDelisted", ${toMs('c.oldest')} AS "oldestCoveredMs",
-         ${toMs('c.newest')} AS "newestCoveredMs", ${START_TRIES}
+         ${toMs('c.newest')} AS "newestCoveredMs", ${START_TRIES},
+         s.start_reason AS "startReason"
   FROM stream s JOIN market m USING (market_id) LEFT JOIN (
     SELECT stream_id, market_id, min(lower(span)) AS oldest, max(upper(span)) AS newest
     FROM coverage GROUP BY stream_id, market_id) c USING (stream_id, market_id)

@@ -1,5 +1,5 @@
 import type { Market } from '../../contract/resources.js';
-import type { StreamKind, StreamRef } from '../../ledger/batch.js';
+import type { StartReason, StreamKind, StreamRef } from '../../ledger/batch.js';
 import type { ArchiveIdentity, MarketChanges, StreamKey } from '../api.js';
 import type { Database, Runner } from '../database.js';
 import { giveUpMissing, resumeListed } from '../delisting.js';
@@ -193,7 +193,7 @@ const INSERT_STREAM = `
   ON CONFLICT DO NOTHING`;
 const SET_COLLECT_FROM = `
   UPDATE stream SET collect_from = greatest(${fromMs('$2')}, ${keptFromSql('kind')}),
-    start_tries = NULL
+    start_tries = NULL, start_reason = $3
   WHERE stream_id = $1`;
 
 /** Finds or makes a stream; racing makers get the same one. */
@@ -213,6 +213,7 @@ export async function setCollectFrom(
   runner: Runner,
   streamId: number,
   collectFromMs: number,
+  reason: StartReason | null,
 ): Promise<void> {
-  await runner.rows(SET_COLLECT_FROM, [streamId, collectFromMs]);
+  await runner.rows(SET_COLLECT_FROM, [streamId, collectFromMs, reason]);
 }

@@ -27,6 +27,7 @@ import {
   NO_OUTCOMES,
   type QuarantineRow,
   type RowOutcomes,
+  type StartReason,
   type Series,
   type StateRow,
   type StreamKind,
@@ -83,6 +84,8 @@ export class ModelArchive implements ArchivePort {
   readonly memories = new Map<number, GapMemory[]>();
   /** Tries to find the start of history, by stream. */
   readonly tries = new Map<number, StartTry & { readonly attempts: number }>();
+  /** Why the expectation of each stream begins where it does. */
+  readonly startReasons = new Map<number, StartReason | null>();
   /** Epochs of ids that were recorded. */
   readonly epochs: IdEpoch[] = [];
   /** What was found out of the offsets; by default nothing is left to find out. */
@@ -211,8 +214,9 @@ export class ModelArchive implements ArchivePort {
     return this.allIslands(stream.streamId).slice(0, limit);
   }
 
-  async setCollectFrom(streamId: number, fromMs: number): Promise<void> {
+  async setCollectFrom(streamId: number, fromMs: number, reason?: StartReason): Promise<void> {
     await this.before('setCollectFrom');
+    this.startReasons.set(streamId, reason ?? null);
     this.#floors.set(streamId, fromMs);
   }
 

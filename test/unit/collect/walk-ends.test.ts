@@ -118,6 +118,7 @@ test('coverage begins with the second after that of the oldest trade, and so aft
       await fillAll(walker);
       assert.deepEqual(world.covered(streamId), [[11, 60]], `${kind} in ${mode} mode`);
       assert.equal(world.archive.floorOf(streamId), START_MS + 11_000);
+      assert.equal(world.archive.startReasons.get(streamId), 'history begins');
       // Each look reaches what is known, so that the next page stays small.
       const asked: number[] = [];
       for (let look = 0; look < 8; look += 1) {
