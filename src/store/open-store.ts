@@ -2,7 +2,14 @@ import type { Market } from '../contract/resources.js';
 import { sleep } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import type { Batch, CommitResult, IdEpoch, StartReason, StreamRef, TradeExposure } from '../ledger/batch.js';
+import type {
+  Batch,
+  CommitResult,
+  IdEpoch,
+  StartReason,
+  StreamRef,
+  TradeExposure,
+} from '../ledger/batch.js';
 import { readKnownBalances, readOpenOrders } from './accounts.js';
 import type {
   ArchiveIdentity,

@@ -167,13 +167,10 @@ suite('gaps', { concurrency: 3 }, () => {
     const { historyNotReached } = JSON.parse(out) as {
       historyNotReached: { kind: string; cannotBeHad: boolean; why: string }[];
     };
-    assert.deepEqual(
-      historyNotReached.map(({ kind, cannotBeHad }) => [kind, cannotBeHad]).sort(),
-      [
-        ['times', true],
-        ['trades', true],
-      ],
-    );
+    assert.deepEqual(historyNotReached.map(({ kind, cannotBeHad }) => [kind, cannotBeHad]).sort(), [
+      ['times', true],
+      ['trades', true],
+    ]);
     const status = await world.ask('status');
     assert.match(status.out, /^Cannot be had: history of BTC_USDT trades before .*, which exists/m);
     assert.match(status.out, /^BTC_USDT +trades .* of part /m);

@@ -100,11 +100,13 @@ export class Head {
     let [page, asked] = [first, limit];
     let rows = orderPage(page.trades);
     await this.#recall(rows);
+    const { pages } = this.#walk;
     const known = this.#known;
     let found = known.against(page, rows);
     for (const size of AGAIN_SIZES) {
       if (found.missing.length === 0) return { page, asked };
       // Its rows come again with the next page, if they are true.
+      await pages.refuse(page);
       page = await this.#walk.fetch(0, size, options);
       asked = size;
       rows = orderPage(page.trades);

@@ -1,6 +1,12 @@
 import type { Clock } from '../../kernel/clock.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
-import type { CoverageClaim, Evidence, Island, StartReason, StreamRef } from '../../ledger/batch.js';
+import type {
+  CoverageClaim,
+  Evidence,
+  Island,
+  StartReason,
+  StreamRef,
+} from '../../ledger/batch.js';
 import { type GapReason, isLost, reasonLabel } from '../../ledger/gap-reasons.js';
 import { IslandList } from '../../ledger/islands.js';
 import { comparePlaces, type PageRow } from '../../ledger/order.js';
@@ -136,6 +142,13 @@ export class PageStore {
     }
     const doubtfulEdgesMs = await this.#noteDoubts(claim, spans, page.gaps);
     return { islands: result.islands, doubtfulEdgesMs };
+  }
+
+  /** Keeps nothing of a page that is not believed but its refused rows, in quarantine. */
+  async refuse(page: TradePage): Promise<void> {
+    if (page.rejected.length === 0) return;
+    const { length: rowCount } = page.rejected;
+    await this.commit({ ...page, trades: [], doubts: [], rowCount }, { fromMs: 0, toMs: 0 }, {});
   }
 
   /** Call after the commit of a head page: its rows are not sent again while they stay the same. */

@@ -225,6 +225,8 @@ const ROW_KINDS: ReadonlySet<string> = new Set([
   'reorderRows',
   'conflictRows',
   'badRows',
+  'wrongHead',
+  'idsAnew',
 ]);
 
 const isAboutRows = ({ kind }: FaultRule) => ROW_KINDS.has(kind);

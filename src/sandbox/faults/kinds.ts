@@ -78,6 +78,10 @@ const MEASURED = [
   'orders',
 ] as const;
 
+/** Endpoints that list trades, with their ids. */
+const TRADE_LISTS = ['history', 'historyResult'] as const;
+const MOST_ID = Number.MAX_SAFE_INTEGER;
+
 /** Ways in which a single row can be wrong. */
 export const DEFECTS = [
   'notANumber',
@@ -141,6 +145,16 @@ export const FAULT_KINDS = {
   shortPage: onReplies({ keep: whole(0, 1000) }, LISTS),
   /** Rows with a known identity and other figures come right behind some, or in their place. */
   conflictRows: onReplies({ rows, place: choice('behind', 'instead') }, IDENTIFIED),
+  /** The newest row comes with another id, another time or both, and is well-formed otherwise. */
+  wrongHead: onReplies(
+    {
+      idBy: whole(-MOST_ID, MOST_ID, 1_000_000),
+      timeByS: whole(-10_000_000_000, 10_000_000_000, 0),
+    },
+    TRADE_LISTS,
+  ),
+  /** Ids above this one begin anew at 1, while those up to it stay what they are. */
+  idsAnew: onReplies({ above: whole(1, MOST_ID, 1) }, TRADE_LISTS),
   /** Some rows are spoilt. */
   badRows: onReplies({ rows, defect: choice('any', ...DEFECTS) }, MEASURED),
   /** The connection is cut. */

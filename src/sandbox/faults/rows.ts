@@ -130,6 +130,10 @@ export class ReplyRows {
         return this.#list !== undefined && count > (rule.keep ?? 0);
       case 'conflictRows':
         return this.#list !== undefined && count >= 1 && this.#shape.amount !== undefined;
+      case 'wrongHead':
+        return count >= 1;
+      case 'idsAnew':
+        return this.#rows.some((row) => this.#idOf(row) > (rule.above ?? 0));
       case 'badRows':
         return count >= 1 && this.#defects(rule).length > 0;
       default:
@@ -143,6 +147,8 @@ export class ReplyRows {
     if (rule.kind === 'reorderRows') shuffle(random, this.#list ?? []);
     else if (rule.kind === 'shortPage') this.#cut(rule, random);
     else if (rule.kind === 'missingRows') this.#leaveOut(rule, random);
+    else if (rule.kind === 'wrongHead') this.#misplaceHead(rule);
+    else if (rule.kind === 'idsAnew') this.#countAnew(rule);
     else if (rule.kind === 'badRows') this.#spoilFields(rule, random, chosen);
     else this.#repeat(rule, chosen);
     return JSON.stringify(this.#document);
@@ -164,6 +170,24 @@ export class ReplyRows {
       const { field, spoil } = SPOILERS[defect];
       const name = this.#shape[field];
       if (name !== undefined) row[name] = spoil(row[name]);
+    }
+  }
+
+  #idOf(row: Row): number {
+    return Number(row[this.#shape.id ?? '']);
+  }
+
+  #misplaceHead({ idBy = 0, timeByS = 0 }: FaultRule): void {
+    const { id = '', time = '' } = this.#shape;
+    const [head] = this.#rows;
+    if (head === undefined) return;
+    head[id] = this.#idOf(head) + idBy;
+    head[time] = Number(head[time]) + timeByS;
+  }
+
+  #countAnew({ above = 0 }: FaultRule): void {
+    for (const row of this.#rows) {
+      if (this.#idOf(row) > above) row[this.#shape.id ?? ''] = this.#idOf(row) - above;
     }
   }
 

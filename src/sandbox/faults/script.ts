@@ -22,6 +22,9 @@ export interface FaultParameters {
   readonly form?: string;
   readonly keep?: number;
   readonly place?: string;
+  readonly idBy?: number;
+  readonly timeByS?: number;
+  readonly above?: number;
   readonly part?: string;
   readonly byS?: number;
 }

@@ -45,6 +45,23 @@ function spoil(written: FaultRuleInput, endpoint: EndpointName, body: object, se
 const length = fc.integer({ min: 1, max: 60 });
 const seed = fc.integer({ min: 0, max: 2 ** 32 - 1 });
 
+test('the newest row alone gets another id and another time', () => {
+  const before = page(3);
+  const written = { kind: 'wrongHead', idBy: 1_000_000, timeByS: -86_400 } as const;
+  const [head, ...others] = spoil(written, 'historyResult', before) as Trade[];
+  assert.deepEqual(head, { ...before[0], tid: 1_900_000, date: 1_780_000_000 - 86_400 });
+  assert.deepEqual(others, before.slice(1));
+});
+
+test('ids above one begin anew at 1', () => {
+  const before = page(4);
+  const ids = (spoil({ kind: 'idsAnew', above: 899_998 }, 'historyResult', before) as Trade[]).map(
+    ({ tid }) => tid,
+  );
+  assert.deepEqual(ids, [2, 1, 899_998, 899_997]);
+  assert.equal(spoil({ kind: 'idsAnew', above: 900_000 }, 'historyResult', before), undefined);
+});
+
 test('duplicated rows: each row once, and so many of them a second time right behind', () => {
   fc.assert(
     fc.property(length, fc.integer({ min: 1, max: 80 }), seed, (count, rows, drawn) => {
