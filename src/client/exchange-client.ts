@@ -21,6 +21,16 @@ export interface Reply<T> {
   readonly sentAtMs: number;
   /** The answer's Date header, UNIX milliseconds (whole seconds); null when it has none. */
   readonly dateMs: number | null;
+  /**
+   * When a cache took up the answer, UNIX milliseconds, where the answer says so (`cache_time`); null
+   * elsewhere. It shows that moment; `sentAtMs` is not later.
+   */
+  readonly cachedAtMs: number | null;
+  /**
+   * Whether the exchange refuses an offset of 0 (`since`, `lastId`), so that 1 was sent. Where the
+   * offset counts trades, the newest one is then missing.
+   */
+  readonly isRaised: boolean;
   /** The header `x-tapekeep-exchange`: names the history that this server tells; null elsewhere. */
   readonly identity: string | null;
   /**

@@ -1,5 +1,6 @@
 /** The client room: the contract spoken to an exchange, over HTTP and WebSocket. */
 export type { ToldGap } from '../contract/told-gaps.js';
+export { createExchangeClient } from './create-exchange-client.js';
 export * from './errors.js';
 export type {
   ActiveOrdersQuery,
@@ -38,5 +39,4 @@ export type {
   StateFeedOptions,
 } from './realtime/state-feed.js';
 export { SubscriptionForm } from './realtime/subscription-form.js';
-export { createExchangeClient } from './rest-client.js';
 export { ExchangeClient, type ExchangeClientSettings } from './standalone.js';

@@ -1,6 +1,11 @@
 import type { Endpoint } from '../contract/endpoints.js';
-import { type BodyReading, ERROR_MESSAGES, readBody } from '../contract/error-shapes.js';
-import { describeShapeError, type ParsedPayload } from '../contract/shape.js';
+import {
+  type BodyReading,
+  cachedAtMsOf,
+  ERROR_MESSAGES,
+  readBody,
+} from '../contract/error-shapes.js';
+import { type Asked, describeShapeError, type ParsedPayload } from '../contract/shape.js';
 import { checkJsonBounds, JsonBoundsError } from '../kernel/json.js';
 import {
   AuthenticationError,
@@ -32,11 +37,19 @@ export interface RawReply {
 export interface Question<R> {
   readonly name: string;
   readonly endpoint: Endpoint<Endpoint['params'], R>;
+  /** What was asked for: an answer need not repeat it. */
+  readonly asked?: Asked;
   readonly isSigned: boolean;
   /** Texts that must not reach a message, even if the server echoes them. */
   readonly secrets: readonly string[];
   /** What Retry-After asked for, if anything. */
   readonly retryAfterMs: number | undefined;
+}
+
+/** What an answer says. */
+export interface Reading<R> extends ParsedPayload<R> {
+  /** When a cache took it up, UNIX milliseconds, where the answer says so. */
+  readonly cachedAtMs: number | undefined;
 }
 
 const JSON_TYPE = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
@@ -50,7 +63,7 @@ const JSON_TYPE = /^(?:application|text)\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i;
  *
  * @throws ExchangeError one of its subclasses, see errors.ts
  */
-export function readReply<R>(question: Question<R>, reply: RawReply): ParsedPayload<R> {
+export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R> {
   const { status, headers } = reply;
   const place: ErrorPlace = { endpoint: question.name, status };
   if (status >= 300 && status < 400) {
@@ -81,9 +94,15 @@ export function readReply<R>(question: Question<R>, reply: RawReply): ParsedPayl
 
   const body = parseJson(told, question, reply);
   const reading = readBody(body, question.endpoint.envelope);
-  if (reading.kind !== 'success') throw errorOfBody(reading, told, question);
+  if (reading.kind !== 'success' && reading.kind !== 'bare') {
+    throw errorOfBody(reading, told, question);
+  }
   if (status < 200 || status >= 300) throw errorOfStatus(told, question, 'a status without error');
-  return parsePayload(told, question, reading.payload);
+  const parsed = parsePayload(told, question, reading.payload);
+  if (reading.kind === 'bare' && !question.endpoint.result.isTelling(parsed)) {
+    throw errorOfStatus(told, question, "not of this endpoint's shape");
+  }
+  return { ...parsed, cachedAtMs: cachedAtMsOf(body) };
 }
 
 function parseJson(place: ErrorPlace, question: Question<unknown>, reply: RawReply): unknown {
@@ -109,7 +128,7 @@ function parsePayload<R>(
   payload: unknown,
 ): ParsedPayload<R> {
   try {
-    return question.endpoint.result.parse(payload);
+    return question.endpoint.result.parse(payload, question.asked);
   } catch (cause) {
     const mismatch = describeShapeError(cause);
     if (mismatch === undefined) throw cause;
@@ -120,7 +139,7 @@ function parsePayload<R>(
 
 /** The error that a body declares. */
 function errorOfBody(
-  reading: Exclude<BodyReading, { kind: 'success' }>,
+  reading: Exclude<BodyReading, { kind: 'success' | 'bare' }>,
   place: ErrorPlace,
   question: Question<unknown>,
 ): Error {
@@ -150,6 +169,8 @@ function errorOfEnvelope(
   if (message === ERROR_MESSAGES.authenticationFailure) return new AuthenticationError(place);
   if (message === ERROR_MESSAGES.operationBlocked) return new OperationBlockedError(place);
   const status = place.status ?? 0;
+  // Only the values can be wrong with a request that was understood (RFC 9110, 15.5.21).
+  if (status === 422) return new InvalidInputError(place);
   if (status >= 300) return errorOfStatus(place, question, 'an error without a known text');
   if (code === 429) return new RateLimitedError(place, question.retryAfterMs);
   if (code === 404) return new NotFoundError(place);

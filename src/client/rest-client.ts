@@ -5,11 +5,10 @@ import {
   type ParamsOf,
   type ResultOf,
 } from '../contract/endpoints.js';
-import type { ParsedPayload } from '../contract/shape.js';
+import type { Asked } from '../contract/shape.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
 import type { RequestOutcome } from '../observe/events.js';
 import { ExchangeError, MissingCredentialsError, RateLimitedError } from './errors.js';
-import type { ExchangeApi } from './exchange-api.js';
 import {
   type CallOptions,
   DEFAULT_PRIORITY,
@@ -23,6 +22,7 @@ import {
   StaleConnectionError,
   type TransportRequest,
 } from './http-transport.js';
+import { LowestOffsets } from './lowest-offsets.js';
 import { isRefusal, type OrderRequest, UnknownOutcomeError } from './order-outcome.js';
 import {
   coveredOf,
@@ -33,7 +33,7 @@ import {
   parseRetryAfter,
   readRateLimit,
 } from './reply-headers.js';
-import { readReply } from './reply-reader.js';
+import { type Reading, readReply } from './reply-reader.js';
 import { checkParams, type RequestParams } from './request-params.js';
 import { RequestSigner } from './request-signer.js';
 import { Slots } from './slots.js';
@@ -52,48 +52,21 @@ const WAIT_SPREAD = 0.1;
 /** A request on its way: how it is made, and who is told that it leaves. */
 interface Sending {
   readonly build: () => TransportRequest | Promise<TransportRequest>;
+  readonly asked: Asked;
   readonly isSigned?: boolean;
   readonly onLeaving?: () => void;
 }
 
 /** What one sending brought: the checked rows, and its circumstances. */
-interface Sent<T> extends ParsedPayload<T> {
+interface Sent<T> extends Reading<T> {
   readonly head: ReplyHead;
   readonly sentMonotonicMs: number;
   readonly durationMs: number;
   readonly bytes: number;
 }
 
-/**
- * A client for one exchange, see {@link ExchangeApi}.
- *
- * @throws InvalidAddressError when `baseUrl` is not a plain http or https address
- */
-export function createExchangeClient(options: ExchangeClientOptions): ExchangeApi {
-  const caller = new EndpointCaller(options);
-  const call: ExchangeApi['call'] = (name, params, callOptions) =>
-    caller.call(name, params, callOptions);
-  return {
-    reserve: (priority, signal) => caller.reserve(priority, signal),
-    call,
-    markets: (callOptions) => call('markets', {}, callOptions),
-    products: (callOptions) => call('products', {}, callOptions),
-    tickers: (callOptions) => caller.tickers(callOptions),
-    ticker: (market, callOptions) => call('ticker', { market }, callOptions),
-    kline: (query, callOptions) => call('kline', query, callOptions),
-    history: (query, callOptions) => call('history', query, callOptions),
-    historyResult: (query, callOptions) => call('historyResult', query, callOptions),
-    depth: (query, callOptions) => call('depth', query, callOptions),
-    book: (query, callOptions) => call('book', query, callOptions),
-    balances: (callOptions) => call('balances', {}, callOptions),
-    placeOrder: (order, callOptions) => call('orderNew', order, callOptions),
-    activeOrders: (query, callOptions) => call('orders', query, callOptions),
-    close: () => caller.close(),
-  };
-}
-
 /** Calls endpoints of the table: checks, waits, signs, sends, reads, counts. */
-class EndpointCaller {
+export class EndpointCaller {
   readonly #options: ExchangeClientOptions;
   readonly #transport: HttpTransport;
   readonly #turns: Turns;
@@ -101,6 +74,7 @@ class EndpointCaller {
   readonly #signing = new Slots(1);
   readonly #signer: RequestSigner | undefined;
   readonly #secrets: readonly string[];
+  readonly #offsets = new LowestOffsets();
 
   constructor(options: ExchangeClientOptions) {
     this.#options = options;
@@ -123,8 +97,18 @@ class EndpointCaller {
     given: ParamsOf<N>,
     options: CallOptions = {},
   ): Promise<Reply<ResultOf<N>>> {
+    return await this.#offsets.ask(name, checkParams(name, given), (params, isRepeat) => {
+      const { turn: _used, ...again } = options;
+      return this.#call(name, params, isRepeat ? again : options);
+    });
+  }
+
+  async #call<N extends EndpointName>(
+    name: N,
+    params: RequestParams,
+    options: CallOptions,
+  ): Promise<Omit<Reply<ResultOf<N>>, 'isRaised'>> {
     const endpoint = endpoints[name] as unknown as Endpoint<never, ResultOf<N>>;
-    const params = checkParams(name, given);
     if (endpoint.access === 'private' || options.form === 'post') {
       return this.#callSigned(name, endpoint, params, options);
     }
@@ -134,12 +118,13 @@ class EndpointCaller {
       path: endpoint.path,
       query: Object.fromEntries(Object.entries(params).map(([key, value]) => [key, String(value)])),
     };
+    const sending = { build: () => request, asked: params };
     try {
-      return await this.#sendOnce(endpoint, { build: () => request }, options);
+      return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
       // The server had closed the idle connection meanwhile: no answer is lost by asking again.
       if (!(error instanceof StaleConnectionError)) throw error;
-      return await this.#sendOnce(endpoint, { build: () => request }, options);
+      return await this.#sendOnce(endpoint, sending, options);
     }
   }
 
@@ -169,7 +154,7 @@ class EndpointCaller {
     endpoint: Endpoint<never, R>,
     params: RequestParams,
     options: CallOptions,
-  ): Promise<Reply<R>> {
+  ): Promise<Omit<Reply<R>, 'isRaised'>> {
     const signer = this.#signer;
     if (signer === undefined) throw new MissingCredentialsError(name);
     const leave = await this.#signing.enter(0, options.signal);
@@ -186,7 +171,8 @@ class EndpointCaller {
       const onLeaving = () => {
         hasLeft = true;
       };
-      return await this.#sendOnce(endpoint, { build, isSigned: true, onLeaving }, options);
+      const sending = { build, asked: params, isSigned: true, onLeaving };
+      return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
       // Whatever went wrong, nobody may take it for an order that can be sent again.
       const isUnknown = name === 'orderNew' && hasLeft && !isRefusal(error);
@@ -202,7 +188,7 @@ class EndpointCaller {
     endpoint: Endpoint<never, R>,
     sending: Sending,
     { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
-  ): Promise<Reply<R>> {
+  ): Promise<Omit<Reply<R>, 'isRaised'>> {
     const { clock, exchangeClock } = this.#options;
     const leave = await this.#turns.take(priority, signal, turn);
     try {
@@ -210,7 +196,11 @@ class EndpointCaller {
       return {
         data: sent.data,
         rejected: sent.rejected,
-        sentAtMs: exchangeClock.atMonotonicMs(sent.sentMonotonicMs),
+        sentAtMs: Math.min(
+          exchangeClock.atMonotonicMs(sent.sentMonotonicMs),
+          sent.cachedAtMs ?? Number.POSITIVE_INFINITY,
+        ),
+        cachedAtMs: sent.cachedAtMs ?? null,
         dateMs: parseHttpDate(headerText(sent.head.headers, 'date')),
         identity: identityOf(sent.head.headers),
         gaps: gapsOf(sent.head.headers),
@@ -228,7 +218,7 @@ class EndpointCaller {
   async #send<R>(
     endpoint: Endpoint<never, R>,
     request: TransportRequest,
-    { isSigned = false, onLeaving }: Sending,
+    { asked, isSigned = false, onLeaving }: Sending,
     signal: AbortSignal | undefined,
   ): Promise<Sent<R>> {
     const { clock, telemetry } = this.#options;
@@ -251,7 +241,7 @@ class EndpointCaller {
       };
       const reply = await this.#transport.send(request, signal, onHead, onLeaving);
       bytes = reply.body.length;
-      const question = { name, endpoint, isSigned, secrets: this.#secrets, retryAfterMs };
+      const question = { name, endpoint, asked, isSigned, secrets: this.#secrets, retryAfterMs };
       const parsed = readReply<R>(question, reply);
       if (head === undefined) throw new Error('an answer without a head');
       this.#options.budget.served();

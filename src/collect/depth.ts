@@ -25,7 +25,7 @@ export class DepthCollector {
   }
 
   async poll(signal: AbortSignal): Promise<void> {
-    const { exchange, market, levels, marketId, time } = this.#options;
+    const { exchange, market, levels, marketId } = this.#options;
     const reply = await exchange.call(
       'depth',
       { market, limit: levels },
@@ -36,7 +36,8 @@ export class DepthCollector {
     const look = JSON.stringify([asks, bids]);
     const isUnchanged = look === this.#lastLook;
     const { receivedAtMs, covered = null } = reply;
-    const observedAtMs = covered?.toMs ?? Math.floor(time.nowMs());
+    const observedAtMs = this.#recorder.momentOf(reply);
+    if (observedAtMs === undefined) return;
     const row = {
       marketId,
       observedAtMs,

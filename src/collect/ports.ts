@@ -31,6 +31,10 @@ export interface ExchangeReply<T> {
   readonly dateMs: number | null;
   /** Wall time of this machine when the answer was complete, milliseconds. */
   readonly receivedAtMs: number;
+  /** When a cache took up the answer, exchange time, where it says so. */
+  readonly cachedAtMs?: number | null;
+  /** Whether the server refuses an offset of 0, so that 1 was sent. */
+  readonly isRaised?: boolean;
   /** Time of which the answer speaks and the server does not know all; only a replay has such. */
   readonly gaps?: readonly ToldGap[];
   /**

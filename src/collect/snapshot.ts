@@ -36,6 +36,9 @@ export interface Look {
   readonly knownSinceMs?: number | null;
 }
 
+/** What an answer says of the moment that it shows. */
+type Cached = Pick<ExchangeReply<unknown>, 'cachedAtMs' | 'covered'>;
+
 /** A stream that is first observed within this time of its making simply begins then. */
 const BEGINNING_MS = 60_000;
 
@@ -56,6 +59,7 @@ export class SnapshotRecorder {
   readonly #continuity: Continuity;
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #isToldUnknown = false;
+  #cachedAtMs = Number.NEGATIVE_INFINITY;
   /** Observed without news, and not written yet. */
   #pending: Span | undefined;
 
@@ -78,6 +82,20 @@ export class SnapshotRecorder {
     }
     this.#isToldUnknown = gap !== undefined;
     return this.#isToldUnknown;
+  }
+
+  /**
+   * The moment that an answer shows: of a cached one that of the cache. Undefined when it was seen
+   * before, so that nobody looked anew.
+   */
+  momentOf({ cachedAtMs = null, covered = null }: Cached): number | undefined {
+    const nowMs = Math.floor(this.#options.time.nowMs());
+    if (covered !== null) return covered.toMs;
+    if (cachedAtMs === null) return nowMs;
+    const shownMs = Math.min(nowMs, Math.floor(cachedAtMs));
+    if (shownMs <= this.#cachedAtMs) return undefined;
+    this.#cachedAtMs = shownMs;
+    return shownMs;
   }
 
   async record(look: Look): Promise<void> {

@@ -43,12 +43,13 @@ export class TickerCollector {
   }
 
   async poll(signal: AbortSignal): Promise<void> {
-    const { exchange, time } = this.#options;
+    const { exchange } = this.#options;
     const reply = await exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
     this.#options.onTickers?.(reply.data);
     if (this.#recorder.isUnknown(reply)) return;
     const { receivedAtMs, covered = null } = reply;
-    const observedAtMs = covered?.toMs ?? Math.floor(time.nowMs());
+    const observedAtMs = this.#recorder.momentOf(reply);
+    if (observedAtMs === undefined) return;
     const marketIds = this.#options.marketIds();
     const rejected = reply.rejected.filter(({ at }) => marketIds.has(String(at)));
     const refusedNames = new Set(rejected.map(({ at }) => String(at)));

@@ -138,12 +138,22 @@ const port = (standard: number) => whole(0, 65_535).prefault(standard);
 
 /** What servers of the family do differently, as the built-in exchange can. */
 const variants = section({
+  like: oneOf('contract', 'earnbit', 'pointpay', 'coinsbit', 'c-patex', 'localtrade').prefault(
+    'contract',
+  ),
   signedContent: oneOf('payload', 'body').prefault('payload'),
   sinceMode: oneOf('skip', 'id').prefault('skip'),
+  sinceMin: whole(0, 1).prefault(0),
+  historyTotal: oneOf('told', 'omitted').prefault('told'),
+  tickerName: oneOf('told', 'omitted').prefault('told'),
+  envelopes: oneOf('contract', 'swapped').prefault('contract'),
+  precisions: oneOf('number', 'text').prefault('number'),
+  bookFees: oneOf('told', 'omitted').prefault('told'),
   pageCap: wholeOrNull(1, 1_000_000).prefault(null),
   bidsOrder: oneOf('best', 'ascending').prefault('best'),
   rateLimit: wholeOr(1, 1_000_000, 'none', 'headers').prefault('none'),
-  errorShapes: oneOf('contract', 'family').prefault('contract'),
+  errorShapes: oneOf('contract', 'family', 'ok').prefault('contract'),
+  subscribeForm: oneOf('market', 'markets').prefault('market'),
   updateShape: oneOf('contract', 'family').prefault('contract'),
   updateInterval: duration('1ms', '1h').prefault('1s'),
   idleTimeout: duration('1s', '24h').prefault('60s'),

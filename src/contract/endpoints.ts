@@ -42,6 +42,13 @@ import {
   tickerEntry,
 } from './resources.js';
 import { holderShape, listShape, mapShape, type ResultShape, wholeShape } from './shape.js';
+import {
+  bookOrderWithoutFees,
+  marketOfAnyPrecision,
+  withEntryName,
+  withName,
+  withTotal,
+} from './tolerance.js';
 
 /** One row of the contract's endpoint tables. */
 export interface Endpoint<P extends z.ZodObject = z.ZodObject, R = unknown> {
@@ -78,7 +85,7 @@ export const endpoints = {
     envelope: true,
     summary: 'All markets with their precisions and minimal amounts',
     params: noParams,
-    result: listShape<Market>(market),
+    result: listShape<Market>(market, { schema: marketOfAnyPrecision }),
   }),
   products: endpoint({
     path: '/api/v1/public/products',
@@ -94,7 +101,7 @@ export const endpoints = {
     envelope: true,
     summary: '24-hour figures of every market at once',
     params: noParams,
-    result: mapShape<TickerEntry>(tickerEntry),
+    result: mapShape<TickerEntry>(tickerEntry, { complete: withEntryName }),
   }),
   ticker: endpoint({
     path: '/api/v1/public/ticker',
@@ -102,7 +109,7 @@ export const endpoints = {
     envelope: true,
     summary: '24-hour figures of one market',
     params: z.object({ market: marketParam }),
-    result: wholeShape<Ticker>(ticker),
+    result: wholeShape<Ticker>(ticker, { complete: withName }),
   }),
   kline: endpoint({
     path: '/api/v1/public/kline',
@@ -129,7 +136,7 @@ export const endpoints = {
       lastId: skipParam('Number of most recent trades to skip'),
       limit: pageLimitParam,
     }),
-    result: listShape<HistoryTrade>(historyTrade),
+    result: listShape<HistoryTrade>(historyTrade, { complete: withTotal }),
   }),
   historyResult: endpoint({
     path: '/api/v1/public/history/result',
@@ -137,7 +144,7 @@ export const endpoints = {
     envelope: false,
     summary: 'Trades, newest first, with whole-second times',
     params: z.object({ market: marketParam, since: requiredSkipParam, limit: pageLimitParam }),
-    result: listShape<ResultTrade>(resultTrade),
+    result: listShape<ResultTrade>(resultTrade, { complete: withTotal }),
   }),
   depth: endpoint({
     path: '/api/v1/public/depth/result',
@@ -158,7 +165,9 @@ export const endpoints = {
       offset: skipParam('Number of orders to skip'),
       limit: pageLimitParam,
     }),
-    result: holderShape<typeof bookHeader, 'orders', BookOrder>(bookHeader, 'orders', bookOrder),
+    result: holderShape<typeof bookHeader, 'orders', BookOrder>(bookHeader, 'orders', bookOrder, {
+      schema: bookOrderWithoutFees,
+    }),
   }),
   balances: endpoint({
     path: '/api/v1/account/balances',

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { unixSeconds } from './values.js';
 
 /**
  * The bodies that carry errors (contract, Errors; field notes, HTTP): how a server of the contract
@@ -59,9 +60,21 @@ const envelopeShape = z.object({
   success: z.boolean(),
   // `success` alone decides: a code of another type must not make an error look like a payload.
   code: z.number().optional().catch(undefined),
+  /** A cousin's own numbering of errors, beside the status. */
+  errorCode: z.number().optional().catch(undefined),
   message: z.unknown().optional(),
   result: z.unknown().optional(),
 });
+
+/** Errors of a cousin by their own numbers: what they mean is told better there than in any text. */
+const COUSIN_CODES: Readonly<Record<number, 'market' | 'input' | 'path'>> = {
+  2021: 'market',
+  2022: 'market',
+  3060: 'input',
+  3100: 'input',
+  3110: 'input',
+  1019: 'path',
+};
 const fieldErrorsShape = z.record(z.string(), z.array(z.string()));
 const notFoundShape = z.object({ status: z.literal(404), error: z.string(), path: z.string() });
 const cousinErrorShape = z.object({ status: z.literal('error'), message: z.string() });
@@ -69,6 +82,8 @@ const cousinErrorShape = z.object({ status: z.literal('error'), message: z.strin
 /** What a JSON body turned out to be. */
 export type BodyReading =
   | { readonly kind: 'success'; readonly payload: unknown }
+  /** No envelope, though one was due: what it is must show in its form. */
+  | { readonly kind: 'bare'; readonly payload: unknown }
   | { readonly kind: 'error'; readonly code: number | undefined; readonly text: string }
   | { readonly kind: 'fieldErrors'; readonly fields: FieldErrors }
   | { readonly kind: 'notFound'; readonly text: string }
@@ -80,7 +95,8 @@ function isObject(body: unknown): body is object {
 
 /**
  * Reads a decoded JSON body. `success`, not the status, decides on envelopes, because servers of
- * the family answer errors with HTTP 200 too.
+ * the family answer errors with HTTP 200 too. Some send a payload bare that is due in an envelope, or
+ * the other way round.
  *
  * @param isEnveloped whether this endpoint's success comes inside the envelope
  */
@@ -89,24 +105,40 @@ export function readBody(body: unknown, isEnveloped: boolean): BodyReading {
   // stack, which keeps whole pages alive into the old generation of the heap.
   if (!isObject(body)) return { kind: 'unrecognised' };
   if (Array.isArray(body)) {
-    return isEnveloped ? { kind: 'unrecognised' } : { kind: 'success', payload: body };
+    return { kind: isEnveloped ? 'bare' : 'success', payload: body };
   }
   return (
     ('success' in body ? readEnvelope(body, isEnveloped) : undefined) ??
     ('status' in body ? readStatusBody(body) : undefined) ??
-    readBareFields(body) ??
-    (isEnveloped ? { kind: 'unrecognised' } : { kind: 'success', payload: body })
+    readBareFields(body) ?? { kind: isEnveloped ? 'bare' : 'success', payload: body }
   );
 }
 
 function readEnvelope(body: object, isEnveloped: boolean): BodyReading | undefined {
   const envelope = envelopeShape.safeParse(body);
   if (!envelope.success) return undefined;
-  const { success, code, message, result } = envelope.data;
-  if (success) return { kind: 'success', payload: isEnveloped ? result : body };
+  const { success, code, errorCode, message, result } = envelope.data;
+  // Neither a depth nor a list of trades has such fields of its own.
+  const isWrapped = isEnveloped || isObject(result);
+  if (success) return { kind: 'success', payload: isWrapped ? result : body };
   const fields = fieldErrorsShape.safeParse(message);
   if (fields.success) return { kind: 'fieldErrors', fields: fields.data };
-  return { kind: 'error', code, text: typeof message === 'string' ? message : '' };
+  const text = typeof message === 'string' ? message : '';
+  const meaning = errorCode === undefined ? undefined : COUSIN_CODES[errorCode];
+  if (meaning === 'market') return { kind: 'fieldErrors', fields: { market: [text] } };
+  if (meaning === 'input') return { kind: 'error', code, text: ERROR_MESSAGES.invalidInput };
+  if (meaning === 'path') return { kind: 'notFound', text };
+  return { kind: 'error', code, text };
+}
+
+/**
+ * When a cache took up the answer, UNIX milliseconds, where it says so (`cache_time`, seconds): then it
+ * shows that moment, not its own.
+ */
+export function cachedAtMsOf(body: unknown): number | undefined {
+  if (!isObject(body) || !('cache_time' in body)) return undefined;
+  const seconds = unixSeconds.safeParse(body.cache_time).data;
+  return seconds === undefined ? undefined : seconds * 1000;
 }
 
 /** Bodies without `success` that name a status: the contract's 404, or a cousin's error. */

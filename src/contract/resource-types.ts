@@ -17,7 +17,10 @@ export type Market = {
   stock: string;
   /** Ticker of the money currency, which prices are in. */
   money: string;
-  /** Digits after the point of amounts in the stock currency. */
+  /**
+   * Digits after the point of amounts in the stock currency; below zero where only whole tens, hundreds
+   * and so on are traded.
+   */
   stockPrec: number;
   /** Digits after the point of amounts and prices in the money currency. */
   moneyPrec: number;
@@ -159,9 +162,13 @@ export type OrderProgress = {
 };
 
 /** An order that rests in the public book (endpoint `book`). */
-export type BookOrder = OrderProgress & {
+export type BookOrder = Omit<OrderProgress, 'takerFee' | 'makerFee'> & {
   /** Id of the order. */
   id: number;
+  /** Fee rate as taker, decimal text; some exchanges keep it to themselves. */
+  takerFee?: string | undefined;
+  /** Fee rate as maker, decimal text; some exchanges keep it to themselves. */
+  makerFee?: string | undefined;
 };
 
 /** The order that `order/new` created, as it stands after immediate matching. */

@@ -12,6 +12,20 @@ export interface RejectedRow {
   readonly payload: unknown;
 }
 
+/** What a payload was asked for with, as far as it says something of the payload. */
+export interface Asked {
+  /** The market that was asked for, or the key of an entry in a map. */
+  readonly market?: string | undefined;
+}
+
+/** What a reader takes besides the contract's form; see tolerance.ts. */
+export interface Tolerance<T> {
+  /** Fills in what is left out and can only be one thing. Called for what is not of the usual form. */
+  readonly complete?: (value: unknown, asked: Asked) => unknown;
+  /** Asked about what the contract's schema refuses. */
+  readonly schema?: z.ZodType<T>;
+}
+
 /** A payload after reading: the rows that fit, and those that did not. */
 export interface ParsedPayload<T> {
   /** What fits. */
@@ -31,7 +45,9 @@ export interface ResultShape<T> {
    * Reads a payload.
    *
    * @throws z.ZodError when the payload as a whole is not of this shape. */
-  parse(payload: unknown): ParsedPayload<T>;
+  parse(payload: unknown, asked?: Asked): ParsedPayload<T>;
+  /** Whether a payload without the envelope that was due shows by its form what it is. */
+  isTelling(parsed: ParsedPayload<T>): boolean;
 }
 
 /** Most rows of one answer: the longest honest ones list all markets. */
@@ -57,18 +73,19 @@ export function describeShapeError(error: unknown): string | undefined {
 }
 
 /** A payload that is good or bad as a whole. */
-export function wholeShape<T>(schema: z.ZodType<T>): ResultShape<T> {
-  const parseQuickly = quickParser(schema);
+export function wholeShape<T>(schema: z.ZodType<T>, tolerance?: Tolerance<T>): ResultShape<T> {
+  const parseTolerantly = parserOf(schema, tolerance);
   return {
     schema,
-    parse(payload) {
+    parse(payload, asked = {}) {
       for (const part of [payload, ...partsOf(payload)]) {
         if (Array.isArray(part)) boundRows(part.length);
       }
-      const parsed = parseQuickly(payload);
+      const parsed = parseTolerantly(payload, asked);
       if (!parsed.success) throw parsed.error;
       return { data: parsed.data, rejected: [] };
     },
+    isTelling: () => true,
   };
 }
 
@@ -80,15 +97,29 @@ function partsOf(payload: unknown): unknown[] {
   return parts;
 }
 
-type RowParser<T> = (value: unknown) => z.ZodSafeParseResult<T>;
+type RowParser<T> = (value: unknown, asked: Asked) => z.ZodSafeParseResult<T>;
 
-function parseRows<T>(parseRow: RowParser<T>, values: readonly unknown[]): ParsedPayload<T[]> {
+/** Reads by the contract's schema, and what that does not take with what is tolerated besides. */
+function parserOf<T>(schema: z.ZodType<T>, tolerance: Tolerance<T> = {}): RowParser<T> {
+  const parseQuickly = quickParser(schema);
+  const { complete, schema: tolerated } = tolerance;
+  return (value, asked) => {
+    const parsed = parseQuickly(complete === undefined ? value : complete(value, asked));
+    return parsed.success || tolerated === undefined ? parsed : tolerated.safeParse(value);
+  };
+}
+
+function parseRows<T>(
+  parseRow: RowParser<T>,
+  values: readonly unknown[],
+  asked: Asked,
+): ParsedPayload<T[]> {
   boundRows(values.length);
   const data: T[] = [];
   const rejected: RejectedRow[] = [];
   for (let at = 0; at < values.length; at += 1) {
     const payload = values[at];
-    const parsed = parseRow(payload);
+    const parsed = parseRow(payload, asked);
     if (parsed.success) data.push(parsed.data);
     else rejected.push({ at, reason: describeIssues(parsed.error), payload });
   }
@@ -96,14 +127,16 @@ function parseRows<T>(parseRow: RowParser<T>, values: readonly unknown[]): Parse
 }
 
 /** An array of independent rows. */
-export function listShape<T>(row: z.ZodType<T>): ResultShape<T[]> {
+export function listShape<T>(row: z.ZodType<T>, tolerance?: Tolerance<T>): ResultShape<T[]> {
   const envelope = z.array(z.unknown());
-  const parseRow = quickParser(row);
+  const parseRow = parserOf(row, tolerance);
   return {
     schema: z.array(row),
-    parse: (payload) =>
+    parse: (payload, asked = {}) =>
       // An array is one whatever is in it: no need to copy it only to see that.
-      parseRows(parseRow, Array.isArray(payload) ? payload : envelope.parse(payload)),
+      parseRows(parseRow, Array.isArray(payload) ? payload : envelope.parse(payload), asked),
+    // An empty one could be the result of anything.
+    isTelling: ({ data }) => data.length > 0,
   };
 }
 
@@ -112,13 +145,16 @@ function isObject(value: unknown): boolean {
 }
 
 /** An object of independent values keyed by name. An empty array stands for an empty object. */
-export function mapShape<T>(value: z.ZodType<T>): ResultShape<Record<string, T>> {
+export function mapShape<T>(
+  value: z.ZodType<T>,
+  tolerance?: Tolerance<T>,
+): ResultShape<Record<string, T>> {
   // Not z.record: it fails as a whole over one bad key, and drops `__proto__` without a word.
   const envelope = z.preprocess(
     (payload) => (Array.isArray(payload) && payload.length === 0 ? {} : payload),
     z.custom<Record<string, unknown>>(isObject, { error: 'not an object keyed by name' }),
   );
-  const parseValue = quickParser(value);
+  const parseValue = parserOf(value, tolerance);
   return {
     schema: z.record(nameText, value),
     parse(payload) {
@@ -128,7 +164,7 @@ export function mapShape<T>(value: z.ZodType<T>): ResultShape<Record<string, T>>
       const rejected: RejectedRow[] = [];
       for (const [at, entry] of entries) {
         const key = nameText.safeParse(at);
-        const parsed = parseValue(entry);
+        const parsed = parseValue(entry, { market: at });
         if (!key.success) {
           rejected.push({ at, reason: `name: ${describeIssues(key.error)}`, payload: entry });
         } else if (parsed.success) data[at] = parsed.data;
@@ -136,6 +172,7 @@ export function mapShape<T>(value: z.ZodType<T>): ResultShape<Record<string, T>>
       }
       return { data, rejected };
     },
+    isTelling: ({ data }) => Object.keys(data).length > 0,
   };
 }
 
@@ -144,18 +181,20 @@ export function holderShape<H extends z.ZodObject, K extends string, T>(
   header: H,
   field: K,
   row: z.ZodType<T>,
+  tolerance?: Tolerance<T>,
 ): ResultShape<z.infer<H> & Record<K, T[]>> {
   const envelope = header.extend({ [field]: z.array(z.unknown()) });
-  const parseRow = quickParser(row);
+  const parseRow = parserOf(row, tolerance);
   return {
     schema: header.extend({ [field]: z.array(row) }) as unknown as z.ZodType<
       z.infer<H> & Record<K, T[]>
     >,
-    parse(payload) {
+    parse(payload, asked = {}) {
       const held = envelope.parse(payload) as Record<string, unknown>;
-      const rows = parseRows(parseRow, held[field] as unknown[]);
+      const rows = parseRows(parseRow, held[field] as unknown[], asked);
       const data = { ...held, [field]: rows.data } as z.infer<H> & Record<K, T[]>;
       return { data, rejected: rows.rejected };
     },
+    isTelling: () => true,
   };
 }

@@ -21,12 +21,27 @@ export interface ServerVariants {
    * only trades with a greater id are returned.
    */
   readonly sinceMode: 'skip' | 'id';
+  /** Smallest `since` and `lastId` that is taken; a smaller one is refused by name. */
+  readonly sinceMin: 0 | 1;
+  /** Whether `history` tells the total of a trade. */
+  readonly historyTotal: 'told' | 'omitted';
+  /** Whether a ticker tells its market's name. */
+  readonly tickerName: 'told' | 'omitted';
+  /** `swapped`: what is due in an envelope comes bare, and the other way round. */
+  readonly envelopes: 'contract' | 'swapped';
+  /** How precisions of markets are carried. */
+  readonly precisions: 'number' | 'text';
+  /** Whether an order of the book tells its fees. */
+  readonly bookFees: 'told' | 'omitted';
   /** Most trades in one page, whatever limit was asked for; undefined: the limit asked for. */
   readonly pageCap: number | undefined;
   /** Order of bids in depth/result. */
   readonly bidsOrder: 'best' | 'ascending';
-  /** `family`: an unknown market is HTTP 200 with code 500 on depth, and so on. */
-  readonly errorShapes: 'contract' | 'family';
+  /**
+   * `family`: an unknown market is HTTP 200 with code 500 on depth, and so on. `ok`: every refusal is
+   * HTTP 200 with `success: false`.
+   */
+  readonly errorShapes: 'contract' | 'family' | 'ok';
   /**
    * What `state.subscribe` takes: one `market` with a period, or a list of `markets`, which are then told
    * by the day and named in each update.
@@ -49,6 +64,12 @@ export interface ServerVariants {
 export const DEFAULT_VARIANTS: ServerVariants = {
   signedContent: 'payload',
   sinceMode: 'skip',
+  sinceMin: 0,
+  historyTotal: 'told',
+  tickerName: 'told',
+  envelopes: 'contract',
+  precisions: 'number',
+  bookFees: 'told',
   pageCap: undefined,
   bidsOrder: 'best',
   errorShapes: 'contract',

@@ -41,7 +41,8 @@ export interface Written {
 
 const iso = (ms: number) => new Date(ms).toISOString();
 /** `0.01` for two digits. */
-const step = (digits: number) => (digits === 0 ? '1' : `0.${'1'.padStart(digits, '0')}`);
+const step = (digits: number) =>
+  digits > 0 ? `0.${'1'.padStart(digits, '0')}` : '1'.padEnd(1 - digits, '0');
 
 const FLOATS =
   'Numbers are doubles, as the tool has them: each is the double nearest to the exact decimal of the archive.';

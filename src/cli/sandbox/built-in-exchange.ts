@@ -9,7 +9,8 @@ import { createFaults } from '../../sandbox/faults/faults.js';
 import { openLive } from '../../sandbox/live/open-live.js';
 import { openTape } from '../../sandbox/open-tape.js';
 import { type ExchangeServer, startExchangeServer } from '../../server/exchange-server.js';
-import type { ServerVariants } from '../../server/variants.js';
+import { KNOWN_EXCHANGES } from '../../server/known-exchanges.js';
+import { DEFAULT_VARIANTS, type ServerVariants } from '../../server/variants.js';
 
 /** A sandbox exchange with its server. */
 export interface RunningExchange {
@@ -57,7 +58,12 @@ const RATE_WINDOW_MS = 60_000;
 
 /** Without rate-limit headers by default: at this exchange only the configured budget is to count. */
 function variantsOf({ sandbox }: Config): Partial<ServerVariants> {
-  const { pageCap, rateLimit, updateInterval, idleTimeout, ...same } = sandbox.variants;
+  const { like, pageCap, rateLimit, updateInterval, idleTimeout, sinceMin, ...named } =
+    sandbox.variants;
+  const own = { ...named, sinceMin: sinceMin === 0 ? (0 as const) : (1 as const) };
+  const defaults = DEFAULT_VARIANTS as unknown as Readonly<Record<string, unknown>>;
+  const chosen = Object.entries(own).filter(([name, value]) => value !== defaults[name]);
+  const same = { ...KNOWN_EXCHANGES[like], ...Object.fromEntries(chosen) };
   const limit = typeof rateLimit === 'number' ? { limit: rateLimit, enforce: true } : undefined;
   return {
     ...same,

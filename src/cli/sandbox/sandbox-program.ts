@@ -1,5 +1,10 @@
 import { type Command, Option } from 'commander';
 import type { CandleOpen, EmptyCandles } from '../../sandbox/candles.js';
+import {
+  KNOWN_EXCHANGES,
+  type KnownExchange,
+  knownExchanges,
+} from '../../server/known-exchanges.js';
 import type { ServerVariants } from '../../server/variants.js';
 import type { SandboxOptions } from '../commands/sandbox.js';
 import type { ExitCode } from '../exit-codes.js';
@@ -52,7 +57,15 @@ interface SandboxFlags {
   readonly emptyCandles?: EmptyCandles;
   readonly candleOpen?: CandleOpen;
   readonly pageCap?: number;
+  readonly like?: KnownExchange;
   readonly sinceMode?: ServerVariants['sinceMode'];
+  readonly sinceMin?: '0' | '1';
+  readonly historyTotal?: ServerVariants['historyTotal'];
+  readonly tickerName?: ServerVariants['tickerName'];
+  readonly envelopes?: ServerVariants['envelopes'];
+  readonly precisions?: ServerVariants['precisions'];
+  readonly bookFees?: ServerVariants['bookFees'];
+  readonly subscribeForm?: ServerVariants['subscribeForm'];
   readonly errorShapes?: ServerVariants['errorShapes'];
   readonly updateShape?: ServerVariants['updateShape'];
   readonly bidsOrder?: ServerVariants['bidsOrder'];
@@ -128,9 +141,17 @@ function addVariants(command: Command): void {
   command
     .addOption(choice('--empty-candles <how>', 'where nobody traded', 'omitted', 'filled'))
     .addOption(choice('--candle-open <price>', 'what candles open with', 'first', 'previous'))
+    .addOption(choice('--like <exchange>', 'as this one of the family does', ...knownExchanges))
     .addOption(choice('--since-mode <mode>', 'what since and lastId mean', 'skip', 'id'))
+    .addOption(choice('--since-min <offset>', 'smallest since and lastId', '0', '1'))
+    .addOption(choice('--history-total <how>', 'total of trades in history', 'told', 'omitted'))
+    .addOption(choice('--ticker-name <how>', 'name in tickers', 'told', 'omitted'))
+    .addOption(choice('--envelopes <how>', 'which answers have one', 'contract', 'swapped'))
+    .addOption(choice('--precisions <form>', 'how markets tell them', 'number', 'text'))
+    .addOption(choice('--book-fees <how>', 'fees of orders in the book', 'told', 'omitted'))
     .option('--page-cap <rows>', 'return pages of at most this many trades', countArgument)
-    .addOption(choice('--error-shapes <kind>', 'bodies of errors', 'contract', 'family'))
+    .addOption(choice('--error-shapes <kind>', 'bodies of errors', 'contract', 'family', 'ok'))
+    .addOption(choice('--subscribe-form <what>', 'one market, or a list', 'market', 'markets'))
     .addOption(choice('--update-shape <kind>', 'form of state.update', 'contract', 'family'))
     .option('--update-interval <duration>', 'shortest time between updates', durationArgument)
     .addOption(choice('--bids-order <order>', 'order of bids in the depth', 'best', 'ascending'))
@@ -178,8 +199,26 @@ function toOptions(flags: SandboxFlags): SandboxOptions {
       faults: flags.faults,
       control: flags.control,
     }),
-    variants: given({
+    variants: {
+      ...KNOWN_EXCHANGES[flags.like ?? 'contract'],
+      ...variantsOf(flags),
+    },
+  };
+}
+
+/** The variants that were given by themselves. */
+function variantsOf(flags: SandboxFlags): Partial<ServerVariants> {
+  const { sinceMin } = flags;
+  return {
+    ...(sinceMin !== undefined && { sinceMin: sinceMin === '0' ? 0 : 1 }),
+    ...given({
       sinceMode: flags.sinceMode,
+      historyTotal: flags.historyTotal,
+      tickerName: flags.tickerName,
+      envelopes: flags.envelopes,
+      precisions: flags.precisions,
+      bookFees: flags.bookFees,
+      subscribeForm: flags.subscribeForm,
       pageCap: flags.pageCap,
       errorShapes: flags.errorShapes,
       updateShape: flags.updateShape,

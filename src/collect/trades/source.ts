@@ -22,6 +22,8 @@ export interface TradePage extends ReplyTimes {
   /** Rows in the reply, readable or not. */
   readonly rowCount: number;
   readonly receivedAtMs: number;
+  /** Whether an offset of 1 was sent in place of 0: where it counts trades, the newest is not here. */
+  readonly isRaised: boolean;
 }
 
 /**
@@ -91,6 +93,7 @@ export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => Source
     sentAtMs: reply.sentAtMs,
     dateMs: reply.dateMs,
     receivedAtMs: reply.receivedAtMs,
+    isRaised: reply.isRaised === true,
   };
 }
 
@@ -103,6 +106,14 @@ function doubtAll(trades: readonly SourceTrade[], rejected: readonly RejectedRow
   if (rejected.length === 0 || trades.length === 0) return [];
   const olderS = Math.min(...trades.map(({ tradedAtS }) => tradedAtS));
   return [{ newerS: undefined, olderS }];
+}
+
+/** The page with a row above it that nobody saw: as one that could not be read. */
+export function withoutNewest(page: TradePage): TradePage {
+  const [newest] = page.trades;
+  const unseen = newest === undefined ? [] : [{ newerS: undefined, olderS: newest.tradedAtS }];
+  // An empty page may hide one trade: it says nothing of a market without any.
+  return { ...page, doubts: [...unseen, ...page.doubts], rowCount: Math.max(1, page.rowCount) };
 }
 
 /** Trades are kept under whole seconds: one of which a part is unknown is unknown. */

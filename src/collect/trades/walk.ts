@@ -20,7 +20,7 @@ import {
 import { HoleBook, type HoleBookOptions } from './hole-book.js';
 import { PageStore } from './page-store.js';
 import type { SinceKnowledge } from './since-mode.js';
-import type { SourceTrade, TradePage } from './source.js';
+import { type SourceTrade, type TradePage, withoutNewest } from './source.js';
 
 export interface WalkerOptions extends HoleBookOptions {
   /** Age that caches in front of the exchange may add to an answer, exchange milliseconds. */
@@ -291,10 +291,12 @@ export class Walk {
 
   /** @throws FetchFailure */
   async fetch(skip: number, limit: number, options: CallOptions): Promise<TradePage> {
-    const { source, market, traits } = this.options;
-    const page = await source.fetch(market, skip, limit, options).catch((error: unknown) => {
+    const { source, market, traits, since } = this.options;
+    const fetched = await source.fetch(market, skip, limit, options).catch((error: unknown) => {
       throw new FetchFailure(error);
     });
+    const isBelowNewest = fetched.isRaised && since.of(source.endpoint) !== 'id';
+    const page = isBelowNewest ? withoutNewest(fetched) : fetched;
     traits.largestPage = Math.max(traits.largestPage, page.rowCount);
     this.unknown = page.gaps;
     return page;

@@ -153,14 +153,16 @@ export class Faults implements Interference {
   /** Only what went well is kept: a cache that served errors would be another fault. */
   #olderReply(
     state: RuleState,
-    { request }: HttpAsked,
+    { request, atMs }: HttpAsked,
     reply: HttpReply,
     nowMs: number,
   ): HttpReply | undefined {
     if (!isAboutEarlier(state.rule) || reply.status !== 200) return undefined;
     const cache = this.#script.caches.replies(state);
     const key = state.rule.kind === 'stuckPage' ? withoutPage(request) : request;
-    const older = cache.take(key, reply, reply.body.length, nowMs);
+    const isTold = state.rule.cacheTime === true;
+    const kept = isTold ? { ...reply, body: withCacheTime(reply.body, atMs) } : reply;
+    const older = cache.take(key, kept, kept.body.length, nowMs);
     if (older === undefined || older.body === reply.body) return undefined;
     const { date } = reply.headers;
     const isDated = state.rule.oldDate === true || date === undefined;
@@ -182,6 +184,12 @@ export class Faults implements Interference {
     const states = rules.map((rule) => new RuleState(rule, seed, nowMs));
     return { seed, states, caches: new Caches() };
   }
+}
+
+/** An answer that says when a cache took it up; a bare list has no place for it. */
+function withCacheTime(body: string, atMs: number): string {
+  const said = JSON.parse(body) as object;
+  return Array.isArray(said) ? body : JSON.stringify({ ...said, cache_time: atMs / 1000 });
 }
 
 /** A rule for a market that never comes would be a fault that never fires, and nobody would know. */

@@ -112,10 +112,14 @@ export const FAULT_KINDS = {
   /** A complete reply whose JSON ends after this many characters; default: drawn. */
   malformed: onReplies({ bytes: whole(1, 1_000_000_000) }),
   emptyBody: onReplies({ status: status(200) }),
-  /** A reply that a cache kept for up to `ms`; with `oldDate` its Date is the kept one too. */
+  /**
+   * A reply that a cache kept for up to `ms`; with `oldDate` its Date is the kept one too, with
+   * `cacheTime` it says since when.
+   */
   stale: onReplies({
     ms: whole(1, HOUR_MS, 5000),
     oldDate: { type: 'flag', default: true },
+    cacheTime: { type: 'flag', default: false },
   }),
   /** Whichever page of a list is asked for, the one that was first asked for comes, for up to `ms`. */
   stuckPage: onReplies({ ms: whole(1, HOUR_MS, 5000) }, PAGED),

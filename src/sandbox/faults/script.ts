@@ -14,6 +14,7 @@ export interface FaultParameters {
   readonly retryAfterForm?: string;
   readonly bytes?: number;
   readonly oldDate?: boolean;
+  readonly cacheTime?: boolean;
   readonly rows?: number;
   readonly defect?: string;
   readonly at?: string;

@@ -8,6 +8,7 @@ import { successEnvelope } from '../../contract/error-shapes.js';
 import type { Awaitable, Backend, BackendTrade, TradeForm } from '../backend.js';
 import type { ServerVariants } from '../variants.js';
 import type { AnswerText } from './answer-reply.js';
+import { varied } from './variations.js';
 
 /** Everything an answer may depend on. */
 export interface AnswerContext {
@@ -95,6 +96,7 @@ function readyParts<N extends EndpointName>(
 ): readonly Uint8Array[] | undefined {
   if (name !== 'history' && name !== 'historyResult') return undefined;
   if (backend.tradesText === undefined || variants.sinceMode !== 'skip') return undefined;
+  if (name === 'history' && variants.historyTotal === 'omitted') return undefined;
   const page = params as FilledParamsOf<'history' | 'historyResult'>;
   const skip = 'lastId' in page ? page.lastId : page.since;
   const size = Math.min(page.limit, variants.pageCap ?? page.limit);
@@ -115,13 +117,15 @@ export function answerText<N extends EndpointName>(
   context: AnswerContext,
   params: FilledParamsOf<N>,
 ): Awaitable<AnswerText> {
-  const { envelope } = endpoints[name];
+  const { variants } = context;
+  const isSwapped = variants.envelopes === 'swapped' && endpoints[name].access === 'public';
+  const envelope = isSwapped ? !endpoints[name].envelope : endpoints[name].envelope;
   const parts = readyParts(name, context, params);
   if (parts !== undefined) {
     return envelope ? [START_BYTES, ...parts, END_BYTES] : parts;
   }
   const result: unknown = answers[name](context, params);
   return result instanceof Promise
-    ? result.then((later: unknown) => jsonText(later, envelope))
-    : jsonText(result, envelope);
+    ? result.then((later: unknown) => jsonText(varied(name, later, variants), envelope))
+    : jsonText(varied(name, result, variants), envelope);
 }

@@ -30,6 +30,7 @@ import {
   ReplyError,
   refusedReply,
   tooManyRequests,
+  underGoodStatus,
 } from './refusal.js';
 import {
   BARE_BAD_REQUEST,
@@ -187,7 +188,8 @@ function addErrors(app: FastifyInstance, context: ServerContext): void {
   app.setNotFoundHandler(missing);
   app.setErrorHandler((error: unknown, request, reply) => {
     if (error instanceof ReplyError || error instanceof RefusedError) {
-      return send(reply, errorReplyOf(error));
+      const refused = errorReplyOf(error);
+      return send(reply, variants.errorShapes === 'ok' ? underGoodStatus(refused) : refused);
     }
     // What fastify itself refuses is a body that is too long or broken off: nobody could be
     // authenticated by it.

@@ -86,6 +86,16 @@ export const FAMILY_DEPTH_UNAVAILABLE: ErrorReply = {
 /** How servers of the family answer for an unknown market elsewhere. */
 export const FAMILY_UNKNOWN_MARKET = enveloped(400, { market: ['Market is not available'] });
 
+/** Of cousins whose every refusal has a good status; the page for what can not be read has none. */
+export function underGoodStatus({ status, body, ...rest }: ErrorReply): ErrorReply {
+  return { ...rest, status: typeof body === 'string' ? status : 200, body };
+}
+
+/** How servers of the family answer where an offset is smaller than they take. */
+export function familyOffsetTooSmall(field: string, min: number): ErrorReply {
+  return enveloped(400, { [field]: [`The ${field} must be at least ${min}.`] });
+}
+
 /** How servers of the family answer for a limit beyond the maximum. */
 export function familyLimitTooLarge(max: number): ErrorReply {
   return enveloped(400, { limit: [`The limit may not be greater than ${max}.`] });

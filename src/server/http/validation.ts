@@ -7,6 +7,7 @@ import {
   FAMILY_DEPTH_UNAVAILABLE,
   FAMILY_UNKNOWN_MARKET,
   familyLimitTooLarge,
+  familyOffsetTooSmall,
   fieldErrors,
   INVALID_INPUT,
   ReplyError,
@@ -75,6 +76,16 @@ function checkMarket(
   throw new ReplyError(name === 'depth' ? FAMILY_DEPTH_UNAVAILABLE : FAMILY_UNKNOWN_MARKET);
 }
 
+/** Where 0 is no offset: only what was sent counts, not what a default fills in. */
+function checkOffset(filled: object, raw: RawParams, { sinceMin }: ServerVariants): void {
+  for (const [field, value] of Object.entries(filled)) {
+    const isOffset = (field === 'since' || field === 'lastId') && raw[field] !== undefined;
+    if (isOffset && Number(value) < sinceMin) {
+      throw new ReplyError(familyOffsetTooSmall(field, sinceMin));
+    }
+  }
+}
+
 function checkKlineSpan({ start, end, interval }: FilledParamsOf<'kline'>): void {
   const candles = Math.floor(end / interval) - Math.floor(start / interval) + 1;
   if (end < start || candles > KLINE_SPAN_MAX) throw new ReplyError(INVALID_INPUT);
@@ -99,6 +110,7 @@ export function validateParams<N extends EndpointName>(
   if (!parsed.success) throw refusalOf(name, parsed.error.issues, raw, variants);
   const filled = parsed.data as FilledParamsOf<N>;
   if ('market' in filled) checkMarket(name, filled.market, backend, variants);
+  checkOffset(filled, raw, variants);
   if (name === 'kline') checkKlineSpan(filled as FilledParamsOf<'kline'>);
   return filled;
 }

@@ -42,6 +42,18 @@ export const FIND_STORED: NamedStatement = {
   sql: FIND_STORED_SQL,
 };
 
+/**
+ * Whether two rows tell one trade. A server may leave the total out at one of the two endpoints, where
+ * it is then the exact product, and round it at the other: that is no contradiction.
+ */
+const SAME_TRADE = (() => {
+  const without = TRADE.content.filter((name) => name !== 'total');
+  const digits = 'least(scale(t.total), scale(s.total))';
+  return `${sameContentSql({ content: without })} AND (t.total = s.total OR
+    abs(t.total - s.total) < 10::numeric ^ -${digits}
+      AND s.price * s.amount IN (s.total, t.total))`;
+})();
+
 const LOOKED_AT = TRADE.content.concat('traded_at', 'executed_at').map((name) => `k.${name}`);
 
 /**
@@ -54,7 +66,7 @@ const FIND_KNOWN = `
   FROM (
     SELECT s.ord, CASE
       WHEN t.traded_at IS NULL THEN 'beside'
-      WHEN NOT (${sameContentSql(TRADE)}) OR coalesce(s.executed_at <> t.executed_at, false)
+      WHEN NOT (${SAME_TRADE}) OR coalesce(s.executed_at <> t.executed_at, false)
         THEN 'conflict'
       WHEN s.executed_at IS NOT NULL AND t.executed_at IS NULL THEN 'updated'
       ELSE 'duplicate' END AS found

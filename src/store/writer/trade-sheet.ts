@@ -1,3 +1,10 @@
+import {
+  compareDecimals,
+  equalDecimals,
+  multiplyDecimals,
+  subtractDecimals,
+  toPlainDecimal,
+} from '../../kernel/decimal.js';
 import type { Batch, TradeRow } from '../../ledger/batch.js';
 import type { Outcome, TradeRun } from './candidate.js';
 import { denseOrder } from './dense-order.js';
@@ -130,12 +137,29 @@ class Arrivals {
   }
 }
 
-const contentOf = ({ side, price, amount, total }: TradeRow) => [side, price, amount, total];
+const contentOf = ({ side, price, amount }: TradeRow) => [side, price, amount];
+
+/** As SAME_TRADE of trade-rows.ts: equal, or one is the exact product and the other rounds it. */
+function isSameTotal(held: TradeRow, again: TradeRow): boolean {
+  if (equalDecimals(held.total, again.total)) return true;
+  const product = multiplyDecimals(again.price, again.amount);
+  const [told, exact] = equalDecimals(held.total, product)
+    ? [again.total, held.total]
+    : [held.total, again.total];
+  if (!equalDecimals(exact, product)) return false;
+  const digits = Math.min(digitsOf(told), digitsOf(exact));
+  const difference = subtractDecimals(told, exact).replace('-', '');
+  return compareDecimals(difference, `1e-${digits}`) < 0;
+}
+
+const digitsOf = (text: string) => toPlainDecimal(text).split('.')[1]?.length ?? 0;
 
 /** The two history endpoints tell one trade twice, and only one of them knows its exact time. */
 function repeatedTrade(held: TradeRow, again: TradeRow): Outcome {
   const isSame =
-    held.tradedAtS === again.tradedAtS && sameFields(contentOf(held), contentOf(again));
+    held.tradedAtS === again.tradedAtS &&
+    sameFields(contentOf(held), contentOf(again)) &&
+    isSameTotal(held, again);
   if (!isSame) return 'conflict';
   if (again.executedAtUs === null || held.executedAtUs === again.executedAtUs) return 'duplicate';
   return held.executedAtUs === null ? 'updated' : 'conflict';

@@ -28,7 +28,7 @@ export class ScriptedExchange implements ExchangePort {
   /** The server's Date behind this clock, milliseconds. */
   dateBehindMs = 0;
   /** What the server says besides of its answers, as a replay does. */
-  told: Pick<ExchangeReply<unknown>, 'gaps' | 'covered'> = {};
+  told: Pick<ExchangeReply<unknown>, 'gaps' | 'covered' | 'cachedAtMs'> = {};
   readonly #clock: Clock;
 
   constructor(clock: Clock, answers: Answers) {

@@ -414,3 +414,35 @@ test('what a replay shows in a gap of its archive is not seen then; gaps between
     world.record.assertAccounted(kind);
   }
 });
+
+test('a cached answer is a look at the moment of the cache, and only once', async () => {
+  const world = new World();
+  const depth = world.depth(START_MS);
+  const cachedAt = (ms: number) => {
+    world.exchange.told = { cachedAtMs: START_MS + ms };
+  };
+  world.clock.advance(10_000);
+  cachedAt(4000);
+  await depth.poll(signal);
+  world.clock.advance(5000);
+  world.bid = '11';
+  // The cache still has the old one, and says so.
+  await depth.poll(signal);
+  assert.equal(world.archive.depths.length, 1);
+  cachedAt(13_000);
+  await depth.poll(signal);
+  assert.deepEqual(
+    world.archive.depths.map(({ observedAtMs }) => observedAtMs - START_MS),
+    [4000, 13_000],
+  );
+  assert.deepEqual(
+    world.archive.allIslands(1).map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]),
+    [[4000, 13_001]],
+  );
+  // A time that has not come is no moment that could be shown.
+  cachedAt(99_000_000);
+  world.clock.advance(1000);
+  world.bid = '12';
+  await depth.poll(signal);
+  assert.equal(world.archive.depths.at(-1)?.observedAtMs, START_MS + 16_000);
+});

@@ -137,10 +137,18 @@ test('another complaint in the form of the family is an error without a code', (
   }
 });
 
-test('a body without envelope is not recognised where one is due', () => {
+test('a body without the envelope that is due is bare: what it is must show in its form', () => {
   for (const body of [[], {}, [1], { result: [] }, { success: 'true', result: [] }]) {
-    assert.deepEqual(readBody(body, true), { kind: 'unrecognised' });
+    assert.deepEqual(readBody(body, true), { kind: 'bare', payload: body });
   }
+});
+
+test('an envelope that is not due is taken off, where it holds a payload', () => {
+  const depth = { asks: [], bids: [] };
+  assert.deepEqual(readBody(successEnvelope(depth), false), { kind: 'success', payload: depth });
+  assert.deepEqual(readBody(successEnvelope([]), false), { kind: 'success', payload: [] });
+  const odd = { success: true, ...depth };
+  assert.deepEqual(readBody(odd, false), { kind: 'success', payload: odd });
 });
 
 test('what is neither object nor array is never a payload', () => {
@@ -150,7 +158,7 @@ test('what is neither object nor array is never a payload', () => {
 });
 
 test('any body is read without an error', () => {
-  const kinds = new Set(['success', 'error', 'fieldErrors', 'notFound', 'unrecognised']);
+  const kinds = new Set(['success', 'error', 'fieldErrors', 'notFound', 'unrecognised', 'bare']);
   const envelopeLike = fc.record(
     {
       success: fc.oneof(fc.boolean(), fc.anything()),

@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { type KnownExchange, knownExchanges } from '../../src/server/known-exchanges.js';
+import { makeTrades, tapeLines } from '../support/exchanges/recorded.js';
+import { writeTape } from '../support/exchanges/tape-exchange.js';
+import { isSettled, judge } from '../support/oracle/judge.js';
+import { makeDatabase, runSql } from '../support/postgres/postgres.js';
+import { openSql } from '../support/postgres/postgres-server.js';
+import { Program, startSandbox } from '../support/programs/program.js';
+
+/**
+ * Every exchange that speaks this contract, as it was recorded or documented, collected by the daemon as
+ * it is set by default: all streams whole, compared with the truth.
+ */
+
+const MARKET = 'BTC_USDT';
+const START_S = 1_760_000_040;
+const SECONDS = 20;
+/** What can only be seen at its moment, or comes by the minute. */
+const OTHERS = ['depth', 'state', 'ticker'] as const;
+
+async function open(t: TestContext, name: KnownExchange) {
+  // All of history fits into one page: more can not be had where the offset is an id.
+  const trades = makeTrades({ seed: 11, seconds: SECONDS, startS: START_S, flood: 90 });
+  const tape = await writeTape(t, tapeLines(trades));
+  const databaseUrl = await makeDatabase('migrated');
+  const { program, ready } = await startSandbox([
+    ...['--tape', tape, '--market', MARKET, '--like', name, '--start-offset', '4s'],
+    ...['--no-rate-limit', '--update-interval', '100ms'],
+  ]);
+  t.after(() => program.dispose());
+  const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start'], {
+    env: {
+      TAPEKEEP_EXCHANGE_URL: ready.url,
+      TAPEKEEP_REALTIME_URL: ready.realtimeUrl,
+      TAPEKEEP_DATABASE_URL: databaseUrl,
+      TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '50',
+      TAPEKEEP_REALTIME_QUERY_EVERY: '2s',
+      TAPEKEEP_HTTP_PORT: '0',
+    },
+  });
+  t.after(() => daemon.dispose());
+  return { trades, databaseUrl, daemon };
+}
+
+interface Standing {
+  readonly exact: number;
+  readonly islands: Readonly<Record<string, number>>;
+  readonly updates: number;
+  readonly untilS: number;
+}
+
+async function standing(databaseUrl: string): Promise<Standing> {
+  const [row] = await runSql<Standing>(
+    databaseUrl,
+    `SELECT (SELECT count(*)::int FROM trade WHERE executed_at IS NOT NULL) AS exact,
+            (SELECT count(*)::int FROM market_state WHERE origin = 'update') AS updates,
+            (SELECT jsonb_object_agg(kind, islands) FROM (
+               SELECT kind, count(*)::int AS islands FROM coverage JOIN stream USING (stream_id)
+               GROUP BY kind) c) AS islands,
+            (SELECT coalesce(min(until), 0)::float8 FROM (
+               SELECT extract(epoch FROM max(upper(span))) AS until
+               FROM coverage JOIN stream USING (stream_id)
+               WHERE kind IN ('trades', 'times', 'depth', 'state', 'ticker')
+               GROUP BY kind HAVING true) u) AS "untilS"`,
+  );
+  assert.ok(row !== undefined);
+  return row;
+}
+
+for (const name of knownExchanges) {
+  test(`${name}: all streams whole, no gap, exact times`, async (t) => {
+    const { trades, databaseUrl, daemon } = await open(t, name);
+    const endS = START_S + SECONDS;
+    const archive = await openSql(databaseUrl);
+    t.after(() => archive.end());
+    await daemon.until(async () => {
+      const { exact, islands, untilS } = await standing(databaseUrl);
+      const kinds = Object.keys(islands ?? {});
+      const isAll = ['trades', 'times', ...OTHERS].every((kind) => kinds.includes(kind));
+      const isStored = isAll && exact === trades.length && untilS > endS;
+      return isStored && (await isSettled(archive, MARKET, trades, endS * 1000));
+    });
+    daemon.kill('SIGTERM');
+    assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
+    const judgement = await judge(databaseUrl, MARKET, trades, true);
+    assert.deepEqual([judgement.inGaps, judgement.isWhole], [0, true]);
+    const { islands, updates } = await standing(databaseUrl);
+    for (const kind of ['trades', 'times', ...OTHERS]) assert.equal(islands[kind], 1, kind);
+    assert.ok(updates > 0, 'no state was pushed');
+    const gaps = await runSql(
+      databaseUrl,
+      `SELECT kind, reason, lower(g.span) AS from_at FROM gap g JOIN stream s USING (stream_id)
+       WHERE lower(g.span) >= to_timestamp($1) AND upper(g.span) <= to_timestamp($2)`,
+      [START_S, endS],
+    );
+    assert.deepEqual(gaps, []);
+    const refused = await runSql(databaseUrl, 'SELECT endpoint, reason FROM quarantine');
+    assert.deepEqual(refused, []);
+  });
+}
