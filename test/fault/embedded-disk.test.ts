@@ -92,10 +92,23 @@ test('a full disk below the embedded server: intake pauses, and goes on by itsel
   try {
     const { issued, proven, lies } = await judgeClaims(archive, ready.url, systemClock.wallMs());
     assert.ok(proven > 20 && issued - proven < issued / 4, `${proven} of ${issued}`);
+    const told = Object.entries(lies).filter(([, count]) => count > 0);
+    assert.deepEqual(told, []);
+    // The judge is no yes-man: one row less, one changed and a claim too many are each found.
+    await archive.run(`
+      WITH picked AS (SELECT tid, row_number() OVER (ORDER BY tid) AS n FROM trade OFFSET 20 LIMIT 2),
+           gone AS (DELETE FROM trade USING picked WHERE trade.tid = picked.tid AND n % 2 = 0)
+      UPDATE trade SET price = price + 1 FROM picked WHERE trade.tid = picked.tid AND n % 2 = 1`);
+    await archive.run(`
+      UPDATE coverage SET span = tstzrange(lower(span), now() + interval '1 h')
+      WHERE stream_id = (SELECT min(stream_id) FROM stream WHERE kind = 'ticker')
+        AND upper(span) = (SELECT max(upper(span)) FROM coverage c WHERE c.stream_id = coverage.stream_id)`);
+    const { lies: found } = await judgeClaims(archive, ready.url, systemClock.wallMs());
     assert.deepEqual(
-      Object.values(lies).filter((count) => count > 0),
-      [],
-      JSON.stringify(lies),
+      ['claimed and not stored', 'stored with other fields', 'claims of the future'].map(
+        (name) => found[name],
+      ),
+      [1, 1, 1],
     );
   } finally {
     await archive.end();

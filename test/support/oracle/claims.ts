@@ -21,7 +21,7 @@ export interface Claims {
 }
 
 const MAKE = `
-  CREATE TEMP TABLE issued (market_id int, tid bigint, at_us bigint, price numeric, amount numeric,
+  CREATE TEMP TABLE IF NOT EXISTS issued (market_id int, tid bigint, at_us bigint, price numeric, amount numeric,
                             side text, PRIMARY KEY (market_id, tid))`;
 const ADD = `
   INSERT INTO issued
