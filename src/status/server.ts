@@ -2,7 +2,9 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import { isIP } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
 import { type Clock, systemClock } from '../kernel/clock.js';
+import { limitConnections } from '../kernel/connection-limit.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import { isFromOtherSite, isLocalHost } from '../kernel/hosts.js';
 import type { DaemonEvents } from '../observe/events.js';
 import type { StatusDocument } from './document.js';
 import { type HealthReport, reportOf, shared } from './health.js';
@@ -44,6 +46,10 @@ export class StatusServerError extends TapekeepError {
 /** Nobody waits longer for an answer than this. */
 const ANSWER_LIMIT_MS = 5000;
 const MAX_CONNECTIONS = 64;
+/** A request, which has no body here, must have arrived by then. */
+const HEADERS_LIMIT_MS = 5000;
+/** How often Node looks for those that have not; its own default is half a minute. */
+const LOOK_EVERY_MS = 1000;
 const MAX_HEADER_BYTES = 8192;
 const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 /** Paths that orchestrators ask without a token. They show names and verdicts, no details. */
@@ -57,13 +63,14 @@ function isAuthorized(request: FastifyRequest, token: string | null): boolean {
   return timingSafeEqual(digest(given), digest(token));
 }
 
-/**
- * Whether the Host header is an address or localhost. Without a token, a foreign name here means a
- * web page that had its own name resolved to this machine, to read the status from a browser.
- */
-function isAddressedDirectly(request: FastifyRequest): boolean {
-  const { hostname } = request;
-  return hostname === 'localhost' || isIP(hostname.replace(/^\[|\]$/g, '')) !== 0;
+/** A page of another site; one that only leads here is not shown what comes. */
+function isFromOtherPage({ headers }: FastifyRequest): boolean {
+  return isFromOtherSite(headers) && headers['sec-fetch-mode'] !== 'navigate';
+}
+
+/** Of several Host headers Node keeps the first; which one a proxy before us has read, nobody knows. */
+function hasOneHost({ raw }: FastifyRequest): boolean {
+  return (raw.headersDistinct.host ?? []).length <= 1;
 }
 
 function listenFault(options: StatusServerOptions, error: unknown): StatusServerError {
@@ -88,7 +95,10 @@ function addGuards(app: FastifyInstance, token: string | null): void {
     if (request.method !== 'GET') {
       return reply.code(405).header('allow', 'GET').send({ error: 'only GET is served here' });
     }
-    if (token === null && !isAddressedDirectly(request)) {
+    if (!hasOneHost(request)) {
+      return reply.code(400).send({ error: 'send one Host header' });
+    }
+    if (token === null && (!isLocalHost(request.host) || isFromOtherPage(request))) {
       return reply.code(403).send({ error: 'ask by address or localhost, or set http.token' });
     }
     const path = request.url.split('?')[0] ?? '';
@@ -158,12 +168,16 @@ export async function startStatusServer(options: StatusServerOptions): Promise<S
     exposeHeadRoutes: false,
     bodyLimit: 1024,
     connectionTimeout: 15_000,
-    requestTimeout: 5000,
+    requestTimeout: HEADERS_LIMIT_MS,
     keepAliveTimeout: 10_000,
     forceCloseConnections: true,
-    http: { maxHeaderSize: MAX_HEADER_BYTES, headersTimeout: 5000 },
+    http: {
+      maxHeaderSize: MAX_HEADER_BYTES,
+      headersTimeout: HEADERS_LIMIT_MS,
+      connectionsCheckingInterval: LOOK_EVERY_MS,
+    },
   });
-  app.server.maxConnections = MAX_CONNECTIONS;
+  limitConnections(app.server, MAX_CONNECTIONS);
   addGuards(app, options.token ?? null);
   addRoutes(app, options);
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such page' }));

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { request } from 'node:http';
 import { connect } from 'node:net';
 import { afterEach, test } from 'node:test';
@@ -213,6 +214,27 @@ test('without a token, a page of another origin can not read through a name of i
   assert.equal(await statusFor(server, `evil.example:${server.port}`), 403);
   assert.equal(await statusFor(server, `localhost:${server.port}`), 200);
   assert.equal(await statusFor(server, `[::1]:${server.port}`), 200);
+});
+
+test('two Host headers, and what pages of other sites ask, are refused', async () => {
+  const server = await start();
+  const answerTo = async (...more: string[]) => {
+    const socket = connect(server.port, '127.0.0.1');
+    const head = ['GET /status HTTP/1.1', 'Host: 127.0.0.1', ...more, 'Connection: close'];
+    socket.write([...head, '', ''].join('\r\n'));
+    let text = '';
+    socket.on('data', (data) => {
+      text += data.toString('latin1');
+    });
+    await once(socket, 'close');
+    return Number(text.split(' ')[1]);
+  };
+  assert.equal(await answerTo(), 200);
+  assert.equal(await answerTo('Host: 127.0.0.1'), 400);
+  assert.equal(await answerTo('Host: evil.example'), 400);
+  assert.equal(await answerTo('Sec-Fetch-Site: cross-site'), 403);
+  assert.equal(await answerTo('Sec-Fetch-Site: same-origin'), 200);
+  assert.equal(await answerTo('Sec-Fetch-Site: cross-site', 'Sec-Fetch-Mode: navigate'), 200);
 });
 
 test('a port in use is told with the key to change', async () => {

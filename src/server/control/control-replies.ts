@@ -1,6 +1,7 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { errorEnvelope, successEnvelope } from '../../contract/error-shapes.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
+import { isFromOtherSite, isLocalHost } from '../../kernel/hosts.js';
 import { parseJson } from '../../kernel/json.js';
 import { isEncoded, JSON_TYPE } from '../http/reply-head.js';
 
@@ -47,18 +48,8 @@ export function readJson(request: FastifyRequest): unknown {
   return parseJson(text);
 }
 
-/**
- * Carries out a change and shows what came of it.
- *
- * A request with an Origin comes from a web page, which browsers let send to any address, this
- * machine's own included: whoever opened that page asked for no change here.
- */
-export function steer(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  change: () => object,
-): FastifyReply {
-  if (isFromPage(request)) return refuseFromPage(reply);
+/** Carries out a change and shows what came of it. */
+export function steer(reply: FastifyReply, change: () => object): FastifyReply {
   try {
     return showResult(reply, change());
   } catch (error) {
@@ -66,10 +57,27 @@ export function steer(
   }
 }
 
-export function isFromPage(request: FastifyRequest): boolean {
-  return request.headers.origin !== undefined;
-}
-
-export function refuseFromPage(reply: FastifyReply): FastifyReply {
-  return refuse(reply, 403, 'changes are not taken from web pages (header Origin)');
+/**
+ * Refuses what a web page may have sent. Browsers let pages send to any address, this machine's own
+ * included, and read what comes from a name of their own: who opened the page asked for nothing here.
+ */
+export function guardControl(app: FastifyInstance): void {
+  app.addHook('onRequest', (request, reply, done) => {
+    // The route's own path: that of the request may be written in other ways.
+    if (!isControlPath(request.routeOptions.url ?? '')) return done();
+    const { host, origin } = request.headers;
+    if (host !== undefined && !isLocalHost(host)) {
+      const shown = JSON.stringify(host.slice(0, 100));
+      const message = `the host ${shown} is not known here; ask by address, localhost or a name without a dot`;
+      refuse(reply, 403, message);
+      return;
+    }
+    if (origin !== undefined || isFromOtherSite(request.headers)) {
+      const message =
+        'nothing is taken from web pages, or told to them (headers Origin, Sec-Fetch-Site)';
+      refuse(reply, 403, message);
+      return;
+    }
+    done();
+  });
 }

@@ -19,14 +19,14 @@ export function addFaultsControl(
   const path = `${CONTROL_PREFIX}faults`;
   const show = (reply: FastifyReply) => showResult(reply, control.describe());
   app.get(path, (_request, reply) => show(reply));
-  app.delete(path, (request, reply) =>
-    steer(request, reply, () => {
+  app.delete(path, (_request, reply) =>
+    steer(reply, () => {
       control.clear();
       return control.describe();
     }),
   );
   app.put(path, { bodyLimit: SCRIPT_MAX_BYTES }, (request, reply) =>
-    steer(request, reply, () => {
+    steer(reply, () => {
       control.replace(readJson(request), markets());
       return control.describe();
     }),

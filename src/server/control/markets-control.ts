@@ -51,7 +51,7 @@ export function addMarketsControl(app: FastifyInstance, control: MarketControl):
   const markets = `${CONTROL_PREFIX}markets`;
   const add = (path: string, change: (request: FastifyRequest) => object) => {
     app.post(path, { bodyLimit: BODY_MAX_BYTES }, (request, reply) =>
-      steer(request, reply, () => change(request)),
+      steer(reply, () => change(request)),
     );
   };
   const marketOf = (request: FastifyRequest) => readTexts(request, 'market').market;

@@ -2,15 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { TapekeepError } from '../../kernel/errors.js';
 import { SESSION_HEADER } from '../seats.js';
 import type { ClockControl, PlaySpeed } from './clock-control.js';
-import {
-  isFromPage,
-  REPLAY_PREFIX,
-  readJson,
-  refuse,
-  refuseFor,
-  refuseFromPage,
-  showResult,
-} from './control-replies.js';
+import { REPLAY_PREFIX, readJson, refuse, refuseFor, showResult } from './control-replies.js';
 
 /** Largest body of a control request, bytes. */
 const BODY_MAX_BYTES = 4 * 1024;
@@ -145,10 +137,7 @@ export function addReplayControl(
   const steered = (
     work: (request: FastifyRequest, session: string | undefined) => object | Promise<object>,
   ) =>
-    guarded(async (request, reply) => {
-      if (isFromPage(request)) return refuseFromPage(reply);
-      return answer(request, reply, (session) => work(request, session));
-    });
+    guarded(async (request, reply) => answer(request, reply, (session) => work(request, session)));
   app.get(
     `${REPLAY_PREFIX}clock`,
     guarded((request, reply) => answer(request, reply, (session) => control.read(session))),

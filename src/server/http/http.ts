@@ -4,10 +4,11 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { type EndpointName, endpointNames, endpoints } from '../../contract/endpoints.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
 import type { Clock } from '../../kernel/clock.js';
+import { limitConnections } from '../../kernel/connection-limit.js';
 import type { ServerEvents } from '../../observe/events.js';
 import { type Backend, RefusedError } from '../backend.js';
 import { addControl } from '../control/control.js';
-import { isControlPath } from '../control/control-replies.js';
+import { guardControl, isControlPath } from '../control/control-replies.js';
 import type { Interference } from '../faults.js';
 import { failureOf } from '../handler-failure.js';
 import { seatOf, takeSeat } from '../seats.js';
@@ -56,7 +57,11 @@ export interface ServerContext {
 
 const MAX_HEADER_BYTES = 16 * 1024;
 /** A request's headers, and the whole request, must have arrived by then. */
-const HEADERS_TIMEOUT_MS = 15_000;
+const HEADERS_TIMEOUT_MS = 5_000;
+/** How often Node looks for those that have not; its own default is half a minute. */
+const LOOK_EVERY_MS = 1_000;
+/** Connections at once, without those of the real-time interface, which counts its own. */
+const MAX_CONNECTIONS = 2_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 /** Longer than a client's pool keeps an idle socket, so that none is closed under a request. */
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
@@ -216,6 +221,7 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
     http: {
       maxHeaderSize: MAX_HEADER_BYTES,
       headersTimeout: HEADERS_TIMEOUT_MS,
+      connectionsCheckingInterval: LOOK_EVERY_MS,
       // Node would answer a missing Host by itself, and not with the contract's page.
       requireHostHeader: false,
     },
@@ -238,8 +244,10 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
     });
     done();
   });
+  limitConnections(app.server, MAX_CONNECTIONS);
   refuseExpectations(context, app);
   addHeaders(app, context);
+  guardControl(app);
   addErrors(app, context);
   addRoutes(app, context);
   addControl(app, context);

@@ -12,7 +12,7 @@ test('the time that a reader takes is none of the statement', async () => {
   const clock = new FakeClock();
   using limit = new TimeLimit(clock, 1_000);
   await clock.run(600);
-  let read = () => undefined as void;
+  let read: () => void = () => undefined;
   const reading = limit.without(
     new Promise<void>((resolve) => {
       read = resolve;

@@ -1,0 +1,46 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** One connection. Those that are answered a request are given up last. */
+interface Held {
+  readonly peer: string;
+  /** Requests that have arrived and are not answered yet. */
+  underWay: number;
+}
+
+/**
+ * Bounds the connections of a server and lets every new one in, so that connections that are held open
+ * keep nobody out. Beyond the limit a new one takes the place of another of the address that has most of
+ * them: of the one that has waited longest without a whole request, else of the oldest. A connection that
+ * became another protocol's is not counted any more.
+ */
+export function limitConnections(server: Server, max: number): void {
+  /** The one that has waited longest first. */
+  const held = new Map<Socket, Held>();
+  server.on('connection', (socket: Socket) => {
+    if (held.size >= max) giveUp(held);
+    held.set(socket, { peer: socket.remoteAddress ?? '', underWay: 0 });
+    socket.once('close', () => held.delete(socket));
+  });
+  server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
+    const one = held.get(socket);
+    if (one === undefined) return;
+    one.underWay += 1;
+    response.once('close', () => {
+      one.underWay -= 1;
+      if (held.delete(socket)) held.set(socket, one);
+    });
+  });
+  server.on('upgrade', ({ socket }: IncomingMessage) => held.delete(socket));
+}
+
+function giveUp(held: Map<Socket, Held>): void {
+  const counts = new Map<string, number>();
+  for (const { peer } of held.values()) counts.set(peer, (counts.get(peer) ?? 0) + 1);
+  const most = Math.max(...counts.values());
+  const greedy = [...held].filter(([, { peer }]) => counts.get(peer) === most);
+  const [socket] = greedy.find(([, { underWay }]) => underWay === 0) ?? greedy[0] ?? [];
+  if (socket === undefined) return;
+  held.delete(socket);
+  socket.destroy();
+}

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, get, type IncomingMessage } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { limitConnections } from '../../src/kernel/connection-limit.js';
+import { healthReport } from '../../src/status/health.js';
+import { startStatusServer } from '../../src/status/server.js';
+
+/** Connections that are opened and held, by many or by one. */
+
+const BEGUN = 'GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n';
+
+/** Connections whose requests never end; those that are cut are opened again. */
+class Drippers {
+  readonly #port: number;
+  readonly #count: number;
+  readonly #sockets = new Set<Socket>();
+  cut = 0;
+
+  constructor(t: TestContext, port: number, count: number) {
+    this.#port = port;
+    this.#count = count;
+    t.after(() => {
+      for (const socket of this.#sockets) socket.destroy();
+    });
+  }
+
+  /** Another header of each, and a new connection for each that was gone. */
+  async drip(): Promise<void> {
+    for (const socket of this.#sockets) socket.write('X-More: 1\r\n');
+    const missing = this.#count - this.#sockets.size;
+    for (let at = 0; at < missing; at += 1) {
+      const socket = connect(this.#port, '127.0.0.1');
+      socket.on('error', () => undefined);
+      this.#sockets.add(socket);
+      const closed = once(socket, 'close').then(() => {
+        this.cut += 1;
+        this.#sockets.delete(socket);
+      });
+      await Promise.race([once(socket, 'connect'), closed]);
+      socket.write(BEGUN);
+    }
+  }
+}
+
+function ask(url: string): Promise<number | string> {
+  return new Promise((resolve) => {
+    const asked = get(url, { agent: false }, (answer: IncomingMessage) => {
+      answer.resume();
+      answer.once('end', () => resolve(answer.statusCode ?? 0));
+    });
+    asked.on('error', ({ message }) => resolve(message));
+  });
+}
+
+for (const count of [64, 500]) {
+  test(`health and readiness are answered while ${count} connections of one address drip`, async (t) => {
+    const well = async () => healthReport([{ name: 'loop', ok: true }]);
+    const options = { host: '127.0.0.1', port: 0, token: 'of-some-length' };
+    const server = await startStatusServer({
+      ...{ ...options, health: well, ready: well, metricsText: async () => '' },
+    });
+    t.after(() => server.stop());
+    const drippers = new Drippers(t, server.port, count);
+    const answers: (number | string)[] = [];
+    for (let round = 0; round < 20; round += 1) {
+      await drippers.drip();
+      for (const path of ['/healthz', '/readyz']) answers.push(await ask(server.url + path));
+    }
+    assert.deepEqual(new Set(answers), new Set([200]));
+    t.diagnostic(
+      `${answers.length} of ${answers.length} answered, ${drippers.cut} connections cut`,
+    );
+  });
+}
+
+test('beyond the limit the address that holds most makes room, its longest waiting one first', async (t) => {
+  const server = createServer((_request, response) => {
+    response.writeHead(200);
+    response.write('begun');
+  });
+  limitConnections(server, 6);
+  server.listen(0, '0.0.0.0');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const open = async (localAddress: string) => {
+    const accepted = once(server, 'connection');
+    const socket = connect({ port, host: '127.0.0.1', localAddress });
+    socket.on('error', () => undefined);
+    t.after(() => socket.destroy());
+    await Promise.all([once(socket, 'connect'), accepted]);
+    return socket;
+  };
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const modest = await open('127.0.0.3');
+  const answered = await open('127.0.0.2');
+  answered.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  await once(answered, 'data');
+  const greedy: Socket[] = [];
+  for (let at = 0; at < 4; at += 1) greedy.push(await open('127.0.0.2'));
+  const oldest = once(greedy[0] as Socket, 'close');
+  const newcomer = await open('127.0.0.4');
+  await oldest;
+  const next = once(greedy[1] as Socket, 'close');
+  const again = await open('127.0.0.2');
+  await next;
+  const closed = [modest, answered, newcomer, again, ...greedy].map(({ closed: is }) => is);
+  assert.deepEqual(closed, [false, false, false, false, true, true, false, false]);
+});
