@@ -103,8 +103,9 @@ export class Collector {
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
       since: new SinceModes({ archive, clock, telemetry }),
     };
-    const wanted = settings.markets;
-    this.#markets = new MarketList({ exchange, archive, time, telemetry, wanted });
+    const { markets: wanted, streams } = settings;
+    const { max } = streams.markets;
+    this.#markets = new MarketList({ exchange, archive, time, telemetry, wanted, max });
   }
 
   /** Markets that are collected now. */
@@ -120,6 +121,11 @@ export class Collector {
   /** Streams whose coverage does not grow, the longest first. */
   get standing(): readonly StandingStream[] {
     return this.#standing.list();
+  }
+
+  /** How many listed markets are left out, because there are more than may be collected. */
+  get leftOutMarkets(): number {
+    return this.#markets.leftOut;
   }
 
   /** Time between two runs of the schedule that runs most often, milliseconds; at most an hour. */

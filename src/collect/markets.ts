@@ -11,6 +11,8 @@ export interface MarketListOptions {
   readonly telemetry: CollectEvents;
   /** Markets to collect; empty for all. */
   readonly wanted: readonly string[];
+  /** Most markets that are collected at once, whatever the exchange lists. */
+  readonly max: number;
 }
 
 /** The exchange lists no market at all: more likely its fault than the truth. */
@@ -43,11 +45,14 @@ export class UnlistedMarketsError extends TapekeepError {
 /** Listed names that an error shows. */
 const LISTED_SHOWN = 10;
 
+type MarketListChanges = Awaited<ReturnType<ArchivePort['ensureMarkets']>>;
+
 /** Keeps the list of markets that are collected, as the exchange and the configuration have it. */
 export class MarketList {
   readonly #options: MarketListOptions;
   #collected: ReadonlyMap<string, number> = new Map();
   #missing: readonly string[] = [];
+  #leftOut = 0;
   #hasBegun = false;
 
   constructor(options: MarketListOptions) {
@@ -64,6 +69,11 @@ export class MarketList {
     return this.#missing;
   }
 
+  /** How many markets are listed and wanted, and not collected because there are too many. */
+  get leftOut(): number {
+    return this.#leftOut;
+  }
+
   /**
    * Asks for the list once, and notes in the archive what changed.
    *
@@ -71,7 +81,7 @@ export class MarketList {
    * wanted was ever listed: a market that went may come back, and so may others that are waited for
    */
   async refresh(signal: AbortSignal): Promise<void> {
-    const { exchange, archive, time, telemetry, wanted } = this.#options;
+    const { exchange, archive, time, wanted } = this.#options;
     const reply = await exchange.call('markets', {}, { priority: PRIORITY.markets, signal });
     if (reply.rejected.length > 0) {
       await archive.commit({
@@ -83,13 +93,10 @@ export class MarketList {
     const isComplete = reply.rejected.length === 0;
     const nowMs = Math.floor(time.nowMs());
     const changes = await archive.ensureMarkets(reply.data, nowMs, { isComplete });
-    this.#collected = new Map(
-      [...changes.ids].filter(([name]) => wanted.length === 0 || wanted.includes(name)),
-    );
-    const { added, removed, changed, delisted } = changes;
-    if (added.length + removed.length + changed.length > 0) {
-      telemetry.marketsChanged({ added, removed, changed });
-    }
+    const before = this.#collected;
+    this.#choose(changes.ids);
+    this.#reportChanges(changes, before);
+    const { delisted } = changes;
     const missing = wanted.filter((name) => !changes.ids.has(name));
     const listed = [...changes.ids.keys()].sort();
     const isAnyKnown = missing.length < wanted.length || missing.some((n) => delisted.includes(n));
@@ -98,6 +105,33 @@ export class MarketList {
     }
     this.#hasBegun = true;
     this.#reportMissing(missing, listed);
+  }
+
+  /**
+   * Those that the archive has known longest are kept: what is listed anew pushes none of them out, and
+   * the choice is the same at every start.
+   */
+  #choose(ids: ReadonlyMap<string, number>): void {
+    const { wanted, max, telemetry } = this.#options;
+    const names = new Set(wanted);
+    const all = [...ids].filter(([name]) => names.size === 0 || names.has(name));
+    const kept = all.length > max ? all.sort(([, a], [, b]) => a - b).slice(0, max) : all;
+    this.#collected = new Map(kept);
+    const leftOut = all.length - kept.length;
+    if (leftOut === this.#leftOut) return;
+    this.#leftOut = leftOut;
+    telemetry.marketsLeftOut({ count: leftOut, max });
+  }
+
+  /** Of markets that are left out nothing is reported: there may be any number of them. */
+  #reportChanges(changes: MarketListChanges, before: ReadonlyMap<string, number>): void {
+    const isOurs = (name: string) =>
+      this.#leftOut === 0 || this.#collected.has(name) || before.has(name);
+    const added = changes.added.filter(isOurs);
+    const removed = changes.removed.filter(isOurs);
+    const changed = changes.changed.filter(isOurs);
+    if (added.length + removed.length + changed.length === 0) return;
+    this.#options.telemetry.marketsChanged({ added, removed, changed });
   }
 
   /** Says once, not at every refresh, which wanted markets do not exist. */

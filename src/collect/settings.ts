@@ -6,7 +6,7 @@ export interface CollectSettings {
   /** Markets to collect; empty for all that the exchange lists. */
   readonly markets: readonly string[];
   readonly streams: {
-    readonly markets: { readonly schedule: string };
+    readonly markets: { readonly schedule: string; readonly max: number };
     readonly trades: {
       readonly enabled: boolean;
       readonly schedule: string;

@@ -79,7 +79,10 @@ const INTERVALS =
   'seconds that divide a minute, minutes that divide an hour, hours that divide a day, up to 6 days, or a week';
 
 const streams = section({
-  markets: section({ schedule: schedule().prefault('*/30 * * * * *') }),
+  markets: section({
+    schedule: schedule().prefault('*/30 * * * * *'),
+    max: whole(1, 10_000).prefault(1_000),
+  }),
   trades: section({
     enabled,
     schedule: schedule().prefault('*/5 * * * * *'),

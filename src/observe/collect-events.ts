@@ -140,6 +140,15 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
       tally.gaps(openGaps);
       logger.write('debug', 'open gaps', Object.fromEntries(openGaps));
     },
+    marketsLeftOut({ count, max }) {
+      metrics.marketsLeftOut.set(count);
+      if (count === 0) {
+        logger.write('info', 'no market is left out any more', { max });
+        return;
+      }
+      const message = `the exchange lists ${count + max} markets, of which the ${max} that the archive has known longest are collected and ${count} are not: name those that you want in the setting "markets", or raise streams.markets.max`;
+      logger.write('warn', message, { count, max });
+    },
     marketsMissing({ names, message }) {
       metrics.marketsMissing.set(names.length);
       if (names.length === 0)

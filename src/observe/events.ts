@@ -187,6 +187,8 @@ export interface CollectEvents {
     readonly removed: readonly string[];
     readonly changed: readonly string[];
   }): void;
+  /** More markets are listed than may be collected, by so many; 0 when that is over. */
+  marketsLeftOut(event: { readonly count: number; readonly max: number }): void;
   /** All markets that the settings name and the exchange does not list; `message` tells it in words. */
   marketsMissing(event: { readonly names: readonly string[]; readonly message: string }): void;
 }

@@ -262,6 +262,11 @@ export function createMetrics(registry: Registry) {
       'Length of the gaps that nothing can fill any more, summed up.',
       ['stream', 'market'],
     ),
+    marketsLeftOut: gauge(
+      'markets_left_out',
+      'Markets that are listed and not collected, because there are more than streams.markets.max.',
+      [],
+    ),
     marketsMissing: gauge(
       'markets_not_listed',
       'Markets named in the setting "markets" that the exchange does not list at present.',

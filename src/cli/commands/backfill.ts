@@ -103,7 +103,9 @@ async function chooseMarkets(
   }
   const { exchange, time } = own;
   const telemetry = session.telemetry.collect;
-  const list = new MarketList({ exchange, archive: store, time, telemetry, wanted: [] });
+  // A person has named them: they count whatever else is listed.
+  const max = Number.POSITIVE_INFINITY;
+  const list = new MarketList({ exchange, archive: store, time, telemetry, wanted: [], max });
   await list.refresh(signal);
   return [...new Set(names)].map((market) => {
     const marketId = list.collected.get(market);

@@ -20,6 +20,8 @@ export interface DaemonView {
   readonly markets: number;
   /** Named in the settings and not listed by the exchange. */
   readonly missingMarkets: readonly string[];
+  /** Listed, but more than may be collected. */
+  readonly leftOutMarkets: number;
   /** Time since its loops last turned, milliseconds. */
   readonly idleMs: number;
   /** Time since the exchange last answered; undefined before the first answer. */
@@ -76,6 +78,7 @@ export async function openDaemonStatus(
           markets: look().markets,
           ...missingFacts(look().missingMarkets),
           ...standingFacts(look().standing),
+          ...leftOutFacts(look().leftOutMarkets),
           'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
           ...completenessFacts(completeness),
         },
@@ -112,6 +115,10 @@ function standingTexts(standing: readonly StandingStream[]): string {
 
 function standingFacts(standing: readonly StandingStream[]) {
   return standing.length === 0 ? {} : { 'coverage does not grow': standingTexts(standing) };
+}
+
+function leftOutFacts(count: number) {
+  return count === 0 ? {} : { 'listed, but beyond streams.markets.max': count };
 }
 
 /** Doubts first: what a person would have to look into. */

@@ -282,6 +282,7 @@ export class Daemon {
       failure: this.#failure,
       markets: this.#collector?.markets.length ?? 0,
       missingMarkets: this.#collector?.missingMarkets ?? [],
+      leftOutMarkets: this.#collector?.leftOutMarkets ?? 0,
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,
       silentMs: this.#lastAnswerMs === undefined ? undefined : nowMs - this.#lastAnswerMs,
       shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,

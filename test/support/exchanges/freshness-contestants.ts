@@ -107,7 +107,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
   const settings: CollectSettings = {
     markets: [],
     streams: {
-      markets: { schedule: '0 0 * * * *' },
+      markets: { schedule: '0 0 * * * *', max: 1_000 },
       trades: {
         ...{ enabled: true, schedule: floorSchedule, exactTimes },
         ...{ history: options.history ?? 0, cacheMargin: 0, keptAtLeast: 900_000 },

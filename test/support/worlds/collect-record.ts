@@ -16,6 +16,7 @@ export class CollectRecord implements CollectEvents {
   readonly headrooms: Told<'historyHeadroom'>[] = [];
   readonly changes: Told<'marketsChanged'>[] = [];
   readonly missing: Told<'marketsMissing'>[] = [];
+  readonly leftOut: Told<'marketsLeftOut'>[] = [];
   readonly skips: Told<'runSkipped'>[] = [];
   readonly polls: Told<'headPolled'>[] = [];
   readonly #received = new Map<string, number>();
@@ -84,6 +85,10 @@ export class CollectRecord implements CollectEvents {
 
   marketsChanged(event: Told<'marketsChanged'>): void {
     this.changes.push(event);
+  }
+
+  marketsLeftOut(event: Told<'marketsLeftOut'>): void {
+    this.leftOut.push(event);
   }
 
   marketsMissing(event: Told<'marketsMissing'>): void {

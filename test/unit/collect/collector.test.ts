@@ -94,7 +94,7 @@ class World {
       settings: {
         markets: wanted,
         streams: {
-          markets: { schedule: SCHEDULES.markets },
+          markets: { schedule: SCHEDULES.markets, max: 1_000 },
           trades: {
             enabled: true,
             schedule: tradesSchedule,

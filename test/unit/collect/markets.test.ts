@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { MarketList } from '../../../src/collect/markets.js';
+import type { CollectEvents } from '../../../src/observe/events.js';
+import { createLogger } from '../../../src/observe/logger.js';
+import { createTelemetry } from '../../../src/observe/telemetry.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
@@ -24,14 +27,19 @@ class World {
   entries: unknown[] = [market('A'), market('B')];
   readonly exchange = new ScriptedExchange(this.clock, { markets: () => this.entries });
 
-  list(wanted: readonly string[] = []): MarketList {
-    const { exchange, archive, record: telemetry, clock } = this;
+  list(
+    wanted: readonly string[] = [],
+    max = 1_000,
+    telemetry: CollectEvents = this.record,
+  ): MarketList {
+    const { exchange, archive, clock } = this;
     return new MarketList({
       exchange,
       archive,
       time: { nowMs: () => clock.wallMs() },
       telemetry,
       wanted,
+      max,
     });
   }
 }
@@ -132,4 +140,57 @@ test('a market that was listed once is waited for, at the start and while it run
   world.entries = [market('A'), market('B')];
   await later.refresh(signal);
   assert.deepEqual([...later.collected.keys()], ['B']);
+});
+
+test('of ten thousand markets so many are collected as may be, the same at every start', async () => {
+  const world = new World();
+  const named = (from: number, count: number) =>
+    Array.from({ length: count }, (_, at) => market(`M${from + at}`));
+  world.entries = named(0, 10_000);
+  const list = world.list([], 1_000);
+  await list.refresh(signal);
+  const first = [...list.collected.keys()];
+  assert.equal(first.length, 1_000);
+  assert.deepEqual(world.record.leftOut, [{ count: 9_000, max: 1_000 }]);
+  assert.equal(world.record.changes[0]?.added.length, 1_000);
+  // Others before them in the list push none of them out, and are not reported.
+  world.entries = [...named(20_000, 500), ...named(0, 9_500)].reverse();
+  await list.refresh(signal);
+  assert.deepEqual(new Set(list.collected.keys()), new Set(first));
+  assert.equal(world.record.leftOut.length, 1);
+  assert.equal(world.record.changes.length, 1);
+  const again = world.list([], 1_000);
+  await again.refresh(signal);
+  assert.deepEqual(new Set(again.collected.keys()), new Set(first));
+  // A place that becomes free is taken by the next one.
+  world.entries = named(1, 9_999);
+  await list.refresh(signal);
+  assert.deepEqual([list.collected.size, list.collected.has('M0')], [1_000, false]);
+  world.entries = named(1, 900);
+  await list.refresh(signal);
+  assert.equal(list.leftOut, 0);
+  assert.deepEqual(world.record.leftOut.at(-1), { count: 0, max: 1_000 });
+});
+
+test('the metrics do not grow with markets that are left out', async () => {
+  const world = new World();
+  world.entries = Array.from({ length: 10_000 }, (_, at) => market(`MARKET_${at}`));
+  const logged: string[] = [];
+  const telemetry = createTelemetry({
+    logger: createLogger({
+      ...{ level: 'info', format: 'json', clock: world.clock },
+      destination: { write: (line: string) => void logged.push(line) },
+    }),
+    exchangeNowMs: () => world.clock.wallMs(),
+    processMetrics: false,
+  });
+  const before = (await telemetry.metricsText()).length;
+  await world.list([], 10, telemetry.collect).refresh(signal);
+  const after = await telemetry.metricsText();
+  assert.ok(after.length - before < 10_000, `${after.length - before} more`);
+  assert.match(after, /markets_left_out 9990/);
+  const warnings = logged.filter((line) => line.includes('streams.markets.max'));
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? '', /lists 10000 markets, of which the 10 .* 9990 are not/);
+  assert.ok(logged.every((line) => line.length < 10_000));
 });

@@ -113,6 +113,7 @@ const EXAMPLES: Examples = {
       gaps: [{ stream: 'depth', market: 'BTC_USDT', count: 2, unfillableMs: 0, lengthMs: 60_000 }],
     },
     marketsChanged: { added: ['BTC_USDT'], removed: [], changed: [] },
+    marketsLeftOut: { count: 9_000, max: 1_000 },
     marketsMissing: { names: ['BTC_USD'], message: 'the exchange does not list BTC_USD' },
   },
   verify: {
