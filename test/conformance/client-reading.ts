@@ -46,8 +46,11 @@ export function faultOfServer(name: EndpointName, answer: Answer): string | unde
   return fault === undefined ? undefined : `${target}: ${fault}`;
 }
 
-/** What the client's reader makes of an answer; throws what it throws. */
-function readReplyOf<N extends EndpointName>(
+/**
+ * What the client's reader makes of an answer; throws what it throws. Also where the answer is not the
+ * contract's: enough to choose what to look at, and no judgement.
+ */
+export function readReplyOf<N extends EndpointName>(
   name: N,
   { status, headers, body }: Answer,
 ): ParsedPayload<ResultOf<N>> {

@@ -6,7 +6,7 @@ import type { SignedContent } from '../../src/contract/signing.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
 import { ClientProbe } from './client-probe.js';
-import { readByClient } from './client-reading.js';
+import { readByClient, readReplyOf } from './client-reading.js';
 import type { ExchangeProbe, Query } from './exchange-probe.js';
 import { type Findings, Skip } from './outcome.js';
 import type { RealtimeOptions } from './realtime-probe.js';
@@ -106,13 +106,13 @@ function sharedNonces(): NonceStore {
 
 /** The market that was wished for, or the first that was traded today, or the first. */
 async function chooseMarket(probe: ExchangeProbe, wish: string | undefined): Promise<string> {
-  const markets = readByClient('markets', await probe.get('markets'));
+  const { data: markets } = readReplyOf('markets', await probe.get('markets'));
   const names = markets.map(({ name }) => name);
   if (wish !== undefined) {
     if (names.includes(wish)) return wish;
     throw new UnusableError(`no market ${wish}; there are ${names.slice(0, 10).join(', ')}`);
   }
-  const tickers = readByClient('tickers', await probe.get('tickers'));
+  const { data: tickers } = readReplyOf('tickers', await probe.get('tickers'));
   const traded = names.find((name) => /[1-9]/.test(tickers[name]?.ticker.vol ?? ''));
   const chosen = traded ?? names[0];
   if (chosen === undefined) throw new UnusableError('the exchange lists no markets');

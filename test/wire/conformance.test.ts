@@ -183,3 +183,24 @@ test('requests go out at the rate that was set, never in a burst', async (t) => 
   await more;
   assert.equal(stub.seen.length, 3);
 });
+
+test('what the client reads besides the contract is no excuse for the server', async (t) => {
+  const strict = [
+    [{ historyTotal: 'omitted' }, 'history.', /has no total/],
+    [{ tickerName: 'omitted' }, 'ticker', /has no name/],
+    [{ bookFees: 'omitted' }, 'book.', /has no takerFee/],
+    [{ envelopes: 'swapped' }, 'historyResult.', /is no array/],
+  ] as const;
+  for (const [variants, only, reason] of strict) {
+    const { server } = await startJudged(t, variants);
+    const result = await judgeOpenly(server.url, { only });
+    const failed = result.cases.filter(({ verdict }) => verdict === 'fail');
+    assert.ok(failed.length > 0, only);
+    const told = failed.flatMap(({ remarks }) => remarks);
+    assert.ok(
+      told.some((remark) => reason.test(remark)),
+      told.join('\n'),
+    );
+    assert.deepEqual([...new Set(failed.flatMap(({ failed: sides }) => sides))], ['server']);
+  }
+});

@@ -138,3 +138,25 @@ test('a clock that was set back finds the beginning; a damaged memory is named',
   await writeFile(join(dataDir, 'sandbox.json'), '{"origins":{"7":"x"}}');
   await assert.rejects(startBuiltInExchange(settings, clock, new ServerRecord()), /sandbox\.json/);
 });
+
+test('it can depart as a known exchange does; a setting of its own goes first', async (t) => {
+  const total = async (variants: Partial<Config['sandbox']['variants']>) => {
+    const settings = config(await temporaryFolder(t), {
+      variants: { ...DEFAULTS.sandbox.variants, ...variants },
+    });
+    const exchange = await startBuiltInExchange(
+      settings,
+      new FakeClock(NOW_MS),
+      new ServerRecord(),
+    );
+    t.after(() => exchange.stop());
+    const zero = JSON.parse(await get(exchange, `${HISTORY}0`)) as { success: boolean };
+    const one = await get(exchange, `${HISTORY}1`);
+    const unknown = await get(exchange, 'depth/result?market=NO_SUCH');
+    return [zero.success, one.includes('"total"'), unknown.includes('"code":500')];
+  };
+  assert.deepEqual(await total({}), [true, true, false]);
+  assert.deepEqual(await total({ like: 'coinsbit' }), [false, false, true]);
+  assert.deepEqual(await total({ historyTotal: 'omitted' }), [true, false, false]);
+  assert.deepEqual(await total({ like: 'coinsbit', errorShapes: 'ok' }), [false, false, false]);
+});

@@ -73,7 +73,8 @@ function checkMarket(
 ): void {
   if (backend.hasMarket(market)) return;
   if (variants.errorShapes === 'contract') throw new ReplyError(INVALID_INPUT);
-  throw new ReplyError(name === 'depth' ? FAMILY_DEPTH_UNAVAILABLE : FAMILY_UNKNOWN_MARKET);
+  const isUnnamed = name === 'depth' && variants.errorShapes === 'family';
+  throw new ReplyError(isUnnamed ? FAMILY_DEPTH_UNAVAILABLE : FAMILY_UNKNOWN_MARKET);
 }
 
 /** Where 0 is no offset: only what was sent counts, not what a default fills in. */

@@ -135,3 +135,52 @@ test('a row that is refused after it was stored opens no gap in what is covered'
   assert.deepEqual(world.gaps(), []);
   assert.deepEqual(world.covered(), [[1, 36]]);
 });
+
+/** Where an offset of 0 is refused, 1 is sent, as the client does it. */
+function refuseZero({ exchange }: TradeWorld): void {
+  const call = exchange.call.bind(exchange);
+  exchange.call = async (name, params, options) => {
+    const isNewest = 'since' in params && params.since === 0;
+    const reply = await call(name, isNewest ? { ...params, since: 1 } : params, options);
+    return { ...reply, isRaised: isNewest };
+  };
+}
+
+test('an offset of at least 1 that counts trades hides the newest: nothing is claimed of it', async () => {
+  const world = new TradeWorld(every(5, 2), 30);
+  refuseZero(world);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.assertHonest();
+  assert.deepEqual(world.covered(), [[1, 6]], 'the trade of second 8 is not on any page');
+  world.trades.push({ tid: 6, atS: 31 });
+  world.clock.advance(6000);
+  await walker.pollHead(signal);
+  world.assertHonest();
+  assert.equal(world.covered()[0]?.[1], 8);
+});
+
+test('a market with one trade, which such an offset hides, is not covered as empty', async () => {
+  const world = new TradeWorld(every(1, 2), 30);
+  refuseZero(world);
+  const walker = world.walker();
+  for (let poll = 0; poll < 5; poll += 1) {
+    await assert.rejects(() => walker.pollHead(signal));
+    world.clock.advance(6000);
+  }
+  assert.deepEqual(world.covered(), []);
+});
+
+test('an offset of at least 1 that is an id hides nothing', async () => {
+  const world = new TradeWorld(
+    every(5, 2).map((trade) => ({ ...trade, tid: trade.tid + 1 })),
+    30,
+  );
+  world.mode = 'id';
+  refuseZero(world);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  world.assertHonest();
+  assert.equal(world.covered()[0]?.[1], 30);
+});
