@@ -84,18 +84,20 @@ suite('wrong ids', { concurrency: 2 }, () => {
         const { result } = await world.faults('GET');
         return result.report.every(({ fired }) => fired === 1);
       });
+      // A wrong time is refused; a right one with a wrong id is nothing that one answer could tell.
+      const expected = timeByS === 0 ? 0 : 1;
+      await daemon.until(async () => {
+        const rows = await runSql(
+          world.databaseUrl,
+          "SELECT FROM quarantine WHERE reason LIKE 'its time %'",
+        );
+        return rows.length >= expected;
+      });
       daemon.kill('SIGKILL');
       await daemon.ended();
       const again = world.start(['start']);
       await coveredUntil(world, again, 300);
       await assertHonest(world);
-      if (timeByS !== 0) {
-        const [refused] = await runSql<{ count: number }>(
-          world.databaseUrl,
-          "SELECT count(*)::int AS count FROM quarantine WHERE reason LIKE 'its time lies%' OR reason LIKE 'its time does%'",
-        );
-        assert.ok((refused?.count ?? 0) > 0, 'what was wrong is in quarantine');
-      }
       await world.stop(again);
     });
   }
