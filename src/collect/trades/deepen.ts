@@ -1,10 +1,16 @@
 import type { Hole } from '../../ledger/holes.js';
-import { comparePlaces, orderPage } from '../../ledger/order.js';
+import { comparePlaces, orderPage, placeKey } from '../../ledger/order.js';
 import { locate } from '../../ledger/page.js';
 import { deeperSpan } from '../../ledger/proof.js';
 import { type Frontier, NOTHING, seenDepth } from './frontier.js';
 import type { SourceTrade, TradePage } from './source.js';
-import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+import { LOCATE_REQUESTS_MAX, OTHER_PAGE, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+
+/** Stored rows that a page is held against, and how many of them it may expose. */
+const STORED_MAX = 2 * PAGE_MAX;
+const STRANGERS_MAX = 5;
+/** How far below a hole its pages should reach, to see once more what the last look before it saw. */
+const SEEN_ONCE_MS = 10_000;
 
 /**
  * Goes one page deeper below a chain of known trades. The page must contain the chain's lowest
@@ -68,7 +74,7 @@ export async function deepen(
       case 'found':
         walk.stepped(request, false);
         walk.foundAt(chain, skip + location.olderFrom, page);
-        return goOn(walk, hole, chain, page, rows, skip);
+        return goOn(walk, hole, chain, page, rows, skip, signal);
     }
   }
   // The next try goes on from here: an estimate that is far off must not stop it for good.
@@ -85,11 +91,20 @@ async function goOn(
   page: TradePage,
   rows: readonly SourceTrade[],
   skip: number,
+  signal: AbortSignal,
 ): Promise<void> {
   const oldest = rows.at(-1);
   if (oldest === undefined) return;
   const { pages, chains, book, options } = walk;
   const claim = deeperSpan(rows, hole.edgeMs);
+  await exposeStrangers(walk, hole, rows, skip, signal);
+  const isClosed = claim.fromMs <= hole.fromMs;
+  if (isClosed && oldest.tradedAtS * SECOND_MS > hole.fromMs - SEEN_ONCE_MS) {
+    // The newest rows below the hole were seen by one answer only, the last of its run.
+    const half = skip + Math.floor(rows.length / 2);
+    const below = await walk.fetchForStep(half, PAGE_MAX, signal);
+    await exposeStrangers(walk, hole, orderPage(below.trades), half, signal);
+  }
   const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
     endpoint: options.source.endpoint,
     skip,
@@ -103,6 +118,49 @@ async function goOn(
   const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
   const seen = seenDepth(skip + rows.length, page);
   if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
+}
+
+/**
+ * What an earlier run stored between the rows of a page, and the page does not hold, never was: where
+ * that run ended before its next look, only this shows it. A second answer must agree.
+ *
+ * @throws WalkStalledError when the two contradict each other
+ */
+async function exposeStrangers(
+  walk: Walk,
+  hole: Hole,
+  rows: readonly SourceTrade[],
+  skip: number,
+  signal: AbortSignal,
+): Promise<void> {
+  const [newest, oldest] = [rows[0], rows.at(-1)];
+  // Below all that is known nothing was stored but pages of this very walk.
+  if (newest === undefined || oldest === undefined || hole.fromMs === -Infinity) return;
+  const { archive, marketId } = walk.options;
+  const fromMs = (oldest.tradedAtS + 1) * SECOND_MS;
+  const span = { fromMs, toMs: newest.tradedAtS * SECOND_MS };
+  if (span.fromMs >= span.toMs) return;
+  const stored = await archive.storedTrades(marketId, span, STORED_MAX);
+  const held = new Set(rows.map(placeKey));
+  const strangers = stored.filter((row) => !held.has(placeKey(row)));
+  if (strangers.length === 0) return;
+  const again = await walk.fetchForStep(skip, OTHER_PAGE, signal);
+  const other = new Set(again.trades.map(placeKey));
+  const lowest = orderPage(again.trades).at(-1);
+  const isShown = strangers.some((row) => other.has(placeKey(row)));
+  const isBelow = strangers.some((row) => lowest === undefined || comparePlaces(row, lowest) < 0);
+  const isFew = strangers.length <= STRANGERS_MAX;
+  if (isShown || !isFew) throw walk.stalled('its pages contradict what they held before');
+  // A shorter page that does not reach them says nothing of them.
+  if (isBelow) return;
+  const [first, last] = [strangers[0], strangers.at(-1)];
+  if (first === undefined || last === undefined) return;
+  const below = rows.find((row) => comparePlaces(row, first) < 0) ?? first;
+  const above = rows.findLast((row) => comparePlaces(row, last) > 0) ?? last;
+  await walk.expose(strangers, {
+    fromMs: below.tradedAtS * SECOND_MS,
+    toMs: (above.tradedAtS + 1) * SECOND_MS,
+  });
 }
 
 /**

@@ -115,3 +115,23 @@ for (const kind of KINDS) {
     });
   }
 }
+
+test('a wrong row that was stored just before the end of a run is exposed by the pages that fill the gap', async () => {
+  const world = new TradeWorld(every(300, 1), 300);
+  const next = (atS: number): Trade => ({ tid: Math.floor(atS) + 1, atS });
+  await lookOn(world, world.walker(), 5, next);
+  world.clock.advance(1000);
+  world.trades.push(next(305.5));
+  lieOnce(world, (row) => ({ ...row, tid: row.tid + MILLION }));
+  await world.walker().pollHead(signal);
+  assert.ok(world.archive.trades.has(`7 ${START_S + 305} 1000306`), 'the run ends with it');
+  for (let second = 306; second < 600; second += 1) {
+    world.clock.advance(1000);
+    world.trades.push(next(second + 0.5));
+  }
+  world.cap = 60;
+  await lookOn(world, world.walker(), 5, next);
+  world.assertHonest();
+  world.assertNothingElse();
+  assert.deepEqual(world.covered(), [[1, 605]]);
+});
