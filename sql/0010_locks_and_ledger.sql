@@ -22,11 +22,29 @@ COMMENT ON COLUMN exclusive_lock.token IS 'Advisory lock that the holder''s conn
 COMMENT ON COLUMN exclusive_lock.pid IS 'Server process of the holder.';
 COMMENT ON COLUMN exclusive_lock.held_since IS 'When the holder took it, clock of the database.';
 
+-- The rows of a market are there before anybody can know of the market, so that whoever locks them has
+-- nothing to add while it holds others.
+CREATE FUNCTION add_market_locks() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+  INSERT INTO exclusive_lock (name, id)
+  SELECT name, NEW.market_id FROM unnest(ARRAY['gaps', 'market', 'verdicts']) AS name
+  ON CONFLICT DO NOTHING;
+  RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION add_market_locks IS 'Adds the rows of exclusive_lock of a new market.';
+CREATE TRIGGER market_locks AFTER INSERT ON market FOR EACH ROW EXECUTE FUNCTION add_market_locks();
+INSERT INTO exclusive_lock (name, id)
+SELECT lock_name, market_id FROM market, unnest(ARRAY['gaps', 'market', 'verdicts']) AS lock_name
+UNION ALL SELECT lock_name, 0 FROM unnest(ARRAY['catalog', 'sealing', 'writer']) AS lock_name;
+
 CREATE TABLE reader_lock ();
 COMMENT ON TABLE reader_lock IS 'Readers that must see one archive lock it IN ACCESS SHARE MODE, which is the most that they may; a partition on its way out waits for them.';
 
 -- Locks rows until the end of the transaction, in the order of the ids: callers of the same name
--- cannot lock each other out.
+-- cannot lock each other out. Rows of what is no market are added at their first use.
 CREATE FUNCTION lock_rows(lock_name text, ids integer[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -534,7 +552,7 @@ BEGIN
   FOR one IN
     SELECT oid::regprocedure FROM pg_proc
     WHERE pronamespace = current_schema()::regnamespace AND proname = ANY (ARRAY[
-      'lock_rows', 'hold_lock', 'stream_rows', 'revoke_ledger', 'forget_plans', 'rows_by_market',
+      'lock_rows', 'hold_lock', 'add_market_locks', 'stream_rows', 'revoke_ledger', 'forget_plans', 'rows_by_market',
       'make_partition', 'finish_seal', 'archive_partition', 'finish_restore', 'expire_partition'])
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path TO %I, pg_temp', one, current_schema());

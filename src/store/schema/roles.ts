@@ -124,6 +124,7 @@ export const OWNED_FUNCTIONS = [
   ...WRITER_FUNCTIONS,
   ...['build_partition', 'guard_partition', 'empty_partition', 'partition_is_final'],
   ...['balances_at', 'orders_open_at', 'lock_holder', 'streams_of', 'stream_rows'],
+  ...['add_market_locks'],
   ...['revoke_ledger', 'forget_plans', 'rows_by_market'],
 ];
 export const OWNED_TYPES = ['taker_side', 'state_origin'];
