@@ -36,6 +36,18 @@ test('every SQL statement of the README runs against the schema', async (t) => {
     t.after(() => program.dispose());
     assert.equal((await program.ended()).code, 0, `${sql}\n${program.dump()}`);
   }
+  // What readers have no right to is asked by the login itself.
+  const ofTheLogin = blocks('sql psql');
+  assert.ok(ofTheLogin.length >= 2);
+  for (const sql of ofTheLogin) {
+    await runSql(databaseUrl, sql);
+    const program = new Program(['query', '--', sql], {
+      env: { TAPEKEEP_DATABASE_URL: databaseUrl },
+    });
+    t.after(() => program.dispose());
+    assert.equal((await program.ended()).code, 2, sql);
+    assert.match(program.text('stderr'), /permission denied/);
+  }
 });
 
 test('every command of the README is one that the program has', async (t) => {
