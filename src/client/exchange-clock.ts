@@ -1,6 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import type { ClientEvents } from '../observe/events.js';
-import { ANY_PACE, fitPace, isConsistent, paceBounds, type TimeWindow } from './pace.js';
+import { ClockLine } from './clock-line.js';
+import type { TimeWindow } from './pace.js';
 
 /** One reading of the exchange's clock. */
 export interface ExchangeTimeSample {
@@ -12,6 +13,14 @@ export interface ExchangeTimeSample {
   readonly receivedMonotonicMs: number;
   /** 1000 for the Date header. */
   readonly resolutionMs: number;
+}
+
+/** Exchange time that this process has been through without a break, milliseconds. */
+export interface LivedTime {
+  /** When the process began, or the exchange's time jumped last. */
+  readonly sinceMs: number;
+  /** First moment that has not come yet, by the most cautious of the sources that may be right. */
+  readonly untilMs: number;
 }
 
 /** What time it is at the exchange. */
@@ -26,8 +35,18 @@ export interface ExchangeClock {
   readonly pace: number;
   /** Whether the exchange has been heard at all; until then {@link nowMs} is the local clock. */
   readonly isSynced: boolean;
+  /** What {@link nowMs} rests on: answers of the exchange, or this machine's clock alone. */
+  readonly basis: 'exchange' | 'local';
+  /** Times that the estimate moved to another course since the process began. */
+  readonly jumps: number;
+  /** What coverage may be claimed of; undefined until several answers agree about the time. */
+  readonly lived: LivedTime | undefined;
   /** Takes what an answer said of the time. */
   observe(sample: ExchangeTimeSample): void;
+  /** Takes note of an answer that said nothing of it. Monotonic milliseconds. */
+  observeUndated(sentMonotonicMs: number, receivedMonotonicMs: number): void;
+  /** Takes the time of something that has happened at the exchange, as of a new trade. */
+  witness(happenedMs: number): void;
 }
 
 /** What {@link createExchangeClock} needs. */
@@ -35,7 +54,7 @@ export interface ExchangeClockOptions {
   /** The clock of this machine, which the exchange's is measured against. */
   readonly clock: Clock;
   /** Hears when the difference changes. */
-  readonly telemetry?: Pick<ClientEvents, 'exchangeClock'>;
+  readonly telemetry?: Pick<ClientEvents, 'exchangeClock' | 'exchangeClockDisputed'>;
 }
 
 /** The local clock is used as it is while it is at most this far from the exchange's. */
@@ -44,16 +63,33 @@ const LOCAL_TOLERANCE_MS = 2000;
 const LOCAL_LEAVE_MS = 2500;
 /** An answer that took longer says too little about the time. */
 const MAX_ROUND_TRIP_MS = 10_000;
-/** Samples closer together than this sharpen the estimate but are not kept for the pace. */
-const SAMPLE_SPACING_MS = 500;
-const MAX_SAMPLES = 64;
-const MAX_SAMPLE_AGE_MS = 120_000;
-/** Kept however old they are, for exchanges that are asked seldom. */
-const MIN_KEPT_SAMPLES = 8;
 /** Changes worth telling: a second of offset, a hundredth of pace, and the time between tellings. */
 const TOLD_OFFSET_MS = 1000;
 const TOLD_PACE = 0.01;
 const TELL_EVERY_MS = 10_000;
+
+/** Answers that agree before anything is claimed: with the wall clock on their side, or without. */
+const SETTLE_SAMPLES_LOCAL = 3;
+const SETTLE_SAMPLES = 4;
+const SETTLE_MS = 3000;
+/** Which line answers speak for is counted over this time, and over so many answers at least. */
+const WINDOW_MS = 10_000;
+const WINDOW_MIN = 8;
+const WINDOW_MAX = 500;
+/** A line that so many of the answers speak for may be the right one: nothing is claimed beyond it. */
+const POSSIBLE_SHARE = 0.4;
+/** Lines beside the one in use. */
+const RIVALS_MAX = 3;
+const FORGET_MS = 60_000;
+/** A line with so many answers is no accident. */
+const RIVAL_SAMPLES = 3;
+const RIVAL_SPAN_MS = 1000;
+/** How long most answers must speak for an earlier time until it is believed. */
+const JUMP_BACK_MS = 15_000;
+/** The same where nothing but these answers speaks for it. */
+const JUMP_UNWITNESSED_MS = 600_000;
+/** Without a dated answer for this long, the local clock is all there is. */
+const UNDATED_MS = 60_000;
 
 /** The clock of one exchange, fed by the client with every answer. */
 export function createExchangeClock(options: ExchangeClockOptions): ExchangeClock {
@@ -61,129 +97,256 @@ export function createExchangeClock(options: ExchangeClockOptions): ExchangeCloc
 }
 
 /**
- * States: *unheard* (no sample: local clock) → *local* (the exchange agrees with this machine
- * within 2 s: local clock as it is) ⇄ *own time* (a line through the samples).
+ * No source of time is believed alone. Answers that agree with each other make a line
+ * ({@link ClockLine}); there may be several, and one is in use. States: *unheard* (no line: local
+ * clock) → *heard* (the line that most answers speak for) → *settled* (enough of them over enough
+ * time). Settled, the line in use runs at its pace by the monotonic clock, whatever single answers
+ * say. It is left for another line only when most answers speak for that one, and:
  *
- * A sample says: between sending and receiving, the exchange's time lay in
- * `[date, date + resolution)`. So `date + pace·(now − received)` is never ahead of the truth, and
- * the highest of these lines is the estimate; the newest sample's upper end caps it, for the case
- * that the pace is taken too high. The pace is the slowest that all samples allow together
- * (pace.ts), which again errs behind. A sample that no pace reconciles with the others is set
- * aside; if the next one does not fit either, the exchange has jumped and all starts from these two.
+ * | the other line | is believed |
+ * |---|---|
+ * | agrees with the wall clock, and the one in use does not | after three answers over a second |
+ * | is ahead, and something was seen to happen in its time ({@link ExchangeClock.witness}) | likewise |
+ * | is behind, and the one in use does not agree with the wall clock | after 15 s |
+ * | any other | after 10 min: then it is the exchange's time, right or wrong |
  *
- * Time passes by the monotonic clock only. The wall clock is looked at just to see whether it still
- * agrees, so a step of it ends the *local* state and moves nothing else.
+ * Until then, what may be claimed ends at the earliest line that may be right. The line in use and
+ * the wall clock agree within 2 s at most exchanges: then the wall clock is taken as it is. A step of
+ * the wall clock ends that and moves nothing else.
  */
 class EstimatedExchangeClock implements ExchangeClock {
   readonly #options: ExchangeClockOptions;
-  #samples: TimeWindow[] = [];
-  /** The paces that the samples allow together. */
-  #bounds = ANY_PACE;
-  #misfit: TimeWindow | undefined;
-  /** Slope and height of the estimate: exchange ms = `#floorMs + #slope · monotonic ms`. */
-  #slope = 1;
-  #floorMs = 0;
-  /** The same line through the upper ends: of all samples, and of the newest alone. */
-  #ceilingMs = 0;
-  #newestCeilingMs = 0;
-  #pace = 1;
+  readonly #startedMs: number;
+  #line: ClockLine | undefined;
+  #rivals: ClockLine[] = [];
+  /** Which line each of the last answers spoke for. */
+  #recent: { readonly atMs: number; readonly line: ClockLine }[] = [];
+  /** Since when, exchange time, the line in use is lived through; undefined: not settled. */
+  #sinceMs: number | undefined;
+  #jumps = 0;
+  #datedMs = Number.NEGATIVE_INFINITY;
   #isLocal = true;
   #told: { atMs: number; offsetMs: number; pace: number; isLocal: boolean } | undefined;
 
   constructor(options: ExchangeClockOptions) {
     this.#options = options;
+    this.#startedMs = options.clock.monotonicMs();
   }
 
   get isSynced(): boolean {
-    return this.#samples.length > 0;
+    return this.#line !== undefined;
+  }
+
+  get basis(): 'exchange' | 'local' {
+    return this.#line === undefined || this.#line.isOwn ? 'local' : 'exchange';
+  }
+
+  get jumps(): number {
+    return this.#jumps;
   }
 
   get pace(): number {
-    return this.#usesLocal() ? 1 : this.#pace;
+    return this.#usesLocal() ? 1 : (this.#line?.pace ?? 1);
   }
 
   get offsetMs(): number {
     return this.#usesLocal() ? 0 : this.nowMs() - Math.floor(this.#options.clock.wallMs());
   }
 
+  get lived(): LivedTime | undefined {
+    const sinceMs = this.#sinceMs;
+    if (sinceMs === undefined) return undefined;
+    const monotonicMs = this.#options.clock.monotonicMs();
+    let nowMs = this.nowMs();
+    for (const rival of this.#rivals) {
+      if (this.#shareOf(rival) < POSSIBLE_SHARE) continue;
+      nowMs = Math.min(nowMs, Math.floor(rival.estimateMs(monotonicMs)));
+    }
+    return { sinceMs, untilMs: nowMs + 1 };
+  }
+
   nowMs(): number {
-    const { clock } = this.#options;
-    return Math.floor(this.#usesLocal() ? clock.wallMs() : this.#estimateMs(clock.monotonicMs()));
+    return this.atMonotonicMs(this.#options.clock.monotonicMs());
   }
 
   atMonotonicMs(monotonicMs: number): number {
     const { clock } = this.#options;
-    if (!this.#usesLocal()) return Math.floor(this.#estimateMs(monotonicMs));
+    if (this.#line !== undefined && !this.#usesLocal()) {
+      return Math.floor(this.#line.estimateMs(monotonicMs));
+    }
     return Math.floor(clock.wallMs() - (clock.monotonicMs() - monotonicMs));
   }
 
   observe(sample: ExchangeTimeSample): void {
     const window = readWindow(sample);
     if (window === undefined) return;
-    let hasJumped = false;
-    if (!isConsistent(this.#samples, this.#bounds, window)) {
-      if (this.#misfit === undefined) {
-        this.#misfit = window;
-        return;
-      }
-      this.#samples = isConsistent([this.#misfit], ANY_PACE, window) ? [this.#misfit] : [];
-      hasJumped = true;
-    }
-    this.#misfit = undefined;
-    this.#take(window);
-    const toleranceMs = this.#isLocal && this.#told ? LOCAL_LEAVE_MS : LOCAL_TOLERANCE_MS;
-    this.#isLocal = this.#agreesWithWall(toleranceMs);
-    this.#tell(hasJumped);
+    this.#datedMs = window.receivedMs;
+    this.#take(window, false);
   }
 
-  #estimateMs(monotonicMs: number): number {
-    return Math.min(this.#floorMs, this.#newestCeilingMs) + this.#slope * monotonicMs;
+  observeUndated(sentMonotonicMs: number, receivedMonotonicMs: number): void {
+    const { clock } = this.#options;
+    if (receivedMonotonicMs - this.#datedMs < UNDATED_MS) return;
+    const wallMs = clock.wallMs() - (clock.monotonicMs() - receivedMonotonicMs);
+    const dateMs = wallMs - (receivedMonotonicMs - sentMonotonicMs);
+    const resolutionMs = wallMs - dateMs + 1;
+    const window = readWindow({ dateMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs });
+    if (window !== undefined) this.#take(window, true);
+  }
+
+  witness(happenedMs: number): void {
+    const line = this.#line;
+    if (line === undefined || this.#sinceMs === undefined) return;
+    const atMs = this.#options.clock.monotonicMs();
+    const usedMs = line.estimateMs(atMs);
+    const next = this.#rivals.find((rival) => {
+      const aheadMs = rival.estimateMs(atMs) - usedMs;
+      const latestMs = usedMs + aheadMs + LOCAL_TOLERANCE_MS * Math.max(1, rival.pace);
+      const isInItsTime = happenedMs > usedMs + aheadMs / 2 && happenedMs <= latestMs;
+      return aheadMs > LOCAL_TOLERANCE_MS && isInItsTime && this.#leads(rival);
+    });
+    if (next !== undefined) this.#jumpTo(next);
+  }
+
+  #take(window: TimeWindow, isOwn: boolean): void {
+    const known = this.#lineOf(window);
+    const line = known ?? new ClockLine(window, this.#line?.slope ?? 1, isOwn);
+    known?.take(window);
+    this.#note(line, window.receivedMs);
+    if (known === undefined) this.#addRival(line);
+    if (this.#sinceMs === undefined) this.#settle();
+    else this.#weigh();
+    const toleranceMs = this.#isLocal && this.#told ? LOCAL_LEAVE_MS : LOCAL_TOLERANCE_MS;
+    this.#isLocal = this.#agreesWithWall(this.#line, toleranceMs);
+    this.#tell();
+  }
+
+  /** The line that a sample speaks for; undefined: for none so far. */
+  #lineOf(window: TimeWindow): ClockLine | undefined {
+    const all = [...(this.#line === undefined ? [] : [this.#line]), ...this.#rivals];
+    const steady = all.find((line) => line.fitsAtItsPace(window));
+    // What the wall clock agrees with has its pace; any other line may still show its own.
+    return steady ?? all.find((line) => !this.#hasWall(line) && line.fits(window));
   }
 
   #usesLocal(): boolean {
-    return !this.isSynced || (this.#isLocal && this.#agreesWithWall(LOCAL_LEAVE_MS));
+    return !this.isSynced || (this.#isLocal && this.#agreesWithWall(this.#line, LOCAL_LEAVE_MS));
   }
 
   /** Whether the wall clock may be the exchange's, give or take `toleranceMs`. */
-  #agreesWithWall(toleranceMs: number): boolean {
-    if (this.#slope !== 1) return false;
-    const heightMs = this.#options.clock.wallMs() - this.#options.clock.monotonicMs();
-    const lowMs = Math.min(this.#floorMs, this.#newestCeilingMs);
-    const highMs = Math.max(lowMs, this.#ceilingMs);
-    return heightMs >= lowMs - toleranceMs && heightMs <= highMs + toleranceMs;
+  #agreesWithWall(line: ClockLine | undefined, toleranceMs: number): boolean {
+    const { clock } = this.#options;
+    return line?.agreesWith(clock.wallMs() - clock.monotonicMs(), toleranceMs) === true;
   }
 
-  #take(window: TimeWindow): void {
-    const newest = this.#samples.at(-1);
-    const sinceMs = newest === undefined ? 0 : window.receivedMs - newest.receivedMs;
-    if (newest !== undefined && sinceMs < SAMPLE_SPACING_MS) {
-      this.#narrow(window);
+  /** Whether the wall clock, which is another source, says the same. */
+  #hasWall(line: ClockLine): boolean {
+    return !line.isOwn && this.#agreesWithWall(line, LOCAL_TOLERANCE_MS);
+  }
+
+  #note(line: ClockLine, atMs: number): void {
+    this.#recent.push({ atMs, line });
+    const surplus = this.#recent.length - WINDOW_MIN;
+    const fresh = this.#recent.findIndex((one) => one.atMs > atMs - WINDOW_MS);
+    const isTooLong = this.#recent.length > WINDOW_MAX;
+    const old = Math.min(surplus, Math.max(fresh, isTooLong ? 1 : 0));
+    if (old > 0) this.#recent.splice(0, old);
+  }
+
+  /** Share of the last answers that speak for a line. */
+  #shareOf(line: ClockLine): number {
+    const own = this.#recent.filter((one) => one.line === line).length;
+    return own / Math.max(1, this.#recent.length);
+  }
+
+  #addRival(line: ClockLine): void {
+    const freshMs = line.lastMs - FORGET_MS;
+    const kept = this.#rivals.filter(({ lastMs }) => lastMs > freshMs);
+    kept.sort((a, b) => this.#shareOf(b) - this.#shareOf(a));
+    this.#rivals = [line, ...kept.slice(0, RIVALS_MAX - 1)];
+  }
+
+  /** Chooses the line that most answers speak for, until enough of them do. */
+  #settle(): void {
+    const all = [...(this.#line === undefined ? [] : [this.#line]), ...this.#rivals];
+    const atMs = this.#options.clock.monotonicMs();
+    const weightOf = (line: ClockLine) =>
+      (line.isOwn ? -1 : this.#hasWall(line) ? 1 : 0) + this.#shareOf(line);
+    // Of two that are even, what is claimed by the earlier one is true by both.
+    all.sort((a, b) => weightOf(b) - weightOf(a) || a.estimateMs(atMs) - b.estimateMs(atMs));
+    const [best, ...others] = all;
+    if (best === undefined) return;
+    this.#line = best;
+    this.#rivals = others;
+    const isProven = this.#hasWall(best)
+      ? best.count >= SETTLE_SAMPLES_LOCAL
+      : best.count >= SETTLE_SAMPLES && best.spanMs >= SETTLE_MS;
+    if (!isProven) return;
+    this.#isLocal = this.#agreesWithWall(best, LOCAL_TOLERANCE_MS);
+    this.#sinceMs = this.atMonotonicMs(this.#startedMs);
+  }
+
+  /** Whether most answers speak for a line, and enough of them. */
+  #leads(line: ClockLine): boolean {
+    const isKnown = line.count >= RIVAL_SAMPLES && line.spanMs >= RIVAL_SPAN_MS;
+    return isKnown && this.#shareOf(line) > 0.5;
+  }
+
+  /** Looks whether the line in use is to be left for another one. */
+  #weigh(): void {
+    const line = this.#line;
+    const atMs = this.#options.clock.monotonicMs();
+    if (line === undefined) return;
+    for (const rival of this.#rivals) {
+      const isLeading = this.#leads(rival);
+      rival.leadSinceMs = isLeading ? (rival.leadSinceMs ?? atMs) : undefined;
+      this.#report(rival, atMs);
+      if (!isLeading) continue;
+      const isBehind = rival.estimateMs(atMs) < line.estimateMs(atMs);
+      const isUsedWitnessed = this.#hasWall(line);
+      const waitMs =
+        this.#hasWall(rival) && !isUsedWitnessed
+          ? 0
+          : isBehind && !isUsedWitnessed
+            ? JUMP_BACK_MS
+            : JUMP_UNWITNESSED_MS;
+      if (atMs - (rival.leadSinceMs ?? atMs) < waitMs) continue;
+      this.#jumpTo(rival);
       return;
     }
-    const oldestMs = window.receivedMs - MAX_SAMPLE_AGE_MS;
-    this.#samples.push(window);
-    while (
-      this.#samples.length > MAX_SAMPLES ||
-      (this.#samples.length > MIN_KEPT_SAMPLES && (this.#samples[0]?.receivedMs ?? 0) < oldestMs)
-    ) {
-      this.#samples.shift();
+  }
+
+  /** Tells once of each line that contradicts the one in use. */
+  #report(rival: ClockLine, atMs: number): void {
+    const usedMs = this.#line?.estimateMs(atMs) ?? 0;
+    const shownMs = rival.estimateMs(atMs);
+    const isFarOff = Math.abs(shownMs - usedMs) > LOCAL_TOLERANCE_MS;
+    if (rival.isReported || rival.count < RIVAL_SAMPLES || !isFarOff) return;
+    rival.isReported = true;
+    const [fromMs, toMs] = [Math.floor(usedMs), Math.floor(shownMs)];
+    const share = this.#shareOf(rival);
+    this.#options.telemetry?.exchangeClockDisputed({ fromMs, toMs, share, isFollowed: false });
+  }
+
+  #jumpTo(line: ClockLine): void {
+    const fromMs = this.nowMs();
+    const share = this.#shareOf(line);
+    const former = this.#line;
+    this.#line = line;
+    this.#rivals = this.#rivals.filter((one) => one !== line);
+    if (former !== undefined) {
+      former.leadSinceMs = undefined;
+      former.isReported = true;
+      this.#rivals.push(former);
     }
-    this.#bounds = paceBounds(this.#samples);
-    const fit = fitPace(this.#samples, this.#bounds, this.#slope);
-    this.#pace = fit.pace;
-    this.#slope = fit.slope;
-    this.#floorMs = Number.NEGATIVE_INFINITY;
-    this.#ceilingMs = Number.POSITIVE_INFINITY;
-    for (const kept of this.#samples) this.#narrow(kept);
+    this.#isLocal = this.#agreesWithWall(line, LOCAL_TOLERANCE_MS);
+    this.#jumps += 1;
+    const toMs = this.nowMs();
+    this.#sinceMs = toMs;
+    this.#options.telemetry?.exchangeClockDisputed({ fromMs, toMs, share, isFollowed: true });
   }
 
-  #narrow({ lowMs, highMs, sentMs, receivedMs }: TimeWindow): void {
-    this.#newestCeilingMs = highMs - this.#slope * sentMs;
-    this.#floorMs = Math.max(this.#floorMs, lowMs - this.#slope * receivedMs);
-    this.#ceilingMs = Math.min(this.#ceilingMs, this.#newestCeilingMs);
-  }
-
-  #tell(hasJumped: boolean): void {
+  #tell(): void {
     const told = this.#told;
     const nowMs = this.#options.clock.monotonicMs();
     const { offsetMs, pace } = this;
@@ -193,7 +356,7 @@ class EstimatedExchangeClock implements ExchangeClock {
       told.isLocal !== isLocal ||
       Math.abs(pace - told.pace) > TOLD_PACE * told.pace ||
       (Math.abs(offsetMs - told.offsetMs) > TOLD_OFFSET_MS && nowMs - told.atMs >= TELL_EVERY_MS);
-    if (!hasChanged && !hasJumped) return;
+    if (!hasChanged) return;
     this.#told = { atMs: nowMs, offsetMs, pace, isLocal };
     this.#options.telemetry?.exchangeClock({ offsetMs, pace });
   }

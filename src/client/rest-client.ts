@@ -264,7 +264,7 @@ export class EndpointCaller {
       const { receivedMonotonicMs } = head;
       const resolutionMs = DATE_RESOLUTION_MS;
       exchangeClock.observe({ dateMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs });
-    }
+    } else exchangeClock.observeUndated(sentMonotonicMs, head.receivedMonotonicMs);
     const limit = readRateLimit(head.headers, exchangeClock.nowMs());
     if (limit !== undefined) budget.observeHeaders(limit);
     if (head.status !== 429 && head.status !== 503) return undefined;

@@ -2,6 +2,13 @@ import type { ClientEvents } from './events.js';
 import { closeReason, slug } from './labels.js';
 import { type Sinks, seconds } from './sinks.js';
 
+const CLOCK_DISPUTED =
+  "answers contradict the exchange's time: nothing is covered beyond the earlier of the two; if it lasts, check the clocks of the exchange, of what lies before it, and of this machine";
+const CLOCK_FOLLOWED =
+  "the exchange's time jumped and is followed; coverage beyond the new present is taken back";
+
+const iso = (ms: number) => new Date(ms).toISOString();
+
 /** The exchange as seen over HTTP and WebSocket. Single requests are debug, trouble is warn. */
 export function createClientEvents({ logger, metrics, tally, labels }: Sinks): ClientEvents {
   /** Connections that are open, so that the end of one that never opened counts nothing. */
@@ -47,6 +54,12 @@ export function createClientEvents({ logger, metrics, tally, labels }: Sinks): C
       metrics.clockOffsetSeconds.set(seconds(offsetMs));
       metrics.clockPace.set(pace);
       logger.write('debug', "exchange's clock", { offsetMs, pace });
+    },
+    exchangeClockDisputed({ fromMs, toMs, share, isFollowed }) {
+      metrics.clockDisputes.inc({ outcome: isFollowed ? 'followed' : 'held' });
+      const fields = { from: iso(fromMs), to: iso(toMs), seconds: seconds(toMs - fromMs), share };
+      if (isFollowed) logger.write('warn', CLOCK_FOLLOWED, fields);
+      else logger.writeRepeating('warn', 'clock disputed', CLOCK_DISPUTED, fields);
     },
     socketOpened({ market, periodS }) {
       metrics.socketsOpened.inc();

@@ -6,7 +6,13 @@
 
 import type { ClientEvents } from './exchange-events.js';
 
-export type { BudgetState, ClientEvents, RequestEnded, RequestOutcome } from './exchange-events.js';
+export type {
+  BudgetState,
+  ClientEvents,
+  ClockDispute,
+  RequestEnded,
+  RequestOutcome,
+} from './exchange-events.js';
 
 export interface StoreEvents {
   /** One transaction committed. `rows` by table and outcome. */

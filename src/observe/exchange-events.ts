@@ -34,6 +34,18 @@ export interface BudgetState {
   readonly waiting: number;
 }
 
+/** Two courses of the exchange's time that answers speak for. UNIX milliseconds. */
+export interface ClockDispute {
+  /** Now, by the course in use before. */
+  readonly fromMs: number;
+  /** Now, by the answers that contradict it. */
+  readonly toMs: number;
+  /** Share of the last answers that do, 0 to 1. */
+  readonly share: number;
+  /** Whether they are followed from now on. */
+  readonly isFollowed: boolean;
+}
+
 /** What a client tells while it works, for logs and metrics. None may throw or take long. */
 export interface ClientEvents {
   /** An HTTP request ended, well or not. */
@@ -44,6 +56,8 @@ export interface ClientEvents {
   budgetPaused(event: { readonly reason: string; readonly waitMs: number }): void;
   /** Exchange time minus this machine's time, and how fast it runs (1 is real time). */
   exchangeClock(event: { readonly offsetMs: number; readonly pace: number }): void;
+  /** Answers contradict the course of the exchange's time that is in use. */
+  exchangeClockDisputed(event: ClockDispute): void;
   /** A connection for states is open, and subscribed. */
   socketOpened(event: { readonly market: string; readonly periodS: number }): void;
   /** A connection for states ended: WebSocket close code, reason, and how long it had lived. */

@@ -76,6 +76,12 @@ export function createMetrics(registry: Registry) {
     ),
     clockPace: gauge('exchange_clock_pace', "Speed of the exchange's time; 1 is real time.", []),
 
+    clockDisputes: counter(
+      'exchange_clock_disputes_total',
+      "Times that answers contradicted the exchange's time: held against them, or followed.",
+      ['outcome'],
+    ),
+
     // The exchange over WebSocket
     socketsOpen: gauge('realtime_connections', 'WebSocket connections to the exchange, open.', []),
     socketsOpened: counter(

@@ -8,6 +8,7 @@ export const silentClientEvents: ClientEvents = {
   budgetChanged: ignore,
   budgetPaused: ignore,
   exchangeClock: ignore,
+  exchangeClockDisputed: ignore,
   socketOpened: ignore,
   socketClosed: ignore,
   socketRetry: ignore,

@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { createExchangeClock } from '../../../src/client/exchange-clock.js';
+import { seededRandom } from '../../../src/kernel/random.js';
+import type { ClockDispute } from '../../../src/observe/events.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const RESOLUTION_MS = 1000;
@@ -10,9 +12,13 @@ const RESOLUTION_MS = 1000;
 class SimulatedExchange {
   readonly clock = new FakeClock();
   readonly told: Array<{ offsetMs: number; pace: number }> = [];
+  readonly disputes: ClockDispute[] = [];
   readonly estimate = createExchangeClock({
     clock: this.clock,
-    telemetry: { exchangeClock: (event) => this.told.push(event) },
+    telemetry: {
+      exchangeClock: (event) => this.told.push(event),
+      exchangeClockDisputed: (event) => this.disputes.push(event),
+    },
   });
   #baseMs: number;
   #pace: number;
@@ -50,6 +56,16 @@ class SimulatedExchange {
       this.ask();
       this.clock.advance(gapMs);
     }
+  }
+
+  /** How far what may be claimed reaches into the future; less than none while nothing may. */
+  aheadOfTruthMs(): number {
+    const { untilMs = Number.NEGATIVE_INFINITY } = this.estimate.lived ?? {};
+    return untilMs - 1 - this.nowMs();
+  }
+
+  sinceMs(): number {
+    return this.estimate.lived?.sinceMs ?? Number.NaN;
   }
 
   /** Positive when the estimate is ahead of the truth. */
@@ -137,7 +153,7 @@ test('a tape at twentyfold pace is followed over minutes with a steady pace', ()
   assert.ok(passedMs > 9800 && passedMs <= 10_000, `${passedMs}`);
 });
 
-test('a seek or restart is followed after two answers that disagree, one alone is ignored', () => {
+test('a seek or restart is followed once most answers of some seconds say so, one alone moves nothing', () => {
   for (const [jumpMs, pace] of [
     [-3_600_000, 1],
     [86_400_000, 1],
@@ -150,12 +166,17 @@ test('a seek or restart is followed after two answers that disagree, one alone i
     assert.ok(Math.abs(exchange.errorMs()) < 2500 * pace, 'one stale answer moves nothing');
     exchange.askEvery(1000, 3);
     exchange.seek(exchange.nowMs() + jumpMs);
-    exchange.ask();
-    assert.ok(Math.abs(exchange.errorMs()) > 100_000, 'one answer is no proof');
-    exchange.clock.advance(1000);
+    exchange.askEvery(1000, 8);
+    assert.ok(Math.abs(exchange.errorMs()) > 100_000, 'answers of eight seconds are no proof');
+    // Ahead, a trade of the new time is the second source; behind, it takes longer.
+    if (jumpMs > 0) exchange.estimate.witness(exchange.nowMs() - 100);
+    else exchange.askEvery(1000, 20);
     exchange.ask();
     const errorMs = exchange.errorMs();
     assert.ok(errorMs <= 0 && errorMs > -2500 * pace, `jump ${jumpMs}: ${errorMs} ms`);
+    assert.equal(exchange.estimate.jumps, 1);
+    const sinceMs = exchange.nowMs() - exchange.sinceMs();
+    assert.ok(sinceMs >= 0 && sinceMs < 25_000 * pace, 'nothing was lived before it');
   }
 });
 
@@ -163,9 +184,158 @@ test('a change of pace is followed', () => {
   const exchange = new SimulatedExchange(LAST_YEAR, 20);
   exchange.askEvery(1000, 20);
   exchange.seek(exchange.nowMs(), 5);
-  exchange.askEvery(1000, 20);
+  exchange.askEvery(1000, 30);
   assert.ok(Math.abs(exchange.estimate.pace - 5) < 0.2, `${exchange.estimate.pace}`);
   assert.ok(exchange.errorMs() <= 0 && exchange.errorMs() > -2000, `${exchange.errorMs()}`);
+});
+
+/** Exchanges of the present, whose time the wall clock shares, and of another time. */
+const BEGINS = [new FakeClock().wallMs(), LAST_YEAR];
+
+test('a clock that runs ahead for some seconds, in every answer, moves nothing and is reported once', () => {
+  for (const startMs of BEGINS) {
+    for (const [aheadMs, seconds] of [
+      [60_000, 8],
+      [3_600_000, 8],
+      [86_400_000, 8],
+      [3_600_000, 500],
+      [-60_000, 8],
+      [-3_600_000, 8],
+    ] as const) {
+      const exchange = new SimulatedExchange(startMs);
+      exchange.askEvery(250, 40);
+      for (let asked = 0; asked < seconds * 4; asked += 1) {
+        exchange.ask(20, 20, -aheadMs);
+        exchange.clock.advance(210);
+        assert.ok(exchange.aheadOfTruthMs() <= 0, `${aheadMs}: ${exchange.aheadOfTruthMs()} ms`);
+      }
+      exchange.askEvery(250, 60);
+      assert.equal(exchange.estimate.jumps, 0);
+      assert.ok(exchange.aheadOfTruthMs() > -1500, 'and what is lived goes on');
+      const [dispute, ...others] = exchange.disputes;
+      assert.deepEqual(others, []);
+      assert.equal(dispute?.isFollowed, false);
+      const differenceMs = (dispute?.toMs ?? 0) - (dispute?.fromMs ?? 0);
+      assert.ok(Math.abs(differenceMs - aheadMs) < 2100, `${differenceMs}`);
+    }
+  }
+});
+
+test('some answers that are wrong, few or half of them: nothing of the future is lived, and time goes on', () => {
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...BEGINS),
+      fc.constantFrom(-86_400_000, -3_600_000, -60_000, 10_000, 60_000, 3_600_000, 86_400_000),
+      fc.oneof(fc.double({ min: 0.05, max: 0.34, noNaN: true }), fc.constant('in turns' as const)),
+      fc.integer(),
+      (startMs, offMs, share, seed) => {
+        const exchange = new SimulatedExchange(startMs);
+        const random = seededRandom(seed);
+        let highestMs = 0;
+        for (let asked = 0; asked < 400; asked += 1) {
+          const isWrong = share === 'in turns' ? asked % 2 === 0 : random() < share;
+          exchange.ask(20, 20, isWrong ? -offMs : 0);
+          exchange.clock.advance(160);
+          const aheadMs = exchange.aheadOfTruthMs();
+          assert.ok(aheadMs <= 0, `answer ${asked}: ${aheadMs} ms ahead`);
+          highestMs = Math.max(highestMs, exchange.nowMs() + aheadMs);
+        }
+        // Of two truths in turns the earlier one may be the right one.
+        const lateMs = 12_000 + (share === 'in turns' && offMs < 0 ? -offMs : 0);
+        const behindMs = exchange.nowMs() - highestMs;
+        assert.ok(behindMs < lateMs, `${behindMs} ms behind`);
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+test('after a start nothing is lived before several answers agree; then all since the start', () => {
+  const near = new SimulatedExchange(new FakeClock().wallMs() + 300);
+  near.askEvery(100, 2);
+  assert.equal(near.estimate.lived, undefined);
+  near.ask();
+  assert.ok(near.aheadOfTruthMs() > -1500, 'three of them, and the wall clock');
+
+  const far = new SimulatedExchange(LAST_YEAR);
+  far.askEvery(500, 5);
+  assert.equal(far.estimate.lived, undefined, 'without the wall clock it takes seconds');
+  far.askEvery(500, 3);
+  assert.ok(Math.abs(far.sinceMs() - LAST_YEAR) < 1500, 'since the process began');
+  assert.ok(far.aheadOfTruthMs() <= 0 && far.aheadOfTruthMs() > -1500);
+});
+
+test('a start in the midst of a lie: back to the truth, with a jump, as soon as most answers agree', () => {
+  for (const [startMs, backS] of [
+    [BEGINS[0], 8],
+    [LAST_YEAR, 30],
+  ] as const) {
+    const exchange = new SimulatedExchange(startMs ?? 0);
+    for (let asked = 0; asked < 20; asked += 1) {
+      exchange.ask(20, 20, -60_000);
+      exchange.clock.advance(400);
+    }
+    assert.ok(exchange.aheadOfTruthMs() > 50_000, 'what nothing contradicts is believed');
+    exchange.askEvery(400, 15);
+    assert.ok(exchange.aheadOfTruthMs() <= 0, 'held at once');
+    exchange.askEvery(400, (backS * 1000) / 440);
+    assert.equal(exchange.estimate.jumps, 1);
+    assert.ok(Math.abs(exchange.errorMs()) < 1500);
+    assert.equal(exchange.disputes.at(-1)?.isFollowed, true);
+  }
+});
+
+test('a machine that slept: the wall clock is the second source, and nothing of the sleep was lived', () => {
+  const exchange = new SimulatedExchange(new FakeClock().wallMs());
+  exchange.askEvery(250, 40);
+  exchange.clock.stepWall(3_600_000);
+  exchange.seek(exchange.nowMs() + 3_600_000);
+  const wokeMs = exchange.nowMs();
+  exchange.askEvery(250, 24);
+  assert.equal(exchange.estimate.jumps, 1);
+  assert.ok(Math.abs(exchange.errorMs()) < 1500, `${exchange.errorMs()}`);
+  assert.ok(exchange.sinceMs() >= wokeMs - 1500);
+});
+
+test('an exchange whose time is moved for good is followed after ten minutes against the wall clock', () => {
+  const exchange = new SimulatedExchange(new FakeClock().wallMs());
+  exchange.askEvery(1000, 30);
+  exchange.seek(exchange.nowMs() + 60_000);
+  exchange.askEvery(1000, 500);
+  assert.equal(exchange.estimate.jumps, 0);
+  assert.ok(exchange.errorMs() < -50_000);
+  exchange.askEvery(1000, 120);
+  assert.equal(exchange.estimate.jumps, 1);
+  assert.ok(Math.abs(exchange.errorMs()) < 1500);
+});
+
+test('answers without a date: the local clock, by the monotonic one; its steps move nothing by themselves', () => {
+  const exchange = new SimulatedExchange(LAST_YEAR);
+  const { estimate, clock } = exchange;
+  const ask = (times: number) => {
+    for (let asked = 0; asked < times; asked += 1) {
+      const sentMs = clock.monotonicMs();
+      clock.advance(20);
+      estimate.observeUndated(sentMs, clock.monotonicMs());
+      clock.advance(500);
+    }
+  };
+  ask(4);
+  assert.equal(exchange.sinceMs(), Number.NaN);
+  ask(6);
+  assert.equal(estimate.basis, 'local');
+  assert.equal(estimate.nowMs(), clock.wallMs());
+  assert.equal(estimate.lived?.untilMs, clock.wallMs() + 1);
+  const beforeMs = clock.wallMs();
+  clock.stepWall(3_600_000);
+  ask(60);
+  const passedMs = estimate.nowMs() - beforeMs;
+  assert.ok(Math.abs(passedMs - 60 * 520) < 100, `${passedMs} ms in ${60 * 520}`);
+  clock.stepWall(-3_600_000);
+  ask(2);
+  assert.equal(estimate.nowMs(), clock.wallMs());
+  exchange.ask();
+  assert.equal(estimate.basis, 'local', 'one dated answer is no proof either');
 });
 
 test('a frozen clock is not run away from', () => {
