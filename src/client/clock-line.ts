@@ -6,6 +6,9 @@ const MAX_SAMPLES = 64;
 const MAX_SAMPLE_AGE_MS = 120_000;
 /** Part of its pace by which a line's samples may stray from it. */
 const PACE_LEEWAY = 0.05;
+/** A line of so few samples, or over so short a time, may turn out to run at another pace. */
+const YOUNG_SAMPLES = 3;
+const YOUNG_MS = 3000;
 /** Kept however old they are, for exchanges that are asked seldom. */
 const MIN_KEPT_SAMPLES = 8;
 
@@ -48,6 +51,10 @@ export class ClockLine {
     this.take(first);
   }
 
+  get samples(): readonly TimeWindow[] {
+    return this.#samples;
+  }
+
   /** Samples that it has taken. */
   get count(): number {
     return this.#count;
@@ -70,16 +77,39 @@ export class ClockLine {
     return this.#pace;
   }
 
-  /** Whether some steady pace explains this sample together with those before. */
-  fits(window: TimeWindow): boolean {
-    return isConsistent(this.#samples, this.#bounds, window);
+  /** Whether its samples are too few, or too close together, to show its pace. */
+  get #isYoung(): boolean {
+    return this.#count <= YOUNG_SAMPLES || this.spanMs < YOUNG_MS;
   }
 
-  /** The same without leaving the pace of the line, which is the surer sign while it is young. */
-  fitsAtItsPace(window: TimeWindow): boolean {
-    const low = Math.max(this.#bounds.low, this.#slope * (1 - PACE_LEEWAY));
-    const high = Math.min(this.#bounds.high, this.#slope * (1 + PACE_LEEWAY));
-    return isConsistent(this.#samples, { low, high }, window);
+  /**
+   * Whether this sample goes on with the line: at any pace that its samples leave open or, while it
+   * is young, at the pace that it is taken for.
+   */
+  fits(window: TimeWindow): boolean {
+    const { low, high } = this.#bounds;
+    const isTaken = this.#isYoung && low <= this.#slope && this.#slope <= high;
+    const bounds = isTaken
+      ? {
+          low: Math.max(low, this.#slope * (1 - PACE_LEEWAY)),
+          high: Math.min(high, this.#slope * (1 + PACE_LEEWAY)),
+        }
+      : this.#bounds;
+    return isConsistent(this.#samples, bounds, window);
+  }
+
+  /**
+   * The line that this one would be if it ran at another pace, which the sample shows; undefined when
+   * none explains both, and for a line that is no longer young.
+   */
+  fork(window: TimeWindow): ClockLine | undefined {
+    const [first] = this.#samples;
+    if (!this.#isYoung || first === undefined) return undefined;
+    if (!isConsistent(this.#samples, this.#bounds, window)) return undefined;
+    const forked = new ClockLine(first, this.#slope, this.isOwn);
+    for (const sample of this.#samples.slice(1)) forked.take(sample);
+    forked.take(window);
+    return forked;
   }
 
   estimateMs(monotonicMs: number): number {

@@ -79,7 +79,7 @@ const WINDOW_MAX = 500;
 /** A line that so many of the answers speak for may be the right one: nothing is claimed beyond it. */
 const POSSIBLE_SHARE = 0.4;
 /** Lines beside the one in use. */
-const RIVALS_MAX = 3;
+const RIVALS_MAX = 5;
 const FORGET_MS = 60_000;
 /** A line with so many answers is no accident. */
 const RIVAL_SAMPLES = 3;
@@ -209,24 +209,22 @@ class EstimatedExchangeClock implements ExchangeClock {
   }
 
   #take(window: TimeWindow, isOwn: boolean): void {
-    const known = this.#lineOf(window);
-    const line = known ?? new ClockLine(window, this.#line?.slope ?? 1, isOwn);
+    const lines = [...(this.#line === undefined ? [] : [this.#line]), ...this.#rivals];
+    const known = lines
+      .filter((line) => line.fits(window))
+      .reduce<ClockLine | undefined>(
+        (a, b) => (a === undefined || b.count > a.count ? b : a),
+        undefined,
+      );
     known?.take(window);
+    const line = known ?? new ClockLine(window, this.#line?.slope ?? 1, isOwn);
     this.#note(line, window.receivedMs);
-    if (known === undefined) this.#addRival(line);
+    if (known === undefined) this.#addRivals(line, lines);
     if (this.#sinceMs === undefined) this.#settle();
     else this.#weigh();
     const toleranceMs = this.#isLocal && this.#told ? LOCAL_LEAVE_MS : LOCAL_TOLERANCE_MS;
     this.#isLocal = this.#agreesWithWall(this.#line, toleranceMs);
     this.#tell();
-  }
-
-  /** The line that a sample speaks for; undefined: for none so far. */
-  #lineOf(window: TimeWindow): ClockLine | undefined {
-    const all = [...(this.#line === undefined ? [] : [this.#line]), ...this.#rivals];
-    const steady = all.find((line) => line.fitsAtItsPace(window));
-    // What the wall clock agrees with has its pace; any other line may still show its own.
-    return steady ?? all.find((line) => !this.#hasWall(line) && line.fits(window));
   }
 
   #usesLocal(): boolean {
@@ -259,11 +257,17 @@ class EstimatedExchangeClock implements ExchangeClock {
     return own / Math.max(1, this.#recent.length);
   }
 
-  #addRival(line: ClockLine): void {
+  /** A sample that no line explains begins one, and may show a young one to run at another pace. */
+  #addRivals(line: ClockLine, others: readonly ClockLine[]): void {
     const freshMs = line.lastMs - FORGET_MS;
     const kept = this.#rivals.filter(({ lastMs }) => lastMs > freshMs);
     kept.sort((a, b) => this.#shareOf(b) - this.#shareOf(a));
-    this.#rivals = [line, ...kept.slice(0, RIVALS_MAX - 1)];
+    const [window] = line.samples;
+    const forks = others.flatMap((one) =>
+      window === undefined || this.#hasWall(one) ? [] : (one.fork(window) ?? []),
+    );
+    const added = [line, ...forks.slice(0, 1)];
+    this.#rivals = [...added, ...kept].slice(0, RIVALS_MAX);
   }
 
   /** Chooses the line that most answers speak for, until enough of them do. */
