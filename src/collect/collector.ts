@@ -5,9 +5,12 @@ import { AbortedError, TapekeepError } from '../kernel/errors.js';
 import { Mutex } from '../kernel/mutex.js';
 import type { Random } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
+import { floorToMs } from '../kernel/span.js';
+import { reasonLabel } from '../ledger/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import { AccountCollector, type AccountOptions } from './accounts/accounts.js';
 import { pollByTurns } from './candles/candles-by-turns.js';
+import { ClaimGate } from './claim-gate.js';
 import { type CollectContext, type MarketUnit, openMarketUnit } from './market-unit.js';
 import { MarketList } from './markets.js';
 import { openTickers } from './open-tickers.js';
@@ -15,7 +18,7 @@ import { patientArchive } from './patient.js';
 import { persistentExchange } from './persistent.js';
 import { PollRuns } from './poll-runs.js';
 import { PollDispatcher } from './polling/dispatcher.js';
-import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
+import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
 import { FillReview } from './review.js';
 import { toleranceMs } from './schedule.js';
 import { Schedules } from './schedules.js';
@@ -32,7 +35,7 @@ export interface CollectorOptions {
   readonly requestsPerS: () => number;
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;
-  readonly time: ExchangeTime;
+  readonly time: ClaimTime;
   readonly clock: Clock;
   readonly random: Random;
   readonly telemetry: CollectEvents;
@@ -67,6 +70,8 @@ export class Collector {
   #tickers: TickerCollector | undefined;
   #account: AccountCollector | undefined;
   #depthToleranceMs = toleranceMs(0);
+  /** The jump of the clock after which coverage was last looked through; undefined: none yet. */
+  #revokedJumps: number | undefined;
   /** The list of markets is followed by one at a time, or a market could be opened twice. */
   readonly #following = new Mutex();
   #started: Promise<void> | undefined;
@@ -80,7 +85,8 @@ export class Collector {
     // Every poll, feed and wait listens to it, and there are many of them.
     setMaxListeners(0, signal);
     const patient = patientArchive(options.archive, { clock, random, signal });
-    this.#standing = new Standing({ archive: patient, time, clock, telemetry });
+    const gate = new ClaimGate(patient, time);
+    this.#standing = new Standing({ archive: gate.archive, time, clock, telemetry });
     const { archive } = this.#standing;
     const onFailed = (stream: string, market: string, error: unknown) =>
       this.#standing.failed(stream, market, error);
@@ -158,6 +164,7 @@ export class Collector {
   async review(): Promise<void> {
     if (this.#stopping.signal.aborted) return;
     const { archive, time } = this.#context;
+    await this.#keepWithinPresent();
     await this.#standing.review();
     const requests = await archive.fillRequests(Math.floor(time.nowMs()));
     const touched = await this.#review.review(requests, this.#units.values());
@@ -165,6 +172,34 @@ export class Collector {
     this.#filler.wake();
     // Candles that somebody asks for do not wait for their schedule.
     this.#pollCandles([...touched].filter(({ market }) => !this.#runs.isUnderWay('kline', market)));
+  }
+
+  /** Takes back, after a start and after each jump of the clock, what is covered beyond the present. */
+  async #keepWithinPresent(): Promise<void> {
+    const { archive } = this.#context;
+    const { time, telemetry } = this.#options;
+    const { lived, jumps, pace } = time;
+    if (lived === undefined) return;
+    if (this.#revokedJumps !== jumps) {
+      const isStart = this.#revokedJumps === undefined;
+      const revoked = await archive.revokeBeyond(lived.untilMs, { isStart });
+      for (const { kind, market, span } of revoked) {
+        const lengthMs = span.toMs - span.fromMs;
+        telemetry.gapFound({ stream: kind, market, reason: reasonLabel('clock jumped'), lengthMs });
+      }
+      if (revoked.length > 0) await this.#reload(lived.untilMs);
+      this.#revokedJumps = jumps;
+    }
+    await archive.notePresent(lived.untilMs, pace);
+  }
+
+  /** Lets those that keep in mind what is covered read it anew. */
+  async #reload(fromMs: number): Promise<void> {
+    const revoked = { fromMs: floorToMs(fromMs, 1000), toMs: Number.POSITIVE_INFINITY };
+    for (const { walkers, candles } of this.#units.values()) {
+      for (const walker of walkers) walker.revoked(revoked);
+      for (const candle of candles) await candle.reload();
+    }
   }
 
   async #start(): Promise<void> {

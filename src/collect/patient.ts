@@ -44,6 +44,8 @@ export function patientArchive(
     noteStartTry: (streamId, failed) => patiently(() => archive.noteStartTry(streamId, failed)),
     fillRequests: (nowMs) => patiently(() => archive.fillRequests(nowMs)),
     uncover: (stream, span, gap) => patiently(() => archive.uncover(stream, span, gap)),
+    revokeBeyond: (presentMs, how) => patiently(() => archive.revokeBeyond(presentMs, how)),
+    notePresent: (presentMs, pace) => patiently(() => archive.notePresent(presentMs, pace)),
     tradedSlots: (marketId, spans, stepMs) =>
       patiently(() => archive.tradedSlots(marketId, spans, stepMs)),
     storedTrades: (marketId, span, limit) =>

@@ -76,6 +76,21 @@ export interface ExchangeTime {
   nowMs(): number;
 }
 
+/** The exchange's time as far as coverage may be claimed of it. */
+export interface ClaimTime extends ExchangeTime {
+  /** Changes whenever {@link nowMs} moves to another course. */
+  readonly jumps: number;
+  /**
+   * Exchange time that this process has been through without a break, milliseconds; undefined until
+   * several answers agree about the time.
+   */
+  readonly lived: { readonly sinceMs: number; readonly untilMs: number } | undefined;
+  /** How many exchange seconds pass in one second here. */
+  readonly pace: number;
+  /** Takes the time of something that has happened at the exchange. */
+  witness(happenedMs: number): void;
+}
+
 /** What a feed of market states reports, in order. */
 export type StateFeedEvent =
   | { readonly kind: 'opened'; readonly exchangeMs: number; readonly identity?: string | null }
@@ -194,6 +209,19 @@ export interface CompletenessPort {
     span: Span,
     gap: { readonly reason: GapReason; readonly note: string; readonly atMs: number },
   ): Promise<Island[]>;
+  /**
+   * Takes back what any stream covers after a moment, as a gap of its own reason.
+   *
+   * @param isStart whether it was covered by an earlier run
+   */
+  revokeBeyond(
+    presentMs: number,
+    how: { readonly isStart: boolean },
+  ): Promise<
+    readonly { readonly kind: StreamKind; readonly market: string; readonly span: Span }[]
+  >;
+  /** Notes the exchange's time, so that whoever reads the archive knows what was past by then. */
+  notePresent(presentMs: number, pace: number): Promise<void>;
   /**
    * Where the slots begin, of spans of whole ones, in which a trade is stored and all trades are proven
    * to be; milliseconds.

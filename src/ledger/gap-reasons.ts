@@ -23,6 +23,8 @@ export const GAP_REASONS = {
   'not observed': 'It could only be seen at its moment, and nobody looked.',
   'missing at source':
     'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, it is asked for again now and then.',
+  'clock jumped':
+    'It was covered while the exchange showed a time that had not come yet; that was taken back when its clock was right again.',
   'no connection': 'It is only told over a connection, and there was none.',
   'no updates':
     'The subscription was acknowledged and the connection answered, but no update came over it that proves what happened; answers to questions are stored, and cover nothing.',

@@ -2,6 +2,9 @@ import type { Span } from '../kernel/span.js';
 import type { IdEpoch, Island, StreamKind, StreamRef, TradeExposure } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
 import type { PageRow } from '../ledger/order.js';
+import type { BeyondPresent } from './completeness/present.js';
+
+export type { BeyondPresent };
 
 /** How a server understands `since` and `lastId` (field notes, since / lastId). */
 export type SinceMode = 'skip' | 'id';
@@ -179,6 +182,20 @@ export interface CompletenessStore {
   exposeTrades(exposure: TradeExposure): Promise<void>;
   /** @returns whether it was not known before */
   recordIdEpoch(epoch: IdEpoch): Promise<boolean>;
+  /**
+   * Takes back what any stream covers after a moment, as a gap with the reason `clock jumped`. Rows stay.
+   *
+   * @param how.isStart it was covered by an earlier run: of a sandbox or a replay, which may begin anew,
+   *   only what never was past is taken back then
+   */
+  revokeBeyond(
+    presentMs: number,
+    how: { readonly isStart: boolean },
+  ): Promise<readonly BeyondPresent[]>;
+  /** Notes the exchange's time, and exchange seconds per second; for {@link beyondPresent}. */
+  notePresent(presentMs: number, pace: number): Promise<void>;
+  /** What is covered of time that has not come yet, as far as the archive knows: suspect. */
+  beyondPresent(): Promise<readonly BeyondPresent[]>;
   /** Islands that overlap a span, newest first; at most `limit`. */
   islandsWithin(stream: StreamRef, span: Span, limit: number): Promise<Island[]>;
 

@@ -52,7 +52,10 @@ export interface StoreOptions {
   readonly retryCapMs?: number;
   /** How long {@link Store.stop} lets the queue drain. Default 8,000. */
   readonly drainDeadlineMs?: number;
-  /** Exchange time, for the upper end of the sane window. Default: this machine's clock. */
+  /**
+   * Exchange time: no claim may end after it, and no row lie far beyond it. Default: this machine's
+   * clock.
+   */
   readonly exchangeNowMs?: () => number;
   /** Oldest storable moment. Default 2009-01-01. */
   readonly saneFromMs?: number;

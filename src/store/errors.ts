@@ -4,6 +4,7 @@ import { type ErrorAction, TapekeepError } from '../kernel/errors.js';
 export type StoreErrorCode =
   | 'archive_of_another_exchange'
   | 'bad_database_url'
+  | 'claim_beyond_present'
   | 'data_refused'
   | 'database_failed'
   | 'database_too_new'

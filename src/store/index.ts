@@ -20,6 +20,7 @@ export type {
 } from './api.js';
 export { PARTITIONED_TABLES } from './api.js';
 export type {
+  BeyondPresent,
   CompletenessStore,
   FillRequests,
   Gap,

@@ -33,9 +33,10 @@ import * as memories from './completeness/gap-memories.js';
 import * as gaps from './completeness/gaps.js';
 import * as ledger from './completeness/ledger.js';
 import { readMissing } from './completeness/missing.js';
+import * as present from './completeness/present.js';
 import * as tries from './completeness/start-tries.js';
 import { readStatus } from './completeness/status-rows.js';
-import { type Doubt, uncover } from './completeness/uncover.js';
+import { type Doubt, revokeBeyond, uncover } from './completeness/uncover.js';
 import * as requests from './completeness/wanted.js';
 import type { ConnectionOptions } from './connection.js';
 import { Database } from './database.js';
@@ -100,6 +101,7 @@ class PostgresStore implements Store {
       connection,
       partitions: this.#partitions,
       limits: { maxBatches: settings.maxQueuedBatches, maxRows: settings.maxQueuedRows },
+      presentMs: () => settings.exchangeNowMs() + 1,
       saneWindow: () => ({
         fromMs: settings.saneFromMs,
         toMs: settings.exchangeNowMs() + settings.saneAheadMs,
@@ -227,6 +229,18 @@ class PostgresStore implements Store {
     return await exposure.recordIdEpoch(this.#open(), epoch);
   }
 
+  async revokeBeyond(presentMs: number, how: { readonly isStart: boolean }) {
+    return await revokeBeyond(this.#open(), presentMs, how);
+  }
+
+  async notePresent(presentMs: number, pace: number): Promise<void> {
+    await present.notePresent(this.#open(), presentMs, pace);
+  }
+
+  async beyondPresent() {
+    return await present.readBeyondPresent(this.#open());
+  }
+
   async islandsWithin(stream: StreamRef, span: Span, limit: number) {
     return await ledger.readIslandsWithin(this.#open(), stream, span, limit);
   }
@@ -268,7 +282,7 @@ class PostgresStore implements Store {
   }
 
   async exchangeNowMs(): Promise<number | null> {
-    return await ledger.readExchangeNow(this.#open());
+    return await present.readExchangeNow(this.#open());
   }
 
   async knownBalances() {

@@ -57,7 +57,7 @@ export async function exportForCommand(options: ExportForOptions): Promise<ExitC
       async ({ store, streams, nowMs }) => {
         const selected = await interchangeParts(options, store, streams, nowMs);
         const around = { dir, coldDir: coldDirOf(session.config), signal };
-        await run({ store, streams }, options, selected, around, () => {
+        await run({ store, streams, nowMs }, options, selected, around, () => {
           files += 1;
         });
       },
@@ -67,7 +67,7 @@ export async function exportForCommand(options: ExportForOptions): Promise<ExitC
 }
 
 async function run(
-  { store, streams }: Pick<Look, 'store' | 'streams'>,
+  { store, streams, nowMs }: Look,
   { for: tool, latency, allowGaps, force }: ExportForOptions,
   selected: SelectedParts,
   { dir, coldDir, signal }: { dir: string; coldDir: string; signal: AbortSignal },
@@ -83,7 +83,7 @@ async function run(
   let shown = 0;
   const archive = await store.archive();
   const emptyOf = (manifest: InterchangeManifest) =>
-    manifest.rows > 0 ? [] : emptySources(manifest, selected, streams);
+    manifest.rows > 0 ? [] : emptySources(manifest, selected, streams, nowMs);
   const reading = await openReading(store, { coldDir, signal });
   try {
     const manifests = await exportFor(
@@ -146,10 +146,11 @@ function emptySources(
   { market, from, to, sources }: InterchangeManifest,
   { parts }: SelectedParts,
   streams: readonly KnownStream[],
+  nowMs: number,
 ): string[] {
   const part = parts.find((one) => one.market.name === market);
   return sources.map(({ kind, coverage }) => {
     const streamId = part?.sources.find((one) => one.kind === kind)?.stream.streamId;
-    return emptyReason({ what: kind, market, from, to, coverage, streamId }, streams);
+    return emptyReason({ what: kind, market, from, to, coverage, streamId }, streams, nowMs);
   });
 }

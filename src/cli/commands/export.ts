@@ -67,7 +67,7 @@ export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
             output,
             signal,
           );
-          tell(manifest, output, emptyLines(manifest, parts, streams));
+          tell(manifest, output, emptyLines(manifest, parts, streams, nowMs));
         } finally {
           await output.discard();
         }
@@ -161,11 +161,12 @@ function emptyLines(
   { kind, markets }: Manifest,
   parts: readonly ExportPart[],
   streams: readonly KnownStream[],
+  nowMs: number,
 ): string[] {
   const empty = markets.flatMap((one, at) =>
     one.rows > 0 ? [] : [{ ...one, what: kind, streamId: parts[at]?.stream.streamId }],
   );
-  const lines = empty.slice(0, EXPLAINED_MAX).map((one) => emptyReason(one, streams));
+  const lines = empty.slice(0, EXPLAINED_MAX).map((one) => emptyReason(one, streams, nowMs));
   const rest = empty.length - lines.length;
   return rest === 0 ? lines : [...lines, `… and none of ${rest} other markets`];
 }

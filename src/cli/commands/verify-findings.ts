@@ -1,6 +1,7 @@
 import { normalizeSpans, type Span } from '../../kernel/span.js';
 import { describeDifference, type SlotVerdict } from '../../ledger/verdict.js';
-import type { Gap } from '../../store/index.js';
+import type { BeyondPresent, Gap } from '../../store/index.js';
+import { suspectText } from '../gaps/no-gap.js';
 import { formatMoment } from '../options/moments.js';
 
 interface Counts {
@@ -32,6 +33,8 @@ export class MarketFindings {
   readonly mismatches: FoundMismatch[] = [];
   readonly #unproven = new Map<string, Span[]>();
   gaps: readonly Gap[] = [];
+  /** Coverage of time that has not come yet. */
+  suspects: readonly BeyondPresent[] = [];
 
   constructor(market: string, finestS: number) {
     this.market = market;
@@ -109,10 +112,11 @@ export class MarketFindings {
 }
 
 /** Whether anything of a market is not proven. A market of which nothing was judged is not. */
-export function hasDoubt({ counts, gaps }: MarketFindings): boolean {
+export function hasDoubt({ counts, gaps, suspects }: MarketFindings): boolean {
   const all = [...counts.values()];
   return (
     gaps.length > 0 ||
+    suspects.length > 0 ||
     !all.some(({ slots }) => slots > 0) ||
     all.some(({ mismatches, unproven }) => mismatches > 0 || unproven > 0)
   );
@@ -120,7 +124,8 @@ export function hasDoubt({ counts, gaps }: MarketFindings): boolean {
 
 const count = (value: number) => value.toLocaleString('en-US');
 const between = ({ fromMs, toMs }: Span) => `${formatMoment(fromMs)} – ${formatMoment(toMs)}`;
-const streamOf = ({ kind, variant }: Gap) => (variant === 0 ? kind : `${kind} ${variant}s`);
+const streamOf = ({ kind, variant }: Pick<Gap, 'kind' | 'variant'>) =>
+  variant === 0 ? kind : `${kind} ${variant}s`;
 
 function marketLines(found: MarketFindings): string[] {
   const lines = [...found.counts].map(
@@ -138,6 +143,9 @@ function marketLines(found: MarketFindings): string[] {
   }
   for (const gap of found.gaps) {
     lines.push(`  GAP ${between(gap.span)} (${streamOf(gap)}): ${gap.reason}`);
+  }
+  for (const suspect of found.suspects) {
+    lines.push(`  SUSPECT ${streamOf(suspect)}: ${suspectText(suspect)}`);
   }
   return [found.market, ...lines];
 }
@@ -173,6 +181,9 @@ export function verifyDocument(findings: readonly MarketFindings[], isWhole: boo
       })),
       unproven: found.unproven.map(({ intervalS, reason, span }) => ({
         ...{ intervalS, ...isoSpan(span), reason },
+      })),
+      suspects: found.suspects.map(({ kind, variant, span }) => ({
+        ...{ kind, variant, ...isoSpan(span) },
       })),
       gaps: found.gaps.map(({ kind, variant, span, state, reason, note }) => ({
         ...{ kind, variant, ...isoSpan(span), state, reason, note },

@@ -1,7 +1,7 @@
 import { judgeSpan } from '../../archive/judge.js';
 import { systemClock } from '../../kernel/clock.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
-import type { StreamRef } from '../../ledger/batch.js';
+import { ALL_MARKETS_ID, type StreamRef } from '../../ledger/batch.js';
 import type { Store, VerdictTarget } from '../../store/index.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -67,9 +67,13 @@ async function verify(
 ): Promise<MarketFindings[]> {
   const findings: MarketFindings[] = [];
   const work: Array<{ readonly jobs: readonly Job[]; readonly found: MarketFindings }> = [];
+  const beyond = await store.beyondPresent();
   for (const target of targets) {
     const found = new MarketFindings(target.market, target.klines[0]?.variant ?? 0);
     findings.push(found);
+    found.suspects = beyond.filter(
+      ({ marketId }) => marketId === target.marketId || marketId === ALL_MARKETS_ID,
+    );
     work.push({ jobs: await jobsOf(store, target, bounds, found), found });
   }
   const slots = work

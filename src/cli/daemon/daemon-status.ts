@@ -79,7 +79,7 @@ export async function openDaemonStatus(
           ...missingFacts(look().missingMarkets),
           ...standingFacts(look().standing),
           ...leftOutFacts(look().leftOutMarkets),
-          'exchange time': new Date(exchangeTime.nowMs()).toISOString(),
+          'exchange time': timeFact(exchangeTime),
           ...completenessFacts(completeness),
         },
         streams: statusStreams(snapshot, exchangeTime.nowMs()),
@@ -87,6 +87,15 @@ export async function openDaemonStatus(
       };
     },
   });
+}
+
+/** What time it is at the exchange, and what that rests on. */
+function timeFact(time: ExchangeClock): string {
+  const at = new Date(time.nowMs()).toISOString();
+  if (time.lived === undefined) return `${at} (not settled: nothing new is covered yet)`;
+  return time.basis === 'local'
+    ? `${at} (by this machine's clock: answers of the exchange carry no Date)`
+    : at;
 }
 
 /** Names that are shown; how many there are in all is told. */

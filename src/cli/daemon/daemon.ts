@@ -8,7 +8,7 @@ import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import type { StatusServer } from '../../status/server.js';
 import { type Store, startEmbeddedPostgres } from '../../store/index.js';
-import { archiveIdentityOf, exchangeAddress, firstAnswer } from '../opening/connect.js';
+import { archiveIdentityOf, exchangeAddress, firstAnswer, settleTime } from '../opening/connect.js';
 import { describeDatabase, migrateDatabase, openArchive } from '../opening/database.js';
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { guardFeedIdentity, guardIdentity } from '../opening/identity.js';
@@ -135,6 +135,7 @@ export class Daemon {
     this.#enter(WAITING_FOR_EXCHANGE);
     const identity = await firstAnswer(access, signal, this.#options);
     this.#lastAnswerMs = this.#options.clock.monotonicMs();
+    await settleTime(access, signal, this.#options);
     await this.#patiently(() => store.claimArchive(archiveIdentityOf(config, identity)));
     await this.#patiently(() => store.makePartitionsAhead(exchangeTime.nowMs()));
     this.#identity = { value: identity };

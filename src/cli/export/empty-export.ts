@@ -18,10 +18,14 @@ interface EmptyPart extends Pick<MarketPart, 'coverage'> {
 export function emptyReason(
   { what, market, from, to, coverage, streamId }: EmptyPart,
   streams: readonly KnownStream[],
+  nowMs: number,
 ): string {
   const name = printable(market);
   const at = (moment: string | number) => formatMoment(Math.floor(new Date(moment).getTime()));
   const span = `${at(from)} to ${at(to)}`;
+  if (new Date(to).getTime() > nowMs) {
+    return `none so far: ${what} of ${name} from ${span} have not all happened yet, at the exchange it is ${at(nowMs)}`;
+  }
   const [first] = coverage.list;
   const isWhole = coverage.count === 1 && first?.from === from && first.to === to;
   if (isWhole) return `none, because there were none: ${what} of ${name} are covered from ${span}`;

@@ -1,9 +1,9 @@
-import type { ExchangePort } from '../../collect/ports.js';
+import type { ClaimTime, ExchangePort } from '../../collect/ports.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import type { SpanProgress, Store } from '../../store/index.js';
 import { boundedStep } from '../daemon/lifecycle.js';
-import { archiveIdentityOf, exchangeAddress, firstAnswer } from '../opening/connect.js';
+import { archiveIdentityOf, exchangeAddress, firstAnswer, settleTime } from '../opening/connect.js';
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { guardIdentity } from '../opening/identity.js';
 import type { Session } from '../opening/session.js';
@@ -143,6 +143,12 @@ export class Filling {
     await boundedStep(around, 'exchange', CLOSE_MS, () => own.close());
   }
 
+  /** What this program covers must not seem to lie in the future to those who look later. */
+  async #notePresent(): Promise<void> {
+    const { lived, pace = 1 } = this.#own?.time ?? {};
+    if (lived !== undefined) await this.#options.store.notePresent(lived.untilMs, pace);
+  }
+
   async #work(own: Own, tasks: readonly FillTask[]): Promise<FillEnd> {
     const { session, clock, signal, store } = this.#options;
     const ending = new AbortController();
@@ -179,6 +185,7 @@ export class Filling {
     let last = '';
     let changedAtMs = clock.monotonicMs();
     while (!signal.aborted) {
+      await this.#notePresent();
       const parts = await this.progress(tasks, (await this.nowMs()) + PATIENCE_MS);
       const totals = Filling.totalsOf(tasks, parts);
       onProgress(totals);
@@ -197,7 +204,7 @@ export class Filling {
 /** What this program works with when it does the work itself. */
 interface Own {
   readonly exchange: ExchangePort;
-  readonly time: { nowMs(): number };
+  readonly time: ClaimTime;
   readonly worker: FillWorker;
   /** Rejects when going on would be wrong; never resolves. */
   readonly failed: Promise<never>;
@@ -215,6 +222,7 @@ async function connect({ session, store, clock, signal }: FillingOptions): Promi
   };
   try {
     const identity = await firstAnswer(access, signal, around, EXCHANGE_TRIES);
+    await settleTime(access, signal, around);
     await store.claimArchive(archiveIdentityOf(config, identity));
     await store.makePartitionsAhead(exchangeTime.nowMs());
     let fail: (error: Error) => void = () => undefined;

@@ -1,6 +1,7 @@
+import { ClaimGate } from '../../collect/claim-gate.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
 import { patientArchive } from '../../collect/patient.js';
-import type { ArchivePort, ExchangePort, ExchangeTime } from '../../collect/ports.js';
+import type { ArchivePort, ClaimTime, ExchangePort } from '../../collect/ports.js';
 import { SinceModes } from '../../collect/trades/since-mode.js';
 import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -12,7 +13,7 @@ export interface UnitSurroundings {
   readonly config: Config;
   readonly archive: ArchivePort;
   readonly exchange: ExchangePort;
-  readonly time: ExchangeTime;
+  readonly time: ClaimTime;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
   readonly signal: AbortSignal;
@@ -41,7 +42,7 @@ export class FillUnits {
     this.#surroundings = surroundings;
     const { archive, clock, telemetry, signal, time } = surroundings;
     const patient = patientArchive(archive, { clock, random: systemRandom, signal });
-    this.#archive = onlyWanted(patient, Math.floor(time.nowMs()));
+    this.#archive = onlyWanted(new ClaimGate(patient, time).archive, Math.floor(time.nowMs()));
     this.since = new SinceModes({ archive: patient, clock, telemetry: telemetry.collect });
   }
 

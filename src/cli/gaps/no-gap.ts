@@ -1,5 +1,5 @@
 import type { StreamKind } from '../../ledger/batch.js';
-import type { KnownStream, Store } from '../../store/index.js';
+import type { BeyondPresent, KnownStream, Store } from '../../store/index.js';
 import { streamName } from '../options/kinds.js';
 import { formatMoment } from '../options/moments.js';
 import { printable } from '../output/printable.js';
@@ -24,6 +24,12 @@ export function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>):
   return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), next try at ${next}`;
 }
 
+/** What is covered beyond the exchange's present, in words. */
+export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
+  const [from, to] = [span.fromMs, span.toMs].map(formatMoment);
+  return `covered from ${from} to ${to}, and that time had not come at the exchange when its collector last noted it: suspect, a clock has lied; a running daemon takes it back`;
+}
+
 /**
  * Why a stream has no gap at a moment: that moment is covered, or newer than all that is collected,
  * or was never asked for. Each calls for something else.
@@ -35,6 +41,10 @@ export async function whyNoGap(store: Store, stream: KnownStream, atMs: number):
   const { before } = await store.inspection.neighbours({ streamId, marketId, span: moment });
   if (before !== null && before.span.toMs > atMs) {
     const { fromMs, toMs } = before.span;
+    const beyond = await store.beyondPresent();
+    const future = beyond.find((one) => one.streamId === streamId && one.span.toMs > atMs);
+    if (future !== undefined && future.span.fromMs <= atMs)
+      return `${name}: ${suspectText(future)}`;
     return `${name}: nothing is missing there, all is covered from ${formatMoment(fromMs)} to ${formatMoment(toMs)}`;
   }
   if (newestCoveredMs !== null && atMs >= newestCoveredMs) {

@@ -13,6 +13,10 @@ import type { ExchangeAccess, ExchangeAddress } from './exchange.js';
 /** How a program that collects comes to its exchange, and learns whose archive it writes. */
 
 const RETRY = { baseMs: 500, capMs: 15_000 };
+/** Answers that are asked for so that they agree about the time: the first ones without a pause. */
+const SETTLE_ANSWERS_MAX = 8;
+const SETTLE_AT_ONCE = 2;
+const SETTLE_EVERY_MS = 700;
 /** What is no real exchange names itself so: a sandbox, or the replay of an archive. */
 const PLAYED_IDENTITY = /^(sandbox|replay)-/;
 
@@ -58,6 +62,24 @@ export async function firstAnswer(
       tellFailure(telemetry.collect, 'markets', '*', error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);
     }
+  }
+}
+
+/**
+ * Asks on until several answers agree about the time, so that what is collected can be claimed. An
+ * exchange whose answers do not agree keeps nobody from collecting: claims then wait for it alone.
+ */
+export async function settleTime(
+  { client, time }: ExchangeAccess,
+  signal: AbortSignal,
+  { clock }: Surroundings,
+): Promise<void> {
+  for (let asked = 0; asked < SETTLE_ANSWERS_MAX && time.lived === undefined; asked += 1) {
+    // The wall clock is a second source; without it, answers of some seconds are needed.
+    if (asked >= SETTLE_AT_ONCE) await sleep(clock, SETTLE_EVERY_MS, signal);
+    await client.call('markets', {}, { signal, priority: 0 }).catch((error: unknown) => {
+      if (signal.aborted) throw error;
+    });
   }
 }
 

@@ -83,6 +83,14 @@ export class CandleCollector {
     });
   }
 
+  /** Reads anew what is covered: others have taken some of it back. */
+  reload(): Promise<void> {
+    const { archive, stream } = this.#options;
+    return this.#mutex.run(async () =>
+      this.#islands.replace(await archive.islands(stream, ISLANDS_MAX)),
+    );
+  }
+
   /** Lets the candles of a span be asked for at once, whatever their pause. */
   retry(span: Span): void {
     this.#pauses.release(span);

@@ -63,15 +63,6 @@ export async function readIslandsWithin(
   return (await runner.rows<CoverageRow>(ISLANDS_WITHIN, values)).map(toIsland);
 }
 
-const EXCHANGE_NOW = `
-  SELECT ${toMs('max(upper(span) + (now() - updated_at))')} AS now_ms FROM coverage`;
-
-/** The newest covered moment of all streams, moved on by the time since it was written. */
-export async function readExchangeNow(runner: Runner): Promise<number | null> {
-  const [row] = await runner.rows<{ now_ms: number | null }>(EXCHANGE_NOW);
-  return row?.now_ms ?? null;
-}
-
 const OPEN_SESSION = `
   INSERT INTO session (stream_id, market_id, connected_at, last_message_at)
   VALUES ($1, $2, ${fromMs('$3')}, ${fromMs('$3')}) RETURNING session_id`;

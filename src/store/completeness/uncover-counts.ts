@@ -1,5 +1,5 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
-import type { Island, StreamRef } from '../../ledger/batch.js';
+import type { Island, StreamKind, StreamRef } from '../../ledger/batch.js';
 import type { Runner } from '../database.js';
 import type { DepartedRows } from '../sealing/departed.js';
 
@@ -127,6 +127,38 @@ export function shareByTime({ left, right }: Pieces, { rowCount }: Island): Side
     left: { ...NO_ROWS, rowCount: ofLeft },
     right: { ...NO_ROWS, rowCount: rowCount - ofLeft },
   };
+}
+
+const OBSERVED_TABLES: Partial<Readonly<Record<StreamKind, string>>> = {
+  ...{ depth: 'depth', ticker: 'ticker', state: 'market_state' },
+  ...{ balance: 'balance', orders: 'active_order' },
+};
+/** One stream of tickers, or balances, covers all markets together. */
+const COUNT_OBSERVED = (table: string, ofPeriod: string) => `
+  SELECT count(*)::float8 AS row_count FROM ${table}
+  WHERE ($1 = 0 OR market_id = $1) AND observed_at >= $2::timestamptz AND observed_at < $3::timestamptz
+  ${ofPeriod}`;
+
+/** The same of what was seen at its moment, when its upper end is taken. */
+export async function observedCount(
+  runner: Runner,
+  { kind, marketId, variant }: StreamRef,
+  { left, taken, right }: Pieces,
+  { rowCount }: Island,
+): Promise<Sides> {
+  const table = OBSERVED_TABLES[kind];
+  const count = async ({ fromMs, toMs }: Span) => {
+    if (table === undefined) return 0;
+    const isState = kind === 'state';
+    const sql = COUNT_OBSERVED(table, isState ? 'AND period_s = $4' : '');
+    const bounds = [fromMs, toMs].map((ms) => new Date(ms).toISOString());
+    const values = [marketId, ...bounds, ...(isState ? [variant] : [])];
+    const [row] = await runner.rows<{ row_count: number }>(sql, values);
+    return row?.row_count ?? 0;
+  };
+  const ofRight = isEmptySpan(right) ? 0 : Math.min(rowCount, await count(right));
+  const ofLeft = isEmptySpan(left) ? 0 : Math.max(0, rowCount - ofRight - (await count(taken)));
+  return { left: { ...NO_ROWS, rowCount: ofLeft }, right: { ...NO_ROWS, rowCount: ofRight } };
 }
 
 const COUNT_TRADES = (needsTime: string) => `

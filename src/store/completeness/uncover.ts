@@ -9,7 +9,14 @@ import { doubtStream } from '../verdicts/verdict-rows.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { rememberGap } from './gap-memories.js';
 import { type CoverageRow, toIsland } from './ledger.js';
-import { rowReader, shareByTime, shareCount, splitCounts } from './uncover-counts.js';
+import { type BeyondPresent, readBeyond } from './present.js';
+import {
+  observedCount,
+  rowReader,
+  shareByTime,
+  shareCount,
+  splitCounts,
+} from './uncover-counts.js';
 
 /**
  * Takes back what the ledger claims of a span. The rows stay: a claim can be doubted, a trade not.
@@ -113,6 +120,33 @@ export async function takeBack(
   return rests;
 }
 
+const JUMP_NOTE = "the exchange's clock had shown a time that had not come";
+
+/**
+ * Takes back what every stream covers after a moment that has not come yet, each in a transaction of
+ * its own, and remembers it as an open gap.
+ *
+ * @param isStart whether it was covered by an earlier run; see {@link readBeyond}
+ */
+export async function revokeBeyond(
+  database: Database,
+  presentMs: number,
+  { isStart }: { readonly isStart: boolean },
+): Promise<BeyondPresent[]> {
+  const found = await readBeyond(database, presentMs, isStart);
+  for (const { span, ...one } of found) {
+    const stream = { ...one, collectFromMs: null };
+    await database.transaction(async (runner) => {
+      await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
+      // What lies in the future has not left the database.
+      const doubt = { reason: 'clock jumped', note: JUMP_NOTE, atMs: presentMs } as const;
+      await takeBack(runner, stream, span, doubt, []);
+    });
+  }
+  return found;
+}
+
+/** @param span holds nothing that has left the database */
 async function uncoverPart(
   runner: Runner,
   stream: StreamRef,
@@ -157,8 +191,10 @@ async function cutIsland(
   const pieces = { left, taken: overlap(island.span, span), right };
   const away = departed.filter((one) => !isEmptySpan(overlap(one.span, island.span)));
   const rows = rowReader(runner, stream, away);
-  const counts =
-    stream.kind !== 'kline'
+  const isMomentary = !['trades', 'times', 'kline'].includes(stream.kind);
+  const counts = isMomentary
+    ? await observedCount(runner, stream, pieces, island)
+    : stream.kind !== 'kline'
       ? await splitCounts(pieces, island, rows)
       : away.length > 0
         ? shareByTime(pieces, island)

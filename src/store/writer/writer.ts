@@ -34,6 +34,8 @@ export interface WriterOptions {
   readonly drainDeadlineMs: number;
   readonly quarantineKeepRows: number;
   readonly saneWindow: () => SaneWindow;
+  /** First moment of exchange time that has not come yet. */
+  readonly presentMs: () => number;
 }
 
 /** Batches that go to the database together, made ready for it. */
@@ -232,6 +234,7 @@ export class Writer {
     mayBeDirect: boolean,
   ): Promise<{ committed: GroupResult; durationMs: number }> {
     this.#abort.signal.throwIfAborted();
+    refuseFuture(group.batches, this.#options.presentMs());
     const connection = await this.#session.connection();
     const { partitions, clock } = this.#options;
     const startedMs = clock.monotonicMs();
@@ -284,5 +287,18 @@ export class Writer {
     const result = this.#turn.then(work, work);
     this.#turn = result.catch(() => undefined);
     return result;
+  }
+}
+
+/** What has not happened yet can not be complete: such a claim comes from a clock that lies. */
+function refuseFuture(batches: readonly Batch[], presentMs: number): void {
+  for (const { stream, span } of batches.flatMap(({ claims }) => claims ?? [])) {
+    if (span.toMs <= presentMs) continue;
+    const [end, present] = [span.toMs, presentMs].map((ms) => new Date(ms).toISOString());
+    throw new StoreError(
+      'claim_beyond_present',
+      'skip',
+      `a claim for stream ${stream.streamId} (${stream.kind}) ends at ${end}, and at the exchange it is ${present}: nothing of this batch is stored. Check the clocks of the exchange and of this machine`,
+    );
   }
 }

@@ -135,6 +135,16 @@ export class ModelArchive implements ArchivePort {
     return { outcomes, islands };
   }
 
+  /** Nothing is ever covered beyond the present here: only what the gate lets through comes in. */
+  async revokeBeyond(): Promise<readonly never[]> {
+    await this.before('revokeBeyond');
+    return [];
+  }
+
+  async notePresent(): Promise<void> {
+    await this.before('notePresent');
+  }
+
   #storeTrade(row: TradeRow): keyof RowOutcomes {
     const seen = this.#keys.get(row.tid);
     const isSeen = seen?.marketId === row.marketId && seen.tradedAtS === row.tradedAtS;

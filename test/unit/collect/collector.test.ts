@@ -8,6 +8,7 @@ import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { FakeTime } from '../../support/fake-time.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
@@ -123,7 +124,7 @@ class World {
         this.feeds.push({ market, feed });
         return feed;
       },
-      time: { nowMs: () => this.clock.wallMs() },
+      time: new FakeTime(this.clock),
       clock: this.clock,
       random: seededRandom(1),
       telemetry: this.record,

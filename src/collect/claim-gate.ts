@@ -1,0 +1,148 @@
+import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
+import type { Batch, CoverageClaim, Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type { ArchivePort, ClaimTime } from './ports.js';
+
+/** What can only be seen at its moment: nothing of it is proven of a time in which nothing ran. */
+const MOMENTARY: ReadonlySet<StreamKind> = new Set([
+  'depth',
+  'ticker',
+  'state',
+  'balance',
+  'orders',
+]);
+
+const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
+const SECOND_MS = 1000;
+
+/**
+ * The one way of coverage into the archive: every claim of every stream is cut to what the clock
+ * allows, whatever a collector made of the answers.
+ *
+ * - Nothing ends after the present that {@link ClaimTime.lived} allows. What is older than the newest
+ *   row or coverage of its stream is no growth, and passes: filling history is not slowed down.
+ * - What can only be seen at its moment begins no earlier than the time that was lived through. What
+ *   is cut off there is listed as not observed.
+ *
+ * What is cut off above was proven all the same, if not yet known to be past: it is added to the
+ * stream's next claim that touches it.
+ */
+export class ClaimGate {
+  readonly #archive: ArchivePort;
+  readonly #time: ClaimTime;
+  #jumps: number;
+  /** Up to where each stream is known to have been proven, by rows or by coverage. */
+  readonly #knownMs = new Map<number, number>();
+  readonly #heldBack = new Map<number, Span>();
+
+  constructor(archive: ArchivePort, time: ClaimTime) {
+    this.#archive = archive;
+    this.#time = time;
+    this.#jumps = time.jumps;
+  }
+
+  /** The archive behind this gate. */
+  get archive(): ArchivePort {
+    const commit: ArchivePort['commit'] = (batch, options) => this.#commit(batch, options);
+    const islands: ArchivePort['islands'] = async (stream, limit) => {
+      const all = await this.#archive.islands(stream, limit);
+      this.#learn(all);
+      return all;
+    };
+    return { ...this.#archive, commit, islands };
+  }
+
+  async #commit(batch: Batch, options: Parameters<ArchivePort['commit']>[1]) {
+    this.#followJump();
+    this.#learnRows(batch);
+    const claims: CoverageClaim[] = [];
+    for (const claim of batch.claims ?? []) {
+      for (const span of await this.#allowed(claim)) claims.push({ ...claim, span });
+    }
+    const result = await this.#archive.commit({ ...batch, claims }, options);
+    this.#learn(result.islands);
+    return result;
+  }
+
+  /** After a jump the former present is no measure any more. */
+  #followJump(): void {
+    if (this.#jumps === this.#time.jumps) return;
+    this.#jumps = this.#time.jumps;
+    this.#knownMs.clear();
+    this.#heldBack.clear();
+  }
+
+  #learn(islands: readonly Island[]): void {
+    for (const { streamId, span } of islands) this.#know(streamId, span.toMs);
+  }
+
+  #know(streamId: number, ms: number): void {
+    const knownMs = this.#knownMs.get(streamId) ?? Number.NEGATIVE_INFINITY;
+    this.#knownMs.set(streamId, Math.max(knownMs, ms));
+  }
+
+  /** What happened at the exchange has happened there, whatever its clock says. */
+  #learnRows({ trades = [], klines = [], claims = [] }: Batch): void {
+    const nowMs = this.#time.nowMs();
+    const newestMs = trades.reduce((ms, row) => Math.max(ms, row.tradedAtS * SECOND_MS), 0);
+    if (newestMs > nowMs) this.#time.witness(newestMs);
+    for (const { stream } of claims) {
+      const { kind, marketId, streamId, variant } = stream;
+      const ofTrades = kind === 'trades' || kind === 'times' ? trades : [];
+      for (const row of ofTrades) {
+        const ms = row.tradedAtS * SECOND_MS;
+        if (row.marketId === marketId && ms <= nowMs) this.#know(streamId, ms);
+      }
+      for (const row of kind === 'kline' ? klines : []) {
+        const ms = row.openAtS * SECOND_MS;
+        const isOwn = row.marketId === marketId && row.intervalS === variant;
+        if (isOwn && ms <= nowMs) this.#know(streamId, ms);
+      }
+    }
+  }
+
+  async #allowed({ stream, span }: CoverageClaim): Promise<Span[]> {
+    const { streamId, kind } = stream;
+    const { sinceMs, untilMs } = this.#time.lived ?? NOTHING_LIVED;
+    const nextMs = this.#time.nowMs() + 1;
+    if (!MOMENTARY.has(kind)) {
+      const knownMs = this.#knownMs.get(streamId) ?? 0;
+      return cutAt(stream, span, Math.min(nextMs, Math.max(untilMs, knownMs)));
+    }
+    const spans = this.#withHeldBack(streamId, span, Math.min(nextMs, untilMs));
+    await this.#noteUnlived(stream, spans, sinceMs);
+    return spans
+      .map(({ fromMs, toMs }) => ({ fromMs: Math.max(fromMs, sinceMs), toMs }))
+      .filter((one) => !isEmptySpan(one));
+  }
+
+  /** A claim together with what was held back before it, less what must be held back now. */
+  #withHeldBack(streamId: number, span: Span, endMs: number): Span[] {
+    const held = this.#heldBack.get(streamId);
+    const spans = normalizeSpans(held === undefined ? [span] : [held, span]);
+    const newest = spans.at(-1);
+    const fromMs = Math.max(newest?.fromMs ?? endMs, endMs);
+    if (newest !== undefined && newest.toMs > fromMs) {
+      this.#heldBack.set(streamId, { fromMs, toMs: newest.toMs });
+    } else this.#heldBack.delete(streamId);
+    return spans
+      .map((one) => ({ ...one, toMs: Math.min(one.toMs, endMs) }))
+      .filter((one) => !isEmptySpan(one));
+  }
+
+  async #noteUnlived(stream: StreamRef, spans: readonly Span[], sinceMs: number): Promise<void> {
+    for (const { fromMs, toMs } of spans) {
+      const span = { fromMs, toMs: Math.min(toMs, sinceMs) };
+      if (isEmptySpan(span)) continue;
+      const memory = { state: 'unfillable', reason: 'not observed', atMs: sinceMs } as const;
+      await this.#archive.recordGap({ stream, span, ...memory });
+    }
+  }
+}
+
+/** A span up to a moment, in whole seconds of trades and whole candles. */
+function cutAt({ kind, variant }: StreamRef, { fromMs, toMs }: Span, endMs: number): Span[] {
+  if (toMs <= endMs) return [{ fromMs, toMs }];
+  const stepMs = kind === 'kline' ? variant * SECOND_MS : SECOND_MS;
+  const cut = { fromMs, toMs: fromMs + floorToMs(endMs - fromMs, stepMs) };
+  return isEmptySpan(cut) ? [] : [cut];
+}

@@ -1,0 +1,34 @@
+import type { ClaimTime } from '../../src/collect/ports.js';
+import type { FakeClock } from './fake-clock.js';
+
+/** The time of an exchange that nothing casts doubt on; tests set what they want to be otherwise. */
+export class FakeTime implements ClaimTime {
+  readonly pace = 1;
+  jumps = 0;
+  /** Nothing may be claimed while it is false. */
+  isSettled = true;
+  sinceMs: number;
+  /** How far before now the earliest source of time stands. */
+  heldBackMs = 0;
+  aheadMs = 0;
+  readonly witnessed: number[] = [];
+  readonly #clock: FakeClock;
+
+  constructor(clock: FakeClock) {
+    this.#clock = clock;
+    this.sinceMs = clock.wallMs();
+  }
+
+  nowMs(): number {
+    return this.#clock.wallMs() + this.aheadMs;
+  }
+
+  get lived() {
+    const { sinceMs } = this;
+    return this.isSettled ? { sinceMs, untilMs: this.nowMs() - this.heldBackMs + 1 } : undefined;
+  }
+
+  witness(happenedMs: number): void {
+    this.witnessed.push(happenedMs);
+  }
+}

@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { ClaimGate } from '../../../src/collect/claim-gate.js';
+import type { Batch, StreamKind, StreamRef } from '../../../src/ledger/batch.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { FakeTime } from '../../support/fake-time.js';
+import { ModelArchive } from '../../support/models/model-archive.js';
+
+const START_MS = Date.UTC(2026, 0, 1);
+
+/** A gate before an archive that takes whatever comes; times in seconds after the start. */
+class World {
+  readonly clock = new FakeClock(START_MS);
+  readonly time = new FakeTime(this.clock);
+  readonly model = new ModelArchive();
+  readonly archive = new ClaimGate(this.model, this.time).archive;
+
+  stream(kind: StreamKind, variant = 0): StreamRef {
+    const streamId = ['trades', 'times', 'depth', 'ticker', 'kline', 'state'].indexOf(kind) + 1;
+    return { streamId, kind, marketId: 7, variant, collectFromMs: null };
+  }
+
+  async claim(stream: StreamRef, fromS: number, toS: number, rows: Batch = {}): Promise<void> {
+    const span = { fromMs: START_MS + fromS * 1000, toMs: START_MS + toS * 1000 };
+    await this.archive.commit({ ...rows, claims: [{ stream, span, evidence: {} }] });
+  }
+
+  covered({ streamId }: StreamRef): number[][] {
+    const inSeconds = (ms: number) => (ms - START_MS) / 1000;
+    const islands = this.model.allIslands(streamId);
+    return islands.map(({ span }) => [inSeconds(span.fromMs), inSeconds(span.toMs)]);
+  }
+}
+
+const trade = (atS: number) => ({
+  ...{ marketId: 7, tid: 1 + atS, tradedAtS: START_MS / 1000 + atS, executedAtUs: null },
+  ...{ price: '1', amount: '1', total: '1', side: 'buy' as const, receivedAtMs: START_MS },
+});
+
+test('no claim of any stream ends after the present', async () => {
+  const world = new World();
+  world.clock.advance(10_400);
+  for (const kind of ['trades', 'times', 'depth', 'ticker', 'state'] as const) {
+    const stream = world.stream(kind);
+    await world.claim(stream, 2, 60);
+    const [[fromS, toS] = []] = world.covered(stream);
+    assert.equal(fromS, 2);
+    assert.equal(toS, kind === 'trades' || kind === 'times' ? 10 : 10.401, kind);
+  }
+  const candles = world.stream('kline', 3);
+  await world.claim(candles, 0, 60);
+  assert.deepEqual(world.covered(candles), [[0, 9]], 'whole candles only');
+});
+
+test('before the time is settled nothing grows; what is older than stored rows passes', async () => {
+  const world = new World();
+  world.clock.advance(100_000);
+  world.time.isSettled = false;
+  const [trades, depth] = [world.stream('trades'), world.stream('depth')];
+  await world.claim(trades, 10, 98, { trades: [trade(40), trade(20)] });
+  assert.deepEqual(world.covered(trades), [[10, 40]], 'up to the newest trade');
+  await world.claim(trades, 0, 10);
+  assert.deepEqual(world.covered(trades), [[0, 40]], 'filling below is no growth');
+  await world.claim(depth, 99, 100);
+  assert.deepEqual(world.covered(depth), []);
+  world.time.isSettled = true;
+  await world.claim(depth, 100, 100.001);
+  assert.deepEqual(
+    world.covered(depth),
+    [[99, 100.001]],
+    'what was held back was seen all the same',
+  );
+});
+
+test('while an earlier time may be the right one, coverage waits for it and loses nothing', async () => {
+  const world = new World();
+  const depth = world.stream('depth');
+  world.clock.advance(10_000);
+  await world.claim(depth, 0, 10);
+  world.time.heldBackMs = 4000;
+  for (const atS of [11, 12]) {
+    world.clock.advance(1000);
+    await world.claim(depth, atS - 1, atS);
+  }
+  assert.deepEqual(world.covered(depth), [[0, 10]]);
+  world.time.heldBackMs = 0;
+  world.clock.advance(1000);
+  await world.claim(depth, 12, 13);
+  assert.deepEqual(world.covered(depth), [[0, 13]]);
+});
+
+test('what is seen at its moment is covered only of time that was lived through', async () => {
+  const world = new World();
+  world.clock.advance(100_000);
+  world.time.sinceMs = START_MS + 60_000;
+  for (const kind of ['depth', 'ticker', 'state'] as const) {
+    const stream = world.stream(kind);
+    await world.claim(stream, 20, 90);
+    assert.deepEqual(world.covered(stream), [[60, 90]], kind);
+  }
+  const [gap, ...others] = world.model.gaps;
+  assert.equal(others.length, 2);
+  assert.deepEqual(
+    [gap?.span.fromMs, gap?.span.toMs, gap?.state, gap?.reason],
+    [START_MS + 20_000, START_MS + 60_000, 'unfillable', 'not observed'],
+  );
+  await world.claim(world.stream('trades'), 20, 90);
+  assert.deepEqual(world.covered(world.stream('trades')), [[20, 90]], 'a page speaks of the past');
+});
+
+test('after a jump back nothing that was known before is a measure', async () => {
+  const world = new World();
+  const [trades, depth] = [world.stream('trades'), world.stream('depth')];
+  world.time.aheadMs = 60_000;
+  await world.claim(trades, 0, 60, { trades: [trade(59)] });
+  world.time.heldBackMs = 60_000;
+  await world.claim(depth, 59, 60);
+  world.time.aheadMs = 0;
+  world.time.heldBackMs = 0;
+  world.time.jumps = 1;
+  world.clock.advance(5000);
+  await world.claim(world.stream('times'), 0, 30);
+  await world.claim(depth, 4, 5);
+  assert.deepEqual(world.covered(world.stream('times')), [[0, 5]]);
+  assert.deepEqual(world.covered(depth), [[4, 5]], 'what was held back is forgotten');
+});
+
+test('the clock hears of trades that happened in its future', async () => {
+  const world = new World();
+  await world.claim(world.stream('trades'), -5, -1, { trades: [trade(600), trade(-3)] });
+  assert.deepEqual(world.time.witnessed, [START_MS + 600_000]);
+  await world.claim(world.stream('trades'), -5, 500);
+  assert.deepEqual(world.covered(world.stream('trades')), [[-5, 0]]);
+});
