@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { StreamKind } from '../../src/ledger/batch.js';
+import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { BTC } from '../support/worlds/store-world.js';
+
+/** An archive whose exchange's time a test sets; seconds after noon of the rows' day. */
+async function open(nowS: number) {
+  const time = { nowMs: (NOON_S + nowS) * 1000 };
+  const { store, url } = await openTestStore({ exchangeNowMs: () => time.nowMs });
+  await store.ensureMarkets([BTC], NOON_S * 1000);
+  await store.claimArchive({ name: 'x', baseUrl: 'http://x', isSandbox: false, identity: null });
+  const stream = (kind: StreamKind, variant = 0) =>
+    store.ensureStream({ kind, variant, marketId: kind === 'ticker' ? 0 : 1 });
+  const present = (atS: number) => (NOON_S + atS) * 1000;
+  return { store, url, time, stream, present };
+}
+
+const depthAt = (s: number) => ({
+  ...{ marketId: 1, observedAtMs: (NOON_S + s) * 1000, receivedAtMs: NOON_S * 1000 },
+  ...{ bidPrices: ['1'], bidAmounts: ['1'], askPrices: ['2'], askAmounts: [`${s}`] },
+});
+
+test('a claim that ends after the present is refused, by name, with all of its batch and nothing of others', async () => {
+  const { store, stream, url } = await open(60);
+  const trades = await stream('trades');
+  const [good, bad] = await Promise.allSettled([
+    store.commit({ trades: [trade(1, 10)], claims: [claim(trades, 0, 60)] }),
+    store.commit({ trades: [trade(2, 59)], claims: [claim(trades, 30, 62)] }),
+  ]);
+  assert.equal(good.status, 'fulfilled');
+  assert.ok(bad.status === 'rejected');
+  const error = bad.reason as Error & { code: string; action: string };
+  assert.deepEqual([error.code, error.action], ['claim_beyond_present', 'skip']);
+  assert.match(error.message, /\(trades\) ends at .*12:01:02.* at the exchange it is .*12:01:00/);
+  const tids = await runSql<{ tid: string }>(url, 'SELECT tid::text FROM trade');
+  assert.deepEqual(tids, [{ tid: '1' }]);
+  assert.deepEqual(await brokenCoverage(url), []);
+});
+
+test('what is covered beyond a new present is taken back of every stream, as a gap; rows stay, counts are exact', async () => {
+  const { store, stream, url, time, present } = await open(600);
+  const trades = await stream('trades');
+  const times = await stream('times');
+  const depth = await stream('depth');
+  const klines = await stream('kline', 60);
+  const ticker = await stream('ticker');
+  await store.commit({
+    trades: [trade(1, 10), trade(2, 99), trade(3, 100), trade(4, 300)],
+    depths: [depthAt(50), depthAt(99), depthAt(200)],
+    claims: [
+      ...[trades, times, depth, ticker].map((one) => claim(one, 0, 500)),
+      ...[claim(klines, 0, 480), claim(ticker, 550, 600)],
+    ],
+  });
+  time.nowMs = present(100) + 500;
+  const revoked = await store.revokeBeyond(time.nowMs, { isStart: false });
+  assert.equal(revoked.length, 6);
+  const covered = async (one: typeof trades) =>
+    (await store.islands(one, 10)).map(({ span, rowCount, lastId }) => [
+      ...[(span.fromMs - present(0)) / 1000, (span.toMs - present(0)) / 1000],
+      ...[rowCount, lastId],
+    ]);
+  assert.deepEqual(await covered(trades), [[0, 100, 2, 2]], 'whole seconds');
+  assert.deepEqual(await covered(times), [[0, 100, 0, null]]);
+  assert.deepEqual(await covered(klines), [[0, 60, 0, null]], 'whole candles');
+  assert.deepEqual(await covered(depth), [[0, 100.5, 2, null]]);
+  assert.deepEqual(await covered(ticker), [[0, 100.5, 0, null]]);
+  const rows = await runSql<{ count: number }>(url, 'SELECT count(*)::int AS count FROM depth');
+  assert.deepEqual(rows, [{ count: 3 }]);
+  const [gap] = await store.recordedGaps(depth, 10);
+  assert.deepEqual([gap?.reason, gap?.state], ['clock jumped', 'open']);
+  assert.deepEqual(await brokenCoverage(url), []);
+  assert.deepEqual(await store.revokeBeyond(time.nowMs, { isStart: false }), []);
+});
+
+test('coverage beyond the noted present is suspect, and the present that readers take is not moved by it', async () => {
+  const { store, stream, time, present } = await open(600);
+  const depth = await stream('depth');
+  assert.deepEqual(await store.beyondPresent(), [], 'nothing was ever noted');
+  await store.commit({ claims: [claim(depth, 0, 500)] });
+  await store.notePresent(present(500), 1);
+  assert.deepEqual(await store.beyondPresent(), []);
+  time.nowMs = present(9000);
+  await store.commit({ claims: [claim(depth, 500, 4000)] });
+  const [suspect, ...others] = await store.beyondPresent();
+  assert.deepEqual(others, []);
+  assert.deepEqual([suspect?.kind, suspect?.span.toMs], ['depth', present(4000)]);
+  const nowMs = (await store.exchangeNowMs()) ?? 0;
+  assert.ok(nowMs >= present(500) && nowMs < present(600), new Date(nowMs).toISOString());
+});
+
+test('of a sandbox that begins anew, a start takes back only what never was past', async () => {
+  const { store, stream, present, url } = await open(600);
+  await runSql(url, 'UPDATE archive SET is_sandbox = true');
+  const depth = await stream('depth');
+  await store.commit({ claims: [claim(depth, 0, 500)] });
+  await store.notePresent(present(300), 1);
+  const [revoked, ...others] = await store.revokeBeyond(present(50), { isStart: true });
+  assert.deepEqual(others, []);
+  assert.ok((revoked?.span.fromMs ?? 0) >= present(300), 'the former run had come as far as that');
+  const [left] = await store.revokeBeyond(present(50), { isStart: false });
+  assert.equal(left?.span.fromMs, present(50), 'but a jump back while it runs takes all');
+});
