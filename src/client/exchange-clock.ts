@@ -84,6 +84,8 @@ const FORGET_MS = 60_000;
 /** A line with so many answers is no accident. */
 const RIVAL_SAMPLES = 3;
 const RIVAL_SPAN_MS = 1000;
+/** So many answers in a row count as most of them. */
+const RIVAL_IN_ROW = 5;
 /** How long most answers must speak for an earlier time until it is believed. */
 const JUMP_BACK_MS = 15_000;
 /** The same where nothing but these answers speaks for it. */
@@ -293,7 +295,8 @@ class EstimatedExchangeClock implements ExchangeClock {
   /** Whether most answers speak for a line, and enough of them. */
   #leads(line: ClockLine): boolean {
     const isKnown = line.count >= RIVAL_SAMPLES && line.spanMs >= RIVAL_SPAN_MS;
-    return isKnown && this.#shareOf(line) > 0.5;
+    const isLatest = this.#recent.slice(-RIVAL_IN_ROW).every((one) => one.line === line);
+    return isKnown && (isLatest || this.#shareOf(line) > 0.5);
   }
 
   /** Looks whether the line in use is to be left for another one. */

@@ -25,6 +25,7 @@ import { Schedules } from './schedules.js';
 import type { CollectSettings } from './settings.js';
 import { Standing, type StandingStream } from './standing.js';
 import type { TickerCollector } from './tickers.js';
+import { TradeEvidence } from './trades/evidence.js';
 import { GapFiller } from './trades/filler.js';
 import { SinceModes } from './trades/since-mode.js';
 
@@ -59,6 +60,7 @@ export class Collector {
   readonly #options: CollectorOptions;
   readonly #stopping = new AbortController();
   readonly #units = new Map<string, MarketUnit>();
+  readonly #evidence = new Map<string, TradeEvidence>();
   readonly #runs: PollRuns;
   readonly #standing: Standing;
   readonly #schedules = new Schedules();
@@ -105,13 +107,27 @@ export class Collector {
     this.#context = {
       ...options,
       ...{ exchange, archive },
-      watch: this.#dispatcher,
+      watch: {
+        pushed: (market, sign) => this.#dispatcher.pushed(market, sign),
+        followed: (market, isFollowed) => this.#dispatcher.followed(market, isFollowed),
+        looked: (market, figures, atMs) => this.#evidenceOf(market).looked('states', figures, atMs),
+      },
+      evidenceOf: (market) => this.#evidenceOf(market),
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
       since: new SinceModes({ archive, clock, telemetry }),
     };
     const { markets: wanted, streams } = settings;
     const { max } = streams.markets;
     this.#markets = new MarketList({ exchange, archive, time, telemetry, wanted, max });
+  }
+
+  #evidenceOf(market: string): TradeEvidence {
+    const known = this.#evidence.get(market);
+    if (known !== undefined) return known;
+    const { time, clock, telemetry } = this.#options;
+    const made = new TradeEvidence({ market, time, clock, telemetry });
+    this.#evidence.set(market, made);
+    return made;
   }
 
   /** Markets that are collected now. */
@@ -300,6 +316,7 @@ export class Collector {
   async #close(unit: MarketUnit): Promise<void> {
     this.#units.delete(unit.market);
     this.#standing.forget(unit.marketId);
+    this.#evidence.delete(unit.market);
     for (const walker of unit.walkers) this.#filler.remove(walker);
     const polled = this.#dispatcher.remove(unit.market);
     await Promise.all([polled, ...unit.states.map((state) => state.stop())]);

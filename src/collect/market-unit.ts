@@ -8,6 +8,7 @@ import { DepthCollector } from './depth.js';
 import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
 import type { CollectSettings } from './settings.js';
 import { StateCollector, type StateWatch } from './states.js';
+import type { TradeEvidence } from './trades/evidence.js';
 import type { SinceKnowledge } from './trades/since-mode.js';
 import { timesSource, tradesSource } from './trades/source.js';
 import { type ServerTraits, TradeWalker } from './trades/walker.js';
@@ -24,6 +25,8 @@ export interface CollectContext {
   readonly telemetry: CollectEvents;
   readonly traits: Readonly<Record<'trades' | 'times', ServerTraits>>;
   readonly since: SinceKnowledge;
+  /** What other sources show of each market's newest trades. */
+  readonly evidenceOf: (market: string) => TradeEvidence;
   /** Told what the state feeds say about trades. */
   readonly watch: StateWatch;
   /** Longest time between two depth snapshots that still counts as on schedule. */
@@ -72,6 +75,7 @@ export async function openMarketUnit(
   const nowMs = Math.floor(time.nowMs());
 
   const walkers: TradeWalker[] = [];
+  const evidence = context.evidenceOf(market);
   const sources = [
     ...(trades.enabled && trades.exactTimes ? [timesSource(context.exchange)] : []),
     ...(trades.enabled ? [tradesSource(context.exchange)] : []),
@@ -87,7 +91,7 @@ export async function openMarketUnit(
     const onRevoked = (span: Span) => {
       for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
     };
-    walkers.push(new TradeWalker({ ...shared, ...own, onRevoked }, islands));
+    walkers.push(new TradeWalker({ ...shared, ...own, onRevoked, evidence }, islands));
   }
 
   let depthCollector: DepthCollector | undefined;

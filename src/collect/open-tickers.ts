@@ -31,6 +31,14 @@ export async function openTickers(
     toleranceMs: toleranceMs(periodMs),
     coveredUntilMs: newest?.span.toMs ?? stream.collectFromMs ?? undefined,
     marketIds,
-    onTickers: (entries) => dispatcher.swept(sweep.compare(entries)),
+    onTickers: (entries, sentAtMs) => {
+      dispatcher.swept(sweep.compare(entries));
+      for (const market of marketIds().keys()) {
+        const { ticker } = entries[market] ?? {};
+        if (ticker === undefined) continue;
+        const figures = { last: ticker.last, volume: ticker.vol, deal: ticker.deal };
+        context.evidenceOf(market).looked('tickers', figures, sentAtMs);
+      }
+    },
   });
 }

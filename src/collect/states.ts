@@ -28,6 +28,8 @@ export interface StateCollectorOptions {
 export interface StateWatch {
   pushed(market: string, sign: TradeSign): void;
   followed(market: string, isFollowed: boolean): void;
+  /** Told of every record; exchange milliseconds. */
+  looked?(market: string, figures: WindowFigures, atMs: number): void;
 }
 
 /** Events that may wait for a commit; then the feed itself stops reading and, in the end, closes. */
@@ -102,6 +104,7 @@ export class StateCollector {
     if (event.kind !== 'record') return;
     const before = this.#figures;
     this.#figures = event.record;
+    watch.looked?.(market, event.record, Math.floor(event.exchangeMs));
     watch.followed(market, true);
     const sign = before && tradeSign(before, event.record);
     if (sign !== undefined) watch.pushed(market, sign);

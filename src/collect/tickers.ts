@@ -11,7 +11,7 @@ export interface TickerCollectorOptions extends SnapshotOptions {
   /** Ids of the markets that are collected, by name; it changes while running. */
   readonly marketIds: () => ReadonlyMap<string, number>;
   /** Given every answer as soon as it is there: it tells which markets moved. */
-  readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>) => void;
+  readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
 }
 
 const SECOND_MS = 1000;
@@ -45,7 +45,7 @@ export class TickerCollector {
   async poll(signal: AbortSignal): Promise<void> {
     const { exchange } = this.#options;
     const reply = await exchange.call('tickers', {}, { priority: PRIORITY.sweep, signal });
-    this.#options.onTickers?.(reply.data);
+    this.#options.onTickers?.(reply.data, reply.sentAtMs);
     if (this.#recorder.isUnknown(reply)) return;
     const { receivedAtMs, covered = null } = reply;
     const observedAtMs = this.#recorder.momentOf(reply);

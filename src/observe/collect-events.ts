@@ -4,6 +4,8 @@ import { type Sinks, seconds } from './sinks.js';
 import { ROW_OUTCOMES } from './tally.js';
 
 /** Level of a failed poll, by what follows from it. */
+const HISTORY_STALE =
+  'a page of the newest trades lacks trades that another source shows: a cache has kept it, and it is claimed up to its own rows only';
 const POLL_LEVEL = { retry: 'warn', skip: 'warn', fatal: 'error' } as const;
 
 /** Collecting. Rows and pages are trace and debug; doubt about completeness is warn. */
@@ -101,6 +103,14 @@ export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): 
         stream: name,
         market,
         detail,
+      });
+    },
+    historyStale({ stream: name, market, source, behindMs, isFirst }) {
+      const stream = streamOf(name);
+      metrics.stalePages.inc({ stream, source });
+      if (!isFirst) return;
+      logger.writeRepeating('warn', `stale ${stream} ${market}`, HISTORY_STALE, {
+        ...{ stream: name, market, shownBy: source, behindMs },
       });
     },
     sinceModeSettled({ endpoint, mode, before }) {

@@ -156,6 +156,18 @@ export interface CollectEvents {
     readonly market: string;
     readonly detail: string;
   }): void;
+  /**
+   * A page of the newest trades lacks trades that another source shows: it is not claimed beyond its
+   * rows. `isFirst`: the one before it was not held back.
+   */
+  historyStale(event: {
+    readonly stream: string;
+    readonly market: string;
+    readonly source: 'states' | 'tickers' | 'history';
+    /** Age of its newest row when the missing trade happened; null: it has no row. */
+    readonly behindMs: number | null;
+    readonly isFirst: boolean;
+  }): void;
   /** How the server counts the offset of an endpoint; `before` when it was thought otherwise. */
   sinceModeSettled(event: {
     readonly endpoint: string;

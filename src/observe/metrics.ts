@@ -244,6 +244,11 @@ export function createMetrics(registry: Registry) {
       'Stored rows that later answers showed to be no trades.',
       ['stream'],
     ),
+    stalePages: counter(
+      'stale_pages_total',
+      'Pages of the newest trades that lacked trades which another source had shown.',
+      ['stream', 'source'],
+    ),
     sinceModes: counter(
       'since_modes_settled_total',
       'Times that it was found out how the exchange counts the offset of an endpoint.',

@@ -94,4 +94,23 @@ suite('an exchange that lies about its time', { concurrency: 2 }, () => {
     assert.match(status, /this machine's clock/);
     await world.stop(daemon);
   });
+
+  test('a cache keeps old pages of history under a fresh Date: noticed, and claimed no further than they reach', async (t) => {
+    const world = await LyingWorld.open(t);
+    const daemon = await collectAWhile(world);
+    const stale = { kind: 'stale', ms: 10_000, oldDate: false };
+    await world.faults([
+      { ...stale, where: 'history' },
+      { ...stale, where: 'historyResult' },
+    ]);
+    const beganMs = Date.now();
+    await daemon.until(async () => {
+      const missing = await world.claimedAndMissing();
+      assert.deepEqual(missing, [], `${Date.now() - beganMs} ms after the begin`);
+      return (await world.coveredUntil('trades')) > beganMs + 25_000;
+    });
+    for (const fired of await world.faults()) assert.ok(fired > 3, `stale ${fired} times`);
+    await daemon.line((line) => line.includes('lacks trades that another source shows'));
+    await world.stop(daemon);
+  });
 });

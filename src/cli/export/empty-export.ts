@@ -23,11 +23,11 @@ export function emptyReason(
   const name = printable(market);
   const at = (moment: string | number) => formatMoment(Math.floor(new Date(moment).getTime()));
   const span = `${at(from)} to ${at(to)}`;
-  if (new Date(to).getTime() > nowMs) {
-    return `none so far: ${what} of ${name} from ${span} have not all happened yet, at the exchange it is ${at(nowMs)}`;
-  }
   const [first] = coverage.list;
   const isWhole = coverage.count === 1 && first?.from === from && first.to === to;
+  if (isWhole && new Date(to).getTime() > nowMs) {
+    return `none so far: ${what} of ${name} from ${span} are covered, but that time has not come, at the exchange it is ${at(nowMs)}: a clock has lied, "tapekeep verify" names what is suspect`;
+  }
   if (isWhole) return `none, because there were none: ${what} of ${name} are covered from ${span}`;
   if (coverage.count > 0) {
     return `none in what is covered of ${what} of ${name} from ${span}; "tapekeep gaps --market ${name}" tells what is missing`;

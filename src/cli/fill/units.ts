@@ -2,6 +2,7 @@ import { ClaimGate } from '../../collect/claim-gate.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
 import { patientArchive } from '../../collect/patient.js';
 import type { ArchivePort, ClaimTime, ExchangePort } from '../../collect/ports.js';
+import { TradeEvidence } from '../../collect/trades/evidence.js';
 import { SinceModes } from '../../collect/trades/since-mode.js';
 import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -65,6 +66,8 @@ export class FillUnits {
       telemetry: telemetry.collect,
       traits: this.#traits,
       since: this.since,
+      evidenceOf: (name: string) =>
+        new TradeEvidence({ market: name, time, clock, telemetry: telemetry.collect }),
       depthToleranceMs: 0,
       watch: { pushed: () => undefined, followed: () => undefined },
       openStateFeed: () => {

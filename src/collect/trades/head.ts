@@ -142,10 +142,13 @@ export class Head {
     const { pages, chains, book, options } = this.#walk;
     const { source, cacheMarginMs } = options;
     const rows = orderPage(page.trades);
-    const untilMs = provenUntilMs(page, cacheMarginMs);
     const [newest, oldest] = [rows[0], rows.at(-1)];
+    const shownMs = provenUntilMs(page, cacheMarginMs);
+    const isCurrent = options.evidence?.isCurrent(source.kind, page, newest, shownMs) ?? true;
+    // A stale page proves its own rows, whatever its date says.
+    const untilMs = isCurrent ? shownMs : Math.min(shownMs, (newest?.tradedAtS ?? 0) * SECOND_MS);
     if (newest === undefined || oldest === undefined) {
-      await this.#empty(page, untilMs);
+      await this.#empty(page, untilMs, isCurrent);
       const nothing = { newRows: 0, newTimesMs: [], received: 0 };
       return { ...nothing, asked: limit, isConnected: true, isMerged: true };
     }
@@ -221,7 +224,7 @@ export class Head {
   }
 
   /** A market without a single trade, see {@link EmptyMarket}. */
-  async #empty(page: TradePage, untilMs: number): Promise<void> {
+  async #empty(page: TradePage, untilMs: number, isCurrent: boolean): Promise<void> {
     const { pages, hasTrades, options, empty } = this.#walk;
     if (hasTrades || page.rowCount > 0) {
       await pages.commit(page, NOTHING, {});
@@ -232,7 +235,7 @@ export class Head {
       throw this.#walk.stalled(why, 'refused rows');
     }
     // A server that does not know all of that time has not seen that nothing happened.
-    const claim = page.gaps.length > 0 ? NOTHING : (empty.look(untilMs) ?? NOTHING);
+    const claim = page.gaps.length > 0 || !isCurrent ? NOTHING : (empty.look(untilMs) ?? NOTHING);
     const { source, keptAtLeastMs } = options;
     const evidence = { endpoint: source.endpoint, empty: true, keptAtLeastS: keptAtLeastMs / 1000 };
     await pages.commit(page, claim, evidence);

@@ -9,6 +9,7 @@ import { EmptyMarket } from './empty-market.js';
 import { type EndPlace, HistoryEnds } from './ends.js';
 import { IdEpochs } from './epochs.js';
 import { WalkStalledError } from './errors.js';
+import type { TradeEvidence } from './evidence.js';
 import {
   Chains,
   chainEnd,
@@ -29,6 +30,8 @@ export interface WalkerOptions extends HoleBookOptions {
   readonly keptAtLeastMs: number;
   /** What this server was seen to do, shared by all walkers of one endpoint. */
   readonly traits: ServerTraits;
+  /** What other sources show of the market's newest trades; left out: nothing does. */
+  readonly evidence?: TradeEvidence;
   /** How this server understands its offset, shared by all walkers. */
   readonly since: SinceKnowledge;
   /** Told when coverage of a span of the market's trades was taken back: of its other streams as well. */

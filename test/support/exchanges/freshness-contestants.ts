@@ -8,6 +8,7 @@ import { Collector } from '../../../src/collect/collector.js';
 import { openMarketUnit } from '../../../src/collect/market-unit.js';
 import { type ArchivePort, type ExchangePort, PRIORITY } from '../../../src/collect/ports.js';
 import type { CollectSettings } from '../../../src/collect/settings.js';
+import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { GapFiller } from '../../../src/collect/trades/filler.js';
 import { SinceModes } from '../../../src/collect/trades/since-mode.js';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
@@ -177,6 +178,7 @@ async function roundRobin(context: Context): Promise<() => Promise<void>> {
     watch: { pushed() {}, followed() {} },
     traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
     since: new SinceModes({ archive, clock, telemetry }),
+    evidenceOf: (market: string) => new TradeEvidence({ market, time, clock, telemetry }),
     depthToleranceMs: 0,
   };
   const walkers: TradeWalker[] = [];

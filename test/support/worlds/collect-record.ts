@@ -11,6 +11,7 @@ export class CollectRecord implements CollectEvents {
   readonly epochs: Told<'idsBegunAnew'>[] = [];
   readonly exposed: Told<'tradesExposed'>[] = [];
   readonly stalls: Told<'walkStalled'>[] = [];
+  readonly stale: Told<'historyStale'>[] = [];
   readonly steps: Told<'walkStepped'>[] = [];
   readonly modes: Told<'sinceModeSettled'>[] = [];
   readonly headrooms: Told<'historyHeadroom'>[] = [];
@@ -67,6 +68,10 @@ export class CollectRecord implements CollectEvents {
 
   walkStalled(event: Told<'walkStalled'>): void {
     this.stalls.push(event);
+  }
+
+  historyStale(event: Told<'historyStale'>): void {
+    this.stale.push(event);
   }
 
   sinceModeSettled(event: Told<'sinceModeSettled'>): void {

@@ -102,6 +102,9 @@ const EXAMPLES: Examples = {
     idsBegunAnew: { market: 'BTC_USDT', firstId: 1, lastIdBefore: 9, atMs: 0 },
     tradesExposed: { stream: 'trades', market: 'BTC_USDT', count: 1, note: 'trade 9' },
     walkStalled: { stream: 'trades', market: 'BTC_USDT', detail: 'same page twice' },
+    historyStale: {
+      ...{ stream: 'trades', market: 'BTC_USDT', source: 'states', behindMs: 9000, isFirst: true },
+    },
     sinceModeSettled: { endpoint: 'history', mode: 'id', before: null },
     historyHeadroom: { stream: 'trades', market: 'BTC_USDT', ratio: 12 },
     gapFound: {

@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { FakeTime } from '../../support/fake-time.js';
+import { CollectRecord } from '../../support/worlds/collect-record.js';
+
+const START_MS = Date.UTC(2026, 0, 1);
+const MARGIN_MS = 2000;
+
+/** One market, seen by every source; times in seconds after the start. */
+class World {
+  readonly clock = new FakeClock(START_MS);
+  readonly time = new FakeTime(this.clock);
+  readonly record = new CollectRecord();
+  readonly evidence = new TradeEvidence({
+    ...{ market: 'A', time: this.time, clock: this.clock, telemetry: this.record },
+  });
+  #volume = 1;
+
+  get nowS(): number {
+    return (this.clock.wallMs() - START_MS) / 1000;
+  }
+
+  look(source: 'states' | 'tickers', isTrade: boolean): void {
+    this.#volume += isTrade ? 1 : 0;
+    const figures = { last: '10', volume: `${this.#volume}`, deal: `${10 * this.#volume}` };
+    this.evidence.looked(source, figures, this.time.nowMs());
+  }
+
+  page(kind: 'trades' | 'times', tid: number, atS: number): boolean {
+    const sentAtMs = this.time.nowMs();
+    const newest = { tid, tradedAtS: START_MS / 1000 + atS };
+    return this.evidence.isCurrent(
+      kind,
+      { sentAtMs, dateMs: sentAtMs },
+      newest,
+      sentAtMs - MARGIN_MS,
+    );
+  }
+}
+
+test('a trade that states or tickers made certain, and an old page under a fresh date: stale at the next poll', () => {
+  for (const source of ['states', 'tickers'] as const) {
+    const world = new World();
+    assert.equal(world.page('trades', 1, -20), true);
+    world.look(source, false);
+    world.clock.advance(10_000);
+    world.look(source, false);
+    world.clock.advance(1000);
+    world.look(source, true);
+    assert.equal(world.page('trades', 1, -20), true, 'nothing is claimed of that time yet');
+    world.clock.advance(2100);
+    assert.equal(world.page('trades', 1, -20), false);
+    assert.equal(world.page('trades', 1, -20), false);
+    const reported = world.record.stale.map(({ source: by, isFirst }) => [by, isFirst]);
+    assert.deepEqual(reported, [
+      [source, true],
+      [source, false],
+    ]);
+    assert.equal(world.page('trades', 2, 10), true, 'the trade came after all');
+  }
+});
+
+test('a window that only loses old trades, and figures that stay, are no sign', () => {
+  const world = new World();
+  world.evidence.looked('states', { last: '10', volume: '9', deal: '90' }, START_MS);
+  world.clock.advance(60_000);
+  world.evidence.looked('states', { last: '10', volume: '7', deal: '70' }, world.time.nowMs());
+  world.clock.advance(60_000);
+  assert.equal(world.page('trades', 1, -20), true);
+});
+
+test('a market that trades on, and a history that is always ten seconds old: held at every poll', () => {
+  const world = new World();
+  let held = 0;
+  for (let second = 0; second < 1200; second += 1) {
+    world.clock.advance(1000);
+    world.look('states', true);
+    if (second > 20 && !world.page('trades', second, world.nowS - 10)) held += 1;
+  }
+  assert.equal(held, 1179, 'also after longer than any patience, because it brings new trades');
+});
+
+test('of two endpoints of history the one that lacks the newest trade of the other is stale', () => {
+  const world = new World();
+  assert.equal(world.page('times', 5, -3), true);
+  world.clock.advance(4000);
+  assert.equal(world.page('trades', 4, -30), false);
+  assert.equal(world.record.stale[0]?.source, 'history');
+  assert.equal(world.page('trades', 5, -3), true);
+  assert.equal(world.page('times', 5, -3), true);
+});
+
+test('one row of a wrong time, or an id that only looks newer, holds nothing', () => {
+  const world = new World();
+  world.page('times', 1_000_000, 72_000);
+  world.page('times', 1_000_000, -86_400);
+  world.clock.advance(4000);
+  assert.equal(world.page('trades', 4, -30), true);
+});
+
+test('a source that is wrong holds coverage for a bounded time only', () => {
+  const world = new World();
+  for (const patienceS of [121, 3601]) {
+    const source = patienceS === 121 ? 'tickers' : 'states';
+    world.look(source, false);
+    world.clock.advance(10_000);
+    world.look(source, true);
+    world.clock.advance(5000);
+    assert.equal(world.page('trades', 7, -20), false);
+    world.clock.advance(patienceS * 1000);
+    assert.equal(world.page('trades', 7, -20), true, source);
+    assert.equal(world.page('trades', 8, world.nowS), true);
+    world.clock.advance(60_000);
+  }
+});
+
+test('a jump of the clock forgets what was seen before it', () => {
+  const world = new World();
+  world.look('states', false);
+  world.clock.advance(10_000);
+  world.look('states', true);
+  world.time.jumps = 1;
+  world.clock.advance(5000);
+  assert.equal(world.page('trades', 1, -20), true);
+});
