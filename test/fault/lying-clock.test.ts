@@ -73,10 +73,9 @@ suite('an exchange that lies about its time', { concurrency: 2 }, () => {
       await daemon.until(async () => {
         await world.assertNoFuture();
         const ends = await Promise.all(KINDS.map((kind) => world.coveredUntil(kind)));
-        return ends.every((endMs) => endMs > beganMs + 8000);
+        const [fired = 0] = await world.faults();
+        return fired > 5 && ends.every((endMs) => endMs > beganMs + 8000);
       });
-      const [fired = 0] = await world.faults();
-      assert.ok(fired > 3, `${byS} s: wrong in ${fired} answers`);
     }
     await world.stop(daemon);
     assert.deepEqual(await world.claimedAndMissing(), []);
