@@ -30,6 +30,7 @@ export class ClockLine {
   #bounds = ANY_PACE;
   /** Slope and height of the estimate: exchange ms = `#floorMs + #slope · monotonic ms`. */
   #slope: number;
+  readonly #assumedSlope: number;
   #floorMs = Number.NEGATIVE_INFINITY;
   /** The same line through the upper ends: of all samples, and of the newest alone. */
   #ceilingMs = Number.POSITIVE_INFINITY;
@@ -43,6 +44,7 @@ export class ClockLine {
 
   /** @param slope taken for its pace until its own samples show one */
   constructor(first: TimeWindow, slope: number, isOwn: boolean) {
+    this.#assumedSlope = slope;
     this.#slope = slope;
     this.#pace = slope;
     this.isOwn = isOwn;
@@ -78,7 +80,7 @@ export class ClockLine {
   }
 
   /** Whether its samples are too few, or too close together, to show its pace. */
-  get #isYoung(): boolean {
+  get isYoung(): boolean {
     return this.#count <= YOUNG_SAMPLES || this.spanMs < YOUNG_MS;
   }
 
@@ -88,7 +90,8 @@ export class ClockLine {
    */
   fits(window: TimeWindow): boolean {
     const { low, high } = this.#bounds;
-    const isTaken = this.#isYoung && low <= this.#slope && this.#slope <= high;
+    const isPossible = low <= this.#slope && this.#slope <= high;
+    const isTaken = this.isYoung && isPossible && this.#slope === this.#assumedSlope;
     const bounds = isTaken
       ? {
           low: Math.max(low, this.#slope * (1 - PACE_LEEWAY)),
@@ -104,7 +107,7 @@ export class ClockLine {
    */
   fork(window: TimeWindow): ClockLine | undefined {
     const [first] = this.#samples;
-    if (!this.#isYoung || first === undefined) return undefined;
+    if (!this.isYoung || first === undefined) return undefined;
     if (!isConsistent(this.#samples, this.#bounds, window)) return undefined;
     const forked = new ClockLine(first, this.#slope, this.isOwn);
     for (const sample of this.#samples.slice(1)) forked.take(sample);

@@ -86,6 +86,8 @@ const RIVAL_SAMPLES = 3;
 const RIVAL_SPAN_MS = 1000;
 /** So many answers in a row count as most of them. */
 const RIVAL_IN_ROW = 5;
+/** A clock this slow stands, or has stood. */
+const STANDING_PACE = 0.5;
 /** How long most answers must speak for an earlier time until it is believed. */
 const JUMP_BACK_MS = 15_000;
 /** The same where nothing but these answers speaks for it. */
@@ -110,6 +112,7 @@ export function createExchangeClock(options: ExchangeClockOptions): ExchangeCloc
  * | agrees with the wall clock, and the one in use does not | after three answers over a second |
  * | is ahead, and something was seen to happen in its time ({@link ExchangeClock.witness}) | likewise |
  * | is behind, and the one in use does not agree with the wall clock | after 15 s |
+ * | sets out from where the one in use was seen last, at another pace | likewise, as no jump |
  * | any other | after 10 min: then it is the exchange's time, right or wrong |
  *
  * Until then, what may be claimed ends at the earliest line that may be right. The line in use and
@@ -205,7 +208,10 @@ class EstimatedExchangeClock implements ExchangeClock {
       const aheadMs = rival.estimateMs(atMs) - usedMs;
       const latestMs = usedMs + aheadMs + LOCAL_TOLERANCE_MS * Math.max(1, rival.pace);
       const isInItsTime = happenedMs > usedMs + aheadMs / 2 && happenedMs <= latestMs;
-      return aheadMs > LOCAL_TOLERANCE_MS && isInItsTime && this.#leads(rival);
+      // Its pace must be known: that of the line in use, unless that one stood, or one of its own.
+      const isSamePace = rival.slope === line.slope && line.slope > STANDING_PACE;
+      const isSteady = !rival.isYoung || isSamePace;
+      return aheadMs > LOCAL_TOLERANCE_MS && isInItsTime && isSteady && this.#leads(rival);
     });
     if (next !== undefined) this.#jumpTo(next);
   }
@@ -295,8 +301,20 @@ class EstimatedExchangeClock implements ExchangeClock {
   /** Whether most answers speak for a line, and enough of them. */
   #leads(line: ClockLine): boolean {
     const isKnown = line.count >= RIVAL_SAMPLES && line.spanMs >= RIVAL_SPAN_MS;
-    const isLatest = this.#recent.slice(-RIVAL_IN_ROW).every((one) => one.line === line);
-    return isKnown && (isLatest || this.#shareOf(line) > 0.5);
+    if (!isKnown) return false;
+    const latest = this.#recent.filter(({ atMs }) => atMs > line.lastMs - RIVAL_SPAN_MS);
+    const isAlone = latest.length >= RIVAL_IN_ROW && latest.every((one) => one.line === line);
+    return isAlone || this.#shareOf(line) > 0.5;
+  }
+
+  /**
+   * Whether a line sets out from where the other one was seen last: then the exchange's time did not
+   * jump, it runs at another pace, as a tape does that was held for a while.
+   */
+  #isContinuous(line: ClockLine, from: ClockLine): boolean {
+    const toleranceMs = LOCAL_TOLERANCE_MS * Math.max(1, line.pace);
+    const differenceMs = line.estimateMs(from.lastMs) - from.estimateMs(from.lastMs);
+    return !line.isYoung && !this.#hasWall(from) && Math.abs(differenceMs) <= toleranceMs;
   }
 
   /** Looks whether the line in use is to be left for another one. */
@@ -312,7 +330,7 @@ class EstimatedExchangeClock implements ExchangeClock {
       const isBehind = rival.estimateMs(atMs) < line.estimateMs(atMs);
       const isUsedWitnessed = this.#hasWall(line);
       const waitMs =
-        this.#hasWall(rival) && !isUsedWitnessed
+        (this.#hasWall(rival) && !isUsedWitnessed) || this.#isContinuous(rival, line)
           ? 0
           : isBehind && !isUsedWitnessed
             ? JUMP_BACK_MS
@@ -339,6 +357,7 @@ class EstimatedExchangeClock implements ExchangeClock {
     const fromMs = this.nowMs();
     const share = this.#shareOf(line);
     const former = this.#line;
+    const isContinuous = former !== undefined && this.#isContinuous(line, former);
     this.#line = line;
     this.#rivals = this.#rivals.filter((one) => one !== line);
     if (former !== undefined) {
@@ -347,6 +366,7 @@ class EstimatedExchangeClock implements ExchangeClock {
       this.#rivals.push(former);
     }
     this.#isLocal = this.#agreesWithWall(line, LOCAL_TOLERANCE_MS);
+    if (isContinuous) return;
     this.#jumps += 1;
     const toMs = this.nowMs();
     this.#sinceMs = toMs;
