@@ -125,6 +125,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
       openGaps: 1,
     },
     collectFromMs: ms(0),
+    startReason: null,
   });
 });
 
