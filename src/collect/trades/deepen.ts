@@ -4,7 +4,7 @@ import { locate } from '../../ledger/page.js';
 import { deeperSpan } from '../../ledger/proof.js';
 import { type Frontier, NOTHING, seenDepth } from './frontier.js';
 import type { SourceTrade, TradePage } from './source.js';
-import { LOCATE_REQUESTS_MAX, OTHER_PAGE, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
 /** Stored rows that a page is held against, and how many of them it may expose. */
 const STORED_MAX = 2 * PAGE_MAX;
@@ -144,7 +144,7 @@ async function exposeStrangers(
   const held = new Set(rows.map(placeKey));
   const strangers = stored.filter((row) => !held.has(placeKey(row)));
   if (strangers.length === 0) return;
-  const again = await walk.fetchForStep(skip, OTHER_PAGE, signal);
+  const again = await walk.fetchForStep(skip, PAGE_MAX - 1, signal);
   const other = new Set(again.trades.map(placeKey));
   const lowest = orderPage(again.trades).at(-1);
   const isShown = strangers.some((row) => other.has(placeKey(row)));

@@ -31,8 +31,11 @@ interface Stored extends HeadLook {
 const PAGE_SIZES = [20, 50, 100, 200, 500, PAGE_MAX];
 /** In id mode a page that is too short can not be made up for. */
 const PAGE_MIN_ID = 200;
-/** A page that contradicts what is known is asked for again so often, past whatever cached it. */
-const AGAIN_SIZES = [PAGE_MAX, OTHER_PAGE];
+/**
+ * A page that contradicts what is known is asked for again so often: in another size, past whatever
+ * cached it, and in none that would not reach down to what is missing.
+ */
+const AGAIN_SIZES = [PAGE_MAX - 1, PAGE_MAX];
 /** Stored trades that the first page of a run is held against. */
 const RECALLED_MAX = 2 * PAGE_MAX;
 

@@ -135,3 +135,19 @@ test('a wrong row that was stored just before the end of a run is exposed by the
   world.assertNothingElse();
   assert.deepEqual(world.covered(), [[1, 605]]);
 });
+
+test('a wrong row deep in the first page after a restart is exposed', async () => {
+  const world = new TradeWorld(every(300, 1), 300);
+  const next = (atS: number): Trade => ({ tid: Math.floor(atS) + 1, atS });
+  world.trades.push(next(300.5));
+  world.clock.advance(1000);
+  lieOnce(world, (row) => ({ ...row, tid: row.tid + MILLION }));
+  await world.walker().pollHead(signal);
+  for (let second = 301; second < 1000; second += 1) {
+    world.clock.advance(1000);
+    world.trades.push(next(second + 0.5));
+  }
+  await lookOn(world, world.walker(), 5, next);
+  world.assertHonest();
+  world.assertNothingElse();
+});
