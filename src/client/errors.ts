@@ -200,6 +200,13 @@ export class NetworkError extends ExchangeError {
   }
 }
 
+/** The exchange's certificate is not to be believed, or it speaks no TLS. It may be renewed. */
+export class TlsRefusedError extends ExchangeError {
+  constructor(place: ErrorPlace, refusal: string, options?: { cause?: unknown }) {
+    super('tls_refused', 'retry', 'network', place, `no TLS connection: ${refusal}`, options);
+  }
+}
+
 /** A parameter is outside the contract's limits; nothing was sent. */
 export class InvalidParameterError extends ExchangeError {
   constructor(endpoint: string, detail: string) {

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { buildConnector, Pool } from 'undici';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
+import { tlsRefusal } from '../kernel/tls-refusal.js';
 import { readAddress } from './address.js';
 import { BodyRoom } from './body-room.js';
 import {
@@ -11,6 +12,7 @@ import {
   NetworkError,
   safeExcerpt,
   TimeoutError,
+  TlsRefusedError,
 } from './errors.js';
 import { ReplyHandler, type RequestWatch } from './reply-handler.js';
 import type { ReplyHeaders } from './reply-headers.js';
@@ -196,7 +198,7 @@ export class HttpTransport {
  * No answer came. If the broken connection had carried an earlier answer and nothing since, the
  * server had given it up before it could see the request.
  */
-function unanswered(place: ErrorPlace, error: unknown, open: OpenConnections): NetworkError {
+function unanswered(place: ErrorPlace, error: unknown, open: OpenConnections): ExchangeError {
   const isStale = [...open].some(
     ([socket, bytesRead]) =>
       socket.errored === error && bytesRead > 0 && socket.bytesRead === bytesRead,
@@ -206,7 +208,9 @@ function unanswered(place: ErrorPlace, error: unknown, open: OpenConnections): N
   return new StaleConnectionError(place, detail, { cause: error });
 }
 
-function networkError(place: ErrorPlace, error: unknown): NetworkError {
+function networkError(place: ErrorPlace, error: unknown): ExchangeError {
+  const refusal = tlsRefusal(error);
+  if (refusal !== undefined) return new TlsRefusedError(place, refusal, { cause: error });
   return new NetworkError(place, `no answer: ${describe(error)}`, { cause: error });
 }
 

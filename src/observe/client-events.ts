@@ -67,7 +67,7 @@ export function createClientEvents({ logger, metrics, tally, labels }: Sinks): C
       note();
       logger.write('debug', 'real-time connection opened', { market, periodS });
     },
-    socketClosed({ market, periodS, code, reason, livedMs }) {
+    socketClosed({ market, periodS, code, reason, livedMs, detail }) {
       const why = closeReason(code, reason);
       metrics.socketsClosed.inc({ reason: why });
       if (open.delete(`${market} ${periodS}`)) {
@@ -75,7 +75,8 @@ export function createClientEvents({ logger, metrics, tally, labels }: Sinks): C
       }
       note();
       const level = why === 'stopped' || why === 'normal' ? 'debug' : 'warn';
-      const fields = { market, periodS, closeCode: code, reason, livedMs };
+      const told = detail === undefined ? {} : { detail };
+      const fields = { market, periodS, closeCode: code, reason, livedMs, ...told };
       logger.writeRepeating(level, `socket ${why}`, 'real-time connection closed', fields);
     },
     socketRetry({ market, periodS, waitMs }) {

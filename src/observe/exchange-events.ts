@@ -67,6 +67,8 @@ export interface ClientEvents {
     readonly code: number;
     readonly reason: string;
     readonly livedMs: number;
+    /** Why no connection came about, where that is how it ended. */
+    readonly detail?: string;
   }): void;
   /** The next connection for states is tried after this wait. */
   socketRetry(event: {

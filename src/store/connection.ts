@@ -4,6 +4,7 @@ import pg from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { messageOf } from '../kernel/errors.js';
+import { tlsRefusal } from '../kernel/tls-refusal.js';
 import { StoreError } from './errors.js';
 import { sqlstateOf } from './sqlstate.js';
 
@@ -59,6 +60,12 @@ export function clientConfig(
       'the database URL is not of the form postgres://user:password@host:port/database',
     );
   }
+  try {
+    // It reads the files that the address names.
+    new pg.Client({ connectionString: databaseUrl });
+  } catch (error) {
+    throw connectFailure(error, databaseUrl);
+  }
   return {
     connectionString: databaseUrl,
     application_name: 'tapekeep',
@@ -68,10 +75,34 @@ export function clientConfig(
   };
 }
 
+/** What keeps a connection from being encrypted as database.url asks, and what to do. */
+function tlsTrouble(error: unknown): string | undefined {
+  const { syscall, path } = error as NodeJS.ErrnoException;
+  if (syscall === 'open' && path !== undefined) {
+    return `the file ${path}, which database.url names, can not be read (${messageOf(error)})`;
+  }
+  if (/does not support SSL/.test(messageOf(error))) {
+    return 'it is not set up for TLS: set ssl = on there, or sslmode=disable in database.url';
+  }
+  const refusal = tlsRefusal(error);
+  if (refusal === undefined) return undefined;
+  return `${refusal}; for Postgres sslrootcert=FILE in database.url names an authority as well`;
+}
+
 /** A failed connect in words that name where it went. Refusals by the server keep their action. */
 export function connectFailure(error: unknown, databaseUrl: string): Error {
   if (error instanceof StoreError) return error;
   const where = describeAddress(databaseUrl);
+  const refused = tlsTrouble(error);
+  if (refused !== undefined) {
+    return new StoreError(
+      'database_tls_refused',
+      // A certificate is renewed while rows wait; a start does not wait for it.
+      'retry',
+      `no TLS connection to Postgres at ${where}: ${refused}`,
+      { cause: error },
+    );
+  }
   const sqlstate = sqlstateOf(error);
   const isFinal = sqlstate !== undefined && /^(28|3D|42)/.test(sqlstate);
   const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : '';
@@ -97,6 +128,37 @@ export async function checkServerVersion(
     'database_too_old',
     'fatal',
     `Postgres at ${describeAddress(databaseUrl)} is version ${major}; tapekeep needs ${OLDEST_SERVER} or newer`,
+  );
+}
+
+interface SessionKind {
+  readonly isStandby: boolean;
+  readonly isReadOnly: boolean;
+}
+
+/**
+ * Refuses a session that can not write: of a standby, as the old address after a failover may lead to,
+ * or one that a setting makes read-only.
+ *
+ * @throws {@link StoreError} `database_read_only`
+ */
+export async function refuseReadOnly(
+  run: (sql: string) => Promise<{ rows: SessionKind[] }>,
+  databaseUrl: string,
+): Promise<void> {
+  const { rows } = await run(
+    `SELECT pg_is_in_recovery() AS "isStandby",
+       current_setting('transaction_read_only') = 'on' AS "isReadOnly"`,
+  );
+  if (rows[0]?.isReadOnly !== true) return;
+  const why = rows[0].isStandby
+    ? 'is a standby, which takes no rows: promote it, or set database.url to the primary'
+    : 'makes this login read-only (default_transaction_read_only is on for the server, the database or the role): set it to off';
+  throw new StoreError(
+    'database_read_only',
+    'retry',
+    `Postgres at ${describeAddress(databaseUrl)} ${why}`,
+    { sqlstate: '25006' },
   );
 }
 

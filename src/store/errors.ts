@@ -7,6 +7,8 @@ export type StoreErrorCode =
   | 'claim_beyond_present'
   | 'data_refused'
   | 'database_failed'
+  | 'database_read_only'
+  | 'database_tls_refused'
   | 'database_too_new'
   | 'database_too_old'
   | 'database_not_migrated'

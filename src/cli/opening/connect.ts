@@ -58,7 +58,7 @@ export async function firstAnswer(
       return reply.identity;
     } catch (error) {
       if (signal.aborted || tries >= triesMax) throw error;
-      if (error instanceof TapekeepError && error.action === 'fatal') throw error;
+      if (error instanceof TapekeepError && isForAPerson(error)) throw error;
       tellFailure(telemetry.collect, 'markets', '*', error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);
     }
@@ -81,6 +81,11 @@ export async function settleTime(
       if (signal.aborted) throw error;
     });
   }
+}
+
+/** No other try helps at a start; a daemon that runs waits for a certificate to be renewed. */
+function isForAPerson({ action, code }: TapekeepError): boolean {
+  return action === 'fatal' || code === 'tls_refused';
 }
 
 /** What an archive is bound to, see `Store.claimArchive`. */

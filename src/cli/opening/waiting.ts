@@ -50,7 +50,9 @@ export async function whenDatabaseAnswers<T>(
 }
 
 function isPassing(error: unknown): boolean {
-  return error instanceof TapekeepError && error.action === 'retry';
+  if (!(error instanceof TapekeepError) || error.action !== 'retry') return false;
+  // It may be renewed under a daemon that runs; at a start a person is there to be told.
+  return error.code !== 'database_tls_refused';
 }
 
 /** One wait: what for, since when, and its end. */
@@ -107,7 +109,7 @@ class Wait {
 class WaitedError extends TapekeepError {
   constructor(last: unknown, waitMs: number) {
     super(
-      'database_unreachable',
+      last instanceof TapekeepError ? last.code : 'database_unreachable',
       'retry',
       `${messageOf(last)}; waited ${formatDuration(waitMs)} for it (--wait-for-database, database.startWait)`,
       { cause: last },

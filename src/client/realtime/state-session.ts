@@ -1,7 +1,8 @@
 import { type RawData, WebSocket } from 'ws';
 import type { ServerFrame } from '../../contract/realtime.js';
 import { TELL_GAPS } from '../../contract/told-gaps.js';
-import { codeOf } from '../../kernel/errors.js';
+import { codeOf, messageOf } from '../../kernel/errors.js';
+import { tlsRefusal } from '../../kernel/tls-refusal.js';
 import { identityOf, isReplay } from '../reply-headers.js';
 import { asFeedRecord, parseFrame, queryResult } from './session-frames.js';
 import {
@@ -50,6 +51,8 @@ export class StateSession {
   #hadUpdates = false;
   #wasSilent = false;
   #endReason: CloseReason | undefined;
+  /** Why no connection came about, in words. */
+  #detail: string | undefined;
   /** At a replay: it has not said that it knows the states of this time. */
   #isUnknown = false;
   /** Since when it knows them; our guess of its time must not lie before. */
@@ -270,6 +273,7 @@ export class StateSession {
   #fail(error: Error): void {
     if (this.#phase === 'ended') return;
     const reason = reasonOfFailure(codeOf(error), this.#isOpen());
+    if (reason === 'connect_failed') this.#detail = tlsRefusal(error) ?? messageOf(error);
     // The library names what a peer did wrong.
     if (reason === 'oversized' || reason === 'protocol_error') this.#count('unrecognised');
     this.#end(reason);
@@ -289,7 +293,8 @@ export class StateSession {
     this.#socket?.terminate();
     const code = received ?? (isOurs ? NORMAL_CLOSURE : ABNORMAL_CLOSURE);
     const livedMs = Math.round(clock.monotonicMs() - this.#startedMs);
-    telemetry.socketClosed({ market, periodS, code, reason, livedMs });
+    const detail = this.#detail === undefined ? {} : { detail: this.#detail };
+    telemetry.socketClosed({ market, periodS, code, reason, livedMs, ...detail });
     const lastAliveExchangeMs = this.#lastAliveExchangeMs;
     const exchangeMs = exchangeClock.nowMs();
     this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, exchangeMs, livedMs });

@@ -8,6 +8,7 @@ import {
   clientConfig,
   connectFailure,
   describeAddress,
+  refuseReadOnly,
 } from '../connection.js';
 import type { Runner } from '../database.js';
 import { StoreError } from '../errors.js';
@@ -131,6 +132,7 @@ export async function migrateAll(options: MigrateOptions): Promise<MigrationRepo
   }
   try {
     await checkServerVersion((sql) => client.query(sql), databaseUrl);
+    await refuseReadOnly((sql) => client.query(sql), databaseUrl);
     await client.query('SET client_min_messages = warning');
     const { rows } = await client.query<{ is_owner: boolean }>(IS_OWNER);
     const isOwner = rows[0]?.is_owner === true;

@@ -1,4 +1,4 @@
-import { Connection, type ConnectionOptions } from '../connection.js';
+import { Connection, type ConnectionOptions, refuseReadOnly } from '../connection.js';
 import { StoreError } from '../errors.js';
 import { holdLock } from '../locks.js';
 import { WRITE_COVERAGE } from './coverage-rows.js';
@@ -43,6 +43,10 @@ export class WriterSession {
     if (this.#connection !== undefined && !this.#connection.isLost) return this.#connection;
     const connection = await Connection.open(this.#options);
     try {
+      const run = async <Row extends object>(sql: string) => ({
+        rows: await connection.query<Row>(sql),
+      });
+      await refuseReadOnly(run, this.#options.databaseUrl);
       await connection.query(PREPARE.join(';\n'));
       if (this.#mustHoldLock) await this.#lock(connection, 'retry');
       if (this.#isClosed) throw new StoreError('database_unreachable', 'retry', 'closed');

@@ -44,6 +44,8 @@ interface Taken {
   readonly group: PreparedGroup;
 }
 
+/** SQLSTATE of a write in a session that only reads. */
+const READ_ONLY = '25006';
 /** First pause after a failure, before jitter. */
 const RETRY_BASE_MS = 100;
 /** Makings of a missing partition before it counts as a failure like any other. */
@@ -250,7 +252,9 @@ export class Writer {
     } catch (error) {
       // Only an answer of the server proves that the connection is in step.
       const isInStep = sqlstateOf(error) !== undefined || error instanceof StoreError;
-      await this.#session.reset(isInStep && !connection.isLost);
+      // What was the primary is one no longer: only a new connection can find the new one.
+      const isReadOnly = sqlstateOf(error) === READ_ONLY;
+      await this.#session.reset(isInStep && !isReadOnly && !connection.isLost);
       throw error;
     }
   }

@@ -1,0 +1,26 @@
+/** Why the other side of a TLS connection was not believed, in words that say what to do. */
+const REASONS: ReadonlyArray<readonly [RegExp, string]> = [
+  [/^CERT_HAS_EXPIRED$/, 'its certificate has expired: it has to be renewed there'],
+  [/^CERT_NOT_YET_VALID$/, 'its certificate is not valid yet: look at the clock of this machine'],
+  [
+    /^(ERR_TLS_CERT_ALTNAME_INVALID|HOSTNAME_MISMATCH)$/,
+    'its certificate is for another host name: use the name that the certificate has',
+  ],
+  [
+    /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_.*CERT.*|UNABLE_TO_VERIFY_LEAF_SIGNATURE)$/,
+    'its certificate is of no authority that this machine knows: name the file of its authority by NODE_EXTRA_CA_CERTS',
+  ],
+  [
+    /^(CERT_|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH_EXCEEDED)/,
+    'its certificate can not be believed',
+  ],
+  [/^(ERR_SSL_|EPROTO$)/, 'it does not speak TLS as this side does'],
+];
+
+/** Undefined where the failure has nothing to do with TLS. The error's own code is at the end. */
+export function tlsRefusal(error: unknown): string | undefined {
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  if (typeof code !== 'string') return undefined;
+  const found = REASONS.find(([pattern]) => pattern.test(code));
+  return found === undefined ? undefined : `${found[1]} (${code})`;
+}
