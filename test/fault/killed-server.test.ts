@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { programUrl } from '../../src/store/embedded/logins.js';
 import { readPostmaster } from '../../src/store/embedded/probe.js';
 import { childrenOf } from '../../src/store/embedded/processes.js';
 import { makeTempDir, openSql, runSql } from '../support/postgres/postgres-server.js';
@@ -27,9 +28,9 @@ async function startDaemon(t: TestContext) {
   await daemon.line((line) => line.includes('"committed"'));
   const clusterDir = join(cwd, 'data/postgres');
   const database = await daemon.line((line) => line.startsWith('  database '));
-  const url = new URL(database.split(/\s+/)[2] ?? '');
-  url.password = (await readFile(`${clusterDir}.password`, 'utf8')).trim();
-  return { cwd, daemon, clusterDir, status, url: url.href };
+  const { port } = new URL(database.split(/\s+/)[2] ?? '');
+  const password = (await readFile(`${clusterDir}.password`, 'utf8')).trim();
+  return { cwd, daemon, clusterDir, status, url: programUrl(Number(port), password) };
 }
 
 type Started = Awaited<ReturnType<typeof startDaemon>>;
