@@ -106,9 +106,9 @@ suite('an exchange that lies about its time', { concurrency: 2 }, () => {
     await daemon.until(async () => {
       const missing = await world.claimedAndMissing();
       assert.deepEqual(missing, [], `${Date.now() - beganMs} ms after the begin`);
-      return (await world.coveredUntil('trades')) > beganMs + 25_000;
+      const isStruck = (await world.faults()).every((fired) => fired > 3);
+      return isStruck && (await world.coveredUntil('trades')) > beganMs + 25_000;
     });
-    for (const fired of await world.faults()) assert.ok(fired > 3, `stale ${fired} times`);
     await daemon.line((line) => line.includes('lacks trades that another source shows'));
     await world.stop(daemon);
   });
