@@ -17,7 +17,7 @@ const LYING_CANDLES = {
 const LYING_TRADES = { id: 'trades', kind: 'missingRows', where: 'historyResult', rows: 5 };
 const ENV = {
   TAPEKEEP_STREAMS_TRADES_HISTORY: 'all',
-  TAPEKEEP_STREAMS_KLINES_HISTORY: '9m',
+  TAPEKEEP_STREAMS_KLINES_HISTORY: '1h',
   TAPEKEEP_STREAMS_KLINES_SCHEDULE: '* * * * * *',
   TAPEKEEP_STREAMS_KLINES_REREADS: '0',
   TAPEKEEP_VERIFICATION_ENABLED: 'true',
