@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { codeOf } from '../../kernel/errors.js';
 import type { SpanCompleteness } from '../../store/index.js';
-import { ExportGapsError, OutputError } from '../export/errors.js';
+import { asDiskFull, ExportGapsError, OutputError } from '../export/errors.js';
 import { LISTED_MAX, type SeriesGaps } from '../export/manifest.js';
 import { Output } from '../export/output.js';
 import type { Reading } from '../reading/reading.js';
@@ -192,6 +192,8 @@ async function writeFile(
     await output.commit(`${JSON.stringify(manifest, null, 2)}\n`);
     around.onFile(manifest, target);
     return manifest;
+  } catch (error) {
+    throw asDiskFull(error, target);
   } finally {
     await output.discard();
   }
@@ -201,6 +203,7 @@ async function openOutput(path: string, isForced: boolean): Promise<Output> {
   try {
     await mkdir(dirname(path), { recursive: true });
   } catch (error) {
+    if (asDiskFull(error, path) !== error) throw asDiskFull(error, path);
     throw new OutputError(path, `its folder can not be made (${codeOf(error)})`, error);
   }
   return await Output.open({
