@@ -64,7 +64,7 @@ export type {
   TickerEntry,
   TradeFields,
 } from './contract/resource-types.js';
-export type { ParsedPayload, RejectedRow, ResultShape } from './contract/shape.js';
+export type { Asked, ParsedPayload, RejectedRow, ResultShape } from './contract/shape.js';
 export type { SignedContent } from './contract/signing.js';
 export {
   BudgetOverrunError,
@@ -87,5 +87,11 @@ export { AbortedError, type ErrorAction, isAborted, TapekeepError } from './kern
 export { type Random, seededRandom, systemRandom } from './kernel/random.js';
 export type { BackoffOptions } from './kernel/retry.js';
 export type { Span } from './kernel/span.js';
-export type { BudgetState, ClientEvents, RequestEnded, RequestOutcome } from './observe/events.js';
+export type {
+  BudgetState,
+  ClientEvents,
+  ClockDispute,
+  RequestEnded,
+  RequestOutcome,
+} from './observe/events.js';
 export { type SeriesKind, StoreError, type StoreErrorCode } from './store/index.js';

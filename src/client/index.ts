@@ -25,6 +25,7 @@ export {
   type ExchangeClock,
   type ExchangeClockOptions,
   type ExchangeTimeSample,
+  type LivedTime,
 } from './exchange-clock.js';
 export { NonceFile, NonceFileError, type NonceFileOptions } from './nonce-file.js';
 export { NonceLockedError, type NonceLockOptions } from './nonce-lock.js';

@@ -203,7 +203,7 @@ test('an order whose connection did not come about was never sent', async (t) =>
   const { client: untrusted } = makeStubClient(t, `https://127.0.0.1:${garbled.port}`, {
     credentials,
   });
-  await assert.rejects(untrusted.placeOrder(ORDER), errors.NetworkError);
+  await assert.rejects(untrusted.placeOrder(ORDER), errors.TlsRefusedError);
 });
 
 test('other signed calls that fail under way stay what they are', async (t) => {
