@@ -12,6 +12,9 @@ export interface ProgramOptions {
 
 type Stream = 'stdout' | 'stderr';
 
+/** What is waited for longer than this never comes; the failure then shows what the program did. */
+const LINE_LIMIT_MS = 6 * 60_000;
+
 /**
  * The built program as a process of its own. Tests wait for its lines and its end, never for time.
  */
@@ -50,10 +53,11 @@ export class Program {
 
   /**
    * Resolves with the first line, of those printed and those to come, that `matches`. Fails with
-   * all output when the program ends before.
+   * all output when the program ends before, or minutes pass.
    */
   async line(matches: (line: string) => boolean | Promise<boolean>): Promise<string> {
     let release: () => void = () => undefined;
+    const limit = AbortSignal.timeout(LINE_LIMIT_MS);
     const found = new Promise<string>((resolve, reject) => {
       let checks = Promise.resolve();
       const check = (line: string) => {
@@ -64,6 +68,9 @@ export class Program {
       };
       release = this.onLine(check);
       for (const line of [...this.lines.stdout, ...this.lines.stderr]) check(line);
+      limit.addEventListener('abort', () => {
+        reject(new Error(`not within ${LINE_LIMIT_MS / 60_000} minutes:\n${this.dump()}`));
+      });
       void this.#ended.then(async (end) => {
         await checks.catch(() => undefined);
         reject(new Error(`ended (${JSON.stringify(end)}) before the line came:\n${this.dump()}`));
