@@ -29,6 +29,7 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
   query_refused: EXIT_CODES.usage,
   query_role_missing: EXIT_CODES.database,
   database_read_only: EXIT_CODES.database,
+  database_login_refused: EXIT_CODES.database,
   database_tls_refused: EXIT_CODES.database,
   database_too_new: EXIT_CODES.database,
   database_too_old: EXIT_CODES.database,

@@ -14,6 +14,8 @@ const OLDEST_SERVER = 15;
 const CLIENT_GRACE_MS = 5_000;
 /** TCP keepalive finds a server that vanished without a word. */
 const KEEPALIVE_AFTER_MS = 10_000;
+/** Wrong password, no right to log in or to connect, no such database. */
+const LOGIN_REFUSED = /^(28...|3D...|42501)$/;
 
 export interface ConnectionOptions {
   readonly databaseUrl: string;
@@ -104,16 +106,18 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
     );
   }
   const sqlstate = sqlstateOf(error);
-  const isFinal = sqlstate !== undefined && /^(28|3D|42)/.test(sqlstate);
   const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : '';
   const detail = messageOf(error) || inner || 'no reason given';
-  const advice = isFinal ? ': check the user, the password and the database name' : '';
-  return new StoreError(
-    isFinal ? 'database_failed' : 'database_unreachable',
-    isFinal ? 'fatal' : 'retry',
-    `can not connect to Postgres at ${where} (${detail})${advice}`,
-    { cause: error, sqlstate },
-  );
+  const text = `can not connect to Postgres at ${where} (${detail})`;
+  const context = { cause: error, sqlstate };
+  if (sqlstate !== undefined && LOGIN_REFUSED.test(sqlstate)) {
+    const advice = 'check the user, the password and the database name';
+    // As with a certificate: a password is changed back while rows wait; a start does not wait for it.
+    return new StoreError('database_login_refused', 'retry', `${text}: ${advice}`, context);
+  }
+  return sqlstate?.startsWith('42') === true
+    ? new StoreError('database_failed', 'fatal', text, context)
+    : new StoreError('database_unreachable', 'retry', text, context);
 }
 
 /** @throws {@link StoreError} `database_too_old` */

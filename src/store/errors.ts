@@ -7,6 +7,7 @@ export type StoreErrorCode =
   | 'claim_beyond_present'
   | 'data_refused'
   | 'database_failed'
+  | 'database_login_refused'
   | 'database_read_only'
   | 'database_tls_refused'
   | 'database_too_new'

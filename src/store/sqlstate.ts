@@ -83,12 +83,11 @@ export function sqlstateOf(error: unknown): string | undefined {
 }
 
 export function actionOf(error: unknown): SqlAction {
+  // Errors of our own say it themselves.
+  if (error instanceof TapekeepError) return error.action === 'skip' ? 'data' : error.action;
   const sqlstate = sqlstateOf(error);
-  if (sqlstate === undefined) {
-    // Errors of our own say it themselves; what is left are broken connections and timeouts.
-    if (!(error instanceof TapekeepError) || error.action === 'retry') return 'retry';
-    return error.action === 'fatal' ? 'fatal' : 'data';
-  }
+  // A broken connection, or a missed deadline.
+  if (sqlstate === undefined) return 'retry';
   // "no partition of relation found for row" shares its code with broken CHECKs, which name one.
   const { constraint } = error as DatabaseErrorFields;
   if (sqlstate === '23514' && typeof constraint !== 'string') return 'partition';

@@ -101,7 +101,7 @@ test('what no time can heal is an error at once', async (t) => {
     [unknown, /"none_of_this_name" does not exist.*the database name/],
   ] as const) {
     const daemon = startDaemon(t, refused.href);
-    assert.equal((await daemon.ended()).code, 1, daemon.dump());
+    assert.equal((await daemon.ended()).code, 3, daemon.dump());
     assert.match(daemon.text('stderr'), said);
     assert.equal(daemon.lines.stderr.some(isWaiting), false);
   }

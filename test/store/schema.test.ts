@@ -44,8 +44,8 @@ test('an address that leads nowhere is named, the password never', async () => {
   const canary = 'canary-7f3';
   const variants: [string, string, RegExp][] = [
     ['port', 'database_unreachable', /127\.0\.0\.1:1, database/],
-    ['password', 'database_failed', /password/],
-    ['database', 'database_failed', /database no_such/],
+    ['password', 'database_login_refused', /password/],
+    ['database', 'database_login_refused', /database no_such/],
   ];
   for (const [part, code, message] of variants) {
     const changed = new URL(part === 'database' ? withDatabase(url, 'no_such') : url);

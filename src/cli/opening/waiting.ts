@@ -51,8 +51,8 @@ export async function whenDatabaseAnswers<T>(
 
 function isPassing(error: unknown): boolean {
   if (!(error instanceof TapekeepError) || error.action !== 'retry') return false;
-  // It may be renewed under a daemon that runs; at a start a person is there to be told.
-  return error.code !== 'database_tls_refused';
+  // They may change under a daemon that runs; at a start a person is there to be told.
+  return error.code !== 'database_tls_refused' && error.code !== 'database_login_refused';
 }
 
 /** One wait: what for, since when, and its end. */

@@ -7,8 +7,18 @@ import { sqlstateOf } from '../sqlstate.js';
 const REPORT_EVERY_MS = 10_000;
 const NOTHING_REPORTED = { code: '', atMs: Number.NEGATIVE_INFINITY };
 
+const LOGIN_ADVICE =
+  'rows wait until the login works again: let it in again, or start again with the right database.url';
+
+/** With what helps a program that runs, and knows its login from its start. */
+function describe(error: unknown): string {
+  const text = messageOf(error);
+  return codeOf(error) === 'database_login_refused' ? `${text}; ${LOGIN_ADVICE}` : text;
+}
+
 /** Failures of the server as a whole; a deadlock or a lock held is none. */
 function isOutage(error: unknown): boolean {
+  if (codeOf(error) === 'database_login_refused') return true;
   const sqlstate = sqlstateOf(error);
   return sqlstate === undefined || /^(08|25|53|57|58|XX)/.test(sqlstate);
 }
@@ -37,9 +47,9 @@ export class Troubles {
     const isKnown = this.#reported.code === code && nowMs - this.#reported.atMs < REPORT_EVERY_MS;
     if (!willRetry || !isKnown) {
       this.#reported = { code, atMs: nowMs };
-      this.#telemetry.commitFailed({ code, message: messageOf(error), willRetry });
+      this.#telemetry.commitFailed({ code, message: describe(error), willRetry });
     }
-    if (willRetry && isOutage(error)) this.#becomes(false, messageOf(error));
+    if (willRetry && isOutage(error)) this.#becomes(false, describe(error));
   }
 
   #becomes(up: boolean, detail?: string): void {
