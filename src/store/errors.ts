@@ -14,6 +14,7 @@ export type StoreErrorCode =
   | 'database_too_old'
   | 'database_not_migrated'
   | 'database_unreachable'
+  | 'embedded_postgres_disk_full'
   | 'embedded_postgres_failed'
   | 'embedded_postgres_locked'
   | 'embedded_postgres_lost'

@@ -71,6 +71,7 @@ export type {
 } from './api-verdicts.js';
 export { FIGURE_SLOTS_MAX } from './api-verdicts.js';
 export { pingPostgres } from './connection.js';
+export { fullDisk } from './embedded/full-disk.js';
 export {
   hasEmbeddedCluster,
   startEmbeddedPostgres,

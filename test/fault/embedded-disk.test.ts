@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import test from 'node:test';
+import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { startEmbeddedPostgres } from '../../src/store/index.js';
 import { isCovered } from '../support/exchanges/recorded.js';
@@ -113,4 +113,50 @@ test('a full disk below the embedded server: intake pauses, and goes on by itsel
   } finally {
     await archive.end();
   }
+});
+
+const LIMIT = { timeout: 240_000 };
+const isWaiting = (line: string) =>
+  line.includes('"waiting for the database"') &&
+  /the disk of \S+ is full \(\d+ bytes free\)/.test(line);
+
+function startAlone(t: TestContext, dataDir: string, ...args: string[]): Program {
+  const env = { TAPEKEEP_DATA_DIR: dataDir, TAPEKEEP_HTTP_PORT: '0' };
+  const daemon = new Program(['--log-level', 'debug', '--log-format', 'json', 'start', ...args], {
+    env,
+  });
+  t.after(() => daemon.dispose());
+  return daemon;
+}
+
+test('a full disk at the start: it waits, says so, and goes on with room', LIMIT, async (t) => {
+  const disk = await mountSmallDisk(t, DISK_MB);
+  if (disk === undefined) return;
+  const dataDir = join(disk.path, 'data');
+  const pidOf = async () =>
+    Number((await readFile(join(dataDir, 'postgres/postmaster.pid'), 'utf8')).split('\n')[0]);
+  for (const before of ['there is no cluster', 'it was stopped', 'it was killed']) {
+    await disk.fill();
+    const daemon = startAlone(t, dataDir);
+    t.diagnostic(`${before}: ${await daemon.line(isWaiting)}`);
+    await disk.free();
+    await daemon.line((line) => line.includes('"committed"'));
+    const pid = await pidOf();
+    daemon.kill(before === 'it was stopped' ? 'SIGKILL' : 'SIGTERM');
+    await daemon.ended();
+    if (before === 'it was stopped') process.kill(pid, 'SIGKILL');
+  }
+  await disk.fill();
+  const hasty = startAlone(t, dataDir, '--wait-for-database', '2s');
+  assert.equal((await hasty.ended()).code, 1, hasty.dump());
+  const said = hasty.lines.stderr.at(-1) ?? '';
+  t.diagnostic(said);
+  assert.match(
+    said,
+    /^tapekeep: the disk of \S+\/data\S* is full \(\d+ bytes free\): .*; waited 2s/,
+  );
+  const at = startAlone(t, dataDir, '--wait-for-database', '0');
+  assert.equal((await at.ended()).code, 1, at.dump());
+  assert.match(at.lines.stderr.at(-1) ?? '', /^tapekeep: the disk of \S+ is full/);
+  assert.equal(at.lines.stderr.some(isWaiting), false);
 });

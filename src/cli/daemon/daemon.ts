@@ -7,7 +7,7 @@ import { systemRandom } from '../../kernel/random.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import type { StatusServer } from '../../status/server.js';
-import { type Store, startEmbeddedPostgres } from '../../store/index.js';
+import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';
 import { archiveIdentityOf, exchangeAddress, firstAnswer, settleTime } from '../opening/connect.js';
 import { describeDatabase, migrateDatabase, openArchive } from '../opening/database.js';
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
@@ -243,10 +243,18 @@ export class Daemon {
   }
 
   #patiently<T>(work: () => Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
-    const { clock, telemetry } = this.#options;
-    const databaseUrl = this.#database?.url ?? '';
+    const { clock, telemetry, config } = this.#options;
+    const databaseUrl = this.#database?.url ?? null;
     const options = { databaseUrl, clock, telemetry: telemetry.store, waitMs: this.#waitMs };
-    return whenDatabaseAnswers({ ...options, signal: this.#stopping.signal }, work, discard);
+    const onOwnDisk = () =>
+      work().catch(async (error: Error) => {
+        throw (await fullDisk(config.dataDir, error)) ?? error;
+      });
+    return whenDatabaseAnswers(
+      { ...options, signal: this.#stopping.signal },
+      config.database.url === null ? onOwnDisk : work,
+      discard,
+    );
   }
 
   /** Health fails from here on: only a new start can help. */
@@ -266,12 +274,14 @@ export class Daemon {
     const { signal } = this.#stopping;
     const { dataDir } = config;
     const events = telemetry.store;
-    const server = await startEmbeddedPostgres({
-      ...{ dataDir, clock, telemetry: events, signal },
-      // Recovery after a crash may take its time.
-      startTimeoutMs: Math.max(EMBEDDED_START_MS, this.#waitMs),
-      onLost: (error) => this.#fail(error),
-    });
+    const starting = () =>
+      startEmbeddedPostgres({
+        ...{ dataDir, clock, telemetry: events, signal },
+        // Recovery after a crash may take its time.
+        startTimeoutMs: Math.max(EMBEDDED_START_MS, this.#waitMs),
+        onLost: (error) => this.#fail(error),
+      });
+    const server = await this.#patiently(starting);
     return { url: server.url, stop: (limits) => server.stop(limits) };
   }
 

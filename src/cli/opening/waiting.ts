@@ -12,7 +12,8 @@ const RETRY = { baseMs: 250, capMs: 2000 };
 const LOOK_EVERY_MS = 10_000;
 
 export interface DatabaseWaitOptions {
-  readonly databaseUrl: string;
+  /** Asked beside the work; null: nothing to ask, and work that ends by itself when the signal comes. */
+  readonly databaseUrl: string | null;
   readonly clock: Clock;
   readonly telemetry: StoreEvents;
   /** Time that the database may be away in one piece of work; 0: the first failure is the last. */
@@ -39,7 +40,9 @@ export async function whenDatabaseAnswers<T>(
   const backoff = new Backoff(RETRY, systemRandom);
   for (;;) {
     try {
-      return await unlessAborted(wait.signal, work(), discard);
+      const working = work();
+      if (options.databaseUrl === null) return await working;
+      return await unlessAborted(wait.signal, working, discard);
     } catch (error) {
       if (wait.signal.aborted || !isPassing(error)) throw error;
       wait.failed(error);
@@ -66,7 +69,8 @@ class Wait {
   constructor(options: DatabaseWaitOptions) {
     this.#options = options;
     this.signal = AbortSignal.any([options.signal, this.#ending.signal]);
-    this.#look().catch(() => undefined);
+    const { databaseUrl } = options;
+    if (databaseUrl !== null) this.#look(databaseUrl).catch(() => undefined);
   }
 
   /** @throws when the time to wait is over */
@@ -86,8 +90,8 @@ class Wait {
   }
 
   /** A server that is frozen fails nothing: it is asked beside the work. */
-  async #look(): Promise<void> {
-    const { clock, databaseUrl } = this.#options;
+  async #look(databaseUrl: string): Promise<void> {
+    const { clock } = this.#options;
     for (;;) {
       await sleep(clock, LOOK_EVERY_MS, this.signal);
       try {

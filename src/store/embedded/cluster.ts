@@ -86,7 +86,7 @@ export async function makeCluster(
       signal,
     );
     signal?.throwIfAborted();
-    if (finished.code !== 0) throw initFailed(paths, finished.output);
+    if (finished.code !== 0) throw await initFailed(paths, finished.output);
     await rename(growing, paths.clusterDir);
   } finally {
     await rm(growing, { recursive: true, force: true });
@@ -117,11 +117,16 @@ async function removeUnfinished({ dataDir }: ClusterPaths): Promise<void> {
   }
 }
 
-function initFailed({ clusterDir }: ClusterPaths, output: string): StoreError {
+async function initFailed(
+  { clusterDir, dataDir }: ClusterPaths,
+  output: string,
+): Promise<StoreError> {
+  const full = await fullDisk(dataDir, output);
+  if (full !== undefined) return full;
   const detail = output.split('\n').slice(-4).join(' ');
   return new StoreError(
     'embedded_postgres_failed',
     'fatal',
-    fullDisk(clusterDir, output) ?? `initdb could not make a database in ${clusterDir}: ${detail}`,
+    `initdb could not make a database in ${clusterDir}: ${detail}`,
   );
 }

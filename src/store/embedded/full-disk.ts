@@ -1,13 +1,32 @@
+import { statfs } from 'node:fs/promises';
+import { codeOf, messageOf } from '../../kernel/errors.js';
+import { StoreError } from '../errors.js';
+import { sqlstateOf } from '../sqlstate.js';
+
 /** What the C library says in English and Postgres passes on. */
-const FULL = /No space left on device/;
+const FULL_TEXT = /No space left on device|Disk quota exceeded/;
+/** Of Node, and of Postgres. */
+const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', '53100']);
 
 /**
- * The one sentence that a full disk needs, in place of the many that a server writes about it.
+ * One typed error for all that a full disk leads to, with the free bytes.
  *
- * @param output what the program printed
+ * @param dataDir the folder on that disk
+ * @param trouble an error, or what a program printed
  * @returns undefined when the disk was not what it failed for
  */
-export function fullDisk(dir: string, output: string): string | undefined {
-  if (!FULL.test(output)) return undefined;
-  return `the disk of ${dir} is full: nothing stored is lost; make room there and start again`;
+export async function fullDisk(dataDir: string, trouble: unknown): Promise<StoreError | undefined> {
+  const text = messageOf(trouble);
+  const isFull = FULL_CODES.has(sqlstateOf(trouble) ?? codeOf(trouble)) || FULL_TEXT.test(text);
+  if (!isFull) return undefined;
+  const free = await statfs(dataDir).then(
+    ({ bavail, bsize }) => `${bavail * bsize} bytes free`,
+    () => 'free bytes unknown',
+  );
+  return new StoreError(
+    'embedded_postgres_disk_full',
+    'retry',
+    `the disk of ${dataDir} is full (${free}): nothing stored is lost; make room there`,
+    { cause: trouble },
+  );
 }

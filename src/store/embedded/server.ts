@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { readdir, readFile, rm, stat } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
@@ -112,7 +112,7 @@ export async function launchServer(options: StartOptions, port: number): Promise
       stdio: ['ignore', 'ignore', 'pipe'],
     });
   } catch (error) {
-    throw launchFailed(clusterDir, messageOf(error), error);
+    throw await launchFailed(clusterDir, messageOf(error), error);
   }
   const output = collectOutput(child, options.log);
   let isGone = false;
@@ -139,17 +139,21 @@ export async function launchServer(options: StartOptions, port: number): Promise
   }
   options.signal?.throwIfAborted();
   const detail = `${output()}\n${await newestLog(clusterDir)}`;
-  throw launchFailed(clusterDir, isGone ? detail : `no answer in time; ${detail}`);
+  throw await launchFailed(clusterDir, isGone ? detail : `no answer in time; ${detail}`);
 }
 
-function launchFailed(clusterDir: string, detail: string, cause?: unknown): StoreError {
+async function launchFailed(
+  clusterDir: string,
+  detail: string,
+  cause?: unknown,
+): Promise<StoreError> {
+  const full = await fullDisk(dirname(clusterDir), detail);
+  if (full !== undefined) return full;
   const lines = detail.split('\n').filter((line) => line.trim() !== '');
-  const full = fullDisk(clusterDir, detail);
   return new StoreError(
     'embedded_postgres_failed',
-    full === undefined ? 'fatal' : 'retry',
-    full ??
-      `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
+    'fatal',
+    `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
     { cause },
   );
 }

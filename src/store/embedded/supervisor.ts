@@ -1,5 +1,5 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { resolve } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
@@ -14,6 +14,7 @@ import {
   makeCluster,
   readPassword,
 } from './cluster.js';
+import { fullDisk } from './full-disk.js';
 import { keepRunning } from './keeping.js';
 import { leave, type Running } from './leaving.js';
 import { lockUnlessReadOnly } from './lock.js';
@@ -80,14 +81,17 @@ export async function startEmbeddedPostgres(
     const running = await bringUp(options, paths, others.length > 0).catch(async (error: Error) => {
       const isGivenUp = options.signal?.aborted === true;
       if (isGivenUp && others.length === 0) await endAnyServer(options.clock, paths);
-      throw error;
+      throw (await fullDisk(paths.dataDir, error)) ?? error;
     });
     options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${running.port}` });
     return joined(options, paths, user, running);
   } catch (error) {
     await user?.leave();
-    const phase = options.signal?.aborted === true ? 'stopped' : 'failed';
-    options.telemetry.embeddedPostgres({ phase, detail: messageOf(error) });
+    const isPassing = error instanceof StoreError && error.action === 'retry';
+    const phase = isPassing ? 'not started' : 'failed';
+    const isGivenUp = options.signal?.aborted === true;
+    const detail = messageOf(error);
+    options.telemetry.embeddedPostgres({ phase: isGivenUp ? 'stopped' : phase, detail });
     throw error;
   } finally {
     await lock?.release();
@@ -115,6 +119,8 @@ async function makeDataDir(dataDir: string): Promise<void> {
   try {
     await mkdir(dataDir, { recursive: true });
   } catch (error) {
+    const full = await fullDisk(dirname(dataDir), error);
+    if (full !== undefined) throw full;
     throw new StoreError(
       'embedded_postgres_failed',
       'fatal',
@@ -261,7 +267,9 @@ async function startAgain(
   const timed = { ...options, startTimeoutMs: RESTART_TIMEOUT_MS };
   const lock = await lockUnlessReadOnly(paths, { ...timed, deadlineMs: deadlineOf(timed) });
   try {
-    const running = await bringUp(timed, paths, true, port);
+    const running = await bringUp(timed, paths, true, port).catch(async (error: Error) => {
+      throw (await fullDisk(paths.dataDir, error)) ?? error;
+    });
     if (running.port !== port) throw portTaken(port);
     options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${port}, again` });
     return running;

@@ -1,11 +1,21 @@
 import assert from 'node:assert/strict';
+import { tmpdir } from 'node:os';
 import test from 'node:test';
 import { fullDisk } from '../../../src/store/embedded/full-disk.js';
 
-test('a full disk is told in one sentence, whatever else the server wrote; other troubles as they are', () => {
+test('a full disk is one sentence, whoever met it; other troubles stay as they are', async () => {
   const log = `LOG:  checkpoint starting
 FATAL:  could not write blocks 24..24 in file "base/16384/1249": No space left on device
 HINT:  Check free disk space.`;
-  assert.match(fullDisk('/data', log) ?? '', /^the disk of \/data is full: .* start again$/);
-  assert.equal(fullDisk('/data', 'FATAL:  could not open file: Permission denied'), undefined);
+  const ofNode = Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+  const ofServer = Object.assign(new Error('could not extend file'), { code: '53100' });
+  const dir = tmpdir();
+  for (const trouble of [log, new Error(log), ofNode, ofServer]) {
+    const { code, action, message } = (await fullDisk(dir, trouble)) ?? assert.fail('not seen');
+    assert.deepEqual({ code, action }, { code: 'embedded_postgres_disk_full', action: 'retry' });
+    assert.match(message, /^the disk of \S+ is full \(\d+ bytes free\): .* make room there$/);
+  }
+  assert.match((await fullDisk('/no/such', log))?.message ?? '', /free bytes unknown/);
+  const other = 'FATAL:  could not open file: Permission denied';
+  assert.equal(await fullDisk(dir, other), undefined);
 });
