@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 
 /** One connection. Those that are answered a request are given up last. */
 interface Held {
@@ -11,10 +12,14 @@ interface Held {
 /**
  * Bounds the connections of a server and lets every new one in, so that connections that are held open
  * keep nobody out. Beyond the limit a new one takes the place of another of the address that has most of
- * them: of the one that has waited longest without a whole request, else of the oldest. A connection that
- * became another protocol's is not counted any more.
+ * them: of the one that has waited longest without a whole request, else of the oldest.
+ *
+ * Does not listen for upgrades: a server without a listener answers such a request as any other, while one
+ * with a listener would leave the connection open.
+ *
+ * @returns stops counting a connection that another protocol has taken over
  */
-export function limitConnections(server: Server, max: number): void {
+export function limitConnections(server: Server, max: number): (socket: Duplex) => void {
   /** The one that has waited longest first. */
   const held = new Map<Socket, Held>();
   server.on('connection', (socket: Socket) => {
@@ -31,7 +36,7 @@ export function limitConnections(server: Server, max: number): void {
       if (held.delete(socket)) held.set(socket, one);
     });
   });
-  server.on('upgrade', ({ socket }: IncomingMessage) => held.delete(socket));
+  return (socket) => held.delete(socket as Socket);
 }
 
 function giveUp(held: Map<Socket, Held>): void {

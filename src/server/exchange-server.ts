@@ -1,4 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
+import { limitConnections } from '../kernel/connection-limit.js';
 import type { ServerEvents } from '../observe/events.js';
 import type { Backend } from './backend.js';
 import type { Interference } from './faults.js';
@@ -8,6 +9,8 @@ import { DEFAULT_VARIANTS, type ServerVariants } from './variants.js';
 
 /** Path of the real-time interface, on the same port as the HTTP interface. */
 const REALTIME_PATH = '/ws';
+/** Connections at once, without those of the real-time interface, which counts its own. */
+const MAX_CONNECTIONS = 2_000;
 
 export interface ExchangeServerOptions {
   readonly backend: Backend;
@@ -51,7 +54,9 @@ export async function startExchangeServer(options: ExchangeServerOptions): Promi
   };
   const http = buildHttpServer(context, REALTIME_PATH);
   const realtime = new RealtimeServer(context);
+  const release = limitConnections(http.server, MAX_CONNECTIONS);
   http.server.on('upgrade', (request, socket, head) => {
+    release(socket);
     realtime.upgrade(REALTIME_PATH, request, socket, head);
   });
   try {

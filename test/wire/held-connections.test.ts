@@ -75,6 +75,34 @@ for (const count of [64, 500]) {
   });
 }
 
+test('a request for another protocol is answered, and its connection counts', {
+  timeout: 30_000,
+}, async (t) => {
+  const well = async () => healthReport([{ name: 'loop', ok: true }]);
+  const options = { host: '127.0.0.1', port: 0, token: 'of-some-length' };
+  const server = await startStatusServer({
+    ...{ ...options, health: well, ready: well, metricsText: async () => '' },
+  });
+  const sockets: Socket[] = [];
+  // They go first: the end of the server waits for a connection that another protocol has.
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+  });
+  t.after(() => server.stop());
+  const closed: Promise<unknown>[] = [];
+  const heads = new Set<string>();
+  for (let at = 0; at < 70; at += 1) {
+    const socket = connect(server.port, '127.0.0.1');
+    sockets.push(socket);
+    closed.push(once(socket, 'close'));
+    socket.write(`${BEGUN}Connection: Upgrade\r\nUpgrade: other\r\n\r\n`);
+    const [answer] = (await once(socket, 'data')) as [Buffer];
+    heads.add(answer.toString().split('\r\n')[0] ?? '');
+  }
+  assert.deepEqual([...heads], ['HTTP/1.1 200 OK']);
+  await Promise.all(closed.slice(0, 6));
+});
+
 test('beyond the limit the address that holds most makes room, its longest waiting one first', async (t) => {
   const server = createServer((_request, response) => {
     response.writeHead(200);

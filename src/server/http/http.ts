@@ -4,7 +4,6 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { type EndpointName, endpointNames, endpoints } from '../../contract/endpoints.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
 import type { Clock } from '../../kernel/clock.js';
-import { limitConnections } from '../../kernel/connection-limit.js';
 import type { ServerEvents } from '../../observe/events.js';
 import { type Backend, RefusedError } from '../backend.js';
 import { addControl } from '../control/control.js';
@@ -60,8 +59,6 @@ const MAX_HEADER_BYTES = 16 * 1024;
 const HEADERS_TIMEOUT_MS = 5_000;
 /** How often Node looks for those that have not; its own default is half a minute. */
 const LOOK_EVERY_MS = 1_000;
-/** Connections at once, without those of the real-time interface, which counts its own. */
-const MAX_CONNECTIONS = 2_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 /** Longer than a client's pool keeps an idle socket, so that none is closed under a request. */
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
@@ -244,7 +241,6 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
     });
     done();
   });
-  limitConnections(app.server, MAX_CONNECTIONS);
   refuseExpectations(context, app);
   addHeaders(app, context);
   guardControl(app);
