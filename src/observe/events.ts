@@ -283,10 +283,17 @@ export interface ServerEvents {
   }): void;
 }
 
+/** Where a program writes for people. */
+export type OutputName = 'stderr' | 'stdout';
+
 export interface DaemonEvents {
   started(event: { readonly detail: Readonly<Record<string, string | number | boolean>> }): void;
   stopping(event: { readonly reason: string }): void;
   stopped(event: { readonly durationMs: number; readonly exitCode: number }): void;
+  /** Lines that were not written, because too much waits for a reader already. */
+  outputDropped(event: { readonly output: OutputName; readonly lines: number }): void;
+  /** The reader is back, and has all that waited. */
+  outputResumed(event: { readonly output: OutputName; readonly lines: number }): void;
   /** Something that needs a person's eye but stops nothing. */
   warned(event: { readonly code: string; readonly message: string }): void;
   failed(event: { readonly code: string; readonly message: string }): void;

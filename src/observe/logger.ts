@@ -32,8 +32,8 @@ export interface LoggerOptions {
   /** `auto` is pretty when the destination is a terminal, else JSON lines. */
   readonly format: LogFormat;
   readonly clock: Clock;
-  /** Default: this process's stderr, so that stdout stays free for results. */
-  readonly destination?: LogDestination;
+  /** Most often stderr, so that stdout stays free for results. */
+  readonly destination: LogDestination;
   /** Texts to hide wherever they stand, beside everything that looks like a secret. */
   readonly secrets?: readonly string[];
 }
@@ -41,10 +41,9 @@ export interface LoggerOptions {
 /** At most one line of the same trouble in this time. */
 const REPEAT_PERIOD_MS = 30_000;
 
-/** Opens the log. Lines are written at once: none is lost when the process dies. */
+/** Opens the log. Lines are written at once: none that is read is lost when the process dies. */
 export function createLogger(options: LoggerOptions): Logger {
-  const { level, format, clock, secrets } = options;
-  const destination: LogDestination = options.destination ?? process.stderr;
+  const { level, format, clock, secrets, destination } = options;
   const isTerminal = destination.isTTY === true;
   const isPretty = format === 'pretty' || (format === 'auto' && isTerminal);
   const redact = createRedactor(secrets);

@@ -323,6 +323,11 @@ export function createMetrics(registry: Registry) {
       'phase',
     ]),
     shutdownSeconds: gauge('shutdown_duration_seconds', 'Time that the last stop took.', []),
+    outputDropped: counter(
+      'output_lines_dropped_total',
+      'Lines of the log (stderr) or the summary (stdout) that were dropped, because nothing read them.',
+      ['output'],
+    ),
     warnings: counter('warnings_total', 'Warnings that need an eye but stop nothing.', ['code']),
     failures: counter('failures_total', 'Failures that stopped something.', ['code']),
   };

@@ -51,6 +51,16 @@ export function createDaemonEvents({ logger, metrics, labels }: Sinks): DaemonEv
       metrics.warnings.inc({ code: labels.code.admit(code) });
       logger.writeRepeating('warn', `warned ${code}`, message, { code });
     },
+    outputDropped({ output, lines }) {
+      metrics.outputDropped.inc({ output }, lines);
+      const text = `${output} is not read: its lines are dropped, and all else goes on`;
+      // Of itself the log can not tell that now.
+      if (output !== 'stderr') logger.writeRepeating('warn', `dropped ${output}`, text);
+    },
+    outputResumed({ output, lines }) {
+      metrics.warnings.inc({ code: labels.code.admit(`${output}_unread`) });
+      logger.write('warn', `${output} was not read for a while`, { droppedLines: lines });
+    },
     failed({ code, message }) {
       metrics.failures.inc({ code: labels.code.admit(code) });
       logger.write('error', message, { code });

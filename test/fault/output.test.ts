@@ -5,11 +5,10 @@ import { Program } from '../support/programs/program.js';
 
 /** Output that nobody reads any more costs the daemon its words, and nothing else. */
 
-const LOG = ['--log-level', 'debug', '--log-format', 'json'];
-
-async function startDaemon(t: TestContext) {
+async function startDaemon(t: TestContext, level = 'debug', settings = {}) {
   const env = { TAPEKEEP_DATABASE_URL: await makeDatabase('empty'), TAPEKEEP_HTTP_PORT: '0' };
-  const daemon = new Program([...LOG, 'start'], { env });
+  const args = ['--log-level', level, '--log-format', 'json', 'start'];
+  const daemon = new Program(args, { env: { ...env, ...settings } });
   t.after(() => daemon.dispose());
   const line = await daemon.line((text) => text.startsWith('  status '));
   await daemon.line((text) => text.startsWith('  Stop with'));
@@ -51,4 +50,29 @@ test('a closed log: collecting goes on, and the metrics say that the log is gone
   daemon.kill('SIGTERM');
   assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
   assert.match(daemon.text('stdout'), /^Ran /m);
+});
+
+const droppedOf = (metrics: string) =>
+  Number(/^tapekeep_output_lines_dropped_total\{output="stderr"\} (\d+)/m.exec(metrics)?.[1] ?? 0);
+
+test('a log that is read no further: what waits is bounded, and all else goes on', async (t) => {
+  const { daemon, status } = await startDaemon(t, 'trace', {
+    TAPEKEEP_EXCHANGE_REQUESTS_PER_S: '200',
+    TAPEKEEP_STREAMS_TRADES_SCHEDULE: '* * * * * *',
+  });
+  daemon.holdOutput('stderr', true);
+  // The summary on standard output tells the time: a line every ten seconds.
+  await daemon.until(async () => droppedOf((await read(`${status}metrics`)).text) > 0);
+  await commitsGoOn(daemon, status);
+  assert.equal((await read(`${status}healthz`)).status, 200);
+  assert.equal((await read(`${status}readyz`)).status, 200);
+  const dropped = droppedOf((await read(`${status}metrics`)).text);
+  daemon.holdOutput('stderr', false);
+  const told = await daemon.line((text) => text.includes('stderr was not read for a while'));
+  assert.ok(JSON.parse(told).droppedLines >= dropped, told);
+  // Held again, both: the end waits for no reader.
+  for (const stream of ['stdout', 'stderr'] as const) daemon.holdOutput(stream, true);
+  const exited = daemon.exited();
+  daemon.kill('SIGTERM');
+  assert.deepEqual(await exited, { code: 0, signal: null });
 });

@@ -115,7 +115,10 @@ test('a failure of the metrics is told to the log, not to the reader', async () 
 
 test('the page shows streams and reasons, escaped, and allows no script', async () => {
   const telemetry = createTelemetry({
-    logger: createLogger({ level: 'silent', format: 'json', clock: new FakeClock() }),
+    logger: createLogger({
+      ...{ level: 'silent', format: 'json', clock: new FakeClock() },
+      destination: { write: () => undefined },
+    }),
     exchangeNowMs: () => 10_000,
     processMetrics: false,
   });
@@ -146,7 +149,10 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
 
 test('the page and the document tell open gaps by reason, the longest first', async () => {
   const telemetry = createTelemetry({
-    logger: createLogger({ level: 'silent', format: 'json', clock: new FakeClock() }),
+    logger: createLogger({
+      ...{ level: 'silent', format: 'json', clock: new FakeClock() },
+      destination: { write: () => undefined },
+    }),
     exchangeNowMs: () => 10_000,
     processMetrics: false,
   });

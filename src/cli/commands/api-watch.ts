@@ -1,10 +1,12 @@
 import { systemClock } from '../../kernel/clock.js';
-import { TapekeepError } from '../../kernel/errors.js';
+import { AbortedError, isAborted, TapekeepError } from '../../kernel/errors.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
 import { type ApiOptions, ApiUsageError, openApiSession } from '../api/access.js';
 import { lineOf } from '../api/watch-lines.js';
 import { waitForStop } from '../daemon/shutdown.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { openExchange } from '../opening/exchange.js';
+import { writeOut } from '../output/write-out.js';
 
 export interface WatchOptions extends Omit<ApiOptions, 'url'> {
   readonly period: number;
@@ -44,8 +46,10 @@ export async function watchCommand(market: string, options: WatchOptions): Promi
   const access = openExchange(config, { url, realtimeUrl }, systemClock, telemetry, exchangeTime);
   const feed = access.openStateFeed(market, options.period);
   let isTimeUp = false;
+  const stopping = new AbortController();
   void waitForStop(systemClock, options.forMs).then((reason) => {
     isTimeUp = reason === 'time is up';
+    stopping.abort(new AbortedError());
     return feed.stop();
   });
   let hasOpened = false;
@@ -54,7 +58,10 @@ export async function watchCommand(market: string, options: WatchOptions): Promi
     for await (const event of feed) {
       const line =
         options.json === true ? JSON.stringify(event) : lineOf(event, systemClock.wallMs());
-      process.stdout.write(`${line}\n`);
+      // As fast as it is read, and the feed's own queue is bounded; the end does not wait for a reader.
+      await unlessAborted(stopping.signal, writeOut(`${line}\n`)).catch((error: unknown) => {
+        if (!isAborted(error)) throw error;
+      });
       if (event.kind === 'opened') hasOpened = true;
       if (event.kind !== 'closed' || hasOpened) continue;
       if (event.reason === 'subscribe_refused' || event.reason === 'period_not_offered') {

@@ -17,6 +17,7 @@ import { lookAt } from '../opening/looking.js';
 import { type CommonOptions, openSession } from '../opening/session.js';
 import { jsonLine, printable } from '../output/printable.js';
 import { Progress } from '../output/progress.js';
+import { writeOut } from '../output/write-out.js';
 import { VERSION } from '../version.js';
 
 export interface ExportOptions extends CommonOptions, ExportSelection {
@@ -120,15 +121,6 @@ async function run(
     progress.end();
     await reading.close();
   }
-}
-
-function writeOut(bytes: Uint8Array): Promise<void> {
-  return new Promise((resolve, reject) => {
-    process.stdout.write(bytes, (error) => {
-      if (error === null || error === undefined) resolve();
-      else reject(error);
-    });
-  });
 }
 
 /**

@@ -13,6 +13,7 @@ import { formatMoment, type Moment } from '../options/moments.js';
 import { selectSpan } from '../options/selection.js';
 import { printable } from '../output/printable.js';
 import { Progress } from '../output/progress.js';
+import { writeOut } from '../output/write-out.js';
 import { chooseEngine, type Engine } from '../query/query-engine.js';
 import { type AnswerFormat, type TellableAnswer, writeAnswer } from '../query/query-output.js';
 import {
@@ -146,15 +147,6 @@ async function tell(
   write: (text: string) => Promise<void>,
 ): Promise<void> {
   await writeAnswer(answer, format ?? (json === true ? 'json' : 'table'), write);
-}
-
-function writeOut(text: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    process.stdout.write(text, (error) => {
-      if (error === null || error === undefined) resolve();
-      else reject(error);
-    });
-  });
 }
 
 function note(text: string): void {

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
+import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger } from '../../observe/logger.js';
 import { createTelemetry } from '../../observe/telemetry.js';
 import type { CandleOpen, EmptyCandles } from '../../sandbox/candles.js';
@@ -77,11 +78,14 @@ export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode>
       `tapekeep: a fault rule is for ${JSON.stringify(market)}, which is no market yet; it waits until one of this name is created\n`,
     );
   }
-  const logger = createLogger({ level: 'warn', format: 'auto', clock });
-  const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() }).server;
+  const stderr = new BoundedOutput('stderr', process.stderr);
+  const logger = createLogger({ level: 'warn', format: 'auto', clock, destination: stderr });
+  const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() });
+  stderr.tellTo(telemetry.daemon);
   const { host, port, variants } = options;
   const server = await startExchangeServer({
-    ...{ backend, clock, telemetry, host, port, variants, interference },
+    ...{ backend, clock, host, port, variants, interference },
+    telemetry: telemetry.server,
     control: options.control ?? isLoopback(host),
   });
   const markets = backend.markets().map((market) => market.name);

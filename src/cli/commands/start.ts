@@ -2,6 +2,7 @@ import { setFlagsFromString } from 'node:v8';
 import type { Config } from '../../config/schema.js';
 import { type Clock, sleep, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
+import { BoundedOutput } from '../../observe/bounded-output.js';
 import { Daemon, type DaemonAddresses, WAITING_FOR_EXCHANGE } from '../daemon/daemon.js';
 import { type StopReason, waitForStop } from '../daemon/shutdown.js';
 import { LiveSummary } from '../daemon/summary.js';
@@ -59,14 +60,16 @@ export async function start(options: StartOptions): Promise<ExitCode> {
   const lost = new Set<string>();
   const isShared = process.stderr.isTTY === true && process.stdout.isTTY === true;
   // Log lines and the live table share one terminal: lines go above the table.
-  const destination = {
-    isTTY: process.stderr.isTTY === true,
+  const destination = (stderr: BoundedOutput) => ({
+    isTTY: stderr.isTTY,
     write: (line: string) =>
       summary !== undefined && isShared && !lost.has('stdout')
         ? summary.write(line)
-        : process.stderr.write(line),
-  };
+        : stderr.write(line),
+  });
   const { config, telemetry, exchangeTime } = openSession(options, { destination });
+  const stdout = new BoundedOutput('stdout', process.stdout);
+  stdout.tellTo(telemetry.daemon);
   let fail: (error: Error) => void = () => undefined;
   const failed = new Promise<Error>((resolve) => {
     fail = resolve;
@@ -83,11 +86,11 @@ export async function start(options: StartOptions): Promise<ExitCode> {
   const daemon = new Daemon({ config, clock, telemetry, exchangeTime, ...wait, onFatal: fail });
   const work = (async () => {
     const addresses = await daemon.open();
-    process.stdout.write(greeting(addresses, config.dataDir));
+    stdout.write(greeting(addresses, config.dataDir));
     telemetry.daemon.started({ detail: { version: VERSION, ...addresses } as never });
     await daemon.connect();
     summary = new LiveSummary({
-      output: process.stdout,
+      output: stdout,
       clock,
       snapshot: () => telemetry.tally.snapshot(),
       exchangeNowMs: () => exchangeTime.nowMs(),

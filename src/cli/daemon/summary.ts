@@ -8,7 +8,7 @@ import { type Column, formatTable } from '../output/table.js';
 interface SummaryOutput {
   write(text: string): unknown;
   readonly isTTY?: boolean;
-  readonly columns?: number;
+  readonly columns?: number | undefined;
 }
 
 export interface SummaryOptions {

@@ -1,5 +1,6 @@
 import { systemClock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
+import type { LogDestination } from '../../observe/logger.js';
 import type { Store } from '../../store/index.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -44,10 +45,10 @@ export async function withFilling(
 ): Promise<ExitCode> {
   const clock = systemClock;
   const progress = new ProgressLine(process.stderr, clock);
-  const destination = {
-    isTTY: process.stderr.isTTY === true,
+  const destination = ({ isTTY }: LogDestination) => ({
+    ...(isTTY === undefined ? {} : { isTTY }),
     write: (line: string) => progress.write(line),
-  };
+  });
   const session = openSession({ logLevel: 'warn', ...options }, { destination });
   const { config, telemetry } = session;
   using ending = commandEnding.hold();

@@ -2,6 +2,7 @@ import { createExchangeClock, type ExchangeClock } from '../../client/exchange-c
 import { type ConfigTree, loadConfig } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
+import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger, type LogDestination } from '../../observe/logger.js';
 import { createTelemetry, type ObservedTelemetry } from '../../observe/telemetry.js';
 
@@ -29,7 +30,8 @@ export function openSession(
   options: CommonOptions,
   more: {
     readonly overrides?: ConfigTree;
-    readonly destination?: LogDestination;
+    /** What draws around the lines of the log. */
+    readonly destination?: (stderr: BoundedOutput) => LogDestination;
     /** Default: the environment of this process. */
     readonly env?: NodeJS.ProcessEnv;
   } = {},
@@ -44,20 +46,21 @@ export function openSession(
     ...(options.config === undefined ? {} : { file: options.config }),
   });
   const clock = systemClock;
-  const { destination } = more;
+  const stderr = new BoundedOutput('stderr', process.stderr);
   const { http, account } = config;
   const secrets = [http.token, account.key, account.secret].filter((secret) => secret !== null);
   const logger = createLogger({
     ...config.log,
     clock,
     secrets,
-    ...(destination === undefined ? {} : { destination }),
+    destination: more.destination?.(stderr) ?? stderr,
   });
   let exchangeTime: ExchangeClock | undefined;
   const telemetry = createTelemetry({
     logger,
     exchangeNowMs: () => exchangeTime?.nowMs() ?? clock.wallMs(),
   });
+  stderr.tellTo(telemetry.daemon);
   exchangeTime = createExchangeClock({ clock, telemetry: telemetry.client });
   return { config, telemetry, exchangeTime };
 }

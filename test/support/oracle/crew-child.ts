@@ -49,7 +49,7 @@ async function start(id: number, env: Readonly<Record<string, string>>): Promise
   const write = (text: string) => tell({ is: 'line', id, text });
   const session = openSession(
     { logLevel: 'debug', logFormat: 'json' },
-    { env, destination: { isTTY: false, write } },
+    { env, destination: () => ({ isTTY: false, write }) },
   );
   const onFatal = (error: Error) => fail(id, error);
   const daemon = new BuiltDaemon({ ...session, clock: systemClock, onFatal });

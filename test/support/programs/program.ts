@@ -98,14 +98,28 @@ export class Program {
     this.#child[stream]?.destroy();
   }
 
+  /** Reads no further for now, as a pager does that shows its first page; or reads on. */
+  holdOutput(stream: Stream, isHeld: boolean): void {
+    if (isHeld) this.#child[stream]?.pause();
+    else this.#child[stream]?.resume();
+  }
+
   /** Resolves when the process has ended and its output is read. */
   ended(): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
     return this.#ended;
   }
 
+  /** Resolves when the process has ended, although its output may not be read to its end. */
+  async exited(): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
+    const { exitCode, signalCode } = this.#child;
+    if (exitCode === null && signalCode === null) await once(this.#child, 'exit');
+    return { code: this.#child.exitCode, signal: this.#child.signalCode };
+  }
+
   /** For `after` hooks: ends the process whatever its state. */
   async dispose(): Promise<void> {
     if (this.#child.exitCode === null && this.#child.signalCode === null) this.kill('SIGKILL');
+    for (const stream of ['stdout', 'stderr'] as const) this.holdOutput(stream, false);
     await this.#ended;
   }
 

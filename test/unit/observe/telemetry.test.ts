@@ -153,6 +153,8 @@ const EXAMPLES: Examples = {
     started: { detail: { markets: 3 } },
     stopping: { reason: 'SIGTERM' },
     stopped: { durationMs: 120, exitCode: 0 },
+    outputDropped: { output: 'stdout', lines: 2 },
+    outputResumed: { output: 'stderr', lines: 3 },
     warned: { code: 'clock_skew', message: 'the clock is off' },
     failed: { code: 'boom', message: 'it broke' },
   },
