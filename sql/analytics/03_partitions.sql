@@ -33,13 +33,14 @@ BEGIN
     SELECT place.state, count(*) AS parts, min(lower(place.span)) AS starts_at, max(upper(place.span)) AS ends_at,
            range_agg(place.span) AS spans, min(place.uri) AS first_uri
     FROM (SELECT p.span, p.uri, CASE
-                   -- A transaction that keeps its snapshot still sees the state of before, but no rows:
-                   -- a table that had some and has no bytes has been emptied since.
-                   WHEN p.state = 'sealed' AND p.row_count > 0
-                     AND pg_relation_size(to_regclass(p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
-                           CASE WHEN upper(p.span) - lower(p.span) > interval '1 day' THEN 'YYYYMM' ELSE 'YYYYMMDD' END))) = 0
+                   -- A transaction that keeps its snapshot still sees the state of before. The file of a
+                   -- table is the present one, whatever the snapshot: emptied or dropped since, it is another.
+                   WHEN p.state IN ('hot', 'sealed') AND pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode
                    THEN 'left' ELSE p.state END AS state
-          FROM partition_state p
+          FROM partition_state p LEFT JOIN pg_class c
+            ON c.relnamespace = current_schema()::regnamespace
+              AND c.relname = p.table_name || '_' || to_char(lower(p.span) AT TIME ZONE 'UTC',
+                CASE WHEN upper(p.span) - lower(p.span) > interval '1 day' THEN 'YYYYMM' ELSE 'YYYYMMDD' END)
           WHERE p.table_name = in_database.series
             AND p.span && tstzrange(in_database.from_at, in_database.to_at)) place
     WHERE place.state IN ('archived', 'left') OR place.state = 'expired' AND in_database.expired_too
@@ -53,7 +54,7 @@ BEGIN
            ELSE 'are no longer kept' END;
     hint := CASE missing.state
       WHEN 'archived' THEN 'Give a span to a function of the name, which answers where all rows of it are here. The command tapekeep query reads both where no schema stands before the name: its tables (trades, klines, …), candles, vwap and returns. tapekeep restore brings the rows back; SET tapekeep.missing = ''warn'' answers without them, with a warning.'
-      WHEN 'left' THEN 'Begin it anew to be told where they are.'
+      WHEN 'left' THEN 'Begin it anew to see where they are.'
       ELSE 'Ask for a time after it; SET tapekeep.missing = ''warn'' answers without them, with a warning.' END;
     IF mode = 'warn' THEN
       RAISE WARNING '%', what || ': the answer is without them' USING ERRCODE = code, DETAIL = missing.spans::text;

@@ -212,6 +212,29 @@ test('a view over a series of which a part is in files is refused, in whatever w
   assert.deepEqual(warnings, []);
 });
 
+test('a transaction that keeps its snapshot is not answered without rows that left since', async (t) => {
+  const place = await openDaysWorld(await makeFolder(t));
+  const client = new pg.Client({ connectionString: place.url });
+  await client.connect();
+  t.after(() => client.end());
+  const left = { code: 'TK002', message: /have left the database since this transaction began/ };
+  // It has looked at no series yet, so that nothing keeps their partitions from going.
+  await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM market');
+  await client.query('SAVEPOINT here');
+  for (const kind of KINDS) await archiveDay(place, kind, DAYS[0]);
+  for (const view of Object.keys(VIEWS)) {
+    await assert.rejects(client.query(`SELECT count(*) FROM ${view}`), left, view);
+    await client.query('ROLLBACK TO here');
+  }
+  for (const call of ASKED) {
+    const sql = `SELECT * FROM ${call(`'2026-01-14Z'`, `'2026-01-15Z'`)}`;
+    await assert.rejects(client.query(sql), left, sql);
+    await client.query('ROLLBACK TO here');
+    await client.query(`SELECT * FROM ${call(`'2026-01-15Z'`, `'2026-01-16Z'`)}`);
+  }
+  await client.query('COMMIT');
+});
+
 test('versions of candles that are in files are missed where they are asked for', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
   await runSql(
