@@ -43,8 +43,16 @@ interface Watched {
   failure: { readonly reason: GapReason; readonly note: string } | undefined;
   /** Connections of the real-time interface that are open. */
   readonly sessions: Set<number>;
+  /** The last of them showed that it lacks updates, and nothing was covered since. */
+  isStalled: boolean;
   writtenAtMs: number;
 }
+
+/** Why a feed stands that is connected again and again, and brings no update. */
+const STALLED = {
+  reason: 'no updates',
+  note: 'answers to queries show deals that no update brought',
+} as const;
 
 /** Streams of moments that cannot be asked for later. */
 const MOMENTS: ReadonlySet<StreamKind> = new Set([
@@ -59,7 +67,7 @@ const MOMENTS: ReadonlySet<StreamKind> = new Set([
  * Watches that the coverage of every stream grows. One that stands is a gap with a reason from the
  * moment on at which it stood, also when it never succeeded at all: then from the start of the run.
  *
- * It sees what goes through the archive, so that no kind of stream can be forgotten. Whoever polls
+ * It sees what goes through the archive, so that no kind of stream can be forgotten. What polls
  * says what failed.
  */
 export class Standing {
@@ -152,6 +160,7 @@ export class Standing {
     if (nowMs - one.grewAtMs < STANDING_MS + this.#usualMs(one.stream)) return undefined;
     const { kind } = one.stream;
     if (kind === 'state') {
+      if (one.isStalled) return STALLED;
       // A feed that is connected and silent is no failure: nothing may have happened.
       return one.sessions.size > 0
         ? undefined
@@ -182,6 +191,7 @@ export class Standing {
       hasGrown: false,
       failure: undefined,
       sessions: new Set(),
+      isStalled: false,
       writtenAtMs: Number.NEGATIVE_INFINITY,
     });
   }
@@ -194,6 +204,7 @@ export class Standing {
     one.grewAtMs = this.#options.clock.monotonicMs();
     one.hasGrown = true;
     one.failure = undefined;
+    one.isStalled = false;
     one.writtenAtMs = Number.NEGATIVE_INFINITY;
   }
 
@@ -227,7 +238,9 @@ export class Standing {
       },
       closeSession: async (id, end) => {
         await archive.closeSession(id, end);
-        for (const { sessions } of this.#streams.values()) sessions.delete(id);
+        for (const one of this.#streams.values()) {
+          if (one.sessions.delete(id)) one.isStalled = end.reason === 'stalled';
+        }
       },
     };
   }

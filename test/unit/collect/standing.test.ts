@@ -123,6 +123,25 @@ test('what is quiet and does not fail is not said to stand', async () => {
   assert.equal(world.model.gaps.length, 0);
 });
 
+test('a feed that is connected and proven to lack updates stands, until an update comes', async () => {
+  const world = new World();
+  const { archive } = world.standing;
+  const stream = await world.open('state', START_MS);
+  const renew = async (reason: string) => {
+    const id = await archive.openSession(stream, START_MS);
+    await world.pass(6);
+    await archive.closeSession(id, { atMs: START_MS, code: 4000, reason });
+  };
+  for (let at = 0; at < 6; at += 1) await renew('stalled');
+  await archive.openSession(stream, START_MS);
+  assert.equal(world.standing.list()[0]?.reason, 'no updates');
+  const [gap] = world.gaps(stream);
+  assert.deepEqual([gap?.[0], gap?.[2], gap?.[3]], [0, 'unfillable', 'no updates']);
+  await world.cover(stream, 36, 37);
+  await world.pass(60);
+  assert.deepEqual(world.standing.list(), []);
+});
+
 test('a market that is collected no more does not stand', async () => {
   const world = new World();
   await world.open('trades');
