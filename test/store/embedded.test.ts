@@ -125,6 +125,11 @@ test('the program logs in as one who has no right on the server', async () => {
   const path = join(dataDir, 'postgres.program.password');
   assert.equal((await readFile(path, 'utf8')).trim(), new URL(url).password);
   assert.equal((await stat(path)).mode & 0o777, 0o600);
+  // As after a version that had none: also where the server runs already.
+  await rm(path);
+  const joined = await start(dataDir);
+  assert.equal((await readFile(path, 'utf8')).trim(), new URL(url).password);
+  await joined.stop();
   await stop();
 });
 

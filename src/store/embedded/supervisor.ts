@@ -60,7 +60,7 @@ export interface StoppableEmbeddedPostgres extends EmbeddedPostgres {
  *
  * States of the data folder: *empty* → *cluster made* (initdb, complete or not there at all) →
  * *server running* ⇄ *server down*. A server that is killed while it is used is started again on its port,
- * and `onLost` is called when that can not be done. A server whose users are all gone without leaving, as after a
+ * and `onLost` is called when that cannot be done. A server whose users are all gone without leaving, as after a
  * kill, is adopted by the next one, who then is the last. The server listens on the loopback interface
  * only, with a random password kept beside the cluster.
  *
@@ -149,7 +149,7 @@ async function bringUp(
     const phase = isShared ? 'joined' : 'adopted';
     telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
     // Its first user may have been killed before it came to that.
-    if (!isRestart) await settleLogins(found.port, found.password);
+    if (!isRestart) await admitPrograms(paths, found);
     signal?.throwIfAborted();
     return found;
   }
@@ -179,14 +179,21 @@ async function bringUp(
   telemetry.embeddedPostgres({ phase: 'starting', detail: describeAccount(account) });
   const launched = await launchOnFreePort(start, paths, account, port);
   try {
-    await settleLogins(launched.port, password);
-    await writeProgramPassword(paths.programPasswordFile, password);
+    await admitPrograms(paths, { port: launched.port, password });
     signal?.throwIfAborted();
   } catch (error) {
     await endServer(launched.pid, binaries, paths.clusterDir, clock);
     throw error;
   }
   return { ...launched, password };
+}
+
+async function admitPrograms(
+  { programPasswordFile }: ClusterPaths,
+  { port, password }: Pick<Running, 'port' | 'password'>,
+): Promise<void> {
+  await settleLogins(port, password);
+  await writeProgramPassword(programPasswordFile, password);
 }
 
 /** The server that runs on these files, if one does. */
