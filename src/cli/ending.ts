@@ -32,7 +32,7 @@ export interface EndingProcess {
   readonly stderr: { write(text: string): unknown };
 }
 
-/** An output of the process that can not be written any more, and why. */
+/** An output of the process that cannot be written any more, and why. */
 export type OutputLost = (stream: 'stdout' | 'stderr', reason: string) => void;
 
 /** Held by whoever has something to let go of before the process may end. */

@@ -12,7 +12,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.stderr.write(`tapekeep: the output can not be written (${error.message})\n`);
   commandEnding.outputEnded('output failed');
 });
-// What is told on the way can not be told any more: work that ends for it is not done.
+// Progress cannot be written any more. Work that ends for that is not done.
 process.stderr.on('error', (error) => {
   if (!commandEnding.goesOnWithout('stderr', error.message)) {
     commandEnding.outputEnded('output failed');

@@ -15,7 +15,7 @@ const LOWEST = 1;
 /**
  * Asks with an offset of 1 where an exchange refuses 0 by name, and remembers it. Where the offset is
  * an id that is the same page. Where it counts trades, the newest one is not on it: what was sent is
- * told with the answer.
+ * reported with the answer.
  */
 export class LowestOffsets {
   readonly #refused = new Set<EndpointName>();

@@ -2,7 +2,7 @@ import { isAborted } from '../kernel/errors.js';
 import type { CollectEvents } from '../observe/events.js';
 import { tellFailure } from './failures.js';
 
-/** Told of a failed poll: its stream, its market (`*` for all) and what went wrong. */
+/** Called for a failed poll: its stream, its market (`*` for all) and what went wrong. */
 export type OnPollFailed = (stream: string, market: string, error: unknown) => void;
 
 /** Runs of polls by stream and market. The same one is never under way twice; failures are told. */

@@ -220,7 +220,7 @@ export interface CompletenessPort {
   ): Promise<
     readonly { readonly kind: StreamKind; readonly market: string; readonly span: Span }[]
   >;
-  /** Notes the exchange's time, so that whoever reads the archive knows what was past by then. */
+  /** Notes the exchange's time, so that readers of the archive know what was past by then. */
   notePresent(presentMs: number, pace: number): Promise<void>;
   /**
    * Where the slots begin, of spans of whole ones, in which a trade is stored and all trades are proven

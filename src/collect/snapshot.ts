@@ -86,7 +86,7 @@ export class SnapshotRecorder {
 
   /**
    * The moment that an answer shows: of a cached one that of the cache. Undefined when it was seen
-   * before, so that nobody looked anew.
+   * before, so that nothing was observed anew.
    */
   momentOf({ cachedAtMs = null, covered = null }: Cached): number | undefined {
     const nowMs = Math.floor(this.#options.time.nowMs());

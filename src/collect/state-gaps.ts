@@ -60,7 +60,7 @@ export class StateGaps {
     await this.#note(untilMs, 'no updates');
   }
 
-  /** The exchange tells states of another period only; told once, and listed while it is so. */
+  /** The exchange sends states of another period only. Reported once, and listed while it is so. */
   async notOffered(untilMs: number): Promise<void> {
     const { telemetry, market, periodS } = this.#options;
     if (!this.#isToldNotOffered) {

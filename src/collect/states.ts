@@ -28,7 +28,7 @@ export interface StateCollectorOptions {
 export interface StateWatch {
   pushed(market: string, sign: TradeSign): void;
   followed(market: string, isFollowed: boolean): void;
-  /** Told of every record; exchange milliseconds. */
+  /** Called for every record; exchange milliseconds. */
   looked?(market: string, figures: WindowFigures, atMs: number): void;
 }
 

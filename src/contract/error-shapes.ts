@@ -66,7 +66,7 @@ const envelopeShape = z.object({
   result: z.unknown().optional(),
 });
 
-/** Errors of a cousin by their own numbers: what they mean is told better there than in any text. */
+/** Errors of a cousin by their own numbers: they are more exact than any text. */
 const COUSIN_CODES: Readonly<Record<number, 'market' | 'input' | 'path'>> = {
   2021: 'market',
   2022: 'market',

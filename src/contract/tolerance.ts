@@ -16,7 +16,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
 
 /**
  * A trade with its total. Most servers leave it out of `history`: it is the product of price and
- * amount, exactly. A trade whose product can not be told stays as it came.
+ * amount, exactly. A trade whose product cannot be computed stays as it came.
  */
 export function withTotal(trade: unknown): unknown {
   if (!isObject(trade) || (trade.total !== undefined && trade.total !== null)) return trade;
@@ -26,7 +26,7 @@ export function withTotal(trade: unknown): unknown {
   return { ...trade, total: multiplyDecimals(price, amount) };
 }
 
-/** A ticker with its market's name, which is known from the question where it is not told. */
+/** A ticker with its market's name, taken from the question where the ticker has none. */
 export function withName(ticker: unknown, { market }: Asked): unknown {
   const isNamed = !isObject(ticker) || (ticker.name !== undefined && ticker.name !== null);
   return isNamed || market === undefined ? ticker : { ...ticker, name: market };
@@ -49,5 +49,5 @@ export const marketOfAnyPrecision = market.extend({
   feePrec: anyPrecision,
 });
 
-/** An order of a book whose fees are not told. */
+/** An order of a book without fees. */
 export const bookOrderWithoutFees = bookOrder.partial({ takerFee: true, makerFee: true });

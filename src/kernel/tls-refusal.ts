@@ -10,10 +10,7 @@ const REASONS: ReadonlyArray<readonly [RegExp, string]> = [
     /^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_.*CERT.*|UNABLE_TO_VERIFY_LEAF_SIGNATURE)$/,
     'its certificate is of no authority that this machine knows: name the file of its authority by NODE_EXTRA_CA_CERTS',
   ],
-  [
-    /^(CERT_|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH_EXCEEDED)/,
-    'its certificate can not be believed',
-  ],
+  [/^(CERT_|INVALID_CA|INVALID_PURPOSE|PATH_LENGTH_EXCEEDED)/, 'its certificate cannot be trusted'],
   [/^(ERR_SSL_|EPROTO$)/, 'it does not speak TLS as this side does'],
 ];
 

@@ -233,7 +233,7 @@ export interface CommitResult {
   readonly islands: readonly Island[];
 }
 
-/** Rows that several answers contradict, and the span that they put in doubt. */
+/** Rows that several answers contradict, and the suspect span around them. */
 export interface TradeExposure {
   readonly marketId: number;
   readonly rows: readonly PageRow[];

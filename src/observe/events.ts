@@ -42,7 +42,7 @@ export interface StoreEvents {
   /** Rows came late for a sealed partition, which is hot again for that. */
   partitionReopened(event: { readonly partition: string }): void;
   databaseState(event: { readonly up: boolean; readonly detail?: string }): void;
-  /** A start waits for the database; told again every ten seconds or so. */
+  /** A start waits for the database; logged again every ten seconds or so. */
   databaseAwaited(event: {
     readonly detail: string;
     readonly waitedMs: number;

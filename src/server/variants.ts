@@ -43,8 +43,8 @@ export interface ServerVariants {
    */
   readonly errorShapes: 'contract' | 'family' | 'ok';
   /**
-   * What `state.subscribe` takes: one `market` with a period, or a list of `markets`, which are then told
-   * by the day and named in each update.
+   * What `state.subscribe` takes: one `market` with a period, or a list of `markets`. Their states are
+   * those of a day then, and each update names its market.
    */
   readonly subscribeForm: 'market' | 'markets';
   /** Shape of state.update: `family` names the market and carries `change`. */

@@ -68,7 +68,7 @@ function isFromOtherPage({ headers }: FastifyRequest): boolean {
   return isFromOtherSite(headers) && headers['sec-fetch-mode'] !== 'navigate';
 }
 
-/** Of several Host headers Node keeps the first; which one a proxy before us has read, nobody knows. */
+/** Of several Host headers Node keeps the first; a proxy before us may have read another. */
 function hasOneHost({ raw }: FastifyRequest): boolean {
   return (raw.headersDistinct.host ?? []).length <= 1;
 }

@@ -288,7 +288,7 @@ export interface EmbeddedOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Deadline of start and of stop. Default 60,000. */
   readonly startTimeoutMs?: number;
-  /** Called when the server was killed and can not be started again. */
+  /** Called when the server was killed and cannot be started again. */
   readonly onLost?: (error: Error) => void;
 }
 

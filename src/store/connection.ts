@@ -81,7 +81,7 @@ export function clientConfig(
 function tlsTrouble(error: unknown): string | undefined {
   const { syscall, path } = error as NodeJS.ErrnoException;
   if (syscall === 'open' && path !== undefined) {
-    return `the file ${path}, which database.url names, can not be read (${messageOf(error)})`;
+    return `the file ${path}, which database.url names, cannot be read (${messageOf(error)})`;
   }
   if (/does not support SSL/.test(messageOf(error))) {
     return 'it is not set up for TLS: set ssl = on there, or sslmode=disable in database.url';
@@ -108,7 +108,7 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
   const sqlstate = sqlstateOf(error);
   const inner = error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : '';
   const detail = messageOf(error) || inner || 'no reason given';
-  const text = `can not connect to Postgres at ${where} (${detail})`;
+  const text = `cannot connect to Postgres at ${where} (${detail})`;
   const context = { cause: error, sqlstate };
   if (sqlstate !== undefined && LOGIN_REFUSED.test(sqlstate)) {
     const advice = 'check the user, the password and the database name';
@@ -141,7 +141,7 @@ interface SessionKind {
 }
 
 /**
- * Refuses a session that can not write: of a standby, as the old address after a failover may lead to,
+ * Refuses a session that cannot write: of a standby, as the old address after a failover may lead to,
  * or one that a setting makes read-only.
  *
  * @throws {@link StoreError} `database_read_only`
@@ -288,7 +288,7 @@ export class Connection {
 /**
  * Asks the server for one answer on a connection of its own.
  *
- * @throws {@link StoreError} when it can not be reached, refuses, or does not answer in time
+ * @throws {@link StoreError} when it cannot be reached, refuses, or does not answer in time
  */
 export async function pingPostgres(options: {
   readonly databaseUrl: string;

@@ -20,7 +20,7 @@ const SECONDS = 20;
 const OTHERS = ['depth', 'state', 'ticker'] as const;
 
 async function open(t: TestContext, name: KnownExchange) {
-  // All of history fits into one page: more can not be had where the offset is an id.
+  // All of history fits into one page: more cannot be had where the offset is an id.
   const trades = makeTrades({ seed: 11, seconds: SECONDS, startS: START_S, flood: 90 });
   const tape = await writeTape(t, tapeLines(trades));
   const databaseUrl = await makeDatabase('migrated');

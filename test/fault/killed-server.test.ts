@@ -129,7 +129,7 @@ test(
   },
 );
 
-test('a server that can not be started again ends the daemon, which says why', LIMIT, async (t) => {
+test('a server that cannot be started again ends the daemon, which says why', LIMIT, async (t) => {
   const started = await startDaemon(t);
   const { daemon, clusterDir, status } = started;
   const control = join(clusterDir, 'global/pg_control');

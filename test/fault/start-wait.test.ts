@@ -41,7 +41,7 @@ test('down, then starting up: it waits, says what for, and goes on', async (t) =
   const { proxy, url } = await openProxy(t, target);
   proxy.retarget(undefined);
   const daemon = startDaemon(t, url);
-  assert.match(await daemon.line(isWaiting), /can not connect to Postgres at 127\.0\.0\.1:\d+/);
+  assert.match(await daemon.line(isWaiting), /cannot connect to Postgres at 127\.0\.0\.1:\d+/);
   proxy.beStarting();
   // Told again after ten seconds, with what holds it up then.
   await daemon.line((line) => isWaiting(line) && line.includes('starting up'));
@@ -112,10 +112,7 @@ test('the wait ends: after its time, or at the first failure where there is none
   proxy.retarget(undefined);
   const waiting = startDaemon(t, url, {}, '--wait-for-database', '2s');
   assert.equal((await waiting.ended()).code, 1, waiting.dump());
-  assert.match(
-    waiting.text('stderr'),
-    /can not connect .*; waited 2s for it \(--wait-for-database/,
-  );
+  assert.match(waiting.text('stderr'), /cannot connect .*; waited 2s for it \(--wait-for-database/);
   assert.equal(waiting.lines.stderr.some(isWaiting), true);
   for (const [env, args] of [
     [{ TAPEKEEP_DATABASE_START_WAIT: '0s' }, []],

@@ -43,7 +43,7 @@ class UnfinishedStartError extends TapekeepError {
   }
 }
 
-/** What a daemon does without when an output can not be written any more. */
+/** What a daemon does without when an output cannot be written any more. */
 const WITHOUT = {
   stdout: ['output_closed', 'the summary'],
   stderr: ['log_closed', 'a log, and only the metrics tell of trouble'],
@@ -78,7 +78,7 @@ export async function start(options: StartOptions): Promise<ExitCode> {
     if (lost.has(stream)) return;
     lost.add(stream);
     const [code, without] = WITHOUT[stream];
-    const message = `${stream} can not be written (${reason}): collecting goes on without ${without}`;
+    const message = `${stream} cannot be written (${reason}): collecting goes on without ${without}`;
     telemetry.daemon.warned({ code, message });
     if (stream === 'stdout') summary?.abandon();
   });

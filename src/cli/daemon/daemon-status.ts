@@ -15,7 +15,7 @@ import { VERSION } from '../version.js';
 export interface DaemonView {
   /** What it is doing, in words. */
   readonly phase: string;
-  /** After which it can not go on, and ends. */
+  /** After which it cannot go on, and ends. */
   readonly failure: Error | undefined;
   readonly markets: number;
   /** Named in the settings and not listed by the exchange. */
@@ -98,7 +98,7 @@ function timeFact(time: ExchangeClock): string {
     : at;
 }
 
-/** Names that are shown; how many there are in all is told. */
+/** Names that are shown; the number of all of them is named. */
 const MISSING_SHOWN = 10;
 
 function missingFacts(names: readonly string[]) {
@@ -108,7 +108,7 @@ function missingFacts(names: readonly string[]) {
   return { 'named, but not listed': rest > 0 ? `${shown} and ${rest} more` : shown };
 }
 
-/** Streams that are shown; how many there are in all is told. */
+/** Streams that are shown; the number of all of them is named. */
 const STANDING_SHOWN = 5;
 
 function standingText({ kind, market, variant, standingMs, reason, note }: StandingStream): string {

@@ -9,7 +9,7 @@ export type StopReason = EndCause | 'time is up';
  * second signal ends the process at once. The timer does not keep a process alive that ends for
  * another reason.
  *
- * @param goesOn told of lost output, which then ends nothing
+ * @param goesOn called when an output is lost, which then ends nothing
  */
 export function waitForStop(
   clock: Clock,

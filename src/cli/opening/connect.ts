@@ -67,7 +67,7 @@ export async function firstAnswer(
 
 /**
  * Asks on until several answers agree about the time, so that what is collected can be claimed. An
- * exchange whose answers do not agree keeps nobody from collecting: claims then wait for it alone.
+ * exchange whose answers do not agree does not keep the daemon from collecting: only claims wait for it.
  */
 export async function settleTime(
   { client, time }: ExchangeAccess,

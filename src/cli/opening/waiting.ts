@@ -8,7 +8,7 @@ import type { StoreEvents } from '../../observe/events.js';
 import { pingPostgres } from '../../store/index.js';
 
 const RETRY = { baseMs: 250, capMs: 2000 };
-/** So often it is told again what is waited for, and work that takes long is looked after. */
+/** Interval of the log lines about the wait, and of the looks at work that takes long. */
 const LOOK_EVERY_MS = 10_000;
 
 export interface DatabaseWaitOptions {
@@ -54,7 +54,7 @@ export async function whenDatabaseAnswers<T>(
 
 function isPassing(error: unknown): boolean {
   if (!(error instanceof TapekeepError) || error.action !== 'retry') return false;
-  // They may change under a daemon that runs; at a start a person is there to be told.
+  // They may change under a daemon that runs; at a start a person is there to read the message.
   return error.code !== 'database_tls_refused' && error.code !== 'database_login_refused';
 }
 

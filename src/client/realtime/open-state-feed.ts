@@ -141,7 +141,7 @@ class ReconnectingFeed implements StateFeed {
     return session.endReason !== 'period_not_offered';
   }
 
-  /** Told in place of a connection that would end at once. */
+  /** Reported in place of a connection that would end at once. */
   #notOffered(): ClosedEvent {
     const exchangeMs = this.#options.exchangeClock.nowMs();
     const reason = 'period_not_offered';

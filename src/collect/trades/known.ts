@@ -20,7 +20,7 @@ export interface Contradiction {
 }
 
 /**
- * The newest trades of one market as the answers of one endpoint told them. A page must hold all of
+ * The newest trades of one market as the answers of one endpoint showed them. A page must hold all of
  * them that lie above its oldest second. One that does not is stale, or not whole, or some of them
  * never were; which of these it is, the next pages show.
  */
@@ -64,7 +64,7 @@ export class KnownTrades {
   }
 
   /**
-   * What a page of the head contradicts. Rows that it holds in a form that can not be read are not missing.
+   * What a page of the head contradicts. Rows that it holds in a form that cannot be read are not missing.
    *
    * @param rows of the page, newest first
    */

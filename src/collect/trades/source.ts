@@ -58,7 +58,7 @@ function fromHistory(trade: HistoryTrade): SourceTrade {
 
 /**
  * Puts readable rows and refused ones back into page order, to see who lies between whom, and refuses
- * those whose time can not be true.
+ * those whose time cannot be true.
  */
 export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => SourceTrade): TradePage {
   const latest = latestMs(reply);

@@ -34,7 +34,7 @@ export interface WalkerOptions extends HoleBookOptions {
   readonly evidence?: TradeEvidence;
   /** How this server understands its offset, shared by all walkers. */
   readonly since: SinceKnowledge;
-  /** Told when coverage of a span of the market's trades was taken back: of its other streams as well. */
+  /** Called when coverage of a span of the market's trades was taken back: of its other streams as well. */
   readonly onRevoked?: (span: Span) => void;
   /**
    * Everything that the exchange has is wanted, so that a start of history which was found once is

@@ -73,8 +73,7 @@ export function guardControl(app: FastifyInstance): void {
       return;
     }
     if (origin !== undefined || isFromOtherSite(request.headers)) {
-      const message =
-        'nothing is taken from web pages, or told to them (headers Origin, Sec-Fetch-Site)';
+      const message = 'requests of web pages are refused (headers Origin, Sec-Fetch-Site)';
       refuse(reply, 403, message);
       return;
     }

@@ -86,7 +86,7 @@ export const FAMILY_DEPTH_UNAVAILABLE: ErrorReply = {
 /** How servers of the family answer for an unknown market elsewhere. */
 export const FAMILY_UNKNOWN_MARKET = enveloped(400, { market: ['Market is not available'] });
 
-/** Of cousins whose every refusal has a good status; the page for what can not be read has none. */
+/** Of cousins whose every refusal has a good status; the page for what cannot be read has none. */
 export function underGoodStatus({ status, body, ...rest }: ErrorReply): ErrorReply {
   return { ...rest, status: typeof body === 'string' ? status : 200, body };
 }

@@ -57,7 +57,7 @@ interface BeyondRow extends Omit<BeyondPresent, 'span'> {
   readonly presentMs: number;
 }
 
-/** Coverage of time that has not come yet, as far as the archive knows: it can not be true. */
+/** Coverage of time that has not come yet, as far as the archive knows: it cannot be true. */
 export async function readBeyondPresent(runner: Runner): Promise<BeyondPresent[]> {
   return (await runner.rows<BeyondRow>(beyondSql(LATEST))).map(toBeyond);
 }

@@ -208,7 +208,7 @@ async function cutIsland(
     .map((rest) => ({ streamId: stream.streamId, ...rest }));
 }
 
-/** Why coverage of a span can not be taken back whose rows have left. */
+/** Why coverage of a span cannot be revoked whose rows have left. */
 export function hasLeft(
   { kind, streamId }: StreamRef,
   departed: readonly DepartedRows[],

@@ -27,7 +27,7 @@ interface Look {
   readonly isOwner: boolean;
 }
 
-/** Connects as the superuser; to the maintenance database unless told otherwise. */
+/** Connects as the superuser; to the maintenance database by default. */
 export function superuserUrl(port: number, password: string, database = MAINTENANCE): string {
   return urlOf(EMBEDDED_SUPERUSER, password, port, database);
 }
@@ -49,7 +49,7 @@ function programPassword(password: string): string {
 /**
  * Makes the database of the archive and the program's login, on a server that serves. An archive of a
  * version that worked as the superuser is made over: its tables to the owners' role, then the database,
- * whose owner tells that all is done.
+ * whose owner shows that all is done.
  *
  * @throws the driver's errors
  */

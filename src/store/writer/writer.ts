@@ -294,7 +294,7 @@ export class Writer {
   }
 }
 
-/** What has not happened yet can not be complete: such a claim comes from a clock that lies. */
+/** What has not happened yet cannot be complete: such a claim comes from a clock that lies. */
 function refuseFuture(batches: readonly Batch[], presentMs: number): void {
   for (const { stream, span } of batches.flatMap(({ claims }) => claims ?? [])) {
     if (span.toMs <= presentMs) continue;
