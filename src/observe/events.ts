@@ -26,6 +26,8 @@ export interface StoreEvents {
     readonly message: string;
     readonly willRetry: boolean;
   }): void;
+  /** A commit waits for a lock. `by` names who holds it. */
+  commitBlocked(event: { readonly by: string; readonly waitedMs: number }): void;
   queueChanged(event: {
     readonly queue: string;
     readonly size: number;

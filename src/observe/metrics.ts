@@ -128,6 +128,11 @@ export function createMetrics(registry: Registry) {
       'Transactions that failed, by error code and whether they are repeated.',
       ['code', 'retried'],
     ),
+    commitsBlocked: counter(
+      'commits_blocked_total',
+      'Times that a commit was seen to wait long for a lock; the log names its holder.',
+      [],
+    ),
     archiveRows: counter('archive_rows_total', 'Rows given to the archive, by what came of them.', [
       'table',
       'outcome',

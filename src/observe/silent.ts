@@ -19,6 +19,7 @@ export const silentClientEvents: ClientEvents = {
 export const silentStoreEvents: StoreEvents = {
   committed: ignore,
   commitFailed: ignore,
+  commitBlocked: ignore,
   queueChanged: ignore,
   quarantined: ignore,
   partitionMade: ignore,

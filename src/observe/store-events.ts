@@ -33,6 +33,14 @@ export function createStoreEvents({ logger, metrics, labels, partitionEnds }: Si
       const text = willRetry ? 'commit failed, will be repeated' : 'commit failed';
       logger.writeRepeating(level, `commit ${code} ${willRetry}`, text, { code, error: message });
     },
+    commitBlocked({ by, waitedMs }) {
+      metrics.commitsBlocked.inc();
+      const waitedS = Math.round(seconds(waitedMs));
+      logger.writeRepeating('warn', 'blocked', 'a commit waits for a lock', {
+        heldBy: by,
+        waitedS,
+      });
+    },
     queueChanged({ queue: name, size, limit }) {
       const queue = labels.queue.admit(name);
       metrics.queueItems.set({ queue }, size);

@@ -212,6 +212,12 @@ export class Connection {
     return this.#isLost;
   }
 
+  /** Of the server's process behind it. */
+  get pid(): number {
+    // The driver has it; its types do not.
+    return (this.#client as pg.Client & { readonly processID: number }).processID;
+  }
+
   query<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
     return this.#guard(async () => {
       const { rows } =

@@ -10,6 +10,7 @@ import type { ConnectionOptions } from '../connection.js';
 import { StoreError } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
 import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
+import { BlockerWatch } from './blockers.js';
 import { isInTheWay, makeWay, type Way } from './frozen.js';
 import { type PendingBatch, PendingBatches, type PendingLimits } from './pending.js';
 import { type PreparedGroup, prepareGroup } from './prepared.js';
@@ -238,8 +239,9 @@ export class Writer {
     this.#abort.signal.throwIfAborted();
     refuseFuture(group.batches, this.#options.presentMs());
     const connection = await this.#session.connection();
-    const { partitions, clock } = this.#options;
+    const { partitions, clock, telemetry } = this.#options;
     const startedMs = clock.monotonicMs();
+    using watch = new BlockerWatch(this.#options.connection, telemetry, connection.pid);
     try {
       const committed = await commitGroup(
         {
@@ -255,7 +257,7 @@ export class Writer {
       // What was the primary is one no longer: only a new connection can find the new one.
       const isReadOnly = sqlstateOf(error) === READ_ONLY;
       await this.#session.reset(isInStep && !isReadOnly && !connection.isLost);
-      throw error;
+      throw watch.explain(error);
     }
   }
 

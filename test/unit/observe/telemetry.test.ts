@@ -64,6 +64,7 @@ const EXAMPLES: Examples = {
   store: {
     committed: { durationMs: 4, batches: 2, rows: { trade: { stored: 3, duplicate: 1 } } },
     commitFailed: { code: '40P01', message: 'deadlock detected', willRetry: true },
+    commitBlocked: { by: 'process 7 (psql)', waitedMs: 5_000 },
     queueChanged: { queue: 'writer', size: 3, limit: 100 },
     quarantined: { endpoint: 'history', reason: 'price: not above zero', count: 2 },
     partitionMade: { table: 'trade', partition: 'trade_2026_01_01' },

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import {
+  makeDatabase,
+  openTestStore,
+  quietStoreEvents,
+  runSql,
+} from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
+import { trade } from '../support/postgres/postgres-rows.js';
+import { openSql } from '../support/postgres/postgres-server.js';
+
+/** A commit waits behind what somebody else has locked: it is told who that is. */
+
+const LIMIT = { timeout: 60_000 };
+/** Under load a look may come too late for the first of them. */
+const FAILURES_MAX = 5;
+
+/** A store that writes as `databaseUrl`; `failed` resolves with a failed try that names a holder, or the last. */
+function openBlocked(databaseUrl: string) {
+  let found: (message: string) => void = () => undefined;
+  const failed = new Promise<string>((resolve) => {
+    found = resolve;
+  });
+  let failures = 0;
+  const blocked: string[] = [];
+  const telemetry = quietStoreEvents({
+    commitFailed: ({ message }) => {
+      failures += 1;
+      if (message.includes('process') || failures >= FAILURES_MAX) found(message);
+    },
+    commitBlocked: ({ by }) => blocked.push(by),
+  });
+  const limits = { statementTimeoutMs: 1_000, retryCapMs: 50 };
+  return { failed, blocked, opening: openTestStore({ databaseUrl, telemetry, ...limits }) };
+}
+
+async function openHolder(t: TestContext, url: string, name: string) {
+  const sql = await openSql(url);
+  t.after(() => sql.end().catch(() => undefined));
+  await sql.run(`SET application_name = '${name}'`);
+  const [row] = await sql.run<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+  return { sql, pid: row?.pid };
+}
+
+test(
+  'a table that psql has locked: the failed try and an event name its session',
+  LIMIT,
+  async (t) => {
+    const url = await makeDatabase();
+    const { opening, failed, blocked } = openBlocked(url);
+    const { store } = await opening;
+    await store.commit({ trades: [trade(1, 1)] });
+    const { sql, pid } = await openHolder(t, url, 'psql');
+    await sql.run('BEGIN');
+    await sql.run(
+      `LOCK TABLE trade IN ACCESS EXCLUSIVE MODE; SELECT 'a password', $x$that is's$x$`,
+    );
+    const waiting = store.commit({ trades: [trade(2, 2)] });
+    const message = await failed;
+    const user = decodeURIComponent(new URL(url).username);
+    const holder = new RegExp(
+      `process ${pid} \\(psql, user ${user}, idle in transaction since 20\\S+Z: "LOCK TABLE trade IN ACCESS EXCLUSIVE MODE; SELECT '…', \\$…\\$"\\)`,
+    );
+    assert.match(message, holder);
+    assert.match(message, /statement timeout.*a lock.*end its transaction/);
+    assert.match(blocked[0] ?? '', holder);
+    await sql.run('COMMIT');
+    assert.equal((await waiting).outcomes.trade.stored, 1);
+    await store.stop();
+  },
+);
+
+test('who waits for another in turn is told with it, the one to end first', LIMIT, async (t) => {
+  const url = await makeDatabase();
+  const { opening, failed } = openBlocked(url);
+  const { store } = await opening;
+  await store.commit({ trades: [trade(1, 1)] });
+  const reader = await openHolder(t, url, 'report');
+  const alter = await openHolder(t, url, 'psql');
+  await reader.sql.run('BEGIN');
+  await reader.sql.run('SELECT count(*) FROM trade');
+  const altering = alter.sql.run('ALTER TABLE trade ADD COLUMN note text').catch(() => undefined);
+  const isWaiting = 'SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = $2';
+  while ((await runSql(url, isWaiting, [alter.pid, 'Lock'])).length === 0);
+  const waiting = store.commit({ trades: [trade(2, 2)] });
+  assert.match(
+    await failed,
+    new RegExp(
+      `process ${reader.pid} \\(report, .*; process ${alter.pid} \\(psql, .*: "ALTER TABLE trade ADD COLUMN note text"\\), which waits itself`,
+    ),
+  );
+  await runSql(url, 'SELECT pg_cancel_backend($1)', [alter.pid]);
+  await altering;
+  await waiting;
+  await reader.sql.run('COMMIT');
+  await store.stop();
+});
+
+test(
+  'of sessions of others a login without rights sees no statement, and says so',
+  LIMIT,
+  async (t) => {
+    const url = await makeDatabase();
+    const { opening, failed } = openBlocked(await loginAs(url, 'tapekeep_writer'));
+    const { store } = await opening;
+    await store.commit({ trades: [trade(1, 1)] });
+    const { sql, pid } = await openHolder(t, url, 'psql');
+    await sql.run('BEGIN');
+    await sql.run('LOCK TABLE trade IN ACCESS EXCLUSIVE MODE');
+    const waiting = store.commit({ trades: [trade(2, 2)] });
+    const message = await failed;
+    assert.match(message, new RegExp(`process ${pid} \\(.*pg_read_all_stats`));
+    await sql.run('COMMIT');
+    await waiting;
+    await store.stop();
+  },
+);
