@@ -203,7 +203,8 @@ export class Collector {
         const lengthMs = span.toMs - span.fromMs;
         telemetry.gapFound({ stream: kind, market, reason: reasonLabel('clock jumped'), lengthMs });
       }
-      if (revoked.length > 0) await this.#reload(lived.untilMs);
+      const fromMs = Math.min(lived.untilMs, ...revoked.map(({ span }) => span.fromMs));
+      if (revoked.length > 0) await this.#reload(fromMs);
       this.#revokedJumps = jumps;
     }
     await archive.notePresent(lived.untilMs, pace);

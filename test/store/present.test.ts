@@ -91,6 +91,19 @@ test('coverage beyond the noted present is suspect, and the present that readers
   assert.ok(nowMs >= present(500) && nowMs < present(600), new Date(nowMs).toISOString());
 });
 
+test('after a run whose clock was ahead to its end, the pause before the start is not covered either', async () => {
+  const { store, stream, present, url } = await open(600);
+  const depth = await stream('depth');
+  await store.commit({ claims: [claim(depth, 0, 500)] });
+  await store.notePresent(present(500), 1);
+  // The note was made at 440, by a clock that is right.
+  await runSql(url, `UPDATE archive SET present_noted_at = now() - interval '25 seconds'`);
+  await store.revokeBeyond(present(465), { isStart: true });
+  const [left] = await store.islands(depth, 10);
+  const endS = ((left?.span.toMs ?? 0) - present(0)) / 1000;
+  assert.ok(endS <= 440 && endS > 400, `covered up to ${endS} s`);
+});
+
 test('of a sandbox that begins anew, a start takes back only what never was past', async () => {
   const { store, stream, present, url } = await open(600);
   await runSql(url, 'UPDATE archive SET is_sandbox = true');

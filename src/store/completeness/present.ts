@@ -62,9 +62,20 @@ export async function readBeyondPresent(runner: Runner): Promise<BeyondPresent[]
   return (await runner.rows<BeyondRow>(beyondSql(LATEST))).map(toBeyond);
 }
 
-/** Coverage after a moment; of a played exchange, which may begin anew, only what never was past. */
+/** Time since the last note. A longer one says more of this server's clock than of a pause. */
+const PAUSE = 'now() - present_noted_at';
+const PAUSE_MAX = `interval '1 hour'`;
+
+/**
+ * Coverage after a moment. Of a played exchange, which may begin anew, only what never was past. Where
+ * the last run noted a present that has not come yet, its coverage ended too late from then on: the time
+ * since that note, in which nothing ran, goes as well.
+ */
 const AFTER = `
   SELECT CASE WHEN $2 AND is_sandbox THEN greatest(${fromMs('$1')}, ${LATEST})
+              WHEN $2 AND present > ${fromMs('$1')} + ${LEEWAY}
+                AND ${PAUSE} BETWEEN interval '0' AND ${PAUSE_MAX}
+              THEN ${fromMs('$1')} - present_pace * (${PAUSE})
               ELSE ${fromMs('$1')} END
   FROM archive`;
 
