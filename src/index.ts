@@ -87,6 +87,7 @@ export { AbortedError, type ErrorAction, isAborted, TapekeepError } from './kern
 export { type Random, seededRandom, systemRandom } from './kernel/random.js';
 export type { BackoffOptions } from './kernel/retry.js';
 export type { Span } from './kernel/span.js';
+export type { SeriesKind } from './model/kinds.js';
 export type {
   BudgetState,
   ClientEvents,
@@ -94,4 +95,4 @@ export type {
   RequestEnded,
   RequestOutcome,
 } from './observe/events.js';
-export { type SeriesKind, StoreError, type StoreErrorCode } from './store/index.js';
+export { StoreError, type StoreErrorCode } from './store/index.js';

@@ -1,5 +1,6 @@
 import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
-import type { Batch, CoverageClaim, Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type { Batch, CoverageClaim, Island, StreamRef } from '../ledger/batch.js';
+import type { StreamKind } from '../model/series.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 
 /** What can only be seen at its moment: nothing of it is proven of a time in which nothing ran. */

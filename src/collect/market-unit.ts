@@ -1,7 +1,8 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import { floorToMs, type Span } from '../kernel/span.js';
-import type { StreamKind, StreamRef } from '../ledger/batch.js';
+import type { StreamRef } from '../ledger/batch.js';
+import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
 import { DepthCollector } from './depth.js';

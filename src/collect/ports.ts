@@ -9,12 +9,12 @@ import type {
   IdEpoch,
   Island,
   StartReason,
-  StreamKind,
   StreamRef,
   TradeExposure,
 } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
 import type { PageRow } from '../ledger/order.js';
+import type { StreamKind } from '../model/series.js';
 
 /**
  * What the collectors need from the other rooms, and nothing more. The client and the store fit

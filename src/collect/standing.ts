@@ -1,7 +1,8 @@
 import type { Clock } from '../kernel/clock.js';
 import { messageOf } from '../kernel/errors.js';
-import type { Island, StreamKind, StreamRef } from '../ledger/batch.js';
+import type { Island, StreamRef } from '../ledger/batch.js';
 import { type GapReason, isLost } from '../ledger/gap-reasons.js';
+import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ExchangeTime } from './ports.js';
 import { WalkStalledError } from './trades/errors.js';

@@ -1,4 +1,11 @@
 import type { Span } from '../kernel/span.js';
+import {
+  type RowOf,
+  SERIES,
+  type Series,
+  type SeriesRow,
+  type StreamKind,
+} from '../model/series.js';
 import type { PageRow } from './order.js';
 
 /**
@@ -8,22 +15,6 @@ import type { PageRow } from './order.js';
  * Decimals are text in plain notation. Times carry their unit in their name and are in exchange
  * time, except `receivedAtMs`, which is this machine's clock.
  */
-
-/**
- * The kinds of stream. `times` is the companion of `trades`: it covers the spans in which every
- * stored trade has its exact execution time, and is walked over its own endpoint.
- */
-export const STREAM_KINDS = [
-  'trades',
-  'times',
-  'depth',
-  'ticker',
-  'kline',
-  'state',
-  'balance',
-  'orders',
-] as const;
-export type StreamKind = (typeof STREAM_KINDS)[number];
 
 /** Why the expected coverage of a stream begins where it does; unknown where it was chosen. */
 export type StartReason = 'history begins' | 'history horizon';
@@ -42,113 +33,15 @@ export interface StreamRef {
   readonly collectFromMs: number | null;
 }
 
-export interface TradeRow {
-  readonly marketId: number;
-  readonly tid: number;
-  /** The whole second of execution: floor of the exact time. Part of the key. */
-  readonly tradedAtS: number;
-  /** Exact time from endpoint history, UNIX microseconds; null while unknown. */
-  readonly executedAtUs: number | null;
-  readonly price: string;
-  readonly amount: string;
-  readonly total: string;
-  readonly side: 'buy' | 'sell';
-  readonly receivedAtMs: number;
-}
-
-export interface KlineRow {
-  readonly marketId: number;
-  readonly intervalS: number;
-  readonly openAtS: number;
-  readonly open: string;
-  readonly close: string;
-  readonly high: string;
-  readonly low: string;
-  readonly volume: string;
-  readonly amount: string;
-  readonly receivedAtMs: number;
-}
-
-export interface TickerRow {
-  readonly marketId: number;
-  readonly observedAtMs: number;
-  /** The time that the exchange wrote into the ticker. */
-  readonly atMs: number;
-  readonly receivedAtMs: number;
-  readonly bid: string;
-  readonly ask: string;
-  readonly open: string;
-  readonly high: string;
-  readonly low: string;
-  readonly last: string;
-  readonly volume: string;
-  readonly deal: string;
-  readonly change: string;
-}
-
-export interface DepthRow {
-  readonly marketId: number;
-  readonly observedAtMs: number;
-  readonly receivedAtMs: number;
-  /** Best first. */
-  readonly bidPrices: readonly string[];
-  readonly bidAmounts: readonly string[];
-  readonly askPrices: readonly string[];
-  readonly askAmounts: readonly string[];
-}
-
-export interface StateRow {
-  readonly marketId: number;
-  readonly periodS: number;
-  readonly observedAtMs: number;
-  /** Orders records of one session that carry the same millisecond. */
-  readonly seq: number;
-  readonly receivedAtMs: number;
-  readonly last: string;
-  readonly open: string;
-  readonly close: string;
-  readonly high: string;
-  readonly low: string;
-  readonly deal: string;
-  readonly volume: string;
-  /** Updates carry none. */
-  readonly change: string | null;
-  readonly origin: 'update' | 'query';
-  readonly sessionId: number;
-}
-
-/** What an account holds of one currency. */
-export interface BalanceRow {
-  /** Always {@link ALL_MARKETS_ID}. */
-  readonly marketId: number;
-  readonly currency: string;
-  readonly observedAtMs: number;
-  readonly receivedAtMs: number;
-  /** Both null: the exchange lists the currency no longer. */
-  readonly available: string | null;
-  readonly freeze: string | null;
-}
-
+export type TradeRow = RowOf<'trade'>;
+export type KlineRow = RowOf<'kline'>;
+export type TickerRow = RowOf<'ticker'>;
+export type DepthRow = RowOf<'depth'>;
+export type StateRow = RowOf<'market_state'>;
+/** What an account holds of one currency; its market is {@link ALL_MARKETS_ID}. */
+export type BalanceRow = RowOf<'balance'>;
 /** An active order of the account as it was first seen so; it holds until its next version. */
-export interface ActiveOrderRow {
-  readonly marketId: number;
-  readonly orderId: number;
-  readonly observedAtMs: number;
-  readonly receivedAtMs: number;
-  /** No longer active. The other fields repeat how it was last seen. */
-  readonly isGone: boolean;
-  /** Creation as the exchange tells it, UNIX microseconds. */
-  readonly createdAtUs: number;
-  readonly side: 'buy' | 'sell';
-  readonly type: string;
-  readonly price: string;
-  readonly amount: string;
-  readonly left: string;
-  readonly dealStock: string;
-  readonly dealMoney: string;
-  readonly takerFee: string;
-  readonly makerFee: string;
-}
+export type ActiveOrderRow = RowOf<'active_order'>;
 
 /** Something that was refused, kept for a person to look at. */
 export interface QuarantineRow {
@@ -170,16 +63,19 @@ export interface CoverageClaim {
   readonly evidence: Evidence;
 }
 
-export interface Batch {
-  readonly trades?: readonly TradeRow[];
-  readonly klines?: readonly KlineRow[];
-  readonly tickers?: readonly TickerRow[];
-  readonly depths?: readonly DepthRow[];
-  readonly states?: readonly StateRow[];
-  readonly balances?: readonly BalanceRow[];
-  readonly orders?: readonly ActiveOrderRow[];
+/** The rows of a batch, by the name that their series gives them there. */
+type BatchRows = {
+  readonly [Table in Series as (typeof SERIES)[Table]['batch']]?: readonly RowOf<Table>[];
+};
+
+export interface Batch extends BatchRows {
   readonly quarantine?: readonly QuarantineRow[];
   readonly claims?: readonly CoverageClaim[];
+}
+
+/** The rows of one series that a batch brings. */
+export function rowsIn(batch: Batch, table: Series): readonly SeriesRow[] {
+  return batch[SERIES[table].batch] ?? [];
 }
 
 /**
@@ -214,18 +110,6 @@ export const NO_OUTCOMES: RowOutcomes = {
   conflict: 0,
   rejected: 0,
 };
-
-/** The tables that hold series. */
-export const SERIES = [
-  'trade',
-  'kline',
-  'ticker',
-  'depth',
-  'market_state',
-  'balance',
-  'active_order',
-] as const;
-export type Series = (typeof SERIES)[number];
 
 export interface CommitResult {
   readonly outcomes: Readonly<Record<Series, RowOutcomes>>;

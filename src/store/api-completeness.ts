@@ -1,7 +1,8 @@
 import type { Span } from '../kernel/span.js';
-import type { IdEpoch, Island, StreamKind, StreamRef, TradeExposure } from '../ledger/batch.js';
+import type { IdEpoch, Island, StreamRef, TradeExposure } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
 import type { PageRow } from '../ledger/order.js';
+import type { StreamKind } from '../model/series.js';
 import type { BeyondPresent } from './completeness/present.js';
 
 export type { BeyondPresent };

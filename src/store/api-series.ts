@@ -1,24 +1,6 @@
 import type { Span } from '../kernel/span.js';
+import type { MergedKind, SeriesKind } from '../model/kinds.js';
 import type { Gap } from './api-completeness.js';
-
-/** The series that can be read whole, as people call them. */
-export type SeriesKind = 'trades' | 'klines' | 'tickers' | 'depth' | 'states';
-
-/** The series with the earlier versions of candles beside them. */
-export type MergedKind = SeriesKind | 'kline_revisions';
-
-/**
- * What a column holds: moments have microseconds, integers fit into 64 bits, decimals are exact
- * numbers of any size, and `decimals` is a list of them.
- */
-export type ColumnType = 'timestamp' | 'integer' | 'text' | 'decimal' | 'decimals';
-
-export interface SeriesColumn {
-  readonly name: string;
-  readonly type: ColumnType;
-  readonly isNullable: boolean;
-  readonly about: string;
-}
 
 /** Rows of one market: those of which the moment lies in the span. */
 export interface SeriesSlice {

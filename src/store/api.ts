@@ -9,20 +9,16 @@ import type {
   CommitResult,
   Island,
   StartReason,
-  StreamKind,
   StreamRef,
 } from '../ledger/batch.js';
 import type { GapReason } from '../ledger/gap-reasons.js';
+import type { SeriesTable, StreamKind } from '../model/series.js';
 import type { StoreEvents } from '../observe/events.js';
 import type { CompletenessStore, GapState, RecordedGap } from './api-completeness.js';
 import type { InspectionStore } from './api-inspection.js';
 import type { ArchiveSnapshot } from './api-series.js';
 import type { VerdictStore } from './api-verdicts.js';
-import { PARTITIONED_TABLES, type PartitionedTable } from './schema/partitioned-tables.js';
 import type { SealingStore } from './sealing/api-sealing.js';
-
-export type { PartitionedTable };
-export { PARTITIONED_TABLES };
 
 /** How much time one partition holds. All boundaries are UTC. */
 export type PartitionWidth = 'day' | 'month';
@@ -245,7 +241,7 @@ export interface Store extends CompletenessStore {
   openOrders(marketId: number): Promise<ActiveOrderRow[]>;
 
   /** Makes every partition that holds a moment of `span`. Returns the names of the new ones. */
-  ensurePartitions(table: PartitionedTable, span: Span): Promise<string[]>;
+  ensurePartitions(table: SeriesTable, span: Span): Promise<string[]>;
   /** Keeps partitions ready beyond `nowExchangeMs`. */
   makePartitionsAhead(nowExchangeMs: number): Promise<void>;
 
@@ -273,7 +269,7 @@ export interface MigrateOptions {
   readonly connectTimeoutMs?: number;
   readonly telemetry?: StoreEvents;
   /** Other than the default partition widths; settled once, when the table is first made. */
-  readonly partitionWidths?: Partial<Readonly<Record<PartitionedTable, PartitionWidth>>>;
+  readonly partitionWidths?: Partial<Readonly<Record<SeriesTable, PartitionWidth>>>;
 }
 
 /** What {@link startEmbeddedPostgres} needs. */

@@ -8,7 +8,6 @@ export type {
   GapRecord,
   MarketChanges,
   MigrateOptions,
-  PartitionedTable,
   PartitionWidth,
   SessionClosing,
   SqlValue,
@@ -18,7 +17,6 @@ export type {
   StreamStatus,
   TradeKey,
 } from './api.js';
-export { PARTITIONED_TABLES } from './api.js';
 export type {
   BeyondPresent,
   CompletenessStore,
@@ -48,16 +46,12 @@ export type {
 } from './api-inspection.js';
 export type {
   ArchiveSnapshot,
-  ColumnType,
   DepartedPartition,
   DepthJson,
   LedgerTable,
-  MergedKind,
   MergedSlice,
   MissingPart,
   RowForm,
-  SeriesColumn,
-  SeriesKind,
   SeriesSlice,
   SpanCompleteness,
   TableSlice,
@@ -78,12 +72,6 @@ export {
 } from './embedded/supervisor.js';
 export { StoreError, type StoreErrorCode } from './errors.js';
 export { openStore } from './open-store.js';
-export {
-  seriesColumns,
-  seriesOrder,
-  seriesTable,
-  seriesVariant,
-} from './reading/series-columns.js';
 export { type MigrationReport, migrate, migrateAll } from './schema/migrate.js';
 export type {
   LedgerDoubt,

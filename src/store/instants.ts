@@ -12,15 +12,3 @@ export function fromMs(expression: string): string {
 export function toMs(expression: string): string {
   return `(extract(epoch FROM ${expression}) * 1000)::float8`;
 }
-
-/** Text of a moment for COPY, microseconds. */
-export function timestampTextUs(us: number): string {
-  const seconds = Math.floor(us / 1_000_000);
-  const fraction = String(us - seconds * 1_000_000).padStart(6, '0');
-  return `${new Date(seconds * 1_000).toISOString().slice(0, 19)}.${fraction}Z`;
-}
-
-/** Text of a moment for COPY, milliseconds. */
-export function timestampTextMs(ms: number): string {
-  return new Date(ms).toISOString();
-}

@@ -10,11 +10,11 @@ import type {
   StreamRef,
   TradeExposure,
 } from '../ledger/batch.js';
+import type { SeriesTable } from '../model/series.js';
 import { readKnownBalances, readOpenOrders } from './accounts.js';
 import type {
   ArchiveIdentity,
   GapRecord,
-  PartitionedTable,
   SessionClosing,
   SqlValue,
   Store,
@@ -293,7 +293,7 @@ class PostgresStore implements Store {
     return await readOpenOrders(this.#open(), marketId);
   }
 
-  async ensurePartitions(table: PartitionedTable, span: Span): Promise<string[]> {
+  async ensurePartitions(table: SeriesTable, span: Span): Promise<string[]> {
     this.#open();
     return await this.#partitions.ensure(table, span);
   }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
-import { PARTITIONED_TABLES } from '../../src/store/index.js';
+import { SERIES_TABLES } from '../../src/model/series.js';
 import { commandTagsUsed } from '../support/postgres/command-tags.js';
 import { copyTargets, cutReferences } from '../support/postgres/cut-statements.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
@@ -83,7 +83,7 @@ test('every table is copied, cut or local, and what is cut has a market', async 
     if (CUT.includes(name)) assert.ok(hasMarket, name);
     if (isParent) assert.ok(CUT.includes(name), `${name} has partitions and is not cut`);
   }
-  for (const table of PARTITIONED_TABLES) assert.ok(CUT.includes(table), table);
+  for (const table of SERIES_TABLES) assert.ok(CUT.includes(table), table);
 });
 
 test('each key of a cut table holds the market, and foreign keys lead to copied tables', async () => {
@@ -104,7 +104,7 @@ test('each key of a cut table holds the market, and foreign keys lead to copied 
 
 test('partitions have one level', async () => {
   const url = await makeDatabase();
-  for (const table of PARTITIONED_TABLES) {
+  for (const table of SERIES_TABLES) {
     await runSql(url, `SELECT make_partition('${table}', '2026-01-15')`);
   }
   const deeper = await runSql(

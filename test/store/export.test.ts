@@ -10,7 +10,7 @@ import {
   digestParquet,
   readParquetTexts,
 } from '../../src/archive/parquet/read.js';
-import { seriesColumns } from '../../src/store/index.js';
+import { seriesColumns } from '../../src/model/kinds.js';
 import { runSql } from '../support/postgres/postgres.js';
 import {
   awkwardTrades,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { StreamKind } from '../../src/ledger/batch.js';
+import type { StreamKind } from '../../src/model/series.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';

@@ -3,7 +3,8 @@ import test from 'node:test';
 import pg from 'pg';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import { migrate, openStore, PARTITIONED_TABLES } from '../../src/store/index.js';
+import { SERIES_TABLES } from '../../src/model/series.js';
+import { migrate, openStore } from '../../src/store/index.js';
 import {
   makeDatabase,
   openTestStore,
@@ -75,7 +76,7 @@ test('every table is explained, and none has a default partition', async () => {
     `SELECT relname, pg_get_constraintdef(k.oid) AS def FROM pg_constraint k
        JOIN pg_class c ON c.oid = k.conrelid
      WHERE contype IN ('p', 'u', 'x') AND relname = ANY ($1)`,
-    [[...PARTITIONED_TABLES, 'coverage', 'gap', 'session', 'verdict', 'verdict_doubt']],
+    [[...SERIES_TABLES, 'coverage', 'gap', 'session', 'verdict', 'verdict_doubt']],
   );
   assert.ok(keys.length >= 9);
   for (const { relname, def } of keys) assert.match(def, /market_id/, relname);
@@ -133,7 +134,7 @@ test('partitions are kept ready ahead, months and days alike', async () => {
     ],
   );
   assert.equal(ends.get('trade'), Date.UTC(2026, 1, 3));
-  assert.equal(ends.size, PARTITIONED_TABLES.length);
+  assert.equal(ends.size, SERIES_TABLES.length);
 });
 
 test('partition widths are settled by the first program', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DuckSession } from '../../src/archive/parquet/session.js';
 import type { Batch } from '../../src/ledger/batch.js';
-import { PARTITIONED_TABLES } from '../../src/store/index.js';
+import { SERIES_TABLES } from '../../src/model/series.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { ticker, trade } from '../support/postgres/postgres-rows.js';
 import { makeFolder } from '../support/worlds/export-world.js';
@@ -64,7 +64,7 @@ function rowsOf(market: number, dayMs: number): Batch {
   };
 }
 
-const KEPT = PARTITIONED_TABLES.map(
+const KEPT = SERIES_TABLES.map(
   (table) => `SELECT '${table}' AS held_by, to_jsonb(t) AS held FROM ${table} t`,
 ).join(' UNION ALL ');
 
@@ -87,7 +87,7 @@ test('every kind of row leaves and comes back as it was', async (t) => {
   );
   assert.deepEqual(
     counted.map(({ held_by: table }) => table),
-    [...PARTITIONED_TABLES].sort(),
+    [...SERIES_TABLES].sort(),
   );
   const world = { store, coldDir: await makeFolder(t, 'cold') };
   const archived = await live(world, { rules: { coldAfterMs: DAY_MS } });

@@ -1,10 +1,11 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { PartitionedTable, PartitionMarket } from '../../store/index.js';
+import { SERIES, type SeriesTable, seriesOf } from '../../model/series.js';
+import type { PartitionMarket } from '../../store/index.js';
 import type { DecimalForm, DecimalForms, TypedColumn } from '../parquet/columns.js';
 import { describeParquet } from '../parquet/read.js';
 import type { DuckSession } from '../parquet/session.js';
-import { COLD_KINDS, coldMarketFolder } from './layout.js';
+import { coldMarketFolder } from './layout.js';
 
 /**
  * Types of decimals in cold files. Programs that read many files as one table want a column to have
@@ -22,37 +23,6 @@ const LADDER: readonly DecimalForm[] = [
   { precision: 38, scale: 18 },
 ];
 const WIDEST = LADDER.length - 1;
-
-/** Whether a column counts money or stock, where it has the digits of one of them. */
-type Measure = 'price' | 'amount';
-
-const price = (...names: readonly string[]) => names.map((name) => [name, 'price'] as const);
-const amount = (...names: readonly string[]) => names.map((name) => [name, 'amount'] as const);
-/** Sums and products, which have the digits of several numbers together. */
-const sums = (...names: readonly string[]) => names.map((name) => [name, 'widest'] as const);
-
-const COLUMNS: Readonly<
-  Record<PartitionedTable, ReadonlyArray<readonly [name: string, measure: Measure | 'widest']>>
-> = {
-  trade: [...price('price', 'total'), ...amount('amount')],
-  kline: [...price('open', 'high', 'low', 'close'), ...sums('volume', 'amount')],
-  kline_revision: [...price('open', 'high', 'low', 'close'), ...sums('volume', 'amount')],
-  ticker: [
-    ...price('bid', 'ask', 'open', 'high', 'low', 'last', 'change'),
-    ...sums('volume', 'deal'),
-  ],
-  depth: [...price('bid_prices', 'ask_prices'), ...amount('bid_amounts', 'ask_amounts')],
-  market_state: [
-    ...price('last', 'open', 'close', 'high', 'low', 'change'),
-    ...sums('deal', 'volume'),
-  ],
-  balance: sums('available', 'frozen'),
-  active_order: [
-    ...price('price', 'taker_fee', 'maker_fee'),
-    ...amount('amount', 'left_amount', 'deal_stock'),
-    ...sums('deal_money'),
-  ],
-};
 
 /** The lowest step that a number of so many digits after the point can stand on. */
 function stepOf(digits: number | null): number {
@@ -72,11 +42,11 @@ type Steps = Map<string, number>;
 /** Remembers of each market how wide its columns are by now. */
 export class ColdDecimals {
   readonly #coldDir: string;
-  readonly #table: PartitionedTable;
+  readonly #table: SeriesTable;
   readonly #duck: DuckSession;
   readonly #steps = new Map<number, Steps>();
 
-  constructor(coldDir: string, table: PartitionedTable, duck: DuckSession) {
+  constructor(coldDir: string, table: SeriesTable, duck: DuckSession) {
     this.#coldDir = coldDir;
     this.#table = table;
     this.#duck = duck;
@@ -97,9 +67,11 @@ export class ColdDecimals {
 
   /** By the precisions of the market, and by its newest file. */
   async #begin({ stockPrec, moneyPrec }: PartitionMarket, name: string): Promise<Steps> {
-    const least = { price: stepOf(moneyPrec), amount: stepOf(stockPrec), widest: WIDEST };
-    const steps = new Map(
-      COLUMNS[this.#table].map(([column, measure]) => [column, least[measure]]),
+    const least = { price: stepOf(moneyPrec), amount: stepOf(stockPrec), sum: WIDEST };
+    const steps: Steps = new Map(
+      seriesOf(this.#table).columns.flatMap(({ name: column, type: { measure } }) =>
+        measure === undefined ? [] : [[column, least[measure]]],
+      ),
     );
     const newest = await this.#newestFile(name);
     if (newest === undefined) return steps;
@@ -110,7 +82,7 @@ export class ColdDecimals {
   }
 
   async #newestFile(name: string): Promise<string | undefined> {
-    const folder = join(this.#coldDir, coldMarketFolder(COLD_KINDS[this.#table], name));
+    const folder = join(this.#coldDir, coldMarketFolder(SERIES[this.#table].kind, name));
     const days = (await readdir(folder).catch(() => [])).sort();
     for (const day of days.toReversed()) {
       const files = (await readdir(join(folder, day)).catch(() => [])).sort();

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
+import { SERIES } from '../../model/series.js';
 import type { PartitionInfo, SealFacts, SealingDesk } from '../../store/index.js';
 import { digestParquet, digestStaged } from '../parquet/read.js';
 import { DuckSession } from '../parquet/session.js';
@@ -9,7 +10,7 @@ import { assertSealed, sumRows } from '../sealing/rows.js';
 import { ColdDecimals } from './decimals.js';
 import { asColdError, ColdError } from './errors.js';
 import { assertColdDir, type ColdFileSystem, checkFile, sumFile } from './files.js';
-import { COLD_KINDS, coldDataPath, coldManifestPath, NO_MARKET, SCRATCH_FOLDER } from './layout.js';
+import { coldDataPath, coldManifestPath, NO_MARKET, SCRATCH_FOLDER } from './layout.js';
 import {
   type ColdContent,
   type ColdFile,
@@ -119,7 +120,7 @@ async function freezeDay(
   partition: PartitionInfo,
   day: StagedDay,
 ): Promise<ColdFile> {
-  const kind = COLD_KINDS[partition.table];
+  const kind = SERIES[partition.table].kind;
   const market = day.marketId === 0 ? NO_MARKET : day.market;
   const columns = desk.columns(partition.table);
   const staged = { path: day.path, columns };
@@ -190,7 +191,7 @@ async function contentOf(
     tapekeep: version,
     madeAt: iso(clock.wallMs()),
     table: partition.table,
-    kind: COLD_KINDS[partition.table],
+    kind: SERIES[partition.table].kind,
     from: iso(partition.span.fromMs),
     to: iso(partition.span.toMs),
     ...{ rows, checksum },

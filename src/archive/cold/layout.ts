@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { PartitionedTable } from '../../store/index.js';
+import type { SERIES, SeriesTable } from '../../model/series.js';
 
 /**
  * Where things lie in the folder of cold partitions. Data are partitioned the way hive does it, so
@@ -12,18 +12,8 @@ import type { PartitionedTable } from '../../store/index.js';
  * `archived`. A file that no manifest names is nothing.
  */
 
-/** What the rows of each table are called in paths. */
-export const COLD_KINDS = {
-  trade: 'trades',
-  kline: 'klines',
-  kline_revision: 'kline_revisions',
-  ticker: 'tickers',
-  depth: 'depth',
-  market_state: 'states',
-  balance: 'balances',
-  active_order: 'active_orders',
-} as const satisfies Readonly<Record<PartitionedTable, string>>;
-export type ColdKind = (typeof COLD_KINDS)[PartitionedTable];
+/** What the rows of a table are called in paths. */
+export type ColdKind = (typeof SERIES)[SeriesTable]['kind'];
 
 /** Stands in the path for rows that belong to no market. */
 export const NO_MARKET = '_all';
@@ -64,7 +54,7 @@ export function coldDataPath(kind: ColdKind, market: string, date: string, sha25
 }
 
 /** Where the manifest of a partition lies, relative to the cold folder: `partition_state.uri`. */
-export function coldManifestPath(table: PartitionedTable, partition: string): string {
+export function coldManifestPath(table: SeriesTable, partition: string): string {
   return `${MANIFESTS}/${table}/${partition}.json`;
 }
 

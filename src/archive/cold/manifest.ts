@@ -3,9 +3,10 @@ import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
-import { type ColumnType, PARTITIONED_TABLES, type PartitionedTable } from '../../store/index.js';
+import type { ColumnForm } from '../../model/columns.js';
+import { SERIES, SERIES_TABLES, type SeriesTable } from '../../model/series.js';
 import { asColdError, ColdError } from './errors.js';
-import { COLD_KINDS, type ColdKind, isColdPath } from './layout.js';
+import { type ColdKind, isColdPath } from './layout.js';
 
 /** One data file: a day of a market. */
 export interface ColdFile {
@@ -38,7 +39,7 @@ export interface ColdManifest {
   readonly tapekeep: string;
   /** Clock of the machine that wrote it, ISO 8601. */
   readonly madeAt: string;
-  readonly table: PartitionedTable;
+  readonly table: SeriesTable;
   readonly kind: ColdKind;
   /** Half-open, ISO 8601. */
   readonly from: string;
@@ -47,7 +48,7 @@ export interface ColdManifest {
   /** What the partition was sealed with; that of its rows again after a restore. */
   readonly checksum: string;
   /** Of every file, in their order; the market stands in the path. */
-  readonly columns: readonly { readonly name: string; readonly type: ColumnType }[];
+  readonly columns: readonly { readonly name: string; readonly type: ColumnForm }[];
   readonly files: readonly ColdFile[];
   readonly coverage: readonly ColdCoverage[];
   /** Of the text of the manifest without this field; null in one of the first format. */
@@ -135,7 +136,7 @@ class Reader {
   }
 }
 
-const COLUMN_TYPES: readonly ColumnType[] = ['timestamp', 'integer', 'text', 'decimal', 'decimals'];
+const COLUMN_TYPES: readonly ColumnForm[] = ['timestamp', 'integer', 'text', 'decimal', 'decimals'];
 
 /**
  * The checksum that a manifest carries of itself, null in one of the first format. That one is known by
@@ -175,12 +176,12 @@ export function parseColdManifest(text: string, path: string): ColdManifest {
   }
   const fields = read.object(value, 'the manifest');
   const sha256 = ownSum(read, text, fields);
-  const table = read.oneOf(fields, 'table', PARTITIONED_TABLES);
+  const table = read.oneOf(fields, 'table', SERIES_TABLES);
   const manifest: ColdManifest = {
     tapekeep: read.text(fields, 'tapekeep'),
     madeAt: read.moment(fields, 'madeAt'),
     table,
-    kind: read.oneOf(fields, 'kind', [COLD_KINDS[table]]),
+    kind: read.oneOf(fields, 'kind', [SERIES[table].kind]),
     from: read.moment(fields, 'from'),
     to: read.moment(fields, 'to'),
     rows: read.count(fields, 'rows'),

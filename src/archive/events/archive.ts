@@ -1,4 +1,5 @@
-import type { SeriesKind, Store } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
+import type { Store } from '../../store/index.js';
 import { bookAt } from './book.js';
 import { readCoverage, type SpanCoverage } from './coverage.js';
 import { ArchiveError } from './errors.js';

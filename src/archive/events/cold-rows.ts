@@ -1,4 +1,5 @@
-import type { MergedKind } from '../../store/index.js';
+import { eventColumns, type MergedKind, tableOfKind, timeColumnOf } from '../../model/kinds.js';
+import { type Column, type SeriesTable, seriesOf } from '../../model/series.js';
 import { identifier, literal, type RowVectors } from '../parquet/session.js';
 import { shortest } from '../parquet/texts.js';
 import { levels, product } from './decimals.js';
@@ -6,63 +7,25 @@ import type { ArchiveEvent } from './event.js';
 import { SECOND_END_US } from './hot-lines.js';
 import { isoOf } from './moments.js';
 
-/** What is read of a file: moments and ids as numbers, decimals as text. */
-interface ColdColumns {
-  /** The columns of the key after market and variant. */
-  readonly order: readonly string[];
-  readonly variant?: string;
-  readonly received: string;
-  readonly selected: readonly string[];
+/** What is read of a column: moments and ids as numbers, decimals as text. */
+function selectedSql({ name, type }: Column): string {
+  const column = identifier(name);
+  if (type.form === 'timestamp') return `epoch_us(${column})::DOUBLE`;
+  if (type.form === 'integer') return `${column}::DOUBLE`;
+  if (type.form === 'decimals') return `array_to_string(${column}::VARCHAR[], ' ')`;
+  return type.form === 'text' ? column : `${column}::VARCHAR`;
 }
 
-const moment = (name: string) => `epoch_us(${name})::DOUBLE`;
-const number = (name: string) => `${name}::DOUBLE`;
-const text = (name: string) => `${identifier(name)}::VARCHAR`;
-const list = (name: string) => `array_to_string(${name}::VARCHAR[], ' ')`;
-const CANDLE = ['open', 'high', 'low', 'close', 'volume', 'amount'].map(text);
-
-const COLUMNS: Readonly<Record<MergedKind, ColdColumns>> = {
-  trades: {
-    ...{ order: ['traded_at', 'tid'], received: 'received_at' },
-    selected: [
-      ...[moment('traded_at'), number('tid'), moment('executed_at'), 'side'],
-      ...[text('price'), text('amount'), text('total'), moment('received_at')],
-    ],
-  },
-  klines: {
-    ...{ order: ['open_at'], variant: 'interval_s', received: 'received_at' },
-    selected: [moment('open_at'), number('revision'), ...CANDLE, moment('received_at')],
-  },
-  kline_revisions: {
-    ...{ order: ['open_at', 'revision'], variant: 'interval_s', received: 'known_from' },
-    selected: [moment('open_at'), number('revision'), ...CANDLE, moment('known_from')],
-  },
-  tickers: {
-    ...{ order: ['observed_at'], received: 'received_at' },
-    selected: [
-      ...[moment('observed_at'), moment('"at"')],
-      ...['bid', 'ask', 'open', 'high', 'low', 'last', 'volume', 'deal', 'change'].map(text),
-      moment('received_at'),
-    ],
-  },
-  depth: {
-    ...{ order: ['observed_at'], received: 'received_at' },
-    selected: [
-      moment('observed_at'),
-      // One text instead of four: each that is longer than a few letters is a call out of the engine.
-      `concat_ws('|', ${['bid_prices', 'bid_amounts', 'ask_prices', 'ask_amounts'].map(list).join(', ')})`,
-      moment('received_at'),
-    ],
-  },
-  states: {
-    ...{ order: ['observed_at', 'seq'], variant: 'period_s', received: 'received_at' },
-    selected: [
-      ...[moment('observed_at'), number('seq'), 'origin'],
-      ...['last', 'open', 'close', 'high', 'low', 'deal', 'volume', 'change'].map(text),
-      ...[number('session_id'), moment('received_at')],
-    ],
-  },
-};
+/** Lists become one text: each that is longer than a few letters is a call out of the engine. */
+function selectedColumns(table: SeriesTable): string[] {
+  const columns = eventColumns(table);
+  const lists = columns.filter(({ type }) => type.form === 'decimals');
+  const joined = `concat_ws('|', ${lists.map(selectedSql).join(', ')})`;
+  return columns.flatMap((one) => {
+    if (one.type.form !== 'decimals') return [selectedSql(one)];
+    return one === lists[0] ? [joined] : [];
+  });
+}
 
 /** The files of one market, in the order of their days. */
 export interface MarketFiles {
@@ -81,14 +44,16 @@ export interface ColdQuery {
 }
 
 function branchSql({ kind, variantS, fromUs, toUs }: ColdQuery, files: MarketFiles): string {
-  const { order, variant, selected } = COLUMNS[kind];
-  const [time = ''] = order;
+  const table = tableOfKind(kind);
+  const { variant } = seriesOf(table);
+  const time = timeColumnOf(table);
+  const selected = selectedColumns(table);
   // Files may differ in the digits of a decimal; the widest holds all of them.
   const paths = files.paths.map(literal).join(', ');
   const conditions = [
     `${time} >= TIMESTAMPTZ ${literal(isoOf(fromUs))}`,
     `${time} < TIMESTAMPTZ ${literal(isoOf(toUs))}`,
-    ...(variant === undefined ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+    ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
   ];
   const names = selected.map((one, index) => `${one} AS c${index + 1}`);
   return `SELECT ${files.place}::DOUBLE AS c0, ${names.join(', ')}
@@ -110,7 +75,7 @@ export function sortedSql(
   markets: readonly MarketFiles[],
   isByReceipt: boolean,
 ): string {
-  const { selected } = COLUMNS[query.kind];
+  const selected = selectedColumns(tableOfKind(query.kind));
   const all = markets.map((files) => branchSql(query, files)).join(' UNION ALL ');
   return `${all} ORDER BY ${isByReceipt ? `c${selected.length}, c0, c1, c2` : 'c1, c0, c2'}`;
 }

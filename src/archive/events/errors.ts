@@ -1,5 +1,5 @@
 import { TapekeepError } from '../../kernel/errors.js';
-import type { SeriesKind } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
 
 /** Stable codes of what can be wrong with a question to the archive. */
 export type ArchiveErrorCode =

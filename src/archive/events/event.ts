@@ -1,5 +1,3 @@
-import type { SeriesKind } from '../../store/index.js';
-
 /**
  * What an archive tells, one moment after the other. Decimals are exact text in plain notation without
  * superfluous zeros (`1.5`, never `1.50`), so that the same number is the same text wherever it was
@@ -177,3 +175,5 @@ export interface EventOf {
 
 /** All kinds, in the order in which events of one moment come. */
 export const EVENT_KINDS = ['klines', 'trades', 'states', 'tickers', 'depth'] as const;
+
+import type { SeriesKind } from '../../model/kinds.js';

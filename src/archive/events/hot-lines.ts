@@ -1,4 +1,4 @@
-import type { MergedKind } from '../../store/index.js';
+import type { MergedKind } from '../../model/kinds.js';
 import { shortest } from '../parquet/texts.js';
 import { levels } from './decimals.js';
 import type { ArchiveEvent } from './event.js';

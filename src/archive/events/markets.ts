@@ -1,7 +1,8 @@
 import { ALL_MARKETS_ID } from '../../ledger/batch.js';
-import type { SeriesKind, Store } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
+import type { Store } from '../../store/index.js';
 import { EVENT_KINDS } from './event.js';
-import { type KnownMarket, streamsOf } from './plan.js';
+import { type KnownMarket, marketStreams } from './plan.js';
 
 /** A series that is collected of a market. */
 export interface CollectedSeries {
@@ -42,7 +43,7 @@ export async function describeMarkets(
   return (await readMarkets(store)).map(({ market, marketId }) => ({
     market,
     series: EVENT_KINDS.flatMap((kind) =>
-      streamsOf(streams, kind, marketId).map((stream) => ({
+      marketStreams(streams, kind, marketId).map((stream) => ({
         kind,
         variantS: stream.variant,
         oldestUs: micros(stream.oldestCoveredMs),

@@ -1,4 +1,4 @@
-import type { MergedKind } from '../../store/index.js';
+import type { MergedKind } from '../../model/kinds.js';
 import { type ArchiveEvent, EVENT_KINDS } from './event.js';
 
 /** By what events are ordered: when they happened, or when the collector received them. */

@@ -1,5 +1,7 @@
-import { ALL_MARKETS_ID, type StreamKind } from '../../ledger/batch.js';
-import type { KnownStream, SeriesKind } from '../../store/index.js';
+import { ALL_MARKETS_ID } from '../../ledger/batch.js';
+import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { streamsOf } from '../../model/series.js';
+import type { KnownStream } from '../../store/index.js';
 import { ArchiveError } from './errors.js';
 import { EVENT_KINDS } from './event.js';
 import { isoOf, microsOf } from './moments.js';
@@ -32,13 +34,6 @@ export interface EventPlan {
   readonly gaps: GapPolicy;
 }
 
-const STREAM_OF: Readonly<Record<SeriesKind, StreamKind>> = {
-  klines: 'kline',
-  trades: 'trades',
-  states: 'state',
-  tickers: 'ticker',
-  depth: 'depth',
-};
 const NAMED_MAX = 20;
 
 function listed(names: Iterable<string | number>): string {
@@ -108,14 +103,14 @@ function oneOf<T extends string>(
 }
 
 /** Streams of one kind that cover a market. */
-export function streamsOf(
+export function marketStreams(
   streams: readonly KnownStream[],
   kind: SeriesKind,
   marketId: number,
 ): KnownStream[] {
   return streams.filter(
     (one) =>
-      one.kind === STREAM_OF[kind] &&
+      one.kind === streamsOf(tableOfKind(kind))[0] &&
       (one.marketId === marketId || one.marketId === ALL_MARKETS_ID),
   );
 }
@@ -208,12 +203,12 @@ function chooseStreams(
   { market, marketId }: KnownMarket,
   streams: readonly KnownStream[],
 ): KnownStream[] {
-  const all = streamsOf(streams, kind, marketId);
+  const all = marketStreams(streams, kind, marketId);
   const asked = variantsOf(query, kind);
   const chosen = asked === undefined ? all : all.filter((one) => asked.includes(one.variant));
   if (query.markets === undefined) return chosen;
   if (all.length === 0 && query.kinds !== undefined) {
-    const has = EVENT_KINDS.filter((one) => streamsOf(streams, one, marketId).length > 0);
+    const has = EVENT_KINDS.filter((one) => marketStreams(streams, one, marketId).length > 0);
     throw new ArchiveError(
       'not_collected',
       `no ${kind} of ${market} are collected; there are ${has.length === 0 ? 'none of any kind' : listed(has)}`,

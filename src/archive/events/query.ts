@@ -1,4 +1,4 @@
-import type { SeriesKind } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
 import type { Moment } from './moments.js';
 import type { EventOrder } from './order.js';
 

@@ -1,5 +1,3 @@
-import type { MergedKind } from '../../store/index.js';
-
 /** What one source of events tells: a kind, of markets in the order of their names. */
 export interface EventSlice {
   readonly kind: MergedKind;
@@ -31,3 +29,5 @@ export function rowSpanOf(slice: EventSlice): { readonly fromUs: number; readonl
     toUs: slice.toUs - shift,
   };
 }
+
+import type { MergedKind } from '../../model/kinds.js';

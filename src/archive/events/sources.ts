@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
-import type { ArchiveSnapshot, MergedKind, Store } from '../../store/index.js';
-import { COLD_KINDS } from '../cold/layout.js';
+import { tableOfKind } from '../../model/kinds.js';
+import type { ArchiveSnapshot, Store } from '../../store/index.js';
 import { cutIntoParts } from '../reading/parts.js';
 import { ColdEngine } from './cold-engine.js';
 import { ColdReader } from './cold-events.js';
@@ -25,10 +25,6 @@ export interface EventPlace {
 
 type LocatedPart = ReturnType<typeof cutIntoParts>[number];
 
-function tableOf(kind: MergedKind): string {
-  return Object.entries(COLD_KINDS).find(([, name]) => name === kind)?.[0] ?? '';
-}
-
 /** A slice with the pieces of its time, and where the rows of each are. */
 interface LocatedSlice {
   readonly slice: EventSlice;
@@ -36,7 +32,7 @@ interface LocatedSlice {
 }
 
 function locate(slice: EventSlice, snapshot: ArchiveSnapshot): LocatedSlice {
-  const table = tableOf(slice.kind);
+  const table = tableOfKind(slice.kind);
   const { fromUs, toUs } = rowSpanOf(slice);
   const whole = { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
   const departed = snapshot.departed.filter((one) => one.table === table);

@@ -1,13 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
-import {
-  type ArchiveIdentity,
-  type RowForm,
-  type SeriesKind,
-  type SpanCompleteness,
-  seriesColumns,
-  seriesOrder,
-} from '../../store/index.js';
+import { type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
+import type { ArchiveIdentity, RowForm, SpanCompleteness } from '../../store/index.js';
 import type { Reading } from '../reading/reading.js';
 import { ExportGapsError } from './errors.js';
 import {

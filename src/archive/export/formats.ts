@@ -1,5 +1,3 @@
-import type { SeriesColumn, SeriesKind } from '../../store/index.js';
-
 /** The forms of a file. */
 export const FORMATS = ['csv', 'ndjson', 'parquet', 'arrow'] as const;
 export type Format = (typeof FORMATS)[number];
@@ -65,3 +63,5 @@ export function notesOf(kind: SeriesKind, isLean: boolean): string[] {
   }
   return [];
 }
+
+import type { SeriesColumn, SeriesKind } from '../../model/kinds.js';

@@ -1,10 +1,6 @@
 import type { Span } from '../../kernel/span.js';
-import type {
-  ArchiveIdentity,
-  MissingPart,
-  SeriesKind,
-  SpanCompleteness,
-} from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
+import type { ArchiveIdentity, MissingPart, SpanCompleteness } from '../../store/index.js';
 import type { Format } from './formats.js';
 
 /** A row by what orders it. */

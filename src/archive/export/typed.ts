@@ -1,5 +1,5 @@
 import { open } from 'node:fs/promises';
-import type { SeriesColumn, SeriesKind } from '../../store/index.js';
+import type { SeriesColumn, SeriesKind } from '../../model/kinds.js';
 import { type StagedRows, typeColumns } from '../parquet/columns.js';
 import { readStaged } from '../parquet/read.js';
 import { DuckSession } from '../parquet/session.js';

@@ -1,5 +1,6 @@
 import type { Span } from '../../kernel/span.js';
-import type { ArchiveIdentity, SeriesKind } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
+import type { ArchiveIdentity } from '../../store/index.js';
 import type { Latency } from './feed-file.js';
 import type { NamedMarket } from './names.js';
 

@@ -1,5 +1,3 @@
-import { type SeriesKind, seriesColumns } from '../../store/index.js';
-
 /**
  * Rows of a reading in the form `csv`, whole lines, some hundred at a time. They hold digits, moments
  * and sides only, so a byte is a character.
@@ -120,3 +118,5 @@ export async function* tradesOf(pieces: AsyncIterable<Buffer>): AsyncGenerator<T
     });
   }
 }
+
+import { type SeriesKind, seriesColumns } from '../../model/kinds.js';

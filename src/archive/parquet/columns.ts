@@ -1,4 +1,4 @@
-import type { SeriesColumn } from '../../store/index.js';
+import type { SeriesColumn } from '../../model/kinds.js';
 import { type DuckSession, identifier, literal } from './session.js';
 
 /** Rows as text in a file: CSV without header, as the store writes it, a text column or more before. */

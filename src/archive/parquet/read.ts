@@ -5,7 +5,7 @@ import {
   type DuckDBValue,
 } from '@duckdb/node-api';
 import { parseJson } from '../../kernel/json.js';
-import type { SeriesColumn } from '../../store/index.js';
+import type { SeriesColumn } from '../../model/kinds.js';
 import { type StagedRows, stagedSql, type TypedColumn, typedSql, valueText } from './columns.js';
 import { type DuckSession, identifier, literal } from './session.js';
 

@@ -1,3 +1,5 @@
+import { type SeriesTable, seriesOf } from '../../model/series.js';
+
 /**
  * Statements about one market in the database. Times cross as numbers: seconds and milliseconds are
  * exact in a double, microseconds too. Every statement names the piece of time that it looks at, so
@@ -153,8 +155,9 @@ export function firstAfter({ table }: Pick<Observed, 'table'>): string {
  * $1 markets, $2 $3 span, $4 of each from when on, $5 of each the period, $6 moment: the first one of any
  * of them that was received after the moment
  */
-export function firstLate(table: 'ticker' | 'depth' | 'market_state'): string {
-  const ofPeriod = table === 'market_state' ? 'AND period_s = m.period' : '';
+export function firstLate(table: SeriesTable): string {
+  const { variant } = seriesOf(table);
+  const ofPeriod = variant === null ? '' : `AND ${variant} = m.period`;
   return `SELECT min(found.at) AS "atMs"
     FROM unnest($1::int[], $4::float8[], $5::int[]) AS m(id, since, period), LATERAL (
       SELECT ${millisOf('observed_at')} AS at FROM ${table}

@@ -1,5 +1,6 @@
 import type { Span } from '../../kernel/span.js';
 import type { KlineRow } from '../../ledger/batch.js';
+import { tableOfKind } from '../../model/kinds.js';
 import type { Store } from '../../store/index.js';
 import * as sql from './hot-sql.js';
 import { seenAtMs } from './next-moment.js';
@@ -8,7 +9,6 @@ import type { LateRows, SeriesFrom, TradePlace, TradeRow } from './past.js';
 import { comparePlaces } from './places.js';
 
 const SECOND_MS = 1000;
-const TABLES = { tickers: 'ticker', depth: 'depth', states: 'market_state' } as const;
 
 /** Finds what was received later than it happened, in the database and in files. */
 export class PastLateRows implements LateRows {
@@ -81,7 +81,7 @@ export class PastLateRows implements LateRows {
         ...({ kind, series } as const),
         hot: async ({ fromMs, toMs }) => {
           const [row] = await this.#store.query<{ readonly atMs: number | null }>(
-            sql.firstLate(TABLES[kind]),
+            sql.firstLate(tableOfKind(kind)),
             [ids, fromMs, toMs, froms, periods, nowMs],
           );
           return row?.atMs ?? null;

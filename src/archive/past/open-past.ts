@@ -1,8 +1,8 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
+import type { MergedKind } from '../../model/kinds.js';
 import type { Store } from '../../store/index.js';
 import { openReading } from '../reading/open-reading.js';
-import type { PastKind } from './cold-rows.js';
 import * as sql from './hot-sql.js';
 import { PastLateRows } from './late-rows.js';
 import { findNextMoment } from './next-moment.js';
@@ -259,7 +259,7 @@ class PostgresPast implements PastArchive {
     knownAt: KnownAt,
   ): Promise<Seen<R>> {
     const more = kind === 'states' ? [variantS, isUpdate] : [];
-    const series = { kind: kind as Exclude<PastKind, 'kline_revisions'>, marketId, variantS };
+    const series = { kind: kind as Exclude<MergedKind, 'kline_revisions'>, marketId, variantS };
     const isKind = (row: object) => !isUpdate || (row as StateRow).origin === 'update';
     const rows = await this.#search.newest(
       {
@@ -280,7 +280,7 @@ class PostgresPast implements PastArchive {
   }
 
   async #nextAfter(
-    series: { readonly kind: PastKind; readonly marketId: number; readonly variantS: number },
+    series: { readonly kind: MergedKind; readonly marketId: number; readonly variantS: number },
     atMs: number,
     first: (span: Span) => Promise<ReadonlyArray<{ readonly atMs: number | null }>>,
   ): Promise<number> {

@@ -1,20 +1,13 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
+import { type MergedKind, type RowOfKind, tableOfKind } from '../../model/kinds.js';
 import type { Store } from '../../store/index.js';
 import type { Reading } from '../reading/reading.js';
-import { type PastKind, type RowOf, rowsOf } from './cold-rows.js';
+import { rowsOf } from './cold-rows.js';
 import { OLDEST } from './hot-sql.js';
 import type { ReadingLease } from './reading-lease.js';
 
-const TABLES: Readonly<Record<PastKind, string>> = {
-  trades: 'trade',
-  klines: 'kline',
-  kline_revisions: 'kline_revision',
-  tickers: 'ticker',
-  depth: 'depth',
-  states: 'market_state',
-};
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
 /** How much further each look goes than the one before. */
@@ -25,37 +18,37 @@ const COLD_ROWS = 1000;
 const OLDEST_FOR_MS = 30_000;
 
 /** Rows of one series, wherever they are. */
-export interface PartQuestion<K extends PastKind> {
+export interface PartQuestion<K extends MergedKind> {
   readonly kind: K;
   readonly marketId: number;
   /** Interval or period in seconds; 0 for the other kinds. */
   readonly variantS: number;
   /** Rows of a piece of time that is in the database, in the order asked for. */
-  readonly hot: (span: Span, limit: number) => Promise<Array<RowOf<K>>>;
+  readonly hot: (span: Span, limit: number) => Promise<Array<RowOfKind<K>>>;
   /** Of the rows of files in that time: which are meant. */
-  readonly isMeant: (row: RowOf<K>) => boolean;
+  readonly isMeant: (row: RowOfKind<K>) => boolean;
 }
 
 /** The same of several markets, of each its newest row. */
-interface MarketsQuestion<K extends PastKind>
+interface MarketsQuestion<K extends MergedKind>
   extends Pick<PartQuestion<K>, 'kind' | 'variantS' | 'isMeant'> {
-  readonly hot: (span: Span, marketIds: readonly number[]) => Promise<Array<RowOf<K>>>;
+  readonly hot: (span: Span, marketIds: readonly number[]) => Promise<Array<RowOfKind<K>>>;
 }
 
-interface OldestQuestion<K extends PastKind, R>
+interface OldestQuestion<K extends MergedKind, R>
   extends Pick<PartQuestion<K>, 'kind' | 'marketId' | 'variantS' | 'isMeant'> {
   readonly hot: (span: Span, limit: number) => Promise<R[]>;
-  readonly read: (row: RowOf<K>) => R;
+  readonly read: (row: RowOfKind<K>) => R;
 }
 
-interface FirstQuestion<K extends PastKind> extends Pick<PartQuestion<K>, 'kind' | 'isMeant'> {
+interface FirstQuestion<K extends MergedKind> extends Pick<PartQuestion<K>, 'kind' | 'isMeant'> {
   /** Markets, each with interval or period, and from when on where that is not the same of all. */
   readonly series: ReadonlyArray<
     Pick<PartQuestion<K>, 'marketId' | 'variantS'> & { readonly fromMs?: number }
   >;
   /** The first moment of a piece of time that is in the database. */
   readonly hot: (span: Span) => Promise<number | null>;
-  readonly momentOf: (row: RowOf<K>) => number;
+  readonly momentOf: (row: RowOfKind<K>) => number;
 }
 
 /** A piece of time as {@link PartSearch.eachPart} shows it. */
@@ -85,15 +78,15 @@ export class PartSearch {
   }
 
   /** The newest `limit` rows before a moment, newest first; none from before `fromMs`. */
-  async newest<K extends PastKind>(
+  async newest<K extends MergedKind>(
     question: PartQuestion<K>,
     beforeMs: number,
     limit: number,
     fromMs = Number.NEGATIVE_INFINITY,
-  ): Promise<Array<RowOf<K>>> {
+  ): Promise<Array<RowOfKind<K>>> {
     const oldestMs = Math.max(fromMs, await this.oldestMs(question.kind));
     return await this.#lease.hold(async (reading, alone) => {
-      const found: Array<RowOf<K>> = [];
+      const found: Array<RowOfKind<K>> = [];
       let toMs = beforeMs;
       for (let widthMs = DAY_MS; toMs > oldestMs && found.length < limit; widthMs *= WIDENING) {
         const span = { fromMs: Math.max(oldestMs, toMs - widthMs), toMs };
@@ -111,14 +104,14 @@ export class PartSearch {
   }
 
   /** The newest row before a moment of each of several markets, in any order. */
-  async newestOfEach<K extends PastKind>(
+  async newestOfEach<K extends MergedKind>(
     { kind, variantS, hot, isMeant }: MarketsQuestion<K>,
     marketIds: readonly number[],
     beforeMs: number,
-  ): Promise<Array<RowOf<K>>> {
+  ): Promise<Array<RowOfKind<K>>> {
     const oldestMs = await this.oldestMs(kind);
     return await this.#lease.hold(async (reading, alone) => {
-      const found = new Map<number, RowOf<K>>();
+      const found = new Map<number, RowOfKind<K>>();
       const left = () => marketIds.filter((id) => !found.has(id));
       let toMs = beforeMs;
       for (let widthMs = DAY_MS; toMs > oldestMs && left().length > 0; widthMs *= WIDENING) {
@@ -139,7 +132,7 @@ export class PartSearch {
   }
 
   /** The oldest `limit` rows of a span, oldest first; those of files as `read` makes them. */
-  async oldest<K extends PastKind, R>(
+  async oldest<K extends MergedKind, R>(
     question: OldestQuestion<K, R>,
     { fromMs, toMs }: Span,
     limit: number,
@@ -167,7 +160,7 @@ export class PartSearch {
   }
 
   /** The first moment in a span of any of several series. */
-  async first<K extends PastKind>(
+  async first<K extends MergedKind>(
     { kind, series, hot, isMeant, momentOf: read }: FirstQuestion<K>,
     { fromMs, toMs }: Span,
   ): Promise<number | null> {
@@ -200,11 +193,11 @@ export class PartSearch {
    * Hands each part of a span to `visit`, in the order of time, until it answers false. Parts in
    * files come with what reads them.
    */
-  async eachPart<K extends PastKind>(
+  async eachPart<K extends MergedKind>(
     series: Pick<PartQuestion<K>, 'kind' | 'marketId' | 'variantS'>,
     span: Span,
     order: 'ascending' | 'descending',
-    visit: (part: VisitedPart<RowOf<K>>) => Promise<boolean>,
+    visit: (part: VisitedPart<RowOfKind<K>>) => Promise<boolean>,
   ): Promise<void> {
     const fromMs = Math.max(await this.oldestMs(series.kind), span.fromMs);
     if (span.toMs <= fromMs) return;
@@ -225,14 +218,14 @@ export class PartSearch {
   }
 
   /** Where a series begins at the earliest; its rows may begin later. */
-  async oldestMs(kind: PastKind): Promise<number> {
+  async oldestMs(kind: MergedKind): Promise<number> {
     const nowMs = this.#clock.monotonicMs();
     if (this.#oldest === undefined || nowMs - this.#oldest.atMs > OLDEST_FOR_MS) {
       const rows = await this.#store.query<{ table: string; oldestMs: number }>(OLDEST);
       const of = new Map(rows.map(({ table, oldestMs }) => [table, oldestMs]));
       this.#oldest = { atMs: nowMs, of };
     }
-    return this.#oldest.of.get(TABLES[kind]) ?? Number.POSITIVE_INFINITY;
+    return this.#oldest.of.get(tableOfKind(kind)) ?? Number.POSITIVE_INFINITY;
   }
 }
 
@@ -250,12 +243,12 @@ async function take<T>(rows: AsyncIterable<T>, limit: number): Promise<T[]> {
   return taken;
 }
 
-async function coldNewest<K extends PastKind>(
+async function coldNewest<K extends MergedKind>(
   { reading, alone }: Look,
   { kind, marketId, variantS, isMeant }: Omit<PartQuestion<K>, 'hot'>,
   span: Span,
   limit: number,
-): Promise<Array<RowOf<K>>> {
+): Promise<Array<RowOfKind<K>>> {
   const slice = { kind, marketId, variantS, span };
   for (let asked = Math.max(COLD_ROWS, limit); ; asked *= 2) {
     const rows = await alone.run(() =>
@@ -266,7 +259,7 @@ async function coldNewest<K extends PastKind>(
   }
 }
 
-async function coldOldest<K extends PastKind, R>(
+async function coldOldest<K extends MergedKind, R>(
   { reading, alone }: Look,
   { kind, marketId, variantS, isMeant, read }: Omit<OldestQuestion<K, R>, 'hot'>,
   { fromMs, toMs }: Span,

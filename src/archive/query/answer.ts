@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import { messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
-import type { LedgerTable, SeriesKind } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
+import type { LedgerTable } from '../../store/index.js';
 import { assertColdDir } from '../cold/files.js';
 import { asDiskFull, DiskFullError } from '../export/errors.js';
 import { Scratch } from '../parquet/scratch.js';
@@ -22,7 +23,7 @@ import {
   LEDGER_COLUMNS,
   QUERY_TABLES,
   type QueryTable,
-  SERIES_OF,
+  seriesBehind,
 } from './tables.js';
 
 export interface Question {
@@ -122,7 +123,7 @@ class World {
     const source = await this.#openSource(tables);
     assertMarkets(this.#question.selection, source.ids);
     const needs = needsOf(syntax.root);
-    for (const kind of new Set(tables.flatMap((table) => SERIES_OF[table] ?? []))) {
+    for (const kind of new Set(tables.flatMap((table) => seriesBehind(table) ?? []))) {
       const need = needs.get(kind);
       if (need === undefined) continue;
       const bounds = await boundsOf(this.#duck, need, this.#question.selection);

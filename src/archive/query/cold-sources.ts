@@ -1,7 +1,7 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
-import type { SeriesKind } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
 import { ColdError } from '../cold/errors.js';
 import { filesBelow } from '../cold/files.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';

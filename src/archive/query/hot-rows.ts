@@ -1,7 +1,7 @@
 import { open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Span } from '../../kernel/span.js';
-import { type SeriesKind, seriesColumns } from '../../store/index.js';
+import { type SeriesKind, seriesColumns } from '../../model/kinds.js';
 import { BlockWriter } from '../export/blocks.js';
 import { MARKET_COLUMN } from '../export/formats.js';
 import type { StagedRows } from '../parquet/columns.js';

@@ -1,4 +1,4 @@
-import type { SeriesKind } from '../../store/index.js';
+import { type SeriesKind, tableOfKind, timeColumnOf } from '../../model/kinds.js';
 import { literal } from '../parquet/session.js';
 import { isQuestion } from './questions.js';
 import {
@@ -10,7 +10,7 @@ import {
   type SyntaxNode,
   textOf,
 } from './syntax.js';
-import { isQueryTable, momentColumn, SERIES_OF } from './tables.js';
+import { isQueryTable, seriesBehind } from './tables.js';
 
 /**
  * Which rows of a series a statement can need at most. Rows are left out only where the statement
@@ -64,7 +64,7 @@ function kindOf(node: SyntaxNode): SeriesKind | undefined {
   if (called !== undefined) return isQuestion(called.name) ? 'trades' : undefined;
   if (node.type !== 'BASE_TABLE') return undefined;
   const { name } = namedTable(node);
-  return isQueryTable(name) ? SERIES_OF[name] : undefined;
+  return isQueryTable(name) ? seriesBehind(name) : undefined;
 }
 
 /** What a question needs, by its arguments; all of what is no question. */
@@ -126,7 +126,7 @@ function noteSelect(select: SyntaxNode, bounds: Map<SyntaxNode, Need>): void {
       if (node.class !== 'COLUMN_REF' || names.at(-1) !== column) return false;
       return names.length === 1 ? tables.length === 1 : names.length === 2 && names[0] === alias;
     };
-    bounds.set(table, conditionsOf(where, momentColumn(kind), isColumn));
+    bounds.set(table, conditionsOf(where, timeColumnOf(tableOfKind(kind)), isColumn));
   }
 }
 

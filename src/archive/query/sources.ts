@@ -1,9 +1,14 @@
-import type { ColumnType, SeriesKind } from '../../store/index.js';
-import { seriesColumns } from '../../store/index.js';
+import type { ColumnForm } from '../../model/columns.js';
+import {
+  type SeriesKind,
+  seriesColumns,
+  shownColumns,
+  tableOfKind,
+  timeColumnOf,
+} from '../../model/kinds.js';
 import { longProductSql, productSql } from '../parquet/product.js';
 import { type DuckSession, identifier, literal } from '../parquet/session.js';
 import { type DecimalType, decimalType } from '../reading/cold-sql.js';
-import { COLUMN_ORDER, momentColumn } from './tables.js';
 
 /** Files that hold rows of a series, with the market in their path or in a column. */
 export interface SeriesFiles {
@@ -60,14 +65,14 @@ export async function seriesViewSql(
   );
   const selects = groups.map((group) => groupSql(kind, group, targets));
   if (selects.length === 0) selects.push(emptySql(kind, targets));
-  const moment = identifier(momentColumn(kind));
+  const moment = identifier(timeColumnOf(tableOfKind(kind)));
   const at = (ms: number) => `TIMESTAMPTZ ${literal(new Date(ms).toISOString())}`;
   const conditions = [
     ...(span.fromMs === undefined ? [] : [`${moment} >= ${at(span.fromMs)}`]),
     ...(span.toMs === undefined ? [] : [`${moment} < ${at(span.toMs)}`]),
   ];
   const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`;
-  const order = COLUMN_ORDER[kind].map((name) =>
+  const order = shownColumns(kind).map((name) =>
     name === 'total' ? `${totalSql(targets)} AS total` : identifier(name),
   );
   return `SELECT ${order.join(', ')} FROM (${selects.join(' UNION ALL ')})${where}`;
@@ -151,7 +156,7 @@ function castSql(name: string, value: string, from: string, to: DecimalType): st
   return `CASE WHEN ${value} IS NULL OR ${digits} <= ${to.scale} THEN ${cast} ELSE error(${said}) END`;
 }
 
-const SQL_TYPES: Readonly<Record<Exclude<ColumnType, 'decimal' | 'decimals'>, string>> = {
+const SQL_TYPES: Readonly<Record<Exclude<ColumnForm, 'decimal' | 'decimals'>, string>> = {
   ...{ timestamp: 'TIMESTAMPTZ', integer: 'BIGINT', text: 'VARCHAR' },
 };
 

@@ -1,65 +1,25 @@
-import { type SeriesKind, seriesColumns } from '../../store/index.js';
+import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
 
-/** The tables that a statement can ask, as analysts know them. */
+/** The series that a statement can ask, as analysts know them. */
+const SERIES_KINDS = WRITTEN_SERIES.flatMap((table): SeriesKind[] => {
+  const entry = SERIES[table];
+  return entry.kept === 'account' ? [] : [entry.kind];
+});
+/** All tables that it can ask; `depth_levels` are the rows of `depth`, a row for each level. */
 export const QUERY_TABLES = [
-  ...(['trades', 'klines', 'tickers', 'depth', 'depth_levels', 'states'] as const),
-  ...(['markets', 'coverage', 'gaps'] as const),
+  ...SERIES_KINDS,
+  ...(['depth_levels', 'markets', 'coverage', 'gaps'] as const),
 ] as const;
 export type QueryTable = (typeof QUERY_TABLES)[number];
 
 /** The series behind a table; undefined for what is of the ledger. */
-export const SERIES_OF: Readonly<Partial<Record<QueryTable, SeriesKind>>> = {
-  trades: 'trades',
-  klines: 'klines',
-  tickers: 'tickers',
-  depth: 'depth',
-  depth_levels: 'depth',
-  states: 'states',
-};
+export function seriesBehind(table: QueryTable): SeriesKind | undefined {
+  return table === 'depth_levels' ? 'depth' : SERIES_KINDS.find((kind) => kind === table);
+}
 
 export function isQueryTable(name: string): name is QueryTable {
   return (QUERY_TABLES as readonly string[]).includes(name);
 }
-
-/** The column that tells when a row happened. */
-export function momentColumn(kind: SeriesKind): string {
-  return seriesColumns(kind, false)[0]?.name ?? '';
-}
-
-/** Columns in the order of the views in Postgres. */
-export const COLUMN_ORDER: Readonly<Record<SeriesKind, readonly string[]>> = {
-  trades: [
-    ...['market', 'traded_at', 'tid', 'executed_at', 'side', 'price', 'amount', 'total'],
-    'received_at',
-  ],
-  klines: [
-    ...['market', 'interval_s', 'open_at', 'open', 'high', 'low', 'close', 'volume', 'amount'],
-    ...['revision', 'received_at'],
-  ],
-  tickers: [
-    ...['market', 'observed_at', 'bid', 'ask', 'open', 'high', 'low', 'last', 'volume', 'deal'],
-    ...['change', 'at', 'received_at'],
-  ],
-  depth: [
-    ...['market', 'observed_at', 'bid_prices', 'bid_amounts', 'ask_prices', 'ask_amounts'],
-    'received_at',
-  ],
-  states: [
-    ...[
-      'market',
-      'period_s',
-      'observed_at',
-      'seq',
-      'origin',
-      'last',
-      'open',
-      'close',
-      'high',
-      'low',
-    ],
-    ...['deal', 'volume', 'change', 'session_id', 'received_at'],
-  ],
-};
 
 /** Levels of books, a row for each; the best is 1. */
 export const DEPTH_LEVELS = `
@@ -132,3 +92,5 @@ export const LEDGER_COLUMNS = {
     ['note', 'VARCHAR'],
   ],
 } as const;
+
+import type { SeriesKind } from '../../model/kinds.js';

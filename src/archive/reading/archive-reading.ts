@@ -1,13 +1,12 @@
 import { AbortedError } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
-import {
-  type ArchiveSnapshot,
-  type DepartedPartition,
-  type MergedKind,
-  type RowForm,
-  type SeriesSlice,
-  type SpanCompleteness,
-  seriesTable,
+import { type MergedKind, tableOfKind } from '../../model/kinds.js';
+import type {
+  ArchiveSnapshot,
+  DepartedPartition,
+  RowForm,
+  SeriesSlice,
+  SpanCompleteness,
 } from '../../store/index.js';
 import { countLines } from '../parquet/texts.js';
 import { ColdFolder } from './cold-files.js';
@@ -117,7 +116,7 @@ export class ArchiveReading implements Reading {
   }
 
   #locate(kind: MergedKind, span: Span): LocatedPart[] {
-    return cutIntoParts(span, this.#departed.get(seriesTable(kind)) ?? []);
+    return cutIntoParts(span, this.#departed.get(tableOfKind(kind)) ?? []);
   }
 
   async #filesOf(

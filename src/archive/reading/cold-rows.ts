@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { multiplyDecimals } from '../../kernel/decimal.js';
-import { type RowForm, type SeriesSlice, seriesOrder, seriesVariant } from '../../store/index.js';
+import { seriesOrder, seriesVariant } from '../../model/kinds.js';
+import type { RowForm, SeriesSlice } from '../../store/index.js';
 import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, literal } from '../parquet/session.js';
 import { countLines } from '../parquet/texts.js';

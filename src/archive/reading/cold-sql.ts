@@ -1,12 +1,11 @@
 import {
   type MergedKind,
-  type RowForm,
   type SeriesColumn,
-  type SeriesSlice,
   seriesColumns,
   seriesOrder,
   seriesVariant,
-} from '../../store/index.js';
+} from '../../model/kinds.js';
+import type { RowForm, SeriesSlice } from '../../store/index.js';
 import { productSql } from '../parquet/product.js';
 import { identifier, literal } from '../parquet/session.js';
 

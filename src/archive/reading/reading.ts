@@ -1,11 +1,6 @@
 import type { Span } from '../../kernel/span.js';
-import type {
-  ArchiveSnapshot,
-  MergedKind,
-  RowForm,
-  SeriesSlice,
-  SpanCompleteness,
-} from '../../store/index.js';
+import type { MergedKind } from '../../model/kinds.js';
+import type { ArchiveSnapshot, RowForm, SeriesSlice, SpanCompleteness } from '../../store/index.js';
 import type { ColdFile } from '../cold/manifest.js';
 
 /** What {@link openReading} needs beside the store. */

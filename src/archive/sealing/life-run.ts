@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
-import type { PartitionedTable, PartitionInfo, SealingDesk, Store } from '../../store/index.js';
+import type { SeriesTable } from '../../model/series.js';
+import type { PartitionInfo, SealingDesk, Store } from '../../store/index.js';
 import { asColdError, ColdError } from '../cold/errors.js';
 import { type ColdFileSystem, isThere, systemFiles } from '../cold/files.js';
 import { type ColdContext, freezePartition } from '../cold/freeze.js';
@@ -70,7 +71,7 @@ export class LifeRun {
   }
 
   async expireDue(): Promise<void> {
-    const stuck = new Set<PartitionedTable>();
+    const stuck = new Set<SeriesTable>();
     for (const one of (await this.#plan()).expire) {
       // The ledger forgets all up to the end of a partition: the older ones must go first.
       if (stuck.has(one.table)) continue;

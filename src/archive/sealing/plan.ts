@@ -1,4 +1,5 @@
-import type { PartitionedTable, PartitionInfo } from '../../store/index.js';
+import type { SeriesTable } from '../../model/series.js';
+import type { PartitionInfo } from '../../store/index.js';
 
 /** Ages count from the end of a partition, in the exchange's time. */
 export interface LifeRules {
@@ -9,7 +10,7 @@ export interface LifeRules {
   /** So long after it was restored, by this machine's clock, a partition is left alone. */
   readonly restMs: number;
   /** How long rows of a table are kept; none when left out: for ever. */
-  readonly retentionMs: Partial<Readonly<Record<PartitionedTable, number>>>;
+  readonly retentionMs: Partial<Readonly<Record<SeriesTable, number>>>;
   /** Whether what can be verified must have been, before it is sealed. */
   readonly needsVerdicts: boolean;
 }

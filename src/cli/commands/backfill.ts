@@ -2,7 +2,7 @@ import { MarketList } from '../../collect/markets.js';
 import type { Config } from '../../config/schema.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, type Span } from '../../kernel/span.js';
-import type { StreamKind } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import type { ExitCode } from '../exit-codes.js';
 import { UsageError } from '../failure.js';

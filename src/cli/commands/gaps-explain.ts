@@ -1,5 +1,5 @@
-import type { StreamKind } from '../../ledger/batch.js';
 import { GAP_REASONS } from '../../ledger/gap-reasons.js';
+import type { StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { roughDuration } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';

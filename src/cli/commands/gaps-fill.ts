@@ -1,5 +1,5 @@
 import { subtractSpans } from '../../kernel/span.js';
-import type { StreamKind } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { Gap, Store } from '../../store/index.js';
 import type { ExitCode } from '../exit-codes.js';
 import { assertCollected } from '../fill/collected.js';

@@ -1,5 +1,6 @@
 import { type LifeDates, lifeDates } from '../../archive/sealing/plan.js';
-import { PARTITIONED_TABLES, type PartitionInfo } from '../../store/index.js';
+import { SERIES_TABLES } from '../../model/series.js';
+import type { PartitionInfo } from '../../store/index.js';
 import { roughDuration } from '../daemon/summary.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { isOfKind } from '../life/life-desk.js';
@@ -55,7 +56,7 @@ export async function partitionsCommand(options: PartitionsOptions): Promise<Exi
 
 /** Up to where partitions exist without a hole, seen from now. */
 function leadsOf(partitions: readonly PartitionInfo[], nowMs: number) {
-  return PARTITIONED_TABLES.flatMap((table) => {
+  return SERIES_TABLES.flatMap((table) => {
     const own = partitions.filter((one) => one.table === table);
     if (own.length === 0) return [];
     let endMs = nowMs;

@@ -3,7 +3,8 @@ import { QUERY_TABLES } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
-import { type Answer, PARTITIONED_TABLES, type Store } from '../../store/index.js';
+import { SERIES_TABLES } from '../../model/series.js';
+import type { Answer, Store } from '../../store/index.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
 import { StatementError, UsageError } from '../failure.js';
@@ -83,7 +84,7 @@ function coldWarnings({ cold }: Answer): string[] {
 
 /** Tables that can be asked, of both engines. */
 const KNOWN_TABLES: readonly string[] = [
-  ...[...QUERY_TABLES, ...PARTITIONED_TABLES, 'market', 'market_history', 'stream', 'gap'],
+  ...[...QUERY_TABLES, ...SERIES_TABLES, 'market', 'market_history', 'stream', 'gap'],
   ...['session', 'quarantine', 'verdict', 'partition_state', 'archive'],
 ];
 const VIEWS: readonly string[] = [

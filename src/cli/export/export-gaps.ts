@@ -1,6 +1,8 @@
 import type { ExportGapsError } from '../../archive/export/errors.js';
 import type { SeriesGaps } from '../../archive/export/manifest.js';
-import type { MissingPart, SeriesKind } from '../../store/index.js';
+import { tableOfKind } from '../../model/kinds.js';
+import { SERIES } from '../../model/series.js';
+import type { MissingPart } from '../../store/index.js';
 import { roughDuration } from '../daemon/summary.js';
 import { formatMoment } from '../options/moments.js';
 import { printable } from '../output/printable.js';
@@ -37,16 +39,13 @@ export function gapLines(error: ExportGapsError): string[] {
   ];
 }
 
-/** What can be asked of the exchange again. */
-const FETCHABLE: ReadonlySet<SeriesKind> = new Set(['trades', 'klines']);
-
 function advice(gaps: readonly SeriesGaps[]): string[] {
   const [first] = gaps;
   const market = first === undefined ? '' : ` --market ${printable(first.market)}`;
   return [
     ...wholeSpan(gaps),
     `  "tapekeep gaps${market}" tells what is missing and why`,
-    ...(gaps.some(({ kind }) => FETCHABLE.has(kind))
+    ...(gaps.some(({ kind }) => SERIES[tableOfKind(kind)].isFetchable)
       ? [
           '  "tapekeep gaps fill" has it fetched; "tapekeep backfill" does so of a time before collecting began',
         ]

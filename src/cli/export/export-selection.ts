@@ -1,7 +1,9 @@
 import type { ExportPart } from '../../archive/export/export.js';
 import type { Span } from '../../kernel/span.js';
-import { ALL_MARKETS_ID, type StreamKind } from '../../ledger/batch.js';
-import type { KnownStream, SeriesKind, Store } from '../../store/index.js';
+import { ALL_MARKETS_ID } from '../../ledger/batch.js';
+import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { streamsOf } from '../../model/series.js';
+import type { KnownStream, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
 import { marketsOf } from '../gaps/gap-selection.js';
 import { formatMoment, type Moment } from '../options/moments.js';
@@ -19,13 +21,6 @@ export interface ExportSelection {
   readonly to?: Moment;
 }
 
-const STREAM_OF: Readonly<Record<SeriesKind, StreamKind>> = {
-  trades: 'trades',
-  klines: 'kline',
-  tickers: 'ticker',
-  depth: 'depth',
-  states: 'state',
-};
 const OPTION_OF: Readonly<Partial<Record<SeriesKind, 'interval' | 'period'>>> = {
   klines: 'interval',
   states: 'period',
@@ -43,12 +38,12 @@ export async function exportParts(
   nowMs: number,
 ): Promise<{ readonly variantS: number; readonly parts: readonly ExportPart[] }> {
   const bounds = selectSpan(options, nowMs);
-  const kind = STREAM_OF[options.kind];
+  const kind = streamsOf(tableOfKind(options.kind))[0];
   const ofKind = streams.filter((one) => one.kind === kind);
   const known = options.kind === 'tickers' ? await allMarkets(store) : realMarkets(streams);
   const chosen = selectMarkets(options.market, known);
   const isNamed = options.market !== undefined;
-  const has = (marketId: number) => streamsOf(ofKind, marketId).length > 0;
+  const has = (marketId: number) => marketStreams(ofKind, marketId).length > 0;
   const markets = chosen.filter(({ market, marketId }) => {
     if (isNamed && !has(marketId)) throw nothing(options.kind, market);
     return has(marketId);
@@ -56,13 +51,13 @@ export async function exportParts(
   if (markets.length === 0) throw nothing(options.kind, options.market?.[0] ?? 'any market');
   const variantS = chooseVariant(
     options,
-    markets.map(({ marketId }) => streamsOf(ofKind, marketId)),
+    markets.map(({ marketId }) => marketStreams(ofKind, marketId)),
   );
   const parts = markets.flatMap(({ market, marketId }): ExportPart[] => {
-    const stream = streamsOf(ofKind, marketId).find(({ variant }) => variant === variantS);
+    const stream = marketStreams(ofKind, marketId).find(({ variant }) => variant === variantS);
     if (stream === undefined) {
       if (!isNamed) return [];
-      throw noSuchLength(options, variantS, streamsOf(ofKind, marketId), market);
+      throw noSuchLength(options, variantS, marketStreams(ofKind, marketId), market);
     }
     return [
       { market, marketId, stream, span: spanOf(stream, bounds, nowMs, options.kind, market) },
@@ -71,7 +66,7 @@ export async function exportParts(
   return { variantS, parts };
 }
 
-function streamsOf(streams: readonly KnownStream[], marketId: number): KnownStream[] {
+function marketStreams(streams: readonly KnownStream[], marketId: number): KnownStream[] {
   return streams.filter((one) => one.marketId === marketId || one.marketId === ALL_MARKETS_ID);
 }
 

@@ -8,7 +8,8 @@ import {
   type Tool,
 } from '../../archive/interchange/request.js';
 import type { Span } from '../../kernel/span.js';
-import type { KnownStream, SeriesKind, Store } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
+import type { KnownStream, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
 import { formatMoment, type Moment } from '../options/moments.js';
 import { exportParts } from './export-selection.js';

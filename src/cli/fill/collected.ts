@@ -1,5 +1,5 @@
 import type { Config } from '../../config/schema.js';
-import type { StreamKind } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import { UsageError } from '../failure.js';
 
 /**

@@ -1,5 +1,5 @@
 import { spanContains } from '../../kernel/span.js';
-import type { StreamKind } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { Gap, GapDetail, KnownStream, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
 import { isLag } from './gap-selection.js';

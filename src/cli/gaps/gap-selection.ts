@@ -1,5 +1,5 @@
 import { floorToMs, type Span } from '../../kernel/span.js';
-import type { StreamKind } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { Gap, GapFilter, KnownStream, Store } from '../../store/index.js';
 import type { Moment } from '../options/moments.js';
 import { selectMarkets, selectSpan } from '../options/selection.js';

@@ -1,4 +1,4 @@
-import type { StreamKind } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { BeyondPresent, KnownStream, Store } from '../../store/index.js';
 import { streamName } from '../options/kinds.js';
 import { formatMoment } from '../options/moments.js';

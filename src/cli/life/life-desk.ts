@@ -12,7 +12,7 @@ import { jsonLine, printable } from '../output/printable.js';
 import { Progress } from '../output/progress.js';
 import { type Column, formatTable } from '../output/table.js';
 import { VERSION } from '../version.js';
-import { LIFE_KINDS, type LifeKind } from './life-rules.js';
+import { type LifeKind, tablesKept } from './life-rules.js';
 
 const STOPPED = 'every partition is as it was or as it should be, and the same command goes on';
 
@@ -33,7 +33,7 @@ export function isOfKind(
   { table }: PartitionInfo,
   kinds: readonly LifeKind[] | undefined,
 ): boolean {
-  return kinds?.some((kind) => LIFE_KINDS[kind].some((one) => one === table)) ?? true;
+  return kinds?.some((kind) => tablesKept(kind).some((one) => one === table)) ?? true;
 }
 
 /** Opens the archive, runs the work with its progress on stderr, and tells what came of it. */

@@ -1,18 +1,16 @@
 import type { LifeRules } from '../../archive/sealing/plan.js';
 import type { Config } from '../../config/schema.js';
-import type { PartitionedTable } from '../../store/index.js';
+import type { SeriesTable } from '../../model/series.js';
+import { SERIES, SERIES_TABLES } from '../../model/series.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
-export const LIFE_KINDS = {
-  trades: ['trade'],
-  klines: ['kline', 'kline_revision'],
-  tickers: ['ticker'],
-  depth: ['depth'],
-  states: ['market_state'],
-  account: ['balance', 'active_order'],
-} as const satisfies Readonly<Record<string, readonly PartitionedTable[]>>;
-export type LifeKind = keyof typeof LIFE_KINDS;
-export const LIFE_KIND_NAMES = Object.keys(LIFE_KINDS) as LifeKind[];
+export type LifeKind = (typeof SERIES)[SeriesTable]['kept'];
+export const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].kept))];
+
+/** The tables whose rows are called so. */
+export function tablesKept(kind: LifeKind): SeriesTable[] {
+  return SERIES_TABLES.filter((table) => SERIES[table].kept === kind);
+}
 
 type LifeSettings = Pick<Config, 'partitions' | 'cold' | 'retention' | 'verification'>;
 
@@ -23,11 +21,11 @@ export function lifeRulesOf({
   retention,
   verification,
 }: LifeSettings): LifeRules {
-  const retentionMs: Partial<Record<PartitionedTable, number>> = {};
+  const retentionMs: Partial<Record<SeriesTable, number>> = {};
   for (const kind of LIFE_KIND_NAMES) {
     const keptMs = retention[kind];
     if (keptMs === null) continue;
-    for (const table of LIFE_KINDS[kind]) retentionMs[table] = keptMs;
+    for (const table of tablesKept(kind)) retentionMs[table] = keptMs;
   }
   return {
     sealAfterMs: partitions.seal ? partitions.sealAfter : null,

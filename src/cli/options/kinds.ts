@@ -1,26 +1,29 @@
 import { InvalidArgumentError } from 'commander';
 import { nearestName } from '../../kernel/nearest.js';
-import type { StreamKind } from '../../ledger/batch.js';
 import { GAP_REASONS } from '../../ledger/gap-reasons.js';
+import { SERIES, type StreamKind, streamsOf, WRITTEN_SERIES } from '../../model/series.js';
 
-/** What people call the streams, in the plural as in the settings or in the singular. */
-const KINDS: ReadonlyMap<string, StreamKind> = new Map([
-  ['trades', 'trades'],
-  ['times', 'times'],
-  ['klines', 'kline'],
-  ['depth', 'depth'],
-  ['tickers', 'ticker'],
-  ['states', 'state'],
-  ['kline', 'kline'],
-  ['ticker', 'ticker'],
-  ['state', 'state'],
-  ['trade', 'trades'],
-  ['time', 'times'],
-  ['depths', 'depth'],
-]);
-const SHOWN = ['trades', 'times', 'klines', 'depth', 'tickers', 'states'] as const;
+/** The series that people name here: those of markets, without former versions. */
+const NAMED = WRITTEN_SERIES.filter((table) => SERIES[table].kept !== 'account');
+/** What else people call a stream: in the singular, as its table, or as its rows. */
+const KINDS: ReadonlyMap<string, StreamKind> = new Map(
+  NAMED.flatMap((table): [string, StreamKind][] => {
+    const { kind, batch } = SERIES[table];
+    const [own, ...companions] = streamsOf(table);
+    return [
+      ...[kind, batch, own, table].map((word): [string, StreamKind] => [word, own]),
+      ...companions.flatMap((one): [string, StreamKind][] => [
+        [one, one],
+        [one.replace(/s$/, ''), one],
+      ]),
+    ];
+  }),
+);
+const SHOWN = NAMED.flatMap((table) => [SERIES[table].kind, ...streamsOf(table).slice(1)]);
 /** What can be asked for again later. */
-const FETCHABLE = ['trades', 'klines'] as const;
+const FETCHABLE = NAMED.filter((table) => SERIES[table].isFetchable).map(
+  (table) => SERIES[table].kind,
+);
 
 /** A stream's kind as people call it; undefined for what is none. */
 export function kindOf(word: string): StreamKind | undefined {

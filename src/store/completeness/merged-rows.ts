@@ -1,58 +1,16 @@
-import type { MergedKind, MergedSlice } from '../api-series.js';
-import { timestampTextUs } from '../instants.js';
+import { timestampTextUs } from '../../kernel/timestamp.js';
+import { eventColumns, orderOf, tableOfKind, timeColumnOf } from '../../model/kinds.js';
+import { type SeriesTable, seriesOf } from '../../model/series.js';
+import type { MergedSlice } from '../api-series.js';
 
-/** What the rows of several markets are read from. */
-interface MergedTable {
-  readonly table: string;
-  readonly variant?: string;
-  /** The columns of the primary key after market and variant. */
-  readonly order: readonly string[];
-  /** What becomes the fields of a line, after the place of the market. */
-  readonly fields: readonly string[];
-  /** When a row became known. */
-  readonly received: string;
+const listText = (name: string) => `array_to_string(${name}, ' ')`;
+
+/** What becomes the fields of a line, after the place of the market: see {@link eventColumns}. */
+function fieldsOf(table: SeriesTable): string[] {
+  return eventColumns(table).map(({ name, type }) =>
+    type.form === 'decimals' ? listText(name) : name,
+  );
 }
-
-const CANDLE = ['open', 'high', 'low', 'close', 'volume', 'amount'];
-const list = (name: string) => `array_to_string(${name}, ' ')`;
-
-const TABLES: Readonly<Record<MergedKind, MergedTable>> = {
-  trades: {
-    ...{ table: 'trade', order: ['traded_at', 'tid'], received: 'received_at' },
-    fields: ['traded_at', 'tid', 'executed_at', 'side', 'price', 'amount', 'total', 'received_at'],
-  },
-  klines: {
-    ...{ table: 'kline', variant: 'interval_s', order: ['open_at'], received: 'received_at' },
-    fields: ['open_at', 'revision', ...CANDLE, 'received_at'],
-  },
-  kline_revisions: {
-    ...{ table: 'kline_revision', variant: 'interval_s', order: ['open_at', 'revision'] },
-    ...{ fields: ['open_at', 'revision', ...CANDLE, 'known_from'], received: 'known_from' },
-  },
-  tickers: {
-    ...{ table: 'ticker', order: ['observed_at'], received: 'received_at' },
-    fields: [
-      ...['observed_at', 'at', 'bid', 'ask', 'open', 'high', 'low', 'last', 'volume', 'deal'],
-      ...['change', 'received_at'],
-    ],
-  },
-  depth: {
-    ...{ table: 'depth', order: ['observed_at'], received: 'received_at' },
-    fields: [
-      'observed_at',
-      ...['bid_prices', 'bid_amounts', 'ask_prices', 'ask_amounts'].map(list),
-      'received_at',
-    ],
-  },
-  states: {
-    ...{ table: 'market_state', variant: 'period_s', order: ['observed_at', 'seq'] },
-    fields: [
-      ...['observed_at', 'seq', 'origin', 'last', 'open', 'close', 'high', 'low', 'deal'],
-      ...['volume', 'change', 'session_id', 'received_at'],
-    ],
-    received: 'received_at',
-  },
-};
 
 /** What holds while it is read: sorting is of use only where there is no index to go by. */
 export function mergedSettings({ isByReceipt }: MergedSlice): string {
@@ -69,11 +27,13 @@ export function mergedSettings({ isByReceipt }: MergedSlice): string {
  */
 export function copyMergedSql(slice: MergedSlice): string {
   const { kind, marketIds, variantS, fromUs, toUs, isByReceipt } = slice;
-  const { table, variant, order, fields, received } = TABLES[kind];
-  const [time = ''] = order;
+  const table = tableOfKind(kind);
+  const { variant, received } = seriesOf(table);
+  const [order, fields] = [orderOf(table), fieldsOf(table)];
+  const time = timeColumnOf(table);
   const ids = marketIds.map((id) => Math.trunc(id));
   const conditions = [
-    ...(variant === undefined ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+    ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
     `${time} >= timestamptz '${timestampTextUs(fromUs)}'`,
     `${time} < timestamptz '${timestampTextUs(toUs)}'`,
   ].join(' AND ');

@@ -1,5 +1,5 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
-import type { StreamKind } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';
 

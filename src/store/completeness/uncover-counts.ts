@@ -1,5 +1,6 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
-import type { Island, StreamKind, StreamRef } from '../../ledger/batch.js';
+import type { Island, StreamRef } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { Runner } from '../database.js';
 import type { DepartedRows } from '../sealing/departed.js';
 

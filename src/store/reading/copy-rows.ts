@@ -1,6 +1,8 @@
-import type { RowForm, SeriesColumn, SeriesSlice } from '../api-series.js';
-import { timestampTextMs } from '../instants.js';
-import { SERIES_TABLES } from './series-columns.js';
+import { timestampTextMs } from '../../kernel/timestamp.js';
+import type { SeriesColumn } from '../../model/kinds.js';
+import { columnsOf, leanSql, orderOf, tableOfKind, timeColumnOf } from '../../model/kinds.js';
+import { seriesOf } from '../../model/series.js';
+import type { RowForm, SeriesSlice } from '../api-series.js';
 
 function csvExpression({ name, type }: SeriesColumn): string {
   return type === 'decimals' ? `'[' || array_to_string(${name}, ',') || ']'` : name;
@@ -22,11 +24,14 @@ export function copyRowsSql(
   form: RowForm,
   newest?: number,
 ): string {
-  const { table, order, variant, columns } = SERIES_TABLES[kind];
-  const moment = columns[0]?.name ?? '';
+  const table = tableOfKind(kind);
+  const { variant } = seriesOf(table);
+  const columns = columnsOf(table, false);
+  const order = orderOf(table);
+  const moment = timeColumnOf(table);
   const conditions = [
     `market_id = ${Math.trunc(marketId)}`,
-    ...(variant === undefined ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+    ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
     `${moment} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
     `${moment} < timestamptz '${timestampTextMs(span.toMs)}'`,
   ];
@@ -41,11 +46,8 @@ export function copyRowsSql(
     const options = `FORMAT csv, DELIMITER E'\\x02', QUOTE E'\\x01'`;
     return `COPY (SELECT row_to_json(r) FROM (${query}) r) TO STDOUT (${options})`;
   }
-  const isLean = form === 'lean' && kind === 'trades';
   const selected = columns.map((one) =>
-    isLean && one.name === 'total'
-      ? 'CASE WHEN total <> price * amount THEN total END'
-      : csvExpression(one),
+    form === 'lean' ? leanSql(table, one.name, csvExpression(one)) : csvExpression(one),
   );
   return `COPY (SELECT ${selected.join(', ')} ${rest}) TO STDOUT (FORMAT csv)`;
 }

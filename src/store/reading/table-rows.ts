@@ -1,6 +1,6 @@
+import { timestampTextMs } from '../../kernel/timestamp.js';
+import { columnsOf, tableOfKind, timeColumnOf } from '../../model/kinds.js';
 import type { LedgerTable, TableSlice } from '../api-series.js';
-import { timestampTextMs } from '../instants.js';
-import { SERIES_TABLES } from './series-columns.js';
 
 /**
  * Statements that write rows for a reader who puts them into tables of its own and needs no order.
@@ -9,8 +9,9 @@ import { SERIES_TABLES } from './series-columns.js';
 
 /** Rows of a series with the name of their market before them. */
 export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
-  const { table, columns } = SERIES_TABLES[kind];
-  const moment = columns[0]?.name ?? '';
+  const table = tableOfKind(kind);
+  const columns = columnsOf(table, false);
+  const moment = timeColumnOf(table);
   const selected = columns.map(({ name, type }) =>
     type === 'decimals' ? `'[' || array_to_string(t.${name}, ',') || ']'` : `t.${name}`,
   );

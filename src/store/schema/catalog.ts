@@ -1,5 +1,6 @@
 import type { Market } from '../../contract/resources.js';
-import type { StartReason, StreamKind, StreamRef } from '../../ledger/batch.js';
+import type { StartReason, StreamRef } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { ArchiveIdentity, MarketChanges, StreamKey } from '../api.js';
 import type { Database, Runner } from '../database.js';
 import { giveUpMissing, resumeListed } from '../delisting.js';

@@ -2,7 +2,8 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
-import type { MigrateOptions, PartitionedTable, PartitionWidth } from '../api.js';
+import { SERIES_TABLES, seriesOf } from '../../model/series.js';
+import type { MigrateOptions } from '../api.js';
 import {
   checkServerVersion,
   clientConfig,
@@ -37,16 +38,9 @@ const IS_OWNER = `
   SELECT coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                    WHERE oid = to_regclass('${MIGRATIONS_TABLE}')), true) AS is_owner`;
 
-const DEFAULT_WIDTHS: Readonly<Record<PartitionedTable, PartitionWidth>> = {
-  trade: 'day',
-  kline: 'month',
-  kline_revision: 'month',
-  ticker: 'day',
-  depth: 'day',
-  market_state: 'day',
-  balance: 'month',
-  active_order: 'month',
-};
+const DEFAULT_WIDTHS = Object.fromEntries(
+  SERIES_TABLES.map((table) => [table, seriesOf(table).partition]),
+);
 
 async function knownMigrations(): Promise<string[]> {
   const names = await readdir(join(packageRoot(), 'sql'));

@@ -1,6 +1,7 @@
 import type { Span } from '../../kernel/span.js';
+import { SERIES_TABLES, type SeriesTable } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
-import { PARTITIONED_TABLES, type PartitionedTable, type PartitionWidth } from '../api.js';
+import type { PartitionWidth } from '../api.js';
 import type { Runner } from '../database.js';
 import { StoreError } from '../errors.js';
 
@@ -42,7 +43,7 @@ export class Partitions {
   }
 
   /** Makes what is missing for `span`. Returns the names of the new partitions. */
-  async ensure(table: PartitionedTable, { fromMs, toMs }: Span): Promise<string[]> {
+  async ensure(table: SeriesTable, { fromMs, toMs }: Span): Promise<string[]> {
     const width = await this.#width(table);
     const starts: number[] = [];
     for (let at = periodStartMs(width, fromMs); at < toMs; at = nextPeriodMs(width, at)) {
@@ -53,7 +54,7 @@ export class Partitions {
   }
 
   /** Makes what is missing for rows at these moments. */
-  async ensureMoments(table: PartitionedTable, moments: Iterable<number>): Promise<void> {
+  async ensureMoments(table: SeriesTable, moments: Iterable<number>): Promise<void> {
     const width = await this.#width(table);
     const starts = new Set<number>();
     let [fromMs, toMs] = [Number.NaN, Number.NaN];
@@ -69,7 +70,7 @@ export class Partitions {
 
   /** Keeps `count` periods ready beyond the one that holds `nowMs`, for every table. */
   async makeAhead(nowMs: number, count: number): Promise<void> {
-    for (const table of PARTITIONED_TABLES) {
+    for (const table of SERIES_TABLES) {
       const width = await this.#width(table);
       let toMs = periodStartMs(width, nowMs);
       for (let period = 0; period <= count; period += 1) toMs = nextPeriodMs(width, toMs);
@@ -82,7 +83,7 @@ export class Partitions {
     this.#known.clear();
   }
 
-  async #make(table: PartitionedTable, starts: readonly number[]): Promise<string[]> {
+  async #make(table: SeriesTable, starts: readonly number[]): Promise<string[]> {
     const names: string[] = [];
     for (const startMs of starts) {
       const key = `${table} ${startMs}`;
@@ -100,7 +101,7 @@ export class Partitions {
     return names;
   }
 
-  async #width(table: PartitionedTable): Promise<PartitionWidth> {
+  async #width(table: SeriesTable): Promise<PartitionWidth> {
     if (this.#widths === undefined) {
       const rows = await this.#database.rows<{ table_name: string; width: PartitionWidth }>(
         READ_POLICY,

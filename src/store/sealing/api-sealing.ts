@@ -1,13 +1,13 @@
 import type { Span } from '../../kernel/span.js';
-import type { SeriesColumn } from '../api-series.js';
-import type { PartitionedTable } from '../schema/partitioned-tables.js';
+import type { SeriesColumn } from '../../model/kinds.js';
+import type { SeriesTable } from '../../model/series.js';
 
 /** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
 export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';
 
 /** A partition at a glance. */
 export interface PartitionInfo {
-  readonly table: PartitionedTable;
+  readonly table: SeriesTable;
   readonly name: string;
   readonly span: Span;
   readonly state: PartitionLife;
@@ -102,7 +102,7 @@ export interface SealingDesk {
   /** Markets that have rows in it, by id. @param partition the name of a table with its columns */
   markets(place: Place): Promise<PartitionMarket[]>;
   /** The columns of {@link marketRows}, in their order. */
-  columns(table: PartitionedTable): readonly SeriesColumn[];
+  columns(table: SeriesTable): readonly SeriesColumn[];
   /** The rows of a market as canonical lines, day by day. Leaving early ends the desk. */
   marketRows(place: Place, marketId: number): AsyncIterable<Buffer>;
   coverage(place: Place): Promise<StreamCoverage[]>;

@@ -1,7 +1,7 @@
 import type { Span } from '../../kernel/span.js';
+import type { SeriesTable } from '../../model/series.js';
 import type { Runner } from '../database.js';
 import { toMs } from '../instants.js';
-import type { PartitionedTable } from '../schema/partitioned-tables.js';
 
 /**
  * What the ledger covers and the database does not hold any more: rows in files, or gone. What is
@@ -33,7 +33,7 @@ const DEPARTED_ROWS = `
 /** The partitions of a table that have left, oldest first, with what they hold of a market. */
 export async function departedRows(
   runner: Runner,
-  table: PartitionedTable,
+  table: SeriesTable,
   marketId: number,
 ): Promise<DepartedRows[]> {
   const rows = await runner.rows<Omit<DepartedRows, 'span'> & Span>(DEPARTED_ROWS, [

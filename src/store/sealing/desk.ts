@@ -1,8 +1,9 @@
-import type { SeriesColumn } from '../api-series.js';
+import type { SeriesColumn } from '../../model/kinds.js';
+import { columnsOf } from '../../model/kinds.js';
+import type { SeriesTable } from '../../model/series.js';
 import { StoreError } from '../errors.js';
 import { fromMs } from '../instants.js';
 import { holdLock } from '../locks.js';
-import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import { sqlstateOf } from '../sqlstate.js';
 import type {
   PartitionInfo,
@@ -13,7 +14,7 @@ import type {
 } from './api-sealing.js';
 import type { LongConnection } from './connection.js';
 import { findLedgerDoubts, findUnsettled, readCoverage } from './settled.js';
-import { LIFE_TABLES, marketRowsSql } from './tables.js';
+import { marketRowsSql } from './tables.js';
 
 type Place = Pick<PartitionInfo, 'table' | 'name' | 'span'>;
 
@@ -102,8 +103,8 @@ export class PostgresSealingDesk implements SealingDesk {
     return await this.#connection.rows<PartitionMarket>(marketsSql(name));
   }
 
-  columns(table: PartitionedTable): readonly SeriesColumn[] {
-    return LIFE_TABLES[table].columns;
+  columns(table: SeriesTable): readonly SeriesColumn[] {
+    return columnsOf(table, true);
   }
 
   marketRows({ table, name }: Place, marketId: number): AsyncIterable<Buffer> {
@@ -131,7 +132,7 @@ export class PostgresSealingDesk implements SealingDesk {
   }
 
   async copyIn({ table, name }: Place, lines: Buffer): Promise<void> {
-    const columns = LIFE_TABLES[table].columns.map((one) => one.name);
+    const columns = columnsOf(table, true).map((one) => one.name);
     const sql = `COPY ${name} (market_id, ${columns.join(', ')}) FROM STDIN (FORMAT csv)`;
     await this.#connection.copyIn(sql, lines);
   }

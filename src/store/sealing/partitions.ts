@@ -1,7 +1,7 @@
+import type { SeriesTable } from '../../model/series.js';
 import type { ConnectionOptions } from '../connection.js';
 import type { Database } from '../database.js';
 import { toMs } from '../instants.js';
-import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import type { PartitionInfo, PartitionLife, SealingStore } from './api-sealing.js';
 import { LongConnection } from './connection.js';
 import { PostgresSealingDesk } from './desk.js';
@@ -22,7 +22,7 @@ const PARTITIONS = `
   ORDER BY p.table_name, lower(p.span)`;
 
 interface Row extends Omit<PartitionInfo, 'span'> {
-  readonly table: PartitionedTable;
+  readonly table: SeriesTable;
   readonly state: PartitionLife;
   readonly fromMs: number;
   readonly toMs: number;

@@ -1,11 +1,11 @@
 import type { Span } from '../../kernel/span.js';
+import type { SeriesTable } from '../../model/series.js';
+import { seriesOf } from '../../model/series.js';
 import { coveredSql, expectedSql, islandBeforeSql } from '../completeness/missing.js';
 import type { Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';
-import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import type { LedgerDoubt, StreamCoverage, Unsettled } from './api-sealing.js';
 import { departedSql } from './departed.js';
-import { LIFE_TABLES } from './tables.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
 
@@ -79,11 +79,11 @@ type Found = Omit<Unsettled, 'why' | 'span'> & Span;
 /** The first thing that keeps a span of a table from being settled. */
 export async function findUnsettled(
   runner: Runner,
-  table: PartitionedTable,
+  table: SeriesTable,
   { fromMs: from, toMs: to }: Span,
   needsVerdicts: boolean,
 ): Promise<Unsettled | undefined> {
-  const { streams, isFetchable } = LIFE_TABLES[table];
+  const { streams, isFetchable } = seriesOf(table);
   // What could only be seen at its moment will never come: there is nothing to wait for.
   if (!isFetchable) return undefined;
   const [gap] = await runner.rows<Found>(OPEN_GAP, [from, to, streams]);
@@ -149,10 +149,10 @@ const COVERAGE = `
 /** What the ledger says of a span of a table, by stream. */
 export async function readCoverage(
   runner: Runner,
-  table: PartitionedTable,
+  table: SeriesTable,
   span: Span,
 ): Promise<StreamCoverage[]> {
-  const { streams } = LIFE_TABLES[table];
+  const { streams } = seriesOf(table);
   const rows = await runner.rows<Found>(COVERAGE, [span.fromMs, span.toMs, streams]);
   const found = new Map<string, StreamCoverage & { readonly spans: Span[] }>();
   for (const { kind, market, variantS, fromMs, toMs } of rows) {

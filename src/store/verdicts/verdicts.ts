@@ -1,6 +1,7 @@
 import type { Span } from '../../kernel/span.js';
-import type { StreamKind, StreamRef } from '../../ledger/batch.js';
+import type { StreamRef } from '../../ledger/batch.js';
 import type { SlotVerdict, VerdictRow } from '../../ledger/verdict.js';
+import type { StreamKind } from '../../model/series.js';
 import type { PendingSpan, VerdictStore, VerdictTarget, VerdictTotals } from '../api-verdicts.js';
 import { coveredSql, expectedSql } from '../completeness/missing.js';
 import type { Database, Runner } from '../database.js';

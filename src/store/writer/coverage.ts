@@ -1,5 +1,6 @@
 import { normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
-import type { CoverageClaim, Evidence, Island, StreamKind } from '../../ledger/batch.js';
+import type { CoverageClaim, Evidence, Island } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { fromMs } from '../instants.js';
 import type { ChangedIsland } from './coverage-rows.js';

@@ -1,5 +1,5 @@
 import type { Span } from '../../kernel/span.js';
-import type { StreamKind } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { fromMs } from '../instants.js';
 import type { FreshRows } from './fresh-rows.js';

@@ -1,12 +1,24 @@
-import type { Batch, CommitResult, CoverageClaim, StreamKind } from '../../ledger/batch.js';
+import {
+  ALL_MARKETS_ID,
+  type Batch,
+  type CommitResult,
+  type CoverageClaim,
+  rowsIn,
+} from '../../ledger/batch.js';
+import {
+  SERIES,
+  type Series,
+  type SeriesRow,
+  type StreamKind,
+  streamsOf,
+  tableOfStream,
+  WRITTEN_SERIES,
+} from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
-import type { PartitionedTable } from '../schema/partitioned-tables.js';
 import { sqlstateOf } from '../sqlstate.js';
-import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './prepared.js';
-import type { SaneWindow } from './screening.js';
-import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
+import { type SaneWindow, SHAPES } from './series.js';
 
 /**
  * Rows for partitions that are final (sql/0006). A sealed one is reopened, and that is told. Rows for
@@ -65,12 +77,12 @@ export async function makeWay(
 /** A row and the stream that covers it. */
 interface Placed {
   readonly batch: number;
-  readonly table: PartitionedTable;
+  readonly table: Series;
   readonly ms: number;
   readonly kind: StreamKind;
   readonly marketId: number;
   readonly variant: number;
-  readonly row: { readonly marketId: number; readonly receivedAtMs: number };
+  readonly row: SeriesRow;
 }
 
 const FIND_GONE = `
@@ -103,17 +115,6 @@ const CUT_CLAIMS = `
     unnest(tstzmultirange(q.span) - (gone.spans - covered.spans)) AS part
   ORDER BY q.ord, upper(part) DESC`;
 
-const TABLE_OF: Readonly<Record<StreamKind, PartitionedTable>> = {
-  trades: 'trade',
-  times: 'trade',
-  kline: 'kline',
-  ticker: 'ticker',
-  depth: 'depth',
-  state: 'market_state',
-  balance: 'balance',
-  orders: 'active_order',
-};
-
 async function withoutGone(
   connection: Connection,
   batches: readonly Batch[],
@@ -139,7 +140,7 @@ async function withoutGone(
   for (const { row, batch, table } of placed) {
     const isKnown = gone.get(row);
     const tally = group.settled[batch];
-    if (isKnown === undefined || tally === undefined || table === 'kline_revision') continue;
+    if (isKnown === undefined || tally === undefined) continue;
     tally[table][isKnown ? 'duplicate' : 'rejected'] += 1;
     if (!isKnown) refused.push(refusedRow(table, 'partition archived', row));
   }
@@ -151,28 +152,18 @@ async function withoutGone(
 }
 
 function placedRows(batch: Batch, index: number): Placed[] {
-  const place = <Row extends Placed['row']>(
-    rows: readonly Row[] | undefined,
-    shape: SeriesShape<Row> & { readonly table: PartitionedTable },
-    kind: StreamKind,
-    streamOf: (row: Row) => readonly [marketId: number, variant: number],
-  ) =>
-    (rows ?? []).flatMap((row): Placed[] => {
-      const [marketId, variant] = streamOf(row);
+  return [...SHAPES].flatMap(([table, shape]) => {
+    const { isOfAllMarkets } = SERIES[table];
+    const kind = streamsOf(table)[0];
+    return rowsIn(batch, table).flatMap((row): Placed[] => {
       const ms = shape.momentMs(row);
+      const marketId = isOfAllMarkets ? ALL_MARKETS_ID : row.marketId;
+      const variant = shape.variantOf(row);
       // What is no moment is refused later, by name.
       if (![ms, marketId, variant].every(Number.isSafeInteger)) return [];
-      return [{ batch: index, table: shape.table, ms, kind, marketId, variant, row }];
+      return [{ batch: index, table, ms, kind, marketId, variant, row }];
     });
-  return [
-    ...place(batch.trades, TRADE, 'trades', (row) => [row.marketId, 0]),
-    ...place(batch.klines, KLINE, 'kline', (row) => [row.marketId, row.intervalS]),
-    ...place(batch.tickers, TICKER, 'ticker', () => [0, 0]),
-    ...place(batch.depths, DEPTH, 'depth', (row) => [row.marketId, 0]),
-    ...place(batch.states, STATE, 'state', (row) => [row.marketId, row.periodS]),
-    ...place(batch.balances, BALANCE, 'balance', () => [0, 0]),
-    ...place(batch.orders, ACTIVE_ORDER, 'orders', (row) => [row.marketId, 0]),
-  ];
+  });
 }
 
 /** For each batch its claims as they may stand; undefined for one of which nothing is left. */
@@ -183,7 +174,7 @@ async function cutClaims(
   const claims = batches.flatMap((batch) => batch.claims ?? []);
   const parts = new Map<number, { from_ms: number; to_ms: number }>();
   const rows = await connection.query<{ ord: number; from_ms: number; to_ms: number }>(CUT_CLAIMS, [
-    claims.map(({ stream }) => TABLE_OF[stream.kind]),
+    claims.map(({ stream }) => tableOfStream(stream.kind)),
     claims.map(({ stream }) => stream.streamId),
     claims.map(({ span }) => span.fromMs),
     claims.map(({ span }) => span.toMs),
@@ -205,17 +196,13 @@ function withoutRows(
   gone: ReadonlyMap<object, boolean>,
   claims: readonly (CoverageClaim | undefined)[],
 ): Batch {
-  const keep = <Row extends object>(rows: readonly Row[] | undefined) =>
-    (rows ?? []).filter((row) => !gone.has(row));
+  const kept = WRITTEN_SERIES.map((table) => [
+    SERIES[table].batch,
+    rowsIn(batch, table).filter((row) => !gone.has(row)),
+  ]);
   return {
     ...batch,
-    trades: keep(batch.trades),
-    klines: keep(batch.klines),
-    tickers: keep(batch.tickers),
-    depths: keep(batch.depths),
-    states: keep(batch.states),
-    balances: keep(batch.balances),
-    orders: keep(batch.orders),
+    ...(Object.fromEntries(kept) as Batch),
     claims: claims.filter((claim) => claim !== undefined),
   };
 }

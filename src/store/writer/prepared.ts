@@ -1,27 +1,7 @@
-import type {
-  ActiveOrderRow,
-  BalanceRow,
-  Batch,
-  DepthRow,
-  KlineRow,
-  QuarantineRow,
-  Series,
-  StateRow,
-  TickerRow,
-} from '../../ledger/batch.js';
-import { ACTIVE_ORDER, BALANCE } from './account-series.js';
+import { type Batch, type QuarantineRow, rowsIn } from '../../ledger/batch.js';
+import { type Series, type SeriesRow, seriesOf, WRITTEN_SERIES } from '../../model/series.js';
 import type { Candidate, Outcome } from './candidate.js';
-import {
-  balanceReason,
-  depthReason,
-  klineReason,
-  orderReason,
-  type SaneWindow,
-  sameFields,
-  stateReason,
-  tickerReason,
-} from './screening.js';
-import { DEPTH, KLINE, type SeriesShape, STATE, TICKER } from './series.js';
+import { type SaneWindow, type SeriesShape, SHAPES } from './series.js';
 import { newTally, type Tally } from './tally.js';
 import { type TradeSheet, tradeSheet } from './trade-sheet.js';
 
@@ -36,13 +16,11 @@ export type Refused = QuarantineRow & { readonly marketId: number | null };
 export interface PreparedGroup {
   readonly batches: readonly Batch[];
   readonly trades: TradeSheet;
-  /** Versions of one candle in the order received: each pass holds a key at most once. */
-  readonly klinePasses: readonly (readonly Candidate<KlineRow>[])[];
-  readonly tickers: readonly Candidate<TickerRow>[];
-  readonly depths: readonly Candidate<DepthRow>[];
-  readonly states: readonly Candidate<StateRow>[];
-  readonly balances: readonly Candidate<BalanceRow>[];
-  readonly orders: readonly Candidate<ActiveOrderRow>[];
+  /**
+   * The rows of all other series. Where a series keeps versions they follow each other in the order
+   * received: each pass holds a key at most once.
+   */
+  readonly passes: ReadonlyMap<Series, readonly (readonly Candidate<SeriesRow>[])[]>;
   readonly refused: readonly Refused[];
   /** Outcomes that are settled already, one tally a batch; trades are stored unless they turn out known. */
   readonly settled: readonly Tally[];
@@ -54,40 +32,33 @@ const MAX_PAYLOAD = 4_000;
 export const CONFLICT = 'conflict';
 
 /** A refused row as it goes to quarantine. */
-export function refusedRow(
-  table: string,
-  reason: string,
-  row: { readonly marketId: number; readonly receivedAtMs: number },
-): Refused {
+export function refusedRow(table: string, reason: string, row: SeriesRow): Refused {
   const receivedAtMs = Number.isSafeInteger(row.receivedAtMs) ? row.receivedAtMs : 0;
   const payload = JSON.stringify(row).slice(0, MAX_PAYLOAD);
   const { marketId } = row;
   return { receivedAtMs, endpoint: `store:${table}`, market: null, marketId, reason, payload };
 }
 
-/** What to do with a row whose identity the group has already. */
-type Repeated<Row> = (held: Candidate<Row>, again: Candidate<Row>) => Outcome | 'later';
-
-interface Screened<Row> {
-  readonly rows: Candidate<Row>[];
+interface Screened {
+  readonly rows: readonly Candidate<SeriesRow>[];
   /** Rows for a later pass over the same table. */
-  readonly later: Candidate<Row>[];
+  readonly later: readonly Candidate<SeriesRow>[];
 }
 
 /** The rows of a group, each identity once. */
-class HeldRows<Row> {
-  readonly #markets = new Map<number, Map<string | number, Candidate<Row>>>();
+class HeldRows {
+  readonly #markets = new Map<number, Map<string | number, Candidate<SeriesRow>>>();
 
-  ofMarket(marketId: number): Map<string | number, Candidate<Row>> {
+  ofMarket(marketId: number): Map<string | number, Candidate<SeriesRow>> {
     const found = this.#markets.get(marketId);
     if (found !== undefined) return found;
-    const made = new Map<string | number, Candidate<Row>>();
+    const made = new Map<string | number, Candidate<SeriesRow>>();
     this.#markets.set(marketId, made);
     return made;
   }
 
   /** In the order of the key, which every series begins with the market. */
-  inOrder(compare: (a: Row, b: Row) => number): Candidate<Row>[] {
+  inOrder({ compare }: SeriesShape<SeriesRow>): Candidate<SeriesRow>[] {
     const markets = [...this.#markets].sort(([a], [b]) => a - b);
     // Rows of one market come in order already, forwards or backwards: sorting them is one pass.
     return markets.flatMap(([, of]) => [...of.values()].sort((a, b) => compare(a.row, b.row)));
@@ -107,20 +78,38 @@ class Preparation {
     if (tally !== undefined) tally[series][outcome] += 1;
   }
 
-  screen<Row extends { readonly marketId: number; readonly receivedAtMs: number }>(
-    shape: SeriesShape<Row>,
-    candidates: readonly Candidate<Row>[],
-    reasonOf: (row: Row) => string | undefined,
-    repeated: Repeated<Row>,
-  ): Screened<Row> {
-    const held = new HeldRows<Row>();
-    const later: Candidate<Row>[] = [];
+  /** The passes over the table of a series. */
+  passes(
+    shape: SeriesShape<SeriesRow>,
+    batches: readonly Batch[],
+    window: SaneWindow,
+  ): (readonly Candidate<SeriesRow>[])[] {
+    const passes: (readonly Candidate<SeriesRow>[])[] = [];
+    let waiting: readonly Candidate<SeriesRow>[] = batches.flatMap((each, batch) =>
+      rowsIn(each, shape.table).map((row) => ({ row, batch })),
+    );
+    while (waiting.length > 0) {
+      const { rows, later } = this.#screen(shape, waiting, window);
+      passes.push(rows);
+      waiting = later;
+    }
+    return passes;
+  }
+
+  #screen(
+    shape: SeriesShape<SeriesRow>,
+    candidates: readonly Candidate<SeriesRow>[],
+    window: SaneWindow,
+  ): Screened {
+    const held = new HeldRows();
+    const later: Candidate<SeriesRow>[] = [];
+    const hasVersions = seriesOf(shape.table).versions !== null;
     for (const candidate of candidates) {
       const { row, batch } = candidate;
-      const reason = reasonOf(row);
-      if (reason !== undefined) {
+      const fault = shape.faultOf(row, window);
+      if (fault !== undefined) {
         this.settle(shape.table, batch, 'rejected');
-        this.refused.push(refusedRow(shape.table, reason, row));
+        this.refused.push(refusedRow(shape.table, fault, row));
         continue;
       }
       const of = held.ofMarket(row.marketId);
@@ -128,108 +117,41 @@ class Preparation {
       const before = of.get(identity);
       if (before === undefined) {
         of.set(identity, candidate);
-        continue;
-      }
-      const outcome = repeated(before, candidate);
-      if (outcome === 'later') {
+      } else if (shape.isSame(before.row, row)) {
+        this.settle(shape.table, batch, 'duplicate');
+      } else if (hasVersions) {
+        // Another version is news, not a conflict.
         later.push(candidate);
-        continue;
+      } else {
+        this.settle(shape.table, batch, 'conflict');
+        this.refused.push(refusedRow(shape.table, CONFLICT, row));
       }
-      this.settle(shape.table, batch, outcome);
-      if (outcome === 'conflict') this.refused.push(refusedRow(shape.table, CONFLICT, row));
     }
-    return { rows: held.inOrder(shape.compare), later };
+    return { rows: held.inOrder(shape), later };
   }
-}
-
-function contentOf<Row>(shape: SeriesShape<Row>, row: Row): (string | null)[] {
-  const fields = shape.fields(row);
-  return shape.content.map((name) => fields[shape.columns.indexOf(name)] ?? null);
-}
-
-function sameContent<Row>(shape: SeriesShape<Row>, a: Row, b: Row): boolean {
-  return sameFields(contentOf(shape, a), contentOf(shape, b));
-}
-
-const sameOrConflict =
-  <Row>(shape: SeriesShape<Row>): Repeated<Row> =>
-  (held, again) =>
-    sameContent(shape, held.row, again.row) ? 'duplicate' : 'conflict';
-
-/** Another version of a candle is news, not a conflict. */
-const repeatedKline: Repeated<KlineRow> = (held, again) =>
-  sameContent(KLINE, held.row, again.row) ? 'duplicate' : 'later';
-
-function gather<Row>(
-  batches: readonly Batch[],
-  pick: (batch: Batch) => readonly Row[] | undefined,
-): Candidate<Row>[] {
-  return batches.flatMap((each, batch) => (pick(each) ?? []).map((row) => ({ row, batch })));
 }
 
 export function prepareGroup(batches: readonly Batch[], window: SaneWindow): PreparedGroup {
   const work = new Preparation(batches);
-  const tickers = gather(batches, ({ tickers }) => tickers);
-  const depths = gather(batches, ({ depths }) => depths);
-  const states = gather(batches, ({ states }) => states);
-  const balances = gather(batches, (batch) => batch.balances);
-  const orders = gather(batches, (batch) => batch.orders);
-  const klinePasses: Candidate<KlineRow>[][] = [];
-  let klines = gather(batches, (batch) => batch.klines);
-  while (klines.length > 0) {
-    const pass = work.screen(KLINE, klines, (row) => klineReason(row, window), repeatedKline);
-    klinePasses.push(pass.rows);
-    klines = pass.later;
-  }
-  const given = gather(batches, ({ quarantine }) => quarantine);
+  const given = batches.flatMap(({ quarantine }) => quarantine ?? []);
   const trades = tradeSheet(batches, window, {
     settle: (batch, outcome) => work.settle('trade', batch, outcome),
     refuse: (reason, row) => work.refused.push(refusedRow('trade', reason, row)),
   });
   for (const batch of trades.batches) work.settle('trade', batch, 'stored');
-  const prepared = {
-    batches,
-    trades,
-    klinePasses,
-    tickers: work.screen(
-      TICKER,
-      tickers,
-      (row) => tickerReason(row, window),
-      sameOrConflict(TICKER),
-    ).rows,
-    depths: work.screen(DEPTH, depths, (row) => depthReason(row, window), sameOrConflict(DEPTH))
-      .rows,
-    states: work.screen(STATE, states, (row) => stateReason(row, window), sameOrConflict(STATE))
-      .rows,
-    balances: work.screen(
-      BALANCE,
-      balances,
-      (row) => balanceReason(row, window),
-      sameOrConflict(BALANCE),
-    ).rows,
-    orders: work.screen(
-      ACTIVE_ORDER,
-      orders,
-      (row) => orderReason(row, window),
-      sameOrConflict(ACTIVE_ORDER),
-    ).rows,
-    settled: work.settled,
-  };
-  const refused = [...given.map(({ row }) => ({ ...row, marketId: null })), ...work.refused];
-  return { ...prepared, refused };
+  const passes = new Map(
+    [...SHAPES]
+      .filter(([table]) => table !== 'trade')
+      .map(([table, shape]) => [table, work.passes(shape, batches, window)]),
+  );
+  const refused = [...given.map((row) => ({ ...row, marketId: null })), ...work.refused];
+  return { batches, trades, passes, refused, settled: work.settled };
 }
 
 /** Rows of a batch that take room in the queue and in a transaction. */
 export function batchSize(batch: Batch): number {
-  return (
-    (batch.trades?.length ?? 0) +
-    (batch.klines?.length ?? 0) +
-    (batch.tickers?.length ?? 0) +
-    (batch.depths?.length ?? 0) +
-    (batch.states?.length ?? 0) +
-    (batch.balances?.length ?? 0) +
-    (batch.orders?.length ?? 0) +
-    (batch.quarantine?.length ?? 0) +
-    (batch.claims?.length ?? 0)
+  return WRITTEN_SERIES.reduce(
+    (sum, table) => sum + rowsIn(batch, table).length,
+    (batch.quarantine?.length ?? 0) + (batch.claims?.length ?? 0),
   );
 }

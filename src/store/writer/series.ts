@@ -1,211 +1,146 @@
-import type {
-  DepthRow,
-  KlineRow,
-  Series,
-  StateRow,
-  TickerRow,
-  TradeRow,
-} from '../../ledger/batch.js';
-import { timestampTextMs, timestampTextUs } from '../instants.js';
+import { isInt4, isTimestampMs } from '../../model/columns.js';
+import {
+  type Column,
+  type RowOf,
+  type Series,
+  type SeriesRow,
+  seriesOf,
+  WRITTEN_SERIES,
+} from '../../model/series.js';
 
 /** How the rows of one table cross into SQL. Column order is that of COPY. */
 export interface SeriesShape<Row> {
   readonly table: Series;
   readonly columns: readonly string[];
-  /** The primary key; the last but `seq` and `tid` is the time. */
+  /** The primary key. */
   readonly key: readonly string[];
   readonly timeColumn: string;
   /** What two rows of one key must have in common to be the same row. Compared by value. */
   readonly content: readonly string[];
   fields(row: Row): (string | null)[];
+  /** Whether two rows have the same content. */
+  isSame(a: Row, b: Row): boolean;
   /** Identity within a batch: rows of one market with the same identity compete. */
   identity(row: Row): string | number;
   /** Order of the primary key: writers that sort alike do not deadlock. */
   compare(a: Row, b: Row): number;
   momentMs(row: Row): number;
+  /** The interval or period of a row, seconds; 0 where there is one only. */
+  variantOf(row: Row): number;
+  /** What keeps a row from being stored; undefined when nothing does. */
+  faultOf(row: Row, window: SaneWindow): string | undefined;
 }
 
-const array = (values: readonly string[]) => `{${values.join(',')}}`;
+/** Moments that may be stored, exchange time, both ends inclusive. */
+export interface SaneWindow {
+  readonly fromMs: number;
+  readonly toMs: number;
+}
 
-export const TRADE: SeriesShape<TradeRow> = {
-  table: 'trade',
-  columns: [
-    'traded_at',
-    'tid',
-    'executed_at',
-    'received_at',
-    'market_id',
-    'side',
-    'price',
-    'amount',
-    'total',
-  ],
-  key: ['market_id', 'traded_at', 'tid'],
-  timeColumn: 'traded_at',
-  content: ['side', 'price', 'amount', 'total'],
-  fields: (row) => [
-    timestampTextMs(row.tradedAtS * 1_000),
-    `${row.tid}`,
-    row.executedAtUs === null ? null : timestampTextUs(row.executedAtUs),
-    timestampTextMs(row.receivedAtMs),
-    `${row.marketId}`,
-    row.side,
-    row.price,
-    row.amount,
-    row.total,
-  ],
-  // Not the second: one id at two seconds is one trade told twice in different ways.
-  identity: (row) => row.tid,
-  compare: (a, b) => a.marketId - b.marketId || a.tradedAtS - b.tradedAtS || a.tid - b.tid,
-  momentMs: (row) => row.tradedAtS * 1_000,
-};
+/** Why a moment can not be stored as that of a row. */
+export function momentFault(ms: number, { fromMs, toMs }: SaneWindow): string | undefined {
+  if (!isTimestampMs(ms)) return 'time not storable';
+  return ms < fromMs || ms > toMs ? 'time outside the sane window' : undefined;
+}
 
-export const KLINE: SeriesShape<KlineRow> = {
-  table: 'kline',
-  columns: [
-    'open_at',
-    'received_at',
-    'market_id',
-    'interval_s',
-    'open',
-    'close',
-    'high',
-    'low',
-    'volume',
-    'amount',
-  ],
-  key: ['market_id', 'interval_s', 'open_at'],
-  timeColumn: 'open_at',
-  content: ['open', 'close', 'high', 'low', 'volume', 'amount'],
-  fields: (row) => [
-    timestampTextMs(row.openAtS * 1_000),
-    timestampTextMs(row.receivedAtMs),
-    `${row.marketId}`,
-    `${row.intervalS}`,
-    row.open,
-    row.close,
-    row.high,
-    row.low,
-    row.volume,
-    row.amount,
-  ],
-  identity: (row) => `${row.intervalS}:${row.openAtS}`,
-  compare: (a, b) => a.marketId - b.marketId || a.intervalS - b.intervalS || a.openAtS - b.openAtS,
-  momentMs: (row) => row.openAtS * 1_000,
-};
+/** A column with its values in the rows of this program. */
+interface RowColumn extends Column {
+  readonly field: string;
+}
 
-export const TICKER: SeriesShape<TickerRow> = {
-  table: 'ticker',
-  columns: [
-    'observed_at',
-    'at',
-    'received_at',
-    'market_id',
-    'bid',
-    'ask',
-    'open',
-    'high',
-    'low',
-    'last',
-    'volume',
-    'deal',
-    'change',
-  ],
-  key: ['market_id', 'observed_at'],
-  timeColumn: 'observed_at',
-  content: ['at', 'bid', 'ask', 'open', 'high', 'low', 'last', 'volume', 'deal', 'change'],
-  fields: (row) => [
-    timestampTextMs(row.observedAtMs),
-    timestampTextMs(row.atMs),
-    timestampTextMs(row.receivedAtMs),
-    `${row.marketId}`,
-    row.bid,
-    row.ask,
-    row.open,
-    row.high,
-    row.low,
-    row.last,
-    row.volume,
-    row.deal,
-    row.change,
-  ],
-  identity: (row) => row.observedAtMs,
-  compare: (a, b) => a.marketId - b.marketId || a.observedAtMs - b.observedAtMs,
-  momentMs: (row) => row.observedAtMs,
-};
+const MARKET = 'market_id';
+const valueIn = (row: SeriesRow, { field }: RowColumn) =>
+  (row as unknown as Readonly<Record<string, unknown>>)[field];
 
-export const DEPTH: SeriesShape<DepthRow> = {
-  table: 'depth',
-  columns: [
-    'observed_at',
-    'received_at',
-    'market_id',
-    'bid_prices',
-    'bid_amounts',
-    'ask_prices',
-    'ask_amounts',
-  ],
-  key: ['market_id', 'observed_at'],
-  timeColumn: 'observed_at',
-  content: ['bid_prices', 'bid_amounts', 'ask_prices', 'ask_amounts'],
-  fields: (row) => [
-    timestampTextMs(row.observedAtMs),
-    timestampTextMs(row.receivedAtMs),
-    `${row.marketId}`,
-    array(row.bidPrices),
-    array(row.bidAmounts),
-    array(row.askPrices),
-    array(row.askAmounts),
-  ],
-  identity: (row) => row.observedAtMs,
-  compare: (a, b) => a.marketId - b.marketId || a.observedAtMs - b.observedAtMs,
-  momentMs: (row) => row.observedAtMs,
-};
+function textIn(row: SeriesRow, column: RowColumn): string | null {
+  const value = valueIn(row, column);
+  return value === null ? null : column.type.encode(value);
+}
 
-export const STATE: SeriesShape<StateRow> = {
-  table: 'market_state',
-  columns: [
-    'observed_at',
-    'received_at',
-    'session_id',
-    'market_id',
-    'period_s',
-    'seq',
-    'origin',
-    'last',
-    'open',
-    'close',
-    'high',
-    'low',
-    'deal',
-    'volume',
-    'change',
-  ],
-  key: ['market_id', 'period_s', 'observed_at', 'seq'],
-  timeColumn: 'observed_at',
-  content: ['origin', 'last', 'open', 'close', 'high', 'low', 'deal', 'volume', 'change'],
-  fields: (row) => [
-    timestampTextMs(row.observedAtMs),
-    timestampTextMs(row.receivedAtMs),
-    `${row.sessionId}`,
-    `${row.marketId}`,
-    `${row.periodS}`,
-    `${row.seq}`,
-    row.origin,
-    row.last,
-    row.open,
-    row.close,
-    row.high,
-    row.low,
-    row.deal,
-    row.volume,
-    row.change,
-  ],
-  identity: (row) => `${row.periodS}:${row.observedAtMs}:${row.seq}`,
-  compare: (a, b) =>
-    a.marketId - b.marketId ||
-    a.periodS - b.periodS ||
-    a.observedAtMs - b.observedAtMs ||
-    a.seq - b.seq,
-  momentMs: (row) => row.observedAtMs,
-};
+/** Any order will do as long as all writers have the same. */
+function compareValues(a: unknown, b: unknown): number {
+  if (typeof a === 'number' && typeof b === 'number') return a - b;
+  return String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0;
+}
+
+/** Columns of eight bytes, then of four, then the others, each in their order: no padding between. */
+function inWidths(columns: readonly RowColumn[]): string[] {
+  const ofWidth = (width: number) =>
+    columns.filter(({ type }) => type.width === width).map((one) => one.name);
+  return [...ofWidth(8), MARKET, ...ofWidth(4), ...ofWidth(0)];
+}
+
+function makeShape(table: Series): SeriesShape<SeriesRow> {
+  const entry = seriesOf(table);
+  const written = entry.columns.filter((one): one is RowColumn => one.field !== null);
+  const named = new Map(written.map((one) => [one.name, one]));
+  const columnOf = (name: string): RowColumn => {
+    const found = named.get(name);
+    if (found === undefined) throw new RangeError(`${table} has no column ${name}`);
+    return found;
+  };
+  const columns = inWidths(written);
+  const inOrder = columns.map((one) => (one === MARKET ? null : columnOf(one)));
+  const key = entry.key.map(columnOf);
+  const time = columnOf(entry.columns[0]?.name ?? '');
+  const content = written.filter((one) => one.isContent);
+  const checked = written.filter((one) => one !== time);
+  const variant = entry.variant === null ? null : columnOf(entry.variant);
+  const momentMs = (row: SeriesRow) => time.type.toMs?.(valueIn(row, time)) ?? Number.NaN;
+  return {
+    table,
+    columns,
+    key: [MARKET, ...entry.key],
+    timeColumn: time.name,
+    content: content.map((one) => one.name),
+    fields: (row) =>
+      inOrder.map((column) => (column === null ? `${row.marketId}` : textIn(row, column))),
+    isSame: (a, b) =>
+      content.every((column) => {
+        const [of, other] = [textIn(a, column), textIn(b, column)];
+        return of === other || (of !== null && other !== null && column.type.isSame(of, other));
+      }),
+    identity: (row) =>
+      key.length === 1 && key[0] !== undefined
+        ? (valueIn(row, key[0]) as string | number)
+        : key.map((column) => String(valueIn(row, column))).join(':'),
+    compare: (a, b) => {
+      let order = a.marketId - b.marketId;
+      for (const column of key) {
+        if (order !== 0) return order;
+        order = compareValues(valueIn(a, column), valueIn(b, column));
+      }
+      return order;
+    },
+    momentMs,
+    variantOf: (row) => (variant === null ? 0 : Number(valueIn(row, variant))),
+    faultOf: (row, window) => {
+      const isKnownMarket = entry.hasMarket
+        ? isInt4(row.marketId) && row.marketId > 0
+        : row.marketId === 0;
+      if (!isKnownMarket) return 'market id not storable';
+      const fault = time.type.faultOf(valueIn(row, time));
+      if (fault !== undefined)
+        return `${isTimestampMs(momentMs(row)) ? time.name : 'time'} ${fault}`;
+      const outside = momentFault(momentMs(row), window);
+      if (outside !== undefined) return outside;
+      for (const column of checked) {
+        const why = column.type.faultOf(valueIn(row, column));
+        if (why !== undefined) return `${column.name} ${why}`;
+      }
+      return entry.faultOf?.(row);
+    },
+  };
+}
+
+/** The shapes of all series that batches bring rows of. */
+export const SHAPES: ReadonlyMap<Series, SeriesShape<SeriesRow>> = new Map(
+  WRITTEN_SERIES.map((table) => [table, makeShape(table)]),
+);
+
+/** The shape of a series, for rows of its own type. */
+export function shapeOf<Table extends Series>(table: Table): SeriesShape<RowOf<Table>> {
+  return SHAPES.get(table) as unknown as SeriesShape<RowOf<Table>>;
+}
+
+export const TRADE: SeriesShape<RowOf<'trade'>> = shapeOf('trade');

@@ -1,9 +1,8 @@
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
-import { ACTIVE_ORDER, BALANCE } from './account-series.js';
 import type { Candidate } from './candidate.js';
 import { copyLine } from './copy-text.js';
-import { DEPTH, KLINE, type SeriesShape, STATE, TICKER, TRADE } from './series.js';
+import { type SeriesShape, SHAPES } from './series.js';
 
 /**
  * Rows go through a temporary table when some of them may be stored already: COPY can not pass
@@ -19,9 +18,7 @@ function createStage({ table, columns }: { table: string; columns: readonly stri
 }
 
 /** Run once on each connection of the writer. */
-export const CREATE_STAGES = [TRADE, KLINE, TICKER, DEPTH, STATE, BALANCE, ACTIVE_ORDER]
-  .map(createStage)
-  .join(';\n');
+export const CREATE_STAGES = [...SHAPES.values()].map(createStage).join(';\n');
 
 /** `a.x, a.y` for the columns named. */
 export function qualified(alias: string, columns: readonly string[]): string {

@@ -1,20 +1,23 @@
-import type { Batch, CoverageClaim, StreamKind, StreamRef } from '../../ledger/batch.js';
-import type { Candidate, Outcome, TradeRun } from './candidate.js';
+import {
+  ALL_MARKETS_ID,
+  type Batch,
+  type CoverageClaim,
+  type StreamRef,
+} from '../../ledger/batch.js';
+import { type Series, type StreamKind, tableOfStream } from '../../model/series.js';
+import type { Outcome, TradeRun } from './candidate.js';
 import type { StreamWork } from './coverage.js';
 import { FreshRows, type StoredNear } from './fresh-rows.js';
 import type { PreparedGroup } from './prepared.js';
+import { SHAPES } from './series.js';
 import type { StoredTrades } from './trade-rows.js';
 import type { TradeSheet } from './trade-sheet.js';
 
 /** What became of the rows of a group, in the order of its candidates. */
 export interface GroupOutcomes {
   readonly trades: StoredTrades;
-  readonly klines: readonly (readonly Outcome[])[];
-  readonly tickers: readonly Outcome[];
-  readonly depths: readonly Outcome[];
-  readonly states: readonly Outcome[];
-  readonly balances: readonly Outcome[];
-  readonly orders: readonly Outcome[];
+  /** Of the passes of each other series. */
+  readonly others: ReadonlyMap<Series, readonly (readonly Outcome[])[]>;
 }
 
 /** A stream in which trades count. */
@@ -158,36 +161,15 @@ function storedMoments(
   { kind, marketId, variant }: StreamRef,
   batch: number,
 ): number[] {
-  const isOurs = (id: number) => marketId === 0 || marketId === id;
-  if (kind === 'kline') {
-    return group.klinePasses.flatMap((pass, index) =>
-      stored(pass, outcomes.klines[index] ?? [], batch)
-        .filter((row) => isOurs(row.marketId) && row.intervalS === variant)
-        .map((row) => row.openAtS * 1_000),
-    );
-  }
-  if (kind === 'state') {
-    return stored(group.states, outcomes.states, batch)
-      .filter((row) => isOurs(row.marketId) && row.periodS === variant)
-      .map((row) => row.observedAtMs);
-  }
-  const observed = () => {
-    if (kind === 'ticker') return stored(group.tickers, outcomes.tickers, batch);
-    if (kind === 'depth') return stored(group.depths, outcomes.depths, batch);
-    if (kind === 'balance') return stored(group.balances, outcomes.balances, batch);
-    return kind === 'orders' ? stored(group.orders, outcomes.orders, batch) : [];
-  };
-  return observed()
-    .filter((row) => isOurs(row.marketId))
-    .map((row) => row.observedAtMs);
-}
-
-function stored<Row>(
-  candidates: readonly Candidate<Row>[],
-  outcomes: readonly Outcome[],
-  batch: number,
-): Row[] {
-  return candidates
-    .filter((one, index) => one.batch === batch && outcomes[index] === 'stored')
-    .map(({ row }) => row);
+  const table = tableOfStream(kind);
+  const shape = SHAPES.get(table);
+  const results = outcomes.others.get(table);
+  return (group.passes.get(table) ?? []).flatMap((pass, at) =>
+    pass.flatMap(({ row, batch: of }, index) => {
+      const isStored = of === batch && results?.[at]?.[index] === 'stored';
+      const isOurs = marketId === ALL_MARKETS_ID || marketId === row.marketId;
+      if (!isStored || !isOurs || shape?.variantOf(row) !== variant) return [];
+      return [shape.momentMs(row)];
+    }),
+  );
 }

@@ -1,4 +1,5 @@
-import { type CommitResult, NO_OUTCOMES, SERIES, type Series } from '../../ledger/batch.js';
+import { type CommitResult, NO_OUTCOMES } from '../../ledger/batch.js';
+import { type Series, WRITTEN_SERIES } from '../../model/series.js';
 import type { Outcome } from './candidate.js';
 
 /** Counts by outcome that can still change. */
@@ -6,7 +7,7 @@ export type Tally = Record<Series, Record<Outcome, number>>;
 
 export function newTally(): Tally {
   const tally = {} as Tally;
-  for (const series of SERIES) tally[series] = { ...NO_OUTCOMES };
+  for (const series of WRITTEN_SERIES) tally[series] = { ...NO_OUTCOMES };
   return tally;
 }
 

@@ -1,5 +1,5 @@
+import { timestampTextMs } from '../../kernel/timestamp.js';
 import type { TradeRow } from '../../ledger/batch.js';
-import { timestampTextMs } from '../instants.js';
 
 /** Room for one line; screening has bounded the length of everything in it. */
 const MAX_LINE_BYTES = 512;

@@ -1,17 +1,16 @@
-import type { Batch, CommitResult, Island, Series } from '../../ledger/batch.js';
+import type { Batch, CommitResult, Island } from '../../ledger/batch.js';
+import { SERIES, type Series } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
-import { ACTIVE_ORDER, BALANCE } from './account-series.js';
-import type { Candidate, Outcome } from './candidate.js';
+import type { Outcome } from './candidate.js';
 import { type Held, mergeAll, mustCount, settleCoverage } from './coverage.js';
 import { type ChangedIsland, writeIslandsSql } from './coverage-rows.js';
 import { type HeldRow, heldByStream, readHeldSql } from './held-coverage.js';
-import { storeKlines } from './kline-rows.js';
-import { storeObserved } from './observed-rows.js';
 import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './prepared.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
-import { DEPTH, KLINE, STATE, TICKER, TRADE } from './series.js';
+import { SHAPES, TRADE } from './series.js';
+import { storeRows } from './series-rows.js';
 import { copySql } from './staging.js';
 import {
   type GroupOutcomes,
@@ -64,7 +63,7 @@ export async function commitGroup(
   await makePartitions(context.partitions, group);
   const { streams, stored, held } = await begin(connection, group);
   const trades = await sortOutTrades(connection, group.trades, stored, context.trades);
-  const outcomes = { trades, ...(await storeOthers(connection, group)) };
+  const outcomes = { trades, others: await storeOthers(connection, group) };
   const works = streamWorks(group, outcomes, streams);
   const merged = mergeAll(works, held);
   let { lines } = trades;
@@ -127,30 +126,14 @@ async function end(
 }
 
 async function makePartitions(partitions: Partitions, group: PreparedGroup): Promise<void> {
-  const klineMoments = group.klinePasses.flat().map(({ row }) => KLINE.momentMs(row));
   await partitions.ensureMoments('trade', momentsOf(group.trades));
-  await partitions.ensureMoments('kline', klineMoments);
-  await partitions.ensureMoments('kline_revision', klineMoments);
-  await partitions.ensureMoments(
-    'ticker',
-    group.tickers.map(({ row }) => TICKER.momentMs(row)),
-  );
-  await partitions.ensureMoments(
-    'depth',
-    group.depths.map(({ row }) => DEPTH.momentMs(row)),
-  );
-  await partitions.ensureMoments(
-    'market_state',
-    group.states.map(({ row }) => STATE.momentMs(row)),
-  );
-  await partitions.ensureMoments(
-    'balance',
-    group.balances.map(({ row }) => BALANCE.momentMs(row)),
-  );
-  await partitions.ensureMoments(
-    'active_order',
-    group.orders.map(({ row }) => ACTIVE_ORDER.momentMs(row)),
-  );
+  for (const [table, passes] of group.passes) {
+    const shape = SHAPES.get(table);
+    const moments = passes.flat().flatMap(({ row }) => shape?.momentMs(row) ?? []);
+    await partitions.ensureMoments(table, moments);
+    const { versions } = SERIES[table];
+    if (versions !== null) await partitions.ensureMoments(versions, moments);
+  }
 }
 
 function marketsOf(group: PreparedGroup): number[] {
@@ -164,17 +147,16 @@ function marketsOf(group: PreparedGroup): number[] {
 async function storeOthers(
   connection: Connection,
   group: PreparedGroup,
-): Promise<Omit<GroupOutcomes, 'trades'>> {
-  const klines: Outcome[][] = [];
-  for (const pass of group.klinePasses) klines.push(await storeKlines(connection, pass));
-  return {
-    klines,
-    tickers: await storeObserved(connection, TICKER, group.tickers),
-    depths: await storeObserved(connection, DEPTH, group.depths),
-    states: await storeObserved(connection, STATE, group.states),
-    balances: await storeObserved(connection, BALANCE, group.balances),
-    orders: await storeObserved(connection, ACTIVE_ORDER, group.orders),
-  };
+): Promise<GroupOutcomes['others']> {
+  const others = new Map<Series, Outcome[][]>();
+  for (const [table, shape] of SHAPES) {
+    const outcomes: Outcome[][] = [];
+    for (const pass of group.passes.get(table) ?? []) {
+      outcomes.push(await storeRows(connection, shape, pass));
+    }
+    others.set(table, outcomes);
+  }
+  return others;
 }
 
 interface TalliedGroup {
@@ -185,18 +167,6 @@ interface TalliedGroup {
 function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
   const tallies = group.settled.map((tally) => structuredClone(tally));
   const conflicts: Refused[] = [];
-  const count = <Row extends { readonly marketId: number; readonly receivedAtMs: number }>(
-    series: Series,
-    candidates: readonly Candidate<Row>[],
-    results: readonly Outcome[],
-  ) => {
-    for (const [index, { row, batch }] of candidates.entries()) {
-      const outcome = results[index] ?? 'stored';
-      const tally = tallies[batch];
-      if (tally !== undefined) tally[series][outcome] += 1;
-      if (outcome === 'conflict') conflicts.push(refusedRow(series, CONFLICT, row));
-    }
-  };
   for (const [place, outcome] of outcomes.trades.outcomes) {
     const tally = tallies[group.trades.batches[place] ?? 0];
     const row = group.trades.rows[place];
@@ -205,14 +175,16 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
     tally.trade[outcome] += 1;
     if (outcome === 'conflict') conflicts.push(refusedRow('trade', CONFLICT, row));
   }
-  for (const [index, pass] of group.klinePasses.entries()) {
-    count('kline', pass, outcomes.klines[index] ?? []);
+  for (const [series, passes] of group.passes) {
+    for (const [pass, candidates] of passes.entries()) {
+      for (const [index, { row, batch }] of candidates.entries()) {
+        const outcome = outcomes.others.get(series)?.[pass]?.[index] ?? 'stored';
+        const tally = tallies[batch];
+        if (tally !== undefined) tally[series][outcome] += 1;
+        if (outcome === 'conflict') conflicts.push(refusedRow(series, CONFLICT, row));
+      }
+    }
   }
-  count('ticker', group.tickers, outcomes.tickers);
-  count('depth', group.depths, outcomes.depths);
-  count('market_state', group.states, outcomes.states);
-  count('balance', group.balances, outcomes.balances);
-  count('active_order', group.orders, outcomes.orders);
   return { tallies, conflicts };
 }
 

@@ -15,7 +15,7 @@ import { isInTheWay, makeWay, type Way } from './frozen.js';
 import { type PendingBatch, PendingBatches, type PendingLimits } from './pending.js';
 import { type PreparedGroup, prepareGroup } from './prepared.js';
 import { Quarantine } from './refused-rows.js';
-import type { SaneWindow } from './screening.js';
+import type { SaneWindow } from './series.js';
 import { WriterSession } from './session.js';
 import { newTally, sumOutcomes } from './tally.js';
 import { commitGroup, type GroupResult } from './transaction.js';

@@ -27,10 +27,8 @@ import {
   NO_OUTCOMES,
   type QuarantineRow,
   type RowOutcomes,
-  type Series,
   type StartReason,
   type StateRow,
-  type StreamKind,
   type StreamRef,
   type TickerRow,
   type TradeExposure,
@@ -38,6 +36,7 @@ import {
 } from '../../../src/ledger/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../../src/ledger/gap-memories.js';
 import { comparePlaces, type PageRow } from '../../../src/ledger/order.js';
+import type { Series, StreamKind } from '../../../src/model/series.js';
 import { between, lowerBound } from './by-seconds.js';
 
 /** A gap as a collector reported it. */

@@ -14,18 +14,19 @@ import {
 /** Which rooms each room may import from. `cli` and the package's front door may use all. */
 export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   kernel: [],
+  model: ['kernel'],
   contract: ['kernel'],
   observe: ['kernel'],
   config: ['kernel', 'contract'],
   client: ['contract', 'observe', 'kernel'],
-  ledger: ['kernel'],
-  store: ['ledger', 'contract', 'observe', 'kernel'],
-  collect: ['ledger', 'contract', 'observe', 'kernel'],
+  ledger: ['model', 'kernel'],
+  store: ['model', 'ledger', 'contract', 'observe', 'kernel'],
+  collect: ['model', 'ledger', 'contract', 'observe', 'kernel'],
   server: ['contract', 'observe', 'kernel'],
   sandbox: ['server', 'contract', 'kernel'],
-  replay: ['server', 'archive', 'contract', 'kernel'],
-  archive: ['store', 'ledger', 'contract', 'observe', 'kernel'],
-  status: ['store', 'archive', 'observe', 'kernel'],
+  replay: ['model', 'server', 'archive', 'contract', 'kernel'],
+  archive: ['model', 'store', 'ledger', 'contract', 'observe', 'kernel'],
+  status: ['model', 'store', 'archive', 'observe', 'kernel'],
 };
 const UNBOUND_ROOMS: ReadonlySet<string> = new Set(['cli', 'index.ts']);
 

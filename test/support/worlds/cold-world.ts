@@ -5,18 +5,19 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { COLD_KINDS, coldDataPath, coldManifestPath } from '../../../src/archive/cold/layout.js';
+import { coldDataPath, coldManifestPath } from '../../../src/archive/cold/layout.js';
 import { type ColdFile, writeColdManifest } from '../../../src/archive/cold/manifest.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';
 import { writeParquet } from '../../../src/archive/parquet/write.js';
 import {
   type MergedKind,
-  type PartitionedTable,
-  type Store,
   seriesColumns,
   seriesOrder,
   seriesVariant,
-} from '../../../src/store/index.js';
+  tableOfKind,
+} from '../../../src/model/kinds.js';
+import { SERIES } from '../../../src/model/series.js';
+import type { Store } from '../../../src/store/index.js';
 import { runSql } from '../postgres/postgres-server.js';
 
 /** Where an archive's partitions go to. */
@@ -27,14 +28,6 @@ export interface ColdPlace {
 }
 
 const DAY_MS = 86_400_000;
-const TABLES: Readonly<Record<MergedKind, PartitionedTable>> = {
-  trades: 'trade',
-  klines: 'kline',
-  kline_revisions: 'kline_revision',
-  tickers: 'ticker',
-  depth: 'depth',
-  states: 'market_state',
-};
 
 interface Piece {
   readonly market: string;
@@ -71,7 +64,7 @@ export async function archiveDay(
   day: string,
   rowGroupRows = 2048,
 ): Promise<string[]> {
-  const table = TABLES[kind];
+  const table = tableOfKind(kind);
   const [found] = await runSql<{ name: string; from: Date; to: Date }>(
     url,
     `SELECT c.relname AS name, lower(s.span) AS "from", upper(s.span) AS "to"
@@ -90,12 +83,12 @@ export async function archiveDay(
     }
     const uri = coldManifestPath(table, found.name);
     await writeColdManifest(coldDir, uri, {
-      ...{ tapekeep: '0', madeAt: found.to.toISOString(), table, kind: COLD_KINDS[table] },
+      ...{ tapekeep: '0', madeAt: found.to.toISOString(), table, kind: SERIES[table].kind },
       ...{ from: found.from.toISOString(), to: found.to.toISOString(), checksum: '' },
       rows: files.reduce((sum, { rows }) => sum + rows, 0),
       columns: seriesColumns(kind, true).map(({ name, type }) => ({ name, type })),
       files,
-      coverage: await coverageOf(url, COLD_KINDS[table], found),
+      coverage: await coverageOf(url, SERIES[table].kind, found),
     });
     await runSql(
       url,

@@ -5,7 +5,7 @@ import type {
   StreamRef,
   TradeRow,
 } from '../../../src/ledger/batch.js';
-import type { SeriesKind } from '../../../src/store/index.js';
+import type { SeriesKind } from '../../../src/model/kinds.js';
 import { makeDatabase, openTestStore, runSql } from '../postgres/postgres.js';
 import { ticker } from '../postgres/postgres-rows.js';
 import type { ColdPlace } from './cold-world.js';

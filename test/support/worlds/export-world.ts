@@ -10,7 +10,8 @@ import { DuckSession } from '../../../src/archive/parquet/session.js';
 import { openReading } from '../../../src/archive/reading/open-reading.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { TradeRow } from '../../../src/ledger/batch.js';
-import type { SeriesKind, Store } from '../../../src/store/index.js';
+import type { SeriesKind } from '../../../src/model/kinds.js';
+import type { Store } from '../../../src/store/index.js';
 import { openTestStore } from '../postgres/postgres.js';
 import { claim, NOON_S, trade } from '../postgres/postgres-rows.js';
 

@@ -9,10 +9,10 @@ import type {
   DepthRow,
   KlineRow,
   StateRow,
-  StreamKind,
   StreamRef,
   TradeRow,
 } from '../../../src/ledger/batch.js';
+import type { StreamKind } from '../../../src/model/series.js';
 import {
   openReplay,
   type ReplayBackend,

@@ -16,7 +16,8 @@ import {
 } from '../../../src/archive/parquet/read.js';
 import { ParquetError } from '../../../src/archive/parquet/session.js';
 import { writeParquet } from '../../../src/archive/parquet/write.js';
-import type { ColumnType, SeriesColumn } from '../../../src/store/index.js';
+import type { ColumnForm } from '../../../src/model/columns.js';
+import type { SeriesColumn } from '../../../src/model/kinds.js';
 import { makeFolder, openDuck } from '../../support/worlds/export-world.js';
 
 const COLUMNS = (
@@ -27,7 +28,7 @@ const COLUMNS = (
     ['price', 'decimal'],
     ['levels', 'decimals'],
   ] as const
-).map(([name, type]: readonly [string, ColumnType]): SeriesColumn => {
+).map(([name, type]: readonly [string, ColumnForm]): SeriesColumn => {
   return { name, type, isNullable: name === 'price', about: '' };
 });
 

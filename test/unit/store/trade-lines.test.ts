@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { TradeRow } from '../../../src/ledger/batch.js';
 import { copyLine } from '../../../src/store/writer/copy-text.js';
 import { TRADE } from '../../../src/store/writer/series.js';
-import { tradeSheet } from '../../../src/store/writer/trade-sheet.js';
+import { tradeKeyFault, tradeSheet } from '../../../src/store/writer/trade-sheet.js';
 
 const LAST_SECOND = 253_402_300_799;
 const window = { fromMs: 0, toMs: LAST_SECOND * 1_000 };
@@ -99,4 +99,31 @@ test('a decimal that is none is refused, and the lines around it stay whole', ()
   assert.equal(refused.length, bad.length);
   const good = rows.filter(({ amount }) => amount === '2');
   assert.equal(lines.bytes.toString(), good.map(lineOf).join(''));
+});
+
+test('what keeps a trade from being stored is what the shape of any series says of it', () => {
+  const odd = (usual: fc.Arbitrary<number>) =>
+    fc.oneof(
+      { weight: 6, arbitrary: usual },
+      fc.constantFrom(0, -1, 0.5, Number.NaN, 2 ** 31, 2 ** 53, LAST_SECOND + 1),
+    );
+  const row = fc.record({
+    marketId: odd(fc.integer({ min: 1, max: 3 })),
+    tid: odd(fc.integer({ min: 1, max: 9 })),
+    tradedAtS: odd(fc.nat(200_000)),
+    executedAtUs: fc.option(odd(fc.nat(200_000).map((second) => second * 1_000_000 + 7))),
+    price: fc.constant('1'),
+    amount: fc.constant('1'),
+    total: fc.constant('1'),
+    side: fc.constantFrom('buy', 'sell', 'both') as fc.Arbitrary<TradeRow['side']>,
+    receivedAtMs: odd(fc.nat()),
+  });
+  fc.assert(
+    fc.property(row, (trade) => {
+      const near = { ...trade, executedAtUs: trade.executedAtUs ?? null };
+      const [byHand, byShape] = [tradeKeyFault(near, window), TRADE.faultOf(near, window)];
+      assert.equal(byHand === undefined, byShape === undefined, `${byHand} | ${byShape}`);
+    }),
+    { numRuns: 3000 },
+  );
 });

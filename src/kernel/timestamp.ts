@@ -1,0 +1,24 @@
+/**
+ * Moments as text: UTC, ISO 8601, as Postgres and the files write and read them. Numbers are whole UNIX
+ * milliseconds or microseconds.
+ */
+
+/** `2026-01-31T12:00:00.000001Z`, of UNIX microseconds. */
+export function timestampTextUs(us: number): string {
+  const seconds = Math.floor(us / 1_000_000);
+  const fraction = String(us - seconds * 1_000_000).padStart(6, '0');
+  return `${new Date(seconds * 1_000).toISOString().slice(0, 19)}.${fraction}Z`;
+}
+
+/** `2026-01-31T12:00:00.001Z`, of UNIX milliseconds. */
+export function timestampTextMs(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+const TIMESTAMP = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?/;
+
+/** UNIX microseconds of such a text, with `T` or a space between day and time; NaN for any other. */
+export function timestampUs(text: string): number {
+  const [, day, time, fraction = ''] = TIMESTAMP.exec(text) ?? [];
+  return Date.parse(`${day}T${time}Z`) * 1000 + Number(fraction.padEnd(6, '0'));
+}

@@ -1,0 +1,142 @@
+import type { ColumnForm } from './columns.js';
+import {
+  type Column,
+  type RowOf,
+  SERIES,
+  SERIES_TABLES,
+  type SeriesTable,
+  seriesOf,
+} from './series.js';
+
+/** The series of markets as people ask for them: by kind, with the columns that files and tables show. */
+
+type Entry = (typeof SERIES)[SeriesTable];
+type OfMarket = Exclude<Entry, { readonly kept: 'account' }>;
+
+/** A series of markets, or the former versions of one. */
+export type MergedKind = OfMarket['kind'];
+/** A series of markets that can be read whole. */
+export type SeriesKind = Exclude<OfMarket, { readonly batch: null }>['kind'];
+
+type TableNamed<Kind extends MergedKind> = {
+  [Table in SeriesTable]: (typeof SERIES)[Table]['kind'] extends Kind ? Table : never;
+}[SeriesTable];
+/** A row by the name of its series. */
+export type RowOfKind<Kind extends MergedKind> = RowOf<TableNamed<Kind>>;
+
+/** A column as files and reports tell of it. */
+export interface SeriesColumn {
+  readonly name: string;
+  readonly type: ColumnForm;
+  readonly isNullable: boolean;
+  readonly about: string;
+}
+
+/** The columns of a series. @param isLean without what follows from the others: see {@link leanSql} */
+export function columnsOf(table: SeriesTable, isLean: boolean): readonly SeriesColumn[] {
+  return COLUMNS[isLean ? 'lean' : 'whole'].get(table) ?? [];
+}
+
+const COLUMNS = { whole: columnsByTable(false), lean: columnsByTable(true) };
+
+function columnsByTable(isLean: boolean): ReadonlyMap<SeriesTable, readonly SeriesColumn[]> {
+  return new Map(
+    SERIES_TABLES.map((table) => [
+      table,
+      seriesOf(table).columns.map(({ name, type, about, lean }): SeriesColumn => {
+        const left = isLean ? lean : undefined;
+        return {
+          ...{ name, type: type.form, about: left?.about ?? about },
+          isNullable: type.isNullable === true || left !== undefined,
+        };
+      }),
+    ]),
+  );
+}
+
+/** SQL for a value of a column where files leave it out when it follows from the others. */
+export function leanSql(table: SeriesTable, name: string, value: string): string {
+  const lean = seriesOf(table).columns.find((one) => one.name === name)?.lean;
+  return lean === undefined ? value : `CASE WHEN ${lean.keptWhere} THEN ${value} END`;
+}
+
+/** Whether files leave out some of its values. */
+export function isLeanColumn(table: SeriesTable, name: string): boolean {
+  return seriesOf(table).columns.some((one) => one.name === name && one.lean !== undefined);
+}
+
+/** The columns of the primary key after market and variant: the order of the rows of a market. */
+export function orderOf(table: SeriesTable): readonly string[] {
+  const { key, variant } = seriesOf(table);
+  return key.filter((name) => name !== variant);
+}
+
+/**
+ * The columns of an event, in the order in which readers get them: its moment, its number where it has
+ * one, what it says, and when it became known.
+ */
+export function eventColumns(table: SeriesTable): readonly Column[] {
+  const { columns, variant, number, received } = seriesOf(table);
+  const [time] = columns;
+  const named = (name: string | null) => columns.filter((one) => one.name === name);
+  const first = new Set([...(time === undefined ? [] : [time]), ...named(number)]);
+  const rest = columns.filter(
+    (one) => !first.has(one) && one.name !== variant && one.name !== received && !one.isAfterwards,
+  );
+  return [...first, ...rest, ...named(received)];
+}
+
+/** The moment of a row: the column by which partitions are cut. */
+export function timeColumnOf(table: SeriesTable): string {
+  return seriesOf(table).columns[0]?.name ?? '';
+}
+
+/** The series whose rows are called so. @throws RangeError for a word that is none */
+export function tableOfKind(kind: Entry['kind']): SeriesTable {
+  const table = SERIES_TABLES.find((one) => SERIES[one].kind === kind);
+  if (table === undefined) throw new RangeError(`no series is called ${kind}`);
+  return table;
+}
+
+/** {@link columnsOf} by the name of the rows. */
+export function seriesColumns(kind: MergedKind, isLean: boolean): readonly SeriesColumn[] {
+  return columnsOf(tableOfKind(kind), isLean);
+}
+
+/** {@link orderOf} by the name of the rows. */
+export function seriesOrder(kind: MergedKind): readonly string[] {
+  return orderOf(tableOfKind(kind));
+}
+
+/** The column that holds interval or period, where a series has several. */
+export function seriesVariant(kind: MergedKind): string | undefined {
+  return seriesOf(tableOfKind(kind)).variant ?? undefined;
+}
+
+/** How tables that are queried show a series: market and variant first, then the rest. */
+export function shownColumns(kind: MergedKind): readonly string[] {
+  const { columns, variant, received } = seriesOf(tableOfKind(kind));
+  const rest = columns.filter(({ name }) => name !== variant && name !== received);
+  const named = (isLast: boolean) =>
+    rest.filter((one) => (one.isShownLast === true) === isLast).map(({ name }) => name);
+  return [
+    'market',
+    ...(variant === null ? [] : [variant]),
+    ...named(false),
+    ...named(true),
+    received,
+  ];
+}
+
+/** A row of the values that JSON has for its columns. */
+export function decodeRow<Kind extends MergedKind>(
+  kind: Kind,
+  fields: Readonly<Record<string, unknown>>,
+  marketId: number,
+): RowOfKind<Kind> {
+  const row: Record<string, unknown> = { marketId };
+  for (const { name, field, type } of seriesOf(tableOfKind(kind)).columns) {
+    if (field !== null) row[field] = type.decode(fields[name]);
+  }
+  return row as RowOfKind<Kind>;
+}

@@ -1,0 +1,469 @@
+import {
+  type ColumnType,
+  count,
+  decimal,
+  flag,
+  id,
+  integer,
+  length,
+  levels,
+  micros,
+  millis,
+  name,
+  nullable,
+  seconds,
+  word,
+} from './columns.js';
+
+/**
+ * Every series that is archived, declared once. What differs by series elsewhere (statements, files, rows,
+ * names on the command line) comes from here. To add one: an entry here, a migration that makes its table,
+ * and a collector.
+ */
+
+/** One column of a series. */
+export interface Column<Field extends string | null = string | null, Value = unknown> {
+  readonly name: string;
+  /** What holds it in a row of this program; null for what the database alone keeps. */
+  readonly field: Field;
+  readonly type: ColumnType<Value>;
+  readonly about: string;
+  /** Whether two rows of one key that differ in it contradict each other. */
+  readonly isContent: boolean;
+  /** Where it follows from the others, files leave it out. */
+  readonly lean?: {
+    /** SQL: when it must be kept. */
+    readonly keptWhere: string;
+    readonly about: string;
+  };
+  /** Stands behind the figures where a table shows its columns. */
+  readonly isShownLast?: true;
+  /** Known only afterwards, and so no part of what happened. */
+  readonly isAfterwards?: true;
+}
+
+/** What is said of a series beside its columns. */
+export interface SeriesEntry {
+  /** What its rows are called in files and settings, and on the command line. */
+  readonly kind: string;
+  /** The field of a batch that brings its rows; null where storing others makes them. */
+  readonly batch: string | null;
+  /** By which word of `retention` its rows are kept. */
+  readonly kept: string;
+  /** The streams whose coverage its rows prove; the first claims for the rows themselves. */
+  readonly streams: readonly [string, ...string[]];
+  /** Whether one stream covers all markets together. */
+  readonly isOfAllMarkets: boolean;
+  /** Whether its rows belong to a market. */
+  readonly hasMarket: boolean;
+  /** Whether what is missing can be asked for again, so that it is worth waiting for. */
+  readonly isFetchable: boolean;
+  /** The length of time that a partition holds, where nobody chose another. */
+  readonly partition: 'day' | 'month';
+  /** The primary key after the market. */
+  readonly key: readonly string[];
+  /** The column of the key that holds an interval or a period in seconds. */
+  readonly variant: string | null;
+  /** The column that tells rows of one market at one moment apart. */
+  readonly number: string | null;
+  /** When a row became known. */
+  readonly received: string;
+  /** The table that keeps former versions, where a later one takes the place of a row. */
+  readonly versions: string | null;
+  /** What keeps a row from being stored though each of its columns could be. */
+  faultOf?(row: unknown): string | undefined;
+  /** The first is the moment by which rows are partitioned and asked for. */
+  readonly columns: readonly Column[];
+}
+
+function content<const Field extends string, Value>(
+  columnName: string,
+  field: Field,
+  type: ColumnType<Value>,
+  about: string,
+): Column<Field, Value> {
+  return { name: columnName, field, type, about, isContent: true };
+}
+
+/** A part of the key, or something that two sightings of one row may differ in. */
+function beside<const Field extends string, Value>(
+  columnName: string,
+  field: Field,
+  type: ColumnType<Value>,
+  about: string,
+): Column<Field, Value> {
+  return { name: columnName, field, type, about, isContent: false };
+}
+
+/** What the database alone keeps. */
+function kept<Value>(
+  columnName: string,
+  type: ColumnType<Value>,
+  about: string,
+): Column<null, Value> {
+  return { name: columnName, field: null, type, about, isContent: false };
+}
+
+const figure = <const Field extends string>(
+  columnName: string,
+  field: Field,
+  measure: 'price' | 'amount' | 'sum',
+  about: string,
+) => content(columnName, field, decimal(measure), about);
+
+const MONEY = 'in the money currency';
+const STOCK = 'in the stock currency';
+const OBSERVED = beside(
+  'observed_at',
+  'observedAtMs',
+  millis,
+  'when it was looked at, exchange time',
+);
+const RECEIVED = beside(
+  'received_at',
+  'receivedAtMs',
+  millis,
+  'when it came, clock of the collecting machine',
+);
+const SIDE = word('buy', 'sell');
+const OF_PAIR = `${STOCK}, in the order of their prices`;
+
+const CANDLE_PRICES = [
+  figure('open', 'open', 'price', MONEY),
+  figure('high', 'high', 'price', MONEY),
+  figure('low', 'low', 'price', MONEY),
+  figure('close', 'close', 'price', MONEY),
+  figure('volume', 'volume', 'sum', STOCK),
+  figure('amount', 'amount', 'sum', 'volume in the money currency'),
+] as const;
+const OPEN_AT = beside('open_at', 'openAtS', seconds, 'begin of the candle');
+const INTERVAL = beside('interval_s', 'intervalS', length, 'length of the candle in seconds');
+
+interface ExactTime {
+  readonly tradedAtS: number;
+  readonly executedAtUs: number | null;
+}
+interface Book {
+  readonly bidPrices: readonly string[];
+  readonly bidAmounts: readonly string[];
+  readonly askPrices: readonly string[];
+  readonly askAmounts: readonly string[];
+}
+interface Holding {
+  readonly available: string | null;
+  readonly freeze: string | null;
+}
+
+/** The series by the tables that hold them; what hangs on another one stands after it. */
+export const SERIES = {
+  trade: {
+    kind: 'trades',
+    batch: 'trades',
+    kept: 'trades',
+    streams: ['trades', 'times'],
+    isOfAllMarkets: false,
+    hasMarket: true,
+    isFetchable: true,
+    partition: 'day',
+    key: ['traded_at', 'tid'],
+    variant: null,
+    number: 'tid',
+    received: 'received_at',
+    versions: null,
+    faultOf: ({ tradedAtS, executedAtUs }: ExactTime) =>
+      executedAtUs === null || Math.floor(executedAtUs / 1e6) === tradedAtS
+        ? undefined
+        : 'executed_at is not within its second',
+    columns: [
+      beside('traded_at', 'tradedAtS', seconds, 'whole second of the execution, exchange time'),
+      beside('tid', 'tid', id, 'id that the exchange gave'),
+      beside(
+        'executed_at',
+        'executedAtUs',
+        nullable(micros),
+        'exact time of the execution; null while unknown',
+      ),
+      content('side', 'side', SIDE, 'side of the taker'),
+      content('price', 'price', decimal('price', 1), MONEY),
+      content('amount', 'amount', decimal('amount', 1), STOCK),
+      {
+        ...figure('total', 'total', 'price', MONEY),
+        lean: {
+          keptWhere: 'total <> price * amount',
+          about: 'in the money currency; null where it is exactly price × amount',
+        },
+      },
+      RECEIVED,
+    ],
+  },
+  kline: {
+    kind: 'klines',
+    batch: 'klines',
+    kept: 'klines',
+    streams: ['kline'],
+    isOfAllMarkets: false,
+    hasMarket: true,
+    isFetchable: true,
+    partition: 'month',
+    key: ['interval_s', 'open_at'],
+    variant: 'interval_s',
+    number: 'revision',
+    received: 'received_at',
+    versions: 'kline_revision',
+    columns: [
+      OPEN_AT,
+      INTERVAL,
+      ...CANDLE_PRICES,
+      kept('revision', count, 'how often the exchange changed it; this is the newest version'),
+      RECEIVED,
+    ],
+  },
+  kline_revision: {
+    kind: 'kline_revisions',
+    batch: null,
+    kept: 'klines',
+    streams: ['kline'],
+    isOfAllMarkets: false,
+    hasMarket: true,
+    isFetchable: true,
+    partition: 'month',
+    key: ['interval_s', 'open_at', 'revision'],
+    variant: 'interval_s',
+    number: 'revision',
+    received: 'known_from',
+    versions: null,
+    columns: [
+      OPEN_AT,
+      INTERVAL,
+      kept('revision', count, 'how often the exchange had changed it by then'),
+      beside(
+        'known_from',
+        'knownFromMs',
+        millis,
+        'when this version came, clock of the collecting machine',
+      ),
+      {
+        ...beside('known_to', 'knownToMs', millis, 'when the next one came, same clock'),
+        isAfterwards: true,
+      },
+      ...CANDLE_PRICES,
+    ],
+  },
+  ticker: {
+    kind: 'tickers',
+    batch: 'tickers',
+    kept: 'tickers',
+    streams: ['ticker'],
+    isOfAllMarkets: true,
+    hasMarket: true,
+    isFetchable: false,
+    partition: 'day',
+    key: ['observed_at'],
+    variant: null,
+    number: null,
+    received: 'received_at',
+    versions: null,
+    columns: [
+      OBSERVED,
+      {
+        ...content('at', 'atMs', millis, 'the time that the exchange wrote into it'),
+        isShownLast: true,
+      },
+      figure('bid', 'bid', 'price', MONEY),
+      figure('ask', 'ask', 'price', MONEY),
+      figure('open', 'open', 'price', MONEY),
+      figure('high', 'high', 'price', MONEY),
+      figure('low', 'low', 'price', MONEY),
+      figure('last', 'last', 'price', MONEY),
+      figure('volume', 'volume', 'sum', 'of 24 hours, in the stock currency'),
+      figure('deal', 'deal', 'sum', 'volume in the money currency'),
+      content('change', 'change', decimal('price', -1), 'per cent, from open to last'),
+      RECEIVED,
+    ],
+  },
+  depth: {
+    kind: 'depth',
+    batch: 'depths',
+    kept: 'depth',
+    streams: ['depth'],
+    isOfAllMarkets: false,
+    hasMarket: true,
+    isFetchable: false,
+    partition: 'day',
+    key: ['observed_at'],
+    variant: null,
+    number: null,
+    received: 'received_at',
+    versions: null,
+    faultOf: ({ bidPrices, bidAmounts, askPrices, askAmounts }: Book) =>
+      bidPrices.length === bidAmounts.length && askPrices.length === askAmounts.length
+        ? undefined
+        : 'prices and amounts are not paired',
+    columns: [
+      OBSERVED,
+      content('bid_prices', 'bidPrices', levels('price'), 'best first'),
+      content('bid_amounts', 'bidAmounts', levels('amount'), OF_PAIR),
+      content('ask_prices', 'askPrices', levels('price'), 'best first'),
+      content('ask_amounts', 'askAmounts', levels('amount'), OF_PAIR),
+      RECEIVED,
+    ],
+  },
+  market_state: {
+    kind: 'states',
+    batch: 'states',
+    kept: 'states',
+    streams: ['state'],
+    isOfAllMarkets: false,
+    hasMarket: true,
+    isFetchable: false,
+    partition: 'day',
+    key: ['period_s', 'observed_at', 'seq'],
+    variant: 'period_s',
+    number: 'seq',
+    received: 'received_at',
+    versions: null,
+    columns: [
+      OBSERVED,
+      beside('seq', 'seq', count, 'orders records of the same millisecond'),
+      beside('period_s', 'periodS', length, 'length of the time that it sums up, in seconds'),
+      content(
+        'origin',
+        'origin',
+        word('update', 'query'),
+        'pushed by the exchange (update), or its answer (query)',
+      ),
+      figure('last', 'last', 'price', MONEY),
+      figure('open', 'open', 'price', MONEY),
+      figure('close', 'close', 'price', MONEY),
+      figure('high', 'high', 'price', MONEY),
+      figure('low', 'low', 'price', MONEY),
+      figure('deal', 'deal', 'sum', 'volume in the money currency'),
+      figure('volume', 'volume', 'sum', STOCK),
+      content('change', 'change', nullable(decimal('price', -1)), 'per cent; updates carry none'),
+      beside('session_id', 'sessionId', integer, 'the connection that brought it'),
+      RECEIVED,
+    ],
+  },
+  balance: {
+    kind: 'balances',
+    batch: 'balances',
+    kept: 'account',
+    streams: ['balance'],
+    isOfAllMarkets: true,
+    hasMarket: false,
+    isFetchable: false,
+    partition: 'month',
+    key: ['currency', 'observed_at'],
+    variant: null,
+    number: null,
+    received: 'received_at',
+    versions: null,
+    faultOf: ({ available, freeze }: Holding) =>
+      (available === null) === (freeze === null) ? undefined : 'half a balance',
+    columns: [
+      OBSERVED,
+      beside('currency', 'currency', name, 'name of the currency'),
+      content(
+        'available',
+        'available',
+        nullable(decimal('sum')),
+        'what can be used; null when the exchange lists the currency no longer',
+      ),
+      content('frozen', 'freeze', nullable(decimal('sum')), 'what orders hold; null likewise'),
+      RECEIVED,
+    ],
+  },
+  active_order: {
+    kind: 'active_orders',
+    batch: 'orders',
+    kept: 'account',
+    streams: ['orders'],
+    isOfAllMarkets: false,
+    hasMarket: true,
+    isFetchable: false,
+    partition: 'month',
+    key: ['order_id', 'observed_at'],
+    variant: null,
+    number: null,
+    received: 'received_at',
+    versions: null,
+    columns: [
+      OBSERVED,
+      beside('order_id', 'orderId', id, 'id that the exchange gave'),
+      beside('created_at', 'createdAtUs', micros, 'when it was made, as the exchange tells it'),
+      content(
+        'is_gone',
+        'isGone',
+        flag,
+        'whether it is active no longer; the others then repeat how it was seen last',
+      ),
+      content('side', 'side', SIDE, 'its side'),
+      content('order_type', 'type', name, 'its type in the words of the exchange'),
+      figure('price', 'price', 'price', MONEY),
+      figure('amount', 'amount', 'amount', STOCK),
+      figure('left_amount', 'left', 'amount', 'what is not traded yet, in the stock currency'),
+      figure('deal_stock', 'dealStock', 'amount', 'what was traded, in the stock currency'),
+      figure('deal_money', 'dealMoney', 'sum', 'what was traded, in the money currency'),
+      figure('taker_fee', 'takerFee', 'price', 'share'),
+      figure('maker_fee', 'makerFee', 'price', 'share'),
+      RECEIVED,
+    ],
+  },
+} as const satisfies Readonly<Record<string, SeriesEntry>>;
+
+/** The name of a table that holds a series. */
+export type SeriesTable = keyof typeof SERIES;
+/** A series that batches bring rows of. */
+export type Series = {
+  [Table in SeriesTable]: (typeof SERIES)[Table]['batch'] extends string ? Table : never;
+}[SeriesTable];
+
+type ColumnOf<Table extends SeriesTable> = (typeof SERIES)[Table]['columns'][number];
+type ValueOf<One> = One extends { readonly type: ColumnType<infer Value> } ? Value : never;
+
+/**
+ * A row of a series. Decimals are text in plain notation. Times carry their unit in their name and are in
+ * exchange time, except `receivedAtMs`, which is this machine's clock.
+ */
+export type RowOf<Table extends SeriesTable> = {
+  readonly marketId: number;
+} & {
+  readonly [One in ColumnOf<Table> as One['field'] extends string
+    ? One['field']
+    : never]: ValueOf<One>;
+};
+
+/** A row of any series that batches bring. */
+export interface SeriesRow {
+  readonly marketId: number;
+  readonly receivedAtMs: number;
+}
+
+/** What {@link SERIES} says of a table, whichever it is. */
+export function seriesOf(table: SeriesTable): SeriesEntry {
+  return SERIES[table];
+}
+
+/** The kinds of stream. One covers what its series claims; `times` is the companion of `trades`. */
+export type StreamKind = (typeof SERIES)[SeriesTable]['streams'][number];
+
+export const SERIES_TABLES = Object.keys(SERIES) as SeriesTable[];
+
+/** The series that batches bring rows of. */
+export const WRITTEN_SERIES = SERIES_TABLES.filter(
+  (table): table is Series => SERIES[table].batch !== null,
+);
+
+export const STREAM_KINDS = [...new Set(SERIES_TABLES.flatMap(streamsOf))];
+
+/** The streams whose coverage the rows of a series prove; the first claims for the rows themselves. */
+export function streamsOf(table: SeriesTable): readonly [StreamKind, ...StreamKind[]] {
+  return SERIES[table].streams;
+}
+
+/** The series that a stream covers. */
+export function tableOfStream(kind: StreamKind): Series {
+  const table = WRITTEN_SERIES.find((one) => streamsOf(one).includes(kind));
+  if (table === undefined) throw new RangeError(`no series has streams of ${kind}`);
+  return table;
+}
