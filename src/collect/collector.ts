@@ -1,6 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import type { Clock } from '../kernel/clock.js';
-import { sleep } from '../kernel/clock.js';
+import { type Clock, sleep } from '../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../kernel/errors.js';
 import { Mutex } from '../kernel/mutex.js';
 import type { Random } from '../kernel/random.js';

@@ -60,11 +60,6 @@ export function leanSql(table: SeriesTable, name: string, value: string): string
   return lean === undefined ? value : `CASE WHEN ${lean.keptWhere} THEN ${value} END`;
 }
 
-/** Whether files leave out some of its values. */
-export function isLeanColumn(table: SeriesTable, name: string): boolean {
-  return seriesOf(table).columns.some((one) => one.name === name && one.lean !== undefined);
-}
-
 /** The columns of the primary key after market and variant: the order of the rows of a market. */
 export function orderOf(table: SeriesTable): readonly string[] {
   const { key, variant } = seriesOf(table);

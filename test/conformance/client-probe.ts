@@ -1,10 +1,11 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Credentials, ExchangeApi } from '../../src/client/index.js';
 import {
+  type Credentials,
   createExchangeClient,
   createExchangeClock,
+  type ExchangeApi,
   type NonceStore,
 } from '../../src/client/index.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../../src/contract/endpoints.js';

@@ -1,7 +1,6 @@
 import type { LifeRules } from '../../archive/sealing/plan.js';
 import type { Config } from '../../config/schema.js';
-import type { SeriesTable } from '../../model/series.js';
-import { SERIES, SERIES_TABLES } from '../../model/series.js';
+import { SERIES, SERIES_TABLES, type SeriesTable } from '../../model/series.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
 export type LifeKind = (typeof SERIES)[SeriesTable]['kept'];

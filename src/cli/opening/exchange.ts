@@ -1,10 +1,12 @@
 import { join } from 'node:path';
-import type { ExchangeApi, ExchangeClock, StateFeed } from '../../client/index.js';
 import {
   createExchangeClient,
   createExchangeClock,
+  type ExchangeApi,
+  type ExchangeClock,
   NonceFile,
   openStateFeed,
+  type StateFeed,
   SubscriptionForm,
 } from '../../client/index.js';
 import type { Config } from '../../config/schema.js';

@@ -1,6 +1,12 @@
 import { timestampTextMs } from '../../kernel/timestamp.js';
-import type { SeriesColumn } from '../../model/kinds.js';
-import { columnsOf, leanSql, orderOf, tableOfKind, timeColumnOf } from '../../model/kinds.js';
+import {
+  columnsOf,
+  leanSql,
+  orderOf,
+  type SeriesColumn,
+  tableOfKind,
+  timeColumnOf,
+} from '../../model/kinds.js';
 import { seriesOf } from '../../model/series.js';
 import type { RowForm, SeriesSlice } from '../api-series.js';
 

@@ -1,5 +1,4 @@
-import type { SeriesColumn } from '../../model/kinds.js';
-import { columnsOf } from '../../model/kinds.js';
+import { columnsOf, type SeriesColumn } from '../../model/kinds.js';
 import type { SeriesTable } from '../../model/series.js';
 import { StoreError } from '../errors.js';
 import { fromMs } from '../instants.js';

@@ -1,6 +1,5 @@
 import type { Span } from '../../kernel/span.js';
-import type { SeriesTable } from '../../model/series.js';
-import { seriesOf } from '../../model/series.js';
+import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { coveredSql, expectedSql, islandBeforeSql } from '../completeness/missing.js';
 import type { Runner } from '../database.js';
 import { fromMs, toMs } from '../instants.js';

@@ -1,5 +1,4 @@
-import type { Span } from '../../kernel/span.js';
-import { normalizeSpans } from '../../kernel/span.js';
+import { normalizeSpans, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../ledger/batch.js';
 import type { CandleFigures, SlotFigures, TradeFigures } from '../../ledger/verdict.js';
 import { FIGURE_SLOTS_MAX, type VerdictTarget } from '../api-verdicts.js';

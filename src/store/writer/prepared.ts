@@ -1,8 +1,7 @@
 import { type Batch, type QuarantineRow, rowsIn } from '../../ledger/batch.js';
 import { type Series, type SeriesRow, seriesOf, WRITTEN_SERIES } from '../../model/series.js';
-import type { Candidate, Outcome } from './candidate.js';
+import { type Candidate, newTally, type Outcome, type Tally } from './candidate.js';
 import { type SaneWindow, type SeriesShape, SHAPES } from './series.js';
-import { newTally, type Tally } from './tally.js';
 import { type TradeSheet, tradeSheet } from './trade-sheet.js';
 
 /** A refused row on its way to quarantine. The market is named by name or, from a row, by id. */

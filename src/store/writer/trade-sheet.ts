@@ -8,9 +8,8 @@ import {
 import type { Batch, TradeRow } from '../../ledger/batch.js';
 import { decimalFault, isInt4, isTimestampMs } from '../../model/columns.js';
 import type { Outcome, TradeRun } from './candidate.js';
-import { denseOrder } from './dense-order.js';
 import { momentFault, type SaneWindow } from './series.js';
-import { TradeLines } from './trade-lines.js';
+import { denseOrder, TradeLines } from './trade-lines.js';
 
 /**
  * The trades of a group of batches, screened, each once and in the order of the key. A trade is a

@@ -11,16 +11,27 @@ import { StoreError } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
 import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
 import { BlockerWatch } from './blockers.js';
+import { newTally, sumOutcomes } from './candidate.js';
 import { isInTheWay, makeWay, type Way } from './frozen.js';
 import { type PendingBatch, PendingBatches, type PendingLimits } from './pending.js';
 import { type PreparedGroup, prepareGroup } from './prepared.js';
 import { Quarantine } from './refused-rows.js';
 import type { SaneWindow } from './series.js';
 import { WriterSession } from './session.js';
-import { newTally, sumOutcomes } from './tally.js';
 import { commitGroup, type GroupResult } from './transaction.js';
-import { Tries } from './tries.js';
 import { Troubles } from './troubles.js';
+
+/** What one group has tried so far. */
+class Tries {
+  readonly backoff: Backoff;
+  mayBeDirect = true;
+  partition = 0;
+  ways = 0;
+
+  constructor(backoff: Backoff) {
+    this.backoff = backoff;
+  }
+}
 
 export interface WriterOptions {
   readonly connection: ConnectionOptions;

@@ -4,8 +4,12 @@ import type {
   ExchangeReply,
   RequestTurn,
 } from '../../../src/collect/ports.js';
-import type { EndpointName, ParamsOf, ResultOf } from '../../../src/contract/endpoints.js';
-import { endpoints } from '../../../src/contract/endpoints.js';
+import {
+  type EndpointName,
+  endpoints,
+  type ParamsOf,
+  type ResultOf,
+} from '../../../src/contract/endpoints.js';
 import type { Clock } from '../../../src/kernel/clock.js';
 
 type Answers = {

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { EndpointName } from '../../../src/contract/endpoints.js';
-import { endpoints } from '../../../src/contract/endpoints.js';
+import { type EndpointName, endpoints } from '../../../src/contract/endpoints.js';
 
 /**
  * Rows as servers of the family send them, beside the contract's form: what a reader makes of each. The
