@@ -5,7 +5,7 @@ import type { Connection } from '../connection.js';
 import { fromMs } from '../instants.js';
 import type { ChangedIsland } from './coverage-rows.js';
 import { doubtLateTrades } from './doubts.js';
-import type { Counted, FreshRows, StoredNear } from './stream-works.js';
+import type { Counted, FreshRows, StoredNear } from './fresh-rows.js';
 
 /**
  * Merges claims into the ledger. The pure part decides which rows of coverage become which; the

@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { fromMs } from '../instants.js';
-import type { FreshRows } from './stream-works.js';
+import type { FreshRows } from './fresh-rows.js';
 
 /**
  * Marks what changes after it may have been judged. A mark commits with the change itself, so that

@@ -1,7 +1,8 @@
 import { Connection, type ConnectionOptions, refuseReadOnly } from '../connection.js';
 import { StoreError } from '../errors.js';
 import { holdLock } from '../locks.js';
-import { READ_COVERAGE, WRITE_COVERAGE } from './coverage-rows.js';
+import { WRITE_COVERAGE } from './coverage-rows.js';
+import { READ_COVERAGE } from './held-coverage.js';
 import { prepareSql } from './script.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';

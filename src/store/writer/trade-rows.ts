@@ -1,10 +1,10 @@
 import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
 import type { Outcome } from './candidate.js';
+import type { StoredNear } from './fresh-rows.js';
 import { executeSql, type NamedStatement } from './script.js';
 import { TRADE } from './series.js';
 import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';
-import type { StoredNear } from './stream-works.js';
 import { denseLines, type TradeSheet } from './trade-sheet.js';
 
 /** Both endpoints tell one trade with seconds that are this far apart at most. */

@@ -5,13 +5,8 @@ import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
 import { newTally, type Outcome, type Tally } from './candidate.js';
 import { type Held, mergeAll, mustCount, settleCoverage } from './coverage.js';
-import {
-  type ChangedIsland,
-  type HeldRow,
-  heldByStream,
-  readHeldSql,
-  writeIslandsSql,
-} from './coverage-rows.js';
+import { type ChangedIsland, writeIslandsSql } from './coverage-rows.js';
+import { type HeldRow, heldByStream, readHeldSql } from './held-coverage.js';
 import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './prepared.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
 import { SHAPES, TRADE } from './series.js';
