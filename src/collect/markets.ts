@@ -81,7 +81,7 @@ export class MarketList {
    * wanted was ever listed: a market that went may come back, and so may others that are waited for
    */
   async refresh(signal: AbortSignal): Promise<void> {
-    const { exchange, archive, time, wanted } = this.#options;
+    const { exchange, archive, time, wanted, max } = this.#options;
     const reply = await exchange.call('markets', {}, { priority: PRIORITY.markets, signal });
     if (reply.rejected.length > 0) {
       await archive.commit({
@@ -92,13 +92,15 @@ export class MarketList {
     // An entry that could not be read is no delisting: that market stays as it was known.
     const isComplete = reply.rejected.length === 0;
     const nowMs = Math.floor(time.nowMs());
-    const changes = await archive.ensureMarkets(reply.data, nowMs, { isComplete });
+    const list = { isComplete, take: { wanted, max } };
+    const changes = await archive.ensureMarkets(reply.data, nowMs, list);
     const before = this.#collected;
-    this.#choose(changes.ids);
+    const names = new Set([...reply.data.map(({ name }) => name), ...changes.ids.keys()]);
+    this.#choose(changes.ids, names);
     this.#reportChanges(changes, before);
     const { delisted } = changes;
-    const missing = wanted.filter((name) => !changes.ids.has(name));
-    const listed = [...changes.ids.keys()].sort();
+    const missing = wanted.filter((name) => !names.has(name));
+    const listed = [...names].sort();
     const isAnyKnown = missing.length < wanted.length || missing.some((n) => delisted.includes(n));
     if (!this.#hasBegun && isComplete && wanted.length > 0 && !isAnyKnown) {
       throw new UnlistedMarketsError(namesWithAdvice(missing, listed), listed);
@@ -111,13 +113,14 @@ export class MarketList {
    * Those that the archive has known longest are kept: what is listed anew pushes none of them out, and
    * the choice is the same at every start.
    */
-  #choose(ids: ReadonlyMap<string, number>): void {
+  #choose(ids: ReadonlyMap<string, number>, listed: ReadonlySet<string>): void {
     const { wanted, max, telemetry } = this.#options;
     const names = new Set(wanted);
-    const all = [...ids].filter(([name]) => names.size === 0 || names.has(name));
+    const isWanted = (name: string) => names.size === 0 || names.has(name);
+    const all = [...ids].filter(([name]) => isWanted(name));
     const kept = all.length > max ? all.sort(([, a], [, b]) => a - b).slice(0, max) : all;
     this.#collected = new Map(kept);
-    const leftOut = all.length - kept.length;
+    const leftOut = [...listed].filter(isWanted).length - kept.length;
     if (leftOut === this.#leftOut) return;
     this.#leftOut = leftOut;
     telemetry.marketsLeftOut({ count: leftOut, max });

@@ -240,14 +240,22 @@ export interface CompletenessPort {
   rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void>;
 }
 
+/** Markets that are to be known: an exchange may list any number of others. */
+export interface MarketChoice {
+  /** None: all of them. */
+  readonly wanted: readonly string[];
+  /** Of those that are listed now. */
+  readonly max: number;
+}
+
 export interface ArchivePort extends CompletenessPort {
   /** Waits while the archive is away or busy; resolves once everything is durable. */
   commit(batch: Batch, options?: { signal?: AbortSignal }): Promise<CommitResult>;
-  /** @param list whether the list is complete, so that what it leaves out is delisted */
+  /** @param list whether it is complete, so that what it leaves out is delisted, and what to take of it */
   ensureMarkets(
     markets: readonly Market[],
     atMs: number,
-    list: { readonly isComplete: boolean },
+    list: { readonly isComplete: boolean; readonly take?: MarketChoice },
   ): Promise<MarketChanges>;
   ensureStream(stream: {
     kind: StreamKind;

@@ -72,6 +72,14 @@ export interface ArchiveIdentity {
   readonly identity: string | null;
 }
 
+/** Markets that are to be known: an exchange may list any number of others. */
+export interface MarketChoice {
+  /** None: all of them. */
+  readonly wanted: readonly string[];
+  /** Of those that are listed now. */
+  readonly max: number;
+}
+
 /** What a complete list of markets changed. */
 export interface MarketChanges {
   /** Market ids by name, of all markets that are listed now. */
@@ -198,12 +206,13 @@ export interface Store extends CompletenessStore {
 
   /**
    * Upserts a list of markets. Those absent from a complete list (the default) are marked as
-   * delisted; those absent from an incomplete one stay as they are known, and keep their ids.
+   * delisted; those absent from an incomplete one stay as they are known, and keep their ids. New ones are
+   * taken in by name, as long as no more are listed of those that are wanted than `take.max`.
    */
   ensureMarkets(
     markets: readonly Market[],
     atMs: number,
-    list?: { readonly isComplete: boolean },
+    list?: { readonly isComplete: boolean; readonly take?: MarketChoice },
   ): Promise<MarketChanges>;
   ensureStream(key: StreamKey): Promise<StreamRef>;
   /** Moves the start of expected coverage, as when the start of history was found. */

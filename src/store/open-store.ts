@@ -140,9 +140,9 @@ class PostgresStore implements Store {
   async ensureMarkets(
     markets: readonly Market[],
     atMs: number,
-    { isComplete }: { readonly isComplete: boolean } = { isComplete: true },
+    list: Parameters<Store['ensureMarkets']>[2] = { isComplete: true },
   ) {
-    return await catalog.ensureMarkets(this.#open(), markets, atMs, isComplete);
+    return await catalog.ensureMarkets(this.#open(), markets, atMs, list);
   }
 
   async ensureStream(key: StreamKey): Promise<StreamRef> {

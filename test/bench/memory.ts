@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util';
 import { sleep, systemClock } from '../../src/kernel/clock.js';
+import { PoissonServer } from '../support/exchanges/poisson-server.js';
 import { runSql, startTestPostgres, withDatabase } from '../support/postgres/postgres-server.js';
 import { Program, startSandbox } from '../support/programs/program.js';
 import { type BenchReport, median, tableOf } from './report.js';
@@ -11,18 +12,43 @@ const LIMIT_MB = 300;
 const SAMPLE_MS = 2000;
 const ROWS_SHOWN = 16;
 
+/** In the order of {@link Sample}. */
+const COLUMNS = [
+  ...['seconds', 'RSS MB', 'heap MB', 'requests', 'rows given', 'sockets', 'descriptors', 'series'],
+];
+
 interface Sample {
   readonly atS: number;
   readonly residentMb: number;
   readonly heapMb: number;
   readonly requests: number;
   readonly rows: number;
+  readonly sockets: number;
+  readonly descriptors: number;
+  /** Of the metrics page. */
+  readonly series: number;
+}
+
+/** More markets than this are listed by an exchange without an engine behind each. */
+const SANDBOX_MARKETS_MAX = 512;
+
+async function startExchange(names: readonly string[]) {
+  if (names.length > SANDBOX_MARKETS_MAX) {
+    const markets = names.map((name) => ({ name, occasionsPerS: 0.002, tradesPerOccasion: 2 }));
+    const server = await PoissonServer.start({ seed: 1, historyMax: 1_000, markets });
+    return { ready: server, stop: () => server.stop() };
+  }
+  const { program, ready } = await startSandbox([
+    ...['--backend', 'tape', '--no-rate-limit', '--start-offset', '5m'],
+    ...names.flatMap((name) => ['--market', name]),
+  ]);
+  return { ready, stop: () => program.dispose() };
 }
 
 /**
- * Starts the built daemon against a sandbox of 500 markets, all streams on, and reads its resident
- * memory from its own metrics. Options: --seconds (default 180), --markets (default 500),
- * --requests-per-s (default 50).
+ * Starts the built daemon against an exchange of 500 markets, all streams on, and reads its resident
+ * memory, sockets and series from its own metrics. Options: --seconds (default 180), --markets (default
+ * 500; as many as an exchange may list), --requests-per-s (default 50).
  */
 export async function run(options: readonly string[]): Promise<BenchReport> {
   const { values } = parseArgs({
@@ -38,10 +64,7 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     { length: markets },
     (_, at) => `M${String(at + 1).padStart(3, '0')}_USDT`,
   );
-  const { program, ready } = await startSandbox([
-    ...['--backend', 'tape', '--no-rate-limit', '--start-offset', '5m'],
-    ...names.flatMap((name) => ['--market', name]),
-  ]);
+  const { ready, stop } = await startExchange(names);
   const postgres = await startTestPostgres();
   await runSql(postgres.url, 'CREATE DATABASE memory');
   const databaseUrl = withDatabase(postgres.url, 'memory');
@@ -71,12 +94,18 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
        FROM (SELECT kind, count(DISTINCT stream_id) AS streams, sum(row_count) AS rows
              FROM coverage JOIN stream USING (stream_id) GROUP BY kind) AS by_kind`,
     );
+    const [known] = await runSql<{ count: string }>(
+      databaseUrl,
+      'SELECT count(*) FROM market WHERE market_id <> 0',
+    );
     daemon.kill('SIGTERM');
     await daemon.ended();
-    return reportOf(samples, markets, stored?.kinds ?? '', stored?.rows ?? '0');
+    const listed = `${markets} markets listed, ${known?.count ?? 0} in the archive`;
+    const streams = `covered streams: ${stored?.kinds}; ${stored?.rows} rows under coverage`;
+    return reportOf(samples, markets, `${listed}; ${streams}`);
   } finally {
     await daemon.dispose();
-    await program.dispose();
+    await stop();
     await postgres.stop();
   }
 }
@@ -94,28 +123,26 @@ async function sampleOf(metricsUrl: string, atS: number): Promise<Sample> {
     heapMb: sum('nodejs_heap_size_used_bytes') / 1e6,
     requests: sum('tapekeep_requests_total'),
     rows: sum('tapekeep_archive_rows_total'),
+    sockets: sum('tapekeep_realtime_connections'),
+    descriptors: sum('process_open_fds'),
+    series: text.split('\n').filter((line) => /^\w/.test(line)).length,
   };
 }
 
-function reportOf(
-  samples: readonly Sample[],
-  markets: number,
-  kinds: string,
-  rows: string,
-): BenchReport {
+function reportOf(samples: readonly Sample[], markets: number, found: string): BenchReport {
   const every = Math.max(1, Math.ceil(samples.length / ROWS_SHOWN));
   const whole = (value: number) => value.toFixed(0);
   const lines = samples
     .filter((_, at) => at % every === every - 1)
-    .map((one) => [one.atS, one.residentMb, one.heapMb, one.requests, one.rows].map(whole));
+    .map((one) => Object.values(one).map(whole));
   const third = Math.floor(samples.length / 3);
   const resident = samples.map((one) => one.residentMb);
   const middleMb = median(resident.slice(third, 2 * third));
   const lastMb = median(resident.slice(2 * third));
   const peakMb = Math.max(...resident);
   const table = [
-    tableOf([['seconds', 'RSS MB', 'heap MB', 'requests', 'rows given'], ...lines]),
-    `${markets} markets; covered streams: ${kinds}; ${rows} rows under coverage`,
+    tableOf([COLUMNS, ...lines]),
+    found,
     `peak ${whole(peakMb)} MB of ${LIMIT_MB}; middle third ${whole(middleMb)} MB, last third ${whole(lastMb)} MB`,
   ].join('\n');
   const ratio = { limit: round(LIMIT_MB / peakMb), flat: round(middleMb / lastMb) };

@@ -36,6 +36,33 @@ test('an archive belongs to one exchange', async () => {
   }
 });
 
+test('of a long list only what is wanted and has room is taken in', async () => {
+  const { store, url } = await openTestStore();
+  const names = async () =>
+    (
+      await runSql<{ name: string }>(url, 'SELECT name FROM market WHERE name <> $1 ORDER BY 1', [
+        '*',
+      ])
+    )
+      .map(({ name }) => name)
+      .join('');
+  const list = async (listed: string, wanted: readonly string[], isComplete = true) => {
+    const markets = [...listed].map((name) => market(name));
+    const changes = await store.ensureMarkets(markets, NOON_S * 1_000, {
+      ...{ isComplete, take: { wanted, max: 3 } },
+    });
+    return [...changes.ids.keys()].sort().join('');
+  };
+  assert.deepEqual([await list('FEDCBA', []), await names()], ['ABC', 'ABC']);
+  // What is listed anew has no room, before as after them; a place that becomes free is taken.
+  assert.deepEqual([await list('ZFEDCBA0', []), await names()], ['ABC', 'ABC']);
+  assert.deepEqual([await list('FEDCA', []), await names()], ['ACD', 'ABCD']);
+  // What was left out by a list that could not be read whole keeps its place.
+  assert.deepEqual([await list('FE', [], false), await names()], ['ACD', 'ABCD']);
+  // Known ones that are not wanted take no room.
+  assert.deepEqual([await list('ACDEFGHIJ', [...'EGIJ']), await names()], ['ACDEGI', 'ABCDEGI']);
+});
+
 test('markets come, change and go, and their past terms are kept', async () => {
   const { store, url } = await openTestStore();
   const at = (hour: number) => NOON_S * 1_000 + hour * 3_600_000;

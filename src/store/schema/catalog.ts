@@ -1,7 +1,7 @@
 import type { Market } from '../../contract/resources.js';
 import type { StartReason, StreamRef } from '../../ledger/batch.js';
 import type { StreamKind } from '../../model/series.js';
-import type { ArchiveIdentity, MarketChanges, StreamKey } from '../api.js';
+import type { ArchiveIdentity, MarketChanges, MarketChoice, StreamKey } from '../api.js';
 import type { Database, Runner } from '../database.js';
 import { giveUpMissing, resumeListed } from '../delisting.js';
 import { StoreError } from '../errors.js';
@@ -99,12 +99,14 @@ interface MarketTerms {
   readonly is_delisted: boolean;
 }
 
+const ALL: MarketChoice = { wanted: [], max: Number.MAX_SAFE_INTEGER };
+
 /** Brings the table of markets in line with the exchange's list. */
 export async function ensureMarkets(
   database: Database,
   markets: readonly Market[],
   atMs: number,
-  isComplete: boolean,
+  { isComplete, take = ALL }: { readonly isComplete: boolean; readonly take?: MarketChoice },
 ): Promise<MarketChanges> {
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_CATALOG);
@@ -134,14 +136,15 @@ export async function ensureMarkets(
     }
     await resumeListed(runner, relisted, atMs);
     await runner.rows(SEE_MARKETS, [[...ids.values()], atMs]);
-    const fresh = [...listed.values()].filter(({ name }) => !known.has(name));
+    const absent = rows.filter(({ name, is_delisted }) => !is_delisted && !listed.has(name));
+    const gone = isComplete ? absent : [];
+    if (!isComplete) for (const { name, market_id } of absent) ids.set(name, market_id);
+    const unknown = [...listed.values()].filter(({ name }) => !known.has(name));
+    const fresh = takenIn(take, [...ids.keys()], unknown);
     for (const { market_id, name } of await insertMarkets(runner, fresh, atMs)) {
       ids.set(name, market_id);
       added.push(name);
     }
-    const absent = rows.filter(({ name, is_delisted }) => !is_delisted && !listed.has(name));
-    const gone = isComplete ? absent : [];
-    if (!isComplete) for (const { name, market_id } of absent) ids.set(name, market_id);
     const goneIds = gone.map((row) => row.market_id);
     await runner.rows(DELIST_MARKETS, [goneIds, atMs]);
     await giveUpMissing(runner, goneIds, atMs);
@@ -149,6 +152,19 @@ export async function ensureMarkets(
     const removed = gone.map((row) => row.name).sort();
     return { ids, added: added.sort(), removed, changed, delisted: delisted.sort() };
   });
+}
+
+/** Of markets that are not known yet, those that are wanted and have room, by name. */
+function takenIn(
+  { wanted, max }: MarketChoice,
+  known: readonly string[],
+  unknown: readonly Market[],
+): Market[] {
+  const names = new Set(wanted);
+  const isWanted = (name: string) => names.size === 0 || names.has(name);
+  const room = Math.max(0, max - known.filter(isWanted).length);
+  const fresh = unknown.filter(({ name }) => isWanted(name));
+  return fresh.sort((a, b) => (a.name < b.name ? -1 : 1)).slice(0, room);
 }
 
 async function hasSameTerms(runner: Runner, row: MarketTerms, market: Market): Promise<boolean> {

@@ -39,6 +39,8 @@ import { comparePlaces, type PageRow } from '../../../src/ledger/order.js';
 import type { Series, StreamKind } from '../../../src/model/series.js';
 import { between, lowerBound } from './by-seconds.js';
 
+const EVERY_MARKET = { wanted: [], max: Number.MAX_SAFE_INTEGER };
+
 /** A gap as a collector reported it. */
 export interface ReportedGap {
   readonly streamId: number;
@@ -465,15 +467,22 @@ export class ModelArchive implements ArchivePort {
   async ensureMarkets(
     markets: readonly Market[],
     _atMs: number,
-    { isComplete }: { readonly isComplete: boolean },
+    { isComplete, take = EVERY_MARKET }: Parameters<ArchivePort['ensureMarkets']>[2],
   ): Promise<MarketChanges> {
     await this.before('ensureMarkets');
     const kept = isComplete ? [] : [...this.listed.keys()];
-    const names = new Set([...kept, ...markets.map(({ name }) => name)]);
+    const isWanted = (name: string) => take.wanted.length === 0 || take.wanted.includes(name);
+    const isKnown = (name: string) => this.#marketIds.has(name);
+    const named = [...new Set([...kept, ...markets.map(({ name }) => name)])];
+    const known = named.filter(isKnown);
+    const room = Math.max(0, take.max - known.filter(isWanted).length);
+    const fresh = named.filter((name) => isWanted(name) && !isKnown(name)).sort();
+    const names = new Set([...known, ...fresh.slice(0, room)]);
     const removed = [...this.listed.keys()].filter((name) => !names.has(name));
     const added = [...names].filter((name) => !this.listed.has(name));
     if (isComplete) this.listed.clear();
     for (const market of markets) {
+      if (!names.has(market.name)) continue;
       this.listed.set(market.name, market);
       if (!this.#marketIds.has(market.name)) {
         this.#marketIds.set(market.name, this.#marketIds.size + 1);
