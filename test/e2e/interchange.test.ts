@@ -40,8 +40,6 @@ test('each program gets its own files, and those who are here read them', async 
     ['--for', 'backtrader', ...HOURS],
     ['--for', 'vectorbt', '--candles', 'trades', '--interval', '30m', ...HOURS, '--allow-gaps'],
     ['--for', 'hftbacktest', ...FIRST_HOUR, '--allow-gaps'],
-    ['--for', 'lean', ...HOURS],
-    ['--for', 'lean', '--kind', 'trades', ...HOURS, '--allow-gaps'],
   ]) {
     const { code, err, out } = await run(url, ...BTC, ...args, '--dir', dir);
     assert.equal(code, 0, `${args.join(' ')}: ${err}`);
@@ -49,7 +47,7 @@ test('each program gets its own files, and those who are here read them', async 
   }
   const names = [
     ...['BTC_USDT-1h.csv', 'BTC_USDT-1h.feather', 'BTC_USDT-30m.csv', 'BTC_USDT-trades.feather'],
-    ...['BTC_USDT.npz', 'hour/btcusdt_trade.zip', 'tick/btcusdt/20260115_trade.zip'],
+    'BTC_USDT.npz',
   ];
   const manifests = names.map((name) => `${name}.manifest.json`);
   assert.deepEqual(await filesIn(dir), [...names, ...manifests].sort());
@@ -105,12 +103,6 @@ test('each program gets its own files, and those who are here read them', async 
   assert.deepEqual(partial.counts, { partialSlotsLeftOut: 1, quietSlotsFilled: 3 });
   assert.deepEqual([partial.isComplete, partial.sources[0].gaps.count], [false, 2]);
 
-  const hour = unzipOne(await readFile(join(dir, 'hour/btcusdt_trade.zip')));
-  assert.equal(hour.name, 'btcusdt.csv');
-  assert.match(hour.content.toString(), /^20260115 12:00,100,103,100,103,8\n20260115 13:00,104,/);
-  const ticks = unzipOne(await readFile(join(dir, 'tick/btcusdt/20260115_trade.zip')));
-  assert.equal(ticks.name, '20260115_btcusdt_tick_trade.csv');
-  assert.match(ticks.content.toString(), /^43200000,100,1,0\n43200000,101,2,0\n45000000,102,1,0\n/);
   const feed = readEvents(unzipOne(await readFile(join(dir, 'BTC_USDT.npz'))).content);
   const isTrade = ({ ev }: { readonly ev: number }) => ev % 256 === 2 && ev >= 2 ** 31;
   assert.deepEqual(
@@ -185,10 +177,6 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [['--for', 'vectorbt', '--dir', dir, '--format', 'csv'], /--format.*no use/],
     [['--for', 'backtrader', '--dir', blocked, ...HOURS], /its folder can not be made/],
     [['--kind', 'trades', '--dir', dir], /--dir.*belongs to --for/],
-    [
-      ['--for', 'lean', '--dir', dir, '--candles', 'trades', '--interval', '5m', ...FIRST_HOUR],
-      /Lean keeps no bars of 300 s/,
-    ],
     [
       ['--for', 'vectorbt', '--dir', dir, '--candles', 'trades', '--interval', '7m', ...FIRST_HOUR],
       /420 s can not be computed from trades/,

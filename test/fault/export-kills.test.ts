@@ -40,7 +40,6 @@ const EXPORTS = [
   toTool('backtrader', 'BTC_USDT-1h.csv', '--interval', '1h'),
   toTool('vectorbt', 'BTC_USDT-30m.csv', '--candles', 'trades', '--interval', '30m'),
   toTool('hftbacktest', 'BTC_USDT.npz', '--latency', '1ms'),
-  toTool('lean', 'hour/btcusdt_trade.zip', '--interval', '1h'),
 ];
 
 interface World {

@@ -39,9 +39,6 @@ const ALL: readonly Asked[] = [
   { tool: 'backtrader', content: 'candles', kinds: ['klines'], intervalS: HOUR_S },
   { tool: 'vectorbt', content: 'candles', kinds: ['trades'], intervalS: 900 },
   { tool: 'hftbacktest', content: 'events', kinds: ['trades', 'depth'] },
-  { tool: 'lean', content: 'candles', kinds: ['klines'], intervalS: HOUR_S },
-  { tool: 'lean', content: 'candles', kinds: ['trades'], intervalS: 60 },
-  { tool: 'lean', content: 'trades', kinds: ['trades'] },
 ];
 
 async function partOf(store: Store, asked: Asked, hours: number): Promise<InterchangePart> {

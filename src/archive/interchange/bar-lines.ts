@@ -4,19 +4,13 @@ type Write = (bytes: Uint8Array) => Promise<void>;
 
 /** Candles as lines of CSV, with all their digits: the reader makes numbers of them. */
 interface LineForm {
-  /** Its names; none where the tool wants no heading. */
-  readonly heading: readonly string[] | null;
+  readonly heading: readonly string[];
   readonly ending: string;
   readonly line: (candle: Candle) => string;
 }
 
-const DAY_MS = 86_400_000;
 /** `2026-01-31 12:00:00`, UTC. */
 const plainTime = (ms: number) => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
-const compactTime = (ms: number) => {
-  const text = new Date(ms).toISOString();
-  return `${text.slice(0, 10).replaceAll('-', '')} ${text.slice(11, 16)}`;
-};
 const values = ({ open, high, low, close, volume }: Candle) =>
   `${open},${high},${low},${close},${volume}`;
 
@@ -33,18 +27,6 @@ export const BAR_LINES = {
     ending: '\n',
     line: (candle) => `${plainTime(candle.openMs)}+00:00,${values(candle)}`,
   },
-  /** Bars of a file for one day: milliseconds since midnight. */
-  leanDay: {
-    heading: null,
-    ending: '\n',
-    line: (candle) => `${candle.openMs % DAY_MS},${values(candle)}`,
-  },
-  /** Bars of a file for all time. */
-  leanAll: {
-    heading: null,
-    ending: '\n',
-    line: (candle) => `${compactTime(candle.openMs)},${values(candle)}`,
-  },
 } as const satisfies Readonly<Record<string, LineForm>>;
 
 /** The file's text in pieces. */
@@ -52,7 +34,7 @@ export async function* barLines(
   candles: AsyncIterable<readonly Candle[]>,
   { heading, ending, line }: LineForm,
 ): AsyncGenerator<Buffer> {
-  if (heading !== null) yield Buffer.from(heading.join(',') + ending);
+  yield Buffer.from(heading.join(',') + ending);
   for await (const batch of candles) {
     if (batch.length > 0) yield Buffer.from(batch.map((one) => line(one) + ending).join(''));
   }

@@ -10,7 +10,6 @@ import { InterchangeError } from './errors.js';
 import { FeedFile } from './feed-file.js';
 import { depthEvents, tradeEvents } from './feed-rows.js';
 import { writeFreqtradeCandles, writeFreqtradeTrades } from './freqtrade.js';
-import { tickLines } from './lean.js';
 import type { Written } from './manifest.js';
 import { withQuietSlots } from './quiet-slots.js';
 import type { InterchangePart, InterchangeRequest } from './request.js';
@@ -132,19 +131,6 @@ export const writeBars =
   async (work) => {
     const counts: Counts = {};
     await writeAll(barLines(candles(work, counts, true), BAR_LINES[form]), writerTo(work));
-    return written(counts);
-  };
-
-/** @param entry name of the file inside the archive */
-export const writeLean =
-  (entry: string, form: 'leanDay' | 'leanAll' | 'tick'): FileWriter =>
-  async (work) => {
-    const counts: Counts = {};
-    const lines =
-      form === 'tick'
-        ? tickLines(trades(work, counts))
-        : barLines(candles(work, counts, false), BAR_LINES[form]);
-    await writeAll(zipOne(entry, lines, work.madeAt), writerTo(work));
     return written(counts);
   };
 

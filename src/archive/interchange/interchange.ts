@@ -8,10 +8,9 @@ import { LISTED_MAX, type SeriesGaps } from '../export/manifest.js';
 import { Output } from '../export/output.js';
 import type { Reading } from '../reading/reading.js';
 import { InterchangeError } from './errors.js';
-import { type FileWork, writeBars, writeFeather, writeFeed, writeLean } from './file-writers.js';
-import { leanPlaces } from './lean.js';
+import { type FileWork, writeBars, writeFeather, writeFeed } from './file-writers.js';
 import { type InterchangeManifest, interchangeManifest, type Written } from './manifest.js';
-import { pairName, tickerName, timeframeOf } from './names.js';
+import { pairName, timeframeOf } from './names.js';
 import type { InterchangePart, InterchangeRequest } from './request.js';
 
 export interface InterchangeSurroundings {
@@ -38,8 +37,6 @@ interface FilePlan {
   readonly path: string;
   readonly part: InterchangePart;
   readonly write: (work: FileWork) => Promise<Written>;
-  /** Where there is nothing to write, no file is expected. */
-  readonly isOptional: boolean;
 }
 
 /** Spans that are known of a source; filling quiet slots needs them all. */
@@ -59,40 +56,31 @@ export async function exportFor(
   around: InterchangeSurroundings,
 ): Promise<readonly InterchangeManifest[]> {
   refuseLength(request);
-  const plans = request.parts.flatMap((part) => plansOf(request, part));
+  const plans = request.parts.map((part) => planOf(request, part));
   await refuseTaken(request, plans);
   await refuseGaps(request, around.reading);
   const manifests: InterchangeManifest[] = [];
   for (const plan of plans) {
-    const manifest = await writeFile(request, plan, around);
-    if (manifest !== undefined) manifests.push(manifest);
+    manifests.push(await writeFile(request, plan, around));
   }
   return manifests;
 }
 
-function plansOf(
-  { tool, content, intervalS }: InterchangeRequest,
-  part: InterchangePart,
-): FilePlan[] {
-  const { market, span } = part;
-  const single = (path: string, write: FilePlan['write']) => [
-    { path, part, write, isOptional: false },
-  ];
+function planOf({ tool, content, intervalS }: InterchangeRequest, part: InterchangePart): FilePlan {
+  const { market } = part;
   switch (tool) {
     case 'freqtrade': {
       const what = content === 'trades' ? 'trades' : timeframeOf(intervalS);
-      return single(`${pairName(market)}-${what}.feather`, writeFeather);
+      return { part, path: `${pairName(market)}-${what}.feather`, write: writeFeather };
     }
     case 'backtrader':
     case 'vectorbt':
-      return single(`${pairName(market)}-${timeframeOf(intervalS)}.csv`, writeBars(tool));
+      return {
+        ...{ part, path: `${pairName(market)}-${timeframeOf(intervalS)}.csv` },
+        write: writeBars(tool),
+      };
     case 'hftbacktest':
-      return single(`${pairName(market)}.npz`, writeFeed);
-    case 'lean':
-      return [...leanPlaces(tickerName(market), intervalS, span)].map((place) => ({
-        ...{ path: place.path, part: { ...part, span: place.span } },
-        ...{ write: writeLean(place.entry, place.form), isOptional: true },
-      }));
+      return { part, path: `${pairName(market)}.npz`, write: writeFeed };
   }
 }
 
@@ -161,9 +149,9 @@ async function refuseGaps(
 
 async function writeFile(
   request: InterchangeRequest,
-  { path, part, write, isOptional }: FilePlan,
+  { path, part, write }: FilePlan,
   around: InterchangeSurroundings,
-): Promise<InterchangeManifest | undefined> {
+): Promise<InterchangeManifest> {
   const { reading, clock, signal } = around;
   signal.throwIfAborted();
   const known: SpanCompleteness[] = [];
@@ -180,7 +168,6 @@ async function writeFile(
       onProgress: (rows, atMs) => around.onProgress({ market: name, rows, atMs }),
     });
     signal.throwIfAborted();
-    if (written.rows === 0 && isOptional) return undefined;
     const listed = known.map((one) => ({
       ...one,
       ...{ covered: one.covered.slice(0, LISTED_MAX), missing: one.missing.slice(0, LISTED_MAX) },

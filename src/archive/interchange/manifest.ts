@@ -72,13 +72,6 @@ const NOTES: Readonly<Record<Tool, Readonly<Partial<Record<Content, readonly str
       'exch_ts of a trade is its exact time where the archive has it, else its whole second. Times are nanoseconds.',
     ],
   },
-  lean: {
-    candles: [DIGITS, 'A bar that is absent had no trades; Lean fills forward. UTC.'],
-    trades: [
-      DIGITS,
-      'The time is exact to the millisecond where the archive has it, else the whole second. UTC.',
-    ],
-  },
 };
 
 /** Puts together what is said of a file. */

@@ -35,11 +35,6 @@ export function pairName({ name, stock, money }: NamedMarket): string {
   return plain(`${stock}_${money}`, name);
 }
 
-/** The same as Lean has it: `btcusdt`. @throws OutputError */
-export function tickerName({ name, stock, money }: NamedMarket): string {
-  return plain(`${stock}${money}`, name).toLowerCase();
-}
-
 function plain(text: string, market: string): string {
   if (PLAIN.test(text)) return text;
   throw new OutputError(

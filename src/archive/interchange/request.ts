@@ -5,7 +5,7 @@ import type { Latency } from './feed-file.js';
 import type { NamedMarket } from './names.js';
 
 /** The programs whose own files can be written. */
-export const TOOLS = ['freqtrade', 'backtrader', 'vectorbt', 'hftbacktest', 'lean'] as const;
+export const TOOLS = ['freqtrade', 'backtrader', 'vectorbt', 'hftbacktest'] as const;
 export type Tool = (typeof TOOLS)[number];
 
 /** What a file holds: candles, trades, or trades and the book as one feed of events. */
@@ -17,7 +17,6 @@ export const CONTENTS: Readonly<Record<Tool, readonly Content[]>> = {
   backtrader: ['candles'],
   vectorbt: ['candles'],
   hftbacktest: ['events'],
-  lean: ['candles', 'trades'],
 };
 
 export interface InterchangeMarket extends NamedMarket {

@@ -34,7 +34,6 @@ const FOLDERS = {
   backtrader: 'data',
   vectorbt: 'data',
   hftbacktest: 'data',
-  lean: 'Data/crypto/<exchange>',
 } as const;
 
 /**

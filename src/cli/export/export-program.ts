@@ -34,13 +34,11 @@ with its manifest. They take klines of the exchange, or candles computed from tr
   tapekeep export --for backtrader --market BTC_USDT --interval 1h --dir data
   tapekeep export --for vectorbt --market BTC_USDT --interval 15m --candles trades --dir data
   tapekeep export --for hftbacktest --market BTC_USDT --from 1d --latency 100ms --dir data
-  tapekeep export --for lean --market BTC_USDT --interval 1m --dir Data/crypto/myexchange
 
 freqtrade    PAIR-1m.feather, PAIR-trades.feather; absent candles are its own to fill
 backtrader   PAIR-1h.csv as GenericCSVData reads it; slots without trades have the close before
 vectorbt     PAIR-1h.csv as pandas reads it; slots without trades have the close before
 hftbacktest  PAIR.npz: trades and the book; --latency received takes the times of the collector
-lean         zip files of bars (1s, 1m, 1h, 1d) or ticks (--kind trades) in Lean's folders
 
 freqtrade and hftbacktest keep doubles: there, and nowhere before, decimals are rounded to the nearest.`;
 

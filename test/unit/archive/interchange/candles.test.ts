@@ -186,6 +186,4 @@ test('the exchange’s candles are taken as they are, and written as each progra
     await written('vectorbt'),
     'Date,Open,High,Low,Close,Volume\n2026-01-15 12:00:00+00:00,100.10,103,99.000,101,8.5\n',
   );
-  assert.equal(await written('leanDay'), '43200000,100.10,103,99.000,101,8.5\n');
-  assert.equal(await written('leanAll'), '20260115 12:00,100.10,103,99.000,101,8.5\n');
 });
