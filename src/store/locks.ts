@@ -25,6 +25,23 @@ export const LOCK_READING = 'LOCK TABLE reader_lock IN ACCESS SHARE MODE';
 /** True while a connection writes. */
 export const IS_WRITTEN = `SELECT pid IS NOT NULL AS written FROM lock_holder('writer')`;
 
+const EARLIER_KEY = `hashtext('tapekeep writer')`;
+
+/**
+ * Takes the advisory lock that versions before sql/0010 exclude each other by, where it is free: one of
+ * them that still runs, or comes back, finds it taken. Any login can hold it, so nothing depends on it.
+ */
+export const TAKE_EARLIER_LOCK = `SELECT pg_try_advisory_lock(${EARLIER_KEY}, 0) AS got`;
+
+/** Who has it and may write: a program of an earlier version. */
+export const FIND_EARLIER_WRITER = `
+  SELECT a.pid, a.usename AS "user", a.application_name AS application
+  FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.objid = 0
+    AND l.classid::bigint = ${EARLIER_KEY}::bigint & 4294967295
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND has_table_privilege(a.usesysid, to_regclass('trade'), 'INSERT')`;
+
 const HOLD = 'SELECT got, held_by_other AS "heldBy" FROM hold_lock($1)';
 
 interface Refusal {

@@ -1,29 +1,69 @@
 import assert from 'node:assert/strict';
-import { readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import test from 'node:test';
+import test, { type TestContext } from 'node:test';
+import pg from 'pg';
 import { migrate } from '../../src/store/index.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
+import { loginAs } from '../support/postgres/postgres-logins.js';
 import { NOON_S } from '../support/postgres/postgres-rows.js';
 
 const SQL = join(import.meta.dirname, '../../sql');
 
-/** A database as the first two migrations left it. */
-async function makeOldDatabase(): Promise<string> {
+/** A database as the first migrations left it. */
+async function makeOldDatabase(last: number): Promise<string> {
   const url = await makeDatabase('empty');
   await runSql(
     url,
     'CREATE TABLE tapekeep_migration (id serial PRIMARY KEY, name varchar(255), run_on timestamp)',
   );
-  for (const name of ['0001_archive', '0002_accounts']) {
-    await runSql(url, await readFile(join(SQL, `${name}.sql`), 'utf8'));
+  const files = (await readdir(SQL)).filter((file) => /^\d{4}_/.test(file)).sort();
+  for (const file of files.filter((one) => Number(one.slice(0, 4)) <= last)) {
+    await runSql(url, await readFile(join(SQL, file), 'utf8'));
+    const name = file.slice(0, -'.sql'.length);
     await runSql(url, 'INSERT INTO tapekeep_migration (name, run_on) VALUES ($1, now())', [name]);
   }
   return url;
 }
 
+/** What a daemon of before 0010 held as long as it wrote. */
+const EARLIER_LOCK = `SELECT pg_try_advisory_lock(hashtext('tapekeep writer'), 0) AS got`;
+
+async function connected(t: TestContext, connectionString: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString });
+  await client.connect();
+  t.after(() => client.end());
+  return client;
+}
+
+test('a daemon of an earlier version is not migrated beneath, and does not write beside a new one', async (t) => {
+  const url = await makeOldDatabase(7);
+  const earlier = await connected(t, url);
+  await earlier.query(EARLIER_LOCK);
+  await assert.rejects(migrate({ databaseUrl: url }), {
+    code: 'writer_lock_held',
+    action: 'fatal',
+    message: /of an earlier version writes to .* server process \d+.*stop it, and start this one/,
+  });
+  const names = await runSql(url, `SELECT name FROM tapekeep_migration WHERE name > '0008'`);
+  assert.deepEqual(names, []);
+  await earlier.query('SELECT pg_advisory_unlock_all()');
+  await migrate({ databaseUrl: url });
+  const { store } = await openTestStore({ databaseUrl: url });
+  await store.acquireWriterLock();
+  const { rows } = await earlier.query(EARLIER_LOCK);
+  assert.deepEqual(rows, [{ got: false }], 'one that comes back does not write');
+});
+
+test('a login that may not write does not keep an archive from being migrated by that lock', async (t) => {
+  const url = await makeOldDatabase(7);
+  const stranger = await connected(t, await loginAs(url, null));
+  await stranger.query(EARLIER_LOCK);
+  assert.ok((await migrate({ databaseUrl: url })).includes('0010_locks_and_ledger'));
+});
+
 test('old memories of gaps get the words of the list, and are cut where they overlapped', async () => {
-  const url = await makeOldDatabase();
+  const url = await makeOldDatabase(2);
   await runSql(
     url,
     `INSERT INTO stream (kind, market_id) VALUES ('trades', 0);

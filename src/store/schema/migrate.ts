@@ -13,6 +13,7 @@ import {
 } from '../connection.js';
 import type { Runner } from '../database.js';
 import { StoreError } from '../errors.js';
+import { FIND_EARLIER_WRITER, TAKE_EARLIER_LOCK } from '../locks.js';
 import { actionOf, sqlstateOf } from '../sqlstate.js';
 import { type AnalyticsOutcome, replaceAnalytics } from './analytics.js';
 import { BEGIN_ALONE, MIGRATIONS_TABLE } from './migrations-table.js';
@@ -37,6 +38,9 @@ const SETTLE_POLICY = `
 const IS_OWNER = `
   SELECT coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                    WHERE oid = to_regclass('${MIGRATIONS_TABLE}')), true) AS is_owner`;
+
+/** From here on writers exclude each other by rows, which earlier versions do not know. */
+const LOCKS_BY_ROWS = '0010_locks_and_ledger';
 
 const DEFAULT_WIDTHS = Object.fromEntries(
   SERIES_TABLES.map((table) => [table, seriesOf(table).partition]),
@@ -157,6 +161,7 @@ async function applyMissing(
     const missing = known.filter((name) => !names.includes(name));
     if (missing.length === 0) return [];
     if (!isOwner) throw notOwner(missing, databaseUrl);
+    if (missing.includes(LOCKS_BY_ROWS)) await refuseEarlierWriter(client, databaseUrl);
   }
   const silent = () => undefined;
   await client.query(CREATE_MIGRATIONS_TABLE).catch((error: unknown) => {
@@ -181,6 +186,26 @@ async function applyMissing(
   });
   await client.query('COMMIT');
   return done.map(({ name }) => name);
+}
+
+/**
+ * A daemon of an earlier version would go on writing beside a new one. The lock stays with the
+ * connection, so that none starts meanwhile; afterwards the schema is too new for it.
+ */
+async function refuseEarlierWriter(client: pg.Client, databaseUrl: string): Promise<void> {
+  const { rows: taken } = await client.query<{ got: boolean }>(TAKE_EARLIER_LOCK);
+  if (taken[0]?.got === true) return;
+  const { rows } = await client.query<{ pid: number; user: string; application: string }>(
+    FIND_EARLIER_WRITER,
+  );
+  const [holder] = rows;
+  if (holder === undefined) return;
+  const { pid, user, application } = holder;
+  throw new StoreError(
+    'writer_lock_held',
+    'fatal',
+    `a tapekeep of an earlier version writes to the database at ${describeAddress(databaseUrl)} (user ${user}, server process ${pid}, application "${application}"): stop it, and start this one again`,
+  );
 }
 
 function notOwner(missing: readonly string[], databaseUrl: string): StoreError {

@@ -1,6 +1,6 @@
 import { Connection, type ConnectionOptions, refuseReadOnly } from '../connection.js';
 import { StoreError } from '../errors.js';
-import { holdLock } from '../locks.js';
+import { holdLock, TAKE_EARLIER_LOCK } from '../locks.js';
 import { WRITE_COVERAGE } from './coverage-rows.js';
 import { READ_COVERAGE } from './held-coverage.js';
 import { prepareSql } from './script.js';
@@ -88,5 +88,6 @@ export class WriterSession {
       text: (heldBy) =>
         `another tapekeep writes to this database (${heldBy}): stop it first, or give each its own database`,
     });
+    await connection.query(TAKE_EARLIER_LOCK);
   }
 }
