@@ -13,6 +13,26 @@ export interface PageRow {
   readonly tradedAtS: number;
 }
 
+/** How many times the largest other step of ids in its page the step up to a new row may be. */
+const ID_STEPS_MAX = 10;
+/** Steps between ids of a page that are looked at. */
+const STEPS = 50;
+
+/**
+ * Whether the first row of a page of the newest trades looks unlike one: its id does not follow those
+ * below it, or its time lies before theirs, or after the reply's. It may be true all the same.
+ *
+ * @param rows in the order of the reply
+ */
+export function isOddHead(rows: readonly PageRow[], latestMs: number): boolean {
+  const [first, next] = rows;
+  if (first === undefined || next === undefined) return false;
+  if (first.tradedAtS < next.tradedAtS || first.tradedAtS * 1000 > latestMs) return true;
+  const steps = rows.slice(1, STEPS).map(({ tid }, at) => tid - (rows[at + 2]?.tid ?? tid));
+  const step = first.tid - next.tid;
+  return step <= 0 || step > ID_STEPS_MAX * Math.max(1, ...steps);
+}
+
 /** Negative, zero or positive as `a` lies before, at or after `b` in history. */
 export function comparePlaces(a: PageRow, b: PageRow): number {
   return a.tradedAtS - b.tradedAtS || a.tid - b.tid;

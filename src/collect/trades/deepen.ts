@@ -3,14 +3,17 @@ import { comparePlaces, orderPage, placeKey } from '../../ledger/order.js';
 import { locate } from '../../ledger/page.js';
 import { deeperSpan } from '../../ledger/proof.js';
 import { type Frontier, NOTHING, seenDepth } from './frontier.js';
+import { isUnread } from './known.js';
+import { sureRows } from './page-ends.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
 /** Stored rows that a page is held against, and how many of them it may expose. */
 const STORED_MAX = 2 * PAGE_MAX;
 const STRANGERS_MAX = 5;
-/** How far below a hole its pages should reach, to see once more what the last look before it saw. */
-const SEEN_ONCE_MS = 10_000;
+/** How far below the newest row under a hole its pages should reach, and requests spent on that. */
+const SEEN_ONCE_S = 3;
+const LOOKS_BELOW_MAX = 6;
 
 /**
  * Goes one page deeper below a chain of known trades. The page must contain the chain's lowest
@@ -30,9 +33,10 @@ export async function deepen(
   let why = '';
   let headsSeen = 0;
   let lowest: SourceTrade | undefined;
+  let size = PAGE_MAX;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
-    const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
+    const page = await walk.fetchForStep(skip, size, signal);
     const rows = orderPage(page.trades);
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
     lowest = rows.at(-1) ?? lowest;
@@ -40,7 +44,7 @@ export async function deepen(
       rows,
       target: chain,
       search,
-      asked: PAGE_MAX,
+      asked: size,
       received: page.rowCount,
       largestPage: traits.largestPage,
       isProbe,
@@ -71,10 +75,18 @@ export async function deepen(
       case 'unreadableEnd':
         walk.stepped(request, false);
         return endOfHistory(walk, hole, chain, page);
-      case 'found':
+      case 'found': {
+        const sure = sureRows(page, rows);
+        if (!sure.some((row) => comparePlaces(row, chain) < 0)) {
+          // Below it lies but one row, which a second answer must show as well.
+          why = 'one row is shown below it, and not twice the same';
+          size = size === PAGE_MAX ? PAGE_MAX - 1 : PAGE_MAX;
+          continue;
+        }
         walk.stepped(request, false);
         walk.foundAt(chain, skip + location.olderFrom, page);
-        return goOn(walk, hole, chain, page, rows, skip, signal);
+        return goOn(walk, hole, chain, page, sure, skip, signal);
+      }
     }
   }
   // The next try goes on from here: an estimate that is far off must not stop it for good.
@@ -97,14 +109,8 @@ async function goOn(
   if (oldest === undefined) return;
   const { pages, chains, book, options } = walk;
   const claim = deeperSpan(rows, hole.edgeMs);
-  await exposeStrangers(walk, hole, rows, skip, signal);
-  const isClosed = claim.fromMs <= hole.fromMs;
-  if (isClosed && oldest.tradedAtS * SECOND_MS > hole.fromMs - SEEN_ONCE_MS) {
-    // The newest rows below the hole were seen by one answer only, the last of its run.
-    const half = skip + Math.floor(rows.length / 2);
-    const below = await walk.fetchForStep(half, PAGE_MAX, signal);
-    await exposeStrangers(walk, hole, orderPage(below.trades), half, signal);
-  }
+  await exposeStrangers(walk, hole, page, skip, signal);
+  if (claim.fromMs <= hole.fromMs) await lookBelow(walk, hole, rows, skip, signal);
   const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
     endpoint: options.source.endpoint,
     skip,
@@ -121,6 +127,34 @@ async function goOn(
 }
 
 /**
+ * Looks once more at the newest rows below a hole: one answer alone has shown them, the last one before
+ * it. The rows that are looked at reach well below the newest one there that is true.
+ *
+ * @param rows of the page that closes the hole
+ */
+async function lookBelow(
+  walk: Walk,
+  hole: Hole,
+  rows: readonly SourceTrade[],
+  skip: number,
+  signal: AbortSignal,
+): Promise<void> {
+  let [last, at] = [rows, skip];
+  let newestBelowS: number | undefined;
+  for (let request = 0; request < LOOKS_BELOW_MAX; request += 1) {
+    const oldestS = last.at(-1)?.tradedAtS ?? Number.NEGATIVE_INFINITY;
+    newestBelowS ??= last.find(({ tradedAtS }) => tradedAtS * SECOND_MS < hole.fromMs)?.tradedAtS;
+    if (newestBelowS !== undefined && oldestS < newestBelowS - SEEN_ONCE_S) return;
+    at += Math.max(1, Math.floor(last.length / 2));
+    const below = await walk.fetchForStep(at, PAGE_MAX, signal);
+    await exposeStrangers(walk, hole, below, at, signal);
+    last = sureRows(below, orderPage(below.trades));
+    // There is nothing older.
+    if ((last.at(-1)?.tradedAtS ?? oldestS) >= oldestS) return;
+  }
+}
+
+/**
  * What an earlier run stored between the rows of a page, and the page does not hold, never was: where
  * that run ended before its next look, only this shows it. A second answer must agree.
  *
@@ -129,10 +163,12 @@ async function goOn(
 async function exposeStrangers(
   walk: Walk,
   hole: Hole,
-  rows: readonly SourceTrade[],
+  page: TradePage,
   skip: number,
   signal: AbortSignal,
 ): Promise<void> {
+  const all = orderPage(page.trades);
+  const rows = sureRows(page, all);
   const [newest, oldest] = [rows[0], rows.at(-1)];
   // Below all that is known nothing was stored but pages of this very walk.
   if (newest === undefined || oldest === undefined || hole.fromMs === -Infinity) return;
@@ -141,8 +177,8 @@ async function exposeStrangers(
   const span = { fromMs, toMs: newest.tradedAtS * SECOND_MS };
   if (span.fromMs >= span.toMs) return;
   const stored = await archive.storedTrades(marketId, span, STORED_MAX);
-  const held = new Set(rows.map(placeKey));
-  const strangers = stored.filter((row) => !held.has(placeKey(row)));
+  const held = new Set(all.map(placeKey));
+  const strangers = stored.filter((row) => !held.has(placeKey(row)) && !isUnread(page, row));
   if (strangers.length === 0) return;
   const again = await walk.fetchForStep(skip, PAGE_MAX - 1, signal);
   const other = new Set(again.trades.map(placeKey));

@@ -1,5 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
-import type { PageRow } from '../../ledger/order.js';
+import { comparePlaces, type PageRow } from '../../ledger/order.js';
 import type { ReplyTimes } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { tradeSign, type WindowFigures } from '../polling/signs.js';
@@ -115,6 +115,12 @@ export class TradeEvidence {
     if (atMs - dispute.sinceMs > SOURCES[found.source].patienceMs) return true;
     this.#report(kind, newest, found, before === undefined);
     return false;
+  }
+
+  /** Whether the other endpoint of history shows a row as its newest one. */
+  isShownBy(kind: Kind, row: PageRow): boolean {
+    const other = this.#heads.get(kind === 'trades' ? 'times' : 'trades');
+    return other !== undefined && comparePlaces(other.newest, row) === 0;
   }
 
   #contradiction(

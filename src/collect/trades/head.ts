@@ -1,10 +1,10 @@
-import { spanContains } from '../../kernel/span.js';
+import { type Span, spanContains } from '../../kernel/span.js';
 import { comparePlaces, orderPage, type PageRow, placeKey } from '../../ledger/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { NOTHING } from './frontier.js';
-import { KnownTrades } from './known.js';
 import { Pace, type WalkPace } from './pace.js';
+import { sureRows } from './page-ends.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { OTHER_PAGE, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
@@ -43,14 +43,12 @@ const RECALLED_MAX = 2 * PAGE_MAX;
 export class Head {
   readonly #walk: Walk;
   readonly #pace = new Pace();
-  readonly #known: KnownTrades;
   #isRecalled = false;
   #newPerPoll = PAGE_MAX;
   #hasAskedAll = false;
 
   constructor(walk: Walk) {
     this.#walk = walk;
-    this.#known = new KnownTrades(walk.options.clock);
   }
 
   get pace(): WalkPace {
@@ -101,10 +99,15 @@ export class Head {
     options: CallOptions,
   ): Promise<{ page: TradePage; asked: number }> {
     let [page, asked] = [first, limit];
-    let rows = orderPage(page.trades);
+    let rows = sureRows(page, orderPage(page.trades));
+    if (rows.length === 0 && page.held.length > 0) {
+      // The only trade that there is has no neighbour: a second answer must show it as well.
+      asked = limit === PAGE_MAX ? OTHER_PAGE : PAGE_MAX;
+      page = await this.#walk.fetch(0, asked, options);
+      rows = sureRows(page, orderPage(page.trades));
+    }
     await this.#recall(rows);
-    const { pages } = this.#walk;
-    const known = this.#known;
+    const { pages, known } = this.#walk;
     let found = known.against(page, rows);
     for (const size of AGAIN_SIZES) {
       if (found.missing.length === 0) return { page, asked };
@@ -112,7 +115,7 @@ export class Head {
       await pages.refuse(page);
       page = await this.#walk.fetch(0, size, options);
       asked = size;
-      rows = orderPage(page.trades);
+      rows = sureRows(page, orderPage(page.trades));
       const { missing, isLater } = known.against(page, rows);
       const before = new Set(found.missing.map(placeKey));
       const both = missing.filter((row) => before.has(placeKey(row)));
@@ -135,8 +138,8 @@ export class Head {
     if (this.#isRecalled || oldest === undefined) return;
     const { archive, marketId } = this.#walk.options;
     const span = { fromMs: oldest.tradedAtS * SECOND_MS, toMs: Number.POSITIVE_INFINITY };
-    this.#known.add(await archive.storedTrades(marketId, span, RECALLED_MAX));
-    this.#walk.newest = this.#known.rows[0];
+    this.#walk.known.add(await archive.storedTrades(marketId, span, RECALLED_MAX));
+    this.#walk.newest = this.#walk.known.rows[0];
     this.#isRecalled = true;
   }
 
@@ -144,7 +147,7 @@ export class Head {
   async store(page: TradePage, limit: number): Promise<Stored> {
     const { pages, chains, book, options } = this.#walk;
     const { source, cacheMarginMs } = options;
-    const rows = orderPage(page.trades);
+    const rows = sureRows(page, orderPage(page.trades));
     const [newest, oldest] = [rows[0], rows.at(-1)];
     const shownMs = provenUntilMs(page, cacheMarginMs);
     const isCurrent = options.evidence?.isCurrent(source.kind, page, newest, shownMs) ?? true;
@@ -156,16 +159,20 @@ export class Head {
       return { ...nothing, asked: limit, isConnected: true, isMerged: true };
     }
     await this.#recall(rows);
-    const { missing } = this.#known.against(page, rows);
+    const { missing } = this.#walk.known.against(page, rows);
     if (missing.length > 0) {
-      await pages.commit(page, NOTHING, {});
-      this.#known.add(rows);
+      // What lies between two others may be kept; of the first row no later page would tell.
+      const [first] = page.trades;
+      const held = first === undefined ? page.held : [...page.held, first];
+      await pages.commit({ ...page, held }, NOTHING, {});
+      this.#walk.known.add(rows);
       throw this.#walk.stalled(tellMissing(missing, newest));
     }
     if (!this.#walk.hasTrades) this.#walk.empty.tradedAt(untilMs);
     const known = this.#walk.newest;
+    await this.#takeBackRefuted(oldest, known);
     const fresh = rows.filter((row) => known === undefined || comparePlaces(row, known) > 0);
-    const claim = headSpan(rows, untilMs, latestMs(page));
+    const claim = untilOdd(page, headSpan(rows, untilMs, latestMs(page)));
     // Down to where history begins the page may hold all that is covered, and touch nothing below.
     const isAllKnown = pages.islands.all.some(
       ({ span }) => claim.fromMs <= span.fromMs && span.fromMs <= claim.toMs,
@@ -179,7 +186,7 @@ export class Head {
     });
     const isFirst = !this.#walk.hasTrades;
     this.#walk.newest = newest;
-    this.#known.believe(rows);
+    this.#walk.known.believe(rows);
     await this.#walk.epochs.look(rows);
     pages.remember(rows);
     this.#newPerPoll = (this.#newPerPoll + fresh.length) / 2;
@@ -208,6 +215,23 @@ export class Head {
       isConnected,
       isMerged,
     };
+  }
+
+  /**
+   * A page of nothing but new trades, some of which happened in time that is covered: the page by which
+   * that was claimed was older than it looked. As this one does not reach down to what is known, more of
+   * them may lie below it.
+   */
+  async #takeBackRefuted(oldest: PageRow, known: PageRow | undefined): Promise<void> {
+    const { pages, options } = this.#walk;
+    const topMs = pages.islands.top?.span.toMs ?? Number.NEGATIVE_INFINITY;
+    if (known === undefined || comparePlaces(oldest, known) <= 0) return;
+    const span = { fromMs: known.tradedAtS * SECOND_MS, toMs: topMs };
+    if (oldest.tradedAtS * SECOND_MS >= topMs || span.fromMs >= topMs) return;
+    const note = `${options.source.endpoint} shows trades of it that an earlier answer lacked`;
+    const atMs = Math.floor(options.time.nowMs());
+    await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
+    await this.#walk.revoked(span);
   }
 
   #notePace(page: TradePage, rows: readonly SourceTrade[], newRows: number): void {
@@ -246,6 +270,15 @@ export class Head {
       await pages.beginAt(claim.fromMs, 'history begins');
     }
   }
+}
+
+/** Of a head whose first row is held back nothing is claimed from that row's second on. */
+function untilOdd({ trades, held }: TradePage, { fromMs, toMs }: Span): Span {
+  const [first, next] = trades;
+  if (first === undefined || !held.includes(first)) return { fromMs, toMs };
+  const oddMs = Math.min(first.tradedAtS, next?.tradedAtS ?? Infinity) * SECOND_MS;
+  const untilMs = Math.min(toMs, oddMs);
+  return { fromMs: Math.min(fromMs, untilMs), toMs: untilMs };
 }
 
 function timeMsOf({ executedAtUs, tradedAtS }: SourceTrade): number {

@@ -39,14 +39,14 @@ export class KnownTrades {
     return this.#rows;
   }
 
+  has(row: PageRow): boolean {
+    return this.#rows.some((one) => comparePlaces(one, row) === 0);
+  }
+
   /** Takes over what a page that contradicts nothing shows. */
   believe(rows: readonly PageRow[]): void {
-    const oldest = rows.at(-1);
-    const places = rows.map(({ tid, tradedAtS }) => ({ tid, tradedAtS }));
-    const below = this.#rows.filter(
-      (row) => oldest === undefined || comparePlaces(row, oldest) < 0,
-    );
-    this.#rows = [...places, ...below].slice(0, KNOWN_MAX);
+    // What it could not contradict stays: rows that it holds unreadable, or of the second it ends in.
+    this.add(rows);
     this.#sinceMs = undefined;
   }
 
@@ -72,10 +72,6 @@ export class KnownTrades {
     const oldest = rows.at(-1);
     if (oldest === undefined) return { missing: [], isLater: false };
     const held = new Set(rows.map(placeKey));
-    const isUnread = ({ tradedAtS }: PageRow) =>
-      page.doubts.some(
-        ({ newerS, olderS }) => olderS <= tradedAtS && tradedAtS <= (newerS ?? tradedAtS),
-      );
     const isUnknown = ({ tradedAtS }: PageRow) =>
       page.gaps.some(
         ({ span }) => span.fromMs <= tradedAtS * SECOND_MS && tradedAtS * SECOND_MS < span.toMs,
@@ -84,7 +80,7 @@ export class KnownTrades {
       (row) =>
         row.tradedAtS > oldest.tradedAtS &&
         !held.has(placeKey(row)) &&
-        !isUnread(row) &&
+        !isUnread(page, row) &&
         !isUnknown(row),
     );
     if (missing.length === 0) this.#sinceMs = undefined;
@@ -120,4 +116,11 @@ export class KnownTrades {
     const fromMs = below.tradedAtS * SECOND_MS;
     return { fromMs, toMs: Math.max(upperMs, (highest.tradedAtS + 1) * SECOND_MS) };
   }
+}
+
+/** Whether a row may be one of those that a page holds in a form that cannot be read. */
+export function isUnread({ doubts }: TradePage, { tradedAtS }: PageRow): boolean {
+  return doubts.some(
+    ({ newerS, olderS }) => olderS <= tradedAtS && tradedAtS <= (newerS ?? tradedAtS),
+  );
 }

@@ -90,7 +90,8 @@ export class PageStore {
     evidence: Evidence,
   ): Promise<{ islands: readonly Island[]; doubtfulEdgesMs: number[] }> {
     const { archive, marketId, market, stream, source, telemetry, clock } = this.#options;
-    const fresh = this.#recent.fresh(page.trades);
+    const trades = page.trades.filter((trade) => !page.held.includes(trade));
+    const fresh = this.#recent.fresh(trades);
     for (const trade of fresh) {
       if (this.#lowest === undefined || comparePlaces(trade, this.#lowest) < 0) {
         this.#lowest = trade;

@@ -4,6 +4,7 @@ import { islandSpan } from '../../ledger/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../ledger/search.js';
 import { NOTHING, seenDepth } from './frontier.js';
 import type { Head } from './head.js';
+import { sureRows } from './page-ends.js';
 import type { SourceTrade } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
 
@@ -24,7 +25,10 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
     const { skip } = search;
     const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
-    const rows = orderPage(page.trades);
+    const all = orderPage(page.trades);
+    const sure = sureRows(page, all);
+    // Where nothing is sure, even that shows the way.
+    const rows = sure.length > 0 ? sure : all;
     if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
     const [newest, oldest] = [rows[0], rows.at(-1)];
     if (skip === 0 && page.rowCount === 0 && !walk.hasTrades) {
@@ -60,6 +64,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       await pages.commit(page, NOTHING, {});
       search = goShallower(search, Math.max(rows.length, options.traits.largestPage));
     } else {
+      if (rows !== sure) continue;
       const claim = islandSpan(rows);
       const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
         endpoint: options.source.endpoint,

@@ -3,7 +3,7 @@ import type { RejectedRow } from '../../contract/shape.js';
 import type { ToldGap } from '../../contract/told-gaps.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../ledger/batch.js';
-import { screenPage } from '../../ledger/order.js';
+import { orderPage, screenPage } from '../../ledger/order.js';
 import { type Doubt, latestMs, type ReplyTimes } from '../../ledger/proof.js';
 import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../../ledger/sane-window.js';
 import type { CallOptions, ExchangePort, ExchangeReply } from '../ports.js';
@@ -22,6 +22,13 @@ export interface TradePage extends ReplyTimes {
   /** Rows in the reply, readable or not. */
   readonly rowCount: number;
   readonly receivedAtMs: number;
+  /** The readable rows that have none above, or below them; where the reply has no order, by their place. */
+  readonly ends: {
+    readonly first: SourceTrade | undefined;
+    readonly last: SourceTrade | undefined;
+  };
+  /** Rows at its ends that are not believed yet: they are neither stored nor counted on. */
+  readonly held: readonly SourceTrade[];
   /** Whether an offset of 1 was sent in place of 0: where it counts trades, the newest is not here. */
   readonly isRaised: boolean;
 }
@@ -84,8 +91,11 @@ export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => Source
     else rejected.push({ at: place, reason, payload: reply.data[at] });
   }
   const trades = slots.filter((slot) => slot !== undefined);
+  const inOrder = screened.isShuffled ? orderPage(trades) : trades;
   return {
     trades,
+    ends: { first: inOrder[0], last: inOrder.at(-1) },
+    held: [],
     rejected,
     doubts: screened.isShuffled ? doubtAll(trades, rejected) : findDoubts(slots),
     gaps: (reply.gaps ?? []).map(({ span, ...gap }) => ({ ...gap, span: wholeSeconds(span) })),

@@ -19,6 +19,8 @@ import {
   type SeenDepth,
 } from './frontier.js';
 import { HoleBook, type HoleBookOptions } from './hole-book.js';
+import { KnownTrades } from './known.js';
+import { PageEnds } from './page-ends.js';
 import { PageStore } from './page-store.js';
 import type { SinceKnowledge } from './since-mode.js';
 import { type SourceTrade, type TradePage, withoutNewest } from './source.js';
@@ -77,6 +79,9 @@ export class Walk {
   readonly chains = new Chains();
   readonly ends: HistoryEnds;
   readonly epochs: IdEpochs;
+  /** The newest trades, as pages of the head told them. */
+  readonly known: KnownTrades;
+  readonly #pageEnds = new PageEnds();
   /** The newest trade that is believed; undefined until the first page of this run. */
   newest: PageRow | undefined;
   #hasTrades: boolean;
@@ -104,6 +109,7 @@ export class Walk {
     this.empty = new EmptyMarket(islands, options.keptAtLeastMs);
     this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
     this.epochs = new IdEpochs(options);
+    this.known = new KnownTrades(options.clock);
     // The newest island may hold no trade, and yet there are older ones.
     this.#hasTrades = islands.some((island) => island.lastId !== null);
   }
@@ -194,6 +200,12 @@ export class Walk {
 
   /** From where the walk can go down below an edge; undefined when the place must be sought. */
   async frontierAt(edgeMs: number): Promise<Frontier | undefined> {
+    const frontier = await this.#frontierAt(edgeMs);
+    if (frontier !== undefined) this.#pageEnds.confirm(frontier);
+    return frontier;
+  }
+
+  async #frontierAt(edgeMs: number): Promise<Frontier | undefined> {
     const chain = this.chains.at(edgeMs);
     if (chain !== undefined) return chain;
     const { archive, marketId } = this.options;
@@ -294,7 +306,7 @@ export class Walk {
 
   /** @throws FetchFailure */
   async fetch(skip: number, limit: number, options: CallOptions): Promise<TradePage> {
-    const { source, market, traits, since } = this.options;
+    const { source, market, traits, since, evidence } = this.options;
     const fetched = await source.fetch(market, skip, limit, options).catch((error: unknown) => {
       throw new FetchFailure(error);
     });
@@ -302,7 +314,9 @@ export class Walk {
     const page = isBelowNewest ? withoutNewest(fetched) : fetched;
     traits.largestPage = Math.max(traits.largestPage, page.rowCount);
     this.unknown = page.gaps;
-    return page;
+    const isShown = (row: PageRow) =>
+      this.known.has(row) || evidence?.isShownBy(source.kind, row) === true;
+    return this.#pageEnds.holdBack(page, skip === 0, isShown);
   }
 
   /**

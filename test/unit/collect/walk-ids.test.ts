@@ -14,6 +14,8 @@ import {
 
 const DAY_S = 86_400;
 const MILLION = 1_000_000;
+/** Too small a step to look odd. */
+const SMALL = 7;
 const KINDS = ['trades', 'times'] as const;
 
 /** A market with a trade a second, looked at every second; `lie` befalls the newest row of one answer. */
@@ -122,9 +124,9 @@ test('a wrong row that was stored just before the end of a run is exposed by the
   await lookOn(world, world.walker(), 5, next);
   world.clock.advance(1000);
   world.trades.push(next(305.5));
-  lieOnce(world, (row) => ({ ...row, tid: row.tid + MILLION }));
+  lieOnce(world, (row) => ({ ...row, tid: row.tid + SMALL }));
   await world.walker().pollHead(signal);
-  assert.ok(world.archive.trades.has(`7 ${START_S + 305} 1000306`), 'the run ends with it');
+  assert.ok(world.archive.trades.has(`7 ${START_S + 305} ${306 + SMALL}`), 'the run ends with it');
   for (let second = 306; second < 600; second += 1) {
     world.clock.advance(1000);
     world.trades.push(next(second + 0.5));
@@ -141,7 +143,7 @@ test('a wrong row deep in the first page after a restart is exposed', async () =
   const next = (atS: number): Trade => ({ tid: Math.floor(atS) + 1, atS });
   world.trades.push(next(300.5));
   world.clock.advance(1000);
-  lieOnce(world, (row) => ({ ...row, tid: row.tid + MILLION }));
+  lieOnce(world, (row) => ({ ...row, tid: row.tid + SMALL }));
   await world.walker().pollHead(signal);
   for (let second = 301; second < 1000; second += 1) {
     world.clock.advance(1000);
@@ -150,4 +152,35 @@ test('a wrong row deep in the first page after a restart is exposed', async () =
   await lookOn(world, world.walker(), 5, next);
   world.assertHonest();
   world.assertNothingElse();
+});
+
+for (const [what, lie] of LIES) {
+  test(`the last row of a page with ${what} is not believed, and claims nothing`, async () => {
+    const world = new TradeWorld(every(300, 1), 300);
+    world.cap = 50;
+    const walker = world.walker();
+    world.liesOnce = world.trades.map((row, at) => (at === 250 ? lie(row) : row));
+    await walker.pollHead(signal);
+    world.assertHonest();
+    world.assertNothingElse();
+    await lookOn(world, walker, 30, (atS) => ({ tid: Math.floor(atS) + 1, atS }));
+    assert.deepEqual(world.covered(), [[1, 330]]);
+    world.assertHonest();
+    world.assertNothingElse();
+  });
+}
+
+test('a trade that one endpoint cannot show in a readable form stays, as the other one told it', async () => {
+  const world = new TradeWorld(every(300, 1), 300);
+  world.cap = 50;
+  const times = world.walker('times', 0);
+  await times.pollHead(signal);
+  await fillAll(times);
+  const unread = world.trades[150] ?? assert.fail();
+  unread.isBroken = true;
+  const walker = world.walker('trades', 0);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.ok(world.archive.trades.has(`7 ${START_S + 150} ${unread.tid}`));
+  assert.deepEqual(world.record.exposed, []);
 });

@@ -226,7 +226,7 @@ test('in id mode what has left the newest page is tried some times, then listed 
     hole()
       .map(({ state, reason, attempts }) => [state, reason, attempts])
       .at(0),
-    ['unfillable', 'history horizon', 4],
+    ['unfillable', 'history horizon', 5],
   );
   const asked = world.exchange.asked.length;
   world.clock.advance(100_000_000);

@@ -1,0 +1,305 @@
+import assert from 'node:assert/strict';
+import { createExchangeClock, type ExchangeClock } from '../../../src/client/exchange-clock.js';
+import { ClaimGate } from '../../../src/collect/claim-gate.js';
+import type { ArchivePort } from '../../../src/collect/ports.js';
+import { WalkStalledError } from '../../../src/collect/trades/errors.js';
+import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
+import type { SourceTrade, TradeSource } from '../../../src/collect/trades/source.js';
+import { TradeWalker } from '../../../src/collect/trades/walker.js';
+import { type Random, seededRandom } from '../../../src/kernel/random.js';
+import type { StreamRef } from '../../../src/ledger/batch.js';
+import { placeKey } from '../../../src/ledger/order.js';
+import { FakeClock } from '../fake-clock.js';
+import { noTelemetry } from '../no-telemetry.js';
+import { knownMode } from '../worlds/trade-world.js';
+import { LyingExchange, type LyingTraits, type ToldLie } from './lying-exchange.js';
+import { ModelArchive } from './model-archive.js';
+
+const { signal } = new AbortController();
+const MARKET_ID = 7;
+const KINDS = ['trades', 'times'] as const;
+type Kind = (typeof KINDS)[number];
+const CACHE_MARGIN_MS = 2000;
+/** Polls after the last lie within which coverage reaches the present again. */
+const POLLS_MAX = 12;
+/** Looks of one endpoint after which a row that one answer told is no news any more. */
+const GRACE_POLLS = 3;
+const LYING_TURNS = 60;
+
+class Killed extends Error {}
+
+interface LyingWorld extends LyingTraits {
+  /** Seconds between two looks. */
+  readonly everyS: number;
+  /** Turns at which ids begin anew, a cache gets stuck and is mended. */
+  readonly anewAt: number;
+  readonly staleFrom: number;
+  readonly staleUntil: number;
+  /** Chance of a kill in each turn, and right after a lie. */
+  readonly killing: number;
+  readonly killingAfterLie: number;
+  readonly failing: number;
+}
+
+function pick<T>(random: Random, from: readonly [T, ...T[]]): T {
+  return from[Math.floor(random() * from.length)] ?? from[0];
+}
+
+function makeWorld(seed: number): LyingWorld {
+  const random = seededRandom(seed * 7919);
+  const share = () => (random() < 0.5 ? 0 : pick(random, [0.02, 0.1, 0.3]));
+  const staleFrom = random() < 0.3 ? Math.floor(random() * LYING_TURNS) : Infinity;
+  return {
+    seed,
+    mode: random() < 0.2 ? 'id' : 'skip',
+    rate: pick(random, [0.03, 0.3, 2]),
+    cap: pick(random, [200, 100, 60]),
+    rowLies: { head: share(), first: 2 * share(), last: share() },
+    dateLies: share(),
+    dateByMs: pick(random, [60_000, 3_600_000, -3_600_000, 5_000]),
+    staleMs: pick(random, [4000, 10_000, 30_000]),
+    isStaleBoth: random() < 0.5,
+    everyS: pick(random, [1, 2, 5]),
+    anewAt: random() < 0.3 ? Math.floor(random() * LYING_TURNS) : Infinity,
+    staleFrom,
+    staleUntil: staleFrom + 5 + Math.floor(random() * 30),
+    killing: pick(random, [0, 0.02, 0.1]),
+    killingAfterLie: pick(random, [0, 0.3, 1]),
+    failing: pick(random, [0, 0, 0.03]),
+  };
+}
+
+/** The port of an archive as the gate takes it: its methods as they are, as the real one has them. */
+function portOf(archive: ModelArchive): ArchivePort {
+  const names = Object.getOwnPropertyNames(ModelArchive.prototype) as (keyof ArchivePort)[];
+  const methods = names.flatMap((name) => {
+    const method: unknown = archive[name];
+    return typeof method === 'function' ? [[name, method.bind(archive) as unknown]] : [];
+  });
+  return Object.fromEntries(methods) as unknown as ArchivePort;
+}
+
+/** Rows that one answer told so far, which no other answer could contradict yet. */
+interface Excuse extends ToldLie {
+  looksLeft: number;
+}
+
+/** Walks over both endpoints of an exchange that lies for a while, and what becomes of them. */
+export class LyingWalks {
+  readonly #world: LyingWorld;
+  readonly #random: Random;
+  readonly #clock = new FakeClock(Date.UTC(2026, 0, 1));
+  readonly #exchange: LyingExchange;
+  readonly #archive = new ModelArchive();
+  readonly #fromMs: number;
+  #time: ExchangeClock;
+  #evidence: TradeEvidence;
+  #walkers: TradeWalker[] = [];
+  #excuses: Excuse[] = [];
+  #staleFromMs = Infinity;
+  #staleLooksLeft = 0;
+  /** Calls of the archive until the process is killed. */
+  #callsLeft = Infinity;
+
+  constructor(seed: number) {
+    this.#world = makeWorld(seed);
+    this.#random = seededRandom(seed);
+    this.#exchange = new LyingExchange(this.#world, this.#clock);
+    this.#clock.advance(200_000);
+    this.#exchange.trade();
+    this.#fromMs = this.#clock.wallMs() - 100_000;
+    this.#archive.before = (method) => {
+      if (this.#callsLeft <= 0) throw new Killed('killed');
+      this.#callsLeft -= 1;
+      const isFailing = this.#exchange.isLying && this.#random() < this.#world.failing;
+      if (method === 'commit' && isFailing) throw new Error('no database');
+    };
+    [this.#time, this.#evidence] = this.#begin();
+  }
+
+  /** A daemon that knows nothing but the archive. */
+  #begin(): [ExchangeClock, TradeEvidence] {
+    const { mode, seed } = this.#world;
+    const clock = this.#clock;
+    this.#callsLeft = Infinity;
+    const time = createExchangeClock({ clock });
+    const telemetry = noTelemetry.collect;
+    const evidence = new TradeEvidence({ market: 'A', time, clock, telemetry });
+    const gate = new ClaimGate(portOf(this.#archive), time);
+    const archive: ArchivePort = gate.archive;
+    this.#time = time;
+    this.#walkers = KINDS.map((kind, at) => {
+      const streamId = at + 1;
+      const collectFromMs = this.#fromMs;
+      const stream: StreamRef = { streamId, kind, marketId: MARKET_ID, variant: 0, collectFromMs };
+      const islands = this.#archive.allIslands(streamId);
+      for (const { span } of islands) assert.ok(span.toMs <= clock.wallMs(), 'of the future');
+      return new TradeWalker(
+        {
+          ...{ market: 'A', marketId: MARKET_ID, stream, source: this.#source(kind), archive },
+          ...{ time, clock, random: seededRandom(seed), telemetry, evidence },
+          ...{ cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: 900_000 },
+          ...{ traits: { largestPage: 0 }, since: knownMode(() => mode), isAllWanted: false },
+          onRevoked: (span) => {
+            for (const other of this.#walkers) if (other.kind !== kind) other.revoked(span);
+          },
+        },
+        islands,
+      );
+    });
+    return [time, evidence];
+  }
+
+  #source(kind: Kind): TradeSource {
+    const fetch = async (_market: string, skip: number, limit: number) => {
+      const sentMonotonicMs = this.#clock.monotonicMs();
+      const page = this.#exchange.page(kind, skip, limit, 0);
+      const receivedMonotonicMs = sentMonotonicMs + 20;
+      const { dateMs } = page;
+      if (dateMs !== null) {
+        this.#time.observe({ dateMs, sentMonotonicMs, receivedMonotonicMs, resolutionMs: 1000 });
+      }
+      return { ...page, sentAtMs: this.#time.atMonotonicMs(sentMonotonicMs) };
+    };
+    return { kind, endpoint: kind === 'trades' ? 'historyResult' : 'history', fetch };
+  }
+
+  /** Lives through all lies, and for a while after them. */
+  async live(): Promise<void> {
+    const { staleFrom, staleUntil, anewAt } = this.#world;
+    for (let turn = 0; turn < 5; turn += 1) await this.#turn();
+    this.#exchange.isLying = true;
+    for (let turn = 0; turn < LYING_TURNS; turn += 1) {
+      if (turn === anewAt) this.#exchange.beginIdsAnew();
+      if (turn === staleFrom) this.#staleFromMs = this.#clock.wallMs() - this.#world.staleMs;
+      this.#exchange.isStale = turn >= staleFrom && turn < staleUntil;
+      await this.#turn();
+      await this.#maybeKill();
+      this.assertHonest();
+    }
+    this.#exchange.isLying = false;
+    this.#exchange.isStale = false;
+  }
+
+  /** The truth is told from here on: within some looks coverage reaches the present, and stays true. */
+  async recover(): Promise<void> {
+    let polls = 0;
+    for (; polls < POLLS_MAX && this.#behindMs() > 0; polls += 1) await this.#turn();
+    assert.ok(this.#behindMs() <= 0, `${this.#behindMs()} ms behind after ${polls} looks`);
+    for (let turn = 0; turn < 2 * GRACE_POLLS; turn += 1) await this.#turn();
+    this.#excuses = [];
+    this.assertHonest();
+    // Holes are put off for longer and longer; in the end all of them are closed.
+    this.#exchange.isOpen = false;
+    for (let round = 0; round < 4; round += 1) {
+      this.#clock.advance(700_000);
+      await this.#turn();
+      await this.#turn();
+    }
+    this.assertHonest();
+    if (this.#world.mode === 'skip') this.#assertWhole();
+  }
+
+  /** How far the newest coverage of either stream is behind what the next looks should prove. */
+  #behindMs(): number {
+    const allowedMs = CACHE_MARGIN_MS + 2000 + this.#world.everyS * 1000;
+    const topsMs = KINDS.map((_, at) => this.#archive.allIslands(at + 1)[0]?.span.toMs ?? 0);
+    return this.#clock.wallMs() - Math.min(...topsMs) - allowedMs;
+  }
+
+  async #turn(): Promise<void> {
+    this.#clock.advance(this.#world.everyS * 1000);
+    this.#exchange.trade();
+    const nowMs = this.#time.nowMs();
+    this.#evidence.looked('states', this.#exchange.figures, nowMs);
+    this.#evidence.looked('tickers', this.#exchange.figures, nowMs);
+    if (this.#random() < this.#world.killing && this.#exchange.isLying) {
+      this.#callsLeft = Math.floor(this.#random() * 12);
+    }
+    const stepsMax = this.#exchange.isOpen ? 3 : 100;
+    for (const walker of this.#walkers) {
+      await this.#attempt(() => walker.pollHead(signal));
+      this.#looked(walker.kind);
+      for (let step = 0; step < stepsMax && walker.pendingGap() !== undefined; step += 1) {
+        await this.#attempt(() => walker.fillStep(signal));
+      }
+    }
+    if (this.#callsLeft <= 0) this.#restart();
+  }
+
+  #looked(kind: Kind): void {
+    for (const one of this.#excuses) if (one.kind === kind) one.looksLeft -= 1;
+    this.#excuses = this.#excuses.filter(({ looksLeft }) => looksLeft > 0);
+    const news = this.#exchange.told.filter(
+      ({ place, truth, lie }) => place === 'head' && truth.tid === lie.tid,
+    );
+    this.#excuses.push(...news.map((one) => ({ ...one, looksLeft: GRACE_POLLS })));
+    this.#exchange.told = [];
+    if (this.#exchange.isStale) this.#staleLooksLeft = 2 * GRACE_POLLS;
+    else this.#staleLooksLeft -= 1;
+    if (this.#staleLooksLeft <= 0) this.#staleFromMs = Infinity;
+  }
+
+  async #attempt(work: () => Promise<unknown>): Promise<void> {
+    await work().catch((error: unknown) => {
+      const isKnown = error instanceof WalkStalledError || error instanceof Killed;
+      if (!isKnown && !/no database/.test(String(error))) throw error;
+    });
+  }
+
+  async #maybeKill(): Promise<void> {
+    const hasLied = this.#excuses.some(({ looksLeft }) => looksLeft === GRACE_POLLS);
+    if (hasLied && this.#random() < this.#world.killingAfterLie) this.#restart();
+  }
+
+  #restart(): void {
+    const awayS = this.#random() < 0.5 ? 0 : Math.floor(this.#random() * 120);
+    this.#clock.advance(awayS * 1000);
+    this.#exchange.trade();
+    for (const one of this.#excuses) one.looksLeft = GRACE_POLLS;
+    [this.#time, this.#evidence] = this.#begin();
+  }
+
+  /** Covered is what is stored, and nothing else is there; but for what one answer alone has told. */
+  assertHonest(): void {
+    const excused = new Set(
+      this.#excuses.flatMap(({ truth, lie }) => [placeKey(truth), placeKey(lie)]),
+    );
+    const issued = new Set(this.#exchange.issued.map(placeKey));
+    for (const [at, kind] of KINDS.entries()) {
+      const spans = this.#archive.allIslands(at + 1).map(({ span }) => span);
+      const isCovered = ({ tradedAtS }: { tradedAtS: number }) =>
+        spans.some(({ fromMs, toMs }) => fromMs <= tradedAtS * 1000 && tradedAtS * 1000 < toMs);
+      const isHere = (row: SourceTrade) => {
+        const stored = this.#archive.trades.get(`${MARKET_ID} ${placeKey(row)}`);
+        return stored !== undefined && (kind === 'trades' || stored.executedAtUs !== null);
+      };
+      for (const row of this.#exchange.issued) {
+        if (row.tradedAtS * 1000 >= this.#staleFromMs || isHere(row)) continue;
+        if (!isCovered(row) || excused.has(placeKey(row))) continue;
+        assert.fail(`${kind}: trade ${this.#told(row)} is covered and not stored`);
+      }
+      for (const row of this.#archive.trades.values()) {
+        const key = placeKey(row);
+        if (issued.has(key) || excused.has(key) || !isCovered(row)) continue;
+        assert.fail(`${kind}: ${this.#told(row)} never was, and is stored`);
+      }
+      for (const { toMs } of spans) assert.ok(toMs <= this.#clock.wallMs(), `${kind}: the future`);
+    }
+  }
+
+  /** Nothing is left to be fetched. */
+  #assertWhole(): void {
+    for (const [at, kind] of KINDS.entries()) {
+      const spans = this.#archive.allIslands(at + 1).map(({ span }) => span);
+      const text = `${kind} is left with holes: ${JSON.stringify(spans.map(({ fromMs, toMs }) => [fromMs - this.#fromMs, toMs - this.#fromMs]))}`;
+      assert.equal(spans.length, 1, text);
+      const firstMs = ((this.#exchange.issued[0]?.tradedAtS ?? 0) + 1) * 1000;
+      assert.ok((spans[0]?.fromMs ?? Infinity) <= Math.max(firstMs, this.#fromMs), text);
+    }
+  }
+
+  #told({ tid, tradedAtS }: { tid: number; tradedAtS: number }): string {
+    return `${tid} at ${tradedAtS - this.#fromMs / 1000} s`;
+  }
+}
