@@ -91,6 +91,23 @@ test('coverage beyond the noted present is suspect, and the present that readers
   assert.ok(nowMs >= present(500) && nowMs < present(600), new Date(nowMs).toISOString());
 });
 
+test('what is suspect begins with the second, or the candle, in which the present lies', async () => {
+  const { store, stream, present } = await open(600);
+  const streams = await Promise.all([stream('trades'), stream('kline', 60), stream('depth')]);
+  await store.commit({ claims: streams.map((one) => claim(one, 0, 480)) });
+  // A pace of nought: the present stays where it was noted.
+  await store.notePresent(present(130) + 500, 0);
+  const found = await store.beyondPresent();
+  assert.deepEqual(
+    found.map(({ kind, span }) => [kind, span.fromMs - present(0), span.toMs - present(0)]),
+    [
+      ['depth', 130_500, 480_000],
+      ['kline', 120_000, 480_000],
+      ['trades', 130_000, 480_000],
+    ],
+  );
+});
+
 test('after a run whose clock was ahead to its end, the pause before the start is not covered either', async () => {
   const { store, stream, present, url } = await open(600);
   const depth = await stream('depth');
