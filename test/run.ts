@@ -1,8 +1,9 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
+import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { run } from 'node:test';
-import { spec } from 'node:test/reporters';
+import { spec, type TestEvent } from 'node:test/reporters';
 import { POSTGRES_VARIABLE } from './support/postgres/postgres-variable.js';
 
 /**
@@ -36,6 +37,38 @@ async function startSharedPostgres() {
   return server;
 }
 
+/** Up to so many files every test has its line; of more, files have, and what failed is told whole. */
+const TOLD_FILES = 8;
+
+/** One line a file, and the events that a reporter tells of failures with. */
+async function* quietly(events: AsyncIterable<TestEvent>): AsyncGenerator<TestEvent> {
+  let file: string | undefined;
+  let [tests, ms] = [0, 0];
+  const failed = new Set<string | undefined>();
+  const line = () => {
+    if (file === undefined) return;
+    const name = relative(root, file);
+    process.stdout.write(`${name}: ${tests} tests, ${(ms / 1000).toFixed(1)} s\n`);
+  };
+  for await (const event of events) {
+    const { data, type } = event;
+    const of = (data as { readonly file?: string }).file;
+    if (type === 'test:pass' || type === 'test:fail') {
+      if (of !== file) {
+        line();
+        [file, tests, ms] = [of, 0, 0];
+      }
+      tests += 1;
+      if (data.nesting === 0) ms += data.details.duration_ms;
+    }
+    if (type === 'test:fail') failed.add(of);
+    // The summary is of no file; seeds and figures matter where something failed.
+    const isWanted = type === 'test:diagnostic' && (of === undefined || failed.has(of));
+    if (type === 'test:fail' || isWanted) yield event;
+  }
+  line();
+}
+
 const postgres = await startSharedPostgres();
 try {
   let failed = 0;
@@ -44,7 +77,8 @@ try {
   stream.on('test:fail', () => {
     failed += 1;
   });
-  const output = stream.compose(new spec());
+  const events = files.length > TOLD_FILES ? Readable.from(quietly(stream)) : stream;
+  const output = events.compose(new spec());
   output.pipe(process.stdout);
   await finished(output);
   process.exitCode = failed === 0 ? 0 : 1;
