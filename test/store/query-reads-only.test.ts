@@ -166,6 +166,15 @@ test('a statement has a time limit, whatever it sets', async () => {
   assert.deepEqual((await store.inspection.ask('values (1)', LIMIT_MS)).rows, [[1]]);
 });
 
+test('the shortest time limit is either kept or named', async () => {
+  const { store } = await openTestStore();
+  for (let at = 0; at < 20; at += 1) {
+    const answer = await store.inspection.ask('values (1)', 1).catch((error: unknown) => error);
+    const code = (answer as { code?: string }).code ?? 'answered';
+    assert.match(code, /^(answered|query_timeout)$/, messageOf(answer));
+  }
+});
+
 test('all that reads is answered: names, types, and rows of each form', async () => {
   const { store } = await openTestStore();
   const ask = async (sql: string) => await store.inspection.ask(sql, LIMIT_MS);

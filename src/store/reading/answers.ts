@@ -27,7 +27,9 @@ const FIND_FUNCTION = `
     AND r.rolname = '${QUERY_ROLE}' AND NOT r.rolsuper`;
 
 const LIMIT_TIME = `SELECT set_config('statement_timeout', $1, true),
-  set_config('idle_in_transaction_session_timeout', $1, true)`;
+  set_config('idle_in_transaction_session_timeout', $2, true)`;
+/** Between the statements of one answer; a session that was ended could not say what took too long. */
+const IDLE_GRACE_MS = 30_000;
 
 /** Types as texts; those that only the inside of the server knows come with their text form. */
 const NAME_TYPES = `
@@ -51,7 +53,8 @@ export async function readAnswer(
   assertReads(sql);
   try {
     return await database.reading(timeoutMs, async (runner) => {
-      await runner.rows(LIMIT_TIME, [String(Math.ceil(timeoutMs))]);
+      const limitMs = Math.ceil(timeoutMs);
+      await runner.rows(LIMIT_TIME, [String(limitMs), String(limitMs + IDLE_GRACE_MS)]);
       const [found] = await runner.rows<{ schema: string }>(FIND_FUNCTION);
       if (found === undefined) throw roleMissing();
       const { names, rows } = await run(runner, sql, found.schema);
