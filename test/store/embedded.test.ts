@@ -116,6 +116,7 @@ test('the program logs in as one who has no right on the server', async () => {
     `copy (select 1) to program 'true'`,
     `select pg_read_file('/etc/passwd')`,
     'select pg_reload_conf()',
+    `select pg_logical_emit_message(false, 'a', 'b')`,
     'select * from pg_authid',
     'create role other',
     'create database other',

@@ -21,6 +21,16 @@ const LOOK = `
     coalesce(d.datdba = to_regrole('${PROGRAM_LOGIN}'), false) AS "isOwner"
   FROM (SELECT 1) one LEFT JOIN pg_database d ON d.datname = '${DATABASE}'`;
 
+/** Any login may write to the journal otherwise, also in a transaction that only reads. */
+const CLOSE_JOURNAL = `
+  DO $$
+  DECLARE one regprocedure;
+  BEGIN
+    FOR one IN SELECT oid::regprocedure FROM pg_proc WHERE proname = 'pg_logical_emit_message' LOOP
+      EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one);
+    END LOOP;
+  END $$`;
+
 interface Look {
   readonly hasLogin: boolean;
   readonly hasDatabase: boolean;
@@ -66,12 +76,9 @@ export async function settleLogins(port: number, password: string): Promise<void
          GRANT tapekeep_owner TO ${PROGRAM_LOGIN}`,
       );
     }
-    if (found?.hasDatabase !== true) {
-      await client.query(`CREATE DATABASE ${DATABASE} OWNER ${PROGRAM_LOGIN}`);
-      return;
-    }
+    if (found?.hasDatabase !== true) await client.query(`CREATE DATABASE ${DATABASE}`);
     await withClient(superuserUrl(port, password, DATABASE), async (archive) => {
-      await archive.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+      await archive.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; ${CLOSE_JOURNAL}`);
       await passOwnership(archive);
       await settleQueryRole(archive);
       await archive.query('COMMIT');
