@@ -5,6 +5,7 @@ import { finished } from 'node:stream/promises';
 import { run } from 'node:test';
 import { spec, type TestEvent } from 'node:test/reporters';
 import { POSTGRES_VARIABLE } from './support/postgres/postgres-variable.js';
+import { factor } from './support/seeds.js';
 
 /**
  * Runs the test files, one process each. Arguments pick files whose path contains one of them:
@@ -12,7 +13,7 @@ import { POSTGRES_VARIABLE } from './support/postgres/postgres-variable.js';
  */
 const root = import.meta.dirname;
 /** A file that hangs fails by name, and does not take the others' time with it. */
-const FILE_LIMIT_MS = 20 * 60_000;
+const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
 const picks = process.argv.slice(2);
 const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.test.ts'))

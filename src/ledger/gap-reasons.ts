@@ -7,6 +7,8 @@ export const GAP_REASONS = {
     'It is expected, but nobody has asked for it yet; filling works on it, newest first.',
   'head moved':
     'More happened between two looks than a page holds, or nobody looked for a while; the walk goes down page by page until it reaches what is stored.',
+  'ids begun anew':
+    'The exchange began the ids of its trades anew within it, and no answer has shown both sides of that yet; the walk goes down until one does.',
   'walk stalled':
     'The exchange answered, but its answers did not lead further; it is asked again after a growing pause.',
   'exchange failed':

@@ -140,7 +140,7 @@ function longestRun(values: readonly number[]): Set<number> {
 }
 
 /** Trades that must be seen on each side of a seam: fewer may be rows with a wrong id. */
-const SEAM_ROWS_MIN = 3;
+export const SEAM_ROWS_MIN = 3;
 /** Trades below a seam that are looked at; some of its second may be new ones. */
 const SEAM_ROWS = 9;
 

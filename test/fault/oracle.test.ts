@@ -2,16 +2,14 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { runWorlds } from '../support/oracle/run.js';
 import { makeWorld } from '../support/oracle/world.js';
+import { isReplay, seedsOf } from '../support/seeds.js';
 
 /**
  * The oracle (design of completeness): an exchange that knows every trade it issued, faults of all
  * kinds, a collector killed in the middle of its writes; and in the end `issued = stored ∪ gaps`.
- * `ORACLE_WORLDS=n` runs more or fewer of them; `ORACLE_SEED=n` replays the world of one seed, or runs
- * so many from that one on.
+ * How many of them, and how to replay one: support/seeds.
  */
-const first = process.env.ORACLE_SEED;
-const count = Number(process.env.ORACLE_WORLDS ?? (first === undefined ? 200 : 1));
-const seeds = Array.from({ length: count }, (_, at) => Number(first ?? 1) + at);
+const seeds = seedsOf(100);
 /** Worlds that share a process, which is killed in the middle of all their writes at once. */
 const TOGETHER = 10;
 /** Such processes at a time: while one waits for its exchanges, another computes. */
@@ -42,7 +40,7 @@ test(`issued = stored ∪ gaps in ${seeds.length} worlds`, async (t) => {
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   const faults = [...fired].map(([kind, times]) => `${kind} ${times}`).join(', ');
   t.diagnostic(`${whole} of ${seeds.length} whole, ${killed} killed in a write; fired: ${faults}`);
-  if (first !== undefined) return;
+  if (isReplay) return;
   for (const [kind, times] of fired) assert.ok(times > 0, `${kind} never fired`);
   assert.ok(killed > seeds.length / 3, 'processes were really killed in the middle of a write');
 });

@@ -6,7 +6,7 @@ import { env } from 'node:process';
  * - `TEST_WORLDS=n`: n times as many as usual, as `npm run test:long` asks for.
  * - `TEST_SEED=n`: the world of this seed alone, to replay it.
  */
-const factor = Number(env.TEST_WORLDS ?? 1);
+export const factor = Number(env.TEST_WORLDS ?? 1);
 const only = env.TEST_SEED;
 
 /** Whether one world is replayed, which need not show everything that all of them show. */

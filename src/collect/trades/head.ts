@@ -1,5 +1,12 @@
 import { type Span, spanContains } from '../../kernel/span.js';
-import { comparePlaces, orderPage, type PageRow, placeKey } from '../../ledger/order.js';
+import type { Island } from '../../ledger/batch.js';
+import {
+  comparePlaces,
+  orderPage,
+  type PageRow,
+  placeKey,
+  SEAM_ROWS_MIN,
+} from '../../ledger/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { NOTHING } from './frontier.js';
@@ -177,6 +184,7 @@ export class Head {
     const isAllKnown = pages.islands.all.some(
       ({ span }) => claim.fromMs <= span.fromMs && span.fromMs <= claim.toMs,
     );
+    const topBefore = pages.islands.top;
     const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
       endpoint: source.endpoint,
       skip: 0,
@@ -184,6 +192,7 @@ export class Head {
       received: page.rowCount,
       dateMs: page.dateMs,
     });
+    if (topBefore !== undefined) await this.#seamInHole(rows, topBefore, claim.fromMs);
     const isFirst = !this.#walk.hasTrades;
     this.#walk.newest = newest;
     this.#walk.known.believe(rows);
@@ -232,6 +241,14 @@ export class Head {
     const atMs = Math.floor(options.time.nowMs());
     await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
     await this.#walk.revoked(span);
+  }
+
+  /** A head whose ids all lie below those of the coverage that it does not reach. */
+  async #seamInHole(rows: readonly PageRow[], below: Island, fromMs: number): Promise<void> {
+    const { lastId, span } = below;
+    if (lastId === null || fromMs <= span.toMs || rows.length < SEAM_ROWS_MIN) return;
+    if (rows.some(({ tid }) => tid > lastId)) return;
+    await this.#walk.pages.recordGap({ fromMs: span.toMs, toMs: fromMs }, 'open', 'ids begun anew');
   }
 
   #notePace(page: TradePage, rows: readonly SourceTrade[], newRows: number): void {

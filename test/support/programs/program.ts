@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout } from 'node:timers/promises';
 
 const MAIN = join(import.meta.dirname, '../../../dist/cli/main.js');
 
@@ -57,12 +58,14 @@ export class Program {
    */
   async line(matches: (line: string) => boolean | Promise<boolean>): Promise<string> {
     let release: () => void = () => undefined;
+    // What still waits to be looked at then would ask on, and keep the file from its end.
+    let isOver = false;
     const limit = AbortSignal.timeout(LINE_LIMIT_MS);
     const found = new Promise<string>((resolve, reject) => {
       let checks = Promise.resolve();
       const check = (line: string) => {
         checks = checks.then(async () => {
-          if (await matches(line)) resolve(line);
+          if (!isOver && (await matches(line))) resolve(line);
         });
         checks.catch(reject);
       };
@@ -79,14 +82,28 @@ export class Program {
     try {
       return await found;
     } finally {
+      isOver = true;
       release();
     }
   }
 
-  /** Waits until `isTrue`, asking again after every line that the program prints. */
+  /** Waits until `isTrue`, asking again after lines that the program prints, once for all that came. */
   async until(isTrue: () => Promise<boolean>): Promise<void> {
-    if (await isTrue()) return;
-    await this.line(isTrue);
+    let news = 0;
+    let asked = 0;
+    const release = this.onLine(() => {
+      news += 1;
+    });
+    try {
+      if (await isTrue()) return;
+      await this.line(async () => {
+        if (asked === news) return false;
+        asked = news;
+        return await isTrue();
+      });
+    } finally {
+      release();
+    }
   }
 
   kill(signal: NodeJS.Signals): void {
@@ -104,9 +121,18 @@ export class Program {
     else this.#child[stream]?.resume();
   }
 
-  /** Resolves when the process has ended and its output is read. */
-  ended(): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
-    return this.#ended;
+  /** Resolves when the process has ended and its output is read; fails when minutes pass. */
+  async ended(): Promise<{ code: number | null; signal: NodeJS.Signals | null }> {
+    const limit = new AbortController();
+    const late = setTimeout(LINE_LIMIT_MS, undefined, limit).then(() => {
+      throw new Error(`not ended within ${LINE_LIMIT_MS / 60_000} minutes:\n${this.dump()}`);
+    });
+    late.catch(() => undefined);
+    try {
+      return await Promise.race([this.#ended, late]);
+    } finally {
+      limit.abort();
+    }
   }
 
   /** Resolves when the process has ended, although its output may not be read to its end. */

@@ -101,6 +101,8 @@ for (const kind of KINDS) {
         walker = world.walker(kind);
       }
       assert.equal(await lookOn(world, walker, 30, next), 0, 'it never stalls');
+      const seams = world.archive.gaps.filter(({ reason }) => reason === 'ids begun anew');
+      assert.equal(seams.length, isAway ? 1 : 0, 'a seam that no page has shown is a gap');
       const nowS = (world.clock.wallMs() - START_S * 1000) / 1000;
       assert.deepEqual(world.covered(streamId), [[1, nowS]]);
       assert.deepEqual(await lookOn(world, world.walker(kind), 5, next), 0, 'nor after a restart');

@@ -3,6 +3,7 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { fired, WalkRun, type WalkWorld } from '../../support/models/model-walk.js';
 import { worldOf } from '../../support/models/model-walk-arb.js';
+import { factor } from '../../support/seeds.js';
 
 /**
  * The walk in both modes against a model exchange, with everything that may befall it at once:
@@ -34,7 +35,10 @@ for (const mode of ['skip', 'id'] as const) {
         await run.settle();
         run.assertComplete();
       }),
-      { numRuns: 110, examples: mode === 'id' ? LOST_AND_DOUBTED.map((one) => [one]) : [] },
+      {
+        numRuns: Math.ceil(110 * factor),
+        examples: mode === 'id' ? LOST_AND_DOUBTED.map((one) => [one]) : [],
+      },
     );
   });
 }
