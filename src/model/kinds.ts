@@ -70,7 +70,7 @@ export function orderOf(table: SeriesTable): readonly string[] {
  * The columns of an event, in the order in which readers get them: its moment, its number where it has
  * one, what it says, and when it became known.
  */
-export function eventColumns(table: SeriesTable): readonly Column[] {
+function eventColumns(table: SeriesTable): readonly Column[] {
   const { columns, variant, number, received } = seriesOf(table);
   const [time] = columns;
   const named = (name: string | null) => columns.filter((one) => one.name === name);
@@ -79,6 +79,21 @@ export function eventColumns(table: SeriesTable): readonly Column[] {
     (one) => !first.has(one) && one.name !== variant && one.name !== received && !one.isAfterwards,
   );
   return [...first, ...rest, ...named(received)];
+}
+
+/**
+ * SQL for the columns of an event, one text each. Lists become one together, with `|` between: to take
+ * many texts over costs more than to take one apart.
+ *
+ * @param sqlOf of one column; of a list its values with spaces between
+ */
+export function eventFields(table: SeriesTable, sqlOf: (column: Column) => string): string[] {
+  const columns = eventColumns(table);
+  const lists = columns.filter(({ type }) => type.form === 'decimals');
+  return columns.flatMap((one) => {
+    if (one.type.form !== 'decimals') return [sqlOf(one)];
+    return one === lists[0] ? [`concat_ws('|', ${lists.map(sqlOf).join(', ')})`] : [];
+  });
 }
 
 /** The moment of a row: the column by which partitions are cut. */

@@ -2,15 +2,9 @@ import type { DepartedPartition } from '../../store/index.js';
 import { ColdFolder } from '../reading/cold-files.js';
 import type { PlacedFile } from '../reading/reading.js';
 import type { ColdEngine } from './cold-engine.js';
-import {
-  type ColdQuery,
-  columnReader,
-  inFileOrderSql,
-  type MarketFiles,
-  sortedSql,
-  timeOfRow,
-} from './cold-rows.js';
+import { type ColdQuery, inFileOrderSql, type MarketFiles, sortedSql } from './cold-rows.js';
 import type { ArchiveEvent } from './event.js';
+import { eventMaker, TIME_AT, VectorRow } from './event-rows.js';
 import { MADE_TOGETHER, type RowSpan } from './hot-events.js';
 import { InOrder } from './in-order.js';
 import { type Batches, mergeSources } from './merge.js';
@@ -151,16 +145,18 @@ export class ColdReader {
   async *#read(slice: EventSlice, sql: string, order: EventOrder): Batches {
     const { kind, variantS, markets } = slice;
     const names = markets.map(({ market }) => market);
-    const read = columnReader(kind, names, variantS);
+    const read = eventMaker(kind, names, variantS);
+    const one = new VectorRow();
     const settling = new InOrder<ArchiveEvent>(compareWithin(order));
     const isByReceipt = order === 'received';
     const session = await this.#engine.connect();
     try {
       const pieces = session.vectors('reading events', sql, MADE_TOGETHER);
       for await (const { columns, rows } of pieces) {
-        for (let row = 0; row < rows; row += 1) {
-          const event = read(columns, row);
-          settling.push(isByReceipt ? event.receivedAtUs : timeOfRow(columns, row), event);
+        one.columns = columns;
+        for (one.row = 0; one.row < rows; one.row += 1) {
+          const event = read(one);
+          settling.push(isByReceipt ? event.receivedAtUs : one.us(TIME_AT), event);
         }
         const settled = settling.take();
         if (settled.length > 0) yield settled;

@@ -1,6 +1,6 @@
 import type { ArchiveSnapshot } from '../../store/index.js';
 import type { ArchiveEvent } from './event.js';
-import { lineReader } from './hot-lines.js';
+import { eventMaker, LineRow, TIME_AT } from './event-rows.js';
 import { InOrder } from './in-order.js';
 import type { Batches } from './merge.js';
 import { compareWithin, type EventOrder } from './order.js';
@@ -64,12 +64,13 @@ async function* statement(
   const isByReceipt = order === 'received';
   const marketIds = markets.map(({ marketId }) => marketId);
   const names = markets.map(({ market }) => market);
-  const read = lineReader(kind, names, variantS);
+  const read = eventMaker(kind, names, variantS);
+  const row = new LineRow();
   const settling = new InOrder<ArchiveEvent>(compareWithin(order));
   // The time of a row, or that of its receipt, which is the last field.
   const keyOf = isByReceipt
     ? (event: ArchiveEvent) => event.receivedAtUs
-    : (_: ArchiveEvent, fields: readonly string[]) => fields[1] ?? '';
+    : (_: ArchiveEvent, fields: readonly string[]) => fields[TIME_AT] ?? '';
   let open = '';
   const pieces = snapshot.merged({ kind, marketIds, variantS, fromUs, toUs, isByReceipt }, signal);
   for await (const piece of pieces) {
@@ -79,7 +80,8 @@ async function* statement(
       const end = Math.min(at + MADE_TOGETHER, lines.length);
       for (; at < end; at += 1) {
         const fields = (lines[at] ?? '').split('\t');
-        const event = read(fields);
+        row.fields = fields;
+        const event = read(row);
         settling.push(keyOf(event, fields), event);
       }
       const settled = settling.take();

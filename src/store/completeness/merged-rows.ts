@@ -1,14 +1,12 @@
 import { timestampTextUs } from '../../kernel/timestamp.js';
-import { eventColumns, orderOf, tableOfKind, timeColumnOf } from '../../model/kinds.js';
+import { eventFields, orderOf, tableOfKind, timeColumnOf } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import type { MergedSlice } from '../api-series.js';
 
-const listText = (name: string) => `array_to_string(${name}, ' ')`;
-
-/** What becomes the fields of a line, after the place of the market: see {@link eventColumns}. */
+/** What becomes the fields of a line, after the place of the market. */
 function fieldsOf(table: SeriesTable): string[] {
-  return eventColumns(table).map(({ name, type }) =>
-    type.form === 'decimals' ? listText(name) : name,
+  return eventFields(table, ({ name, type }) =>
+    type.form === 'decimals' ? `array_to_string(${name}, ' ')` : name,
   );
 }
 
