@@ -93,7 +93,8 @@ export class SnapshotRecorder {
     if (covered !== null) return covered.toMs;
     if (cachedAtMs === null) return nowMs;
     const shownMs = Math.min(nowMs, Math.floor(cachedAtMs));
-    if (shownMs <= this.#cachedAtMs) return undefined;
+    // After a jump back the last one lies in the future and is no measure any more.
+    if (shownMs <= this.#cachedAtMs && this.#cachedAtMs <= nowMs) return undefined;
     this.#cachedAtMs = shownMs;
     return shownMs;
   }

@@ -446,3 +446,18 @@ test('a cached answer is a look at the moment of the cache, and only once', asyn
   await depth.poll(signal);
   assert.equal(world.archive.depths.at(-1)?.observedAtMs, START_MS + 16_000);
 });
+
+test('after a jump back of the time cached answers are looks again', async () => {
+  const world = new World();
+  const depth = world.depth(START_MS);
+  const look = async (atMs: number, bid: string) => {
+    world.exchange.told = { cachedAtMs: START_MS + atMs };
+    world.bid = bid;
+    await depth.poll(signal);
+    return world.archive.depths.at(-1)?.observedAtMs;
+  };
+  world.clock.advance(3_600_000);
+  assert.equal(await look(3_599_000, '11'), START_MS + 3_599_000);
+  world.clock.stepWall(-3_590_000);
+  assert.equal(await look(8000, '12'), START_MS + 8000);
+});
