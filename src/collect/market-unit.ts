@@ -6,7 +6,7 @@ import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
 import { DepthCollector } from './depth.js';
-import type { ArchivePort, ExchangePort, ExchangeTime, OpenStateFeed } from './ports.js';
+import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
 import type { CollectSettings } from './settings.js';
 import { StateCollector, type StateWatch } from './states.js';
 import type { TradeEvidence } from './trades/evidence.js';
@@ -20,7 +20,7 @@ export interface CollectContext {
   readonly exchange: ExchangePort;
   readonly archive: ArchivePort;
   readonly openStateFeed: OpenStateFeed;
-  readonly time: ExchangeTime;
+  readonly time: ClaimTime;
   readonly clock: Clock;
   readonly random: Random;
   readonly telemetry: CollectEvents;

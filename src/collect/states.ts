@@ -6,7 +6,7 @@ import type { StateRow, StreamRef } from '../ledger/batch.js';
 import type { CollectEvents } from '../observe/events.js';
 import { tellFailure } from './failures.js';
 import { type TradeSign, tradeSign, type WindowFigures } from './polling/signs.js';
-import type { ArchivePort, StateFeedEvent, StateFeedPort } from './ports.js';
+import type { ArchivePort, ClaimTime, StateFeedEvent, StateFeedPort } from './ports.js';
 import { StateGaps } from './state-gaps.js';
 import { type Proof, rowOf, type Session, spanOf } from './state-session.js';
 
@@ -16,6 +16,7 @@ export interface StateCollectorOptions {
   readonly periodS: number;
   readonly stream: StreamRef;
   readonly archive: ArchivePort;
+  readonly time: Pick<ClaimTime, 'jumps'>;
   readonly clock: Clock;
   readonly telemetry: CollectEvents;
   readonly openFeed: () => StateFeedPort;
@@ -57,12 +58,14 @@ export class StateCollector {
   #running: Promise<void> | undefined;
   #session: Session | undefined;
   readonly #gaps: StateGaps;
+  #jumps: number;
   /** What the feed said last, over all its connections. */
   #figures: WindowFigures | undefined;
 
   constructor(options: StateCollectorOptions) {
     this.#options = options;
     this.#gaps = new StateGaps(options);
+    this.#jumps = options.time.jumps;
   }
 
   start(): void {
@@ -137,6 +140,10 @@ export class StateCollector {
       await this.#attempt(() => this.#commit(taken, proven));
     };
     for (const event of events) {
+      if ('exchangeMs' in event && this.#isSetBack(event.exchangeMs)) {
+        await flush();
+        this.#setBack(event.exchangeMs);
+      }
       switch (event.kind) {
         case 'opened':
           await flush();
@@ -173,6 +180,20 @@ export class StateCollector {
       }
     }
     await flush();
+  }
+
+  /** Whether the exchange's time went back, behind what this session covers. */
+  #isSetBack(exchangeMs: number): boolean {
+    const { jumps } = this.#options.time;
+    const session = this.#session;
+    return session !== undefined && jumps !== this.#jumps && exchangeMs < session.coveredUntilMs;
+  }
+
+  /** Goes on from the earlier moment: what was covered after it is revoked by others. */
+  #setBack(exchangeMs: number): void {
+    this.#jumps = this.#options.time.jumps;
+    if (this.#session !== undefined) this.#session.coveredUntilMs = Math.floor(exchangeMs);
+    this.#gaps.coveredUntil(Math.floor(exchangeMs));
   }
 
   async #attempt(work: () => Promise<void>): Promise<void> {

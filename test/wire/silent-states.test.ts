@@ -44,7 +44,7 @@ async function collect(
   };
   const collector = new StateCollector({
     ...{ market: 'BTC_USDT', marketId: 1, periodS: PERIOD_S, stream, archive },
-    ...{ clock: systemClock, telemetry: record },
+    ...{ clock: systemClock, telemetry: record, time: { jumps: 0 } },
     coveredUntilMs: originMs,
     openFeed: () =>
       openStateFeed({

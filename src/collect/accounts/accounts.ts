@@ -1,5 +1,6 @@
 import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../../ledger/batch.js';
 import type { CollectContext } from '../market-unit.js';
+import type { ExchangeTime } from '../ports.js';
 import { toleranceMs } from '../schedule.js';
 import { BalanceCollector } from './account-balances.js';
 import { OrderCollector } from './account-orders.js';
@@ -17,7 +18,9 @@ export interface AccountOptions {
   readonly archive: AccountArchive;
 }
 
-type AccountContext = Pick<CollectContext, 'exchange' | 'archive' | 'time' | 'clock' | 'telemetry'>;
+type AccountContext = Pick<CollectContext, 'exchange' | 'archive' | 'clock' | 'telemetry'> & {
+  readonly time: ExchangeTime;
+};
 
 /**
  * Follows the account behind the client's key: its balances, and its active orders in each market.

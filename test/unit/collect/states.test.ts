@@ -31,6 +31,7 @@ class World {
   readonly clock = new FakeClock(START_MS);
   readonly record = new CollectRecord();
   readonly feeds: ScriptedFeed[] = [];
+  readonly time = { jumps: 0 };
   #gate: Promise<void> | undefined;
   #failing: { method: keyof ArchivePort; after: number } | undefined;
 
@@ -48,6 +49,7 @@ class World {
       periodS: 60,
       stream,
       archive: this.archive,
+      time: this.time,
       clock: this.clock,
       telemetry: this.record,
       openFeed: () => {
@@ -158,6 +160,26 @@ test('the same holds when every event is committed by itself', async () => {
     [closed(300)],
   );
   assert.deepEqual(world.covered(), [[100, 301]]);
+});
+
+test('after a jump back of the time the same session goes on from there', async () => {
+  const world = new World();
+  const collector = world.collector();
+  collector.start();
+  const take = async (...events: StateFeedEvent[]) => {
+    for (const event of events) await world.feeds.at(-1)?.queue.put(event);
+    await settle();
+  };
+  await take(opened(0), state(60_100), state(60_200));
+  world.time.jumps = 1;
+  await take(state(1000), state(1500), alive(2000));
+  await collector.stop();
+  assert.deepEqual(
+    world.archive.states.map(({ observedAtMs }) => observedAtMs - START_MS),
+    [60_100, 60_200, 1000, 1500],
+  );
+  // What was covered before the jump is revoked by the collector.
+  assert.deepEqual(world.covered().at(-1), [1000, 2001]);
 });
 
 test('a sign of life that tells nothing new does not cover the time after it', async () => {
