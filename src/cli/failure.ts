@@ -1,4 +1,3 @@
-import { ConfigError } from '../config/config-error.js';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
 import { EXIT_CODES, type ExitCode } from './exit-codes.js';
 
@@ -18,6 +17,7 @@ export class StatementError extends TapekeepError {
 
 const BY_CODE: Readonly<Record<string, ExitCode>> = {
   usage: EXIT_CODES.usage,
+  config_invalid: EXIT_CODES.usage,
   bad_schedule: EXIT_CODES.usage,
   markets_not_listed: EXIT_CODES.usage,
   bad_database_url: EXIT_CODES.usage,
@@ -61,7 +61,6 @@ const BY_CODE: Readonly<Record<string, ExitCode>> = {
 
 /** The exit code that fits an error. */
 export function exitCodeOf(error: unknown): ExitCode {
-  if (error instanceof ConfigError) return EXIT_CODES.usage;
   if (error instanceof TapekeepError) return BY_CODE[error.code] ?? EXIT_CODES.failure;
   return EXIT_CODES.failure;
 }

@@ -11,7 +11,9 @@ export type ArchiveErrorCode =
   | 'span_outside_archive'
   /** An option with a value that is none of those allowed. */
   | 'bad_option'
+  /** A market that the archive does not know. */
   | 'unknown_market'
+  /** A kind of rows that is none of those known. */
   | 'unknown_kind'
   /** The market exists, but nothing of this kind (or interval, or period) is collected of it. */
   | 'not_collected'
@@ -19,6 +21,7 @@ export type ArchiveErrorCode =
   | 'archive_gaps'
   /** Nothing is there to be opened. */
   | 'no_archive'
+  /** The archive was closed before. */
   | 'archive_closed';
 
 /** The archive can not answer. The message says what it has, or what to do. */

@@ -6,6 +6,7 @@ import type { MarketControl } from './market-control.js';
 /** Largest description of a market, bytes. */
 const BODY_MAX_BYTES = 16 * 1024;
 
+/** The body of a control request cannot be used. */
 class ControlBodyError extends TapekeepError {
   constructor(message: string) {
     super('control_body_invalid', 'fatal', message);

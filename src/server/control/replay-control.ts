@@ -10,6 +10,7 @@ const SPEED_MAX = 100_000;
 /** Longest single step: a year. */
 const STEP_MAX_MS = 366 * 86_400_000;
 
+/** The body of a control request cannot be used. */
 class ControlError extends TapekeepError {
   constructor(message: string) {
     super('control_body_invalid', 'fatal', message);

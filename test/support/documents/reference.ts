@@ -1,0 +1,339 @@
+import { join } from 'node:path';
+import type { Argument, Command, Option } from 'commander';
+import { Registry } from 'prom-client';
+import ts from 'typescript';
+import { buildApiProgram } from '../../../src/cli/api/program.js';
+import { exitCodeOf } from '../../../src/cli/failure.js';
+import { buildProgram } from '../../../src/cli/program.js';
+import { KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
+import { TapekeepError } from '../../../src/kernel/errors.js';
+import { createMetrics } from '../../../src/observe/metrics.js';
+import { parse, readSources, walk } from '../repository/imports.js';
+import { defaultYaml, repositoryPath } from '../repository/repository.js';
+
+/** The pages of `docs/reference` that come from the code; the one of SQL comes from a database. */
+
+const ignore = () => undefined;
+
+/** First lines of a generated page. */
+export function head(title: string, source: string): string {
+  return `# ${title}\n\nGenerated from ${source} by \`npm run docs\`.\n\n`;
+}
+
+export function table(names: readonly string[], rows: readonly (readonly string[])[]): string {
+  const line = (cells: readonly string[]) => `| ${cells.map(cellOf).join(' | ')} |\n`;
+  return rows.length === 0
+    ? ''
+    : `${line(names)}|${'---|'.repeat(names.length)}\n${rows.map(line).join('')}`;
+}
+
+function cellOf(text: string): string {
+  return text.replaceAll(/\s*\n\s*/g, ' ').replaceAll('|', '\\|');
+}
+
+/** Text of a comment or help line, so that no character of it is taken for markup. */
+export function plain(text: string): string {
+  return text.replaceAll('*', '\\*').replaceAll('<', '&lt;');
+}
+
+function optionText({ description, argChoices, defaultValue, mandatory }: Option): string {
+  const notes = [
+    ...(mandatory ? ['required'] : []),
+    ...(argChoices === undefined
+      ? []
+      : [`one of ${argChoices.map((one) => `\`${one}\``).join(', ')}`]),
+    ...(defaultValue === undefined ? [] : [`default \`${String(defaultValue)}\``]),
+  ];
+  return plain(description) + (notes.length === 0 ? '' : ` (${notes.join('; ')})`);
+}
+
+function argumentName(argument: Argument): string {
+  const name = argument.name() + (argument.variadic ? '...' : '');
+  return argument.required ? `<${name}>` : `[${name}]`;
+}
+
+/** What stands behind the options in the help of a command. */
+function helpBehind(command: Command): string {
+  let shown = '';
+  command.configureOutput({ writeOut: (text) => (shown += text) });
+  command.outputHelp();
+  return shown.slice(command.helpInformation().length).trim();
+}
+
+function commandPart(command: Command, path: string): string {
+  const given = command.registeredArguments;
+  const usage = [
+    path,
+    ...given.map(argumentName),
+    ...(command.options.length === 0 ? [] : ['[options]']),
+  ];
+  const rows = [
+    ...given
+      .filter(({ description }) => description !== '')
+      .map((one) => [`\`${argumentName(one)}\``, plain(one.description)]),
+    ...command.options
+      .filter(({ hidden }) => !hidden)
+      .map((one) => [`\`${one.flags}\``, optionText(one)]),
+  ];
+  const behind = helpBehind(command);
+  const own = [
+    `## ${path}\n`,
+    `${plain(command.description().replace(/^./, (letter) => letter.toUpperCase()))}.\n`.replace(
+      '..',
+      '.',
+    ),
+    ...(command.commands.length > 0 ? [] : [`\`\`\`text\n${usage.join(' ')}\n\`\`\`\n`]),
+    ...(rows.length === 0 ? [] : [table(['argument or option', 'meaning'], rows)]),
+    ...(behind === '' ? [] : [`\`\`\`text\n${behind}\n\`\`\`\n`]),
+  ].join('\n');
+  return [own, ...command.commands.map((one) => commandPart(one, `${path} ${one.name()}`))].join(
+    '\n',
+  );
+}
+
+export function commandLinePage(): string {
+  const program = buildProgram(ignore);
+  const [, codes = ''] = /Exit codes:\n([\s\S]*)/.exec(helpBehind(program)) ?? [];
+  const exits = Array.from(codes.matchAll(/^ +(\d+) +(.+)$/gm), ([, code = '', text = '']) => [
+    code,
+    plain(text),
+  ]);
+  const api = buildApiProgram({}, ignore);
+  const parts = program.commands.map((command) =>
+    commandPart(command.name() === 'api' ? api : command, `tapekeep ${command.name()}`),
+  );
+  return [
+    head('Command line', 'the table of commands'),
+    'Times are UTC (`2026-01-31`, `2026-01-31T12:00:00Z`) or counted back from now (`2h`, `7d`). Lengths of time are\n',
+    'a number and a unit without a space: `500ms`, `10s`, `5m`, `2h`, `7d`.\n\n## Options of every command\n\n',
+    table(
+      ['option', 'meaning'],
+      program.options.map((one) => [`\`${one.flags}\``, optionText(one)]),
+    ),
+    '\n## Exit codes\n\n',
+    table(['code', 'meaning'], exits),
+    `\n${parts.join('\n')}`,
+  ].join('');
+}
+
+interface Setting {
+  readonly path: string;
+  readonly value: string;
+  readonly about: string;
+}
+
+interface Section {
+  readonly path: string;
+  readonly about: string;
+  readonly settings: Setting[];
+}
+
+/** Sections and settings of the documented file, each with the comment above it. */
+function sectionsOf(yaml: string): { intro: string; sections: Section[] } {
+  const [intro = '', ...rest] = yaml.split(/\n\n/);
+  const sections: Section[] = [{ path: '', about: '', settings: [] }];
+  const open: string[] = [];
+  let comment: string[] = [];
+  for (const line of rest.join('\n\n').split('\n')) {
+    const [, note] = /^ *# ?(.*)$/.exec(line) ?? [];
+    const [, indent = '', name, value = ''] = /^( *)(\w+):\s*(.*)$/.exec(line) ?? [];
+    if (note !== undefined) comment.push(note);
+    if (name !== undefined) {
+      open.length = indent.length / 2;
+      const within = open.join('.');
+      open.push(name);
+      const about = comment.join(' ');
+      const path = open.join('.');
+      if (value === '') sections.push({ path, about, settings: [] });
+      else sections.find((one) => one.path === within)?.settings.push({ path, value, about });
+    }
+    if (note === undefined) comment = [];
+  }
+  return { intro: intro.replaceAll(/^# ?/gm, ''), sections };
+}
+
+function variablesOf(path: string): string {
+  const file = `${variableOf(path)}_FILE`;
+  return `\`${variableOf(path)}\`${VARIABLES.has(file) ? `, \`${file}\`` : ''}`;
+}
+
+export function configurationPage(): string {
+  const { intro, sections } = sectionsOf(defaultYaml());
+  const listed = sections.flatMap(({ settings }) => settings.map(({ path }) => path));
+  if (listed.length !== KEY_PATHS.size) {
+    throw new Error(`${listed.length} settings found in default.yaml, not ${KEY_PATHS.size}`);
+  }
+  const paragraphs = intro.split(/\n\n/).slice(1).map(plain);
+  const often = [
+    'markets',
+    'exchange.requestsPerS',
+    'streams.trades.schedule',
+    'streams.trades.history',
+  ];
+  const oftenToo = [
+    'streams.klines.intervalsS',
+    'cold.enabled',
+    'retention',
+    'database.url',
+    'http.port',
+  ];
+  return (
+    [
+      head('Configuration', '[`config/default.yaml`](../../config/default.yaml)'),
+      `${paragraphs.join('\n\n')}\n\n`,
+      `Often changed: ${[...often, ...oftenToo].map((path) => `\`${path}\``).join(', ')}.\n`,
+      ...sections.map(({ path, about, settings }) =>
+        [
+          `\n## ${path === '' ? 'Top level' : path}\n`,
+          ...(about === '' ? [] : [`${plain(about)}\n`]),
+          table(
+            ['key', 'default', 'environment', 'meaning'],
+            settings.map((one) => [
+              `\`${one.path}\``,
+              `\`${one.value.replace(/^"(.*)"$/, '$1')}\``,
+              variablesOf(one.path),
+              plain(one.about),
+            ]),
+          ),
+        ].join('\n'),
+      ),
+    ]
+      .join('')
+      .trimEnd() + '\n'
+  );
+}
+
+export async function metricsPage(): Promise<string> {
+  const registry = new Registry();
+  const labels = new Map(
+    Object.values(createMetrics(registry)).map((metric) => {
+      const { name, labelNames } = metric as unknown as { name: string; labelNames: string[] };
+      return [name, labelNames];
+    }),
+  );
+  const metrics = (await registry.getMetricsAsJSON()).sort((a, b) => (a.name < b.name ? -1 : 1));
+  const rows = metrics.map(({ name, type, help }) => [
+    `\`${name}\``,
+    String(type),
+    (labels.get(name) ?? []).map((label) => `\`${label}\``).join(', '),
+    plain(help),
+  ]);
+  return [
+    head('Metrics', 'the registry of metrics'),
+    '`/metrics` serves these and Node’s own (`nodejs_…`, `process_…`). Times are in seconds, sizes in bytes.\n\n'.replace(
+      '’',
+      "'",
+    ),
+    table(['metric', 'type', 'labels', 'meaning'], rows),
+  ].join('');
+}
+
+interface ErrorEntry {
+  readonly code: string;
+  readonly actions: Set<string>;
+  meaning: string;
+}
+
+/** Files whose classes say best what a code means that several carry. */
+const AUTHORITIES: ReadonlySet<string> = new Set(['cli/failure.ts', 'client/errors.ts']);
+/** What no class or union explains. */
+const OTHER_MEANINGS: Readonly<Record<string, string>> = {
+  bad_sandbox_file: 'The file that remembers when the built-in exchange began is damaged.',
+};
+const ACTIONS: ReadonlySet<string> = new Set(['retry', 'skip', 'fatal']);
+
+function literal(node: ts.Node | undefined): string | undefined {
+  return node !== undefined && ts.isStringLiteralLike(node) ? node.text : undefined;
+}
+
+function commentOf(node: ts.Node): string {
+  const [note] = ts.getJSDocCommentsAndTags(node).filter(ts.isJSDoc);
+  const text = ts.getTextOfJSDocComment(note?.comment) ?? '';
+  const own = text.replaceAll(/ \((?:contract|field notes)[^)]*\)/g, '');
+  return /^[\s\S]*?\.(?=\s|$)/.exec(own)?.[0] ?? own;
+}
+
+/** Codes of all errors, from the classes that carry them and the unions that list them. */
+function errorsOf(): ErrorEntry[] {
+  const found = new Map<string, ErrorEntry>();
+  const entry = (code: string) => {
+    const one = found.get(code) ?? { code, actions: new Set<string>(), meaning: '' };
+    found.set(code, one);
+    return one;
+  };
+  let isAuthority = false;
+  const noteCall = (args: readonly ts.Expression[], meaning: string) => {
+    const [code, action] = args.map(literal);
+    if (code === undefined || !/^[a-z]+(?:_[a-z]+)*$/.test(code)) return;
+    if (action === undefined || !ACTIONS.has(action)) return;
+    const one = entry(code);
+    one.actions.add(action);
+    if (one.meaning === '' || isAuthority) one.meaning = meaning || one.meaning;
+  };
+  for (const [path, text] of readSources(join(repositoryPath, 'src'))) {
+    if (!/Error/.test(text)) continue;
+    isAuthority = AUTHORITIES.has(path);
+    walk(parse(path, text), (node) => {
+      if (ts.isTypeAliasDeclaration(node) && node.name.text.endsWith('ErrorCode')) {
+        const members = node.getText().matchAll(/(?:\/\*\*([\s\S]*?)\*\/\s*)?\|\s*'([a-z_]+)'/g);
+        for (const [, note = '', code = ''] of members) {
+          const one = entry(code);
+          one.meaning = note.replaceAll(/\s+/g, ' ').trim() || one.meaning;
+          if (node.name.text === 'ArchiveErrorCode') one.actions.add('fatal');
+        }
+      }
+      if (ts.isNewExpression(node) && node.expression.getText().endsWith('Error')) {
+        noteCall(node.arguments ?? [], '');
+      }
+      if (ts.isClassDeclaration(node)) {
+        walk(node, (inner) => {
+          if (ts.isCallExpression(inner) && inner.expression.kind === ts.SyntaxKind.SuperKeyword) {
+            noteCall(inner.arguments, commentOf(node));
+          }
+        });
+      }
+    });
+  }
+  return [...found.values()].sort((a, b) => (a.code < b.code ? -1 : 1));
+}
+
+function meaningOf(code: string): string {
+  const meaning = OTHER_MEANINGS[code];
+  if (meaning !== undefined) return meaning;
+  throw new Error(`no comment says what the error code ${code} means: give its class or union one`);
+}
+
+export function errorsPage(): string {
+  const errors = errorsOf();
+  const rows = errors.map(({ code, actions, meaning }) => [
+    `\`${code}\``,
+    plain(meaning || meaningOf(code)),
+    actions.size === 0 ? 'as the cause' : [...actions].sort().join(' or '),
+    String(exitCodeOf(new TapekeepError(code, 'fatal', ''))),
+  ]);
+  return [
+    head('Errors', 'the classes and codes of errors'),
+    'Every error that the program throws on purpose has a `code`, which never changes its meaning, a message that\n',
+    'names what was wrong, where, and what to do, and an `action`:\n\n',
+    table(
+      ['action', 'meaning'],
+      [
+        ['retry', 'the same may succeed later; the daemon repeats it with growing pauses'],
+        ['skip', 'this piece cannot succeed, the next one may'],
+        ['fatal', 'nothing of this kind can succeed until a person changes something'],
+      ],
+    ),
+    '\nThe exit code is that of a command which ends with the error ([exit codes](command-line.md#exit-codes)).\n\n',
+    table(['code', 'meaning', 'action', 'exit code'], rows),
+  ].join('');
+}
+
+/** Generated pages by path, but for the one of SQL. */
+export async function referencePages(): Promise<Map<string, string>> {
+  return new Map([
+    ['docs/reference/command-line.md', commandLinePage()],
+    ['docs/reference/configuration.md', configurationPage()],
+    ['docs/reference/errors.md', errorsPage()],
+    ['docs/reference/metrics.md', await metricsPage()],
+  ]);
+}
