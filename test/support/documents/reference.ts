@@ -177,30 +177,28 @@ export function configurationPage(): string {
     'database.url',
     'http.port',
   ];
-  return (
-    [
-      head('Configuration', '[`config/default.yaml`](../../config/default.yaml)'),
-      `${paragraphs.join('\n\n')}\n\n`,
-      `Often changed: ${[...often, ...oftenToo].map((path) => `\`${path}\``).join(', ')}.\n`,
-      ...sections.map(({ path, about, settings }) =>
-        [
-          `\n## ${path === '' ? 'Top level' : path}\n`,
-          ...(about === '' ? [] : [`${plain(about)}\n`]),
-          table(
-            ['key', 'default', 'environment', 'meaning'],
-            settings.map((one) => [
-              `\`${one.path}\``,
-              `\`${one.value.replace(/^"(.*)"$/, '$1')}\``,
-              variablesOf(one.path),
-              plain(one.about),
-            ]),
-          ),
-        ].join('\n'),
-      ),
-    ]
-      .join('')
-      .trimEnd() + '\n'
-  );
+  return `${[
+    head('Configuration', '[`config/default.yaml`](../../config/default.yaml)'),
+    `${paragraphs.join('\n\n')}\n\n`,
+    `Often changed: ${[...often, ...oftenToo].map((path) => `\`${path}\``).join(', ')}.\n`,
+    ...sections.map(({ path, about, settings }) =>
+      [
+        `\n## ${path === '' ? 'Top level' : path}\n`,
+        ...(about === '' ? [] : [`${plain(about)}\n`]),
+        table(
+          ['key', 'default', 'environment', 'meaning'],
+          settings.map((one) => [
+            `\`${one.path}\``,
+            `\`${one.value.replace(/^"(.*)"$/, '$1')}\``,
+            variablesOf(one.path),
+            plain(one.about),
+          ]),
+        ),
+      ].join('\n'),
+    ),
+  ]
+    .join('')
+    .trimEnd()}\n`;
 }
 
 export async function metricsPage(): Promise<string> {

@@ -1,24 +1,29 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import test from 'node:test';
 import type { Command } from 'commander';
 import { buildProgram } from '../../src/cli/program.js';
 import { withStatements } from '../../src/cli/query/statement-argument.js';
-import { DEFAULTS } from '../../src/config/keys.js';
+import { blocksOf, readDocument, readDocuments } from '../support/documents/documents.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { Program } from '../support/programs/program.js';
 
-/** What the README tells people to type must work. */
-const README = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8');
+/**
+ * What documents give people to type must work. The examples of the SQL reference are run with the comments
+ * that they come from, and the command line's own page has no commands to type.
+ */
+const TEXTS = readDocuments()
+  .filter(({ path }) => !/^CHANGELOG|^docs\/reference\/(?:sql|command-line)\.md$/.test(path))
+  .map(({ text }) => text);
 
 function blocks(language: string): string[] {
-  return [...README.matchAll(new RegExp(`\`\`\`${language}\n([\\s\\S]*?)\`\`\``, 'g'))].map(
-    ([, text]) => text ?? '',
-  );
+  return TEXTS.flatMap((text) => blocksOf(text, language));
 }
 
-test('every SQL statement of the README runs against the schema', async (t) => {
+function matches(pattern: RegExp): string[] {
+  return TEXTS.flatMap((text) => Array.from(text.matchAll(pattern), ([, found]) => found ?? ''));
+}
+
+test('every SQL statement of the documents runs against the schema', async (t) => {
   const databaseUrl = await makeDatabase();
   await runSql(
     databaseUrl,
@@ -26,9 +31,8 @@ test('every SQL statement of the README runs against the schema', async (t) => {
                          first_seen_at, last_seen_at)
      VALUES ('BTC_USDT', 'BTC', 'USDT', 8, 2, 4, 0.001, now(), now())`,
   );
-  const fromShell = [...README.matchAll(/tapekeep query "([^"]+)"/g)].map(([, sql]) => sql ?? '');
-  const statements = [...blocks('sql'), ...fromShell];
-  assert.ok(statements.length >= 5);
+  const statements = [...blocks('sql'), ...matches(/tapekeep query "([^"]+)"/g)];
+  assert.ok(statements.length >= 9);
   for (const sql of statements) {
     const program = new Program(['query', '--', sql], {
       env: { TAPEKEEP_DATABASE_URL: databaseUrl },
@@ -50,14 +54,14 @@ test('every SQL statement of the README runs against the schema', async (t) => {
   }
 });
 
-test('every command of the README is one that the program has', async (t) => {
+test('every command of the documents is one that the program has', async (t) => {
   const program = new Program(['--help']);
   t.after(() => program.dispose());
   assert.equal((await program.ended()).code, 0);
   const help = program.text('stdout');
-  const commands = [...README.matchAll(/(?:^npx |`|`npx )tapekeep ([a-z]+)/gm)];
-  assert.ok(commands.length >= 6);
-  for (const [, name] of commands) assert.match(help, new RegExp(`^  ${name}\\b`, 'm'));
+  const commands = matches(/(?:^npx |`|`npx )tapekeep ([a-z]+)/gm);
+  assert.ok(commands.length >= 60);
+  for (const name of commands) assert.match(help, new RegExp(`^  ${name}\\b`, 'm'));
 });
 
 /** Words of a line as a shell would read them, without comment, redirection and what a pipe leads to. */
@@ -87,12 +91,30 @@ function typedCommands(): string[][] {
   });
 }
 
+/** The examples in the help of commands, which the command line's page shows. */
+function examplesOfHelp(): string[][] {
+  const { text } = readDocument('docs/reference/command-line.md');
+  const lines = blocksOf(text, 'text').flatMap((block) =>
+    block.replaceAll(/\\\n\s*/g, '').split('\n'),
+  );
+  return (
+    lines
+      .filter((line) => /^ {2}(?:[A-Z_]+=\S+ )*tapekeep /.test(line))
+      .map(wordsOf)
+      .map((words) => withStatements(words.slice(words.indexOf('tapekeep') + 1)))
+      // Their help sets TAPEKEEP_CTL_URL before.
+      .map((words) => (words[1] === 'ctl' ? [...words, '--url', 'http://127.0.0.1:8080'] : words))
+  );
+}
+
 /** Reads arguments as the program would, and stops short of doing anything. */
 function readAs(program: Command, args: readonly string[]): string[] {
   program.exitOverride().configureOutput({ writeErr: () => undefined });
   const { operands, unknown } = program.parseOptions([...args]);
   const next = program.commands.find((one) => one.name() === operands[0]);
   if (next !== undefined) return readAs(next, [...operands.slice(1), ...unknown]);
+  const list = program.commands.find((one) => one.name() === 'list');
+  if (list !== undefined) return readAs(list, [...operands, ...unknown]);
   // The endpoints of `api` are a program of their own, and run against a sandbox elsewhere.
   if (program.name() === 'api') return [];
   const needed = program.registeredArguments.filter(({ required }) => required).length;
@@ -110,9 +132,11 @@ function readAs(program: Command, args: readonly string[]): string[] {
   ];
 }
 
-test('every command of the README is one that can be typed so: options, values and their number', () => {
-  const typed = typedCommands();
-  assert.ok(typed.length >= 40, `${typed.length} commands`);
+test('every command of the documents is one that can be typed so: options, values and their number', () => {
+  const [given, shown] = [typedCommands(), examplesOfHelp()];
+  assert.ok(given.length >= 60, `${given.length} commands`);
+  assert.ok(shown.length >= 30, `${shown.length} examples of the help`);
+  const typed = [...given, ...shown];
   const wrong = typed.flatMap((args) => {
     const [mistakes, line] = [
       readAs(
@@ -124,16 +148,4 @@ test('every command of the README is one that can be typed so: options, values a
     return mistakes.map((mistake) => `${line}: ${mistake}`);
   });
   assert.deepEqual(wrong, []);
-});
-
-test('every setting that the README names exists', () => {
-  const section = README.slice(README.indexOf('## Configuration'), README.indexOf('## Operation'));
-  const rows = [...section.matchAll(/^\| `([a-zA-Z.]+)` \|/gm)].map(([, key]) => key ?? '');
-  assert.ok(rows.length >= 8);
-  const known = JSON.stringify(DEFAULTS);
-  for (const key of rows) {
-    let value: unknown = DEFAULTS;
-    for (const name of key.split('.')) value = (value as Record<string, unknown>)[name];
-    assert.notEqual(value, undefined, `${key} is no setting of ${known}`);
-  }
 });

@@ -5,19 +5,15 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
+import { blocksOf, readDocument, readDocuments } from '../support/documents/documents.js';
 import { temporaryFolder } from '../support/exchanges/tape-exchange.js';
 import { Program } from '../support/programs/program.js';
 import { repositoryPath } from '../support/repository/repository.js';
 
-/** The README's commands around the sandbox, run as they stand there; its library example compiled. */
-const README = readFileSync(join(repositoryPath, 'README.md'), 'utf8');
+/** The commands of the pages on the sandbox and the api, run as they stand there; library examples compiled. */
+const SANDBOX = readDocument('docs/guides/sandbox.md').text;
+const ACCOUNTS = readDocument('docs/guides/accounts.md').text;
 const MAIN = join(repositoryPath, 'dist/cli/main.js');
-
-function blocks(language: string, from: string, to: string): string[] {
-  const section = README.slice(README.indexOf(`\n## ${from}`), README.indexOf(`\n## ${to}`));
-  const found = section.matchAll(new RegExp(`\`\`\`${language}\n([\\s\\S]*?)\`\`\``, 'g'));
-  return Array.from(found, ([, text]) => text ?? '');
-}
 
 interface Ready {
   readonly url: string;
@@ -57,12 +53,9 @@ test('the shell blocks on the sandbox and the api do what they say', async (t) =
   const start = systemClock.wallMs();
   const rows = Array.from({ length: 90 }, (_, at) => `${at + 1},${start + at * 1000},100.5,1,buy`);
   await writeFile(join(cwd, 'trades.csv'), `id,time_ms,price,amount,side\n${rows.join('\n')}\n`);
-  const [, markets = ''] = /`markets\.yaml` is [^`]*`(\[[^`]*\])`/.exec(README) ?? [];
+  const [, markets = ''] = /`markets\.yaml` is [^`]*`(\[[^`]*\])`/.exec(SANDBOX) ?? [];
   await writeFile(join(cwd, 'markets.yaml'), markets);
-  const shell = [
-    ...blocks('sh', 'The sandbox exchange', 'Talking to the exchange'),
-    ...blocks('sh', 'Talking to the exchange', 'Backtesting'),
-  ];
+  const shell = [SANDBOX, ACCOUNTS].flatMap((text) => blocksOf(text, 'sh'));
   assert.ok(shell.length >= 5);
   let sandbox: Ready | undefined;
   let ran = 0;
@@ -98,18 +91,19 @@ test('the shell blocks on the sandbox and the api do what they say', async (t) =
   assert.match(readFileSync(join(cwd, 'truth.ndjson'), 'utf8'), /^(\{"id":.*\}\n)*$/);
 });
 
-test('the library example compiles against the built package', async (t) => {
-  const [example = '', ...others] = blocks('ts', 'As a library', 'Development');
-  assert.deepEqual(others, []);
+test('library examples compile against the built package', async (t) => {
+  const examples = readDocuments().flatMap(({ text }) => blocksOf(text, 'ts'));
+  assert.ok(examples.length >= 3);
   const cwd = await temporaryFolder(t);
   await mkdir(join(cwd, 'node_modules'));
   await symlink(repositoryPath, join(cwd, 'node_modules', 'tapekeep'), 'dir');
-  await writeFile(join(cwd, 'example.mts'), example);
+  const files = examples.map((_, at) => `example-${at}.mts`);
+  for (const [at, file] of files.entries()) await writeFile(join(cwd, file), examples[at] ?? '');
   const tsc = join(repositoryPath, 'node_modules', 'typescript', 'bin', 'tsc');
   const options = ['--noEmit', '--strict', '--skipLibCheck', '--ignoreConfig'];
   const target = ['--module', 'nodenext', '--target', 'es2023'];
   const types = ['--typeRoots', join(repositoryPath, 'node_modules/@types'), '--types', 'node'];
-  const args = [tsc, ...options, ...target, ...types, 'example.mts'];
+  const args = [tsc, ...options, ...target, ...types, ...files];
   const { code, output } = await execute(process.execPath, args, cwd);
   assert.equal(code, 0, output);
 });

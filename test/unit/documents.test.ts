@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import test from 'node:test';
+import { KEY_PATHS, SECRET_FILE_PATHS, SECTION_PATHS } from '../../src/config/keys.js';
+import {
+  anchorsOf,
+  blocksOf,
+  brokenLinks,
+  readDocument,
+  readDocuments,
+} from '../support/documents/documents.js';
+import { referencePages } from '../support/documents/reference.js';
+import { repositoryPath } from '../support/repository/repository.js';
+
+/** Documents: short where they must be, current where they are generated, linked to what is there. */
+const README_MAX_LINES = 200;
+
+test('the README fits on a few screens and leads to every page', () => {
+  const { text } = readDocument('README.md');
+  const lines = text.trimEnd().split('\n').length;
+  assert.ok(lines <= README_MAX_LINES, `${lines} lines; move what is more into docs/`);
+  const pages = readDocuments().filter(({ path }) => path.startsWith('docs/'));
+  assert.ok(pages.length >= 15);
+  assert.deepEqual(
+    pages.map(({ path }) => path).filter((path) => !text.includes(`](${path}`)),
+    [],
+  );
+});
+
+test('generated pages are current: npm run docs writes them anew', async () => {
+  for (const [path, text] of await referencePages()) {
+    assert.ok(readDocument(path).text === text, `${path} is not current: run npm run docs`);
+  }
+});
+
+test('links between documents lead to files and headings that exist', () => {
+  const broken = readDocuments().flatMap((document) =>
+    brokenLinks(document).map((target) => `${document.path}: ${target}`),
+  );
+  assert.deepEqual(broken, []);
+});
+
+test('planted: a link to no file, to no heading or out of the repository is found', () => {
+  const text = [
+    '# A title: with `code`',
+    '[right](b.md#one-two) [right](#a-title-with-code) [elsewhere](https://example.com/x.md)',
+    '[no file](c.md) [no heading](b.md#three) [none here](#one-two) [outside](../../x.md)',
+    '```sh\n[in code](d.md)\n```',
+  ].join('\n');
+  const there: Readonly<Record<string, string>> = {
+    'docs/b.md': '## One, two\n',
+    'docs/a.md': text,
+  };
+  const found = brokenLinks(
+    { path: 'docs/a.md', text },
+    (path) => path in there,
+    (path) => there[path] ?? '',
+  );
+  assert.deepEqual(found, ['c.md', 'b.md#three', '#one-two', '../../x.md']);
+  assert.deepEqual(anchorsOf('# Same\n## Same\n```sh\n# none\n```\n'), ['same', 'same-1']);
+  assert.deepEqual(blocksOf('```sh\na\n```\n  ```sh\n  b\n  ```\n```sql x\nc\n```\n', 'sh'), [
+    'a\n',
+    '  b\n',
+  ]);
+});
+
+test('every setting that a document names exists', () => {
+  const known = new Set([...KEY_PATHS, ...SECTION_PATHS, ...SECRET_FILE_PATHS.keys()]);
+  const sections = new Set([...SECTION_PATHS].filter((path) => !path.includes('.')));
+  const named = readDocuments().flatMap(({ path, text }) =>
+    Array.from(text.matchAll(/`([a-z]\w*(?:\.[a-zA-Z]\w*)+)(?:: [^`]*)?`/g), ([, key = '']) => ({
+      path,
+      key,
+    })).filter(({ key }) => sections.has(key.split('.')[0] ?? '')),
+  );
+  assert.ok(named.length >= 100);
+  assert.deepEqual(
+    named.filter(({ key }) => !known.has(key)),
+    [],
+  );
+});
+
+test('every script that a document runs by npm is one of the package', () => {
+  const { scripts } = JSON.parse(readFileSync(join(repositoryPath, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  const named = readDocuments().flatMap(({ text }) =>
+    Array.from(text.matchAll(/\bnpm (?:run )?([a-z:]+)/g), ([, name = '']) => name),
+  );
+  assert.ok(named.length >= 12);
+  const ofNpm = new Set(['ci', 'package', 'packages', 'run']);
+  assert.deepEqual(
+    named.filter((name) => !ofNpm.has(name) && !(name in scripts)),
+    [],
+  );
+});
+
+test('the package carries every page that its README links to', () => {
+  const manifest = JSON.parse(readFileSync(join(repositoryPath, 'package.json'), 'utf8')) as {
+    files: string[];
+  };
+  // What npm always packs.
+  const always = ['README.md', 'LICENSE', 'package.json'];
+  const links = readDocument('README.md').text.matchAll(/\]\(((?:docs|config|sql)\/[^)#]+)/g);
+  const packed = [...manifest.files, ...always];
+  const left = Array.from(links, ([, path = '']) => path).filter(
+    (path) => !packed.some((one) => path === one || path.startsWith(`${one}/`)),
+  );
+  assert.deepEqual(left, []);
+});
