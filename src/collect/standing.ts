@@ -199,7 +199,11 @@ export class Standing {
 
   #covered({ streamId, span }: Island, isNews: boolean): void {
     const one = this.#streams.get(streamId);
-    if (one === undefined || span.toMs <= (one.coveredUntilMs ?? Number.NEGATIVE_INFINITY)) return;
+    if (one === undefined) return;
+    const knownMs = one.coveredUntilMs ?? Number.NEGATIVE_INFINITY;
+    // After a jump back what was covered lies in the future, and is no measure any more.
+    const isMeasure = knownMs <= this.#options.time.nowMs() + SECOND_MS;
+    if (isMeasure && span.toMs <= knownMs) return;
     one.coveredUntilMs = span.toMs;
     if (!isNews) return;
     one.grewAtMs = this.#options.clock.monotonicMs();

@@ -143,6 +143,19 @@ test('a feed that is connected and proven to lack updates stands, until an updat
   assert.deepEqual(world.standing.list(), []);
 });
 
+test('after a jump back of the time coverage grows from there', async () => {
+  const world = new World();
+  const stream = await world.open('ticker', START_MS);
+  world.clock.advance(3_600_000);
+  await world.cover(stream, 3590, 3600);
+  world.clock.stepWall(-3_590_000);
+  world.standing.failed('ticker', '*', new Error('refused once'));
+  await world.pass(30);
+  assert.equal(world.standing.list().length, 1);
+  await world.cover(stream, 30, 39);
+  assert.deepEqual(world.standing.list(), []);
+});
+
 test('a market that is collected no more does not stand', async () => {
   const world = new World();
   await world.open('trades');
