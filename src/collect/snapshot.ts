@@ -111,6 +111,9 @@ export class SnapshotRecorder {
     const missed = since === undefined || isEmptySpan(since) ? undefined : since;
     telemetry.received({ stream: stream.kind, market, count: look.received });
     this.#settle({ rejected: look.rejected, unchanged: look.unchanged });
+    // Observed before the time went back: it was no time of the exchange's.
+    if (this.#pending !== undefined && this.#pending.fromMs > observedAtMs)
+      this.#pending = undefined;
     const spans = normalizeSpans([claim, ...(this.#pending === undefined ? [] : [this.#pending])]);
     const isQuiet = look.received === look.unchanged && missed === undefined;
     const [only] = spans;

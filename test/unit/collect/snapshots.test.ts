@@ -447,6 +447,25 @@ test('a cached answer is a look at the moment of the cache, and only once', asyn
   assert.equal(world.archive.depths.at(-1)?.observedAtMs, START_MS + 16_000);
 });
 
+test('what was observed without news before a jump back is not claimed after it', async () => {
+  const world = new World();
+  const depth = world.depth(START_MS);
+  world.clock.advance(3_600_000);
+  await depth.poll(signal);
+  world.clock.advance(1000);
+  await depth.poll(signal);
+  world.clock.stepWall(-3_590_000);
+  world.bid = '11';
+  await depth.poll(signal);
+  assert.deepEqual(
+    world.archive.allIslands(1).map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]),
+    [
+      [3_600_000, 3_600_001],
+      [11_000, 11_001],
+    ],
+  );
+});
+
 test('after a jump back of the time cached answers are looks again', async () => {
   const world = new World();
   const depth = world.depth(START_MS);
