@@ -9,6 +9,8 @@ import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { readPostmaster } from '../../src/store/embedded/probe.js';
+import { kernelRelease } from '../../src/store/embedded/processes.js';
+import { syncMethodOf } from '../../src/store/embedded/server.js';
 import { migrate, migrateAll, startEmbeddedPostgres } from '../../src/store/index.js';
 import {
   asSuperuser,
@@ -77,7 +79,8 @@ test('a cluster is made once, kept, and served on the loopback interface only', 
   const settings = await runSql<{ name: string; setting: string }>(
     first.url,
     `SELECT name, setting FROM pg_settings WHERE name IN
-       ('data_checksums', 'fsync', 'listen_addresses', 'synchronous_commit', 'TimeZone') ORDER BY 1`,
+       ('data_checksums', 'fsync', 'listen_addresses', 'recovery_init_sync_method',
+        'synchronous_commit', 'TimeZone') ORDER BY 1`,
   );
   assert.deepEqual(
     settings.map(({ name, setting }) => `${name} ${setting}`),
@@ -86,6 +89,7 @@ test('a cluster is made once, kept, and served on the loopback interface only', 
       'data_checksums on',
       'fsync on',
       'listen_addresses 127.0.0.1',
+      `recovery_init_sync_method ${syncMethodOf(await kernelRelease())}`,
       'synchronous_commit on',
     ],
   );
