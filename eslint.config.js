@@ -2,7 +2,7 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config({
-  files: ['src/**/*.ts', 'test/**/*.ts', 'examples/**/*.ts'],
+  files: ['src/**/*.ts', 'test/**/*.ts', 'docs/examples/**/*.ts'],
   languageOptions: {
     parser: tseslint.parser,
     parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname },

@@ -79,7 +79,7 @@ for (const { args, phase, signal } of ENDINGS) {
 test('an example: SIGINT while the server is starting', async (t) => {
   const watching = new AbortController();
   const changes = watch(join(folder, 'postgres'), watching);
-  const args = ['--import', 'tsx', 'examples/run.ts', 'moving-average', '--data-dir', folder];
+  const args = ['--import', 'tsx', 'docs/examples/run.ts', 'moving-average', '--data-dir', folder];
   const span = ['--market', 'BTC_USDT', '--from', '2026-01-01', '--to', '2026-01-02'];
   const child = spawn(process.execPath, [...args, ...span], { cwd: repositoryPath });
   t.after(() => child.kill('SIGKILL'));

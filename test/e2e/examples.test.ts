@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { marketMaking } from '../../examples/market-making.js';
-import { movingAverage } from '../../examples/moving-average.js';
-import { paperTrader } from '../../examples/paper-trader.js';
+import { marketMaking } from '../../docs/examples/market-making.js';
+import { movingAverage } from '../../docs/examples/moving-average.js';
+import { paperTrader } from '../../docs/examples/paper-trader.js';
 import { ExchangeClient, openArchive } from '../../src/index.js';
 import type { KlineRow } from '../../src/ledger/batch.js';
 import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
@@ -76,7 +76,14 @@ test('the examples find what can be worked out by hand, and run by command', asy
   const child = spawn(
     process.execPath,
     [
-      ...['--import', 'tsx', 'examples/run.ts', 'moving-average', '--database-url', databaseUrl],
+      ...[
+        '--import',
+        'tsx',
+        'docs/examples/run.ts',
+        'moving-average',
+        '--database-url',
+        databaseUrl,
+      ],
       ...['--market', market, '--from', iso(60), '--to', iso(480)],
     ],
     { cwd: repositoryPath, stdio: ['ignore', 'pipe', 'inherit'] },
