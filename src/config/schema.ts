@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { isKlineInterval } from '../contract/intervals.js';
 import { PAGE_LIMIT } from '../contract/limits.js';
+import { SERIES, type Series, WRITTEN_SERIES } from '../model/series.js';
 import {
   credentialOrNull,
   duration,
@@ -54,6 +55,9 @@ const realtime = section({
 });
 
 const width = (standard: 'day' | 'month') => oneOf('day', 'month').prefault(standard);
+const PARTITION_WIDTHS = Object.fromEntries(
+  WRITTEN_SERIES.map((table) => [table, width(SERIES[table].partition)]),
+) as Record<Series, ReturnType<typeof width>>;
 
 const database = section({
   url: urlOrNull('postgres', 'postgresql').prefault(null),
@@ -63,15 +67,7 @@ const database = section({
   startWait: duration('0s', '1d').prefault('2m'),
   partitionsAheadDays: whole(1, 366).prefault(3),
   quarantineMax: whole(0, 10_000_000).prefault(10_000),
-  partitionWidth: section({
-    trade: width('day'),
-    kline: width('month'),
-    ticker: width('day'),
-    depth: width('day'),
-    market_state: width('day'),
-    balance: width('month'),
-    active_order: width('month'),
-  }),
+  partitionWidth: section(PARTITION_WIDTHS),
 });
 
 const enabled = flag().prefault(true);

@@ -38,6 +38,8 @@ export interface Column<Field extends string | null = string | null, Value = unk
   };
   /** Stands behind the figures where a table shows its columns. */
   readonly isShownLast?: true;
+  /** A row may learn it after it was stored. */
+  readonly isLearned?: true;
   /** Known only afterwards, and so no part of what happened. */
   readonly isAfterwards?: true;
 }
@@ -177,12 +179,15 @@ export const SERIES = {
     columns: [
       beside('traded_at', 'tradedAtS', seconds, 'whole second of the execution, exchange time'),
       beside('tid', 'tid', id, 'id that the exchange gave'),
-      beside(
-        'executed_at',
-        'executedAtUs',
-        nullable(micros),
-        'exact time of the execution; null while unknown',
-      ),
+      {
+        ...beside(
+          'executed_at',
+          'executedAtUs',
+          nullable(micros),
+          'exact time of the execution; null while unknown',
+        ),
+        isLearned: true,
+      },
       content('side', 'side', SIDE, 'side of the taker'),
       content('price', 'price', decimal('price', 1), MONEY),
       content('amount', 'amount', decimal('amount', 1), STOCK),

@@ -38,8 +38,8 @@ const FAULTS = [
   'kind=wrongDate,probability=0.005,byS=60',
   'kind=wrongDate,id=slow-date,probability=0.005,byS=-60',
   'kind=stale,probability=0.006,ms=5000',
-  'kind=dropSocket,at=frame,probability=0.001',
-  'kind=halfOpen,at=frame,probability=0.0002',
+  'kind=dropSocket,at=frame,probability=0.003',
+  'kind=halfOpen,at=frame,probability=0.001',
   'kind=duplicateFrames,probability=0.01',
   'kind=garbageFrame,probability=0.003',
 ];

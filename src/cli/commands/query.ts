@@ -3,7 +3,7 @@ import { QUERY_TABLES } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
-import { SERIES_TABLES } from '../../model/series.js';
+import { SERIES, SERIES_TABLES, WRITTEN_SERIES } from '../../model/series.js';
 import type { Answer, Store } from '../../store/index.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
@@ -75,7 +75,7 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
 function coldWarnings({ cold }: Answer): string[] {
   return cold.map(({ table, span }) => {
     const time = `${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)}`;
-    const other = OTHER_NAMES[table];
+    const other = otherName(table);
     const advice =
       other === undefined ? 'tapekeep restore brings them back' : `the table ${other} has all`;
     return `rows of ${table} have moved to cold files, within ${time}; what is read of that time from the database is not all. In this command ${advice}`;
@@ -92,10 +92,13 @@ const VIEWS: readonly string[] = [
   ...['verdicts', 'refusals', 'partitions'],
 ];
 
-const OTHER_NAMES: Readonly<Record<string, string>> = {
-  ...{ trade: 'trades', kline: 'klines', ticker: 'tickers', market_state: 'states' },
-  depth: 'depth (with --engine duckdb)',
-};
+/** The name by which both engines answer for rows in files too. */
+function otherName(table: string): string | undefined {
+  const own = WRITTEN_SERIES.find((one) => one === table && SERIES[one].kept !== 'account');
+  if (own === undefined) return undefined;
+  const { kind } = SERIES[own];
+  return kind === own ? `${kind} (with --engine duckdb)` : kind;
+}
 
 /** As {@link askTogether}, with the table that was meant, if its name comes near. */
 async function askNearby(sql: string, options: QueryOptions, signal: AbortSignal): Promise<void> {

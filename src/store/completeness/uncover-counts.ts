@@ -1,6 +1,6 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
 import type { Island, StreamRef } from '../../ledger/batch.js';
-import type { StreamKind } from '../../model/series.js';
+import { seriesOf, tableOfStream } from '../../model/series.js';
 import type { Runner } from '../database.js';
 import type { DepartedRows } from '../sealing/departed.js';
 
@@ -130,15 +130,11 @@ export function shareByTime({ left, right }: Pieces, { rowCount }: Island): Side
   };
 }
 
-const OBSERVED_TABLES: Partial<Readonly<Record<StreamKind, string>>> = {
-  ...{ depth: 'depth', ticker: 'ticker', state: 'market_state' },
-  ...{ balance: 'balance', orders: 'active_order' },
-};
 /** One stream of tickers, or balances, covers all markets together. */
-const COUNT_OBSERVED = (table: string, ofPeriod: string) => `
+const COUNT_OBSERVED = (table: string, ofVariant: string) => `
   SELECT count(*)::float8 AS row_count FROM ${table}
   WHERE ($1 = 0 OR market_id = $1) AND observed_at >= $2::timestamptz AND observed_at < $3::timestamptz
-  ${ofPeriod}`;
+  ${ofVariant}`;
 
 /** The same of what was seen at its moment, when its upper end is taken. */
 export async function observedCount(
@@ -147,13 +143,12 @@ export async function observedCount(
   { left, taken, right }: Pieces,
   { rowCount }: Island,
 ): Promise<Sides> {
-  const table = OBSERVED_TABLES[kind];
+  const table = tableOfStream(kind);
+  const { variant: column } = seriesOf(table);
   const count = async ({ fromMs, toMs }: Span) => {
-    if (table === undefined) return 0;
-    const isState = kind === 'state';
-    const sql = COUNT_OBSERVED(table, isState ? 'AND period_s = $4' : '');
+    const sql = COUNT_OBSERVED(table, column === null ? '' : `AND ${column} = $4`);
     const bounds = [fromMs, toMs].map((ms) => new Date(ms).toISOString());
-    const values = [marketId, ...bounds, ...(isState ? [variant] : [])];
+    const values = [marketId, ...bounds, ...(column === null ? [] : [variant])];
     const [row] = await runner.rows<{ row_count: number }>(sql, values);
     return row?.row_count ?? 0;
   };

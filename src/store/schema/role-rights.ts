@@ -1,3 +1,5 @@
+import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
+
 /** Rights in Postgres' words; one on a column alone names it: `UPDATE(executed_at)`. */
 export interface RoleRights {
   readonly writer: readonly string[];
@@ -11,22 +13,26 @@ const ADD_REMOVE = ['SELECT', 'INSERT', 'DELETE'];
 const ADD_CHANGE = ['SELECT', 'INSERT', 'UPDATE'];
 const ALL_ROWS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
 
+/** Series are only added to, but for what is learned later, and where a version gives way to the next. */
+function rightsOf(table: SeriesTable): RoleRights {
+  const { columns, versions, kept } = seriesOf(table);
+  const learned = columns.filter(({ isLearned }) => isLearned).map(({ name }) => `UPDATE(${name})`);
+  return {
+    writer: versions === null ? [...ADD, ...learned] : ADD_CHANGE,
+    reader: kept === 'account' ? NOBODY : READ,
+  };
+}
+
+const SERIES_RIGHTS = Object.fromEntries(SERIES_TABLES.map((table) => [table, rightsOf(table)]));
+
 /**
- * What the writer and the reader may do with each table (data model, Roles). Series are only added
- * to, but for what the exchange corrects; the ledger is kept. The account's own data and what was
+ * What the writer and the reader may do with each table (data model, Roles). The ledger is kept. The account's own data and what was
  * refused (which may hold some of it) are not for readers.
  *
  * Every table of the archive stands here: one that does not belongs to nobody but its owner.
  */
 export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
-  trade: { writer: [...ADD, 'UPDATE(executed_at)'], reader: READ },
-  kline: { writer: ADD_CHANGE, reader: READ },
-  kline_revision: { writer: ADD, reader: READ },
-  ticker: { writer: ADD, reader: READ },
-  depth: { writer: ADD, reader: READ },
-  market_state: { writer: ADD, reader: READ },
-  balance: { writer: ADD, reader: NOBODY },
-  active_order: { writer: ADD, reader: NOBODY },
+  ...SERIES_RIGHTS,
   archive: { writer: ADD_CHANGE, reader: READ },
   market: { writer: ADD_CHANGE, reader: READ },
   market_history: { writer: ADD, reader: READ },

@@ -27,18 +27,18 @@ interface Blocker {
 
 /** Who keeps a session waiting, and who keeps those: the ones first that wait for nobody. */
 const FIND_BLOCKERS = `
-  WITH RECURSIVE blocker (pid, depth) AS (
+  WITH RECURSIVE blocker (pid, steps) AS (
     SELECT unnest(pg_blocking_pids($1)), 1
     UNION
-    SELECT unnest(pg_blocking_pids(pid)), depth + 1 FROM blocker WHERE depth < 4
+    SELECT unnest(pg_blocking_pids(pid)), steps + 1 FROM blocker WHERE steps < 4
   )
   SELECT b.pid, a.usename AS "user", a.application_name AS application, a.state,
     to_char(coalesce(a.xact_start, a.backend_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS since,
     nullif(a.query, '<insufficient privilege>') AS query,
     cardinality(pg_blocking_pids(b.pid)) > 0 AS "isWaiting"
-  FROM (SELECT pid, max(depth) AS depth FROM blocker GROUP BY pid) b
+  FROM (SELECT pid, max(steps) AS steps FROM blocker GROUP BY pid) b
   LEFT JOIN pg_stat_activity a ON a.pid = b.pid
-  ORDER BY "isWaiting", depth DESC, pid LIMIT ${BLOCKERS_MAX}`;
+  ORDER BY "isWaiting", steps DESC, pid LIMIT ${BLOCKERS_MAX}`;
 
 /** The beginning of a statement without the texts in it, which may be secret. */
 function beginningOf(query: string): string {

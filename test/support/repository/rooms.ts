@@ -17,7 +17,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   model: ['kernel'],
   contract: ['kernel'],
   observe: ['kernel'],
-  config: ['kernel', 'contract'],
+  config: ['model', 'kernel', 'contract'],
   client: ['contract', 'observe', 'kernel'],
   ledger: ['model', 'kernel'],
   store: ['model', 'ledger', 'contract', 'observe', 'kernel'],
