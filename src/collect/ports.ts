@@ -218,7 +218,10 @@ export interface CompletenessPort {
     presentMs: number,
     how: { readonly isStart: boolean },
   ): Promise<
-    readonly { readonly kind: StreamKind; readonly market: string; readonly span: Span }[]
+    readonly (Pick<StreamRef, 'streamId' | 'kind'> & {
+      readonly market: string;
+      readonly span: Span;
+    })[]
   >;
   /** Notes the exchange's time, so that readers of the archive know what was past by then. */
   notePresent(presentMs: number, pace: number): Promise<void>;

@@ -1,5 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import { messageOf } from '../kernel/errors.js';
+import type { Span } from '../kernel/span.js';
 import type { Island, StreamRef } from '../ledger/batch.js';
 import { type GapReason, isLost } from '../ledger/gap-reasons.js';
 import type { StreamKind } from '../model/series.js';
@@ -213,9 +214,36 @@ export class Standing {
     one.writtenAtMs = Number.NEGATIVE_INFINITY;
   }
 
+  /** Coverage was taken back: what comes anew of that time is growth. */
+  #takenBack(one: Watched | undefined, { fromMs, toMs }: Span): void {
+    if (one?.coveredUntilMs === undefined || toMs < one.coveredUntilMs) return;
+    one.coveredUntilMs = Math.min(one.coveredUntilMs, fromMs);
+  }
+
   #watch(archive: ArchivePort): ArchivePort {
     return {
       ...archive,
+      revokeBeyond: async (presentMs, how) => {
+        const revoked = await archive.revokeBeyond(presentMs, how);
+        for (const { streamId, span } of revoked) {
+          this.#takenBack(this.#streams.get(streamId), span);
+        }
+        return revoked;
+      },
+      uncover: async (stream, span, gap) => {
+        const left = await archive.uncover(stream, span, gap);
+        this.#takenBack(this.#streams.get(stream.streamId), span);
+        return left;
+      },
+      exposeTrades: async (exposure) => {
+        await archive.exposeTrades(exposure);
+        for (const one of this.#streams.values()) {
+          const { marketId, kind } = one.stream;
+          if (marketId === exposure.marketId && (kind === 'trades' || kind === 'times')) {
+            this.#takenBack(one, exposure.span);
+          }
+        }
+      },
       commit: async (batch, options) => {
         const result = await archive.commit(batch, options);
         for (const island of result.islands) this.#covered(island, true);

@@ -137,7 +137,7 @@ export class ModelArchive implements ArchivePort {
   }
 
   /** Nothing is ever covered beyond the present here: only what the gate lets through comes in. */
-  async revokeBeyond(): Promise<readonly never[]> {
+  async revokeBeyond(): ReturnType<ArchivePort['revokeBeyond']> {
     await this.before('revokeBeyond');
     return [];
   }

@@ -164,3 +164,24 @@ test('a market that is collected no more does not stand', async () => {
   world.standing.forget(1);
   assert.deepEqual(world.standing.list(), []);
 });
+
+test('a stream that grows again below what was taken back of it does not stand', async () => {
+  const world = new World();
+  const { standing, model } = world;
+  const stream = await world.open('depth');
+  await world.cover(stream, 0, 3600);
+  const span = { fromMs: START_MS, toMs: START_MS + 3_600_000 };
+  const { streamId, kind, marketId, variant } = stream;
+  model.revokeBeyond = async () => {
+    await model.uncover(stream, span, { reason: 'clock jumped', note: '', atMs: START_MS });
+    return [{ streamId, kind, marketId, variant, market: 'A', span }];
+  };
+  await standing.archive.revokeBeyond(START_MS, { isStart: false });
+  // One poll failed; the next ones did not.
+  standing.failed('depth', '*', new Error('one answer was cut'));
+  for (let second = 3; second < 90; second += 3) {
+    await world.pass(3);
+    await world.cover(stream, 0, second);
+  }
+  assert.deepEqual(standing.list(), []);
+});
