@@ -9,7 +9,7 @@ import { isReplay, seedsOf } from '../support/seeds.js';
  * kinds, a collector killed in the middle of its writes; and in the end `issued = stored ∪ gaps`.
  * How many of them, and how to replay one: support/seeds.
  */
-const seeds = seedsOf(100);
+const seeds = seedsOf(60);
 /** Worlds that share a process, which is killed in the middle of all their writes at once. */
 const TOGETHER = 10;
 /** Such processes at a time: while one waits for its exchanges, another computes. */

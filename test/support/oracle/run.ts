@@ -86,7 +86,7 @@ async function named<T>({ world }: Pick<Place, 'world'>, work: () => Promise<T>)
 async function openPlace(world: OracleWorld): Promise<Place> {
   const folder = await mkdtemp(join(tmpdir(), 'tapekeep-oracle-'));
   const path = join(folder, 'tape.csv');
-  await writeFile(path, `${[TAPE_HEADER, ...tapeLines(world.tape)].join('\n')}\n`);
+  await writeFile(path, `${[TAPE_HEADER, ...tapeLines(world.trades)].join('\n')}\n`);
   const { pace, startOffsetS, seed, variants } = world;
   const source = { kind: 'recorded' as const, tapes: [{ market: MARKET, path }] };
   const backend = await openTape({ source, seed, pace, startOffsetS }, systemClock);

@@ -38,7 +38,6 @@ export function tapeWorld(trades: readonly RecordedTrade[], pace: number): Oracl
   return {
     seed: 7,
     trades,
-    tape: trades,
     pace,
     isStartLater: false,
     startOffsetS: 20,

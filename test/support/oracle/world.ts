@@ -13,10 +13,7 @@ export interface Kill {
 /** Everything that one seed decides. */
 export interface OracleWorld {
   readonly seed: number;
-  /** As the exchange tells them: its ids may begin anew amid them. */
   readonly trades: readonly RecordedTrade[];
-  /** The tape that it plays them from, with the ids that it counts on. */
-  readonly tape: readonly RecordedTrade[];
   readonly pace: number | 'instant';
   /** Collecting may begin later than the exchange's history. */
   readonly isStartLater: boolean;
@@ -52,7 +49,6 @@ const REPLY_FAULTS: ReadonlyArray<(random: Random) => FaultRuleInput> = [
   (random) => ({ kind: 'wrongHead', timeByS: pick(random, [0, 0, -86_400, 72_000]) }),
   (random) => ({ kind: 'wrongHead', idBy: 0, timeByS: pick(random, [-86_400, 72_000, -2, 7]) }),
   (random) => ({ kind: 'wrongDate', byS: pick(random, [60, 3600, -60, -3600]) }),
-  (random) => ({ kind: 'stale', ms: 200 + upTo(random, 1500), oldDate: false }),
 ];
 
 /** A small exchange, what goes wrong with it, and when the collector is killed. */
@@ -60,13 +56,8 @@ export function makeWorld(seed: number): OracleWorld {
   const random = seededRandom(seed);
   const seconds = 20 + upTo(random, 60);
   const flood = random() < 0.3 ? 1100 + upTo(random, 400) : upTo(random, 300);
-  const tape = makeTrades({ seed, seconds, startS: START_S, flood });
+  const trades = makeTrades({ seed, seconds, startS: START_S, flood });
   const rules = makeRules(random);
-  const above = random() < 0.15 ? tape[upTo(random, tape.length - 1)]?.id : undefined;
-  const anew = above === undefined ? [] : idsAnew(above);
-  const trades = tape.map((trade) =>
-    above === undefined || trade.id <= above ? trade : { ...trade, id: trade.id - above },
-  );
   const pace = random() < 0.4 ? pick(random, [20, 40] as const) : 'instant';
   const isIdMode = random() < 0.15;
   const history = random() < 0.25 ? '30s' : 'all';
@@ -74,7 +65,6 @@ export function makeWorld(seed: number): OracleWorld {
   return {
     seed,
     trades,
-    tape,
     pace,
     // A server that pages by id shows its newest page; a limited history begins where it is told to.
     isStartLater: isIdMode || history !== 'all',
@@ -85,7 +75,7 @@ export function makeWorld(seed: number): OracleWorld {
       ...(pageCap === undefined ? {} : { pageCap }),
       ...(random() < 0.3 ? { errorShapes: 'family' as const } : {}),
     },
-    rules: [...anew, ...rules],
+    rules,
     kills: Array.from({ length: pick(random, [0, 1, 1, 2]) }, () => ({
       atWrite: 1 + upTo(random, 25),
       isForwarded: random() < 0.5,
@@ -121,13 +111,6 @@ function makeRules(random: Random): FaultRuleInput[] {
     });
   }
   return rules;
-}
-
-/** Ids above one begin anew, at both endpoints and for good. */
-function idsAnew(above: number): FaultRuleInput[] {
-  return (['historyResult', 'history'] as const).map((where) => {
-    return { kind: 'idsAnew', id: `idsAnew-${where}`, where, above };
-  });
 }
 
 /** A whole number from 0 to `most`. */
