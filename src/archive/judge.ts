@@ -1,9 +1,8 @@
+import { DAY_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { StreamRef } from '../ledger/batch.js';
 import { judgeSlot, type SlotVerdict } from '../ledger/verdict.js';
 import { FIGURE_SLOTS_MAX, type VerdictStore, type VerdictTarget } from '../store/index.js';
-
-const DAY_MS = 86_400_000;
 
 /** Slots that are judged at once: no more than a day's trades are summed up by one statement. */
 export function slotsAtOnce(stepMs: number): number {

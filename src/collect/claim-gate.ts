@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, CoverageClaim, Island, StreamRef } from '../ledger/batch.js';
 import type { StreamKind } from '../model/series.js';
@@ -13,7 +14,6 @@ const MOMENTARY: ReadonlySet<StreamKind> = new Set([
 ]);
 
 const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
-const SECOND_MS = 1000;
 
 /**
  * The one way of coverage into the archive: every claim of every stream is cut to what the clock

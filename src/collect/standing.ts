@@ -1,4 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
+import { SECOND_MS } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { Island, StreamRef } from '../ledger/batch.js';
@@ -32,7 +33,6 @@ export interface StandingOptions {
 const STANDING_MS = 15_000;
 /** The gap of one that stands grows with the time, and is written again this often. */
 const REWRITE_MS = 60_000;
-const SECOND_MS = 1000;
 
 interface Watched {
   readonly stream: StreamRef;

@@ -1,5 +1,6 @@
 import type { TickerEntry } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
+import { SECOND_MS } from '../kernel/durations.js';
 import { hashText } from '../kernel/random.js';
 import type { TickerRow } from '../ledger/batch.js';
 import { type ExchangePort, PRIORITY } from './ports.js';
@@ -13,8 +14,6 @@ export interface TickerCollectorOptions extends SnapshotOptions {
   /** Given every answer as soon as it is there: it tells which markets moved. */
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
 }
-
-const SECOND_MS = 1000;
 
 /** Why a collected market has no readable ticker in an answer; the code under which it is told. */
 type Trouble = 'no_ticker' | 'ticker_refused';

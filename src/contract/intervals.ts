@@ -1,5 +1,5 @@
-/** Seconds of a day. */
-const DAY_S = 86_400;
+import { DAY_S } from '../kernel/durations.js';
+
 /** Seconds of a week, the longest candle. */
 const WEEK_S = 604_800;
 

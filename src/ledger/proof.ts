@@ -1,7 +1,6 @@
+import { SECOND_MS } from '../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../kernel/span.js';
 import type { PageRow } from './order.js';
-
-const SECOND_MS = 1000;
 
 /** When a reply was asked for and what time its server showed. Exchange time, milliseconds. */
 export interface ReplyTimes {

@@ -1,5 +1,6 @@
 import type { Candle, Market, StateRecord, Ticker, TickerEntry } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
+import { DAY_MS } from '../kernel/durations.js';
 import type { BackendTrade, KlineQuery, TradeForm } from '../server/backend.js';
 import { type CandleRules, candlesOf } from './candles.js';
 import { rollingFigures } from './figures.js';
@@ -7,8 +8,6 @@ import type { MarketTape } from './market-tape.js';
 import type { TapeClock } from './tape-clock.js';
 import { TradeTexts } from './trade-texts.js';
 import { TradeWatchers } from './watchers.js';
-
-const DAY_MS = 86_400_000;
 
 /** Best prices of a book; `0` where a side is empty. */
 export interface Touch {

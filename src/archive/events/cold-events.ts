@@ -1,3 +1,4 @@
+import { DAY_US, SECOND_US } from '../../kernel/durations.js';
 import type { DepartedPartition } from '../../store/index.js';
 import { ColdFolder } from '../reading/cold-files.js';
 import type { PlacedFile } from '../reading/reading.js';
@@ -11,7 +12,6 @@ import { type Batches, mergeSources } from './merge.js';
 import { compareWithin, type EventOrder, timeOf } from './order.js';
 import type { EventSlice } from './slice.js';
 
-const DAY_US = 86_400_000_000;
 /**
  * Files of one day that are read side by side, the largest ones. What is left are the small ones:
  * they are sorted together instead, because every open file holds some memory.
@@ -23,7 +23,6 @@ const FIRST_ROWS = 256;
 /** Looks that found nothing widen so much each, before all that is left of the day is opened. */
 const WIDENING = 8;
 const LOOKS_MAX = 4;
-const SECOND_US = 1_000_000;
 
 /** Reads the events of one slice from files. */
 export class ColdReader {

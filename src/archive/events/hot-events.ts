@@ -1,3 +1,4 @@
+import { DAY_US } from '../../kernel/durations.js';
 import type { ArchiveSnapshot } from '../../store/index.js';
 import type { ArchiveEvent } from './event.js';
 import { eventMaker, LineRow, TIME_AT } from './event-rows.js';
@@ -6,7 +7,6 @@ import type { Batches } from './merge.js';
 import { compareWithin, type EventOrder } from './order.js';
 import type { EventSlice } from './slice.js';
 
-const DAY_US = 86_400_000_000;
 /** Days that one statement reads at most; its plan has a branch for each market and partition. */
 const DAYS_MAX = 32;
 /** Rows below which the next statement reads twice as many days. */

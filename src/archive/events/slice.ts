@@ -9,8 +9,6 @@ export interface EventSlice {
   readonly toUs: number;
 }
 
-const SECOND_US = 1_000_000;
-
 /** How much later than the time of its row an event is: candles are known when they close. */
 export function shiftUs({ kind, variantS }: Pick<EventSlice, 'kind' | 'variantS'>): number {
   return kind === 'klines' || kind === 'kline_revisions' ? variantS * SECOND_US : 0;
@@ -30,4 +28,5 @@ export function rowSpanOf(slice: EventSlice): { readonly fromUs: number; readonl
   };
 }
 
+import { SECOND_US } from '../../kernel/durations.js';
 import type { MergedKind } from '../../model/kinds.js';

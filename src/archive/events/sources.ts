@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events';
+import { SECOND_US } from '../../kernel/durations.js';
 import { tableOfKind } from '../../model/kinds.js';
 import type { ArchiveSnapshot, Store } from '../../store/index.js';
 import { cutIntoParts } from '../reading/parts.js';
@@ -171,8 +172,6 @@ function knownDir(coldDir: string | null): string {
 async function* inTurn(lists: readonly ArchiveEvent[][]): Batches {
   for (const list of lists) yield list;
 }
-
-const SECOND_US = 1_000_000;
 
 /** Leaves out what the whole seconds of rows brought in beyond the span. */
 function within({ kind, fromUs, toUs }: EventSlice, batches: Batches): Batches {

@@ -1,6 +1,7 @@
 import { mkdir, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
+import { DAY_S } from '../../kernel/durations.js';
 import { codeOf } from '../../kernel/errors.js';
 import type { SpanCompleteness } from '../../store/index.js';
 import { asDiskFull, ExportGapsError, OutputError } from '../export/errors.js';
@@ -83,8 +84,6 @@ function planOf({ tool, content, intervalS }: InterchangeRequest, part: Intercha
       return { part, path: `${pairName(market)}.npz`, write: writeFeed };
   }
 }
-
-const DAY_S = 86_400;
 
 /** Where slots of other lengths begin is the exchange's to say. @throws InterchangeError */
 function refuseLength({ content, intervalS, parts }: InterchangeRequest): void {

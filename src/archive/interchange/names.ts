@@ -1,3 +1,4 @@
+import { DAY_S } from '../../kernel/durations.js';
 import { OutputError } from '../export/errors.js';
 
 /** A market as other tools name it. */
@@ -7,7 +8,6 @@ export interface NamedMarket {
   readonly money: string;
 }
 
-const DAY_S = 86_400;
 const UNITS: readonly (readonly [seconds: number, letter: string])[] = [
   [7 * DAY_S, 'w'],
   [DAY_S, 'd'],

@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { KlineRow } from '../../ledger/batch.js';
 import { tableOfKind } from '../../model/kinds.js';
@@ -7,8 +8,6 @@ import { seenAtMs } from './next-moment.js';
 import type { PartSearch } from './part-search.js';
 import type { LateRows, SeriesFrom, TradePlace, TradeRow } from './past.js';
 import { comparePlaces } from './places.js';
-
-const SECOND_MS = 1000;
 
 /** Finds what was received later than it happened, in the database and in files. */
 export class PastLateRows implements LateRows {

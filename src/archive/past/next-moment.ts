@@ -1,9 +1,9 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Store } from '../../store/index.js';
 import * as sql from './hot-sql.js';
 import type { PartSearch } from './part-search.js';
 import type { TradeRow } from './past.js';
 
-const SECOND_MS = 1000;
 const US_PER_MS = 1000;
 
 /** From its exact time on a trade is seen, or from the end of its second on. */

@@ -1,4 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
+import { DAY_MS, MINUTE_MS } from '../../kernel/durations.js';
 import type { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import { type MergedKind, type RowOfKind, tableOfKind } from '../../model/kinds.js';
@@ -8,8 +9,6 @@ import { rowsOf } from './cold-rows.js';
 import { OLDEST } from './hot-sql.js';
 import type { ReadingLease } from './reading-lease.js';
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 86_400_000;
 /** How much further each look goes than the one before. */
 const WIDENING = 8;
 /** Rows of files that a look takes at first; each further one takes twice as many. */

@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Store } from '../../store/index.js';
 import { addTrade, appendCandles } from './candles.js';
 import * as sql from './hot-sql.js';
@@ -14,7 +15,6 @@ import { comparePlaces } from './places.js';
 
 /** Before everything that there can be. */
 const BEGINNING: TradePlace = { tradedAtS: 0, tid: 0 };
-const SECOND_MS = 1000;
 
 const seriesOf = (marketId: number) => ({ kind: 'trades', marketId, variantS: 0 }) as const;
 

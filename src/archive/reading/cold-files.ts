@@ -1,5 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { DAY_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { DepartedPartition } from '../../store/index.js';
 import { asColdError, ColdError } from '../cold/errors.js';
@@ -7,7 +8,6 @@ import { sumFile } from '../cold/files.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from '../cold/manifest.js';
 import type { PlacedFile } from './reading.js';
 
-const DAY_MS = 86_400_000;
 /** Files whose content was found right; a year of a hundred markets. */
 const MAX_CHECKED = 50_000;
 

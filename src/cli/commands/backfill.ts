@@ -1,5 +1,6 @@
 import { MarketList } from '../../collect/markets.js';
 import type { Config } from '../../config/schema.js';
+import { SECOND_MS } from '../../kernel/durations.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, type Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../model/series.js';
@@ -25,7 +26,6 @@ export interface BackfillOptions extends FillCommandOptions {
   readonly again?: boolean;
 }
 
-const SECOND_MS = 1000;
 const KINDS: readonly StreamKind[] = ['trades', 'kline'];
 /** Gaps whose pauses are ended at once. */
 const RETRIED_MAX = 10_000;

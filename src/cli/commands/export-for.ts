@@ -3,6 +3,7 @@ import { exportFor } from '../../archive/interchange/interchange.js';
 import type { InterchangeManifest } from '../../archive/interchange/manifest.js';
 import { openReading } from '../../archive/reading/open-reading.js';
 import { systemClock } from '../../kernel/clock.js';
+import { MINUTE_MS } from '../../kernel/durations.js';
 import { totalLengthMs } from '../../kernel/span.js';
 import type { KnownStream } from '../../store/index.js';
 import type { ExitCode } from '../exit-codes.js';
@@ -27,7 +28,6 @@ export interface ExportForOptions extends CommonOptions, InterchangeSelection {
   readonly force?: boolean;
 }
 
-const MINUTE_MS = 60_000;
 const AS_RECEIVED: Latency = { kind: 'received' };
 const FOLDERS = {
   freqtrade: 'user_data/data/<exchange>',

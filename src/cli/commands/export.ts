@@ -5,6 +5,7 @@ import type { Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
 import { openReading } from '../../archive/reading/open-reading.js';
 import { systemClock } from '../../kernel/clock.js';
+import { MINUTE_MS } from '../../kernel/durations.js';
 import { totalLengthMs } from '../../kernel/span.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import type { ExitCode } from '../exit-codes.js';
@@ -29,7 +30,6 @@ export interface ExportOptions extends CommonOptions, ExportSelection {
   readonly force?: boolean;
 }
 
-const MINUTE_MS = 60_000;
 const BY_ENDING: Readonly<Record<string, Format>> = {
   '.csv': 'csv',
   '.ndjson': 'ndjson',

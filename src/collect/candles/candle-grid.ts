@@ -1,7 +1,7 @@
+import { DAY_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import { gridWithin, withoutSlots } from '../../ledger/proof.js';
 
-const DAY_MS = 86_400_000;
 /** A server that keeps changing its mind is not followed. */
 const CHANGES_MAX = 3;
 

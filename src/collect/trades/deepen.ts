@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Hole } from '../../ledger/holes.js';
 import { comparePlaces, orderPage, placeKey } from '../../ledger/order.js';
 import { locate } from '../../ledger/page.js';
@@ -6,7 +7,7 @@ import { type Frontier, NOTHING, seenDepth } from './frontier.js';
 import { isUnread } from './known.js';
 import { sureRows } from './page-ends.js';
 import type { SourceTrade, TradePage } from './source.js';
-import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
 
 /** Stored rows that a page is held against, and how many of them it may expose. */
 const STORED_MAX = 2 * PAGE_MAX;

@@ -1,9 +1,9 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 
 /** Answers in a row that must agree: of these, two may be cut on their way and prove nothing. */
 const LOOKS_FOR_PROOF = 3;
-const SECOND_MS = 1000;
 
 /**
  * The time in which a market was seen to have no trade at all.

@@ -1,4 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
+import { SECOND_MS } from '../../kernel/durations.js';
 import { comparePlaces, type PageRow } from '../../ledger/order.js';
 
 /** Where an answer said that history ends. */
@@ -15,7 +16,6 @@ interface Seen extends PageRow {
   readonly atMs: number;
 }
 
-const SECOND_MS = 1000;
 /** Two answers that history ends are one proof when at least a second apart, and at most this. */
 const PROOF_MAX_MS = 1_800_000;
 /** Edges that are remembered; one that is forgotten needs its two signs anew. */

@@ -1,8 +1,8 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import { placeKey, type Seam, seamsOf } from '../../ledger/order.js';
 import type { PageStoreOptions } from './page-store.js';
 import type { SourceTrade } from './source.js';
 
-const SECOND_MS = 1000;
 /** Seams that are remembered as recorded; beyond it they are recorded once more, which changes nothing. */
 const RECORDED_MAX = 100;
 

@@ -1,4 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
+import { SECOND_MS } from '../../kernel/durations.js';
 import { comparePlaces, type PageRow } from '../../ledger/order.js';
 import type { ReplyTimes } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
@@ -8,7 +9,6 @@ import type { ClaimTime } from '../ports.js';
 /** What shows newer trades than a page of history does. */
 export type EvidenceSource = 'states' | 'tickers' | 'history';
 
-const SECOND_MS = 1000;
 /**
  * How late each source may tell of a trade, exchange milliseconds at real pace; and how long it is
  * believed against an endpoint that brings nothing new at all, milliseconds of this machine. States

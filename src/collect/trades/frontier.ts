@@ -1,10 +1,9 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { Hole } from '../../ledger/holes.js';
 import type { PageRow } from '../../ledger/order.js';
 import { latestMs, type ReplyTimes } from '../../ledger/proof.js';
 import type { SourceTrade } from './source.js';
-
-const SECOND_MS = 1000;
 
 /** A hole below an edge of coverage: what the walk would fill next. */
 export interface PendingGap {

@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import {
@@ -13,7 +14,7 @@ import { NOTHING } from './frontier.js';
 import { Pace, type WalkPace } from './pace.js';
 import { sureRows } from './page-ends.js';
 import type { SourceTrade, TradePage } from './source.js';
-import { OTHER_PAGE, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+import { OTHER_PAGE, PAGE_MAX, type Walk } from './walk.js';
 
 /** What one look at the newest trades brought. */
 export interface HeadLook {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import { comparePlaces, orderPage, type PageRow, placeKey } from '../../ledger/order.js';
 import type { TradePage } from './source.js';
@@ -10,7 +11,6 @@ const FEW = 5;
 /** And at most so many, when all answers lack them for {@link LASTING_MS}. */
 const MANY = 100;
 const LASTING_MS = 120_000;
-const SECOND_MS = 1000;
 
 /** Rows that a page should hold and does not. */
 export interface Contradiction {

@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Hole } from '../../ledger/holes.js';
 import { orderPage } from '../../ledger/order.js';
 import { islandSpan } from '../../ledger/proof.js';
@@ -6,7 +7,7 @@ import { NOTHING, seenDepth } from './frontier.js';
 import type { Head } from './head.js';
 import { sureRows } from './page-ends.js';
 import type { SourceTrade } from './source.js';
-import { LOCATE_REQUESTS_MAX, PAGE_MAX, SECOND_MS, type Walk } from './walk.js';
+import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
 
 /**
  * Finds the page that holds the upper edge of a hole with no known trade above it, without walking

@@ -1,6 +1,7 @@
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import type { ToldGap } from '../../contract/told-gaps.js';
+import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../ledger/batch.js';
 import { orderPage, screenPage } from '../../ledger/order.js';
@@ -47,7 +48,6 @@ export interface TradeSource {
 }
 
 const MICROS = 1_000_000;
-const SECOND_MS = 1000;
 
 function fromResult(trade: ResultTrade): SourceTrade {
   const { tid, date, price, amount, total, type } = trade;

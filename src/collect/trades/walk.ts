@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import { findHoles, type Hole } from '../../ledger/holes.js';
@@ -50,7 +51,6 @@ export interface ServerTraits {
   largestPage: number;
 }
 
-export const SECOND_MS = 1000;
 export const PAGE_MAX = 1000;
 /** Size of the page that must agree with an empty one: no cache has one answer for both. */
 export const OTHER_PAGE = 500;

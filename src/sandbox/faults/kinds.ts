@@ -1,4 +1,5 @@
 import { type EndpointName, endpointNames } from '../../contract/endpoints.js';
+import { HOUR_MS } from '../../kernel/durations.js';
 
 /** What a parameter of a kind of fault may be. */
 export type ParameterShape =
@@ -17,8 +18,6 @@ export interface FaultKindShape {
   readonly isRealtime: boolean;
   readonly parameters: Readonly<Record<string, ParameterShape>>;
 }
-
-const HOUR_MS = 3_600_000;
 
 function whole(min: number, max: number, byDefault?: number): ParameterShape {
   return { type: 'whole', min, max, ...(byDefault === undefined ? {} : { default: byDefault }) };

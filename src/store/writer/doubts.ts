@@ -1,3 +1,4 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../model/series.js';
 import type { Connection } from '../connection.js';
@@ -34,9 +35,6 @@ const DOUBT_CANDLES = `
          tstzrange(s.open_at, s.open_at + 2 * s.interval_s * interval '1 second')
   FROM stage_kline s WHERE s.ord = ANY ($1::int[])`;
 
-/** A trade's moment is a whole second; its span is that second. */
-const SECOND_MS = 1000;
-
 /** Trades that came into a span which was covered before them. */
 export async function doubtLateTrades(
   connection: Connection,
@@ -46,6 +44,7 @@ export async function doubtLateTrades(
     if (work.kind !== 'trades') return [];
     const hull = work.fresh.hullIn(span, uncovered);
     if (hull === undefined) return [];
+    // A trade's moment is a whole second; its span is that second.
     return [{ marketId: work.marketId, fromMs: hull.fromMs, toMs: hull.toMs + SECOND_MS }];
   });
   if (late.length === 0) return;

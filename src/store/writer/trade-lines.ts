@@ -1,3 +1,4 @@
+import { DAY_S } from '../../kernel/durations.js';
 import { timestampTextMs } from '../../kernel/timestamp.js';
 import type { TradeRow } from '../../ledger/batch.js';
 import type { TradeRun } from './candidate.js';
@@ -60,7 +61,6 @@ const MAX_LINE_BYTES = 512;
 const USUAL_LINE_BYTES = 160;
 /** Longer decimals are left to the slow way. */
 const MAX_USUAL_DECIMAL = 40;
-const DAY_S = 86_400;
 const DATE_CHARS = 'YYYY-MM-DDT'.length;
 const SECOND_CHARS = 'YYYY-MM-DDTHH:MM:SS'.length;
 /** What is written at once as a whole number: it and its digits fit into 32 bits. */

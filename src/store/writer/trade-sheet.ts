@@ -5,6 +5,7 @@ import {
   subtractDecimals,
   toPlainDecimal,
 } from '../../kernel/decimal.js';
+import { DAY_MS } from '../../kernel/durations.js';
 import type { Batch, TradeRow } from '../../ledger/batch.js';
 import { decimalFault, isInt4, isTimestampMs } from '../../model/columns.js';
 import type { Outcome, TradeRun } from './candidate.js';
@@ -33,7 +34,6 @@ export interface TradeSheet {
   readonly denseLines: Buffer;
 }
 
-const DAY_MS = 86_400_000;
 /** Both endpoints tell one trade with seconds that are this far apart at most. */
 const BESIDE_S = 1;
 
