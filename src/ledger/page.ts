@@ -1,5 +1,5 @@
 import { comparePlaces, type PageRow } from './order.js';
-import { goDeeper, goShallower, isPastTheEnd, type Search } from './search.js';
+import { goDeeper, goShallower, isPastTheEnd, type Search, searchFrom } from './search.js';
 
 /**
  * Reading one page of trade history against what is already known: pure decisions, no I/O.
@@ -88,7 +88,12 @@ export function locate(input: LocateInput): Location {
   if (index < 0) {
     // Within a second the exchange may have another order than ids: the trade may lie above.
     if (newest.tradedAtS === target.tradedAtS && skip > 0) {
-      return again(goShallower(search, pageRows), 'began within the second of the known trade');
+      // Where ids began anew amid this second it lies above older ones with larger ids: nearby.
+      const up = Math.max(1, pageRows >> 1);
+      return again(
+        { ...searchFrom(Math.max(0, skip - up)), deep: skip },
+        'began within the second of the known trade',
+      );
     }
     return { kind: 'broken', detail: `trade ${target.tid} is missing between its neighbours` };
   }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { WalkStalledError } from '../../../src/collect/trades/errors.js';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
 import {
   every,
@@ -116,6 +117,45 @@ for (const kind of KINDS) {
         })),
         [{ marketId: 7, beginsS: Math.floor(beginsS), lastIdBefore: MILLION + beginsS }],
       );
+    });
+  }
+}
+
+for (const kind of KINDS) {
+  for (const cap of [12, 13, 14, 16, 17, 18, 20, 22, 26]) {
+    test(`${kind}: ids begin anew amid a second of 15 trades, told in pages of ${cap}`, async () => {
+      const streamId = kind === 'trades' ? 1 : 2;
+      const world = new TradeWorld(every(30, 1), 30);
+      for (const trade of world.trades) trade.tid += MILLION;
+      await lookOn(world, world.walker(kind), 5, (atS) => ({
+        ...{ tid: MILLION + Math.floor(atS) + 1, atS },
+      }));
+      const beginsS = (world.clock.wallMs() - START_S * 1000) / 1000;
+      let tid = 2 * MILLION;
+      for (let second = 0; second < 30; second += 1) {
+        world.clock.advance(1000);
+        for (let part = 0; part < 15; part += 1) {
+          if (second === 10 && part === 7) tid = 0;
+          tid += 1;
+          world.trades.push({ tid, atS: beginsS + second + (part + 0.5) / 15 });
+        }
+      }
+      world.cap = cap;
+      const walker = world.walker(kind);
+      const next = (atS: number): Trade => ({ tid: 1000 + Math.floor(atS), atS });
+      for (let stalls = 0, isDone = false; !isDone; stalls += isDone ? 0 : 1) {
+        assert.ok(stalls <= 2, 'pages that end within that second do not stop it');
+        isDone = await lookOn(world, walker, 5, next).then(
+          () => true,
+          (error: unknown) => {
+            if (error instanceof WalkStalledError) return false;
+            throw error;
+          },
+        );
+      }
+      const nowS = (world.clock.wallMs() - START_S * 1000) / 1000;
+      assert.deepEqual(world.covered(streamId), [[1, nowS]]);
+      world.assertHonest(streamId);
     });
   }
 }
