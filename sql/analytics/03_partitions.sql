@@ -35,7 +35,10 @@ BEGIN
     FROM (SELECT p.span, p.uri, CASE
                    -- A transaction that keeps its snapshot still sees the state of before. The file of a
                    -- table is the present one, whatever the snapshot: emptied or dropped since, it is another.
-                   WHEN p.state IN ('hot', 'sealed') AND pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode
+                   -- Asking for its size locks it, without which a session may go by what it remembers.
+                   WHEN p.state IN ('hot', 'sealed') AND c.oid IS NOT NULL
+                     AND (pg_relation_size(c.oid) IS NULL
+                       OR pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode)
                    THEN 'left' ELSE p.state END AS state
           FROM partition_state p LEFT JOIN pg_class c
             ON c.relnamespace = current_schema()::regnamespace
