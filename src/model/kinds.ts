@@ -10,13 +10,16 @@ import {
 
 /** The series of markets as people ask for them: by kind, with the columns that files and tables show. */
 
-type Entry = (typeof SERIES)[SeriesTable];
-type OfMarket = Exclude<Entry, { readonly kept: 'account' }>;
-
 /** A series of markets, or the former versions of one. */
-export type MergedKind = OfMarket['kind'];
+export type MergedKind = Exclude<
+  (typeof SERIES)[keyof typeof SERIES],
+  { readonly kept: 'account' }
+>['kind'];
 /** A series of markets that can be read whole. */
-export type SeriesKind = Exclude<OfMarket, { readonly batch: null }>['kind'];
+export type SeriesKind = Exclude<
+  (typeof SERIES)[keyof typeof SERIES],
+  { readonly kept: 'account' } | { readonly batch: null }
+>['kind'];
 
 type TableNamed<Kind extends MergedKind> = {
   [Table in SeriesTable]: (typeof SERIES)[Table]['kind'] extends Kind ? Table : never;
@@ -102,7 +105,7 @@ export function timeColumnOf(table: SeriesTable): string {
 }
 
 /** The series whose rows are called so. @throws RangeError for a word that is none */
-export function tableOfKind(kind: Entry['kind']): SeriesTable {
+export function tableOfKind(kind: (typeof SERIES)[SeriesTable]['kind']): SeriesTable {
   const table = SERIES_TABLES.find((one) => SERIES[one].kind === kind);
   if (table === undefined) throw new RangeError(`no series is called ${kind}`);
   return table;
