@@ -192,7 +192,7 @@ export class HoleBook {
   ): Promise<void> {
     if (fromMs >= edgeMs) return;
     if (fromMs === -Infinity) {
-      if (waitMs !== null) await this.#recordStart(reason, note, waitMs);
+      await this.#recordStart(reason, note, waitMs ?? BEYOND_HISTORY_RETRY_MS);
       return;
     }
     const span = { fromMs, toMs: edgeMs };

@@ -196,3 +196,19 @@ test('tries below the lowest trade are remembered while nobody knows where histo
   await fillAll(second);
   assert.deepEqual(world.covered().at(-1)?.[0], 1);
 });
+
+test('where the exchange forgets as fast as it trades, tries below the lowest trade say that it does', async () => {
+  const world = new TradeWorld(every(600, 1), 600);
+  world.cap = 50;
+  const walker = world.walker();
+  for (let second = 0; second < 60; second += 1) {
+    world.clock.advance(1000);
+    world.trades = [...world.trades.slice(1), { tid: 601 + second, atS: 600.5 + second }];
+    await walker.pollHead(signal);
+    if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+  }
+  assert.equal(walker.pendingGap(), undefined);
+  const tries = world.archive.tries.get(1);
+  assert.deepEqual([tries?.attempts, tries?.reason], [1, 'beyond history']);
+  world.assertHonest();
+});
