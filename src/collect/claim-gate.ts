@@ -1,17 +1,8 @@
 import { SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, CoverageClaim, Island, StreamRef } from '../ledger/batch.js';
-import type { StreamKind } from '../model/series.js';
+import { MOMENT_STREAMS } from '../model/series.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
-
-/** What can only be seen at its moment: nothing of it is proven of a time in which nothing ran. */
-const MOMENTARY: ReadonlySet<StreamKind> = new Set([
-  'depth',
-  'ticker',
-  'state',
-  'balance',
-  'orders',
-]);
 
 const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGATIVE_INFINITY };
 
@@ -105,7 +96,7 @@ export class ClaimGate {
     const { streamId, kind } = stream;
     const { sinceMs, untilMs } = this.#time.lived ?? NOTHING_LIVED;
     const nextMs = this.#time.nowMs() + 1;
-    if (!MOMENTARY.has(kind)) {
+    if (!MOMENT_STREAMS.has(kind)) {
       const knownMs = this.#knownMs.get(streamId) ?? 0;
       return cutAt(stream, span, Math.min(nextMs, Math.max(untilMs, knownMs)));
     }

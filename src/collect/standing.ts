@@ -4,7 +4,7 @@ import { messageOf } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { Island, StreamRef } from '../ledger/batch.js';
 import { type GapReason, isLost } from '../ledger/gap-reasons.js';
-import type { StreamKind } from '../model/series.js';
+import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ExchangeTime } from './ports.js';
 import { WalkStalledError } from './trades/errors.js';
@@ -55,15 +55,6 @@ const STALLED = {
   reason: 'no updates',
   note: 'answers to queries show deals that no update brought',
 } as const;
-
-/** Streams of moments that cannot be asked for later. */
-const MOMENTS: ReadonlySet<StreamKind> = new Set([
-  'depth',
-  'ticker',
-  'state',
-  'balance',
-  'orders',
-] as const);
 
 /**
  * Watches that the coverage of every stream grows. One that stands is a gap with a reason from the
@@ -169,7 +160,7 @@ export class Standing {
         : { reason: 'no connection', note: 'no connection brought a state' };
     }
     if (one.failure !== undefined || one.hasGrown) return one.failure;
-    const reason = MOMENTS.has(kind) ? 'not observed' : 'not collected';
+    const reason = MOMENT_STREAMS.has(kind) ? 'not observed' : 'not collected';
     return { reason, note: 'no answer since the start proved anything of it' };
   }
 
@@ -280,7 +271,7 @@ export class Standing {
 }
 
 function reasonOf(kind: StreamKind, error: unknown): GapReason {
-  if (MOMENTS.has(kind)) return 'not observed';
+  if (MOMENT_STREAMS.has(kind)) return 'not observed';
   if (error instanceof WalkStalledError) return error.reason;
   return 'exchange failed';
 }

@@ -89,16 +89,16 @@ function whole(width: 8 | 4, isStorable: (value: number) => boolean): ColumnType
 }
 
 /** A whole number of eight bytes, as far as JavaScript holds it exactly. */
-export const integer = whole(8, Number.isSafeInteger);
+export const int8 = whole(8, Number.isSafeInteger);
 /** The same above zero, as exchanges give them. */
-export const id = whole(8, (value) => Number.isSafeInteger(value) && value > 0);
+export const positiveInt8 = whole(8, (value) => Number.isSafeInteger(value) && value > 0);
 /** A whole number of four bytes from zero on. */
-export const count = whole(4, isInt4);
-/** The same above zero: a length in seconds. */
-export const length = whole(4, (value) => isInt4(value) && value > 0);
+export const int4 = whole(4, isInt4);
+/** The same above zero, as a length in seconds is. */
+export const positiveInt4 = whole(4, (value) => isInt4(value) && value > 0);
 
 /** One of a few words. */
-export function word<const Word extends string>(...words: readonly Word[]): ColumnType<Word> {
+export function oneOf<const Word extends string>(...words: readonly Word[]): ColumnType<Word> {
   return {
     ...{ form: 'text', width: 0, encode: String, isSame: isSameText },
     decode: (json) => String(json) as Word,
@@ -110,7 +110,7 @@ export function word<const Word extends string>(...words: readonly Word[]): Colu
 const STORABLE_NAME = /^[^\p{Cc}\p{Cs}]{1,64}$/u;
 
 /** A short name that the exchange gave. */
-export const name: ColumnType<string> = {
+export const shortText: ColumnType<string> = {
   ...{ form: 'text', width: 0, encode: String, decode: String, isSame: isSameText },
   faultOf: (value) => unless(STORABLE_NAME.test(value)),
 };

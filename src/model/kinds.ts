@@ -13,12 +13,12 @@ import {
 /** A series of markets, or the former versions of one. */
 export type MergedKind = Exclude<
   (typeof SERIES)[keyof typeof SERIES],
-  { readonly kept: 'account' }
+  { readonly retention: 'account' }
 >['kind'];
 /** A series of markets that can be read whole. */
 export type SeriesKind = Exclude<
   (typeof SERIES)[keyof typeof SERIES],
-  { readonly kept: 'account' } | { readonly batch: null }
+  { readonly retention: 'account' } | { readonly batch: null }
 >['kind'];
 
 type TableNamed<Kind extends MergedKind> = {

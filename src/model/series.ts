@@ -1,18 +1,18 @@
 import {
   type ColumnType,
-  count,
   decimal,
   flag,
-  id,
-  integer,
-  length,
+  int4,
+  int8,
   levels,
   micros,
   millis,
-  name,
   nullable,
+  oneOf,
+  positiveInt4,
+  positiveInt8,
   seconds,
-  word,
+  shortText,
 } from './columns.js';
 
 /**
@@ -50,8 +50,8 @@ export interface SeriesEntry {
   readonly kind: string;
   /** The field of a batch that brings its rows; null where storing others makes them. */
   readonly batch: string | null;
-  /** By which word of `retention` its rows are kept. */
-  readonly kept: string;
+  /** The key of the setting `retention` that its rows go by. */
+  readonly retention: string;
   /** The streams whose coverage its rows prove; the first claims for the rows themselves. */
   readonly streams: readonly [string, ...string[]];
   /** Whether one stream covers all markets together. */
@@ -88,7 +88,7 @@ function content<const Field extends string, Value>(
 }
 
 /** A part of the key, or something that two sightings of one row may differ in. */
-function beside<const Field extends string, Value>(
+function uncompared<const Field extends string, Value>(
   columnName: string,
   field: Field,
   type: ColumnType<Value>,
@@ -98,7 +98,7 @@ function beside<const Field extends string, Value>(
 }
 
 /** What the database alone keeps. */
-function kept<Value>(
+function databaseOnly<Value>(
   columnName: string,
   type: ColumnType<Value>,
   about: string,
@@ -115,31 +115,40 @@ const figure = <const Field extends string>(
 
 const MONEY = 'in the money currency';
 const STOCK = 'in the stock currency';
-const OBSERVED = beside(
+const OBSERVED = uncompared(
   'observed_at',
   'observedAtMs',
   millis,
   'when it was looked at, exchange time',
 );
-const RECEIVED = beside(
+const RECEIVED = uncompared(
   'received_at',
   'receivedAtMs',
   millis,
   'when it came, clock of the collecting machine',
 );
-const SIDE = word('buy', 'sell');
+/** Prices in the money currency, each under the name of its field. */
+function prices<const Names extends readonly string[]>(...names: Names) {
+  return names.map((one) => figure(one, one, 'price', MONEY)) as unknown as {
+    readonly [At in keyof Names]: Column<Names[At], string>;
+  };
+}
+
+const SIDE = oneOf('buy', 'sell');
 const OF_PAIR = `${STOCK}, in the order of their prices`;
 
 const CANDLE_PRICES = [
-  figure('open', 'open', 'price', MONEY),
-  figure('high', 'high', 'price', MONEY),
-  figure('low', 'low', 'price', MONEY),
-  figure('close', 'close', 'price', MONEY),
+  ...prices('open', 'high', 'low', 'close'),
   figure('volume', 'volume', 'sum', STOCK),
   figure('amount', 'amount', 'sum', 'volume in the money currency'),
 ] as const;
-const OPEN_AT = beside('open_at', 'openAtS', seconds, 'begin of the candle');
-const INTERVAL = beside('interval_s', 'intervalS', length, 'length of the candle in seconds');
+const OPEN_AT = uncompared('open_at', 'openAtS', seconds, 'begin of the candle');
+const INTERVAL = uncompared(
+  'interval_s',
+  'intervalS',
+  positiveInt4,
+  'length of the candle in seconds',
+);
 
 interface ExactTime {
   readonly tradedAtS: number;
@@ -161,7 +170,7 @@ export const SERIES = {
   trade: {
     kind: 'trades',
     batch: 'trades',
-    kept: 'trades',
+    retention: 'trades',
     streams: ['trades', 'times'],
     isOfAllMarkets: false,
     hasMarket: true,
@@ -177,10 +186,10 @@ export const SERIES = {
         ? undefined
         : 'executed_at is not within its second',
     columns: [
-      beside('traded_at', 'tradedAtS', seconds, 'whole second of the execution, exchange time'),
-      beside('tid', 'tid', id, 'id that the exchange gave'),
+      uncompared('traded_at', 'tradedAtS', seconds, 'whole second of the execution, exchange time'),
+      uncompared('tid', 'tid', positiveInt8, 'id that the exchange gave'),
       {
-        ...beside(
+        ...uncompared(
           'executed_at',
           'executedAtUs',
           nullable(micros),
@@ -204,7 +213,7 @@ export const SERIES = {
   kline: {
     kind: 'klines',
     batch: 'klines',
-    kept: 'klines',
+    retention: 'klines',
     streams: ['kline'],
     isOfAllMarkets: false,
     hasMarket: true,
@@ -219,14 +228,18 @@ export const SERIES = {
       OPEN_AT,
       INTERVAL,
       ...CANDLE_PRICES,
-      kept('revision', count, 'how often the exchange changed it; this is the newest version'),
+      databaseOnly(
+        'revision',
+        int4,
+        'how often the exchange changed it; this is the newest version',
+      ),
       RECEIVED,
     ],
   },
   kline_revision: {
     kind: 'kline_revisions',
     batch: null,
-    kept: 'klines',
+    retention: 'klines',
     streams: ['kline'],
     isOfAllMarkets: false,
     hasMarket: true,
@@ -240,15 +253,15 @@ export const SERIES = {
     columns: [
       OPEN_AT,
       INTERVAL,
-      kept('revision', count, 'how often the exchange had changed it by then'),
-      beside(
+      databaseOnly('revision', int4, 'how often the exchange had changed it by then'),
+      uncompared(
         'known_from',
         'knownFromMs',
         millis,
         'when this version came, clock of the collecting machine',
       ),
       {
-        ...beside('known_to', 'knownToMs', millis, 'when the next one came, same clock'),
+        ...uncompared('known_to', 'knownToMs', millis, 'when the next one came, same clock'),
         isAfterwards: true,
       },
       ...CANDLE_PRICES,
@@ -257,7 +270,7 @@ export const SERIES = {
   ticker: {
     kind: 'tickers',
     batch: 'tickers',
-    kept: 'tickers',
+    retention: 'tickers',
     streams: ['ticker'],
     isOfAllMarkets: true,
     hasMarket: true,
@@ -274,12 +287,7 @@ export const SERIES = {
         ...content('at', 'atMs', millis, 'the time that the exchange wrote into it'),
         isShownLast: true,
       },
-      figure('bid', 'bid', 'price', MONEY),
-      figure('ask', 'ask', 'price', MONEY),
-      figure('open', 'open', 'price', MONEY),
-      figure('high', 'high', 'price', MONEY),
-      figure('low', 'low', 'price', MONEY),
-      figure('last', 'last', 'price', MONEY),
+      ...prices('bid', 'ask', 'open', 'high', 'low', 'last'),
       figure('volume', 'volume', 'sum', 'of 24 hours, in the stock currency'),
       figure('deal', 'deal', 'sum', 'volume in the money currency'),
       content('change', 'change', decimal('price', -1), 'per cent, from open to last'),
@@ -289,7 +297,7 @@ export const SERIES = {
   depth: {
     kind: 'depth',
     batch: 'depths',
-    kept: 'depth',
+    retention: 'depth',
     streams: ['depth'],
     isOfAllMarkets: false,
     hasMarket: true,
@@ -316,7 +324,7 @@ export const SERIES = {
   market_state: {
     kind: 'states',
     batch: 'states',
-    kept: 'states',
+    retention: 'states',
     streams: ['state'],
     isOfAllMarkets: false,
     hasMarket: true,
@@ -329,30 +337,31 @@ export const SERIES = {
     versions: null,
     columns: [
       OBSERVED,
-      beside('seq', 'seq', count, 'orders records of the same millisecond'),
-      beside('period_s', 'periodS', length, 'length of the time that it sums up, in seconds'),
+      uncompared('seq', 'seq', int4, 'orders records of the same millisecond'),
+      uncompared(
+        'period_s',
+        'periodS',
+        positiveInt4,
+        'length of the time that it sums up, in seconds',
+      ),
       content(
         'origin',
         'origin',
-        word('update', 'query'),
+        oneOf('update', 'query'),
         'pushed by the exchange (update), or its answer (query)',
       ),
-      figure('last', 'last', 'price', MONEY),
-      figure('open', 'open', 'price', MONEY),
-      figure('close', 'close', 'price', MONEY),
-      figure('high', 'high', 'price', MONEY),
-      figure('low', 'low', 'price', MONEY),
+      ...prices('last', 'open', 'close', 'high', 'low'),
       figure('deal', 'deal', 'sum', 'volume in the money currency'),
       figure('volume', 'volume', 'sum', STOCK),
       content('change', 'change', nullable(decimal('price', -1)), 'per cent; updates carry none'),
-      beside('session_id', 'sessionId', integer, 'the connection that brought it'),
+      uncompared('session_id', 'sessionId', int8, 'the connection that brought it'),
       RECEIVED,
     ],
   },
   balance: {
     kind: 'balances',
     batch: 'balances',
-    kept: 'account',
+    retention: 'account',
     streams: ['balance'],
     isOfAllMarkets: true,
     hasMarket: false,
@@ -367,7 +376,7 @@ export const SERIES = {
       (available === null) === (freeze === null) ? undefined : 'half a balance',
     columns: [
       OBSERVED,
-      beside('currency', 'currency', name, 'name of the currency'),
+      uncompared('currency', 'currency', shortText, 'name of the currency'),
       content(
         'available',
         'available',
@@ -381,7 +390,7 @@ export const SERIES = {
   active_order: {
     kind: 'active_orders',
     batch: 'orders',
-    kept: 'account',
+    retention: 'account',
     streams: ['orders'],
     isOfAllMarkets: false,
     hasMarket: true,
@@ -394,8 +403,8 @@ export const SERIES = {
     versions: null,
     columns: [
       OBSERVED,
-      beside('order_id', 'orderId', id, 'id that the exchange gave'),
-      beside('created_at', 'createdAtUs', micros, 'when it was made, as the exchange tells it'),
+      uncompared('order_id', 'orderId', positiveInt8, 'id that the exchange gave'),
+      uncompared('created_at', 'createdAtUs', micros, 'when it was made, as the exchange tells it'),
       content(
         'is_gone',
         'isGone',
@@ -403,7 +412,7 @@ export const SERIES = {
         'whether it is active no longer; the others then repeat how it was seen last',
       ),
       content('side', 'side', SIDE, 'its side'),
-      content('order_type', 'type', name, 'its type in the words of the exchange'),
+      content('order_type', 'type', shortText, 'its type in the words of the exchange'),
       figure('price', 'price', 'price', MONEY),
       figure('amount', 'amount', 'amount', STOCK),
       figure('left_amount', 'left', 'amount', 'what is not traded yet, in the stock currency'),
@@ -457,6 +466,11 @@ export const SERIES_TABLES = Object.keys(SERIES) as SeriesTable[];
 /** The series that batches bring rows of. */
 export const WRITTEN_SERIES = SERIES_TABLES.filter(
   (table): table is Series => SERIES[table].batch !== null,
+);
+
+/** The streams of what can only be seen at its moment. */
+export const MOMENT_STREAMS: ReadonlySet<StreamKind> = new Set(
+  SERIES_TABLES.filter((table) => !SERIES[table].isFetchable).flatMap(streamsOf),
 );
 
 export const STREAM_KINDS = [...new Set(SERIES_TABLES.flatMap(streamsOf))];

@@ -3,7 +3,7 @@ import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
 /** The series that a statement can ask, as analysts know them. */
 const SERIES_KINDS = WRITTEN_SERIES.flatMap((table): SeriesKind[] => {
   const entry = SERIES[table];
-  return entry.kept === 'account' ? [] : [entry.kind];
+  return entry.retention === 'account' ? [] : [entry.kind];
 });
 /** All tables that it can ask; `depth_levels` are the rows of `depth`, a row for each level. */
 export const QUERY_TABLES = [

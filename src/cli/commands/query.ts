@@ -94,7 +94,7 @@ const VIEWS: readonly string[] = [
 
 /** The name by which both engines answer for rows in files too. */
 function otherName(table: string): string | undefined {
-  const own = WRITTEN_SERIES.find((one) => one === table && SERIES[one].kept !== 'account');
+  const own = WRITTEN_SERIES.find((one) => one === table && SERIES[one].retention !== 'account');
   if (own === undefined) return undefined;
   const { kind } = SERIES[own];
   return kind === own ? `${kind} (with --engine duckdb)` : kind;

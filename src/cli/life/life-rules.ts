@@ -3,12 +3,12 @@ import type { Config } from '../../config/schema.js';
 import { SERIES, SERIES_TABLES, type SeriesTable } from '../../model/series.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
-export type LifeKind = (typeof SERIES)[SeriesTable]['kept'];
-export const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].kept))];
+export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
+export const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
 
 /** The tables whose rows are called so. */
 export function tablesKept(kind: LifeKind): SeriesTable[] {
-  return SERIES_TABLES.filter((table) => SERIES[table].kept === kind);
+  return SERIES_TABLES.filter((table) => SERIES[table].retention === kind);
 }
 
 type LifeSettings = Pick<Config, 'partitions' | 'cold' | 'retention' | 'verification'>;

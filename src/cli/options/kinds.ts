@@ -4,7 +4,7 @@ import { GAP_REASONS } from '../../ledger/gap-reasons.js';
 import { SERIES, type StreamKind, streamsOf, WRITTEN_SERIES } from '../../model/series.js';
 
 /** The series that people name here: those of markets, without former versions. */
-const NAMED = WRITTEN_SERIES.filter((table) => SERIES[table].kept !== 'account');
+const NAMED = WRITTEN_SERIES.filter((table) => SERIES[table].retention !== 'account');
 /** What else people call a stream: in the singular, as its table, or as its rows. */
 const KINDS: ReadonlyMap<string, StreamKind> = new Map(
   NAMED.flatMap((table): [string, StreamKind][] => {

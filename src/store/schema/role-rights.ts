@@ -15,11 +15,11 @@ const ALL_ROWS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
 
 /** Series are only added to, but for what is learned later, and where a version gives way to the next. */
 function rightsOf(table: SeriesTable): RoleRights {
-  const { columns, versions, kept } = seriesOf(table);
+  const { columns, versions, retention } = seriesOf(table);
   const learned = columns.filter(({ isLearned }) => isLearned).map(({ name }) => `UPDATE(${name})`);
   return {
     writer: versions === null ? [...ADD, ...learned] : ADD_CHANGE,
-    reader: kept === 'account' ? NOBODY : READ,
+    reader: retention === 'account' ? NOBODY : READ,
   };
 }
 

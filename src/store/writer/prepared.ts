@@ -1,6 +1,6 @@
 import { type Batch, type QuarantineRow, rowsIn } from '../../ledger/batch.js';
 import { type Series, type SeriesRow, seriesOf, WRITTEN_SERIES } from '../../model/series.js';
-import { type Candidate, newTally, type Outcome, type Tally } from './candidate.js';
+import { type Candidate, newTally, type Outcome, type Tally } from './outcomes.js';
 import { type SaneWindow, type SeriesShape, SHAPES } from './series.js';
 import { type TradeSheet, tradeSheet } from './trade-sheet.js';
 

@@ -5,9 +5,9 @@ import {
   type StreamRef,
 } from '../../ledger/batch.js';
 import { type Series, type StreamKind, tableOfStream } from '../../model/series.js';
-import type { Outcome, TradeRun } from './candidate.js';
 import type { StreamWork } from './coverage.js';
 import { FreshRows, type StoredNear } from './fresh-rows.js';
+import type { Outcome, TradeRun } from './outcomes.js';
 import type { PreparedGroup } from './prepared.js';
 import { SHAPES } from './series.js';
 import type { StoredTrades } from './trade-rows.js';

@@ -1,7 +1,7 @@
 import type { Connection } from '../connection.js';
 import { fromMs, toMs } from '../instants.js';
-import type { Outcome } from './candidate.js';
 import type { StoredNear } from './fresh-rows.js';
+import type { Outcome } from './outcomes.js';
 import { executeSql, type NamedStatement } from './script.js';
 import { TRADE } from './series.js';
 import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';

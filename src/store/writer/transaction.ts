@@ -3,14 +3,15 @@ import { SERIES, type Series } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
-import { newTally, type Outcome, type Tally } from './candidate.js';
 import { type Held, mergeAll, mustCount, settleCoverage } from './coverage.js';
 import { type ChangedIsland, writeIslandsSql } from './coverage-rows.js';
 import { type HeldRow, heldByStream, readHeldSql } from './held-coverage.js';
+import { newTally, type Outcome, type Tally } from './outcomes.js';
 import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './prepared.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
 import { SHAPES, TRADE } from './series.js';
-import { copySql, storeRows } from './staging.js';
+import { storeRows } from './series-rows.js';
+import { copySql } from './staging.js';
 import {
   type GroupOutcomes,
   streamWorks,
