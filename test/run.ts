@@ -38,8 +38,8 @@ async function startSharedPostgres() {
   return server;
 }
 
-/** Up to so many files every test has its line; of more, files have, and what failed is told whole. */
-const TOLD_FILES = 8;
+/** Up to so many files each test has its line; beyond, each file has, and failures come whole. */
+const DETAILED_FILES = 8;
 
 /** One line a file, and the events that a reporter tells of failures with. */
 async function* quietly(events: AsyncIterable<TestEvent>): AsyncGenerator<TestEvent> {
@@ -78,7 +78,7 @@ try {
   stream.on('test:fail', () => {
     failed += 1;
   });
-  const events = files.length > TOLD_FILES ? Readable.from(quietly(stream)) : stream;
+  const events = files.length > DETAILED_FILES ? Readable.from(quietly(stream)) : stream;
   const output = events.compose(new spec());
   output.pipe(process.stdout);
   await finished(output);

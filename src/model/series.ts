@@ -60,7 +60,7 @@ export interface SeriesEntry {
   readonly hasMarket: boolean;
   /** Whether what is missing can be asked for again, so that it is worth waiting for. */
   readonly isFetchable: boolean;
-  /** The length of time that a partition holds, where nobody chose another. */
+  /** The length of time that a partition holds, unless the settings name another. */
   readonly partition: 'day' | 'month';
   /** The primary key after the market. */
   readonly key: readonly string[];
@@ -468,7 +468,7 @@ export const WRITTEN_SERIES = SERIES_TABLES.filter(
   (table): table is Series => SERIES[table].batch !== null,
 );
 
-/** The streams of what can only be seen at its moment. */
+/** The streams of what is seen at its moment and never again. */
 export const MOMENT_STREAMS: ReadonlySet<StreamKind> = new Set(
   SERIES_TABLES.filter((table) => !SERIES[table].isFetchable).flatMap(streamsOf),
 );

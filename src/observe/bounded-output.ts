@@ -44,7 +44,7 @@ export class BoundedOutput implements LogDestination {
     return this.#stream.columns;
   }
 
-  /** From here on drops are told; the log has to be open for it. */
+  /** Reports drops from here on; the log has to be open for it. */
   tellTo(events: OutputEvents): void {
     this.#events = events;
   }

@@ -54,7 +54,7 @@ export function createDaemonEvents({ logger, metrics, labels }: Sinks): DaemonEv
     outputDropped({ output, lines }) {
       metrics.outputDropped.inc({ output }, lines);
       const text = `${output} is not read: its lines are dropped, and all else goes on`;
-      // Of itself the log can not tell that now.
+      // The log cannot report that about itself.
       if (output !== 'stderr') logger.writeRepeating('warn', `dropped ${output}`, text);
     },
     outputResumed({ output, lines }) {

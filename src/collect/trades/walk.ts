@@ -79,7 +79,7 @@ export class Walk {
   readonly chains = new Chains();
   readonly ends: HistoryEnds;
   readonly epochs: IdEpochs;
-  /** The newest trades, as pages of the head told them. */
+  /** The newest trades, as pages of the head showed them. */
   readonly known: KnownTrades;
   readonly #pageEnds = new PageEnds();
   /** The newest trade that is believed; undefined until the first page of this run. */

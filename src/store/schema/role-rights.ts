@@ -7,7 +7,7 @@ export interface RoleRights {
 }
 
 const READ = ['SELECT'];
-const NOBODY: readonly string[] = [];
+const NO_RIGHTS: readonly string[] = [];
 const ADD = ['SELECT', 'INSERT'];
 const ADD_REMOVE = ['SELECT', 'INSERT', 'DELETE'];
 const ADD_CHANGE = ['SELECT', 'INSERT', 'UPDATE'];
@@ -19,7 +19,7 @@ function rightsOf(table: SeriesTable): RoleRights {
   const learned = columns.filter(({ isLearned }) => isLearned).map(({ name }) => `UPDATE(${name})`);
   return {
     writer: versions === null ? [...ADD, ...learned] : ADD_CHANGE,
-    reader: retention === 'account' ? NOBODY : READ,
+    reader: retention === 'account' ? NO_RIGHTS : READ,
   };
 }
 
@@ -44,7 +44,7 @@ export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   session: { writer: ADD_CHANGE, reader: READ },
   verdict: { writer: ALL_ROWS, reader: READ },
   verdict_doubt: { writer: ADD_REMOVE, reader: READ },
-  quarantine: { writer: ADD_REMOVE, reader: NOBODY },
+  quarantine: { writer: ADD_REMOVE, reader: NO_RIGHTS },
   quarantine_count: { writer: ADD_CHANGE, reader: READ },
   partition_policy: { writer: READ, reader: READ },
   partition_state: { writer: READ, reader: READ },

@@ -25,7 +25,7 @@ interface Blocker {
   readonly isWaiting: boolean;
 }
 
-/** Who keeps a session waiting, and who keeps those: the ones first that wait for nobody. */
+/** The sessions that block one, and those that block them; first the ones that wait for no lock. */
 const FIND_BLOCKERS = `
   WITH RECURSIVE blocker (pid, steps) AS (
     SELECT unnest(pg_blocking_pids($1)), 1

@@ -37,7 +37,7 @@ export interface SaneWindow {
   readonly toMs: number;
 }
 
-/** Why a moment can not be stored as that of a row. */
+/** Why a moment cannot be stored as that of a row. */
 export function momentFault(ms: number, { fromMs, toMs }: SaneWindow): string | undefined {
   if (!isTimestampMs(ms)) return 'time not storable';
   return ms < fromMs || ms > toMs ? 'time outside the sane window' : undefined;
