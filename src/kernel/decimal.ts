@@ -30,9 +30,23 @@ export function toPlainDecimal(text: string): string {
   return plain.startsWith('-') && !/[1-9]/.test(plain) ? plain.slice(1) : plain;
 }
 
+/** Products of whole numbers of fewer digits together are exact as JavaScript numbers. */
+const SMALL_DIGITS = 15;
+const UNSIGNED = /^\d*\.?\d*$/;
+
 /** `a × b`, exactly, in plain notation without superfluous zeros. */
 export function multiplyDecimals(a: string, b: string): string {
-  return Big(a).times(b).toFixed();
+  const isSmall = a.length + b.length <= SMALL_DIGITS && UNSIGNED.test(a) && UNSIGNED.test(b);
+  if (!isSmall) return Big(a).times(b).toFixed();
+  const [pointA, pointB] = [a.indexOf('.'), b.indexOf('.')];
+  const scaleA = pointA < 0 ? 0 : a.length - pointA - 1;
+  const scaleB = pointB < 0 ? 0 : b.length - pointB - 1;
+  const wholeA = pointA < 0 ? Number(a) : Number(a.slice(0, pointA) + a.slice(pointA + 1));
+  const wholeB = pointB < 0 ? Number(b) : Number(b.slice(0, pointB) + b.slice(pointB + 1));
+  const scale = scaleA + scaleB;
+  const digits = String(wholeA * wholeB).padStart(scale + 1, '0');
+  if (scale === 0) return digits;
+  return `${digits.slice(0, -scale)}.${digits.slice(-scale)}`.replace(/\.?0+$/, '');
 }
 
 /** `a + b`, exactly. */

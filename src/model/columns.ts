@@ -26,7 +26,7 @@ export interface ColumnType<Value> {
   readonly isNullable?: true;
   /** The text of a value for COPY, before escapes. */
   encode(value: Value): string;
-  /** The value of what JSON holds for it: text, a number, or a list of texts. */
+  /** The value of what JSON holds for it: text, a number (of moments: microseconds), or a list of texts. */
   decode(json: unknown): Value;
   /** What keeps a value from being stored, to be read after the name of its column. */
   faultOf(value: Value): string | undefined;
@@ -66,7 +66,7 @@ function moment(
     toMs: (value) => (unitUs < 1000 ? Math.floor(value / 1000) : value * (unitUs / 1000)),
     encode: (value) =>
       unitUs < 1000 ? timestampTextUs(value) : timestampTextMs(value * (unitUs / 1000)),
-    decode: (json) => timestampUs(String(json)) / unitUs,
+    decode: (json) => (typeof json === 'number' ? json : timestampUs(String(json))) / unitUs,
   };
 }
 

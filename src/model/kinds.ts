@@ -70,33 +70,47 @@ export function orderOf(table: SeriesTable): readonly string[] {
 }
 
 /**
- * The columns of an event, in the order in which readers get them: its moment, its number where it has
- * one, what it says, and when it became known.
+ * The columns of a row as readers get them: its time, its number where it has one, what it says, and
+ * when it became known. The variant is the same of all rows that are asked for together.
  */
-function eventColumns(table: SeriesTable): readonly Column[] {
+export function rowColumns(table: SeriesTable): readonly Column[] {
   const { columns, variant, number, received } = seriesOf(table);
   const [time] = columns;
   const named = (name: string | null) => columns.filter((one) => one.name === name);
   const first = new Set([...(time === undefined ? [] : [time]), ...named(number)]);
   const rest = columns.filter(
-    (one) => !first.has(one) && one.name !== variant && one.name !== received && !one.isAfterwards,
+    (one) => !first.has(one) && one.name !== variant && one.name !== received,
   );
   return [...first, ...rest, ...named(received)];
 }
 
 /**
- * SQL for the columns of an event, one text each. Lists become one together, with `|` between: to take
+ * SQL for the columns of a row, one text each. Lists become one together, with `|` between: to take
  * many texts over costs more than to take one apart.
  *
  * @param sqlOf of one column; of a list its values with spaces between
  */
-export function eventFields(table: SeriesTable, sqlOf: (column: Column) => string): string[] {
-  const columns = eventColumns(table);
+export function rowFields(table: SeriesTable, sqlOf: (column: Column) => string): string[] {
+  const columns = rowColumns(table);
   const lists = columns.filter(({ type }) => type.form === 'decimals');
   return columns.flatMap((one) => {
     if (one.type.form !== 'decimals') return [sqlOf(one)];
     return one === lists[0] ? [`concat_ws('|', ${lists.map(sqlOf).join(', ')})`] : [];
   });
+}
+
+/** Where the field of a column stands, the place of the market before all; that of lists is the same. */
+export function rowPlaces(table: SeriesTable): ReadonlyMap<string, number> {
+  const places = new Map<string, number>();
+  let at = 0;
+  let hasList = false;
+  for (const { name, type } of rowColumns(table)) {
+    const isList = type.form === 'decimals';
+    if (!(isList && hasList)) at += 1;
+    hasList ||= isList;
+    places.set(name, at);
+  }
+  return places;
 }
 
 /** The moment of a row: the column by which partitions are cut. */
@@ -139,17 +153,4 @@ export function shownColumns(kind: MergedKind): readonly string[] {
     ...named(true),
     received,
   ];
-}
-
-/** A row of the values that JSON has for its columns. */
-export function decodeRow<Kind extends MergedKind>(
-  kind: Kind,
-  fields: Readonly<Record<string, unknown>>,
-  marketId: number,
-): RowOfKind<Kind> {
-  const row: Record<string, unknown> = { marketId };
-  for (const { name, field, type } of seriesOf(tableOfKind(kind)).columns) {
-    if (field !== null) row[field] = type.decode(fields[name]);
-  }
-  return row as RowOfKind<Kind>;
 }

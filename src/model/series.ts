@@ -40,8 +40,6 @@ export interface Column<Field extends string | null = string | null, Value = unk
   readonly isShownLast?: true;
   /** A row may learn it after it was stored. */
   readonly isLearned?: true;
-  /** Known only afterwards, and so no part of what happened. */
-  readonly isAfterwards?: true;
 }
 
 /** What is said of a series beside its columns. */
@@ -260,10 +258,7 @@ export const SERIES = {
         millis,
         'when this version came, clock of the collecting machine',
       ),
-      {
-        ...uncompared('known_to', 'knownToMs', millis, 'when the next one came, same clock'),
-        isAfterwards: true,
-      },
+      uncompared('known_to', 'knownToMs', millis, 'when the next one came, same clock'),
       ...CANDLE_PRICES,
     ],
   },

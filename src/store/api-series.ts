@@ -69,6 +69,8 @@ export interface MergedSlice {
   readonly toUs: number;
   /** In the order in which they became known, instead of the order of their time. */
   readonly isByReceipt: boolean;
+  /** Of one market, in the order of time: only so many, the newest ones, newest first. */
+  readonly newest?: number;
 }
 
 /** Rows of some markets, or (null) of all, with all intervals or periods, in no order. */
@@ -102,13 +104,6 @@ export interface ArchiveSnapshot {
    * @throws {@link StoreError}, and the signal's reason
    */
   rows(slice: SeriesSlice, form: RowForm, signal?: AbortSignal): AsyncIterable<Buffer>;
-  /** The newest rows of a slice, newest first, at most `limit`. Otherwise as {@link rows}. */
-  newest(
-    slice: SeriesSlice,
-    form: RowForm,
-    limit: number,
-    signal?: AbortSignal,
-  ): AsyncIterable<Buffer>;
   /**
    * Rows of several markets as text, a line each, the fields with tabs between and `\\N` for null:
    * the market's place in the list, the time, and what the kind has (see `merged-rows.ts`). In the

@@ -7,7 +7,7 @@ import { exportSeries } from '../../src/archive/export/export.js';
 import { FORMATS, type Format } from '../../src/archive/export/formats.js';
 import type { Manifest } from '../../src/archive/export/manifest.js';
 import { Output } from '../../src/archive/export/output.js';
-import { openReading } from '../../src/archive/reading/open-reading.js';
+import { openReading } from '../../src/archive/reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { openStore, type Store } from '../../src/store/index.js';

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { answerQuestion } from '../../src/archive/query/answer.js';
-import { openReading } from '../../src/archive/reading/open-reading.js';
+import { openReading } from '../../src/archive/reading.js';
 import { liveOn } from '../../src/archive/sealing/life.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
@@ -105,8 +105,8 @@ async function readPages(store: Store, coldDir: string, day: number): Promise<vo
   for (let page = 1; page <= 20; page += 1) {
     const toMs = daySpan(day).fromMs + page * 3_900_000;
     const slice = { kind: 'trades', marketId: 1, variantS: 0, span: { fromMs: 0, toMs } } as const;
-    for await (const piece of reading.newest(slice, 'json', PAGE)) {
-      if (piece.length === 0) throw new Error('nothing came');
+    for await (const rows of reading.newest(slice, PAGE)) {
+      if (rows.length === 0) throw new Error('nothing came');
     }
   }
   await reading.close();

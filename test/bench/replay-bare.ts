@@ -1,8 +1,9 @@
 import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
-import { levels, product } from '../../src/archive/events/decimals.js';
 import type { ArchiveEvent } from '../../src/archive/events/event.js';
+import { levels } from '../../src/archive/events/event-rows.js';
 import { shortest } from '../../src/archive/parquet/texts.js';
+import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import type { ColdArchiveFile, MadeArchive, MadeKind } from './replay-world.js';
 
 /**
@@ -49,7 +50,7 @@ function ofRow(kind: MadeKind, market: string, row: Row): ArchiveEvent {
   switch (kind) {
     case 'trades': {
       const [price, amount] = [short(4), short(5)];
-      const total = row[6] === null ? product(price, amount) : short(6);
+      const total = row[6] === null ? multiplyDecimals(price, amount) : short(6);
       const side = row[3] === 'buy' ? 'buy' : 'sell';
       const id = row[2] as number;
       const isExactTime = true;

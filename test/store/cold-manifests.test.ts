@@ -5,7 +5,7 @@ import test, { type TestContext } from 'node:test';
 import { filesBelow } from '../../src/archive/cold/files.js';
 import { parseColdManifest } from '../../src/archive/cold/manifest.js';
 import { answerQuestion } from '../../src/archive/query/answer.js';
-import { openReading } from '../../src/archive/reading/open-reading.js';
+import { openReading } from '../../src/archive/reading.js';
 import { archiveDay, type ColdPlace } from '../support/worlds/cold-world.js';
 import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
 import { makeFolder } from '../support/worlds/export-world.js';

@@ -9,7 +9,7 @@ import type {
   InterchangeRequest,
   Source,
 } from '../../src/archive/interchange/request.js';
-import { openReading } from '../../src/archive/reading/open-reading.js';
+import { openReading } from '../../src/archive/reading.js';
 import type { Store } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { NOON_S } from '../support/postgres/postgres-rows.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
-import { openReading } from '../../src/archive/reading/open-reading.js';
+import { openReading } from '../../src/archive/reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { migrate } from '../../src/store/index.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { answerQuestion } from '../../src/archive/query/answer.js';
-import { openReading } from '../../src/archive/reading/open-reading.js';
+import { openReading } from '../../src/archive/reading.js';
 import { messageOf } from '../../src/kernel/errors.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { answerQuestion } from '../../src/archive/query/answer.js';
 import type { Selection } from '../../src/archive/query/bounds.js';
-import { openReading } from '../../src/archive/reading/open-reading.js';
+import { openReading } from '../../src/archive/reading.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { archiveDay, type ColdPlace } from '../support/worlds/cold-world.js';
 import { DAYS, KINDS, openDaysWorld } from '../support/worlds/days-world.js';

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { describeParquet } from '../../src/archive/parquet/read.js';
 import { DuckSession, literal } from '../../src/archive/parquet/session.js';
 import { answerQuestion } from '../../src/archive/query/answer.js';
-import { openReading } from '../../src/archive/reading/open-reading.js';
+import { openReading } from '../../src/archive/reading.js';
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import type { Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';

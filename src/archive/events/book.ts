@@ -1,10 +1,10 @@
-import type { DepthJson, Store } from '../../store/index.js';
+import type { RowOfKind } from '../../model/kinds.js';
+import type { Store } from '../../store/index.js';
 import { shortest } from '../parquet/texts.js';
-import { openReading } from '../reading/open-reading.js';
+import { openReading } from '../reading.js';
 import { ArchiveError } from './errors.js';
 import type { DepthEvent, PriceLevel } from './event.js';
 import { readMarkets } from './markets.js';
-import { microsOf } from './moments.js';
 import { findStream } from './plan.js';
 
 /** The book of a market as it held at a moment; null where nobody was looking. */
@@ -29,22 +29,23 @@ export async function bookAt(
       throw new ArchiveError('bad_option', text);
     }
     const slice = { kind: 'depth', marketId, variantS: 0, span } as const;
-    let text = '';
-    for await (const piece of reading.newest(slice, 'json', 1)) text += piece.toString();
-    return text === '' ? null : bookOf(market, JSON.parse(text) as DepthJson);
+    for await (const [row] of reading.newest(slice, 1)) {
+      if (row !== undefined) return bookOf(market, row);
+    }
+    return null;
   } finally {
     await reading.close();
   }
 }
 
-function bookOf(market: string, row: DepthJson): DepthEvent {
+function bookOf(market: string, row: RowOfKind<'depth'>): DepthEvent {
   return {
     kind: 'depth',
     market,
-    atUs: microsOf(row.observed_at),
-    receivedAtUs: microsOf(row.received_at),
-    bids: side(row.bid_prices, row.bid_amounts),
-    asks: side(row.ask_prices, row.ask_amounts),
+    atUs: Math.round(row.observedAtMs * 1000),
+    receivedAtUs: Math.round(row.receivedAtMs * 1000),
+    bids: side(row.bidPrices, row.bidAmounts),
+    asks: side(row.askPrices, row.askAmounts),
   };
 }
 

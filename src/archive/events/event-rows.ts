@@ -1,196 +1,137 @@
-import type { MergedKind } from '../../model/kinds.js';
-import type { RowVectors } from '../parquet/session.js';
+import { multiplyDecimals } from '../../kernel/decimal.js';
+import { SECOND_US } from '../../kernel/durations.js';
+import { type MergedKind, rowPlaces, tableOfKind } from '../../model/kinds.js';
 import { shortest } from '../parquet/texts.js';
-import { levels, product } from './decimals.js';
-import type { ArchiveEvent } from './event.js';
+import type { ArchiveRow } from '../row-blocks.js';
+import type { ArchiveEvent, PriceLevel } from './event.js';
 
-/**
- * A row of a series: the place of its market, then its columns as `eventColumns` has them, lists as one
- * text with `|` between. Values are made when they are asked for.
- */
-interface EventRow {
-  isNull(at: number): boolean;
-  /** A moment, UNIX microseconds. */
-  us(at: number): number;
-  number(at: number): number;
-  text(at: number): string;
-}
-
-/** Where the time of a row is. */
-export const TIME_AT = 1;
-/** The last microsecond of a second. */
-const SECOND_END_US = 999_999;
-const NULL = '\\N';
-
-/**
- * Reads `2026-01-31 12:00:00.5+00`, UTC. Rows that follow each other are mostly of the same minute,
- * which is taken apart once.
- */
-class Instants {
-  #minute = '';
-  #minuteUs = 0;
-
-  us(text: string): number {
-    if (!text.startsWith(this.#minute) || this.#minute === '') {
-      this.#minute = text.slice(0, 16);
-      this.#minuteUs = Date.parse(`${this.#minute.replace(' ', 'T')}Z`) * 1000;
-    }
-    const ten = text.charCodeAt(17) - 48;
-    const seconds = ten * 10 + text.charCodeAt(18) - 48;
-    let us = this.#minuteUs + seconds * 1_000_000;
-    if (text.charCodeAt(19) !== 46) return us;
-    for (let at = 20, unit = 100_000; unit >= 1; at += 1, unit /= 10) {
-      const digit = text.charCodeAt(at) - 48;
-      if (!(digit >= 0)) break;
-      us += digit * unit;
-    }
-    return us;
-  }
-}
-
-/** A row of the database: the fields of a line. */
-export class LineRow implements EventRow {
-  fields: readonly string[] = [];
-  // Rows next to each other are of one minute, and were received in another.
-  readonly #instants = new Instants();
-  readonly #received = new Instants();
-
-  isNull(at: number): boolean {
-    return this.fields[at] === NULL;
-  }
-
-  us(at: number): number {
-    const instants = at === this.fields.length - 1 ? this.#received : this.#instants;
-    return instants.us(this.fields[at] ?? '');
-  }
-
-  number(at: number): number {
-    return Number(this.fields[at]);
-  }
-
-  text(at: number): string {
-    return this.fields[at] ?? '';
-  }
-}
-
-/** A row of files: a place in columns. */
-export class VectorRow implements EventRow {
-  columns: RowVectors['columns'] = [];
-  row = 0;
-
-  isNull(at: number): boolean {
-    return (this.columns[at]?.getItem(this.row) ?? null) === null;
-  }
-
-  us(at: number): number {
-    return this.columns[at]?.getItem(this.row) as number;
-  }
-
-  number(at: number): number {
-    return this.us(at);
-  }
-
-  text(at: number): string {
-    return this.columns[at]?.getItem(this.row) as string;
-  }
-}
-
-/** Makes the events of the rows of a series. */
+/** Makes the events of the rows of a series. @param markets by their places in the slice */
 export function eventMaker(
   kind: MergedKind,
   markets: readonly string[],
   variantS: number,
-): (row: EventRow) => ArchiveEvent {
-  const marketOf = (row: EventRow) => markets[row.number(0)] ?? '';
-  const of = (row: EventRow, at: number) => shortest(row.text(at));
+): (row: ArchiveRow) => ArchiveEvent {
+  const places = rowPlaces(tableOfKind(kind));
+  const at = (name: string) => places.get(name) ?? 0;
+  const marketOf = (row: ArchiveRow) => markets[row.number(0)] ?? '';
+  const text = (row: ArchiveRow, place: number) => shortest(row.text(place));
+  const [openAt, high, low, close] = [at('open'), at('high'), at('low'), at('close')];
+  const [volumeAt, amountAt, dealAt, lastAt] = [at('volume'), at('amount'), at('deal'), at('last')];
+  const [receivedAt, seqAt, changeAt] = [at('received_at'), at('seq'), at('change')];
+  // One literal for each: this runs for every row, and putting objects together takes most of the time.
   switch (kind) {
-    case 'trades':
+    case 'trades': {
+      const [second, exact, id] = [at('traded_at'), at('executed_at'), at('tid')];
+      const [priceAt, totalAt, side] = [at('price'), at('total'), at('side')];
       return (row) => {
-        const isExactTime = !row.isNull(3);
-        const [price, amount] = [of(row, 5), of(row, 6)];
+        const isExactTime = !row.isNull(exact);
+        const [price, amount] = [text(row, priceAt), text(row, amountAt)];
         return {
           kind: 'trade',
           market: marketOf(row),
-          atUs: isExactTime ? row.us(3) : row.us(1) + SECOND_END_US,
-          receivedAtUs: row.us(8),
-          id: row.number(2),
+          atUs: isExactTime ? row.us(exact) : row.us(second) + SECOND_US - 1,
+          receivedAtUs: row.us(receivedAt),
+          id: row.number(id),
           price,
           amount,
           // Files leave it out where it is the product.
-          total: row.isNull(7) ? product(price, amount) : of(row, 7),
-          side: row.text(4) === 'buy' ? 'buy' : 'sell',
+          total: row.isNull(totalAt) ? multiplyDecimals(price, amount) : text(row, totalAt),
+          side: row.text(side) === 'buy' ? 'buy' : 'sell',
           isExactTime,
         };
       };
+    }
     case 'klines':
-    case 'kline_revisions':
+    case 'kline_revisions': {
+      const [opened, revision] = [at('open_at'), at('revision')];
+      const known = kind === 'klines' ? receivedAt : at('known_from');
       return (row) => {
-        const openAtUs = row.us(1);
+        const openAtUs = row.us(opened);
         return {
           kind: 'kline',
           market: marketOf(row),
-          atUs: openAtUs + variantS * 1_000_000,
-          receivedAtUs: row.us(9),
+          atUs: openAtUs + variantS * SECOND_US,
+          receivedAtUs: row.us(known),
           openAtUs,
           intervalS: variantS,
-          open: of(row, 3),
-          high: of(row, 4),
-          low: of(row, 5),
-          close: of(row, 6),
-          volume: of(row, 7),
-          amount: of(row, 8),
-          revision: row.number(2),
+          open: text(row, openAt),
+          high: text(row, high),
+          low: text(row, low),
+          close: text(row, close),
+          volume: text(row, volumeAt),
+          amount: text(row, amountAt),
+          revision: row.number(revision),
         };
       };
-    case 'tickers':
+    }
+    case 'tickers': {
+      const [observed, written, bid, ask] = [at('observed_at'), at('at'), at('bid'), at('ask')];
       return (row) => ({
         kind: 'ticker',
         market: marketOf(row),
-        atUs: row.us(1),
-        receivedAtUs: row.us(12),
-        tickerAtUs: row.us(2),
-        bid: of(row, 3),
-        ask: of(row, 4),
-        open: of(row, 5),
-        high: of(row, 6),
-        low: of(row, 7),
-        last: of(row, 8),
-        volume: of(row, 9),
-        deal: of(row, 10),
-        change: of(row, 11),
+        atUs: row.us(observed),
+        receivedAtUs: row.us(receivedAt),
+        tickerAtUs: row.us(written),
+        bid: text(row, bid),
+        ask: text(row, ask),
+        open: text(row, openAt),
+        high: text(row, high),
+        low: text(row, low),
+        last: text(row, lastAt),
+        volume: text(row, volumeAt),
+        deal: text(row, dealAt),
+        change: text(row, changeAt),
       });
-    case 'depth':
+    }
+    case 'depth': {
+      const [observed, lists] = [at('observed_at'), at('bid_prices')];
       return (row) => {
         const [bidPrices = '', bidAmounts = '', askPrices = '', askAmounts = ''] = row
-          .text(2)
+          .text(lists)
           .split('|');
         return {
           kind: 'depth',
           market: marketOf(row),
-          atUs: row.us(1),
-          receivedAtUs: row.us(3),
+          atUs: row.us(observed),
+          receivedAtUs: row.us(receivedAt),
           bids: levels(bidPrices, bidAmounts),
           asks: levels(askPrices, askAmounts),
         };
       };
-    case 'states':
+    }
+    case 'states': {
+      const [observed, origin, session] = [at('observed_at'), at('origin'), at('session_id')];
       return (row) => ({
         kind: 'state',
         market: marketOf(row),
-        atUs: row.us(1),
-        receivedAtUs: row.us(13),
+        atUs: row.us(observed),
+        receivedAtUs: row.us(receivedAt),
         periodS: variantS,
-        origin: row.text(3) === 'query' ? 'query' : 'update',
-        last: of(row, 4),
-        open: of(row, 5),
-        close: of(row, 6),
-        high: of(row, 7),
-        low: of(row, 8),
-        deal: of(row, 9),
-        volume: of(row, 10),
-        change: row.isNull(11) ? null : of(row, 11),
-        seq: row.number(2),
-        sessionId: row.number(12),
+        origin: row.text(origin) === 'query' ? 'query' : 'update',
+        last: text(row, lastAt),
+        open: text(row, openAt),
+        close: text(row, close),
+        high: text(row, high),
+        low: text(row, low),
+        deal: text(row, dealAt),
+        volume: text(row, volumeAt),
+        change: row.isNull(changeAt) ? null : text(row, changeAt),
+        seq: row.number(seqAt),
+        sessionId: row.number(session),
       });
+    }
   }
+}
+
+/** A side of a book: prices and amounts with spaces between, best first, none for an empty side. */
+export function levels(prices: string, amounts: string): PriceLevel[] {
+  if (prices === '') return [];
+  const ofPrices = prices.split(' ');
+  const ofAmounts = amounts.split(' ');
+  const count = ofPrices.length;
+  const made: PriceLevel[] = new Array(count);
+  for (let at = 0; at < count; at += 1) {
+    made[at] = [shortest(ofPrices[at] ?? ''), shortest(ofAmounts[at] ?? '')];
+  }
+  return made;
 }

@@ -1,6 +1,6 @@
 import { AbortedError } from '../../kernel/errors.js';
+import type { Batches } from '../merge.js';
 import type { ArchiveEvent } from './event.js';
-import type { Batches } from './merge.js';
 
 /**
  * Events in their order, one at a time or some hundred together. Nothing is read before the first is
@@ -12,12 +12,12 @@ import type { Batches } from './merge.js';
 export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   implements AsyncIterableIterator<Event>
 {
-  readonly #open: (signal: AbortSignal) => Promise<Batches>;
+  readonly #open: (signal: AbortSignal) => Promise<Batches<ArchiveEvent>>;
   readonly #onEnd: (stream: EventStream<Event>) => void;
   readonly #controller = new AbortController();
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort = () => this.#stop(this.#signal?.reason);
-  #batches: Batches | undefined;
+  #batches: Batches<ArchiveEvent> | undefined;
   #batch: readonly Event[] = [];
   #at = 0;
   #isEnded = false;
@@ -30,7 +30,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
    * @param onEnd called once
    */
   constructor(
-    open: (signal: AbortSignal) => Promise<Batches>,
+    open: (signal: AbortSignal) => Promise<Batches<ArchiveEvent>>,
     signal: AbortSignal | undefined,
     onEnd: (stream: EventStream<Event>) => void,
   ) {

@@ -3,8 +3,7 @@ import { ArchiveError, type ArchiveGap, ArchiveGapsError } from './errors.js';
 import type { GapEvent } from './event.js';
 import { isoOf } from './moments.js';
 import { rankOf } from './order.js';
-import type { PlannedStream } from './plan.js';
-import { shiftUs } from './slice.js';
+import { type PlannedStream, shiftUs } from './plan.js';
 
 /** Gaps that an error carries. */
 const TOLD_MAX = 100;

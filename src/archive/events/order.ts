@@ -1,11 +1,11 @@
 import type { MergedKind } from '../../model/kinds.js';
+import type { RowOrder } from '../merge.js';
 import { type ArchiveEvent, EVENT_KINDS } from './event.js';
 
 /** By what events are ordered: when they happened, or when the collector received them. */
 export type EventOrder = 'happened' | 'received';
 
-/** Negative when `a` comes first; of one source both are of the same kind and length. */
-export type Compare = (a: ArchiveEvent, b: ArchiveEvent) => number;
+type Compare = RowOrder<ArchiveEvent>['compare'];
 
 const byMarket = (a: ArchiveEvent, b: ArchiveEvent) =>
   a.market < b.market ? -1 : a.market > b.market ? 1 : 0;
@@ -22,14 +22,11 @@ const happened: Compare = (a, b) => a.atUs - b.atUs || byMarket(a, b) || numberO
 const received: Compare = (a, b) =>
   a.receivedAtUs - b.receivedAtUs || byMarket(a, b) || a.atUs - b.atUs || numberOf(a) - numberOf(b);
 
-/** The order of events of one kind and length: moment, market by name, then id, sequence or revision. */
-export function compareWithin(order: EventOrder): Compare {
-  return order === 'happened' ? happened : received;
-}
-
-/** The moment that an event has in an order, UNIX microseconds. */
-export function timeOf(order: EventOrder): (event: ArchiveEvent) => number {
-  return order === 'happened' ? (event) => event.atUs : (event) => event.receivedAtUs;
+/** Events of one kind and length at one time: by market, then by id, sequence or revision. */
+export function orderOf(order: EventOrder): RowOrder<ArchiveEvent> {
+  return order === 'happened'
+    ? { timeOf: ({ atUs }) => atUs, compare: happened }
+    : { timeOf: ({ receivedAtUs }) => receivedAtUs, compare: received };
 }
 
 const KIND_STEP = 10_000_000;

@@ -1,5 +1,6 @@
+import { SECOND_US } from '../../kernel/durations.js';
 import { ALL_MARKETS_ID } from '../../ledger/batch.js';
-import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
 import type { KnownStream } from '../../store/index.js';
 import { ArchiveError } from './errors.js';
@@ -7,12 +8,27 @@ import { EVENT_KINDS } from './event.js';
 import { isoOf, microsOf } from './moments.js';
 import type { EventOrder } from './order.js';
 import type { CoverageQuery, EventQuery, GapPolicy } from './query.js';
-import { type EventSlice, shiftUs } from './slice.js';
 
 /** A market as the archive knows it. */
 export interface KnownMarket {
   readonly market: string;
   readonly marketId: number;
+}
+
+/** What one source of events gives: a kind, of markets in the order of their names. */
+export interface EventSlice {
+  readonly kind: MergedKind;
+  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  readonly markets: readonly KnownMarket[];
+  /** The span of events, UNIX microseconds, half-open. */
+  readonly fromUs: number;
+  readonly toUs: number;
+}
+
+/** How much later than the time of its row an event is: candles are known when they close. */
+export function shiftUs({ kind, variantS }: Pick<EventSlice, 'kind' | 'variantS'>): number {
+  return kind === 'klines' || kind === 'kline_revisions' ? variantS * SECOND_US : 0;
 }
 
 /** A stream that covers some of what was asked for. */

@@ -1,18 +1,16 @@
 import { setMaxListeners } from 'node:events';
 import { SECOND_US } from '../../kernel/durations.js';
-import { tableOfKind } from '../../model/kinds.js';
-import type { ArchiveSnapshot, Store } from '../../store/index.js';
-import { cutIntoParts } from '../reading/parts.js';
-import { ColdEngine } from './cold-engine.js';
-import { ColdReader } from './cold-events.js';
+import type { ArchiveSnapshot, MergedSlice, Store } from '../../store/index.js';
+import { ColdEngine } from '../cold-rows.js';
+import { type Batches, mergeSources, type Source } from '../merge.js';
+import { readRows, segmentsOf } from '../rows.js';
+import { ColdFolder } from '../segments.js';
 import { ArchiveError } from './errors.js';
 import type { ArchiveEvent } from './event.js';
+import { eventMaker } from './event-rows.js';
 import { findIncomplete, markGaps, refuseGaps } from './gap-marks.js';
-import { hotEvents, type RowSpan } from './hot-events.js';
-import { type Batches, mergeSources, type Source } from './merge.js';
-import { compareWithin, type EventOrder, GAP_RANK, rankOf, timeOf } from './order.js';
-import type { EventPlan } from './plan.js';
-import { type EventSlice, rowSpanOf } from './slice.js';
+import { type EventOrder, GAP_RANK, orderOf, rankOf } from './order.js';
+import { type EventPlan, type EventSlice, shiftUs } from './plan.js';
 
 /** Connections and readers that one stream of events may have. */
 const SOURCES_MAX = 24;
@@ -20,44 +18,8 @@ const SOURCES_MAX = 24;
 /** Where the rows are. */
 export interface EventPlace {
   readonly store: Pick<Store, 'snapshot' | 'inspection'>;
-  /** Null where nobody said where cold partitions are. */
+  /** Null where cold partitions were not named. */
   readonly coldDir: string | null;
-}
-
-type LocatedPart = ReturnType<typeof cutIntoParts>[number];
-
-/** A slice with the pieces of its time, and where the rows of each are. */
-interface LocatedSlice {
-  readonly slice: EventSlice;
-  readonly parts: readonly { readonly part: LocatedPart; readonly span: RowSpan }[];
-}
-
-function locate(slice: EventSlice, snapshot: ArchiveSnapshot): LocatedSlice {
-  const table = tableOfKind(slice.kind);
-  const { fromUs, toUs } = rowSpanOf(slice);
-  const whole = { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
-  const departed = snapshot.departed.filter((one) => one.table === table);
-  const parts = cutIntoParts(whole, departed).map((part) => ({
-    part,
-    span: {
-      fromUs: Math.max(fromUs, part.span.fromMs * 1000),
-      toUs: Math.min(toUs, part.span.toMs * 1000),
-    },
-  }));
-  return { slice, parts };
-}
-
-/** All that was opened for one stream of events, and its end. */
-class Opened {
-  readonly #closers: (() => Promise<void>)[] = [];
-
-  add(close: () => Promise<void>): void {
-    this.#closers.push(close);
-  }
-
-  async close(): Promise<void> {
-    for (const close of this.#closers.splice(0)) await close();
-  }
 }
 
 /**
@@ -70,35 +32,33 @@ export async function* openEvents(
   { store, coldDir }: EventPlace,
   plan: EventPlan,
   signal: AbortSignal,
-): Batches {
+): Batches<ArchiveEvent> {
   const { order, gaps } = plan;
   setMaxListeners(0, signal);
-  const opened = new Opened();
+  const closers: (() => Promise<void>)[] = [];
   try {
     const incomplete = gaps === 'ignore' ? [] : await findIncomplete(store, plan.streams);
     signal.throwIfAborted();
     const snapshot = await store.snapshot();
-    opened.add(() => snapshot.close());
+    closers.push(() => snapshot.close());
     if (gaps === 'throw') await refuseGaps(snapshot, incomplete);
-    const sources: Source[] = [];
+    const sources: Source<ArchiveEvent>[] = [];
     if (gaps === 'mark') {
       const marks = await markGaps(snapshot, incomplete);
-      if (marks.length > 0) sources.push({ rank: GAP_RANK, batches: inTurn([marks]) });
+      if (marks.length > 0) sources.push({ rank: GAP_RANK, batches: once(marks) });
     }
-    const engine = new ColdEngine(order, signal);
-    opened.add(() => engine.close());
-    for (const located of plan.slices.flatMap((one) => versionsOf(one, order))) {
-      const slice = locate(located, snapshot);
-      sources.push(
-        ...(await openSlice(slice, { snapshot, coldDir, engine, order, signal, opened })),
-      );
+    const engine = new ColdEngine(order === 'received', signal);
+    closers.push(() => engine.close());
+    const around = { snapshot, coldDir, engine, order, signal, closers };
+    for (const slice of plan.slices.flatMap((one) => versionsOf(one, order))) {
+      sources.push(await openSlice(slice, around));
       if (sources.length > SOURCES_MAX) throw tooMany();
     }
     // Each source has a connection of its own that sees the same moment.
     await snapshot.close();
-    yield* mergeSources(sources, timeOf(order), compareWithin(order));
+    yield* mergeSources(sources, orderOf(order));
   } finally {
-    await opened.close();
+    for (const close of closers) await close();
   }
 }
 
@@ -109,10 +69,25 @@ function tooMany(): ArchiveError {
   );
 }
 
-/** In the order of receipt every version of a candle is told when it became known. */
+/** In the order of receipt every version of a candle comes when it became known. */
 function versionsOf(slice: EventSlice, order: EventOrder): EventSlice[] {
   if (slice.kind !== 'klines' || order === 'happened') return [slice];
   return [{ ...slice, kind: 'kline_revisions' }, slice];
+}
+
+/**
+ * The rows that make all events of a slice, and perhaps some more: trades are kept under whole seconds.
+ */
+function rowsFor(slice: EventSlice, order: EventOrder): MergedSlice {
+  const { kind, variantS, markets } = slice;
+  const shift = shiftUs(slice);
+  const fromUs = slice.fromUs - shift;
+  return {
+    ...{ kind, variantS, isByReceipt: order === 'received' },
+    marketIds: markets.map(({ marketId }) => marketId),
+    fromUs: kind === 'trades' ? Math.floor(fromUs / SECOND_US) * SECOND_US : fromUs,
+    toUs: slice.toUs - shift,
+  };
 }
 
 interface Surroundings {
@@ -121,65 +96,55 @@ interface Surroundings {
   readonly engine: ColdEngine;
   readonly order: EventOrder;
   readonly signal: AbortSignal;
-  readonly opened: Opened;
+  readonly closers: (() => Promise<void>)[];
 }
 
-async function openSlice(located: LocatedSlice, around: Surroundings): Promise<Source[]> {
-  const { slice, parts } = located;
-  const { snapshot, order, signal, opened } = around;
-  const rank = rankOf(slice.kind, slice.variantS);
-  const isHot = parts.some(({ part }) => part.state === 'hot');
-  const isCold = parts.some(({ part }) => part.state === 'cold');
-  const twin = isHot ? await snapshot.twin() : undefined;
-  if (twin !== undefined) opened.add(() => twin.close());
-  const cold = isCold ? new ColdReader(knownDir(around.coldDir), around.engine, signal) : undefined;
-  const coldParts = (from: LocatedSlice['parts']) =>
-    from.flatMap(({ part: { partition }, span }) =>
-      partition?.state === 'archived' ? [{ partition, span }] : [],
-    );
-  if (order === 'received') {
-    // The database has no rows of what has left it, so that one statement finds all that are hot.
-    const hot = twin && hotEvents(twin, slice, rowSpanOf(slice), order, signal);
-    const files = cold?.events(slice, coldParts(parts), order);
-    return [hot, files].flatMap((batches) =>
-      batches === undefined ? [] : [{ rank, batches: within(slice, batches) }],
-    );
-  }
-  const pieces = parts.map(({ part, span }) => () => {
-    if (part.state === 'hot') return twin && hotEvents(twin, slice, span, order, signal);
-    return cold?.events(slice, coldParts([{ part, span }]), order);
-  });
-  const whole = async function* (): Batches {
-    for (const piece of pieces) {
-      const batches = piece();
-      if (batches !== undefined) yield* batches;
-    }
+async function openSlice(
+  slice: EventSlice,
+  { snapshot, coldDir, engine, order, signal, closers }: Surroundings,
+): Promise<Source<ArchiveEvent>> {
+  const { kind, variantS, markets } = slice;
+  const rows = rowsFor(slice, order);
+  const segments = segmentsOf(rows, snapshot.departed);
+  if (coldDir === null && segments.some(({ state }) => state === 'cold')) throw unknownDir();
+  const twin = segments.some(({ state }) => state === 'hot') ? await snapshot.twin() : snapshot;
+  closers.push(() => twin.close());
+  const folder = new ColdFolder(coldDir ?? '', signal);
+  const names = markets.map(({ market }) => market);
+  const maker = { ...orderOf(order), make: eventMaker(kind, names, variantS) };
+  const batches = async function* (): Batches<ArchiveEvent> {
+    yield* readRows({ snapshot: twin, folder, engine, signal }, rows, segments, maker);
     // What has been read to its end need not wait for the others.
-    await twin?.close();
+    await twin.close();
   };
-  return [{ rank, batches: within(slice, whole()) }];
+  return { rank: rankOf(kind, variantS), batches: within(slice, batches()) };
 }
 
-/** @throws ArchiveError when nobody said where it is */
-function knownDir(coldDir: string | null): string {
-  if (coldDir !== null) return coldDir;
-  throw new ArchiveError(
+function unknownDir(): ArchiveError {
+  return new ArchiveError(
     'bad_option',
     'a part of the span has left the database for files: name their folder with coldDir',
   );
 }
 
-async function* inTurn(lists: readonly ArchiveEvent[][]): Batches {
-  for (const list of lists) yield list;
+async function* once(events: ArchiveEvent[]): Batches<ArchiveEvent> {
+  yield events;
 }
 
 /** Leaves out what the whole seconds of rows brought in beyond the span. */
-function within({ kind, fromUs, toUs }: EventSlice, batches: Batches): Batches {
+function within(
+  { kind, fromUs, toUs }: EventSlice,
+  batches: Batches<ArchiveEvent>,
+): Batches<ArchiveEvent> {
   const isExact = kind !== 'trades' || (fromUs % SECOND_US === 0 && toUs % SECOND_US === 0);
   return isExact ? batches : cut(batches, fromUs, toUs);
 }
 
-async function* cut(batches: Batches, fromUs: number, toUs: number): Batches {
+async function* cut(
+  batches: Batches<ArchiveEvent>,
+  fromUs: number,
+  toUs: number,
+): Batches<ArchiveEvent> {
   for await (const batch of batches) {
     const kept = batch.filter(({ atUs }) => atUs >= fromUs && atUs < toUs);
     if (kept.length > 0) yield kept;

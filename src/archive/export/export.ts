@@ -2,7 +2,7 @@ import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
 import { type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
 import type { ArchiveIdentity, RowForm, SpanCompleteness } from '../../store/index.js';
-import type { Reading } from '../reading/reading.js';
+import type { Reading } from '../reading.js';
 import { ExportGapsError } from './errors.js';
 import {
   COLD_NOTE,

@@ -1,7 +1,7 @@
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { SpanCompleteness } from '../../store/index.js';
 import type { Output } from '../export/output.js';
-import type { Reading } from '../reading/reading.js';
+import type { Reading } from '../reading.js';
 import { BAR_LINES, barLines, writeAll } from './bar-lines.js';
 import { type Candle, exchangeCandles } from './candles.js';
 import { computeCandles } from './computed-candles.js';

@@ -7,7 +7,7 @@ import type { SpanCompleteness } from '../../store/index.js';
 import { asDiskFull, ExportGapsError, OutputError } from '../export/errors.js';
 import { LISTED_MAX, type SeriesGaps } from '../export/manifest.js';
 import { Output } from '../export/output.js';
-import type { Reading } from '../reading/reading.js';
+import type { Reading } from '../reading.js';
 import { InterchangeError } from './errors.js';
 import { type FileWork, writeBars, writeFeather, writeFeed } from './file-writers.js';
 import { type InterchangeManifest, interchangeManifest, type Written } from './manifest.js';

@@ -2,7 +2,7 @@ import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
 import type { MergedKind } from '../../model/kinds.js';
 import type { Store } from '../../store/index.js';
-import { openReading } from '../reading/open-reading.js';
+import { openReading } from '../reading.js';
 import * as sql from './hot-sql.js';
 import { PastLateRows } from './late-rows.js';
 import { findNextMoment } from './next-moment.js';

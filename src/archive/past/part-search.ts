@@ -4,8 +4,7 @@ import type { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import { type MergedKind, type RowOfKind, tableOfKind } from '../../model/kinds.js';
 import type { Store } from '../../store/index.js';
-import type { Reading } from '../reading/reading.js';
-import { rowsOf } from './cold-rows.js';
+import type { Reading } from '../reading.js';
 import { OLDEST } from './hot-sql.js';
 import type { ReadingLease } from './reading-lease.js';
 
@@ -56,8 +55,8 @@ export interface VisitedPart<R> {
   readonly state: 'hot' | 'cold' | 'expired';
   /** Within it alone may rows be read. */
   readonly alone: Mutex;
-  /** Its rows: all of them when ascending, else the newest, at most `limit`. Read to the end. */
-  readonly rows: (limit: number) => AsyncIterable<R>;
+  /** Its rows: all of them when ascending, else the newest, at most `limit`. */
+  readonly rows: (limit: number) => AsyncIterable<readonly R[]>;
 }
 
 /**
@@ -207,10 +206,7 @@ export class PartSearch {
         const slice = { ...series, span: part.span };
         const isAscending = order === 'ascending';
         const rows = (limit: number) =>
-          rowsOf(
-            isAscending ? reading.rows(slice, 'json') : reading.newest(slice, 'json', limit),
-            slice,
-          );
+          isAscending ? reading.typed(slice) : reading.newest(slice, limit);
         if (!(await visit({ ...part, alone, rows }))) return;
       }
     });
@@ -233,15 +229,6 @@ interface Look {
   readonly alone: Mutex;
 }
 
-async function take<T>(rows: AsyncIterable<T>, limit: number): Promise<T[]> {
-  const taken: T[] = [];
-  for await (const row of rows) {
-    // To the end all the same: a read that is left may end the reading.
-    if (taken.length < limit) taken.push(row);
-  }
-  return taken;
-}
-
 async function coldNewest<K extends MergedKind>(
   { reading, alone }: Look,
   { kind, marketId, variantS, isMeant }: Omit<PartQuestion<K>, 'hot'>,
@@ -250,9 +237,11 @@ async function coldNewest<K extends MergedKind>(
 ): Promise<Array<RowOfKind<K>>> {
   const slice = { kind, marketId, variantS, span };
   for (let asked = Math.max(COLD_ROWS, limit); ; asked *= 2) {
-    const rows = await alone.run(() =>
-      take(rowsOf(reading.newest(slice, 'json', asked), slice), asked),
-    );
+    const rows = await alone.run(async () => {
+      const found: Array<RowOfKind<K>> = [];
+      for await (const batch of reading.newest(slice, asked)) found.push(...batch);
+      return found;
+    });
     const meant = rows.filter(isMeant);
     if (meant.length >= limit || rows.length < asked) return meant.slice(0, limit);
   }
@@ -266,13 +255,14 @@ async function coldOldest<K extends MergedKind, R>(
 ): Promise<R[]> {
   const found: R[] = [];
   let atMs = fromMs;
-  // Every read goes to its end, so it is the time that is cut.
+  // A wide span would open more files than are looked at.
   for (let widthMs = MINUTE_MS; atMs < toMs && found.length < limit; widthMs *= WIDENING) {
     const span = { fromMs: atMs, toMs: Math.min(toMs, atMs + widthMs) };
     const slice = { kind, marketId, variantS, span };
     await alone.run(async () => {
-      for await (const row of rowsOf(reading.rows(slice, 'json'), slice)) {
-        if (found.length < limit && isMeant(row)) found.push(read(row));
+      for await (const batch of reading.typed(slice)) {
+        for (const row of batch) if (found.length < limit && isMeant(row)) found.push(read(row));
+        if (found.length >= limit) return;
       }
     });
     atMs = span.toMs;

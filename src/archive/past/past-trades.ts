@@ -57,7 +57,7 @@ export class PastTrades {
       if (part.state === 'hot') rows.push(...(await this.#hotSecond(marketId, second)));
       if (part.state === 'cold') {
         await part.alone.run(async () => {
-          for await (const row of part.rows(Number.MAX_SAFE_INTEGER)) rows.push(row);
+          for await (const batch of part.rows(Number.MAX_SAFE_INTEGER)) rows.push(...batch);
         });
       }
       return true;
@@ -139,11 +139,13 @@ export class PastTrades {
       }
       if (part.state === 'cold') {
         await part.alone.run(async () => {
-          for await (const row of part.rows(Number.MAX_SAFE_INTEGER)) {
-            if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
-            const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
-            if (isKnown) addTrade(candles, row, intervalS);
-            else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
+          for await (const batch of part.rows(Number.MAX_SAFE_INTEGER)) {
+            for (const row of batch) {
+              if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
+              const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
+              if (isKnown) addTrade(candles, row, intervalS);
+              else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
+            }
           }
         });
       }
@@ -166,10 +168,12 @@ async function countCold(
     const rows: TradePlace[] = [];
     let read = 0;
     await part.alone.run(async () => {
-      for await (const row of part.rows(asked)) {
-        read += 1;
-        const isMeant = comparePlaces(row, before) < 0 && comparePlaces(row, downTo) >= 0;
-        if (isMeant && rows.length < left) rows.push(row);
+      for await (const batch of part.rows(asked)) {
+        read += batch.length;
+        for (const row of batch) {
+          const isMeant = comparePlaces(row, before) < 0 && comparePlaces(row, downTo) >= 0;
+          if (isMeant && rows.length < left) rows.push(row);
+        }
       }
     });
     if (rows.length < left && read === asked) continue;

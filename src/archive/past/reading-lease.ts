@@ -1,7 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
-import type { Reading } from '../reading/reading.js';
+import type { Reading } from '../reading.js';
 
 /** A reading is kept this long at most: partitions can not leave the database meanwhile. */
 const LIFE_MS = 20_000;

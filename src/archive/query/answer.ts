@@ -8,7 +8,7 @@ import { asDiskFull, DiskFullError } from '../export/errors.js';
 import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, identifier, literal, ParquetError } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
-import type { Reading } from '../reading/reading.js';
+import type { Reading } from '../reading.js';
 import { assertMarkets, assertWhole, type Bounds, boundsOf, type Selection } from './bounds.js';
 import { archiveSource, type ColdSource, FolderSource } from './cold-sources.js';
 import { NoSuchTableError, QueryResourcesError, StatementRefusedError } from './errors.js';

@@ -5,8 +5,8 @@ import type { SeriesKind } from '../../model/kinds.js';
 import { ColdError } from '../cold/errors.js';
 import { filesBelow } from '../cold/files.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
-import { checkColdFile, placeFiles } from '../reading/cold-files.js';
-import type { PlacedFile, Reading } from '../reading/reading.js';
+import type { Reading } from '../reading.js';
+import { checkColdFile, type PlacedFile, placeFiles } from '../segments.js';
 import type { Bounds } from './bounds.js';
 import { StatementRefusedError } from './errors.js';
 

@@ -7,7 +7,7 @@ import { MARKET_COLUMN } from '../export/formats.js';
 import type { StagedRows } from '../parquet/columns.js';
 import type { DuckSession } from '../parquet/session.js';
 import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS, writeParquet } from '../parquet/write.js';
-import type { Reading } from '../reading/reading.js';
+import type { Reading } from '../reading.js';
 
 /** What rows of the database are put into: a file that a statement reads like a cold one. */
 export interface HotStage {

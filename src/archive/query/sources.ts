@@ -6,9 +6,9 @@ import {
   tableOfKind,
   timeColumnOf,
 } from '../../model/kinds.js';
+import { type DecimalType, decimalType } from '../cold-lines.js';
 import { longProductSql, productSql } from '../parquet/product.js';
 import { type DuckSession, identifier, literal } from '../parquet/session.js';
-import { type DecimalType, decimalType } from '../reading/cold-sql.js';
 
 /** Files that hold rows of a series, with the market in their path or in a column. */
 export interface SeriesFiles {

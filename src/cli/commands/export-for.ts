@@ -1,7 +1,7 @@
 import type { Latency } from '../../archive/interchange/feed-file.js';
 import { exportFor } from '../../archive/interchange/interchange.js';
 import type { InterchangeManifest } from '../../archive/interchange/manifest.js';
-import { openReading } from '../../archive/reading/open-reading.js';
+import { openReading } from '../../archive/reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import { MINUTE_MS } from '../../kernel/durations.js';
 import { totalLengthMs } from '../../kernel/span.js';

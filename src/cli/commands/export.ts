@@ -3,7 +3,7 @@ import { type ExportPart, exportSeries } from '../../archive/export/export.js';
 import type { Format } from '../../archive/export/formats.js';
 import type { Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
-import { openReading } from '../../archive/reading/open-reading.js';
+import { openReading } from '../../archive/reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import { MINUTE_MS } from '../../kernel/durations.js';
 import { totalLengthMs } from '../../kernel/span.js';

@@ -117,7 +117,7 @@ async function askTogether(sql: string, options: QueryOptions, ended: AbortSigna
   const write = (text: string) => limit.without(writeOut(text));
   const session = openSession({ logLevel: 'warn', ...options });
   const { answerQuestion } = await import('../../archive/query/answer.js');
-  const { openReading } = await import('../../archive/reading/open-reading.js');
+  const { openReading } = await import('../../archive/reading.js');
   const coldDir = options.cold ?? coldDirOf(session.config);
   const progress = new Progress(process.stderr, systemClock, '', 0);
   const ask = async (store: Store | null, nowMs: number) => {

@@ -1,11 +1,11 @@
 import { timestampTextUs } from '../../kernel/timestamp.js';
-import { eventFields, orderOf, tableOfKind, timeColumnOf } from '../../model/kinds.js';
+import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import type { MergedSlice } from '../api-series.js';
 
 /** What becomes the fields of a line, after the place of the market. */
 function fieldsOf(table: SeriesTable): string[] {
-  return eventFields(table, ({ name, type }) =>
+  return rowFields(table, ({ name, type }) =>
     type.form === 'decimals' ? `array_to_string(${name}, ' ')` : name,
   );
 }
@@ -24,7 +24,7 @@ export function mergedSettings({ isByReceipt }: MergedSlice): string {
  * order of receipt there is no index: the database sorts, on its disk what does not fit its memory.
  */
 export function copyMergedSql(slice: MergedSlice): string {
-  const { kind, marketIds, variantS, fromUs, toUs, isByReceipt } = slice;
+  const { kind, marketIds, variantS, fromUs, toUs, isByReceipt, newest } = slice;
   const table = tableOfKind(kind);
   const { variant, received } = seriesOf(table);
   const [order, fields] = [orderOf(table), fieldsOf(table)];
@@ -44,9 +44,13 @@ export function copyMergedSql(slice: MergedSlice): string {
       ORDER BY ${received}, place, ${order.join(', ')}) TO STDOUT`;
   }
   const names = fields.map((field, index) => `${field} AS f${index}`).join(', ');
+  const sorted =
+    newest === undefined
+      ? order.join(', ')
+      : `${order.map((name) => `${name} DESC`).join(', ')} LIMIT ${Math.trunc(newest)}`;
   const branches = ids.map(
     (id, place) => `(SELECT ${place} AS place, ${names} FROM ${table}
-      WHERE market_id = ${id} AND ${conditions} ORDER BY ${order.join(', ')})`,
+      WHERE market_id = ${id} AND ${conditions} ORDER BY ${sorted})`,
   );
   // The first field is the time. One branch alone is in order, and may not be given another.
   const merged = branches.length === 1 ? '' : ' ORDER BY f0';

@@ -22,18 +22,14 @@ function jsonExpression({ name, type }: SeriesColumn): string {
 /**
  * The statement that reads a slice. COPY takes no parameters; what is written into it here are names
  * of this program and numbers.
- *
- * @param newest only so many, the newest ones, newest first
  */
 export function copyRowsSql(
   { kind, marketId, variantS, span }: SeriesSlice,
   form: RowForm,
-  newest?: number,
 ): string {
   const table = tableOfKind(kind);
   const { variant } = seriesOf(table);
   const columns = columnsOf(table, false);
-  const order = orderOf(table);
   const moment = timeColumnOf(table);
   const conditions = [
     `market_id = ${Math.trunc(marketId)}`,
@@ -41,11 +37,7 @@ export function copyRowsSql(
     `${moment} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
     `${moment} < timestamptz '${timestampTextMs(span.toMs)}'`,
   ];
-  const sorted =
-    newest === undefined
-      ? order.join(', ')
-      : `${order.map((name) => `${name} DESC`).join(', ')} LIMIT ${Math.trunc(newest)}`;
-  const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${sorted}`;
+  const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${orderOf(table).join(', ')}`;
   if (form === 'json') {
     const query = `SELECT ${columns.map(jsonExpression).join(', ')} ${rest}`;
     // Marks that JSON text never holds, so that every line is the object and nothing else.

@@ -129,15 +129,6 @@ class PostgresSnapshot implements ArchiveSnapshot {
     return this.#copy(copyRowsSql(slice, form), signal);
   }
 
-  newest(
-    slice: SeriesSlice,
-    form: RowForm,
-    limit: number,
-    signal?: AbortSignal,
-  ): AsyncGenerator<Buffer> {
-    return this.#copy(copyRowsSql(slice, form, limit), signal);
-  }
-
   async *merged(slice: MergedSlice, signal?: AbortSignal): AsyncGenerator<Buffer> {
     await this.#ask(mergedSettings(slice), []);
     yield* this.#copy(copyMergedSql(slice), signal, slice.isByReceipt ? SORTING_MS : SILENCE_MS);

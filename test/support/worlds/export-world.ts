@@ -7,7 +7,7 @@ import type { Format } from '../../../src/archive/export/formats.js';
 import type { Manifest } from '../../../src/archive/export/manifest.js';
 import { Output } from '../../../src/archive/export/output.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';
-import { openReading } from '../../../src/archive/reading/open-reading.js';
+import { openReading } from '../../../src/archive/reading.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { TradeRow } from '../../../src/ledger/batch.js';
 import type { SeriesKind } from '../../../src/model/kinds.js';

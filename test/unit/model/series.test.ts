@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
-import { sortedSql } from '../../../src/archive/events/cold-rows.js';
-import { lineSql } from '../../../src/archive/reading/cold-sql.js';
+import { lineSql } from '../../../src/archive/cold-lines.js';
+import { sortedRowsSql } from '../../../src/archive/cold-rows.js';
 import { tablesKept } from '../../../src/cli/life/life-rules.js';
 import {
   columnsOf,
@@ -65,7 +65,9 @@ test('how rows leave the database', () => {
     golden.copyRows,
   );
   assert.deepEqual(
-    byKind((kind) => copyRowsSql({ ...slice, kind }, 'json', 5)),
+    byKind((kind) =>
+      copyMergedSql({ kind, marketIds: [7], variantS: 60, ...us, isByReceipt: false, newest: 5 }),
+    ),
     golden.newestRows,
   );
   for (const [kind, sql] of Object.entries(golden.table ?? {})) {
@@ -86,7 +88,7 @@ test('how rows leave files', () => {
     { place: 1, paths: ['c'] },
   ];
   const made = twice((kind, isByReceipt) =>
-    plain(sortedSql({ kind, variantS: 60, ...us }, files, isByReceipt)),
+    plain(sortedRowsSql({ kind, variantS: 60, ...us, isByReceipt }, files)),
   );
   const before = Object.entries(golden.coldEvents ?? {}).map(([name, sql]) => [
     name,

@@ -1,13 +1,17 @@
+import { join } from 'node:path';
+import { multiplyDecimals } from '../kernel/decimal.js';
 import {
   type MergedKind,
   type SeriesColumn,
   seriesColumns,
   seriesOrder,
   seriesVariant,
-} from '../../model/kinds.js';
-import type { RowForm, SeriesSlice } from '../../store/index.js';
-import { productSql } from '../parquet/product.js';
-import { identifier, literal } from '../parquet/session.js';
+} from '../model/kinds.js';
+import type { RowForm, SeriesSlice } from '../store/index.js';
+import { productSql } from './parquet/product.js';
+import { Scratch } from './parquet/scratch.js';
+import { DuckSession, identifier, literal } from './parquet/session.js';
+import type { PlacedFile } from './segments.js';
 
 /**
  * The statements by which rows of cold files become the same text that the database writes. They are
@@ -144,16 +148,63 @@ export function rowsSql(path: string, slice: SeriesSlice, form: RowForm, types: 
     WHERE ${sliceConditions(slice)}`;
 }
 
-/** The same, newest first and only so many. */
-export function newestSql(
-  path: string,
-  slice: SeriesSlice,
-  form: RowForm,
-  types: FileTypes,
-  limit: number,
-): string {
-  const order = seriesOrder(slice.kind).map((name) => `${identifier(name)} DESC`);
-  return `SELECT ${lineSql(slice.kind, form, types)} FROM (
-    SELECT * FROM read_parquet(${literal(path)}, hive_partitioning = false)
-    WHERE ${sliceConditions(slice)} ORDER BY ${order.join(', ')} LIMIT ${Math.trunc(limit)})`;
+/** A file of a day has few rows at the edge of a page: enough for what one group holds. */
+const LIMITS = { memoryMb: 256, threads: 2 };
+
+/** Rows of cold files as lines of text, by a DuckDB that lives as long as a reading. */
+export class ColdLines {
+  readonly #signal: AbortSignal | undefined;
+  #opened: Promise<{ readonly duck: DuckSession; readonly scratch: Scratch }> | undefined;
+
+  constructor(signal: AbortSignal | undefined) {
+    this.#signal = signal;
+  }
+
+  /** @throws ParquetError, or the signal's reason */
+  async *of(
+    { absolutePath: path }: PlacedFile,
+    slice: SeriesSlice,
+    form: RowForm,
+  ): AsyncGenerator<Buffer> {
+    const { duck } = await this.#open();
+    const described = `DESCRIBE SELECT * FROM read_parquet(${literal(path)}, hive_partitioning = false)`;
+    const columns = await duck.rows(`reading ${path}`, described);
+    const types = new Map(columns.map(([name, type]) => [String(name), String(type)]));
+    for await (const [lines] of duck.columns(
+      `reading ${path}`,
+      rowsSql(path, slice, form, types),
+    )) {
+      const text = `${(lines as readonly string[]).join('\n')}\n`;
+      yield Buffer.from(text.includes(TOTAL_MARK) ? withTotals(text) : text);
+    }
+  }
+
+  async close(): Promise<void> {
+    const opened = await this.#opened?.catch(() => undefined);
+    this.#opened = undefined;
+    if (opened === undefined) return;
+    opened.duck.close();
+    await opened.scratch.remove();
+  }
+
+  #open() {
+    this.#opened ??= (async () => {
+      const scratch = await Scratch.make('reading');
+      const duck = await DuckSession.open(join(scratch.path, 'spill'), LIMITS, this.#signal);
+      return { duck, scratch };
+    })();
+    return this.#opened;
+  }
+}
+
+const MARKED = new RegExp(
+  `${TOTAL_MARK}([^${TOTAL_MARK}]*)${TOTAL_MARK}([^${TOTAL_MARK}]*)${TOTAL_MARK}`,
+  'g',
+);
+
+/** Works out the totals that the statement could not. */
+function withTotals(text: string): string {
+  return text.replace(MARKED, (_, price: string, amount: string) =>
+    multiplyDecimals(price, amount),
+  );
 }

@@ -1,21 +1,78 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DAY_MS } from '../../kernel/durations.js';
-import type { Span } from '../../kernel/span.js';
-import type { DepartedPartition } from '../../store/index.js';
-import { asColdError, ColdError } from '../cold/errors.js';
-import { sumFile } from '../cold/files.js';
-import { type ColdFile, type ColdManifest, readColdManifest } from '../cold/manifest.js';
-import type { PlacedFile } from './reading.js';
+import { DAY_MS } from '../kernel/durations.js';
+import type { Span } from '../kernel/span.js';
+import { type MergedKind, tableOfKind } from '../model/kinds.js';
+import type { DepartedPartition } from '../store/index.js';
+import { asColdError, ColdError } from './cold/errors.js';
+import { sumFile } from './cold/files.js';
+import { type ColdFile, type ColdManifest, readColdManifest } from './cold/manifest.js';
 
-/** Files whose content was found right; a year of a hundred markets. */
-const MAX_CHECKED = 50_000;
+/** Where the rows of a span are: in the database, in which files, or nowhere any more. */
+
+/** A piece of time of which all rows are in one place. */
+export interface Segment {
+  readonly span: Span;
+  readonly state: 'hot' | 'cold' | 'expired';
+}
+
+/** A segment with the partition that holds it where that has left the database. */
+export interface PlacedSegment extends Segment {
+  readonly partition: DepartedPartition | undefined;
+}
+
+/** A cold file with where it lies on this machine. */
+export interface PlacedFile extends ColdFile {
+  readonly absolutePath: string;
+  /** The part of the day that was asked for and that its partition holds. */
+  readonly span: Span;
+}
 
 /**
- * Files whose content was held against its checksum by this program, by what would change if they
- * did. A server that opens many readings looks at each file once.
+ * Cuts a span along the partitions of a series that have left. Partitions that were never made count as
+ * hot: there are no rows of them anywhere.
+ *
+ * @param departed of all tables, those of one oldest first and none overlapping another
  */
-const checked = new Set<string>();
+export function findSegments(
+  kind: MergedKind,
+  span: Span,
+  departed: readonly DepartedPartition[],
+): PlacedSegment[] {
+  const table = tableOfKind(kind);
+  const segments: PlacedSegment[] = [];
+  const add = (fromMs: number, toMs: number, partition: DepartedPartition | undefined) => {
+    if (toMs <= fromMs) return;
+    const state =
+      partition === undefined ? 'hot' : partition.state === 'archived' ? 'cold' : 'expired';
+    segments.push({ span: { fromMs, toMs }, state, partition });
+  };
+  let atMs = span.fromMs;
+  for (const one of departed) {
+    if (one.table !== table || one.span.toMs <= atMs) continue;
+    if (one.span.fromMs >= span.toMs) break;
+    add(atMs, one.span.fromMs, undefined);
+    const endMs = Math.min(one.span.toMs, span.toMs);
+    add(Math.max(atMs, one.span.fromMs), endMs, one);
+    atMs = endMs;
+  }
+  add(atMs, span.toMs, undefined);
+  return segments;
+}
+
+/** The same without telling partitions apart: neighbours in the same place are one segment. */
+export function joinSegments(segments: readonly Segment[]): Segment[] {
+  const joined: Segment[] = [];
+  for (const { span, state } of segments) {
+    const last = joined.at(-1);
+    if (last?.state === state) {
+      joined[joined.length - 1] = { state, span: { fromMs: last.span.fromMs, toMs: span.toMs } };
+    } else {
+      joined.push({ state, span });
+    }
+  }
+  return joined;
+}
 
 const daySpan = (date: string): Span => {
   const fromMs = Date.parse(`${date}T00:00:00Z`);
@@ -49,13 +106,18 @@ export function placeFiles(
     .filter((file) => file.span.toMs > file.span.fromMs);
 }
 
-/** The cold folder as one reading sees it: each manifest is read once. */
+/** Manifests that are held at once; those of years would fill the memory. */
+const MAX_MANIFESTS = 16;
+
+/** The cold folder as one reader sees it. */
 export class ColdFolder {
   readonly #dir: string;
+  readonly #signal: AbortSignal | undefined;
   readonly #manifests = new Map<string, Promise<ColdManifest>>();
 
-  constructor(dir: string) {
+  constructor(dir: string, signal: AbortSignal | undefined) {
     this.#dir = dir;
+    this.#signal = signal;
   }
 
   /**
@@ -64,14 +126,14 @@ export class ColdFolder {
    * @throws ColdError
    */
   async filesOf(
-    partition: DepartedPartition,
+    { state, partition }: PlacedSegment,
     span: Span,
     marketIds: readonly number[] | undefined,
-    signal: AbortSignal | undefined,
   ): Promise<PlacedFile[]> {
+    if (state !== 'cold' || partition === undefined) return [];
     const manifest = await this.#manifestOf(partition);
     const files = placeFiles(this.#dir, manifest, span, marketIds);
-    for (const file of files) await checkColdFile(file, signal);
+    for (const file of files) await checkColdFile(file, this.#signal);
     return files;
   }
 
@@ -84,6 +146,10 @@ export class ColdFolder {
     }
     const known = this.#manifests.get(uri);
     if (known !== undefined) return known;
+    const [oldest] = this.#manifests.keys();
+    if (this.#manifests.size >= MAX_MANIFESTS && oldest !== undefined) {
+      this.#manifests.delete(oldest);
+    }
     const read = this.#read(partition, uri);
     this.#manifests.set(uri, read);
     return read;
@@ -112,6 +178,15 @@ export class ColdFolder {
     throw new ColdError('cold_damaged', 'fatal', text);
   }
 }
+
+/** Files whose content was found right; a year of a hundred markets. */
+const MAX_CHECKED = 50_000;
+
+/**
+ * Files whose content was held against its checksum by this program, by what would change if they
+ * did. A server that opens many readings looks at each file once.
+ */
+const checked = new Set<string>();
 
 /**
  * Holds a file against its manifest: its size now, and its content once in the life of the program.

@@ -1,0 +1,348 @@
+import { DAY_US, SECOND_US } from '../kernel/durations.js';
+import type { Span } from '../kernel/span.js';
+import { timestampTextUs } from '../kernel/timestamp.js';
+import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../model/kinds.js';
+import { type Column, seriesOf } from '../model/series.js';
+import type { MergedSlice } from '../store/index.js';
+import { type Batches, inOneOrder } from './merge.js';
+import { Scratch } from './parquet/scratch.js';
+import { DuckSession, identifier, literal } from './parquet/session.js';
+import {
+  MADE_TOGETHER,
+  makeRows,
+  type RowBlock,
+  type RowMaker,
+  receivedAt,
+  VectorBlock,
+} from './row-blocks.js';
+import type { ColdFolder, PlacedFile, PlacedSegment } from './segments.js';
+
+/** Rows of cold files, as vectors of DuckDB. */
+
+/**
+ * Rows of files that are made ahead of their reader, of each file that is open: one or two pieces of
+ * DuckDB's. By its own default it would make a day of depth ahead, hold all of its texts, and let the
+ * first row wait for them.
+ */
+const AHEAD_KB = 64;
+
+/** DuckDB for the files of one reader, opened when the first is read; all series share its limits. */
+export class ColdEngine {
+  readonly #signal: AbortSignal | undefined;
+  readonly #isSorting: boolean;
+  #opened: Promise<{ readonly session: DuckSession; readonly scratch: Scratch }> | undefined;
+  #isClosed = false;
+
+  /** @param isSorting whether all rows are sorted before the first comes */
+  constructor(isSorting: boolean, signal: AbortSignal | undefined) {
+    this.#isSorting = isSorting;
+    this.#signal = signal;
+  }
+
+  /** Rows of a statement. @throws ParquetError; the signal's reason */
+  async *blocks(sql: string): AsyncGenerator<RowBlock> {
+    const session = await (await this.#open()).session.beside();
+    const block = new VectorBlock();
+    try {
+      for await (const vectors of session.vectors('reading cold files', sql, MADE_TOGETHER)) {
+        block.take(vectors);
+        yield block;
+      }
+    } finally {
+      session.close();
+    }
+  }
+
+  /** All rows of a small result. */
+  async rows(doing: string, sql: string) {
+    return await (await this.#open()).session.rows(doing, sql);
+  }
+
+  /** Safe to call twice. What still reads is to be closed before. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    const opened = await this.#opened?.catch(() => undefined);
+    this.#opened = undefined;
+    opened?.session.close();
+    await opened?.scratch.remove();
+  }
+
+  async #open() {
+    this.#signal?.throwIfAborted();
+    if (this.#isClosed) throw new Error('the reader of cold files is closed');
+    this.#opened ??= this.#start();
+    return await this.#opened;
+  }
+
+  async #start() {
+    // Files that are read in their order are read side by side already; each further thread would only
+    // hold what it decodes, of every one of them. One large sort is quicker with two.
+    const limits = { threads: this.#isSorting ? 2 : 1, aheadKb: AHEAD_KB };
+    const scratch = await Scratch.make('rows');
+    try {
+      return { session: await DuckSession.open(scratch.path, limits, this.#signal), scratch };
+    } catch (error) {
+      await scratch.remove();
+      throw error;
+    }
+  }
+}
+
+/** The files of one market, in the order of their days. */
+export interface MarketFiles {
+  /** The market's place in the slice. */
+  readonly place: number;
+  readonly paths: readonly string[];
+}
+
+/** What is read of a column: times and ids as numbers, decimals as text. */
+function selectedSql({ name, type }: Column): string {
+  const column = identifier(name);
+  if (type.form === 'timestamp') return `epoch_us(${column})::DOUBLE`;
+  if (type.form === 'integer') return `${column}::DOUBLE`;
+  if (type.form === 'decimals') return `array_to_string(${column}::VARCHAR[], ' ')`;
+  return type.form === 'text' ? column : `${column}::VARCHAR`;
+}
+
+type ColdQuery = Pick<MergedSlice, 'kind' | 'variantS' | 'fromUs' | 'toUs'>;
+
+/**
+ * Rows of one market in the order of its files, which is that of its key: nothing is sorted.
+ *
+ * @param newest only so many of its rows, the newest ones, newest first
+ */
+export function fileRowsSql(
+  { kind, variantS, fromUs, toUs }: ColdQuery,
+  files: MarketFiles,
+  newest?: number,
+): string {
+  const table = tableOfKind(kind);
+  const { variant } = seriesOf(table);
+  const time = timeColumnOf(table);
+  const names = rowFields(table, selectedSql).map((one, index) => `${one} AS c${index + 1}`);
+  // Files may differ in the digits of a decimal; the widest holds all of them.
+  const paths = files.paths.map(literal).join(', ');
+  const conditions = [
+    `${time} >= TIMESTAMPTZ ${literal(timestampTextUs(fromUs))}`,
+    `${time} < TIMESTAMPTZ ${literal(timestampTextUs(toUs))}`,
+    ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+  ];
+  const from = `read_parquet([${paths}], hive_partitioning = false, union_by_name = ${files.paths.length > 1})
+    WHERE ${conditions.join(' AND ')}`;
+  const order = orderOf(table).map((name) => `${identifier(name)} DESC`);
+  const source =
+    newest === undefined
+      ? from
+      : `(SELECT * FROM ${from} ORDER BY ${order.join(', ')} LIMIT ${Math.trunc(newest)})`;
+  return `SELECT ${files.place}::DOUBLE AS c0, ${names.join(', ')}
+    FROM ${source}`;
+}
+
+/**
+ * Rows of several markets, sorted by their time or by their receipt; what does not fit into memory
+ * goes to the scratch folder.
+ */
+export function sortedRowsSql(
+  slice: ColdQuery & Pick<MergedSlice, 'isByReceipt'>,
+  markets: readonly MarketFiles[],
+): string {
+  const all = markets.map((files) => fileRowsSql(slice, files)).join(' UNION ALL ');
+  return `${all} ORDER BY ${slice.isByReceipt ? `c${receivedAt(slice.kind)}, c0, c1, c2` : 'c1, c0, c2'}`;
+}
+
+/** What cold files are read through. */
+export interface ColdPlace {
+  readonly folder: ColdFolder;
+  readonly engine: ColdEngine;
+}
+
+/** Whether rows were found before, and now. */
+export async function* coldDays<Row>(
+  place: ColdPlace,
+  slice: MergedSlice,
+  segment: PlacedSegment,
+  wasBegun: boolean,
+  maker: RowMaker<Row>,
+): AsyncGenerator<Row[], boolean, undefined> {
+  let isBegun = wasBegun;
+  for (let { fromUs } = slice; fromUs < slice.toUs; ) {
+    const toUs = Math.min(Math.floor(fromUs / DAY_US) * DAY_US + DAY_US, slice.toUs);
+    const files = await filesOf(place, { ...slice, fromUs, toUs }, segment);
+    if (!isBegun && files.length > 0) {
+      fromUs = yield* beginDay(place, { ...slice, fromUs, toUs }, files, maker);
+      isBegun = true;
+    }
+    if (fromUs < toUs) yield* restOfDay(place, { ...slice, fromUs, toUs }, files, maker);
+    fromUs = toUs;
+  }
+  return isBegun;
+}
+
+/** Rows that the first look into files aims at: the first row waits for these, not for whole groups. */
+const FIRST_ROWS = 256;
+/** Looks that found nothing widen so much each, before all that is left of the day is opened. */
+const WIDENING = 8;
+const LOOKS_MAX = 4;
+
+/**
+ * The first rows of a day, in short looks at all of its files together, so that they come as soon
+ * from large files as from small ones. Returns the time from which on nothing was read.
+ */
+async function* beginDay<Row>(
+  place: ColdPlace,
+  slice: MergedSlice,
+  files: readonly PlacedFile[],
+  maker: RowMaker<Row>,
+): AsyncGenerator<Row[], number, undefined> {
+  const rows = files.reduce((sum, file) => sum + file.rows, 0);
+  const firstUs = Math.min(...files.map(({ first }) => Date.parse(first))) * 1000;
+  const lastUs = Math.max(...files.map(({ last }) => Date.parse(last))) * 1000;
+  // What belongs to one second stays together.
+  const onSecond = (us: number) => Math.ceil(us / SECOND_US) * SECOND_US;
+  let widthUs = onSecond(((lastUs - firstUs) / rows) * FIRST_ROWS + 1);
+  let [atUs, endUs] = [slice.fromUs, onSecond(Math.max(slice.fromUs, firstUs))];
+  for (let look = 0; look < LOOKS_MAX && atUs < slice.toUs; look += 1) {
+    endUs = Math.min(endUs + widthUs, slice.toUs);
+    let hasFound = false;
+    const found = sortedFiles(place, { ...slice, fromUs: atUs, toUs: endUs }, files, maker);
+    for await (const batch of found) {
+      hasFound = true;
+      yield batch;
+    }
+    atUs = endUs;
+    if (hasFound) break;
+    widthUs *= WIDENING;
+  }
+  return atUs;
+}
+
+/**
+ * Files of one day that are read side by side, the largest ones. What is left are the small ones:
+ * they are sorted together instead, because every open file holds some memory.
+ */
+const OPEN_FILES_MAX = 24;
+
+function restOfDay<Row>(
+  place: ColdPlace,
+  slice: MergedSlice,
+  files: readonly PlacedFile[],
+  maker: RowMaker<Row>,
+): Batches<Row> {
+  const bySize = files.toSorted((a, b) => b.rows - a.rows);
+  const isAll = bySize.length <= OPEN_FILES_MAX;
+  const large = bySize.slice(0, isAll ? OPEN_FILES_MAX : OPEN_FILES_MAX - 1);
+  const small = bySize.slice(large.length);
+  const read = byMarket(slice, large).map((one) =>
+    makeRows(place.engine.blocks(fileRowsSql(slice, one)), slice, maker),
+  );
+  if (small.length > 0) read.push(sortedFiles(place, slice, small, maker));
+  return inOneOrder(read, maker);
+}
+
+export function sortedFiles<Row>(
+  { engine }: ColdPlace,
+  slice: MergedSlice,
+  files: readonly PlacedFile[],
+  maker: RowMaker<Row>,
+): Batches<Row> {
+  return makeRows(engine.blocks(sortedRowsSql(slice, byMarket(slice, files))), slice, maker);
+}
+
+function byMarket({ marketIds }: MergedSlice, files: readonly PlacedFile[]): MarketFiles[] {
+  return marketIds.flatMap((marketId, place) => {
+    const paths = files.filter((one) => one.marketId === marketId).map((one) => one.absolutePath);
+    return paths.length === 0 ? [] : [{ place, paths }];
+  });
+}
+
+export async function filesOf({ folder }: ColdPlace, slice: MergedSlice, segment: PlacedSegment) {
+  const span = millisOf(slice.fromUs, slice.toUs);
+  const files = await folder.filesOf(segment, span, slice.marketIds);
+  return files.filter(({ rows }) => rows > 0);
+}
+
+/** The span of whole milliseconds that holds one of microseconds. */
+export function millisOf(fromUs: number, toUs: number): Span {
+  return { fromMs: Math.floor(fromUs / 1000), toMs: Math.ceil(toUs / 1000) };
+}
+
+/** Rows that are compressed together, by the times between which they lie. */
+interface RowGroup {
+  readonly rows: number;
+  readonly firstUs: number;
+  readonly lastUs: number;
+}
+
+/** So many rows are held at once to see whether they are enough. */
+const MAX_TRIED = 10_000;
+/** Rows come in bursts: the time that is looked at would on average hold so many times what is asked. */
+const AMPLE = 4;
+
+/** The newest rows of a file, newest first. Only the groups of rows that can hold them are looked at. */
+export async function* newestOfFile<Row>(
+  engine: ColdEngine,
+  { absolutePath: path, marketId }: PlacedFile,
+  slice: MergedSlice,
+  limit: number,
+  maker: RowMaker<Row>,
+): Batches<Row> {
+  const groups = await groupsOf(engine, path, slice);
+  const files = { place: slice.marketIds.indexOf(marketId), paths: [path] };
+  const ask = (fromUs: number) =>
+    makeRows(engine.blocks(fileRowsSql({ ...slice, fromUs }, files, limit)), slice, maker);
+  const surelyUs = Math.max(slice.fromUs, startOfNewest(groups, slice, limit));
+  const likelyUs = likelyStart(groups, slice, limit);
+  if (likelyUs !== null && likelyUs > surelyUs) {
+    const rows: Row[] = [];
+    for await (const batch of ask(likelyUs)) rows.push(...batch);
+    if (rows.length >= limit) {
+      yield rows;
+      return;
+    }
+  }
+  yield* ask(surelyUs);
+}
+
+/** Least and greatest time of each group, from the file's own statistics; none if it has none. */
+async function groupsOf(engine: ColdEngine, path: string, slice: MergedSlice): Promise<RowGroup[]> {
+  const table = tableOfKind(slice.kind);
+  // In a file of several variants a group may hold several of them; there it tells nothing.
+  if (seriesOf(table).variant !== null) return [];
+  const us = (name: string) => `epoch_us(${name}::TIMESTAMPTZ)`;
+  const rows = await engine.rows(
+    `reading ${path}`,
+    `SELECT row_group_num_rows, ${us('stats_min_value')}, ${us('stats_max_value')}
+     FROM parquet_metadata(${literal(path)}) WHERE path_in_schema = ${literal(timeColumnOf(table))}
+       AND stats_min_value IS NOT NULL AND stats_max_value IS NOT NULL
+     ORDER BY row_group_id`,
+  );
+  return rows.map(([count, firstUs, lastUs]) => ({
+    ...{ rows: Number(count), firstUs: Number(firstUs), lastUs: Number(lastUs) },
+  }));
+}
+
+/** A time from which on there are at least `limit` rows of the slice, as far as statistics tell. */
+function startOfNewest(groups: readonly RowGroup[], slice: MergedSlice, limit: number): number {
+  let rows = 0;
+  for (const group of groups.toReversed()) {
+    if (group.firstUs >= slice.toUs) continue;
+    if (group.lastUs < slice.toUs) rows += group.rows;
+    if (rows >= limit) return group.firstUs;
+  }
+  return slice.fromUs;
+}
+
+/**
+ * A time from which on there are as many rows if they come as evenly as in the rest of their group:
+ * worth a try, because then most of the group is passed over. Null where it is not.
+ */
+function likelyStart(
+  groups: readonly RowGroup[],
+  { toUs }: MergedSlice,
+  limit: number,
+): number | null {
+  const group = groups.findLast(({ firstUs }) => firstUs < toUs);
+  if (group === undefined || limit > MAX_TRIED || group.rows < AMPLE * limit) return null;
+  const endUs = Math.min(toUs, group.lastUs + 1);
+  return Math.floor(endUs - ((group.lastUs - group.firstUs) / group.rows) * limit * AMPLE);
+}

@@ -1,0 +1,188 @@
+import { AbortedError } from '../kernel/errors.js';
+import type { Span } from '../kernel/span.js';
+import type { MergedKind, RowOfKind } from '../model/kinds.js';
+import type {
+  ArchiveSnapshot,
+  MergedSlice,
+  RowForm,
+  SeriesSlice,
+  SpanCompleteness,
+  Store,
+} from '../store/index.js';
+import { ColdLines } from './cold-lines.js';
+import { ColdEngine } from './cold-rows.js';
+import type { Batches } from './merge.js';
+import { type RowMaker, rowMaker } from './row-blocks.js';
+import { newestRows, type RowPlace, readRows } from './rows.js';
+import {
+  ColdFolder,
+  findSegments,
+  joinSegments,
+  type PlacedFile,
+  type PlacedSegment,
+  type Segment,
+} from './segments.js';
+
+/** What {@link openReading} needs beside the store. */
+export interface ReadingOptions {
+  /** The folder of cold partitions (`coldFolder(dataDir, cold.dir)`). It need not exist. */
+  readonly coldDir: string;
+  /** Ends whatever is being read. */
+  readonly signal?: AbortSignal;
+}
+
+/** Rows of one market, by the name of their series. */
+export type SliceOf<Kind extends MergedKind> = SeriesSlice & { readonly kind: Kind };
+
+/**
+ * Opens the archive as it is now, for reading hot and cold rows as one.
+ *
+ * @throws StoreError
+ */
+export async function openReading(
+  store: Pick<Store, 'snapshot'>,
+  options: ReadingOptions,
+): Promise<Reading> {
+  options.signal?.throwIfAborted();
+  return new Reading(await store.snapshot(), options);
+}
+
+/**
+ * The archive as it is at one moment, rows in the database and rows in files as one: no row twice,
+ * none lost where one ends and the other begins.
+ *
+ * What is promised of a row: its values. The text of a decimal is that of the database as long as
+ * the row is there; of a cold row it is the shortest text of the same number (`1.5` for `1.50`),
+ * because files keep numbers and not their texts. All else is the same to the letter.
+ *
+ * It holds a connection and keeps partitions from leaving the database: close it within minutes, and
+ * open another to see what came since. Reads run one at a time; one that is left before its end may
+ * end the whole reading.
+ *
+ * States: *open* → *closed*.
+ */
+export class Reading {
+  /** The database's side of it: hot {@link Segment}s can be read there by other means. */
+  readonly snapshot: ArchiveSnapshot;
+  readonly #signal: AbortSignal | undefined;
+  readonly #place: RowPlace;
+  readonly #lines: ColdLines;
+  #isClosed = false;
+
+  /** Use {@link openReading}. */
+  constructor(snapshot: ArchiveSnapshot, { coldDir, signal }: ReadingOptions) {
+    this.snapshot = snapshot;
+    this.#signal = signal;
+    const folder = new ColdFolder(coldDir, signal);
+    this.#place = { snapshot, folder, engine: new ColdEngine(false, signal), signal };
+    this.#lines = new ColdLines(signal);
+  }
+
+  /** Where the rows of a span are, oldest first, without holes and overlaps. */
+  parts(kind: MergedKind, span: Span): readonly Segment[] {
+    return joinSegments(this.#find(kind, span));
+  }
+
+  /**
+   * Rows as text in the order of time and id, in the forms of {@link ArchiveSnapshot.rows}, in
+   * pieces that may end anywhere. Memory does not grow with their number, and the reader's pace is
+   * that of the reading. Of expired parts there are none: {@link parts} and {@link completeness}
+   * say so.
+   *
+   * @throws ColdError naming a file that is missing or not what was written; StoreError; ParquetError;
+   * the signal's reason
+   */
+  async *rows(slice: SeriesSlice, form: RowForm): AsyncGenerator<Buffer> {
+    this.#check();
+    for (const segment of this.#find(slice.kind, slice.span)) {
+      const { span } = segment;
+      if (segment.state === 'hot') {
+        yield* this.snapshot.rows({ ...slice, span }, form, this.#signal);
+        continue;
+      }
+      for (const file of await this.#place.folder.filesOf(segment, span, [slice.marketId])) {
+        yield* this.#lines.of(file, { ...slice, span: file.span }, form);
+      }
+    }
+  }
+
+  /** The same rows as values, some at a time. */
+  async *typed<Kind extends MergedKind>(slice: SliceOf<Kind>): Batches<RowOfKind<Kind>> {
+    this.#check();
+    const { merged, maker } = asked(slice);
+    yield* readRows(this.#place, merged, this.#find(slice.kind, slice.span), maker);
+  }
+
+  /**
+   * The newest rows of a slice, newest first, at most `limit` of them. Takes no longer the older or
+   * larger the archive is. Otherwise as {@link typed}.
+   */
+  async *newest<Kind extends MergedKind>(
+    slice: SliceOf<Kind>,
+    limit: number,
+  ): Batches<RowOfKind<Kind>> {
+    this.#check();
+    const { merged, maker } = asked(slice);
+    yield* newestRows(this.#place, merged, this.#find(slice.kind, slice.span), limit, maker);
+  }
+
+  /**
+   * The cold files that may hold rows of a span, by day and then by market id, each checked against
+   * its manifest: size now, and content once.
+   *
+   * @param marketIds all when left out
+   * @throws ColdError
+   */
+  async coldFiles(
+    kind: MergedKind,
+    span: Span,
+    marketIds?: readonly number[],
+  ): Promise<readonly PlacedFile[]> {
+    const files: PlacedFile[] = [];
+    for (const segment of this.#find(kind, span)) {
+      files.push(...(await this.#place.folder.filesOf(segment, segment.span, marketIds)));
+    }
+    return files;
+  }
+
+  /** What the ledger says of a span of a stream; lists are cut at `limit`. @throws StoreError */
+  async completeness(
+    stream: { readonly streamId: number; readonly marketId: number },
+    span: Span,
+    limit: number,
+  ): Promise<SpanCompleteness> {
+    this.#check();
+    return await this.snapshot.completeness(stream, span, limit);
+  }
+
+  /** Safe to call twice. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.snapshot.close();
+    await this.#place.engine.close();
+    await this.#lines.close();
+  }
+
+  #find(kind: MergedKind, span: Span): PlacedSegment[] {
+    return findSegments(kind, span, this.snapshot.departed);
+  }
+
+  #check(): void {
+    this.#signal?.throwIfAborted();
+    if (this.#isClosed) throw new AbortedError('the reading is closed');
+  }
+}
+
+function asked<Kind extends MergedKind>(
+  slice: SliceOf<Kind>,
+): { readonly merged: MergedSlice; readonly maker: RowMaker<RowOfKind<Kind>> } {
+  const { kind, marketId, variantS, span } = slice;
+  const marketIds = [marketId];
+  return {
+    merged: {
+      ...{ kind, marketIds, variantS, isByReceipt: false },
+      ...{ fromUs: span.fromMs * 1000, toUs: span.toMs * 1000 },
+    },
+    maker: rowMaker(kind, marketIds, variantS),
+  };
+}

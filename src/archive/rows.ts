@@ -1,0 +1,143 @@
+import { DAY_US } from '../kernel/durations.js';
+import type { ArchiveSnapshot, DepartedPartition, MergedSlice } from '../store/index.js';
+import {
+  type ColdPlace,
+  coldDays,
+  filesOf,
+  millisOf,
+  newestOfFile,
+  sortedFiles,
+} from './cold-rows.js';
+import { type Batches, inOneOrder } from './merge.js';
+import { hotBlocks, makeRows, type RowMaker } from './row-blocks.js';
+import { findSegments, type PlacedFile, type PlacedSegment } from './segments.js';
+
+/** The one reader of rows: of one series, of one market or several, in any order, wherever they lie. */
+
+/** What rows are read through. */
+export interface RowPlace extends ColdPlace {
+  /** Sees the rows of the database, one statement at a time. */
+  readonly snapshot: ArchiveSnapshot;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Where the rows of a slice are. */
+export function segmentsOf(
+  { kind, fromUs, toUs }: MergedSlice,
+  departed: readonly DepartedPartition[],
+): PlacedSegment[] {
+  return findSegments(kind, millisOf(fromUs, toUs), departed);
+}
+
+/** The part of a slice that a segment holds. */
+export function sliceWithin(slice: MergedSlice, { span }: PlacedSegment): MergedSlice {
+  return {
+    ...slice,
+    fromUs: Math.max(slice.fromUs, span.fromMs * 1000),
+    toUs: Math.min(slice.toUs, span.toMs * 1000),
+  };
+}
+
+/**
+ * The rows of a slice in its order, wherever they are; of what is expired there are none. Memory does
+ * not grow with their number. Left early, it leaves the snapshot lost if that was being read.
+ *
+ * @throws StoreError, ColdError, ParquetError; the signal's reason
+ */
+export async function* readRows<Row>(
+  place: RowPlace,
+  slice: MergedSlice,
+  segments: readonly PlacedSegment[],
+  maker: RowMaker<Row>,
+): Batches<Row> {
+  const { snapshot, signal } = place;
+  if (slice.isByReceipt) {
+    // The database has no rows of what has left it, so that one statement finds all that are hot.
+    const hot = segments.some(({ state }) => state === 'hot')
+      ? [makeRows(hotBlocks(snapshot, slice, signal), slice, maker)]
+      : [];
+    const files = await allFiles(place, slice, segments);
+    const cold = files.length === 0 ? [] : [sortedFiles(place, slice, files, maker)];
+    yield* inOneOrder([...hot, ...cold], maker);
+    return;
+  }
+  let isBegun = false;
+  for (const segment of segments) {
+    const part = sliceWithin(slice, segment);
+    if (segment.state === 'hot') yield* hotDays(place, part, maker);
+    if (segment.state === 'cold') isBegun = yield* coldDays(place, part, segment, isBegun, maker);
+  }
+}
+
+/** Days that one statement reads at most; its plan has a branch for each market and partition. */
+const DAYS_MAX = 32;
+/** Rows below which the next statement reads twice as many days. */
+const FEW_ROWS = 50_000;
+
+/**
+ * Rows in the database, days one after the other, so that no statement grows with the span and the
+ * first row of a year comes as soon as that of a day.
+ */
+async function* hotDays<Row>(
+  { snapshot, signal }: RowPlace,
+  slice: MergedSlice,
+  maker: RowMaker<Row>,
+): Batches<Row> {
+  let days = 1;
+  for (let { fromUs } = slice; fromUs < slice.toUs; ) {
+    const endUs = Math.floor(fromUs / DAY_US) * DAY_US + days * DAY_US;
+    const toUs = Math.min(endUs, slice.toUs);
+    let rows = 0;
+    const blocks = hotBlocks(snapshot, { ...slice, fromUs, toUs }, signal);
+    for await (const batch of makeRows(blocks, slice, maker)) {
+      rows += batch.length;
+      yield batch;
+    }
+    days = rows < FEW_ROWS ? Math.min(days * 2, DAYS_MAX) : Math.max(1, Math.floor(days / 2));
+    fromUs = toUs;
+  }
+}
+
+async function allFiles(
+  place: RowPlace,
+  slice: MergedSlice,
+  segments: readonly PlacedSegment[],
+): Promise<PlacedFile[]> {
+  const files: PlacedFile[] = [];
+  for (const one of segments) files.push(...(await filesOf(place, sliceWithin(slice, one), one)));
+  return files;
+}
+
+/** Newest first, at most `limit`; of one market. */
+export async function* newestRows<Row>(
+  place: RowPlace,
+  slice: MergedSlice,
+  segments: readonly PlacedSegment[],
+  limit: number,
+  maker: RowMaker<Row>,
+): Batches<Row> {
+  let left = limit;
+  for (const segment of segments.toReversed()) {
+    const part = sliceWithin(slice, segment);
+    const sources =
+      segment.state === 'hot'
+        ? [
+            () =>
+              makeRows(
+                hotBlocks(place.snapshot, { ...part, newest: left }, place.signal),
+                part,
+                maker,
+              ),
+          ]
+        : (await filesOf(place, part, segment))
+            .toReversed()
+            .map((file) => () => newestOfFile(place.engine, file, part, left, maker));
+    for (const open of sources) {
+      if (left <= 0) return;
+      for await (const batch of open()) {
+        left -= batch.length;
+        yield batch;
+      }
+    }
+  }
+}
