@@ -8,7 +8,7 @@ import {
   seriesVariant,
 } from '../model/kinds.js';
 import type { RowForm, SeriesSlice } from '../store/index.js';
-import { productSql } from './parquet/product.js';
+import { type DecimalForm, decimalForm, productSql } from './parquet/columns.js';
 import { Scratch } from './parquet/scratch.js';
 import { DuckSession, identifier, literal } from './parquet/session.js';
 import type { PlacedFile } from './segments.js';
@@ -18,18 +18,6 @@ import type { PlacedFile } from './segments.js';
  * shaped by what is quick in DuckDB: one pattern instead of two trims, and no time zones.
  */
 
-/** A decimal type as Parquet files have it; null for what is text there. */
-export interface DecimalType {
-  readonly precision: number;
-  readonly scale: number;
-}
-
-/** `DECIMAL(18,2)`, or a list of them; null for any other type. */
-export function decimalType(sqlType: string): DecimalType | null {
-  const [, precision, scale] = /^DECIMAL\((\d+),(\d+)\)(?:\[\])?$/.exec(sqlType) ?? [];
-  return precision === undefined ? null : { precision: Number(precision), scale: Number(scale) };
-}
-
 /** The types of a file's columns by their names. */
 export type FileTypes = ReadonlyMap<string, string>;
 
@@ -37,7 +25,7 @@ export type FileTypes = ReadonlyMap<string, string>;
 const EXACT_DIGITS = 38;
 
 /** The text of a decimal without zeros at its end. */
-function shortest(text: string, type: DecimalType | null): string {
+function shortest(text: string, type: DecimalForm | null): string {
   if (type?.scale === 0) return text;
   const trimmed = `regexp_replace(${text}, '\\.?0+$', '')`;
   return type === null
@@ -50,15 +38,15 @@ const momentText = (column: string) => `make_timestamp(epoch_us(${column}))::VAR
 
 /** Whether totals that are left out can be worked out by the statement itself. */
 export function hasExactProduct(types: FileTypes): boolean {
-  const price = decimalType(types.get('price') ?? '');
-  const amount = decimalType(types.get('amount') ?? '');
+  const price = decimalForm(types.get('price') ?? '');
+  const amount = decimalForm(types.get('amount') ?? '');
   return price !== null && amount !== null && price.precision + amount.precision <= EXACT_DIGITS;
 }
 
 /** The text of a value, null where it is null. Lists of decimals are the texts with commas between. */
 function valueText({ name, type }: SeriesColumn, types: FileTypes, quote: string): string {
   const column = identifier(name);
-  const decimal = decimalType(types.get(name) ?? '');
+  const decimal = decimalForm(types.get(name) ?? '');
   if (type === 'timestamp') return momentText(column);
   if (type === 'decimal') return shortest(`${column}::VARCHAR`, decimal);
   if (type !== 'decimals') return `${column}::VARCHAR`;
@@ -68,12 +56,12 @@ function valueText({ name, type }: SeriesColumn, types: FileTypes, quote: string
 }
 
 function totalText(types: FileTypes): string {
-  const price = decimalType(types.get('price') ?? '');
-  const amount = decimalType(types.get('amount') ?? '');
+  const price = decimalForm(types.get('price') ?? '');
+  const amount = decimalForm(types.get('amount') ?? '');
   const scale = (price?.scale ?? 0) + (amount?.scale ?? 0);
   const text = `${productSql(price?.scale ?? 0)}::VARCHAR`;
   const product = shortest(text, { precision: EXACT_DIGITS, scale });
-  const given = shortest('total::VARCHAR', decimalType(types.get('total') ?? ''));
+  const given = shortest('total::VARCHAR', decimalForm(types.get('total') ?? ''));
   return `CASE WHEN total IS NULL THEN ${product} ELSE ${given} END`;
 }
 
@@ -122,7 +110,7 @@ export function lineSql(kind: MergedKind, form: RowForm, types: FileTypes): stri
 }
 
 function markedTotal(types: FileTypes): string {
-  const given = shortest('total::VARCHAR', decimalType(types.get('total') ?? ''));
+  const given = shortest('total::VARCHAR', decimalForm(types.get('total') ?? ''));
   const mark = literal(TOTAL_MARK);
   const marked = `concat(${mark}, price::VARCHAR, ${mark}, amount::VARCHAR, ${mark})`;
   return `CASE WHEN total IS NULL THEN ${marked} ELSE ${given} END`;

@@ -1,6 +1,5 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { answerQuestion } from '../../src/archive/query/answer.js';
 import { openReading } from '../../src/archive/reading.js';
 import { liveOn } from '../../src/archive/sealing/life.js';
 import { systemClock } from '../../src/kernel/clock.js';
@@ -14,6 +13,7 @@ import {
   TEMPLATE,
   withDatabase,
 } from '../support/postgres/postgres-server.js';
+import { askRows } from '../support/worlds/asking.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
 export const about =
@@ -114,13 +114,8 @@ async function readPages(store: Store, coldDir: string, day: number): Promise<vo
 
 async function askSums(store: Store, coldDir: string): Promise<void> {
   const reading = await openReading(store, { coldDir });
-  const ignore = () => undefined;
-  const { signal } = new AbortController();
-  const about = { reading, coldDir, selection: {}, signal, onPhase: ignore, onNote: ignore };
-  let count: unknown;
-  await answerQuestion({ sql: SUMS, ...about }, async ({ chunks }) => {
-    for await (const [row] of chunks) count = row?.[0];
-  });
+  const { rows } = await askRows(SUMS, reading, coldDir);
+  const count = rows[0]?.[0];
   await reading.close();
   if (count !== String(2 * ROWS)) throw new Error(`counted ${String(count)}`);
 }

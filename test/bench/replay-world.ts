@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS } from '../../src/archive/parquet/write.js';
+import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS } from '../../src/archive/parquet/file.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { openStore, type Store } from '../../src/store/index.js';

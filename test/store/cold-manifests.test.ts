@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { filesBelow } from '../../src/archive/cold/files.js';
 import { parseColdManifest } from '../../src/archive/cold/manifest.js';
-import { answerQuestion } from '../../src/archive/query/answer.js';
 import { openReading } from '../../src/archive/reading.js';
+import { askRows } from '../support/worlds/asking.js';
 import { archiveDay, type ColdPlace } from '../support/worlds/cold-world.js';
 import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
 import { makeFolder } from '../support/worlds/export-world.js';
@@ -18,19 +18,8 @@ import { bringBack, DAY_MS, live, openSealingWorld } from '../support/worlds/sea
 
 /** Counts the rows of a kind in the folder alone; returns what was noted beside. */
 async function count(coldDir: string, kind: string) {
-  const notes: string[] = [];
-  let rows: unknown;
-  await answerQuestion(
-    {
-      ...{ sql: `SELECT count(*) FROM ${kind}`, reading: null, coldDir, selection: {} },
-      ...{ signal: new AbortController().signal, onPhase: () => undefined },
-      onNote: (note) => notes.push(note),
-    },
-    async ({ chunks }) => {
-      for await (const [row] of chunks) rows = row?.[0];
-    },
-  );
-  return { rows: Number(rows), notes };
+  const { rows, notes } = await askRows(`SELECT count(*) FROM ${kind}`, null, coldDir);
+  return { rows: Number(rows[0]?.[0]), notes };
 }
 
 async function openCold(t: TestContext): Promise<ColdPlace> {

@@ -9,7 +9,7 @@ import {
   describeParquet,
   digestParquet,
   readParquetTexts,
-} from '../../src/archive/parquet/read.js';
+} from '../../src/archive/parquet/file.js';
 import { seriesColumns } from '../../src/model/kinds.js';
 import { runSql } from '../support/postgres/postgres.js';
 import {

@@ -4,11 +4,11 @@ import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
-import { answerQuestion } from '../../src/archive/query/answer.js';
 import { openReading } from '../../src/archive/reading.js';
 import { messageOf } from '../../src/kernel/errors.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
+import { askRows } from '../support/worlds/asking.js';
 import { archiveDay, type ColdPlace } from '../support/worlds/cold-world.js';
 import { DAYS, openDaysWorld } from '../support/worlds/days-world.js';
 import { makeFolder } from '../support/worlds/export-world.js';
@@ -246,16 +246,7 @@ test('a statement for DuckDB only reads the archive; hot and cold', async (t) =>
     for (const text of REFUSED_NEARBY) {
       const path = mark();
       const reading = await openReading(place.store, place);
-      const asking = answerQuestion(
-        {
-          ...{ sql: text.replaceAll('$mark', path), reading, coldDir: place.coldDir },
-          ...{ selection: {}, signal: new AbortController().signal },
-          ...{ onPhase: () => undefined, onNote: () => undefined },
-        },
-        async ({ names, chunks }) => {
-          for await (const rows of chunks) answered.push(`${text}: ${names} ${rows.join('|')}`);
-        },
-      );
+      const asking = askRows(text.replaceAll('$mark', path), reading, place.coldDir);
       const said = await refusalOf(asking);
       await reading.close();
       if (said === 'NOT REFUSED') answered.push(text);

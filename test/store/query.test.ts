@@ -3,19 +3,13 @@ import { appendFile, readdir, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { answerQuestion } from '../../src/archive/query/answer.js';
-import type { Selection } from '../../src/archive/query/bounds.js';
+import type { Selection } from '../../src/archive/query/needs.js';
 import { openReading } from '../../src/archive/reading.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { type Asked, askRows } from '../support/worlds/asking.js';
 import { archiveDay, type ColdPlace } from '../support/worlds/cold-world.js';
 import { DAYS, KINDS, openDaysWorld } from '../support/worlds/days-world.js';
 import { makeFolder } from '../support/worlds/export-world.js';
-
-interface Asked {
-  readonly names: readonly string[];
-  readonly rows: readonly (readonly unknown[])[];
-  readonly notes: readonly string[];
-}
 
 /** Asks as the command does. */
 async function ask(
@@ -24,26 +18,11 @@ async function ask(
   options: { readonly isFilesOnly?: boolean; readonly selection?: Selection } = {},
 ): Promise<Asked> {
   const reading = options.isFilesOnly === true ? null : await openReading(place.store, place);
-  const notes: string[] = [];
-  let asked: Asked | undefined;
   try {
-    await answerQuestion(
-      {
-        ...{ sql, reading, coldDir: place.coldDir, selection: options.selection ?? {} },
-        ...{ signal: new AbortController().signal, onPhase: () => undefined },
-        onNote: (note) => notes.push(note),
-      },
-      async ({ names, chunks }) => {
-        const rows: (readonly unknown[])[] = [];
-        for await (const some of chunks) rows.push(...some);
-        asked = { names, rows, notes };
-      },
-    );
+    return await askRows(sql, reading, place.coldDir, options.selection);
   } finally {
     await reading?.close();
   }
-  assert.ok(asked !== undefined);
-  return asked;
 }
 
 /** A world of which the first day of trades is in files. */

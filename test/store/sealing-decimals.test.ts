@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { describeParquet } from '../../src/archive/parquet/read.js';
+import { describeParquet } from '../../src/archive/parquet/file.js';
 import { DuckSession, literal } from '../../src/archive/parquet/session.js';
-import { answerQuestion } from '../../src/archive/query/answer.js';
 import { openReading } from '../../src/archive/reading.js';
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import type { Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { trade } from '../support/postgres/postgres-rows.js';
+import { askRows } from '../support/worlds/asking.js';
 import { makeFolder, readCsv, runExport } from '../support/worlds/export-world.js';
 import { allTrades, bringBack, DAY_MS, FIRST_MS, live } from '../support/worlds/sealing-world.js';
 import { BTC } from '../support/worlds/store-world.js';
@@ -194,16 +194,7 @@ async function askOf(
   coldDir: string,
   sql: string,
 ): Promise<string[][]> {
-  const rows: (readonly unknown[])[] = [];
-  await answerQuestion(
-    {
-      ...{ sql, reading, coldDir, selection: {}, signal: new AbortController().signal },
-      ...{ onPhase: () => undefined, onNote: () => undefined },
-    },
-    async ({ chunks }) => {
-      for await (const some of chunks) rows.push(...some);
-    },
-  );
+  const { rows } = await askRows(sql, reading, coldDir);
   return rows.map((row) => row.map(trimmed));
 }
 

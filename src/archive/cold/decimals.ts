@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { SERIES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { PartitionMarket } from '../../store/index.js';
 import type { DecimalForm, DecimalForms, TypedColumn } from '../parquet/columns.js';
-import { describeParquet } from '../parquet/read.js';
+import { describeParquet } from '../parquet/file.js';
 import type { DuckSession } from '../parquet/session.js';
 import { coldMarketFolder } from './layout.js';
 

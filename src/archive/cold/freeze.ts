@@ -2,9 +2,8 @@ import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { SERIES } from '../../model/series.js';
 import type { PartitionInfo, SealFacts, SealingDesk } from '../../store/index.js';
-import { digestParquet, digestStaged } from '../parquet/read.js';
+import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession } from '../parquet/session.js';
-import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS, writeParquet } from '../parquet/write.js';
 import type { LifeWatcher } from '../sealing/events.js';
 import { assertSealed, sumRows } from '../sealing/rows.js';
 import { ColdDecimals } from './decimals.js';
@@ -130,7 +129,6 @@ async function freezeDay(
     const typed = await writeParquet(duck, staged, path, {
       forms: await decimals.formsOf(day, market),
       about: { tapekeep: version, kind, market: day.market, date: day.date },
-      rowGroupRows: kind === 'depth' ? DEPTH_GROUP_ROWS : ROW_GROUP_ROWS,
     });
     await files.sync(path);
     await watcher.onStep('archive: verify', partition.name);

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { multiplyDecimals } from '../../kernel/decimal.js';
 import type { SeriesColumn } from '../../model/kinds.js';
 import type { PartitionInfo } from '../../store/index.js';
-import { readParquetTexts } from '../parquet/read.js';
+import { readParquetTexts } from '../parquet/file.js';
 import { DuckSession, ParquetError } from '../parquet/session.js';
 import { shortest } from '../parquet/texts.js';
 import { sumRows } from '../sealing/rows.js';

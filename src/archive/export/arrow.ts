@@ -15,8 +15,9 @@ import {
   TimestampMicrosecond,
   Utf8,
 } from 'apache-arrow';
+import { FORM_NAMES } from '../../model/columns.js';
 import type { TypedColumn } from '../parquet/columns.js';
-import type { PlainValue } from '../parquet/read.js';
+import type { PlainValue } from '../parquet/values.js';
 
 /** Rows of one batch of the file: what a reader gets at a time. */
 const BATCH_ROWS = 65_536;
@@ -40,13 +41,10 @@ function typeOf({ type, scale }: TypedColumn): DataType {
   }
 }
 
-const TYPE_NAMES = { timestamp: 'timestamp[us, UTC]', integer: 'int64', text: 'utf8' } as const;
-
 /** What a column is called in a manifest. */
 export function arrowTypeName({ type, scale }: TypedColumn): string {
-  if (type !== 'decimal' && type !== 'decimals') return TYPE_NAMES[type];
-  const one = scale === null ? TYPE_NAMES.text : `decimal128(${PRECISION}, ${scale})`;
-  return type === 'decimals' ? `list<${one}>` : one;
+  const decimal = scale === null ? 'utf8' : `decimal128(${PRECISION}, ${scale})`;
+  return FORM_NAMES[type].arrow ?? (type === 'decimals' ? `list<${decimal}>` : decimal);
 }
 
 function validity(values: readonly PlainValue[]) {

@@ -1,4 +1,4 @@
-import type { FileHandle } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 
 const BLOCK_BYTES = 1024 * 1024;
 
@@ -50,5 +50,21 @@ export async function writeWhole(file: FileHandle, bytes: Uint8Array): Promise<v
   for (let at = 0; at < bytes.length; ) {
     const { bytesWritten } = await file.write(bytes, at, bytes.length - at);
     at += bytesWritten;
+  }
+}
+
+/** Makes a new file that only this user reads, of what is added to it. */
+export async function fillFile<T>(
+  path: string,
+  fill: (add: (bytes: Uint8Array) => Promise<void>) => Promise<T>,
+): Promise<T> {
+  const file = await open(path, 'wx', 0o600);
+  try {
+    const blocks = new BlockWriter(file);
+    const result = await fill((bytes) => blocks.add(bytes));
+    await blocks.flush();
+    return result;
+  } finally {
+    await file.close();
   }
 }

@@ -1,5 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
+import { FORM_NAMES } from '../../model/columns.js';
 import { type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
 import type { ArchiveIdentity, RowForm, SpanCompleteness } from '../../store/index.js';
 import type { Reading } from '../reading.js';
@@ -11,7 +12,6 @@ import {
   MARKET_COLUMN,
   notesOf,
   spreadsheetField,
-  textType,
 } from './formats.js';
 import { keyOfLine, LineRewriter, momentOfLine } from './lines.js';
 import {
@@ -108,7 +108,7 @@ export async function exportSeries(
   let columns: readonly ManifestColumn[];
   if (isText) {
     const all = [MARKET_COLUMN, ...seriesColumns(kind, false)];
-    columns = all.map((one) => ({ ...one, type: textType(format, one) }));
+    columns = all.map((one) => ({ ...one, type: FORM_NAMES[one.type][format] }));
     if (format === 'csv') {
       await output.write(Buffer.from(`${all.map(({ name }) => name).join(',')}\r\n`));
     }
@@ -124,7 +124,7 @@ export async function exportSeries(
     const all = [MARKET_COLUMN, ...seriesColumns(kind, true)];
     const about = { tapekeep: request.version, kind, order: orderOf(kind) };
     const { output: target, signal, onPhase } = around;
-    const typed = await writeTyped({ columns: all, fill, format, kind, about }, target, {
+    const typed = await writeTyped({ columns: all, fill, format, about }, target, {
       ...{ signal, onPhase },
     });
     written = typed.parts;

@@ -26,28 +26,6 @@ export function spreadsheetField(text: string): string {
   return csvField(FORMULA.test(text) ? `'${text}` : text);
 }
 
-/** Types of the columns in files that are text. */
-const TEXT_TYPES: Readonly<Record<'csv' | 'ndjson', Record<SeriesColumn['type'], string>>> = {
-  csv: {
-    timestamp: 'timestamp as 2026-01-31 12:00:00.5+00',
-    integer: 'integer',
-    text: 'text',
-    decimal: 'decimal, all digits as stored',
-    decimals: 'JSON array of decimals',
-  },
-  ndjson: {
-    timestamp: 'timestamp, ISO 8601',
-    integer: 'integer',
-    text: 'text',
-    decimal: 'decimal in quotes, all digits as stored',
-    decimals: 'array of decimals in quotes',
-  },
-};
-
-export function textType(format: 'csv' | 'ndjson', { type }: SeriesColumn): string {
-  return TEXT_TYPES[format][type];
-}
-
 /** Said of a text whose rows are not all from the database. */
 export const COLD_NOTE =
   'Decimals of rows that were in cold files are without zeros at their ends; the values are the same.';

@@ -1,11 +1,9 @@
-import { open } from 'node:fs/promises';
-import type { SeriesColumn, SeriesKind } from '../../model/kinds.js';
+import type { SeriesColumn } from '../../model/kinds.js';
 import { type StagedRows, typeColumns } from '../parquet/columns.js';
-import { readStaged } from '../parquet/read.js';
+import { readStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession } from '../parquet/session.js';
-import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS, writeParquet } from '../parquet/write.js';
 import { arrowTypeName, writeArrow } from './arrow.js';
-import { BlockWriter } from './blocks.js';
+import { fillFile } from './blocks.js';
 import { asDiskFull } from './errors.js';
 import type { ManifestColumn, MarketPart } from './manifest.js';
 import type { Output } from './output.js';
@@ -16,7 +14,6 @@ export interface Stage {
   /** Writes all rows as text. */
   readonly fill: (write: (bytes: Uint8Array) => Promise<void>) => Promise<MarketPart[]>;
   readonly format: 'parquet' | 'arrow';
-  readonly kind: SeriesKind;
   readonly about: Readonly<Record<string, unknown>>;
 }
 
@@ -27,12 +24,12 @@ interface Surroundings {
 
 /** Puts rows down as text first, then writes them in types that hold every one of them. */
 export async function writeTyped(
-  { columns, fill, format, kind, about }: Stage,
+  { columns, fill, format, about }: Stage,
   output: Output,
   { signal, onPhase }: Surroundings,
 ): Promise<{ readonly parts: MarketPart[]; readonly columns: readonly ManifestColumn[] }> {
   const staged: StagedRows = { path: output.scratch('rows.csv'), columns };
-  const parts = await stage(staged.path, fill).catch((error: unknown) => {
+  const parts = await fillFile(staged.path, fill).catch((error: unknown) => {
     throw asDiskFull(error, output.name);
   });
   const duck = await DuckSession.open(output.scratch('spill'), {}, signal);
@@ -40,8 +37,7 @@ export async function writeTyped(
     onPhase(`writing ${format === 'parquet' ? 'Parquet' : 'Arrow'}`);
     if (format === 'parquet') {
       const path = output.scratch('rows.parquet');
-      const rowGroupRows = kind === 'depth' ? DEPTH_GROUP_ROWS : ROW_GROUP_ROWS;
-      const typed = await writeParquet(duck, staged, path, { about, rowGroupRows });
+      const typed = await writeParquet(duck, staged, path, { about });
       await output.writeFile(path, signal);
       return { parts, columns: typed.map((one) => ({ ...one, type: one.sqlType })) };
     }
@@ -54,17 +50,5 @@ export async function writeTyped(
     throw asDiskFull(error, output.name);
   } finally {
     duck.close();
-  }
-}
-
-async function stage(path: string, fill: Stage['fill']): Promise<MarketPart[]> {
-  const file = await open(path, 'wx', 0o600);
-  try {
-    const blocks = new BlockWriter(file);
-    const parts = await fill((bytes) => blocks.add(bytes));
-    await blocks.flush();
-    return parts;
-  } finally {
-    await file.close();
   }
 }

@@ -1,5 +1,6 @@
 import {
   DuckDBArrayValue,
+  DuckDBDecimalValue,
   DuckDBListValue,
   DuckDBMapValue,
   DuckDBStructValue,
@@ -36,4 +37,18 @@ function isoOf(micros: bigint, zone: string): string {
   if (Number.isNaN(moment.getTime())) return micros > 0n ? 'infinity' : '-infinity';
   const text = moment.toISOString().slice(0, -1);
   return `${text}${rest === 0 ? '' : String(rest).padStart(3, '0')}${zone}`;
+}
+
+/**
+ * A value without its type: moments are UNIX microseconds, decimals are integers to be divided by
+ * ten to the power of their column's scale.
+ */
+export type PlainValue = bigint | string | null | readonly PlainValue[];
+
+export function plainOf(value: DuckDBValue): PlainValue {
+  if (value === null || typeof value === 'bigint' || typeof value === 'string') return value;
+  if (value instanceof DuckDBDecimalValue) return value.value;
+  if (value instanceof DuckDBTimestampTZValue) return value.micros;
+  if (value instanceof DuckDBListValue) return value.items.map(plainOf);
+  return String(value);
 }

@@ -1,38 +1,49 @@
-import { join } from 'node:path';
-import { messageOf } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { LedgerTable } from '../../store/index.js';
 import { assertColdDir } from '../cold/files.js';
-import { asDiskFull, DiskFullError } from '../export/errors.js';
-import { Scratch } from '../parquet/scratch.js';
-import { DuckSession, identifier, literal, ParquetError } from '../parquet/session.js';
+import { fillFile } from '../export/blocks.js';
+import { asDiskFull } from '../export/errors.js';
+import { csvSql } from '../parquet/columns.js';
+import { type DuckSession, identifier, literal } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
 import type { Reading } from '../reading.js';
-import { assertMarkets, assertWhole, type Bounds, boundsOf, type Selection } from './bounds.js';
-import { archiveSource, type ColdSource, FolderSource } from './cold-sources.js';
-import { NoSuchTableError, QueryResourcesError, StatementRefusedError } from './errors.js';
-import { stageHotRows, stagePieces } from './hot-rows.js';
-import { needsOf } from './needs.js';
-import { isQuestion, QUESTION_TABLES, questionSql } from './questions.js';
-import { seriesViewSql } from './sources.js';
-import { parseStatement, type Syntax } from './syntax.js';
+import { relationSql, type SeriesRows, stageHotRows } from '../relation.js';
+import type { PlacedFile } from '../segments.js';
+import { folderFiles, folderManifests } from './cold-folder.js';
+import {
+  assertMarkets,
+  assertWhole,
+  type Bounds,
+  boundsOf,
+  needsOf,
+  type Selection,
+} from './needs.js';
+import {
+  asStatementError,
+  NoSuchTableError,
+  type Statement,
+  StatementRefusedError,
+  type Syntax,
+} from './statement.js';
 import {
   DEPTH_LEVELS,
   isQueryTable,
+  isQuestion,
   LEDGER_COLUMNS,
   QUERY_TABLES,
+  QUESTION_TABLES,
   type QueryTable,
+  questionSql,
   seriesBehind,
 } from './tables.js';
 
+/** What a statement is asked of. */
 export interface Question {
-  readonly sql: string;
   /** The archive; null to ask the files of {@link coldDir} alone. */
   readonly reading: Reading | null;
   readonly coldDir: string;
   readonly selection: Selection;
-  readonly signal: AbortSignal;
   /** What is done now that may take a while. */
   readonly onPhase: (phase: string) => void;
   /** What the asker should know beside the answer. */
@@ -46,30 +57,26 @@ export interface QueryAnswer {
 }
 
 /**
- * Answers a statement over rows in the database and rows in files together. DuckDB runs it, in memory
- * and on scratch files; it can reach nothing else: no other file, no network, no extension.
+ * Answers a statement over rows in the database and rows in files together, and closes it. DuckDB runs
+ * it, in memory and on scratch files; it can reach nothing else: no other file, no network, no extension.
  *
  * @param take gets the answer once; all of it is gone when it returns
  * @throws StatementRefusedError, QueryResourcesError, ColdError, StoreError, the signal's reason
  */
 export async function answerQuestion(
+  statement: Statement,
   question: Question,
   take: (answer: QueryAnswer) => Promise<void>,
 ): Promise<void> {
-  assertColdDir(question.coldDir);
-  const scratch = await Scratch.make('query');
-  let duck: DuckSession | undefined;
   try {
-    duck = await DuckSession.open(join(scratch.path, 'spill'), {}, question.signal);
-    const syntax = await parseStatement(duck, question.sql);
-    await new World(question, duck, scratch.path).prepare(syntax);
-    const { names, chunks } = await duck.result('answering', question.sql);
+    assertColdDir(question.coldDir);
+    await new World(statement, question).prepare();
+    const { names, chunks } = await statement.duck.result('answering', statement.sql);
     await take({ names, chunks: rowsOf(chunks) });
   } catch (error) {
-    throw told(error);
+    throw asStatementError(error);
   } finally {
-    duck?.close();
-    await scratch.remove();
+    await statement.close();
   }
 }
 
@@ -80,54 +87,45 @@ async function* rowsOf(chunks: Awaited<ReturnType<DuckSession['result']>>['chunk
   }
 }
 
-const TOO_MANY_DIGITS =
-  /Overflow in (multiplication|addition|subtraction|HUGEINT)|Needed scale \d+/;
-
-/** Errors of a statement in words for whoever wrote it. */
-function told(error: unknown): unknown {
-  if (error instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
-  if (!(error instanceof ParquetError)) return error;
-  const said = messageOf(error.cause);
-  const full = asDiskFull(error.cause, '');
-  if (full instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
-  if (/^Out of Memory/i.test(said))
-    return new QueryResourcesError('there is not enough memory', error);
-  if (/^(IO|Internal|Fatal|Serialization) Error/.test(said)) return error;
-  const [first = ''] = said.split('\n');
-  if (TOO_MANY_DIGITS.test(first)) {
-    return new StatementRefusedError(
-      `a result has more than 38 digits (${first}): the column total has the product of price and amount; give a factor of another product fewer digits after the point where it has no more, such as price::DECIMAL(38,8)`,
-      error,
-    );
-  }
-  return new StatementRefusedError(`the statement is refused: ${said}`, error);
+/** Markets by their names, and files that may hold rows, each held against its manifest. */
+interface Source {
+  readonly ids: ReadonlyMap<string, number>;
+  /** @throws ColdError */
+  files(
+    kind: SeriesKind,
+    bounds: Bounds,
+    marketIds: readonly number[] | undefined,
+  ): Promise<readonly PlacedFile[]>;
 }
+
+const FILLED_AT_ONCE = 1_000;
 
 /** Makes the tables that a statement names, and shuts the door. */
 class World {
+  readonly #statement: Statement;
   readonly #question: Question;
   readonly #duck: DuckSession;
-  readonly #scratch: string;
   /** Files that the statement may read. */
   readonly #allowed: string[] = [];
 
-  constructor(question: Question, duck: DuckSession, scratch: string) {
+  constructor(statement: Statement, question: Question) {
+    this.#statement = statement;
     this.#question = question;
-    this.#duck = duck;
-    this.#scratch = scratch;
+    this.#duck = statement.duck;
   }
 
-  async prepare(syntax: Syntax): Promise<void> {
+  async prepare(): Promise<void> {
+    const { syntax } = this.#statement;
+    const { selection } = this.#question;
     const tables = knownTables(syntax);
-    assertWhole(syntax, this.#question.selection);
+    assertWhole(syntax, selection);
     const source = await this.#openSource(tables);
-    assertMarkets(this.#question.selection, source.ids);
+    assertMarkets(selection, source.ids);
     const needs = needsOf(syntax.root);
     for (const kind of new Set(tables.flatMap((table) => seriesBehind(table) ?? []))) {
       const need = needs.get(kind);
       if (need === undefined) continue;
-      const bounds = await boundsOf(this.#duck, need, this.#question.selection);
-      await this.#makeSeries(kind, bounds, source);
+      await this.#makeSeries(kind, await boundsOf(this.#duck, need, selection), source);
     }
     if (tables.includes('depth_levels')) await this.#view('depth_levels', DEPTH_LEVELS);
     await this.#run('CREATE SCHEMA analytics');
@@ -147,78 +145,26 @@ class World {
 
   /** Opens what the tables come from, and makes those of the ledger. */
   async #openSource(tables: readonly QueryTable[]): Promise<Source> {
-    const { reading, coldDir, signal } = this.#question;
-    if (reading === null) {
-      const folder = await FolderSource.open(coldDir, signal);
-      const ids = await this.#makeFolderTables(folder, tables);
-      return { files: (kind, bounds) => folder.files(kind, bounds), ids };
-    }
+    const { reading } = this.#question;
+    if (reading === null) return await this.#openFolder(tables);
     for (const table of ['markets', 'coverage', 'gaps'] as const) {
       if (table === 'markets' || tables.includes(table)) await this.#makeLedger(table, reading);
     }
     const rows = await this.#duck.rows('reading markets', 'SELECT market, market_id FROM markets');
-    const ids = new Map(rows.map(([name, id]) => [String(name), Number(id)]));
-    return { ...archiveSource(reading, ids), ids };
-  }
-
-  async #makeSeries(kind: SeriesKind, bounds: Bounds, source: Source): Promise<void> {
-    const { reading, selection, signal, onPhase, onNote } = this.#question;
-    const span: Span = bounds;
-    let hot: string | null = null;
-    let cold: readonly string[] = [];
-    if (span.toMs > span.fromMs) {
-      const unknown = [...(bounds.markets ?? [])].filter((name) => !source.ids.has(name));
-      for (const name of unknown) onNote(`the archive has no market ${name}`);
-      onPhase(`looking at ${kind} in cold files`);
-      cold = (await source.files(kind, bounds)).map(({ absolutePath }) => absolutePath);
-      if (reading !== null) {
-        const gone = reading.parts(kind, span).filter(({ state }) => state === 'expired');
-        for (const { span: part } of gone) onNote(`${kind} ${spanText(part)} are no longer kept`);
-        onPhase(`reading ${kind} from the database`);
-        const marketIds =
-          bounds.markets === null
-            ? null
-            : [...bounds.markets].flatMap((name) => source.ids.get(name) ?? []);
-        const stage = { duck: this.#duck, reading, scratch: this.#scratch, signal };
-        hot = await stageHotRows(stage, kind, span, marketIds).catch((error: unknown) => {
-          throw asDiskFull(error, this.#scratch);
-        });
-      }
-    }
-    this.#allowed.push(...cold, ...(hot === null ? [] : [hot]));
-    const markets = selection.markets;
-    const view = await seriesViewSql(this.#duck, kind, { cold, hot }, selection);
-    const where =
-      markets === undefined ? '' : ` WHERE market IN (${markets.map(literal).join(', ')})`;
-    await this.#view(kind, `SELECT * FROM (${view})${where}`);
-  }
-
-  async #makeLedger(table: LedgerTable, reading: Reading): Promise<void> {
-    const path = join(this.#scratch, `${table}.csv`);
-    const { signal } = this.#question;
-    await stagePieces(path, [() => reading.snapshot.ledger(table, signal)]);
-    const columns = LEDGER_COLUMNS[table].map(
-      ([name, type]) => `${identifier(name)}: ${literal(type)}`,
-    );
-    const more = table === 'gaps' ? ', ends_at - starts_at AS length' : '';
-    await this.#run(
-      `CREATE TABLE ${table} AS SELECT *${more} FROM read_csv(${literal(path)},
-         auto_detect = false, header = false, delim = ',', quote = '"', escape = '"', nullstr = '',
-         columns = {${columns.join(', ')}})`,
-    );
+    return {
+      ids: new Map(rows.map(([name, id]) => [String(name), Number(id)])),
+      files: (kind, bounds, marketIds) => reading.coldFiles(kind, bounds, marketIds),
+    };
   }
 
   /** What the manifests of a folder tell of markets and coverage. */
-  async #makeFolderTables(
-    { manifests }: FolderSource,
-    tables: readonly QueryTable[],
-  ): Promise<Ids> {
-    this.#question.onNote(
-      'only the cold files are asked: nothing that is in a database is in the answer',
-    );
+  async #openFolder(tables: readonly QueryTable[]): Promise<Source> {
+    const { coldDir, onNote } = this.#question;
+    const manifests = await folderManifests(coldDir);
+    onNote('only the cold files are asked: nothing that is in a database is in the answer');
     const old = manifests.filter(({ sha256 }) => sha256 === null).length;
     if (old > 0) {
-      this.#question.onNote(
+      onNote(
         `${old} of ${manifests.length} manifests carry no checksum of themselves, as they were written by an earlier version: damage to them shows only where it breaks their form`,
       );
     }
@@ -227,27 +173,78 @@ class World {
         'gaps are known to the database alone: ask it, without --cold',
       );
     }
-    const markets = new Map(
+    const ids = new Map(
       manifests.flatMap(({ files }) => files.map(({ market, marketId }) => [market, marketId])),
     );
-    await this.#fill('markets', ['market VARCHAR', 'market_id INTEGER'], [...markets]);
+    await this.#fill('markets', 'market VARCHAR, market_id INTEGER', [...ids]);
     const covered = manifests.flatMap(({ coverage }) =>
       coverage.flatMap(({ kind, market, variantS, spans }) =>
         spans.map(({ from, to }) => [market, kind, variantS, from, to]),
       ),
     );
-    const columns = ['market VARCHAR', 'kind VARCHAR', 'variant INTEGER'];
-    const times = ['starts_at TIMESTAMPTZ', 'ends_at TIMESTAMPTZ'];
-    await this.#fill('coverage', [...columns, ...times], covered);
-    return markets;
+    const key = 'market VARCHAR, kind VARCHAR, variant INTEGER';
+    await this.#fill('coverage', `${key}, starts_at TIMESTAMPTZ, ends_at TIMESTAMPTZ`, covered);
+    const { signal } = this.#statement;
+    return {
+      ids,
+      files: (kind, bounds) => folderFiles(coldDir, manifests, kind, bounds, signal),
+    };
+  }
+
+  async #makeSeries(kind: SeriesKind, bounds: Bounds, source: Source): Promise<void> {
+    const { markets } = this.#question.selection;
+    const rows =
+      bounds.toMs > bounds.fromMs
+        ? await this.#locate(kind, bounds, source)
+        : { cold: [], hot: null };
+    this.#allowed.push(...rows.cold, ...(rows.hot === null ? [] : [rows.hot.path]));
+    const sql = await relationSql(this.#duck, kind, rows, this.#question.selection);
+    const where =
+      markets === undefined ? '' : ` WHERE market IN (${markets.map(literal).join(', ')})`;
+    await this.#view(kind, `SELECT * FROM (${sql})${where}`);
+  }
+
+  async #locate(kind: SeriesKind, bounds: Bounds, source: Source): Promise<SeriesRows> {
+    const { reading, onPhase, onNote } = this.#question;
+    const { signal } = this.#statement;
+    const names = bounds.markets === null ? undefined : [...bounds.markets];
+    const unknown = (names ?? []).filter((name) => !source.ids.has(name));
+    for (const name of unknown) onNote(`the archive has no market ${name}`);
+    const marketIds = names?.flatMap((name) => source.ids.get(name) ?? []);
+    onPhase(`looking at ${kind} in cold files`);
+    const files = await source.files(kind, bounds, marketIds);
+    const cold = files.map(({ absolutePath }) => absolutePath);
+    if (reading === null) return { cold, hot: null };
+    const gone = reading.parts(kind, bounds).filter(({ state }) => state === 'expired');
+    for (const { span } of gone) onNote(`${kind} ${spanText(span)} are no longer kept`);
+    onPhase(`reading ${kind} from the database`);
+    const path = this.#statement.scratch(`${kind}.csv`);
+    const staging = stageHotRows(reading, path, kind, bounds, marketIds, signal);
+    const hot = await staging.catch((error: unknown) => {
+      throw asDiskFull(error, path);
+    });
+    return { cold, hot };
+  }
+
+  async #makeLedger(table: LedgerTable, reading: Reading): Promise<void> {
+    const path = this.#statement.scratch(`${table}.csv`);
+    await fillFile(path, async (add) => {
+      for await (const piece of reading.snapshot.ledger(table, this.#statement.signal)) {
+        await add(piece);
+      }
+    });
+    const more = table === 'gaps' ? ', ends_at - starts_at AS length' : '';
+    await this.#run(
+      `CREATE TABLE ${table} AS SELECT *${more} FROM ${csvSql(path, LEDGER_COLUMNS[table])}`,
+    );
   }
 
   async #fill(
-    table: string,
-    columns: readonly string[],
+    table: LedgerTable,
+    columns: string,
     rows: ReadonlyArray<readonly (string | number)[]>,
   ): Promise<void> {
-    await this.#run(`CREATE TABLE ${table} (${columns.join(', ')})`);
+    await this.#run(`CREATE TABLE ${table} (${columns})`);
     for (let at = 0; at < rows.length; at += FILLED_AT_ONCE) {
       const values = rows
         .slice(at, at + FILLED_AT_ONCE)
@@ -272,14 +269,8 @@ class World {
   }
 }
 
-/** Markets by their names. */
-type Ids = ReadonlyMap<string, number>;
-type Source = ColdSource & { readonly ids: Ids };
-
-const FILLED_AT_ONCE = 1_000;
-
-const day = (ms: number) => new Date(ms).toISOString();
-const spanText = ({ fromMs, toMs }: Span) => `from ${day(fromMs)} to ${day(toMs)}`;
+const iso = (ms: number) => new Date(ms).toISOString();
+const spanText = ({ fromMs, toMs }: Span) => `from ${iso(fromMs)} to ${iso(toMs)}`;
 
 /** The tables of ours that a statement names. @throws StatementRefusedError for others */
 function knownTables({ tables, functions }: Syntax): QueryTable[] {

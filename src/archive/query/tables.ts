@@ -1,4 +1,6 @@
+import type { SeriesKind } from '../../model/kinds.js';
 import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
+import type { LedgerTable } from '../../store/index.js';
 
 /** The series that a statement can ask, as analysts know them. */
 const SERIES_KINDS = WRITTEN_SERIES.flatMap((table): SeriesKind[] => {
@@ -29,68 +31,143 @@ export const DEPTH_LEVELS = `
   SELECT market, observed_at, 'ask', unnest(range(1, len(ask_prices) + 1))::INTEGER,
          unnest(ask_prices), unnest(ask_amounts), received_at FROM depth`;
 
-/** Columns of the ledger's tables with their types, as the store writes them. */
-export const LEDGER_COLUMNS = {
-  markets: [
-    ...([
-      ['market', 'VARCHAR'],
-      ['stock', 'VARCHAR'],
-      ['money', 'VARCHAR'],
-    ] as const),
-    ...([
-      ['stock_prec', 'INTEGER'],
-      ['money_prec', 'INTEGER'],
-      ['fee_prec', 'INTEGER'],
-    ] as const),
-    ...([
-      ['min_amount', 'DECIMAL(38,18)'],
-      ['first_seen_at', 'TIMESTAMPTZ'],
-    ] as const),
-    ...([
-      ['last_seen_at', 'TIMESTAMPTZ'],
-      ['delisted_at', 'TIMESTAMPTZ'],
-    ] as const),
-    ['market_id', 'INTEGER'],
-  ],
-  coverage: [
-    ...([
-      ['market', 'VARCHAR'],
-      ['kind', 'VARCHAR'],
-      ['variant', 'INTEGER'],
-    ] as const),
-    ...([
-      ['starts_at', 'TIMESTAMPTZ'],
-      ['ends_at', 'TIMESTAMPTZ'],
-      ['rows', 'BIGINT'],
-    ] as const),
-    ...([
-      ['first_id', 'BIGINT'],
-      ['last_id', 'BIGINT'],
-      ['updated_at', 'TIMESTAMPTZ'],
-    ] as const),
-  ],
-  gaps: [
-    ...([
-      ['market', 'VARCHAR'],
-      ['kind', 'VARCHAR'],
-      ['variant', 'INTEGER'],
-    ] as const),
-    ...([
-      ['starts_at', 'TIMESTAMPTZ'],
-      ['ends_at', 'TIMESTAMPTZ'],
-      ['state', 'VARCHAR'],
-    ] as const),
-    ...([
-      ['reason', 'VARCHAR'],
-      ['is_lag', 'BOOLEAN'],
-      ['attempts', 'INTEGER'],
-    ] as const),
-    ...([
-      ['first_seen_at', 'TIMESTAMPTZ'],
-      ['next_attempt_at', 'TIMESTAMPTZ'],
-    ] as const),
-    ['note', 'VARCHAR'],
-  ],
-} as const;
+const KEY = `market: 'VARCHAR', kind: 'VARCHAR', variant: 'INTEGER', starts_at: 'TIMESTAMPTZ', ends_at: 'TIMESTAMPTZ'`;
+/** Columns of the ledger's tables with their types in DuckDB, as the store writes them. */
+export const LEDGER_COLUMNS: Readonly<Record<LedgerTable, string>> = {
+  markets: `market: 'VARCHAR', stock: 'VARCHAR', money: 'VARCHAR', stock_prec: 'INTEGER',
+    money_prec: 'INTEGER', fee_prec: 'INTEGER', min_amount: 'DECIMAL(38,18)',
+    first_seen_at: 'TIMESTAMPTZ', last_seen_at: 'TIMESTAMPTZ', delisted_at: 'TIMESTAMPTZ',
+    market_id: 'INTEGER'`,
+  coverage: `${KEY}, rows: 'BIGINT', first_id: 'BIGINT', last_id: 'BIGINT',
+    updated_at: 'TIMESTAMPTZ'`,
+  gaps: `${KEY}, state: 'VARCHAR', reason: 'VARCHAR', is_lag: 'BOOLEAN', attempts: 'INTEGER',
+    first_seen_at: 'TIMESTAMPTZ', next_attempt_at: 'TIMESTAMPTZ', note: 'VARCHAR'`,
+};
 
-import type { SeriesKind } from '../../model/kinds.js';
+/**
+ * Questions that a statement can ask as tables with arguments, over hot and cold rows as one. They
+ * answer as the functions of the same names in Postgres do (schema analytics); quotients are
+ * floating-point numbers here, as everywhere in DuckDB.
+ */
+export const QUESTIONS = ['candles', 'vwap', 'returns'] as const;
+export type QuestionName = (typeof QUESTIONS)[number];
+
+/** What they are made of. */
+export const QUESTION_TABLES: readonly QueryTable[] = ['trades', 'coverage', 'markets'];
+
+export function isQuestion(name: string): name is QuestionName {
+  return (QUESTIONS as readonly string[]).includes(name);
+}
+
+const ARGUMENTS = `market, step, from_at, to_at, origin := '1970-01-01 00:00:00+00'`;
+const PASSED_ON = 'market, step, from_at, to_at, origin := origin';
+
+/** Readers of arguments: each refuses what can not be meant. */
+const READERS = [
+  `known_market(name) AS (
+     SELECT CASE WHEN count(*) FILTER (m.market = name) > 0 THEN name
+                 ELSE error('there is no market ' || coalesce(name, 'NULL') || coalesce('. The nearest name is '
+                            || max_by(m.market, jaro_winkler_similarity(m.market, upper(name))), '')) END
+     FROM main.markets m)`,
+  `slot_length(step) AS (
+     SELECT CASE WHEN l.length IS NULL OR datepart('year', l.length) <> 0 OR datepart('month', l.length) <> 0
+                      OR epoch(l.length) < 1 OR epoch(l.length) > 31622400 OR epoch(l.length) % 1 <> 0
+                 THEN error('a slot of ' || coalesce(step::VARCHAR, 'NULL') || ' is not a whole number of seconds of '
+                            || 'one fixed length. Write ''1 minute'', ''4 hours'', ''7 days'' or seconds such as 900')
+                 ELSE l.length END
+     FROM (SELECT TRY_CAST(step::VARCHAR AS INTERVAL) AS length) l)`,
+  `span_start(from_at, to_at) AS (
+     CASE WHEN from_at IS NULL OR to_at IS NULL THEN error('a span needs a begin and an end')
+          WHEN from_at > to_at THEN error('the span ends at ' || to_at || ', before it begins at ' || from_at)
+          ELSE from_at END)`,
+];
+
+/** The slots that are asked for, and whether all trades of each are proven to be there. */
+const SLOTS = `
+  WITH asked AS MATERIALIZED (
+    SELECT known_market(market) AS market_name, slot_length(step) AS length,
+           span_start(from_at::TIMESTAMPTZ, to_at::TIMESTAMPTZ) AS start_at,
+           to_at::TIMESTAMPTZ AS stop_at, origin::TIMESTAMPTZ AS zero_at),
+  opened AS (
+    SELECT unnest(range(f.first_at + CASE WHEN f.first_at < f.start_at THEN f.length ELSE INTERVAL 0 SECOND END,
+                        f.stop_at, f.length)) AS open_at, f.length
+    FROM (SELECT a.*, time_bucket(a.length, a.start_at, a.zero_at) AS first_at FROM asked a) f),
+  -- Pieces that meet prove as much as one.
+  pieces AS (
+    SELECT c.starts_at, c.ends_at,
+           max(c.ends_at) OVER (ORDER BY c.starts_at, c.ends_at
+                                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_at
+    FROM main.coverage c, asked a WHERE c.market = a.market_name AND c.kind = 'trades'),
+  islands AS (
+    SELECT min(n.starts_at) AS starts_at, max(n.ends_at) AS ends_at
+    FROM (SELECT p.*, count(*) FILTER (p.before_at IS NULL OR p.starts_at > p.before_at)
+                        OVER (ORDER BY p.starts_at, p.ends_at) AS island FROM pieces p) n
+    GROUP BY n.island),
+  slot AS (
+    SELECT o.open_at, coalesce(o.open_at + o.length <= i.ends_at, false) AS is_complete
+    FROM opened o ASOF LEFT JOIN islands i ON o.open_at >= i.starts_at),
+  traded AS (
+    SELECT t.*, time_bucket(a.length, t.traded_at, a.zero_at) AS open_at
+    FROM main.trades t, asked a
+    WHERE t.market = a.market_name AND t.traded_at >= a.start_at AND t.traded_at < a.stop_at + a.length)`;
+
+const ANSWERS: Readonly<Record<QuestionName, string>> = {
+  candles: `${SLOTS}
+  SELECT s.open_at, x.open, x.high, x.low, x.close,
+         CASE WHEN s.is_complete THEN coalesce(x.volume, $amount) ELSE x.volume END AS volume,
+         CASE WHEN s.is_complete THEN coalesce(x.amount, $total) ELSE x.amount END AS amount,
+         CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete
+  FROM slot s LEFT JOIN (
+    SELECT t.open_at, arg_min(t.price, (t.traded_at, t.tid)) AS open, max(t.price) AS high,
+           min(t.price) AS low, arg_max(t.price, (t.traded_at, t.tid)) AS close,
+           sum(t.amount) AS volume, sum(t.total) AS amount, count(*) AS trades
+    FROM traded t GROUP BY t.open_at) x ON x.open_at = s.open_at
+  ORDER BY s.open_at`,
+  vwap: `${SLOTS}
+  SELECT s.open_at, x.paid / x.volume AS vwap,
+         CASE WHEN s.is_complete THEN coalesce(x.volume, $amount) ELSE x.volume END AS volume,
+         CASE WHEN s.is_complete OR x.trades > 0 THEN coalesce(x.bought, $amount) END AS buy_volume,
+         CASE WHEN s.is_complete OR x.trades > 0 THEN coalesce(x.sold, $amount) END AS sell_volume,
+         CASE WHEN s.is_complete THEN coalesce(x.trades, 0) ELSE x.trades END AS trades, s.is_complete
+  FROM slot s LEFT JOIN (
+    SELECT t.open_at, sum(t.price * t.amount) AS paid, sum(t.amount) AS volume, count(*) AS trades,
+           sum(t.amount) FILTER (t.side = 'buy') AS bought, sum(t.amount) FILTER (t.side = 'sell') AS sold
+    FROM traded t GROUP BY t.open_at) x ON x.open_at = s.open_at
+  ORDER BY s.open_at`,
+  returns: `
+  SELECT p.open_at, p.price AS close, p.price / p.earlier - 1 AS simple_return,
+         ln(p.price / p.earlier) AS log_return, p.is_complete
+  FROM (
+    SELECT k.*, lag(k.price) OVER (ORDER BY k.open_at) AS earlier
+    FROM (
+      -- A complete slot without trades keeps the price before it; a gap ends what is known of it.
+      SELECT h.open_at, h.is_complete, first_value(CASE WHEN h.is_complete THEN h.close END)
+               OVER (PARTITION BY h.run ORDER BY h.open_at) AS price
+      FROM (SELECT c.open_at, c.close, c.is_complete,
+                   count(*) FILTER (c.close IS NOT NULL OR NOT c.is_complete)
+                     OVER (ORDER BY c.open_at) AS run
+            FROM main.candles(${PASSED_ON}) c) h) k) p
+  ORDER BY p.open_at`,
+};
+
+/**
+ * Statements that make the questions; the tables of {@link QUESTION_TABLES} are there before.
+ *
+ * @param types of the columns of trades
+ */
+export function questionSql(types: ReadonlyMap<string, string>): string[] {
+  // The sum of a column has all of its digits after the point; a zero of another type could cost some.
+  const zero = (column: string) => {
+    const [, scale = '0'] = /^DECIMAL\(\d+,(\d+)\)$/.exec(types.get(column) ?? '') ?? [];
+    return `0::DECIMAL(38,${scale})`;
+  };
+  const answer = (name: QuestionName) =>
+    ANSWERS[name].replaceAll(/\$(amount|total)\b/g, (_, column: string) => zero(column));
+  return [
+    ...READERS.map((reader) => `CREATE MACRO main.${reader}`),
+    ...QUESTIONS.flatMap((name) => [
+      `CREATE MACRO main.${name}(${ARGUMENTS}) AS TABLE ${answer(name)}`,
+      `CREATE MACRO analytics.${name}(${ARGUMENTS}) AS TABLE FROM main.${name}(${PASSED_ON})`,
+    ]),
+  ];
+}

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { Statement } from '../../archive/query/statement.js';
 import { QUERY_TABLES } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
@@ -20,6 +21,7 @@ import { type AnswerFormat, type TellableAnswer, writeAnswer } from '../query/qu
 import {
   DEFAULT_TIMEOUT_MS,
   QueryTimeoutError,
+  StuckStatementError,
   TimeLimit,
   unlessStuck,
 } from '../query/time-limit.js';
@@ -45,15 +47,16 @@ export async function queryCommand(
   options: QueryOptions,
 ): Promise<ExitCode> {
   const sql = readStatement(argument, options.file);
-  const engine = await chooseEngine(sql, options);
   using ending = commandEnding.hold();
-  const { signal } = ending;
+  using limit = new TimeLimit(systemClock, options.timeout ?? DEFAULT_TIMEOUT_MS);
   try {
-    if (engine === 'duckdb') await askNearby(sql, options, signal);
-    else await askPostgres(sql, options);
+    const signal = AbortSignal.any([ending.signal, limit.signal]);
+    const statement = await chooseEngine(sql, options, signal);
+    if (statement === null) await askPostgres(sql, options);
+    else await askNearby(statement, options, limit);
     return EXIT_CODES.ok;
   } catch (error) {
-    if (signal.aborted && isAborted(error)) return EXIT_CODES.forced;
+    if (ending.signal.aborted && isAborted(error)) return EXIT_CODES.forced;
     throw error;
   }
 }
@@ -101,19 +104,27 @@ function otherName(table: string): string | undefined {
 }
 
 /** As {@link askTogether}, with the table that was meant, if its name comes near. */
-async function askNearby(sql: string, options: QueryOptions, signal: AbortSignal): Promise<void> {
-  const { NoSuchTableError } = await import('../../archive/query/errors.js');
+async function askNearby(
+  statement: Statement,
+  options: QueryOptions,
+  limit: TimeLimit,
+): Promise<void> {
+  const { NoSuchTableError } = await import('../../archive/query/statement.js');
   try {
-    await askTogether(sql, options, signal);
+    await askTogether(statement, options, limit);
   } catch (error) {
+    if (!(error instanceof StuckStatementError)) await statement.close();
     if (!(error instanceof NoSuchTableError)) throw error;
     throw new StatementError(`${messageOf(error)}${nearestAdvice(error.table)}`, error);
   }
 }
 
-async function askTogether(sql: string, options: QueryOptions, ended: AbortSignal): Promise<void> {
-  using limit = new TimeLimit(systemClock, options.timeout ?? DEFAULT_TIMEOUT_MS);
-  const signal = AbortSignal.any([ended, limit.signal]);
+async function askTogether(
+  statement: Statement,
+  options: QueryOptions,
+  limit: TimeLimit,
+): Promise<void> {
+  const { signal } = statement;
   const write = (text: string) => limit.without(writeOut(text));
   const session = openSession({ logLevel: 'warn', ...options });
   const { answerQuestion } = await import('../../archive/query/answer.js');
@@ -130,9 +141,9 @@ async function askTogether(sql: string, options: QueryOptions, ended: AbortSigna
     const onPhase = (phase: string) => {
       if (process.stderr.isTTY) progress.say(`${phase} …`);
     };
-    const question = { sql, reading, coldDir, selection, signal, onPhase, onNote: note };
+    const question = { reading, coldDir, selection, onPhase, onNote: note };
     try {
-      const answering = answerQuestion(question, (answer) => tell(answer, options, write));
+      const answering = answerQuestion(statement, question, (one) => tell(one, options, write));
       await unlessStuck(systemClock, signal, answering);
     } finally {
       await reading?.close();

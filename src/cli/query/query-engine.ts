@@ -1,5 +1,5 @@
-import { join } from 'node:path';
-import { isQuestion, QUESTIONS } from '../../archive/query/questions.js';
+import type { Statement } from '../../archive/query/statement.js';
+import { isQuestion, QUESTIONS } from '../../archive/query/tables.js';
 import { UsageError } from '../failure.js';
 
 /** What can run a statement. */
@@ -21,16 +21,18 @@ interface EngineOptions {
 }
 
 /**
- * What runs a statement: the words of the statement decide, never what is hot or cold at the moment,
- * so that it means the same tomorrow. A table of {@link OWN_TABLES}, or a question such as candles(…),
- * without a schema before its name is asked by DuckDB; anything else is for Postgres.
+ * What runs a statement: null is Postgres, and for DuckDB the statement is opened there. The words of the
+ * statement decide, never what is hot or cold at the moment, so that it means the same tomorrow. A table of
+ * {@link OWN_TABLES}, or a question such as candles(…), without a schema before its name is asked by
+ * DuckDB; anything else is for Postgres.
  *
- * @throws UsageError for options that the chosen one can not follow
+ * @throws UsageError for options that the chosen one cannot follow; what {@link Statement.open} throws
  */
 export async function chooseEngine(
   sql: string,
   options: EngineOptions,
-): Promise<'postgres' | 'duckdb'> {
+  signal: AbortSignal,
+): Promise<Statement | null> {
   const { engine = 'auto', cold, market, from, to } = options;
   const isNarrowed = market !== undefined || from !== undefined || to !== undefined;
   if (engine === 'postgres') {
@@ -40,35 +42,26 @@ export async function chooseEngine(
       const advice = '--market, --from and --to narrow what --engine duckdb reads; write WHERE';
       throw new UsageError('--engine', engine, advice);
     }
-    return engine;
+    return null;
   }
-  if (engine === 'duckdb' || cold !== undefined || isNarrowed) return 'duckdb';
-  if (!MENTIONS_OWN.test(sql)) return 'postgres';
-  return (await namesOwnTable(sql)) ? 'duckdb' : 'postgres';
+  const isChosen = engine === 'duckdb' || cold !== undefined || isNarrowed;
+  if (!isChosen && !MENTIONS_OWN.test(sql)) return null;
+  const { Statement, StatementRefusedError } = await import('../../archive/query/statement.js');
+  try {
+    const statement = await Statement.open(sql, signal);
+    if (isChosen || namesOwnTable(statement)) return statement;
+    await statement.close();
+    return null;
+  } catch (error) {
+    // What DuckDB cannot read may be of the other's dialect; it will say what is wrong.
+    if (!isChosen && error instanceof StatementRefusedError) return null;
+    throw error;
+  }
 }
 
-async function namesOwnTable(sql: string): Promise<boolean> {
-  const [{ Scratch }, { DuckSession }, { parseStatement }, { StatementRefusedError }] =
-    await Promise.all([
-      import('../../archive/parquet/scratch.js'),
-      import('../../archive/parquet/session.js'),
-      import('../../archive/query/syntax.js'),
-      import('../../archive/query/errors.js'),
-    ]);
-  const scratch = await Scratch.make('query');
-  const duck = await DuckSession.open(join(scratch.path, 'spill'));
-  try {
-    const { tables, functions } = await parseStatement(duck, sql);
-    return (
-      tables.some(({ schema, name }) => schema === '' && OWN_TABLES.has(name)) ||
-      functions.some(({ schema, name }) => schema === '' && isQuestion(name))
-    );
-  } catch (error) {
-    // What DuckDB can not read may be of the other's dialect; it will say what is wrong.
-    if (error instanceof StatementRefusedError) return false;
-    throw error;
-  } finally {
-    duck.close();
-    await scratch.remove();
-  }
+function namesOwnTable({ syntax: { tables, functions } }: Statement): boolean {
+  return (
+    tables.some(({ schema, name }) => schema === '' && OWN_TABLES.has(name)) ||
+    functions.some(({ schema, name }) => schema === '' && isQuestion(name))
+  );
 }

@@ -7,8 +7,8 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { coldDataPath, coldManifestPath } from '../../../src/archive/cold/layout.js';
 import { type ColdFile, writeColdManifest } from '../../../src/archive/cold/manifest.js';
+import { writeParquet } from '../../../src/archive/parquet/file.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';
-import { writeParquet } from '../../../src/archive/parquet/write.js';
 import {
   type MergedKind,
   seriesColumns,

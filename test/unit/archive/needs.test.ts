@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { needsOf } from '../../../src/archive/query/needs.js';
-import { parseStatement } from '../../../src/archive/query/syntax.js';
+import { parseStatement } from '../../../src/archive/query/statement.js';
 import { openDuck } from '../../support/worlds/export-world.js';
 
 test('rows are left out only where the statement throws them away for certain', async (t) => {

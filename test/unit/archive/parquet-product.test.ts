@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { longProductSql, productSql } from '../../../src/archive/parquet/product.js';
+import { longProductSql, productSql } from '../../../src/archive/parquet/columns.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';
 import { multiplyDecimals } from '../../../src/kernel/decimal.js';
 import { temporaryFolder } from '../../support/exchanges/tape-exchange.js';

@@ -13,9 +13,9 @@ import {
   digestStaged,
   readParquetTexts,
   readStaged,
-} from '../../../src/archive/parquet/read.js';
+  writeParquet,
+} from '../../../src/archive/parquet/file.js';
 import { ParquetError } from '../../../src/archive/parquet/session.js';
-import { writeParquet } from '../../../src/archive/parquet/write.js';
 import type { ColumnForm } from '../../../src/model/columns.js';
 import type { SeriesColumn } from '../../../src/model/kinds.js';
 import { makeFolder, openDuck } from '../../support/worlds/export-world.js';

@@ -1,66 +1,112 @@
-import type { ColumnForm } from '../../model/columns.js';
+import type { Span } from '../kernel/span.js';
+import { FORM_NAMES } from '../model/columns.js';
 import {
   type SeriesKind,
   seriesColumns,
   shownColumns,
   tableOfKind,
   timeColumnOf,
-} from '../../model/kinds.js';
-import { type DecimalType, decimalType } from '../cold-lines.js';
-import { longProductSql, productSql } from '../parquet/product.js';
-import { type DuckSession, identifier, literal } from '../parquet/session.js';
+} from '../model/kinds.js';
+import { fillFile } from './export/blocks.js';
+import { MARKET_COLUMN } from './export/formats.js';
+import {
+  type DecimalForm,
+  decimalForm,
+  decimalSql,
+  longProductSql,
+  MAX_PRECISION,
+  productSql,
+  type StagedRows,
+  typeColumns,
+  typedSql,
+} from './parquet/columns.js';
+import { type DuckSession, identifier, literal } from './parquet/session.js';
+import type { Reading } from './reading.js';
 
-/** Files that hold rows of a series, with the market in their path or in a column. */
-export interface SeriesFiles {
-  /** Absolute paths of cold files. */
+/**
+ * A series as one relation of DuckDB: cold files as they lie in their folder, and rows of the database
+ * as text that is staged once.
+ */
+
+/** Where the rows of a series are. */
+export interface SeriesRows {
+  /** Absolute paths of cold files, with the market in their path. */
   readonly cold: readonly string[];
-  /** One with the rows of the database and the market as its first column; null for none. */
-  readonly hot: string | null;
+  /** The rows of the database, with the market as their first column; null for none. */
+  readonly hot: StagedRows | null;
 }
 
-const MAX_DIGITS = 38;
+/**
+ * Stages the hot rows of a series as text, in no order. Memory does not grow with them.
+ *
+ * @param marketIds undefined for all
+ * @returns null when there are none
+ */
+export async function stageHotRows(
+  reading: Reading,
+  path: string,
+  kind: SeriesKind,
+  span: Span,
+  marketIds: readonly number[] | undefined,
+  signal: AbortSignal,
+): Promise<StagedRows | null> {
+  const hot = reading.parts(kind, span).filter(({ state }) => state === 'hot');
+  if (hot.length === 0 || marketIds?.length === 0) return null;
+  const bytes = await fillFile(path, async (add) => {
+    let sum = 0;
+    for (const part of hot) {
+      const slice = { kind, marketIds: marketIds ?? null, span: part.span };
+      for await (const piece of reading.snapshot.table(slice, signal)) {
+        await add(piece);
+        sum += piece.length;
+      }
+    }
+    return sum;
+  });
+  return bytes > 0 ? { path, columns: [MARKET_COLUMN, ...seriesColumns(kind, false)] } : null;
+}
+
 /** Up to so many digits after the point a product is left whole; beyond it would have no room before it. */
 const WHOLE_PRODUCT_SCALE = 24;
 /** What is kept of a longer one, if nothing but zeros comes after. */
 const LONG_PRODUCT_SCALE = 20;
 /** Of what is text in files, the digits that are let through. */
-const OF_TEXTS: DecimalType = { precision: MAX_DIGITS, scale: 18 };
+const OF_TEXTS: DecimalForm = { precision: MAX_PRECISION, scale: 18 };
 /** Of a column that no file tells about. */
-const NO_ROWS: DecimalType = { precision: 18, scale: 8 };
+const NO_ROWS: DecimalForm = { precision: 18, scale: 8 };
 
-/** Files whose columns have the same types. */
+/** Rows whose columns have the same types. */
 interface Group {
-  readonly paths: readonly string[];
-  readonly isHot: boolean;
+  /** SQL that reads them. */
+  readonly from: string;
   /** SQL types of the decimal columns. */
   readonly types: ReadonlyMap<string, string>;
 }
 
 /**
- * The view of a series over its files. Each file has decimals of as many digits as its own rows need.
+ * The statement that reads a relation. Each file has decimals of as many digits as its own rows need.
  * They are cast here, one by one, to a type that holds all of them: left to itself DuckDB would take
  * one that cuts digits off where they are many.
  *
  * @param span UNIX milliseconds between which rows are let through, as far as it was asked for
  */
-export async function seriesViewSql(
+export async function relationSql(
   duck: DuckSession,
   kind: SeriesKind,
-  { cold, hot }: SeriesFiles,
+  { cold, hot }: SeriesRows,
   span: { readonly fromMs?: number; readonly toMs?: number },
 ): Promise<string> {
   const groups = [
-    ...(await groupFiles(duck, cold, false)),
-    ...(hot === null ? [] : await groupFiles(duck, [hot], true)),
+    ...(await groupFiles(duck, cold)),
+    ...(hot === null ? [] : [await groupStaged(duck, hot)]),
   ];
-  const columns = seriesColumns(kind, true);
   const targets = new Map(
-    columns
+    seriesColumns(kind, true)
       .filter(({ type }) => type === 'decimal' || type === 'decimals')
       .map(({ name }) => {
         const names = [name, SAME_TYPE[name] ?? name];
         const types = groups.flatMap((group) => names.map((one) => group.types.get(one) ?? ''));
-        return [name, commonType(name, types)];
+        return [name, commonForm(name, types)];
       }),
   );
   const selects = groups.map((group) => groupSql(kind, group, targets));
@@ -72,17 +118,21 @@ export async function seriesViewSql(
     ...(span.toMs === undefined ? [] : [`${moment} < ${at(span.toMs)}`]),
   ];
   const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`;
-  const order = shownColumns(kind).map((name) =>
+  const shown = shownColumns(kind).map((name) =>
     name === 'total' ? `${totalSql(targets)} AS total` : identifier(name),
   );
-  return `SELECT ${order.join(', ')} FROM (${selects.join(' UNION ALL ')})${where}`;
+  return `SELECT ${shown.join(', ')} FROM (${selects.join(' UNION ALL ')})${where}`;
 }
 
-async function groupFiles(
-  duck: DuckSession,
-  paths: readonly string[],
-  isHot: boolean,
-): Promise<Group[]> {
+async function groupStaged(duck: DuckSession, rows: StagedRows): Promise<Group> {
+  const typed = await typeColumns(duck, rows);
+  return {
+    from: `(${typedSql(rows, typed)})`,
+    types: new Map(typed.map(({ name, sqlType }) => [name, sqlType])),
+  };
+}
+
+async function groupFiles(duck: DuckSession, paths: readonly string[]): Promise<Group[]> {
   if (paths.length === 0) return [];
   const rows = await duck.rows(
     'reading the columns of cold files',
@@ -109,16 +159,22 @@ async function groupFiles(
     if (group === undefined) groups.set(key, { paths: [path], types });
     else group.paths.push(path);
   }
-  return [...groups.values()].map((group) => ({ ...group, isHot }));
+  return [...groups.values()].map((group) => ({
+    from: `read_parquet(${listSql(group.paths)}, hive_partitioning = true,
+      hive_types = {'kind': VARCHAR, 'market': VARCHAR, 'date': VARCHAR})`,
+    types: group.types,
+  }));
 }
+
+const listSql = (paths: readonly string[]) => `[${paths.map(literal).join(', ')}]`;
 
 /**
  * The type that holds what all of these hold. Text is what no type held of the rows of a file: of them
  * those are let through that fit, and the others are an error when they are met. As text they would be
  * put in order like words.
  */
-function commonType(name: string, types: readonly string[]): DecimalType {
-  const known = types.map(decimalType).filter((one) => one !== null);
+function commonForm(name: string, types: readonly string[]): DecimalForm {
+  const known = types.map(decimalForm).filter((one) => one !== null);
   const texts = types.some((one) => one.startsWith('VARCHAR')) ? [OF_TEXTS] : [];
   const all = [...known, ...texts];
   if (all.length === 0) return NO_ROWS;
@@ -127,7 +183,7 @@ function commonType(name: string, types: readonly string[]): DecimalType {
   const least = MULTIPLIED.has(name) ? LEAST_MULTIPLIED : 0;
   // What does not fit then is an error when it is met, never another number. No wider than it must be:
   // where two types need all digits between them DuckDB rounds what has more after the point.
-  return { precision: Math.min(MAX_DIGITS, Math.max(least, whole + scale)), scale };
+  return { precision: Math.min(MAX_PRECISION, Math.max(least, whole + scale)), scale };
 }
 
 /** Prices, which are multiplied with amounts. */
@@ -140,15 +196,13 @@ const SAME_TYPE: Readonly<Record<string, string>> = {
   ...{ bid_amounts: 'ask_amounts', ask_amounts: 'bid_amounts' },
 };
 
-type Targets = ReadonlyMap<string, DecimalType>;
-
-const sqlTypeOf = ({ precision, scale }: DecimalType) => `DECIMAL(${precision},${scale})`;
+type Targets = ReadonlyMap<string, DecimalForm>;
 
 const TOO_LONG = 'has more digits than a number has here; tapekeep export writes it in full';
 
-/** A value of a file as the common type, or an error; never another number. */
-function castSql(name: string, value: string, from: string, to: DecimalType): string {
-  const cast = `CAST(${value} AS ${sqlTypeOf(to)})`;
+/** A value as the common type, or an error; never another number. */
+function castSql(name: string, value: string, from: string, to: DecimalForm): string {
+  const cast = `CAST(${value} AS ${decimalSql(to)})`;
   if (!from.startsWith('VARCHAR')) return cast;
   // Text would be rounded.
   const digits = `length(rtrim(split_part(${value}, '.', 2), '0'))`;
@@ -156,11 +210,7 @@ function castSql(name: string, value: string, from: string, to: DecimalType): st
   return `CASE WHEN ${value} IS NULL OR ${digits} <= ${to.scale} THEN ${cast} ELSE error(${said}) END`;
 }
 
-const SQL_TYPES: Readonly<Record<Exclude<ColumnForm, 'decimal' | 'decimals'>, string>> = {
-  ...{ timestamp: 'TIMESTAMPTZ', integer: 'BIGINT', text: 'VARCHAR' },
-};
-
-function groupSql(kind: SeriesKind, { paths, isHot, types }: Group, targets: Targets): string {
+function groupSql(kind: SeriesKind, { from: source, types }: Group, targets: Targets): string {
   const selected = seriesColumns(kind, true).map(({ name, type }) => {
     const column = identifier(name);
     if (type !== 'decimal' && type !== 'decimals') return column;
@@ -168,21 +218,16 @@ function groupSql(kind: SeriesKind, { paths, isHot, types }: Group, targets: Tar
     if (type === 'decimal') return `${castSql(name, column, from, to)} AS ${column}`;
     const list = from.startsWith('VARCHAR')
       ? `list_transform(${column}, lambda x: ${castSql(name, 'x', from, to)})`
-      : `CAST(${column} AS ${sqlTypeOf(to)}[])`;
+      : `CAST(${column} AS ${decimalSql(to)}[])`;
     return `${list} AS ${column}`;
   });
-  const hive = isHot
-    ? 'hive_partitioning = false'
-    : `hive_partitioning = true, hive_types = {'kind': VARCHAR, 'market': VARCHAR, 'date': VARCHAR}`;
-  return `SELECT market, ${selected.join(', ')} FROM read_parquet(${listSql(paths)}, ${hive})`;
+  return `SELECT market, ${selected.join(', ')} FROM ${source}`;
 }
 
 function emptySql(kind: SeriesKind, targets: Targets): string {
   const selected = seriesColumns(kind, true).map(({ name, type }) => {
-    const decimal = sqlTypeOf(targets.get(name) ?? NO_ROWS);
-    const sqlType =
-      type === 'decimal' ? decimal : type === 'decimals' ? `${decimal}[]` : SQL_TYPES[type];
-    return `NULL::${sqlType} AS ${identifier(name)}`;
+    const decimal = `${decimalSql(targets.get(name) ?? NO_ROWS)}${type === 'decimals' ? '[]' : ''}`;
+    return `NULL::${FORM_NAMES[type].duck ?? decimal} AS ${identifier(name)}`;
   });
   return `SELECT NULL::VARCHAR AS market, ${selected.join(', ')} WHERE false`;
 }
@@ -191,18 +236,14 @@ function emptySql(kind: SeriesKind, targets: Targets): string {
 function totalSql(targets: Targets): string {
   const [price, amount, total] = ['price', 'amount', 'total'].map(
     (name) => targets.get(name) ?? NO_ROWS,
-  ) as [DecimalType, DecimalType, DecimalType];
+  ) as [DecimalForm, DecimalForm, DecimalForm];
   const isShort = price.scale + amount.scale <= WHOLE_PRODUCT_SCALE;
   const scale = Math.max(total.scale, isShort ? price.scale + amount.scale : LONG_PRODUCT_SCALE);
-  const wholeOf = (one: DecimalType) => one.precision - one.scale;
+  const wholeOf = (one: DecimalForm) => one.precision - one.scale;
   const whole = Math.max(wholeOf(total), wholeOf(price) + wholeOf(amount));
-  const sqlType = sqlTypeOf({ precision: Math.min(MAX_DIGITS, whole + scale), scale });
+  const sqlType = decimalSql({ precision: Math.min(MAX_PRECISION, whole + scale), scale });
   const product = isShort
     ? `CAST(${productSql(price.scale)} AS ${sqlType})`
     : longProductSql({ price: price.scale, amount: amount.scale, product: scale });
   return `CASE WHEN total IS NULL THEN ${product} ELSE CAST(total AS ${sqlType}) END`;
-}
-
-export function listSql(paths: readonly string[]): string {
-  return `[${paths.map(literal).join(', ')}]`;
 }

@@ -1,13 +1,60 @@
-import {
-  DuckDBDecimalValue,
-  DuckDBListValue,
-  DuckDBTimestampTZValue,
-  type DuckDBValue,
-} from '@duckdb/node-api';
 import { parseJson } from '../../kernel/json.js';
 import type { SeriesColumn } from '../../model/kinds.js';
-import { type StagedRows, stagedSql, type TypedColumn, typedSql, valueText } from './columns.js';
+import {
+  type DecimalForms,
+  type StagedRows,
+  stagedSql,
+  type TypedColumn,
+  typeColumns,
+  typedSql,
+  valueText,
+} from './columns.js';
 import { type DuckSession, identifier, literal } from './session.js';
+import { type PlainValue, plainOf } from './values.js';
+
+export interface ParquetOptions {
+  /** Taken over into the file's own metadata, under the name `tapekeep`. */
+  readonly about: Readonly<Record<string, unknown>>;
+  /** Types of decimals that the file may have; default: what the rows need. */
+  readonly forms?: DecimalForms;
+  /** Rows that are compressed, and skipped over, together; default: what the columns ask for. */
+  readonly rowGroupRows?: number;
+}
+
+/** A multiple of what DuckDB works on at a time; about half a megabyte of trades. */
+export const ROW_GROUP_ROWS = 122_880;
+/** Rows with hundreds of levels: fewer of them make as many bytes. */
+export const DEPTH_GROUP_ROWS = 8_192;
+/** Two per cent smaller than the default, and not much slower. */
+const ZSTD_LEVEL = 6;
+
+/**
+ * Writes staged rows, in their order, as Parquet: zstd, decimals exact, moments as UTC microseconds,
+ * least and greatest value of each column in each row group. The encodings of version 2 take ids and
+ * moments as differences, which is half of the size.
+ *
+ * @returns the columns as they are in the file
+ * @throws ParquetError; what is at `path` is then no file of use
+ */
+export async function writeParquet(
+  duck: DuckSession,
+  rows: StagedRows,
+  path: string,
+  options: ParquetOptions,
+): Promise<TypedColumn[]> {
+  const columns = await typeColumns(duck, rows, options.forms);
+  const hasLists = columns.some(({ type }) => type === 'decimals');
+  const usual = hasLists ? DEPTH_GROUP_ROWS : ROW_GROUP_ROWS;
+  const about = literal(JSON.stringify(options.about));
+  await duck.run(
+    'writing Parquet',
+    `COPY (${typedSql(rows, columns)}) TO ${literal(path)} (
+       FORMAT parquet, PARQUET_VERSION v2, COMPRESSION zstd, COMPRESSION_LEVEL ${ZSTD_LEVEL},
+       ROW_GROUP_SIZE ${Math.trunc(options.rowGroupRows ?? usual)}, OVERWRITE true,
+       KV_METADATA {tapekeep: ${about}})`,
+  );
+  return columns;
+}
 
 /** What a Parquet file says of itself. */
 export interface ParquetFacts {
@@ -74,20 +121,6 @@ export async function digestStaged(duck: DuckSession, rows: StagedRows): Promise
   return await digest(duck, rows.columns, stagedSql(rows));
 }
 
-/**
- * A value without its type: moments are UNIX microseconds, decimals are integers to be divided by
- * ten to the power of their column's scale.
- */
-export type PlainValue = bigint | string | null | readonly PlainValue[];
-
-function plain(value: DuckDBValue): PlainValue {
-  if (value === null || typeof value === 'bigint' || typeof value === 'string') return value;
-  if (value instanceof DuckDBDecimalValue) return value.value;
-  if (value instanceof DuckDBTimestampTZValue) return value.micros;
-  if (value instanceof DuckDBListValue) return value.items.map(plain);
-  return String(value);
-}
-
 /** Staged rows in their types, some thousand at a time, one array a column. */
 export async function* readStaged(
   duck: DuckSession,
@@ -95,7 +128,7 @@ export async function* readStaged(
   columns: readonly TypedColumn[],
 ): AsyncGenerator<PlainValue[][]> {
   const chunks = duck.columns('reading rows', typedSql(rows, columns));
-  for await (const chunk of chunks) yield chunk.map((values) => values.map(plain));
+  for await (const chunk of chunks) yield chunk.map((values) => values.map(plainOf));
 }
 
 /**

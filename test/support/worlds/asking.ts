@@ -1,0 +1,36 @@
+import { answerQuestion } from '../../../src/archive/query/answer.js';
+import type { Selection } from '../../../src/archive/query/needs.js';
+import { Statement } from '../../../src/archive/query/statement.js';
+import type { Reading } from '../../../src/archive/reading.js';
+
+/** An answer as a whole. */
+export interface Asked {
+  readonly names: readonly string[];
+  readonly rows: readonly (readonly unknown[])[];
+  readonly notes: readonly string[];
+}
+
+/** Asks DuckDB as the command does; with null for a reading, the files alone. */
+export async function askRows(
+  sql: string,
+  reading: Reading | null,
+  coldDir: string,
+  selection: Selection = {},
+): Promise<Asked> {
+  const notes: string[] = [];
+  const rows: (readonly unknown[])[] = [];
+  let names: readonly string[] = [];
+  const statement = await Statement.open(sql, new AbortController().signal);
+  await answerQuestion(
+    statement,
+    {
+      ...{ reading, coldDir, selection, onPhase: () => undefined },
+      onNote: (note) => notes.push(note),
+    },
+    async (answer) => {
+      names = answer.names;
+      for await (const some of answer.chunks) rows.push(...some);
+    },
+  );
+  return { names, rows, notes };
+}
