@@ -1,6 +1,7 @@
 import type { Span } from '../kernel/span.js';
 import { FORM_NAMES } from '../model/columns.js';
 import {
+  MARKET_COLUMN,
   type SeriesKind,
   seriesColumns,
   shownColumns,
@@ -8,7 +9,6 @@ import {
   timeColumnOf,
 } from '../model/kinds.js';
 import { fillFile } from './export/blocks.js';
-import { MARKET_COLUMN } from './export/formats.js';
 import {
   type DecimalForm,
   decimalForm,

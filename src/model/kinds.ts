@@ -35,6 +35,11 @@ export interface SeriesColumn {
   readonly about: string;
 }
 
+/** Names the market in every row of a file; the first column of each. */
+export const MARKET_COLUMN: SeriesColumn = {
+  ...{ name: 'market', type: 'text', isNullable: false, about: 'name of the market' },
+};
+
 /** The columns of a series. @param isLean without what follows from the others: see {@link leanSql} */
 export function columnsOf(table: SeriesTable, isLean: boolean): readonly SeriesColumn[] {
   return COLUMNS[isLean ? 'lean' : 'whole'].get(table) ?? [];

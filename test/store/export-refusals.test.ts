@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { DiskFullError, ExportGapsError, OutputError } from '../../src/archive/export/errors.js';
-import { FORMATS } from '../../src/archive/export/formats.js';
+import { FORMATS } from '../../src/archive/export/manifest.js';
 import { runSql } from '../support/postgres/postgres.js';
 import {
   awkwardTrades,

@@ -4,13 +4,12 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
-import { MARKET_COLUMN } from '../../src/archive/export/formats.js';
 import {
   describeParquet,
   digestParquet,
   readParquetTexts,
 } from '../../src/archive/parquet/file.js';
-import { seriesColumns } from '../../src/model/kinds.js';
+import { MARKET_COLUMN, seriesColumns } from '../../src/model/kinds.js';
 import { runSql } from '../support/postgres/postgres.js';
 import {
   awkwardTrades,

@@ -1,29 +1,28 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { Span } from '../../kernel/span.js';
 import { FORM_NAMES } from '../../model/columns.js';
-import { type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
+import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
 import type { ArchiveIdentity, RowForm, SpanCompleteness } from '../../store/index.js';
+import { type StagedRows, typeColumns } from '../parquet/columns.js';
+import { readStaged, writeParquet } from '../parquet/file.js';
+import { DuckSession } from '../parquet/session.js';
 import type { Reading } from '../reading.js';
-import { ExportGapsError } from './errors.js';
+import { arrowTypeName, writeArrow } from './arrow.js';
+import { fillFile } from './blocks.js';
+import { asDiskFull, ExportGapsError } from './errors.js';
+import { csvField, keyOfLine, LineRewriter, momentOfLine, spreadsheetField } from './lines.js';
 import {
   COLD_NOTE,
-  csvField,
-  type Format,
-  MARKET_COLUMN,
-  notesOf,
-  spreadsheetField,
-} from './formats.js';
-import { keyOfLine, LineRewriter, momentOfLine } from './lines.js';
-import {
   completenessOf,
+  type Format,
   LISTED_MAX,
   type Manifest,
   type ManifestColumn,
   type MarketPart,
+  notesOf,
   type SeriesGaps,
 } from './manifest.js';
 import type { Output } from './output.js';
-import { type Stage, writeTyped } from './typed.js';
 
 /** What is exported of one market. */
 export interface ExportPart {
@@ -64,34 +63,16 @@ export interface ExportSurroundings {
   readonly onPhase: (phase: string) => void;
 }
 
-/** How the rows of a market are read, and what stands before each. */
-interface LineForm {
-  readonly form: RowForm;
-  readonly isJson: boolean;
-  readonly isCrLf: boolean;
-  readonly prefix: (market: string) => string;
-}
-
-const LINE_FORMS: Readonly<Record<'csv' | 'ndjson' | 'staged', LineForm>> = {
-  csv: {
-    ...{ form: 'csv', isJson: false, isCrLf: true },
-    prefix: (market) => `${spreadsheetField(market)},`,
-  },
-  ndjson: {
-    ...{ form: 'json', isJson: true, isCrLf: false },
-    prefix: (market) => `{"market":${JSON.stringify(market)},`,
-  },
-  staged: {
-    ...{ form: 'lean', isJson: false, isCrLf: false },
-    prefix: (market) => `${csvField(market)},`,
-  },
+/** What stands before each row of a market, by the form in which its rows are read. */
+const PREFIXES: Readonly<Record<RowForm, (market: string) => string>> = {
+  csv: (market) => `${spreadsheetField(market)},`,
+  json: (market) => `{"market":${JSON.stringify(market)},`,
+  lean: (market) => `${csvField(market)},`,
 };
 
 /**
- * Writes series of markets into one file: the markets in their order, the rows of each by time and
- * id, those of cold files as well. Rows, coverage and gaps are those of one moment. Memory does not grow with the rows; Parquet and
- * Arrow are made of text that waits on the disk until all of it was seen, because their decimals need
- * to know the longest.
+ * Writes series of markets into one file: the markets in their order, the rows of each by time and id,
+ * hot and cold. Rows, coverage and gaps are those of one moment. Memory does not grow with the rows.
  *
  * @returns the manifest, which is in its place with the file
  * @throws ExportGapsError, DiskFullError, or the signal's reason; nothing is then left behind
@@ -104,32 +85,9 @@ export async function exportSeries(
   const { output, reading } = around;
   const known = await readCompleteness(request, reading);
   const isText = format === 'csv' || format === 'ndjson';
-  let written: MarketPart[];
-  let columns: readonly ManifestColumn[];
-  if (isText) {
-    const all = [MARKET_COLUMN, ...seriesColumns(kind, false)];
-    columns = all.map((one) => ({ ...one, type: FORM_NAMES[one.type][format] }));
-    if (format === 'csv') {
-      await output.write(Buffer.from(`${all.map(({ name }) => name).join(',')}\r\n`));
-    }
-    const write = (bytes: Uint8Array) => output.write(bytes);
-    written = await writeLines(request, known, LINE_FORMS[format], around, write);
-    await reading.close();
-  } else {
-    const fill: Stage['fill'] = async (write) => {
-      const result = await writeLines(request, known, LINE_FORMS.staged, around, write);
-      await reading.close();
-      return result;
-    };
-    const all = [MARKET_COLUMN, ...seriesColumns(kind, true)];
-    const about = { tapekeep: request.version, kind, order: orderOf(kind) };
-    const { output: target, signal, onPhase } = around;
-    const typed = await writeTyped({ columns: all, fill, format, about }, target, {
-      ...{ signal, onPhase },
-    });
-    written = typed.parts;
-    columns = typed.columns;
-  }
+  const { written, columns } = isText
+    ? await writeText(request, format, known, around)
+    : await writeTyped(request, known, around);
   around.signal.throwIfAborted();
   const manifest: Manifest = {
     tapekeep: request.version,
@@ -155,6 +113,69 @@ export async function exportSeries(
   };
   await output.commit(`${JSON.stringify(manifest, null, 2)}\n`);
   return manifest;
+}
+
+/** What went into a file. */
+interface Written {
+  readonly written: MarketPart[];
+  readonly columns: readonly ManifestColumn[];
+}
+
+async function writeText(
+  request: ExportRequest,
+  format: 'csv' | 'ndjson',
+  known: readonly SpanCompleteness[],
+  around: ExportSurroundings,
+): Promise<Written> {
+  const write = (bytes: Uint8Array) => around.output.write(bytes);
+  const all = [MARKET_COLUMN, ...seriesColumns(request.kind, false)];
+  if (format === 'csv') await write(Buffer.from(`${all.map(({ name }) => name).join(',')}\r\n`));
+  const form = format === 'csv' ? 'csv' : 'json';
+  const written = await writeLines(request, known, form, around, write);
+  await around.reading.close();
+  return { written, columns: all.map((one) => ({ ...one, type: FORM_NAMES[one.type][format] })) };
+}
+
+/**
+ * Stages the rows as text first, then writes them in types that hold every one of them: how wide their
+ * decimals are is known when all were seen.
+ */
+async function writeTyped(
+  request: ExportRequest,
+  known: readonly SpanCompleteness[],
+  around: ExportSurroundings,
+): Promise<Written> {
+  const { kind, format, version } = request;
+  const { output, signal } = around;
+  const rows: StagedRows = {
+    path: output.scratch('rows.csv'),
+    columns: [MARKET_COLUMN, ...seriesColumns(kind, true)],
+  };
+  const staging = fillFile(rows.path, (add) => writeLines(request, known, 'lean', around, add));
+  const written = await staging.catch((error: unknown) => {
+    throw asDiskFull(error, output.name);
+  });
+  await around.reading.close();
+  const duck = await DuckSession.open(output.scratch('spill'), {}, signal);
+  try {
+    around.onPhase(`writing ${format === 'parquet' ? 'Parquet' : 'Arrow'}`);
+    if (format === 'parquet') {
+      const path = output.scratch('rows.parquet');
+      const about = { tapekeep: version, kind, order: orderOf(kind) };
+      const columns = await writeParquet(duck, rows, path, { about });
+      await output.writeFile(path, signal);
+      return { written, columns: columns.map((one) => ({ ...one, type: one.sqlType })) };
+    }
+    const columns = await typeColumns(duck, rows);
+    const form = output.fileName === null ? 'stream' : 'file';
+    const values = readStaged(duck, rows, columns);
+    await writeArrow(columns, values, form, (bytes) => output.write(bytes));
+    return { written, columns: columns.map((one) => ({ ...one, type: arrowTypeName(one) })) };
+  } catch (error) {
+    throw asDiskFull(error, output.name);
+  } finally {
+    duck.close();
+  }
 }
 
 /** Whether some of the rows come from files, which keep numbers and not their texts. */
@@ -186,14 +207,16 @@ async function readCompleteness(
 async function writeLines(
   { kind, variantS, parts }: ExportRequest,
   known: readonly SpanCompleteness[],
-  { form, isJson, isCrLf, prefix }: LineForm,
+  form: RowForm,
   { reading, onProgress }: ExportSurroundings,
   write: (bytes: Uint8Array) => Promise<void>,
 ): Promise<MarketPart[]> {
   const hasId = seriesOrder(kind).length > 1;
+  const isJson = form === 'json';
+  const options = { lead: isJson ? '{' : '', isCrLf: form === 'csv' };
   const written: MarketPart[] = [];
   for (const [index, { market, marketId, span }] of parts.entries()) {
-    const lines = new LineRewriter(prefix(market), { lead: isJson ? '{' : '', isCrLf });
+    const lines = new LineRewriter(PREFIXES[form](market), options);
     for await (const piece of reading.rows({ kind, marketId, variantS, span }, form)) {
       const rewritten = lines.push(piece);
       if (rewritten.length > 0) await write(rewritten);

@@ -85,3 +85,19 @@ export function keyOfLine(line: string, isJson: boolean, hasId: boolean): RowKey
 export function momentOfLine(line: string): number {
   return Date.parse(`${MOMENT.exec(line)?.[0].replace(' ', 'T') ?? ''}Z`);
 }
+
+/** What a spreadsheet may take for the begin of a formula. */
+const FORMULA = /^[=+\-@\t\r\n]/;
+
+/** A text of outside as a field of CSV (RFC 4180). */
+export function csvField(text: string): string {
+  return /[",\r\n]/.test(text) || text === '' ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+/**
+ * The same for a file that people open in a spreadsheet: what would be a formula there begins with
+ * an apostrophe. Numbers are none, also below zero.
+ */
+export function spreadsheetField(text: string): string {
+  return csvField(FORMULA.test(text) ? `'${text}` : text);
+}

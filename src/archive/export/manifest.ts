@@ -1,7 +1,10 @@
 import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { ArchiveIdentity, MissingPart, SpanCompleteness } from '../../store/index.js';
-import type { Format } from './formats.js';
+
+/** The forms of a file. */
+export const FORMATS = ['csv', 'ndjson', 'parquet', 'arrow'] as const;
+export type Format = (typeof FORMATS)[number];
 
 /** A row by what orders it. */
 export interface RowKey {
@@ -100,4 +103,20 @@ export function completenessOf({
       })),
     },
   };
+}
+
+/** Said of a text whose rows are not all from the database. */
+export const COLD_NOTE =
+  'Decimals of rows that were in cold files are without zeros at their ends; the values are the same.';
+
+/** What a reader has to know of a series beside its columns. */
+export function notesOf(kind: SeriesKind, isLean: boolean): string[] {
+  const unchanged =
+    'An observation that equals the one before is not stored again: a row holds until the next one, as far as coverage goes.';
+  if (kind === 'tickers' || kind === 'depth') return [unchanged];
+  if (kind === 'klines') return ['A candle that is absent inside coverage did not exist.'];
+  if (kind === 'trades' && isLean) {
+    return ['total is price × amount, exactly, wherever it is null.'];
+  }
+  return [];
 }

@@ -59,7 +59,6 @@ export async function writeParquet(
 /** What a Parquet file says of itself. */
 export interface ParquetFacts {
   readonly rows: number;
-  readonly rowGroups: number;
   readonly columns: readonly { readonly name: string; readonly sqlType: string }[];
   /** What {@link writeParquet} was given; null in a file of another maker. */
   readonly about: unknown;
@@ -69,10 +68,7 @@ export interface ParquetFacts {
 export async function describeParquet(duck: DuckSession, path: string): Promise<ParquetFacts> {
   const doing = `reading ${path}`;
   const file = literal(path);
-  const [counts] = await duck.rows(
-    doing,
-    `SELECT num_rows, num_row_groups FROM parquet_file_metadata(${file})`,
-  );
+  const [counts] = await duck.rows(doing, `SELECT num_rows FROM parquet_file_metadata(${file})`);
   const columns = await duck.rows(doing, `DESCRIBE SELECT * FROM read_parquet(${file})`);
   const [kept] = await duck.rows(
     doing,
@@ -80,7 +76,6 @@ export async function describeParquet(duck: DuckSession, path: string): Promise<
   );
   return {
     rows: Number(counts?.[0] ?? 0),
-    rowGroups: Number(counts?.[1] ?? 0),
     columns: columns.map(([name, sqlType]) => ({ name: String(name), sqlType: String(sqlType) })),
     about: typeof kept?.[0] === 'string' ? parseJson(kept[0], Number.POSITIVE_INFINITY) : null,
   };

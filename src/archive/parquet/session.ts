@@ -157,7 +157,7 @@ export class DuckSession {
 
   /** A large result, some thousand rows at a time, column by column. */
   async *columns(doing: string, sql: string): AsyncGenerator<DuckDBValue[][]> {
-    yield* this.#chunks(doing, await this.#guard(doing, () => this.#connection.stream(sql)));
+    yield* (await this.result(doing, sql)).chunks;
   }
 
   async *#chunks(doing: string, result: DuckDBResult): AsyncGenerator<DuckDBValue[][]> {

@@ -57,59 +57,32 @@ export function asStatementError(error: unknown): unknown {
   return new StatementRefusedError(`the statement is refused: ${said}`, error);
 }
 
+export type Statement = Awaited<ReturnType<typeof openStatement>>;
+
 /**
  * A statement in the DuckDB that is to run it, parsed and not run yet.
  *
- * States: *open* → *closed*.
+ * @param signal ends whatever is done for it
+ * @throws StatementRefusedError unless it is one statement that reads; the signal's reason
  */
-export class Statement {
-  readonly sql: string;
-  readonly syntax: Syntax;
-  readonly duck: DuckSession;
-  /** Ends whatever is done for it. */
-  readonly signal: AbortSignal;
-  readonly #scratch: Scratch;
-  #isClosed = false;
-
-  private constructor(
-    sql: string,
-    syntax: Syntax,
-    duck: DuckSession,
-    scratch: Scratch,
-    signal: AbortSignal,
-  ) {
-    this.sql = sql;
-    this.syntax = syntax;
-    this.duck = duck;
-    this.signal = signal;
-    this.#scratch = scratch;
-  }
-
-  /** @throws StatementRefusedError unless it is one statement that reads; the signal's reason */
-  static async open(sql: string, signal: AbortSignal): Promise<Statement> {
-    const scratch = await Scratch.make('query');
-    let duck: DuckSession | undefined;
-    try {
-      duck = await DuckSession.open(join(scratch.path, 'spill'), {}, signal);
-      return new Statement(sql, await parseStatement(duck, sql), duck, scratch, signal);
-    } catch (error) {
-      duck?.close();
-      await scratch.remove();
-      throw asStatementError(error);
-    }
-  }
-
-  /** A path for a file of this statement alone. */
-  scratch(name: string): string {
-    return join(this.#scratch.path, name);
-  }
-
-  /** Safe to call twice; not while it runs. */
-  async close(): Promise<void> {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    this.duck.close();
-    await this.#scratch.remove();
+export async function openStatement(sql: string, signal: AbortSignal) {
+  const folder = await Scratch.make('query');
+  let duck: DuckSession | undefined;
+  const close = async () => {
+    duck?.close();
+    duck = undefined;
+    await folder.remove();
+  };
+  try {
+    duck = await DuckSession.open(join(folder.path, 'spill'), {}, signal);
+    const syntax = await parseStatement(duck, sql);
+    /** A path for a file of this statement alone. */
+    const scratch = (name: string) => join(folder.path, name);
+    // To close it twice is safe; to close it while it runs is not.
+    return { sql, syntax, duck, signal, scratch, close };
+  } catch (error) {
+    await close();
+    throw asStatementError(error);
   }
 }
 

@@ -1,7 +1,6 @@
 import { extname } from 'node:path';
 import { type ExportPart, exportSeries } from '../../archive/export/export.js';
-import type { Format } from '../../archive/export/formats.js';
-import type { Manifest } from '../../archive/export/manifest.js';
+import type { Format, Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
 import { openReading } from '../../archive/reading.js';
 import { systemClock } from '../../kernel/clock.js';

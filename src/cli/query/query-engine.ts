@@ -1,5 +1,6 @@
 import type { Statement } from '../../archive/query/statement.js';
-import { isQuestion, QUESTIONS } from '../../archive/query/tables.js';
+import { isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
+import { SERIES_TABLES } from '../../model/series.js';
 import { UsageError } from '../failure.js';
 
 /** What can run a statement. */
@@ -7,9 +8,9 @@ export const ENGINES = ['auto', 'postgres', 'duckdb'] as const;
 export type Engine = (typeof ENGINES)[number];
 
 /** Tables that are asked over hot and cold together and that the database does not have. */
-const OWN_TABLES: ReadonlySet<string> = new Set([
-  ...['trades', 'klines', 'tickers', 'states', 'depth_levels', 'markets', 'gaps'],
-]);
+const OWN_TABLES: ReadonlySet<string> = new Set(
+  QUERY_TABLES.filter((name) => name !== 'coverage' && !SERIES_TABLES.some((one) => one === name)),
+);
 const MENTIONS_OWN = new RegExp(`\\b(?:${[...OWN_TABLES, ...QUESTIONS].join('|')})\\b`, 'i');
 
 interface EngineOptions {
@@ -26,7 +27,7 @@ interface EngineOptions {
  * {@link OWN_TABLES}, or a question such as candles(…), without a schema before its name is asked by
  * DuckDB; anything else is for Postgres.
  *
- * @throws UsageError for options that the chosen one cannot follow; what {@link Statement.open} throws
+ * @throws UsageError for options that the chosen one cannot follow; what openStatement throws
  */
 export async function chooseEngine(
   sql: string,
@@ -46,9 +47,9 @@ export async function chooseEngine(
   }
   const isChosen = engine === 'duckdb' || cold !== undefined || isNarrowed;
   if (!isChosen && !MENTIONS_OWN.test(sql)) return null;
-  const { Statement, StatementRefusedError } = await import('../../archive/query/statement.js');
+  const { openStatement, StatementRefusedError } = await import('../../archive/query/statement.js');
   try {
-    const statement = await Statement.open(sql, signal);
+    const statement = await openStatement(sql, signal);
     if (isChosen || namesOwnTable(statement)) return statement;
     await statement.close();
     return null;

@@ -1,4 +1,4 @@
-import { csvField, spreadsheetField } from '../../archive/export/formats.js';
+import { csvField, spreadsheetField } from '../../archive/export/lines.js';
 import { jsonLine } from '../output/printable.js';
 import { formatTable } from '../output/table.js';
 

@@ -1,6 +1,6 @@
 import { answerQuestion } from '../../../src/archive/query/answer.js';
 import type { Selection } from '../../../src/archive/query/needs.js';
-import { Statement } from '../../../src/archive/query/statement.js';
+import { openStatement } from '../../../src/archive/query/statement.js';
 import type { Reading } from '../../../src/archive/reading.js';
 
 /** An answer as a whole. */
@@ -20,7 +20,7 @@ export async function askRows(
   const notes: string[] = [];
   const rows: (readonly unknown[])[] = [];
   let names: readonly string[] = [];
-  const statement = await Statement.open(sql, new AbortController().signal);
+  const statement = await openStatement(sql, new AbortController().signal);
   await answerQuestion(
     statement,
     {

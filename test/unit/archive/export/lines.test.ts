@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { csvField, spreadsheetField } from '../../../../src/archive/export/formats.js';
-import { keyOfLine, LineRewriter, momentOfLine } from '../../../../src/archive/export/lines.js';
+import {
+  csvField,
+  keyOfLine,
+  LineRewriter,
+  momentOfLine,
+  spreadsheetField,
+} from '../../../../src/archive/export/lines.js';
 
 test('lines are rewritten and counted wherever the pieces end', () => {
   const line = fc.stringMatching(/^[a-zé$&,]{0,12}$/);
