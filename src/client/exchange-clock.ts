@@ -72,6 +72,8 @@ const TELL_EVERY_MS = 10_000;
 const SETTLE_SAMPLES_LOCAL = 3;
 const SETTLE_SAMPLES = 4;
 const SETTLE_MS = 3000;
+/** The same where they are ahead of the wall clock: what is claimed of a future cannot be true. */
+const SETTLE_AHEAD_MS = 15_000;
 /** Which line answers speak for is counted over this time, and over so many answers at least. */
 const WINDOW_MS = 10_000;
 const WINDOW_MIN = 8;
@@ -290,9 +292,11 @@ class EstimatedExchangeClock implements ExchangeClock {
     if (best === undefined) return;
     this.#line = best;
     this.#rivals = others;
+    const isAhead = best.estimateMs(atMs) > this.#options.clock.wallMs() + LOCAL_TOLERANCE_MS;
+    const settleMs = isAhead ? SETTLE_AHEAD_MS : SETTLE_MS;
     const isProven = this.#hasWall(best)
       ? best.count >= SETTLE_SAMPLES_LOCAL
-      : best.count >= SETTLE_SAMPLES && best.spanMs >= SETTLE_MS;
+      : best.count >= SETTLE_SAMPLES && best.spanMs >= settleMs;
     if (!isProven) return;
     this.#isLocal = this.#agreesWithWall(best, LOCAL_TOLERANCE_MS);
     this.#sinceMs = this.atMonotonicMs(this.#startedMs);

@@ -1,3 +1,4 @@
+import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, CoverageClaim, Island, StreamRef } from '../ledger/batch.js';
@@ -21,14 +22,16 @@ const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGAT
 export class ClaimGate {
   readonly #archive: ArchivePort;
   readonly #time: ClaimTime;
+  readonly #clock: Clock;
   #jumps: number;
   /** Up to where each stream is known to have been proven, by rows or by coverage. */
   readonly #knownMs = new Map<number, number>();
   readonly #heldBack = new Map<number, Span>();
 
-  constructor(archive: ArchivePort, time: ClaimTime) {
+  constructor(archive: ArchivePort, time: ClaimTime, clock: Clock) {
     this.#archive = archive;
     this.#time = time;
+    this.#clock = clock;
     this.#jumps = time.jumps;
   }
 
@@ -77,17 +80,19 @@ export class ClaimGate {
     const nowMs = this.#time.nowMs();
     const newestMs = trades.reduce((ms, row) => Math.max(ms, row.tradedAtS * SECOND_MS), 0);
     if (newestMs > nowMs) this.#time.witness(newestMs);
+    // Until answers agree about the time, a row may be dated as wrongly as its answer is.
+    const lastMs = Math.min(nowMs, this.#time.lived?.untilMs ?? this.#clock.wallMs());
     for (const { stream } of claims) {
       const { kind, marketId, streamId, variant } = stream;
       const ofTrades = kind === 'trades' || kind === 'times' ? trades : [];
       for (const row of ofTrades) {
         const ms = row.tradedAtS * SECOND_MS;
-        if (row.marketId === marketId && ms <= nowMs) this.#know(streamId, ms);
+        if (row.marketId === marketId && ms <= lastMs) this.#know(streamId, ms);
       }
       for (const row of kind === 'kline' ? klines : []) {
         const ms = row.openAtS * SECOND_MS;
         const isOwn = row.marketId === marketId && row.intervalS === variant;
-        if (isOwn && ms <= nowMs) this.#know(streamId, ms);
+        if (isOwn && ms <= lastMs) this.#know(streamId, ms);
       }
     }
   }

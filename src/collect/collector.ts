@@ -86,7 +86,7 @@ export class Collector {
     // Every poll, feed and wait listens to it, and there are many of them.
     setMaxListeners(0, signal);
     const patient = patientArchive(options.archive, { clock, random, signal });
-    const gate = new ClaimGate(patient, time);
+    const gate = new ClaimGate(patient, time, clock);
     this.#standing = new Standing({ archive: gate.archive, time, clock, telemetry });
     const { archive } = this.#standing;
     const onFailed = (stream: string, market: string, error: unknown) =>

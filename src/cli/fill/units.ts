@@ -43,7 +43,10 @@ export class FillUnits {
     this.#surroundings = surroundings;
     const { archive, clock, telemetry, signal, time } = surroundings;
     const patient = patientArchive(archive, { clock, random: systemRandom, signal });
-    this.#archive = onlyWanted(new ClaimGate(patient, time).archive, Math.floor(time.nowMs()));
+    this.#archive = onlyWanted(
+      new ClaimGate(patient, time, clock).archive,
+      Math.floor(time.nowMs()),
+    );
     this.since = new SinceModes({ archive: patient, clock, telemetry: telemetry.collect });
   }
 

@@ -1,4 +1,5 @@
 import { SECOND_MS } from '../../kernel/durations.js';
+import { spanContains } from '../../kernel/span.js';
 import type { Hole } from '../../ledger/holes.js';
 import { comparePlaces, orderPage, placeKey } from '../../ledger/order.js';
 import { locate } from '../../ledger/page.js';
@@ -110,8 +111,8 @@ async function goOn(
   if (oldest === undefined) return;
   const { pages, chains, book, options } = walk;
   const claim = deeperSpan(rows, hole.edgeMs);
-  await exposeStrangers(walk, hole, page, skip, signal);
-  if (claim.fromMs <= hole.fromMs) await lookBelow(walk, hole, rows, skip, signal);
+  const isNews = await compareStored(walk, hole, page, skip, signal);
+  if (claim.fromMs <= hole.fromMs) await lookBelow(walk, hole, { rows, skip, isNews }, signal);
   const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
     endpoint: options.source.endpoint,
     skip,
@@ -129,58 +130,72 @@ async function goOn(
 
 /**
  * Looks once more at the newest rows below a hole: one answer alone has shown them, the last one before
- * it. The rows that are looked at reach well below the newest one there that is true.
+ * it, and that one may have been old. The rows that are looked at reach well below the newest one there,
+ * and down to a page that shows nothing new.
  *
- * @param rows of the page that closes the hole
+ * @param last the page that closes the hole
  */
 async function lookBelow(
   walk: Walk,
   hole: Hole,
-  rows: readonly SourceTrade[],
-  skip: number,
+  last: { rows: readonly SourceTrade[]; skip: number; isNews: boolean },
   signal: AbortSignal,
 ): Promise<void> {
-  let [last, at] = [rows, skip];
+  let { rows, skip, isNews } = last;
   let newestBelowS: number | undefined;
   for (let request = 0; request < LOOKS_BELOW_MAX; request += 1) {
-    const oldestS = last.at(-1)?.tradedAtS ?? Number.NEGATIVE_INFINITY;
-    newestBelowS ??= last.find(({ tradedAtS }) => tradedAtS * SECOND_MS < hole.fromMs)?.tradedAtS;
-    if (newestBelowS !== undefined && oldestS < newestBelowS - SEEN_ONCE_S) return;
-    at += Math.max(1, Math.floor(last.length / 2));
-    const below = await walk.fetchForStep(at, PAGE_MAX, signal);
-    await exposeStrangers(walk, hole, below, at, signal);
-    last = sureRows(below, orderPage(below.trades));
+    const oldestS = rows.at(-1)?.tradedAtS ?? Number.NEGATIVE_INFINITY;
+    newestBelowS ??= rows.find(({ tradedAtS }) => tradedAtS * SECOND_MS < hole.fromMs)?.tradedAtS;
+    const isReached = newestBelowS !== undefined && oldestS < newestBelowS - SEEN_ONCE_S;
+    if (isReached && !isNews) return;
+    skip += Math.max(1, Math.floor(rows.length / 2));
+    const below = await walk.fetchForStep(skip, PAGE_MAX, signal);
+    isNews = await compareStored(walk, hole, below, skip, signal);
+    await walk.pages.commit(below, NOTHING, {});
+    rows = sureRows(below, orderPage(below.trades));
     // There is nothing older.
-    if ((last.at(-1)?.tradedAtS ?? oldestS) >= oldestS) return;
+    if ((rows.at(-1)?.tradedAtS ?? oldestS) >= oldestS) return;
   }
 }
 
 /**
- * What an earlier run stored between the rows of a page, and the page does not hold, never was: where
- * that run ended before its next look, only this shows it. A second answer must agree.
+ * Holds a page against what is stored. What an earlier run stored between its rows, and it does not hold,
+ * never was: where that run ended before its next look, only this shows it. A second answer must agree.
  *
+ * @returns whether the page shows trades of the time covered right below the hole that are not stored
  * @throws WalkStalledError when the two contradict each other
  */
-async function exposeStrangers(
+async function compareStored(
   walk: Walk,
   hole: Hole,
   page: TradePage,
   skip: number,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   const all = orderPage(page.trades);
   const rows = sureRows(page, all);
   const [newest, oldest] = [rows[0], rows.at(-1)];
   // Below all that is known nothing was stored but pages of this very walk.
-  if (newest === undefined || oldest === undefined || hole.fromMs === -Infinity) return;
+  if (newest === undefined || oldest === undefined || hole.fromMs === -Infinity) {
+    return false;
+  }
   const { archive, marketId } = walk.options;
   const fromMs = (oldest.tradedAtS + 1) * SECOND_MS;
   const span = { fromMs, toMs: newest.tradedAtS * SECOND_MS };
-  if (span.fromMs >= span.toMs) return;
+  if (span.fromMs >= span.toMs) return false;
   const stored = await archive.storedTrades(marketId, span, STORED_MAX);
   const held = new Set(all.map(placeKey));
   const strangers = stored.filter((row) => !held.has(placeKey(row)) && !isUnread(page, row));
-  if (strangers.length === 0) return;
+  const known = new Set(stored.map(placeKey));
+  const below = walk.pages.islands.all.find((island) => island.span.toMs === hole.fromMs);
+  const covered = {
+    fromMs: Math.max(span.fromMs, below?.span.fromMs ?? hole.fromMs),
+    toMs: Math.min(span.toMs, hole.fromMs),
+  };
+  const isNews = rows.some(
+    (row) => spanContains(covered, row.tradedAtS * SECOND_MS) && !known.has(placeKey(row)),
+  );
+  if (strangers.length === 0) return isNews;
   const again = await walk.fetchForStep(skip, PAGE_MAX - 1, signal);
   const other = new Set(again.trades.map(placeKey));
   const lowest = orderPage(again.trades).at(-1);
@@ -189,15 +204,16 @@ async function exposeStrangers(
   const isFew = strangers.length <= STRANGERS_MAX;
   if (isShown || !isFew) throw walk.stalled('its pages contradict what they held before');
   // A shorter page that does not reach them says nothing of them.
-  if (isBelow) return;
+  if (isBelow) return isNews;
   const [first, last] = [strangers[0], strangers.at(-1)];
-  if (first === undefined || last === undefined) return;
-  const below = rows.find((row) => comparePlaces(row, first) < 0) ?? first;
+  if (first === undefined || last === undefined) return isNews;
+  const lower = rows.find((row) => comparePlaces(row, first) < 0) ?? first;
   const above = rows.findLast((row) => comparePlaces(row, last) > 0) ?? last;
   await walk.expose(strangers, {
-    fromMs: below.tradedAtS * SECOND_MS,
+    fromMs: lower.tradedAtS * SECOND_MS,
     toMs: (above.tradedAtS + 1) * SECOND_MS,
   });
+  return isNews;
 }
 
 /**

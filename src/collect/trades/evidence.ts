@@ -1,5 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
+import { floorToMs } from '../../kernel/span.js';
 import { comparePlaces, type PageRow } from '../../ledger/order.js';
 import type { ReplyTimes } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
@@ -22,11 +23,11 @@ const SOURCES: Readonly<Record<EvidenceSource, { delayMs: number; patienceMs: nu
 /** Trades that are remembered as seen elsewhere, of each market. */
 const SEEN_MAX = 16;
 
-/** A trade that another endpoint has shown, or made certain: when it happened at the earliest. */
+/** A trade that another endpoint has shown, or made certain: between which moments it happened. */
 interface SeenElsewhere {
   readonly source: EvidenceSource;
   readonly afterMs: number;
-  readonly seenAtMs: number;
+  readonly byMs: number;
 }
 
 interface Look {
@@ -84,37 +85,47 @@ export class TradeEvidence {
     if (before === undefined || tradeSign(before.figures, figures) !== 'trade') return;
     const { time } = this.#options;
     const delayMs = SOURCES[source].delayMs * Math.max(1, time.pace);
-    const seen = { source, afterMs: before.atMs - delayMs, seenAtMs: time.nowMs() };
+    const seen = { source, afterMs: before.atMs - delayMs, byMs: time.nowMs() };
     this.#seen = [...this.#seen, seen].slice(-SEEN_MAX);
   }
 
   /**
-   * Whether a page of the newest trades may be claimed beyond its newest row, and takes note of it.
+   * Up to where a page of the newest trades may be claimed, and takes note of it: up to its own rows if
+   * it is stale, and never beyond the begin of a look in which a trade happened that it does not show.
    *
    * @param newest its newest row; undefined: it holds none
    * @param untilMs up to where its own times would prove it
    */
-  isCurrent(kind: Kind, page: ReplyTimes, newest: PageRow | undefined, untilMs: number): boolean {
+  provenUntilMs(
+    kind: Kind,
+    page: ReplyTimes,
+    newest: PageRow | undefined,
+    untilMs: number,
+  ): number {
     this.#followJump();
     const { clock, time } = this.#options;
-    const found = this.#contradiction(kind, page, newest, untilMs);
+    const unshown = this.#unshown(kind, page, newest);
+    const found = unshown.findLast(({ byMs }) => byMs <= Math.min(page.sentAtMs, untilMs));
     const tid = newest?.tid ?? 0;
+    const ownMs = (newest?.tradedAtS ?? 0) * SECOND_MS;
     const nowMs = time.nowMs();
-    if (newest !== undefined && newest.tradedAtS * SECOND_MS <= nowMs) {
+    if (newest !== undefined && ownMs <= nowMs) {
       this.#heads.set(kind, { newest, seenAtMs: nowMs });
     }
     const before = this.#disputes.get(kind);
     if (found === undefined) {
       this.#disputes.delete(kind);
-      return true;
+      // Of what another endpoint shows the newest is known, and not what lies between it and this page.
+      const endsMs = unshown.map(({ source, afterMs }) => (source === 'history' ? ownMs : afterMs));
+      return Math.min(untilMs, ...endsMs.map((ms) => floorToMs(ms, SECOND_MS)));
     }
     const atMs = clock.monotonicMs();
     const dispute = before?.tid === tid ? before : { tid, sinceMs: atMs };
     this.#disputes.set(kind, dispute);
     // Nothing new for so long, and nothing but this source that says otherwise: it may be wrong.
-    if (atMs - dispute.sinceMs > SOURCES[found.source].patienceMs) return true;
+    if (atMs - dispute.sinceMs > SOURCES[found.source].patienceMs) return untilMs;
     this.#report(kind, newest, found, before === undefined);
-    return false;
+    return Math.min(untilMs, ownMs);
   }
 
   /** Whether the other endpoint of history shows a row as its newest one. */
@@ -123,26 +134,20 @@ export class TradeEvidence {
     return other !== undefined && comparePlaces(other.newest, row) === 0;
   }
 
-  #contradiction(
+  /** Trades that were seen elsewhere and are newer than all that a page shows. */
+  #unshown(
     kind: Kind,
     { sentAtMs }: ReplyTimes,
     newest: PageRow | undefined,
-    untilMs: number,
-  ): SeenElsewhere | undefined {
-    const isBefore = ({ seenAtMs }: { readonly seenAtMs: number }) => seenAtMs <= sentAtMs;
-    const other = this.#heads.get(kind === 'trades' ? 'times' : 'trades');
-    if (other !== undefined && isBefore(other)) {
-      const afterMs = other.newest.tradedAtS * SECOND_MS;
-      const isNewer =
-        other.newest.tid > (newest?.tid ?? 0) && other.newest.tradedAtS >= (newest?.tradedAtS ?? 0);
-      if (isNewer && afterMs < untilMs) {
-        return { source: 'history', afterMs, seenAtMs: other.seenAtMs };
-      }
-    }
+  ): readonly SeenElsewhere[] {
     const endMs = ((newest?.tradedAtS ?? 0) + 1) * SECOND_MS;
-    return this.#seen.findLast(
-      (one) => isBefore(one) && one.seenAtMs <= untilMs && endMs <= one.afterMs,
-    );
+    const unshown = this.#seen.filter(({ afterMs }) => endMs <= afterMs);
+    const other = this.#heads.get(kind === 'trades' ? 'times' : 'trades');
+    if (other === undefined || other.seenAtMs > sentAtMs) return unshown;
+    const { tid, tradedAtS } = other.newest;
+    const isNewer = tid > (newest?.tid ?? 0) && tradedAtS >= (newest?.tradedAtS ?? 0);
+    const afterMs = tradedAtS * SECOND_MS;
+    return isNewer ? [...unshown, { source: 'history', afterMs, byMs: afterMs + 1 }] : unshown;
   }
 
   #report(

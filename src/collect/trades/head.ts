@@ -47,11 +47,15 @@ const AGAIN_SIZES = [PAGE_MAX - 1, PAGE_MAX];
 /** Stored trades that the first page of a run is held against. */
 const RECALLED_MAX = 2 * PAGE_MAX;
 
+/** Age of a cached page that goes unnoticed by other sources at most, of what one answer has claimed. */
+const HIDDEN_MAX_MS = 10_000;
+
 /** The newest page of one market's history: what is new, and how far coverage reaches in time. */
 export class Head {
   readonly #walk: Walk;
   readonly #pace = new Pace();
   #isRecalled = false;
+  #hasStored = false;
   #newPerPoll = PAGE_MAX;
   #hasAskedAll = false;
 
@@ -158,9 +162,8 @@ export class Head {
     const rows = sureRows(page, orderPage(page.trades));
     const [newest, oldest] = [rows[0], rows.at(-1)];
     const shownMs = provenUntilMs(page, cacheMarginMs);
-    const isCurrent = options.evidence?.isCurrent(source.kind, page, newest, shownMs) ?? true;
-    // A stale page proves its own rows, whatever its date says.
-    const untilMs = isCurrent ? shownMs : Math.min(shownMs, (newest?.tradedAtS ?? 0) * SECOND_MS);
+    const untilMs = options.evidence?.provenUntilMs(source.kind, page, newest, shownMs) ?? shownMs;
+    const isCurrent = untilMs === shownMs;
     if (newest === undefined || oldest === undefined) {
       await this.#empty(page, untilMs, isCurrent);
       const nothing = { newRows: 0, newTimesMs: [], received: 0 };
@@ -178,9 +181,10 @@ export class Head {
     }
     if (!this.#walk.hasTrades) this.#walk.empty.tradedAt(untilMs);
     const known = this.#walk.newest;
-    await this.#takeBackRefuted(oldest, known);
     const fresh = rows.filter((row) => known === undefined || comparePlaces(row, known) > 0);
-    const claim = untilOdd(page, headSpan(rows, untilMs, latestMs(page)));
+    const isRefuted = await this.#takeBack(rows, fresh, known);
+    const sureMs = isRefuted ? Math.min(untilMs, newest.tradedAtS * SECOND_MS) : untilMs;
+    const claim = untilOdd(page, headSpan(rows, sureMs, latestMs(page)));
     // Down to where history begins the page may hold all that is covered, and touch nothing below.
     const isAllKnown = pages.islands.all.some(
       ({ span }) => claim.fromMs <= span.fromMs && span.fromMs <= claim.toMs,
@@ -195,6 +199,7 @@ export class Head {
     });
     if (topBefore !== undefined) await this.#seamInHole(rows, topBefore, claim.fromMs);
     const isFirst = !this.#walk.hasTrades;
+    this.#hasStored = true;
     this.#walk.newest = newest;
     this.#walk.known.believe(rows);
     await this.#walk.epochs.look(rows);
@@ -228,20 +233,60 @@ export class Head {
   }
 
   /**
-   * A page of nothing but new trades, some of which happened in time that is covered: the page by which
-   * that was claimed was older than it looked. As this one does not reach down to what is known, more of
-   * them may lie below it.
+   * Takes back the end of what is covered where this page shows that it was claimed by an old one, or
+   * where no answer was held against it.
+   *
+   * - New trades of covered time: whatever claimed that did not know them. The page may be as old, so it
+   *   proves its own rows only.
+   * - A page that does not reach down to what is known: one look alone has claimed the end. Where deeper
+   *   pages can be had they show what it lacked; else it is taken back down to its newest trade, at most
+   *   as much as a cache may have hidden.
+   *
+   * @returns whether the page refutes what was claimed
    */
-  async #takeBackRefuted(oldest: PageRow, known: PageRow | undefined): Promise<void> {
-    const { pages, options } = this.#walk;
-    const topMs = pages.islands.top?.span.toMs ?? Number.NEGATIVE_INFINITY;
-    if (known === undefined || comparePlaces(oldest, known) <= 0) return;
-    const span = { fromMs: known.tradedAtS * SECOND_MS, toMs: topMs };
-    if (oldest.tradedAtS * SECOND_MS >= topMs || span.fromMs >= topMs) return;
-    const note = `${options.source.endpoint} shows trades of it that an earlier answer lacked`;
+  async #takeBack(
+    rows: readonly PageRow[],
+    fresh: readonly PageRow[],
+    known: PageRow | undefined,
+  ): Promise<boolean> {
+    const { pages, options, hasTrades } = this.#walk;
+    const { top } = pages.islands;
+    const [newest] = rows;
+    if (top === undefined || newest === undefined || !hasTrades) return false;
+    const { toMs } = top.span;
+    const isRefuted = fresh.some(({ tradedAtS }) => tradedAtS * SECOND_MS < toMs);
+    const hasDeeper = options.since.of(options.source.endpoint) === 'skip';
+    const seenMs = this.#hasStored
+      ? seenUntilMs(rows, known, toMs, hasDeeper)
+      : hasDeeper
+        ? toMs
+        : await this.#storedUntilMs(rows, top);
+    const ownMs = isRefuted ? newest.tradedAtS * SECOND_MS : toMs;
+    const fromMs = Math.max(top.span.fromMs, Math.min(seenMs, ownMs));
+    if (fromMs >= toMs) return isRefuted;
+    const { endpoint } = options.source;
+    const note = isRefuted
+      ? `${endpoint} shows trades of it that an earlier answer lacked`
+      : `one answer of ${endpoint} showed it, and the next does not reach down to it`;
+    const span = { fromMs, toMs };
     const atMs = Math.floor(options.time.nowMs());
     await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
     await this.#walk.revoked(span);
+    return isRefuted;
+  }
+
+  /** Second of the newest trade that an earlier run stored below the first page of this one. */
+  async #storedUntilMs(rows: readonly PageRow[], { span, lastId }: Island): Promise<number> {
+    const { archive, marketId } = this.#walk.options;
+    const oldestMs = (rows.at(-1)?.tradedAtS ?? 0) * SECOND_MS;
+    const isReached =
+      oldestMs <= span.toMs - HIDDEN_MAX_MS || rows.some(({ tid }) => tid === lastId);
+    if (isReached) return span.toMs;
+    const fromMs = Math.max(span.fromMs, Math.min(span.toMs, oldestMs) - HIDDEN_MAX_MS);
+    // A trade of the second after it has shown that nothing was missing.
+    const toMs = Math.min(span.toMs + SECOND_MS, oldestMs);
+    const stored = await archive.storedTrades(marketId, { fromMs, toMs }, RECALLED_MAX);
+    return (stored.at(-1)?.tradedAtS ?? fromMs / SECOND_MS) * SECOND_MS;
   }
 
   /** A head whose ids all lie below those of the coverage that it does not reach. */
@@ -288,6 +333,21 @@ export class Head {
       await pages.beginAt(claim.fromMs, 'history begins');
     }
   }
+}
+
+/** Up to where what is covered was seen by this run; all of it where the page reaches down to that. */
+function seenUntilMs(
+  rows: readonly PageRow[],
+  known: PageRow | undefined,
+  toMs: number,
+  hasDeeper: boolean,
+): number {
+  const oldest = rows.at(-1);
+  if (known === undefined || oldest === undefined || comparePlaces(oldest, known) <= 0) return toMs;
+  const knownMs = known.tradedAtS * SECOND_MS;
+  const isRefuted = oldest.tradedAtS * SECOND_MS < toMs;
+  if (isRefuted) return knownMs;
+  return hasDeeper ? toMs : Math.max(knownMs, toMs - HIDDEN_MAX_MS);
 }
 
 /** Of a head whose first row is held back nothing is claimed from that row's second on. */

@@ -125,7 +125,7 @@ export class LyingWalks {
     const time = createExchangeClock({ clock });
     const telemetry = noTelemetry.collect;
     const evidence = new TradeEvidence({ market: 'A', time, clock, telemetry });
-    const gate = new ClaimGate(portOf(this.#archive), time);
+    const gate = new ClaimGate(portOf(this.#archive), time, clock);
     const archive: ArchivePort = gate.archive;
     this.#time = time;
     this.#walkers = KINDS.map((kind, at) => {

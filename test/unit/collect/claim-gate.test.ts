@@ -14,7 +14,7 @@ class World {
   readonly clock = new FakeClock(START_MS);
   readonly time = new FakeTime(this.clock);
   readonly model = new ModelArchive();
-  readonly archive = new ClaimGate(this.model, this.time).archive;
+  readonly archive = new ClaimGate(this.model, this.time, this.clock).archive;
 
   stream(kind: StreamKind, variant = 0): StreamRef {
     const streamId = ['trades', 'times', 'depth', 'ticker', 'kline', 'state'].indexOf(kind) + 1;
@@ -71,6 +71,16 @@ test('before the time is settled nothing grows; what is older than stored rows p
     [[99, 100.001]],
     'what was held back was seen all the same',
   );
+});
+
+test('before the time is settled a row of the future is no measure, however late its answer is dated', async () => {
+  const world = new World();
+  world.clock.advance(100_000);
+  world.time.isSettled = false;
+  world.time.aheadMs = 60_000;
+  const trades = world.stream('trades');
+  await world.claim(trades, 90, 130, { trades: [trade(107), trade(95)] });
+  assert.deepEqual(world.covered(trades), [[90, 95]]);
 });
 
 test('while an earlier time may be the right one, coverage waits for it and loses nothing', async () => {

@@ -28,20 +28,25 @@ class World {
     this.evidence.looked(source, figures, this.time.nowMs());
   }
 
+  /** Whether a page is claimed as far as its own times prove. */
   page(kind: 'trades' | 'times', tid: number, atS: number): boolean {
+    return this.provenS(kind, tid, atS) === this.nowS - MARGIN_MS / 1000;
+  }
+
+  provenS(kind: 'trades' | 'times', tid: number, atS: number): number {
     const sentAtMs = this.time.nowMs();
     const newest = { tid, tradedAtS: START_MS / 1000 + atS };
-    return this.evidence.isCurrent(
-      kind,
-      { sentAtMs, dateMs: sentAtMs },
-      newest,
-      sentAtMs - MARGIN_MS,
-    );
+    const times = { sentAtMs, dateMs: sentAtMs };
+    const provenMs = this.evidence.provenUntilMs(kind, times, newest, sentAtMs - MARGIN_MS);
+    return (provenMs - START_MS) / 1000;
   }
 }
 
 test('a trade that states or tickers made certain, and an old page under a fresh date: stale at the next poll', () => {
-  for (const source of ['states', 'tickers'] as const) {
+  for (const [source, provenS] of [
+    ['states', 9],
+    ['tickers', 5],
+  ] as const) {
     const world = new World();
     assert.equal(world.page('trades', 1, -20), true);
     world.look(source, false);
@@ -49,7 +54,8 @@ test('a trade that states or tickers made certain, and an old page under a fresh
     world.look(source, false);
     world.clock.advance(1000);
     world.look(source, true);
-    assert.equal(world.page('trades', 1, -20), true, 'nothing is claimed of that time yet');
+    assert.equal(world.provenS('trades', 1, -20), provenS, 'up to where it may have happened');
+    assert.equal(world.record.stale.length, 0, 'nothing is claimed of that time yet');
     world.clock.advance(2100);
     assert.equal(world.page('trades', 1, -20), false);
     assert.equal(world.page('trades', 1, -20), false);
@@ -90,6 +96,28 @@ test('of two endpoints of history the one that lacks the newest trade of the oth
   assert.equal(world.record.stale[0]?.source, 'history');
   assert.equal(world.page('trades', 5, -3), true);
   assert.equal(world.page('times', 5, -3), true);
+});
+
+test('a trade of the last moments that a page does not show: nothing is claimed beyond the look before it', () => {
+  const world = new World();
+  world.clock.advance(20_000);
+  world.look('states', false);
+  world.clock.advance(4000);
+  world.look('states', true);
+  world.clock.advance(500);
+  // It happened between 19 s (states are told a second late) and 24 s; times alone would prove 22.5 s.
+  assert.equal(world.provenS('trades', 1, 10), 19);
+  assert.deepEqual(world.record.stale, [], 'a page of the margin before is no stale one');
+  assert.equal(world.provenS('trades', 2, 24), 22.5);
+});
+
+test('an endpoint that lacks what the other shows of the last moments is claimed up to its own rows', () => {
+  const world = new World();
+  world.clock.advance(20_000);
+  assert.equal(world.provenS('times', 5, 19), 18);
+  world.clock.advance(500);
+  assert.equal(world.provenS('trades', 3, 12), 12);
+  assert.deepEqual(world.record.stale, []);
 });
 
 test('one row of a wrong time, or an id that only looks newer, holds nothing', () => {
