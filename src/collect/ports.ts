@@ -1,24 +1,13 @@
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
-import type { Market, StateRecord } from '../contract/resources.js';
+import type { StateRecord } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { ToldGap } from '../contract/told-gaps.js';
 import type { Span } from '../kernel/span.js';
-import type {
-  Batch,
-  CommitResult,
-  IdEpoch,
-  Island,
-  StartReason,
-  StreamRef,
-  TradeExposure,
-} from '../ledger/batch.js';
-import type { GapReason } from '../ledger/gap-reasons.js';
-import type { PageRow } from '../ledger/order.js';
-import type { StreamKind } from '../model/series.js';
+import type { Store } from '../store/index.js';
 
 /**
- * What the collectors need from the other rooms, and nothing more. The client and the store fit
- * these shapes; the composition root hands them in.
+ * What the collectors need from the other rooms, and nothing more. The client fits these shapes, and
+ * the store has more than {@link ArchivePort}; the composition root hands them in.
  */
 
 /** An answer of the exchange with what is needed to judge it. */
@@ -120,174 +109,19 @@ export interface StateFeedPort extends AsyncIterable<StateFeedEvent> {
 
 export type OpenStateFeed = (market: string, periodS: number) => StateFeedPort;
 
-export interface MarketChanges {
-  readonly ids: ReadonlyMap<string, number>;
-  readonly added: readonly string[];
-  readonly removed: readonly string[];
-  readonly changed: readonly string[];
-  /** Known from before and not listed now, whenever they left the list. */
-  readonly delisted: readonly string[];
-}
+export type { Gap as RememberedGap, PagedEndpoint, SinceMode } from '../store/index.js';
 
-/** How a server understands `since` and `lastId` (field notes, since / lastId). */
-export type SinceMode = 'skip' | 'id';
-/** The endpoints that page through trades. */
-export type PagedEndpoint = 'history' | 'historyResult';
+/** What collectors ask of the store, and nothing more. */
+export const ARCHIVE_METHODS = [
+  ...(['commit', 'ensureMarkets', 'ensureStream', 'setCollectFrom', 'islands'] as const),
+  ...(['want', 'fillRequests', 'listGaps', 'recordGap', 'recordAttempt'] as const),
+  ...(['startTries', 'noteStartTry', 'uncover', 'revokeBeyond', 'notePresent'] as const),
+  ...(['storedTrades', 'tradedSlots', 'exposeTrades', 'recordIdEpoch'] as const),
+  ...(['sinceModes', 'rememberSinceMode', 'openSession', 'touchSession', 'closeSession'] as const),
+] as const;
 
-/** A gap that the archive remembers something of. */
-export interface RememberedGap {
-  readonly streamId: number;
-  readonly span: Span;
-  readonly state: 'open' | 'filling' | 'unfillable';
-  readonly reason: string;
-  readonly attempts: number;
-  /** Exchange time; null: at once, or never for what is unfillable. */
-  readonly nextAttemptAtMs: number | null;
-}
-
-/** What one try at filling a gap came to. */
-export interface GapAttempt {
-  readonly stream: StreamRef;
-  readonly span: Span;
-  readonly state: 'open' | 'unfillable';
-  readonly reason: GapReason;
-  readonly note?: string;
-  /** Exchange time, as all moments here. */
-  readonly atMs: number;
-  readonly nextAttemptAtMs: number | null;
-}
-
-/** A try to go below the lowest that is covered, while the start of history is not known. */
-export interface StartTry {
-  readonly reason: GapReason;
-  readonly note: string;
-  /** Exchange time. */
-  readonly nextAttemptAtMs: number;
-}
-
-/** What others ask of whoever fills gaps: read from the archive again and again. */
-export interface FillRequests {
-  readonly wanted: readonly { readonly streamId: number; readonly span: Span }[];
-  readonly suspects: readonly GapRequest[];
-  readonly due: readonly DueGap[];
-}
-
-export interface GapRequest {
-  readonly gapId: number;
-  readonly streamId: number;
-  readonly span: Span;
-}
-
-/** A gap that may be tried now; tries and pause tell one request for it from the next. */
-export interface DueGap extends GapRequest {
-  readonly attempts: number;
-  readonly nextAttemptAtMs: number | null;
-}
-
-/** The part of the archive that knows what is complete, beyond what commits say. */
-export interface CompletenessPort {
-  /** Gaps up to a moment, with what is remembered of them, newest first. */
-  listGaps(
-    filter: {
-      readonly marketIds: readonly number[];
-      readonly kinds: readonly StreamKind[];
-      readonly limit: number;
-    },
-    untilMs: number,
-  ): Promise<readonly RememberedGap[]>;
-  recordAttempt(attempt: GapAttempt): Promise<void>;
-  /** Tries to find the start of history that led no further; null for none. */
-  startTries(
-    streamId: number,
-  ): Promise<{ readonly attempts: number; readonly nextAttemptAtMs: number } | null>;
-  /** Counts such a try; null when one led further. */
-  noteStartTry(streamId: number, failed: StartTry | null): Promise<void>;
-  fillRequests(nowExchangeMs: number): Promise<FillRequests>;
-  /** Takes back coverage of a span; answers with what is left of the islands that it cut. */
-  uncover(
-    stream: StreamRef,
-    span: Span,
-    gap: { readonly reason: GapReason; readonly note: string; readonly atMs: number },
-  ): Promise<Island[]>;
-  /**
-   * Takes back what any stream covers after a moment, as a gap of its own reason.
-   *
-   * @param isStart whether it was covered by an earlier run
-   */
-  revokeBeyond(
-    presentMs: number,
-    how: { readonly isStart: boolean },
-  ): Promise<
-    readonly (Pick<StreamRef, 'streamId' | 'kind'> & {
-      readonly market: string;
-      readonly span: Span;
-    })[]
-  >;
-  /** Notes the exchange's time, so that readers of the archive know what was past by then. */
-  notePresent(presentMs: number, pace: number): Promise<void>;
-  /**
-   * Where the slots begin, of spans of whole ones, in which a trade is stored and all trades are proven
-   * to be; milliseconds.
-   */
-  tradedSlots(marketId: number, spans: readonly Span[], stepMs: number): Promise<number[]>;
-  /** Stored trades of a span, oldest first; its end may be infinite. */
-  storedTrades(marketId: number, span: Span, limit: number): Promise<PageRow[]>;
-  /**
-   * Moves rows that never were trades to quarantine, and takes back what is covered around them, in
-   * one transaction.
-   */
-  exposeTrades(exposure: TradeExposure): Promise<void>;
-  /** @returns whether it was not known before */
-  recordIdEpoch(epoch: IdEpoch): Promise<boolean>;
-  sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>>;
-  rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void>;
-}
-
-/** Markets that are to be known: an exchange may list any number of others. */
-export interface MarketChoice {
-  /** None: all of them. */
-  readonly wanted: readonly string[];
-  /** Of those that are listed now. */
-  readonly max: number;
-}
-
-export interface ArchivePort extends CompletenessPort {
-  /** Waits while the archive is away or busy; resolves once everything is durable. */
-  commit(batch: Batch, options?: { signal?: AbortSignal }): Promise<CommitResult>;
-  /** @param list whether it is complete, so that what it leaves out is delisted, and what to take of it */
-  ensureMarkets(
-    markets: readonly Market[],
-    atMs: number,
-    list: { readonly isComplete: boolean; readonly take?: MarketChoice },
-  ): Promise<MarketChanges>;
-  ensureStream(stream: {
-    kind: StreamKind;
-    marketId: number;
-    variant: number;
-    collectFromMs?: number;
-  }): Promise<StreamRef>;
-  setCollectFrom(streamId: number, fromMs: number, reason?: StartReason): Promise<void>;
-  /** Expects a span of a stream besides what is collected anyway. */
-  want(stream: StreamRef, span: Span): Promise<unknown>;
-  islands(stream: StreamRef, limit: number): Promise<Island[]>;
-  recordGap(gap: {
-    stream: StreamRef;
-    span: Span;
-    state: 'open' | 'unfillable';
-    reason: GapReason;
-    /** When it was seen, exchange time. */
-    atMs: number;
-    note?: string;
-    /** Exchange time; left out or null: as soon as possible. */
-    nextAttemptAtMs?: number | null;
-  }): Promise<void>;
-  openSession(stream: StreamRef, atMs: number): Promise<number>;
-  touchSession(sessionId: number, lastMessageAtMs: number): Promise<void>;
-  closeSession(
-    sessionId: number,
-    end: { atMs: number; code: number; reason: string },
-  ): Promise<void>;
-}
+/** The store as collectors see it. The tests' model of an archive stands in for it. */
+export type ArchivePort = Pick<Store, (typeof ARCHIVE_METHODS)[number]>;
 
 /**
  * Order in which work may use the request budget (kernel, `turnOf`): heads of trades and the tickers

@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
-import type { FillRequests } from './ports.js';
+import type { FillRequests } from '../store/index.js';
 
 /** Whoever can fill the holes of one stream: a walk through trades, or a collector of candles. */
 export interface HoleFiller {

@@ -23,6 +23,25 @@ export function spanContains({ fromMs, toMs }: Span, instantMs: number): boolean
   return fromMs <= instantMs && instantMs < toMs;
 }
 
+/** Whether all of `inner` lies in `outer`. */
+export function holdsSpan(outer: Span, inner: Span): boolean {
+  return outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
+}
+
+/** What two spans have in common; empty when that is nothing. */
+export function overlapOf(a: Span, b: Span): Span {
+  return { fromMs: Math.max(a.fromMs, b.fromMs), toMs: Math.min(a.toMs, b.toMs) };
+}
+
+/** From the first moment of any of these spans to the last; of none an empty span. */
+export function hullOf(spans: Iterable<Span>): Span {
+  let hull = { fromMs: Number.POSITIVE_INFINITY, toMs: Number.NEGATIVE_INFINITY };
+  for (const { fromMs, toMs } of spans) {
+    hull = { fromMs: Math.min(hull.fromMs, fromMs), toMs: Math.max(hull.toMs, toMs) };
+  }
+  return hull;
+}
+
 /** Sorts spans and joins those that overlap or touch. */
 export function normalizeSpans(spans: Iterable<Span>): Span[] {
   const sorted = [...spans].filter((one) => !isEmptySpan(one));

@@ -1,12 +1,11 @@
 import { Socket } from 'node:net';
 import { finished } from 'node:stream/promises';
 import pg from 'pg';
-import { from as copyFrom } from 'pg-copy-streams';
+import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
 import { type Clock, startDeadline } from '../kernel/clock.js';
-import { messageOf } from '../kernel/errors.js';
+import { AbortedError, messageOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls-refusal.js';
-import { StoreError } from './errors.js';
-import { sqlstateOf } from './sqlstate.js';
+import { actionOf, StoreError, sqlstateOf, toStoreError } from './errors.js';
 
 /** The oldest server whose SQL we speak (multiranges, NULLS NOT DISTINCT, MERGE). */
 const OLDEST_SERVER = 15;
@@ -14,6 +13,8 @@ const OLDEST_SERVER = 15;
 const CLIENT_GRACE_MS = 5_000;
 /** TCP keepalive finds a server that vanished without a word. */
 const KEEPALIVE_AFTER_MS = 10_000;
+/** Read ahead of a slow reader, bytes. */
+const READ_AHEAD = 256 * 1024;
 /** Wrong password, no right to log in or to connect, no such database. */
 const LOGIN_REFUSED = /^(28...|3D...|42501)$/;
 
@@ -166,44 +167,85 @@ export async function refuseReadOnly(
   );
 }
 
+/** Runs statements: a connection, a transaction on one, and the pool. */
+export interface Runner {
+  /** @throws {@link StoreError} */
+  rows<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
+}
+
+/** How a connection is used, where that is not for short statements. */
+export interface ConnectionUse {
+  /**
+   * How long the server may be silent while it owes an answer; null: as long as it takes. Default: a
+   * little longer than a statement may take there.
+   */
+  readonly silenceMs?: number | null;
+  /** Ends the connection: what runs on it fails with its reason. */
+  readonly signal?: AbortSignal;
+  /** What a failure is thrown as. Default: what the driver throws. */
+  readonly explain?: (error: unknown) => Error;
+  /** What is said when it is used after it was lost; the reason is added. */
+  readonly lostText?: string;
+}
+
+/** A failure in the store's words, for {@link ConnectionUse.explain}. */
+export function inStoreWords(error: unknown): Error {
+  return toStoreError(
+    error,
+    actionOf(error) === 'retry' ? 'the database is in trouble' : 'refused',
+  );
+}
+
 /**
- * One connection with a deadline on everything: a server that stops answering (half-open
- * connection, paused machine) costs a statement's time, not for ever.
+ * One connection. A server that stops answering (half-open connection, paused machine) costs its time,
+ * not for ever.
  *
- * States: *open* → *lost*. Any failure of the wire or a missed deadline ends it; it is never
+ * States: *open* → *lost*. Any failure of the wire, a missed deadline or the signal ends it; it is never
  * used again after that.
  */
-export class Connection {
+export class Connection implements Runner {
   readonly #client: pg.Client;
   readonly #socket: Socket;
-  readonly #options: ConnectionOptions;
+  readonly #clock: Clock;
+  readonly #use: ConnectionUse;
+  readonly #silenceMs: number | null;
+  readonly #onAbort = () => this.destroy();
   /** Names of statements by their text; texts are constants of this program. */
   readonly #prepared = new Map<string, string>();
   #isLost = false;
+  /** What ended it, where that was not its owner. */
+  #lostBy: unknown;
 
-  private constructor(client: pg.Client, socket: Socket, options: ConnectionOptions) {
+  private constructor(
+    client: pg.Client,
+    socket: Socket,
+    { clock, statementTimeoutMs }: ConnectionOptions,
+    use: ConnectionUse,
+  ) {
     this.#client = client;
     this.#socket = socket;
-    this.#options = options;
-    client.on('error', () => {
-      this.#isLost = true;
-    });
-    client.on('end', () => {
-      this.#isLost = true;
-    });
+    this.#clock = clock;
+    this.#use = use;
+    this.#silenceMs =
+      use.silenceMs === undefined ? statementTimeoutMs + CLIENT_GRACE_MS : use.silenceMs;
+    client.on('error', (error) => this.#lose(error));
+    client.on('end', () => this.#lose(new Error('the server closed it')));
+    use.signal?.addEventListener('abort', this.#onAbort, { once: true });
   }
 
-  /** @throws {@link StoreError} naming host, port and database. */
-  static async open(options: ConnectionOptions): Promise<Connection> {
+  /** @throws {@link StoreError} naming host, port and database; the signal's reason */
+  static async open(options: ConnectionOptions, use: ConnectionUse = {}): Promise<Connection> {
+    use.signal?.throwIfAborted();
     const socket = new Socket();
     try {
       const client = new pg.Client({ ...clientConfig(options), stream: () => socket });
-      const connection = new Connection(client, socket, options);
+      const connection = new Connection(client, socket, options, use);
       await client.connect();
-      await connection.query(sessionSettings(options.statementTimeoutMs));
+      await client.query(sessionSettings(options.statementTimeoutMs));
       return connection;
     } catch (error) {
       socket.destroy();
+      use.signal?.throwIfAborted();
       throw connectFailure(error, options.databaseUrl);
     }
   }
@@ -218,8 +260,8 @@ export class Connection {
     return (this.#client as pg.Client & { readonly processID: number }).processID;
   }
 
-  query<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#guard(async () => {
+  rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
+    return this.#run(async () => {
       const { rows } =
         values.length === 0
           ? await this.#client.query<Row>(sql)
@@ -229,8 +271,8 @@ export class Connection {
   }
 
   /** Several statements in one message, without values; answers with the rows of each. */
-  queryScript(statements: readonly string[]): Promise<object[][]> {
-    return this.#guard(async () => {
+  script(statements: readonly string[]): Promise<object[][]> {
+    return this.#run(async () => {
       // With more than one statement the driver answers with a list, which its types do not tell.
       const answer = (await this.#client.query<object>(statements.join(';\n'))) as
         | pg.QueryResult<object>
@@ -240,8 +282,8 @@ export class Connection {
   }
 
   /** A statement that comes again and again: the server reads its text but once. */
-  queryAgain<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
-    return this.#guard(async () => {
+  rowsAgain<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
+    return this.#run(async () => {
       const name = this.#prepared.get(sql) ?? `tapekeep_${this.#prepared.size + 1}`;
       this.#prepared.set(sql, name);
       const { rows } = await this.#client.query<Row>({ name, text: sql, values: [...values] });
@@ -256,7 +298,7 @@ export class Connection {
    * @param whenSent called when the data have left: for a while now the server has work to do
    */
   copyIn(sql: string, data: Buffer, whenSent?: () => void): Promise<void> {
-    return this.#guard(async () => {
+    return this.#run(async () => {
       const copy = this.#client.query(copyFrom(sql));
       copy.write(data, (error) => {
         if (error == null) whenSent?.();
@@ -266,29 +308,103 @@ export class Connection {
     });
   }
 
+  /**
+   * What `COPY … TO STDOUT` writes, at the reader's pace. A reader that leaves before the end ends the
+   * connection, and so does the signal.
+   *
+   * @param how.silenceMs in place of that of the connection
+   */
+  async *copyOut(
+    sql: string,
+    how: { readonly signal?: AbortSignal | undefined; readonly silenceMs?: number } = {},
+  ): AsyncGenerator<Buffer> {
+    const { signal, silenceMs = this.#silenceMs } = how;
+    signal?.throwIfAborted();
+    this.#check();
+    signal?.addEventListener('abort', this.#onAbort, { once: true });
+    let isWhole = false;
+    try {
+      const copied = this.#client.query(copyTo(sql, { highWaterMark: READ_AHEAD }));
+      const pieces = copied[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
+      for (;;) {
+        const piece = await this.#inTime(pieces.next(), silenceMs);
+        if (piece.done === true) break;
+        yield piece.value;
+      }
+      isWhole = true;
+    } catch (error) {
+      signal?.throwIfAborted();
+      this.#use.signal?.throwIfAborted();
+      this.#lose(error);
+      throw this.#explain(error);
+    } finally {
+      signal?.removeEventListener('abort', this.#onAbort);
+      if (!isWhole) this.destroy();
+    }
+  }
+
   /** Says goodbye within a moment, or cuts the wire. Safe to call twice. */
   async close(): Promise<void> {
-    if (!this.#isLost) await this.#guard(() => this.#client.end()).catch(() => undefined);
+    const isOpen = !this.#isLost;
+    this.#isLost = true;
+    if (isOpen) await this.#inTime(this.#client.end(), this.#silenceMs).catch(() => undefined);
     this.destroy();
   }
 
   destroy(): void {
     this.#isLost = true;
+    this.#use.signal?.removeEventListener('abort', this.#onAbort);
     this.#socket.destroy();
   }
 
-  async #guard<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#isLost) throw lost();
-    const ms = this.#options.statementTimeoutMs + CLIENT_GRACE_MS;
-    using deadline = startDeadline(this.#options.clock, ms, () => lost(ms));
+  #lose(reason: unknown): void {
+    if (!this.#isLost) this.#lostBy = reason;
+    this.#isLost = true;
+  }
+
+  #check(): void {
+    this.#use.signal?.throwIfAborted();
+    if (!this.#isLost) return;
+    if (this.#lostBy === undefined) throw new AbortedError('the connection is closed');
+    const cause = this.#lostBy;
+    const { lostText = 'the connection to Postgres is lost' } = this.#use;
+    throw new StoreError('database_unreachable', 'retry', `${lostText} (${messageOf(cause)})`, {
+      ...{ cause, sqlstate: sqlstateOf(cause) },
+    });
+  }
+
+  #explain(error: unknown): Error {
+    return this.#use.explain?.(error) ?? (error as Error);
+  }
+
+  async #run<T>(work: () => Promise<T>): Promise<T> {
+    this.#check();
+    try {
+      return await this.#inTime(work(), this.#silenceMs);
+    } catch (error) {
+      this.#use.signal?.throwIfAborted();
+      throw this.#explain(error);
+    }
+  }
+
+  /** Waits for the server, but not for ever. */
+  async #inTime<T>(work: Promise<T>, silenceMs: number | null): Promise<T> {
+    if (silenceMs === null) return await work;
+    using deadline = startDeadline(this.#clock, silenceMs, () => silent(silenceMs));
     const missed = new Promise<never>((_, reject) => {
       deadline.signal.addEventListener('abort', () => {
+        this.#lose(deadline.signal.reason);
         this.destroy();
         reject(deadline.signal.reason as Error);
       });
     });
-    return await Promise.race([work(), missed]);
+    return await Promise.race([work, missed]);
   }
+}
+
+function silent(afterMs: number): StoreError {
+  const text = `the connection to Postgres did not answer within ${afterMs} ms`;
+  return new StoreError('database_unreachable', 'retry', text);
 }
 
 /**
@@ -307,7 +423,44 @@ export async function pingPostgres(options: {
   await connection.close();
 }
 
-function lost(afterMs?: number): StoreError {
-  const why = afterMs === undefined ? 'was lost' : `did not answer within ${afterMs} ms`;
-  return new StoreError('database_unreachable', 'retry', `the connection to Postgres ${why}`);
+/**
+ * Several statements in one message, because each message costs the way to the server and back, and
+ * the server waits meanwhile.
+ */
+
+/** A statement that a connection of the writer knows by name, so that it can stand in a script. */
+export interface NamedStatement {
+  readonly name: string;
+  /** Of its parameters, in order. */
+  readonly types: readonly string[];
+  readonly sql: string;
+}
+
+type Scalar = string | number | null;
+
+/** SQL that makes a connection know the statement. */
+export function prepareSql({ name, types, sql }: NamedStatement): string {
+  return `PREPARE ${name} (${types.join(', ')}) AS ${sql}`;
+}
+
+/** SQL that runs it. Values are written as hexadecimal digits: whatever is in them, it stays a value. */
+export function executeSql(
+  { name, types }: NamedStatement,
+  values: readonly (string | readonly Scalar[])[],
+): string {
+  const given = values.map((value, index) => {
+    const text = typeof value === 'string' ? value : arrayText(value);
+    const digits = Buffer.from(text, 'utf8').toString('hex');
+    return `convert_from(decode('${digits}', 'hex'), 'UTF8')::${types[index] ?? 'text'}`;
+  });
+  return `EXECUTE ${name}(${given.join(', ')})`;
+}
+
+/** The text form of an array (Postgres manual, Arrays). */
+function arrayText(values: readonly Scalar[]): string {
+  const elements = values.map((value) => {
+    if (typeof value === 'string') return `"${value.replace(/[\\"]/g, '\\$&')}"`;
+    return value === null ? 'NULL' : `${value}`;
+  });
+  return `{${elements.join(',')}}`;
 }

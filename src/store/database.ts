@@ -10,16 +10,14 @@ import {
   checkServerVersion,
   clientConfig,
   connectFailure,
+  inStoreWords,
+  type Runner,
   sessionSettings,
 } from './connection.js';
-import { ANSWER_TYPES } from './reading/answer-types.js';
-import { type DescribedColumn, describe } from './reading/described.js';
-import { actionOf, sqlstateOf, toStoreError } from './sqlstate.js';
+import { sqlstateOf } from './errors.js';
 
-/** Runs statements; both a pooled connection inside a transaction and the pool itself are one. */
-export interface Runner {
-  /** @throws {@link StoreError} */
-  rows<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
+/** A connection within a transaction. */
+export interface TransactionRunner extends Runner {
   /**
    * Runs one statement that comes from outside. Several in one text are refused by the protocol
    * itself, so that none can end the transaction it runs in.
@@ -27,11 +25,7 @@ export interface Runner {
    * @throws {@link StoreError}
    */
   single<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
-}
-
-/** A connection within a transaction. */
-export interface TransactionRunner extends Runner {
-  /** As {@link Runner.single}, with the columns in their order, whatever they are called. */
+  /** As {@link single}, with the columns in their order, whatever they are called. */
   table(sql: string, values: readonly unknown[]): Promise<{ readonly rows: unknown[][] }>;
   /** The columns of what a statement from outside would answer; it is not run. */
   describe(sql: string): Promise<DescribedColumn[]>;
@@ -45,7 +39,7 @@ const REPEATS = { maxAttempts: 6, baseMs: 20, capMs: 1_000 };
 /** What is under way at the end gets this long; then its wire is cut. */
 const CLOSE_GRACE_MS = 500;
 
-export interface DatabaseOptions extends ConnectionOptions {
+interface DatabaseOptions extends ConnectionOptions {
   readonly poolSize: number;
   readonly random: Random;
   readonly telemetry: Pick<StoreEvents, 'commitFailed'>;
@@ -91,10 +85,6 @@ export class Database implements Runner {
 
   rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
     return this.#repeating((client) => runOn(client).rows<Row>(sql, values));
-  }
-
-  single<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#repeating((client) => runOn(client).single<Row>(sql, values));
   }
 
   /**
@@ -206,8 +196,7 @@ function runOn(client: pg.PoolClient, deadlineMs?: number): TransactionRunner {
     try {
       return await work();
     } catch (error) {
-      const doing = actionOf(error) === 'retry' ? 'the database is in trouble' : 'refused';
-      throw toStoreError(error, doing);
+      throw inStoreWords(error);
     }
   };
   const run = async <Row extends object>(query: StatementQuery) =>
@@ -224,4 +213,88 @@ function runOn(client: pg.PoolClient, deadlineMs?: number): TransactionRunner {
       }),
     describe: (text) => asking(() => describe(client, text)),
   };
+}
+
+/** A column of a statement's answer, as the server describes it. */
+interface DescribedColumn {
+  readonly name: string;
+  /** OID of its type. */
+  readonly type: number;
+}
+
+/** What the driver calls while the server answers; its types know the first one only. */
+interface Handlers extends pg.Submittable {
+  callback: (error: Error | null) => void;
+  handleRowDescription(message: { readonly fields: readonly pg.FieldDef[] }): void;
+  handleReadyForQuery(): void;
+  handleError(error: Error): void;
+}
+
+/** Messages of the protocol that the driver's types leave out. */
+interface Wire {
+  parse(message: { readonly name: string; readonly text: string }): void;
+  describe(message: { readonly type: 'S'; readonly name: string }): void;
+  sync(): void;
+}
+
+/**
+ * Asks the server what the answer to a statement will look like, without running it. A text of several
+ * statements is refused by the protocol itself.
+ *
+ * @throws what the server or the driver says
+ */
+function describe(client: pg.PoolClient, text: string): Promise<DescribedColumn[]> {
+  return new Promise((resolve, reject) => {
+    let columns: DescribedColumn[] = [];
+    const handlers: Handlers = {
+      // The driver puts its own in front of this one, which ends its deadline.
+      callback: (error) => {
+        if (error === null) resolve(columns);
+        else reject(error);
+      },
+      submit(connection) {
+        const wire = connection as unknown as Wire;
+        wire.parse({ name: '', text });
+        wire.describe({ type: 'S', name: '' });
+        wire.sync();
+      },
+      handleRowDescription({ fields }) {
+        columns = fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID }));
+      },
+      handleReadyForQuery() {
+        this.callback(null);
+      },
+      handleError(error) {
+        this.callback(error);
+      },
+    };
+    client.query(handlers);
+  });
+}
+
+/** Types that the driver would make into something less exact than their text. */
+const KEPT_AS_TEXT: ReadonlySet<number> = new Set([
+  1082, // date
+  1114, // timestamp
+  1184, // timestamptz: a JavaScript date has no microseconds
+  1186, // interval
+]);
+const NUMERIC_ARRAY = 1231;
+const TEXT_ARRAY = 1009;
+
+/** How the values of an answer are read: no number on the way through a float. */
+const ANSWER_TYPES: pg.CustomTypesConfig = {
+  getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
+    if (KEPT_AS_TEXT.has(oid)) return moment;
+    return pg.types.getTypeParser(oid === NUMERIC_ARRAY ? TEXT_ARRAY : oid, format);
+  }) as pg.CustomTypesConfig['getTypeParser'],
+};
+
+/** `2026-01-31T12:00:00.000Z`, with microseconds where there are any. */
+function moment(text: string): string {
+  const [, day, time, fraction = ''] =
+    /^(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?(?:\+00)?$/.exec(text) ?? [];
+  if (day === undefined) return text;
+  const zone = text.endsWith('+00') ? 'Z' : '';
+  return `${day}T${time}.${fraction.padEnd(fraction.length > 3 ? 6 : 3, '0')}${zone}`;
 }

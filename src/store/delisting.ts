@@ -1,8 +1,8 @@
 import type { GapReason } from '../ledger/gap-reasons.js';
 import { rememberGap } from './completeness/gap-memories.js';
 import { listGaps } from './completeness/gaps.js';
-import type { Runner } from './database.js';
-import { fromMs, toMs } from './instants.js';
+import type { Runner } from './connection.js';
+import { fromMs, toMs } from './sql.js';
 
 /**
  * What the ledger says of a market that leaves the exchange's list, or comes back to it. While it is

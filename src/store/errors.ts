@@ -1,4 +1,4 @@
-import { type ErrorAction, TapekeepError } from '../kernel/errors.js';
+import { type ErrorAction, isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
 
 /** Stable codes of what can go wrong in the store, beside Postgres' own SQLSTATEs. */
 export type StoreErrorCode =
@@ -72,4 +72,125 @@ export class StoreError extends TapekeepError {
     super(code, action, message, options);
     this.sqlstate = options?.sqlstate;
   }
+}
+
+/**
+ * What a failure of the database means for the work that met it.
+ *
+ * - `retry`: the server or the way to it is in trouble; the same work will succeed later.
+ * - `data`: this work can never succeed, other work can.
+ * - `partition`: a partition is missing; make it and repeat.
+ * - `duplicate`: a row was already there where none was expected.
+ * - `fatal`: nothing can succeed until a person changes something.
+ */
+type SqlAction = 'retry' | 'data' | 'partition' | 'duplicate' | 'fatal';
+
+/** Single codes first, then classes (the first two characters). Source: PostgreSQL, Appendix A. */
+const ACTIONS: Readonly<Record<string, SqlAction>> = {
+  '23505': 'duplicate',
+  // An exclusion constraint: two writers extended one stream; the next try sees the other's row.
+  '23P01': 'retry',
+  '25006': 'retry', // read-only: a standby that is about to be promoted
+  '28000': 'fatal',
+  '28P01': 'fatal',
+  '3D000': 'fatal',
+  '3F000': 'fatal',
+  '42501': 'fatal',
+  '42P01': 'fatal',
+  '42703': 'fatal',
+  '42883': 'fatal',
+  // Of our own, see sql/0006: rows for a partition that is final, archived or expired.
+  TK001: 'data',
+  TK002: 'data',
+  TK003: 'data',
+  '55P03': 'retry', // lock not available
+  '57014': 'retry', // cancelled by statement_timeout
+  '08': 'retry', // connection
+  '21': 'data',
+  '22': 'data', // data exception
+  '23': 'data', // integrity constraint
+  '25': 'retry', // transaction state
+  '40': 'retry', // deadlock, serialization
+  '53': 'retry', // disk full, out of memory, too many connections
+  '54': 'data', // program limit: a statement too complex, a value too long
+  '55': 'retry', // object in use
+  '57': 'retry', // shut down, starting up, crashed
+  '58': 'retry', // system error
+  XX: 'retry', // internal error
+};
+
+/** What the states of our own are called. */
+const PARTITION_CODES: Readonly<Record<string, StoreErrorCode>> = {
+  TK001: 'partition_final',
+  TK002: 'partition_archived',
+  TK003: 'partition_expired',
+};
+
+/** Errors of the way to the server, as Node names them. */
+const NETWORK_CODES = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'EAI_AGAIN',
+  'ENOTFOUND',
+  'ENOENT',
+  'ECONNABORTED',
+]);
+
+interface DatabaseErrorFields {
+  readonly code?: unknown;
+  readonly table?: unknown;
+  readonly constraint?: unknown;
+}
+
+/** Postgres' five-character code, where the server gave one. */
+export function sqlstateOf(error: unknown): string | undefined {
+  if (error instanceof StoreError) return error.sqlstate;
+  const { code } = (error ?? {}) as DatabaseErrorFields;
+  return typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !NETWORK_CODES.has(code)
+    ? code
+    : undefined;
+}
+
+/** The partition that an error names: one that is final, archived or expired takes no rows. */
+export function partitionOf(error: unknown): string | undefined {
+  const { table } = ((error instanceof StoreError ? error.cause : error) ??
+    {}) as DatabaseErrorFields;
+  return typeof table === 'string' ? table : undefined;
+}
+
+export function actionOf(error: unknown): SqlAction {
+  // Errors of our own say it themselves.
+  if (error instanceof TapekeepError) return error.action === 'skip' ? 'data' : error.action;
+  const sqlstate = sqlstateOf(error);
+  // A broken connection, or a missed deadline.
+  if (sqlstate === undefined) return 'retry';
+  // "no partition of relation found for row" shares its code with broken CHECKs, which name one.
+  const { constraint } = error as DatabaseErrorFields;
+  if (sqlstate === '23514' && typeof constraint !== 'string') return 'partition';
+  return ACTIONS[sqlstate] ?? ACTIONS[sqlstate.slice(0, 2)] ?? 'fatal';
+}
+
+/** An error of the database in the store's words. Never holds the password. */
+export function toStoreError(error: unknown, doing: string): Error {
+  if (error instanceof TapekeepError || isAborted(error)) return error as Error;
+  const sqlstate = sqlstateOf(error);
+  const action = actionOf(error);
+  const said = messageOf(error) || 'connection lost';
+  const text = `${doing}: ${said}${sqlstate === undefined ? '' : ` (SQLSTATE ${sqlstate})`}`;
+  const partition = PARTITION_CODES[sqlstate ?? ''];
+  if (partition !== undefined) {
+    return new StoreError(partition, 'skip', said, { cause: error, sqlstate });
+  }
+  if (action === 'fatal') {
+    return new StoreError('database_failed', 'fatal', text, { cause: error, sqlstate });
+  }
+  if (action === 'retry') {
+    const code = sqlstate === undefined ? 'database_unreachable' : 'database_failed';
+    return new StoreError(code, 'retry', text, { cause: error, sqlstate });
+  }
+  return new StoreError('data_refused', 'skip', text, { cause: error, sqlstate });
 }

@@ -1,86 +1,87 @@
 /**
  * The store: the archive in Postgres. Nothing outside this room imports a Postgres package.
  */
+import type { Store } from './open-store.js';
+
 export type {
-  ArchiveIdentity,
-  EmbeddedOptions,
-  EmbeddedPostgres,
-  GapRecord,
-  MarketChanges,
-  MigrateOptions,
-  PartitionWidth,
-  SessionClosing,
-  SqlValue,
-  Store,
-  StoreOptions,
-  StreamKey,
-  StreamStatus,
-  TradeKey,
-} from './api.js';
-export type {
-  BeyondPresent,
-  CompletenessStore,
-  FillRequests,
-  Gap,
   GapAttempt,
-  GapFilter,
+  GapRecord,
   GapState,
-  GapTotals,
-  PagedEndpoint,
   RecordedGap,
-  SinceMode,
-  StartTries,
-  WantedSpan,
-} from './api-completeness.js';
+} from './completeness/gap-memories.js';
 export type {
-  Answer,
+  Gap,
+  GapFilter,
+  GapTotals,
+  MissingPart,
+  SpanCompleteness,
+} from './completeness/gaps.js';
+export type { SessionClosing } from './completeness/ledger.js';
+export type { BeyondPresent } from './completeness/present.js';
+export type { FillRequests, WantedSpan } from './completeness/wanted.js';
+export { pingPostgres } from './connection.js';
+export { fullDisk } from './embedded/full-disk.js';
+export {
+  type EmbeddedOptions,
+  type EmbeddedPostgres,
+  hasEmbeddedCluster,
+  startEmbeddedPostgres,
+} from './embedded/supervisor.js';
+export { StoreError, type StoreErrorCode } from './errors.js';
+export { openStore, type SqlValue, type Store, type StoreOptions } from './open-store.js';
+export type { Answer } from './reading/answers.js';
+export type {
+  DepthJson,
+  LedgerTable,
+  MergedSlice,
+  RowForm,
+  SeriesSlice,
+  TableSlice,
+} from './reading/copy-sql.js';
+export type {
   CoverageNeighbour,
   GapDetail,
-  InspectionStore,
   KnownStream,
   QuarantineCount,
   QuarantinedRow,
   QuarantineFilter,
   SpanProgress,
   StreamSpan,
-} from './api-inspection.js';
+  StreamStatus,
+} from './reading/inspection.js';
+export type { ArchiveSnapshot, DepartedPartition } from './reading/snapshot.js';
+export type { TradeKey } from './reading/stored-rows.js';
 export type {
-  ArchiveSnapshot,
-  DepartedPartition,
-  DepthJson,
-  LedgerTable,
-  MergedSlice,
-  MissingPart,
-  RowForm,
-  SeriesSlice,
-  SpanCompleteness,
-  TableSlice,
-} from './api-series.js';
-export type {
-  Mismatch,
-  PendingSpan,
-  VerdictStore,
-  VerdictTarget,
-  VerdictTotals,
-} from './api-verdicts.js';
-export { FIGURE_SLOTS_MAX } from './api-verdicts.js';
-export { pingPostgres } from './connection.js';
-export { fullDisk } from './embedded/full-disk.js';
+  ArchiveIdentity,
+  MarketChanges,
+  MarketChoice,
+  PagedEndpoint,
+  SinceMode,
+  StartTries,
+  StartTry,
+  StreamKey,
+} from './schema/catalog.js';
 export {
-  hasEmbeddedCluster,
-  startEmbeddedPostgres,
-} from './embedded/supervisor.js';
-export { StoreError, type StoreErrorCode } from './errors.js';
-export { openStore } from './open-store.js';
-export { type MigrationReport, migrate, migrateAll } from './schema/migrate.js';
+  type MigrateOptions,
+  type MigrationReport,
+  migrate,
+  migrateAll,
+} from './schema/migrate.js';
+export type { PartitionWidth } from './schema/partitions.js';
 export type {
-  LedgerDoubt,
   PartitionInfo,
   PartitionLife,
   PartitionMarket,
   SealFacts,
   SealingDesk,
-  SealingStore,
-  StreamCoverage,
-  Unsettled,
-} from './sealing/api-sealing.js';
+} from './sealing/partitions.js';
+export type { LedgerDoubt, StreamCoverage, Unsettled } from './sealing/settled.js';
+export {
+  FIGURE_SLOTS_MAX,
+  type VerdictTarget,
+} from './verdicts/verdict-figures.js';
+export type { Mismatch } from './verdicts/verdict-rows.js';
+export type { PendingSpan, VerdictTotals } from './verdicts/verdicts.js';
+
+export type SealingStore = Store['sealing'];
+export type VerdictStore = Store['verdicts'];

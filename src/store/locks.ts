@@ -1,4 +1,5 @@
 import type { ErrorAction } from '../kernel/errors.js';
+import type { Runner } from './connection.js';
 import { StoreError, type StoreErrorCode } from './errors.js';
 
 /**
@@ -54,15 +55,14 @@ interface Refusal {
 /**
  * Takes a lock for as long as a connection lives, without waiting.
  *
- * @param ask runs a statement on that connection
  * @throws StoreError as `refusal` says, while another connection has it
  */
 export async function holdLock(
-  ask: (sql: string, values: readonly unknown[]) => Promise<{ got: boolean; heldBy: string }[]>,
+  connection: Runner,
   name: HeldLock,
   { code, action, text }: Refusal,
 ): Promise<void> {
-  const [row] = await ask(HOLD, [name]);
+  const [row] = await connection.rows<{ got: boolean; heldBy: string }>(HOLD, [name]);
   if (row?.got === true) return;
   throw new StoreError(code, action, text(row?.heldBy ?? 'unknown'));
 }

@@ -1,68 +1,213 @@
-import type { Market } from '../contract/resources.js';
-import { sleep } from '../kernel/clock.js';
+import { setMaxListeners } from 'node:events';
+import { type Clock, sleep } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
+import type { Random } from '../kernel/random.js';
 import type { Span } from '../kernel/span.js';
-import type {
-  Batch,
-  CommitResult,
-  IdEpoch,
-  StartReason,
-  StreamRef,
-  TradeExposure,
-} from '../ledger/batch.js';
+import type { Batch, CommitResult } from '../ledger/batch.js';
+import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../ledger/sane-window.js';
 import type { SeriesTable } from '../model/series.js';
-import { readKnownBalances, readOpenOrders } from './accounts.js';
-import type {
-  ArchiveIdentity,
-  GapRecord,
-  SessionClosing,
-  SqlValue,
-  Store,
-  StoreOptions,
-  StreamKey,
-} from './api.js';
-import type {
-  GapAttempt,
-  GapFilter,
-  PagedEndpoint,
-  SinceMode,
-  StartTry,
-} from './api-completeness.js';
-import * as exposure from './completeness/exposure.js';
-import * as memories from './completeness/gap-memories.js';
-import * as gaps from './completeness/gaps.js';
-import * as ledger from './completeness/ledger.js';
+import type { StoreEvents } from '../observe/events.js';
+import { exposeTrades, recordIdEpoch } from './completeness/exposure.js';
+import {
+  closeFilledGaps,
+  readRecordedGaps,
+  recordAttempt,
+  recordGap,
+} from './completeness/gap-memories.js';
+import {
+  listGaps,
+  noteGaps,
+  noteTheseGaps,
+  readGapTotals,
+  retryGaps,
+} from './completeness/gaps.js';
+import {
+  closeOrphanSessions,
+  closeSession,
+  openSession,
+  readIslands,
+  readIslandsWithin,
+  touchSession,
+} from './completeness/ledger.js';
 import { readMissing } from './completeness/missing.js';
-import * as present from './completeness/present.js';
-import * as tries from './completeness/start-tries.js';
-import { readStatus } from './completeness/status-rows.js';
-import { type Doubt, revokeBeyond, uncover } from './completeness/uncover.js';
-import * as requests from './completeness/wanted.js';
-import type { ConnectionOptions } from './connection.js';
+import { notePresent, readBeyondPresent, readExchangeNow } from './completeness/present.js';
+import { revokeBeyond, uncover } from './completeness/uncover.js';
+import { readFillRequests, want } from './completeness/wanted.js';
 import { Database } from './database.js';
-import { PostgresInspection } from './reading/inspection.js';
-import { Snapshots } from './reading/snapshot.js';
-import * as catalog from './schema/catalog.js';
+import { readAnswer } from './reading/answers.js';
+import {
+  readGap,
+  readIsWritten,
+  readNeighbours,
+  readProgress,
+  readQuarantine,
+  readQuarantineCounts,
+  readQuarantinedRow,
+  readStatus,
+  readStreams,
+} from './reading/inspection.js';
+import { openSnapshot } from './reading/snapshot.js';
+import {
+  readKnownBalances,
+  readNewestTrades,
+  readOpenOrders,
+  readStoredTrades,
+  readTradedSlots,
+  readTradeIds,
+} from './reading/stored-rows.js';
+import {
+  claimArchive,
+  ensureMarkets,
+  ensureStream,
+  noteStartTry,
+  readArchive,
+  readSinceModes,
+  readStartTries,
+  rememberSinceMode,
+  setCollectFrom,
+} from './schema/catalog.js';
 import { checkMigrated } from './schema/migrate.js';
 import { Partitions } from './schema/partitions.js';
-import { PostgresSealing } from './sealing/partitions.js';
-import { type Settings, settingsOf } from './settings.js';
-import * as modes from './since-modes.js';
-import { readTradedSlots } from './verdicts/traded-slots.js';
-import { PostgresVerdicts } from './verdicts/verdicts.js';
+import { readPartitions, SealingDesk } from './sealing/partitions.js';
+import { readFigures } from './verdicts/verdict-figures.js';
+import {
+  applyDoubts,
+  readDueMismatches,
+  readMismatches,
+  recordVerdicts,
+  reportVerdicts,
+} from './verdicts/verdict-rows.js';
+import { PendingSearch, readExpected, readTargets, readTotals } from './verdicts/verdicts.js';
 import { Writer } from './writer/writer.js';
 
 /** For the writer's goodbye to the server, after its drain. */
 const GOODBYE_MS = 500;
 
+/** What {@link openStore} needs. Everything optional has a default; times are milliseconds. */
+export interface StoreOptions {
+  /** `postgres://user:password@host:port/database?sslmode=…` */
+  readonly databaseUrl: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly telemetry: StoreEvents;
+  /** Connections for reading and the ledger; the writer has one more of its own. Default 4. */
+  readonly poolSize?: number;
+  /** Deadline of connecting. Default 10,000. */
+  readonly connectTimeoutMs?: number;
+  /** Deadline of one statement, at the server and (a little later) at the client. Default 30,000. */
+  readonly statementTimeoutMs?: number;
+  /** How long a batch may wait for others to share its transaction. Default 100. */
+  readonly commitLatencyMs?: number;
+  /** Rows that close a group before its time. Default 20,000. */
+  readonly maxGroupRows?: number;
+  /** Batches that may wait; beyond it `commit` waits for room. Default 1,000. */
+  readonly maxQueuedBatches?: number;
+  /** Rows that may wait; beyond it `commit` waits for room. Default 200,000. */
+  readonly maxQueuedRows?: number;
+  /** Longest pause between two tries of a failed transaction. Default 2,000. */
+  readonly retryCapMs?: number;
+  /** How long `stop` lets the queue drain. Default 8,000. */
+  readonly drainDeadlineMs?: number;
+  /**
+   * Exchange time: no claim may end after it, and no row lie far beyond it. Default: this machine's
+   * clock.
+   */
+  readonly exchangeNowMs?: () => number;
+  /** Oldest storable moment. Default 2009-01-01. */
+  readonly saneFromMs?: number;
+  /** How far past {@link exchangeNowMs} a moment may lie. Default one day. */
+  readonly saneAheadMs?: number;
+  /** Partitions kept ready beyond the current one, per table. Default 3. */
+  readonly partitionsAhead?: number;
+  /** Quarantined rows kept, the newest ones; counts are never lost. Default 10,000. */
+  readonly quarantineKeepRows?: number;
+}
+
+const DEFAULTS = {
+  ...{ poolSize: 4, connectTimeoutMs: 10_000, statementTimeoutMs: 30_000 },
+  commitLatencyMs: 100,
+  maxGroupRows: 20_000,
+  ...{ maxQueuedBatches: 1_000, maxQueuedRows: 200_000 },
+  retryCapMs: 2_000,
+  drainDeadlineMs: 8_000,
+  saneFromMs: OLDEST_SANE_MS,
+  saneAheadMs: SANE_AHEAD_MS,
+  partitionsAhead: 3,
+  quarantineKeepRows: 10_000,
+};
+
+/** A value that can be passed as a parameter of a query. */
+export type SqlValue = string | number | boolean | null | readonly string[] | readonly number[];
+
+/** Functions over the database, called without it. */
+type Bound<Functions> = {
+  readonly [Name in keyof Functions]: Functions[Name] extends (
+    database: never,
+    ...rest: infer Rest
+  ) => infer Result
+    ? (...rest: Rest) => Result
+    : never;
+};
+
+/** @param open gives the database, or throws when the store is stopped */
+function bind<
+  Functions extends Record<string, (database: Database, ...rest: never[]) => Promise<unknown>>,
+>(open: () => Database, functions: Functions): Bound<Functions> {
+  const bound = Object.entries(functions).map(([name, work]) => [
+    name,
+    async (...rest: never[]) => await work(open(), ...rest),
+  ]);
+  return Object.fromEntries(bound) as Bound<Functions>;
+}
+
+/** The archive's catalog and its ledger: what is collected, what is complete, what is to be filled. */
+const LEDGER = {
+  ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream, setCollectFrom },
+  ...{ sinceModes: readSinceModes, rememberSinceMode, startTries: readStartTries, noteStartTry },
+  ...{ islands: readIslands, islandsWithin: readIslandsWithin, statusRows: readStatus },
+  ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, noteGaps, retryGaps },
+  ...{ recordGap, recordAttempt, recordedGaps: readRecordedGaps, closeFilledGaps },
+  ...{ want, fillRequests: readFillRequests, uncover, revokeBeyond },
+  ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
+  ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades },
+  ...{ newestTrades: readNewestTrades, tradedSlots: readTradedSlots },
+  ...{ openSession, touchSession, closeSession, closeOrphanSessions },
+  ...{ knownBalances: readKnownBalances, openOrders: readOpenOrders },
+};
+
+/** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
+const INSPECTION = {
+  ...{ streams: readStreams, progress: readProgress, neighbours: readNeighbours, gap: readGap },
+  ...{ note: noteTheseGaps, ask: readAnswer, isWritten: readIsWritten },
+  quarantined: readQuarantine,
+  quarantinedRow: readQuarantinedRow,
+  quarantineCounts: readQuarantineCounts,
+};
+
+/** Verdicts of trades against candles, and what they are judged by. */
+const VERDICTS = {
+  ...{ targets: readTargets, figures: readFigures, expected: readExpected, tradeIds: readTradeIds },
+  ...{ record: recordVerdicts, report: reportVerdicts, applyDoubts, totals: readTotals },
+  ...{ mismatches: readMismatches, dueMismatches: readDueMismatches },
+};
+
 /**
- * Opens the archive in a database that {@link migrate} has prepared.
+ * The archive in Postgres.
+ *
+ * States: *open* → *stopping* → *stopped*. While the database is away, `commit` keeps waiting and
+ * repeating; the other methods fail with a `retry` error. After `stop` everything is refused with an
+ * `AbortedError`.
+ */
+export type Store = Awaited<ReturnType<typeof openStore>>;
+
+/**
+ * Opens the archive in a database that `migrate` has prepared.
  *
  * @throws {@link StoreError} naming host, port and database when it can not be reached, is older
  * than Postgres 15, or does not fit this program.
  */
-export async function openStore(options: StoreOptions): Promise<Store> {
-  const settings = settingsOf(options);
+export async function openStore(options: StoreOptions) {
+  const settings = { ...DEFAULTS, exchangeNowMs: () => options.clock.wallMs(), ...options };
   const { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs } = settings;
   const connection = { databaseUrl, clock, connectTimeoutMs, statementTimeoutMs };
   const { poolSize, random, telemetry } = settings;
@@ -74,266 +219,127 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     await database.close();
     throw error;
   }
-  return new PostgresStore(settings, connection, database);
-}
-
-class PostgresStore implements Store {
-  readonly verdicts = new PostgresVerdicts(() => this.#open());
-  readonly inspection = new PostgresInspection(() => this.#open());
-  readonly sealing: PostgresSealing;
-  readonly #settings: Settings;
+  const partitions = new Partitions(database, telemetry);
+  /** Ends what reads a snapshot: any number at once. */
+  const ending = new AbortController();
+  setMaxListeners(0, ending.signal);
+  const pending = new PendingSearch();
+  const writer = new Writer({
+    ...{ ...settings, connection, partitions },
+    limits: { maxBatches: settings.maxQueuedBatches, maxRows: settings.maxQueuedRows },
+    presentMs: () => settings.exchangeNowMs() + 1,
+    saneWindow: () => ({
+      fromMs: settings.saneFromMs,
+      toMs: settings.exchangeNowMs() + settings.saneAheadMs,
+    }),
+  });
   /** Commits that have not ended, the oldest first. */
-  readonly #underWay = new Set<{ readonly sinceMs: number }>();
-  readonly #database: Database;
-  readonly #partitions: Partitions;
-  readonly #writer: Writer;
-  readonly #snapshots: Snapshots;
-  #stopped: Promise<void> | undefined;
+  const underWay = new Set<{ readonly sinceMs: number }>();
+  let stopped: Promise<void> | undefined;
+  const open = (): Database => {
+    if (stopped !== undefined) throw new AbortedError('the store is stopped');
+    return database;
+  };
 
-  constructor(settings: Settings, connection: ConnectionOptions, database: Database) {
-    this.#settings = settings;
-    this.#database = database;
-    this.#partitions = new Partitions(database, settings.telemetry);
-    this.#snapshots = new Snapshots(connection);
-    this.sealing = new PostgresSealing(() => this.#open(), connection);
-    this.#writer = new Writer({
-      ...settings,
-      connection,
-      partitions: this.#partitions,
-      limits: { maxBatches: settings.maxQueuedBatches, maxRows: settings.maxQueuedRows },
-      presentMs: () => settings.exchangeNowMs() + 1,
-      saneWindow: () => ({
-        fromMs: settings.saneFromMs,
-        toMs: settings.exchangeNowMs() + settings.saneAheadMs,
-      }),
-    });
-  }
+  return {
+    ...bind(open, LEDGER),
+    inspection: bind(open, INSPECTION),
+    verdicts: {
+      ...bind(open, VERDICTS),
+      /** For each market and interval its newest span without a verdict, newest first. */
+      pending: async (limit: number) => await pending.find(open(), limit),
+    },
+    /** Where partitions are, and a desk to work on them. */
+    sealing: {
+      ...bind(open, { partitions: readPartitions }),
+      /**
+       * Opens a connection that alone may change the lives of partitions.
+       *
+       * @param signal gives up whatever runs on it
+       * @throws StoreError `sealing_busy` while another one is open, `sealing_refused` on a Citus cluster
+       */
+      open: async (signal: AbortSignal): Promise<SealingDesk> => {
+        open();
+        return await SealingDesk.open(connection, signal);
+      },
+    },
 
-  async commit(batch: Batch, options?: { readonly signal?: AbortSignal }): Promise<CommitResult> {
-    const entry = { sinceMs: this.#settings.clock.monotonicMs() };
-    this.#underWay.add(entry);
-    try {
-      return await this.#writer.commit(batch, options?.signal);
-    } finally {
-      this.#underWay.delete(entry);
-    }
-  }
+    /**
+     * Stores rows and the coverage that they prove, in one transaction shared with other batches
+     * that arrive at about the same time. Resolves after COMMIT; storing the same batch twice is
+     * harmless. Waits while the queue is full.
+     *
+     * @param how.signal gives up waiting; the batch may then have been stored or not.
+     * @throws {@link StoreError} when the batch itself can not be stored; AbortedError when stopped.
+     */
+    async commit(batch: Batch, how?: { readonly signal?: AbortSignal }): Promise<CommitResult> {
+      const entry = { sinceMs: clock.monotonicMs() };
+      underWay.add(entry);
+      try {
+        return await writer.commit(batch, how?.signal);
+      } finally {
+        underWay.delete(entry);
+      }
+    },
 
-  oldestCommitMs(): number {
-    const [oldest] = this.#underWay;
-    return oldest === undefined ? 0 : this.#settings.clock.monotonicMs() - oldest.sinceMs;
-  }
+    /** How long the oldest commit under way has been waiting, milliseconds; 0 when there is none. */
+    oldestCommitMs(): number {
+      const [oldest] = underWay;
+      return oldest === undefined ? 0 : clock.monotonicMs() - oldest.sinceMs;
+    },
 
-  async claimArchive(wanted: ArchiveIdentity): Promise<void> {
-    await catalog.claimArchive(this.#open(), wanted);
-  }
+    /**
+     * Makes this store the only writer of its database. Held until `stop`; taken again before anything
+     * else is written when its connection was lost.
+     *
+     * @throws {@link StoreError} `writer_lock_held` when another daemon has it.
+     */
+    async acquireWriterLock(): Promise<void> {
+      open();
+      await writer.acquireLock();
+    },
 
-  async archive(): Promise<ArchiveIdentity | null> {
-    return await catalog.readArchive(this.#open());
-  }
+    /** Makes every partition that holds a moment of `span`. Returns the names of the new ones. */
+    async ensurePartitions(table: SeriesTable, span: Span): Promise<string[]> {
+      open();
+      return await partitions.ensure(table, span);
+    },
 
-  async acquireWriterLock(): Promise<void> {
-    this.#open();
-    await this.#writer.acquireLock();
-  }
+    /** Keeps partitions ready beyond `nowExchangeMs`. */
+    async makePartitionsAhead(nowExchangeMs: number): Promise<void> {
+      open();
+      await partitions.makeAhead(nowExchangeMs, settings.partitionsAhead);
+    },
 
-  async ensureMarkets(
-    markets: readonly Market[],
-    atMs: number,
-    list: Parameters<Store['ensureMarkets']>[2] = { isComplete: true },
-  ) {
-    return await catalog.ensureMarkets(this.#open(), markets, atMs, list);
-  }
+    /** Opens the archive as it is now, for reading series whole. @throws {@link StoreError} */
+    async snapshot() {
+      open();
+      return await openSnapshot(connection, ending.signal);
+    },
 
-  async ensureStream(key: StreamKey): Promise<StreamRef> {
-    return await catalog.ensureStream(this.#open(), key);
-  }
+    /** Runs one read-only statement for the archive's readers. Values only as parameters. */
+    async query<Row extends object>(sql: string, values: readonly SqlValue[] = []): Promise<Row[]> {
+      return await open().transaction((runner) => runner.single<Row>(sql, values), 'READ ONLY');
+    },
 
-  async setCollectFrom(
-    streamId: number,
-    collectFromMs: number,
-    reason: StartReason | null = null,
-  ): Promise<void> {
-    await catalog.setCollectFrom(this.#open(), streamId, collectFromMs, reason);
-  }
+    /** One round trip. @throws {@link StoreError} */
+    async ping(): Promise<void> {
+      await open().rows('SELECT 1');
+    },
 
-  async islands(stream: StreamRef, limit: number) {
-    return await ledger.readIslands(this.#open(), stream, limit);
-  }
-
-  async gaps(stream: StreamRef, untilMs: number): Promise<Span[]> {
-    return await readMissing(this.#open(), stream, untilMs);
-  }
-
-  async recordGap(gap: GapRecord): Promise<void> {
-    await memories.recordGap(this.#open(), gap);
-  }
-
-  async closeFilledGaps(): Promise<number> {
-    return await memories.closeFilledGaps(this.#open());
-  }
-
-  async recordedGaps(stream: StreamRef, limit: number) {
-    return await memories.readRecordedGaps(this.#open(), stream, limit);
-  }
-
-  async listGaps(filter: GapFilter, untilMs: number) {
-    return await gaps.listGaps(this.#open(), filter, untilMs);
-  }
-
-  async gapTotals(untilMs: number) {
-    return await gaps.readGapTotals(this.#open(), untilMs);
-  }
-
-  async recordAttempt(attempt: GapAttempt): Promise<void> {
-    await memories.recordAttempt(this.#open(), attempt);
-  }
-
-  async startTries(streamId: number) {
-    return await tries.readStartTries(this.#open(), streamId);
-  }
-
-  async noteStartTry(streamId: number, failed: StartTry | null): Promise<void> {
-    await tries.noteStartTry(this.#open(), streamId, failed);
-  }
-
-  async noteGaps(filter: GapFilter, untilMs: number, note: string): Promise<number> {
-    return await gaps.noteGaps(this.#open(), filter, untilMs, note);
-  }
-
-  async retryGaps(filter: GapFilter, untilMs: number, isUnfillableToo: boolean): Promise<number> {
-    return await gaps.retryGaps(this.#open(), filter, untilMs, isUnfillableToo);
-  }
-
-  async want(stream: StreamRef, span: Span) {
-    return await requests.want(this.#open(), stream, span);
-  }
-
-  async fillRequests(nowExchangeMs: number) {
-    return await requests.readFillRequests(this.#open(), nowExchangeMs);
-  }
-
-  async uncover(stream: StreamRef, span: Span, doubt: Doubt) {
-    return await uncover(this.#open(), stream, span, doubt);
-  }
-
-  async storedTrades(marketId: number, span: Span, limit: number) {
-    return await exposure.readStoredTrades(this.#open(), marketId, span, limit);
-  }
-
-  async exposeTrades(found: TradeExposure): Promise<void> {
-    await exposure.exposeTrades(this.#open(), found);
-  }
-
-  async recordIdEpoch(epoch: IdEpoch): Promise<boolean> {
-    return await exposure.recordIdEpoch(this.#open(), epoch);
-  }
-
-  async revokeBeyond(presentMs: number, how: { readonly isStart: boolean }) {
-    return await revokeBeyond(this.#open(), presentMs, how);
-  }
-
-  async notePresent(presentMs: number, pace: number): Promise<void> {
-    await present.notePresent(this.#open(), presentMs, pace);
-  }
-
-  async beyondPresent() {
-    return await present.readBeyondPresent(this.#open());
-  }
-
-  async islandsWithin(stream: StreamRef, span: Span, limit: number) {
-    return await ledger.readIslandsWithin(this.#open(), stream, span, limit);
-  }
-
-  async sinceModes() {
-    return await modes.readSinceModes(this.#open());
-  }
-
-  async rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void> {
-    await modes.rememberSinceMode(this.#open(), endpoint, mode);
-  }
-
-  async openSession(stream: StreamRef, atMs: number): Promise<number> {
-    return await ledger.openSession(this.#open(), stream, atMs);
-  }
-
-  async touchSession(sessionId: number, lastMessageAtMs: number): Promise<void> {
-    await ledger.touchSession(this.#open(), sessionId, lastMessageAtMs);
-  }
-
-  async closeSession(sessionId: number, closing: SessionClosing): Promise<void> {
-    await ledger.closeSession(this.#open(), sessionId, closing);
-  }
-
-  async closeOrphanSessions(): Promise<number> {
-    return await ledger.closeOrphanSessions(this.#open());
-  }
-
-  async newestTrades(marketId: number, count: number) {
-    return await ledger.readNewestTrades(this.#open(), marketId, count);
-  }
-
-  async tradedSlots(marketId: number, spans: readonly Span[], stepMs: number) {
-    return await readTradedSlots(this.#open(), marketId, spans, stepMs);
-  }
-
-  async statusRows(untilMs: number) {
-    return await readStatus(this.#open(), untilMs);
-  }
-
-  async exchangeNowMs(): Promise<number | null> {
-    return await present.readExchangeNow(this.#open());
-  }
-
-  async knownBalances() {
-    return await readKnownBalances(this.#open());
-  }
-
-  async openOrders(marketId: number) {
-    return await readOpenOrders(this.#open(), marketId);
-  }
-
-  async ensurePartitions(table: SeriesTable, span: Span): Promise<string[]> {
-    this.#open();
-    return await this.#partitions.ensure(table, span);
-  }
-
-  async makePartitionsAhead(nowExchangeMs: number): Promise<void> {
-    this.#open();
-    await this.#partitions.makeAhead(nowExchangeMs, this.#settings.partitionsAhead);
-  }
-
-  async snapshot() {
-    this.#open();
-    return await this.#snapshots.open();
-  }
-
-  async query<Row extends object>(sql: string, values: readonly SqlValue[] = []): Promise<Row[]> {
-    return await this.#open().transaction((runner) => runner.single<Row>(sql, values), 'READ ONLY');
-  }
-
-  async ping(): Promise<void> {
-    await this.#open().rows('SELECT 1');
-  }
-
-  stop(): Promise<void> {
-    this.#stopped ??= (async () => {
-      const { clock, drainDeadlineMs } = this.#settings;
-      const patience = new AbortController();
-      // The writer's goodbye to a server that hangs must not keep the pool open.
-      const late = sleep(clock, drainDeadlineMs + GOODBYE_MS, patience.signal).catch(
-        () => undefined,
-      );
-      await Promise.race([this.#writer.stop(), late]);
-      patience.abort();
-      this.#snapshots.stop();
-      await this.#database.close();
-    })();
-    return this.#stopped;
-  }
-
-  #open(): Database {
-    if (this.#stopped !== undefined) throw new AbortedError('the store is stopped');
-    return this.#database;
-  }
+    /** Drains the queue up to a deadline, then closes every connection. Safe to call twice. */
+    stop(): Promise<void> {
+      stopped ??= (async () => {
+        const patience = new AbortController();
+        // The writer's goodbye to a server that hangs must not keep the pool open.
+        const lateMs = settings.drainDeadlineMs + GOODBYE_MS;
+        const late = sleep(clock, lateMs, patience.signal).catch(() => undefined);
+        await Promise.race([writer.stop(), late]);
+        patience.abort();
+        ending.abort(new AbortedError('the store is stopped'));
+        await database.close();
+      })();
+      return stopped;
+    },
+  };
 }

@@ -3,8 +3,8 @@ import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { programUrl } from '../../src/store/embedded/logins.js';
-import { readPostmaster } from '../../src/store/embedded/probe.js';
 import { childrenOf } from '../../src/store/embedded/processes.js';
+import { readPostmaster } from '../../src/store/embedded/server.js';
 import { makeTempDir, openSql, runSql } from '../support/postgres/postgres-server.js';
 import { Program } from '../support/programs/program.js';
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { readPostmaster } from '../../src/store/embedded/probe.js';
+import { readPostmaster } from '../../src/store/embedded/server.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';

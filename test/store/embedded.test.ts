@@ -8,9 +8,8 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { readPostmaster } from '../../src/store/embedded/probe.js';
 import { kernelRelease } from '../../src/store/embedded/processes.js';
-import { syncMethodOf } from '../../src/store/embedded/server.js';
+import { readPostmaster, syncMethodOf } from '../../src/store/embedded/server.js';
 import { migrate, migrateAll, startEmbeddedPostgres } from '../../src/store/index.js';
 import {
   asSuperuser,

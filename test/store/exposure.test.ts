@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { before } from 'node:test';
 import type { StreamRef } from '../../src/ledger/batch.js';
-import type { Store } from '../../src/store/index.js';
+import type { PartitionInfo, Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
@@ -21,7 +21,7 @@ let times: StreamRef;
 
 before(async () => {
   ({ store, url } = await openTestStore({ commitLatencyMs: 0 }));
-  await store.ensureMarkets([market('A_USDT'), market('B_USDT')], 0);
+  await store.ensureMarkets([market('A_USDT'), market('B_USDT'), market('C_USDT')], 0);
   trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   times = await store.ensureStream({ kind: 'times', marketId: 1, variant: 0 });
 });
@@ -118,4 +118,38 @@ test('an epoch of ids is recorded once', async () => {
   };
   assert.equal(await store.recordIdEpoch(epoch), true);
   assert.equal(await store.recordIdEpoch({ ...epoch, endpoint: 'historyResult' }), false);
+});
+
+test('a row of a sealed partition is exposed as well: the partition is reopened for that', async () => {
+  const [C, wrong] = [{ marketId: 3 }, { tid: 900, tradedAtS: NOON_S + 5 }];
+  const stream = await store.ensureStream({ kind: 'trades', variant: 0, ...C });
+  const rows = [...Array(10).keys()].map((s) => ({ ...trade(s + 1, s), ...C }));
+  await store.commit({
+    trades: [...rows, { ...trade(900, 5), ...C }],
+    claims: [claim(stream, 0, 10)],
+  });
+  const isPlace = ({ table, span }: PartitionInfo) =>
+    table === 'trade' && span.fromMs <= NOON_S * 1_000 && NOON_S * 1_000 < span.toMs;
+  const place = (await store.sealing.partitions()).find(isPlace);
+  assert.ok(place !== undefined);
+  const desk = await store.sealing.open(AbortSignal.timeout(60_000));
+  assert.equal(await desk.beginSeal(place), true);
+  const [counted] = await runSql<{ rows: number }>(
+    url,
+    `SELECT count(*)::int AS rows FROM ${place.name}`,
+  );
+  assert.equal(await desk.finishSeal(place, { rows: counted?.rows ?? 0, checksum: 'x' }), true);
+  await desk.close();
+  await store.exposeTrades({
+    ...C,
+    rows: [wrong],
+    span: spanOf(4, 7),
+    note: 'no trade',
+    atMs: ms(70),
+  });
+  assert.deepEqual(await spansOf(stream), [
+    { fromS: 0, toS: 4, rows: 4 },
+    { fromS: 7, toS: 10, rows: 3 },
+  ]);
+  assert.equal((await store.sealing.partitions()).find(isPlace)?.state, 'hot');
 });

@@ -6,8 +6,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { findBinaries } from '../../src/store/embedded/binaries.js';
-import { readPostmaster } from '../../src/store/embedded/probe.js';
-import { freePort } from '../../src/store/embedded/server.js';
+import { freePort, readPostmaster } from '../../src/store/embedded/server.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
 import {
   makeDatabase,

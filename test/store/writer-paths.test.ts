@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { Batch, CommitResult, StreamRef } from '../../src/ledger/batch.js';
 import { Partitions } from '../../src/store/schema/partitions.js';
-import { prepareGroup } from '../../src/store/writer/prepared.js';
+import { prepareGroup } from '../../src/store/writer/groups.js';
 import { Quarantine } from '../../src/store/writer/refused-rows.js';
 import { WriterSession } from '../../src/store/writer/session.js';
 import { commitGroup } from '../../src/store/writer/transaction.js';
@@ -70,7 +70,7 @@ test('whichever way trades take into the archive, it is the same archive', async
     runSql<Row>(url, sql, values);
   const context = {
     connection: await session.connection(),
-    partitions: new Partitions({ rows, single: rows }, quietStoreEvents()),
+    partitions: new Partitions({ rows }, quietStoreEvents()),
     quarantine: new Quarantine(100),
     trades: { isDirect: false, whenSent: () => undefined },
   };

@@ -1,10 +1,10 @@
-import { type Span, subtractSpans } from '../../kernel/span.js';
+import { subtractSpans } from '../../kernel/span.js';
 import type { IdEpoch, StreamRef, TradeExposure } from '../../ledger/batch.js';
-import type { PageRow } from '../../ledger/order.js';
-import type { Database, Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { Runner } from '../connection.js';
+import type { Database } from '../database.js';
+import { partitionOf, sqlstateOf } from '../errors.js';
 import { departedRows } from '../sealing/departed.js';
-import { sqlstateOf } from '../sqlstate.js';
+import { fromMs, toMs } from '../sql.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { hasLeft, takeBack } from './uncover.js';
 
@@ -34,9 +34,8 @@ export async function exposeTrades(database: Database, exposure: TradeExposure):
       await database.transaction((runner) => expose(runner, exposure));
       return;
     } catch (error) {
-      const partition = (error as { readonly table?: unknown }).table;
-      const isSealed = sqlstateOf(error) === FINAL && typeof partition === 'string';
-      if (!isSealed || reopened >= PARTITIONS_MAX) throw error;
+      const partition = sqlstateOf(error) === FINAL ? partitionOf(error) : undefined;
+      if (partition === undefined || reopened >= PARTITIONS_MAX) throw error;
       await database.rows(REOPEN, [partition]);
     }
   }
@@ -72,21 +71,4 @@ export async function recordIdEpoch(runner: Runner, epoch: IdEpoch): Promise<boo
   const { marketId, beginsMs, firstId, lastBeforeMs, lastIdBefore, endpoint, atMs } = epoch;
   const values = [marketId, beginsMs, firstId, lastBeforeMs, lastIdBefore, endpoint, atMs];
   return (await runner.rows(RECORD_EPOCH, values)).length > 0;
-}
-
-const STORED_TRADES = `
-  SELECT tid::float8 AS tid, extract(epoch FROM traded_at)::float8 AS "tradedAtS"
-  FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
-  ORDER BY traded_at, tid LIMIT $4`;
-
-/** Stored trades of a span, oldest first. */
-export async function readStoredTrades(
-  runner: Runner,
-  marketId: number,
-  span: Span,
-  limit: number,
-): Promise<PageRow[]> {
-  const until = Number.isFinite(span.toMs) ? new Date(span.toMs).toISOString() : 'infinity';
-  const values = [marketId, new Date(span.fromMs).toISOString(), until, limit];
-  return await runner.rows<PageRow>(STORED_TRADES, values);
 }

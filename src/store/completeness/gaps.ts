@@ -1,11 +1,59 @@
 import type { Span } from '../../kernel/span.js';
-import type { Gap, GapFilter, GapTotals } from '../api-completeness.js';
-import type { Database, Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { StreamKind } from '../../model/series.js';
+import type { Runner } from '../connection.js';
+import type { Database } from '../database.js';
+import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
 import { lockGaps, NOTES, rememberGap } from './gap-memories.js';
 import { coveredSql, expectedSql, islandBeforeSql } from './missing.js';
 
 /** Gaps: what is expected and not covered, cut along what is remembered of it. */
+
+/**
+ * A span that is expected and not covered, with what is remembered of it. Gaps are derived: expected
+ * (from `collect_from`, and what was wanted besides) minus covered. Where several memories overlap a
+ * missing span it is cut into one gap each; a part that nothing is remembered of has the reason
+ * `not collected`, no `gapId`, and no attempts.
+ */
+export interface Gap {
+  readonly gapId: number | null;
+  readonly streamId: number;
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  readonly market: string;
+  readonly variant: number;
+  readonly span: Span;
+  readonly state: 'open' | 'filling' | 'unfillable';
+  readonly reason: string;
+  readonly attempts: number;
+  readonly firstSeenAtMs: number | null;
+  readonly nextAttemptAtMs: number | null;
+  readonly note: string | null;
+}
+
+export interface GapFilter {
+  readonly marketIds?: readonly number[];
+  readonly kinds?: readonly StreamKind[];
+  /** Only what overlaps this span; gaps are cut to it. */
+  readonly span?: Span;
+  readonly states?: readonly Gap['state'][];
+  readonly reasons?: readonly string[];
+  /** Newest first; at most this many. */
+  readonly limit: number;
+}
+
+/** Open and lost time by stream and reason, from the ledger alone. */
+export interface GapTotals {
+  readonly streamId: number;
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  readonly market: string;
+  readonly state: 'open' | 'unfillable';
+  readonly reason: string;
+  readonly count: number;
+  readonly lengthMs: number;
+  /** Oldest moment that is missing. */
+  readonly oldestMs: number;
+}
 
 /** Gaps that end after $1 (null: all) and begin before $2; those outside [$3, …) are cut off. */
 const WINDOW_FROM = `coalesce(${fromMs('$1')}, '-infinity')`;
@@ -68,8 +116,7 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
         FROM remembered GROUP BY stream_id, missing) r USING (stream_id, span),
       unnest(tstzmultirange(m.span) - coalesce(r.parts, '{}')) AS part)
   SELECT p.gap_id::float8 AS "gapId", s.stream_id AS "streamId", s.kind, s.market_id AS "marketId",
-         m.name AS market, s.variant, ${toMs('lower(part)')} AS "fromMs",
-         ${toMs('upper(part)')} AS "toMs", p.state, p.reason, p.attempts,
+         m.name AS market, s.variant, ${boundsSql('part')}, p.state, p.reason, p.attempts,
          ${toMs('p.first_seen_at')} AS "firstSeenAtMs",
          ${toMs('p.next_attempt_at')} AS "nextAttemptAtMs", p.note
   FROM parts p JOIN candidates s USING (stream_id) JOIN market m USING (market_id)
@@ -100,7 +147,7 @@ const SPARE = 2;
 const WIDER = 16;
 
 /**
- * The newest gaps before `untilMs`. Looks back over as many islands as are likely to hold enough of
+ * The newest gaps before `untilMs`, from the ledger alone. Looks back over as many islands as are likely to hold enough of
  * them, and further only when they were too few, so that the cost follows the answer.
  */
 export async function listGaps(runner: Runner, filter: GapFilter, untilMs: number): Promise<Gap[]> {
@@ -115,8 +162,8 @@ export async function listGaps(runner: Runner, filter: GapFilter, untilMs: numbe
     const among = marketIds ?? (await mayHaveGaps(runner, fromMs, toMs, kinds));
     if (among.length > 0) {
       const values = [fromMs, toMs, cutMs, among, kinds, states, reasons, limit];
-      const rows = await runner.rows<Omit<Gap, 'span'> & Span>(sql, values);
-      if (isLast || rows.length >= limit) return rows.map(toGap);
+      const rows = await runner.rows<Flat<Gap>>(sql, values);
+      if (isLast || rows.length >= limit) return rows.map(withSpan);
     } else if (isLast) return [];
   }
 }
@@ -148,10 +195,6 @@ async function nthStart(
   return rows[0]?.at ?? null;
 }
 
-function toGap({ fromMs, toMs, ...rest }: Omit<Gap, 'span'> & Span): Gap {
-  return { ...rest, span: { fromMs, toMs } };
-}
-
 const TOTALS_UNTIL = fromMs('$1');
 const GAP_TOTALS = `
   WITH covered_all AS (
@@ -181,7 +224,7 @@ const GAP_TOTALS = `
   WHERE sums.count > 0
   ORDER BY m.name, s.kind, s.variant, p.state, p.reason`;
 
-/** Sums of gaps; parts that touch and have state and reason in common count as one. */
+/** Sums of gaps up to `untilMs`, from the ledger alone; parts that touch and have state and reason in common count as one. */
 export async function readGapTotals(runner: Runner, untilMs: number): Promise<GapTotals[]> {
   return await runner.rows<GapTotals>(GAP_TOTALS, [untilMs]);
 }
@@ -191,7 +234,7 @@ const ADD_REMARK = `
   WHERE gap_id = ANY ($1::bigint[]) AND market_id = ANY ($2::int[]) AND state <> 'filled'
   RETURNING gap_id`;
 
-/** Writes a person's words to the memories of gaps, with a memory for those that had none. */
+/** Appends a person's words to the memories that overlap, making one where there is none. Returns how many. */
 export async function noteGaps(
   database: Database,
   filter: GapFilter,
@@ -222,7 +265,11 @@ const MAKE_DUE = `
     AND (state IN ('open', 'filling') OR ($3 AND state = 'unfillable'))
   RETURNING gap_id`;
 
-/** What nothing is remembered of has no pause either: it is due anyway and not counted. */
+/**
+ * Makes gaps due now, whatever their pause: open ones, and with `isUnfillableToo` also those that
+ * were given up (they become open again). What nothing is remembered of has no pause either: it is due
+ * anyway and not counted. Returns how many.
+ */
 export async function retryGaps(
   database: Database,
   filter: GapFilter,
@@ -247,4 +294,105 @@ async function findForChange(runner: Runner, filter: GapFilter, untilMs: number)
     locked.length === 0 ? [] : await listGaps(runner, { ...filter, marketIds: locked }, untilMs);
   const ids = [...new Set(gaps.flatMap(({ gapId }) => (gapId === null ? [] : [gapId])))];
   return { gaps, ids, marketIds: locked };
+}
+
+const ADD_REMARK_WITHIN = `
+  UPDATE gap SET remarks = left(concat_ws(E'\\n', remarks, $5::text), 10000)
+  WHERE market_id = $1 AND stream_id = $2 AND state <> 'filled'
+    AND span && ${rangeSql('$3', '$4')}
+  RETURNING gap_id`;
+
+/**
+ * Appends a person's words to the memories of exactly these gaps, with a memory for each that had
+ * none.
+ *
+ * @param atMs exchange time
+ * @returns how many memories have the words now
+ */
+export async function noteTheseGaps(
+  database: Database,
+  gaps: readonly Pick<Gap, 'streamId' | 'marketId' | 'span'>[],
+  note: string,
+  atMs: number,
+): Promise<number> {
+  return await database.transaction(async (runner) => {
+    await lockGaps(
+      runner,
+      gaps.map(({ marketId }) => marketId),
+    );
+    let noted = 0;
+    for (const { marketId, streamId, span } of gaps) {
+      const values = [marketId, streamId, span.fromMs, span.toMs, note];
+      const known = await runner.rows(ADD_REMARK_WITHIN, values);
+      noted += Math.max(1, known.length);
+      if (known.length > 0) continue;
+      const fresh = { state: 'open', reason: 'not collected', note: null, remarks: note } as const;
+      const unplanned = { atMs, nextAttemptAtMs: null, isAttempt: false };
+      await rememberGap(runner, { streamId, marketId }, { span, ...fresh, ...unplanned });
+    }
+    return noted;
+  });
+}
+
+/** A missing part of a span, with what is remembered of it. */
+export interface MissingPart extends Pick<Gap, 'span' | 'state' | 'reason' | 'note'> {}
+
+/** What the ledger says of a span, whether or not all of it was expected. */
+export interface SpanCompleteness {
+  /** Oldest first, as many as were asked for. */
+  readonly covered: readonly Span[];
+  readonly coveredCount: number;
+  /** Oldest first, as many as were asked for. */
+  readonly missing: readonly MissingPart[];
+  readonly missingCount: number;
+  readonly missingMs: number;
+}
+
+const SPAN = rangeSql('$3', '$4');
+const COVERED = `
+  FROM coverage c WHERE c.market_id = $1 AND c.stream_id = $2 AND c.span && ${SPAN}`;
+const COVERED_SPANS = `
+  SELECT ${boundsSql(`c.span * ${SPAN}`)},
+         count(*) OVER ()::float8 AS count ${COVERED} ORDER BY lower(c.span) LIMIT $5`;
+const MISSING_PARTS = `
+  WITH missing AS (
+    SELECT one AS span FROM unnest(
+      tstzmultirange(${SPAN}) - coalesce((SELECT range_agg(c.span) ${COVERED}), '{}')) AS one),
+  remembered AS (
+    SELECT g.span * m.span AS span, g.state, g.reason, ${NOTES} AS note
+    FROM missing m JOIN gap g ON g.span && m.span
+    WHERE g.market_id = $1 AND g.stream_id = $2 AND g.state <> 'filled'),
+  parts AS (
+    SELECT * FROM remembered
+    UNION ALL
+    SELECT rest, 'open', 'not collected', NULL FROM unnest(
+      (SELECT range_agg(span) FROM missing) - coalesce((SELECT range_agg(span) FROM remembered), '{}'))
+      AS rest)
+  SELECT ${boundsSql('span')}, state, reason, note,
+         count(*) OVER ()::float8 AS count,
+         (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS "sumMs"
+  FROM parts ORDER BY lower(span) LIMIT $5`;
+
+/** What the ledger says of a span of a stream; lists are cut at `limit`. */
+export async function readSpanCompleteness(
+  runner: Runner,
+  stream: { readonly streamId: number; readonly marketId: number },
+  span: Span,
+  limit: number,
+): Promise<SpanCompleteness> {
+  const values = [stream.marketId, stream.streamId, span.fromMs, span.toMs, limit];
+  const covered = await runner.rows<Span & { count: number }>(COVERED_SPANS, values);
+  const missing = await runner.rows<Flat<MissingPart> & { count: number; sumMs: number }>(
+    MISSING_PARTS,
+    values,
+  );
+  return {
+    covered: covered.map((one) => ({ fromMs: one.fromMs, toMs: one.toMs })),
+    coveredCount: covered[0]?.count ?? 0,
+    missing: missing.map(({ state, reason, note, ...one }) => ({
+      ...{ span: { fromMs: one.fromMs, toMs: one.toMs }, state, reason, note },
+    })),
+    missingCount: missing[0]?.count ?? 0,
+    missingMs: missing[0]?.sumMs ?? 0,
+  };
 }

@@ -1,50 +1,64 @@
 import type { Span } from '../../kernel/span.js';
 import type { Island, StreamRef } from '../../ledger/batch.js';
-import type { SessionClosing, TradeKey } from '../api.js';
-import type { Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { Runner } from '../connection.js';
+import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
 
 /** Reading and writing the ledger outside the writer's transactions. */
 
-export interface CoverageRow {
-  readonly stream_id: number;
-  readonly from_ms: number;
-  readonly to_ms: number;
-  readonly first_id: string | null;
-  readonly last_id: string | null;
-  readonly row_count: string;
+export interface SessionClosing {
+  readonly atMs: number;
+  readonly code: number;
+  readonly reason: string;
 }
 
-/** int8 arrives as text; ids and counts stay below 2^53 because nothing larger is let in. */
-export function toIsland(row: CoverageRow): Island {
+/**
+ * SQL for the columns of an island, to be put together by {@link withSpan}. Ids and counts stay below
+ * 2^53, because nothing larger is let in.
+ *
+ * @param c the row of coverage
+ */
+export const islandSql = (c: string) => `
+  ${c}.stream_id AS "streamId", ${boundsSql(`${c}.span`)}, ${c}.first_id::float8 AS "firstId",
+  ${c}.last_id::float8 AS "lastId", ${c}.row_count::float8 AS "rowCount"`;
+
+/** How many rows, and which are the lowest and the highest of their trade ids. */
+export type RowCount = Pick<Island, 'rowCount' | 'firstId' | 'lastId'>;
+
+export const NO_ROWS: RowCount = { rowCount: 0, firstId: null, lastId: null };
+
+export const least = (ids: readonly (number | null)[]) => furthest(ids, Math.min);
+export const greatest = (ids: readonly (number | null)[]) => furthest(ids, Math.max);
+
+function furthest(ids: readonly (number | null)[], choose: (a: number, b: number) => number) {
+  const known = ids.filter((id) => id !== null);
+  return known.length === 0 ? null : known.reduce((a, b) => choose(a, b));
+}
+
+/** What several counts of different rows come to. */
+export function sumCounts(parts: readonly RowCount[]): RowCount {
   return {
-    streamId: row.stream_id,
-    span: { fromMs: row.from_ms, toMs: row.to_ms },
-    firstId: row.first_id === null ? null : Number(row.first_id),
-    lastId: row.last_id === null ? null : Number(row.last_id),
-    rowCount: Number(row.row_count),
+    rowCount: parts.reduce((sum, { rowCount }) => sum + rowCount, 0),
+    firstId: least(parts.map(({ firstId }) => firstId)),
+    lastId: greatest(parts.map(({ lastId }) => lastId)),
   };
 }
 
 /** By the stream alone, as the index has it: a stream has one market. */
 const NEWEST_ISLANDS = `
-  SELECT stream_id, ${toMs('lower(span)')} AS from_ms, ${toMs('upper(span)')} AS to_ms,
-         first_id, last_id, row_count
-  FROM coverage WHERE stream_id = $1 ORDER BY lower(span) DESC LIMIT $2`;
+  SELECT ${islandSql('c')} FROM coverage c WHERE stream_id = $1 ORDER BY lower(span) DESC LIMIT $2`;
 
+/** The newest `limit` islands of coverage, newest first. */
 export async function readIslands(
   runner: Runner,
   stream: StreamRef,
   limit: number,
 ): Promise<Island[]> {
   const values = [stream.streamId, limit];
-  return (await runner.rows<CoverageRow>(NEWEST_ISLANDS, values)).map(toIsland);
+  return (await runner.rows<Flat<Island>>(NEWEST_ISLANDS, values)).map(withSpan);
 }
 
 const ISLANDS_WITHIN = `
-  SELECT stream_id, ${toMs('lower(span)')} AS from_ms, ${toMs('upper(span)')} AS to_ms,
-         first_id, last_id, row_count
-  FROM coverage WHERE stream_id = $1
+  SELECT ${islandSql('i')} FROM coverage i WHERE stream_id = $1
     AND lower(span) < ${fromMs('$3')} AND lower(span) >= coalesce((
       SELECT lower(c.span) FROM coverage c
       WHERE c.stream_id = $1 AND lower(c.span) <= ${fromMs('$2')}
@@ -52,7 +66,7 @@ const ISLANDS_WITHIN = `
     AND upper(span) > ${fromMs('$2')}
   ORDER BY lower(span) DESC LIMIT $4`;
 
-/** Islands that overlap a span, newest first. */
+/** Islands that overlap a span, newest first; at most `limit`. */
 export async function readIslandsWithin(
   runner: Runner,
   stream: StreamRef,
@@ -60,7 +74,7 @@ export async function readIslandsWithin(
   limit: number,
 ): Promise<Island[]> {
   const values = [stream.streamId, from, to, limit];
-  return (await runner.rows<CoverageRow>(ISLANDS_WITHIN, values)).map(toIsland);
+  return (await runner.rows<Flat<Island>>(ISLANDS_WITHIN, values)).map(withSpan);
 }
 
 const OPEN_SESSION = `
@@ -77,6 +91,7 @@ const CLOSE_ORPHANS = `
   UPDATE session SET closed_at = last_message_at, reason = 'the collector ended without closing it'
   WHERE closed_at IS NULL RETURNING session_id`;
 
+/** Opens a session and returns its id. */
 export async function openSession(
   runner: Runner,
   stream: StreamRef,
@@ -99,22 +114,7 @@ export async function closeSession(
   await runner.rows(CLOSE_SESSION, [id, atMs, code, reason]);
 }
 
+/** Closes, at their last message, sessions that a crash left open. Returns how many. */
 export async function closeOrphanSessions(runner: Runner): Promise<number> {
   return (await runner.rows(CLOSE_ORPHANS)).length;
-}
-
-const NEWEST_TRADES = `
-  SELECT tid, ${toMs('traded_at')} AS traded_ms
-  FROM trade WHERE market_id = $1 ORDER BY traded_at DESC, tid DESC LIMIT $2`;
-
-export async function readNewestTrades(
-  runner: Runner,
-  marketId: number,
-  count: number,
-): Promise<TradeKey[]> {
-  const rows = await runner.rows<{ tid: string; traded_ms: number }>(NEWEST_TRADES, [
-    marketId,
-    count,
-  ]);
-  return rows.map(({ tid, traded_ms }) => ({ tid: Number(tid), tradedAtS: traded_ms / 1_000 }));
 }

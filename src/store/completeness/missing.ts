@@ -1,7 +1,7 @@
 import type { Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../ledger/batch.js';
-import type { Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { Runner } from '../connection.js';
+import { boundsSql, fromMs } from '../sql.js';
 
 /**
  * SQL of what is expected, covered and missing. Each piece stands in the FROM of a query that has the
@@ -60,13 +60,16 @@ export const coveredSql = (from: string, until: string) => `
 
 const UNTIL = fromMs('$3');
 const MISSING_SPANS = `
-  SELECT ${toMs('lower(missing)')} AS "fromMs", ${toMs('upper(missing)')} AS "toMs"
+  SELECT ${boundsSql('missing')}
   FROM stream s, ${expectedSql(UNTIL)}, ${coveredSql(`'-infinity'`, UNTIL)},
     unnest(expected.spans - covered.spans) AS missing
   WHERE s.market_id = $1 AND s.stream_id = $2
   ORDER BY lower(missing)`;
 
-/** Expected minus covered of one stream, oldest first. */
+/**
+ * Expected minus covered of one stream, oldest first: from `collectFromMs` (or, while that is null, from
+ * the oldest moment that is covered or wanted) up to `untilMs`, and what was wanted before that.
+ */
 export async function readMissing(
   runner: Runner,
   stream: StreamRef,

@@ -1,7 +1,7 @@
 import { isEmptySpan, type Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../model/series.js';
-import type { Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { Runner } from '../connection.js';
+import { fromMs, toMs } from '../sql.js';
 
 /** The exchange's present, as far as the archive knows it, and coverage that lies beyond it. */
 
@@ -21,6 +21,7 @@ const LEEWAY = `interval '10 seconds'`;
 const NOTE_PRESENT = `
   UPDATE archive SET present = ${fromMs('$1')}, present_noted_at = now(), present_pace = $2`;
 
+/** Notes the exchange's time, and exchange seconds per second; for {@link readBeyondPresent}. */
 export async function notePresent(runner: Runner, presentMs: number, pace: number): Promise<void> {
   await runner.rows(NOTE_PRESENT, [presentMs, pace]);
 }

@@ -1,21 +1,15 @@
-import { isEmptySpan, type Span } from '../../kernel/span.js';
+import { holdsSpan, isEmptySpan, type Span } from '../../kernel/span.js';
 import type { Island, StreamRef } from '../../ledger/batch.js';
 import { seriesOf, tableOfStream } from '../../model/series.js';
-import type { Runner } from '../database.js';
+import type { Runner } from '../connection.js';
 import type { DepartedRows } from '../sealing/departed.js';
+import { greatest, least, NO_ROWS, type RowCount, sumCounts } from './ledger.js';
 
 /**
  * Counts of what is left of an island that was cut. Of its pieces the longest is not counted: its rows
  * are those of the island less those of the others. So a recent span is cheap to take out of an island
  * of years.
  */
-
-/** Exact rows of a span with their lowest and highest id. */
-export interface PieceCount {
-  readonly rowCount: number;
-  readonly firstId: number | null;
-  readonly lastId: number | null;
-}
 
 export interface Pieces {
   readonly left: Span;
@@ -27,18 +21,17 @@ export interface Pieces {
 export interface RowReader {
   /** Whether all rows of a span are here, or away in partitions that lie in it whole. */
   canCount(span: Span): boolean;
-  count(span: Span): Promise<PieceCount>;
+  count(span: Span): Promise<RowCount>;
   /** Id of the row at an edge of a span: its oldest, or its newest. */
   edgeId(span: Span, edge: 'oldest' | 'newest'): Promise<number | null>;
 }
 
-const NO_ROWS: PieceCount = { rowCount: 0, firstId: null, lastId: null };
 const lengthMs = ({ fromMs, toMs }: Span) => Math.max(0, toMs - fromMs);
 
 /** What is left on both sides. */
 interface Sides {
-  readonly left: PieceCount;
-  readonly right: PieceCount;
+  readonly left: RowCount;
+  readonly right: RowCount;
 }
 
 /**
@@ -75,9 +68,9 @@ async function restOf(
   span: Span,
   innerEdge: 'oldest' | 'newest',
   island: Island,
-  others: readonly PieceCount[],
+  others: readonly RowCount[],
   rows: RowReader,
-): Promise<PieceCount | undefined> {
+): Promise<RowCount | undefined> {
   const rowCount = others.reduce((left, other) => left - other.rowCount, island.rowCount);
   if (rowCount === 0) return NO_ROWS;
   const innerId = await rows.edgeId(span, innerEdge);
@@ -158,11 +151,11 @@ export async function observedCount(
 }
 
 const COUNT_TRADES = (needsTime: string) => `
-  SELECT count(*)::float8 AS row_count, min(tid)::float8 AS first_id, max(tid)::float8 AS last_id
+  SELECT count(*)::float8 AS "rowCount", min(tid)::float8 AS "firstId", max(tid)::float8 AS "lastId"
   FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
   ${needsTime}`;
 const COUNT_KLINES = `
-  SELECT count(*)::float8 AS row_count, NULL AS first_id, NULL AS last_id FROM kline
+  SELECT count(*)::float8 AS "rowCount", NULL AS "firstId", NULL AS "lastId" FROM kline
   WHERE market_id = $1 AND interval_s = $4 AND open_at >= $2::timestamptz
     AND open_at < $3::timestamptz`;
 const EDGE_ID = (needsTime: string, order: string) => `
@@ -175,14 +168,6 @@ const NEEDS_TIME = 'AND executed_at IS NOT NULL';
 const NEAR_MS = 86_400_000;
 const WIDER = 16;
 
-interface CountRow {
-  readonly row_count: number;
-  readonly first_id: number | null;
-  readonly last_id: number | null;
-}
-
-const covers = (outer: Span, inner: Span) =>
-  outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
 const touches = (a: Span, b: Span) => a.fromMs < b.toMs && b.fromMs < a.toMs;
 
 /** What the partitions that have left hold of a stream of trades or times. */
@@ -194,15 +179,8 @@ function countsAway({ kind }: StreamRef, away: readonly DepartedRows[]): AwayCou
   });
 }
 
-interface AwayCount extends PieceCount {
+interface AwayCount extends RowCount {
   readonly span: Span;
-}
-
-const least = (ids: readonly (number | null)[]) => furthest(ids, Math.min);
-const greatest = (ids: readonly (number | null)[]) => furthest(ids, Math.max);
-function furthest(ids: readonly (number | null)[], choose: (...ids: number[]) => number) {
-  const known = ids.filter((id) => id !== null);
-  return known.length === 0 ? null : choose(...known);
 }
 
 /**
@@ -228,20 +206,14 @@ export function rowReader(
   const counted = countsAway(stream, away);
   const within = (span: Span) => counted.filter((one) => touches(one.span, span));
   return {
-    canCount: (span) => within(span).every((one) => covers(span, one.span)),
+    canCount: (span) => within(span).every((one) => holdsSpan(span, one.span)),
     async count(span) {
       const values = [stream.marketId, ...bounds(span.fromMs, span.toMs)];
       const [row] =
         stream.kind === 'kline'
-          ? await runner.rows<CountRow>(COUNT_KLINES, [...values, stream.variant])
-          : await runner.rows<CountRow>(COUNT_TRADES(needsTime), values);
-      const here = row ?? { row_count: 0, first_id: null, last_id: null };
-      const there = within(span);
-      return {
-        rowCount: there.reduce((sum, one) => sum + one.rowCount, here.row_count),
-        firstId: least([here.first_id, ...there.map((one) => one.firstId)]),
-        lastId: greatest([here.last_id, ...there.map((one) => one.lastId)]),
-      };
+          ? await runner.rows<RowCount>(COUNT_KLINES, [...values, stream.variant])
+          : await runner.rows<RowCount>(COUNT_TRADES(needsTime), values);
+      return sumCounts([row ?? NO_ROWS, ...within(span)]);
     },
     async edgeId(span, edge) {
       const { fromMs, toMs } = span;

@@ -1,14 +1,15 @@
-import { isEmptySpan, type Span, subtractSpans } from '../../kernel/span.js';
+import { hullOf, isEmptySpan, overlapOf, type Span, subtractSpans } from '../../kernel/span.js';
 import type { Evidence, Island, StreamRef } from '../../ledger/batch.js';
 import type { GapReason } from '../../ledger/gap-reasons.js';
-import type { Database, Runner } from '../database.js';
+import type { Runner } from '../connection.js';
+import type { Database } from '../database.js';
 import { StoreError } from '../errors.js';
-import { fromMs, toMs } from '../instants.js';
 import { type DepartedRows, departedRows } from '../sealing/departed.js';
+import { type Flat, fromMs, rangeSql, withSpan } from '../sql.js';
 import { doubtStream } from '../verdicts/verdict-rows.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { rememberGap } from './gap-memories.js';
-import { type CoverageRow, toIsland } from './ledger.js';
+import { islandSql } from './ledger.js';
 import { type BeyondPresent, readBeyond } from './present.js';
 import {
   observedCount,
@@ -33,15 +34,14 @@ export interface Doubt {
 }
 
 const TAKE_OVERLAPPING = `
-  DELETE FROM coverage WHERE market_id = $1 AND stream_id = $2
-    AND span && tstzrange(${fromMs('$3')}, ${fromMs('$4')})
-  RETURNING stream_id, ${toMs('lower(span)')} AS from_ms, ${toMs('upper(span)')} AS to_ms,
-    first_id, last_id, row_count, evidence, updated_at::text AS updated_at`;
+  DELETE FROM coverage c WHERE market_id = $1 AND stream_id = $2
+    AND span && ${rangeSql('$3', '$4')}
+  RETURNING ${islandSql('c')}, evidence, updated_at::text AS "updatedAt"`;
 
 /** What an island is left with keeps its evidence and its age. */
 const INSERT_REST = `
   INSERT INTO coverage (market_id, stream_id, span, first_id, last_id, row_count, evidence, updated_at)
-  VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}), $5, $6, $7, $8, $9::timestamptz)`;
+  VALUES ($1, $2, ${rangeSql('$3', '$4')}, $5, $6, $7, $8, $9::timestamptz)`;
 
 /**
  * What was covered once stays expected: before collect_from, and where the expectation began with the
@@ -58,9 +58,9 @@ const KEEP_EXPECTED = `
                WHERE c.stream_id = s.stream_id AND lower(c.span) < ${fromMs('$3')}) END
   ON CONFLICT DO NOTHING`;
 
-interface Taken extends CoverageRow {
+interface Taken extends Island {
   readonly evidence: Evidence;
-  readonly updated_at: string;
+  readonly updatedAt: string;
 }
 
 /**
@@ -93,7 +93,7 @@ export async function uncover(
     let rests: Island[] = [];
     for (const part of parts) {
       const cut = await takeBack(runner, stream, part, doubt, departed);
-      rests = [...rests.filter((rest) => isEmptySpan(overlap(rest.span, part))), ...cut];
+      rests = [...rests.filter((rest) => isEmptySpan(overlapOf(rest.span, part))), ...cut];
     }
     return rests.sort((a, b) => b.span.fromMs - a.span.fromMs);
   });
@@ -154,29 +154,22 @@ async function uncoverPart(
   departed: readonly DepartedRows[],
 ): Promise<Island[]> {
   const key = [stream.marketId, stream.streamId];
-  const taken = await runner.rows<Taken>(TAKE_OVERLAPPING, [...key, span.fromMs, span.toMs]);
+  const rows = await runner.rows<Flat<Taken>>(TAKE_OVERLAPPING, [...key, span.fromMs, span.toMs]);
   const rests: Island[] = [];
-  for (const row of taken) {
-    const island = toIsland(row);
+  for (const { evidence, updatedAt, ...island } of rows.map(withSpan)) {
     for (const rest of await cutIsland(runner, stream, island, span, departed)) {
       rests.push(rest);
       await runner.rows(INSERT_REST, [
         ...[...key, rest.span.fromMs, rest.span.toMs, rest.firstId, rest.lastId, rest.rowCount],
-        ...[JSON.stringify(row.evidence), row.updated_at],
+        ...[JSON.stringify(evidence), updatedAt],
       ]);
     }
   }
-  if (taken.length > 0) {
-    const fromMs = Math.min(...taken.map(({ from_ms }) => from_ms));
-    const toMs = Math.max(...taken.map(({ to_ms }) => to_ms));
-    const cut = overlap({ fromMs, toMs }, span);
+  if (rows.length > 0) {
+    const cut = overlapOf(hullOf(rows), span);
     await runner.rows(KEEP_EXPECTED, [...key, cut.fromMs, cut.toMs]);
   }
   return rests;
-}
-
-function overlap(a: Span, b: Span): Span {
-  return { fromMs: Math.max(a.fromMs, b.fromMs), toMs: Math.min(a.toMs, b.toMs) };
 }
 
 async function cutIsland(
@@ -188,8 +181,8 @@ async function cutIsland(
 ): Promise<Island[]> {
   const left = { fromMs: island.span.fromMs, toMs: span.fromMs };
   const right = { fromMs: span.toMs, toMs: island.span.toMs };
-  const pieces = { left, taken: overlap(island.span, span), right };
-  const away = departed.filter((one) => !isEmptySpan(overlap(one.span, island.span)));
+  const pieces = { left, taken: overlapOf(island.span, span), right };
+  const away = departed.filter((one) => !isEmptySpan(overlapOf(one.span, island.span)));
   const rows = rowReader(runner, stream, away);
   const isMomentary = !['trades', 'times', 'kline'].includes(stream.kind);
   const counts = isMomentary
@@ -214,7 +207,7 @@ export function hasLeft(
   departed: readonly DepartedRows[],
   span: Span,
 ): StoreError {
-  const away = departed.filter((one) => !isEmptySpan(overlap(one.span, span)));
+  const away = departed.filter((one) => !isEmptySpan(overlapOf(one.span, span)));
   const isArchived = away.some(({ state }) => state === 'archived');
   const [from, to] = [away.at(0)?.span.fromMs, away.at(-1)?.span.toMs].map((ms) =>
     new Date(ms ?? 0).toISOString(),

@@ -1,32 +1,56 @@
 import type { Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../ledger/batch.js';
-import type { FillRequests, WantedSpan } from '../api-completeness.js';
-import type { Database, Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { Runner } from '../connection.js';
+import type { Database } from '../database.js';
 import { departedSql } from '../sealing/departed.js';
+import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
 
 /** What is asked of whoever fills gaps: it stands in the ledger until it is done. */
+
+/** A span that somebody asked for beyond what is collected anyway (backfill). */
+export interface WantedSpan {
+  readonly wantedId: number;
+  readonly streamId: number;
+  readonly marketId: number;
+  readonly span: Span;
+}
+
+/**
+ * What a person or the verification asks of whoever fills gaps: read again and again, so that it
+ * reaches a daemon in another process and survives a crash.
+ */
+export interface FillRequests {
+  readonly wanted: readonly WantedSpan[];
+  /** Open memories with reason `suspect` whose span is still (partly) covered: to be uncovered. */
+  readonly suspects: readonly {
+    readonly gapId: number;
+    readonly streamId: number;
+    readonly span: Span;
+  }[];
+  /** Open memories that may be tried again now: `next_attempt_at` null or reached. */
+  readonly due: readonly {
+    readonly gapId: number;
+    readonly streamId: number;
+    readonly span: Span;
+    readonly attempts: number;
+    readonly nextAttemptAtMs: number | null;
+  }[];
+}
 
 /** Most requests of a sort in one answer; the others come when these are done. */
 const MOST_REQUESTS = 1_000;
 
 const WANTED_COLUMNS = `
   wanted_id::float8 AS "wantedId", stream_id AS "streamId", market_id AS "marketId",
-  ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs"`;
+  ${boundsSql('span')}`;
 
 const WANT = `
   INSERT INTO wanted (stream_id, market_id, span)
-  VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}))
+  VALUES ($1, $2, ${rangeSql('$3', '$4')})
   ON CONFLICT (market_id, stream_id, span) DO UPDATE SET requested_at = wanted.requested_at
   RETURNING ${WANTED_COLUMNS}`;
 
-type Flat<T extends { readonly span: Span }> = Omit<T, 'span'> & Span;
-
-function withSpan<T extends { readonly span: Span }>({ fromMs, toMs, ...rest }: Flat<T>) {
-  return { ...rest, span: { fromMs, toMs } };
-}
-
-/** @throws {@link StoreError} for a span that is empty */
+/** Adds a span to what is expected of a stream; the same span twice is one. @throws {@link StoreError} for a span that is empty */
 export async function want(runner: Runner, stream: StreamRef, span: Span): Promise<WantedSpan> {
   const values = [stream.streamId, stream.marketId, span.fromMs, span.toMs];
   const [row] = await runner.rows<Flat<WantedSpan>>(WANT, values);
@@ -52,8 +76,7 @@ const OPEN_WANTED = `
   ORDER BY lower(w.span) DESC LIMIT ${MOST_REQUESTS}`;
 
 const GAP_COLUMNS = `
-  gap_id::float8 AS "gapId", stream_id AS "streamId", ${toMs('lower(span)')} AS "fromMs",
-  ${toMs('upper(span)')} AS "toMs"`;
+  gap_id::float8 AS "gapId", stream_id AS "streamId", ${boundsSql('span')}`;
 
 const HAS_COVERAGE = `
   EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id AND c.stream_id = g.stream_id

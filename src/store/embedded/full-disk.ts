@@ -1,7 +1,6 @@
 import { statfs } from 'node:fs/promises';
 import { codeOf, messageOf } from '../../kernel/errors.js';
-import { StoreError } from '../errors.js';
-import { sqlstateOf } from '../sqlstate.js';
+import { StoreError, sqlstateOf } from '../errors.js';
 
 /** What the C library says in English and Postgres passes on. */
 const FULL_TEXT = /No space left on device|Disk quota exceeded/;

@@ -3,8 +3,8 @@ import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { StoreError } from '../errors.js';
-import type { Running } from './leaving.js';
 import { birthOf, isZombie } from './processes.js';
+import type { Running } from './sharing.js';
 
 const LOOK_EVERY_MS = 500;
 /** Tries to start it, without a steady time between them, after which it is given up. */

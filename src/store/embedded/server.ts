@@ -1,15 +1,16 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readdir, readFile, rm, stat } from 'node:fs/promises';
+import { readdir, readFile, readlink, realpath, rm, stat } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
+import pg from 'pg';
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { messageOf } from '../../kernel/errors.js';
+import { codeOf, messageOf } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
 import { StoreError } from '../errors.js';
 import { type Account, commandAs } from './accounts.js';
 import type { Binaries } from './binaries.js';
 import { fullDisk } from './full-disk.js';
-import { probeServer, readPostmaster } from './probe.js';
+import { superuserUrl } from './logins.js';
 import {
   accountOptions,
   birthOf,
@@ -264,4 +265,99 @@ async function signalAndWait(
     await sleep(clock, LOOK_EVERY_MS);
   }
   return !isAlive(pid);
+}
+
+/** What `postmaster.pid` says about a server that runs, or ran until it was killed. */
+export interface Postmaster {
+  readonly pid: number;
+  readonly port: number;
+}
+
+/** Reads `postmaster.pid` (line 1: process id, line 4: port); undefined when there is none. */
+export async function readPostmaster(clusterDir: string): Promise<Postmaster | undefined> {
+  const text = await readFile(join(clusterDir, 'postmaster.pid'), 'utf8').catch(() => '');
+  const lines = text.split('\n');
+  const pid = Number(lines[0]);
+  if (!Number.isInteger(pid) || pid < 1) return undefined;
+  // A server that has only begun to start has not written its port yet.
+  return { pid, port: Number(lines[3] ?? '') || 0 };
+}
+
+/** How a server answered: it serves this cluster, it does not (yet), or it serves another one. */
+type ProbeResult = 'serving' | 'silent' | 'other';
+
+const PROBE_TIMEOUT_MS = 5_000;
+/** Wrong password, no such user, no such database: somebody else's server. */
+const NOT_OURS = new Set(['28P01', '28000', '3D000']);
+
+/** Asks the server at `port` which cluster it serves. */
+export async function probeServer(
+  port: number,
+  password: string,
+  clusterDir: string,
+): Promise<ProbeResult> {
+  if (port === 0) return 'silent';
+  const client = new pg.Client({
+    connectionString: superuserUrl(port, password),
+    application_name: 'tapekeep-probe',
+    connectionTimeoutMillis: PROBE_TIMEOUT_MS,
+    query_timeout: PROBE_TIMEOUT_MS,
+  });
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    const { rows } = await client.query<{ data_directory: string }>('SHOW data_directory');
+    const served = await realpath(rows[0]?.data_directory ?? '').catch(() => '');
+    return served === (await realpath(clusterDir)) ? 'serving' : 'other';
+  } catch (error) {
+    return NOT_OURS.has(codeOf(error)) ? 'other' : 'silent';
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}
+
+/** They end by themselves at once, unless they are frozen or busy. */
+const GRACE_MS = 500;
+const ASKED_MS = 500;
+const KILLED_MS = 5_000;
+
+/**
+ * Ends what a killed server left behind: a backend that has not noticed holds the shared memory, and
+ * Postgres starts no server beside it. To be called when no server runs on these files, under the lock of
+ * the data folder. Where the system does not tell who they are (not Linux), it waits for nothing.
+ */
+export async function endOrphans(clusterDir: string, clock: Clock): Promise<void> {
+  if (await areGone(clusterDir, clock, GRACE_MS)) return;
+  for (const [signal, waitMs] of [
+    ['SIGQUIT', ASKED_MS],
+    // Nothing is lost by it: the next server recovers from the journal anyway.
+    ['SIGKILL', KILLED_MS],
+  ] as const) {
+    for (const { pid, birth } of await orphansOf(clusterDir)) {
+      if ((await birthOf(pid)) === birth) signalIfAlive(pid, signal);
+    }
+    if (await areGone(clusterDir, clock, waitMs)) return;
+  }
+}
+
+async function areGone(clusterDir: string, clock: Clock, waitMs: number): Promise<boolean> {
+  const deadlineMs = clock.monotonicMs() + waitMs;
+  for (;;) {
+    if ((await orphansOf(clusterDir)).length === 0) return true;
+    if (clock.monotonicMs() >= deadlineMs) return false;
+    await sleep(clock, LOOK_EVERY_MS);
+  }
+}
+
+/** Processes of Postgres whose working folder is that of the cluster, as that of all its backends is. */
+async function orphansOf(clusterDir: string): Promise<{ pid: number; birth: string }[]> {
+  const folder = await realpath(clusterDir).catch(() => clusterDir);
+  const found: { pid: number; birth: string }[] = [];
+  for (const name of await readdir('/proc').catch(() => [])) {
+    if (!/^\d+$/.test(name)) continue;
+    const cwd = await readlink(`/proc/${name}/cwd`).catch(() => undefined);
+    if (cwd !== folder || !(await mayBePostgres(Number(name)))) continue;
+    found.push({ pid: Number(name), birth: await birthOf(Number(name)) });
+  }
+  return found;
 }

@@ -3,7 +3,7 @@ import { dirname, resolve } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
-import type { EmbeddedOptions, EmbeddedPostgres } from '../api.js';
+import type { StoreEvents } from '../../observe/events.js';
 import { StoreError } from '../errors.js';
 import { type Account, chooseAccount, describeAccount } from './accounts.js';
 import { findBinaries } from './binaries.js';
@@ -16,35 +16,41 @@ import {
 } from './cluster.js';
 import { fullDisk } from './full-disk.js';
 import { keepRunning } from './keeping.js';
-import { leave, type Running } from './leaving.js';
-import { lockUnlessReadOnly } from './lock.js';
 import { programUrl, settleLogins, writeProgramPassword } from './logins.js';
-import { endOrphans } from './orphans.js';
-import { readPostmaster } from './probe.js';
 import { MINIMAL_ENV, mayBePostgres } from './processes.js';
 import {
+  endOrphans,
   endServer,
   findRunning,
   freePort,
   GIVEN_UP_STOP_MS,
   launchServer,
+  readPostmaster,
   type StartOptions,
 } from './server.js';
-import { joinUsers, type ServerUser } from './users.js';
+import { joinUsers, leave, lockUnlessReadOnly, type Running, type ServerUser } from './sharing.js';
 
-const START_TIMEOUT_MS = 60_000;
-/** Recovery after a crash reads the journal again, whatever the size of the archive. */
-const RESTART_TIMEOUT_MS = 300_000;
-/** A port that was free a moment ago may be taken by the time the server listens. */
-const PORT_TRIES = 3;
-
-/** A start that can be given up. */
-export interface AbortableOptions extends EmbeddedOptions {
+/** What {@link startEmbeddedPostgres} needs. */
+export interface EmbeddedOptions {
+  /** Folder of the installation; the cluster lives in `postgres` below it. */
+  readonly dataDir: string;
+  readonly clock: Clock;
+  readonly telemetry: StoreEvents;
+  /** Receives the server's own log lines. */
+  readonly log?: (line: string) => void;
+  /** Whole environment of the server's processes. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Deadline of start and of stop. Default 60,000. */
+  readonly startTimeoutMs?: number;
+  /** Called when the server was killed and cannot be started again. */
+  readonly onLost?: (error: Error) => void;
+  /** Gives up a start that is under way. */
   readonly signal?: AbortSignal;
 }
 
-/** A server whose end can be given a time. */
-export interface StoppableEmbeddedPostgres extends EmbeddedPostgres {
+export interface EmbeddedPostgres {
+  /** Connection string, with the password. Loopback only. */
+  readonly url: string;
   /**
    * Leaves the server, and ends it if nobody else uses it: a fast shutdown, and harder ways when that
    * does not end it in time. The first call counts.
@@ -53,6 +59,12 @@ export interface StoppableEmbeddedPostgres extends EmbeddedPostgres {
    */
   stop(options?: { readonly timeoutMs?: number }): Promise<void>;
 }
+
+const START_TIMEOUT_MS = 60_000;
+/** Recovery after a crash reads the journal again, whatever the size of the archive. */
+const RESTART_TIMEOUT_MS = 300_000;
+/** A port that was free a moment ago may be taken by the time the server listens. */
+const PORT_TRIES = 3;
 
 /**
  * Runs the Postgres that ships with tapekeep, on files below `dataDir`, or joins those that use it
@@ -67,9 +79,7 @@ export interface StoppableEmbeddedPostgres extends EmbeddedPostgres {
  * @throws {@link StoreError} when it can not run here; the message says what to do. The signal's reason
  * when it aborts; no server that nobody uses is left running then.
  */
-export async function startEmbeddedPostgres(
-  options: AbortableOptions,
-): Promise<StoppableEmbeddedPostgres> {
+export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   const paths = clusterPaths(resolve(options.dataDir));
   await makeDataDir(paths.dataDir);
   const deadlineMs = deadlineOf(options);
@@ -136,7 +146,7 @@ async function makeDataDir(dataDir: string): Promise<void> {
  * @param port given at a restart: the one that its users know, and nothing is made anew then
  */
 async function bringUp(
-  options: AbortableOptions,
+  options: EmbeddedOptions,
   paths: ClusterPaths,
   isShared: boolean,
   port?: number,
@@ -198,7 +208,7 @@ async function admitPrograms(
 
 /** The server that runs on these files, if one does. */
 async function findServer(
-  { clock, signal }: AbortableOptions,
+  { clock, signal }: EmbeddedOptions,
   paths: ClusterPaths,
   deadlineMs: number,
 ): Promise<Running | undefined> {
@@ -239,7 +249,7 @@ function joined(
   paths: ClusterPaths,
   user: ServerUser,
   running: Running,
-): StoppableEmbeddedPostgres {
+): EmbeddedPostgres {
   const ending = new AbortController();
   let current = running;
   const kept = keepRunning(running, {
@@ -267,7 +277,7 @@ function joined(
 
 /** After its loss, by whichever of its users has the lock first. */
 async function startAgain(
-  options: AbortableOptions,
+  options: EmbeddedOptions,
   paths: ClusterPaths,
   port: number,
 ): Promise<Running> {

@@ -1,22 +1,60 @@
 import type { Span } from '../../kernel/span.js';
-import type {
-  Answer,
-  CoverageNeighbour,
-  GapDetail,
-  InspectionStore,
-  KnownStream,
-  QuarantineFilter,
-  SpanProgress,
-  StreamSpan,
-} from '../api-inspection.js';
-import { NOTES } from '../completeness/gap-memories.js';
-import { noteTheseGaps } from '../completeness/gap-notes.js';
-import { START_TRIES } from '../completeness/start-tries.js';
-import type { Database, Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { StartReason, StreamRef } from '../../ledger/batch.js';
+import type { StreamKind } from '../../model/series.js';
+import { NOTES, type RecordedGap } from '../completeness/gap-memories.js';
+import { expectedSql } from '../completeness/missing.js';
+import type { Runner } from '../connection.js';
 import { IS_WRITTEN } from '../locks.js';
-import { readAnswer } from './answers.js';
-import { readQuarantine, readQuarantineCounts, readQuarantinedRow } from './quarantine-reader.js';
+import { START_TRIES, type StartTries } from '../schema/catalog.js';
+import { boundsSql, type Flat, fromMs, rangeSql, toMs, unnested, withSpan } from '../sql.js';
+
+/** A stream with what its coverage reaches. */
+export interface KnownStream extends StreamRef {
+  /** `*` for streams that cover all markets together. */
+  readonly market: string;
+  /** Whether the exchange lists the market no longer. */
+  readonly isDelisted: boolean;
+  readonly oldestCoveredMs: number | null;
+  readonly newestCoveredMs: number | null;
+  /** Tries to find the start of history that led no further. */
+  readonly startTries: StartTries | null;
+  /** Null where the start was chosen, or is not known. */
+  readonly startReason: StartReason | null;
+}
+
+/** A span of one stream that somebody wants to know about. */
+export interface StreamSpan {
+  readonly streamId: number;
+  readonly marketId: number;
+  readonly span: Span;
+}
+
+/** How far a span has come, from the ledger alone. What is none of these parts is open and due. */
+export interface SpanProgress {
+  readonly lengthMs: number;
+  readonly coveredMs: number;
+  /** Not covered, and given up. */
+  readonly unfillableMs: number;
+  /** Not covered, open, and not to be tried before the moment asked about. */
+  readonly waitingMs: number;
+  /** Rows stored under coverage of the whole stream. */
+  readonly rows: number;
+}
+
+/** Coverage next to a span, with what proves it. */
+export interface CoverageNeighbour {
+  readonly span: Span;
+  readonly firstId: number | null;
+  readonly lastId: number | null;
+  readonly rowCount: number;
+  /** What the newest answer showed that proves the claim. */
+  readonly evidence: unknown;
+}
+
+/** What is remembered of one gap, also of one that is closed. */
+export interface GapDetail extends RecordedGap {
+  readonly closedAtMs: number | null;
+}
 
 const STREAMS = `
   SELECT s.stream_id AS "streamId", s.kind, s.market_id AS "marketId", s.variant,
@@ -40,7 +78,7 @@ const REMEMBERED = (state: string) => `
 
 const PROGRESS = `
   WITH asked AS (
-    SELECT stream_id, market_id, ord, tstzrange(${fromMs('from_ms')}, ${fromMs('to_ms')}) AS span
+    SELECT stream_id, market_id, ord, ${rangeSql('from_ms', 'to_ms')} AS span
     FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[]) WITH ORDINALITY
       AS t(stream_id, market_id, from_ms, to_ms, ord)),
   known AS (
@@ -61,7 +99,7 @@ const PROGRESS = `
   FROM parts ORDER BY ord`;
 
 const NEIGHBOUR = `
-  SELECT ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs",
+  SELECT ${boundsSql('span')},
          first_id::float8 AS "firstId", last_id::float8 AS "lastId",
          row_count::float8 AS "rowCount", evidence
   FROM coverage WHERE market_id = $1 AND stream_id = $2`;
@@ -70,76 +108,42 @@ const AFTER = `${NEIGHBOUR} AND lower(span) >= ${fromMs('$3')} ORDER BY lower(sp
 
 const GAP = `
   SELECT gap_id::float8 AS "gapId", stream_id AS "streamId", market_id AS "marketId",
-         ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs", state, reason,
+         ${boundsSql('span')}, state, reason,
          ${NOTES} AS note, ${toMs('first_seen_at')} AS "firstSeenAtMs", attempts,
          ${toMs('next_attempt_at')} AS "nextAttemptAtMs", ${toMs('closed_at')} AS "closedAtMs"
   FROM gap g WHERE gap_id = $1`;
 
-type Flat<T extends { readonly span: Span }> = Omit<T, 'span'> & Span;
-
-function withSpan<T extends { readonly span: Span }>({ fromMs, toMs, ...rest }: Flat<T>) {
-  return { ...rest, span: { fromMs, toMs } };
+/** All streams by market, kind and variant. */
+export async function readStreams(runner: Runner): Promise<KnownStream[]> {
+  return await runner.rows<KnownStream>(STREAMS);
 }
 
-/** The details of an archive in Postgres. */
-export class PostgresInspection implements InspectionStore {
-  readonly #open: () => Database;
+/**
+ * One answer a span, in their order.
+ *
+ * @param untilMs tries after this moment count as waiting; exchange time
+ */
+export async function readProgress(
+  runner: Runner,
+  spans: readonly StreamSpan[],
+  untilMs: number,
+): Promise<SpanProgress[]> {
+  const flat = spans.map(({ span, ...stream }) => ({ ...stream, ...span }));
+  return await runner.rows<SpanProgress>(PROGRESS, [
+    ...unnested(flat, 'streamId', 'marketId', 'fromMs', 'toMs'),
+    untilMs,
+  ]);
+}
 
-  /** @param open the database, or throws when the store is stopped */
-  constructor(open: () => Database) {
-    this.#open = open;
-  }
-
-  async streams(): Promise<KnownStream[]> {
-    return await this.#open().rows<KnownStream>(STREAMS);
-  }
-
-  async progress(spans: readonly StreamSpan[], untilMs: number): Promise<SpanProgress[]> {
-    return await this.#open().rows<SpanProgress>(PROGRESS, [
-      spans.map(({ streamId }) => streamId),
-      spans.map(({ marketId }) => marketId),
-      spans.map(({ span }) => span.fromMs),
-      spans.map(({ span }) => span.toMs),
-      untilMs,
-    ]);
-  }
-
-  async neighbours({ streamId, marketId, span }: StreamSpan) {
-    return {
-      before: await readNeighbour(this.#open(), BEFORE, [marketId, streamId, span.fromMs]),
-      after: await readNeighbour(this.#open(), AFTER, [marketId, streamId, span.toMs]),
-    };
-  }
-
-  async gap(gapId: number): Promise<GapDetail | null> {
-    const [row] = await this.#open().rows<Flat<GapDetail>>(GAP, [gapId]);
-    return row === undefined ? null : (withSpan<GapDetail>(row) as GapDetail);
-  }
-
-  async note(gaps: Parameters<InspectionStore['note']>[0], note: string, atMs: number) {
-    return await noteTheseGaps(this.#open(), gaps, note, atMs);
-  }
-
-  async ask(sql: string, timeoutMs: number): Promise<Answer> {
-    return await readAnswer(this.#open(), sql, timeoutMs);
-  }
-
-  async isWritten(): Promise<boolean> {
-    const [row] = await this.#open().rows<{ written: boolean }>(IS_WRITTEN);
-    return row?.written === true;
-  }
-
-  async quarantined(filter: QuarantineFilter) {
-    return await readQuarantine(this.#open(), filter);
-  }
-
-  async quarantinedRow(quarantineId: number) {
-    return await readQuarantinedRow(this.#open(), quarantineId);
-  }
-
-  async quarantineCounts() {
-    return await readQuarantineCounts(this.#open());
-  }
+/** The nearest coverage before and after a span, touching or not. */
+export async function readNeighbours(
+  runner: Runner,
+  { streamId, marketId, span }: StreamSpan,
+): Promise<Record<'before' | 'after', CoverageNeighbour | null>> {
+  return {
+    before: await readNeighbour(runner, BEFORE, [marketId, streamId, span.fromMs]),
+    after: await readNeighbour(runner, AFTER, [marketId, streamId, span.toMs]),
+  };
 }
 
 async function readNeighbour(
@@ -148,5 +152,176 @@ async function readNeighbour(
   values: readonly number[],
 ): Promise<CoverageNeighbour | null> {
   const [row] = await runner.rows<Flat<CoverageNeighbour>>(sql, values);
-  return row === undefined ? null : (withSpan<CoverageNeighbour>(row) as CoverageNeighbour);
+  return row === undefined ? null : withSpan(row);
+}
+
+/** Null when nothing has this id (any more). */
+export async function readGap(runner: Runner, gapId: number): Promise<GapDetail | null> {
+  const [row] = await runner.rows<Flat<GapDetail>>(GAP, [gapId]);
+  return row === undefined ? null : withSpan(row);
+}
+
+/** Whether a program writes to this archive at present. */
+export async function readIsWritten(runner: Runner): Promise<boolean> {
+  const [row] = await runner.rows<{ written: boolean }>(IS_WRITTEN);
+  return row?.written === true;
+}
+
+/** One stream at a glance, from the ledger alone. */
+export interface StreamStatus {
+  readonly streamId: number;
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  /** `*` for streams that cover all markets together. */
+  readonly market: string;
+  readonly variant: number;
+  /** Rows stored under coverage. */
+  readonly rows: number;
+  /** End of the newest covered span; null while nothing is covered. */
+  readonly newestCoveredMs: number | null;
+  readonly coveredS: number;
+  /** Spans expected but not covered, up to the newest covered moment: what is newer is lag. */
+  readonly gaps: number;
+  readonly gapS: number;
+  /** Seconds of them that are recorded as unfillable: nobody can fetch them any more. */
+  readonly unfillableS: number;
+  /**
+   * Seconds of the unfillable that lie before all that is covered, because the exchange's history began
+   * later: they were wished for and never there to be had, so a share of what is complete leaves them out.
+   */
+  readonly beforeHistoryS: number;
+  /** Gaps that are left when what lies before history is taken out. */
+  readonly gapsWithinHistory: number;
+  /** Gaps that are left when the unfillable spans are taken out. */
+  readonly openGaps: number;
+  readonly collectFromMs: number | null;
+  /** Null where the start was chosen, or is not known. */
+  readonly startReason: StartReason | null;
+}
+
+/** All streams at a glance, from the ledger alone. */
+
+/** Summed as whole microseconds, which a float holds exactly. */
+const SECONDS_OF = (spans: string) => `
+  (SELECT coalesce(sum(round(date_part('epoch', upper(one) - lower(one)) * 1e6)), 0) / 1e6
+   FROM unnest(${spans}) AS one)`;
+
+/**
+ * What stream `s` was wished to have and the exchange does not serve, before its oldest island. Of what
+ * was covered and is doubted, or could not be observed, that can not be said.
+ */
+const BEFORE_HISTORY = `
+  LATERAL (
+    SELECT coalesce(range_agg(g.span * tstzrange(NULL, c.oldest)), '{}') AS spans FROM gap g
+    WHERE g.stream_id = s.stream_id AND lower(g.span) < c.oldest AND g.state = 'unfillable'
+      AND g.reason = 'beyond history' AND g.uncovered_at IS NULL
+    OFFSET 0) before`;
+
+const STATUS_ROWS = `
+  WITH covered AS (
+    SELECT stream_id, range_agg(span) AS spans, max(upper(span)) AS newest, min(lower(span)) AS oldest,
+           sum(row_count) AS row_count
+    FROM (SELECT * FROM coverage OFFSET 0) c GROUP BY stream_id),
+  unfillable AS (
+    SELECT stream_id, range_agg(span) AS spans FROM gap WHERE state = 'unfillable'
+    GROUP BY stream_id),
+  seen AS (
+    SELECT s.*, m.name, c.newest, c.row_count, coalesce(c.spans, '{}') AS spans,
+           coalesce(u.spans, '{}') AS unfillable,
+           expected.spans AS expected, before.spans AS before_history
+    FROM stream s JOIN market m USING (market_id) LEFT JOIN covered c USING (stream_id)
+      LEFT JOIN unfillable u USING (stream_id),
+      ${BEFORE_HISTORY},
+      ${expectedSql(`least(c.newest, ${fromMs('$1')})`)}),
+  missed AS MATERIALIZED (SELECT seen.*, expected - spans AS missing FROM seen)
+  SELECT stream_id AS "streamId", kind, market_id AS "marketId", name AS market, variant,
+         coalesce(row_count, 0)::float8 AS rows, ${toMs('newest')} AS "newestCoveredMs",
+         ${SECONDS_OF('spans')} AS "coveredS",
+         (SELECT count(*) FROM unnest(missing))::int AS gaps,
+         ${SECONDS_OF('missing')} AS "gapS",
+         ${SECONDS_OF('missing * unfillable')} AS "unfillableS",
+         ${SECONDS_OF('missing * before_history')} AS "beforeHistoryS",
+         (SELECT count(*) FROM unnest(missing - before_history))::int AS "gapsWithinHistory",
+         (SELECT count(*) FROM unnest(missing - unfillable))::int AS "openGaps",
+         ${toMs('collect_from')} AS "collectFromMs", start_reason AS "startReason"
+  FROM missed ORDER BY name, kind, variant`;
+
+export async function readStatus(runner: Runner, untilMs: number): Promise<StreamStatus[]> {
+  return await runner.rows<StreamStatus>(STATUS_ROWS, [untilMs]);
+}
+
+export interface QuarantineFilter {
+  readonly endpoint?: string;
+  readonly market?: string;
+  /** Part of the reason, in any case. */
+  readonly reason?: string;
+  /** Newest first; at most this many. */
+  readonly limit: number;
+}
+
+/** A sample of refused data. Its texts come from outside. */
+export interface QuarantinedRow {
+  readonly quarantineId: number;
+  /** Clock of the collecting machine. */
+  readonly receivedAtMs: number;
+  readonly endpoint: string;
+  readonly market: string | null;
+  readonly reason: string;
+  /** Of the first of the rows. */
+  readonly payload: string;
+  /** Rows of the same answer that were refused for the same reason. */
+  readonly count: number;
+}
+
+export interface QuarantineCount {
+  readonly endpoint: string;
+  readonly reason: string;
+  /** Since the archive began. */
+  readonly count: number;
+  readonly lastAtMs: number;
+  /** Samples of them that are kept; one may stand for many rows. */
+  readonly kept: number;
+}
+
+/** What was refused: the newest samples of it, and the counts of all. */
+
+const QUARANTINE_COLUMNS = `
+  quarantine_id::float8 AS "quarantineId", ${toMs('received_at')} AS "receivedAtMs", endpoint,
+  market, reason, payload, count::float8 AS count`;
+
+const NEWEST_QUARANTINED = `
+  SELECT ${QUARANTINE_COLUMNS} FROM quarantine
+  WHERE ($1::text IS NULL OR endpoint = $1) AND ($2::text IS NULL OR market = $2)
+    AND ($3::text IS NULL OR position(lower($3) IN lower(reason)) > 0)
+  ORDER BY quarantine_id DESC LIMIT $4`;
+
+export async function readQuarantine(
+  runner: Runner,
+  { endpoint = null, market = null, reason = null, limit }: Nullable<QuarantineFilter>,
+): Promise<QuarantinedRow[]> {
+  return await runner.rows<QuarantinedRow>(NEWEST_QUARANTINED, [endpoint, market, reason, limit]);
+}
+
+type Nullable<T> = { readonly [K in keyof T]: T[K] extends number ? T[K] : T[K] | null };
+
+const ONE_QUARANTINED = `SELECT ${QUARANTINE_COLUMNS} FROM quarantine WHERE quarantine_id = $1`;
+
+export async function readQuarantinedRow(
+  runner: Runner,
+  quarantineId: number,
+): Promise<QuarantinedRow | null> {
+  const [row] = await runner.rows<QuarantinedRow>(ONE_QUARANTINED, [quarantineId]);
+  return row ?? null;
+}
+
+const QUARANTINE_COUNTS = `
+  SELECT c.endpoint, c.reason, c.count::float8 AS count, ${toMs('c.last_at')} AS "lastAtMs",
+         coalesce(k.kept, 0)::float8 AS kept
+  FROM quarantine_count c LEFT JOIN (
+    SELECT endpoint, reason, count(*) AS kept FROM quarantine GROUP BY endpoint, reason) k
+    USING (endpoint, reason)
+  ORDER BY c.count DESC, c.endpoint, c.reason`;
+
+export async function readQuarantineCounts(runner: Runner): Promise<QuarantineCount[]> {
+  return await runner.rows<QuarantineCount>(QUARANTINE_COUNTS);
 }

@@ -1,9 +1,7 @@
 import type pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
-import { StoreError } from '../errors.js';
-import { sqlstateOf } from '../sqlstate.js';
-import { BEGIN_ALONE } from './migrations-table.js';
-import { readSqlFiles, type SqlFile } from './sql-files.js';
+import { StoreError, sqlstateOf } from '../errors.js';
+import { BEGIN_ALONE, readSqlFiles, type SqlFile } from './sql-files.js';
 
 /**
  * Views and functions for analysts. They hold no data and are replaced whole whenever their text has

@@ -1,13 +1,53 @@
 import type { Market } from '../../contract/resources.js';
 import type { StartReason, StreamRef } from '../../ledger/batch.js';
+import type { GapReason } from '../../ledger/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
-import type { ArchiveIdentity, MarketChanges, MarketChoice, StreamKey } from '../api.js';
-import type { Database, Runner } from '../database.js';
+import type { Runner } from '../connection.js';
+import type { Database } from '../database.js';
 import { giveUpMissing, resumeListed } from '../delisting.js';
 import { StoreError } from '../errors.js';
-import { fromMs, toMs } from '../instants.js';
 import { lockRowsSql } from '../locks.js';
-import { keptFromSql } from '../sealing/kept-from.js';
+import { keptFromSql } from '../sealing/departed.js';
+import { fromMs, toMs, unnested } from '../sql.js';
+
+/** The exchange that an archive belongs to. */
+export interface ArchiveIdentity {
+  readonly name: string;
+  readonly baseUrl: string;
+  readonly isSandbox: boolean;
+  /** Names the exchange's history (its header `x-tapekeep-exchange`); null where none is sent. */
+  readonly identity: string | null;
+}
+
+/** Markets that are to be known: an exchange may list any number of others. */
+export interface MarketChoice {
+  /** None: all of them. */
+  readonly wanted: readonly string[];
+  /** Of those that are listed now. */
+  readonly max: number;
+}
+
+/** What a complete list of markets changed. */
+export interface MarketChanges {
+  /** Market ids by name, of all markets that are listed now. */
+  readonly ids: ReadonlyMap<string, number>;
+  /** Seen for the first time, or again after a delisting. */
+  readonly added: readonly string[];
+  /** Absent from the list: delisted as of now. */
+  readonly removed: readonly string[];
+  /** Other precision or minimum than before. */
+  readonly changed: readonly string[];
+  /** Known from before and not listed now, whenever they left the list. */
+  readonly delisted: readonly string[];
+}
+
+export interface StreamKey {
+  readonly kind: StreamKind;
+  readonly marketId: number;
+  readonly variant: number;
+  /** Used only when the stream is new. */
+  readonly collectFromMs?: number | null;
+}
 
 const LOCK_CATALOG = lockRowsSql('catalog');
 
@@ -20,7 +60,11 @@ const CLAIM_ARCHIVE = `
         since_modes = CASE archive.base_url WHEN excluded.base_url THEN archive.since_modes
                                             ELSE '{}' END`;
 
-/** The archive's binding to one exchange. @throws {@link StoreError} when it is another's. */
+/**
+ * Binds this archive to an exchange, or checks that it is bound to this one.
+ *
+ * @throws {@link StoreError} `archive_of_another_exchange`
+ */
 export async function claimArchive(database: Database, wanted: ArchiveIdentity): Promise<void> {
   await database.transaction(async (runner) => {
     await runner.rows(LOCK_CATALOG);
@@ -31,6 +75,7 @@ export async function claimArchive(database: Database, wanted: ArchiveIdentity):
   });
 }
 
+/** The exchange that this archive is bound to, or null before the first claim. */
 export async function readArchive(runner: Runner): Promise<ArchiveIdentity | null> {
   const [row] = await runner.rows<ArchiveIdentity>(READ_ARCHIVE);
   return row ?? null;
@@ -101,13 +146,18 @@ interface MarketTerms {
 
 const ALL: MarketChoice = { wanted: [], max: Number.MAX_SAFE_INTEGER };
 
-/** Brings the table of markets in line with the exchange's list. */
+/**
+ * Upserts a list of markets. Those absent from a complete list (the default) are marked as
+ * delisted; those absent from an incomplete one stay as they are known, and keep their ids. New ones are
+ * taken in by name, as long as no more are listed of those that are wanted than `take.max`.
+ */
 export async function ensureMarkets(
   database: Database,
   markets: readonly Market[],
   atMs: number,
-  { isComplete, take = ALL }: { readonly isComplete: boolean; readonly take?: MarketChoice },
+  list: { readonly isComplete: boolean; readonly take?: MarketChoice } = { isComplete: true },
 ): Promise<MarketChanges> {
+  const { isComplete, take = ALL } = list;
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_CATALOG);
     const rows = await runner.rows<MarketTerms>(READ_MARKETS);
@@ -188,13 +238,16 @@ async function insertMarkets(
 ): Promise<{ market_id: number; name: string }[]> {
   if (markets.length === 0) return [];
   return await runner.rows<{ market_id: number; name: string }>(INSERT_MARKETS, [
-    markets.map(({ name }) => name),
-    markets.map(({ stock }) => stock),
-    markets.map(({ money }) => money),
-    markets.map(({ stockPrec }) => stockPrec),
-    markets.map(({ moneyPrec }) => moneyPrec),
-    markets.map(({ feePrec }) => feePrec),
-    markets.map(({ minAmount }) => minAmount),
+    ...unnested(
+      markets,
+      'name',
+      'stock',
+      'money',
+      'stockPrec',
+      'moneyPrec',
+      'feePrec',
+      'minAmount',
+    ),
     atMs,
   ]);
 }
@@ -226,11 +279,93 @@ export async function ensureStream(runner: Runner, key: StreamKey): Promise<Stre
   return made;
 }
 
+/** Moves the start of expected coverage, as when the start of history was found. */
 export async function setCollectFrom(
   runner: Runner,
   streamId: number,
   collectFromMs: number,
-  reason: StartReason | null,
+  reason: StartReason | null = null,
 ): Promise<void> {
   await runner.rows(SET_COLLECT_FROM, [streamId, collectFromMs, reason]);
+}
+
+/** A try to go below the lowest that is covered, while the start of history is not known. */
+export interface StartTry {
+  readonly reason: GapReason;
+  readonly note: string;
+  /** Exchange time. */
+  readonly nextAttemptAtMs: number;
+}
+
+/** Such tries in a row, with what is remembered of the last one. */
+export interface StartTries {
+  readonly attempts: number;
+  readonly reason: string;
+  readonly note: string;
+  readonly nextAttemptAtMs: number;
+}
+
+/** The tries of stream `s` as columns, for lists of streams. */
+export const START_TRIES = `
+  CASE WHEN s.start_tries IS NOT NULL THEN json_build_object(
+    'attempts', (s.start_tries->>'attempts')::int,
+    'reason', s.start_tries->>'reason',
+    'note', s.start_tries->>'note',
+    'nextAttemptAtMs', ${toMs(`(s.start_tries->>'nextAttemptAt')::timestamptz`)}) END
+  AS "startTries"`;
+
+const READ_TRIES = `SELECT ${START_TRIES} FROM stream s WHERE stream_id = $1`;
+
+/** Once the start is known there is nothing below it to be tried. */
+const NOTE_TRY = `
+  UPDATE stream SET start_tries = jsonb_build_object(
+    'attempts', coalesce((start_tries->>'attempts')::int, 0) + 1,
+    'reason', $2::text, 'note', $3::text, 'nextAttemptAt', ${fromMs('$4')})
+  WHERE stream_id = $1 AND collect_from IS NULL`;
+const FORGET_TRIES = 'UPDATE stream SET start_tries = NULL WHERE stream_id = $1';
+
+/** Tries to find the start of history that led no further; null when it is known, or the last one did. */
+export async function readStartTries(runner: Runner, streamId: number): Promise<StartTries | null> {
+  const [row] = await runner.rows<{ startTries: StartTries | null }>(READ_TRIES, [streamId]);
+  return row?.startTries ?? null;
+}
+
+/** Counts such a try while the start is not known; null when one led further. */
+export async function noteStartTry(
+  runner: Runner,
+  streamId: number,
+  failed: StartTry | null,
+): Promise<void> {
+  if (failed === null) await runner.rows(FORGET_TRIES, [streamId]);
+  else {
+    const { reason, note, nextAttemptAtMs } = failed;
+    await runner.rows(NOTE_TRY, [streamId, reason, note, nextAttemptAtMs]);
+  }
+}
+
+/** How a server understands `since` and `lastId` (field notes, since / lastId). */
+export type SinceMode = 'skip' | 'id';
+
+/** The endpoints that page through trades. */
+export type PagedEndpoint = 'history' | 'historyResult';
+
+type SinceModes = Partial<Record<PagedEndpoint, SinceMode>>;
+
+const READ_MODES = 'SELECT since_modes AS modes FROM archive';
+const REMEMBER_MODE = `
+  UPDATE archive SET since_modes = since_modes || jsonb_build_object($1::text, $2::text)`;
+
+/** How each endpoint understands its offset, as far as it was found out. Empty as well while the archive belongs to no exchange. */
+export async function readSinceModes(runner: Runner): Promise<SinceModes> {
+  const [row] = await runner.rows<{ modes: SinceModes }>(READ_MODES);
+  return row?.modes ?? {};
+}
+
+/** Of an archive that belongs to no exchange yet nothing is remembered: it is found out again. */
+export async function rememberSinceMode(
+  runner: Runner,
+  endpoint: PagedEndpoint,
+  mode: SinceMode,
+): Promise<void> {
+  await runner.rows(REMEMBER_MODE, [endpoint, mode]);
 }

@@ -2,8 +2,9 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
-import { SERIES_TABLES, seriesOf } from '../../model/series.js';
-import type { MigrateOptions } from '../api.js';
+import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
+import type { StoreEvents } from '../../observe/events.js';
+import type { Runner } from '../connection.js';
 import {
   checkServerVersion,
   clientConfig,
@@ -11,14 +12,21 @@ import {
   describeAddress,
   refuseReadOnly,
 } from '../connection.js';
-import type { Runner } from '../database.js';
-import { StoreError } from '../errors.js';
+import { actionOf, StoreError, sqlstateOf } from '../errors.js';
 import { FIND_EARLIER_WRITER, TAKE_EARLIER_LOCK } from '../locks.js';
-import { actionOf, sqlstateOf } from '../sqlstate.js';
 import { type AnalyticsOutcome, replaceAnalytics } from './analytics.js';
-import { BEGIN_ALONE, MIGRATIONS_TABLE } from './migrations-table.js';
-import { packageRoot } from './package-root.js';
+import type { PartitionWidth } from './partitions.js';
 import { type RolesOutcome, settleRoles } from './roles.js';
+import { BEGIN_ALONE, MIGRATIONS_TABLE, packageRoot } from './sql-files.js';
+
+/** What {@link migrate} needs. */
+export interface MigrateOptions {
+  readonly databaseUrl: string;
+  readonly connectTimeoutMs?: number;
+  readonly telemetry?: StoreEvents;
+  /** Other than the default partition widths; settled once, when the table is first made. */
+  readonly partitionWidths?: Partial<Readonly<Record<SeriesTable, PartitionWidth>>>;
+}
 
 /** `0001_name.sql`: the number gives the order. */
 const MIGRATION_FILE = /^\d{4}_[a-z0-9_]+\.sql$/;

@@ -1,9 +1,11 @@
 import type { Span } from '../../kernel/span.js';
 import { SERIES_TABLES, type SeriesTable } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
-import type { PartitionWidth } from '../api.js';
-import type { Runner } from '../database.js';
+import type { Runner } from '../connection.js';
 import { StoreError } from '../errors.js';
+
+/** How much time one partition holds. All boundaries are UTC. */
+export type PartitionWidth = 'day' | 'month';
 
 const READ_POLICY = 'SELECT table_name, width FROM partition_policy';
 /** One call a transaction: a maker holds its lock only as long as one partition takes. */

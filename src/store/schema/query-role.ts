@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import { sqlstateOf } from '../sqlstate.js';
+import { sqlstateOf } from '../errors.js';
 
 /** The role that statements of people run as. It reads, and only owners are members of it. */
 export const QUERY_ROLE = 'tapekeep_query';

@@ -1,12 +1,135 @@
 import type pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
-import { sqlstateOf } from '../sqlstate.js';
-import { closeDatabase, GROUPS, missingRights, openSchema } from './database-rights.js';
-import { BEGIN_ALONE } from './migrations-table.js';
+import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
+import { sqlstateOf } from '../errors.js';
 import { QUERY_GRANTS, QUERY_ROLE, settleQueryRole } from './query-role.js';
-import { type RoleRights, TABLE_RIGHTS } from './role-rights.js';
+import { BEGIN_ALONE } from './sql-files.js';
 
+/** Rights in Postgres' words; one on a column alone names it: `UPDATE(executed_at)`. */
+interface RoleRights {
+  readonly writer: readonly string[];
+  readonly reader: readonly string[];
+}
+
+const READ_ROWS = ['SELECT'];
+const NO_RIGHTS: readonly string[] = [];
+const ADD = ['SELECT', 'INSERT'];
+const ADD_REMOVE = ['SELECT', 'INSERT', 'DELETE'];
+const ADD_CHANGE = ['SELECT', 'INSERT', 'UPDATE'];
+const ALL_ROWS = ['SELECT', 'INSERT', 'UPDATE', 'DELETE'];
+
+/** Series are only added to, but for what is learned later, and where a version gives way to the next. */
+function rightsOf(table: SeriesTable): RoleRights {
+  const { columns, versions, retention } = seriesOf(table);
+  const learned = columns.filter(({ isLearned }) => isLearned).map(({ name }) => `UPDATE(${name})`);
+  return {
+    writer: versions === null ? [...ADD, ...learned] : ADD_CHANGE,
+    reader: retention === 'account' ? NO_RIGHTS : READ_ROWS,
+  };
+}
+
+const SERIES_RIGHTS = Object.fromEntries(SERIES_TABLES.map((table) => [table, rightsOf(table)]));
+
+/**
+ * What the writer and the reader may do with each table (data model, Roles). The ledger is kept. The account's own data and what was
+ * refused (which may hold some of it) are not for readers.
+ *
+ * Every table of the archive stands here: one that does not belongs to nobody but its owner.
+ */
+export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
+  ...SERIES_RIGHTS,
+  archive: { writer: ADD_CHANGE, reader: READ_ROWS },
+  market: { writer: ADD_CHANGE, reader: READ_ROWS },
+  market_history: { writer: ADD, reader: READ_ROWS },
+  stream: { writer: ADD_CHANGE, reader: READ_ROWS },
+  coverage: { writer: ALL_ROWS, reader: READ_ROWS },
+  gap: { writer: ALL_ROWS, reader: READ_ROWS },
+  trade_epoch: { writer: ADD, reader: READ_ROWS },
+  wanted: { writer: ALL_ROWS, reader: READ_ROWS },
+  session: { writer: ADD_CHANGE, reader: READ_ROWS },
+  verdict: { writer: ALL_ROWS, reader: READ_ROWS },
+  verdict_doubt: { writer: ADD_REMOVE, reader: READ_ROWS },
+  quarantine: { writer: ADD_REMOVE, reader: NO_RIGHTS },
+  quarantine_count: { writer: ADD_CHANGE, reader: READ_ROWS },
+  partition_policy: { writer: READ_ROWS, reader: READ_ROWS },
+  partition_state: { writer: READ_ROWS, reader: READ_ROWS },
+  exclusive_lock: { writer: ADD_CHANGE, reader: READ_ROWS },
+  reader_lock: { writer: READ_ROWS, reader: READ_ROWS },
+  tapekeep_migration: { writer: READ_ROWS, reader: READ_ROWS },
+};
+
+/**
+ * The three groups of the archive. They are names of the whole cluster, shared by all archives in it,
+ * and log in through their members only. What they may do is granted in each database by itself.
+ */
+const GROUPS = ['tapekeep_owner', 'tapekeep_writer', 'tapekeep_reader'] as const;
 const [OWNER, WRITER, READER] = GROUPS;
+
+/** Rights on the database that everybody has by default, and whether this user may take them away. */
+const OPEN_TO_ALL = `
+  SELECT coalesce(string_agg(a.privilege_type, ', ' ORDER BY a.privilege_type), '') AS rights,
+         pg_has_role(d.datdba, 'USAGE') AS "isOurs", quote_ident(d.datname) AS database
+  FROM pg_database d LEFT JOIN LATERAL aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
+    ON a.grantee = 0
+  WHERE d.datname = current_database() GROUP BY d.datdba, d.datname`;
+
+/**
+ * Closes the database to logins of no group: any that may connect can fill disks with temporary tables
+ * and hold advisory locks. Returns what the owner of the database has to do where this user may not.
+ */
+async function closeDatabase(
+  client: pg.Client,
+): Promise<{ changed: boolean; note: string | null }> {
+  const { rows } = await client.query<{ rights: string; isOurs: boolean; database: string }>(
+    OPEN_TO_ALL,
+  );
+  const [found] = rows;
+  if (found === undefined || found.rights === '') return { changed: false, note: null };
+  const revoke = `REVOKE ${found.rights} ON DATABASE ${found.database} FROM PUBLIC`;
+  if (!found.isOurs) {
+    const note = `every login of the server may use this database: let its owner run "${revoke};"`;
+    return { changed: false, note };
+  }
+  await client.query(`
+    GRANT CONNECT ON DATABASE ${found.database} TO ${OWNER}, ${WRITER}, ${READER};
+    GRANT TEMPORARY ON DATABASE ${found.database} TO ${OWNER}, ${WRITER};
+    ${revoke}`);
+  return { changed: true, note: null };
+}
+
+const DATABASE_RIGHTS = `
+  SELECT has_database_privilege('${WRITER}', current_database(), 'CONNECT') AS writes,
+         has_database_privilege('${WRITER}', current_database(), 'TEMPORARY') AS stages,
+         has_database_privilege('${READER}', current_database(), 'CONNECT') AS reads,
+         quote_ident(current_database()) AS database`;
+
+/** A GRANT of what one may not grant is a warning only: look at what came of it. */
+async function missingRights(client: pg.Client): Promise<string | null> {
+  const { rows } = await client.query<{
+    writes: boolean;
+    stages: boolean;
+    reads: boolean;
+    database: string;
+  }>(DATABASE_RIGHTS);
+  const [found] = rows;
+  if (found === undefined || (found.writes && found.stages && found.reads)) return null;
+  return `let the owner of the database run "GRANT CONNECT, TEMPORARY ON DATABASE ${found.database} TO ${WRITER}; GRANT CONNECT ON DATABASE ${found.database} TO ${READER};"`;
+}
+
+const IS_SCHEMA_OPEN = `
+  SELECT EXISTS (
+    SELECT FROM pg_namespace n, aclexplode(n.nspacl) a
+    WHERE n.nspname = current_schema() AND a.grantee = 0 AND a.privilege_type = 'CREATE') AS is_open,
+    quote_ident(current_schema()) AS schema`;
+
+/** Databases of Postgres 14 and older let everybody create things beside the tables. */
+async function openSchema(client: pg.Client): Promise<string | null> {
+  const { rows } = await client.query<{ is_open: boolean; schema: string }>(IS_SCHEMA_OPEN);
+  const [found] = rows;
+  if (found?.is_open !== true) return null;
+  return `everybody may create objects in the schema ${found.schema}: run "REVOKE CREATE ON SCHEMA ${found.schema} FROM PUBLIC;"`;
+}
+
 /** Beside the groups the role of statements, which need those first. */
 const ROLES = [...GROUPS, QUERY_ROLE] as const;
 
@@ -113,7 +236,7 @@ const FOREIGN_OBJECTS = `
   SELECT object FROM statements ORDER BY place, object`;
 
 /** What the writer may call of that which works with the owner's rights. */
-export const WRITER_FUNCTIONS = [
+const WRITER_FUNCTIONS = [
   ...['make_partition', 'partition_at', 'begin_seal', 'finish_seal', 'reopen_partition'],
   ...['drop_broken_indexes', 'rebuild_indexes', 'archive_partition', 'drop_emptied'],
   ...['begin_restore', 'finish_restore', 'expire_partition', 'expose_trade'],

@@ -1,7 +1,7 @@
 import type { Span } from '../../kernel/span.js';
-import type { SeriesTable } from '../../model/series.js';
-import type { Runner } from '../database.js';
-import { toMs } from '../instants.js';
+import { type SeriesTable, STREAM_KINDS, tableOfStream } from '../../model/series.js';
+import type { Runner } from '../connection.js';
+import { boundsSql, type Flat, withSpan } from '../sql.js';
 
 /**
  * What the ledger covers and the database does not hold any more: rows in files, or gone. What is
@@ -26,7 +26,7 @@ export interface DepartedRows {
 }
 
 const DEPARTED_ROWS = `
-  SELECT ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs", state,
+  SELECT ${boundsSql('span')}, state,
          CASE state WHEN 'archived' THEN market_rows -> $2::text END AS counts
   FROM partition_state WHERE table_name = $1 AND state IN ('archived', 'expired') ORDER BY lower(span)`;
 
@@ -36,12 +36,14 @@ export async function departedRows(
   table: SeriesTable,
   marketId: number,
 ): Promise<DepartedRows[]> {
-  const rows = await runner.rows<Omit<DepartedRows, 'span'> & Span>(DEPARTED_ROWS, [
-    table,
-    `${marketId}`,
-  ]);
-  return rows.map(({ fromMs, toMs: endMs, ...rest }) => ({
-    ...rest,
-    span: { fromMs, toMs: endMs },
-  }));
+  const values = [table, `${marketId}`];
+  return (await runner.rows<Flat<DepartedRows>>(DEPARTED_ROWS, values)).map(withSpan);
 }
+
+/** The table that holds what a kind of stream covers (SQL). */
+const TABLES = STREAM_KINDS.map((kind) => `WHEN '${kind}' THEN '${tableOfStream(kind)}'`).join(' ');
+
+/** Where what is kept of a stream begins; null where nothing was ever given up (SQL). */
+export const keptFromSql = (kind: string) => `
+  (SELECT max(upper(p.span)) FROM partition_state p
+   WHERE p.state = 'expired' AND p.table_name = CASE ${kind} ${TABLES} END)`;

@@ -1,14 +1,54 @@
-import type { SeriesTable } from '../../model/series.js';
-import type { ConnectionOptions } from '../connection.js';
-import type { Database } from '../database.js';
-import { toMs } from '../instants.js';
-import type { PartitionInfo, PartitionLife, SealingStore } from './api-sealing.js';
-import { LongConnection } from './connection.js';
-import { PostgresSealingDesk } from './desk.js';
+import type { Span } from '../../kernel/span.js';
+import { columnsOf, leanSql, type SeriesColumn, timeColumnOf } from '../../model/kinds.js';
+import { type SeriesTable, seriesOf } from '../../model/series.js';
+import { Connection, type ConnectionOptions, inStoreWords, type Runner } from '../connection.js';
+import { StoreError, sqlstateOf } from '../errors.js';
+import { holdLock } from '../locks.js';
+import { boundsSql, type Flat, fromMs, toMs, withSpan } from '../sql.js';
+import { findLedgerDoubts, findUnsettled, readCoverage, type StreamCoverage } from './settled.js';
+
+/** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
+export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';
+
+/** A partition at a glance. */
+export interface PartitionInfo {
+  readonly table: SeriesTable;
+  readonly name: string;
+  readonly span: Span;
+  readonly state: PartitionLife;
+  /** Counted at sealing; of a hot one as the database estimates. Null: not known, or none. */
+  readonly rows: number | null;
+  /** What the heap and the indexes take in the database; 0 when it is not there. */
+  readonly heapBytes: number;
+  readonly indexBytes: number;
+  /** The table is there, with rows or emptied. */
+  readonly isPresent: boolean;
+  readonly checksum: string | null;
+  /** Manifest of its files; also of a sealed one that was restored and has not changed since. */
+  readonly uri: string | null;
+  readonly coldBytes: number | null;
+  readonly sealedAtMs: number | null;
+  readonly archivedAtMs: number | null;
+  readonly restoredAtMs: number | null;
+}
+
+/** What was counted of a partition. */
+export interface SealFacts {
+  readonly rows: number;
+  readonly checksum: string;
+}
+
+/** A market that has rows in a partition. */
+export interface PartitionMarket {
+  readonly marketId: number;
+  readonly market: string;
+  /** Digits after the point of the stock and of the money, as the exchange gives them; null: unknown. */
+  readonly stockPrec: number | null;
+  readonly moneyPrec: number | null;
+}
 
 const PARTITIONS = `
-  SELECT p.table_name AS table, n.name, ${toMs('lower(p.span)')} AS "fromMs",
-         ${toMs('upper(p.span)')} AS "toMs", p.state, p.checksum, p.uri,
+  SELECT p.table_name AS table, n.name, ${boundsSql('p.span')}, p.state, p.checksum, p.uri,
          coalesce(p.row_count, CASE WHEN p.state = 'hot' AND c.reltuples >= 0 THEN c.reltuples END)::float8
            AS rows,
          coalesce(pg_table_size(c.oid), 0)::float8 AS "heapBytes",
@@ -21,40 +61,246 @@ const PARTITIONS = `
     LEFT JOIN pg_class c ON c.oid = to_regclass(n.name)
   ORDER BY p.table_name, lower(p.span)`;
 
-interface Row extends Omit<PartitionInfo, 'span'> {
-  readonly table: SeriesTable;
-  readonly state: PartitionLife;
-  readonly fromMs: number;
-  readonly toMs: number;
+/** All that were ever made, by table and time. */
+export async function readPartitions(runner: Runner): Promise<PartitionInfo[]> {
+  return (await runner.rows<Flat<PartitionInfo>>(PARTITIONS)).map(withSpan);
 }
 
-/** The lives of the partitions of one archive. */
-export class PostgresSealing implements SealingStore {
-  readonly #open: () => Database;
-  readonly #options: ConnectionOptions;
+/**
+ * A column in the one form that its value has, whatever digits it was sent with: without zeros at the
+ * end of decimals, which no file keeps.
+ */
+function canonical(table: SeriesTable, { name, type }: SeriesColumn): string {
+  if (type === 'decimal') return leanSql(table, name, `trim_scale(${name})`);
+  if (type === 'decimals') {
+    return `'[' || array_to_string(ARRAY(SELECT trim_scale(v) FROM unnest(${name}) AS v), ',') || ']'`;
+  }
+  return name;
+}
 
-  /** @param open the database, or throws when the store is stopped */
-  constructor(open: () => Database, options: ConnectionOptions) {
-    this.#open = open;
-    this.#options = options;
+/**
+ * The rows of one market in a partition: day by day, within a day by the primary key, a line each as
+ * in the forms of the series, decimals shortened to their value. By these lines rows are summed up,
+ * and of these lines files are made.
+ */
+export function marketRowsSql(table: SeriesTable, partition: string, marketId: number): string {
+  const { key } = seriesOf(table);
+  const columns = columnsOf(table, true);
+  const timeColumn = timeColumnOf(table);
+  const selected = columns.map((one) => canonical(table, one)).join(', ');
+  const isInOrder = key[0] === timeColumn;
+  const order = [...(isInOrder ? [] : [`date_trunc('day', ${timeColumn})`]), ...key].join(', ');
+  return `COPY (SELECT ${selected} FROM ${partition} WHERE market_id = ${Math.trunc(marketId)}
+    ORDER BY ${order}) TO STDOUT (FORMAT csv)`;
+}
+
+type Place = Pick<PartitionInfo, 'table' | 'name' | 'span'>;
+
+/** A lock that is not had by then is for another time. */
+const PATIENCE = `SET lock_timeout = 30000; SET enable_sort = on`;
+/** The server looks this often whether we are still there: a killed program frees its locks. */
+const LOOK_FOR_CLIENT = `
+  DO $$ BEGIN
+    PERFORM set_config('client_connection_check_interval', '1s', false);
+  EXCEPTION WHEN OTHERS THEN NULL;
+  END $$`;
+
+const IS_DISTRIBUTED = `SELECT to_regclass('pg_dist_partition') IS NOT NULL AS known`;
+const DISTRIBUTED = `
+  SELECT EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = 'trade'::regclass) AS is_so`;
+
+/** Rights on the table itself, beyond those of the functions. */
+const MAY_MAINTAIN = `
+  SELECT pg_has_role(c.relowner, 'USAGE') AS may FROM pg_class c WHERE c.oid = to_regclass($1)`;
+
+/** One probe of the key for each market, however many rows there are. */
+const marketsSql = (name: string) => `
+  WITH RECURSIVE held AS (
+    (SELECT min(market_id) AS market_id FROM ${name})
+    UNION ALL
+    SELECT (SELECT min(p.market_id) FROM ${name} p WHERE p.market_id > h.market_id)
+    FROM held h WHERE h.market_id IS NOT NULL)
+  SELECT h.market_id AS "marketId", coalesce(m.name, h.market_id::text) AS market,
+         m.stock_prec AS "stockPrec", m.money_prec AS "moneyPrec"
+  FROM held h LEFT JOIN market m USING (market_id) WHERE h.market_id IS NOT NULL ORDER BY 1`;
+
+const AT = fromMs('$2');
+
+/**
+ * The steps of which lives of partitions consist, each whole or not at all, on one connection that holds
+ * the lock that makes it the only one. A step that finds a lock taken for too long throws a StoreError
+ * `retry`: nothing has happened, another time will do.
+ */
+export class SealingDesk {
+  readonly #connection: Connection;
+
+  private constructor(connection: Connection) {
+    this.#connection = connection;
   }
 
-  async partitions(): Promise<PartitionInfo[]> {
-    const rows = await this.#open().rows<Row>(PARTITIONS);
-    return rows.map(({ fromMs, toMs: endMs, ...rest }) => ({
-      ...rest,
-      span: { fromMs, toMs: endMs },
-    }));
-  }
-
-  async open(signal: AbortSignal): Promise<PostgresSealingDesk> {
-    this.#open();
-    const connection = await LongConnection.open(this.#options, signal);
+  /** @throws StoreError `sealing_busy`, `sealing_refused`, and when it cannot connect */
+  static async open(options: ConnectionOptions, signal: AbortSignal): Promise<SealingDesk> {
+    // Statements take as long as they take.
+    const use = { silenceMs: null, signal, explain: inStoreWords };
+    const connection = await Connection.open({ ...options, statementTimeoutMs: 0 }, use);
     try {
-      return await PostgresSealingDesk.open(connection);
+      await connection.rows(PATIENCE);
+      await connection.rows(LOOK_FOR_CLIENT);
+      await takeDesk(connection);
+      return new SealingDesk(connection);
     } catch (error) {
       await connection.close();
       throw error;
+    }
+  }
+
+  /** The first thing that keeps a partition from being settled; undefined when it is. */
+  unsettled({ table, span }: Place, needsVerdicts: boolean) {
+    return findUnsettled(this.#connection, table, span, needsVerdicts);
+  }
+
+  /** Islands of trades that touch a span and do not add up; the first few. */
+  ledgerDoubts(span: Place['span']) {
+    return findLedgerDoubts(this.#connection, span);
+  }
+
+  /** From here on the rows do not change, or the seal fails. False: it is not hot any more. */
+  async beginSeal(place: Place): Promise<boolean> {
+    return (await this.#call<string | null>('begin_seal($1, AT)', place)) !== null;
+  }
+
+  /** Builds the indexes anew and drops what an interrupted try left. */
+  async rebuildIndexes(place: Place): Promise<void> {
+    await this.#call('drop_broken_indexes($1, AT)', place);
+    if (await this.#mayMaintain(place)) {
+      await this.#connection.rows(`REINDEX TABLE CONCURRENTLY ${place.name}`);
+    } else {
+      await this.#call('rebuild_indexes($1, AT)', place);
+    }
+  }
+
+  /** Freezes the rows. False where the rights do not suffice. */
+  async freeze(place: Place): Promise<boolean> {
+    if (!(await this.#mayMaintain(place))) return false;
+    await this.#connection.rows(`VACUUM (FREEZE, ANALYZE) ${place.name}`);
+    return true;
+  }
+
+  /** False: it was reopened meanwhile. */
+  async finishSeal(place: Place, { rows, checksum }: SealFacts): Promise<boolean> {
+    return await this.#call<boolean>('finish_seal($1, AT, $3, $4)', place, [rows, checksum]);
+  }
+
+  /** Markets that have rows in it, by id. @param partition the name of a table with its columns */
+  async markets({ name }: Place): Promise<PartitionMarket[]> {
+    return await this.#connection.rows<PartitionMarket>(marketsSql(name));
+  }
+
+  /** The columns of {@link marketRows}, in their order. */
+  columns(table: SeriesTable): readonly SeriesColumn[] {
+    return columnsOf(table, true);
+  }
+
+  /** The rows of a market as canonical lines, day by day. Leaving early ends the desk. */
+  marketRows({ table, name }: Place, marketId: number): AsyncIterable<Buffer> {
+    return this.#connection.copyOut(marketRowsSql(table, name, marketId));
+  }
+
+  async coverage({ table, span }: Place): Promise<StreamCoverage[]> {
+    return await readCoverage(this.#connection, table, span);
+  }
+
+  /**
+   * The switch to files. False: it is not sealed, or not with this checksum.
+   *
+   * @param cold the manifest, which the database holds against the rows that it counted
+   */
+  async archive(
+    place: Place,
+    { uri, manifest }: { uri: string; manifest: { checksum: string } },
+  ): Promise<boolean> {
+    const more = [uri, JSON.stringify(manifest)];
+    return await this.#call<boolean>('archive_partition($1, AT, $3, $4)', place, more);
+  }
+
+  /** Drops the table of what is archived or expired. False: it is in use, try again later. */
+  async dropEmptied(place: Place): Promise<boolean> {
+    return await this.#call<boolean>('drop_emptied($1, AT)', place);
+  }
+
+  /** An empty table aside for rows that come back. False: it is not archived. */
+  async beginRestore(place: Place): Promise<boolean> {
+    return (await this.#call<string | null>('begin_restore($1, AT)', place)) !== null;
+  }
+
+  /** Adds lines of {@link columns} with the market's id before them. */
+  async copyIn({ table, name }: Place, lines: Buffer): Promise<void> {
+    const columns = columnsOf(table, true).map((one) => one.name);
+    const sql = `COPY ${name} (market_id, ${columns.join(', ')}) FROM STDIN (FORMAT csv)`;
+    await this.#connection.copyIn(sql, lines);
+  }
+
+  /** The switch back. False: it is not archived, or not with this checksum. */
+  async finishRestore(place: Place, checksum: string): Promise<boolean> {
+    return await this.#call<boolean>('finish_restore($1, AT, $3)', place, [checksum]);
+  }
+
+  /**
+   * Gives up the rows, and in the same transaction what the ledger says of them and of all before.
+   * False: it was expired already, or its time has hardly ended.
+   */
+  async expire(place: Place): Promise<boolean> {
+    return (await this.#call<string | null>('expire_partition($1, AT)', place)) !== null;
+  }
+
+  async close(): Promise<void> {
+    await this.#connection.close();
+  }
+
+  async #mayMaintain({ name }: Place): Promise<boolean> {
+    const [row] = await this.#connection.rows<{ may: boolean }>(MAY_MAINTAIN, [name]);
+    return row?.may === true;
+  }
+
+  /** Calls one of the functions of sql/0006 and sql/0010; AT stands for the begin of the partition. */
+  async #call<T>(
+    call: string,
+    { table, span, name }: Place,
+    more: readonly unknown[] = [],
+  ): Promise<T> {
+    const values = [table, span.fromMs, ...more];
+    try {
+      const sql = `SELECT ${call.replace('AT', AT)} AS result`;
+      const [row] = await this.#connection.rows<{ result: T }>(sql, values);
+      return row?.result as T;
+    } catch (error) {
+      if (sqlstateOf(error) !== '55P03') throw error;
+      throw new StoreError(
+        'sealing_busy',
+        'retry',
+        `${name} is in use, so that it stays as it is for now: try again later`,
+        { cause: error, sqlstate: '55P03' },
+      );
+    }
+  }
+}
+
+/** @throws StoreError `sealing_busy`, `sealing_refused` */
+async function takeDesk(connection: Connection): Promise<void> {
+  await holdLock(connection, 'sealing', {
+    ...{ code: 'sealing_busy', action: 'retry' },
+    text: (heldBy) =>
+      `another tapekeep is sealing, archiving or restoring partitions of this database (${heldBy}): try again when it has ended`,
+  });
+  const [citus] = await connection.rows<{ known: boolean }>(IS_DISTRIBUTED);
+  if (citus?.known === true) {
+    const [found] = await connection.rows<{ is_so: boolean }>(DISTRIBUTED);
+    if (found?.is_so === true) {
+      throw new StoreError(
+        'sealing_refused',
+        'fatal',
+        'the tables are distributed over a Citus cluster, where partitions are not sealed, archived or given up: set partitions.seal to false, and leave retention at forever',
+      );
     }
   }
 }

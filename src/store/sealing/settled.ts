@@ -1,12 +1,37 @@
 import type { Span } from '../../kernel/span.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { coveredSql, expectedSql, islandBeforeSql } from '../completeness/missing.js';
-import type { Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
-import type { LedgerDoubt, StreamCoverage, Unsettled } from './api-sealing.js';
+import type { Runner } from '../connection.js';
+import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
+import { slotsInSql } from '../verdicts/verdicts.js';
 import { departedSql } from './departed.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
+
+/** Why a partition can not be sealed yet. */
+export interface Unsettled {
+  readonly why: 'gap' | 'doubt' | 'verdict';
+  readonly kind: string;
+  readonly market: string;
+  readonly variantS: number;
+  readonly span: Span;
+}
+
+/** An island of trades that does not hold as many rows as the ledger says. */
+export interface LedgerDoubt {
+  readonly market: string;
+  readonly span: Span;
+  readonly claimed: number;
+  readonly counted: number;
+}
+
+/** What the ledger says of one stream within a partition. */
+export interface StreamCoverage {
+  readonly kind: string;
+  readonly market: string;
+  readonly variantS: number;
+  readonly spans: readonly Span[];
+}
 
 const FROM = fromMs('$1');
 const UNTIL = fromMs('$2');
@@ -14,8 +39,7 @@ const SPAN = `tstzrange(${FROM}, ${UNTIL})`;
 
 /** What is missing and not given up. */
 const OPEN_GAP = `
-  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${toMs('lower(one)')} AS "fromMs",
-         ${toMs('upper(one)')} AS "toMs"
+  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('one')}
   FROM stream s JOIN market m USING (market_id), ${islandBeforeSql(FROM)}, ${expectedSql(UNTIL)},
     ${coveredSql(`coalesce(island.at, '-infinity')`, UNTIL)},
     LATERAL (
@@ -27,13 +51,16 @@ const OPEN_GAP = `
 
 /** What is covered and doubted: it is to be fetched again, which nobody has begun yet. */
 const OPEN_DOUBT = `
-  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${toMs('lower(g.span)')} AS "fromMs",
-         ${toMs('upper(g.span)')} AS "toMs"
+  SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('g.span')}
   FROM stream s JOIN market m USING (market_id)
     JOIN gap g ON g.stream_id = s.stream_id AND g.market_id = s.market_id
   WHERE s.kind = ANY ($3::text[]) AND g.state = 'open' AND g.reason = 'suspect'
     AND g.uncovered_at IS NULL AND g.span && ${SPAN}
   ORDER BY lower(g.span) LIMIT 1`;
+
+const coveredNear = (streamId: string) => `
+  coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
+            WHERE c.stream_id = ${streamId} AND c.span && p.near), '{}')`;
 
 /** Slots that both roads cover and nobody has judged, mismatches that are being tried, and doubts. */
 const OPEN_VERDICT = `
@@ -43,18 +70,10 @@ const OPEN_VERDICT = `
     FROM stream k JOIN stream t ON t.market_id = k.market_id AND t.kind = 'trades'
     WHERE k.kind = 'kline'),
   slots AS (
-    SELECT p.*, (
-      SELECT coalesce(range_agg(tstzrange(to_timestamp(from_s), to_timestamp(to_s))), '{}')
-      FROM unnest(
-          coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
-                    WHERE c.stream_id = p.trades_id AND c.span && p.near), '{}')
-          * coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
-                      WHERE c.stream_id = p.kline_id AND c.span && p.near), '{}')
-          - ${departedSql('trade', 'kline')}) AS both_roads,
-        LATERAL (
-          SELECT ceil(date_part('epoch', lower(both_roads)) / p.interval_s) * p.interval_s AS from_s,
-                 floor(date_part('epoch', upper(both_roads)) / p.interval_s) * p.interval_s AS to_s) grid
-      WHERE from_s < to_s) AS slots
+    SELECT p.*, ${slotsInSql(
+      `${coveredNear('p.trades_id')} * ${coveredNear('p.kline_id')} - ${departedSql('trade', 'kline')}`,
+      'p.interval_s',
+    )} AS slots
     FROM pairs p),
   open AS (
     SELECT s.market_id, s.interval_s, one AS span
@@ -70,10 +89,10 @@ const OPEN_VERDICT = `
     SELECT market_id, interval_s, span FROM verdict_doubt d
     WHERE span && ${SPAN} AND EXISTS (SELECT FROM pairs p WHERE p.market_id = d.market_id))
   SELECT 'kline' AS kind, m.name AS market, o.interval_s AS "variantS",
-         ${toMs('lower(o.span)')} AS "fromMs", ${toMs('upper(o.span)')} AS "toMs"
+         ${boundsSql('o.span')}
   FROM open o JOIN market m USING (market_id) ORDER BY lower(o.span) LIMIT 1`;
 
-type Found = Omit<Unsettled, 'why' | 'span'> & Span;
+type Found = Flat<Omit<Unsettled, 'why'>>;
 
 /** The first thing that keeps a span of a table from being settled. */
 export async function findUnsettled(
@@ -94,8 +113,8 @@ export async function findUnsettled(
   return verdict === undefined ? undefined : toUnsettled('verdict', verdict);
 }
 
-function toUnsettled(why: Unsettled['why'], { fromMs, toMs, ...rest }: Found): Unsettled {
-  return { ...rest, why, span: { fromMs, toMs } };
+function toUnsettled(why: Unsettled['why'], found: Found): Unsettled {
+  return { ...withSpan(found), why };
 }
 
 /**
@@ -126,7 +145,7 @@ const LEDGER_DOUBTS = `
                    WHERE t.market_id = i.market_id AND t.traded_at >= lower(part)
                      AND t.traded_at < upper(part)) n), 0) AS rows
     FROM islands i)
-  SELECT market, ${toMs('lower(span)')} AS "fromMs", ${toMs('upper(span)')} AS "toMs",
+  SELECT market, ${boundsSql('span')},
          row_count::float8 AS claimed, rows::float8 AS counted
   FROM counted WHERE rows <> row_count ORDER BY market, lower(span) LIMIT 10`;
 
@@ -134,13 +153,13 @@ export async function findLedgerDoubts(
   runner: Runner,
   { fromMs: from, toMs: to }: Span,
 ): Promise<LedgerDoubt[]> {
-  const rows = await runner.rows<Omit<LedgerDoubt, 'span'> & Span>(LEDGER_DOUBTS, [from, to]);
-  return rows.map(({ fromMs, toMs, ...rest }) => ({ ...rest, span: { fromMs, toMs } }));
+  const rows = await runner.rows<Flat<LedgerDoubt>>(LEDGER_DOUBTS, [from, to]);
+  return rows.map(withSpan);
 }
 
 const COVERAGE = `
   SELECT s.kind, m.name AS market, s.variant AS "variantS",
-         ${toMs(`lower(c.span * ${SPAN})`)} AS "fromMs", ${toMs(`upper(c.span * ${SPAN})`)} AS "toMs"
+         ${boundsSql(`c.span * ${SPAN}`)}
   FROM stream s JOIN coverage c USING (stream_id) JOIN market m ON m.market_id = c.market_id
   WHERE s.kind = ANY ($3::text[]) AND c.span && ${SPAN}
   ORDER BY m.name, s.kind, s.variant, lower(c.span)`;

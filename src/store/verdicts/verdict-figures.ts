@@ -1,15 +1,29 @@
-import { normalizeSpans, type Span } from '../../kernel/span.js';
+import { holdsSpan, normalizeSpans, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../ledger/batch.js';
 import type { CandleFigures, SlotFigures, TradeFigures } from '../../ledger/verdict.js';
-import { FIGURE_SLOTS_MAX, type VerdictTarget } from '../api-verdicts.js';
-import type { Database, Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { Runner } from '../connection.js';
+import type { Database } from '../database.js';
 import { departedSql } from '../sealing/departed.js';
+import { boundsSql, fromMs } from '../sql.js';
 
 /**
  * What verdicts are judged by. Bounds of time are constants of each statement, so that only the
  * partitions concerned are read, and within them only the market's part of the key.
  */
+
+/** A market whose trades can be held against its candles. */
+export interface VerdictTarget {
+  readonly marketId: number;
+  readonly market: string;
+  /** The streams of trades and of their exact times, as far as there are any. */
+  readonly trades: StreamRef | null;
+  readonly times: StreamRef | null;
+  /** Streams of candles, the shortest interval first. */
+  readonly klines: readonly StreamRef[];
+}
+
+/** Most slots that are read at once. */
+export const FIGURE_SLOTS_MAX = 1000;
 
 const TRADE_SUMS = `
   WITH sums AS (
@@ -36,7 +50,7 @@ const CANDLES = `
 
 /** What is covered and can be read here. */
 const COVERED = `
-  SELECT c.stream_id, ${toMs('lower(part)')} AS "fromMs", ${toMs('upper(part)')} AS "toMs"
+  SELECT c.stream_id, ${boundsSql('part')}
   FROM coverage c JOIN stream s USING (stream_id), unnest(tstzmultirange(c.span) - CASE s.kind
       WHEN 'kline' THEN ${departedSql('kline')} ELSE ${departedSql('trade')} END) AS part
   WHERE c.market_id = $1 AND c.stream_id = ANY ($2::int[])
@@ -53,10 +67,13 @@ type TradeSums = TradeFigures & { readonly slot: number };
 type Candles = CandleFigures & { readonly slot: number };
 
 const iso = (ms: number) => new Date(ms).toISOString();
-const holds = (outer: Span, inner: Span) =>
-  outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
 
-/** Reads a span's slots in one snapshot, so that rows and the coverage that speaks of them agree. */
+/**
+ * What the archive holds about the slots of a span, oldest first: in one snapshot, so that rows and the
+ * coverage that speaks of them agree.
+ *
+ * @param span lies on the grid, at most {@link FIGURE_SLOTS_MAX} slots
+ */
 export async function readFigures(
   database: Database,
   target: VerdictTarget,
@@ -96,8 +113,8 @@ export async function readFigures(
         trades: withoutSlot(trades.get(slot)),
         candle,
         previousClose,
-        hasTrades: tradesCovered.some((part) => holds(part, one)),
-        hasCandle: candlesCovered.some((part) => holds(part, one)),
+        hasTrades: tradesCovered.some((part) => holdsSpan(part, one)),
+        hasCandle: candlesCovered.some((part) => holdsSpan(part, one)),
       };
       if (!figures.hasCandle) previousClose = null;
       else if (candle !== null && /[1-9]/.test(candle.volume)) previousClose = candle.close;

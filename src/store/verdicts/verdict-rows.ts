@@ -1,4 +1,4 @@
-import type { Span } from '../../kernel/span.js';
+import { hullOf, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../ledger/batch.js';
 import {
   type Difference,
@@ -7,12 +7,19 @@ import {
   type SlotVerdict,
   type VerdictRow,
 } from '../../ledger/verdict.js';
-import type { Mismatch } from '../api-verdicts.js';
-import type { Database, Runner } from '../database.js';
-import { fromMs, toMs } from '../instants.js';
+import type { Runner } from '../connection.js';
+import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
+import { fromMs, rangeSql, toMs, unnested } from '../sql.js';
 
 /** Reading and writing the rows of verdicts. Every change reads, merges and replaces under a lock. */
+
+/** A recorded mismatch. */
+export interface Mismatch extends VerdictRow {
+  readonly marketId: number;
+  readonly market: string;
+  readonly intervalS: number;
+}
 
 /** Two programs may judge at once; their changes to one market follow each other. */
 const LOCK = lockRowsSql('verdicts', 'ARRAY[$1::int]');
@@ -35,7 +42,7 @@ const DELETE_AROUND = `
 
 const INSERT = `
   INSERT INTO verdict (market_id, interval_s, span, outcome, detail, tries, next_try_at)
-  SELECT $1, $2, tstzrange(${fromMs('from_ms')}, ${fromMs('to_ms')}), outcome, detail, tries,
+  SELECT $1, $2, ${rangeSql('from_ms', 'to_ms')}, outcome, detail, tries,
          ${fromMs('next_try_ms')}
   FROM unnest($3::float8[], $4::float8[], $5::text[], $6::jsonb[], $7::int[], $8::float8[])
     AS q(from_ms, to_ms, outcome, detail, tries, next_try_ms)`;
@@ -72,26 +79,21 @@ async function changeRows(
   const rows = change(known);
   if (known.length > 0) await runner.rows(DELETE_AROUND, where);
   if (rows.length === 0) return;
+  const flat = rows.map(({ span, differences, ...rest }) => ({
+    ...{
+      ...rest,
+      ...span,
+      detail: JSON.stringify(differences.length === 0 ? {} : { differences }),
+    },
+  }));
   await runner.rows(INSERT, [
     marketId,
     intervalS,
-    rows.map(({ span }) => span.fromMs),
-    rows.map(({ span }) => span.toMs),
-    rows.map(({ outcome }) => outcome),
-    rows.map(({ differences }) => JSON.stringify(differences.length === 0 ? {} : { differences })),
-    rows.map(({ tries }) => tries),
-    rows.map(({ nextTryAtMs }) => nextTryAtMs),
+    ...unnested(flat, 'fromMs', 'toMs', 'outcome', 'detail', 'tries', 'nextTryAtMs'),
   ]);
 }
 
-function hullOf(spans: readonly Span[]): Span {
-  return {
-    fromMs: Math.min(...spans.map(({ fromMs }) => fromMs)),
-    toMs: Math.max(...spans.map(({ toMs }) => toMs)),
-  };
-}
-
-/** Records rows; later ones replace what they overlap. */
+/** Records verdicts; a later one of the same slot replaces the earlier. */
 export async function recordVerdicts(
   database: Database,
   marketId: number,
@@ -106,7 +108,12 @@ export async function recordVerdicts(
   });
 }
 
-/** A mismatch that is known already keeps its tries; one that has gone is to be looked at again. */
+/**
+ * Records what somebody found who does not work through everything: mismatches, and what does not
+ * hold any more. The continuous verification goes on from there.
+ *
+ * A mismatch that is known already keeps its tries; one that has gone is to be looked at again.
+ */
 export async function reportVerdicts(
   database: Database,
   marketId: number,
@@ -139,7 +146,7 @@ export async function reportVerdicts(
 
 const DOUBT = `
   INSERT INTO verdict_doubt (market_id, interval_s, span)
-  VALUES ($1, $2, tstzrange(${fromMs('$3')}, ${fromMs('$4')}))`;
+  VALUES ($1, $2, ${rangeSql('$3', '$4')})`;
 
 /** Marks what was said of a span that has to be fetched again, within the same transaction. */
 export async function doubtStream(
@@ -170,6 +177,8 @@ interface DoubtRow {
 /**
  * Takes back what was said about spans whose rows have changed since. Each market is one
  * transaction, marks and verdicts together, so that a crash loses no mark.
+ *
+ * @returns how many changes there were
  */
 export async function applyDoubts(
   database: Database,
@@ -213,7 +222,7 @@ const MISMATCHES = (condition: string) => `
 const DUE = MISMATCHES(`v.next_try_at <= ${fromMs('$2')}`);
 const ALL = MISMATCHES(`
   ($2::int IS NULL OR v.market_id = $2)
-  AND ($3::float8 IS NULL OR v.span && tstzrange(${fromMs('$3')}, ${fromMs('$4')}))`);
+  AND ($3::float8 IS NULL OR v.span && ${rangeSql('$3', '$4')})`);
 
 type MismatchRow = StoredRow & { market_id: number; market: string; interval_s: number };
 
@@ -222,6 +231,7 @@ function toMismatch(row: MismatchRow): Mismatch {
   return { ...toVerdictRow(row), marketId, market, intervalS };
 }
 
+/** Mismatches whose next try has come, newest first. */
 export async function readDueMismatches(
   runner: Runner,
   nowMs: number,
@@ -230,6 +240,7 @@ export async function readDueMismatches(
   return (await runner.rows<MismatchRow>(DUE, [limit, nowMs])).map(toMismatch);
 }
 
+/** Recorded mismatches, newest first. */
 export async function readMismatches(
   runner: Runner,
   { marketId, span }: { readonly marketId?: number; readonly span?: Span },

@@ -1,11 +1,11 @@
-import { normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
+import { SECOND_MS } from '../../kernel/durations.js';
+import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
 import type { CoverageClaim, Evidence, Island } from '../../ledger/batch.js';
 import type { StreamKind } from '../../model/series.js';
+import { type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
-import { fromMs } from '../instants.js';
-import type { ChangedIsland } from './coverage-rows.js';
-import { doubtLateTrades } from './doubts.js';
-import type { Counted, FreshRows, StoredNear } from './fresh-rows.js';
+import { fromMs, rangeSql } from '../sql.js';
+import type { ChangedIsland, Held } from './coverage-rows.js';
 
 /**
  * Merges claims into the ledger. The pure part decides which rows of coverage become which; the
@@ -13,6 +13,81 @@ import type { Counted, FreshRows, StoredNear } from './fresh-rows.js';
  *
  * The caller holds the lock of every market concerned since before it read what is held.
  */
+
+/** Where rows of a market were stored before those of a transaction. */
+export interface StoredNear {
+  /** Where somebody looked. */
+  readonly looked: Span;
+  /** From the oldest to the newest that was found there; undefined when there was none. */
+  readonly found: Span | undefined;
+}
+
+/** The rows that a transaction added, as far as the count of their stream is concerned. */
+export class FreshRows {
+  static readonly NONE = new FreshRows(new Float64Array());
+
+  readonly #ms: Float64Array;
+  readonly #tids: Float64Array | undefined;
+
+  /**
+   * @param ms the moments of the rows, in order
+   * @param tids their ids, for trades and times
+   */
+  constructor(ms: Float64Array, tids?: Float64Array) {
+    this.#ms = ms;
+    this.#tids = tids;
+  }
+
+  /** From the first moment to the last; undefined when there is none. */
+  get hull(): Span | undefined {
+    const [fromMs, toMs] = [this.#ms[0], this.#ms.at(-1)];
+    return fromMs === undefined || toMs === undefined ? undefined : { fromMs, toMs };
+  }
+
+  isIn(span: Span): boolean {
+    return this.#before(span.fromMs) < this.#before(span.toMs);
+  }
+
+  /** Those in a span, without those in some parts of it. */
+  count(span: Span, without: readonly Span[]): RowCount {
+    let rowCount = 0;
+    let firstId: number | null = null;
+    let lastId: number | null = null;
+    for (const { fromMs, toMs } of subtractSpans(span, without)) {
+      const [start, end] = [this.#before(fromMs), this.#before(toMs)];
+      rowCount += end - start;
+      for (const tid of this.#tids?.subarray(start, end) ?? []) {
+        if (firstId === null || tid < firstId) firstId = tid;
+        if (lastId === null || tid > lastId) lastId = tid;
+      }
+    }
+    return { rowCount, firstId, lastId };
+  }
+
+  /** From the first to the last moment of those in a span, without those in some parts of it. */
+  hullIn(span: Span, without: readonly Span[]): Span | undefined {
+    let hull: Span | undefined;
+    for (const { fromMs, toMs } of subtractSpans(span, without)) {
+      const within = this.#ms.subarray(this.#before(fromMs), this.#before(toMs));
+      const [first, last] = [within[0], within.at(-1)];
+      if (first === undefined || last === undefined) continue;
+      hull = { fromMs: hull?.fromMs ?? first, toMs: last };
+    }
+    return hull;
+  }
+
+  /** How many are before a moment. */
+  #before(atMs: number): number {
+    let low = 0;
+    let high = this.#ms.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#ms[middle] ?? Number.POSITIVE_INFINITY) < atMs) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+}
 
 /** All that a group of batches does to one stream. */
 export interface StreamWork {
@@ -25,13 +100,8 @@ export interface StreamWork {
   readonly near: StoredNear | undefined;
 }
 
-/** A row of coverage as it is. */
-export interface Held extends Island {
-  readonly evidence: Evidence;
-}
-
 /** A row of coverage as it will be, and the rows that it takes the place of. */
-export interface Merged {
+interface Merged {
   readonly work: StreamWork;
   readonly span: Span;
   readonly members: readonly Held[];
@@ -40,23 +110,20 @@ export interface Merged {
   readonly evidence: Evidence;
 }
 
-const contains = (outer: Span, inner: Span) =>
-  outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
-
 /** Pure: joins claims with the coverage around them. */
-export function mergeCoverage(work: StreamWork, held: readonly Held[]): Merged[] {
+function mergeCoverage(work: StreamWork, held: readonly Held[]): Merged[] {
   const joined = normalizeSpans([
     ...held.map(({ span }) => span),
     ...work.claims.map((c) => c.span),
   ]);
   return joined.map((span) => {
-    const members = held.filter((one) => contains(span, one.span));
+    const members = held.filter((one) => holdsSpan(span, one.span));
     const uncovered = subtractSpans(
       span,
       members.map((one) => one.span),
     );
     const newest = work.claims
-      .filter((claim) => contains(span, claim.span))
+      .filter((claim) => holdsSpan(span, claim.span))
       .sort((a, b) => b.span.toMs - a.span.toMs)[0];
     const evidence = newest?.evidence ?? members.at(-1)?.evidence ?? {};
     return { work, span, members, uncovered, evidence };
@@ -64,10 +131,11 @@ export function mergeCoverage(work: StreamWork, held: readonly Held[]): Merged[]
 }
 
 const COUNT_TRADES = `
-  SELECT q.ord::int AS ord, n.row_count, n.first_id, n.last_id
+  SELECT q.ord::int AS ord, n.*
   FROM unnest($1::int[], $2::float8[], $3::float8[], $4::boolean[])
     WITH ORDINALITY AS q(market_id, from_ms, to_ms, needs_time, ord), LATERAL (
-    SELECT count(*)::float8 AS row_count, min(tid) AS first_id, max(tid) AS last_id
+    SELECT count(*)::float8 AS "rowCount", min(tid)::float8 AS "firstId",
+           max(tid)::float8 AS "lastId"
     FROM trade t
     WHERE t.market_id = q.market_id AND t.traded_at >= ${fromMs('q.from_ms')}
       AND t.traded_at < ${fromMs('q.to_ms')}
@@ -76,7 +144,7 @@ const COUNT_TRADES = `
   ORDER BY q.ord`;
 
 /** What a group of batches makes of the ledger. */
-export interface GroupCoverage {
+interface GroupCoverage {
   /** For each stream the islands that its claims and fresh rows lie in. */
   readonly islands: ReadonlyMap<number, readonly Island[]>;
   readonly changed: readonly ChangedIsland[];
@@ -117,8 +185,34 @@ export async function settleCoverage(
   return { islands, changed };
 }
 
+/**
+ * Marks what changes after it may have been judged. A mark commits with the change itself, so that
+ * no verdict outlives the rows that it speaks of; whoever verifies takes the marks away.
+ */
+const DOUBT_TRADES = `
+  INSERT INTO verdict_doubt (market_id, interval_s, span)
+  SELECT market_id, 0, ${rangeSql('from_ms', 'to_ms')}
+  FROM unnest($1::int[], $2::float8[], $3::float8[]) AS q(market_id, from_ms, to_ms)`;
+
+/** Trades that came into a span which was covered before them. */
+async function doubtLateTrades(connection: Connection, merged: readonly Merged[]): Promise<void> {
+  const late = merged.flatMap(({ work, span, uncovered }) => {
+    if (work.kind !== 'trades') return [];
+    const hull = work.fresh.hullIn(span, uncovered);
+    if (hull === undefined) return [];
+    // A trade's moment is a whole second; its span is that second.
+    return [{ marketId: work.marketId, fromMs: hull.fromMs, toMs: hull.toMs + SECOND_MS }];
+  });
+  if (late.length === 0) return;
+  await connection.rows(DOUBT_TRADES, [
+    late.map(({ marketId }) => marketId),
+    late.map(({ fromMs }) => fromMs),
+    late.map(({ toMs }) => toMs),
+  ]);
+}
+
 function isTouched({ work, span }: Merged): boolean {
-  return work.claims.some((claim) => contains(span, claim.span)) || work.fresh.isIn(span);
+  return work.claims.some((claim) => holdsSpan(span, claim.span)) || work.fresh.isIn(span);
 }
 
 function isUnchanged({ members }: Merged, island: Island): boolean {
@@ -132,16 +226,6 @@ function isUnchanged({ members }: Merged, island: Island): boolean {
   );
 }
 
-function hullOfSpans(spans: readonly Span[]): Span | undefined {
-  return spans.reduce<Span | undefined>(
-    (hull, { fromMs, toMs }) => ({
-      fromMs: Math.min(hull?.fromMs ?? fromMs, fromMs),
-      toMs: Math.max(hull?.toMs ?? toMs, toMs),
-    }),
-    undefined,
-  );
-}
-
 /**
  * The parts of a span, covered by nobody before, in which rows may have been stored before: they must
  * be counted where they lie, fresh ones among them. For trades and times only.
@@ -149,7 +233,7 @@ function hullOfSpans(spans: readonly Span[]): Span | undefined {
 function partsToCount({ work: { kind, near }, uncovered }: Merged): readonly Span[] {
   if (kind !== 'trades' && kind !== 'times') return [];
   return uncovered.flatMap((span) => {
-    if (near === undefined || !contains(near.looked, span)) return [span];
+    if (near === undefined || !holdsSpan(near.looked, span)) return [span];
     const fromMs = Math.max(span.fromMs, near.found?.fromMs ?? Number.POSITIVE_INFINITY);
     const toMs = Math.min(span.toMs, near.found?.toMs ?? Number.NEGATIVE_INFINITY);
     return fromMs < toMs ? [{ fromMs, toMs }] : [];
@@ -160,19 +244,14 @@ function partsToCount({ work: { kind, near }, uncovered }: Merged): readonly Spa
 async function countUncovered(
   connection: Connection,
   merged: readonly Merged[],
-): Promise<Map<number, Counted[]>> {
+): Promise<Map<number, RowCount[]>> {
   const asked = merged.flatMap((one, index) =>
     partsToCount(one).map((span) => ({ index, work: one.work, span })),
   );
-  const counts = new Map<number, Counted[]>();
-  const hull = hullOfSpans(asked.map(({ span }) => span));
-  if (hull === undefined) return counts;
-  const rows = await connection.queryAgain<{
-    ord: number;
-    row_count: number;
-    first_id: string | null;
-    last_id: string | null;
-  }>(COUNT_TRADES, [
+  const counts = new Map<number, RowCount[]>();
+  if (asked.length === 0) return counts;
+  const hull = hullOf(asked.map(({ span }) => span));
+  const rows = await connection.rowsAgain<RowCount & { readonly ord: number }>(COUNT_TRADES, [
     asked.map(({ work }) => work.marketId),
     asked.map(({ span }) => span.fromMs),
     asked.map(({ span }) => span.toMs),
@@ -180,36 +259,15 @@ async function countUncovered(
     new Date(hull.fromMs).toISOString(),
     new Date(hull.toMs).toISOString(),
   ]);
-  for (const row of rows) {
-    const index = asked[row.ord - 1]?.index ?? 0;
-    const list = counts.get(index) ?? [];
-    list.push({
-      rowCount: row.row_count,
-      firstId: row.first_id === null ? null : Number(row.first_id),
-      lastId: row.last_id === null ? null : Number(row.last_id),
-    });
-    counts.set(index, list);
+  for (const { ord, ...count } of rows) {
+    const index = asked[ord - 1]?.index ?? 0;
+    counts.set(index, [...(counts.get(index) ?? []), count]);
   }
   return counts;
 }
 
-function islandOf(merged: Merged, counted: readonly Counted[]): Island {
+function islandOf(merged: Merged, counted: readonly RowCount[]): Island {
   const { work, span, members } = merged;
   const fresh = work.fresh.count(span, partsToCount(merged));
-  const parts: Counted[] = [...members, ...counted, fresh];
-  return {
-    streamId: work.streamId,
-    span,
-    firstId: lowest(parts.map(({ firstId }) => firstId)),
-    lastId: highest(parts.map(({ lastId }) => lastId)),
-    rowCount: parts.reduce((sum, { rowCount }) => sum + rowCount, 0),
-  };
-}
-
-function lowest(ids: readonly (number | null)[]): number | null {
-  return ids.reduce((low, id) => (low === null || (id !== null && id < low) ? id : low), null);
-}
-
-function highest(ids: readonly (number | null)[]): number | null {
-  return ids.reduce((high, id) => (high === null || (id !== null && id > high) ? id : high), null);
+  return { streamId: work.streamId, span, ...sumCounts([...members, ...counted, fresh]) };
 }

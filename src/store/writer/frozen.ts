@@ -1,3 +1,4 @@
+import type { Span } from '../../kernel/span.js';
 import {
   ALL_MARKETS_ID,
   type Batch,
@@ -15,9 +16,9 @@ import {
   WRITTEN_SERIES,
 } from '../../model/series.js';
 import type { Connection } from '../connection.js';
-import { fromMs, toMs } from '../instants.js';
-import { sqlstateOf } from '../sqlstate.js';
-import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './prepared.js';
+import { partitionOf, sqlstateOf } from '../errors.js';
+import { boundsSql, fromMs, rangeSql, unnested } from '../sql.js';
+import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './groups.js';
 import { type SaneWindow, SHAPES } from './series.js';
 
 /**
@@ -61,10 +62,10 @@ export async function makeWay(
   way: Way,
   { connection, window, onReopened }: WayContext,
 ): Promise<Way> {
-  const partition = (error as { readonly table?: unknown }).table;
-  if (sqlstateOf(error) === FINAL && typeof partition === 'string') {
+  const partition = partitionOf(error);
+  if (sqlstateOf(error) === FINAL && partition !== undefined) {
     try {
-      const [row] = await connection.query<{ state: string | null }>(REOPEN, [partition]);
+      const [row] = await connection.rows<{ state: string | null }>(REOPEN, [partition]);
       if (row?.state === 'sealed') onReopened(partition);
       return way;
     } catch (refused) {
@@ -99,10 +100,9 @@ const FIND_GONE = `
 
 /** What is covered already may be claimed again; of the rest the newest part is. */
 const CUT_CLAIMS = `
-  SELECT DISTINCT ON (q.ord) q.ord::int AS ord, ${toMs('lower(part)')} AS from_ms,
-         ${toMs('upper(part)')} AS to_ms
+  SELECT DISTINCT ON (q.ord) q.ord::int AS ord, ${boundsSql('part')}
   FROM (
-    SELECT ord, table_name, stream_id, tstzrange(${fromMs('from_ms')}, ${fromMs('to_ms')}) AS span
+    SELECT ord, table_name, stream_id, ${rangeSql('from_ms', 'to_ms')} AS span
     FROM unnest($1::text[], $2::int[], $3::float8[], $4::float8[])
       WITH ORDINALITY AS r(table_name, stream_id, from_ms, to_ms, ord)) q,
     LATERAL (
@@ -122,13 +122,10 @@ async function withoutGone(
 ): Promise<Way> {
   const placed = batches.flatMap(placedRows);
   const gone = new Map<object, boolean>();
-  const found = await connection.query<{ ord: number; is_known: boolean }>(FIND_GONE, [
-    placed.map(({ table }) => table),
-    placed.map(({ ms }) => ms),
-    placed.map(({ kind }) => kind),
-    placed.map(({ marketId }) => marketId),
-    placed.map(({ variant }) => variant),
-  ]);
+  const found = await connection.rows<{ ord: number; is_known: boolean }>(
+    FIND_GONE,
+    unnested(placed, 'table', 'ms', 'kind', 'marketId', 'variant'),
+  );
   for (const { ord, is_known } of found) {
     const one = placed[ord - 1];
     if (one !== undefined) gone.set(one.row, is_known);
@@ -172,21 +169,21 @@ async function cutClaims(
   batches: readonly Batch[],
 ): Promise<(CoverageClaim | undefined)[][]> {
   const claims = batches.flatMap((batch) => batch.claims ?? []);
-  const parts = new Map<number, { from_ms: number; to_ms: number }>();
-  const rows = await connection.query<{ ord: number; from_ms: number; to_ms: number }>(CUT_CLAIMS, [
-    claims.map(({ stream }) => tableOfStream(stream.kind)),
-    claims.map(({ stream }) => stream.streamId),
-    claims.map(({ span }) => span.fromMs),
-    claims.map(({ span }) => span.toMs),
-  ]);
-  for (const row of rows) parts.set(row.ord - 1, row);
+  const parts = new Map<number, Span>();
+  const claimed = claims.map(({ stream, span }) => ({
+    ...{ table: tableOfStream(stream.kind), streamId: stream.streamId, ...span },
+  }));
+  const rows = await connection.rows<Span & { readonly ord: number }>(
+    CUT_CLAIMS,
+    unnested(claimed, 'table', 'streamId', 'fromMs', 'toMs'),
+  );
+  for (const { ord, ...part } of rows) parts.set(ord - 1, part);
   let next = 0;
   return batches.map((batch) =>
     (batch.claims ?? []).map((claim) => {
       const part = parts.get(next);
       next += 1;
-      if (part === undefined) return undefined;
-      return { ...claim, span: { fromMs: part.from_ms, toMs: part.to_ms } };
+      return part === undefined ? undefined : { ...claim, span: part };
     }),
   );
 }

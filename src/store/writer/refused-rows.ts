@@ -1,6 +1,6 @@
 import type { Connection } from '../connection.js';
-import { fromMs } from '../instants.js';
-import { CONFLICT, type Refused } from './prepared.js';
+import { fromMs, unnested } from '../sql.js';
+import { CONFLICT, type Refused } from './groups.js';
 
 const MAX_PAYLOAD = 8_000;
 /** Distinct pairs of endpoint and reason that are counted apart; a hostile server could make more. */
@@ -70,27 +70,33 @@ export class Quarantine {
     }));
     const samples = samplesOf(rows);
     // More than is kept at all would be inserted only to be trimmed at once.
-    const kept = samples.slice(-this.#keepRows);
-    await connection.query(INSERT_QUARANTINE, [
-      kept.map(({ receivedAtMs }) => receivedAtMs),
-      kept.map(({ endpoint }) => endpoint),
-      kept.map(({ market }) => (market === null ? null : storable(market, 100))),
-      kept.map(({ marketId }) => marketId),
-      kept.map(({ reason }) => reason),
-      kept.map(({ payload }) => storable(payload, MAX_PAYLOAD)),
-      kept.map(({ count }) => count),
-    ]);
+    const kept = samples.slice(-this.#keepRows).map(({ market, payload, ...sample }) => ({
+      ...sample,
+      market: market === null ? null : storable(market, 100),
+      payload: storable(payload, MAX_PAYLOAD),
+    }));
+    await connection.rows(
+      INSERT_QUARANTINE,
+      unnested(
+        kept,
+        'receivedAtMs',
+        'endpoint',
+        'market',
+        'marketId',
+        'reason',
+        'payload',
+        'count',
+      ),
+    );
     const counts = countByReason(rows);
-    await connection.query(COUNT_QUARANTINE, [
-      counts.map(({ endpoint }) => endpoint),
-      counts.map(({ reason }) => reason),
-      counts.map(({ count }) => count),
-      counts.map(({ lastAtMs }) => lastAtMs),
-    ]);
+    await connection.rows(
+      COUNT_QUARANTINE,
+      unnested(counts, 'endpoint', 'reason', 'count', 'lastAtMs'),
+    );
     this.#untrimmed += samples.length;
     if (this.#untrimmed >= TRIM_EVERY) {
       this.#untrimmed = 0;
-      await connection.query(TRIM_QUARANTINE, [this.#keepRows]);
+      await connection.rows(TRIM_QUARANTINE, [this.#keepRows]);
     }
     return counts;
   }

@@ -1,9 +1,9 @@
-import { Connection, type ConnectionOptions, refuseReadOnly } from '../connection.js';
-import { StoreError } from '../errors.js';
+import type { Clock } from '../../kernel/clock.js';
+import type { StoreEvents } from '../../observe/events.js';
+import { Connection, type ConnectionOptions, prepareSql, refuseReadOnly } from '../connection.js';
+import { StoreError, sqlstateOf } from '../errors.js';
 import { holdLock, TAKE_EARLIER_LOCK } from '../locks.js';
-import { WRITE_COVERAGE } from './coverage-rows.js';
-import { READ_COVERAGE } from './held-coverage.js';
-import { prepareSql } from './script.js';
+import { READ_COVERAGE, WRITE_COVERAGE } from './coverage-rows.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';
 
@@ -44,10 +44,10 @@ export class WriterSession {
     const connection = await Connection.open(this.#options);
     try {
       const run = async <Row extends object>(sql: string) => ({
-        rows: await connection.query<Row>(sql),
+        rows: await connection.rows<Row>(sql),
       });
       await refuseReadOnly(run, this.#options.databaseUrl);
-      await connection.query(PREPARE.join(';\n'));
+      await connection.rows(PREPARE.join(';\n'));
       if (this.#mustHoldLock) await this.#lock(connection, 'retry');
       if (this.#isClosed) throw new StoreError('database_unreachable', 'retry', 'closed');
     } catch (error) {
@@ -64,7 +64,7 @@ export class WriterSession {
     if (connection === undefined) return;
     try {
       if (!canKeep) throw new Error('in doubt');
-      await connection.query('ROLLBACK');
+      await connection.rows('ROLLBACK');
     } catch {
       connection.destroy();
       this.#connection = undefined;
@@ -83,11 +83,126 @@ export class WriterSession {
   }
 
   async #lock(connection: Connection, action: 'fatal' | 'retry'): Promise<void> {
-    await holdLock((sql, values) => connection.query(sql, values), 'writer', {
+    await holdLock(connection, 'writer', {
       ...{ code: 'writer_lock_held', action },
       text: (heldBy) =>
         `another tapekeep writes to this database (${heldBy}): stop it first, or give each its own database`,
     });
-    await connection.query(TAKE_EARLIER_LOCK);
+    await connection.rows(TAKE_EARLIER_LOCK);
+  }
+}
+
+/** A commit takes no longer than this, unless it waits for a lock or the server is slow. */
+const LOOK_AFTER_MS = 5_000;
+/** The look is no more important than what it looks at. */
+const LOOK_TIMEOUT_MS = 5_000;
+/** Of the statement of another session. */
+const QUERY_LETTERS = 80;
+const BLOCKERS_MAX = 4;
+/** statement_timeout, lock_timeout. */
+const TIMED_OUT = new Set(['57014', '55P03']);
+
+interface Blocker {
+  readonly pid: number;
+  readonly user: string | null;
+  readonly application: string | null;
+  readonly state: string | null;
+  readonly since: string | null;
+  /** Null where this login may not see it. */
+  readonly query: string | null;
+  readonly isWaiting: boolean;
+}
+
+/** The sessions that block one, and those that block them; first the ones that wait for no lock. */
+const FIND_BLOCKERS = `
+  WITH RECURSIVE blocker (pid, steps) AS (
+    SELECT unnest(pg_blocking_pids($1)), 1
+    UNION
+    SELECT unnest(pg_blocking_pids(pid)), steps + 1 FROM blocker WHERE steps < 4
+  )
+  SELECT b.pid, a.usename AS "user", a.application_name AS application, a.state,
+    to_char(coalesce(a.xact_start, a.backend_start) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') AS since,
+    nullif(a.query, '<insufficient privilege>') AS query,
+    cardinality(pg_blocking_pids(b.pid)) > 0 AS "isWaiting"
+  FROM (SELECT pid, max(steps) AS steps FROM blocker GROUP BY pid) b
+  LEFT JOIN pg_stat_activity a ON a.pid = b.pid
+  ORDER BY "isWaiting", steps DESC, pid LIMIT ${BLOCKERS_MAX}`;
+
+/** The beginning of a statement without the texts in it, which may be secret. */
+function beginningOf(query: string): string {
+  const plain = query
+    .replace(/\$(\w*)\$.*?(\$\1\$|$)/gs, '$$…$$')
+    .replace(/'[^']*('|$)/g, "'…'")
+    .replace(/\s+/g, ' ')
+    .trim();
+  const letters = [...plain];
+  return letters.length <= QUERY_LETTERS ? plain : `${letters.slice(0, QUERY_LETTERS).join('')} …`;
+}
+
+function describe({ pid, user, application, state, since, query, isWaiting }: Blocker): string {
+  if (pid === 0) return 'a prepared transaction (see pg_prepared_xacts)';
+  const doing =
+    query === null
+      ? 'the rest is for members of pg_read_all_stats'
+      : `${state ?? 'at work'} since ${since}: "${beginningOf(query)}"`;
+  const parts = [application ?? '', user === null ? '' : `user ${user}`, doing].filter(Boolean);
+  return `process ${pid} (${parts.join(', ')})${isWaiting ? ', which waits itself' : ''}`;
+}
+
+/**
+ * Looks, from a connection of its own, for who holds what a commit waits for: once in a try that takes
+ * long, since afterwards nothing waits any more.
+ */
+export class BlockerWatch implements Disposable {
+  readonly #options: ConnectionOptions;
+  readonly #telemetry: StoreEvents;
+  readonly #clock: Clock;
+  readonly #startedMs: number;
+  readonly #cancel: () => void;
+  #isOver = false;
+  #seen: string | undefined;
+
+  /** @param pid server process of the connection that commits */
+  constructor(options: ConnectionOptions, telemetry: StoreEvents, pid: number) {
+    this.#options = options;
+    this.#telemetry = telemetry;
+    this.#clock = options.clock;
+    this.#startedMs = options.clock.monotonicMs();
+    const afterMs = Math.min(LOOK_AFTER_MS, options.statementTimeoutMs / 4);
+    const look = () => void this.#look(pid).catch(() => undefined);
+    this.#cancel = options.clock.after(afterMs, look, { background: true });
+  }
+
+  /** The error of a try that ended for its time, with who it waited for. */
+  explain(error: unknown): unknown {
+    const sqlstate = sqlstateOf(error);
+    if (this.#seen === undefined || sqlstate === undefined || !TIMED_OUT.has(sqlstate))
+      return error;
+    const said = error instanceof Error ? error.message : 'timeout';
+    return new StoreError(
+      'database_failed',
+      'retry',
+      `${said}: a lock was waited for that is held by ${this.#seen}; end its transaction, or it by pg_terminate_backend`,
+      { cause: error, sqlstate },
+    );
+  }
+
+  [Symbol.dispose](): void {
+    this.#isOver = true;
+    this.#cancel();
+  }
+
+  async #look(pid: number): Promise<void> {
+    const limits = { connectTimeoutMs: LOOK_TIMEOUT_MS, statementTimeoutMs: LOOK_TIMEOUT_MS };
+    const connection = await Connection.open({ ...this.#options, ...limits });
+    try {
+      const blockers = await connection.rows<Blocker>(FIND_BLOCKERS, [pid]);
+      if (this.#isOver || blockers.length === 0) return;
+      this.#seen = blockers.map(describe).join('; ');
+      const waitedMs = this.#clock.monotonicMs() - this.#startedMs;
+      this.#telemetry.commitBlocked({ by: this.#seen, waitedMs });
+    } finally {
+      await connection.close();
+    }
   }
 }

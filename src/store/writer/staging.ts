@@ -1,7 +1,7 @@
+import { SERIES, type SeriesRow } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
-import type { Candidate } from './outcomes.js';
-import { type SeriesShape, SHAPES } from './series.js';
+import { type Candidate, type Outcome, type SeriesShape, SHAPES } from './series.js';
 
 /** The text form of COPY: one line a row, tabs between fields, backslash escapes (Postgres manual, COPY). */
 
@@ -13,7 +13,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
   '\r': '\\r',
 };
 
-export function escapeCopyField(field: string): string {
+function escapeCopyField(field: string): string {
   if (!SPECIAL.test(field)) return field;
   return field.replace(/[\\\t\n\r]/g, (found) => ESCAPES[found] ?? found);
 }
@@ -45,7 +45,7 @@ function createStage({ table, columns }: { table: string; columns: readonly stri
 export const CREATE_STAGES = [...SHAPES.values()].map(createStage).join(';\n');
 
 /** `a.x, a.y` for the columns named. */
-export function qualified(alias: string, columns: readonly string[]): string {
+function qualified(alias: string, columns: readonly string[]): string {
   return columns.map((column) => `${alias}.${column}`).join(', ');
 }
 
@@ -57,7 +57,7 @@ export function sameContentSql(shape: { readonly content: readonly string[] }): 
 /** Bounds of the time column as ISO text: as parameters they let the planner drop partitions. */
 export type TimeBounds = readonly [from: string, to: string];
 
-export function timeBounds<Row>(
+function timeBounds<Row>(
   shape: SeriesShape<Row>,
   candidates: readonly Candidate<Row>[],
 ): TimeBounds {
@@ -72,7 +72,7 @@ export function timeBounds<Row>(
 }
 
 /** Fills the stage; `ord` is the position in `candidates`. */
-export async function stageRows<Row>(
+async function stageRows<Row>(
   connection: Connection,
   shape: SeriesShape<Row>,
   candidates: readonly Candidate<Row>[],
@@ -102,7 +102,7 @@ export async function unstage(
   ords: readonly number[],
 ): Promise<void> {
   if (ords.length === 0) return;
-  await connection.query(`DELETE FROM ${stageOf(shape)} WHERE ord = ANY ($1::int[])`, [ords]);
+  await connection.rows(`DELETE FROM ${stageOf(shape)} WHERE ord = ANY ($1::int[])`, [ords]);
 }
 
 /**
@@ -124,7 +124,7 @@ export async function insertStaged(
 ): Promise<void> {
   if (expected === 0) return;
   const columns = shape.columns.join(', ');
-  const [row] = await connection.query<{ stored: number }>(`
+  const [row] = await connection.rows<{ stored: number }>(`
     WITH inserted AS (
       INSERT INTO ${shape.table} (${columns})
       SELECT ${columns} FROM ${stageOf(shape)} ORDER BY ${shape.key.join(', ')}
@@ -139,7 +139,7 @@ export async function insertStaged(
 }
 
 /** What the database holds under the keys of the stage. */
-export interface Known {
+interface Known {
   readonly ord: number;
   readonly same: boolean;
 }
@@ -151,17 +151,13 @@ export interface Known {
  * in the newest hours of a table, of which no statistics exist yet, and would read these and go
  * through the whole stage for each of their rows: minutes instead of milliseconds.
  */
-export function probeSql(
-  shape: { readonly table: string },
-  columns: string,
-  where: string,
-): string {
+function probeSql(shape: { readonly table: string }, columns: string, where: string): string {
   return `${stageOf(shape)} s CROSS JOIN LATERAL (
     SELECT ${columns} FROM ${shape.table} t WHERE ${where} OFFSET 0) t`;
 }
 
 /** SQL for: row `t` has the key of row `s`, and lies within the bounds $1 and $2. */
-export function sameKeyWithin(shape: {
+function sameKeyWithin(shape: {
   readonly key: readonly string[];
   readonly timeColumn: string;
 }): string {
@@ -170,14 +166,97 @@ export function sameKeyWithin(shape: {
 }
 
 /** Finds the staged rows whose key is stored already, with one index probe each. */
-export async function findKnown(
+async function findKnown(
   connection: Connection,
   shape: SeriesShape<never>,
   bounds: TimeBounds,
 ): Promise<Known[]> {
-  return await connection.query<Known>(
+  return await connection.rows<Known>(
     `SELECT s.ord, ${sameContentSql(shape)} AS same
      FROM ${probeSql(shape, qualified('t', shape.content), sameKeyWithin(shape))}`,
     [...bounds],
   );
+}
+
+type Shape = SeriesShape<SeriesRow>;
+
+/**
+ * Stores rows of any series but trades. What is known stays as it is, or gives way to a later version
+ * where its series keeps versions.
+ *
+ * @returns what became of each candidate, in their order.
+ */
+export async function storeRows(
+  connection: Connection,
+  shape: Shape,
+  candidates: readonly Candidate<SeriesRow>[],
+): Promise<Outcome[]> {
+  const outcomes = candidates.map((): Outcome => 'stored');
+  if (candidates.length === 0) return outcomes;
+  const { versions } = SERIES[shape.table];
+  const bounds = timeBounds(shape, candidates);
+  // An earlier pass of the same transaction may have left its rows.
+  if (versions !== null) await connection.rows(`DELETE FROM stage_${shape.table}`);
+  await stageRows(connection, shape, candidates);
+  if (versions === null) {
+    const known = await findKnown(connection, shape, bounds);
+    for (const { ord, same } of known) outcomes[ord] = same ? 'duplicate' : 'conflict';
+    await insertStaged(connection, shape, candidates.length - known.length);
+    return outcomes;
+  }
+  const known = await connection.rows<{ ord: number; same: boolean; stale: boolean }>(
+    findVersionsSql(shape),
+    [...bounds],
+  );
+  for (const { ord, same, stale } of known) {
+    // A version received before the stored one is not news any more.
+    outcomes[ord] = same ? 'duplicate' : stale ? 'conflict' : 'updated';
+  }
+  const changed = known.filter(({ ord }) => outcomes[ord] === 'updated').map(({ ord }) => ord);
+  if (changed.length > 0) {
+    await connection.rows(keepVersionsSql(shape, versions), [...bounds, changed]);
+    await connection.rows(setVersionsSql(shape), [changed]);
+    await doubtRevisedCandles(connection, changed);
+  }
+  await insertStaged(connection, shape, candidates.length - known.length);
+  return outcomes;
+}
+
+const findVersionsSql = (shape: Shape) => `
+  SELECT s.ord, ${sameContentSql(shape)} AS same, s.received_at < t.received_at AS stale
+  FROM ${probeSql(shape, '*', sameKeyWithin(shape))}`;
+
+function keepVersionsSql(shape: Shape, versions: string): string {
+  const { key, content } = shape;
+  return `
+  INSERT INTO ${versions} (${[...key, 'revision', 'known_from', 'known_to', ...content].join(', ')})
+  SELECT ${qualified('t', key)}, t.revision, t.received_at, s.received_at, ${qualified('t', content)}
+  FROM ${probeSql(shape, '*', sameKeyWithin(shape))}
+  WHERE s.ord = ANY ($3::int[])
+  ORDER BY ${qualified('t', key)}`;
+}
+
+/** All of these keys are there: nothing is inserted, and each is found by its key. */
+function setVersionsSql({ table, columns, key, content }: Shape): string {
+  const set = [...content, 'received_at'].map((column) => `${column} = excluded.${column}`);
+  return `
+  INSERT INTO ${table} AS t (${columns.join(', ')})
+  SELECT ${columns.join(', ')} FROM stage_${table} WHERE ord = ANY ($1::int[])
+  ORDER BY ${key.join(', ')}
+  ON CONFLICT (${key.join(', ')}) DO UPDATE SET ${set.join(', ')}, revision = t.revision + 1`;
+}
+
+/** The candle after it may open with its close. */
+const DOUBT_CANDLES = `
+  INSERT INTO verdict_doubt (market_id, interval_s, span)
+  SELECT s.market_id, s.interval_s,
+         tstzrange(s.open_at, s.open_at + 2 * s.interval_s * interval '1 second')
+  FROM stage_kline s WHERE s.ord = ANY ($1::int[])`;
+
+/** Marks candles that took the place of another version; their rows are staged at these positions. */
+async function doubtRevisedCandles(
+  connection: Connection,
+  positions: readonly number[],
+): Promise<void> {
+  await connection.rows(DOUBT_CANDLES, [positions]);
 }

@@ -1,9 +1,7 @@
-import type { Connection } from '../connection.js';
-import { fromMs, toMs } from '../instants.js';
-import type { StoredNear } from './fresh-rows.js';
-import type { Outcome } from './outcomes.js';
-import { executeSql, type NamedStatement } from './script.js';
-import { TRADE } from './series.js';
+import { type Connection, executeSql, type NamedStatement } from '../connection.js';
+import { fromMs, toMs } from '../sql.js';
+import type { StoredNear } from './coverage.js';
+import { type Outcome, TRADE } from './series.js';
 import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';
 import { denseLines, type TradeSheet } from './trade-sheet.js';
 
@@ -218,13 +216,13 @@ async function findKnown(
   bounds: TimeBounds,
 ): Promise<Map<number, Outcome>> {
   const outcomes = new Map<number, Outcome>();
-  const known = await connection.query<{ found: Outcome | 'beside'; ords: string }>(FIND_KNOWN, [
+  const known = await connection.rows<{ found: Outcome | 'beside'; ords: string }>(FIND_KNOWN, [
     ...bounds,
   ]);
   for (const { found, ords } of known) {
     const numbers = ords.split(',').map(Number);
     for (const ord of numbers) outcomes.set(ord, found === 'beside' ? 'conflict' : found);
-    if (found === 'updated') await connection.query(SET_EXACT_TIME, [numbers]);
+    if (found === 'updated') await connection.rows(SET_EXACT_TIME, [numbers]);
     if (found === 'beside') await unstage(connection, TRADE, numbers);
   }
   return outcomes;

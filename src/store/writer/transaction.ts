@@ -1,25 +1,44 @@
-import type { Batch, CommitResult, Island } from '../../ledger/batch.js';
-import { SERIES, type Series } from '../../model/series.js';
+import { holdsSpan } from '../../kernel/span.js';
+import {
+  ALL_MARKETS_ID,
+  type Batch,
+  type CommitResult,
+  type CoverageClaim,
+  type Island,
+  type StreamRef,
+} from '../../ledger/batch.js';
+import { SERIES, type Series, type StreamKind, tableOfStream } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
-import { type Held, mergeAll, mustCount, settleCoverage } from './coverage.js';
-import { type ChangedIsland, writeIslandsSql } from './coverage-rows.js';
-import { type HeldRow, heldByStream, readHeldSql } from './held-coverage.js';
-import { newTally, type Outcome, type Tally } from './outcomes.js';
-import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './prepared.js';
-import type { Quarantine, RefusedCount } from './refused-rows.js';
-import { SHAPES, TRADE } from './series.js';
-import { storeRows } from './series-rows.js';
-import { copySql } from './staging.js';
 import {
-  type GroupOutcomes,
-  streamWorks,
-  type TradeStream,
-  tradeStreamsSql,
-} from './stream-works.js';
-import { findStoredSql, type Stored, sortOutTrades, type TradeStoring } from './trade-rows.js';
-import { momentsOf } from './trade-sheet.js';
+  FreshRows,
+  mergeAll,
+  mustCount,
+  type StoredNear,
+  type StreamWork,
+  settleCoverage,
+} from './coverage.js';
+import {
+  type ChangedIsland,
+  type Held,
+  type HeldRow,
+  heldByStream,
+  readHeldSql,
+  writeIslandsSql,
+} from './coverage-rows.js';
+import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './groups.js';
+import type { Quarantine, RefusedCount } from './refused-rows.js';
+import { newTally, type Outcome, SHAPES, type Tally, TRADE, type TradeRun } from './series.js';
+import { copySql, storeRows } from './staging.js';
+import {
+  findStoredSql,
+  type Stored,
+  type StoredTrades,
+  sortOutTrades,
+  type TradeStoring,
+} from './trade-rows.js';
+import { momentsOf, type TradeSheet } from './trade-sheet.js';
 
 /**
  * One try at committing a group: partitions, then in one transaction the rows, the coverage that
@@ -41,7 +60,7 @@ const BEGIN = [
  */
 export const LOCK_MARKETS = lockRowsSql('market', '$1::int[]');
 
-export interface GroupContext {
+interface GroupContext {
   readonly connection: Connection;
   readonly partitions: Partitions;
   readonly quarantine: Quarantine;
@@ -94,7 +113,7 @@ async function begin(connection: Connection, group: PreparedGroup): Promise<Foun
     .map((id) => Math.trunc(id))
     .join(',');
   if (ids === '') {
-    await connection.queryScript(BEGIN);
+    await connection.script(BEGIN);
     return { streams: [], stored: [], held: new Map() };
   }
   const markets = `'{${ids}}'::int[]`;
@@ -102,7 +121,7 @@ async function begin(connection: Connection, group: PreparedGroup): Promise<Foun
   const ofTrades = group.trades.length > 0 ? [findStoredSql(group.trades)] : [];
   const opening = [...BEGIN, lockRowsSql('market', markets)];
   const script = [...opening, tradeStreamsSql(markets), ...held, ...ofTrades];
-  const [streams, ...answers] = (await connection.queryScript(script)).slice(opening.length);
+  const [streams, ...answers] = (await connection.script(script)).slice(opening.length);
   return {
     streams: (streams ?? []) as TradeStream[],
     held: heldByStream(answers.slice(0, held.length).flat() as HeldRow[]),
@@ -118,7 +137,7 @@ async function end(
 ): Promise<void> {
   const statements = [...writeIslandsSql(changed), 'COMMIT'];
   if (lines === undefined) {
-    await connection.queryScript(statements);
+    await connection.script(statements);
     return;
   }
   await connection.copyIn([copySql(TRADE), ...statements].join(';\n'), lines, trades.whenSent);
@@ -189,9 +208,168 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
 
 function islandsOf(batch: Batch, islands: ReadonlyMap<number, readonly Island[]>): Island[] {
   return (batch.claims ?? []).map(({ stream, span }) => {
-    const found = islands
-      .get(stream.streamId)
-      ?.find((one) => one.span.fromMs <= span.fromMs && span.toMs <= one.span.toMs);
+    const found = islands.get(stream.streamId)?.find((one) => holdsSpan(one.span, span));
     return found ?? { streamId: stream.streamId, span, firstId: null, lastId: null, rowCount: 0 };
   });
+}
+
+/** What became of the rows of a group, in the order of its candidates. */
+interface GroupOutcomes {
+  readonly trades: StoredTrades;
+  /** Of the passes of each other series. */
+  readonly others: ReadonlyMap<Series, readonly (readonly Outcome[])[]>;
+}
+
+/** A stream in which trades count. */
+interface TradeStream {
+  readonly stream_id: number;
+  readonly kind: 'trades' | 'times';
+  readonly market_id: number;
+}
+
+/** @param ids an array of the markets, as SQL */
+const tradeStreamsSql = (ids: string): string => `
+  SELECT stream_id, kind, market_id FROM stream
+  WHERE kind IN ('trades', 'times') AND market_id = ANY (${ids})`;
+
+interface Draft {
+  readonly streamId: number;
+  readonly marketId: number;
+  readonly kind: StreamKind;
+  readonly claims: CoverageClaim[];
+  fresh: FreshRows;
+  near: StoredNear | undefined;
+}
+
+/**
+ * Finds which streams a group concerns: those that it claims for, and those in whose covered spans
+ * it may have put trades, which must go on counting exactly.
+ *
+ * @param streams those of trades, of all markets that the group has trades of
+ */
+function streamWorks(
+  group: PreparedGroup,
+  outcomes: GroupOutcomes,
+  streams: readonly TradeStream[],
+): StreamWork[] {
+  const drafts = new Map<number, Draft>();
+  for (const { claims } of group.batches) {
+    for (const claim of claims ?? []) draftOf(drafts, claim.stream).claims.push(claim);
+  }
+  addFreshTrades(drafts, group, outcomes, streams);
+  const observed = new Map<Draft, number[]>();
+  for (const [index, batch] of group.batches.entries()) {
+    for (const [streamId, moments] of freshObservations(group, outcomes, batch, index)) {
+      const draft = drafts.get(streamId);
+      if (draft !== undefined) observed.set(draft, [...(observed.get(draft) ?? []), ...moments]);
+    }
+  }
+  for (const [draft, moments] of observed) {
+    draft.fresh = new FreshRows(Float64Array.from(moments).sort());
+  }
+  return [...drafts.values()].sort((a, b) => a.streamId - b.streamId);
+}
+
+function draftOf(
+  drafts: Map<number, Draft>,
+  { streamId, marketId, kind }: Pick<StreamRef, 'streamId' | 'marketId' | 'kind'>,
+): Draft {
+  const found = drafts.get(streamId);
+  if (found !== undefined) return found;
+  const made: Draft = {
+    streamId,
+    marketId,
+    kind,
+    claims: [],
+    fresh: FreshRows.NONE,
+    near: undefined,
+  };
+  drafts.set(streamId, made);
+  return made;
+}
+
+function addFreshTrades(
+  drafts: Map<number, Draft>,
+  { trades }: PreparedGroup,
+  outcomes: GroupOutcomes,
+  streams: readonly TradeStream[],
+): void {
+  const runs = new Map(trades.runs.map((run) => [run.marketId, run]));
+  for (const { stream_id, kind, market_id } of streams) {
+    const run = runs.get(market_id);
+    if (run === undefined) continue;
+    const draft = draftOf(drafts, { streamId: stream_id, marketId: market_id, kind });
+    draft.fresh = freshTrades(trades, run, kind, outcomes.trades.outcomes);
+    draft.near = outcomes.trades.near.get(market_id);
+  }
+}
+
+/** Trades that are new to a stream: stored, or for times also known before without theirs. */
+function freshTrades(
+  { ms, tids, timed }: TradeSheet,
+  { start, end }: TradeRun,
+  kind: 'trades' | 'times',
+  outcomes: ReadonlyMap<number, Outcome>,
+): FreshRows {
+  const isFresh = (place: number) => {
+    const outcome = outcomes.size === 0 ? 'stored' : (outcomes.get(place) ?? 'stored');
+    if (kind === 'trades') return outcome === 'stored';
+    return timed[place] === 1 && (outcome === 'stored' || outcome === 'updated');
+  };
+  let place = start;
+  while (place < end && isFresh(place)) place += 1;
+  if (place === end) return new FreshRows(ms.subarray(start, end), tids.subarray(start, end));
+  const places: number[] = [];
+  for (place = start; place < end; place += 1) if (isFresh(place)) places.push(place);
+  return new FreshRows(
+    Float64Array.from(places, (one) => ms[one] ?? 0),
+    Float64Array.from(places, (one) => tids[one] ?? 0),
+  );
+}
+
+/** Newly stored rows of one batch's streams other than trades, by stream. */
+function freshObservations(
+  group: PreparedGroup,
+  outcomes: GroupOutcomes,
+  { claims = [] }: Batch,
+  batch: number,
+): Map<number, number[]> {
+  const fresh = new Map<number, number[]>();
+  const seen = new Set<number>();
+  for (const { stream } of claims) {
+    if (stream.kind === 'trades' || stream.kind === 'times' || seen.has(stream.streamId)) continue;
+    seen.add(stream.streamId);
+    const spans = claims.filter((one) => one.stream.streamId === stream.streamId);
+    const moments = storedMoments(group, outcomes, stream, batch);
+    // A row at the very end of its claim, or beside it, still came with that claim.
+    fresh.set(
+      stream.streamId,
+      moments.map((ms) => placeIn(spans, ms)),
+    );
+  }
+  return fresh;
+}
+
+function placeIn(claims: readonly CoverageClaim[], ms: number): number {
+  if (claims.some(({ span }) => span.fromMs <= ms && ms < span.toMs)) return ms;
+  return claims.at(-1)?.span.fromMs ?? ms;
+}
+
+function storedMoments(
+  group: PreparedGroup,
+  outcomes: GroupOutcomes,
+  { kind, marketId, variant }: StreamRef,
+  batch: number,
+): number[] {
+  const table = tableOfStream(kind);
+  const shape = SHAPES.get(table);
+  const results = outcomes.others.get(table);
+  return (group.passes.get(table) ?? []).flatMap((pass, at) =>
+    pass.flatMap(({ row, batch: of }, index) => {
+      const isStored = of === batch && results?.[at]?.[index] === 'stored';
+      const isOurs = marketId === ALL_MARKETS_ID || marketId === row.marketId;
+      if (!isStored || !isOurs || shape?.variantOf(row) !== variant) return [];
+      return [shape.momentMs(row)];
+    }),
+  );
 }

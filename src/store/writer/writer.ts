@@ -1,5 +1,5 @@
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { AbortedError, isAborted } from '../../kernel/errors.js';
+import { AbortedError, codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
@@ -7,19 +7,20 @@ import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { Batch, CommitResult } from '../../ledger/batch.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
-import { StoreError } from '../errors.js';
+import { actionOf, StoreError, sqlstateOf, toStoreError } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
-import { actionOf, sqlstateOf, toStoreError } from '../sqlstate.js';
-import { BlockerWatch } from './blockers.js';
 import { isInTheWay, makeWay, type Way } from './frozen.js';
-import { newTally, sumOutcomes } from './outcomes.js';
-import { type PendingBatch, PendingBatches, type PendingLimits } from './pending.js';
-import { type PreparedGroup, prepareGroup } from './prepared.js';
+import {
+  type PendingBatch,
+  PendingBatches,
+  type PendingLimits,
+  type PreparedGroup,
+  prepareGroup,
+} from './groups.js';
 import { Quarantine } from './refused-rows.js';
-import type { SaneWindow } from './series.js';
-import { WriterSession } from './session.js';
+import { newTally, type SaneWindow, sumOutcomes } from './series.js';
+import { BlockerWatch, WriterSession } from './session.js';
 import { commitGroup, type GroupResult } from './transaction.js';
-import { Troubles } from './troubles.js';
 
 /** What one group has tried so far. */
 class Tries {
@@ -33,7 +34,7 @@ class Tries {
   }
 }
 
-export interface WriterOptions {
+interface WriterOptions {
   readonly connection: ConnectionOptions;
   readonly clock: Clock;
   readonly random: Random;
@@ -317,5 +318,61 @@ function refuseFuture(batches: readonly Batch[], presentMs: number): void {
       'skip',
       `a claim for stream ${stream.streamId} (${stream.kind}) ends at ${end}, and at the exchange it is ${present}: nothing of this batch is stored. Check the clocks of the exchange and of this machine`,
     );
+  }
+}
+
+/** The same failure is reported once in so long. */
+const REPORT_EVERY_MS = 10_000;
+const NOTHING_REPORTED = { code: '', atMs: Number.NEGATIVE_INFINITY };
+
+const LOGIN_ADVICE =
+  'rows wait until the login works again: let it in again, or start again with the right database.url';
+
+/** With what helps a program that runs, and knows its login from its start. */
+function describe(error: unknown): string {
+  const text = messageOf(error);
+  return codeOf(error) === 'database_login_refused' ? `${text}; ${LOGIN_ADVICE}` : text;
+}
+
+/** Failures of the server as a whole; a deadlock or a lock held is none. */
+function isOutage(error: unknown): boolean {
+  if (codeOf(error) === 'database_login_refused') return true;
+  const sqlstate = sqlstateOf(error);
+  return sqlstate === undefined || /^(08|25|53|57|58|XX)/.test(sqlstate);
+}
+
+/** Tells of failed commits, not each of them, and of the database's going and coming. */
+class Troubles {
+  readonly #clock: Clock;
+  readonly #telemetry: StoreEvents;
+  #isUp: boolean | undefined;
+  #reported = NOTHING_REPORTED;
+
+  constructor({ clock, telemetry }: { readonly clock: Clock; readonly telemetry: StoreEvents }) {
+    this.#clock = clock;
+    this.#telemetry = telemetry;
+  }
+
+  /** After a success: what fails from here on is a new failure, even if it looks like the last one. */
+  over(): void {
+    this.#reported = NOTHING_REPORTED;
+    this.#becomes(true);
+  }
+
+  tell(error: unknown, willRetry: boolean): void {
+    const code = sqlstateOf(error) ?? codeOf(error);
+    const nowMs = this.#clock.monotonicMs();
+    const isKnown = this.#reported.code === code && nowMs - this.#reported.atMs < REPORT_EVERY_MS;
+    if (!willRetry || !isKnown) {
+      this.#reported = { code, atMs: nowMs };
+      this.#telemetry.commitFailed({ code, message: describe(error), willRetry });
+    }
+    if (willRetry && isOutage(error)) this.#becomes(false, describe(error));
+  }
+
+  #becomes(up: boolean, detail?: string): void {
+    if (this.#isUp === up) return;
+    this.#isUp = up;
+    this.#telemetry.databaseState({ up, ...(detail === undefined ? {} : { detail }) });
   }
 }

@@ -1,13 +1,4 @@
-import type {
-  ArchivePort,
-  FillRequests,
-  GapAttempt,
-  MarketChanges,
-  PagedEndpoint,
-  RememberedGap,
-  SinceMode,
-  StartTry,
-} from '../../../src/collect/ports.js';
+import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { Market } from '../../../src/contract/resources.js';
 import {
   floorToMs,
@@ -36,7 +27,21 @@ import {
 } from '../../../src/ledger/batch.js';
 import { type GapFinding, type GapMemory, placeFinding } from '../../../src/ledger/gap-memories.js';
 import { comparePlaces, type PageRow } from '../../../src/ledger/order.js';
-import type { Series, StreamKind } from '../../../src/model/series.js';
+import type { Series } from '../../../src/model/series.js';
+import type {
+  FillRequests,
+  Gap,
+  GapAttempt,
+  GapFilter,
+  GapRecord,
+  MarketChanges,
+  PagedEndpoint,
+  SinceMode,
+  StartTries,
+  StartTry,
+  StreamKey,
+  WantedSpan,
+} from '../../../src/store/index.js';
 import { between, lowerBound } from './by-seconds.js';
 
 const EVERY_MARKET = { wanted: [], max: Number.MAX_SAFE_INTEGER };
@@ -84,7 +89,7 @@ export class ModelArchive implements ArchivePort {
   /** What is remembered of gaps, by stream; apart from each other. */
   readonly memories = new Map<number, GapMemory[]>();
   /** Tries to find the start of history, by stream. */
-  readonly tries = new Map<number, StartTry & { readonly attempts: number }>();
+  readonly tries = new Map<number, StartTries>();
   /** Why the expectation of each stream begins where it does. */
   readonly startReasons = new Map<number, StartReason | null>();
   /** Epochs of ids that were recorded. */
@@ -103,7 +108,7 @@ export class ModelArchive implements ArchivePort {
   #floors = new Map<number, number>();
   /** Streams by id, also those that tests made up. */
   readonly #known = new Map<number, StreamRef>();
-  readonly #wanted: Array<{ readonly streamId: number; readonly span: Span }> = [];
+  readonly #wanted: WantedSpan[] = [];
   #lastGapId = 0;
   #marketIds = new Map<string, number>();
 
@@ -225,22 +230,20 @@ export class ModelArchive implements ArchivePort {
     return this.allIslands(stream.streamId).slice(0, limit);
   }
 
-  async setCollectFrom(streamId: number, fromMs: number, reason?: StartReason): Promise<void> {
+  async setCollectFrom(
+    streamId: number,
+    fromMs: number,
+    reason?: StartReason | null,
+  ): Promise<void> {
     await this.before('setCollectFrom');
     this.startReasons.set(streamId, reason ?? null);
     this.#floors.set(streamId, fromMs);
   }
 
-  async recordGap(gap: {
-    stream: StreamRef;
-    span: Span;
-    state: 'open' | 'unfillable';
-    reason: string;
-    atMs: number;
-    nextAttemptAtMs?: number | null;
-  }): Promise<void> {
+  async recordGap(gap: GapRecord): Promise<void> {
     await this.before('recordGap');
-    this.#remember({ nextAttemptAtMs: null, isAttempt: false, ...gap });
+    const { nextAttemptAtMs = null, ...rest } = gap;
+    this.#remember({ isAttempt: false, nextAttemptAtMs, ...rest });
   }
 
   async recordAttempt(attempt: GapAttempt): Promise<void> {
@@ -249,11 +252,7 @@ export class ModelArchive implements ArchivePort {
   }
 
   #remember(
-    gap: Omit<GapFinding, 'note' | 'state'> & {
-      readonly stream: StreamRef;
-      readonly state: 'open' | 'unfillable';
-      readonly note?: string;
-    },
+    gap: Omit<GapFinding, 'note'> & { readonly stream: StreamRef; readonly note?: string },
   ): void {
     const { stream, span, state, reason, note = null } = gap;
     this.#known.set(stream.streamId, stream);
@@ -270,13 +269,16 @@ export class ModelArchive implements ArchivePort {
   }
 
   /** Expects a span besides what is collected anyway, as `tapekeep backfill` does. */
-  async want({ streamId }: Pick<StreamRef, 'streamId'>, span: Span): Promise<void> {
-    this.#wanted.push({ streamId, span });
+  async want({ streamId, marketId }: StreamRef, span: Span): Promise<WantedSpan> {
+    const wanted = { wantedId: this.#wanted.length + 1, streamId, marketId, span };
+    this.#wanted.push(wanted);
+    return wanted;
   }
 
   /** Expected and not covered, cut along memories, newest first. */
-  gapsOf(stream: StreamRef, untilMs: number): RememberedGap[] {
-    const { streamId } = stream;
+  gapsOf(stream: StreamRef, untilMs: number): Gap[] {
+    const { streamId, kind, marketId, variant } = stream;
+    const market = [...this.#marketIds].find(([, id]) => id === marketId)?.[0] ?? '';
     const islands = this.allIslands(streamId);
     const oldestMs = islands.at(-1)?.span.fromMs ?? untilMs;
     const fromMs = this.floorOf(streamId) ?? stream.collectFromMs ?? oldestMs;
@@ -285,7 +287,7 @@ export class ModelArchive implements ArchivePort {
     const all = this.memories.get(streamId) ?? [];
     const memories = all.filter(({ state }) => state !== 'filled');
     const cutsMs = memories.flatMap(({ span }) => [span.fromMs, span.toMs]);
-    const gaps: RememberedGap[] = [];
+    const gaps: Gap[] = [];
     for (const whole of expected) {
       for (const gap of subtractSpans(
         whole,
@@ -301,8 +303,9 @@ export class ModelArchive implements ArchivePort {
             (one) => one.span.fromMs <= lowerMs && toMs <= one.span.toMs,
           );
           gaps.push({
-            streamId,
-            span,
+            ...{ streamId, kind, marketId, market, variant, span },
+            ...{ gapId: memory?.gapId ?? null, note: memory?.note ?? null },
+            firstSeenAtMs: memory?.firstSeenAtMs ?? null,
             state: memory?.state === 'unfillable' ? 'unfillable' : 'open',
             reason: memory?.reason ?? 'not collected',
             attempts: memory?.attempts ?? 0,
@@ -314,14 +317,11 @@ export class ModelArchive implements ArchivePort {
     return gaps.reverse();
   }
 
-  async listGaps(
-    filter: { marketIds: readonly number[]; kinds: readonly StreamKind[]; limit: number },
-    untilMs: number,
-  ): Promise<RememberedGap[]> {
+  async listGaps({ marketIds, kinds, limit }: GapFilter, untilMs: number): Promise<Gap[]> {
     await this.before('listGaps');
-    const { marketIds, kinds, limit } = filter;
     return [...this.#known.values()]
-      .filter(({ marketId, kind }) => marketIds.includes(marketId) && kinds.includes(kind))
+      .filter(({ marketId }) => marketIds?.includes(marketId) ?? true)
+      .filter(({ kind }) => kinds?.includes(kind) ?? true)
       .flatMap((stream) => this.gapsOf(stream, untilMs))
       .slice(0, limit);
   }
@@ -352,7 +352,7 @@ export class ModelArchive implements ArchivePort {
     };
   }
 
-  async startTries(streamId: number): Promise<(StartTry & { readonly attempts: number }) | null> {
+  async startTries(streamId: number): Promise<StartTries | null> {
     await this.before('startTries');
     return this.tries.get(streamId) ?? null;
   }
@@ -467,9 +467,10 @@ export class ModelArchive implements ArchivePort {
   async ensureMarkets(
     markets: readonly Market[],
     _atMs: number,
-    { isComplete, take = EVERY_MARKET }: Parameters<ArchivePort['ensureMarkets']>[2],
+    list: Parameters<ArchivePort['ensureMarkets']>[2] = { isComplete: true },
   ): Promise<MarketChanges> {
     await this.before('ensureMarkets');
+    const { isComplete, take = EVERY_MARKET } = list;
     const kept = isComplete ? [] : [...this.listed.keys()];
     const isWanted = (name: string) => take.wanted.length === 0 || take.wanted.includes(name);
     const isKnown = (name: string) => this.#marketIds.has(name);
@@ -493,12 +494,7 @@ export class ModelArchive implements ArchivePort {
     return { ids, added, removed, changed: [], delisted };
   }
 
-  async ensureStream(key: {
-    kind: StreamKind;
-    marketId: number;
-    variant: number;
-    collectFromMs?: number;
-  }): Promise<StreamRef> {
+  async ensureStream(key: StreamKey): Promise<StreamRef> {
     await this.before('ensureStream');
     const { kind, marketId, variant, collectFromMs } = key;
     const known = this.streams.find(

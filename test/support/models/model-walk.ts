@@ -67,7 +67,7 @@ export class WalkRun {
     this.wanted = world.wanted
       .map(([a, b]) => ({ fromMs: at(Math.min(a, b)), toMs: at(Math.max(a, b)) }))
       .filter(({ fromMs, toMs }) => fromMs < toMs);
-    for (const span of this.wanted) void this.archive.want({ streamId: 1 }, span);
+    for (const span of this.wanted) void this.archive.want(this.stream, span);
     this.archive.modes = {};
     let commits = 0;
     this.archive.before = (method) => {

@@ -21,7 +21,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   client: ['contract', 'observe', 'kernel'],
   ledger: ['model', 'kernel'],
   store: ['model', 'ledger', 'contract', 'observe', 'kernel'],
-  collect: ['model', 'ledger', 'contract', 'observe', 'kernel'],
+  collect: ['model', 'store', 'ledger', 'contract', 'observe', 'kernel'],
   server: ['contract', 'observe', 'kernel'],
   sandbox: ['server', 'contract', 'kernel'],
   replay: ['model', 'server', 'archive', 'contract', 'kernel'],
@@ -38,7 +38,10 @@ const ONLY_FILES: Readonly<Record<string, Readonly<Record<string, readonly strin
   replay: { server: ['server/backend.ts', 'server/control/clock-control.ts'] },
 };
 /** Rooms that use another room's types only. */
-const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = { store: ['contract'] };
+const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = {
+  store: ['contract'],
+  collect: ['store'],
+};
 
 /**
  * The rooms, or folders of one, in which each package may be imported. A package that is not named

@@ -15,10 +15,8 @@ import {
   timeColumnOf,
 } from '../../../src/model/kinds.js';
 import { SERIES_TABLES, seriesOf } from '../../../src/model/series.js';
-import { copyMergedSql } from '../../../src/store/completeness/merged-rows.js';
-import { copyRowsSql } from '../../../src/store/reading/copy-rows.js';
-import { copyTableSql } from '../../../src/store/reading/table-rows.js';
-import { marketRowsSql } from '../../../src/store/sealing/tables.js';
+import { copyMergedSql, copyRowsSql, copyTableSql } from '../../../src/store/reading/copy-sql.js';
+import { marketRowsSql } from '../../../src/store/sealing/partitions.js';
 import { SHAPES } from '../../../src/store/writer/series.js';
 
 /**

@@ -1,0 +1,134 @@
+import type { Span } from '../../kernel/span.js';
+import type { ActiveOrderRow, BalanceRow } from '../../ledger/batch.js';
+import type { PageRow } from '../../ledger/order.js';
+import type { Runner } from '../connection.js';
+import { fromMs, toMs } from '../sql.js';
+
+/** Stored rows by which collectors and checks go on. */
+
+/** The key of a stored trade. */
+export interface TradeKey {
+  readonly tid: number;
+  readonly tradedAtS: number;
+}
+
+const NEWEST_TRADES = `
+  SELECT tid, ${toMs('traded_at')} AS traded_ms
+  FROM trade WHERE market_id = $1 ORDER BY traded_at DESC, tid DESC LIMIT $2`;
+
+/** Keys of the newest stored trades, newest first. */
+export async function readNewestTrades(
+  runner: Runner,
+  marketId: number,
+  count: number,
+): Promise<TradeKey[]> {
+  const rows = await runner.rows<{ tid: string; traded_ms: number }>(NEWEST_TRADES, [
+    marketId,
+    count,
+  ]);
+  return rows.map(({ tid, traded_ms }) => ({ tid: Number(tid), tradedAtS: traded_ms / 1_000 }));
+}
+
+const STORED_TRADES = `
+  SELECT tid::float8 AS tid, extract(epoch FROM traded_at)::float8 AS "tradedAtS"
+  FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
+  ORDER BY traded_at, tid LIMIT $4`;
+
+/** Stored trades of a span, oldest first; its end may be infinite. */
+export async function readStoredTrades(
+  runner: Runner,
+  marketId: number,
+  span: Span,
+  limit: number,
+): Promise<PageRow[]> {
+  const until = Number.isFinite(span.toMs) ? new Date(span.toMs).toISOString() : 'infinity';
+  const values = [marketId, new Date(span.fromMs).toISOString(), until, limit];
+  return await runner.rows<PageRow>(STORED_TRADES, values);
+}
+
+const TRADE_IDS = `
+  SELECT tid::float8 AS tid FROM trade
+  WHERE market_id = $1 AND traded_at >= ${fromMs('$2')} AND traded_at < ${fromMs('$3')}
+  ORDER BY traded_at, tid LIMIT $4`;
+
+/** Ids of the stored trades of a span, in order. */
+export async function readTradeIds(
+  runner: Runner,
+  marketId: number,
+  span: Span,
+  limit: number,
+): Promise<number[]> {
+  const values = [marketId, span.fromMs, span.toMs, limit];
+  return (await runner.rows<{ tid: number }>(TRADE_IDS, values)).map(({ tid }) => tid);
+}
+
+/** Looks into indexes for each slot, however many trades are in it. */
+const TRADED_SLOTS = `
+  SELECT ${toMs('slot.at')} AS at
+  FROM unnest($2::float8[], $3::float8[]) AS asked(from_ms, to_ms), LATERAL (
+    SELECT ${fromMs('asked.from_ms')} + n * make_interval(secs => $4::float8) AS at
+    FROM generate_series(0, ceil((asked.to_ms - asked.from_ms) / ($4::float8 * 1000))::int - 1) AS n)
+      begin,
+    LATERAL (SELECT begin.at, begin.at + make_interval(secs => $4::float8) AS to_at) slot
+  WHERE EXISTS (
+      SELECT FROM trade t
+      WHERE t.market_id = $1 AND t.traded_at >= slot.at AND t.traded_at < slot.to_at)
+    AND EXISTS (
+      SELECT FROM stream s JOIN coverage c USING (market_id, stream_id)
+      WHERE s.market_id = $1 AND s.kind = 'trades'
+        AND c.span @> tstzrange(slot.at, slot.to_at))
+  ORDER BY 1`;
+
+/**
+ * Slots of a grid in which a trade is stored, of those whose trades are all proven to be: where history
+ * begins an exchange may have trades of a slot, and no candle. Of trades that have left the database
+ * nothing is known.
+ *
+ * @param spans whole slots
+ * @returns where these slots begin, milliseconds
+ */
+export async function readTradedSlots(
+  runner: Runner,
+  marketId: number,
+  spans: readonly Span[],
+  stepMs: number,
+): Promise<number[]> {
+  const values = [
+    marketId,
+    spans.map((span) => span.fromMs),
+    spans.map((span) => span.toMs),
+    stepMs / 1000,
+  ];
+  const rows = await runner.rows<{ at: number }>(TRADED_SLOTS, values);
+  return rows.map(({ at }) => at);
+}
+
+/** What the archive knows of the account now: the newest version of each thing that still is. */
+
+const KNOWN_BALANCES = `
+  SELECT market_id AS "marketId", currency, ${toMs('observed_at')} AS "observedAtMs",
+         ${toMs('received_at')} AS "receivedAtMs", available::text, frozen::text AS freeze
+  FROM (SELECT DISTINCT ON (currency) * FROM balance WHERE market_id = 0
+        ORDER BY currency, observed_at DESC) newest
+  WHERE available IS NOT NULL`;
+
+/** What the account holds as far as the archive knows, one row a currency. */
+export async function readKnownBalances(runner: Runner): Promise<BalanceRow[]> {
+  return await runner.rows<BalanceRow>(KNOWN_BALANCES);
+}
+
+const OPEN_ORDERS = `
+  SELECT market_id AS "marketId", order_id::float8 AS "orderId", is_gone AS "isGone",
+         ${toMs('observed_at')} AS "observedAtMs", ${toMs('received_at')} AS "receivedAtMs",
+         round(extract(epoch FROM created_at) * 1000000)::float8 AS "createdAtUs",
+         side, order_type AS type, price::text, amount::text, left_amount::text AS left,
+         deal_stock::text AS "dealStock", deal_money::text AS "dealMoney",
+         taker_fee::text AS "takerFee", maker_fee::text AS "makerFee"
+  FROM (SELECT DISTINCT ON (order_id) * FROM active_order WHERE market_id = $1
+        ORDER BY order_id, observed_at DESC) newest
+  WHERE NOT is_gone`;
+
+/** The account's orders in a market that the archive knows as open, each in its newest version. */
+export async function readOpenOrders(runner: Runner, marketId: number): Promise<ActiveOrderRow[]> {
+  return await runner.rows<ActiveOrderRow>(OPEN_ORDERS, [marketId]);
+}
