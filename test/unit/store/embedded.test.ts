@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { tmpdir } from 'node:os';
 import test from 'node:test';
 import { fullDisk } from '../../../src/store/embedded/full-disk.js';
+import { syncMethodOf } from '../../../src/store/embedded/server.js';
 
 test('a full disk is one sentence, whoever met it; other troubles stay as they are', async () => {
   const log = `LOG:  checkpoint starting
@@ -18,4 +19,18 @@ HINT:  Check free disk space.`;
   assert.match((await fullDisk('/no/such', log))?.message ?? '', /free bytes unknown/);
   const other = 'FATAL:  could not open file: Permission denied';
   assert.equal(await fullDisk(dir, other), undefined);
+});
+
+test('the whole file system is synced at once where its errors are told, else file by file', () => {
+  for (const release of [
+    '5.8.0-63-generic',
+    '5.15.167.4-microsoft-standard-WSL2',
+    '6.1.0',
+    '10.0',
+  ]) {
+    assert.equal(syncMethodOf(release), 'syncfs', release);
+  }
+  for (const release of ['', '5.7.19', '4.4.0', '3.10.0-1160.el7.x86_64', 'unknown']) {
+    assert.equal(syncMethodOf(release), 'fsync', release);
+  }
 });
