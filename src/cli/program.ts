@@ -1,18 +1,6 @@
 import { Command, Option } from 'commander';
-import type { MigrateCommandOptions } from './commands/migrate.js';
-import type { StatusOptions } from './commands/status.js';
-import type { VerifyOptions } from './commands/verify.js';
-import type { ExitCode } from './exit-codes.js';
-import { addExport } from './export/export-program.js';
-import { addCompleteness } from './gaps/gaps-program.js';
-import { addLife } from './life/life-program.js';
-import type { CommonOptions } from './opening/session.js';
-import { durationArgument, gather, waitArgument } from './options/arguments.js';
-import { momentArgument } from './options/moments.js';
-import { addQuery } from './query/query-program.js';
-import { addReplay } from './replay/replay-program.js';
-import { addSandbox } from './sandbox/sandbox-program.js';
-import { VERSION } from './version.js';
+import { type Commands, type CommonOptions, type Declared, VERSION } from './command.js';
+import type { ExitCode } from './failure.js';
 
 const EXIT_CODE_HELP = `
 Exit codes:
@@ -27,58 +15,93 @@ Exit codes:
   8    export: the span is not complete; nothing was written
   130  ended at once: the daemon on a second signal, other commands on the first`;
 
-const START_HELP = `
-Without settings it needs nothing: it boots the Postgres that ships with it below ./data, starts the
-built-in sandbox exchange, and collects its trades, depth, tickers, candles and states.
+/** Every command. Its code is loaded when it is named, so that help and mistakes answer at once. */
+const COMMANDS: Commands = {
+  'start [options]': ['collect until stopped', () => import('./commands/start.js')],
+  'sandbox [options]': [
+    'run an exchange: simulated traders, or a recorded tape',
+    () => import('./commands/sandbox.js'),
+  ],
+  api: [
+    "call the exchange's API, and watch its states: tapekeep api --help",
+    () => import('./commands/api.js'),
+  ],
+  'migrate [options]': [
+    'bring the schema of the database up to date',
+    () => import('./commands/migrate.js'),
+  ],
+  'status [options]': [
+    'show what the archive holds: rows, newest, lag, coverage and gaps',
+    () => import('./commands/status.js'),
+  ],
+  'verify [options]': [
+    'hold the stored trades against the stored candles, and name every doubt',
+    () => import('./commands/verify.js'),
+  ],
+  gaps: ['list, explain, note and fill what is missing', () => import('./commands/gaps.js')],
+  'backfill [options]': [
+    'fetch a span of the past, whatever is collected anyway',
+    () => import('./commands/backfill.js'),
+  ],
+  quarantine: [
+    'show what the exchange sent and was refused',
+    () => import('./commands/quarantine.js'),
+  ],
+  'export [options]': [
+    'write what is archived into a file: csv, ndjson, parquet or arrow',
+    () => import('./commands/export.js'),
+  ],
+  'partitions [options]': [
+    'list the partitions: state, rows, size, and how far they are made ahead',
+    () => import('./commands/partitions.js'),
+  ],
+  'seal [options]': [
+    'make partitions final whose time is over, and move them into files if asked',
+    () => import('./commands/seal.js'),
+  ],
+  'restore [options]': [
+    'bring archived partitions back into the database',
+    () => import('./commands/restore.js'),
+  ],
+  'replay [options]': [
+    'serve the archive as an exchange of the past',
+    () => import('./commands/replay.js'),
+  ],
+  'query [options] [sql]': [
+    'run one read-only SQL statement over the archive, hot and cold',
+    () => import('./commands/query.js'),
+  ],
+};
 
-  tapekeep start --for 60s
-  TAPEKEEP_EXCHANGE_URL=https://api.example.com TAPEKEEP_REALTIME_URL=wss://ws.example.com \\
-    TAPEKEEP_DATABASE_URL=postgres://user@host/db TAPEKEEP_MARKETS=BTC_USDT,ETH_USDT tapekeep start
+type Finish = (code: ExitCode) => void;
 
-Every setting is explained in config/default.yaml. Stop with Ctrl-C: what has arrived is stored
-first; a second Ctrl-C ends at once, and nothing is lost but time.`;
+/** What is known of commands before they are named: how they are listed, and how to load the rest. */
+const LISTED = new WeakMap<Command, { readonly line: string; load(): Promise<void> }>();
 
-const VERIFY_HELP = `
-Trades and candles are told by the exchange on two roads. Where the archive holds both, their sums
-and prices must agree to the last digit. Without a span all that was collected is judged.
-
-  tapekeep verify
-  tapekeep verify --market BTC_USDT --from 2h
-  tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
-
-It exits with 0 only when nothing is left in doubt: a mismatch, a gap, or a candle that can not be
-judged makes it 6. A running daemon fetches again what does not agree.`;
-
-interface StartArguments {
-  readonly for?: number;
-  readonly waitForDatabase?: number;
-}
+const termOf = (one: Command) => LISTED.get(one)?.line ?? `${one.name()} ${one.usage()}`;
 
 /**
- * The command line. Each command loads its own code, so that help and mistakes answer at once.
+ * The command line.
  *
- * `finish` receives the exit code of the command that ran.
+ * @param finish receives the exit code of the command that ran
  */
-export function buildProgram(finish: (code: ExitCode) => void): Command {
+export function buildProgram(finish: Finish): Command {
+  const levels = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'];
   const program = new Command('tapekeep')
     .description(
       'Collects the market data of a spot exchange into Postgres, and knows what is complete.',
     )
     .version(VERSION)
+    .exitOverride()
     .addHelpText('after', EXIT_CODE_HELP)
     .showHelpAfterError('(tapekeep --help explains the commands)')
-    .configureHelp({ showGlobalOptions: true })
+    .configureHelp({
+      showGlobalOptions: true,
+      subcommandTerm: termOf,
+    })
     .option('-c, --config <file>', 'settings in YAML (default: ./tapekeep.yaml if it exists)')
     .addOption(
-      new Option('--log-level <level>', 'least important lines that are logged').choices([
-        'trace',
-        'debug',
-        'info',
-        'warn',
-        'error',
-        'fatal',
-        'silent',
-      ]),
+      new Option('--log-level <level>', 'least important lines that are logged').choices(levels),
     )
     .addOption(
       new Option('--log-format <format>', 'how the log on stderr looks').choices([
@@ -87,75 +110,89 @@ export function buildProgram(finish: (code: ExitCode) => void): Command {
         'pretty',
       ]),
     );
-  const common = () => program.opts<CommonOptions>();
-
-  program
-    .command('start')
-    .description('collect until stopped')
-    .option('--for <duration>', 'stop by itself after this time, such as 60s', durationArgument)
-    .option(
-      '--wait-for-database <duration>',
-      'while it is down, starting or frozen; 0 for none (default: database.startWait, 2m)',
-      waitArgument,
-    )
-    .addHelpText('after', START_HELP)
-    .action(async ({ for: forMs, waitForDatabase: waitMs }: StartArguments) => {
-      const { start } = await import('./commands/start.js');
-      const given = { ...(forMs === undefined ? {} : { forMs }) };
-      finish(await start({ ...common(), ...given, ...(waitMs === undefined ? {} : { waitMs }) }));
-    });
-
-  addSandbox(program, finish);
-
-  program
-    .command('api')
-    .description("call the exchange's API, and watch its states: tapekeep api --help")
-    .argument('[args...]', 'an endpoint and its options')
-    // What follows belongs to a program of its own, help included; it is read there.
-    .allowUnknownOption()
-    .helpOption(false)
-    .action(async (args: string[]) => {
-      const { apiCommand } = await import('./commands/api.js');
-      await apiCommand(args, common(), finish);
-    });
-
-  program
-    .command('migrate')
-    .description('bring the schema of the database up to date')
-    .option('--citus', 'not supported yet: refused')
-    .action(async (options: MigrateCommandOptions) => {
-      const { migrateCommand } = await import('./commands/migrate.js');
-      finish(await migrateCommand({ ...common(), ...options }));
-    });
-
-  program
-    .command('status')
-    .description('show what the archive holds: rows, newest, lag, coverage and gaps')
-    .option('--json', 'one JSON document')
-    .action(async (options: StatusOptions) => {
-      const { statusCommand } = await import('./commands/status.js');
-      finish(await statusCommand({ ...common(), ...options }));
-    });
-
-  program
-    .command('verify')
-    .description('hold the stored trades against the stored candles, and name every doubt')
-    .option('-m, --market <name>', 'only this market; may be repeated', gather)
-    .option('--from <time>', 'from this time on, or this long back, such as 2h', momentArgument)
-    .option('--to <time>', 'up to this time', momentArgument)
-    .option('--json', 'one JSON document')
-    .addHelpText('after', VERIFY_HELP)
-    .action(async (options: VerifyOptions) => {
-      const { verifyCommand } = await import('./commands/verify.js');
-      finish(await verifyCommand({ ...common(), ...options }));
-    });
-
-  addCompleteness(program, common, finish);
-  addExport(program, common, finish);
-  addLife(program, common, finish);
-  addReplay(program, common, finish);
-
-  addQuery(program, common, finish);
-
+  addCommands(program, COMMANDS, { finish, common: () => program.opts<CommonOptions>() });
+  addHelpCommand(program);
   return program;
+}
+
+/** Loads all commands below one, for pages that show everything. */
+export async function loadCommands(command: Command): Promise<Command> {
+  for (const child of command.commands) {
+    await LISTED.get(child)?.load();
+    await loadCommands(child);
+  }
+  return command;
+}
+
+interface Running {
+  readonly finish: Finish;
+  readonly common: () => CommonOptions;
+}
+
+/** Adds commands that are loaded when they are named. */
+function addCommands(parent: Command, commands: Commands, running: Running, standard?: string) {
+  for (const [line, [about, source]] of Object.entries(commands)) {
+    const [name = '', ...usage] = line.split(' ');
+    const child = parent.command(name, { isDefault: name === standard }).description(about);
+    let loading: Promise<void> | undefined;
+    const declareIt = async () => {
+      const declared = typeof source === 'function' ? (await source()).default : source;
+      declare(child, usage, declared, running);
+    };
+    const load = () => {
+      loading ??= declareIt();
+      return loading;
+    };
+    LISTED.set(child, { line, load });
+  }
+  parent.hook('preSubcommand', async (_, child) => {
+    await LISTED.get(child)?.load();
+  });
+}
+
+/** Commander's own would show the help of a command that is not loaded. */
+function addHelpCommand(parent: Command): void {
+  parent
+    .command('help')
+    .usage('[command]')
+    .helpOption(false)
+    .description('display help for command')
+    .argument('[command]')
+    .action(async (name?: string) => {
+      if (name === undefined) parent.help();
+      if (parent.commands.every((one) => one.name() !== name)) parent.help({ error: true });
+      await parent.parseAsync([name, '--help'], { from: 'user' });
+    });
+}
+
+/** Makes of a named command what its file declares. */
+function declare(
+  command: Command,
+  usage: readonly string[],
+  { description, help, hint, args, options, commands, standard, run }: Declared,
+  running: Running,
+): void {
+  for (const [at, form] of usage.filter((word) => word !== '[options]').entries()) {
+    const argument = command.createArgument(form, args[at]?.description);
+    const read = args[at]?.read;
+    command.addArgument(
+      read === undefined ? argument : argument.argParser(read as (text: string) => unknown),
+    );
+  }
+  for (const option of options) command.addOption(option);
+  if (description !== undefined) command.description(description);
+  if (help !== undefined) command.addHelpText('after', help);
+  // What is as good as a program of its own does not list the options of this one.
+  if (hint !== undefined) {
+    command.showHelpAfterError(hint).configureHelp({ subcommandTerm: termOf });
+  }
+  if (commands !== undefined) addCommands(command, commands, running, standard);
+  if (run === undefined) {
+    addHelpCommand(command);
+    return;
+  }
+  command.enablePositionalOptions(commands !== undefined).action(async (...given: unknown[]) => {
+    const code = await run(running.common(), given, command);
+    if (code !== undefined) running.finish(code);
+  });
 }

@@ -1,10 +1,8 @@
 import { CommanderError } from 'commander';
 import { systemClock } from '../kernel/clock.js';
 import { commandEnding, EndedError } from './ending.js';
-import { EXIT_CODES, type ExitCode } from './exit-codes.js';
-import { describeFailure, exitCodeOf } from './failure.js';
+import { describeFailure, EXIT_CODES, type ExitCode, exitCodeOf } from './failure.js';
 import { buildProgram } from './program.js';
-import { withStatements } from './query/statement-argument.js';
 import { StuckStatementError } from './query/time-limit.js';
 
 /** Work that was cut off keeps the process no longer than this. */
@@ -21,7 +19,6 @@ export async function runCommand(args: readonly string[]): Promise<void> {
   const program = buildProgram((given) => {
     code = given;
   });
-  for (const command of [program, ...program.commands]) command.exitOverride();
   try {
     await program.parseAsync(withStatements(args), { from: 'user' });
   } catch (error) {
@@ -49,4 +46,19 @@ function afterOutput(code: ExitCode): ExitCode {
   const { outputCode } = commandEnding;
   if (outputCode === undefined) return code;
   return outputCode === EXIT_CODES.ok && code !== EXIT_CODES.forced ? code : outputCode;
+}
+
+/** A name of an option, with or without its value. */
+const OPTION = /^--[a-z][a-z-]*(?:=.*)?$/s;
+
+/**
+ * The arguments, with statements that begin with a comment of SQL (`-- …`) marked as no options: they
+ * get a space before them. An option has no white space in its name, and a comment that has none is no
+ * statement.
+ */
+export function withStatements(args: readonly string[]): string[] {
+  if (!args.includes('query')) return [...args];
+  return args.map((one) =>
+    one.startsWith('--') && /\s/.test(one) && !OPTION.test(one) ? ` ${one}` : one,
+  );
 }

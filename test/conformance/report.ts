@@ -1,4 +1,4 @@
-import { formatTable } from '../../src/cli/output/table.js';
+import { formatTable } from '../../src/cli/output.js';
 import { VARIATIONS, type Variation, type Verdict } from './outcome.js';
 import type { CaseResult, SuiteResult } from './suite.js';
 

@@ -1,9 +1,13 @@
+import { InvalidArgumentError } from 'commander';
+import { DURATION_FORM, parseDuration } from '../../config/durations.js';
 import type { Config } from '../../config/schema.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
+import type { CommonOptions } from '../command.js';
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
-import { type CommonOptions, openSession, type Session } from '../opening/session.js';
+import { openSession, type Session } from '../opening/session.js';
+import { timeArgument } from '../options.js';
 
 /** Something that the command line or the settings must say first. */
 export class ApiUsageError extends TapekeepError {
@@ -14,8 +18,8 @@ export class ApiUsageError extends TapekeepError {
 
 export interface ApiOptions extends CommonOptions {
   /** Base address in place of the setting `exchange.url`. */
-  readonly url?: string;
-  readonly json?: boolean;
+  readonly url?: string | undefined;
+  readonly json?: boolean | undefined;
 }
 
 /** Reads the settings. The states stream plays no part here, so its address is not asked for. */
@@ -51,4 +55,55 @@ function requireKey({ account }: Config): void {
   throw new ApiUsageError(
     'this call is signed: set TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or name files that hold them with TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE (in the settings account.keyFile and account.secretFile)',
   );
+}
+
+/** Counted back from the exchange's present, which only a running call can know. */
+export interface RelativeTime {
+  readonly backMs: number;
+}
+
+/** A time as an option tells it: UNIX seconds, or relative. */
+export type GivenTime = number | RelativeTime;
+
+/**
+ * Reads a time of an option: UNIX seconds, a time with its zone, `now`, or a duration back from now
+ * such as `5m` or `-5m`.
+ *
+ * @throws InvalidArgumentError saying what is allowed; commander adds option and value
+ */
+export function relativeTimeArgument(text: string): GivenTime {
+  const backMs = text === 'now' ? 0 : parseDuration(text.replace(/^-/, ''));
+  if (backMs !== undefined) return { backMs };
+  try {
+    return timeArgument(text);
+  } catch (error) {
+    if (!(error instanceof InvalidArgumentError)) throw error;
+    throw new InvalidArgumentError(`${error.message} Or now, or ${DURATION_FORM} back from now.`);
+  }
+}
+
+function isRelative(value: unknown): value is RelativeTime {
+  return typeof value === 'object' && value !== null && 'backMs' in value;
+}
+
+/**
+ * Replaces relative times by UNIX seconds of the exchange's own time, which a tape or a replay lives
+ * at far from ours. To learn it one question more is asked, if there is any such time.
+ */
+export async function fixTimes(
+  params: Readonly<Record<string, unknown>>,
+  { client, time }: Pick<ExchangeAccess, 'client' | 'time'>,
+): Promise<Readonly<Record<string, unknown>>> {
+  if (!Object.values(params).some(isRelative)) return params;
+  await client.products();
+  const nowMs = time.nowMs();
+  const fixed = Object.entries(params).map(([name, value]) => {
+    return [name, isRelative(value) ? Math.floor((nowMs - value.backMs) / 1000) : value] as const;
+  });
+  return Object.fromEntries(fixed);
+}
+
+/** Names as people type them: `historyResult` is `history-result`. */
+export function kebabCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

@@ -1,15 +1,24 @@
+import { createInterface } from 'node:readline/promises';
 import { type OrderRequest, UnknownOutcomeError } from '../../client/index.js';
-import { AbortedError } from '../../kernel/errors.js';
+import { endpoints } from '../../contract/endpoints.js';
+import { decimalSign, multiplyDecimals } from '../../kernel/decimal.js';
+import { AbortedError, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { type ApiOptions, ApiUsageError, openApi, openApiSession } from '../api/access.js';
-import { explained } from '../api/advice.js';
-import { checkOrder, confirm, describeOrder, describeUnknown } from '../api/order.js';
-import { printResult } from '../api/output.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { explained, withAdvice } from '../api/advice.js';
+import { printResult } from '../api/rows.js';
+import { flag } from '../command.js';
+import { EXIT_CODES, type ExitCode } from '../failure.js';
 import type { ExchangeAccess } from '../opening/exchange.js';
+
+export const ORDER_HELP = `
+Shows the order and asks before it is sent; --yes leaves the question out, and without a terminal it
+is required. An order is sent once. When no answer tells what became of it, the exit code is 5.`;
+
+export const WITHOUT_ASKING = flag('--yes', 'place it without asking');
 
 export interface OrderOptions extends ApiOptions {
   /** Places the order without asking. */
-  readonly yes?: boolean;
+  readonly yes: boolean | undefined;
 }
 
 /**
@@ -17,7 +26,7 @@ export interface OrderOptions extends ApiOptions {
  *
  * @throws TapekeepError with code `order_outcome_unknown` when no answer tells whether it exists
  */
-export async function orderCommand(given: OrderRequest, options: OrderOptions): Promise<ExitCode> {
+export async function placeOrder(given: OrderRequest, options: OrderOptions): Promise<ExitCode> {
   const order = checkOrder(given);
   const session = openApiSession(options);
   const access = openApi(session, 'orderNew', true);
@@ -59,4 +68,74 @@ async function place({ client }: ExchangeAccess, order: OrderRequest) {
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
+}
+
+/**
+ * Checks an order before anybody is asked to confirm it.
+ *
+ * @throws ApiUsageError naming the field
+ */
+export function checkOrder(given: OrderRequest): OrderRequest {
+  const checked = endpoints.orderNew.params.safeParse(given);
+  if (!checked.success) {
+    const named = checked.error.issues.map(
+      ({ path, message }) => `--${path.join('.')}: ${message}`,
+    );
+    throw new ApiUsageError(`the order can not be placed: ${named.join('; ')}`);
+  }
+  const { price, amount } = checked.data;
+  for (const [name, text] of Object.entries({ price, amount })) {
+    if (decimalSign(text) <= 0) {
+      throw new ApiUsageError(`the order can not be placed: --${name}: must be above zero`);
+    }
+  }
+  return checked.data;
+}
+
+/** What a person confirms: the order with its exact total. */
+export function describeOrder(
+  { market, side, price, amount }: OrderRequest,
+  exchange: string,
+): string {
+  const [stock = '', money = ''] = market.split('_');
+  return [
+    `A new order at ${exchange}:`,
+    `  market  ${market}`,
+    `  side    ${side}`,
+    `  price   ${price} ${money}`.trimEnd(),
+    `  amount  ${amount} ${stock}`.trimEnd(),
+    `  total   ${multiplyDecimals(price, amount)} ${money}`.trimEnd(),
+    '',
+  ].join('\n');
+}
+
+/** Asks a question; only `y` and `yes` count as consent, the end of the input does not. */
+export async function confirm(
+  question: string,
+  input: NodeJS.ReadableStream,
+  output: NodeJS.WritableStream,
+): Promise<boolean> {
+  const lines = createInterface({ input, output });
+  const given = new AbortController();
+  lines.once('close', () => given.abort());
+  try {
+    const answer = await lines.question(question, { signal: given.signal });
+    return /^\s*y(es)?\s*$/i.test(answer);
+  } catch (error) {
+    if (isAborted(error)) return false;
+    throw error;
+  } finally {
+    lines.close();
+  }
+}
+
+/** The same error in the words of the command line, with its cause and what to look at. */
+export function describeUnknown(error: UnknownOutcomeError): TapekeepError {
+  const { market } = error.order;
+  const text = [
+    `the outcome of the order is UNKNOWN: ${messageOf(withAdvice(error.cause, { name: 'orderNew', params: { ...error.order } }))}`,
+    'It was sent once and is not sent again. It may rest in the book or have been executed:',
+    `look at "tapekeep api orders ${market}" and "tapekeep api balances" before you place it anew.`,
+  ].join('\n');
+  return new TapekeepError(error.code, error.action, text, { cause: error });
 }

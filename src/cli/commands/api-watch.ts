@@ -1,19 +1,13 @@
+import type { StateEvent } from '../../client/index.js';
 import { systemClock } from '../../kernel/clock.js';
 import { AbortedError, isAborted, TapekeepError } from '../../kernel/errors.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
-import { type ApiOptions, ApiUsageError, openApiSession } from '../api/access.js';
-import { lineOf } from '../api/watch-lines.js';
-import { waitForStop } from '../daemon/shutdown.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { ApiUsageError, openApiSession } from '../api/access.js';
+import { argument, command, flag, nothing, option } from '../command.js';
+import { waitForStop } from '../ending.js';
 import { openExchange } from '../opening/exchange.js';
-import { writeOut } from '../output/write-out.js';
-
-export interface WatchOptions extends Omit<ApiOptions, 'url'> {
-  readonly period: number;
-  /** Address in place of the setting `realtime.url`. */
-  readonly realtimeUrl?: string;
-  readonly forMs?: number;
-}
+import { durationArgument, periodArgument } from '../options.js';
+import { roughDuration, writeOut } from '../output.js';
 
 /** The exchange answered and does not let anybody subscribe to this. */
 class SubscriptionRefusedError extends TapekeepError {
@@ -34,44 +28,91 @@ class NeverConnectedError extends TapekeepError {
 }
 
 /** Follows the state of a market, one line an event, until a signal or the end of `--for`. */
-export async function watchCommand(market: string, options: WatchOptions): Promise<ExitCode> {
-  const { config, telemetry, exchangeTime } = openApiSession(options);
-  const realtimeUrl = options.realtimeUrl ?? config.realtime.url;
-  if (realtimeUrl === null) {
-    throw new ApiUsageError(
-      'no real-time address is named: add --realtime-url ADDRESS (ws:// or wss://), or set realtime.url (TAPEKEEP_REALTIME_URL) beside exchange.url',
-    );
-  }
-  const url = config.exchange.url ?? 'http://localhost';
-  const access = openExchange(config, { url, realtimeUrl }, systemClock, telemetry, exchangeTime);
-  const feed = access.openStateFeed(market, options.period);
-  let isTimeUp = false;
-  const stopping = new AbortController();
-  void waitForStop(systemClock, options.forMs).then((reason) => {
-    isTimeUp = reason === 'time is up';
-    stopping.abort(new AbortedError());
-    return feed.stop();
-  });
-  let hasOpened = false;
-  let lastReason = 'no answer';
-  try {
-    for await (const event of feed) {
-      const line =
-        options.json === true ? JSON.stringify(event) : lineOf(event, systemClock.wallMs());
-      // As fast as it is read, and the feed's own queue is bounded; the end does not wait for a reader.
-      await unlessAborted(stopping.signal, writeOut(`${line}\n`)).catch((error: unknown) => {
-        if (!isAborted(error)) throw error;
-      });
-      if (event.kind === 'opened') hasOpened = true;
-      if (event.kind !== 'closed' || hasOpened) continue;
-      if (event.reason === 'subscribe_refused' || event.reason === 'period_not_offered') {
-        throw new SubscriptionRefusedError(market, options.period);
-      }
-      if (event.reason !== 'stopped') lastReason = event.reason;
+export const watch = command({
+  args: { market: argument<string>('name of a public pair') },
+  options: {
+    period: option('--period <seconds>', 'time that the state sums up', periodArgument, 60),
+    given: option('--realtime-url <address>', 'real-time address, in place of the setting'),
+    forMs: option(
+      '--for <duration>',
+      'stop by itself after this time, such as 10s',
+      durationArgument,
+    ),
+    json: flag('--json', 'one JSON object an event'),
+  },
+  needs: nothing,
+  async run(common, { market, period, given, forMs, json }) {
+    const { config, telemetry, exchangeTime } = openApiSession(common);
+    const realtimeUrl = given ?? config.realtime.url;
+    if (realtimeUrl === null) {
+      throw new ApiUsageError(
+        'no real-time address is named: add --realtime-url ADDRESS (ws:// or wss://), or set realtime.url (TAPEKEEP_REALTIME_URL) beside exchange.url',
+      );
     }
-  } finally {
-    await access.close();
+    const url = config.exchange.url ?? 'http://localhost';
+    const access = openExchange(config, { url, realtimeUrl }, systemClock, telemetry, exchangeTime);
+    const feed = access.openStateFeed(market, period);
+    let isTimeUp = false;
+    const stopping = new AbortController();
+    void waitForStop(systemClock, forMs).then((reason) => {
+      isTimeUp = reason === 'time is up';
+      stopping.abort(new AbortedError());
+      return feed.stop();
+    });
+    let hasOpened = false;
+    let lastReason = 'no answer';
+    try {
+      for await (const event of feed) {
+        const line = json === true ? JSON.stringify(event) : lineOf(event, systemClock.wallMs());
+        // As fast as it is read, and the feed's own queue is bounded; the end does not wait for a reader.
+        await unlessAborted(stopping.signal, writeOut(`${line}\n`)).catch((error: unknown) => {
+          if (!isAborted(error)) throw error;
+        });
+        if (event.kind === 'opened') hasOpened = true;
+        if (event.kind !== 'closed' || hasOpened) continue;
+        if (event.reason === 'subscribe_refused' || event.reason === 'period_not_offered') {
+          throw new SubscriptionRefusedError(market, period);
+        }
+        if (event.reason !== 'stopped') lastReason = event.reason;
+      }
+    } finally {
+      await access.close();
+    }
+    if (isTimeUp && !hasOpened) throw new NeverConnectedError(realtimeUrl, lastReason);
+  },
+});
+
+/** Figures of a state in the order in which they are shown. */
+const FIGURES = ['last', 'open', 'close', 'high', 'low', 'volume', 'deal', 'change'] as const;
+
+const clockTime = (ms: number) => new Date(ms).toISOString().replace('T', ' ');
+
+/** One line that tells a person what happened. */
+export function lineOf(event: StateEvent, wallMs: number): string {
+  const at = (ms: number) => `${clockTime(Math.round(ms))}  `;
+  switch (event.kind) {
+    case 'opened':
+      return `${at(event.exchangeMs)}opened    subscribed`;
+    case 'record': {
+      const figures = FIGURES.flatMap((name) => {
+        const value = event.record[name];
+        return value === undefined || value === null ? [] : [`${name} ${value}`];
+      });
+      return `${at(event.exchangeMs)}${event.origin.padEnd(8)}  ${figures.join('  ')}`;
+    }
+    case 'alive':
+      return `${at(event.exchangeMs)}alive     nothing was missed so far`;
+    case 'gap':
+      return `${at(event.fromExchangeMs)}gap       the archive that is replayed knows no more from here on`;
+    case 'closed': {
+      const sure =
+        event.lastAliveExchangeMs === null
+          ? ''
+          : `, sure up to ${clockTime(event.lastAliveExchangeMs)}`;
+      const lived = roughDuration(event.livedMs);
+      return `${at(wallMs)}closed    ${event.reason} (${event.code}) after ${lived}${sure}`;
+    }
+    case 'retrying':
+      return `${at(wallMs)}retrying  in ${roughDuration(event.waitMs)}, try ${event.attempts}`;
   }
-  if (isTimeUp && !hasOpened) throw new NeverConnectedError(realtimeUrl, lastReason);
-  return EXIT_CODES.ok;
 }

@@ -1,12 +1,207 @@
-import { buildApiProgram } from '../api/program.js';
-import type { ExitCode } from '../exit-codes.js';
-import type { CommonOptions } from '../opening/session.js';
+import { Option } from 'commander';
+import {
+  type EndpointName,
+  endpointNames,
+  endpoints,
+  type ParamsOf,
+} from '../../contract/endpoints.js';
+import {
+  type ApiOptions,
+  ApiUsageError,
+  fixTimes,
+  type GivenTime,
+  kebabCase,
+  openApi,
+  openApiSession,
+  relativeTimeArgument,
+} from '../api/access.js';
+import { explained } from '../api/advice.js';
+import { hasRows, printRejected, printResult, UnreadableRowsError } from '../api/rows.js';
+import {
+  argument,
+  command,
+  type Declared,
+  flag,
+  group,
+  type Input,
+  nothing,
+  option,
+} from '../command.js';
+import { EXIT_CODES, type ExitCode } from '../failure.js';
+import { ORDER_HELP, type OrderOptions, placeOrder, WITHOUT_ASKING } from './api-order.js';
+import { watch } from './api-watch.js';
 
-/** Runs `tapekeep api ARGS`. A part of its own, so that no other command waits for the contract. */
-export async function apiCommand(
-  args: readonly string[],
-  common: CommonOptions,
-  finish: (code: ExitCode) => void,
-): Promise<void> {
-  await buildApiProgram(common, finish).parseAsync([...args], { from: 'user' });
+const HELP = `
+The exchange is the one of the settings (exchange.url, realtime.url), or of --url and --realtime-url.
+Signed calls take the key from TAPEKEEP_ACCOUNT_KEY and TAPEKEEP_ACCOUNT_SECRET, or from the files
+that TAPEKEEP_ACCOUNT_KEY_FILE and TAPEKEEP_ACCOUNT_SECRET_FILE name; never from an option, where
+others on this machine could read it.
+
+  tapekeep api markets --url http://127.0.0.1:8080
+  tapekeep api kline BTC_USDT --start -1h --end now --json
+  tapekeep api watch BTC_USDT --period 60 --for 10s
+  tapekeep api order-new BTC_USDT --side buy --price 60000 --amount 0.001`;
+
+/** Parameters that are moments say so in the table. */
+const UNIX_TIME = /\bUNIX (?:time|seconds)\b/;
+
+const URL = option('--url <address>', 'base address of the exchange, in place of the setting');
+const RESULT_AS_JSON = flag('--json', 'the result as one JSON document');
+const SIGNED_FORM = flag('--post', 'use the signed form');
+
+/** One command for each row of the endpoint table. */
+function endpointCommand(name: EndpointName): [string, [string, Declared]] {
+  const { summary, access } = endpoints[name];
+  const params = optionsOf(name, relativeTimeArgument);
+  const hasMarket = params.some(({ param }) => param === 'market');
+  const about = access === 'private' ? `${summary} (signed)` : summary;
+  const declared = command({
+    args: hasMarket ? { argument: argument<string | undefined>('the same as --market') } : {},
+    options: {
+      ...Object.fromEntries(params.map((one) => [one.param, inputOf(one)])),
+      ...{ url: URL, json: RESULT_AS_JSON },
+      ...(access === 'public' ? { post: SIGNED_FORM } : {}),
+      ...(name === 'orderNew' ? { yes: WITHOUT_ASKING } : {}),
+    },
+    ...(name === 'orderNew' ? { help: ORDER_HELP } : {}),
+    needs: nothing,
+    async run(common, values: Readonly<Record<string, unknown>>) {
+      const market = hasMarket ? marketOf(values) : undefined;
+      const given = paramsFrom(name, { ...values, ...(market === undefined ? {} : { market }) });
+      const { url, json, post, yes } = values as Partial<CallOptions & OrderOptions>;
+      const options = { ...common, url, json };
+      if (name === 'orderNew') {
+        return await placeOrder(given as ParamsOf<'orderNew'>, { ...options, yes });
+      }
+      return await call(name, given, { ...options, post });
+    },
+  });
+  return [`${kebabCase(name)} [options]${hasMarket ? ' [market]' : ''}`, [about, declared]];
+}
+
+export default group({
+  description: "Calls the exchange's API: one command for each endpoint, and watch.",
+  help: HELP,
+  hint: '(tapekeep api --help lists the endpoints)',
+  commands: {
+    ...Object.fromEntries(endpointNames.map(endpointCommand)),
+    'watch [options] <market>': [
+      "Follows a market's state over the real-time interface, one line an event",
+      watch,
+    ],
+  },
+});
+
+/** @throws ApiUsageError unless exactly one market is named */
+function marketOf({ argument, market }: Readonly<Record<string, unknown>>): string {
+  const [named, chosen] = [argument, market] as (string | undefined)[];
+  const either = named ?? chosen;
+  if (either === undefined) throw new ApiUsageError('name a market, such as BTC_USDT');
+  if (chosen === undefined || chosen === either) return either;
+  throw new ApiUsageError(`two markets are named, ${either} and --market ${chosen}; name one`);
+}
+
+interface CallOptions extends ApiOptions {
+  /** Uses the signed form of a public endpoint. */
+  readonly post: boolean | undefined;
+}
+
+/**
+ * Calls one endpoint once and prints what it answers.
+ *
+ * @throws UnreadableRowsError when the answer has rows and none of them fits the contract
+ * @param given parameters as the command line has them; their times may be relative to now
+ */
+async function call<N extends EndpointName>(
+  name: N,
+  given: Readonly<Record<string, unknown>>,
+  options: CallOptions,
+): Promise<ExitCode> {
+  const isSigned = options.post === true;
+  const session = openApiSession(options);
+  const { account } = session.config;
+  const access = openApi(session, name, isSigned);
+  try {
+    const params = (await fixTimes(given, access)) as ParamsOf<N>;
+    const reply = await access.client.call(name, params, { form: isSigned ? 'post' : 'get' });
+    if (reply.rejected.length > 0 && !hasRows(name, reply.data)) {
+      const secrets = [account.key, account.secret].filter((text) => text !== null);
+      throw new UnreadableRowsError(name, reply.rejected, secrets);
+    }
+    printResult(name, reply.data, options.json === true);
+    printRejected(reply.rejected);
+  } catch (error) {
+    throw await explained(error, { name, params: given }, access.client);
+  } finally {
+    await access.close();
+  }
+  return EXIT_CODES.ok;
+}
+
+/** A parameter of an endpoint as an option of the command line. */
+export interface ApiOption {
+  /** Name of the parameter, and of the value that commander hands out. */
+  readonly param: string;
+  /** `--last-id <number>` */
+  readonly flags: string;
+  readonly description: string;
+  readonly isRequired: boolean;
+  readonly choices: readonly string[] | undefined;
+  /** Turns what was typed into what the contract takes; undefined: it takes the text. */
+  readonly read: ((text: string) => GivenTime) | undefined;
+}
+
+/** What a schema of a parameter tells about itself. */
+interface ParamSchema {
+  readonly description?: string | undefined;
+  readonly options?: readonly unknown[];
+  safeParse(value: unknown): { readonly success: boolean; readonly data?: unknown };
+}
+
+/** The parameters of an endpoint as options, in the order of the table. */
+export function optionsOf(
+  name: EndpointName,
+  readTime: (text: string) => GivenTime,
+): readonly ApiOption[] {
+  const shape = endpoints[name].params.shape as unknown as Readonly<Record<string, ParamSchema>>;
+  return Object.entries(shape).map(([param, schema]) => {
+    const isTime = UNIX_TIME.test(schema.description ?? '');
+    const choices = schema.options?.map(String);
+    const filled = schema.safeParse(undefined);
+    const also = isTime ? ' (or such as 2026-01-31T12:00:00Z, now, -5m)' : '';
+    const standard = filled.success ? ` (default: ${String(filled.data)})` : '';
+    return {
+      param,
+      flags: `--${kebabCase(param)} <${isTime ? 'time' : (choices?.join('|') ?? valueName(param))}>`,
+      description: (schema.description ?? param) + also + standard,
+      isRequired: !filled.success,
+      choices,
+      read: isTime ? readTime : undefined,
+    };
+  });
+}
+
+function valueName(param: string): string {
+  if (param === 'market') return 'name';
+  if (param === 'interval') return 'seconds';
+  return param === 'price' || param === 'amount' ? 'decimal' : 'number';
+}
+
+/** The parameters among the values of options; what is not given is left to the contract. */
+export function paramsFrom(
+  name: EndpointName,
+  values: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const params = Object.keys(endpoints[name].params.shape);
+  const given = params.filter((param) => values[param] !== undefined);
+  return Object.fromEntries(given.map((param) => [param, values[param]]));
+}
+
+function inputOf({ param, flags, description, isRequired, choices, read }: ApiOption) {
+  const option = new Option(flags, description);
+  if (choices !== undefined) option.choices([...choices]);
+  if (read !== undefined) option.argParser(read);
+  // The market may come as an argument instead.
+  if (isRequired && param !== 'market') option.makeOptionMandatory();
+  return { options: [option] } satisfies Input<unknown>;
 }

@@ -5,26 +5,30 @@ import { nearestName } from '../../kernel/nearest.js';
 import { floorToMs, type Span } from '../../kernel/span.js';
 import type { StreamKind } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
-import type { ExitCode } from '../exit-codes.js';
+import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
-import { assertCollected } from '../fill/collected.js';
-import type { FillTask } from '../fill/task.js';
-import { type FillCommandOptions, type FillDesk, withFilling } from '../fill/with-filling.js';
-import { marketsOf } from '../gaps/gap-selection.js';
-import { formatMoment, type Moment, resolveMoment } from '../options/moments.js';
-import { selectMarkets } from '../options/selection.js';
-import { printable } from '../output/printable.js';
+import { assertCollected, type FillDesk, filling } from '../fill/with-filling.js';
+import type { FillTask } from '../fill/worker.js';
+import {
+  fetchedKindsArgument,
+  formatMoment,
+  gather,
+  JSON_DOCUMENT,
+  type Moment,
+  momentArgument,
+  resolveMoment,
+} from '../options.js';
+import { printable } from '../output.js';
+import { marketsOf, selectMarkets } from '../selection.js';
 
-export interface BackfillOptions extends FillCommandOptions {
-  readonly market: readonly string[];
-  readonly from: Moment;
-  /** Default: now. */
-  readonly to?: Moment;
-  /** `trades` brings the exact times along. */
-  readonly kinds?: readonly StreamKind[];
-  /** Also tries again what was given up. */
-  readonly again?: boolean;
-}
+const HELP = `
+  tapekeep backfill --market BTC_USDT --from 2026-01-01 --to 2026-02-01
+  tapekeep backfill --market BTC_USDT --market ETH_USDT --from 30d --kinds klines
+
+Trades come with their exact times where these are collected, candles in all configured intervals.
+Beside a running daemon, the daemon does the work; without one, this command does it itself. Ctrl-C
+stops it; what is stored stays, and the same command goes on from there. It exits with 0 only when
+all of the span is covered, with 7 when some of it can not be had, and says why.`;
 
 const KINDS: readonly StreamKind[] = ['trades', 'kline'];
 /** Gaps whose pauses are ended at once. */
@@ -35,44 +39,56 @@ interface ChosenMarket {
   readonly marketId: number;
 }
 
-/**
- * Asks for a span of the past, whatever is collected anyway, and sees to it that it is filled.
- *
- * @throws UsageError for an unknown market and for a span that is none
- */
-export async function backfillCommand(options: BackfillOptions): Promise<ExitCode> {
-  return await withFilling(options, 'any', async (desk) => {
+/** Asks for a span of the past, whatever is collected anyway, and sees to it that it is filled. */
+export default command({
+  options: {
+    market: required('-m, --market <name>', 'the market; may be repeated', gather),
+    from: required('--from <time>', 'begin, or this long back, such as 7d', momentArgument),
+    to: option('--to <time>', 'end (default: now)', momentArgument),
+    kinds: option(
+      '--kind, --kinds <list>',
+      'trades, klines or both (the default)',
+      fetchedKindsArgument,
+    ),
+    again: flag('--again', 'also try again what was given up'),
+    json: JSON_DOCUMENT,
+  },
+  help: HELP,
+  needs: filling('any'),
+  async run(desk, { market, from, to, kinds = KINDS, again = false, json }) {
     const { filling, store, session, say, signal } = desk;
     const knownNowMs = await store.exchangeNowMs();
     // Told before the exchange is asked, where that is possible.
-    if (knownNowMs !== null) spanOf(options, Math.floor(knownNowMs));
+    if (knownNowMs !== null) spanOf({ from, to }, Math.floor(knownNowMs));
     const isOwn = await filling.begin();
     signal.throwIfAborted();
     const nowMs = await filling.nowMs();
-    const { span, isCut } = spanOf(options, nowMs);
-    const kinds = options.kinds ?? KINDS;
-    const chosen = await chooseMarkets(desk, options.market, kinds);
+    const { span, isCut } = spanOf({ from, to }, nowMs);
+    const chosen = await chooseMarkets(desk, market, kinds);
     if (isOwn) await openStreams(desk, chosen, kinds);
     const streams = await store.inspection.streams();
     if (isCut)
       say(`--to lies in the future of the exchange; the span ends now, ${formatMoment(nowMs)}.`);
     const tasks = tasksOf(session.config, chosen, kinds, streams, span, nowMs);
     if (tasks.length === 0) {
-      return 'Nothing to do: no candle of this time is complete yet.';
+      return await desk.fill('Nothing to do: no candle of this time is complete yet.', json);
     }
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
-    await endPauses(store, chosen, span, nowMs, options.again === true);
+    await endPauses(store, chosen, span, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     const names = chosen.map(({ market }) => printable(market)).join(', ');
     say(
       `Filling ${formatMoment(span.fromMs)} – ${formatMoment(span.toMs)} of ${names}, ${tasks.length} streams.`,
     );
-    return tasks;
-  });
-}
+    return await desk.fill(tasks, json);
+  },
+});
 
 /** @throws UsageError */
-function spanOf({ from, to }: BackfillOptions, nowMs: number): { span: Span; isCut: boolean } {
+function spanOf(
+  { from, to }: { readonly from: Moment; readonly to: Moment | undefined },
+  nowMs: number,
+): { span: Span; isCut: boolean } {
   const fromMs = floorToMs(resolveMoment(from, nowMs), SECOND_MS);
   const givenToMs = to === undefined ? nowMs : floorToMs(resolveMoment(to, nowMs), SECOND_MS);
   const shown = new Date(fromMs).toISOString();

@@ -1,34 +1,69 @@
 import { extname } from 'node:path';
+import { type Command, InvalidArgumentError } from 'commander';
 import { type ExportPart, exportSeries } from '../../archive/export/export.js';
 import type { Format, Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
+import type { Latency } from '../../archive/interchange/feed-file.js';
+import { TOOLS, type Tool } from '../../archive/interchange/request.js';
 import { openReading } from '../../archive/reading.js';
+import { parseDuration } from '../../config/durations.js';
 import { systemClock } from '../../kernel/clock.js';
-import { MINUTE_MS } from '../../kernel/durations.js';
-import { totalLengthMs } from '../../kernel/span.js';
-import type { KnownStream, Store } from '../../store/index.js';
-import type { ExitCode } from '../exit-codes.js';
-import { emptyReason } from '../export/empty-export.js';
-import { untilStopped } from '../export/export-ending.js';
-import { type ExportSelection, exportParts } from '../export/export-selection.js';
-import { UsageError } from '../failure.js';
-import { coldDirOf } from '../opening/database.js';
-import { lookAt } from '../opening/looking.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import { jsonLine, printable } from '../output/printable.js';
-import { Progress } from '../output/progress.js';
-import { writeOut } from '../output/write-out.js';
-import { VERSION } from '../version.js';
+import type { SeriesKind } from '../../model/kinds.js';
+import type { KnownStream } from '../../store/index.js';
+import {
+  type CommonOptions,
+  command,
+  flag,
+  nothing,
+  option,
+  type Values,
+  VERSION,
+} from '../command.js';
+import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
+import { exportParts } from '../export/selection.js';
+import { EXIT_CODES, UsageError } from '../failure.js';
+import { coldDirOf, type Look } from '../opening/database.js';
+import { durationArgument, MARKETS, oneOf, SPAN } from '../options.js';
+import { jsonLine, printable, writeOut } from '../output.js';
+import { exportFor } from './export-for.js';
 
-export interface ExportOptions extends CommonOptions, ExportSelection {
-  readonly format?: Format;
-  /** A path; `-` is standard output. */
-  readonly out: string;
-  readonly manifest?: string;
-  readonly allowGaps?: boolean;
-  readonly force?: boolean;
-}
+const HELP = `
+  tapekeep export --kind trades --market BTC_USDT --from 2026-01-01 --to 2026-02-01 --out btc.parquet
+  tapekeep export --kind klines --interval 1h --market BTC_USDT --from 30d --out hours.csv
+  tapekeep export --kind depth --market BTC_USDT --from 2h --format ndjson | gzip > depth.ndjson.gz
 
+Without --from and --to all that is covered is written. Rows are in the order of market, time and id.
+Numbers keep every digit. Beside the file comes FILE.manifest.json: counts, checksum, coverage, columns.
+Both take their place only when they are whole. A span with gaps is refused with exit code 8, unless
+--allow-gaps is given; the manifest lists them.
+
+csv      RFC 4180 with a heading; begins of formulas in texts are made harmless
+ndjson   an object a line, decimals in quotes
+parquet  zstd, exact decimals, moments in UTC; the total of a trade where it is not price × amount
+arrow    IPC file (a stream on standard output), columns as in Parquet
+
+With --for the files are those of another program, in its folder (--dir), one for each market, each
+with its manifest. They take klines of the exchange, or candles computed from trades:
+
+  tapekeep export --for freqtrade --market BTC_USDT --interval 1m --dir user_data/data/myexchange
+  tapekeep export --for freqtrade --market BTC_USDT --kind trades --dir user_data/data/myexchange
+  tapekeep export --for backtrader --market BTC_USDT --interval 1h --dir data
+  tapekeep export --for vectorbt --market BTC_USDT --interval 15m --candles trades --dir data
+  tapekeep export --for hftbacktest --market BTC_USDT --from 1d --latency 100ms --dir data
+
+freqtrade    PAIR-1m.feather, PAIR-trades.feather; absent candles are its own to fill
+backtrader   PAIR-1h.csv as GenericCSVData reads it; slots without trades have the close before
+vectorbt     PAIR-1h.csv as pandas reads it; slots without trades have the close before
+hftbacktest  PAIR.npz: trades and the book; --latency received takes the times of the collector
+
+freqtrade and hftbacktest keep doubles: there, and nowhere before, decimals are rounded to the nearest.`;
+
+const KINDS = ['trades', 'klines', 'tickers', 'depth', 'states'] as const;
+const SINGULAR: Readonly<Record<string, (typeof KINDS)[number]>> = {
+  ...{ trade: 'trades', kline: 'klines', candles: 'klines', ticker: 'tickers' },
+  ...{ depths: 'depth', state: 'states' },
+};
+const FORMATS = ['csv', 'ndjson', 'parquet', 'arrow'] as const;
 const BY_ENDING: Readonly<Record<string, Format>> = {
   '.csv': 'csv',
   '.ndjson': 'ndjson',
@@ -37,83 +72,133 @@ const BY_ENDING: Readonly<Record<string, Format>> = {
   '.arrow': 'arrow',
 };
 
+/** Options that only one of the two ways to export has. */
+const FOR_OPTIONS = ['dir', 'candles', 'latency'] as const;
+const FILE_OPTIONS = ['out', 'format', 'manifest', 'period'] as const;
+
+const OPTIONS = {
+  kind: option('--kind <kind>', `${KINDS.join(', ')}; needed without --for`, (word) => {
+    return SINGULAR[word.trim().toLowerCase()] ?? oneOf(word, 'kind', KINDS);
+  }),
+  market: MARKETS,
+  interval: option('--interval <length>', 'length of klines, such as 60 or 1h', lengthArgument),
+  period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
+  ...SPAN,
+  format: option(
+    '--format <format>',
+    `${FORMATS.join(', ')} (default: as the file is called, else csv)`,
+    (word) => oneOf(word, 'format', FORMATS),
+  ),
+  out: option('-o, --out <file>', 'where to; - is standard output', undefined, '-'),
+  manifest: option('--manifest <file>', 'where the manifest goes (default: beside the file)'),
+  allowGaps: flag('--allow-gaps', 'write what there is of a span with gaps'),
+  force: flag('--force', 'replace files that are there'),
+  for: option('--for <program>', `write files of ${TOOLS.join(', ')}`, (word) =>
+    oneOf(word, 'program', TOOLS),
+  ),
+  dir: option('--dir <folder>', 'with --for: the folder of that program'),
+  candles: option('--candles <source>', 'with --for: exchange (default), or trades', (word) =>
+    oneOf(word, 'source of candles', ['exchange', 'trades']),
+  ),
+  latency: option(
+    '--latency <length>',
+    'with --for hftbacktest: how long after it happened an event is seen, or received',
+    latencyArgument,
+  ),
+};
+type Options = Values<typeof OPTIONS>;
+
 /**
- * Writes series of the archive into a file, or to standard output, with a manifest. Works beside a
- * running daemon.
- *
- * @throws UsageError for an unknown market, interval or span; OutputError; DiskFullError
+ * Writes series of the archive into a file, or to standard output, with a manifest; or the files of
+ * another program. Works beside a running daemon.
  */
-export async function exportCommand(options: ExportOptions): Promise<ExitCode> {
+export default command({
+  options: OPTIONS,
+  help: HELP,
+  needs: nothing,
+  async run(common, options, given) {
+    const { for: tool, kind } = options;
+    refuseOthers(given, tool === undefined ? FOR_OPTIONS : FILE_OPTIONS, tool);
+    if (tool !== undefined) return await exportFor(common, { ...options, for: tool });
+    if (kind === undefined)
+      return given.error("error: required option '--kind <kind>' not specified");
+    return await exportFile(common, { ...options, kind });
+  },
+});
+
+/** @throws UsageError naming the first option that would do nothing */
+function refuseOthers(given: Command, names: readonly string[], tool: Tool | undefined): void {
+  const one = names.find((name) => given.getOptionValueSource(name) === 'cli');
+  if (one === undefined) return;
+  const why = tool === undefined ? 'it belongs to --for' : `--for ${tool} has no use for it`;
+  throw new UsageError(`--${one}`, String(given.getOptionValue(one)), why);
+}
+
+/** @throws InvalidArgumentError */
+function latencyArgument(text: string): Latency {
+  if (text.trim().toLowerCase() === 'received') return { kind: 'received' };
+  return { kind: 'fixed', latencyUs: durationArgument(text) * 1000 };
+}
+
+/** A length as whole seconds: plain seconds, or a duration. */
+function lengthArgument(text: string): number {
+  const seconds = /^\d{1,9}$/.test(text) ? Number(text) : (parseDuration(text) ?? 0) / 1000;
+  if (Number.isInteger(seconds) && seconds >= 1) return seconds;
+  throw new InvalidArgumentError('Write seconds such as 60, or a length such as 1m, 1h or 1d.');
+}
+
+const NOTHING_WRITTEN = 'nothing was written';
+
+async function exportFile(common: CommonOptions, options: FileOptions) {
   const format = options.format ?? BY_ENDING[extname(options.out).toLowerCase()] ?? 'csv';
   const path = options.out === '-' ? undefined : options.out;
   const isBinary = format === 'parquet' || format === 'arrow';
   if (path === undefined && isBinary && process.stdout.isTTY) {
     throw new UsageError('--format', format, 'a terminal can not show it; name a file with --out');
   }
-  const session = openSession({ logLevel: 'warn', ...options });
-  return await untilStopped('nothing was written', async (signal) => {
-    await lookAt(
-      session,
-      async ({ store, streams, nowMs }) => {
-        const { variantS, parts } = await exportParts(options, store, streams, nowMs);
-        const output = await Output.open({
-          ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
-          isForced: options.force === true,
-        });
-        try {
-          const manifest = await run(
-            store,
-            { ...options, format, variantS, parts, coldDir: coldDirOf(session.config) },
-            output,
-            signal,
-          );
-          tell(manifest, output, emptyLines(manifest, parts, streams, nowMs));
-        } finally {
-          await output.discard();
-        }
-      },
-      'by itself',
-    );
+  return await exporting(NOTHING_WRITTEN)(common, async (look) => {
+    const { store, nowMs } = look;
+    const streams = await store.inspection.streams();
+    const { variantS, parts } = await exportParts(options, store, streams, nowMs);
+    const output = await Output.open({
+      ...{ path, manifestPath: options.manifest, sink: { write: writeOut } },
+      isForced: options.force === true,
+    });
+    try {
+      const manifest = await write(look, { ...options, format, variantS, parts }, output);
+      tell(manifest, output, emptyLines(manifest, parts, streams, nowMs));
+    } finally {
+      await output.discard();
+    }
+    return EXIT_CODES.ok;
   });
 }
 
-interface Work extends ExportOptions {
+type FileOptions = Options & { readonly kind: SeriesKind };
+
+interface Work extends FileOptions {
   readonly format: Format;
   readonly variantS: number;
   readonly parts: readonly ExportPart[];
-  readonly coldDir: string;
 }
 
-async function run(
-  store: Store,
-  { kind, variantS, parts, format, allowGaps, coldDir }: Work,
+async function write(
+  { session, store, signal }: Look,
+  { kind, variantS, parts, format, allowGaps }: Work,
   output: Output,
-  signal: AbortSignal,
 ): Promise<Manifest> {
-  const totalMs = parts.reduce((sum, { span }) => sum + totalLengthMs([span]), 0);
-  const progress = new Progress(
-    ...([process.stderr, systemClock, 'minutes of', Math.ceil(totalMs / MINUTE_MS)] as const),
-  );
-  const done = new Map<string, number>();
-  let shown = 0;
-  const archive = await store.archive();
-  const reading = await openReading(store, { coldDir, signal });
+  const progress = new SpanProgressBar(parts);
+  const reading = await openReading(store, { coldDir: coldDirOf(session.config), signal });
   try {
     return await exportSeries(
       {
-        ...{ kind, variantS, parts, format, archive, version: VERSION },
+        ...{ kind, variantS, parts, format, archive: await store.archive(), version: VERSION },
         allowGaps: allowGaps === true,
       },
       {
         ...{ reading, output, clock: systemClock, signal },
-        onProgress: ({ market, rows, doneMs }) => {
-          done.set(market, doneMs);
-          const minutes = Math.floor([...done.values()].reduce((a, b) => a + b, 0) / MINUTE_MS);
-          const detail = `${printable(market)}: ${rows.toLocaleString('en-US')} rows`;
-          progress.advance(minutes - shown, detail);
-          shown = minutes;
-        },
-        onPhase: (phase) => progress.say(`${phase} …`),
+        onProgress: ({ market, rows, doneMs }) => progress.advance(market, rows, doneMs),
+        onPhase: (phase) => progress.say(phase),
       },
     );
   } finally {

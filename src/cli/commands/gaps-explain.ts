@@ -1,34 +1,24 @@
 import { GAP_REASONS } from '../../ledger/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
-import { roughDuration } from '../daemon/summary.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
-import { percent } from '../fill/progress-line.js';
-import { findGap, findGapsAt, gapIdOf, type NamedGap } from '../gaps/gap-ids.js';
-import { marketsOf } from '../gaps/gap-selection.js';
-import { type Look, lookAt } from '../opening/looking.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import { kindOf, streamName } from '../options/kinds.js';
-import { formatMoment, momentArgument, resolveMoment } from '../options/moments.js';
-import { selectMarkets } from '../options/selection.js';
-import { printable } from '../output/printable.js';
+import { findGap, findGapsAt, gapIdOf, type NamedGap } from '../gaps.js';
+import { archive, type Look } from '../opening/database.js';
+import { formatMoment, kindOf, momentArgument, resolveMoment, streamName } from '../options.js';
+import { printable, roughDuration } from '../output.js';
+import { percent } from '../progress.js';
+import { marketsOf, selectMarkets } from '../selection.js';
 
 /** Pieces of one gap that are explained. */
 const EXPLAINED_MAX = 10;
 
-/**
- * Tells everything that is known of a gap, in words; of a time without one, why there is none.
- *
- * @param words an id, or a market, a kind and a time
- * @throws UsageError for what names nothing
- */
-export async function gapsExplainCommand(
-  words: readonly string[],
-  options: CommonOptions,
-): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  await lookAt(session, async (look) => {
+/** Tells everything that is known of a gap, in words; of a time without one, why there is none. */
+export default command({
+  args: { words: argument<string[]>('an id, or a market, a kind and a time') },
+  needs: archive(),
+  async run({ store, nowMs }, { words }) {
+    const look = { store, nowMs, streams: await store.inspection.streams() };
     const { gaps, memory, others } = await findNamed(words, look);
     const texts: string[] = [];
     for (const gap of gaps.slice(0, EXPLAINED_MAX)) texts.push(await explain(gap, look));
@@ -39,8 +29,11 @@ export async function gapsExplainCommand(
       texts.push(...others.map((line) => `${line}.\n`));
     }
     process.stdout.write(texts.join('\n'));
-  });
-  return EXIT_CODES.ok;
+  },
+});
+
+interface Ledger extends Pick<Look, 'store' | 'nowMs'> {
+  readonly streams: readonly KnownStream[];
 }
 
 interface Named extends NamedGap {
@@ -50,7 +43,7 @@ interface Named extends NamedGap {
 
 async function findNamed(
   words: readonly string[],
-  { store, streams, nowMs }: Look,
+  { store, streams, nowMs }: Ledger,
 ): Promise<Named> {
   const [first = '', kindWord, ...time] = words;
   if (kindWord === undefined) return { ...(await findGap(store, first, nowMs)), others: [] };
@@ -73,7 +66,7 @@ function readMoment(text: string) {
   }
 }
 
-async function explain(gap: Gap, look: Look): Promise<string> {
+async function explain(gap: Gap, look: Ledger): Promise<string> {
   const { streamId, marketId, span, state, reason } = gap;
   const name = `${printable(gap.market)} ${streamName(gap)}`;
   const length = roughDuration(span.toMs - span.fromMs);
@@ -145,7 +138,7 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'state', 'ticker']);
 
 /** Candles tell in sum what happened, where each trade or state can not be had. */
-async function substitutes(gap: Gap, { store, streams, nowMs }: Look): Promise<string[]> {
+async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise<string[]> {
   if (!REPLACEABLE.has(gap.kind)) return [];
   const klines = streams.filter(
     ({ kind, marketId }) => kind === 'kline' && marketId === gap.marketId,

@@ -1,42 +1,36 @@
 import { subtractSpans } from '../../kernel/span.js';
 import type { StreamKind } from '../../model/series.js';
 import type { Gap, Store } from '../../store/index.js';
-import type { ExitCode } from '../exit-codes.js';
-import { assertCollected } from '../fill/collected.js';
-import type { FillTask } from '../fill/task.js';
-import { type FillCommandOptions, type FillDesk, withFilling } from '../fill/with-filling.js';
-import { findGap } from '../gaps/gap-ids.js';
-import { type GapOptions, gapFilterOf, readGaps } from '../gaps/gap-selection.js';
-
-export interface GapsFillOptions extends FillCommandOptions, GapOptions {
-  /** Also tries again what was given up. */
-  readonly again?: boolean;
-}
+import { argument, command, flag } from '../command.js';
+import { assertCollected, type FillDesk, filling } from '../fill/with-filling.js';
+import type { FillTask } from '../fill/worker.js';
+import { findGap } from '../gaps.js';
+import { JSON_DOCUMENT } from '../options.js';
+import { GAP_SELECTION, type GapOptions, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps of one run; the others are named by the next. */
 const FILLED_MAX = 2000;
 /** What can be fetched later. */
 const FETCHABLE: readonly StreamKind[] = ['trades', 'times', 'kline'];
 
-/**
- * Makes gaps due at once and sees to it that they are filled.
- *
- * @param ids of gaps; none for all that the options select
- * @throws UsageError for an id, a market or a span that is none
- */
-export async function gapsFillCommand(
-  ids: readonly string[],
-  options: GapsFillOptions,
-): Promise<ExitCode> {
-  return await withFilling(options, 'existing', async (desk) => {
+/** Makes gaps due at once and sees to it that they are filled. */
+export default command({
+  args: { ids: argument<string[]>('gaps; without any, all that the options select') },
+  options: {
+    ...GAP_SELECTION,
+    again: flag('--again', 'also those that were given up'),
+    json: JSON_DOCUMENT,
+  },
+  needs: filling('existing'),
+  async run(desk, { ids, again = false, json, ...selected }) {
     const { filling, store, session, say, signal } = desk;
     const knownMs = Math.floor((await store.exchangeNowMs()) ?? (await filling.nowMs()));
     // Mistakes are told before the exchange is asked.
-    await select(desk, ids, options, knownMs);
+    await select(desk, ids, selected, knownMs);
     const isOwn = await filling.begin();
     signal.throwIfAborted();
     const nowMs = await filling.nowMs();
-    const found = await select(desk, ids, options, nowMs);
+    const found = await select(desk, ids, selected, nowMs);
     const fetchable = found.filter(({ kind }) => FETCHABLE.includes(kind));
     const passed = found.length - fetchable.length;
     if (passed > 0) {
@@ -49,17 +43,17 @@ export async function gapsFillCommand(
         `${away} gaps are left out: nothing can be added to partitions that are archived or expired; "tapekeep restore" brings archived ones back.`,
       );
     }
-    const due = present.filter(({ state }) => options.again === true || state !== 'unfillable');
-    if (due.length === 0) return nothing(present.length, ids.length);
+    const due = present.filter(({ state }) => again || state !== 'unfillable');
+    if (due.length === 0) return await desk.fill(nothing(present.length, ids.length), json);
     if (due.length >= FILLED_MAX)
       say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
     if (!isOwn) for (const { market, kind } of due) assertCollected(session.config, market, [kind]);
-    await makeDue(store, due, nowMs, options.again === true);
+    await makeDue(store, due, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     say(`Filling ${due.length} ${due.length === 1 ? 'gap' : 'gaps'}.`);
-    return due.map(taskOf);
-  });
-}
+    return await desk.fill(due.map(taskOf), json);
+  },
+});
 
 /** Gaps of which at least a part lies where rows can be added. */
 async function withoutDeparted(store: Store, gaps: readonly Gap[]): Promise<readonly Gap[]> {
@@ -81,7 +75,7 @@ function nothing(unfillable: number, ids: number): string {
 async function select(
   { store }: FillDesk,
   ids: readonly string[],
-  options: GapsFillOptions,
+  selected: GapOptions,
   nowMs: number,
 ): Promise<readonly Gap[]> {
   if (ids.length > 0) {
@@ -90,7 +84,7 @@ async function select(
     return gaps;
   }
   const streams = await store.inspection.streams();
-  const filter = gapFilterOf(options, streams, nowMs, FILLED_MAX);
+  const filter = gapFilterOf(selected, streams, nowMs, FILLED_MAX);
   return (await readGaps(store, filter, streams, nowMs)).gaps;
 }
 

@@ -1,34 +1,26 @@
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
-import { roughDuration } from '../daemon/summary.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { gapDocument } from '../fill/outcome.js';
-import { gapIdOf } from '../gaps/gap-ids.js';
-import { type GapOptions, gapFilterOf, readGaps } from '../gaps/gap-selection.js';
-import { HORIZON_WHY, startTriesText } from '../gaps/no-gap.js';
-import { lookAt } from '../opening/looking.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import { streamName } from '../options/kinds.js';
-import { formatMoment } from '../options/moments.js';
-import { jsonLine, printable } from '../output/printable.js';
-import { type Column, formatTable } from '../output/table.js';
-
-export interface GapsListOptions extends CommonOptions, GapOptions {
-  readonly limit: number;
-  readonly json?: boolean;
-}
+import { command, option, type Values } from '../command.js';
+import { gapDocument } from '../fill/with-filling.js';
+import { gapIdOf, HORIZON_WHY, startTriesText } from '../gaps.js';
+import { archive } from '../opening/database.js';
+import { countArgument, formatMoment, JSON_DOCUMENT, streamName } from '../options.js';
+import { type Column, formatTable, jsonLine, printable, roughDuration } from '../output.js';
+import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps that are looked at for the sums, beyond those that are shown. */
 const SUMMED_MAX = 5000;
 
-/**
- * Lists what is expected and not covered, the newest first.
- *
- * @throws UsageError for an unknown market or a span that ends before it begins
- */
-export async function gapsListCommand(options: GapsListOptions): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  await lookAt(session, async ({ store, streams, nowMs }) => {
-    const filter = gapFilterOf(options, streams, nowMs, Math.max(options.limit, SUMMED_MAX));
+/** Lists what is expected and not covered, the newest first. */
+export default command({
+  options: {
+    ...GAP_SELECTION,
+    limit: option('--limit <count>', 'show at most this many', countArgument, 50),
+    json: JSON_DOCUMENT,
+  },
+  needs: archive(),
+  async run({ store, nowMs }, { limit, json, ...selected }) {
+    const streams = await store.inspection.streams();
+    const filter = gapFilterOf(selected, streams, nowMs, Math.max(limit, SUMMED_MAX));
     const { gaps, isAll } = await readGaps(store, filter, streams, nowMs);
     const { marketIds, kinds } = filter;
     const chosen = streams.filter(
@@ -37,8 +29,8 @@ export async function gapsListCommand(options: GapsListOptions): Promise<ExitCod
     );
     const unreached = chosen.filter(isUnreached);
     const isWritten = await store.inspection.isWritten();
-    const shown = gaps.slice(0, options.limit);
-    if (options.json === true) {
+    const shown = gaps.slice(0, limit);
+    if (json === true) {
       process.stdout.write(
         jsonLine({
           at: new Date(nowMs),
@@ -56,7 +48,7 @@ export async function gapsListCommand(options: GapsListOptions): Promise<ExitCod
     }
     const lines = [
       ...(shown.length === 0
-        ? [nothing(options, chosen, unreached.length === 0 && isWritten)]
+        ? [nothing(selected, chosen, unreached.length === 0 && isWritten)]
         : formatTable(columns(isWritten, nowMs), shown)),
       ...(gaps.length > shown.length || !isAll ? [more(gaps.length, shown.length, isAll)] : []),
       ...sumLines(gaps, isAll),
@@ -64,9 +56,8 @@ export async function gapsListCommand(options: GapsListOptions): Promise<ExitCod
       ...lagLines(chosen, isWritten, nowMs),
     ];
     process.stdout.write(`${lines.join('\n')}\n`);
-  });
-  return EXIT_CODES.ok;
-}
+  },
+});
 
 /** The walk down has not found the first trade yet, or cannot; how much there is is not known. */
 function isUnreached({ kind, collectFromMs, startReason }: KnownStream): boolean {
@@ -97,11 +88,11 @@ function triesDocument({ attempts, reason, note, nextAttemptAtMs }: StartTries) 
 
 /** Says no more than is known: outside of what was collected there may be anything. */
 function nothing(
-  { market, kinds, from, to, state, reason }: GapsListOptions,
+  selected: Values<typeof GAP_SELECTION>,
   streams: readonly KnownStream[],
   isAllKnown: boolean,
 ): string {
-  const isAny = [market, kinds, from, to, state, reason].every((one) => one === undefined);
+  const isAny = Object.values(selected).every((one) => one === undefined);
   if (!isAny) return 'No gaps of that sort.';
   if (streams.every(({ newestCoveredMs }) => newestCoveredMs === null)) {
     return 'Nothing has been collected yet.';

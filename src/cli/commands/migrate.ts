@@ -1,44 +1,37 @@
 import { systemClock } from '../../kernel/clock.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { MigrationReport } from '../../store/index.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { command, flag, nothing } from '../command.js';
 import { UsageError } from '../failure.js';
 import { borrowDatabase, migrateDatabaseWholly } from '../opening/database.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
+import { openSession } from '../opening/session.js';
 
-export interface MigrateCommandOptions extends CommonOptions {
-  /** Refused: see {@link migrateCommand}. */
-  readonly citus?: boolean;
-}
-
-/**
- * Brings the database's schema up to date and says what was done, and what is left to do.
- *
- * @throws UsageError for `--citus`, which changes nothing
- */
-export async function migrateCommand(options: MigrateCommandOptions): Promise<ExitCode> {
-  if (options.citus === true) {
-    const allowed =
-      'a Citus cluster is not supported yet, so nothing was migrated: keep the archive on one Postgres server';
-    throw new UsageError('migrate', '--citus', allowed);
-  }
-  const { config, telemetry } = openSession(options);
-  const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
-  try {
-    const { signal, url } = database;
-    const migrating = migrateDatabaseWholly(config, url, telemetry.store);
-    // What is cut off is rolled back; the next run goes on from there.
-    const report = await unlessAborted(signal, migrating);
-    process.stdout.write(
-      linesOf(report)
-        .map((line) => `${line}\n`)
-        .join(''),
-    );
-  } finally {
-    await database.stop();
-  }
-  return EXIT_CODES.ok;
-}
+export default command({
+  options: { citus: flag('--citus', 'not supported yet: refused') },
+  needs: nothing,
+  async run(common, { citus }) {
+    if (citus === true) {
+      const allowed =
+        'a Citus cluster is not supported yet, so nothing was migrated: keep the archive on one Postgres server';
+      throw new UsageError('migrate', '--citus', allowed);
+    }
+    const { config, telemetry } = openSession(common);
+    const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
+    try {
+      const { signal, url } = database;
+      const migrating = migrateDatabaseWholly(config, url, telemetry.store);
+      // What is cut off is rolled back; the next run goes on from there.
+      const report = await unlessAborted(signal, migrating);
+      process.stdout.write(
+        linesOf(report)
+          .map((line) => `${line}\n`)
+          .join(''),
+      );
+    } finally {
+      await database.stop();
+    }
+  },
+});
 
 function linesOf({ applied, analytics, roles }: MigrationReport): string[] {
   return [

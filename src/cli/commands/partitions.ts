@@ -1,20 +1,23 @@
 import { type LifeDates, lifeDates } from '../../archive/sealing/plan.js';
 import { SERIES_TABLES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
-import { roughDuration } from '../daemon/summary.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { isOfKind } from '../life/life-desk.js';
-import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
-import { lookAt } from '../opening/looking.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import { formatMoment } from '../options/moments.js';
-import { jsonLine } from '../output/printable.js';
-import { type Column, formatTable } from '../output/table.js';
+import { command, option } from '../command.js';
+import { isOfKind, LIFE_KIND_NAMES, lifeKindsArgument, lifeRulesOf } from '../life.js';
+import { archive } from '../opening/database.js';
+import { formatMoment, JSON_DOCUMENT } from '../options.js';
+import { type Column, formatTable, jsonLine, roughDuration } from '../output.js';
 
-export interface PartitionsOptions extends CommonOptions {
-  readonly kind?: readonly LifeKind[];
-  readonly json?: boolean;
-}
+const HELP = `
+hot       being written
+sealed    final: checked, counted, summed up; late rows open it again, and that is told
+archived  its rows are in files below cold.dir; "tapekeep restore" brings them back
+expired   older than its retention: gone for good
+
+next and expires tell when a daemon with these settings seals a partition, moves it into files, and gives
+it up for good. A partition that is due may still wait for gaps: "tapekeep seal --dry-run" says why.
+
+  tapekeep partitions --kind trades
+  tapekeep partitions --json | jq '.partitions[] | select(.state == "archived")'`;
 
 /** A partition with what is before it. */
 interface Dated {
@@ -26,18 +29,23 @@ interface Dated {
  * Lists the partitions with their states and sizes, when a daemon with these settings will seal, move
  * and give them up, and how far they are made ahead.
  */
-export async function partitionsCommand(options: PartitionsOptions): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  await lookAt(session, async ({ store, nowMs }) => {
+export default command({
+  options: {
+    kinds: option('--kind <list>', `only these: ${LIFE_KIND_NAMES.join(', ')}`, lifeKindsArgument),
+    json: JSON_DOCUMENT,
+  },
+  help: HELP,
+  needs: archive(),
+  async run({ session, store, nowMs }, { kinds, json }) {
     const all = await store.sealing.partitions();
-    const partitions = all.filter((one) => isOfKind(one, options.kind));
+    const partitions = all.filter((one) => isOfKind(one, kinds));
     const leads = leadsOf(partitions, nowMs);
     const rules = lifeRulesOf(session.config);
     const dated = partitions.map((partition) => ({
       partition,
       dates: lifeDates(partition, rules),
     }));
-    if (options.json === true) {
+    if (json === true) {
       process.stdout.write(
         jsonLine({ at: new Date(nowMs), partitions: dated.map(document), leads }),
       );
@@ -50,9 +58,8 @@ export async function partitionsCommand(options: PartitionsOptions): Promise<Exi
     process.stdout.write(
       partitions.length === 0 ? 'There are no partitions yet.\n' : `${lines.join('\n')}\n`,
     );
-  });
-  return EXIT_CODES.ok;
-}
+  },
+});
 
 /** Up to where partitions exist without a hole, seen from now. */
 function leadsOf(partitions: readonly PartitionInfo[], nowMs: number) {

@@ -1,35 +1,31 @@
+import { InvalidArgumentError } from 'commander';
 import { nearestName } from '../../kernel/nearest.js';
 import type { QuarantineCount, QuarantinedRow } from '../../store/index.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { argument, command, group, option } from '../command.js';
 import { UsageError } from '../failure.js';
-import { marketsOf } from '../gaps/gap-selection.js';
-import { lookAt } from '../opening/looking.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import { formatMoment } from '../options/moments.js';
-import { selectMarkets } from '../options/selection.js';
-import { jsonLine, printable } from '../output/printable.js';
-import { type Column, formatTable } from '../output/table.js';
+import { archive } from '../opening/database.js';
+import { countArgument, formatMoment, JSON_DOCUMENT } from '../options.js';
+import { type Column, formatTable, jsonLine, printable } from '../output.js';
+import { marketsOf, selectMarkets } from '../selection.js';
 
-export interface QuarantineOptions extends CommonOptions {
-  readonly endpoint?: string;
-  readonly market?: string;
-  readonly reason?: string;
-  readonly limit: number;
-  readonly json?: boolean;
-}
+const HELP = `
+  tapekeep quarantine --endpoint kline --reason "not a number"
+  tapekeep quarantine show 4711`;
 
-/**
- * Shows what was refused: counts by endpoint and reason, and the newest samples that are kept.
- *
- * @throws UsageError for an endpoint of which nothing was ever refused, and for an unknown market
- */
-export async function quarantineListCommand(options: QuarantineOptions): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  const { endpoint, market, reason, limit } = options;
-  await lookAt(session, async ({ store, streams }) => {
+/** Shows what was refused: counts by endpoint and reason, and the newest samples that are kept. */
+const list = command({
+  options: {
+    endpoint: option('--endpoint <name>', 'only of this endpoint', onlyText),
+    market: option('-m, --market <name>', 'only of this market', onlyText),
+    reason: option('--reason <text>', 'only with this in the reason', onlyText),
+    limit: option('--limit <count>', 'show at most this many samples', countArgument, 20),
+    json: JSON_DOCUMENT,
+  },
+  needs: archive(),
+  async run({ store }, { endpoint, market, reason, limit, json }) {
     const all = await store.inspection.quarantineCounts();
     if (endpoint !== undefined && all.length > 0) checkEndpoint(endpoint, all);
-    if (market !== undefined) selectMarkets([market], marketsOf(streams));
+    if (market !== undefined) selectMarkets([market], marketsOf(await store.inspection.streams()));
     const asked = { endpoint, market, reason };
     const given = Object.entries(asked).filter(([, value]) => value !== undefined);
     const rows = await store.inspection.quarantined({ ...Object.fromEntries(given), limit });
@@ -38,7 +34,7 @@ export async function quarantineListCommand(options: QuarantineOptions): Promise
         (endpoint === undefined || count.endpoint === endpoint) &&
         (reason === undefined || count.reason.toLowerCase().includes(reason.toLowerCase())),
     );
-    if (options.json === true) {
+    if (json === true) {
       const at = (ms: number) => new Date(ms).toISOString();
       process.stdout.write(
         jsonLine({
@@ -49,8 +45,54 @@ export async function quarantineListCommand(options: QuarantineOptions): Promise
       return;
     }
     process.stdout.write(`${listLines(counts, rows, market).join('\n')}\n`);
-  });
-  return EXIT_CODES.ok;
+  },
+});
+
+/** Shows one refused piece of data as it came. */
+const show = command({
+  args: { id: argument<string>('as the list shows it') },
+  options: { json: JSON_DOCUMENT },
+  needs: archive(),
+  async run({ store }, { id, json }) {
+    if (!/^\d{1,15}$/.test(id)) {
+      throw new UsageError('<id>', id, 'write a number as "tapekeep quarantine" shows it');
+    }
+    const row = await store.inspection.quarantinedRow(Number(id));
+    if (row === null) {
+      const advice =
+        'nothing with this id is kept; "tapekeep quarantine" lists what is (the oldest rows make room, see database.quarantineMax)';
+      throw new UsageError('<id>', id, advice);
+    }
+    if (json === true) {
+      process.stdout.write(jsonLine(rowDocument(row)));
+      return;
+    }
+    const lines = [
+      `id        ${row.quarantineId}`,
+      `received  ${formatMoment(row.receivedAtMs)} (clock of the collecting machine)`,
+      `endpoint  ${printable(row.endpoint)}`,
+      `market    ${row.market === null ? '–' : printable(row.market)}`,
+      `reason    ${printable(row.reason)}`,
+      `rows      ${whole(row.count)}${row.count === 1 ? '' : ' of the same answer; this is the first'}`,
+      'payload',
+      printable(row.payload),
+    ];
+    process.stdout.write(`${lines.join('\n')}\n`);
+  },
+});
+
+export default group({
+  help: HELP,
+  standard: 'list',
+  commands: {
+    'list [options]': ['counts by endpoint and reason, and the newest samples', list],
+    'show [options] <id>': ['show one refused piece of data as it came', show],
+  },
+});
+
+function onlyText(text: string): string {
+  if (text === '') throw new InvalidArgumentError('Write a text.');
+  return text;
 }
 
 function checkEndpoint(endpoint: string, counts: readonly QuarantineCount[]): void {
@@ -84,45 +126,6 @@ function listLines(
     '',
     ...kept,
   ];
-}
-
-/**
- * Shows one refused piece of data as it came.
- *
- * @throws UsageError for an id that is none
- */
-export async function quarantineShowCommand(
-  id: string,
-  options: CommonOptions & { readonly json?: boolean },
-): Promise<ExitCode> {
-  if (!/^\d{1,15}$/.test(id)) {
-    throw new UsageError('<id>', id, 'write a number as "tapekeep quarantine" shows it');
-  }
-  const session = openSession({ logLevel: 'warn', ...options });
-  await lookAt(session, async ({ store }) => {
-    const row = await store.inspection.quarantinedRow(Number(id));
-    if (row === null) {
-      const advice =
-        'nothing with this id is kept; "tapekeep quarantine" lists what is (the oldest rows make room, see database.quarantineMax)';
-      throw new UsageError('<id>', id, advice);
-    }
-    if (options.json === true) {
-      process.stdout.write(jsonLine(rowDocument(row)));
-      return;
-    }
-    const lines = [
-      `id        ${row.quarantineId}`,
-      `received  ${formatMoment(row.receivedAtMs)} (clock of the collecting machine)`,
-      `endpoint  ${printable(row.endpoint)}`,
-      `market    ${row.market === null ? '–' : printable(row.market)}`,
-      `reason    ${printable(row.reason)}`,
-      `rows      ${whole(row.count)}${row.count === 1 ? '' : ' of the same answer; this is the first'}`,
-      'payload',
-      printable(row.payload),
-    ];
-    process.stdout.write(`${lines.join('\n')}\n`);
-  });
-  return EXIT_CODES.ok;
 }
 
 function rowDocument({ quarantineId: id, receivedAtMs, ...rest }: QuarantinedRow) {

@@ -6,18 +6,25 @@ import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { nearestName } from '../../kernel/nearest.js';
 import { SERIES, SERIES_TABLES, WRITTEN_SERIES } from '../../model/series.js';
 import type { Answer, Store } from '../../store/index.js';
+import {
+  argument,
+  type CommonOptions,
+  choice,
+  command,
+  flag,
+  nothing,
+  option,
+  type Values,
+} from '../command.js';
 import { commandEnding } from '../ending.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { StatementError, UsageError } from '../failure.js';
-import { coldDirOf } from '../opening/database.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import { formatMoment, type Moment } from '../options/moments.js';
-import { selectSpan } from '../options/selection.js';
-import { printable } from '../output/printable.js';
-import { Progress } from '../output/progress.js';
-import { writeOut } from '../output/write-out.js';
-import { chooseEngine, type Engine } from '../query/query-engine.js';
-import { type AnswerFormat, type TellableAnswer, writeAnswer } from '../query/query-output.js';
+import { EXIT_CODES, StatementError, UsageError } from '../failure.js';
+import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
+import { openSession } from '../opening/session.js';
+import { formatMoment, gather, momentArgument, timeoutArgument } from '../options.js';
+import { printable, writeOut } from '../output.js';
+import { Progress } from '../progress.js';
+import { chooseEngine, ENGINES } from '../query/query-engine.js';
+import { ANSWER_FORMATS, type TellableAnswer, writeAnswer } from '../query/query-output.js';
 import {
   DEFAULT_TIMEOUT_MS,
   QueryTimeoutError,
@@ -25,45 +32,86 @@ import {
   TimeLimit,
   unlessStuck,
 } from '../query/time-limit.js';
-import { withArchive } from './status.js';
+import { selectSpan } from '../selection.js';
 
-export interface QueryOptions extends CommonOptions {
-  readonly json?: boolean;
-  readonly format?: AnswerFormat;
-  readonly file?: string;
-  readonly engine?: Engine;
-  /** Cold files that are asked without a database. */
-  readonly cold?: string;
-  readonly market?: readonly string[];
-  readonly from?: Moment;
-  readonly to?: Moment;
-  /** Longest time of the statement, milliseconds. */
-  readonly timeout?: number;
-}
+const HELP = `
+  tapekeep query "select market, count(*), sum(total) from trades where traded_at >= '2026-01-01' group by 1"
+  tapekeep query "select * from vwap('BTC_USDT', '1 hour', '2026-01-15', '2026-01-16')"
+  tapekeep query --file spread.sql --format csv > spread.csv
+  tapekeep query --cold /backup/cold "select market, min(traded_at) from trades group by 1"
+
+One statement that reads. The names of its tables decide what runs it (or --engine does):
+
+duckdb    trades, klines, tickers, depth, depth_levels, states, markets, coverage, gaps, and the functions
+          candles, vwap and returns (market, step, from, to): rows in the database and rows in cold
+          files as one. Rows of the database are brought to it first; those
+          that a WHERE leaves out (market = or IN, and the time column against moments) are not. It can
+          read nothing else: no other file, no network.
+postgres  the tables of the archive (trade, kline, …), its functions and the schema analytics. Rows
+          that have moved to cold files are not there: functions refuse such a span, and for tables a
+          warning on stderr says which time is missing from the answer.
+
+Without --engine, a table called trades, klines, tickers, depth_levels, states, markets or gaps, or one of
+those functions, is asked by DuckDB when no schema stands before its name; all else goes to Postgres.
+
+Postgres takes SELECT, VALUES, WITH, TABLE, SHOW and EXPLAIN, with the rights of the role tapekeep_query: it
+reads what tapekeep_reader reads, and nothing else. --timeout ends what takes longer, in both; it does not
+count the time in which the answer waits for its reader.
+
+--cold DIR asks the cold files of a folder alone; no database is needed.
+--market, --from and --to leave out rows of the DuckDB tables that the statement would not need.
+Decimals are exact: sums and products too, and what has more than 38 digits is an error. A quotient or an
+average in DuckDB is a floating-point number. Where decimals of two columns meet in CASE, coalesce, UNION or
+a comparison, DuckDB may round the one with more digits after the point, if together they need more than 38:
+cast first, or ask whether a - b is zero.`;
+
+const OPTIONS = {
+  file: option('-f, --file <file>', 'read the statement from a file; - is standard input'),
+  format: choice('--format <format>', 'how the answer is written', ANSWER_FORMATS),
+  json: flag('--json', 'one JSON object a row; the same as --format json'),
+  engine: choice('--engine <engine>', 'what runs it', ENGINES),
+  cold: option('--cold <folder>', 'ask the cold files of this folder alone, without a database'),
+  market: option('-m, --market <name>', 'only rows of this market; may be repeated', gather),
+  from: option('--from <time>', 'only rows from this time on, or this long back', momentArgument),
+  to: option('--to <time>', 'only rows up to this time', momentArgument),
+  timeoutMs: option(
+    '--timeout <duration>',
+    'longest time of the statement',
+    timeoutArgument,
+    DEFAULT_TIMEOUT_MS,
+    '2m',
+  ),
+};
+
+interface QueryOptions extends CommonOptions, Values<typeof OPTIONS> {}
 
 /** Runs one read-only SQL statement over the archive and prints its rows. */
-export async function queryCommand(
-  argument: string | undefined,
-  options: QueryOptions,
-): Promise<ExitCode> {
-  const sql = readStatement(argument, options.file);
-  using ending = commandEnding.hold();
-  using limit = new TimeLimit(systemClock, options.timeout ?? DEFAULT_TIMEOUT_MS);
-  try {
-    const signal = AbortSignal.any([ending.signal, limit.signal]);
-    const statement = await chooseEngine(sql, options, signal);
-    if (statement === null) await askPostgres(sql, options);
-    else await askNearby(statement, options, limit);
+export default command({
+  args: { sql: argument<string | undefined>('the statement') },
+  options: OPTIONS,
+  help: HELP,
+  needs: nothing,
+  async run(common, { sql: given, ...selected }) {
+    const options = { ...common, ...selected };
+    const sql = readStatement(given, options.file);
+    using ending = commandEnding.hold();
+    using limit = new TimeLimit(systemClock, options.timeoutMs);
+    try {
+      const signal = AbortSignal.any([ending.signal, limit.signal]);
+      const statement = await chooseEngine(sql, options, signal);
+      if (statement === null) await askPostgres(sql, options);
+      else await askNearby(statement, options, limit);
+    } catch (error) {
+      if (ending.signal.aborted && isAborted(error)) return EXIT_CODES.forced;
+      throw error;
+    }
     return EXIT_CODES.ok;
-  } catch (error) {
-    if (ending.signal.aborted && isAborted(error)) return EXIT_CODES.forced;
-    throw error;
-  }
-}
+  },
+});
 
 async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
   const session = openSession({ logLevel: 'warn', ...options });
-  const timeoutMs = options.timeout ?? DEFAULT_TIMEOUT_MS;
+  const { timeoutMs } = options;
   await withArchive(session, async (store) => {
     const answer = await store.inspection.ask(sql, timeoutMs).catch((error: unknown) => {
       if (codeOf(error) === 'query_timeout') throw new QueryTimeoutError(timeoutMs, error);
@@ -151,7 +199,7 @@ async function askTogether(
   };
   if (options.cold !== undefined) return await ask(null, systemClock.wallMs());
   const askStore = async (store: Store) => {
-    await ask(store, Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs()));
+    await ask(store, await nowOf(store));
   };
   await withArchive(session, askStore, 'by itself');
 }

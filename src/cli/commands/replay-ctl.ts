@@ -1,69 +1,85 @@
-import { messageOf, TapekeepError } from '../../kernel/errors.js';
-import { parseJson } from '../../kernel/json.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { InvalidArgumentError } from 'commander';
+import { type Argument, argument, command, group, nothing, option } from '../command.js';
+import { addressOption, printDocument, request, resultIn, type Steered } from '../control.js';
+import { durationArgument, momentArgument, playSpeedArgument } from '../options.js';
 
-/** Time for one request, and the most that is read of its answer. */
-const TIMEOUT_MS = 30_000;
-const ANSWER_MAX_CHARS = 4 * 1024 * 1024;
+const HELP = `
+Every answer is one JSON document: how the time of the session stands afterwards. Without --session it
+is the time that all share who name none.
 
-/** The replay did not do what it was asked for; the text says why. */
-class ReplayControlError extends TapekeepError {
-  /** @param code `usage` for what was asked wrongly */
-  constructor(code: 'usage' | 'control_failed', message: string) {
-    super(code, 'fatal', message);
-  }
+  export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
+  tapekeep replay ctl pause
+  tapekeep replay ctl seek 2026-01-31T12:00:00Z
+  tapekeep replay ctl step            # to the next recorded trade or observation
+  tapekeep replay ctl step 30s
+  tapekeep replay ctl speed 100
+  tapekeep replay ctl clock --session mine`;
+
+/** A moment that does not depend on when it is read. */
+function fixedMomentArgument(text: string): number {
+  const moment = momentArgument(text);
+  if ('atMs' in moment) return moment.atMs;
+  throw new InvalidArgumentError('Write a time such as 2026-01-31T12:00:00Z.');
 }
 
-export interface Steering {
-  /** Address of the replay's HTTP interface, without a path. */
-  readonly url: string;
-  readonly session: string | undefined;
-  readonly method: 'GET' | 'POST' | 'DELETE';
-  readonly path: string;
-  readonly body: object | undefined;
+const REPLAY: Steered = { name: 'replay', unknown: 'is no replay' };
+
+type Method = 'GET' | 'POST' | 'DELETE';
+
+/** A command that sends one request, and prints how the time stands afterwards. */
+function steering<T>(
+  method: Method,
+  path: string,
+  value?: Argument<T>,
+  bodyOf?: (value: T) => object,
+) {
+  return command({
+    args: value === undefined ? {} : { value },
+    options: {
+      url: addressOption('replay'),
+      session: option('--session <name>', 'the time of this session instead of the shared one'),
+    },
+    needs: nothing,
+    async run(_, { url, session, ...given }) {
+      const headers = session === undefined ? {} : { 'x-tapekeep-session': session };
+      const body = bodyOf?.((given as { readonly value: T }).value);
+      printDocument(
+        readable(resultIn(await request(REPLAY, url, path, { method, body, headers }))),
+      );
+    },
+  });
 }
 
-/** Steers a running replay, and prints what came of it as one JSON document. */
-export async function steerReplay(steering: Steering): Promise<ExitCode> {
-  const { url, session, method, path, body } = steering;
-  let status: number;
-  let text: string;
-  try {
-    const response = await fetch(`${url}/replay/${path}`, {
-      method,
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-      redirect: 'error',
-      headers: session === undefined ? {} : { 'x-tapekeep-session': session },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    status = response.status;
-    text = await response.text();
-  } catch (error) {
-    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-    throw new ReplayControlError(
-      'control_failed',
-      `${url} does not answer (${messageOf(cause)}); give the address of the replay's ready line with --url`,
-    );
-  }
-  if (status !== 200) throw refusalOf(status, text, url);
-  const { result } = parseJson(text.slice(0, ANSWER_MAX_CHARS)) as { readonly result: unknown };
-  process.stdout.write(`${JSON.stringify(readable(result), null, 2)}\n`);
-  return EXIT_CODES.ok;
-}
+const seek = argument('a moment within the replayed span', fixedMomentArgument);
+const step: Argument<number | undefined> = argument('such as 500ms or 30s', durationArgument);
+const speed = argument('1, 100, max or step', playSpeedArgument);
 
-function refusalOf(status: number, text: string, url: string): ReplayControlError {
-  if (status === 404) {
-    return new ReplayControlError('control_failed', `${url} is no replay`);
-  }
-  let message = text.slice(0, 500);
-  try {
-    message = String((parseJson(text) as { readonly message?: unknown }).message);
-  } catch {
-    // What is no JSON is shown as it came.
-  }
-  const code = status === 400 ? 'usage' : 'control_failed';
-  return new ReplayControlError(code, `the replay refuses (HTTP ${status}): ${message}`);
-}
+export default group({
+  help: HELP,
+  hint: '(tapekeep replay ctl --help explains the commands)',
+  commands: {
+    'clock [options]': ['show how time stands', steering('GET', 'clock')],
+    'sessions [options]': ['show the time of every session', steering('GET', 'sessions')],
+    'pause [options]': ['stop time', steering('POST', 'pause')],
+    'resume [options]': ['let time go on', steering('POST', 'resume')],
+    'end [options]': [
+      'forget a session: its connections are closed',
+      steering('DELETE', 'sessions'),
+    ],
+    'seek [options] <time>': [
+      'go to a moment, ahead or back',
+      steering('POST', 'seek', seek, (to) => ({ to })),
+    ],
+    'step [options] [duration]': [
+      'go ahead by a time, or to the next thing that was recorded',
+      steering('POST', 'step', step, (ms) => (ms === undefined ? {} : { ms })),
+    ],
+    'speed [options] <factor>': [
+      'let time pass at another speed',
+      steering('POST', 'speed', speed, (factor) => ({ speed: factor })),
+    ],
+  },
+});
 
 const MOMENT = /^(now|from|to)Ms$/;
 

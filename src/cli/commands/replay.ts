@@ -1,95 +1,152 @@
+import { InvalidArgumentError } from 'commander';
 import { openPast } from '../../archive/past/open-past.js';
 import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { ReplayError } from '../../replay/replay-error.js';
-import type { PlaySpeed } from '../../server/control/clock-control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { KnownStream } from '../../store/index.js';
-import { waitForStop } from '../daemon/shutdown.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { choice, command, flag, option } from '../command.js';
+import { waitForStop } from '../ending.js';
 import { UsageError } from '../failure.js';
-import { coldDirOf } from '../opening/database.js';
-import { lookAt } from '../opening/looking.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import type { Moment } from '../options/moments.js';
-import { selectMarkets, selectSpan } from '../options/selection.js';
-import { printable } from '../output/printable.js';
+import { archive, coldDirOf } from '../opening/database.js';
+import {
+  FOR,
+  HOST,
+  type Moment,
+  momentArgument,
+  PORT,
+  playSpeedArgument,
+  READY_AS_JSON,
+} from '../options.js';
+import { printable } from '../output.js';
+import { selectMarkets, selectSpan } from '../selection.js';
 
-export interface ReplayCommandOptions extends CommonOptions {
-  readonly from?: Moment;
-  readonly to?: Moment;
-  readonly markets?: readonly string[];
-  readonly speed: PlaySpeed;
-  readonly as: 'happened' | 'known';
-  readonly strict?: boolean;
-  readonly withDisconnects?: boolean;
-  readonly host: string;
-  readonly port: number;
-  readonly for?: number;
-  /** Whether time may be steered from outside; left out: only on a loopback address. */
-  readonly control?: boolean;
-  readonly json?: boolean;
+const HELP = `
+Serves the archive as the exchange that it recorded, as of a moment that moves: every public GET
+endpoint, and state.query and state.subscribe at the recorded spacing. Nothing later than that moment
+is ever shown. Time begins with the first request, and stands at its end. Orders are refused: nobody
+has a key to a recording. The book is made of depth snapshots, a level an order.
+
+  tapekeep replay --from 2026-01-31 --to 2026-02-01 --speed 20 --port 8080
+  tapekeep replay --from 2h --markets BTC_USDT,ETH_USDT --speed step --json
+  tapekeep replay --from 2026-01-31T12:00 --to 2026-01-31T13:00 --as known --strict
+
+An answer that touches a gap carries the header x-tapekeep-gap (kind, from, to, reason); with --strict
+it is refused with 503. A client that sends the header X-Tapekeep-Session, or the parameter session, has
+a time of its own, which begins with its first request; sessions that nobody uses for ten minutes end.
+
+--speed   seconds of the recording in a second; max: as fast as real-time clients read; step: by hand
+--as      happened: every trade and candle, however late it was collected (default);
+          known: only what this archive had received by then, in the versions of then
+          (what came later is told of like a gap, "received later")
+Collecting from a replay needs a database of its own; it is never mixed with the real exchange. What is
+missing here is then listed as missing there; with --strict nothing around it can be collected either.`;
+
+function namesArgument(text: string, earlier: readonly string[] = []): string[] {
+  const names = text.split(',').map((name) => name.trim());
+  if (names.some((name) => name === '')) {
+    throw new InvalidArgumentError('Write names with commas between, such as BTC_USDT,ETH_USDT.');
+  }
+  return [...new Set([...earlier, ...names])];
 }
 
-/**
- * Serves the archive as an exchange of the past, until a signal. Works beside a running daemon.
- *
- * @throws UsageError for an unknown market, a span that is none or lies outside of the archive
- */
-export async function replayCommand(options: ReplayCommandOptions): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  const { config, telemetry } = session;
-  await lookAt(
-    session,
-    async ({ store, streams, nowMs }) => {
-      const clock = systemClock;
-      const bounds = selectSpan(options, nowMs);
-      const listed = await store.query<{ market: string; marketId: number }>(MARKETS);
-      const chosen = selectMarkets(options.markets, listed, '--markets');
-      const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
-      const fromMs = bounds.fromMs ?? covered.fromMs;
-      const toMs = bounds.toMs ?? Math.max(covered.toMs, bounds.fromMs ?? covered.toMs);
-      const past = openPast(store, { clock, coldDir: coldDirOf(config) });
-      const backend = await openReplay({
-        ...{ past, clock, span: { fromMs, toMs }, speed: options.speed, as: options.as },
-        markets: options.markets === undefined ? [] : chosen.map(({ market }) => market),
-        isStrict: options.strict === true,
-        hasDisconnects: options.withDisconnects === true,
-        onFailure: (error) =>
-          telemetry.server.handlerFailed({
-            ...{ endpoint: 'replay', code: codeOf(error), message: messageOf(error) },
-          }),
-      }).catch((error: unknown) => {
-        throw namingOption(error, options);
-      });
-      const { host, port } = options;
-      const server = await startExchangeServer({
-        ...{ backend, clock, telemetry: telemetry.server, host, port },
-        variants: { rateLimit: false },
-        control: options.control ?? isLoopback(host),
-      });
-      const { url, realtimeUrl } = server;
-      const names = chosen.map(({ market }) => market);
-      const [from, to] = [new Date(fromMs).toISOString(), new Date(toMs).toISOString()];
-      const ready = { url, realtimeUrl, markets: names, identity: backend.identity, from, to };
-      process.stdout.write(
-        options.json === true
-          ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
-          : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${from} to ${to}\n`,
-      );
-      await waitForStop(clock, options.for, () => undefined);
-      await server.stop();
-      await backend.stop();
-      await past.close();
-    },
-    'by itself',
-  );
-  return EXIT_CODES.ok;
-}
+/** Serves the archive as an exchange of the past, until a signal. Works beside a running daemon. */
+export default command({
+  options: {
+    from: option(
+      '--from <time>',
+      'where time begins (default: where the archive does)',
+      momentArgument,
+    ),
+    to: option('--to <time>', 'where it ends (default: where the archive does)', momentArgument),
+    markets: option(
+      '-m, --markets <names>',
+      'only these markets, with commas; repeatable',
+      namesArgument,
+    ),
+    speed: option(
+      '--speed <factor>',
+      'how fast time passes: 1, 100, max, step',
+      playSpeedArgument,
+      1,
+    ),
+    as: choice(
+      '--as <mode>',
+      'what is there: all that happened, or what was known',
+      ['happened', 'known'],
+      'happened',
+    ),
+    strict: flag('--strict', 'refuse what touches a gap'),
+    withDisconnects: flag('--with-disconnects', 'end connections where the recorded ones ended'),
+    host: HOST,
+    port: PORT,
+    forMs: FOR,
+    control: flag(
+      '--control',
+      'serve the paths below /replay/ that steer time (default: on loopback)',
+      ['--no-control', 'refuse them'],
+    ),
+    json: READY_AS_JSON,
+  },
+  help: HELP,
+  commands: {
+    ctl: [
+      'steer a running replay: pause, resume, seek, step, speed',
+      () => import('./replay-ctl.js'),
+    ],
+  },
+  needs: archive('by itself'),
+  async run(
+    { session, store, nowMs },
+    { from, to, markets, speed, as, strict, withDisconnects, host, port, forMs, control, json },
+  ) {
+    const { config, telemetry } = session;
+    const streams = await store.inspection.streams();
+    const clock = systemClock;
+    const bounds = selectSpan({ from, to }, nowMs);
+    const listed = await store.query<{ market: string; marketId: number }>(LISTED);
+    const chosen = selectMarkets(markets, listed, '--markets');
+    const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
+    const fromMs = bounds.fromMs ?? covered.fromMs;
+    const toMs = bounds.toMs ?? Math.max(covered.toMs, bounds.fromMs ?? covered.toMs);
+    const past = openPast(store, { clock, coldDir: coldDirOf(config) });
+    const backend = await openReplay({
+      ...{ past, clock, span: { fromMs, toMs }, speed, as },
+      markets: markets === undefined ? [] : chosen.map(({ market }) => market),
+      isStrict: strict === true,
+      hasDisconnects: withDisconnects === true,
+      onFailure: (error) =>
+        telemetry.server.handlerFailed({
+          ...{ endpoint: 'replay', code: codeOf(error), message: messageOf(error) },
+        }),
+    }).catch((error: unknown) => {
+      throw namingOption(error, { from, to });
+    });
+    const server = await startExchangeServer({
+      ...{ backend, clock, telemetry: telemetry.server, host, port },
+      variants: { rateLimit: false },
+      control: control ?? isLoopback(host),
+    });
+    const { url, realtimeUrl } = server;
+    const names = chosen.map(({ market }) => market);
+    const [fromText, toText] = [fromMs, toMs].map((ms) => new Date(ms).toISOString());
+    const played = { from: fromText, to: toText };
+    const ready = { url, realtimeUrl, markets: names, identity: backend.identity, ...played };
+    process.stdout.write(
+      json === true
+        ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
+        : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}\n`,
+    );
+    await waitForStop(clock, forMs, () => undefined);
+    await server.stop();
+    await backend.stop();
+    await past.close();
+  },
+});
 
-const MARKETS = `
+const LISTED = `
   SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> 0 ORDER BY name`;
 
 /** From the oldest to the newest moment that is covered of anything that is replayed. */
@@ -105,8 +162,13 @@ function coveredBy(streams: readonly KnownStream[], marketIds: ReadonlySet<numbe
   return { fromMs: Math.min(...from), toMs: Math.max(...to) };
 }
 
+interface Played {
+  readonly from: Moment | undefined;
+  readonly to: Moment | undefined;
+}
+
 /** Errors of a replay speak of what they are; here it is an option that is wrong. */
-function namingOption(error: unknown, { from, to }: ReplayCommandOptions): unknown {
+function namingOption(error: unknown, { from, to }: Played): unknown {
   if (!(error instanceof ReplayError) || error.option === undefined) return error;
   const given = error.option === 'to' ? to : from;
   if (given === undefined) return error;

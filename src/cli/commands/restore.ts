@@ -1,46 +1,61 @@
 import { restore } from '../../archive/sealing/life.js';
-import type { ExitCode } from '../exit-codes.js';
-import { isOfKind, workOnLives } from '../life/life-desk.js';
-import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
+import { command, flag, required } from '../command.js';
+import {
+  isOfKind,
+  LIFE_KIND_NAMES,
+  lifeKindsArgument,
+  lifeRulesOf,
+  partitions,
+  workOnLives,
+} from '../life.js';
 import { coldDirOf } from '../opening/database.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import type { Moment } from '../options/moments.js';
-import { selectSpan } from '../options/selection.js';
+import { JSON_DOCUMENT, momentArgument } from '../options.js';
+import { selectSpan } from '../selection.js';
 
-export interface RestoreOptions extends CommonOptions {
-  readonly kind: readonly LifeKind[];
-  readonly from: Moment;
-  readonly to: Moment;
-  readonly removeFiles?: boolean;
-  readonly json?: boolean;
-}
+const HELP = `
+  tapekeep restore --kind trades --from 2026-01-01 --to 2026-02-01
+  tapekeep restore --kind klines --from 2025-12-01 --to 2026-01-01 --remove-files
+
+Whole partitions come back: all that hold a moment of the span. Their rows must add up to the checksum
+that they were sealed with. A daemon leaves them in the database for the time of cold.after.
+
+Their files stay: nobody reads them any more, and they serve again, unwritten, when the partition leaves
+once more with the same rows; rows that come late make them void, and the next run deletes them. With
+--remove-files they are deleted at once, when the rows in the database have been held against the
+checksum; for partitions that are back already the same command does that too.`;
 
 /**
  * Brings the archived partitions of a span back into the database, and deletes their files if asked:
  * also of those that came back earlier.
- *
- * @throws UsageError for a span that ends before it begins
  */
-export async function restoreCommand(options: RestoreOptions): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  return await workOnLives(session, {
-    isJson: options.json === true,
-    nothing:
-      'Nothing to do: no partition of this span is archived ("tapekeep partitions" lists them).',
-    inTheEnd: ({ outcomes }) =>
-      options.removeFiles !== true && outcomes.some(({ became }) => became === 'restored')
-        ? `Their files stay in ${coldDirOf(session.config)}: nobody reads them now, and they serve again when the partitions leave. The same command with --remove-files deletes them.`
-        : null,
-    rules: (nowMs) => {
-      // A mistake in the span is told before anything is touched.
-      selectSpan(options, nowMs);
-      return lifeRulesOf(session.config);
-    },
-    isChosen: (partition, nowMs) => {
-      const { fromMs = 0, toMs = nowMs } = selectSpan(options, nowMs);
-      const { span } = partition;
-      return isOfKind(partition, options.kind) && span.fromMs < toMs && fromMs < span.toMs;
-    },
-    run: (work) => restore(work, options.removeFiles === true),
-  });
-}
+export default command({
+  options: {
+    kinds: required('--kind <list>', LIFE_KIND_NAMES.join(', '), lifeKindsArgument),
+    from: required('--from <time>', 'from this time on', momentArgument),
+    to: required('--to <time>', 'up to this time', momentArgument),
+    isRemoving: flag(
+      '--remove-files',
+      'delete the files, once the rows in the database have been counted',
+    ),
+    json: JSON_DOCUMENT,
+  },
+  help: HELP,
+  needs: partitions,
+  async run(look, { kinds, from, to, isRemoving = false, json }) {
+    const { config } = look.session;
+    const { fromMs = 0, toMs = look.nowMs } = selectSpan({ from, to }, look.nowMs);
+    return await workOnLives(look, {
+      isJson: json === true,
+      nothing:
+        'Nothing to do: no partition of this span is archived ("tapekeep partitions" lists them).',
+      inTheEnd: ({ outcomes }) =>
+        !isRemoving && outcomes.some(({ became }) => became === 'restored')
+          ? `Their files stay in ${coldDirOf(config)}: nobody reads them now, and they serve again when the partitions leave. The same command with --remove-files deletes them.`
+          : null,
+      rules: lifeRulesOf(config),
+      isChosen: (partition) =>
+        isOfKind(partition, kinds) && partition.span.fromMs < toMs && fromMs < partition.span.toMs,
+      run: (work) => restore(work, isRemoving),
+    });
+  },
+});

@@ -1,112 +1,141 @@
-import { messageOf, TapekeepError } from '../../kernel/errors.js';
-import { parseJson } from '../../kernel/json.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { argument, command, flag, group, nothing, option } from '../command.js';
+import { addressOption, printDocument, request, resultIn, type Steered } from '../control.js';
 import { UsageError } from '../failure.js';
+import { gather } from '../options.js';
+import { gatherFaultScript } from '../sandbox/files.js';
 
-/** Time for one request, and the most that is read of its answer. */
-const TIMEOUT_MS = 30_000;
-const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
-const PREFIX = '/sandbox/';
+const HELP = `
+Changes need a sandbox that was started with --run or --key: what is done to it makes its history one
+of its own. Every answer is one JSON document; truth prints one trade a line.
 
-/** The sandbox did not do what it was asked for; the text says why. */
-class ControlError extends TapekeepError {
-  /** @param code `usage` for what was asked wrongly */
-  constructor(code: 'usage' | 'control_failed', message: string) {
-    super(code, 'fatal', message);
-  }
-}
+  tapekeep sandbox --port 8080 --run mine --key alice:USDT=100000
+  export TAPEKEEP_CTL_URL=http://127.0.0.1:8080     # or --url; no other command reads it
+  tapekeep sandbox ctl create XMR_USDT moneyPrec=3 activity=0.4 basePrice=150
+  tapekeep sandbox ctl block BTC_USDT
+  tapekeep sandbox ctl deposit alice BTC 2.5
+  tapekeep sandbox ctl truth XMR_USDT > truth.ndjson`;
 
-interface Answer {
-  readonly text: string;
-  /** Path of the next page. */
-  readonly next: string | undefined;
-}
+const SANDBOX: Steered = {
+  name: 'sandbox',
+  unknown:
+    'serves no such control path: it is no sandbox, its kind of exchange can not do this, or it needs --control',
+};
+const url = addressOption('sandbox');
 
-async function readBounded(response: Response): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = '';
-  let bytes = 0;
-  for await (const part of response.body ?? []) {
-    const piece = part as Uint8Array;
-    bytes += piece.length;
-    if (bytes > ANSWER_MAX_BYTES) throw new Error(`more than ${ANSWER_MAX_BYTES} bytes came`);
-    text += decoder.decode(piece, { stream: true });
-  }
-  return text + decoder.decode();
-}
-
-function refusalOf(status: number, text: string, url: string): ControlError {
-  if (status === 404) {
-    return new ControlError(
-      'control_failed',
-      `${url} serves no such control path: it is no sandbox, its kind of exchange can not do this, or it needs --control`,
-    );
-  }
-  let message = text.slice(0, 500);
-  try {
-    message = String((parseJson(text) as { readonly message?: unknown }).message);
-  } catch {
-    // What is no JSON is shown as it came.
-  }
-  const code = status === 400 ? 'usage' : 'control_failed';
-  return new ControlError(code, `the sandbox refuses (HTTP ${status}): ${message}`);
-}
-
-async function call(url: string, path: string, init: RequestInit = {}): Promise<Answer> {
-  let response: Response;
-  let text: string;
-  try {
-    const signal = AbortSignal.timeout(TIMEOUT_MS);
-    response = await fetch(url + path, { ...init, signal, redirect: 'error' });
-    text = await readBounded(response);
-  } catch (error) {
-    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-    throw new ControlError(
-      'control_failed',
-      `${url} does not answer (${messageOf(cause)}); give the address of the sandbox's ready line with --url`,
-    );
-  }
-  if (!response.ok) throw refusalOf(response.status, text, url);
-  const next = /^<(\/[^>]*)>; rel="next"$/.exec(response.headers.get('link') ?? '')?.[1];
-  return { text, next };
-}
-
-/** Prints the result of an enveloped answer as one JSON document. */
-function print(text: string): ExitCode {
-  const { result } = parseJson(text) as { readonly result: unknown };
-  process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
-  return EXIT_CODES.ok;
-}
-
-/** What is sent and shown; the address is that of the sandbox's HTTP interface. */
-export async function show(url: string, path: string): Promise<ExitCode> {
-  return print((await call(url, PREFIX + path)).text);
+async function show(address: string, path: string) {
+  printDocument(resultIn(await request(SANDBOX, address, path)));
+  return undefined;
 }
 
 /** Sends a change and shows what came of it. */
-export async function change(
-  url: string,
+async function change(
+  address: string,
   method: 'POST' | 'PUT' | 'DELETE',
   path: string,
   body?: object,
-): Promise<ExitCode> {
-  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  return print((await call(url, PREFIX + path, { method, ...sent })).text);
+) {
+  printDocument(resultIn(await request(SANDBOX, address, path, { method, body })));
+  return undefined;
 }
 
+const verb = (name: 'delist' | 'block' | 'unblock') =>
+  command({
+    args: { market: argument<string>('') },
+    options: { url },
+    needs: nothing,
+    run: (_, { url, market }) => change(url, 'POST', `markets/${name}`, { market }),
+  });
+
+const create = command({
+  args: { market: argument<string>(''), fields: argument<string[]>('') },
+  options: { url },
+  help: '\nFields: stockPrec, moneyPrec, minAmount, basePrice, usualAmount, activity, takerFee, makerFee.',
+  needs: nothing,
+  run: (_, { url, market, fields }) => change(url, 'POST', 'markets', describe(market, fields)),
+});
+
+const deposit = command({
+  args: {
+    account: argument<string>(''),
+    currency: argument<string>(''),
+    amount: argument<string>(''),
+  },
+  options: { url },
+  needs: nothing,
+  run: (_, { url, ...funds }) => change(url, 'POST', 'deposits', funds),
+});
+
+const faults = command({
+  options: {
+    url,
+    file: option('--file <file>', 'rules in place of those in force, YAML or JSON'),
+    rule: option('--rule <rule>', 'one rule, kind=...,key=value,...; repeatable', gather),
+    clear: flag('--clear', 'end all faults'),
+  },
+  needs: nothing,
+  run(_, { url, file, rule = [], clear }) {
+    if (clear === true) return change(url, 'DELETE', 'faults');
+    if (file === undefined && rule.length === 0) return show(url, 'faults');
+    return change(url, 'PUT', 'faults', gatherFaultScript(file, rule));
+  },
+});
+
 /** Prints every trade ever issued in a market, one JSON object a line, page by page. */
-export async function printTruth(
-  url: string,
-  query: Readonly<Record<string, string>>,
-): Promise<ExitCode> {
-  let path: string | undefined = `${PREFIX}truth?${new URLSearchParams(query).toString()}`;
-  while (path !== undefined) {
-    const answer: Answer = await call(url, path);
-    process.stdout.write(answer.text);
-    path = answer.next;
-  }
-  return EXIT_CODES.ok;
-}
+const truth = command({
+  args: { market: argument<string>('') },
+  options: {
+    url,
+    from: option('--from <seconds>', 'from this time on, UNIX seconds'),
+    to: option('--to <seconds>', 'before this time, UNIX seconds'),
+  },
+  needs: nothing,
+  async run(_, { url, market, from, to }) {
+    const span = { ...(from === undefined ? {} : { from }), ...(to === undefined ? {} : { to }) };
+    let path: string | undefined = `truth?${new URLSearchParams({ market, ...span }).toString()}`;
+    while (path !== undefined) {
+      const answer: { readonly text: string; readonly next: string | undefined } = await request(
+        SANDBOX,
+        url,
+        path,
+      );
+      process.stdout.write(answer.text);
+      path = answer.next;
+    }
+  },
+});
+
+const markets = command({
+  options: { url },
+  needs: nothing,
+  run: (_, { url }) => show(url, 'markets'),
+});
+
+export default group({
+  help: HELP,
+  hint: '(tapekeep sandbox ctl --help explains the commands)',
+  commands: {
+    'markets [options]': ['show all markets with their states', markets],
+    'create [options] <market> [field=value...]': [
+      'list a market, a new one or one that was delisted',
+      create,
+    ],
+    'delist [options] <market>': [
+      'end a market: its orders are cancelled, requests for it refused',
+      verb('delist'),
+    ],
+    'block [options] <market>': [
+      'refuse new orders in a market ("operation blocked")',
+      verb('block'),
+    ],
+    'unblock [options] <market>': ['take orders again', verb('unblock')],
+    'deposit [options] <account> <currency> <amount>': [
+      'give funds to an API key, or the name of one',
+      deposit,
+    ],
+    'faults [options]': ['show what goes wrong and how often it did, or replace or end it', faults],
+    'truth [options] <market>': ['print every trade that was ever issued', truth],
+  },
+});
 
 const NUMBERS: ReadonlySet<string> = new Set(['stockPrec', 'moneyPrec', 'activity']);
 

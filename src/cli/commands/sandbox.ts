@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
+import { Option } from 'commander';
 import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger } from '../../observe/logger.js';
 import { createTelemetry } from '../../observe/telemetry.js';
-import type { CandleOpen, EmptyCandles } from '../../sandbox/candles.js';
 import { createFaults } from '../../sandbox/faults/faults.js';
 import { LiveError } from '../../sandbox/live/live-error.js';
 import { openLive } from '../../sandbox/live/open-live.js';
@@ -14,97 +14,230 @@ import { openTape } from '../../sandbox/open-tape.js';
 import type { TapeOptions } from '../../sandbox/options.js';
 import { marketsForGood } from '../../server/control/control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
+import { KNOWN_EXCHANGES, knownExchanges } from '../../server/known-exchanges.js';
 import type { ServerVariants } from '../../server/variants.js';
-import { waitForStop } from '../daemon/shutdown.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { UsageError } from '../failure.js';
-import { gatherFaultScript } from '../sandbox/fault-script.js';
-import { readMarketsFile } from '../sandbox/markets-file.js';
-import { gatherKeys, type NamedKey } from '../sandbox/sandbox-keys.js';
+import { choice, command, flag, type Input, nothing, option, type Values } from '../command.js';
+import { waitForStop } from '../ending.js';
+import { EXIT_CODES, UsageError } from '../failure.js';
+import {
+  countArgument,
+  durationArgument,
+  FOR,
+  gather,
+  HOST,
+  instantArgument,
+  PORT,
+  READY_AS_JSON,
+  seedArgument,
+  speedArgument,
+} from '../options.js';
+import { gatherFaultScript, gatherKeys, type NamedKey, readMarketsFile } from '../sandbox/files.js';
 
-export interface SandboxOptions {
-  readonly host: string;
-  readonly port: number;
-  readonly backend: 'live' | 'tape';
-  /** Files of recorded trades, one per market in the same order; none: simulated traders. */
-  readonly tape: readonly string[];
-  readonly market: readonly string[];
-  readonly speed: number | 'instant';
-  readonly seed: number;
-  readonly time?: 'tape' | 'now';
-  readonly startOffsetMs?: number;
-  readonly originMs?: number;
-  readonly forMs?: number;
-  readonly json?: boolean;
-  /** API keys to make, as `NAME` or `NAME:CURRENCY=AMOUNT,…`. */
-  readonly key: readonly string[];
-  /** JSON file of API keys. */
-  readonly keys?: string;
-  /** Name of a run that can be changed from outside; true, and with keys the default: random. */
-  readonly runId?: string | true;
-  /** YAML or JSON file of markets. */
-  readonly marketsFile?: string;
-  readonly keepAll?: boolean;
-  readonly takerFee?: string;
-  readonly makerFee?: string;
-  readonly emptyCandles?: EmptyCandles;
-  readonly candleOpen?: CandleOpen;
-  /** File of rules for faults, and rules as `key=value,…`. */
-  readonly faults?: string;
-  readonly fault: readonly string[];
-  /** Whether the control paths are served; left out: only on a loopback address. */
-  readonly control?: boolean;
-  readonly variants: Partial<ServerVariants>;
-}
+const HELP = `
+Without --tape it is a working exchange: simulated traders, seeded, on a matching engine. The same
+seed and markets are the same exchange after every start. With --key or --keys others can trade too,
+and with --run its markets can be changed while it runs (tapekeep sandbox ctl); what is done to it lasts
+as long as the process, and each such run is an exchange of its own.
+
+A tape is a CSV file with the columns id,time_ms,price,amount,side.
+
+  tapekeep sandbox --port 8080 --seed 7
+  tapekeep sandbox --port 8080 --key alice:USDT=100000,BTC=2 --json
+  tapekeep sandbox --port 8080 --tape trades.csv --market BTC_USDT --speed 20 --start-offset 60s
+  tapekeep sandbox --tape a.csv --market BTC_USDT --tape b.csv --market ETH_USDT --time now
+
+The one line it prints when ready names its addresses and new keys (with --json for programs).`;
+
+const TOLD = ['told', 'omitted'] as const;
+const RATE_WINDOW_MS = 60_000;
+
+const OPTIONS = {
+  host: HOST,
+  port: PORT,
+  backend: choice('--backend <kind>', 'a working exchange, or played trades', ['live', 'tape']),
+  tape: option('--tape <file>', 'CSV of recorded trades; repeat it for more markets', gather),
+  market: option(
+    '--market <name>',
+    'market of the tape before it, or to trade; repeatable',
+    gather,
+  ),
+  marketsFile: option(
+    '--markets-file <file>',
+    'markets to trade, by name or described, YAML or JSON',
+  ),
+  speed: option('--speed <factor>', 'how fast time passes: 1, 20, instant', speedArgument, 1),
+  seed: option('--seed <number>', 'seed of traders and books', seedArgument, 7),
+  time: choice('--time <mode>', "the tape's own time, or moved to now", ['tape', 'now']),
+  startOffsetMs: option('--start-offset <duration>', 'history before the start', durationArgument),
+  originMs: option('--origin <time>', 'begin of the history, UTC', instantArgument),
+  forMs: FOR,
+  json: READY_AS_JSON,
+  key: option(
+    '--key <name[:balances]>',
+    'an API key, as alice:USDT=100000,BTC=2; repeatable',
+    gather,
+  ),
+  keys: option(
+    '--keys <file>',
+    'API keys from a JSON file: [{name, key, secret, balances, active}]',
+  ),
+  /** True without a name: it is random then, as with keys. */
+  runId: option(
+    '--run [name]',
+    'let markets and funds be changed, in a run of this or a random name',
+    (name): string | true => name,
+  ),
+  takerFee: option('--fee-taker <rate>', 'fee rate of takers (default: 0.002)'),
+  makerFee: option('--fee-maker <rate>', 'fee rate of makers (default: 0.001)'),
+  emptyCandles: choice('--empty-candles <how>', 'where nobody traded', ['omitted', 'filled']),
+  candleOpen: choice('--candle-open <price>', 'what candles open with', ['first', 'previous']),
+  like: choice('--like <exchange>', 'as this one of the family does', knownExchanges),
+};
+
+/** Behaviours in which servers of the family differ. */
+const VARIANTS = {
+  sinceMode: choice('--since-mode <mode>', 'what since and lastId mean', ['skip', 'id']),
+  sinceMin: choice('--since-min <offset>', 'smallest since and lastId', ['0', '1']),
+  historyTotal: choice('--history-total <how>', 'total of trades in history', TOLD),
+  tickerName: choice('--ticker-name <how>', 'name in tickers', TOLD),
+  envelopes: choice('--envelopes <how>', 'which answers have one', ['contract', 'swapped']),
+  precisions: choice('--precisions <form>', 'how markets tell them', ['number', 'text']),
+  bookFees: choice('--book-fees <how>', 'fees of orders in the book', TOLD),
+  pageCap: option('--page-cap <rows>', 'return pages of at most this many trades', countArgument),
+  errorShapes: choice('--error-shapes <kind>', 'bodies of errors', ['contract', 'family', 'ok']),
+  subscribeForm: choice('--subscribe-form <what>', 'one market, or a list', ['market', 'markets']),
+  updateShape: choice('--update-shape <kind>', 'form of state.update', ['contract', 'family']),
+  updateIntervalMs: option(
+    '--update-interval <duration>',
+    'shortest time between updates',
+    durationArgument,
+  ),
+  bidsOrder: choice('--bids-order <order>', 'order of bids in the depth', ['best', 'ascending']),
+  signedContent: choice('--signed-content <what>', 'what is signed', ['payload', 'body']),
+  idleTimeoutMs: option(
+    '--idle-timeout <duration>',
+    'close silent real-time connections',
+    durationArgument,
+  ),
+  unknownMethod: choice('--unknown-method <reaction>', 'of the real-time side', [
+    'error',
+    'silent',
+  ]),
+  badJson: choice('--bad-json <reaction>', 'of the real-time side', ['ignore', 'close']),
+};
+
+/** Refusing requests, or sending no headers about it. */
+const RATE_LIMIT: Input<number | boolean | undefined> = {
+  options: [
+    new Option('--rate-limit <requests>', 'refuse more than this in a minute').argParser(
+      countArgument,
+    ),
+    new Option('--no-rate-limit', 'send no rate-limit headers'),
+  ],
+};
+
+const STEERING = {
+  faults: option('--faults <file>', 'rules of what goes wrong, YAML or JSON'),
+  fault: option('--fault <rule>', 'one rule, kind=...,key=value,...; repeatable', gather),
+  control: flag(
+    '--control',
+    'serve the paths below /sandbox/ that steer it (default: on loopback)',
+    ['--no-control', 'do not serve them'],
+  ),
+  keepAll: flag('--keep-all', 'forget no trade, so that /sandbox/truth stays whole; memory grows'),
+};
+
+interface Sandbox extends Values<typeof OPTIONS>, Values<typeof STEERING> {}
 
 /** Runs an exchange with simulated traders, or one that plays trades, until a signal. */
-export async function sandboxCommand(options: SandboxOptions): Promise<ExitCode> {
-  const clock = systemClock;
-  const interference = createFaults({ rules: [], seed: options.seed, clock });
-  const faultScript = gatherFaultScript(options.faults, options.fault);
-  interference.control.replace(faultScript);
-  const { made, read } = gatherKeys(options.key, options.keys);
-  const opening =
-    options.backend === 'live'
+export default command({
+  options: { ...OPTIONS, ...VARIANTS, rateLimit: RATE_LIMIT, ...STEERING },
+  help: HELP,
+  commands: {
+    ctl: [
+      'steer a running sandbox: markets, orders, funds, faults, its truth',
+      () => import('./sandbox-ctl.js'),
+    ],
+  },
+  needs: nothing,
+  async run(_, options) {
+    const clock = systemClock;
+    const interference = createFaults({ rules: [], seed: options.seed, clock });
+    const faultScript = gatherFaultScript(options.faults, options.fault ?? []);
+    interference.control.replace(faultScript);
+    const { made, read } = gatherKeys(options.key ?? [], options.keys);
+    const opening = isLive(options)
       ? openLive(liveOptions(options, [...made, ...read]), clock)
       : openTape(tapeOptions(options), clock);
-  const backend = await opening.catch((error: unknown) => {
-    throw namingOption(error, made.length);
-  });
-  interference.control.replace(faultScript, marketsForGood(backend));
-  for (const market of interference.markets()) {
-    if (backend.hasMarket(market)) continue;
-    process.stderr.write(
-      `tapekeep: a fault rule is for ${JSON.stringify(market)}, which is no market yet; it waits until one of this name is created\n`,
+    const backend = await opening.catch((error: unknown) => {
+      throw namingOption(error, made.length);
+    });
+    interference.control.replace(faultScript, marketsForGood(backend));
+    for (const market of interference.markets()) {
+      if (backend.hasMarket(market)) continue;
+      process.stderr.write(
+        `tapekeep: a fault rule is for ${JSON.stringify(market)}, which is no market yet; it waits until one of this name is created\n`,
+      );
+    }
+    const stderr = new BoundedOutput('stderr', process.stderr);
+    const logger = createLogger({ level: 'warn', format: 'auto', clock, destination: stderr });
+    const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() });
+    stderr.tellTo(telemetry.daemon);
+    const { host, port } = options;
+    const server = await startExchangeServer({
+      ...{ backend, clock, host, port, interference, variants: variantsOf(options) },
+      telemetry: telemetry.server,
+      control: options.control ?? isLoopback(host),
+    });
+    const markets = backend.markets().map((market) => market.name);
+    const { url, realtimeUrl } = server;
+    const keys = made.map(({ name, key, secret }) => ({ name, key, secret }));
+    const ready = { url, realtimeUrl, markets, identity: backend.identity, keys };
+    const keyLines = keys.map(
+      ({ name, key, secret }) => `  ${name}: key ${key} secret ${secret}\n`,
     );
-  }
-  const stderr = new BoundedOutput('stderr', process.stderr);
-  const logger = createLogger({ level: 'warn', format: 'auto', clock, destination: stderr });
-  const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() });
-  stderr.tellTo(telemetry.daemon);
-  const { host, port, variants } = options;
-  const server = await startExchangeServer({
-    ...{ backend, clock, host, port, variants, interference },
-    telemetry: telemetry.server,
-    control: options.control ?? isLoopback(host),
-  });
-  const markets = backend.markets().map((market) => market.name);
-  const { url, realtimeUrl } = server;
-  const keys = made.map(({ name, key, secret }) => ({ name, key, secret }));
-  const ready = { url, realtimeUrl, markets, identity: backend.identity, keys };
-  const keyLines = keys.map(({ name, key, secret }) => `  ${name}: key ${key} secret ${secret}\n`);
-  process.stdout.write(
-    options.json === true
-      ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
-      : `sandbox ready: ${url} (real-time ${realtimeUrl}) trades ${markets.join(', ')}\n${keyLines.join('')}`,
-  );
-  await waitForStop(clock, options.forMs, () => undefined);
-  await server.stop();
-  backend.stop();
-  return EXIT_CODES.ok;
+    process.stdout.write(
+      options.json === true
+        ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
+        : `sandbox ready: ${url} (real-time ${realtimeUrl}) trades ${markets.join(', ')}\n${keyLines.join('')}`,
+    );
+    await waitForStop(clock, options.forMs, () => undefined);
+    await server.stop();
+    backend.stop();
+    return EXIT_CODES.ok;
+  },
+});
+
+function isLive({ backend, tape = [] }: Sandbox): boolean {
+  return (backend ?? (tape.length > 0 ? 'tape' : 'live')) === 'live';
 }
 
-const OPTIONS: Readonly<Partial<Record<keyof LiveOptions, string>>> = {
+/** What was given of it. */
+function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const entries = Object.entries(values).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
+}
+
+interface Variants extends Values<typeof VARIANTS> {
+  readonly like: Sandbox['like'];
+  readonly rateLimit: number | boolean | undefined;
+}
+
+function variantsOf({ like, rateLimit, sinceMin, ...options }: Variants): Partial<ServerVariants> {
+  const names = new Set(Object.keys(VARIANTS));
+  const named = Object.entries(options).filter(([name]) => names.has(name));
+  return {
+    ...KNOWN_EXCHANGES[like ?? 'contract'],
+    ...given(Object.fromEntries(named) as Omit<Values<typeof VARIANTS>, 'sinceMin'>),
+    ...(sinceMin !== undefined && { sinceMin: sinceMin === '0' ? 0 : 1 }),
+    ...(rateLimit === false && { rateLimit }),
+    ...(typeof rateLimit === 'number' && {
+      rateLimit: { limit: rateLimit, windowMs: RATE_WINDOW_MS, enforce: true },
+    }),
+  };
+}
+
+const OPTION_NAMES: Readonly<Partial<Record<keyof LiveOptions, string>>> = {
   pace: '--speed',
   startOffsetS: '--start-offset',
   takerFee: '--fee-taker',
@@ -119,7 +252,7 @@ function optionOf(error: TapekeepError, madeKeys: number): string | undefined {
   if (error instanceof LiveError && error.option !== undefined) {
     const [option = '', at] = error.option.split('.');
     if (at !== undefined) return Number(at) < madeKeys ? '--key' : '--keys';
-    return OPTIONS[option as keyof LiveOptions];
+    return OPTION_NAMES[option as keyof LiveOptions];
   }
   if (error.message.startsWith('market name')) return '--market';
   return error.code === 'tape_invalid' ? '--tape' : undefined;
@@ -136,8 +269,8 @@ function namingOption(error: unknown, madeKeys: number): unknown {
 
 const RUN_ID_BYTES = 6;
 
-function liveOptions(options: SandboxOptions, keys: readonly NamedKey[]): LiveOptions {
-  const { tape, market, speed, seed, time, startOffsetMs, originMs } = options;
+function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
+  const { tape = [], market = [], speed, seed, time, startOffsetMs, originMs } = options;
   if (tape.length > 0) {
     throw new UsageError('--tape', tape.join(' '), 'a tape needs --backend tape');
   }
@@ -161,24 +294,18 @@ function liveOptions(options: SandboxOptions, keys: readonly NamedKey[]): LiveOp
     pace: speed,
     keys,
     ...(markets.length === 0 ? {} : { markets }),
-    ...(keepAll === undefined ? {} : { keepAll }),
-    ...(originMs === undefined ? {} : { originMs }),
+    ...given({ keepAll, originMs, takerFee, makerFee, emptyCandles, candleOpen, runId }),
     ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
     ...(time === 'tape' && originMs !== undefined
       ? { startMs: originMs + (startOffsetMs ?? 0) }
       : {}),
-    ...(takerFee === undefined ? {} : { takerFee }),
-    ...(makerFee === undefined ? {} : { makerFee }),
-    ...(emptyCandles === undefined ? {} : { emptyCandles }),
-    ...(candleOpen === undefined ? {} : { candleOpen }),
-    ...(runId === undefined ? {} : { runId }),
   };
 }
 
-function tapeOptions(options: SandboxOptions): TapeOptions {
-  const { tape, market, speed, seed, time, startOffsetMs, originMs } = options;
+function tapeOptions(options: Sandbox): TapeOptions {
+  const { tape = [], market = [], speed, seed, time, startOffsetMs, originMs } = options;
   const { emptyCandles, candleOpen } = options;
-  const { key, keys, runId } = options;
+  const { key = [], keys, runId } = options;
   const [option, value] = [
     ...key.map((text) => ['--key', text] as const),
     ...(keys === undefined ? [] : [['--keys', keys] as const]),
@@ -195,9 +322,7 @@ function tapeOptions(options: SandboxOptions): TapeOptions {
   const shared = {
     seed,
     pace: speed,
-    ...(emptyCandles === undefined ? {} : { emptyCandles }),
-    ...(candleOpen === undefined ? {} : { candleOpen }),
-    ...(time === undefined ? {} : { time }),
+    ...given({ emptyCandles, candleOpen, time }),
     ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
   };
   if (tape.length === 0) {

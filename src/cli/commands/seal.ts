@@ -1,50 +1,75 @@
 import { liveOn } from '../../archive/sealing/life.js';
 import { previewSealing } from '../../archive/sealing/preview.js';
-import type { ExitCode } from '../exit-codes.js';
+import { command, flag, option } from '../command.js';
 import { UsageError } from '../failure.js';
-import { isOfKind, workOnLives } from '../life/life-desk.js';
-import { type LifeKind, lifeRulesOf } from '../life/life-rules.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import { type Moment, resolveMoment } from '../options/moments.js';
+import {
+  isOfKind,
+  LIFE_KIND_NAMES,
+  lifeKindsArgument,
+  lifeRulesOf,
+  partitions,
+  workOnLives,
+} from '../life.js';
+import { JSON_DOCUMENT, type Moment, momentArgument, resolveMoment } from '../options.js';
 
-export interface SealOptions extends CommonOptions {
-  readonly kind?: readonly LifeKind[];
-  readonly before?: Moment;
-  readonly archive?: boolean;
-  readonly dryRun?: boolean;
-  readonly json?: boolean;
-}
+const HELP = `
+A running daemon does this by itself (partitions, cold in the settings). A partition is sealed when its
+time is over, nothing of it is missing that can still be had, and its candles are verified.
+
+  tapekeep seal --dry-run
+  tapekeep seal --kind trades --before 2026-02-01
+  tapekeep seal --archive --before 2026-01-01
+
+--dry-run lists what would be done, what keeps a partition that is due (a gap, a doubt, a candle that is
+not verified yet), and from when on the others are due: their end and partitions.sealAfter after it.
+Ctrl-C stops it at any point; the next run goes on from there.`;
 
 /**
  * Seals partitions whose time is over, and moves sealed ones into files if asked. Gives nothing up: that
  * is for the daemon, by its settings.
- *
- * @throws UsageError for a time in the future
  */
-export async function sealCommand(options: SealOptions): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  const { partitions, cold, verification } = session.config;
-  const { before } = options;
-  const rules = lifeRulesOf(session.config);
-  const isGiven = before !== undefined;
-  return await workOnLives(session, {
-    isJson: options.json === true,
-    nothing: 'Nothing to do: no partition is old enough ("tapekeep partitions" lists them).',
-    rules: () => ({
-      sealAfterMs: isGiven ? 0 : partitions.sealAfter,
-      coldAfterMs: options.archive === true ? (isGiven ? 0 : cold.after) : null,
-      restMs: isGiven ? 0 : rules.restMs,
-      retentionMs: {},
-      needsVerdicts: verification.enabled,
-    }),
-    isChosen: (partition, nowMs) => {
-      const beforeMs = isGiven ? beforeOf(before, nowMs) : Number.POSITIVE_INFINITY;
-      return isOfKind(partition, options.kind) && partition.span.toMs <= beforeMs;
-    },
-    run: options.dryRun === true ? previewSealing : liveOn,
-  });
-}
+export default command({
+  options: {
+    kinds: option('--kind <list>', `only these: ${LIFE_KIND_NAMES.join(', ')}`, lifeKindsArgument),
+    before: option(
+      '--before <time>',
+      'those that end by this time (default: as old as the settings say)',
+      momentArgument,
+    ),
+    isArchiving: flag(
+      '--archive',
+      'afterwards move what is sealed into files, out of the database',
+    ),
+    isDryRun: flag(
+      '--dry-run',
+      'only tell what would be sealed, why not, and when the rest is due',
+    ),
+    json: JSON_DOCUMENT,
+  },
+  help: HELP,
+  needs: partitions,
+  async run(look, { kinds, before, isArchiving, isDryRun, json }) {
+    const { config } = look.session;
+    const rules = lifeRulesOf(config);
+    const isGiven = before !== undefined;
+    const beforeMs = isGiven ? beforeOf(before, look.nowMs) : Number.POSITIVE_INFINITY;
+    return await workOnLives(look, {
+      isJson: json === true,
+      nothing: 'Nothing to do: no partition is old enough ("tapekeep partitions" lists them).',
+      rules: {
+        sealAfterMs: isGiven ? 0 : config.partitions.sealAfter,
+        coldAfterMs: isArchiving === true ? (isGiven ? 0 : config.cold.after) : null,
+        restMs: isGiven ? 0 : rules.restMs,
+        retentionMs: {},
+        needsVerdicts: config.verification.enabled,
+      },
+      isChosen: (partition) => isOfKind(partition, kinds) && partition.span.toMs <= beforeMs,
+      run: isDryRun === true ? previewSealing : liveOn,
+    });
+  },
+});
 
+/** @throws UsageError for a time in the future */
 function beforeOf(before: Moment, nowMs: number): number {
   const ms = resolveMoment(before, nowMs);
   if (ms <= nowMs) return ms;

@@ -3,20 +3,24 @@ import type { Config } from '../../config/schema.js';
 import { type Clock, sleep, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
+import { command, nothing, option, VERSION } from '../command.js';
 import { Daemon, type DaemonAddresses, WAITING_FOR_EXCHANGE } from '../daemon/daemon.js';
-import { type StopReason, waitForStop } from '../daemon/shutdown.js';
 import { LiveSummary } from '../daemon/summary.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { exitCodeOf } from '../failure.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import { VERSION } from '../version.js';
+import { type StopReason, waitForStop } from '../ending.js';
+import { EXIT_CODES, exitCodeOf } from '../failure.js';
+import { openSession } from '../opening/session.js';
+import { durationArgument, waitArgument } from '../options.js';
 
-export interface StartOptions extends CommonOptions {
-  /** Stops by itself after this time, milliseconds. */
-  readonly forMs?: number;
-  /** How long the database is waited for, milliseconds; default: as configured. */
-  readonly waitMs?: number;
-}
+const HELP = `
+Without settings it needs nothing: it boots the Postgres that ships with it below ./data, starts the
+built-in sandbox exchange, and collects its trades, depth, tickers, candles and states.
+
+  tapekeep start --for 60s
+  TAPEKEEP_EXCHANGE_URL=https://api.example.com TAPEKEEP_REALTIME_URL=wss://ws.example.com \\
+    TAPEKEEP_DATABASE_URL=postgres://user@host/db TAPEKEEP_MARKETS=BTC_USDT,ETH_USDT tapekeep start
+
+Every setting is explained in config/default.yaml. Stop with Ctrl-C: what has arrived is stored
+first; a second Ctrl-C ends at once, and nothing is lost but time.`;
 
 /** After a stop, what is left over gets this long before the process ends all the same. */
 const LEFTOVER_MS = 300;
@@ -50,75 +54,91 @@ const WITHOUT = {
 } as const;
 
 /** Collects until a signal, the end of `--for`, or a failure that leaves nothing to go on with. */
-export async function start(options: StartOptions): Promise<ExitCode> {
-  // A daemon lives for months beside other programs: its heap shall stay close to what is in use
-  // (seen with 500 markets: some 70 MB in use, 400 MB resident without this, 180 MB with it).
-  setFlagsFromString('--optimize-for-size');
-  const clock = systemClock;
-  const startedMs = clock.monotonicMs();
-  let summary: LiveSummary | undefined;
-  const lost = new Set<string>();
-  const isShared = process.stderr.isTTY === true && process.stdout.isTTY === true;
-  // Log lines and the live table share one terminal: lines go above the table.
-  const destination = (stderr: BoundedOutput) => ({
-    isTTY: stderr.isTTY,
-    write: (line: string) =>
-      summary !== undefined && isShared && !lost.has('stdout')
-        ? summary.write(line)
-        : stderr.write(line),
-  });
-  const { config, telemetry, exchangeTime } = openSession(options, { destination });
-  const stdout = new BoundedOutput('stdout', process.stdout);
-  stdout.tellTo(telemetry.daemon);
-  let fail: (error: Error) => void = () => undefined;
-  const failed = new Promise<Error>((resolve) => {
-    fail = resolve;
-  });
-  const stopWanted = waitForStop(clock, options.forMs, (stream, reason) => {
-    if (lost.has(stream)) return;
-    lost.add(stream);
-    const [code, without] = WITHOUT[stream];
-    const message = `${stream} cannot be written (${reason}): collecting goes on without ${without}`;
-    telemetry.daemon.warned({ code, message });
-    if (stream === 'stdout') summary?.abandon();
-  });
-  const wait = options.waitMs === undefined ? {} : { waitMs: options.waitMs };
-  const daemon = new Daemon({ config, clock, telemetry, exchangeTime, ...wait, onFatal: fail });
-  const work = (async () => {
-    const addresses = await daemon.open();
-    stdout.write(greeting(addresses, config.dataDir));
-    telemetry.daemon.started({ detail: { version: VERSION, ...addresses } as never });
-    await daemon.connect();
-    summary = new LiveSummary({
-      output: stdout,
-      clock,
-      snapshot: () => telemetry.tally.snapshot(),
-      exchangeNowMs: () => exchangeTime.nowMs(),
+export default command({
+  options: {
+    forMs: option(
+      '--for <duration>',
+      'stop by itself after this time, such as 60s',
+      durationArgument,
+    ),
+    waitMs: option(
+      '--wait-for-database <duration>',
+      'while it is down, starting or frozen; 0 for none (default: database.startWait, 2m)',
+      waitArgument,
+    ),
+  },
+  help: HELP,
+  needs: nothing,
+  async run(common, { forMs, waitMs }) {
+    // A daemon lives for months beside other programs: its heap shall stay close to what is in use
+    // (seen with 500 markets: some 70 MB in use, 400 MB resident without this, 180 MB with it).
+    setFlagsFromString('--optimize-for-size');
+    const clock = systemClock;
+    const startedMs = clock.monotonicMs();
+    let summary: LiveSummary | undefined;
+    const lost = new Set<string>();
+    const isShared = process.stderr.isTTY === true && process.stdout.isTTY === true;
+    // Log lines and the live table share one terminal: lines go above the table.
+    const destination = (stderr: BoundedOutput) => ({
+      isTTY: stderr.isTTY,
+      write: (line: string) =>
+        summary !== undefined && isShared && !lost.has('stdout')
+          ? summary.write(line)
+          : stderr.write(line),
     });
-    if (lost.has('stdout')) summary.abandon();
-    summary.start();
-    await daemon.collect();
-  })().catch((error: Error) => {
-    if (!isAborted(error)) fail(error);
-  });
+    const { config, telemetry, exchangeTime } = openSession(common, { destination });
+    const stdout = new BoundedOutput('stdout', process.stdout);
+    stdout.tellTo(telemetry.daemon);
+    let fail: (error: Error) => void = () => undefined;
+    const failed = new Promise<Error>((resolve) => {
+      fail = resolve;
+    });
+    const stopWanted = waitForStop(clock, forMs, (stream, reason) => {
+      if (lost.has(stream)) return;
+      lost.add(stream);
+      const [code, without] = WITHOUT[stream];
+      const message = `${stream} cannot be written (${reason}): collecting goes on without ${without}`;
+      telemetry.daemon.warned({ code, message });
+      if (stream === 'stdout') summary?.abandon();
+    });
+    const wait = waitMs === undefined ? {} : { waitMs };
+    const daemon = new Daemon({ config, clock, telemetry, exchangeTime, ...wait, onFatal: fail });
+    const work = (async () => {
+      const addresses = await daemon.open();
+      stdout.write(greeting(addresses, config.dataDir));
+      telemetry.daemon.started({ detail: { version: VERSION, ...addresses } as never });
+      await daemon.connect();
+      summary = new LiveSummary({
+        output: stdout,
+        clock,
+        snapshot: () => telemetry.tally.snapshot(),
+        exchangeNowMs: () => exchangeTime.nowMs(),
+      });
+      if (lost.has('stdout')) summary.abandon();
+      summary.start();
+      await daemon.collect();
+    })().catch((error: Error) => {
+      if (!isAborted(error)) fail(error);
+    });
 
-  const ended = await Promise.race([stopWanted, failed]);
-  const isUnready = ended === 'time is up' && !daemon.isConnected;
-  const outcome = isUnready ? unready(daemon.view.phase, config) : ended;
-  telemetry.daemon.stopping({ reason: reasonOf(outcome) });
-  await daemon.stop();
-  await soon(clock, work);
-  await summary?.stop();
-  const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;
-  if (outcome instanceof Error) {
-    telemetry.daemon.failed({ code: codeOf(outcome), message: messageOf(outcome) });
-  }
-  // The timer fires only if something left over (a socket of a server that hangs) keeps the process.
-  clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
-  telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - startedMs, exitCode });
-  if (outcome instanceof Error) throw outcome;
-  return exitCode;
-}
+    const ended = await Promise.race([stopWanted, failed]);
+    const isUnready = ended === 'time is up' && !daemon.isConnected;
+    const outcome = isUnready ? unready(daemon.view.phase, config) : ended;
+    telemetry.daemon.stopping({ reason: reasonOf(outcome) });
+    await daemon.stop();
+    await soon(clock, work);
+    await summary?.stop();
+    const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;
+    if (outcome instanceof Error) {
+      telemetry.daemon.failed({ code: codeOf(outcome), message: messageOf(outcome) });
+    }
+    // The timer fires only if something left over (a socket of a server that hangs) keeps the process.
+    clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
+    telemetry.daemon.stopped({ durationMs: clock.monotonicMs() - startedMs, exitCode });
+    if (outcome instanceof Error) throw outcome;
+    return exitCode;
+  },
+});
 
 /** Why a run had no time to collect. */
 function unready(phase: string, { exchange }: Config): TapekeepError {

@@ -1,18 +1,9 @@
-import { systemClock } from '../../kernel/clock.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
-import type { Store, StreamStatus, VerdictTotals } from '../../store/index.js';
-import { roughDuration } from '../daemon/summary.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { HORIZON_WHY } from '../gaps/no-gap.js';
-import { type OpenGaps, openGapsOf } from '../gaps/open-gaps.js';
-import { borrowDatabase, openArchive } from '../opening/database.js';
-import { type CommonOptions, openSession, type Session } from '../opening/session.js';
-import { printable } from '../output/printable.js';
-import { type Column, formatTable } from '../output/table.js';
-
-export interface StatusOptions extends CommonOptions {
-  readonly json?: boolean;
-}
+import type { StreamStatus, VerdictTotals } from '../../store/index.js';
+import { command } from '../command.js';
+import { HORIZON_WHY, type OpenGaps, openGapsOf } from '../gaps.js';
+import { archive } from '../opening/database.js';
+import { JSON_DOCUMENT } from '../options.js';
+import { type Column, formatTable, printable, roughDuration } from '../output.js';
 
 /** One line of the status, with the ratio that people look for first. */
 interface StatusLine extends StreamStatus {
@@ -28,12 +19,11 @@ interface StatusLine extends StreamStatus {
   readonly mismatches: number;
 }
 
-/** Shows what the archive holds: per stream and market rows, newest, lag, coverage and gaps. */
-export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  await withArchive(session, async (store) => {
-    const nowMs = Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
-    const [archive, streams, totals, verdicts] = await Promise.all([
+export default command({
+  options: { json: JSON_DOCUMENT },
+  needs: archive(),
+  async run({ session, store, nowMs }, { json }) {
+    const [identity, streams, totals, verdicts] = await Promise.all([
       store.archive(),
       store.statusRows(nowMs),
       store.gapTotals(nowMs),
@@ -41,58 +31,32 @@ export async function statusCommand(options: StatusOptions): Promise<ExitCode> {
     ]);
     const openGaps = openGapsOf(totals, streams, nowMs);
     const lines = streams.map((stream) => toLine(stream, verdicts, nowMs));
-    if (options.json === true) {
-      const document = { archive, at: new Date(nowMs), streams: lines, openGaps, verdicts };
+    if (json === true) {
+      const document = {
+        archive: identity,
+        at: new Date(nowMs),
+        streams: lines,
+        openGaps,
+        verdicts,
+      };
       process.stdout.write(`${JSON.stringify(document)}\n`);
       return;
     }
     const title =
-      archive === null
+      identity === null
         ? 'The archive is empty: nothing was collected yet.'
-        : `Archive of ${archive.name}${archive.isSandbox ? ' (sandbox)' : ''}`;
+        : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
     const table = formatTable(COLUMNS, lines);
     const foot = [
       ...gapLines(openGaps, nowMs),
       ...beforeHistoryLines(streams),
       ...historyLines(streams),
       ...verdictLines(verdicts),
-      ...(archive === null ? [] : absentLines(session.config.markets, streams)),
+      ...(identity === null ? [] : absentLines(session.config.markets, streams)),
     ];
     process.stdout.write(`${[title, ...table, ...foot].join('\n')}\n`);
-  });
-  return EXIT_CODES.ok;
-}
-
-/** What becomes of a look when the command is to end: it is cut off, or ends `by itself`. */
-export type LookEnds = 'cut off' | 'by itself';
-
-/**
- * Opens the archive for looking, whether or not a daemon runs, and closes it again, also when the
- * command is ended from outside.
- *
- * @param ends `by itself` for a look that heeds the signal of the command's ending
- * @throws EndedError
- */
-export async function withArchive(
-  { config, telemetry }: Session,
-  look: (store: Store) => Promise<void>,
-  ends: LookEnds = 'cut off',
-): Promise<void> {
-  const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
-  const { signal, url } = database;
-  try {
-    const opening = openArchive(config, url, systemClock, telemetry.store);
-    const store = await unlessAborted(signal, opening, (late) => late.stop());
-    try {
-      const looking = look(store);
-      await (ends === 'by itself' ? looking : unlessAborted(signal, looking));
-    } finally {
-      await store.stop();
-    }
-  } finally {
-    await database.stop();
-  }
-}
+  },
+});
 
 function gapLines(gaps: readonly OpenGaps[], nowMs: number): string[] {
   return gaps.map(({ stream, reason, lengthMs, oldestMs }) => {

@@ -1,8 +1,8 @@
 import { normalizeSpans, type Span } from '../../kernel/span.js';
 import { describeDifference, type SlotVerdict } from '../../ledger/verdict.js';
 import type { BeyondPresent, Gap } from '../../store/index.js';
-import { suspectText } from '../gaps/no-gap.js';
-import { formatMoment } from '../options/moments.js';
+import { suspectText } from '../gaps.js';
+import { formatMoment } from '../options.js';
 
 interface Counts {
   slots: number;

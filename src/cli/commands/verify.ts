@@ -3,21 +3,24 @@ import { systemClock } from '../../kernel/clock.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../ledger/batch.js';
 import type { Store, VerdictTarget } from '../../store/index.js';
-import { commandEnding } from '../ending.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
-import { type CommonOptions, openSession } from '../opening/session.js';
-import type { Moment } from '../options/moments.js';
-import { selectMarkets, selectSpan } from '../options/selection.js';
-import { Progress } from '../output/progress.js';
-import { withArchive } from './status.js';
+import { command } from '../command.js';
+import { EXIT_CODES } from '../failure.js';
+import { archive } from '../opening/database.js';
+import { JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
+import { Progress } from '../progress.js';
+import { selectMarkets, selectSpan } from '../selection.js';
 import { hasDoubt, MarketFindings, printFindings, verifyDocument } from './verify-findings.js';
 
-export interface VerifyOptions extends CommonOptions {
-  readonly market?: readonly string[];
-  readonly from?: Moment;
-  readonly to?: Moment;
-  readonly json?: boolean;
-}
+const HELP = `
+Trades and candles are told by the exchange on two roads. Where the archive holds both, their sums
+and prices must agree to the last digit. Without a span all that was collected is judged.
+
+  tapekeep verify
+  tapekeep verify --market BTC_USDT --from 2h
+  tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
+
+It exits with 0 only when nothing is left in doubt: a mismatch, a gap, or a candle that can not be
+judged makes it 6. A running daemon fetches again what does not agree.`;
 
 /** One interval of one market, in whole slots. */
 interface Job {
@@ -29,34 +32,26 @@ interface Job {
 /**
  * Holds the stored trades of a span against the stored candles and tells every doubt. Works beside
  * a running daemon, to which it hands over the mismatches that it finds.
- *
- * @throws UsageError for an unknown market or a span that ends before it begins
  */
-export async function verifyCommand(options: VerifyOptions): Promise<ExitCode> {
-  const session = openSession({ logLevel: 'warn', ...options });
-  using ending = commandEnding.hold();
-  const { signal } = ending;
-  let isDoubtful = true;
-  await withArchive(
-    session,
-    async (store) => {
-      const nowMs = Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
-      const targets = selectMarkets(options.market, await store.verdicts.targets());
-      const bounds = selectSpan(options, nowMs);
-      const findings = await verify(store, targets, bounds, nowMs, signal);
-      isDoubtful = findings.length === 0 || findings.some(hasDoubt);
-      const isWhole = !signal.aborted;
-      const text =
-        options.json === true
-          ? `${JSON.stringify(verifyDocument(findings, isWhole))}\n`
-          : printFindings(findings, isWhole);
-      process.stdout.write(text);
-    },
-    'by itself',
-  );
-  if (signal.aborted) return EXIT_CODES.forced;
-  return isDoubtful ? EXIT_CODES.doubt : EXIT_CODES.ok;
-}
+export default command({
+  options: { market: MARKETS, ...SPAN, json: JSON_DOCUMENT },
+  help: HELP,
+  needs: archive('by itself'),
+  async run({ store, nowMs, signal }, { market, from, to, json }) {
+    const targets = selectMarkets(market, await store.verdicts.targets());
+    const bounds = selectSpan({ from, to }, nowMs);
+    const findings = await verify(store, targets, bounds, nowMs, signal);
+    const isWhole = !signal.aborted;
+    const text =
+      json === true
+        ? `${JSON.stringify(verifyDocument(findings, isWhole))}\n`
+        : printFindings(findings, isWhole);
+    process.stdout.write(text);
+    if (!isWhole) return EXIT_CODES.forced;
+    const isDoubtful = findings.length === 0 || findings.some(hasDoubt);
+    return isDoubtful ? EXIT_CODES.doubt : EXIT_CODES.ok;
+  },
+});
 
 async function verify(
   store: Store,

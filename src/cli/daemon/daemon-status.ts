@@ -9,7 +9,7 @@ import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import { statusGaps, statusStreams } from '../../status/document.js';
 import { type HealthReport, healthReport } from '../../status/health.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
-import { VERSION } from '../version.js';
+import { VERSION } from '../command.js';
 
 /** What operators may know of a daemon at one moment. */
 export interface DaemonView {

@@ -1,11 +1,16 @@
+import { type LifeReport, liveOn } from '../../archive/sealing/life.js';
+import type { LifeRules } from '../../archive/sealing/plan.js';
+import { Verification } from '../../archive/verification.js';
 import type { ExchangeClock } from '../../client/index.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Telemetry } from '../../observe/events.js';
-import type { Store } from '../../store/index.js';
-import { keepPartitions } from './life-keeping.js';
-import { keepVerifying, tellCompleteness } from './verification.js';
+import type { Store, StreamStatus, VerdictTotals } from '../../store/index.js';
+import { VERSION } from '../command.js';
+import { openGapsOf } from '../gaps.js';
+import { lifeRulesOf } from '../life.js';
+import { coldDirOf } from '../opening/database.js';
 
 const ROUND_MS = 15_000;
 /** What is asked of the collectors is looked up this often. */
@@ -81,4 +86,130 @@ async function count(store: Store, options: HouseOptions): Promise<void> {
   });
   options.telemetry.collect.gapsCounted({ gaps });
   await tellCompleteness(store, rows, options);
+}
+
+interface Surroundings {
+  readonly clock: Clock;
+  readonly telemetry: Telemetry;
+  readonly exchangeTime: ExchangeClock;
+}
+
+/** Verifies what is collected until `signal` aborts; at once over when that is switched off. */
+export async function keepVerifying(
+  store: Store,
+  { verification }: Pick<Config, 'verification'>,
+  { clock, telemetry, exchangeTime, signal }: Surroundings & { readonly signal: AbortSignal },
+): Promise<void> {
+  if (!verification.enabled) return;
+  const work = new Verification({
+    archive: store,
+    clock,
+    nowMs: () => exchangeTime.nowMs(),
+    telemetry: telemetry.verify,
+    pauseMs: verification.every,
+  });
+  await work.run(signal);
+}
+
+/** Tells how complete the archive is. All of it comes from the ledger. */
+export async function tellCompleteness(
+  store: Store,
+  streams: readonly StreamStatus[],
+  { telemetry, exchangeTime }: Surroundings,
+): Promise<void> {
+  const nowMs = exchangeTime.nowMs();
+  const [gaps, verdicts] = await Promise.all([store.gapTotals(nowMs), store.verdicts.totals()]);
+  telemetry.verify.completenessCounted({
+    coverage: coverageOf(streams),
+    openGaps: openGapsOf(gaps, streams, nowMs).map(({ oldestMs, ...gap }) => ({
+      ...gap,
+      oldestAgeMs: Math.max(0, nowMs - oldestMs),
+    })),
+    verdicts: verdicts.map((totals) => verdictOf(totals, nowMs)),
+  });
+}
+
+/** Streams of several intervals of one market are one: what all of them cover of all they should. */
+function coverageOf(streams: readonly StreamStatus[]) {
+  const sums = new Map<string, { stream: string; market: string; covered: number; all: number }>();
+  for (const { kind: stream, market, coveredS, gapS, beforeHistoryS } of streams) {
+    const key = `${stream} ${market}`;
+    const sum = sums.get(key) ?? { stream, market, covered: 0, all: 0 };
+    sum.covered += coveredS;
+    sum.all += coveredS + gapS - beforeHistoryS;
+    sums.set(key, sum);
+  }
+  return [...sums.values()]
+    .filter(({ all }) => all > 0)
+    .map(({ stream, market, covered, all }) => ({ stream, market, ratio: covered / all }));
+}
+
+function verdictOf({ market, intervalS, mismatches, judgedUntilMs }: VerdictTotals, nowMs: number) {
+  const lagMs = judgedUntilMs === null ? null : Math.max(0, nowMs - judgedUntilMs);
+  return { market, intervalS, mismatches, lagMs };
+}
+
+interface LifeSurroundings {
+  readonly clock: Clock;
+  readonly telemetry: Pick<Telemetry, 'sealing'>;
+  readonly exchangeTime: Pick<ExchangeClock, 'nowMs'>;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Seals, archives and gives up partitions as the settings say, until `signal` aborts. It waits first: a
+ * daemon that has just started has more urgent work.
+ */
+export async function keepPartitions(
+  store: Store,
+  config: Config,
+  around: LifeSurroundings,
+): Promise<void> {
+  const { clock, telemetry, exchangeTime, signal } = around;
+  const rules = lifeRulesOf(config);
+  const nothing = () => undefined;
+  for (;;) {
+    await sleep(clock, config.partitions.every, signal).catch(nothing);
+    if (signal.aborted) return;
+    try {
+      const report = isAnythingWanted(rules)
+        ? await liveOn({
+            ...{ store, rules, clock, signal, version: VERSION, nowMs: exchangeTime.nowMs() },
+            coldDir: coldDirOf(config),
+            watcher: { onStep: nothing, onRows: nothing },
+          })
+        : NOTHING_DONE;
+      await tell(store, report, telemetry);
+    } catch (error) {
+      // A command that works on the same is no failure: it does what was to be done.
+      if (signal.aborted || codeOf(error) === 'sealing_busy') continue;
+      telemetry.sealing.failed({ code: codeOf(error), message: messageOf(error) });
+    }
+  }
+}
+
+const NOTHING_DONE: LifeReport = { outcomes: [], failures: [] };
+
+/** Where nothing is to be sealed, moved or given up, nothing is refused either, as on a cluster. */
+function isAnythingWanted({ sealAfterMs, coldAfterMs, retentionMs }: LifeRules): boolean {
+  return sealAfterMs !== null || coldAfterMs !== null || Object.keys(retentionMs).length > 0;
+}
+
+async function tell(
+  store: Store,
+  { outcomes, failures }: LifeReport,
+  { sealing }: LifeSurroundings['telemetry'],
+): Promise<void> {
+  for (const { partition, became, rows } of outcomes) {
+    if (became === 'kept') continue;
+    sealing.partitionChanged({ table: partition.table, partition: partition.name, became, rows });
+  }
+  for (const { error } of failures) sealing.failed({ code: error.code, message: error.message });
+  const counts = new Map<string, { table: string; state: string; count: number }>();
+  for (const { table, state } of await store.sealing.partitions()) {
+    const key = `${table} ${state}`;
+    const known = counts.get(key) ?? { table, state, count: 0 };
+    counts.set(key, { ...known, count: known.count + 1 });
+  }
+  sealing.partitionsCounted({ partitions: [...counts.values()] });
 }

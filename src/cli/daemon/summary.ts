@@ -1,8 +1,7 @@
-import { formatDuration } from '../../config/durations.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import type { StreamTally, TallySnapshot } from '../../observe/tally.js';
-import { type Column, formatTable } from '../output/table.js';
+import { type Column, formatTable, roughDuration } from '../output.js';
 
 /** Where the summary is drawn: stdout, or a stand-in. */
 interface SummaryOutput {
@@ -27,14 +26,6 @@ const HIDE_CURSOR = '\x1b[?25l';
 const SHOW_CURSOR = '\x1b[?25h';
 
 const count = (value: number) => value.toLocaleString('en-US');
-
-/** A length of time to two or three digits: `0.4s`, `12s`, `3m`, `5h`, `9d`. */
-export function roughDuration(ms: number): string {
-  if (ms < 9950) return `${(Math.max(0, ms) / 1000).toFixed(1)}s`;
-  const units = [86_400_000, 3_600_000, 60_000, 1000];
-  const unit = units.find((candidate) => ms >= 2 * candidate) ?? 1000;
-  return formatDuration(Math.round(ms / unit) * unit);
-}
 
 function columnsAt(nowMs: number): readonly Column<StreamTally>[] {
   const lag = (ms: number | null) => (ms === null ? '–' : roughDuration(nowMs - ms));

@@ -7,8 +7,8 @@ import { archiveIdentityOf, exchangeAddress, firstAnswer, settleTime } from '../
 import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
 import { guardIdentity } from '../opening/identity.js';
 import type { Session } from '../opening/session.js';
-import type { FillTask, FillTotals } from './task.js';
-import { FillWorker } from './worker.js';
+import type { FillTotals } from '../progress.js';
+import { type FillTask, FillWorker } from './worker.js';
 
 export interface FillingOptions {
   readonly session: Session;

@@ -1,16 +1,178 @@
+import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
+import { GAP_REASONS } from '../../ledger/gap-reasons.js';
+import type { StreamKind } from '../../model/series.js';
 import type { LogDestination } from '../../observe/logger.js';
-import type { Store } from '../../store/index.js';
+import type { Gap, SpanProgress, Store } from '../../store/index.js';
+import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
-import { EXIT_CODES, type ExitCode } from '../exit-codes.js';
+import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
+import { gapIdOf } from '../gaps.js';
 import { borrowDatabase, migrateDatabase, openArchive } from '../opening/database.js';
-import { type CommonOptions, openSession, type Session } from '../opening/session.js';
-import { jsonLine } from '../output/printable.js';
-import { Filling } from './filling.js';
-import { type FillOutcome, gapsOf, isWhole, outcomeDocument, outcomeText } from './outcome.js';
-import { ProgressLine } from './progress-line.js';
-import type { FillTask } from './task.js';
+import { openSession, type Session } from '../opening/session.js';
+import { formatMoment, streamName } from '../options.js';
+import { jsonLine, printable, roughDuration } from '../output.js';
+import { ProgressLine, percent } from '../progress.js';
+import { type FillEnd, Filling } from './filling.js';
+import type { FillTask } from './worker.js';
+
+/**
+ * A running daemon only fills what it collects, by its settings: the same as ours, as a rule.
+ *
+ * @throws UsageError naming what it leaves out
+ */
+export function assertCollected(
+  { markets, streams }: Config,
+  market: string,
+  kinds: readonly StreamKind[],
+): void {
+  const advice = 'stop it, and this program does the work itself';
+  if (markets.length > 0 && !markets.includes(market)) {
+    const why = `the running daemon does not collect it (setting "markets"); add it there, or ${advice}`;
+    throw new UsageError('--market', market, why);
+  }
+  const isOn = {
+    trades: streams.trades.enabled,
+    times: streams.trades.enabled && streams.trades.exactTimes,
+    kline: streams.klines.enabled,
+  } as const;
+  for (const kind of kinds) {
+    if (kind !== 'trades' && kind !== 'times' && kind !== 'kline') continue;
+    if (isOn[kind]) continue;
+    const why = `the running daemon does not collect them (settings below "streams"); enable them, or ${advice}`;
+    throw new UsageError('--kinds', kind === 'kline' ? 'klines' : kind, why);
+  }
+}
+
+/** Gaps that are named in the end; of more only the number is told. */
+const NAMED_MAX = 20;
+/** Gaps that are looked at for it. */
+const LOOKED_MAX = 1000;
+
+/** What filling came to. */
+export interface FillOutcome {
+  readonly end: FillEnd;
+  readonly tasks: readonly (FillTask & { readonly progress: SpanProgress })[];
+  /** What is left of the tasks, newest first; no more than a thousand. */
+  readonly gaps: readonly Gap[];
+  readonly rows: number;
+  readonly durationMs: number;
+}
+
+/** What is missing of the tasks, from the ledger. */
+export async function gapsOf(
+  store: Store,
+  tasks: readonly FillTask[],
+  untilMs: number,
+): Promise<Gap[]> {
+  const marketIds = [...new Set(tasks.map(({ stream }) => stream.marketId))];
+  const kinds = [...new Set(tasks.map(({ stream }) => stream.kind))];
+  const fromMs = Math.min(...tasks.map(({ span }) => span.fromMs));
+  const toMs = Math.max(...tasks.map(({ span }) => span.toMs));
+  const filter = { marketIds, kinds, span: { fromMs, toMs }, limit: LOOKED_MAX };
+  const gaps = await store.listGaps(filter, Math.max(untilMs, toMs));
+  return gaps.filter((gap) =>
+    tasks.some(
+      ({ stream, span }) =>
+        stream.streamId === gap.streamId &&
+        gap.span.fromMs < span.toMs &&
+        span.fromMs < gap.span.toMs,
+    ),
+  );
+}
+
+export function isWhole({ tasks }: FillOutcome): boolean {
+  return tasks.every(({ progress }) => progress.coveredMs >= progress.lengthMs - 0.5);
+}
+
+/** For people. */
+export function outcomeText(outcome: FillOutcome, again: string): string {
+  const { tasks, gaps, rows, durationMs, end } = outcome;
+  const lines = tasks.map(({ market, stream, span, progress }) => {
+    const between = `${formatMoment(span.fromMs)} – ${formatMoment(span.toMs)}`;
+    const share = percent(Math.min(1, (progress.coveredMs + 0.5) / progress.lengthMs));
+    return `${printable(market)} ${streamName(stream)}  ${between}: ${share} covered`;
+  });
+  const stored = `${rows.toLocaleString('en-US')} rows in ${roughDuration(durationMs)}`;
+  if (isWhole(outcome)) return text([...lines, `All of it is covered: ${stored}.`]);
+  lines.push(`Not all of it is covered: ${stored}.`);
+  if (end !== 'stopped') {
+    lines.push(...gaps.slice(0, NAMED_MAX).map(gapLine));
+    if (gaps.length > NAMED_MAX) lines.push(`  … and ${gaps.length - NAMED_MAX} more gaps`);
+    lines.push(...reasonLines(gaps));
+  }
+  return text([...lines, ...adviceLines(outcome, again)]);
+}
+
+function text(lines: readonly string[]): string {
+  return `${lines.join('\n')}\n`;
+}
+
+function gapLine(gap: Gap): string {
+  const { market, span, state, reason } = gap;
+  const between = `${formatMoment(span.fromMs)} – ${formatMoment(span.toMs)}`;
+  const id = gapIdOf(gap);
+  return `  ${printable(market)} ${streamName(gap)}  ${between}: ${state}, ${reason} (${id})`;
+}
+
+function reasonLines(gaps: readonly Gap[]): string[] {
+  const reasons = [...new Set(gaps.map(({ reason }) => reason))];
+  return reasons.map((reason) => {
+    const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
+    return `  ${reason}: ${words ?? 'see "tapekeep gaps explain"'}`;
+  });
+}
+
+function adviceLines({ end, gaps }: FillOutcome, again: string): string[] {
+  if (end === 'stopped') {
+    return [`Stopped. What is stored stays; run it again to go on from there: ${again}`];
+  }
+  const lines: string[] = [];
+  if (gaps.some(({ state }) => state === 'unfillable')) {
+    lines.push('What is unfillable was given up; "tapekeep gaps fill --again" tries it once more.');
+  }
+  if (gaps.some(({ state }) => state !== 'unfillable')) {
+    lines.push(
+      end === 'stuck'
+        ? `Nothing has changed for a while. A running daemon goes on trying; so does: ${again}`
+        : `What is open is tried again later by a running daemon, or at once by: ${again}`,
+    );
+  }
+  return lines;
+}
+
+const iso = (ms: number) => new Date(ms).toISOString();
+
+/** For programs. */
+export function outcomeDocument(outcome: FillOutcome) {
+  const { end, tasks, gaps, rows, durationMs } = outcome;
+  return {
+    isWhole: isWhole(outcome),
+    end,
+    rows,
+    durationMs: Math.round(durationMs),
+    streams: tasks.map(({ market, stream, span, progress }) => ({
+      ...{ market, kind: stream.kind, variant: stream.variant },
+      ...{ from: iso(span.fromMs), to: iso(span.toMs), lengthMs: progress.lengthMs },
+      ...{ coveredMs: progress.coveredMs, unfillableMs: progress.unfillableMs },
+    })),
+    gaps: gaps.map(gapDocument),
+  };
+}
+
+/** One gap for programs. */
+export function gapDocument(gap: Gap) {
+  const { market, kind, variant, span, state, reason, attempts, note } = gap;
+  const { firstSeenAtMs, nextAttemptAtMs } = gap;
+  return {
+    ...{ id: gapIdOf(gap), market, kind, variant, from: iso(span.fromMs), to: iso(span.toMs) },
+    ...{ lengthMs: span.toMs - span.fromMs, state, reason, attempts },
+    firstSeenAt: firstSeenAtMs === null ? null : iso(firstSeenAtMs),
+    nextAttemptAt: nextAttemptAtMs === null ? null : iso(nextAttemptAtMs),
+    note,
+  };
+}
 
 /** What is left over in the end (a socket of a server that hangs) keeps the process no longer. */
 const LEFTOVER_MS = 500;
@@ -23,64 +185,63 @@ export interface FillDesk {
   readonly signal: AbortSignal;
   /** A line for people, beside the results. */
   say(text: string): void;
-}
-
-export interface FillCommandOptions extends CommonOptions {
-  readonly json?: boolean;
+  /** Works on the tasks, shows how it goes, and tells what it came to. */
+  fill(plan: Plan, json: boolean | undefined): Promise<ExitCode>;
 }
 
 /** Tasks, or words for people when there is nothing to do. */
-export type Plan = readonly FillTask[] | string;
+type Plan = readonly FillTask[] | string;
 
 /**
- * Runs a command that fills: takes the archive or follows the daemon, lets `plan` name the tasks,
- * shows how it goes, and tells what it came to.
+ * The need of a command that fills: the archive, taken or beside a daemon, and how it goes on stderr.
  *
  * @param need `any` makes the archive when there is none
  */
-export async function withFilling(
-  options: FillCommandOptions,
-  need: 'existing' | 'any',
-  plan: (desk: FillDesk) => Promise<Plan>,
-): Promise<ExitCode> {
-  const clock = systemClock;
-  const progress = new ProgressLine(process.stderr, clock);
-  const destination = ({ isTTY }: LogDestination) => ({
-    ...(isTTY === undefined ? {} : { isTTY }),
-    write: (line: string) => progress.write(line),
-  });
-  const session = openSession({ logLevel: 'warn', ...options }, { destination });
-  const { config, telemetry } = session;
-  using ending = commandEnding.hold();
-  const { signal } = ending;
-  try {
-    const database = await borrowDatabase(config, clock, telemetry.store, need);
+export function filling(need: 'existing' | 'any'): Need<FillDesk> {
+  return async (common, use) => {
+    const clock = systemClock;
+    const progress = new ProgressLine(process.stderr, clock);
+    const destination = ({ isTTY }: LogDestination) => ({
+      ...(isTTY === undefined ? {} : { isTTY }),
+      write: (line: string) => progress.write(line),
+    });
+    const session = openSession({ logLevel: 'warn', ...common }, { destination });
+    const { config, telemetry } = session;
+    using ending = commandEnding.hold();
+    const { signal } = ending;
     try {
-      const store = await openOrMake(session, database.url, need);
-      const say = (text: string) => progress.write(`${text}\n`);
-      const filling = new Filling({
-        ...{ session, store, clock, signal, onWorker: say },
-        onProgress: (totals) => progress.show(totals),
-      });
+      const database = await borrowDatabase(config, clock, telemetry.store, need);
       try {
-        const desk = { session, store, filling, signal, say };
-        const outcome = await run(desk, plan, progress);
-        return tell(outcome, options);
+        const store = await openOrMake(session, database.url, need);
+        const say = (text: string) => progress.write(`${text}\n`);
+        const filling = new Filling({
+          ...{ session, store, clock, signal, onWorker: say },
+          onProgress: (totals) => progress.show(totals),
+        });
+        const startedMs = clock.monotonicMs();
+        const fill: FillDesk['fill'] = async (plan, json) => {
+          const outcome = await run({ filling, store }, plan, progress, startedMs);
+          return tell(outcome, json === true);
+        };
+        try {
+          return await use({ session, store, filling, signal, say, fill });
+        } finally {
+          progress.end();
+          await filling.end();
+          await store.stop();
+        }
       } finally {
-        progress.end();
-        await filling.end();
-        await store.stop();
+        await database.stop();
       }
+    } catch (error) {
+      const isStopped = signal.aborted && isAborted(error);
+      if (commandEnding.outputCode !== undefined || !isStopped) throw error;
+      process.stderr.write('Stopped before anything was asked for.\n');
+      return EXIT_CODES.forced;
     } finally {
-      await database.stop();
+      clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
     }
-  } catch (error) {
-    if (commandEnding.outputCode !== undefined || !signal.aborted || !isAborted(error)) throw error;
-    process.stderr.write('Stopped before anything was asked for.\n');
-    return EXIT_CODES.forced;
-  } finally {
-    clock.after(LEFTOVER_MS, () => process.exit(), { background: true });
-  }
+  };
 }
 
 /** A database without a schema is a new archive. */
@@ -102,13 +263,11 @@ async function openOrMake(
 }
 
 async function run(
-  desk: FillDesk,
-  plan: (desk: FillDesk) => Promise<Plan>,
+  { filling, store }: Pick<FillDesk, 'filling' | 'store'>,
+  tasks: Plan,
   progress: ProgressLine,
+  startedMs: number,
 ): Promise<FillOutcome | string> {
-  const { filling, store } = desk;
-  const startedMs = systemClock.monotonicMs();
-  const tasks = await plan(desk);
   if (typeof tasks === 'string') return tasks;
   const end = await filling.run(tasks);
   const nowMs = await filling.nowMs();
@@ -126,15 +285,13 @@ async function run(
   };
 }
 
-function tell(outcome: FillOutcome | string, { json }: FillCommandOptions): ExitCode {
+function tell(outcome: FillOutcome | string, isJson: boolean): ExitCode {
   if (typeof outcome === 'string') {
-    process.stdout.write(
-      json === true ? jsonLine({ isWhole: true, message: outcome }) : `${outcome}\n`,
-    );
+    process.stdout.write(isJson ? jsonLine({ isWhole: true, message: outcome }) : `${outcome}\n`);
     return EXIT_CODES.ok;
   }
   process.stdout.write(
-    json === true ? jsonLine(outcomeDocument(outcome)) : outcomeText(outcome, 'the same command'),
+    isJson ? jsonLine(outcomeDocument(outcome)) : outcomeText(outcome, 'the same command'),
   );
   if (isWhole(outcome)) return EXIT_CODES.ok;
   return outcome.end === 'stopped' ? EXIT_CODES.forced : EXIT_CODES.incomplete;

@@ -1,8 +1,9 @@
 import { coldFolder } from '../../archive/cold/layout.js';
 import type { Config } from '../../config/schema.js';
-import type { Clock } from '../../kernel/clock.js';
-import { TapekeepError } from '../../kernel/errors.js';
+import { type Clock, systemClock } from '../../kernel/clock.js';
+import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
   hasEmbeddedCluster,
@@ -13,7 +14,10 @@ import {
   type Store,
   startEmbeddedPostgres,
 } from '../../store/index.js';
+import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
+import { EXIT_CODES } from '../failure.js';
+import { openSession, type Session } from './session.js';
 
 /** Where the archive is, and how to let go of it. */
 export interface Database {
@@ -133,4 +137,81 @@ export function describeDatabase(url: string): string {
   const shown = new URL(url);
   shown.password = '';
   return shown.href;
+}
+
+/** What becomes of work on an archive when the command is to end: it is cut off, or ends `by itself`. */
+export type WorkEnds = 'cut off' | 'by itself';
+
+/**
+ * Opens the archive for a look, whether or not a daemon runs, and closes it again, also when the
+ * command is ended from outside.
+ *
+ * @param ends `by itself` for work that heeds the signal
+ * @throws EndedError
+ */
+export async function withArchive<T>(
+  { config, telemetry }: Session,
+  work: (store: Store, signal: AbortSignal) => Promise<T>,
+  ends: WorkEnds = 'cut off',
+): Promise<T> {
+  const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
+  const { signal, url } = database;
+  try {
+    const opening = openArchive(config, url, systemClock, telemetry.store);
+    const store = await unlessAborted(signal, opening, (late) => late.stop());
+    try {
+      const working = work(store, signal);
+      return await (ends === 'by itself' ? working : unlessAborted(signal, working));
+    } finally {
+      await store.stop();
+    }
+  } finally {
+    await database.stop();
+  }
+}
+
+/** What a command works with that looks at an archive. */
+export interface Look {
+  readonly session: Session;
+  readonly store: Store;
+  /** The exchange's time, as far as the ledger knows it. */
+  readonly nowMs: number;
+  /** Aborts when the command is to end. */
+  readonly signal: AbortSignal;
+}
+
+/** The exchange's time, as far as the ledger knows it; else that of this machine. */
+export async function nowOf(store: Store): Promise<number> {
+  return Math.floor((await store.exchangeNowMs()) ?? systemClock.wallMs());
+}
+
+/** The need of a command that looks at the archive. */
+export function archive(ends: WorkEnds = 'cut off'): Need<Look> {
+  return async (common, use) => {
+    const session = openSession({ logLevel: 'warn', ...common });
+    const look = async (store: Store, signal: AbortSignal) =>
+      await use({ session, store, signal, nowMs: await nowOf(store) });
+    return await withArchive(session, look, ends);
+  };
+}
+
+/** What a person is told of the work that was stopped. */
+export interface Left {
+  left: string;
+}
+
+/** The need of a command that says what it leaves behind when it is stopped. */
+export function stoppable<C>(left: string, need: Need<C>): Need<C & Left> {
+  return async (common, use) => {
+    using ending = commandEnding.hold();
+    const told = { left };
+    try {
+      return await need(common, (context) => use(Object.assign(told, context)));
+    } catch (error) {
+      const isStopped = ending.signal.aborted && isAborted(error);
+      if (commandEnding.outputCode !== undefined || !isStopped) throw error;
+      process.stderr.write(`tapekeep: stopped; ${told.left}\n`);
+      return EXIT_CODES.forced;
+    }
+  };
 }

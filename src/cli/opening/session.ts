@@ -5,13 +5,7 @@ import { systemClock } from '../../kernel/clock.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger, type LogDestination } from '../../observe/logger.js';
 import { createTelemetry, type ObservedTelemetry } from '../../observe/telemetry.js';
-
-/** Options that every command takes. */
-export interface CommonOptions {
-  readonly config?: string;
-  readonly logLevel?: string;
-  readonly logFormat?: string;
-}
+import type { CommonOptions } from '../command.js';
 
 /** What a command works with. */
 export interface Session {

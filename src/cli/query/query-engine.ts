@@ -5,7 +5,6 @@ import { UsageError } from '../failure.js';
 
 /** What can run a statement. */
 export const ENGINES = ['auto', 'postgres', 'duckdb'] as const;
-export type Engine = (typeof ENGINES)[number];
 
 /** Tables that are asked over hot and cold together and that the database does not have. */
 const OWN_TABLES: ReadonlySet<string> = new Set(
@@ -14,11 +13,11 @@ const OWN_TABLES: ReadonlySet<string> = new Set(
 const MENTIONS_OWN = new RegExp(`\\b(?:${[...OWN_TABLES, ...QUESTIONS].join('|')})\\b`, 'i');
 
 interface EngineOptions {
-  readonly engine?: Engine;
-  readonly cold?: string;
-  readonly market?: readonly string[];
-  readonly from?: unknown;
-  readonly to?: unknown;
+  readonly engine: (typeof ENGINES)[number] | undefined;
+  readonly cold: string | undefined;
+  readonly market: readonly string[] | undefined;
+  readonly from: unknown;
+  readonly to: unknown;
 }
 
 /**

@@ -1,6 +1,5 @@
 import { csvField, spreadsheetField } from '../../archive/export/lines.js';
-import { jsonLine } from '../output/printable.js';
-import { formatTable } from '../output/table.js';
+import { formatTable, jsonLine } from '../output.js';
 
 /** The forms of an answer. */
 export const ANSWER_FORMATS = ['table', 'csv', 'json'] as const;

@@ -2,9 +2,8 @@ import { join } from 'node:path';
 import type { Argument, Command, Option } from 'commander';
 import { Registry } from 'prom-client';
 import ts from 'typescript';
-import { buildApiProgram } from '../../../src/cli/api/program.js';
 import { exitCodeOf } from '../../../src/cli/failure.js';
-import { buildProgram } from '../../../src/cli/program.js';
+import { buildProgram, loadCommands } from '../../../src/cli/program.js';
 import { KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
 import { createMetrics } from '../../../src/observe/metrics.js';
@@ -60,6 +59,11 @@ function helpBehind(command: Command): string {
   return shown.slice(command.helpInformation().length).trim();
 }
 
+/** Commands below one, but for the help that each of these has. */
+function below({ commands }: Command): Command[] {
+  return commands.filter((one) => one.name() !== 'help');
+}
+
 function commandPart(command: Command, path: string): string {
   const given = command.registeredArguments;
   const usage = [
@@ -82,26 +86,23 @@ function commandPart(command: Command, path: string): string {
       '..',
       '.',
     ),
-    ...(command.commands.length > 0 ? [] : [`\`\`\`text\n${usage.join(' ')}\n\`\`\`\n`]),
+    ...(below(command).length > 0 ? [] : [`\`\`\`text\n${usage.join(' ')}\n\`\`\`\n`]),
     ...(rows.length === 0 ? [] : [table(['argument or option', 'meaning'], rows)]),
     ...(behind === '' ? [] : [`\`\`\`text\n${behind}\n\`\`\`\n`]),
   ].join('\n');
-  return [own, ...command.commands.map((one) => commandPart(one, `${path} ${one.name()}`))].join(
+  return [own, ...below(command).map((one) => commandPart(one, `${path} ${one.name()}`))].join(
     '\n',
   );
 }
 
-export function commandLinePage(): string {
-  const program = buildProgram(ignore);
+export async function commandLinePage(): Promise<string> {
+  const program = await loadCommands(buildProgram(ignore));
   const [, codes = ''] = /Exit codes:\n([\s\S]*)/.exec(helpBehind(program)) ?? [];
   const exits = Array.from(codes.matchAll(/^ +(\d+) +(.+)$/gm), ([, code = '', text = '']) => [
     code,
     plain(text),
   ]);
-  const api = buildApiProgram({}, ignore);
-  const parts = program.commands.map((command) =>
-    commandPart(command.name() === 'api' ? api : command, `tapekeep ${command.name()}`),
-  );
+  const parts = below(program).map((command) => commandPart(command, `tapekeep ${command.name()}`));
   return [
     head('Command line', 'the table of commands'),
     'Times are UTC (`2026-01-31`, `2026-01-31T12:00:00Z`) or counted back from now (`2h`, `7d`). Lengths of time are\n',
@@ -329,7 +330,7 @@ export function errorsPage(): string {
 /** Generated pages by path, but for the one of SQL. */
 export async function referencePages(): Promise<Map<string, string>> {
   return new Map([
-    ['docs/reference/command-line.md', commandLinePage()],
+    ['docs/reference/command-line.md', await commandLinePage()],
     ['docs/reference/configuration.md', configurationPage()],
     ['docs/reference/errors.md', errorsPage()],
     ['docs/reference/metrics.md', await metricsPage()],

@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { PassThrough } from 'node:stream';
 import test from 'node:test';
-import { checkOrder, confirm, describeOrder, describeUnknown } from '../../../src/cli/api/order.js';
+import {
+  checkOrder,
+  confirm,
+  describeOrder,
+  describeUnknown,
+} from '../../../src/cli/commands/api-order.js';
 import { TimeoutError, UnknownOutcomeError } from '../../../src/client/index.js';
 
 const ORDER = { market: 'BTC_USDT', side: 'buy', price: '60000.10', amount: '0.3' } as const;

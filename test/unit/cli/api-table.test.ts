@@ -1,19 +1,26 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { likelyCause } from '../../../src/cli/api/likely-cause.js';
-import { kebabCase, optionsOf, paramsFrom } from '../../../src/cli/api/options.js';
-import { buildApiProgram } from '../../../src/cli/api/program.js';
+import { fixTimes, kebabCase, relativeTimeArgument } from '../../../src/cli/api/access.js';
+import { likelyCause } from '../../../src/cli/api/advice.js';
 import { linesOf } from '../../../src/cli/api/rows.js';
-import { fixTimes, relativeTimeArgument } from '../../../src/cli/api/times.js';
-import { lineOf } from '../../../src/cli/api/watch-lines.js';
-import { timeArgument } from '../../../src/cli/options/arguments.js';
+import { optionsOf, paramsFrom } from '../../../src/cli/commands/api.js';
+import { lineOf } from '../../../src/cli/commands/api-watch.js';
+import { timeArgument } from '../../../src/cli/options.js';
+import { buildProgram, loadCommands } from '../../../src/cli/program.js';
 import { endpointNames, endpoints } from '../../../src/contract/endpoints.js';
 import type { Market } from '../../../src/contract/resources.js';
 
-test('every endpoint is a command, and every parameter one of its options', () => {
-  const program = buildApiProgram({}, () => undefined);
+/** `tapekeep api`, with all that is below it. */
+async function apiProgram() {
+  const { commands } = await loadCommands(buildProgram(() => undefined));
+  const program = commands.find((command) => command.name() === 'api');
+  return program ?? assert.fail('no api');
+}
+
+test('every endpoint is a command, and every parameter one of its options', async () => {
+  const program = await apiProgram();
   const names = program.commands.map((command) => command.name());
-  assert.deepEqual(names, [...endpointNames.map(kebabCase), 'watch']);
+  assert.deepEqual(names, [...endpointNames.map(kebabCase), 'watch', 'help']);
   assert.ok(names.includes('history-result') && names.includes('order-new'));
   for (const [index, name] of endpointNames.entries()) {
     const flags = program.commands[index]?.options.map((option) => option.attributeName()) ?? [];
@@ -24,8 +31,8 @@ test('every endpoint is a command, and every parameter one of its options', () =
   }
 });
 
-test('no option takes a key or a secret: arguments are seen by everybody on a machine', () => {
-  const program = buildApiProgram({}, () => undefined);
+test('no option takes a key or a secret: arguments are seen by everybody on a machine', async () => {
+  const program = await apiProgram();
   const flags = program.commands.flatMap((command) => command.options.map(({ flags }) => flags));
   assert.ok(flags.length > 30);
   for (const flag of flags) assert.doesNotMatch(flag, /key|secret|pass|token|sign|nonce/i);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { formatMoment, momentArgument, resolveMoment } from '../../../src/cli/options/moments.js';
+import { formatMoment, momentArgument, resolveMoment } from '../../../src/cli/options.js';
 
 const NOW_MS = Date.parse('2026-03-01T00:00:00Z');
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LiveSummary, roughDuration } from '../../../src/cli/daemon/summary.js';
-import { formatTable } from '../../../src/cli/output/table.js';
+import { LiveSummary } from '../../../src/cli/daemon/summary.js';
+import { formatTable, roughDuration } from '../../../src/cli/output.js';
 import { Tally } from '../../../src/observe/tally.js';
 import { FakeClock } from '../../support/fake-clock.js';
 

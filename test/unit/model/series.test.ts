@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { lineSql } from '../../../src/archive/cold-lines.js';
 import { sortedRowsSql } from '../../../src/archive/cold-rows.js';
-import { tablesKept } from '../../../src/cli/life/life-rules.js';
+import { tablesKept } from '../../../src/cli/life.js';
 import {
   columnsOf,
   seriesColumns,

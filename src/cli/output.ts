@@ -1,3 +1,45 @@
+import { formatDuration } from '../config/durations.js';
+
+/**
+ * Characters that steer a terminal, turn the direction of writing, or are not seen at all. Texts of
+ * an exchange may hold them on purpose.
+ */
+const STEERING = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;
+
+/** Each unit of UTF-16, so that it stays JSON inside a text of JSON. */
+const escaped = (character: string) =>
+  Array.from({ length: character.length }, (_, at) => character.charCodeAt(at))
+    .map((unit) => `\\u${unit.toString(16).padStart(4, '0')}`)
+    .join('');
+
+/** A text from outside as it may be shown: what would steer the terminal is written as `\u001b`. */
+export function printable(text: string): string {
+  return text.replace(STEERING, escaped);
+}
+
+/** One line of JSON that no terminal obeys, with the same meaning. */
+export function jsonLine(value: unknown): string {
+  return `${printable(JSON.stringify(value))}\n`;
+}
+
+/** Writes to standard output; resolves when the reader's side has taken it. */
+export function writeOut(data: string | Uint8Array): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(data, (error) => {
+      if (error === null || error === undefined) resolve();
+      else reject(error);
+    });
+  });
+}
+
+/** A length of time to two or three digits: `0.4s`, `12s`, `3m`, `5h`, `9d`. */
+export function roughDuration(ms: number): string {
+  if (ms < 9950) return `${(Math.max(0, ms) / 1000).toFixed(1)}s`;
+  const units = [86_400_000, 3_600_000, 60_000, 1000];
+  const unit = units.find((candidate) => ms >= 2 * candidate) ?? 1000;
+  return formatDuration(Math.round(ms / unit) * unit);
+}
+
 /** One column of a plain-text table. */
 export interface Column<Row> {
   readonly title: string;

@@ -1,19 +1,95 @@
-import type { Clock } from '../../kernel/clock.js';
-import { roughDuration } from '../daemon/summary.js';
-import { type FillTotals, shareOf } from './task.js';
+import type { Clock } from '../kernel/clock.js';
+import { roughDuration } from './output.js';
 
 /** Where progress is drawn: stderr, or a stand-in. */
-export interface ProgressOutput {
+interface ProgressOutput {
   write(text: string): unknown;
   readonly isTTY?: boolean;
 }
 
 const BAR_WIDTH = 30;
+/** A terminal is drawn again this often at most; anything else gets a line this often. */
+const DRAW_PERIOD_MS = 100;
+const LINE_PERIOD_MS = 10_000;
+const CLEAR_LINE = '\r\x1b[2K';
+
+/**
+ * Tells how far a long piece of work has come: a bar in place on a terminal, a line now and then
+ * elsewhere, nothing for work that ends soon. It goes to stderr, so that stdout holds results only.
+ */
+export class Progress {
+  readonly #output: ProgressOutput;
+  readonly #clock: Clock;
+  readonly #unit: string;
+  readonly #total: number;
+  #done = 0;
+  #shownMs: number;
+  #isDrawn = false;
+
+  /** @param unit what is counted, in plural */
+  constructor(output: ProgressOutput, clock: Clock, unit: string, total: number) {
+    this.#output = output;
+    this.#clock = clock;
+    this.#unit = unit;
+    this.#total = total;
+    this.#shownMs = clock.monotonicMs();
+  }
+
+  /** Counts work that is done; draws if it is time to. */
+  advance(count: number, detail: string): void {
+    this.#done += count;
+    const isTerminal = this.#output.isTTY === true;
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs - this.#shownMs < (isTerminal ? DRAW_PERIOD_MS : LINE_PERIOD_MS)) return;
+    this.#shownMs = nowMs;
+    const share = this.#total === 0 ? 1 : Math.min(1, this.#done / this.#total);
+    const percent = `${Math.floor(share * 100)}%`.padStart(4);
+    const counted = `${this.#done.toLocaleString('en-US')} of ${this.#total.toLocaleString('en-US')}`;
+    const text = `${percent} ${counted} ${this.#unit} ${detail}`;
+    if (!isTerminal) {
+      this.#output.write(`${text.trim()}\n`);
+      return;
+    }
+    const filled = Math.round(share * BAR_WIDTH);
+    this.#output.write(
+      `${CLEAR_LINE}${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)}${text}`,
+    );
+    this.#isDrawn = true;
+  }
+
+  /** Tells on a terminal what is done now that has no measure. */
+  say(text: string): void {
+    if (this.#output.isTTY !== true) return;
+    this.#output.write(`${CLEAR_LINE}${text}`);
+    this.#isDrawn = true;
+  }
+
+  /** Takes the bar away. Safe to call twice. */
+  end(): void {
+    if (this.#isDrawn) this.#output.write(CLEAR_LINE);
+    this.#isDrawn = false;
+  }
+}
+
+/** How far all tasks together have come. Time is counted once for each stream. */
+export interface FillTotals {
+  readonly lengthMs: number;
+  readonly coveredMs: number;
+  readonly unfillableMs: number;
+  readonly waitingMs: number;
+  /** Trades and candles under coverage of the streams at work, whenever they came. */
+  readonly rows: number;
+}
+
+/** The part that is covered, 0 to 1. */
+export function shareOf({ coveredMs, lengthMs }: FillTotals): number {
+  return lengthMs === 0 ? 1 : coveredMs / lengthMs;
+}
+
 /** Anything but a terminal gets a line this often at most. */
-const LINE_PERIOD_MS = 5000;
+const FILL_LINE_PERIOD_MS = 5000;
 /** Pace and time left are told from what happened in this time. */
 const WINDOW_MS = 30_000;
-const CLEAR_LINE = '\r\x1b[2K';
 
 interface Sample {
   readonly atMs: number;
@@ -54,7 +130,7 @@ export class ProgressLine {
       const filled = Math.floor(shareOf(totals) * BAR_WIDTH);
       this.#drawn = `${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)} ${text}`;
       this.#output.write(`${CLEAR_LINE}${this.#drawn}`);
-    } else if (atMs - this.#lineAtMs >= LINE_PERIOD_MS) {
+    } else if (atMs - this.#lineAtMs >= FILL_LINE_PERIOD_MS) {
       this.#lineAtMs = atMs;
       this.#output.write(`${text}\n`);
     }

@@ -1,0 +1,191 @@
+import { readFileSync } from 'node:fs';
+import { type Command, Option } from 'commander';
+import type { ExitCode } from './failure.js';
+
+const manifest = JSON.parse(
+  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+) as { version: string };
+
+/** The version of this program, from its package. */
+export const VERSION = manifest.version;
+
+/** Options that every command takes. */
+export interface CommonOptions {
+  readonly config?: string;
+  readonly logLevel?: string;
+  readonly logFormat?: string;
+}
+
+/** Reader of a value; gets what a repeated option gave before. Throws InvalidArgumentError. */
+type Read<T> = (text: string, earlier: never) => T;
+
+/** One option, or a pair that sets and denies it, with the type of its value. */
+export interface Input<T> {
+  readonly options: readonly Option[];
+  /** For the compiler alone. */
+  readonly gives?: T;
+}
+
+/** A positional argument; its name and form stand in the usage. */
+export interface Argument<T> {
+  readonly description: string;
+  readonly read?: Read<T>;
+  /** For the compiler alone. */
+  readonly gives?: T;
+}
+
+type Gives<I> = I extends { readonly gives?: infer T } ? T : never;
+export type Values<I> = { readonly [K in keyof I]: Gives<I[K]> };
+
+/** An option without a value: true when given. With `denied` its opposite can be given as well. */
+export function flag(flags: string, description: string, denied?: readonly [string, string]) {
+  const options = [[flags, description], ...(denied === undefined ? [] : [denied])];
+  const made: Input<boolean | undefined> = {
+    options: options.map(([flags = '', description]) => new Option(flags, description)),
+  };
+  return made;
+}
+
+/** An option with a value; `standard` stands in where it is not given. */
+export function option(flags: string, description: string): Input<string | undefined>;
+export function option<T>(flags: string, description: string, read: Read<T>): Input<T | undefined>;
+export function option<T>(
+  flags: string,
+  description: string,
+  read: Read<T> | undefined,
+  standard: T,
+  shown?: string,
+): Input<T>;
+export function option<T>(
+  flags: string,
+  description: string,
+  read?: Read<T>,
+  standard?: T,
+  shown?: string,
+): Input<T | undefined> {
+  const made = new Option(flags, description).default(standard, shown);
+  return { options: [read === undefined ? made : made.argParser(read as (text: string) => T)] };
+}
+
+/** An option that must be given. */
+export function required<T>(flags: string, description: string, read: Read<T>): Input<T> {
+  const { options } = option(flags, description, read);
+  return { options: options.map((one) => one.makeOptionMandatory()) };
+}
+
+/** An option whose value is one of a few words. */
+export function choice<const W extends string>(
+  flags: string,
+  description: string,
+  words: readonly W[],
+): Input<W | undefined>;
+export function choice<const W extends string>(
+  flags: string,
+  description: string,
+  words: readonly W[],
+  standard: W,
+): Input<W>;
+export function choice<const W extends string>(
+  flags: string,
+  description: string,
+  words: readonly W[],
+  standard?: W,
+): Input<W | undefined> {
+  return { options: [new Option(flags, description).choices(words).default(standard)] };
+}
+
+export function argument<T extends string | readonly string[] | undefined>(
+  description: string,
+): Argument<T>;
+export function argument<T>(description: string, read: Read<T>): Argument<T>;
+export function argument<T>(description: string, read?: Read<T>): Argument<T> {
+  return { description, ...(read === undefined ? {} : { read }) };
+}
+
+/** Opens what a command needs, hands it over, and closes it whatever happens. */
+export type Need<C> = (
+  common: CommonOptions,
+  use: (context: C) => Promise<ExitCode | undefined>,
+) => Promise<ExitCode | undefined>;
+
+/** For commands that open by themselves what they use. */
+export const nothing: Need<CommonOptions> = (common, use) => use(common);
+
+/** Commands by their usage, each with the line that lists it. */
+export type Commands = Readonly<Record<string, readonly [string, Loading | Declared]>>;
+type Loading = () => Promise<{ readonly default: Declared }>;
+
+/** What help shows of a command, and the commands below it. */
+interface Shown {
+  /** Default: the line that lists it. */
+  readonly description?: string;
+  /** Text below the options in its help. */
+  readonly help?: string;
+  /** The line after a mistake, in place of the program's. */
+  readonly hint?: string;
+  readonly commands?: Commands;
+  /** Name of the command that runs where none is named. */
+  readonly standard?: string;
+}
+
+/** A command as the program takes it. */
+export interface Declared extends Shown {
+  readonly args: readonly Argument<unknown>[];
+  readonly options: readonly Option[];
+  /** Left out by a command that only has others below it. */
+  readonly run?: (
+    common: CommonOptions,
+    given: readonly unknown[],
+    command: Command,
+  ) => Promise<ExitCode | undefined>;
+}
+
+/** Declares a command: its options, what it needs, and what it does with them. */
+export function command<
+  C,
+  A extends Readonly<Record<string, Argument<unknown>>> = Record<never, never>,
+  O extends Readonly<Record<string, Input<unknown>>> = Record<never, never>,
+>(
+  spec: Shown & {
+    /** In the order of the usage. */
+    readonly args?: A;
+    /** By the name of their value, which may be another than the option's. */
+    readonly options?: O;
+    readonly needs: Need<C>;
+    /** @returns the exit code; undefined when all went well */
+    readonly run: (
+      context: C,
+      values: Values<A> & Values<O>,
+      command: Command,
+    ) => Promise<ExitCode | undefined>;
+  },
+): Declared {
+  const { args = {}, options = {}, needs, run, ...shown } = spec;
+  const names = Object.keys(args);
+  const inputs = Object.entries<Input<unknown>>(options);
+  return {
+    ...shown,
+    args: Object.values<Argument<unknown>>(args),
+    options: inputs.flatMap(([, input]) => input.options),
+    run: (common, given, made) => {
+      const told = made.opts<Record<string, unknown>>();
+      const values = Object.fromEntries([
+        ...names.map((name, at) => [name, given[at]] as const),
+        ...inputs.map(
+          ([
+            name,
+            {
+              options: [one],
+            },
+          ]) => [name, told[one?.attributeName() ?? '']],
+        ),
+      ]) as Values<A> & Values<O>;
+      return needs(common, (context) => run(context, values, made));
+    },
+  };
+}
+
+/** Declares a command that only has others below it. */
+export function group(shown: Shown & { readonly commands: Commands }): Declared {
+  return { ...shown, args: [], options: [] };
+}

@@ -1,0 +1,62 @@
+import type { Gap } from '../../store/index.js';
+import { argument, command, group } from '../command.js';
+import { UsageError } from '../failure.js';
+import { findGap } from '../gaps.js';
+import { archive } from '../opening/database.js';
+
+const HELP = `
+A gap is a span that is expected and not covered. Its id is a number, or stream and begin.
+
+  tapekeep gaps --market BTC_USDT --kind trades,klines --from 2d
+  tapekeep gaps explain 17
+  tapekeep gaps explain BTC_USDT trades 2026-01-31T12:00:00Z
+  tapekeep gaps note 17 "maintenance of the exchange, announced on its status page"
+  tapekeep gaps fill 17 --again
+  tapekeep gaps fill --market BTC_USDT
+
+A running daemon fills gaps by itself. "fill" ends their pauses, shows how it goes, and exits with 0
+when all of them are filled, with 7 when some could not be.`;
+
+const NOTE_MAX_LENGTH = 2000;
+
+/** Writes a person's words to gaps. */
+const note = command({
+  args: { words: argument<string[]>('ids, and the text last, in quotes') },
+  needs: archive(),
+  async run({ store, nowMs }, { words }) {
+    const text = words.at(-1)?.trim() ?? '';
+    const ids = words.slice(0, -1);
+    if (ids.length === 0) {
+      throw new UsageError('<text>', '', 'write the ids first, and the text in quotes after them');
+    }
+    if (text === '' || text.length > NOTE_MAX_LENGTH) {
+      throw new UsageError('<text>', text.slice(0, 40), `write 1 to ${NOTE_MAX_LENGTH} characters`);
+    }
+    const gaps: Gap[] = [];
+    for (const id of ids) {
+      const named = await findGap(store, id, nowMs);
+      if (named.gaps.length === 0) throw new UsageError('<id>', id, 'this gap is filled by now');
+      gaps.push(...named.gaps);
+    }
+    await store.inspection.note(gaps, text, nowMs);
+    const what = ids.length === 1 ? `gap ${ids[0]}` : `${ids.length} gaps`;
+    process.stdout.write(`Noted at ${what}.\n`);
+  },
+});
+
+export default group({
+  help: HELP,
+  standard: 'list',
+  commands: {
+    'list [options]': ['show what is missing, the newest first', () => import('./gaps-list.js')],
+    'explain <gap...>': [
+      'tell why something is missing, and what can be done',
+      () => import('./gaps-explain.js'),
+    ],
+    'note <words...>': ['keep what you know about a gap', note],
+    'fill [options] [ids...]': [
+      'fill gaps now, and see how it goes',
+      () => import('./gaps-fill.js'),
+    ],
+  },
+});

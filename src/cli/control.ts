@@ -1,0 +1,132 @@
+import { InvalidArgumentError, Option } from 'commander';
+import { CTL_URL_VARIABLE } from '../config/keys.js';
+import { messageOf, TapekeepError } from '../kernel/errors.js';
+import { parseJson } from '../kernel/json.js';
+import type { Input } from './command.js';
+
+/** Steering a server of ours while it runs: its address, and requests to it. */
+
+const URL_FORM = 'Write the address of the ready line, such as http://127.0.0.1:8080.';
+
+function addressArgument(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  const isBare = url !== undefined && /^https?:$/.test(url.protocol) && url.pathname === '/';
+  if (url === undefined || !isBare) throw new InvalidArgumentError(URL_FORM);
+  return url.origin;
+}
+
+/**
+ * The address may stand in a variable of its own, which no other command reads: who steers a sandbox
+ * does not want to collect from it by accident. Where that is not set, the exchange of the settings is.
+ */
+function addressVariable(): string {
+  const isSet = (process.env[CTL_URL_VARIABLE] ?? '') !== '';
+  return isSet ? CTL_URL_VARIABLE : 'TAPEKEEP_EXCHANGE_URL';
+}
+
+/** The address of what is steered. Each program that is built looks which variable is set. */
+export function addressOption(server: 'sandbox' | 'replay'): Input<string> {
+  const description = `the ${server}'s address, as its ready line has it; or the variable ${CTL_URL_VARIABLE}`;
+  return {
+    get options() {
+      const option = new Option('--url <address>', description);
+      return [option.env(addressVariable()).argParser(addressArgument).makeOptionMandatory()];
+    },
+  };
+}
+
+/** Time for one request, and the most that is read of its answer. */
+const TIMEOUT_MS = 30_000;
+const ANSWER_MAX_BYTES = 16 * 1024 * 1024;
+
+/** The server did not do what it was asked for; the text says why. */
+class ControlError extends TapekeepError {
+  /** @param code `usage` for what was asked wrongly */
+  constructor(code: 'usage' | 'control_failed', message: string) {
+    super(code, 'fatal', message);
+  }
+}
+
+/** A server that is steered. */
+export interface Steered {
+  readonly name: 'sandbox' | 'replay';
+  /** What an address that knows no such path is, in words. */
+  readonly unknown: string;
+}
+
+interface Answer {
+  readonly text: string;
+  /** Path of the next page. */
+  readonly next: string | undefined;
+}
+
+/**
+ * Sends one request.
+ *
+ * @throws ControlError
+ */
+export async function request(
+  { name, unknown }: Steered,
+  url: string,
+  path: string,
+  init: { readonly method?: string; readonly body?: object | undefined; headers?: object } = {},
+): Promise<Answer> {
+  const { body, ...rest } = init;
+  let response: Response;
+  let text: string;
+  try {
+    response = await fetch(`${url}/${name}/${path}`, {
+      ...(rest as RequestInit),
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+      redirect: 'error',
+    });
+    text = await readBounded(response);
+  } catch (error) {
+    const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+    throw new ControlError(
+      'control_failed',
+      `${url} does not answer (${messageOf(cause)}); give the address of the ${name}'s ready line with --url`,
+    );
+  }
+  if (!response.ok) {
+    const { status } = response;
+    if (status === 404) throw new ControlError('control_failed', `${url} ${unknown}`);
+    const code = status === 400 ? 'usage' : 'control_failed';
+    throw new ControlError(code, `the ${name} refuses (HTTP ${status}): ${refusalIn(text)}`);
+  }
+  const next = /^<\/\w+\/([^>]*)>; rel="next"$/.exec(response.headers.get('link') ?? '')?.[1];
+  return { text, next };
+}
+
+async function readBounded(response: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = '';
+  let bytes = 0;
+  for await (const part of response.body ?? []) {
+    const piece = part as Uint8Array;
+    bytes += piece.length;
+    if (bytes > ANSWER_MAX_BYTES) throw new Error(`more than ${ANSWER_MAX_BYTES} bytes came`);
+    text += decoder.decode(piece, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+function refusalIn(text: string): string {
+  try {
+    return String((parseJson(text) as { readonly message?: unknown }).message);
+  } catch {
+    // What is no JSON is shown as it came.
+    return text.slice(0, 500);
+  }
+}
+
+/** The result in the envelope of an answer. */
+export function resultIn({ text }: Answer): unknown {
+  return (parseJson(text) as { readonly result: unknown }).result;
+}
+
+/** Prints a result as one JSON document. */
+export function printDocument(result: unknown): void {
+  process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
+}

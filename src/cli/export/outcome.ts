@@ -1,0 +1,169 @@
+import { ExportGapsError } from '../../archive/export/errors.js';
+import type { MarketPart, SeriesGaps } from '../../archive/export/manifest.js';
+import { systemClock } from '../../kernel/clock.js';
+import { MINUTE_MS } from '../../kernel/durations.js';
+import { type Span, totalLengthMs } from '../../kernel/span.js';
+import { tableOfKind } from '../../model/kinds.js';
+import { SERIES } from '../../model/series.js';
+import type { KnownStream, MissingPart } from '../../store/index.js';
+import type { Need } from '../command.js';
+import { commandEnding } from '../ending.js';
+import { EXIT_CODES } from '../failure.js';
+import { archive, type Left, type Look, stoppable } from '../opening/database.js';
+import { formatMoment } from '../options.js';
+import { type Column, formatTable, printable, roughDuration } from '../output.js';
+import { Progress } from '../progress.js';
+
+/**
+ * The need of a command that exports. Gaps, and being stopped, have exit codes of their own.
+ *
+ * @param left what a person is told of the files when it is stopped at once
+ */
+export function exporting(left: string): Need<Look & Left> {
+  const need = stoppable(left, archive('by itself'));
+  return async (common, use) => {
+    try {
+      return await need(common, use);
+    } catch (error) {
+      if (commandEnding.outputCode !== undefined || !(error instanceof ExportGapsError))
+        throw error;
+      process.stderr.write(`${gapLines(error).join('\n')}\n`);
+      return EXIT_CODES.gaps;
+    }
+  };
+}
+
+/** Progress in minutes of the spans that are written, over all markets. */
+export class SpanProgressBar {
+  readonly #progress: Progress;
+  readonly #doneMs = new Map<string, number>();
+  #shown = 0;
+
+  constructor(parts: readonly { readonly span: Span }[]) {
+    const totalMs = parts.reduce((sum, { span }) => sum + totalLengthMs([span]), 0);
+    const minutes = Math.ceil(totalMs / MINUTE_MS);
+    this.#progress = new Progress(process.stderr, systemClock, 'minutes of', minutes);
+  }
+
+  advance(market: string, rows: number, doneMs: number): void {
+    this.#doneMs.set(market, Math.max(this.#doneMs.get(market) ?? 0, doneMs));
+    const minutes = Math.floor([...this.#doneMs.values()].reduce((a, b) => a + b, 0) / MINUTE_MS);
+    const detail = `${printable(market)}: ${rows.toLocaleString('en-US')} rows`;
+    this.#progress.advance(minutes - this.#shown, detail);
+    this.#shown = minutes;
+  }
+
+  say(phase: string): void {
+    this.#progress.say(`${phase} …`);
+  }
+
+  end(): void {
+    this.#progress.end();
+  }
+}
+
+/** Gaps that are shown; a manifest with --allow-gaps lists more. */
+const SHOWN = 20;
+
+type Line = MissingPart & { readonly market: string };
+
+const COLUMNS: readonly Column<Line>[] = [
+  { title: 'market', text: ({ market }) => market },
+  { title: 'from', text: ({ span }) => formatMoment(Math.floor(span.fromMs)) },
+  { title: 'to', text: ({ span }) => formatMoment(Math.floor(span.toMs)) },
+  { title: 'length', align: 'right', text: ({ span }) => roughDuration(span.toMs - span.fromMs) },
+  { title: 'state', text: ({ state }) => state },
+  { title: 'reason', text: ({ reason }) => reason },
+];
+
+/** Why an export was refused, and what can be done about it. */
+export function gapLines(error: ExportGapsError): string[] {
+  const lines = error.gaps.flatMap(({ market, missing }) =>
+    missing.map((one): Line => ({ ...one, market })),
+  );
+  const count = error.gaps.reduce((sum, { missingCount }) => sum + missingCount, 0);
+  const shown = formatTable(COLUMNS, lines.slice(0, SHOWN)).map((line) => `  ${line}`);
+  const rest = count - Math.min(count, SHOWN);
+  return [
+    `tapekeep: ${printable(error.message)}`,
+    ...shown,
+    ...(rest === 0 ? [] : [`  … and ${rest.toLocaleString('en-US')} more`]),
+    'What can be done:',
+    ...advice(error.gaps),
+  ];
+}
+
+function advice(gaps: readonly SeriesGaps[]): string[] {
+  const [first] = gaps;
+  const market = first === undefined ? '' : ` --market ${printable(first.market)}`;
+  return [
+    ...wholeSpan(gaps),
+    `  "tapekeep gaps${market}" tells what is missing and why`,
+    ...(gaps.some(({ kind }) => SERIES[tableOfKind(kind)].isFetchable)
+      ? [
+          '  "tapekeep gaps fill" has it fetched; "tapekeep backfill" does so of a time before collecting began',
+        ]
+      : []),
+    '  --allow-gaps writes what there is, and lists the gaps in the manifest',
+  ];
+}
+
+/** Where coverage begins and ends, if it is only the ends of the span that are missing somewhere. */
+function wholeSpan(gaps: readonly SeriesGaps[]): string[] {
+  const begins = gaps.flatMap(({ span, missing: [first] }) =>
+    first?.span.fromMs === span.fromMs ? [first.span.toMs] : [],
+  );
+  const ends = gaps.flatMap(({ span, missing }) => {
+    const last = missing.at(-1);
+    return last?.span.toMs === span.toMs ? [last.span.fromMs] : [];
+  });
+  const [fromMs, toMs] = [Math.max(...begins), Math.min(...ends)];
+  // A market of which nothing is covered leaves no such span.
+  if (fromMs >= toMs || gaps.some(({ span }) => fromMs >= span.toMs || toMs <= span.fromMs))
+    return [];
+  const iso = (ms: number) => new Date(ms).toISOString();
+  return [
+    ...(begins.length === 0
+      ? []
+      : [`  --from ${iso(Math.ceil(fromMs))} begins where coverage does`]),
+    ...(ends.length === 0 ? [] : [`  --to ${iso(Math.floor(toMs))} ends where coverage does`]),
+  ];
+}
+
+/** What a file without a row was asked for. */
+interface EmptyPart extends Pick<MarketPart, 'coverage'> {
+  /** What was read, in the plural. */
+  readonly what: string;
+  readonly market: string;
+  readonly from: string;
+  readonly to: string;
+  /** The stream that covers it. */
+  readonly streamId: number | undefined;
+}
+
+/** Why nothing was written of a market: there was nothing, or nobody has looked. */
+export function emptyReason(
+  { what, market, from, to, coverage, streamId }: EmptyPart,
+  streams: readonly KnownStream[],
+  nowMs: number,
+): string {
+  const name = printable(market);
+  const at = (moment: string | number) => formatMoment(Math.floor(new Date(moment).getTime()));
+  const span = `${at(from)} to ${at(to)}`;
+  const [first] = coverage.list;
+  const isWhole = coverage.count === 1 && first?.from === from && first.to === to;
+  if (isWhole && new Date(to).getTime() > nowMs) {
+    return `none so far: ${what} of ${name} from ${span} are covered, but that time has not come, at the exchange it is ${at(nowMs)}: a clock has lied, "tapekeep verify" names what is suspect`;
+  }
+  if (isWhole) return `none, because there were none: ${what} of ${name} are covered from ${span}`;
+  if (coverage.count > 0) {
+    return `none in what is covered of ${what} of ${name} from ${span}; "tapekeep gaps --market ${name}" tells what is missing`;
+  }
+  const stream = streams.find((one) => one.streamId === streamId);
+  const [oldestMs, newestMs] = [stream?.oldestCoveredMs, stream?.newestCoveredMs];
+  const known =
+    typeof oldestMs === 'number' && typeof newestMs === 'number'
+      ? `the archive covers them from ${at(oldestMs)} to ${at(newestMs)}`
+      : 'the archive covers none of them at all';
+  return `none, because nothing is stored of ${what} of ${name} from ${span}; ${known} ("tapekeep status" shows what it holds)`;
+}

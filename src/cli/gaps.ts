@@ -1,0 +1,227 @@
+import { spanContains } from '../kernel/span.js';
+import type { StreamKind } from '../model/series.js';
+import type {
+  BeyondPresent,
+  Gap,
+  GapDetail,
+  GapTotals,
+  KnownStream,
+  Store,
+  StreamStatus,
+} from '../store/index.js';
+import { UsageError } from './failure.js';
+import { formatMoment, streamName } from './options.js';
+import { printable } from './output.js';
+import { isLag } from './selection.js';
+
+/**
+ * How people name gaps: by the number of what is remembered, or, where nothing is remembered, by
+ * stream and begin (`12@2026-01-31T12:00:00Z`). The begin stays while a gap is filled from above.
+ */
+export function gapIdOf({ gapId, streamId, span }: Pick<Gap, 'gapId' | 'streamId' | 'span'>) {
+  if (gapId !== null) return String(gapId);
+  return `${streamId}@${new Date(span.fromMs).toISOString().replace('.000Z', 'Z')}`;
+}
+
+const ID = /^(\d{1,15})(?:@(\S+))?$/;
+/** Pieces of one gap that are looked at. */
+const PIECES_MAX = 1000;
+
+/** What an id stands for now. */
+export interface NamedGap {
+  /** What is missing of it; empty when it was filled meanwhile. */
+  readonly gaps: readonly Gap[];
+  /** What is remembered, also of a gap that is filled. */
+  readonly memory: GapDetail | null;
+}
+
+/** @throws UsageError for an id that is none, or stands for nothing */
+export async function findGap(store: Store, id: string, nowMs: number): Promise<NamedGap> {
+  const [, number, begin] = ID.exec(id.trim()) ?? [];
+  if (number === undefined) {
+    throw new UsageError(
+      '<id>',
+      id,
+      'write an id as "tapekeep gaps" shows it: 17, or 12@2026-01-31T12:00:00Z',
+    );
+  }
+  if (begin === undefined) return findRemembered(store, Number(number), id, nowMs);
+  const atMs = Date.parse(begin);
+  const streams = await store.inspection.streams();
+  const stream = streams.find(({ streamId }) => streamId === Number(number));
+  if (Number.isNaN(atMs) || stream === undefined) throw noSuchGap(id);
+  const gap = await gapAt(store, stream, atMs, nowMs);
+  if (gap === undefined) throw new UsageError('<id>', id, await whyNoGap(store, stream, atMs));
+  return { gaps: [gap], memory: gap.gapId === null ? null : await store.inspection.gap(gap.gapId) };
+}
+
+function noSuchGap(id: string): UsageError {
+  return new UsageError(
+    '<id>',
+    id,
+    'there is no such gap; "tapekeep gaps" lists those that are left',
+  );
+}
+
+async function findRemembered(
+  store: Store,
+  gapId: number,
+  id: string,
+  nowMs: number,
+): Promise<NamedGap> {
+  const memory = await store.inspection.gap(gapId);
+  if (memory === null) throw noSuchGap(id);
+  const { marketId, span } = memory;
+  const gaps = await store.listGaps({ marketIds: [marketId], span, limit: PIECES_MAX }, nowMs);
+  return { gaps: gaps.filter((gap) => gap.gapId === gapId), memory };
+}
+
+/** The gap of one stream that holds a moment; undefined when nothing is missing there. */
+async function gapAt(
+  store: Store,
+  stream: KnownStream,
+  atMs: number,
+  nowMs: number,
+): Promise<Gap | undefined> {
+  const { marketId, streamId, kind } = stream;
+  const moment = { fromMs: atMs + 1, toMs: atMs + 1 };
+  const { before, after } = await store.inspection.neighbours({ streamId, marketId, span: moment });
+  if (before !== null && before.span.toMs > atMs) return undefined;
+  const span = { fromMs: before?.span.toMs ?? 0, toMs: after?.span.fromMs ?? nowMs };
+  if (span.fromMs >= span.toMs) return undefined;
+  const filter = { marketIds: [marketId], kinds: [kind], span, limit: PIECES_MAX };
+  const gaps = await store.listGaps(filter, nowMs);
+  return gaps.find((gap) => gap.streamId === streamId && spanContains(gap.span, atMs));
+}
+
+/**
+ * The gaps of a market at a moment, one for each stream of the kind that has one; and of the other
+ * streams, why they have none.
+ *
+ * @throws UsageError when the market has no stream of the kind
+ */
+export async function findGapsAt(
+  store: Store,
+  streams: readonly KnownStream[],
+  kind: StreamKind,
+  atMs: number,
+  nowMs: number,
+): Promise<{ readonly gaps: readonly Gap[]; readonly others: readonly string[] }> {
+  const gaps: Gap[] = [];
+  const others: string[] = [];
+  const asked = streams.filter((one) => one.kind === kind);
+  if (asked.length === 0) {
+    const advice = 'the archive has no such stream of this market; "tapekeep status" lists all';
+    throw new UsageError('<kind>', kind, advice);
+  }
+  for (const stream of asked) {
+    const gap = await gapAt(store, stream, atMs, nowMs);
+    if (gap !== undefined && !isLag(gap, stream.newestCoveredMs, nowMs)) gaps.push(gap);
+    else others.push(await whyNoGap(store, stream, atMs));
+  }
+  return { gaps, others };
+}
+
+/** What `tapekeep backfill` calls the streams that can be fetched later. */
+const FETCHED_AS: Readonly<Partial<Record<StreamKind, string>>> = {
+  trades: 'trades',
+  times: 'trades',
+  kline: 'klines',
+};
+
+/** Why history that exists cannot be asked for. */
+export const HORIZON_WHY =
+  'the exchange takes since and lastId as trade ids, so that only its newest page is served';
+
+/** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
+export function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>): string {
+  if (startTries === null) return '';
+  const { attempts, reason, note, nextAttemptAtMs } = startTries;
+  const tries = attempts === 1 ? 'the last try' : `the last ${attempts} tries`;
+  const next = formatMoment(Math.floor(nextAttemptAtMs));
+  return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), next try at ${next}`;
+}
+
+/** What is covered beyond the exchange's present, in words. */
+export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
+  const [from, to] = [span.fromMs, span.toMs].map(formatMoment);
+  return `covered from ${from} to ${to}, and that time had not come at the exchange when its collector last noted it: suspect, a clock has lied; a running daemon takes it back`;
+}
+
+/**
+ * Why a stream has no gap at a moment: that moment is covered, or newer than all that is collected,
+ * or was never asked for. Each calls for something else.
+ */
+export async function whyNoGap(store: Store, stream: KnownStream, atMs: number): Promise<string> {
+  const { streamId, marketId, newestCoveredMs, oldestCoveredMs, collectFromMs, kind } = stream;
+  const name = `${streamName(stream)} of ${printable(stream.market)}`;
+  const moment = { fromMs: atMs + 1, toMs: atMs + 1 };
+  const { before } = await store.inspection.neighbours({ streamId, marketId, span: moment });
+  if (before !== null && before.span.toMs > atMs) {
+    const { fromMs, toMs } = before.span;
+    const beyond = await store.beyondPresent();
+    const future = beyond.find((one) => one.streamId === streamId && one.span.toMs > atMs);
+    if (future !== undefined && future.span.fromMs <= atMs)
+      return `${name}: ${suspectText(future)}`;
+    return `${name}: nothing is missing there, all is covered from ${formatMoment(fromMs)} to ${formatMoment(toMs)}`;
+  }
+  if (newestCoveredMs !== null && atMs >= newestCoveredMs) {
+    return `${name}: that is newer than all that is collected, which ends at ${formatMoment(newestCoveredMs)}; a running daemon goes on from there`;
+  }
+  if (oldestCoveredMs === null) return `${name}: nothing is collected yet`;
+  const begin = formatMoment(oldestCoveredMs);
+  if ((kind === 'trades' || kind === 'times') && collectFromMs === null) {
+    return `${name}: not collected as far back as that yet; a running daemon goes on down from ${begin}${startTriesText(stream)}`;
+  }
+  if (stream.startReason === 'history horizon') {
+    return `${name}: history before ${begin} exists and cannot be had: ${HORIZON_WHY}`;
+  }
+  if (stream.startReason === 'history begins') {
+    return `${name}: the exchange's history begins at ${formatMoment(collectFromMs ?? oldestCoveredMs)}`;
+  }
+  const fetched = FETCHED_AS[kind];
+  const advice =
+    fetched === undefined
+      ? 'it could only be seen at its moment'
+      : `"tapekeep backfill --market ${printable(stream.market)} --kinds ${fetched} --from …" asks for it`;
+  return `${name}: never collected of that time, collecting begins at ${formatMoment(collectFromMs ?? oldestCoveredMs)}; ${advice}`;
+}
+
+/** Open time of one kind of stream, by why it is open. */
+export interface OpenGaps {
+  readonly stream: string;
+  readonly reason: string;
+  readonly lengthMs: number;
+  /** The oldest moment that is missing and may still be had. */
+  readonly oldestMs: number;
+}
+
+/** What nobody has asked for yet. */
+const NOT_COLLECTED = 'not collected';
+
+/**
+ * Open gaps by kind and reason, over all markets. What is newer than the newest covered moment of a
+ * stream is its lag and no gap: it is told apart, and always there.
+ */
+export function openGapsOf(
+  totals: readonly GapTotals[],
+  streams: readonly StreamStatus[],
+  nowMs: number,
+): OpenGaps[] {
+  const newestMs = new Map(streams.map((one) => [one.streamId, one.newestCoveredMs]));
+  const sums = new Map<string, OpenGaps>();
+  for (const { streamId, kind: stream, state, reason, ...total } of totals) {
+    if (state !== 'open') continue;
+    const lagMs = reason === NOT_COLLECTED ? nowMs - (newestMs.get(streamId) ?? nowMs) : 0;
+    const lengthMs = total.lengthMs - Math.max(0, lagMs);
+    if (lengthMs < 1) continue;
+    const key = `${stream} ${reason}`;
+    const sum = sums.get(key) ?? { stream, reason, lengthMs: 0, oldestMs: total.oldestMs };
+    sums.set(key, {
+      ...sum,
+      lengthMs: sum.lengthMs + lengthMs,
+      oldestMs: Math.min(sum.oldestMs, total.oldestMs),
+    });
+  }
+  return [...sums.values()].sort((a, b) => b.lengthMs - a.lengthMs);
+}

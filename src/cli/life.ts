@@ -1,0 +1,175 @@
+import type { LifeOutcome, LifeStep } from '../archive/sealing/events.js';
+import type { LifeOptions, LifeReport } from '../archive/sealing/life.js';
+import type { LifeRules } from '../archive/sealing/plan.js';
+import type { Config } from '../config/schema.js';
+import { systemClock } from '../kernel/clock.js';
+import { SERIES, SERIES_TABLES, type SeriesTable } from '../model/series.js';
+import type { PartitionInfo } from '../store/index.js';
+import { VERSION } from './command.js';
+import { EXIT_CODES, type ExitCode } from './failure.js';
+import { archive, coldDirOf, type Look, stoppable } from './opening/database.js';
+import { listOf, oneOf } from './options.js';
+import { type Column, formatTable, jsonLine, printable } from './output.js';
+import { Progress } from './progress.js';
+
+/** What people call the rows of tables in the settings and on the command line. */
+export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
+export const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
+
+const SINGULAR: Readonly<Record<string, LifeKind>> = {
+  ...{ trade: 'trades', kline: 'klines', candles: 'klines', ticker: 'tickers', state: 'states' },
+  ...{ balances: 'account', orders: 'account' },
+};
+
+/** Reads and gathers a list of such kinds with commas. */
+export function lifeKindsArgument(text: string, earlier?: readonly LifeKind[]): LifeKind[] {
+  return listOf(text, earlier, (word) => {
+    return SINGULAR[word.trim().toLowerCase()] ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
+  });
+}
+
+/** The tables whose rows are called so. */
+export function tablesKept(kind: LifeKind): SeriesTable[] {
+  return SERIES_TABLES.filter((table) => SERIES[table].retention === kind);
+}
+
+type LifeSettings = Pick<Config, 'partitions' | 'cold' | 'retention' | 'verification'>;
+
+/** The rules that the settings make. */
+export function lifeRulesOf({
+  partitions,
+  cold,
+  retention,
+  verification,
+}: LifeSettings): LifeRules {
+  const retentionMs: Partial<Record<SeriesTable, number>> = {};
+  for (const kind of LIFE_KIND_NAMES) {
+    const keptMs = retention[kind];
+    if (keptMs === null) continue;
+    for (const table of tablesKept(kind)) retentionMs[table] = keptMs;
+  }
+  return {
+    sealAfterMs: partitions.seal ? partitions.sealAfter : null,
+    coldAfterMs: cold.enabled ? cold.after : null,
+    restMs: cold.after,
+    retentionMs,
+    needsVerdicts: verification.enabled,
+  };
+}
+
+/** The need of a command that works on partitions. */
+export const partitions = stoppable(
+  'every partition is as it was or as it should be, and the same command goes on',
+  archive('by itself'),
+);
+
+/** What a command does with partitions. */
+export interface LifeWork {
+  readonly rules: LifeRules;
+  readonly isChosen: (partition: PartitionInfo) => boolean;
+  readonly run: (options: LifeOptions) => Promise<LifeReport>;
+  readonly isJson: boolean;
+  /** What is told when there was nothing to do. */
+  readonly nothing: string;
+  /** What is told after all of it. */
+  readonly inTheEnd?: (report: LifeReport) => string | null;
+}
+
+/** Whether a partition belongs to one of these kinds; to any when none is named. */
+export function isOfKind(
+  { table }: PartitionInfo,
+  kinds: readonly LifeKind[] | undefined,
+): boolean {
+  return kinds?.some((kind) => tablesKept(kind).some((one) => one === table)) ?? true;
+}
+
+/** Runs the work with its progress on stderr, and tells what came of it. */
+export async function workOnLives(
+  { session, store, nowMs, signal }: Look,
+  work: LifeWork,
+): Promise<ExitCode> {
+  const shown = new Shown();
+  try {
+    const report = await work.run({
+      ...{ store, clock: systemClock, version: VERSION, nowMs, signal },
+      ...{ coldDir: coldDirOf(session.config), rules: work.rules, watcher: shown },
+      isChosen: work.isChosen,
+    });
+    shown.end();
+    process.stdout.write(work.isJson ? jsonLine(toDocument(report)) : textOf(report, work));
+    for (const { error } of report.failures) process.stderr.write(`tapekeep: ${error.message}\n`);
+    return report.failures.length > 0 ? EXIT_CODES.failure : EXIT_CODES.ok;
+  } finally {
+    shown.end();
+  }
+}
+
+/** Progress of one partition after the other. */
+class Shown {
+  #progress: Progress | undefined;
+  #title = '';
+  #rows = 0;
+  #isCounting = false;
+
+  readonly onStep = (step: LifeStep, partition: string): void => {
+    const title = `${partition} ${step}`;
+    if (title === this.#title) return;
+    this.#title = title;
+    this.#begin(0, false);
+    this.#progress?.say(`${title} …`);
+  };
+
+  readonly onRows = (rows: number, total: number | null): void => {
+    const step = Math.max(0, rows - this.#rows);
+    if (!this.#isCounting) this.#begin(total ?? rows, true);
+    this.#rows = rows;
+    this.#progress?.advance(step, this.#title);
+  };
+
+  end(): void {
+    this.#progress?.end();
+  }
+
+  #begin(total: number, isCounting: boolean): void {
+    this.end();
+    this.#progress = new Progress(process.stderr, systemClock, 'rows', total);
+    this.#rows = 0;
+    this.#isCounting = isCounting;
+  }
+}
+
+const whole = (value: number | null) => (value === null ? '–' : value.toLocaleString('en-US'));
+const each = (bytes: number | undefined, rows: number | null) =>
+  bytes === undefined || rows === null || rows === 0 ? '–' : (bytes / rows).toFixed(1);
+
+const COLUMNS: readonly Column<LifeOutcome>[] = [
+  { title: 'partition', text: ({ partition }) => partition.name },
+  { title: 'became', text: ({ became }) => became },
+  { title: 'rows', align: 'right', text: ({ rows }) => whole(rows) },
+  {
+    title: 'index B/row',
+    align: 'right',
+    text: ({ bytes, rows }) => each(bytes?.after.indexes, rows),
+  },
+  { title: 'before', align: 'right', text: ({ bytes, rows }) => each(bytes?.before.indexes, rows) },
+  { title: 'file B/row', align: 'right', text: ({ coldBytes, rows }) => each(coldBytes, rows) },
+];
+
+function textOf(report: LifeReport, { nothing, inTheEnd }: LifeWork): string {
+  const { outcomes, failures } = report;
+  if (outcomes.length === 0) return failures.length > 0 ? '' : `${nothing}\n`;
+  const end = inTheEnd?.(report) ?? null;
+  const notes = outcomes.flatMap(({ partition, note }) =>
+    note === null ? [] : [`${partition.name}: ${printable(note)}.`],
+  );
+  return `${[...formatTable(COLUMNS, outcomes), ...notes, ...(end === null ? [] : [end])].join('\n')}\n`;
+}
+
+function toDocument({ outcomes, failures }: LifeReport) {
+  return {
+    partitions: outcomes.map(({ partition, ...rest }) => ({ name: partition.name, ...rest })),
+    failures: failures.map(({ partition, error }) => ({
+      ...{ partition, code: error.code, message: error.message },
+    })),
+  };
+}

@@ -1,0 +1,252 @@
+import { InvalidArgumentError } from 'commander';
+import { DURATION_FORM, parseDuration } from '../config/durations.js';
+import { nearestName } from '../kernel/nearest.js';
+import { GAP_REASONS } from '../ledger/gap-reasons.js';
+import { SERIES, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
+import { flag, option } from './command.js';
+
+/** Readers of option values; each refusal says what is allowed. Commander adds option and value. */
+
+export function durationArgument(text: string): number {
+  const ms = parseDuration(text);
+  if (ms === undefined) throw new InvalidArgumentError(`Write ${DURATION_FORM}.`);
+  return ms;
+}
+
+const LONGEST_TIMEOUT_MS = 86_400_000;
+
+/** A time limit: there is none without an end. */
+export function timeoutArgument(text: string): number {
+  const ms = durationArgument(text);
+  if (ms >= 1 && ms <= LONGEST_TIMEOUT_MS) return ms;
+  throw new InvalidArgumentError('Write a duration above 0 and up to 24h.');
+}
+
+/** A duration, or 0. */
+export function waitArgument(text: string): number {
+  return text === '0' ? 0 : durationArgument(text);
+}
+
+export function portArgument(text: string): number {
+  return wholeArgument(0, 65_535, text);
+}
+
+export function seedArgument(text: string): number {
+  return wholeArgument(0, 4_294_967_295, text);
+}
+
+export function countArgument(text: string): number {
+  return wholeArgument(1, 1_000_000, text);
+}
+
+function wholeArgument(min: number, max: number, text: string): number {
+  const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value >= min && value <= max)) {
+    throw new InvalidArgumentError(`Write a whole number from ${min} to ${max}.`);
+  }
+  return value;
+}
+
+function factorArgument(text: string, advice: string): number {
+  const value = /^\d{1,6}(\.\d{1,3})?$/.test(text) ? Number(text) : Number.NaN;
+  if (value > 0 && value <= 100_000) return value;
+  throw new InvalidArgumentError(`Write a factor such as ${advice}.`);
+}
+
+export function speedArgument(text: string): number | 'instant' {
+  return text === 'instant' ? text : factorArgument(text, '1, 20 or 0.5, or "instant"');
+}
+
+/** How fast a recording plays: a factor, as fast as it is read, or by hand. */
+export function playSpeedArgument(text: string): number | 'max' | 'step' {
+  if (text === 'max' || text === 'step') return text;
+  return factorArgument(text, '1, 100 or 0.5, or "max" or "step"');
+}
+
+export function instantArgument(text: string): number {
+  const ms = Date.parse(text);
+  if (!/^\d{4}-\d\d-\d\dT.*Z$/.test(text) || Number.isNaN(ms)) {
+    throw new InvalidArgumentError('Write a UTC time such as 2026-01-31T12:00:00Z.');
+  }
+  return ms;
+}
+
+const ISO_TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.0+)?)?(Z|[+-]\d\d:\d\d))?$/;
+
+/** A moment as whole UNIX seconds; a day alone is its begin, UTC. */
+export function timeArgument(text: string): number {
+  if (/^\d{1,12}$/.test(text)) return Number(text);
+  const seconds = ISO_TIME.test(text) ? Date.parse(text) / 1000 : Number.NaN;
+  if (Number.isInteger(seconds) && seconds >= 0) return seconds;
+  throw new InvalidArgumentError(
+    'Write UNIX seconds such as 1767225600, or a time with its zone such as 2026-01-01T00:00:00Z.',
+  );
+}
+
+/** A period in seconds, up to a week. */
+export function periodArgument(text: string): number {
+  return wholeArgument(1, 604_800, text);
+}
+
+/** Gathers a repeatable option. */
+export function gather(text: string, earlier: readonly string[] = []): string[] {
+  return [...earlier, text];
+}
+
+/** A moment as an option tells it: fixed, or counted back from now. */
+export type Moment = { readonly atMs: number } | { readonly backMs: number };
+
+const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-]\d\d:\d\d)?)?$/;
+
+/**
+ * Reads a moment of an option: a day or a time in ISO 8601 (UTC unless it names its zone), or a
+ * duration back from now.
+ *
+ * @throws InvalidArgumentError saying what is allowed; commander adds option and value
+ */
+export function momentArgument(text: string): Moment {
+  const backMs = parseDuration(text);
+  if (backMs !== undefined) return { backMs };
+  const [, day, time, zone] = FORM.exec(text.trim()) ?? [];
+  if (day !== undefined) {
+    const ms = Date.parse(`${day}T${time ?? '00:00'}${zone ?? 'Z'}`);
+    const isDay = new Date(Date.parse(`${day}T00:00Z`)).toJSON()?.slice(0, 10) === day;
+    if (!Number.isNaN(ms) && isDay) return { atMs: ms };
+  }
+  throw new InvalidArgumentError(
+    `Write a day such as 2026-01-31, a time such as 2026-01-31T12:00:00Z (UTC unless a zone follows), or ${DURATION_FORM} back from now.`,
+  );
+}
+
+/** The moment in UNIX milliseconds, with the exchange's time as now. */
+export function resolveMoment(moment: Moment, nowMs: number): number {
+  return 'atMs' in moment ? moment.atMs : nowMs - moment.backMs;
+}
+
+/** `2026-01-31 12:00:00`, UTC; milliseconds only where there are any. */
+export function formatMoment(ms: number): string {
+  const text = new Date(ms).toISOString().replace('T', ' ').slice(0, -1);
+  return text.endsWith('.000') ? text.slice(0, -4) : text;
+}
+
+/** The series that people name here: those of markets, without former versions. */
+const NAMED = WRITTEN_SERIES.filter((table) => SERIES[table].retention !== 'account');
+/** What else people call a stream: in the singular, as its table, or as its rows. */
+const KINDS: ReadonlyMap<string, StreamKind> = new Map(
+  NAMED.flatMap((table): [string, StreamKind][] => {
+    const { kind, batch } = SERIES[table];
+    const [own, ...companions] = streamsOf(table);
+    return [
+      ...[kind, batch, own, table].map((word): [string, StreamKind] => [word, own]),
+      ...companions.flatMap((one): [string, StreamKind][] => [
+        [one, one],
+        [one.replace(/s$/, ''), one],
+      ]),
+    ];
+  }),
+);
+const SHOWN = NAMED.flatMap((table) => [SERIES[table].kind, ...streamsOf(table).slice(1)]);
+/** What can be asked for again later. */
+const FETCHABLE = NAMED.filter((table) => SERIES[table].isFetchable).map(
+  (table) => SERIES[table].kind,
+);
+
+/** A stream's kind as people call it; undefined for what is none. */
+export function kindOf(word: string): StreamKind | undefined {
+  return KINDS.get(word.trim().toLowerCase());
+}
+
+/** Reads and gathers a list of kinds with commas. */
+export function kindsArgument(text: string, earlier?: readonly StreamKind[]): StreamKind[] {
+  return listOf(text, earlier, (word) => readKind(word, SHOWN));
+}
+
+/** The same of what can be fetched later: trades (with their exact times) and klines. */
+export function fetchedKindsArgument(text: string, earlier?: readonly StreamKind[]): StreamKind[] {
+  return listOf(text, earlier, (word) => {
+    const kind = readKind(word, FETCHABLE);
+    if (kind === 'trades' || kind === 'kline') return kind;
+    const why = kind === 'times' ? 'times come with trades' : 'it can only be seen at its moment';
+    throw new InvalidArgumentError(
+      `"${word}" can not be filled: ${why}. Write trades, klines or both.`,
+    );
+  });
+}
+
+/** Gathers the words of a list with commas. */
+export function listOf<T>(
+  text: string,
+  earlier: readonly T[] = [],
+  read: (word: string) => T,
+): T[] {
+  const words = text.split(',').filter((word) => word.trim() !== '');
+  return [...new Set([...earlier, ...words.map(read)])];
+}
+
+function readKind(word: string, allowed: readonly string[]): StreamKind {
+  const kind = kindOf(word);
+  if (kind !== undefined) return kind;
+  throw unknownWord(word, 'kind', allowed);
+}
+
+function unknownWord(word: string, what: string, allowed: readonly string[]) {
+  const nearest = nearestName(word, allowed);
+  const advice = nearest === undefined ? '' : ` Did you mean "${nearest}"?`;
+  return new InvalidArgumentError(
+    `There is no ${what} "${word}".${advice} Allowed: ${allowed.join(', ')}.`,
+  );
+}
+
+/** Reads one of a few words, in whatever case. */
+export function oneOf<const T extends string>(
+  word: string,
+  what: string,
+  allowed: readonly T[],
+): T {
+  const found = allowed.find((one) => one === word.trim().toLowerCase());
+  if (found === undefined) throw unknownWord(word, what, allowed);
+  return found;
+}
+
+const STATES = ['open', 'filling', 'unfillable'] as const;
+type State = (typeof STATES)[number];
+
+/** Reads and gathers a list of states of gaps with commas. */
+export function statesArgument(text: string, earlier?: readonly State[]): State[] {
+  return listOf(text, earlier, (word) => oneOf(word, 'state', STATES));
+}
+
+/** Reads and gathers a list of reasons with commas; underscores as in the metrics are spaces. */
+export function reasonsArgument(text: string, earlier?: readonly string[]): string[] {
+  const known = Object.keys(GAP_REASONS);
+  return listOf(text, earlier, (word) => {
+    const reason = word.trim().toLowerCase().replaceAll('_', ' ');
+    if (!known.includes(reason)) throw unknownWord(word, 'reason', known);
+    return reason;
+  });
+}
+
+/** `kline 60s`: a stream as people read it. */
+export function streamName({ kind, variant }: { kind: string; variant: number }): string {
+  return variant === 0 ? kind : `${kind} ${variant}s`;
+}
+
+/** Options that several commands have. */
+export const JSON_DOCUMENT = flag('--json', 'one JSON document');
+export const MARKETS = option('-m, --market <name>', 'only this market; may be repeated', gather);
+/** A span of time, as far as it is given. */
+export const SPAN = {
+  from: option('--from <time>', 'from this time on, or this long back, such as 2h', momentArgument),
+  to: option('--to <time>', 'up to this time', momentArgument),
+};
+
+/** Options of the commands that serve an exchange. */
+export const HOST = option('--host <address>', 'address to listen on', undefined, '127.0.0.1');
+export const PORT = option(
+  '--port <number>',
+  'port to listen on; 0 takes a free one',
+  portArgument,
+  0,
+);
+export const FOR = option('--for <duration>', 'stop by itself after this time', durationArgument);
+export const READY_AS_JSON = flag('--json', 'print the ready line as JSON');

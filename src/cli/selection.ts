@@ -1,0 +1,141 @@
+import { nearestName } from '../kernel/nearest.js';
+import { floorToMs, type Span } from '../kernel/span.js';
+import type { Gap, GapFilter, KnownStream, Store } from '../store/index.js';
+import { option, type Values } from './command.js';
+import { UsageError } from './failure.js';
+import {
+  kindsArgument,
+  MARKETS,
+  type Moment,
+  reasonsArgument,
+  resolveMoment,
+  SPAN,
+  statesArgument,
+} from './options.js';
+
+/** What the options `--market`, `--from` and `--to` of several commands select. */
+
+/**
+ * Those that were named, in the order of `known`; all when none was named.
+ *
+ * @throws UsageError naming an unknown market, and the nearest known one
+ */
+export function selectMarkets<T extends { readonly market: string }>(
+  names: readonly string[] | undefined,
+  known: readonly T[],
+  option = '--market',
+): T[] {
+  if (names === undefined || names.length === 0) return [...known];
+  const knownNames = new Set(known.map(({ market }) => market));
+  for (const name of names) {
+    if (knownNames.has(name)) continue;
+    const nearest = nearestName(name, knownNames);
+    const advice =
+      nearest === undefined
+        ? 'the archive holds nothing of such a market; "tapekeep status" lists what it holds'
+        : `the archive holds nothing of such a market. Did you mean ${nearest}?`;
+    throw new UsageError(option, name, advice);
+  }
+  return known.filter(({ market }) => names.includes(market));
+}
+
+/**
+ * The bounds of a span, as far as they are given.
+ *
+ * @throws UsageError when the span is empty or ends before it begins
+ */
+export function selectSpan(
+  options: { readonly from: Moment | undefined; readonly to: Moment | undefined },
+  nowMs: number,
+): Partial<Span> {
+  const fromMs = options.from === undefined ? undefined : resolveMoment(options.from, nowMs);
+  const toMs = options.to === undefined ? undefined : resolveMoment(options.to, nowMs);
+  if (fromMs !== undefined && fromMs >= (toMs ?? nowMs)) {
+    const end = toMs === undefined ? "the exchange's time now" : '--to';
+    const at = new Date(toMs ?? nowMs).toISOString();
+    throw new UsageError(
+      '--from',
+      new Date(fromMs).toISOString(),
+      `it must be before ${end}, ${at}`,
+    );
+  }
+  return { ...(fromMs === undefined ? {} : { fromMs }), ...(toMs === undefined ? {} : { toMs }) };
+}
+
+/** The options by which several commands select gaps. */
+export const GAP_SELECTION = {
+  market: MARKETS,
+  kinds: option('--kind, --kinds <list>', 'only these: trades,times,klines,…', kindsArgument),
+  ...SPAN,
+  state: option('--state <list>', 'only these: open,filling,unfillable', statesArgument),
+  reason: option('--reason <list>', 'only these, such as "head moved"', reasonsArgument),
+};
+export type GapOptions = Values<typeof GAP_SELECTION>;
+
+/** One entry for every market that the archive has streams of. */
+export function marketsOf(streams: readonly KnownStream[]) {
+  const markets = new Map<string, { readonly market: string; readonly marketId: number }>();
+  for (const { market, marketId } of streams) markets.set(market, { market, marketId });
+  return [...markets.values()];
+}
+
+/**
+ * What the options select, for the archive.
+ *
+ * @throws UsageError for an unknown market, or a span that ends before it begins
+ */
+export function gapFilterOf(
+  options: GapOptions,
+  streams: readonly KnownStream[],
+  nowMs: number,
+  limit: number,
+): GapFilter {
+  const { market, kinds, state, reason } = options;
+  const chosen = selectMarkets(market, marketsOf(streams));
+  const bounds: Partial<Span> = selectSpan(options, nowMs);
+  const isBounded = bounds.fromMs !== undefined || bounds.toMs !== undefined;
+  const span = { fromMs: bounds.fromMs ?? 0, toMs: Math.min(nowMs, bounds.toMs ?? nowMs) };
+  return {
+    ...(market === undefined ? {} : { marketIds: chosen.map(({ marketId }) => marketId) }),
+    ...(kinds === undefined ? {} : { kinds }),
+    ...(isBounded ? { span } : {}),
+    ...(state === undefined ? {} : { states: state }),
+    ...(reason === undefined ? {} : { reasons: reason }),
+    limit,
+  };
+}
+
+/** The newest candle is final, and asked for, only some time after its end. */
+const SETTLING_MS = 60_000;
+
+/** Whether a gap is only what a stream has not come to yet, and no hole. */
+export function isLag(
+  { gapId, kind, variant, span }: Gap,
+  coveredMs: number | null,
+  nowMs: number,
+) {
+  if (gapId !== null) return false;
+  if (coveredMs !== null) return span.fromMs >= coveredMs;
+  return kind === 'kline' && span.fromMs >= floorToMs(nowMs - SETTLING_MS, variant * 1000);
+}
+
+/**
+ * The newest gaps without those that are only lag: what is newer than all that is covered of a stream
+ * has not been asked for yet, and is no hole.
+ *
+ * @returns no more than `filter.limit`; `isAll` tells whether there are no others
+ */
+export async function readGaps(
+  store: Store,
+  filter: GapFilter,
+  streams: readonly KnownStream[],
+  nowMs: number,
+): Promise<{ readonly gaps: readonly Gap[]; readonly isAll: boolean }> {
+  const newestMs = new Map(streams.map((one) => [one.streamId, one.newestCoveredMs]));
+  // Each stream has at most one lag.
+  const asked = filter.limit + streams.length + 1;
+  const found = await store.listGaps({ ...filter, limit: asked }, nowMs);
+  const gaps = found.filter((gap) => !isLag(gap, newestMs.get(gap.streamId) ?? null, nowMs));
+  const isAll = found.length < asked && gaps.length <= filter.limit;
+  return { gaps: gaps.slice(0, filter.limit), isAll };
+}
