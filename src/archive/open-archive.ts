@@ -1,6 +1,6 @@
 import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/random.js';
-import { silentStoreEvents } from '../observe/silent.js';
+import { silentStoreEvents } from '../observe/events.js';
 import { hasEmbeddedCluster, openStore, startEmbeddedPostgres } from '../store/index.js';
 import { coldFolder } from './cold/layout.js';
 import { Archive } from './events/archive.js';

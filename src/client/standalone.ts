@@ -3,7 +3,7 @@ import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/random.js';
 import type { ClientEvents } from '../observe/events.js';
-import { silentClientEvents } from '../observe/silent.js';
+import { silentClientEvents } from '../observe/events.js';
 import { createExchangeClient } from './create-exchange-client.js';
 import { MissingRealtimeError } from './errors.js';
 import type { ExchangeApi } from './exchange-api.js';

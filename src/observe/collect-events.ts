@@ -1,190 +1,419 @@
-import type { CollectEvents } from './events.js';
+import { event, type Failure, iso, type Recorder } from './entry.js';
 import { slug } from './labels.js';
-import { type Sinks, seconds } from './sinks.js';
-import { ROW_OUTCOMES } from './tally.js';
+import type { RowOutcome } from './tally.js';
+
+/** Of long lists the log shows the first. */
+const sample = (names: readonly string[]) => names.slice(0, 20);
+
+/** Number and length of gaps, summed up over the markets. */
+function gapsByStream(
+  gaps: readonly { readonly stream: string; readonly count: number; readonly lengthMs: number }[],
+) {
+  const sums = new Map<string, { count: number; lengthMs: number }>();
+  for (const { stream, count, lengthMs } of gaps) {
+    const sum = sums.get(stream) ?? { count: 0, lengthMs: 0 };
+    sums.set(stream, { count: sum.count + count, lengthMs: sum.lengthMs + lengthMs });
+  }
+  return sums;
+}
+
+/** A stream of a market. */
+export interface Stream {
+  readonly stream: string;
+  readonly market: string;
+}
 
 /** Level of a failed poll, by what follows from it. */
-const HISTORY_STALE =
-  'a page of the newest trades lacks trades that another source shows: a cache has kept it, and it is claimed up to its own rows only';
 const POLL_LEVEL = { retry: 'warn', skip: 'warn', fatal: 'error' } as const;
 
 /** Collecting. Rows and pages are trace and debug; doubt about completeness is warn. */
-export function createCollectEvents({ logger, metrics, tally, labels }: Sinks): CollectEvents {
-  /** Starts all outcomes of a new stream at zero, so that rates work from the first row on. */
-  const begun = new Set<string>();
-  const streamOf = (name: string) => {
-    const stream = labels.stream.admit(name);
-    if (!begun.has(stream)) {
-      begun.add(stream);
-      for (const outcome of ['received', ...ROW_OUTCOMES]) {
-        metrics.rows.inc({ stream, outcome }, 0);
-      }
+export const COLLECT = {
+  /** Rows that arrived from the exchange, before anything is decided about them. */
+  received: event<Stream & { count: number }>({
+    level: 'trace',
+    text: 'rows received',
+    record(recorder, { stream: name, count }) {
+      const stream = recorder.stream(name);
+      recorder.metrics.move('rows_total', count, { stream, outcome: 'received' });
+      recorder.tally.received(stream, count);
+    },
+  }),
+  /** What became of them. Over all outcomes the counts equal those received, less those in flight. */
+  settled: event<Stream & { outcome: RowOutcome; count: number }>({
+    level: (one) => (isAlarming(one) ? 'warn' : 'trace'),
+    text: (one) => (isAlarming(one) ? `rows ${one.outcome}` : 'rows settled'),
+    flood: (one) => (isAlarming(one) ? `rows ${one.stream} ${one.outcome}` : undefined),
+    moves: { rows_total: 'count' },
+    record: (recorder, { stream, outcome, count }) =>
+      recorder.tally.settled(recorder.stream(stream), outcome, count),
+  }),
+  /** Newest stored moment of a stream, exchange time. The lag is derived from it at each scrape. */
+  progressed: event<Stream & { newestMs: number }>({
+    level: 'trace',
+    text: 'progressed',
+    record(recorder, { stream, market, newestMs }) {
+      const at = recorder.metrics.label('market', market);
+      recorder.tally.progressed(recorder.stream(stream), at, newestMs);
+    },
+  }),
+  pollFailed: event<Stream & Failure & { action: 'retry' | 'skip' | 'fatal' }>({
+    level: ({ action }) => POLL_LEVEL[action],
+    text: 'poll failed',
+    flood: ({ stream, code, action }) => `poll ${stream} ${code} ${action}`,
+    fields: ({ message, ...fields }) => ({ ...fields, error: message }),
+    moves: { poll_failures_total: 1 },
+  }),
+  /** The newest trades of a market were asked for, and stored. */
+  headPolled: event<
+    Stream & {
+      /** Why then: told by the state feed or the tickers, asked for by the schedule, and so on. */
+      cause: 'pushed' | 'swept' | 'urgent' | 'floor' | 'spare';
+      /** Time from the sign of a trade to the poll; undefined without a sign. */
+      waitMs: number | undefined;
+      /** How old the new trades were once they were stored, exchange time. */
+      agesMs: readonly number[];
     }
-    return stream;
-  };
-  return {
-    received({ stream: name, market, count }) {
-      const stream = streamOf(name);
-      metrics.rows.inc({ stream, outcome: 'received' }, count);
-      tally.received(stream, count);
-      logger.write('trace', 'rows received', { stream: name, market, count });
+  >({
+    level: 'trace',
+    text: 'newest trades polled',
+    fields: ({ agesMs, ...fields }) => ({ ...fields, rows: agesMs.length }),
+    moves: { head_polls_total: 1, head_poll_wait_seconds: 'waitMs' },
+    record({ metrics }, { agesMs }) {
+      for (const ms of agesMs) metrics.move('trade_age_seconds', ms / 1000);
     },
-    settled({ stream: name, market, outcome, count }) {
-      const stream = streamOf(name);
-      metrics.rows.inc({ stream, outcome }, count);
-      tally.settled(stream, outcome, count);
-      const fields = { stream: name, market, outcome, count };
-      if (count > 0 && (outcome === 'lost' || outcome === 'conflict')) {
-        logger.writeRepeating('warn', `rows ${stream} ${outcome}`, `rows ${outcome}`, fields);
-      } else {
-        logger.write('trace', 'rows settled', fields);
+  }),
+  /** A scheduled run found the one before still going, and was left out. */
+  runSkipped: event<{ stream: string }>({
+    level: 'debug',
+    text: 'run left out, the one before still goes on',
+    moves: { runs_skipped_total: 1 },
+  }),
+  walkStepped: event<Stream & { pages: number; connected: boolean }>({
+    level: 'debug',
+    text: 'walked through history',
+    moves: { walks_total: 1, walk_pages_total: 'pages' },
+  }),
+  /** Streams whose coverage does not grow, as of now. Each is a line of its own. */
+  streamsStanding: event<{
+    streams: readonly {
+      kind: string;
+      market: string;
+      variant: number;
+      standingMs: number;
+      reason: string;
+      note: string;
+    }[];
+  }>({
+    level: () => undefined,
+    text: '',
+    record(recorder, { streams }) {
+      recorder.metrics.reset('standing_seconds');
+      for (const { kind, market, ...fields } of streams) {
+        const at = { stream: recorder.stream(kind), market };
+        recorder.metrics.move('standing_seconds', Math.max(0, fields.standingMs / 1000), at);
+        const text = 'a stream stands: its coverage does not grow';
+        const told = { stream: kind, market, ...fields };
+        recorder.logger.writeRepeating('warn', `standing ${kind} ${market}`, text, told);
       }
     },
-    progressed({ stream, market, newestMs }) {
-      tally.progressed(streamOf(stream), labels.market.admit(market), newestMs);
-      logger.write('trace', 'progressed', { stream, market, newestMs });
-    },
-    pollFailed({ stream: name, market, code, message, action }) {
-      const stream = streamOf(name);
-      metrics.pollFailures.inc({ stream, code: labels.code.admit(code), action });
-      logger.writeRepeating(POLL_LEVEL[action], `poll ${stream} ${code} ${action}`, 'poll failed', {
-        stream: name,
-        market,
-        code,
-        action,
-        error: message,
-      });
-    },
-    headPolled({ stream: name, market, cause, waitMs, agesMs }) {
-      const stream = streamOf(name);
-      metrics.headPolls.inc({ stream, cause });
-      if (waitMs !== undefined) metrics.headWaitSeconds.observe({ stream }, seconds(waitMs));
-      for (const ageMs of agesMs) metrics.tradeAgeSeconds.observe(Math.max(0, seconds(ageMs)));
-      const fields = { stream: name, market, cause, waitMs, rows: agesMs.length };
-      logger.write('trace', 'newest trades polled', fields);
-    },
-    runSkipped({ stream }) {
-      metrics.runsSkipped.inc({ stream: streamOf(stream) });
-      logger.write('debug', 'run left out, the one before still goes on', { stream });
-    },
-    walkStepped({ stream: name, market, pages, connected }) {
-      const stream = streamOf(name);
-      metrics.walks.inc({ stream, connected: String(connected) });
-      metrics.walkPages.inc({ stream }, pages);
-      logger.write('debug', 'walked through history', { stream: name, market, pages, connected });
-    },
-    streamsStanding({ streams }) {
-      metrics.standingSeconds.reset();
-      for (const { kind, market, variant, standingMs, reason, note } of streams) {
-        const at = { stream: streamOf(kind), market: labels.market.admit(market) };
-        metrics.standingSeconds.set(at, Math.max(0, seconds(standingMs)));
-        const fields = { stream: kind, market, variant, standingMs, reason, note };
-        const message = 'a stream stands: its coverage does not grow';
-        logger.writeRepeating('warn', `standing ${kind} ${market}`, message, fields);
+  }),
+  /** The exchange began the ids of a market's trades anew. */
+  idsBegunAnew: event<{
+    market: string;
+    firstId: number;
+    lastIdBefore: number;
+    atMs: number;
+  }>({
+    level: 'warn',
+    text: 'the exchange began its trade ids anew; trades are ordered by time across that',
+    fields: ({ market, atMs, ...ids }) => ({ market, at: iso(atMs), ...ids }),
+    moves: { id_epochs_total: 1 },
+  }),
+  /** Stored rows that later answers showed to be no trades went to quarantine. */
+  tradesExposed: event<Stream & { count: number; note: string }>({
+    level: 'warn',
+    text: 'stored rows were no trades: they are in quarantine, and their time is fetched again',
+    moves: { trades_exposed_total: 'count' },
+  }),
+  walkStalled: event<Stream & { detail: string }>({
+    level: 'warn',
+    text: 'walk stopped: no progress',
+    flood: ({ stream, market }) => `stall ${stream} ${market}`,
+    moves: { walk_stalls_total: 1 },
+  }),
+  /**
+   * A page of the newest trades lacks trades that another source shows: it is not claimed beyond its
+   * rows. `isFirst`: the one before it was not held back.
+   */
+  historyStale: event<
+    Stream & {
+      source: 'states' | 'tickers' | 'history';
+      /** Age of its newest row when the missing trade happened; null: it has no row. */
+      behindMs: number | null;
+      isFirst: boolean;
+    }
+  >({
+    level: ({ isFirst }) => (isFirst ? 'warn' : undefined),
+    text: 'a page of the newest trades lacks trades that another source shows: a cache has kept it, and it is claimed up to its own rows only',
+    flood: ({ stream, market }) => `stale ${stream} ${market}`,
+    fields: ({ stream, market, source, behindMs }) => ({
+      ...{ stream, market, shownBy: source, behindMs },
+    }),
+    moves: { stale_pages_total: 1 },
+  }),
+  /** How the server counts the offset of an endpoint; `before` when it was thought otherwise. */
+  sinceModeSettled: event<{
+    endpoint: string;
+    mode: 'skip' | 'id';
+    before: 'skip' | 'id' | null;
+  }>({
+    level: ({ before }) => (before === null ? 'info' : 'warn'),
+    text: 'found how the exchange counts the offset',
+    moves: { since_modes_settled_total: 1 },
+  }),
+  /** How many times the trades between two polls of a market would fit into a page. */
+  historyHeadroom: event<Stream & { ratio: number }>({
+    level: 'trace',
+    text: 'history headroom',
+    moves: { history_headroom_ratio: 'ratio' },
+  }),
+  gapFound: event<Stream & { reason: string; lengthMs: number }>({
+    level: 'warn',
+    text: 'gap found',
+    flood: ({ stream, reason }) => `gap ${stream} ${slug(reason)}`,
+    moves: { gaps_found_total: 1, gap_seconds_found_total: 'lengthMs' },
+  }),
+  /**
+   * The gaps of the whole archive as they are now; replaces the counts told before. Streams and
+   * markets that are not named have none. Count and length are of open gaps, which may still be
+   * filled; what nobody can fetch any more is told apart.
+   */
+  gapsCounted: event<{
+    gaps: readonly (Stream & {
+      count: number;
+      lengthMs: number;
+      unfillableMs: number;
+    })[];
+  }>({
+    level: 'debug',
+    text: 'open gaps',
+    fields: ({ gaps }) => Object.fromEntries(gapsByStream(gaps)),
+    record(recorder, { gaps }) {
+      const { metrics } = recorder;
+      metrics.reset('open_gaps', 'open_gap_seconds', 'unfillable_gap_seconds');
+      const bounded = gaps.map((gap) => ({ ...gap, stream: recorder.stream(gap.stream) }));
+      for (const { stream, market, count, lengthMs, unfillableMs } of bounded) {
+        const at = { stream, market };
+        metrics.raise('open_gaps', count, at);
+        metrics.raise('open_gap_seconds', lengthMs / 1000, at);
+        metrics.raise('unfillable_gap_seconds', unfillableMs / 1000, at);
       }
+      recorder.tally.gaps(gapsByStream(bounded));
     },
-    idsBegunAnew({ market, firstId, lastIdBefore, atMs }) {
-      metrics.idEpochs.inc();
-      const at = new Date(atMs).toISOString();
-      const message =
-        'the exchange began its trade ids anew; trades are ordered by time across that';
-      logger.write('warn', message, { market, at, firstId, lastIdBefore });
-    },
-    tradesExposed({ stream: name, market, count, note }) {
-      metrics.tradesExposed.inc({ stream: streamOf(name) }, count);
-      const message =
-        'stored rows were no trades: they are in quarantine, and their time is fetched again';
-      logger.write('warn', message, { stream: name, market, count, note });
-    },
-    walkStalled({ stream: name, market, detail }) {
-      const stream = streamOf(name);
-      metrics.walkStalls.inc({ stream });
-      logger.writeRepeating('warn', `stall ${stream} ${market}`, 'walk stopped: no progress', {
-        stream: name,
-        market,
-        detail,
-      });
-    },
-    historyStale({ stream: name, market, source, behindMs, isFirst }) {
-      const stream = streamOf(name);
-      metrics.stalePages.inc({ stream, source });
-      if (!isFirst) return;
-      logger.writeRepeating('warn', `stale ${stream} ${market}`, HISTORY_STALE, {
-        ...{ stream: name, market, shownBy: source, behindMs },
-      });
-    },
-    sinceModeSettled({ endpoint, mode, before }) {
-      metrics.sinceModes.inc({ endpoint, mode });
-      const level = before === null ? 'info' : 'warn';
-      logger.write(level, 'found how the exchange counts the offset', { endpoint, mode, before });
-    },
-    historyHeadroom({ stream: name, market, ratio }) {
-      const stream = streamOf(name);
-      metrics.historyHeadroom.set({ stream, market: labels.market.admit(market) }, ratio);
-      logger.write('trace', 'history headroom', { stream: name, market, ratio });
-    },
-    gapFound({ stream: name, market, reason, lengthMs }) {
-      const stream = streamOf(name);
-      const why = slug(reason);
-      metrics.gapsFound.inc({ stream, reason: labels.reason.admit(why) });
-      metrics.gapSecondsFound.inc({ stream }, Math.max(0, seconds(lengthMs)));
-      const fields = { stream: name, market, reason, lengthMs };
-      logger.writeRepeating('warn', `gap ${stream} ${why}`, 'gap found', fields);
-    },
-    gapsCounted({ gaps }) {
-      const openGaps = new Map<string, { count: number; lengthMs: number }>();
-      metrics.openGaps.reset();
-      metrics.openGapSeconds.reset();
-      metrics.unfillableGapSeconds.reset();
-      for (const gap of gaps) {
-        const stream = streamOf(gap.stream);
-        const at = { stream, market: labels.market.admit(gap.market) };
-        metrics.openGaps.inc(at, gap.count);
-        metrics.openGapSeconds.inc(at, seconds(gap.lengthMs));
-        metrics.unfillableGapSeconds.inc(at, seconds(gap.unfillableMs));
-        const sum = openGaps.get(stream) ?? { count: 0, lengthMs: 0 };
-        sum.count += gap.count;
-        sum.lengthMs += gap.lengthMs;
-        openGaps.set(stream, sum);
+  }),
+  marketsChanged: event<{
+    added: readonly string[];
+    removed: readonly string[];
+    changed: readonly string[];
+  }>({
+    level: 'info',
+    text: 'the list of markets changed',
+    fields: ({ added, removed, changed }) => ({
+      ...{ addedCount: added.length, removedCount: removed.length, changedCount: changed.length },
+      ...{ added: sample(added), removed: sample(removed), changed: sample(changed) },
+    }),
+    record({ metrics, tally }, { added, removed, changed }) {
+      for (const [change, { length }] of Object.entries({ added, removed, changed })) {
+        metrics.move('market_changes_total', length, { change });
       }
-      tally.gaps(openGaps);
-      logger.write('debug', 'open gaps', Object.fromEntries(openGaps));
-    },
-    marketsLeftOut({ count, max }) {
-      metrics.marketsLeftOut.set(count);
-      if (count === 0) {
-        logger.write('info', 'no market is left out any more', { max });
-        return;
-      }
-      const message = `the exchange lists ${count + max} markets, of which the ${max} that the archive has known longest are collected and ${count} are not: name those that you want in the setting "markets", or raise streams.markets.max`;
-      logger.write('warn', message, { count, max });
-    },
-    marketsMissing({ names, message }) {
-      metrics.marketsMissing.set(names.length);
-      if (names.length === 0)
-        logger.write('info', 'all markets named in the settings are listed', {});
-      else logger.write('warn', message, { markets: names.slice(0, 20) });
-    },
-    marketsChanged({ added, removed, changed }) {
-      metrics.marketChanges.inc({ change: 'added' }, added.length);
-      metrics.marketChanges.inc({ change: 'removed' }, removed.length);
-      metrics.marketChanges.inc({ change: 'changed' }, changed.length);
       for (const market of added) tally.welcomeMarket(market);
       for (const market of removed) {
         tally.forgetMarket(market);
-        labels.market.forget(market);
-        for (const stream of ['trades', 'times'])
-          metrics.historyHeadroom.remove({ stream, market });
+        metrics.forgetMarket(market);
       }
-      const sample = (names: readonly string[]) => names.slice(0, 20);
-      logger.write('info', 'the list of markets changed', {
-        addedCount: added.length,
-        removedCount: removed.length,
-        changedCount: changed.length,
-        added: sample(added),
-        removed: sample(removed),
-        changed: sample(changed),
-      });
     },
+  }),
+  /** More markets are listed than may be collected, by so many; 0 when that is over. */
+  marketsLeftOut: event<{ count: number; max: number }>({
+    level: ({ count }) => (count === 0 ? 'info' : 'warn'),
+    text: ({ count, max }) =>
+      count === 0
+        ? 'no market is left out any more'
+        : `the exchange lists ${count + max} markets, of which the ${max} that the archive has known longest are collected and ${count} are not: name those that you want in the setting "markets", or raise streams.markets.max`,
+    fields: ({ count, max }) => (count === 0 ? { max } : { count, max }),
+    moves: { markets_left_out: 'count' },
+  }),
+  /** All markets that the settings name and the exchange does not list; `message` tells it in words. */
+  marketsMissing: event<{ names: readonly string[]; message: string }>({
+    level: ({ names }) => (names.length === 0 ? 'info' : 'warn'),
+    text: ({ names, message }) =>
+      names.length === 0 ? 'all markets named in the settings are listed' : message,
+    fields: ({ names }) => (names.length === 0 ? {} : { markets: sample(names) }),
+    moves: { markets_not_listed: ({ names }) => names.length },
+  }),
+};
+
+function isAlarming({ outcome, count }: { outcome: RowOutcome; count: number }): boolean {
+  return count > 0 && (outcome === 'lost' || outcome === 'conflict');
+}
+
+/** A slot in which trades were held against a candle. */
+export interface Slot {
+  readonly market: string;
+  readonly intervalS: number;
+  /** Begin of the slot. */
+  readonly fromMs: number;
+  readonly detail: string;
+}
+
+/** Trades held against candles. What agrees is debug; what does not is a doubt, so warn. */
+export const VERIFY = {
+  /** Slots were judged for the first time; each mismatch among them is told by itself as well. */
+  judged: event<
+    {
+      market: string;
+      intervalS: number;
+      matches: number;
+      mismatches: number;
+    },
+    'outcome'
+  >({
+    level: 'debug',
+    text: 'candles verified',
+    labels: () => ({ outcome: 'match' }),
+    moves: { verdicts_total: 'matches' },
+  }),
+  /** The trades and the candle of a slot do not agree; both are fetched again. */
+  mismatchFound: event<Slot, 'outcome'>({
+    level: 'warn',
+    text: 'trades and candle differ',
+    flood: ({ market }) => `mismatch ${market}`,
+    fields: ({ market, intervalS, fromMs, detail }) => ({
+      ...{ market, intervalS, candle: iso(fromMs), detail },
+    }),
+    labels: () => ({ outcome: 'mismatch' }),
+    moves: { verdicts_total: 1 },
+  }),
+  /** What was found in the end, after all refetches that were needed or allowed. */
+  mismatchSettled: event<Slot & { outcome: 'match' | 'mismatch'; tries: number }>({
+    level: ({ outcome }) => (outcome === 'match' ? 'info' : 'warn'),
+    text: 'trades and candle were judged again',
+    flood: ({ market, outcome }) => `settled ${market} ${outcome}`,
+    fields: ({ market, intervalS, fromMs, outcome, tries, detail }) => ({
+      ...{ market, intervalS, candle: iso(fromMs), outcome, tries, detail },
+    }),
+    moves: { mismatches_settled_total: 1 },
+  }),
+  /** A round failed; the next one comes all the same. */
+  failed: event<Failure>({
+    level: 'warn',
+    text: 'verification failed, goes on later',
+    flood: ({ code }) => `verify ${code}`,
+    fields: ({ code, message }) => ({ code, error: message }),
+    moves: { verify_failures_total: 1 },
+  }),
+  /** How complete the archive is now; replaces what was told before. */
+  completenessCounted: event<CompletenessCount>({
+    level: 'debug',
+    text: 'completeness',
+    fields: summaryOf,
+    record: countCompleteness,
+  }),
+};
+
+/** How complete the archive is, from the ledger. */
+export interface CompletenessCount {
+  /** Covered part of what is expected, 0 to 1. */
+  readonly coverage: readonly (Stream & { readonly ratio: number })[];
+  /** Open gaps, summed up over markets. */
+  readonly openGaps: readonly {
+    readonly stream: string;
+    readonly reason: string;
+    readonly lengthMs: number;
+    /** Age of the oldest moment that is missing. */
+    readonly oldestAgeMs: number;
+  }[];
+  readonly verdicts: readonly {
+    readonly market: string;
+    readonly intervalS: number;
+    readonly mismatches: number;
+    /** The exchange's time now minus the end of the newest verdict; null without one. */
+    readonly lagMs: number | null;
+  }[];
+}
+
+/** Sorts of open gaps that are kept for the status page. */
+const OPEN_GAPS_MAX = 100;
+
+function countCompleteness({ metrics, tally }: Recorder, count: CompletenessCount): void {
+  const { coverage, openGaps, verdicts } = count;
+  metrics.reset('coverage_ratio', 'open_gap_seconds_by_reason', 'oldest_open_gap_seconds');
+  metrics.reset('mismatches', 'verified_lag_seconds');
+  // Markets beyond the limit share one label: the worst of them is shown.
+  const worst = <T extends { readonly market: string }>(
+    rows: readonly T[],
+    keyOf: (row: T) => string,
+    isWorse: (one: T, than: T) => boolean,
+  ) => {
+    const found = new Map<string, T>();
+    for (const row of rows) {
+      const at = { ...row, market: metrics.label('market', row.market) };
+      const known = found.get(`${keyOf(at)} ${at.market}`);
+      if (known === undefined || isWorse(at, known)) found.set(`${keyOf(at)} ${at.market}`, at);
+    }
+    return found.values();
   };
+  const lowest = worst(
+    coverage,
+    ({ stream }) => stream,
+    (one, than) => one.ratio < than.ratio,
+  );
+  for (const { stream, market, ratio } of lowest) {
+    metrics.move('coverage_ratio', Math.min(1, ratio), { stream, market });
+  }
+  const oldest = new Map<string, number>();
+  for (const { stream, reason, lengthMs, oldestAgeMs } of openGaps) {
+    metrics.raise('open_gap_seconds_by_reason', lengthMs / 1000, { stream, reason });
+    oldest.set(stream, Math.max(oldestAgeMs, oldest.get(stream) ?? 0));
+  }
+  for (const [stream, ageMs] of oldest) {
+    metrics.move('oldest_open_gap_seconds', ageMs / 1000, { stream });
+  }
+  for (const { market, intervalS, mismatches } of verdicts) {
+    metrics.raise('mismatches', mismatches, { market, interval: String(intervalS) });
+  }
+  const behind = verdicts.flatMap(({ lagMs, ...one }) =>
+    lagMs === null ? [] : [{ ...one, lagMs }],
+  );
+  for (const { market, intervalS, lagMs } of worst(
+    behind,
+    (one) => String(one.intervalS),
+    (one, than) => one.lagMs > than.lagMs,
+  )) {
+    metrics.move('verified_lag_seconds', lagMs / 1000, { market, interval: String(intervalS) });
+  }
+  const longest = [...openGaps].sort((a, b) => b.lengthMs - a.lengthMs);
+  tally.completeness({ ...summaryOf(count), openGaps: longest.slice(0, OPEN_GAPS_MAX) });
+}
+
+function summaryOf({ coverage, openGaps, verdicts }: CompletenessCount) {
+  const ages = openGaps.map(({ oldestAgeMs }) => oldestAgeMs);
+  return {
+    mismatches: verdicts.reduce((sum, { mismatches }) => sum + mismatches, 0),
+    oldestGapMs: ages.length === 0 ? null : Math.max(0, ...ages),
+    lowestCoverage: coverage.reduce((low, { ratio }) => Math.min(low, ratio), 1),
+    verifiedLagMs: verifiedLagOf(verdicts),
+  };
+}
+
+/** Of the shortest candles, the market that is furthest behind. */
+function verifiedLagOf(verdicts: CompletenessCount['verdicts']): number | null {
+  const shortestS = verdicts.reduce(
+    (low, one) => Math.min(low, one.intervalS),
+    Number.POSITIVE_INFINITY,
+  );
+  const lags = verdicts.flatMap(({ intervalS, lagMs }) =>
+    intervalS === shortestS && lagMs !== null ? [lagMs] : [],
+  );
+  return lags.length === 0 ? null : Math.max(...lags);
 }

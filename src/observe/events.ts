@@ -1,312 +1,450 @@
+import { COLLECT, VERIFY } from './collect-events.js';
+import { event, type Failure, iso, type Level, type Reports, wholeSeconds } from './entry.js';
+import { closeReason, slug } from './labels.js';
+import type { RequestOutcome } from './tally.js';
+
 /**
- * Every event of the domain that operators can see, in one interface. One function an event: its
- * implementation writes the log line *and* moves the metric, so that neither can be forgotten.
- * Rooms are handed a {@link Telemetry} and know neither pino nor prom-client.
+ * Every event of the domain that operators can see: one table, in which each entry names the level and
+ * text of its log line and the metrics that it moves, so that neither can be forgotten. Rooms are
+ * handed a {@link Telemetry} and know neither pino nor prom-client.
  */
 
-import type { ClientEvents } from './exchange-events.js';
+export type { RequestOutcome };
 
-export type {
-  BudgetState,
-  ClientEvents,
-  ClockDispute,
-  RequestEnded,
-  RequestOutcome,
-} from './exchange-events.js';
-
-export interface StoreEvents {
-  /** One transaction committed. `rows` by table and outcome. */
-  committed(event: {
-    readonly durationMs: number;
-    readonly batches: number;
-    readonly rows: Readonly<Record<string, Readonly<Record<string, number>>>>;
-  }): void;
-  commitFailed(event: {
-    readonly code: string;
-    readonly message: string;
-    readonly willRetry: boolean;
-  }): void;
-  /** A commit waits for a lock. `by` names who holds it. */
-  commitBlocked(event: { readonly by: string; readonly waitedMs: number }): void;
-  queueChanged(event: {
-    readonly queue: string;
-    readonly size: number;
-    readonly limit: number;
-  }): void;
-  quarantined(event: {
-    readonly endpoint: string;
-    readonly reason: string;
-    readonly count: number;
-  }): void;
-  partitionMade(event: { readonly table: string; readonly partition: string }): void;
-  /** Partitions of a table were made up to here, exchange time. The lead is derived at each scrape. */
-  partitionLead(event: { readonly table: string; readonly endMs: number }): void;
-  /** Rows came late for a sealed partition, which is hot again for that. */
-  partitionReopened(event: { readonly partition: string }): void;
-  databaseState(event: { readonly up: boolean; readonly detail?: string }): void;
-  /** A start waits for the database; logged again every ten seconds or so. */
-  databaseAwaited(event: {
-    readonly detail: string;
-    readonly waitedMs: number;
-    readonly limitMs: number;
-  }): void;
-  migrated(event: { readonly applied: readonly string[] }): void;
-  embeddedPostgres(event: { readonly phase: string; readonly detail?: string }): void;
+/** One HTTP request, however it ended. */
+export interface RequestEnded {
+  /** Name of the endpoint, such as `depth`. */
+  readonly endpoint: string;
+  readonly outcome: RequestOutcome;
+  /** From sending to the end, milliseconds. */
+  readonly durationMs: number;
+  /** Size of the answer's body. */
+  readonly bytes: number;
+  /** Present on failure: the error's stable code and message. */
+  readonly error?: { readonly code: string; readonly message: string };
 }
+
+/** The request budget at one moment. */
+export interface BudgetState {
+  /** Requests per second that are allowed now. */
+  readonly ratePerS: number;
+  /** Requests that may start at once. */
+  readonly tokens: number;
+  /** Callers that wait. */
+  readonly waiting: number;
+}
+
+/** Two courses of the exchange's time that answers speak for. UNIX milliseconds. */
+export interface ClockDispute {
+  /** Now, by the course in use before. */
+  readonly fromMs: number;
+  /** Now, by the answers that contradict it. */
+  readonly toMs: number;
+  /** Share of the last answers that do, 0 to 1. */
+  readonly share: number;
+  /** Whether they are followed from now on. */
+  readonly isFollowed: boolean;
+}
+
+/** A connection for the states of one market. */
+interface Socket {
+  readonly market: string;
+  readonly periodS: number;
+}
+
+const CLIENT = {
+  /** An HTTP request ended, well or not. */
+  requestEnded: event<RequestEnded>({
+    level: (one) => (isFailure(one) ? 'warn' : 'debug'),
+    text: (one) => (isFailure(one) ? 'request failed' : 'request ended'),
+    flood: (one) =>
+      isFailure(one)
+        ? `request ${one.endpoint} ${one.outcome} ${one.error?.code ?? ''}`
+        : undefined,
+    fields: ({ error, ...fields }) =>
+      error === undefined || fields.outcome === 'aborted'
+        ? fields
+        : { ...fields, code: error.code, error: error.message },
+    moves: {
+      ...{
+        requests_total: 1,
+        request_duration_seconds: 'durationMs',
+        response_bytes_total: 'bytes',
+      },
+    },
+    record: ({ tally }, { outcome }) => tally.requestEnded(outcome),
+  }),
+  /** The request budget changed. */
+  budgetChanged: event<BudgetState>({
+    level: 'trace',
+    text: 'request budget',
+    fields: ({ ratePerS, tokens, waiting }) => ({ ratePerS, tokens, waiting }),
+    moves: {
+      request_budget_rate: 'ratePerS',
+      request_budget_tokens: 'tokens',
+      request_budget_waiting: 'waiting',
+    },
+  }),
+  /** The exchange asked us to wait (429, Retry-After, exhausted headers). */
+  budgetPaused: event<{ reason: string; waitMs: number }>({
+    level: 'warn',
+    text: 'the exchange asks us to wait',
+    flood: ({ reason }) => `pause ${slug(reason)}`,
+    moves: { request_budget_pauses_total: 1, request_budget_pause_seconds_total: 'waitMs' },
+  }),
+  /** Exchange time minus this machine's time, and how fast it runs (1 is real time). */
+  exchangeClock: event<{ offsetMs: number; pace: number }>({
+    level: 'debug',
+    text: "exchange's clock",
+    moves: { exchange_clock_offset_seconds: 'offsetMs', exchange_clock_pace: 'pace' },
+  }),
+  /** Answers contradict the course of the exchange's time that is in use. */
+  exchangeClockDisputed: event<ClockDispute, 'outcome'>({
+    level: 'warn',
+    text: ({ isFollowed }) =>
+      isFollowed
+        ? "the exchange's time jumped and is followed; coverage beyond the new present is taken back"
+        : "answers contradict the exchange's time: nothing is covered beyond the earlier of the two; if it lasts, check the clocks of the exchange, of what lies before it, and of this machine",
+    flood: ({ isFollowed }) => (isFollowed ? undefined : 'clock disputed'),
+    fields: ({ fromMs, toMs, share }) => ({
+      ...{ from: iso(fromMs), to: iso(toMs), seconds: (toMs - fromMs) / 1000, share },
+    }),
+    labels: ({ isFollowed }) => ({ outcome: isFollowed ? 'followed' : 'held' }),
+    moves: { exchange_clock_disputes_total: 1 },
+  }),
+  /** A connection for states is open, and subscribed. */
+  socketOpened: event<Socket>({
+    level: 'debug',
+    text: 'real-time connection opened',
+    moves: { realtime_connections_opened_total: 1 },
+    record: (recorder, { market, periodS }) => recorder.socketOpened(`${market} ${periodS}`),
+  }),
+  /** A connection for states ended: WebSocket close code, reason, and how long it had lived. */
+  socketClosed: event<
+    Socket & {
+      code: number;
+      reason: string;
+      livedMs: number;
+      /** Why no connection came about, where that is how it ended. */
+      detail?: string;
+    }
+  >({
+    level: ({ code, reason }) =>
+      /^(stopped|normal)$/.test(closeReason(code, reason)) ? 'debug' : 'warn',
+    text: 'real-time connection closed',
+    flood: ({ code, reason }) => `socket ${closeReason(code, reason)}`,
+    fields: ({ market, periodS, code, ...rest }) => ({ market, periodS, closeCode: code, ...rest }),
+    labels: ({ code, reason }) => ({ reason: closeReason(code, reason) }),
+    moves: { realtime_connections_closed_total: 1 },
+    record: (recorder, { market, periodS, livedMs }) =>
+      recorder.socketClosed(`${market} ${periodS}`, livedMs),
+  }),
+  /** The next connection for states is tried after this wait. */
+  socketRetry: event<Socket & { waitMs: number }>({
+    level: 'debug',
+    text: 'real-time reconnect scheduled',
+    moves: { realtime_reconnects_total: 1 },
+  }),
+  /** A WebSocket frame came, and what became of it. */
+  frameReceived: event<{
+    outcome: 'update' | 'response' | 'unrecognised' | 'dropped';
+  }>({
+    level: ({ outcome }) => (isUnused(outcome) ? 'warn' : 'trace'),
+    text: ({ outcome }) => (isUnused(outcome) ? 'real-time frame not used' : 'real-time frame'),
+    flood: ({ outcome }) => (isUnused(outcome) ? `frame ${outcome}` : undefined),
+    moves: { realtime_frames_total: 1 },
+  }),
+};
+
+function isFailure({ error, outcome }: RequestEnded): boolean {
+  return error !== undefined && outcome !== 'aborted';
+}
+
+function isUnused(outcome: string): boolean {
+  return outcome === 'dropped' || outcome === 'unrecognised';
+}
+
+const EMBEDDED_LEVELS: Readonly<Record<string, Level>> = {
+  ...{ failed: 'error', lost: 'error', not_started: 'warn' },
+};
+
+/** The archive. Commits are debug; what changes what an operator can rely on is info or worse. */
+const STORE = {
+  /** One transaction committed. `rows` by table and outcome. */
+  committed: event<{
+    durationMs: number;
+    batches: number;
+    rows: Readonly<Record<string, Readonly<Record<string, number>>>>;
+  }>({
+    level: 'debug',
+    text: 'committed',
+    moves: { commits_total: 1, commit_duration_seconds: 'durationMs', commit_batches: 'batches' },
+    record({ metrics }, { rows }) {
+      for (const [table, outcomes] of Object.entries(rows)) {
+        for (const [outcome, count] of Object.entries(outcomes)) {
+          metrics.move('archive_rows_total', count, { table, outcome });
+        }
+      }
+    },
+  }),
+  commitFailed: event<Failure & { willRetry: boolean }, 'retried'>({
+    level: ({ willRetry }) => (willRetry ? 'warn' : 'error'),
+    text: ({ willRetry }) => (willRetry ? 'commit failed, will be repeated' : 'commit failed'),
+    flood: ({ code, willRetry }) => `commit ${code} ${willRetry}`,
+    fields: ({ code, message }) => ({ code, error: message }),
+    labels: ({ willRetry }) => ({ retried: String(willRetry) }),
+    moves: { commit_failures_total: 1 },
+  }),
+  /** A commit waits for a lock. `by` names who holds it. */
+  commitBlocked: event<{ by: string; waitedMs: number }>({
+    level: 'warn',
+    text: 'a commit waits for a lock',
+    flood: () => 'blocked',
+    fields: ({ by, waitedMs }) => ({ heldBy: by, waitedS: wholeSeconds(waitedMs) }),
+    moves: { commits_blocked_total: 1 },
+  }),
+  queueChanged: event<{ queue: string; size: number; limit: number }>({
+    level: 'trace',
+    text: 'queue',
+    moves: { queue_items: 'size', queue_limit_items: 'limit' },
+  }),
+  quarantined: event<{
+    endpoint: string;
+    reason: string;
+    count: number;
+  }>({
+    level: 'warn',
+    text: 'data refused and set aside',
+    flood: ({ endpoint, reason }) => `quarantine ${endpoint} ${slug(reason)}`,
+    moves: { quarantined_total: 'count' },
+  }),
+  partitionMade: event<{ table: string; partition: string }>({
+    level: 'debug',
+    text: 'partition made',
+    moves: { partitions_made_total: 1 },
+  }),
+  /** Partitions of a table were made up to here, exchange time. The lead is derived at each scrape. */
+  partitionLead: event<{ table: string; endMs: number }>({
+    level: 'trace',
+    text: 'partitions reach ahead',
+    record: ({ partitionEnds }, { table, endMs }) => partitionEnds.set(table, endMs),
+  }),
+  /** Rows came late for a sealed partition, which is hot again for that. */
+  partitionReopened: event<{ partition: string }, 'table'>({
+    level: 'warn',
+    text: 'rows came late: a sealed partition is open again',
+    labels: ({ partition }) => ({ table: partition.replace(/_\d+$/, '') }),
+    moves: { partitions_reopened_total: 1 },
+  }),
+  databaseState: event<{ up: boolean; detail?: string }>({
+    level: ({ up }, { wasUp }) => (up === wasUp ? undefined : up ? 'info' : 'error'),
+    text: ({ up }) => (up ? 'the database answers' : 'the database does not answer'),
+    fields: ({ detail }) => (detail === undefined ? {} : { detail }),
+    record(recorder, { up }) {
+      recorder.metrics.move('database_up', up ? 1 : 0);
+      if (up === recorder.wasUp) return;
+      recorder.wasUp = up;
+      recorder.metrics.move('database_state_changes_total', 1, { state: up ? 'up' : 'down' });
+    },
+  }),
+  /** A start waits for the database; logged again every ten seconds or so. */
+  databaseAwaited: event<{
+    detail: string;
+    waitedMs: number;
+    limitMs: number;
+  }>({
+    level: 'warn',
+    text: 'waiting for the database',
+    fields: ({ detail, waitedMs, limitMs }) => ({
+      ...{ detail, waitedS: wholeSeconds(waitedMs), atMostS: wholeSeconds(limitMs) },
+    }),
+    moves: { database_up: 0 },
+    record(recorder) {
+      recorder.wasUp = false;
+    },
+  }),
+  migrated: event<{ applied: readonly string[] }>({
+    level: ({ applied }) => (applied.length > 0 ? 'info' : 'debug'),
+    text: ({ applied }) =>
+      applied.length > 0 ? 'schema brought up to date' : 'schema is up to date',
+    fields: ({ applied }) => (applied.length > 0 ? { applied } : {}),
+    moves: { migrations_applied_total: ({ applied }) => applied.length },
+  }),
+  embeddedPostgres: event<{ phase: string; detail?: string }>({
+    level: ({ phase }) => EMBEDDED_LEVELS[slug(phase)] ?? 'info',
+    text: ({ phase }) => `embedded Postgres: ${phase}`,
+    fields: ({ detail }) => (detail === undefined ? {} : { detail }),
+    moves: { embedded_postgres_phases_total: 1 },
+  }),
+};
 
 /** What becomes of partitions after their time. */
-export interface SealingEvents {
+const SEALING = {
   /** One partition was sealed, archived, restored or given up. */
-  partitionChanged(event: {
-    readonly table: string;
-    readonly partition: string;
-    readonly became: 'sealed' | 'archived' | 'restored' | 'expired';
-    readonly rows: number | null;
-  }): void;
+  partitionChanged: event<{
+    table: string;
+    partition: string;
+    became: 'sealed' | 'archived' | 'restored' | 'expired';
+    rows: number | null;
+  }>({
+    level: 'info',
+    text: ({ became }) => `partition ${became}`,
+    fields: ({ table, partition, rows }) => ({ table, partition, rows }),
+    moves: { partition_changes_total: 1 },
+  }),
   /** What is due could not be done, or not to one partition; it is tried again. */
-  failed(event: { readonly code: string; readonly message: string }): void;
+  failed: event<Failure>({
+    level: 'warn',
+    text: 'a partition could not be sealed, archived or given up; tried again later',
+    flood: ({ code }) => `sealing ${code}`,
+    fields: ({ code, message }) => ({ code, error: message }),
+    moves: { sealing_failures_total: 1 },
+  }),
   /** How many partitions there are by state. */
-  partitionsCounted(event: {
-    readonly partitions: readonly {
-      readonly table: string;
-      readonly state: string;
-      readonly count: number;
+  partitionsCounted: event<{
+    partitions: readonly {
+      table: string;
+      state: string;
+      count: number;
     }[];
-  }): void;
-}
+  }>({
+    level: 'debug',
+    text: 'partitions counted',
+    fields: ({ partitions }) => ({ kinds: partitions.length }),
+    record({ metrics }, { partitions }) {
+      metrics.reset('partitions');
+      for (const { table, state, count } of partitions) {
+        metrics.move('partitions', count, { table, state });
+      }
+    },
+  }),
+};
 
-export interface CollectEvents {
-  /** Rows that arrived from the exchange, before anything is decided about them. */
-  received(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly count: number;
-  }): void;
-  /** What became of them. Over all outcomes the counts equal those received, less those in flight. */
-  settled(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly outcome:
-      | 'stored'
-      | 'updated'
-      | 'duplicate'
-      | 'conflict'
-      | 'rejected'
-      | 'unchanged'
-      | 'lost';
-    readonly count: number;
-  }): void;
-  /** Newest stored moment of a stream, exchange time. The lag is derived from it at each scrape. */
-  progressed(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly newestMs: number;
-  }): void;
-  pollFailed(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly code: string;
-    readonly message: string;
-    readonly action: 'retry' | 'skip' | 'fatal';
-  }): void;
-  /** The newest trades of a market were asked for, and stored. */
-  headPolled(event: {
-    readonly stream: string;
-    readonly market: string;
-    /** Why then: told by the state feed or the tickers, asked for by the schedule, and so on. */
-    readonly cause: 'pushed' | 'swept' | 'urgent' | 'floor' | 'spare';
-    /** Time from the sign of a trade to the poll; undefined without a sign. */
-    readonly waitMs: number | undefined;
-    /** How old the new trades were once they were stored, exchange time. */
-    readonly agesMs: readonly number[];
-  }): void;
-  /** A scheduled run found the one before still going, and was left out. */
-  runSkipped(event: { readonly stream: string }): void;
-  walkStepped(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly pages: number;
-    readonly connected: boolean;
-  }): void;
-  /** Streams whose coverage does not grow, as of now. */
-  streamsStanding(event: {
-    readonly streams: readonly {
-      readonly kind: string;
-      readonly market: string;
-      readonly variant: number;
-      readonly standingMs: number;
-      readonly reason: string;
-      readonly note: string;
-    }[];
-  }): void;
-  /** The exchange began the ids of a market's trades anew. */
-  idsBegunAnew(event: {
-    readonly market: string;
-    readonly firstId: number;
-    readonly lastIdBefore: number;
-    readonly atMs: number;
-  }): void;
-  /** Stored rows that later answers showed to be no trades went to quarantine. */
-  tradesExposed(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly count: number;
-    readonly note: string;
-  }): void;
-  walkStalled(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly detail: string;
-  }): void;
-  /**
-   * A page of the newest trades lacks trades that another source shows: it is not claimed beyond its
-   * rows. `isFirst`: the one before it was not held back.
-   */
-  historyStale(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly source: 'states' | 'tickers' | 'history';
-    /** Age of its newest row when the missing trade happened; null: it has no row. */
-    readonly behindMs: number | null;
-    readonly isFirst: boolean;
-  }): void;
-  /** How the server counts the offset of an endpoint; `before` when it was thought otherwise. */
-  sinceModeSettled(event: {
-    readonly endpoint: string;
-    readonly mode: 'skip' | 'id';
-    readonly before: 'skip' | 'id' | null;
-  }): void;
-  /** How many times the trades between two polls of a market would fit into a page. */
-  historyHeadroom(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly ratio: number;
-  }): void;
-  gapFound(event: {
-    readonly stream: string;
-    readonly market: string;
-    readonly reason: string;
-    readonly lengthMs: number;
-  }): void;
-  /**
-   * The gaps of the whole archive as they are now; replaces the counts told before. Streams and
-   * markets that are not named have none. Count and length are of open gaps, which may still be
-   * filled; what nobody can fetch any more is told apart.
-   */
-  gapsCounted(event: {
-    readonly gaps: readonly {
-      readonly stream: string;
-      readonly market: string;
-      readonly count: number;
-      readonly lengthMs: number;
-      readonly unfillableMs: number;
-    }[];
-  }): void;
-  marketsChanged(event: {
-    readonly added: readonly string[];
-    readonly removed: readonly string[];
-    readonly changed: readonly string[];
-  }): void;
-  /** More markets are listed than may be collected, by so many; 0 when that is over. */
-  marketsLeftOut(event: { readonly count: number; readonly max: number }): void;
-  /** All markets that the settings name and the exchange does not list; `message` tells it in words. */
-  marketsMissing(event: { readonly names: readonly string[]; readonly message: string }): void;
-}
-
-/** Trades held against candles, and what the ledger says of completeness. */
-export interface VerifyEvents {
-  /** Slots were judged for the first time; each mismatch among them is told by itself as well. */
-  judged(event: {
-    readonly market: string;
-    readonly intervalS: number;
-    readonly matches: number;
-    readonly mismatches: number;
-  }): void;
-  /** The trades and the candle of a slot do not agree; both are fetched again. */
-  mismatchFound(event: {
-    readonly market: string;
-    readonly intervalS: number;
-    /** Begin of the slot. */
-    readonly fromMs: number;
-    readonly detail: string;
-  }): void;
-  /** What was found in the end, after all refetches that were needed or allowed. */
-  mismatchSettled(event: {
-    readonly market: string;
-    readonly intervalS: number;
-    readonly fromMs: number;
-    readonly outcome: 'match' | 'mismatch';
-    readonly tries: number;
-    readonly detail: string;
-  }): void;
-  /** A round failed; the next one comes all the same. */
-  failed(event: { readonly code: string; readonly message: string }): void;
-  /** How complete the archive is now; replaces what was told before. */
-  completenessCounted(event: {
-    /** Covered part of what is expected, 0 to 1. */
-    readonly coverage: readonly {
-      readonly stream: string;
-      readonly market: string;
-      readonly ratio: number;
-    }[];
-    /** Open gaps, summed up over markets. */
-    readonly openGaps: readonly {
-      readonly stream: string;
-      readonly reason: string;
-      readonly lengthMs: number;
-      /** Age of the oldest moment that is missing. */
-      readonly oldestAgeMs: number;
-    }[];
-    readonly verdicts: readonly {
-      readonly market: string;
-      readonly intervalS: number;
-      readonly mismatches: number;
-      /** The exchange's time now minus the end of the newest verdict; null without one. */
-      readonly lagMs: number | null;
-    }[];
-  }): void;
-}
-
-export interface ServerEvents {
-  served(event: {
-    readonly endpoint: string;
-    readonly status: number;
-    readonly durationMs: number;
-  }): void;
-  realtimeOpened(event: { readonly open: number }): void;
-  realtimeClosed(event: { readonly open: number; readonly reason: string }): void;
+/** The contract served by ourselves: the sandbox, or a replay. */
+const SERVER = {
+  served: event<{
+    endpoint: string;
+    status: number;
+    durationMs: number;
+  }>({
+    level: 'trace',
+    text: 'served',
+    labels: ({ status }) => {
+      const isStatus = Number.isInteger(status) && status >= 100 && status <= 599;
+      return { status: isStatus ? String(status) : 'other' };
+    },
+    moves: { served_requests_total: 1, served_request_duration_seconds: 'durationMs' },
+  }),
+  realtimeOpened: event<{ open: number }>({
+    level: 'trace',
+    text: 'real-time client connected',
+    moves: { served_realtime_connections: 'open' },
+  }),
+  realtimeClosed: event<{ open: number; reason: string }>({
+    level: 'trace',
+    text: 'real-time client left',
+    moves: { served_realtime_connections: 'open', served_realtime_closed_total: 1 },
+  }),
   /** A request was not answered as it should be, by a fault of the server or what is behind it. */
-  handlerFailed(event: {
-    readonly endpoint: string;
-    readonly code: string;
-    readonly message: string;
-    /** Where it went wrong; for the log alone. */
-    readonly stack?: string;
-  }): void;
-}
+  handlerFailed: event<
+    Failure & {
+      endpoint: string;
+      /** Where it went wrong; for the log alone. */
+      stack?: string;
+    }
+  >({
+    level: 'error',
+    text: ({ message }) => `a request could not be answered: ${message}`,
+    flood: ({ endpoint, code }) => `handler ${endpoint} ${code}`,
+    fields: ({ message: _, ...fields }) => fields,
+    moves: { served_failures_total: 1 },
+  }),
+};
 
 /** Where a program writes for people. */
 export type OutputName = 'stderr' | 'stdout';
+/** Lines that were not written, because too much waited for a reader already. */
+interface LinesDropped {
+  readonly output: OutputName;
+  readonly lines: number;
+}
 
-export interface DaemonEvents {
-  started(event: { readonly detail: Readonly<Record<string, string | number | boolean>> }): void;
-  stopping(event: { readonly reason: string }): void;
-  stopped(event: { readonly durationMs: number; readonly exitCode: number }): void;
-  /** Lines that were not written, because too much waits for a reader already. */
-  outputDropped(event: { readonly output: OutputName; readonly lines: number }): void;
+/** The daemon's own life. */
+const DAEMON = {
+  started: event<{ detail: Readonly<Record<string, string | number | boolean>> }, 'phase'>({
+    level: 'info',
+    text: 'started',
+    fields: ({ detail }) => detail,
+    labels: () => ({ phase: 'started' }),
+    moves: { lifecycle_total: 1 },
+  }),
+  stopping: event<{ reason: string }, 'phase'>({
+    level: 'info',
+    text: 'stopping',
+    labels: () => ({ phase: 'stopping' }),
+    moves: { lifecycle_total: 1 },
+  }),
+  stopped: event<{ durationMs: number; exitCode: number }, 'phase'>({
+    level: 'info',
+    text: 'stopped',
+    fields: ({ durationMs, exitCode }) => ({ durationMs: Math.round(durationMs), exitCode }),
+    labels: () => ({ phase: 'stopped' }),
+    moves: { lifecycle_total: 1, shutdown_duration_seconds: 'durationMs' },
+  }),
+  outputDropped: event<LinesDropped>({
+    // The log cannot report that about itself.
+    level: ({ output }) => (output === 'stderr' ? undefined : 'warn'),
+    text: ({ output }) => `${output} is not read: its lines are dropped, and all else goes on`,
+    flood: ({ output }) => `dropped ${output}`,
+    fields: () => ({}),
+    moves: { output_lines_dropped_total: 'lines' },
+  }),
   /** The reader is back, and has all that waited. */
-  outputResumed(event: { readonly output: OutputName; readonly lines: number }): void;
+  outputResumed: event<LinesDropped, 'code'>({
+    level: 'warn',
+    text: ({ output }) => `${output} was not read for a while`,
+    fields: ({ lines }) => ({ droppedLines: lines }),
+    labels: ({ output }) => ({ code: `${output}_unread` }),
+    moves: { warnings_total: 1 },
+  }),
   /** Something that needs a person's eye but stops nothing. */
-  warned(event: { readonly code: string; readonly message: string }): void;
-  failed(event: { readonly code: string; readonly message: string }): void;
+  warned: event<Failure>({
+    level: 'warn',
+    text: ({ message }) => message,
+    flood: ({ code }) => `warned ${code}`,
+    fields: ({ code }) => ({ code }),
+    moves: { warnings_total: 1 },
+  }),
+  failed: event<Failure>({
+    level: 'error',
+    text: ({ message }) => message,
+    fields: ({ code }) => ({ code }),
+    moves: { failures_total: 1 },
+  }),
+};
+
+/** The table, by the room that reports. */
+export const EVENTS = {
+  ...{ client: CLIENT, store: STORE, collect: COLLECT, verify: VERIFY, sealing: SEALING },
+  ...{ server: SERVER, daemon: DAEMON },
+};
+
+/** What a client tells while it works, for logs and metrics. */
+export type ClientEvents = Reports<typeof CLIENT>;
+export type StoreEvents = Reports<typeof STORE>;
+export type CollectEvents = Reports<typeof COLLECT>;
+export type VerifyEvents = Reports<typeof VERIFY>;
+export type SealingEvents = Reports<typeof SEALING>;
+export type ServerEvents = Reports<typeof SERVER>;
+export type DaemonEvents = Reports<typeof DAEMON>;
+export type Telemetry = { readonly [S in keyof typeof EVENTS]: Reports<(typeof EVENTS)[S]> };
+
+function silent<S extends object>(section: S): Reports<S> {
+  const names = Object.keys(section);
+  return Object.fromEntries(names.map((name) => [name, () => undefined])) as unknown as Reports<S>;
 }
 
-export interface Telemetry {
-  readonly client: ClientEvents;
-  readonly store: StoreEvents;
-  readonly collect: CollectEvents;
-  readonly verify: VerifyEvents;
-  readonly sealing: SealingEvents;
-  readonly server: ServerEvents;
-  readonly daemon: DaemonEvents;
-}
+/** Telemetry of a client that nobody watches: the library's default. */
+export const silentClientEvents = silent(CLIENT);
+/** The same of an archive. */
+export const silentStoreEvents = silent(STORE);

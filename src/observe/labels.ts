@@ -20,7 +20,7 @@ export class LabelLimit {
 
   /** The label value to use for `name`. */
   admit(name: string): string {
-    if (this.#names.has(name)) return name;
+    if (name === OTHER || this.#names.has(name)) return name;
     if (name === '' || name.length > 100 || this.#names.size >= this.#limit) return OTHER;
     this.#names.add(name);
     return name;

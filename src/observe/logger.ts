@@ -1,15 +1,13 @@
 import { pino } from 'pino';
 import pretty from 'pino-pretty';
 import type { Clock } from '../kernel/clock.js';
-import { createRedactor } from './redact.js';
-import { Repeats } from './repeats.js';
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
 export type LogFormat = 'auto' | 'json' | 'pretty';
 type WrittenLevel = Exclude<LogLevel, 'silent'>;
 
 /** Values that belong to a log line, by name; units in the names. */
-type LogFields = Readonly<Record<string, unknown>>;
+export type LogFields = Readonly<Record<string, unknown>>;
 
 /** Where log lines go: a stream such as stderr, or something that draws around them. */
 export interface LogDestination {
@@ -74,5 +72,82 @@ export function createLogger(options: LoggerOptions): Logger {
       if (heldBack === undefined) return;
       write(at, message, heldBack === 0 ? fields : { ...fields, heldBack });
     },
+  };
+}
+
+/** Different troubles that are remembered at once; the one untold for longest makes room. */
+const MAX_KEYS = 500;
+
+interface Told {
+  readonly atMs: number;
+  /** Occurrences kept back since then. */
+  heldBack: number;
+}
+
+/**
+ * Keeps a repeating trouble from flooding the log: the first occurrence is told, then at most one
+ * in each period, together with how many were kept back in between. Metrics count all of them.
+ */
+export class Repeats {
+  readonly #clock: Clock;
+  readonly #periodMs: number;
+  readonly #told = new Map<string, Told>();
+
+  constructor(clock: Clock, periodMs: number) {
+    this.#clock = clock;
+    this.#periodMs = periodMs;
+  }
+
+  /**
+   * Notes one occurrence of `key`.
+   *
+   * @returns how many were kept back since the last telling if this one is to be told, else
+   *   undefined.
+   */
+  note(key: string): number | undefined {
+    const nowMs = this.#clock.monotonicMs();
+    const told = this.#told.get(key);
+    if (told !== undefined && nowMs - told.atMs < this.#periodMs) {
+      told.heldBack += 1;
+      return undefined;
+    }
+    this.#told.delete(key);
+    this.#told.set(key, { atMs: nowMs, heldBack: 0 });
+    if (this.#told.size > MAX_KEYS) {
+      const [oldest] = this.#told.keys();
+      if (oldest !== undefined) this.#told.delete(oldest);
+    }
+    return told?.heldBack ?? 0;
+  }
+}
+
+/** What stands where a secret was. */
+const REDACTED = '***';
+
+/** Shapes of secrets that may turn up inside any text: error messages above all. */
+const RULES: readonly (readonly [RegExp, string])[] = [
+  // user:password@ inside a URL
+  [/([a-z][a-z0-9+.-]{1,20}:\/\/[^\s:@/"]{0,200}):[^\s@/"]{1,500}@/gi, `$1:${REDACTED}@`],
+  [/\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}/gi, `$1 ${REDACTED}`],
+  // password=…, "apiKey":"…", X-TXC-SIGNATURE: …
+  [
+    /((?:passw(?:or)?d|secret|token|api_?key|x-txc-[a-z]{1,12}|signature)\\?["']?\s*[=:]\s*\\?["']?)[^\s"'\\,;&}]{1,1000}/gi,
+    `$1${REDACTED}`,
+  ],
+];
+
+/**
+ * Builds the function that every log line passes through before it is written: it hides what looks
+ * like a secret, and the given secrets wherever they stand.
+ */
+export function createRedactor(secrets: readonly string[] = []): (line: string) => string {
+  const known = secrets
+    .filter((secret) => secret.length >= 4)
+    .flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1), encodeURIComponent(secret)]);
+  return (line) => {
+    let shown = line;
+    for (const secret of known) shown = shown.replaceAll(secret, REDACTED);
+    for (const [pattern, replacement] of RULES) shown = shown.replace(pattern, replacement);
+    return shown;
   };
 }

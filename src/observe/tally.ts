@@ -1,4 +1,14 @@
-import type { CollectEvents, RequestOutcome } from './events.js';
+/** How an HTTP request ended; the values of the metric label `outcome`. */
+export type RequestOutcome =
+  | 'ok'
+  | 'rejected_rows'
+  | 'client_error'
+  | 'server_error'
+  | 'rate_limited'
+  | 'timeout'
+  | 'network'
+  | 'malformed'
+  | 'aborted';
 
 /** What a received row can come to; every row comes to exactly one of these. */
 export const ROW_OUTCOMES = [
@@ -9,7 +19,7 @@ export const ROW_OUTCOMES = [
   'rejected',
   'unchanged',
   'lost',
-] as const satisfies readonly Parameters<CollectEvents['settled']>[0]['outcome'][];
+] as const;
 export type RowOutcome = (typeof ROW_OUTCOMES)[number];
 
 /** The counts of one stream since the program started. */

@@ -1,14 +1,9 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import { createClientEvents } from './client-events.js';
-import { createCollectEvents } from './collect-events.js';
-import type { Telemetry } from './events.js';
+import { Recorder } from './entry.js';
+import { EVENTS, type Telemetry } from './events.js';
 import type { Logger } from './logger.js';
-import { createDaemonEvents, createServerEvents } from './program-events.js';
-import { createSealingEvents } from './sealing-events.js';
-import { createSinks, type Sinks, seconds } from './sinks.js';
-import { createStoreEvents } from './store-events.js';
-import type { Tally } from './tally.js';
-import { createVerifyEvents } from './verify-events.js';
+import { Metrics } from './metrics.js';
+import { Tally } from './tally.js';
 
 export interface TelemetryOptions {
   readonly logger: Logger;
@@ -30,36 +25,37 @@ export interface ObservedTelemetry extends Telemetry {
 }
 
 /** Works out at each scrape what only makes sense at that moment. */
-function refresh({ metrics, tally, partitionEnds }: Sinks, exchangeNowMs: number): void {
-  metrics.lagSeconds.reset();
+function refresh({ metrics, tally, partitionEnds }: Recorder, exchangeNowMs: number): void {
+  metrics.reset('lag_seconds');
   for (const { stream, market, newestMs } of tally.newest()) {
-    metrics.lagSeconds.set({ stream, market }, Math.max(0, seconds(exchangeNowMs - newestMs)));
+    const lagMs = Math.max(0, exchangeNowMs - newestMs);
+    metrics.move('lag_seconds', lagMs / 1000, { stream, market });
   }
   // A lead that shrinks is one that nobody reports any more.
   for (const [table, endMs] of partitionEnds) {
-    metrics.partitionLeadSeconds.set({ table }, seconds(endMs - exchangeNowMs));
+    metrics.move('partition_lead_seconds', (endMs - exchangeNowMs) / 1000, { table });
   }
   for (const { stream, inFlight } of tally.snapshot().streams) {
-    metrics.rowsInFlight.set({ stream }, inFlight);
+    metrics.move('rows_in_flight', inFlight, { stream });
   }
 }
 
 /** Builds the telemetry: one function an event, each a log line and a metric. */
 export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
   const registry = options.registry ?? new Registry();
-  const sinks = createSinks(options.logger, registry);
+  const recorder = new Recorder(options.logger, new Metrics(registry), new Tally());
   if (options.processMetrics !== false) collectDefaultMetrics({ register: registry });
+  const sections = Object.entries(EVENTS).map(([section, entries]) => {
+    const reports = Object.entries(entries).map(([name, entry]) => {
+      return [name, (event: object) => recorder.report(entry, event)];
+    });
+    return [section, Object.fromEntries(reports)];
+  });
   return {
-    client: createClientEvents(sinks),
-    store: createStoreEvents(sinks),
-    collect: createCollectEvents(sinks),
-    sealing: createSealingEvents(sinks),
-    verify: createVerifyEvents(sinks),
-    server: createServerEvents(sinks),
-    daemon: createDaemonEvents(sinks),
-    tally: sinks.tally,
+    ...(Object.fromEntries(sections) as Telemetry),
+    tally: recorder.tally,
     metricsText() {
-      refresh(sinks, options.exchangeNowMs());
+      refresh(recorder, options.exchangeNowMs());
       return registry.metrics();
     },
     metricsContentType: registry.contentType,

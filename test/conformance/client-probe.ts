@@ -14,7 +14,7 @@ import { RequestBudget } from '../../src/kernel/budget.js';
 import type { Clock } from '../../src/kernel/clock.js';
 import { messageOf } from '../../src/kernel/errors.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import { silentClientEvents } from '../../src/observe/silent.js';
+import { silentClientEvents } from '../../src/observe/events.js';
 import { blameFor, checkReading } from './client-reading.js';
 import type { Answer, ExchangeProbe } from './exchange-probe.js';
 import { SideError } from './outcome.js';

@@ -2,7 +2,7 @@ import { createExchangeClock, openStateFeed } from '../../../src/client/index.js
 import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/intervals.js';
 import { readServerFrame, STATE_UPDATE } from '../../../src/contract/realtime.js';
 import { systemRandom } from '../../../src/kernel/random.js';
-import { silentClientEvents } from '../../../src/observe/silent.js';
+import { silentClientEvents } from '../../../src/observe/events.js';
 import type { Case, Context } from '../context.js';
 import { type Findings, Skip } from '../outcome.js';
 import { type Frame, RealtimeProbe } from '../realtime-probe.js';

@@ -6,7 +6,7 @@ import { exitCodeOf } from '../../../src/cli/failure.js';
 import { buildProgram, loadCommands } from '../../../src/cli/program.js';
 import { KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
-import { createMetrics } from '../../../src/observe/metrics.js';
+import { Metrics } from '../../../src/observe/metrics.js';
 import { parse, readSources, walk } from '../repository/imports.js';
 import { defaultYaml, repositoryPath } from '../repository/repository.js';
 
@@ -204,12 +204,7 @@ export function configurationPage(): string {
 
 export async function metricsPage(): Promise<string> {
   const registry = new Registry();
-  const labels = new Map(
-    Object.values(createMetrics(registry)).map((metric) => {
-      const { name, labelNames } = metric as unknown as { name: string; labelNames: string[] };
-      return [name, labelNames];
-    }),
-  );
+  const labels = new Metrics(registry).labelNames;
   const metrics = (await registry.getMetricsAsJSON()).sort((a, b) => (a.name < b.name ? -1 : 1));
   const rows = metrics.map(({ name, type, help }) => [
     `\`${name}\``,

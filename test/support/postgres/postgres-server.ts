@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { StoreEvents } from '../../../src/observe/events.js';
-import { silentStoreEvents } from '../../../src/observe/silent.js';
+import { silentStoreEvents } from '../../../src/observe/events.js';
 import { clusterPaths, readPassword } from '../../../src/store/embedded/cluster.js';
 import { EMBEDDED_SUPERUSER } from '../../../src/store/embedded/logins.js';
 import { migrate, startEmbeddedPostgres } from '../../../src/store/index.js';

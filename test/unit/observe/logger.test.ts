@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createLogger, type LogFormat, type LogLevel } from '../../../src/observe/logger.js';
-import { Repeats } from '../../../src/observe/repeats.js';
+import {
+  createLogger,
+  type LogFormat,
+  type LogLevel,
+  Repeats,
+} from '../../../src/observe/logger.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 function open(options: {

@@ -4,19 +4,14 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { Registry } from 'prom-client';
-import { createMetrics } from '../../../src/observe/metrics.js';
+import { Metrics } from '../../../src/observe/metrics.js';
 import { repositoryPath } from '../../support/repository/repository.js';
 
 const path = join(repositoryPath, 'config', 'prometheus-rules.yml');
 
 test('alerts speak only of metrics and labels that exist', async () => {
   const registry = new Registry();
-  const metrics = createMetrics(registry);
-  const labels = new Set(
-    Object.values(metrics).flatMap(
-      (metric) => (metric as unknown as { labelNames: string[] }).labelNames,
-    ),
-  );
+  const labels = new Set([...new Metrics(registry).labelNames.values()].flat());
   const known = new Set((await registry.getMetricsAsJSON()).map(({ name }) => name));
   const rules = readFileSync(path, 'utf8');
   const named = [...rules.matchAll(/\btapekeep_[a-z_]+/g)].map(([name]) => name);

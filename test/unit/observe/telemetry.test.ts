@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Telemetry } from '../../../src/observe/events.js';
 import { createLogger } from '../../../src/observe/logger.js';
-import { MARKET_LABELS_MAX } from '../../../src/observe/sinks.js';
+import { MARKET_LABELS_MAX } from '../../../src/observe/metrics.js';
 import { ROW_OUTCOMES } from '../../../src/observe/tally.js';
 import { createTelemetry } from '../../../src/observe/telemetry.js';
 import { FakeClock } from '../../support/fake-clock.js';

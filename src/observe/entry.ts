@@ -1,0 +1,135 @@
+import type { LogFields, Logger, LogLevel } from './logger.js';
+import type { MetricLabels, MetricName, Metrics } from './metrics.js';
+import { ROW_OUTCOMES, type Tally } from './tally.js';
+
+export type Level = Exclude<LogLevel, 'silent'>;
+
+/** Fields of an event that hold a number. */
+type Figure<E> = {
+  [K in keyof E]: E[K] extends number | undefined ? K : never;
+}[keyof E];
+
+/**
+ * What an event moves: a figure, one of its fields, or what follows from it. A field in milliseconds is
+ * told in seconds; one that is undefined moves nothing. Labels are the fields of the same name.
+ */
+type Moves<E, Named> = {
+  readonly [M in MetricName as MetricLabels[M] extends keyof E | Named ? M : never]?:
+    | number
+    | Figure<E>
+    | ((event: E) => number);
+};
+
+/** What is logged of an event, and what it moves. */
+export interface Entry<E, Named extends string = never> {
+  /** Undefined: this one is not logged. */
+  readonly level: Level | ((event: E, recorder: Recorder) => Level | undefined);
+  readonly text: string | ((event: E) => string);
+  /** Trouble that comes in floods is told now and then; what has the same key is the same. */
+  readonly flood?: (event: E) => string | undefined;
+  /** Default: the event itself. */
+  readonly fields?: (event: E) => LogFields;
+  /** Labels that are no fields of the event, or other values for them. */
+  readonly labels?: (
+    event: E,
+  ) => Readonly<Record<string, string>> & { readonly [L in Named]: string };
+  readonly moves?: Moves<E, Named>;
+  /** What else is to be noted. */
+  readonly record?: (recorder: Recorder, event: E) => void;
+}
+
+/** Declares an event by what it carries, and the labels that it gives beside its fields. */
+export function event<E, Named extends string = never>(entry: Entry<E, Named>): Entry<E> {
+  return entry as unknown as Entry<E>;
+}
+
+/** The functions by which a room reports the events of a section. None throws or takes long. */
+export type Reports<S> = {
+  readonly [K in keyof S]: S[K] extends Entry<infer E> ? (event: E) => void : never;
+};
+
+/** What events write to, with what has to be remembered from one to the next. */
+export class Recorder {
+  readonly logger: Logger;
+  readonly metrics: Metrics;
+  readonly tally: Tally;
+  /** Ends of the partitions made ahead, by table; exchange time. */
+  readonly partitionEnds = new Map<string, number>();
+  /** Undefined until the first report of the database, so that a start is told as one. */
+  wasUp: boolean | undefined;
+  readonly #openSockets = new Set<string>();
+  readonly #begun = new Set<string>();
+
+  constructor(logger: Logger, metrics: Metrics, tally: Tally) {
+    this.logger = logger;
+    this.metrics = metrics;
+    this.tally = tally;
+    // There from the start, or an alert would not see the first one.
+    metrics.move('embedded_postgres_phases_total', 0, { phase: 'lost' });
+    for (const outcome of ['match', 'mismatch']) {
+      metrics.move('verdicts_total', 0, { outcome });
+      metrics.move('mismatches_settled_total', 0, { outcome });
+    }
+  }
+
+  /** The label of a stream. All outcomes of a new one start at zero, so that rates work at once. */
+  stream(name: string): string {
+    const stream = this.metrics.label('stream', name);
+    if (this.#begun.has(stream)) return stream;
+    this.#begun.add(stream);
+    for (const outcome of ['received', ...ROW_OUTCOMES]) {
+      this.metrics.move('rows_total', 0, { stream, outcome });
+    }
+    return stream;
+  }
+
+  socketOpened(name: string): void {
+    this.#openSockets.add(name);
+    this.#countSockets();
+  }
+
+  socketClosed(name: string, livedMs: number): void {
+    if (this.#openSockets.delete(name)) {
+      this.metrics.move('realtime_connection_lifetime_seconds', livedMs / 1000);
+    }
+    this.#countSockets();
+  }
+
+  #countSockets(): void {
+    this.metrics.move('realtime_connections', this.#openSockets.size);
+    this.tally.socketsOpen(this.#openSockets.size);
+  }
+
+  /** Writes the log line of an event, and moves what it moves. */
+  report<E extends object>(entry: Entry<E>, event: E): void {
+    const level = typeof entry.level === 'function' ? entry.level(event, this) : entry.level;
+    const values = { ...event, ...entry.labels?.(event) } as Readonly<Record<string, unknown>>;
+    if (typeof values.stream === 'string') this.stream(values.stream);
+    for (const [name, from] of Object.entries(entry.moves ?? {})) {
+      const value = figureOf(from as Figure<E> | number | ((event: E) => number), event);
+      if (value !== undefined) this.metrics.moveOf(name as MetricName, value, values);
+    }
+    entry.record?.(this, event);
+    if (level === undefined) return;
+    const text = typeof entry.text === 'function' ? entry.text(event) : entry.text;
+    const fields = entry.fields === undefined ? (event as LogFields) : entry.fields(event);
+    const key = entry.flood?.(event);
+    if (key === undefined) this.logger.write(level, text, fields);
+    else this.logger.writeRepeating(level, key, text, fields);
+  }
+}
+
+function figureOf<E>(from: Figure<E> | number | ((event: E) => number), event: E) {
+  if (typeof from === 'number') return from;
+  if (typeof from === 'function') return from(event);
+  const value = event[from as keyof E] as number | undefined;
+  return value !== undefined && String(from).endsWith('Ms') ? value / 1000 : value;
+}
+
+export const wholeSeconds = (ms: number) => Math.round(ms / 1000);
+export const iso = (ms: number) => new Date(ms).toISOString();
+/** An error by its stable code. */
+export interface Failure {
+  readonly code: string;
+  readonly message: string;
+}
