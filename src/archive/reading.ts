@@ -181,7 +181,7 @@ function asked<Kind extends MergedKind>(
   return {
     merged: {
       ...{ kind, marketIds, variantS, isByReceipt: false },
-      ...{ fromUs: span.fromMs * 1000, toUs: span.toMs * 1000 },
+      ...{ fromUs: Math.floor(span.fromMs) * 1000, toUs: Math.floor(span.toMs) * 1000 },
     },
     maker: rowMaker(kind, marketIds, variantS),
   };

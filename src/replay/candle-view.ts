@@ -1,12 +1,13 @@
 import { joinCandles } from '../archive/past/candles.js';
-import type {
-  BuiltCandle,
-  KnownStream,
-  PastArchive,
-  PastMarket,
-  TradePlace,
+import {
+  type BuiltCandle,
+  beginOfSecond,
+  comparePlaces,
+  type KnownStream,
+  type PastArchive,
+  type PastMarket,
+  type TradePlace,
 } from '../archive/past/past.js';
-import { beginOfSecond, comparePlaces } from '../archive/past/places.js';
 import type { Candle } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';

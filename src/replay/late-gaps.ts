@@ -1,5 +1,9 @@
-import type { PastArchive, SeriesFrom, TradePlace } from '../archive/past/past.js';
-import { comparePlaces } from '../archive/past/places.js';
+import {
+  comparePlaces,
+  type PastArchive,
+  type SeriesFrom,
+  type TradePlace,
+} from '../archive/past/past.js';
 import type { ReplayedKind } from './catalog.js';
 import { cutAt, type TouchedGap } from './gap-book.js';
 
@@ -44,7 +48,7 @@ export class LateGaps {
     nowMs: number,
   ): Promise<LateTrades> {
     if (!this.#isKnownOnly) return NONE;
-    const late = await this.#past.late.trades(marketId, run, nowMs, TRADES_MAX);
+    const late = await this.#past.lateTrades(marketId, run, nowMs, TRADES_MAX);
     const isCut = late.length >= TRADES_MAX;
     const runs = runsOf(late, known);
     const last = runs.at(-1);
@@ -89,7 +93,7 @@ export class LateGaps {
     limit: number,
   ): Promise<TouchedGap[]> {
     if (!this.#isKnownOnly || span.toMs <= span.fromMs) return [];
-    const late = await this.#past.late.klines(marketId, intervalS, span, nowMs, limit);
+    const late = await this.#past.lateKlines(marketId, intervalS, span, nowMs, limit);
     const there = new Set(known.map(({ openAtS }) => openAtS));
     const missing = late.filter((openAtS) => !there.has(openAtS));
     return this.candles('kline', intervalS, missing, nowMs);
@@ -102,7 +106,7 @@ export class LateGaps {
     nowMs: number,
   ): Promise<TouchedGap[]> {
     if (!this.#isKnownOnly || series.length === 0) return [];
-    const firstMs = await this.#past.late.observed(SERIES[kind], series, nowMs);
+    const firstMs = await this.#past.lateObserved(SERIES[kind], series, nowMs);
     if (firstMs === null) return [];
     const fromMs = Math.floor(firstMs);
     return [{ kind, reason: REASON, span: { fromMs, toMs: Math.max(nowMs, fromMs + 1) } }];

@@ -1,5 +1,9 @@
-import type { KnownStream, PastMarket, TickerRow } from '../archive/past/past.js';
-import { beginOfSecond } from '../archive/past/places.js';
+import {
+  beginOfSecond,
+  type KnownStream,
+  type PastMarket,
+  type TickerRow,
+} from '../archive/past/past.js';
 import { REPLAY_TIME } from '../contract/replay-time.js';
 import type {
   ActiveOrder,

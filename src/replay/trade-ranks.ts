@@ -1,5 +1,4 @@
-import type { PastArchive, TradePlace } from '../archive/past/past.js';
-import { comparePlaces } from '../archive/past/places.js';
+import { comparePlaces, type PastArchive, type TradePlace } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
 import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from '../server/backend.js';

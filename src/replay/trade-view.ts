@@ -1,5 +1,9 @@
-import type { PastArchive, TradePlace, TradeRow } from '../archive/past/past.js';
-import { beginOfSecond } from '../archive/past/places.js';
+import {
+  beginOfSecond,
+  type PastArchive,
+  type TradePlace,
+  type TradeRow,
+} from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
 import { RefusedError } from '../server/backend.js';
 import { FreshCache } from './fresh-cache.js';

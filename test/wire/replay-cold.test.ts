@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { openPast } from '../../src/archive/past/open-past.js';
+import { openPast } from '../../src/archive/past/past.js';
 import { GAP_HEADER } from '../../src/contract/told-gaps.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../src/kernel/random.js';

@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import { openArchive } from '../../src/archive/open-archive.js';
-import { openPast } from '../../src/archive/past/open-past.js';
+import { openPast } from '../../src/archive/past/past.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';

@@ -1,6 +1,16 @@
 import { addDecimals, compareDecimals } from '../../kernel/decimal.js';
 import type { TradeRow } from '../../ledger/batch.js';
-import type { BuiltCandle } from './past.js';
+
+/** A candle as far as its trades have come. */
+export interface BuiltCandle {
+  readonly openAtS: number;
+  readonly open: string;
+  readonly close: string;
+  readonly high: string;
+  readonly low: string;
+  readonly volume: string;
+  readonly amount: string;
+}
 
 /** Two parts of one candle, the earlier first, as one. */
 export function joinCandles(earlier: BuiltCandle, later: BuiltCandle): BuiltCandle {

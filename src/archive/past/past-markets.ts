@@ -1,28 +1,79 @@
-import type { PastMarket } from './past.js';
+import type { Market } from '../../contract/resources.js';
+import type { Store } from '../../store/index.js';
+import { millisSql, timestampSql } from './hot-rows.js';
 
-export interface MarketRecord extends Omit<PastMarket, 'terms'> {
-  readonly stock: string;
-  readonly money: string;
-  readonly stockPrec: number;
-  readonly moneyPrec: number;
-  readonly feePrec: number;
-  readonly minAmount: string;
+/** What the archive knows beside rows: whose it is, its markets with all their terms, its connections. */
+
+/** A market with all the terms that it ever had. */
+export interface PastMarket {
+  readonly marketId: number;
+  readonly name: string;
+  /** Oldest first; each holds up to `untilMs`, the last one (null) until now. */
+  readonly terms: ReadonlyArray<{ readonly market: Market; readonly untilMs: number | null }>;
+  readonly firstSeenMs: number;
+  readonly delistedMs: number | null;
+  /** Start of what is covered of it, by any stream; null: nothing is. */
+  readonly oldestCoveredMs: number | null;
 }
 
-export interface FormerTerms
-  extends Pick<MarketRecord, 'marketId' | 'stockPrec' | 'moneyPrec' | 'feePrec' | 'minAmount'> {
-  readonly untilMs: number;
+/** A connection that once brought states. */
+export interface PastSession {
+  readonly openedMs: number;
+  /** Its end, or its last message where it never was closed. */
+  readonly endedMs: number;
+  readonly closeCode: number | null;
+  readonly reason: string;
 }
 
-/** A market with its former terms, of all that there are. */
-export function marketOf(row: MarketRecord, former: readonly FormerTerms[]): PastMarket {
-  const { marketId, name, stock, money, firstSeenMs, delistedMs, oldestCoveredMs } = row;
-  const termsOf = ({ stockPrec, moneyPrec, feePrec, minAmount }: Omit<FormerTerms, 'untilMs'>) => ({
-    ...{ name, stock, money, stockPrec, moneyPrec, feePrec, minAmount },
+/** Whose archive it is. */
+export interface PastIdentity {
+  readonly name: string;
+  readonly baseUrl: string;
+  readonly identity: string | null;
+  readonly createdAt: string;
+}
+
+export const IDENTITY = `
+  SELECT name, base_url AS "baseUrl", identity, created_at::text AS "createdAt" FROM archive`;
+
+/** $1 stream, $2 market, $3 $4 span */
+export const SESSIONS = `
+  SELECT ${millisSql('connected_at')} AS "openedMs",
+         ${millisSql('coalesce(closed_at, last_message_at)')} AS "endedMs",
+         close_code AS "closeCode", coalesce(reason, 'not closed') AS reason
+  FROM session
+  WHERE stream_id = $1 AND market_id = $2 AND connected_at < ${timestampSql('$4')}
+    AND coalesce(closed_at, last_message_at) >= ${timestampSql('$3')}
+  ORDER BY connected_at LIMIT 100000`;
+
+const TERMS = `stock_prec AS "stockPrec", money_prec AS "moneyPrec", fee_prec AS "feePrec",
+  min_amount AS "minAmount"`;
+const MARKETS = `
+  SELECT market_id AS "marketId", name, stock, money, ${TERMS},
+         ${millisSql('first_seen_at')} AS "firstSeenMs", ${millisSql('delisted_at')} AS "delistedMs",
+         (SELECT ${millisSql('min(lower(c.span))')} FROM coverage c
+          WHERE c.market_id = market.market_id) AS "oldestCoveredMs"
+  FROM market WHERE market_id <> 0 ORDER BY name`;
+const FORMER_TERMS = `
+  SELECT market_id AS "marketId", ${TERMS}, ${millisSql('upper(span)')} AS "untilMs"
+  FROM market_history WHERE market_id <> 0 ORDER BY market_id, lower(span)`;
+
+type Terms = Omit<Market, 'name' | 'stock' | 'money'>;
+type MarketRecord = Omit<PastMarket, 'terms'> & Market;
+
+/** All markets by name, each with its former terms. */
+export async function readPastMarkets(store: Pick<Store, 'query'>): Promise<PastMarket[]> {
+  const rows = await store.query<MarketRecord>(MARKETS);
+  const former = await store.query<Terms & { marketId: number; untilMs: number }>(FORMER_TERMS);
+  return rows.map((row) => {
+    const { marketId, name, stock, money, firstSeenMs, delistedMs, oldestCoveredMs } = row;
+    const marketOf = ({ stockPrec, moneyPrec, feePrec, minAmount }: Terms): Market => ({
+      ...{ name, stock, money, stockPrec, moneyPrec, feePrec, minAmount },
+    });
+    const earlier = former
+      .filter((one) => one.marketId === marketId)
+      .map((one) => ({ market: marketOf(one), untilMs: one.untilMs }));
+    const terms = [...earlier, { market: marketOf(row), untilMs: null }];
+    return { marketId, name, firstSeenMs, delistedMs, oldestCoveredMs, terms };
   });
-  const earlier = former
-    .filter((one) => one.marketId === marketId)
-    .map((one) => ({ market: termsOf(one), untilMs: one.untilMs }));
-  const terms = [...earlier, { market: termsOf(row), untilMs: null }];
-  return { marketId, name, firstSeenMs, delistedMs, oldestCoveredMs, terms };
 }

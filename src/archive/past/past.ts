@@ -1,27 +1,63 @@
-import type { Market } from '../../contract/resources.js';
+import type { Clock } from '../../kernel/clock.js';
+import { DAY_MS, SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import type { DepthRow, KlineRow, StateRow, TickerRow, TradeRow } from '../../ledger/batch.js';
-import type { KnownStream, SpanCompleteness } from '../../store/index.js';
+import type { SeriesKind } from '../../model/kinds.js';
+import type { RowOf } from '../../model/series.js';
+import type { KnownStream, SpanCompleteness, Store } from '../../store/index.js';
+import { openReading } from '../reading.js';
+import type { BuiltCandle } from './candles.js';
+import {
+  fieldIs,
+  firstHot,
+  placeIs,
+  type RowQuestion,
+  receivedIs,
+  type SeriesFrom,
+  timestampSql,
+} from './hot-rows.js';
+import {
+  IDENTITY,
+  type PastIdentity,
+  type PastMarket,
+  type PastSession,
+  readPastMarkets,
+  SESSIONS,
+} from './past-markets.js';
+import { ReadingLease } from './reading-lease.js';
+import { PastSearch } from './search.js';
+import {
+  countTrades,
+  type MadeCandles,
+  sumTrades,
+  TRADE_SEEN,
+  type TradeMarks,
+  type TradePlace,
+  tradeIsSeen,
+} from './trades.js';
 
-/**
- * The archive asked about moments of the past, the way an exchange is asked about the present: what
- * was seen last, the newest rows before here, the next ones after. All moments are UNIX
- * milliseconds of exchange time unless a name says otherwise.
- */
+export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../ledger/batch.js';
+export type { BuiltCandle } from './candles.js';
+export type { SeriesFrom } from './hot-rows.js';
+export type { PastIdentity, PastMarket, PastSession } from './past-markets.js';
+export { beginOfSecond, comparePlaces, type TradeMarks, type TradePlace } from './trades.js';
+export type { KnownStream, SpanCompleteness };
 
-export type { DepthRow, KlineRow, KnownStream, SpanCompleteness, StateRow, TickerRow, TradeRow };
+export interface PastOptions {
+  readonly clock: Clock;
+  /** The folder of cold partitions. It need not exist. */
+  readonly coldDir: string;
+}
 
-/** Place of a trade in the order of time and id; as an upper end it is itself left out. */
-export interface TradePlace {
-  readonly tradedAtS: number;
-  readonly tid: number;
+type PastStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
+type StreamPlace = { readonly streamId: number; readonly marketId: number };
+
+/** Opens an archive for questions about moments; `store` stays the caller's. */
+export function openPast(store: PastStore, options: PastOptions): PastArchive {
+  return new PastArchive(store, options);
 }
 
 /** Place of a state record among those of its market and period. */
-export interface StatePlace {
-  readonly observedAtMs: number;
-  readonly seq: number;
-}
+export type StatePlace = Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq'>;
 
 /**
  * When this machine learned of a row decides whether it is there: only rows received at this moment
@@ -30,130 +66,112 @@ export interface StatePlace {
  */
 export type KnownAt = number | null;
 
-/** A pushed state as the contract writes it. */
-export interface PastUpdate extends StatePlace {
-  readonly receivedAtMs: number;
-  /** The record in JSON: period, prices and volumes as texts; no change. */
-  readonly recordText: string;
-}
-
 /** What was seen last, and how long it stays the last. */
-export interface Seen<T> {
-  readonly row: T | undefined;
+export interface Seen<Row> {
+  readonly row: Row | undefined;
   /** Until then nothing else can be the last; at the latest a day later. */
   readonly nextAtMs: number;
 }
 
-/** Candles made of trades. */
-export interface MadeCandles {
-  readonly candles: readonly BuiltCandle[];
-  /** Begins of those that lack trades which were received later, oldest first. */
-  readonly lateOpenAtS: readonly number[];
+/** A pushed state as the contract writes it. */
+export interface PastUpdate
+  extends Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq' | 'receivedAtMs'> {
+  /** The record in JSON: period, prices and volumes as texts; no change. */
+  readonly recordText: string;
 }
 
-/** An observed series, looked at from a moment on. */
-export interface SeriesFrom {
-  readonly marketId: number;
-  /** Period of states in seconds; 0 for the other kinds. */
-  readonly variantS: number;
-  readonly fromMs: number;
+const US_PER_MS = 1000;
+/** Whole microseconds: what is lost in seconds as a double is less than half of one. */
+const microsText = (expression: string) => `round(date_part('epoch', ${expression}) * 1e6)`;
+
+/**
+ * $1 market, $2 $3 span, $4 period, $5 $6 place, $7 limit. One text with a line for each row: moment,
+ * number, receipt, record. A feed at full speed would spend most of its time on taking rows apart, and
+ * columns, and putting them together again.
+ */
+export const UPDATES_AFTER = `
+  SELECT string_agg(line, E'\\n') AS lines FROM (
+    SELECT concat(${microsText('observed_at')}, E'\\t', seq, E'\\t', ${microsText('received_at')}, E'\\t',
+      '{"period":', period_s, ',"last":"', last, '","open":"', open, '","close":"', close,
+      '","high":"', high, '","low":"', low, '","deal":"', deal, '","volume":"', volume, '"}') AS line
+    FROM market_state
+    WHERE market_id = $1 AND period_s = $4 AND observed_at >= ${timestampSql('$2')}
+      AND observed_at < ${timestampSql('$3')}
+      AND (observed_at, seq) > (${timestampSql('$5')}, $6::int) AND origin = 'update'
+    ORDER BY observed_at, seq LIMIT $7) written`;
+
+/** A line of `UPDATES_AFTER`. */
+export function readUpdate(line: string): PastUpdate {
+  const seqAt = line.indexOf('\t') + 1;
+  const receivedAt = line.indexOf('\t', seqAt) + 1;
+  const recordAt = line.indexOf('\t', receivedAt) + 1;
+  return {
+    observedAtMs: Number(line.slice(0, seqAt - 1)) / US_PER_MS,
+    seq: Number(line.slice(seqAt, receivedAt - 1)),
+    receivedAtMs: Number(line.slice(receivedAt, recordAt - 1)) / US_PER_MS,
+    recordText: line.slice(recordAt),
+  };
 }
 
-/** Rows of what had happened by a moment that were received after it only: what was missing then. */
-export interface LateRows {
-  /** Trades from a place (included) up to another, newest first; at most `limit`. */
-  trades(
-    marketId: number,
-    run: { readonly from: TradePlace; readonly before: TradePlace },
-    nowMs: number,
-    limit: number,
-  ): Promise<readonly TradePlace[]>;
-  /**
-   * Begins (seconds) of candles that begin in a span, oldest first; at most `limit`. Those with an
-   * earlier version are among them.
-   */
-  klines(
-    marketId: number,
-    intervalS: number,
-    span: Span,
-    nowMs: number,
-    limit: number,
-  ): Promise<readonly number[]>;
-  /** The first observation of any of several series; null where nothing came late. */
-  observed(
-    kind: 'tickers' | 'depth' | 'states',
-    series: readonly SeriesFrom[],
-    nowMs: number,
-  ): Promise<number | null>;
+/** A row of a file, as the database would have written it. */
+export function writeUpdate(row: RowOf<'market_state'>): PastUpdate {
+  const { periodS: period, last, open, close, high, low, deal, volume } = row;
+  const { observedAtMs, seq, receivedAtMs } = row;
+  const recordText = JSON.stringify({ period, last, open, close, high, low, deal, volume });
+  return { observedAtMs, seq, receivedAtMs, recordText };
 }
 
-/** A market with all the terms that it ever had. */
-export interface PastMarket {
-  readonly marketId: number;
-  readonly name: string;
-  /** Oldest first; each holds up to `untilMs`, the last one (null) until now. */
-  readonly terms: ReadonlyArray<{ readonly market: Market; readonly untilMs: number | null }>;
-  readonly firstSeenMs: number;
-  readonly delistedMs: number | null;
-  /** Begin of what is covered of it, by any stream; null: nothing is. */
-  readonly oldestCoveredMs: number | null;
-}
+const knownBy = <Kind extends SeriesKind>(kind: Kind, knownAt: KnownAt) =>
+  knownAt === null ? [] : [receivedIs(kind, '<=', knownAt)];
 
-/** A connection that once told states. */
-export interface PastSession {
-  readonly openedMs: number;
-  /** Its end, or its last message where it never was closed. */
-  readonly endedMs: number;
-  readonly closeCode: number | null;
-  readonly reason: string;
-}
+const tradesOf = (marketId: number) => ({ kind: 'trades', marketId, variantS: 0 }) as const;
 
-/** Whose archive it is. */
-export interface PastIdentity {
-  readonly name: string;
-  readonly baseUrl: string;
-  readonly identity: string | null;
-  readonly createdAt: string;
-}
+const candleOf = (row: BuiltCandle): BuiltCandle => {
+  const { openAtS, open, close, high, low, volume, amount } = row;
+  return { openAtS, open, close, high, low, volume, amount };
+};
 
-/** Places that divide a run of trades into pieces of equal size. */
-export interface TradeMarks {
-  /** Newest first: between the `n`th (included) and the upper end lie `n × step` trades. */
-  readonly marks: readonly TradePlace[];
-  /** Trades that were counted. */
-  readonly count: number;
-  /** False: counting stopped at its limit, not at the lower end. */
-  readonly isWhole: boolean;
-}
+/**
+ * The archive asked about moments of the past, the way an exchange is asked about the present: what
+ * was seen last, the newest rows before here, the next ones after. All moments are UNIX
+ * milliseconds of exchange time unless a name says otherwise.
+ */
+export class PastArchive {
+  readonly #store: PastStore;
+  readonly #lease: ReadingLease;
+  readonly #search: PastSearch;
 
-/** A candle as far as its trades have come. */
-export interface BuiltCandle {
-  readonly openAtS: number;
-  readonly open: string;
-  readonly close: string;
-  readonly high: string;
-  readonly low: string;
-  readonly volume: string;
-  readonly amount: string;
-}
+  /** Use {@link openPast}. */
+  constructor(store: PastStore, { clock, coldDir }: PastOptions) {
+    this.#store = store;
+    this.#lease = new ReadingLease(clock, () => openReading(store, { coldDir }));
+    this.#search = new PastSearch(store, this.#lease, clock);
+  }
 
-export interface PastArchive {
-  readonly late: LateRows;
   /** Null while nothing was ever collected into it. */
-  identity(): Promise<PastIdentity | null>;
-  markets(): Promise<readonly PastMarket[]>;
-  streams(): Promise<readonly KnownStream[]>;
+  async identity(): Promise<PastIdentity | null> {
+    return (await this.#store.query<PastIdentity>(IDENTITY))[0] ?? null;
+  }
+
+  markets(): Promise<PastMarket[]> {
+    return readPastMarkets(this.#store);
+  }
+
+  streams(): Promise<KnownStream[]> {
+    return this.#store.inspection.streams();
+  }
+
   /** What is missing of a stream in a span; lists are cut at `limit`. */
-  completeness(
-    stream: { readonly streamId: number; readonly marketId: number },
-    span: Span,
-    limit: number,
-  ): Promise<SpanCompleteness>;
+  completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
+    return this.#lease.hold((reading, alone) =>
+      alone.run(() => reading.completeness(stream, span, limit)),
+    );
+  }
+
   /** Connections of a state stream that lived in a span, oldest first. */
-  sessions(
-    stream: { readonly streamId: number; readonly marketId: number },
-    span: Span,
-  ): Promise<readonly PastSession[]>;
+  sessions({ streamId, marketId }: StreamPlace, { fromMs, toMs }: Span): Promise<PastSession[]> {
+    return this.#store.query<PastSession>(SESSIONS, [streamId, marketId, fromMs, toMs]);
+  }
 
   /** The newest trades before a place, newest first, at most `limit`. */
   tradesBefore(
@@ -161,16 +179,29 @@ export interface PastArchive {
     before: TradePlace,
     limit: number,
     knownAt: KnownAt,
-  ): Promise<TradeRow[]>;
+  ): Promise<RowOf<'trade'>[]> {
+    const where = [placeIs('trades', '<', before), ...knownBy('trades', knownAt)];
+    const beforeMs = (before.tradedAtS + 1) * SECOND_MS;
+    return this.#search.newest({ ...tradesOf(marketId), where }, beforeMs, limit);
+  }
+
   /** All trades of one second, in the order of their ids. */
-  tradesOfSecond(marketId: number, second: number): Promise<TradeRow[]>;
+  tradesOfSecond(marketId: number, second: number): Promise<RowOf<'trade'>[]> {
+    const span = { fromMs: second * SECOND_MS, toMs: (second + 1) * SECOND_MS };
+    const question = { ...tradesOf(marketId), where: [] };
+    return this.#search.oldest(question, span, Number.MAX_SAFE_INTEGER);
+  }
+
   /** Counts trades down from a place, to another one (included) or as far as `maxCount` goes. */
   tradeMarks(
     marketId: number,
     before: TradePlace,
     downTo: TradePlace | undefined,
     limits: { readonly step: number; readonly maxCount: number },
-  ): Promise<TradeMarks>;
+  ): Promise<TradeMarks> {
+    return countTrades(this.#store, this.#search, marketId, before, downTo, limits);
+  }
+
   /** Candles made of the trades from `from` (included) up to `before`, oldest first. */
   candlesOfTrades(
     marketId: number,
@@ -178,24 +209,51 @@ export interface PastArchive {
     from: TradePlace,
     before: TradePlace,
     knownAt: KnownAt,
-  ): Promise<MadeCandles>;
+  ): Promise<MadeCandles> {
+    const run = [marketId, intervalS, from, before, knownAt] as const;
+    return sumTrades(this.#store, this.#search, ...run);
+  }
 
-  /** Candles that begin in a span, oldest first; at most `limit`. */
-  klines(
+  /** Candles that open in a span, oldest first; at most `limit`. */
+  async klines(
     marketId: number,
     intervalS: number,
     span: Span,
     limit: number,
     knownAt: KnownAt,
-  ): Promise<BuiltCandle[]>;
+  ): Promise<BuiltCandle[]> {
+    const series = { marketId, variantS: intervalS };
+    const where = knownBy('klines', knownAt);
+    const newest = await this.#search.oldest({ kind: 'klines', ...series, where }, span, limit);
+    if (knownAt === null) return newest.map(candleOf);
+    // Asked afterwards: a version that is replaced meanwhile is in both answers, and in one at least.
+    const kind = 'kline_revisions';
+    const then = [
+      fieldIs(kind, 'knownFromMs', '<=', knownAt),
+      fieldIs(kind, 'knownToMs', '>', knownAt),
+    ];
+    const former = await this.#search.oldest({ kind, ...series, where: then }, span, limit);
+    const versions = new Map([...newest, ...former].map((one) => [one.openAtS, candleOf(one)]));
+    return [...versions.values()].sort((a, b) => a.openAtS - b.openAtS).slice(0, limit);
+  }
 
   /** Of each market the last ticker, and when the next one of any of them came. */
-  lastTickers(
+  async lastTickers(
     marketIds: readonly number[],
     atMs: number,
     knownAt: KnownAt,
-  ): Promise<{ readonly rows: readonly TickerRow[]; readonly nextAtMs: number }>;
-  lastDepth(marketId: number, atMs: number, knownAt: KnownAt): Promise<Seen<DepthRow>>;
+  ): Promise<{ readonly rows: readonly RowOf<'ticker'>[]; readonly nextAtMs: number }> {
+    const question = { kind: 'tickers', variantS: 0 } as const;
+    const where = knownBy('tickers', knownAt);
+    const rows = await this.#search.newestOfEach({ ...question, where }, marketIds, atMs + 1);
+    const nextAtMs = await this.#nextAfter({ ...question, where: [] }, marketIds, atMs);
+    return { rows, nextAtMs };
+  }
+
+  lastDepth(marketId: number, atMs: number, knownAt: KnownAt): Promise<Seen<RowOf<'depth'>>> {
+    return this.#last({ kind: 'depth', marketId, variantS: 0, where: [] }, atMs, knownAt);
+  }
+
   /** @param isUpdate only what the exchange pushed */
   lastState(
     marketId: number,
@@ -203,7 +261,11 @@ export interface PastArchive {
     atMs: number,
     isUpdate: boolean,
     knownAt: KnownAt,
-  ): Promise<Seen<StateRow>>;
+  ): Promise<Seen<RowOf<'market_state'>>> {
+    const where = isUpdate ? [fieldIs('states', 'origin', '=', 'update')] : [];
+    return this.#last({ kind: 'states', marketId, variantS: periodS, where }, atMs, knownAt);
+  }
+
   /** Pushed states after a place and before a moment, oldest first; at most `limit`. */
   updatesAfter(
     marketId: number,
@@ -211,14 +273,134 @@ export interface PastArchive {
     after: StatePlace,
     beforeMs: number,
     limit: number,
-  ): Promise<PastUpdate[]>;
-  /** The next moment after `afterMs` and before `beforeMs` of which anything is recorded. */
-  nextMomentMs(
+  ): Promise<PastUpdate[]> {
+    const { observedAtMs, seq } = after;
+    const where = [fieldIs('states', 'origin', '=', 'update'), placeIs('states', '>', after)];
+    return this.#search.oldestAs(
+      { kind: 'states', marketId, variantS: periodS, where },
+      { fromMs: observedAtMs, toMs: beforeMs },
+      limit,
+      {
+        hot: async ({ fromMs, toMs }, left) => {
+          const values = [marketId, fromMs, toMs, periodS, observedAtMs, seq, left];
+          const [row] = await this.#store.query<{ lines: string | null }>(UPDATES_AFTER, values);
+          return row?.lines?.split('\n').map(readUpdate) ?? [];
+        },
+        cold: writeUpdate,
+      },
+    );
+  }
+
+  /**
+   * The next moment after `afterMs` and before `beforeMs` of which anything is recorded of these markets:
+   * a trade, a ticker, depth or a state. It may lie between two milliseconds. Null when there is none.
+   */
+  async nextMomentMs(
     marketIds: readonly number[],
     afterMs: number,
     beforeMs: number,
-  ): Promise<number | null>;
+  ): Promise<number | null> {
+    const series = marketIds.map((marketId) => ({ marketId, variantS: 0 }));
+    const states = (await this.streams())
+      .filter(({ kind, marketId }) => kind === 'state' && marketIds.includes(marketId))
+      .map(({ marketId, variant }) => ({ marketId, variantS: variant }));
+    // A trade may be seen a second after the one that it is kept under.
+    const fromMs = Math.floor(afterMs / SECOND_MS) * SECOND_MS - SECOND_MS;
+    const trades = { kind: 'trades', where: [tradeIsSeen('after', afterMs)] } as const;
+    const found = await this.#search.first(trades, series, { fromMs, toMs: beforeMs }, TRADE_SEEN);
+    // Each kind is looked for only as far as the one before it was found.
+    let nextMs = Math.min(beforeMs, found ?? beforeMs);
+    for (const kind of ['tickers', 'depth', 'states'] as const) {
+      const of = kind === 'states' ? states : series;
+      const rest = { fromMs: afterMs + 1, toMs: Math.ceil(nextMs) };
+      nextMs = Math.min(
+        nextMs,
+        (await this.#search.first({ kind, where: [] }, of, rest)) ?? nextMs,
+      );
+    }
+    return nextMs < beforeMs ? nextMs : null;
+  }
+
+  /**
+   * Trades from a place (included) up to another that had happened by a moment and were received after
+   * it only: what was missing then. Newest first; at most `limit`.
+   */
+  lateTrades(
+    marketId: number,
+    { from, before }: { readonly from: TradePlace; readonly before: TradePlace },
+    nowMs: number,
+    limit: number,
+  ): Promise<readonly TradePlace[]> {
+    const where = [
+      ...[placeIs('trades', '>=', from), placeIs('trades', '<', before)],
+      ...[receivedIs('trades', '>', nowMs), tradeIsSeen('by', nowMs)],
+    ];
+    const beforeMs = (before.tradedAtS + 1) * SECOND_MS;
+    const fromMs = from.tradedAtS * SECOND_MS;
+    return this.#search.newest({ ...tradesOf(marketId), where }, beforeMs, limit, fromMs);
+  }
+
+  /**
+   * The same of candles that open in a span: their starts (seconds), oldest first; at most `limit`. Those
+   * with an earlier version are among them.
+   */
+  async lateKlines(
+    marketId: number,
+    intervalS: number,
+    span: Span,
+    nowMs: number,
+    limit: number,
+  ): Promise<readonly number[]> {
+    const where = [receivedIs('klines', '>', nowMs)];
+    const question = { kind: 'klines', marketId, variantS: intervalS, where } as const;
+    return (await this.#search.oldest(question, span, limit)).map(({ openAtS }) => openAtS);
+  }
+
+  /** The first observation of any of several series that came late so; null where none did. */
+  lateObserved(
+    kind: 'tickers' | 'depth' | 'states',
+    series: readonly SeriesFrom[],
+    nowMs: number,
+  ): Promise<number | null> {
+    const where = [receivedIs(kind, '>', nowMs)];
+    const fromMs = Math.min(...series.map((one) => one.fromMs ?? 0));
+    return this.#search.first({ kind, where }, series, { fromMs, toMs: nowMs + 1 });
+  }
 
   /** Lets go of what it holds; the store stays open. Safe to call twice. */
-  close(): Promise<void>;
+  close(): Promise<void> {
+    return this.#lease.stop();
+  }
+
+  /** The last observation at a moment or before it, and when the next one came. */
+  async #last<Kind extends 'depth' | 'states'>(
+    question: RowQuestion<Kind>,
+    atMs: number,
+    knownAt: KnownAt,
+  ) {
+    const where = [...question.where, ...knownBy(question.kind, knownAt)];
+    const [row] = await this.#search.newest({ ...question, where }, atMs + 1, 1);
+    return { row, nextAtMs: await this.#nextAfter(question, [question.marketId], atMs) };
+  }
+
+  /** Within the day after a moment; what comes later is looked for then. */
+  async #nextAfter<Kind extends SeriesKind>(
+    { kind, variantS, where }: Omit<RowQuestion<Kind>, 'marketId'>,
+    marketIds: readonly number[],
+    atMs: number,
+  ): Promise<number> {
+    const after = { fromMs: atMs + 1, toMs: atMs + 1 + DAY_MS };
+    const series = marketIds.map((marketId) => ({ marketId, variantS }));
+    let nextAtMs: number | null = null;
+    const one = { kind, variantS, marketId: marketIds[0] ?? 0 };
+    await this.#search.eachPart(one, after, 'ascending', async ({ state, span }) => {
+      if (state === 'hot') {
+        nextAtMs = await firstHot(this.#store, kind, series, where, span, undefined);
+      }
+      // Files are not searched for what may never be asked: the answer holds for its moment only.
+      if (state === 'cold') nextAtMs = span.fromMs;
+      return nextAtMs === null;
+    });
+    return nextAtMs ?? after.toMs;
+  }
 }

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { openPast } from '../../archive/past/open-past.js';
+import { openPast } from '../../archive/past/past.js';
 import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';

@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { openPast } from '../../../src/archive/past/open-past.js';
+import { openPast } from '../../../src/archive/past/past.js';
 import { type Clock, systemClock } from '../../../src/kernel/clock.js';
 import type {
   CoverageClaim,

@@ -1,0 +1,264 @@
+import type { Span } from '../../kernel/span.js';
+import {
+  type MergedKind,
+  orderOf,
+  type RowOfKind,
+  tableOfKind,
+  timeColumnOf,
+} from '../../model/kinds.js';
+import { type Column, type SeriesTable, seriesOf } from '../../model/series.js';
+import type { SqlValue, Store } from '../../store/index.js';
+
+/**
+ * Rows of the database that meet conditions, by statements of their own: any number at once, beside the
+ * reader that holds them there. Times cross as numbers: seconds, milliseconds and microseconds are exact in
+ * a double. Every statement names the piece of time that it looks at, so that the planner opens those
+ * partitions and no others.
+ */
+
+/** Puts a value among those of a statement. @returns what stands for it */
+export type Add = (value: SqlValue) => string;
+
+/** What rows must be, the same of those in the database and of those in files. */
+export interface Condition<Row> {
+  readonly sql: (add: Add) => string;
+  readonly isMet: (row: Row) => boolean;
+}
+
+/** Of which series rows are asked, and which of them. */
+export interface RowQuestion<Kind extends MergedKind> {
+  readonly kind: Kind;
+  readonly marketId: number;
+  /** Interval or period in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  readonly where: readonly Condition<RowOfKind<Kind>>[];
+}
+
+/** A timestamp of UNIX milliseconds. */
+export const timestampSql = (expression: string) =>
+  `(timestamptz 'epoch' + (${expression})::float8 * interval '1 ms')`;
+const perSecond = (count: number, expression: string) =>
+  `(extract(epoch FROM ${expression}) * ${count})::float8`;
+/** UNIX milliseconds of a timestamp. */
+export const millisSql = (expression: string) => perSecond(1000, expression);
+
+function columnOf(table: SeriesTable, name: string): Column {
+  const column = seriesOf(table).columns.find((one) => one.name === name || one.field === name);
+  if (column === undefined) throw new RangeError(`${table} has no column ${name}`);
+  return column;
+}
+
+/** What a value of a column is compared by: a number where it has an order, else itself. */
+function rankOf({ type }: Column, value: unknown): unknown {
+  return type.toMs === undefined ? value : type.toMs(value);
+}
+
+function valueSql(column: Column, value: unknown, add: Add): string {
+  const place = add(rankOf(column, value) as SqlValue);
+  if (column.type.form === 'timestamp') return timestampSql(place);
+  return column.type.form === 'integer' ? `${place}::bigint` : place;
+}
+
+type Comparison = '=' | '<' | '<=' | '>' | '>=';
+
+const holds = (order: number, comparison: Comparison) =>
+  comparison === '=' ? order === 0 : comparison[0] === '<' ? order < 0 : order > 0;
+
+/** Rows whose field compares so with a value. */
+export function fieldIs<Kind extends MergedKind, Field extends string & keyof RowOfKind<Kind>>(
+  kind: Kind,
+  field: Field,
+  comparison: Comparison,
+  value: RowOfKind<Kind>[Field],
+): Condition<RowOfKind<Kind>> {
+  return compared(kind, field, comparison, value);
+}
+
+/** Rows of which the receipt compares so with a moment, UNIX milliseconds. */
+export function receivedIs<Kind extends MergedKind>(
+  kind: Kind,
+  comparison: Comparison,
+  atMs: number,
+): Condition<RowOfKind<Kind>> {
+  const { received } = seriesOf(tableOfKind(kind));
+  return compared(kind, received, comparison, atMs);
+}
+
+function compared<Kind extends MergedKind>(
+  kind: Kind,
+  field: string,
+  comparison: Comparison,
+  value: unknown,
+): Condition<RowOfKind<Kind>> {
+  const column = columnOf(tableOfKind(kind), field);
+  const wanted = rankOf(column, value) as number | string;
+  return {
+    sql: (add) => `${column.name} ${comparison} ${valueSql(column, value, add)}`,
+    isMet: (row) => {
+      const found = rankOf(column, row[column.field as keyof typeof row]) as number | string;
+      if (found === wanted) return comparison.includes('=');
+      return holds(found < wanted ? -1 : 1, comparison);
+    },
+  };
+}
+
+/** Rows that lie before or behind a place in the order of their series. */
+export function placeIs<Kind extends MergedKind>(
+  kind: Kind,
+  comparison: '<' | '>' | '>=',
+  place: Partial<RowOfKind<Kind>>,
+): Condition<RowOfKind<Kind>> {
+  const table = tableOfKind(kind);
+  const columns = orderOf(table).map((name) => columnOf(table, name));
+  const fields = columns.map(({ field }) => field as keyof RowOfKind<Kind>);
+  return {
+    sql: (add) => {
+      const names = columns.map(({ name }) => name).join(', ');
+      const values = columns.map((one) =>
+        valueSql(one, place[one.field as keyof typeof place], add),
+      );
+      return `(${names}) ${comparison} (${values.join(', ')})`;
+    },
+    isMet: (row) => {
+      for (const field of fields) {
+        const difference = (row[field] as number) - (place[field] as number);
+        if (difference !== 0) return holds(difference, comparison);
+      }
+      return comparison === '>=';
+    },
+  };
+}
+
+/** The values of a statement that is being put together. */
+function values(): { readonly all: SqlValue[]; readonly add: Add } {
+  const all: SqlValue[] = [];
+  return { all, add: (value) => `$${all.push(value)}` };
+}
+
+function selectedSql(table: SeriesTable): string {
+  const columns = seriesOf(table).columns.flatMap(({ name, field, type }) => {
+    if (field === null) return [];
+    if (type.form === 'timestamp') return [`${perSecond(1_000_000, name)} AS ${name}`];
+    if (type.form === 'integer') return [`${name}::float8 AS ${name}`];
+    return [type.form === 'decimals' ? `${name}::text[] AS ${name}` : name];
+  });
+  return ['market_id', ...columns].join(', ');
+}
+
+function rowOf<Kind extends MergedKind>(
+  kind: Kind,
+  fields: Readonly<Record<string, unknown>>,
+): RowOfKind<Kind> {
+  const row: Record<string, unknown> = { marketId: fields.market_id };
+  for (const { name, field, type } of seriesOf(tableOfKind(kind)).columns) {
+    if (field !== null) row[field] = type.decode(fields[name]);
+  }
+  return row as RowOfKind<Kind>;
+}
+
+/** Conditions of a statement about one market. @param market and variant as they stand in it */
+function whereSql<Kind extends MergedKind>(
+  table: SeriesTable,
+  of: { readonly market: string; readonly variant: () => string },
+  { fromMs, toMs }: Span,
+  where: readonly Condition<RowOfKind<Kind>>[],
+  add: Add,
+): string {
+  const { variant } = seriesOf(table);
+  const time = timeColumnOf(table);
+  return [
+    `market_id = ${of.market}`,
+    ...(variant === null ? [] : [`${variant} = ${of.variant()}`]),
+    `${time} >= ${timestampSql(add(fromMs))}`,
+    `${time} < ${timestampSql(add(toMs))}`,
+    ...where.map(({ sql }) => sql(add)),
+  ].join(' AND ');
+}
+
+type Querying = Pick<Store, 'query'>;
+
+/** Rows at one end of a span, from there on. */
+export async function hotRows<Kind extends MergedKind>(
+  store: Querying,
+  { kind, marketId, variantS, where }: RowQuestion<Kind>,
+  span: Span,
+  end: 'newest' | 'oldest',
+  limit: number,
+): Promise<RowOfKind<Kind>[]> {
+  const table = tableOfKind(kind);
+  const { all, add } = values();
+  const of = { market: add(marketId), variant: () => add(variantS) };
+  const order = orderOf(table).map((name) => (end === 'newest' ? `${name} DESC` : name));
+  const sql = `SELECT ${selectedSql(table)} FROM ${table}
+    WHERE ${whereSql(table, of, span, where, add)} ORDER BY ${order.join(', ')} LIMIT ${add(limit)}`;
+  const rows = await store.query<Readonly<Record<string, unknown>>>(sql, all);
+  return rows.map((fields) => rowOf(kind, fields));
+}
+
+/** Of each market its newest row in a span. */
+export async function newestOfMarkets<Kind extends MergedKind>(
+  store: Querying,
+  { kind, variantS, where }: Omit<RowQuestion<Kind>, 'marketId'>,
+  marketIds: readonly number[],
+  span: Span,
+): Promise<RowOfKind<Kind>[]> {
+  const table = tableOfKind(kind);
+  const { all, add } = values();
+  const of = { market: 'm.id', variant: () => add(variantS) };
+  const order = orderOf(table).map((name) => `${name} DESC`);
+  const sql = `SELECT found.* FROM unnest(${add(marketIds)}::int[]) AS m(id), LATERAL (
+    SELECT ${selectedSql(table)} FROM ${table}
+    WHERE ${whereSql(table, of, span, where, add)} ORDER BY ${order.join(', ')} LIMIT 1) found`;
+  const rows = await store.query<Readonly<Record<string, unknown>>>(sql, all);
+  return rows.map((fields) => rowOf(kind, fields));
+}
+
+/** An observed series, looked at from a time on. */
+export interface SeriesFrom {
+  readonly marketId: number;
+  /** Period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  /** UNIX milliseconds; that of the question when left out. */
+  readonly fromMs?: number;
+}
+
+/** When a row can be seen, where that is not its own time. UNIX milliseconds. */
+export interface SeenAt<Row> {
+  readonly sql: string;
+  readonly of: (row: Row) => number;
+}
+
+/** UNIX milliseconds of the first row of any of several series that meets conditions; null: there is none. */
+export async function firstHot<Kind extends MergedKind>(
+  store: Querying,
+  kind: Kind,
+  series: readonly SeriesFrom[],
+  where: readonly Condition<RowOfKind<Kind>>[],
+  span: Span,
+  seenAt: string | undefined,
+): Promise<number | null> {
+  const table = tableOfKind(kind);
+  const time = timeColumnOf(table);
+  const { all, add } = values();
+  const froms = series.map(({ fromMs }) => fromMs ?? span.fromMs);
+  const lists = [
+    `${add(series.map(({ marketId }) => marketId))}::int[]`,
+    `${add(series.map(({ variantS }) => variantS))}::int[]`,
+    `${add(froms)}::float8[]`,
+  ];
+  const of = { market: 'm.id', variant: () => 'm.variant' };
+  const sql = `SELECT min(found.at) AS "atMs"
+    FROM unnest(${lists.join(', ')}) AS m(id, variant, since), LATERAL (
+      SELECT ${millisSql(seenAt ?? time)} AS at FROM ${table}
+      WHERE ${whereSql(table, of, span, where, add)} AND ${time} >= ${timestampSql('m.since')}
+      ORDER BY ${orderOf(table).join(', ')} LIMIT 1) found`;
+  const [row] = await store.query<{ readonly atMs: number | null }>(sql, all);
+  return row?.atMs ?? null;
+}
+
+/** UNIX milliseconds at which a row of files happened. */
+export function timeOfRow<Kind extends MergedKind>(kind: Kind): (row: RowOfKind<Kind>) => number {
+  const table = tableOfKind(kind);
+  const column = columnOf(table, timeColumnOf(table));
+  return (row) => rankOf(column, row[column.field as keyof RowOfKind<Kind>]) as number;
+}

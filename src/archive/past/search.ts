@@ -1,0 +1,278 @@
+import type { Clock } from '../../kernel/clock.js';
+import { DAY_MS, MINUTE_MS } from '../../kernel/durations.js';
+import type { Mutex } from '../../kernel/mutex.js';
+import type { Span } from '../../kernel/span.js';
+import { type MergedKind, type RowOfKind, tableOfKind } from '../../model/kinds.js';
+import type { Store } from '../../store/index.js';
+import type { Reading } from '../reading.js';
+import type { Segment } from '../segments.js';
+import {
+  firstHot,
+  hotRows,
+  millisSql,
+  newestOfMarkets,
+  type RowQuestion,
+  type SeenAt,
+  type SeriesFrom,
+  timeOfRow,
+} from './hot-rows.js';
+import type { ReadingLease } from './reading-lease.js';
+
+/** How much further each look goes than the one before. */
+const WIDENING = 8;
+/** Rows of files that a look takes at first; each further one takes twice as many. */
+const COLD_ROWS = 1000;
+/** How long it is believed where a series begins. */
+const OLDEST_FOR_MS = 30_000;
+/** The start of each table's oldest partition. */
+const OLDEST = `
+  SELECT table_name AS "table", ${millisSql('min(lower(span))')} AS "oldestMs"
+  FROM partition_state GROUP BY table_name`;
+
+/** A piece of time with its rows as far as they are in files. */
+export interface VisitedPart<Row> extends Segment {
+  /** All of them when ascending, else the newest, at most `limit`; batch by batch. */
+  readonly coldRows: (limit: number, each: (rows: readonly Row[]) => void) => Promise<void>;
+}
+
+/** How rows of the database and of files become what is asked for. */
+interface Made<Kind extends MergedKind, Value> {
+  readonly hot: (span: Span, limit: number) => Promise<Value[]>;
+  readonly cold: (row: RowOfKind<Kind>) => Value;
+}
+
+/** A reading that is held; reads of it run one at a time. */
+interface Held {
+  readonly reading: Reading;
+  readonly alone: Mutex;
+}
+
+/** Segments from one end of a span on, a day at first and then ever more together. */
+function* widening(
+  reading: Reading,
+  kind: MergedKind,
+  span: Span,
+  from: 'newest' | 'oldest',
+): Generator<Segment> {
+  let { fromMs, toMs } = span;
+  for (let widthMs = DAY_MS; fromMs < toMs; widthMs *= WIDENING) {
+    if (from === 'newest') {
+      const lookMs = Math.max(fromMs, toMs - widthMs);
+      yield* reading.parts(kind, { fromMs: lookMs, toMs }).toReversed();
+      toMs = lookMs;
+    } else {
+      const lookMs = Math.min(toMs, fromMs + widthMs);
+      yield* reading.parts(kind, { fromMs, toMs: lookMs });
+      fromMs = lookMs;
+    }
+  }
+}
+
+/**
+ * Looks for rows next to a moment, in the database and in files as one. A look takes a day at first
+ * and then ever more, because a statement over all partitions costs its planner more than the rows.
+ */
+export class PastSearch {
+  readonly #store: Pick<Store, 'query'>;
+  readonly #lease: ReadingLease;
+  readonly #clock: Clock;
+  #oldest: { readonly atMs: number; readonly of: ReadonlyMap<string, number> } | undefined;
+
+  constructor(store: Pick<Store, 'query'>, lease: ReadingLease, clock: Clock) {
+    this.#store = store;
+    this.#lease = lease;
+    this.#clock = clock;
+  }
+
+  /** The newest `limit` rows before a moment, newest first; none from before `fromMs`. */
+  async newest<Kind extends MergedKind>(
+    question: RowQuestion<Kind>,
+    beforeMs: number,
+    limit: number,
+    fromMs = Number.NEGATIVE_INFINITY,
+  ): Promise<RowOfKind<Kind>[]> {
+    const span = { fromMs: Math.max(fromMs, await this.#oldestMs(question.kind)), toMs: beforeMs };
+    return await this.#lease.hold(async (reading, alone) => {
+      const found: RowOfKind<Kind>[] = [];
+      for (const part of widening(reading, question.kind, span, 'newest')) {
+        const left = limit - found.length;
+        if (left <= 0) break;
+        if (part.state === 'hot') {
+          found.push(...(await hotRows(this.#store, question, part.span, 'newest', left)));
+        } else if (part.state === 'cold') {
+          found.push(...(await coldNewest({ reading, alone }, question, part.span, left)));
+        }
+      }
+      return found;
+    });
+  }
+
+  /** The newest row before a moment of each of several markets, in any order. */
+  async newestOfEach<Kind extends MergedKind>(
+    question: Omit<RowQuestion<Kind>, 'marketId'>,
+    marketIds: readonly number[],
+    beforeMs: number,
+  ): Promise<RowOfKind<Kind>[]> {
+    const span = { fromMs: await this.#oldestMs(question.kind), toMs: beforeMs };
+    return await this.#lease.hold(async (reading, alone) => {
+      const found = new Map<number, RowOfKind<Kind>>();
+      for (const part of widening(reading, question.kind, span, 'newest')) {
+        const left = marketIds.filter((id) => !found.has(id));
+        if (left.length === 0) break;
+        if (part.state === 'hot') {
+          const rows = await newestOfMarkets(this.#store, question, left, part.span);
+          for (const row of rows) found.set(row.marketId, row);
+        }
+        for (const marketId of part.state === 'cold' ? left : []) {
+          const ofMarket = { ...question, marketId };
+          const [row] = await coldNewest({ reading, alone }, ofMarket, part.span, 1);
+          if (row !== undefined) found.set(marketId, row);
+        }
+      }
+      return [...found.values()];
+    });
+  }
+
+  /** The oldest `limit` rows of a span, oldest first. */
+  async oldest<Kind extends MergedKind>(
+    question: RowQuestion<Kind>,
+    span: Span,
+    limit: number,
+  ): Promise<RowOfKind<Kind>[]> {
+    return await this.oldestAs(question, span, limit, {
+      hot: (part, left) => hotRows(this.#store, question, part, 'oldest', left),
+      cold: (row) => row,
+    });
+  }
+
+  /** The same as other values than rows. */
+  async oldestAs<Kind extends MergedKind, Value>(
+    question: RowQuestion<Kind>,
+    span: Span,
+    limit: number,
+    { hot, cold }: Made<Kind, Value>,
+  ): Promise<Value[]> {
+    return await this.#lease.hold(async (reading, alone) => {
+      const found: Value[] = [];
+      for (const part of widening(reading, question.kind, span, 'oldest')) {
+        const left = limit - found.length;
+        if (left <= 0) break;
+        for (const one of part.state === 'hot' ? await hot(part.span, left) : []) found.push(one);
+        if (part.state !== 'cold') continue;
+        const rows = await coldOldest({ reading, alone }, question, part.span, left);
+        for (const row of rows) found.push(cold(row));
+      }
+      return found;
+    });
+  }
+
+  /** The first moment in a span of any of several series, UNIX milliseconds. */
+  async first<Kind extends MergedKind>(
+    { kind, where }: Pick<RowQuestion<Kind>, 'kind' | 'where'>,
+    series: readonly SeriesFrom[],
+    { fromMs, toMs }: Span,
+    seenAt?: SeenAt<RowOfKind<Kind>>,
+  ): Promise<number | null> {
+    const timeOf = seenAt?.of ?? timeOfRow(kind);
+    const span = { fromMs: Math.max(fromMs, await this.#oldestMs(kind)), toMs };
+    return await this.#lease.hold(async (reading, alone) => {
+      for (const part of widening(reading, kind, span, 'oldest')) {
+        let firstMs: number | null = null;
+        if (part.state === 'hot') {
+          firstMs = await firstHot(this.#store, kind, series, where, part.span, seenAt?.sql);
+        }
+        for (const one of part.state === 'cold' ? series : []) {
+          const look: Span = {
+            fromMs: Math.max(part.span.fromMs, one.fromMs ?? part.span.fromMs),
+            toMs: Math.min(part.span.toMs, Math.ceil(firstMs ?? part.span.toMs)),
+          };
+          const question = { kind, where, marketId: one.marketId, variantS: one.variantS };
+          const [row] = await coldOldest({ reading, alone }, question, look, 1);
+          if (row !== undefined) firstMs = Math.min(timeOf(row), firstMs ?? timeOf(row));
+        }
+        if (firstMs !== null) return firstMs;
+      }
+      return null;
+    });
+  }
+
+  /**
+   * Hands each part of a span to `visit`, in the order of time, until it answers false. Parts in
+   * files come with what reads them.
+   */
+  async eachPart<Kind extends MergedKind>(
+    { kind, marketId, variantS }: Omit<RowQuestion<Kind>, 'where'>,
+    span: Span,
+    order: 'ascending' | 'descending',
+    visit: (part: VisitedPart<RowOfKind<Kind>>) => Promise<boolean>,
+  ): Promise<void> {
+    const fromMs = Math.max(await this.#oldestMs(kind), span.fromMs);
+    if (span.toMs <= fromMs) return;
+    await this.#lease.hold(async (reading, alone) => {
+      const parts = reading.parts(kind, { fromMs, toMs: span.toMs });
+      for (const part of order === 'ascending' ? parts : parts.toReversed()) {
+        const slice = { kind, marketId, variantS, span: part.span };
+        const coldRows: VisitedPart<RowOfKind<Kind>>['coldRows'] = (limit, each) =>
+          alone.run(async () => {
+            const rows =
+              order === 'ascending' ? reading.typed(slice) : reading.newest(slice, limit);
+            for await (const batch of rows) each(batch);
+          });
+        if (!(await visit({ ...part, coldRows }))) return;
+      }
+    });
+  }
+
+  /** Where a series begins at the earliest; its rows may begin later. */
+  async #oldestMs(kind: MergedKind): Promise<number> {
+    const nowMs = this.#clock.monotonicMs();
+    if (this.#oldest === undefined || nowMs - this.#oldest.atMs > OLDEST_FOR_MS) {
+      const rows = await this.#store.query<{ table: string; oldestMs: number }>(OLDEST);
+      const of = new Map(rows.map(({ table, oldestMs }) => [table, oldestMs]));
+      this.#oldest = { atMs: nowMs, of };
+    }
+    return this.#oldest.of.get(tableOfKind(kind)) ?? Number.POSITIVE_INFINITY;
+  }
+}
+
+async function coldNewest<Kind extends MergedKind>(
+  { reading, alone }: Held,
+  { kind, marketId, variantS, where }: RowQuestion<Kind>,
+  span: Span,
+  limit: number,
+): Promise<RowOfKind<Kind>[]> {
+  const slice = { kind, marketId, variantS, span };
+  for (let asked = Math.max(COLD_ROWS, limit); ; asked *= 2) {
+    let read = 0;
+    const meant: RowOfKind<Kind>[] = [];
+    await alone.run(async () => {
+      for await (const batch of reading.newest(slice, asked)) {
+        read += batch.length;
+        for (const row of batch) if (where.every(({ isMet }) => isMet(row))) meant.push(row);
+      }
+    });
+    if (meant.length >= limit || read < asked) return meant.slice(0, limit);
+  }
+}
+
+async function coldOldest<Kind extends MergedKind>(
+  { reading, alone }: Held,
+  { kind, marketId, variantS, where }: RowQuestion<Kind>,
+  { fromMs, toMs }: Span,
+  limit: number,
+): Promise<RowOfKind<Kind>[]> {
+  const found: RowOfKind<Kind>[] = [];
+  let atMs = fromMs;
+  // A wide span would open more files than are looked at.
+  for (let widthMs = MINUTE_MS; atMs < toMs && found.length < limit; widthMs *= WIDENING) {
+    const span = { fromMs: atMs, toMs: Math.min(toMs, atMs + widthMs) };
+    await alone.run(async () => {
+      for await (const batch of reading.typed({ kind, marketId, variantS, span })) {
+        for (const row of batch) if (where.every(({ isMet }) => isMet(row))) found.push(row);
+        if (found.length >= limit) return;
+      }
+    });
+    atMs = span.toMs;
+  }
+  return found.slice(0, limit);
+}

@@ -1,0 +1,201 @@
+import { SECOND_MS } from '../../kernel/durations.js';
+import { comparePlaces } from '../../ledger/order.js';
+import type { RowOf } from '../../model/series.js';
+import type { Store } from '../../store/index.js';
+import { addTrade, appendCandles, type BuiltCandle } from './candles.js';
+import { type Condition, timestampSql } from './hot-rows.js';
+import type { PastSearch, VisitedPart } from './search.js';
+
+/** Runs of trades: counted, and summed up to candles. */
+
+export { comparePlaces };
+
+type TradeRow = RowOf<'trade'>;
+
+/** Place of a trade in the order of time and id; as an upper end it is itself left out. */
+export type TradePlace = Pick<TradeRow, 'tradedAtS' | 'tid'>;
+
+/** Before every trade of a second. */
+export function beginOfSecond(second: number): TradePlace {
+  return { tradedAtS: second, tid: 0 };
+}
+
+/** Places that divide a run of trades into pieces of equal size. */
+export interface TradeMarks {
+  /** Newest first: between the `n`th (included) and the upper end lie `n × step` trades. */
+  readonly marks: readonly TradePlace[];
+  /** Trades that were counted. */
+  readonly count: number;
+  /** False: counting stopped at its limit, not at the lower end. */
+  readonly isWhole: boolean;
+}
+
+/** Candles made of trades. */
+export interface MadeCandles {
+  readonly candles: readonly BuiltCandle[];
+  /** Starts of those that lack trades which were received later, oldest first. */
+  readonly lateOpenAtS: readonly number[];
+}
+
+/** From its exact time on a trade is seen, or from the end of its second on. */
+export const TRADE_SEEN = {
+  sql: `coalesce(executed_at, traded_at + interval '1 s')`,
+  of: ({ executedAtUs, tradedAtS }: TradeRow): number =>
+    executedAtUs === null ? (tradedAtS + 1) * SECOND_MS : executedAtUs / 1000,
+};
+
+/** Trades that are seen by a moment, or only afterwards. */
+export function tradeIsSeen(by: 'by' | 'after', atMs: number): Condition<TradeRow> {
+  const isBy = by === 'by';
+  return {
+    sql: (add) => `${TRADE_SEEN.sql} ${isBy ? '<=' : '>'} ${timestampSql(add(atMs))}`,
+    isMet: (row) => TRADE_SEEN.of(row) <= atMs === isBy,
+  };
+}
+
+const second = (expression: string) => timestampSql(`${expression}::float8 * 1000`);
+const SECOND_OF = 'extract(epoch FROM traded_at)::float8';
+const OPEN_AT = 'floor(extract(epoch FROM traded_at) / $8::bigint)::float8 * $8::bigint';
+
+/** $1 market, $2 $3 span, $4 $5 from, $6 $7 before */
+const RUN = `market_id = $1 AND traded_at >= ${timestampSql('$2')} AND traded_at < ${timestampSql('$3')}
+  AND (traded_at, tid) >= (${second('$4')}, $5::bigint)
+  AND (traded_at, tid) < (${second('$6')}, $7::bigint)`;
+
+/** $8 step, $9 most rows, $10 carried over */
+const TRADE_MARKS = `
+  SELECT "tradedAtS", tid, count FROM (
+    SELECT "tradedAtS", tid, n, max(n) OVER () AS count FROM (
+      SELECT ${SECOND_OF} AS "tradedAtS", tid::float8 AS tid,
+             row_number() OVER (ORDER BY traded_at DESC, tid DESC)::float8 AS n
+      FROM trade WHERE ${RUN} ORDER BY traded_at DESC, tid DESC LIMIT $9) numbered) counted
+  WHERE n = count OR (n::bigint + $10::bigint) % $8::bigint = 0 ORDER BY n`;
+
+/** $8 interval, $9 known */
+const CANDLES_OF_TRADES = `
+  SELECT "openAtS", (array_agg(price ORDER BY traded_at, tid))[1]::text AS open,
+         (array_agg(price ORDER BY traded_at DESC, tid DESC))[1]::text AS close,
+         max(price)::text AS high, min(price)::text AS low,
+         trim_scale(sum(amount))::text AS volume, trim_scale(sum(total))::text AS amount
+  FROM (
+    SELECT traded_at, tid, price, amount, total, ${OPEN_AT} AS "openAtS" FROM trade
+    WHERE ${RUN} AND ($9::float8 IS NULL OR received_at <= ${timestampSql('$9')})) t
+  GROUP BY "openAtS" ORDER BY "openAtS"`;
+
+/** Which of them lack trades that were received after $9. */
+const LATE_CANDLES_OF_TRADES = `
+  SELECT DISTINCT ${OPEN_AT} AS "openAtS" FROM trade
+  WHERE ${RUN} AND received_at > ${timestampSql('$9')} ORDER BY "openAtS"`;
+
+/** Before everything that there can be. */
+const BEGINNING: TradePlace = { tradedAtS: 0, tid: 0 };
+
+const seriesOf = (marketId: number) => ({ kind: 'trades', marketId, variantS: 0 }) as const;
+
+/** The seconds between two places. */
+const spanOf = (from: TradePlace, before: TradePlace) => ({
+  fromMs: from.tradedAtS * SECOND_MS,
+  toMs: (before.tradedAtS + 1) * SECOND_MS,
+});
+
+type Querying = Pick<Store, 'query'>;
+
+/** Counts trades down from a place, to another one (included) or as far as `maxCount` goes. */
+export async function countTrades(
+  store: Querying,
+  search: PastSearch,
+  marketId: number,
+  before: TradePlace,
+  downTo: TradePlace = BEGINNING,
+  { step, maxCount }: { readonly step: number; readonly maxCount: number },
+): Promise<TradeMarks> {
+  const marks: TradePlace[] = [];
+  let count = 0;
+  await search.eachPart(seriesOf(marketId), spanOf(downTo, before), 'descending', async (part) => {
+    const left = maxCount - count;
+    const counted = (place: TradePlace) => {
+      count += 1;
+      if (count % step === 0) marks.push({ tradedAtS: place.tradedAtS, tid: place.tid });
+    };
+    if (part.state === 'hot') {
+      const rows = await store.query<TradePlace & { readonly count: number }>(TRADE_MARKS, [
+        ...[marketId, part.span.fromMs, part.span.toMs, downTo.tradedAtS, downTo.tid],
+        ...[before.tradedAtS, before.tid, step, left, count % step],
+      ]);
+      const inPart = rows[0]?.count ?? 0;
+      const marked = Math.floor((count + inPart) / step) - Math.floor(count / step);
+      marks.push(...rows.slice(0, marked).map(({ tradedAtS, tid }) => ({ tradedAtS, tid })));
+      count += inPart;
+      return inPart < left;
+    }
+    return part.state !== 'cold' || countCold(part, before, downTo, left, counted);
+  });
+  return { marks, count, isWhole: count < maxCount };
+}
+
+/** Counts what files hold of a part; false when there is more than may be counted. */
+async function countCold(
+  part: VisitedPart<TradeRow>,
+  before: TradePlace,
+  downTo: TradePlace,
+  left: number,
+  counted: (place: TradePlace) => void,
+): Promise<boolean> {
+  // Those at `before` or later are read as well, and are of one second.
+  for (let asked = left; ; asked *= 2) {
+    const rows: TradePlace[] = [];
+    let read = 0;
+    await part.coldRows(asked, (batch) => {
+      read += batch.length;
+      for (const row of batch) {
+        const isMeant = comparePlaces(row, before) < 0 && comparePlaces(row, downTo) >= 0;
+        if (isMeant && rows.length < left) rows.push(row);
+      }
+    });
+    if (rows.length < left && read === asked) continue;
+    for (const row of rows) counted(row);
+    return rows.length < left;
+  }
+}
+
+/**
+ * Candles of the trades from `from` (included) up to `before`, oldest first.
+ *
+ * @param knownAt only of trades that were received by then; null: of all
+ */
+export async function sumTrades(
+  store: Querying,
+  search: PastSearch,
+  marketId: number,
+  intervalS: number,
+  from: TradePlace,
+  before: TradePlace,
+  knownAt: number | null,
+): Promise<MadeCandles> {
+  const candles: BuiltCandle[] = [];
+  const late = new Set<number>();
+  await search.eachPart(seriesOf(marketId), spanOf(from, before), 'ascending', async (part) => {
+    if (part.state === 'hot') {
+      const values = [
+        ...[marketId, part.span.fromMs, part.span.toMs, from.tradedAtS, from.tid],
+        ...[before.tradedAtS, before.tid, intervalS, knownAt],
+      ];
+      appendCandles(candles, await store.query<BuiltCandle>(CANDLES_OF_TRADES, values));
+      if (knownAt === null) return true;
+      const lacking = await store.query<{ openAtS: number }>(LATE_CANDLES_OF_TRADES, values);
+      for (const { openAtS } of lacking) late.add(openAtS);
+    }
+    if (part.state === 'cold') {
+      await part.coldRows(Number.MAX_SAFE_INTEGER, (batch) => {
+        for (const row of batch) {
+          if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
+          const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
+          if (isKnown) addTrade(candles, row, intervalS);
+          else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
+        }
+      });
+    }
+    return true;
+  });
+  return { candles, lateOpenAtS: [...late].sort((a, b) => a - b) };
+}
