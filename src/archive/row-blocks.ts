@@ -52,6 +52,8 @@ const NULL = '\\N';
  */
 export const MADE_TOGETHER = 32;
 
+const INSTANT = /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?\+00$/;
+
 /**
  * Reads `2026-01-31 12:00:00.5+00`, UTC. Rows that follow each other are mostly of the same minute,
  * which is taken apart once.
@@ -62,6 +64,7 @@ class Instants {
 
   us(text: string): number {
     if (!text.startsWith(this.#minute) || this.#minute === '') {
+      if (!INSTANT.test(text)) throw new RangeError(`no moment in UTC: "${text}"`);
       this.#minute = text.slice(0, 16);
       this.#minuteUs = Date.parse(`${this.#minute.replace(' ', 'T')}Z`) * 1000;
     }

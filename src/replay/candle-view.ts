@@ -1,4 +1,4 @@
-import { joinCandles } from '../archive/past/candles.js';
+import { joinCandles } from '../archive/candles.js';
 import {
   type BuiltCandle,
   beginOfSecond,

@@ -31,7 +31,6 @@ export { StoreError, type StoreErrorCode } from './errors.js';
 export { openStore, type SqlValue, type Store, type StoreOptions } from './open-store.js';
 export type { Answer } from './reading/answers.js';
 export type {
-  DepthJson,
   LedgerTable,
   MergedSlice,
   RowForm,

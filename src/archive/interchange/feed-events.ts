@@ -1,3 +1,6 @@
+import { SECOND_US } from '../../kernel/durations.js';
+import type { RowOf } from '../../model/series.js';
+
 /**
  * The events of hftbacktest, as its documentation of data has them: what a row is in the low bits of
  * `ev`, whom it concerns and when in the high ones.
@@ -25,12 +28,10 @@ export interface FeedEvent {
 }
 
 /** The book of one moment; levels best first, decimals as text. */
-export interface BookSides {
-  readonly bidPrices: readonly string[];
-  readonly bidAmounts: readonly string[];
-  readonly askPrices: readonly string[];
-  readonly askAmounts: readonly string[];
-}
+export type BookSides = Pick<
+  RowOf<'depth'>,
+  'bidPrices' | 'bidAmounts' | 'askPrices' | 'askAmounts'
+>;
 
 type Change = Pick<FeedEvent, 'ev' | 'price' | 'amount'>;
 type Levels = Map<number, { readonly price: string; readonly amount: string }>;
@@ -91,4 +92,33 @@ function changed(before: Levels, now: Levels, side: number): Change[] {
   return [...now]
     .filter(([key, { amount }]) => Number(before.get(key)?.amount ?? NOTHING) !== Number(amount))
     .map(([, level]) => ({ ev: FEED.depth + side, ...level }));
+}
+
+/** Trades as events: the side is the taker's. */
+export async function* tradeEvents(
+  trades: AsyncIterable<readonly RowOf<'trade'>[]>,
+): AsyncGenerator<FeedEvent[]> {
+  for await (const batch of trades) {
+    yield batch.map(({ side, executedAtUs, tradedAtS, receivedAtMs, price, amount }) => ({
+      ev: FEED.trade + (side === 'buy' ? FEED.buy : FEED.sell),
+      exchUs: executedAtUs ?? tradedAtS * SECOND_US,
+      localUs: Math.round(receivedAtMs * 1000),
+      price,
+      amount,
+    }));
+  }
+}
+
+/** Observations of the book as events: what changed since the one before. */
+export async function* depthEvents(
+  books: AsyncIterable<readonly RowOf<'depth'>[]>,
+): AsyncGenerator<FeedEvent[]> {
+  const changes = new BookChanges();
+  for await (const batch of books) {
+    for (const book of batch) {
+      const exchUs = Math.round(book.observedAtMs * 1000);
+      const localUs = Math.round(book.receivedAtMs * 1000);
+      yield changes.of(book).map((change) => ({ ...change, exchUs, localUs }));
+    }
+  }
 }

@@ -1,20 +1,53 @@
+import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
+import type { RowOf } from '../../model/series.js';
 import type { SpanCompleteness } from '../../store/index.js';
 import type { Output } from '../export/output.js';
 import type { Reading } from '../reading.js';
-import { BAR_LINES, barLines, writeAll } from './bar-lines.js';
-import { type Candle, exchangeCandles } from './candles.js';
-import { computeCandles } from './computed-candles.js';
-import { CoveredWalk } from './covered-walk.js';
-import { InterchangeError } from './errors.js';
-import { FeedFile } from './feed-file.js';
-import { depthEvents, tradeEvents } from './feed-rows.js';
+import { depthEvents, tradeEvents } from './feed-events.js';
+import { FeedFile, zipOne } from './feed-file.js';
 import { writeFreqtradeCandles, writeFreqtradeTrades } from './freqtrade.js';
 import type { Written } from './manifest.js';
-import { withQuietSlots } from './quiet-slots.js';
-import type { InterchangePart, InterchangeRequest } from './request.js';
-import { type TradeLine, tradesOf } from './text-rows.js';
-import { zipOne } from './zip.js';
+import { InterchangeError, type InterchangePart, type InterchangeRequest } from './request.js';
+import { type Candle, CoveredWalk, computeCandles, withQuietSlots } from './slots.js';
+
+/** Candles as lines of CSV, with all their digits: the reader makes numbers of them. */
+interface LineForm {
+  readonly heading: readonly string[];
+  readonly ending: string;
+  readonly line: (candle: Candle) => string;
+}
+
+/** `2026-01-31 12:00:00`, UTC. */
+const plainTime = (ms: number) => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
+const values = ({ open, high, low, close, volume }: Candle) =>
+  `${open},${high},${low},${close},${volume}`;
+
+export const BAR_LINES = {
+  /** What `GenericCSVData` reads as it comes: its order of columns and its form of time. */
+  backtrader: {
+    heading: ['datetime', 'open', 'high', 'low', 'close', 'volume', 'openinterest'],
+    ending: '\n',
+    line: (candle) => `${plainTime(candle.openAtS * SECOND_MS)},${values(candle)},0`,
+  },
+  /** What `pandas.read_csv` makes an index with a zone of, under the names that vectorbt looks for. */
+  vectorbt: {
+    heading: ['Date', 'Open', 'High', 'Low', 'Close', 'Volume'],
+    ending: '\n',
+    line: (candle) => `${plainTime(candle.openAtS * SECOND_MS)}+00:00,${values(candle)}`,
+  },
+} as const satisfies Readonly<Record<string, LineForm>>;
+
+/** The file's text in pieces. */
+export async function* barLines(
+  candles: AsyncIterable<readonly Candle[]>,
+  { heading, ending, line }: LineForm,
+): AsyncGenerator<Buffer> {
+  yield Buffer.from(heading.join(',') + ending);
+  for await (const batch of candles) {
+    if (batch.length > 0) yield Buffer.from(batch.map((one) => line(one) + ending).join(''));
+  }
+}
 
 /** What one file is made of. */
 export interface FileWork {
@@ -36,14 +69,12 @@ const FAR_SHARE = 0.01;
 
 type Counts = Record<string, number>;
 
-const slice = (
-  { part }: FileWork,
-  kind: 'trades' | 'klines' | 'depth',
+const rowsOf = <Kind extends 'trades' | 'klines' | 'depth'>(
+  { reading, part }: FileWork,
+  kind: Kind,
   variantS = 0,
-  span?: Span,
-) => ({
-  ...{ kind, marketId: part.market.marketId, variantS, span: span ?? part.span },
-});
+  span: Span = part.span,
+) => reading.typed({ kind, marketId: part.market.marketId, variantS, span });
 
 async function* counted<Row>(
   batches: AsyncIterable<readonly Row[]>,
@@ -72,7 +103,7 @@ function candles(
   counts: Counts,
   isWhole: boolean,
 ): AsyncIterable<readonly Candle[]> {
-  const { reading, part, known, request } = work;
+  const { part, known, request } = work;
   const intervalMs = request.intervalS * 1000;
   const covered = () => new CoveredWalk(known[0]?.covered ?? []);
   const onPartial = add(counts, 'partialSlotsLeftOut');
@@ -81,8 +112,8 @@ function candles(
   const grid = { fromMs: ceilToMs(fromMs, intervalMs), toMs: floorToMs(toMs, intervalMs) };
   const some =
     part.sources[0]?.kind === 'klines'
-      ? exchangeCandles(reading.rows(slice(work, 'klines', request.intervalS), 'csv'))
-      : computeCandles(tradesOf(reading.rows(slice(work, 'trades', 0, grid), 'csv')), {
+      ? rowsOf(work, 'klines', request.intervalS)
+      : computeCandles(rowsOf(work, 'trades', 0, grid), {
           ...{ intervalMs, covered: covered(), onPartial },
         });
   const all = isWhole
@@ -92,19 +123,19 @@ function candles(
         onLeftOut: add(counts, 'quietSlotsLeftOut'),
       })
     : some;
-  return counted(all, work, counts, ({ openMs }) => openMs);
+  return counted(all, work, counts, ({ openAtS }) => openAtS * SECOND_MS);
 }
 
-function trades(work: FileWork, counts: Counts): AsyncIterable<readonly TradeLine[]> {
-  const all = tradesOf(work.reading.rows(slice(work, 'trades'), 'csv'));
+function trades(work: FileWork, counts: Counts): AsyncIterable<readonly RowOf<'trade'>[]> {
+  const all = rowsOf(work, 'trades');
   const seconds = add(counts, 'timesToTheSecond');
   async function* looked() {
     for await (const batch of all) {
-      for (const { isExact } of batch) if (!isExact) seconds();
+      for (const { executedAtUs } of batch) if (executedAtUs === null) seconds();
       yield batch;
     }
   }
-  return counted(looked(), work, counts, ({ secondUs }) => secondUs / 1000);
+  return counted(looked(), work, counts, ({ tradedAtS }) => tradedAtS * SECOND_MS);
 }
 
 function written({ rows = 0, ...counts }: Counts): Written {
@@ -118,6 +149,10 @@ const writerTo =
   (bytes: Uint8Array) =>
     output.write(bytes);
 
+async function writeAll(pieces: AsyncIterable<Uint8Array>, { output }: FileWork): Promise<void> {
+  for await (const piece of pieces) await output.write(piece);
+}
+
 export const writeFeather: FileWriter = async (work) => {
   const counts: Counts = {};
   const write = writerTo(work);
@@ -130,21 +165,18 @@ export const writeBars =
   (form: 'backtrader' | 'vectorbt'): FileWriter =>
   async (work) => {
     const counts: Counts = {};
-    await writeAll(barLines(candles(work, counts, true), BAR_LINES[form]), writerTo(work));
+    await writeAll(barLines(candles(work, counts, true), BAR_LINES[form]), work);
     return written(counts);
   };
 
 export const writeFeed: FileWriter = async (work) => {
-  const { reading, output, signal, request, onPhase } = work;
+  const { output, signal, request, onPhase } = work;
   const counts: Counts = {};
   const feed = await FeedFile.open((name) => output.scratch(name), signal);
   try {
     const { span } = work.part;
     // Of the same moment the trade comes first: the book that follows has lost its amount already.
-    const steps = [
-      tradeEvents(trades(work, counts)),
-      depthEvents(reading.rows(slice(work, 'depth'), 'json')),
-    ];
+    const steps = [tradeEvents(trades(work, counts)), depthEvents(rowsOf(work, 'depth'))];
     let seen = 0;
     for (const events of steps) {
       for await (const batch of events) {
@@ -161,7 +193,7 @@ export const writeFeed: FileWriter = async (work) => {
       if (farOff > events * FAR_SHARE) throw farAway(farOff, events);
     });
     onPhase('writing events');
-    await writeAll(zipOne('data.npy', feed.content(rows), work.madeAt), writerTo(work));
+    await writeAll(zipOne('data.npy', feed.content(rows), work.madeAt), work);
     const shift = Math.max(0, -facts.leastLatencyUs);
     return {
       rows,

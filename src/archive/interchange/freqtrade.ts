@@ -11,9 +11,9 @@ import {
   TimestampMillisecond,
   Utf8,
 } from 'apache-arrow';
+import type { RowOf } from '../../model/series.js';
 import { writeArrowBatches } from '../export/arrow.js';
-import type { Candle } from './candles.js';
-import type { TradeLine } from './text-rows.js';
+import type { Candle } from './slots.js';
 
 /**
  * What freqtrade keeps in a data folder: feather files, which are Arrow IPC files. Its own writer
@@ -73,7 +73,7 @@ function double<Row>(name: string, of: (row: Row) => string): Column<Row> {
 
 const DATE = new TimestampMillisecond('UTC');
 const CANDLE_COLUMNS: readonly Column<Candle>[] = [
-  { name: 'date', type: DATE, of: integers(DATE, ({ openMs }: Candle) => openMs) },
+  { name: 'date', type: DATE, of: integers(DATE, ({ openAtS }: Candle) => openAtS * 1000) },
   double('open', ({ open }) => open),
   double('high', ({ high }) => high),
   double('low', ({ low }) => low),
@@ -82,10 +82,12 @@ const CANDLE_COLUMNS: readonly Column<Candle>[] = [
 ];
 
 const TIMESTAMP = new Int64();
-const millisecond = ({ atUs }: TradeLine) => Math.floor(atUs / 1000);
-const TRADE_COLUMNS: readonly Column<TradeLine>[] = [
+type Trade = RowOf<'trade'>;
+const millisecond = ({ executedAtUs, tradedAtS }: Trade) =>
+  executedAtUs === null ? tradedAtS * 1000 : Math.floor(executedAtUs / 1000);
+const TRADE_COLUMNS: readonly Column<Trade>[] = [
   { name: 'timestamp', type: TIMESTAMP, of: integers(TIMESTAMP, millisecond) },
-  { name: 'id', type: new Utf8(), of: (rows) => texts(rows.map(({ tid }) => tid)) },
+  { name: 'id', type: new Utf8(), of: (rows) => texts(rows.map(({ tid }) => String(tid))) },
   // Limit or market: no exchange of this family tells.
   {
     ...{ name: 'type', type: new Utf8(), isNullable: true },
@@ -133,7 +135,7 @@ export async function writeFreqtradeCandles(
 
 /** Writes `PAIR-trades.feather`: timestamp (ms), id, type, side, price, amount, cost. */
 export async function writeFreqtradeTrades(
-  trades: AsyncIterable<readonly TradeLine[]>,
+  trades: AsyncIterable<readonly Trade[]>,
   write: Write,
 ): Promise<void> {
   const batches = toBatches(TRADE_COLUMNS, trades);

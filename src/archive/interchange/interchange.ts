@@ -8,11 +8,15 @@ import { asDiskFull, ExportGapsError, OutputError } from '../export/errors.js';
 import { LISTED_MAX, type SeriesGaps } from '../export/manifest.js';
 import { Output } from '../export/output.js';
 import type { Reading } from '../reading.js';
-import { InterchangeError } from './errors.js';
 import { type FileWork, writeBars, writeFeather, writeFeed } from './file-writers.js';
 import { type InterchangeManifest, interchangeManifest, type Written } from './manifest.js';
-import { pairName, timeframeOf } from './names.js';
-import type { InterchangePart, InterchangeRequest } from './request.js';
+import {
+  InterchangeError,
+  type InterchangePart,
+  type InterchangeRequest,
+  pairName,
+  timeframeOf,
+} from './request.js';
 
 export interface InterchangeSurroundings {
   /** Stays open. */

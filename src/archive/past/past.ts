@@ -4,8 +4,8 @@ import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { RowOf } from '../../model/series.js';
 import type { KnownStream, SpanCompleteness, Store } from '../../store/index.js';
+import type { BuiltCandle } from '../candles.js';
 import { openReading } from '../reading.js';
-import type { BuiltCandle } from './candles.js';
 import {
   fieldIs,
   firstHot,
@@ -36,7 +36,7 @@ import {
 } from './trades.js';
 
 export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../ledger/batch.js';
-export type { BuiltCandle } from './candles.js';
+export type { BuiltCandle } from '../candles.js';
 export type { SeriesFrom } from './hot-rows.js';
 export type { PastIdentity, PastMarket, PastSession } from './past-markets.js';
 export { beginOfSecond, comparePlaces, type TradeMarks, type TradePlace } from './trades.js';

@@ -2,7 +2,8 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { comparePlaces } from '../../ledger/order.js';
 import type { RowOf } from '../../model/series.js';
 import type { Store } from '../../store/index.js';
-import { addTrade, appendCandles, type BuiltCandle } from './candles.js';
+import { appendCandles, type BuiltCandle, CandleMaker } from '../candles.js';
+import { shortest } from '../parquet/texts.js';
 import { type Condition, timestampSql } from './hot-rows.js';
 import type { PastSearch, VisitedPart } from './search.js';
 
@@ -186,14 +187,23 @@ export async function sumTrades(
       for (const { openAtS } of lacking) late.add(openAtS);
     }
     if (part.state === 'cold') {
+      const maker = new CandleMaker(intervalS);
+      const made: BuiltCandle[] = [];
+      const put = (done: BuiltCandle | undefined) => {
+        if (done === undefined) return;
+        const { volume, amount } = done;
+        made.push({ ...done, volume: shortest(volume), amount: shortest(amount) });
+      };
       await part.coldRows(Number.MAX_SAFE_INTEGER, (batch) => {
         for (const row of batch) {
           if (comparePlaces(row, from) < 0 || comparePlaces(row, before) >= 0) continue;
           const isKnown = knownAt === null || row.receivedAtMs <= knownAt;
-          if (isKnown) addTrade(candles, row, intervalS);
+          if (isKnown) put(maker.add(row));
           else late.add(Math.floor(row.tradedAtS / intervalS) * intervalS);
         }
       });
+      put(maker.end());
+      appendCandles(candles, made);
     }
     return true;
   });

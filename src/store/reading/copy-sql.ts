@@ -32,16 +32,6 @@ export interface SeriesSlice {
  */
 export type RowForm = 'csv' | 'lean' | 'json';
 
-/** A row of depth in the form `json`. */
-export interface DepthJson {
-  readonly observed_at: string;
-  readonly bid_prices: readonly string[];
-  readonly bid_amounts: readonly string[];
-  readonly ask_prices: readonly string[];
-  readonly ask_amounts: readonly string[];
-  readonly received_at: string;
-}
-
 function csvExpression({ name, type }: SeriesColumn): string {
   return type === 'decimals' ? `'[' || array_to_string(${name}, ',') || ']'` : name;
 }

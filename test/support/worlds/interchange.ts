@@ -1,18 +1,14 @@
 import assert from 'node:assert/strict';
 import { inflateRawSync } from 'node:zlib';
+import type { TradeRow } from '../../../src/ledger/batch.js';
 
-const NOON = '2026-01-15 12:00:00+00';
+const NOON_S = Date.parse('2026-01-15T12:00:00Z') / 1000;
 
-/** A trade as a reading has it, `atS` seconds after noon of 2026-01-15. */
-export function tradeLine(tid: number, atS: number, price: string, amount: string): string {
-  const at = new Date(Date.parse('2026-01-15T12:00:00Z') + atS * 1000);
-  const moment = at.toISOString().slice(0, 19).replace('T', ' ');
-  return `${moment}+00,${tid},,buy,${price},${amount},1,${NOON}`;
-}
-
-/** A text as a reading hands it out: in pieces that end anywhere. */
-export async function* inPieces(text: string, length: number): AsyncGenerator<Buffer> {
-  for (let at = 0; at < text.length; at += length) yield Buffer.from(text.slice(at, at + length));
+/** A trade `atS` seconds after noon of 2026-01-15. */
+export function trade(tid: number, atS: number, price: string, amount: string): TradeRow {
+  const tradedAtS = NOON_S + atS;
+  const known = { executedAtUs: null, receivedAtMs: NOON_S * 1000 };
+  return { marketId: 1, tid, tradedAtS, side: 'buy', price, amount, total: '1', ...known };
 }
 
 export async function* batches<T>(all: readonly T[], size: number): AsyncGenerator<T[]> {

@@ -8,8 +8,7 @@ import {
   FEED,
   type FeedEvent,
 } from '../../../../src/archive/interchange/feed-events.js';
-import { FeedFile, type Latency } from '../../../../src/archive/interchange/feed-file.js';
-import { zipOne } from '../../../../src/archive/interchange/zip.js';
+import { FeedFile, type Latency, zipOne } from '../../../../src/archive/interchange/feed-file.js';
 import { makeFolder } from '../../../support/worlds/export-world.js';
 import { type ReadEvent, readEvents, unzipOne } from '../../../support/worlds/interchange.js';
 

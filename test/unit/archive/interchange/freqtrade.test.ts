@@ -6,7 +6,7 @@ import {
   writeFreqtradeCandles,
   writeFreqtradeTrades,
 } from '../../../../src/archive/interchange/freqtrade.js';
-import type { TradeLine } from '../../../../src/archive/interchange/text-rows.js';
+import type { TradeRow } from '../../../../src/ledger/batch.js';
 import { batches } from '../../../support/worlds/interchange.js';
 
 async function bytesOf(work: (write: (bytes: Uint8Array) => Promise<void>) => Promise<void>) {
@@ -31,7 +31,7 @@ test('candles: an Arrow file with the columns and types of freqtrade, each numbe
     fc.asyncProperty(fc.array(fc.array(decimal, { minLength: 5, maxLength: 5 })), async (rows) => {
       const candles = rows.map(
         ([open = '', high = '', low = '', close = '', volume = ''], index) => ({
-          ...{ openMs: 1_768_478_400_000 + index * 60_000, open, high, low, close, volume },
+          ...{ openAtS: 1_768_478_400 + index * 60, open, high, low, close, volume },
         }),
       );
       const bytes = await bytesOf((write) => writeFreqtradeCandles(batches(candles, 3), write));
@@ -46,7 +46,7 @@ test('candles: an Arrow file with the columns and types of freqtrade, each numbe
       );
       assert.deepEqual(
         [...table].map((row) => [Number(row?.date), row?.open, row?.volume]),
-        candles.map(({ openMs, open, volume }) => [openMs, Number(open), Number(volume)]),
+        candles.map(({ openAtS, open, volume }) => [openAtS * 1000, Number(open), Number(volume)]),
       );
     }),
     { numRuns: 30 },
@@ -54,9 +54,10 @@ test('candles: an Arrow file with the columns and types of freqtrade, each numbe
 });
 
 test('trades: ids stay text, times are milliseconds, the type of the order is not known', async () => {
-  const trade = (index: number): TradeLine => ({
-    ...{ tid: `90071992547409${index}`, atUs: 1_768_478_400_123_999 + index, secondUs: 0 },
-    ...{ isExact: true, side: index % 2 === 0 ? 'buy' : 'sell', receivedUs: 0 },
+  const atUs = (index: number) => 1_768_478_400_123_999 + index;
+  const trade = (index: number): TradeRow => ({
+    ...{ marketId: 1, tid: Number.MAX_SAFE_INTEGER - index, executedAtUs: atUs(index) },
+    ...{ tradedAtS: 0, side: index % 2 === 0 ? 'buy' : 'sell', receivedAtMs: 0 },
     ...{ price: '61837.63000000', amount: '0.1', total: '6183.763' },
   });
   const trades = Array.from({ length: 70_000 }, (_, index) => trade(index));
@@ -74,7 +75,7 @@ test('trades: ids stay text, times are milliseconds, the type of the order is no
   for (const index of [0, 1, 65_535, 66_000, 69_999]) {
     const row = table.get(index)?.toJSON();
     assert.deepEqual(row, {
-      ...{ timestamp: BigInt(Math.floor(trade(index).atUs / 1000)), id: trade(index).tid },
+      ...{ timestamp: BigInt(Math.floor(atUs(index) / 1000)), id: String(trade(index).tid) },
       ...{ type: null, side: trade(index).side, price: 61_837.63, amount: 0.1, cost: 6183.763 },
     });
   }
