@@ -196,7 +196,7 @@ async function untilCopyWaits(url: string): Promise<void> {
     const waiting = await runSql(
       url,
       `SELECT FROM pg_stat_activity WHERE datname = current_database()
-         AND wait_event_type = 'Lock' AND query LIKE 'COPY (SELECT%'`,
+         AND wait_event_type = 'Lock' AND query LIKE 'COPY (%'`,
     );
     if (waiting.length > 0) return;
   }
