@@ -1,33 +1,29 @@
 import { messageOf, TapekeepError } from '../kernel/errors.js';
 
-/** How the program ends, for scripts and supervisors. Documented; numbers never change. */
-export const EXIT_CODES = {
-  /** Done, or stopped on request after everything received was stored. */
-  ok: 0,
-  /** Something failed while running. Starting again may help. */
-  failure: 1,
-  /** Wrong options or settings. Starting again will not help. */
-  usage: 2,
-  /** The database refuses us: newer schema, archive of another exchange, or another writer. */
-  database: 3,
-  /** The exchange can not be used, has become another one, or refuses a call. */
-  exchange: 4,
-  /** No answer tells whether an order was placed. Look before placing it again. */
-  unknown: 5,
-  /** What was verified is not proven, or proven wrong; the output names every doubt. */
-  doubt: 6,
-  /** Not all that was to be filled could be filled now; the output tells what is left, and why. */
-  incomplete: 7,
-  /** The span of an export is not complete; nothing was written. */
-  gaps: 8,
-  /**
-   * Ended at once: a command that looks on its first signal, the daemon on its second; what was in
-   * flight is collected again at the next start.
-   */
-  forced: 130,
+/** How the program ends, for scripts and supervisors, with what help says of it. Numbers never change. */
+const EXITS = {
+  ok: [0, 'done, or stopped on request after everything received was stored'],
+  failure: [1, 'something failed while running; starting again may help'],
+  usage: [2, 'a wrong option or setting'],
+  database: [3, 'the database refuses: newer schema, archive of another exchange, another writer'],
+  exchange: [4, 'the exchange can not be used, has become another one, or refuses a call'],
+  unknown: [5, 'nothing tells whether an order was placed: look before placing it again'],
+  doubt: [6, 'verify: something is not proven, or wrong; the output names it'],
+  incomplete: [7, 'gaps fill, backfill: not all of it could be filled now; the output tells why'],
+  gaps: [8, 'export: the span is not complete; nothing was written'],
+  forced: [130, 'ended at once: the daemon on a second signal, other commands on the first'],
 } as const;
+type ExitName = keyof typeof EXITS;
+export type ExitCode = (typeof EXITS)[ExitName][0];
 
-export type ExitCode = (typeof EXIT_CODES)[keyof typeof EXIT_CODES];
+export const EXIT_CODES = Object.fromEntries(
+  Object.entries(EXITS).map(([name, [code]]) => [name, code]),
+) as { readonly [N in ExitName]: (typeof EXITS)[N][0] };
+
+export const EXIT_CODE_HELP = [
+  '\nExit codes:',
+  ...Object.values(EXITS).map(([code, meaning]) => `  ${String(code).padEnd(4)} ${meaning}`),
+].join('\n');
 
 /** A wrong option or argument of the command line. */
 export class UsageError extends TapekeepError {
@@ -43,54 +39,39 @@ export class StatementError extends TapekeepError {
   }
 }
 
-const BY_CODE: Readonly<Record<string, ExitCode>> = {
-  usage: EXIT_CODES.usage,
-  config_invalid: EXIT_CODES.usage,
-  bad_schedule: EXIT_CODES.usage,
-  markets_not_listed: EXIT_CODES.usage,
-  bad_database_url: EXIT_CODES.usage,
-  fault_script_invalid: EXIT_CODES.usage,
-  tape_invalid: EXIT_CODES.usage,
-  live_invalid: EXIT_CODES.usage,
-  replay_invalid: EXIT_CODES.usage,
-  archive_of_another_exchange: EXIT_CODES.database,
-  query_refused: EXIT_CODES.usage,
-  query_role_missing: EXIT_CODES.database,
-  database_read_only: EXIT_CODES.database,
-  database_login_refused: EXIT_CODES.database,
-  database_tls_refused: EXIT_CODES.database,
-  database_too_new: EXIT_CODES.database,
-  database_too_old: EXIT_CODES.database,
-  no_archive: EXIT_CODES.usage,
-  output_refused: EXIT_CODES.usage,
-  interchange_refused: EXIT_CODES.usage,
-  export_gaps: EXIT_CODES.gaps,
-  database_not_migrated: EXIT_CODES.database,
-  writer_lock_held: EXIT_CODES.database,
-  embedded_postgres_locked: EXIT_CODES.database,
-  exchange_changed: EXIT_CODES.exchange,
-  exchange_silent: EXIT_CODES.exchange,
-  tls_refused: EXIT_CODES.exchange,
-  redirected: EXIT_CODES.exchange,
-  invalid_address: EXIT_CODES.usage,
-  invalid_parameter: EXIT_CODES.usage,
-  missing_credentials: EXIT_CODES.usage,
-  authentication_failed: EXIT_CODES.exchange,
-  field_errors: EXIT_CODES.exchange,
-  invalid_input: EXIT_CODES.exchange,
-  market_unavailable: EXIT_CODES.exchange,
-  not_found: EXIT_CODES.exchange,
-  operation_blocked: EXIT_CODES.exchange,
-  request_refused: EXIT_CODES.exchange,
-  rows_unreadable: EXIT_CODES.exchange,
-  subscription_refused: EXIT_CODES.exchange,
-  order_outcome_unknown: EXIT_CODES.unknown,
+/** Codes of errors by the exit code that fits them; all others are failures. */
+const CODES: Readonly<Partial<Record<ExitName, readonly string[]>>> = {
+  usage: [
+    ...['usage', 'config_invalid', 'bad_schedule', 'markets_not_listed'],
+    ...['bad_database_url', 'fault_script_invalid', 'tape_invalid', 'live_invalid'],
+    ...['replay_invalid', 'query_refused', 'no_archive', 'output_refused'],
+    ...['interchange_refused', 'invalid_address', 'invalid_parameter', 'missing_credentials'],
+  ],
+  database: [
+    ...[
+      'archive_of_another_exchange',
+      'query_role_missing',
+      'database_read_only',
+      'database_login_refused',
+    ],
+    ...['database_tls_refused', 'database_too_new', 'database_too_old', 'database_not_migrated'],
+    ...['writer_lock_held', 'embedded_postgres_locked'],
+  ],
+  gaps: ['export_gaps'],
+  exchange: [
+    ...['exchange_changed', 'exchange_silent', 'tls_refused', 'redirected'],
+    ...['authentication_failed', 'field_errors', 'invalid_input', 'market_unavailable'],
+    ...['not_found', 'operation_blocked', 'request_refused', 'rows_unreadable'],
+    ...['subscription_refused'],
+  ],
+  unknown: ['order_outcome_unknown'],
 };
 
 /** The exit code that fits an error. */
 export function exitCodeOf(error: unknown): ExitCode {
-  if (error instanceof TapekeepError) return BY_CODE[error.code] ?? EXIT_CODES.failure;
-  return EXIT_CODES.failure;
+  const code = error instanceof TapekeepError ? error.code : '';
+  const found = Object.entries(CODES).find(([, codes]) => codes.includes(code));
+  return EXIT_CODES[(found?.[0] ?? 'failure') as ExitName];
 }
 
 /** What a person is told: our own errors speak for themselves, others come with their stack. */

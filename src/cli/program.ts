@@ -1,19 +1,6 @@
 import { Command, Option } from 'commander';
 import { type Commands, type CommonOptions, type Declared, VERSION } from './command.js';
-import type { ExitCode } from './failure.js';
-
-const EXIT_CODE_HELP = `
-Exit codes:
-  0    done, or stopped on request after everything received was stored
-  1    something failed while running; starting again may help
-  2    a wrong option or setting
-  3    the database refuses: newer schema, archive of another exchange, another writer
-  4    the exchange can not be used, has become another one, or refuses a call
-  5    nothing tells whether an order was placed: look before placing it again
-  6    verify: something is not proven, or wrong; the output names it
-  7    gaps fill, backfill: not all of it could be filled now; the output tells why
-  8    export: the span is not complete; nothing was written
-  130  ended at once: the daemon on a second signal, other commands on the first`;
+import { EXIT_CODE_HELP, type ExitCode } from './failure.js';
 
 /** Every command. Its code is loaded when it is named, so that help and mistakes answer at once. */
 const COMMANDS: Commands = {

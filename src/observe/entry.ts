@@ -100,15 +100,19 @@ export class Recorder {
     this.tally.socketsOpen(this.#openSockets.size);
   }
 
-  /** Writes the log line of an event, and moves what it moves. */
-  report<E extends object>(entry: Entry<E>, event: E): void {
-    const level = typeof entry.level === 'function' ? entry.level(event, this) : entry.level;
+  #move<E extends object>(entry: Entry<E>, event: E): void {
     const values = { ...event, ...entry.labels?.(event) } as Readonly<Record<string, unknown>>;
     if (typeof values.stream === 'string') this.stream(values.stream);
     for (const [name, from] of Object.entries(entry.moves ?? {})) {
       const value = figureOf(from as Figure<E> | number | ((event: E) => number), event);
       if (value !== undefined) this.metrics.moveOf(name as MetricName, value, values);
     }
+  }
+
+  /** Writes the log line of an event, and moves what it moves. */
+  report<E extends object>(entry: Entry<E>, event: E): void {
+    const level = typeof entry.level === 'function' ? entry.level(event, this) : entry.level;
+    if (entry.moves !== undefined) this.#move(entry, event);
     entry.record?.(this, event);
     if (level === undefined) return;
     const text = typeof entry.text === 'function' ? entry.text(event) : entry.text;
