@@ -57,8 +57,15 @@ export function csvSql(path: string, columns: string): string {
     escape = '"', nullstr = '', columns = {${columns}})`;
 }
 
-const integerDigits = (text: string) => `length(split_part(ltrim(${text}, '-'), '.', 1))`;
-const fractionDigits = (text: string) => `length(rtrim(split_part(${text}, '.', 2), '0'))`;
+/** Digits before the point. By places, which takes half the time of parts that are cut out. */
+const integerDigits = (text: string) =>
+  `CASE WHEN contains(${text}, '.') THEN strpos(${text}, '.') - 1 ELSE strlen(${text}) END
+    - starts_with(${text}, '-')::INTEGER`;
+/** Digits after the point, without zeros at their end. */
+const fractionDigits = (text: string) =>
+  `CASE WHEN NOT contains(${text}, '.') THEN 0
+    WHEN suffix(${text}, '0') THEN strlen(rtrim(${text}, '0')) - strpos(${text}, '.')
+    ELSE strlen(${text}) - strpos(${text}, '.') END`;
 
 function digitsSql({ name, type }: SeriesColumn): string[] {
   const column = identifier(name);
