@@ -131,7 +131,7 @@ const FETCHED_AS: Readonly<Partial<Record<StreamKind, string>>> = {
 
 /** Why history that exists cannot be asked for. */
 export const HORIZON_WHY =
-  'the exchange takes since and lastId as trade ids, so that only its newest page is served';
+  'the exchange serves its newest trades only: its newest page, where since and lastId are trade ids, or what it has not forgotten';
 
 /** What became of going on down while the start of history is not known: the rest of a sentence, or nothing. */
 export function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>): string {

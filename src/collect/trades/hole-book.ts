@@ -18,6 +18,8 @@ const EXCHANGE_RETRY_CAP_MS = 60_000;
 const BEYOND_HISTORY_RETRY_MS = 3_600_000;
 /** Tries after the first to find a hole in id mode within the newest page after all. */
 const HORIZON_RETRIES = 3;
+/** Tries after the first to find the start of a history that is forgotten as fast as it is walked. */
+const BEYOND_HISTORY_RETRIES = 1;
 /** Memories of one stream that are read at the start. */
 const MEMORIES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
@@ -35,7 +37,7 @@ export class HoleBook {
   readonly #edges: BlockedEdges;
   /** Begins of holes of which the archive knows already that the head moved on. */
   readonly #toldFromMs = new Set<number>();
-  /** Full pages that did not reach below the lowest edge, while the start of history is open. */
+  /** Tries that did not reach below the lowest edge, while the start of history is open. */
   #horizon = { edgeMs: 0, times: 0 };
   #isRestored = false;
   /** Whether the archive remembers tries at the lowest hole while the start of history is open. */
@@ -135,14 +137,8 @@ export class HoleBook {
   async horizon(hole: Hole): Promise<void> {
     const note = 'the server counts since and lastId as trade ids: only its newest page is served';
     if (hole.fromMs === -Infinity) {
-      // Nobody knows what there was below: expected is what can be had from here on. That is said
-      // for good, so tries that failed for another reason do not count.
       this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs());
-      const { edgeMs, times } = this.#horizon;
-      this.#horizon = { edgeMs: hole.edgeMs, times: edgeMs === hole.edgeMs ? times + 1 : 1 };
-      if (this.#horizon.times > HORIZON_RETRIES) {
-        await this.#pages.beginAt(hole.edgeMs, 'history horizon');
-      }
+      await this.#startAtHorizon(hole, HORIZON_RETRIES);
     } else if (this.#edges.attempts(hole.edgeMs) < HORIZON_RETRIES) {
       await this.failed(hole, 'history horizon', note);
     } else {
@@ -151,9 +147,21 @@ export class HoleBook {
   }
 
   /** The exchange serves nothing as old as a hole. */
-  beyondHistory(hole: Hole): Promise<void> {
+  async beyondHistory(hole: Hole): Promise<void> {
     const note = 'its history ended above when this was asked for';
-    return this.#lost(hole, 'beyond history', note, BEYOND_HISTORY_RETRY_MS);
+    await this.#lost(hole, 'beyond history', note, BEYOND_HISTORY_RETRY_MS);
+    if (hole.fromMs === -Infinity) await this.#startAtHorizon(hole, BEYOND_HISTORY_RETRIES);
+  }
+
+  /**
+   * What there was below the lowest edge cannot be known: after some tries what can be had from there on
+   * is all that is expected. That is said for good, so tries that failed for another reason do not count.
+   */
+  async #startAtHorizon({ edgeMs }: Hole, retries: number): Promise<void> {
+    const times = this.#horizon.edgeMs === edgeMs ? this.#horizon.times + 1 : 1;
+    this.#horizon = { edgeMs, times };
+    if (times <= retries || this.#pages.collectFromMs !== null) return;
+    await this.#pages.beginAt(edgeMs, 'history horizon');
   }
 
   /**

@@ -197,7 +197,7 @@ test('tries below the lowest trade are remembered while nobody knows where histo
   assert.deepEqual(world.covered().at(-1)?.[0], 1);
 });
 
-test('where the exchange forgets as fast as it trades, tries below the lowest trade say that it does', async () => {
+test('where the exchange forgets as fast as it trades, tries below the lowest trade say that it does, and set the start', async () => {
   const world = new TradeWorld(every(600, 1), 600);
   world.cap = 50;
   const walker = world.walker();
@@ -210,5 +210,17 @@ test('where the exchange forgets as fast as it trades, tries below the lowest tr
   assert.equal(walker.pendingGap(), undefined);
   const tries = world.archive.tries.get(1);
   assert.deepEqual([tries?.attempts, tries?.reason], [1, 'beyond history']);
+  assert.equal(world.archive.floorOf(1), null);
+  const lowestMs = world.archive.allIslands(1).at(-1)?.span.fromMs;
+  world.clock.advance(4_200_000);
+  world.trades = every(600, 1, 4260).map(({ tid, atS }) => ({ tid: tid + 4260, atS }));
+  await walker.pollHead(signal);
+  for (let second = 0; second < 60; second += 1) {
+    world.clock.advance(1000);
+    if (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+  }
+  const told = 'an hour later: what is before that is forgotten';
+  assert.equal(world.archive.floorOf(1), lowestMs, told);
+  assert.equal(world.archive.startReasons.get(1), 'history horizon');
   world.assertHonest();
 });
