@@ -4,7 +4,6 @@
  */
 export { ColdError, type ColdErrorCode } from './archive/cold/errors.js';
 export type { Archive, MaybeGap } from './archive/events/archive.js';
-export type { SpanCoverage } from './archive/events/coverage.js';
 export {
   ArchiveError,
   type ArchiveErrorCode,
@@ -24,6 +23,7 @@ export type {
   TradeEvent,
 } from './archive/events/event.js';
 export type { EventStream } from './archive/events/event-stream.js';
+export type { SpanCoverage } from './archive/events/gaps.js';
 export type { CollectedSeries, MarketContents } from './archive/events/markets.js';
 export { dateOf, isoOf, type Moment, microsOf } from './archive/events/moments.js';
 export type { EventOrder } from './archive/events/order.js';

@@ -5,7 +5,7 @@ import type { PartitionInfo, SealFacts, SealingDesk } from '../../store/index.js
 import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession } from '../parquet/session.js';
 import type { LifeWatcher } from '../sealing/events.js';
-import { assertSealed, sumRows } from '../sealing/rows.js';
+import { assertSealed, sumRows } from '../sealing/seal.js';
 import { ColdDecimals } from './decimals.js';
 import { asColdError, ColdError } from './errors.js';
 import { assertColdDir, type ColdFileSystem, checkFile, sumFile } from './files.js';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { PartitionInfo, PartitionMarket, SealFacts, SealingDesk } from '../../store/index.js';
-import { type RowsProgress, sumRows } from '../sealing/rows.js';
+import { type RowsProgress, sumRows } from '../sealing/seal.js';
 import { asColdError } from './errors.js';
 import type { ColdFileSystem } from './files.js';
 

@@ -5,7 +5,7 @@ import type { PartitionInfo } from '../../store/index.js';
 import { readParquetTexts } from '../parquet/file.js';
 import { DuckSession, ParquetError } from '../parquet/session.js';
 import { shortest } from '../parquet/texts.js';
-import { sumRows } from '../sealing/rows.js';
+import { sumRows } from '../sealing/seal.js';
 import { asThawError, ColdError } from './errors.js';
 import { assertColdDir, checkFile } from './files.js';
 import { type ColdContext, DUCK_LIMITS } from './freeze.js';

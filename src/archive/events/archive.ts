@@ -1,15 +1,14 @@
 import type { SeriesKind } from '../../model/kinds.js';
 import type { Store } from '../../store/index.js';
-import { bookAt } from './book.js';
-import { readCoverage, type SpanCoverage } from './coverage.js';
 import { ArchiveError } from './errors.js';
 import type { DepthEvent, EventOf, GapEvent, KlineEvent, TradeEvent } from './event.js';
 import { EventStream } from './event-stream.js';
+import { readCoverage, type SpanCoverage } from './gaps.js';
 import { describeMarkets, type MarketContents, readMarkets } from './markets.js';
 import { type Moment, microsOf } from './moments.js';
 import { planEvents } from './plan.js';
 import type { CandleQuery, CoverageQuery, EventQuery, GapPolicy, MarketQuery } from './query.js';
-import { openEvents } from './sources.js';
+import { bookAt, openEvents } from './sources.js';
 
 /** The gaps that may come between events. */
 export type MaybeGap<Gaps extends GapPolicy | undefined> = Gaps extends 'mark' ? GapEvent : never;

@@ -1,16 +1,20 @@
 import { setMaxListeners } from 'node:events';
 import { SECOND_US } from '../../kernel/durations.js';
+import type { RowOf } from '../../model/series.js';
 import type { ArchiveSnapshot, MergedSlice, Store } from '../../store/index.js';
 import { ColdEngine } from '../cold-rows.js';
 import { type Batches, mergeSources, type Source } from '../merge.js';
+import { shortest } from '../parquet/texts.js';
+import { openReading } from '../reading.js';
 import { readRows, segmentsOf } from '../rows.js';
 import { ColdFolder } from '../segments.js';
 import { ArchiveError } from './errors.js';
-import type { ArchiveEvent } from './event.js';
+import type { ArchiveEvent, DepthEvent, PriceLevel } from './event.js';
 import { eventMaker } from './event-rows.js';
-import { findIncomplete, markGaps, refuseGaps } from './gap-marks.js';
+import { findIncomplete, markGaps, refuseGaps } from './gaps.js';
+import { readMarkets } from './markets.js';
 import { type EventOrder, GAP_RANK, orderOf, rankOf } from './order.js';
-import { type EventPlan, type EventSlice, shiftUs } from './plan.js';
+import { type EventPlan, type EventSlice, findStream, shiftUs } from './plan.js';
 
 /** Connections and readers that one stream of events may have. */
 const SOURCES_MAX = 24;
@@ -149,4 +153,50 @@ async function* cut(
     const kept = batch.filter(({ atUs }) => atUs >= fromUs && atUs < toUs);
     if (kept.length > 0) yield kept;
   }
+}
+
+/** The book of a market as it held at a moment; null where nobody was looking. */
+export async function bookAt(
+  place: { readonly store: Store; readonly coldDir: string | null },
+  market: string,
+  atUs: number,
+): Promise<DepthEvent | null> {
+  const { store, coldDir } = place;
+  const streams = await store.inspection.streams();
+  const known = await readMarkets(store);
+  const { stream, marketId } = findStream({ market, kind: 'depth' }, streams, known);
+  const atMs = Math.floor(atUs / 1000);
+  const after = { fromMs: atMs + 1, toMs: atMs + 1 };
+  const { before } = await store.inspection.neighbours({ ...stream, span: after });
+  if (before === null || before.span.toMs <= atMs) return null;
+  const reading = await openReading(store, { coldDir: coldDir ?? '' });
+  try {
+    const span = { fromMs: before.span.fromMs, toMs: atMs + 1 };
+    if (coldDir === null && reading.parts('depth', span).some(({ state }) => state === 'cold')) {
+      const text = 'this book has left the database for files: name their folder with coldDir';
+      throw new ArchiveError('bad_option', text);
+    }
+    const slice = { kind: 'depth', marketId, variantS: 0, span } as const;
+    for await (const [row] of reading.newest(slice, 1)) {
+      if (row !== undefined) return bookOf(market, row);
+    }
+    return null;
+  } finally {
+    await reading.close();
+  }
+}
+
+function bookOf(market: string, row: RowOf<'depth'>): DepthEvent {
+  return {
+    kind: 'depth',
+    market,
+    atUs: Math.round(row.observedAtMs * 1000),
+    receivedAtUs: Math.round(row.receivedAtMs * 1000),
+    bids: side(row.bidPrices, row.bidAmounts),
+    asks: side(row.askPrices, row.askAmounts),
+  };
+}
+
+function side(prices: readonly string[], amounts: readonly string[]): PriceLevel[] {
+  return prices.map((price, at) => [shortest(price), shortest(amounts[at] ?? '')]);
 }

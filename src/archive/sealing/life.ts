@@ -1,6 +1,274 @@
-import { type LifeOptions, type LifeReport, LifeRun } from './life-run.js';
+import { join } from 'node:path';
+import type { Clock } from '../../kernel/clock.js';
+import { isAborted, TapekeepError } from '../../kernel/errors.js';
+import type { SeriesTable } from '../../model/series.js';
+import type { PartitionInfo, SealingDesk, Store } from '../../store/index.js';
+import { asColdError, ColdError } from '../cold/errors.js';
+import { type ColdFileSystem, isThere, systemFiles } from '../cold/files.js';
+import { type ColdContext, freezePartition } from '../cold/freeze.js';
+import { SCRATCH_FOLDER } from '../cold/layout.js';
+import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
+import { thawPartition } from '../cold/thaw.js';
+import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
+import type { LifeOutcome, LifeWatcher } from './events.js';
+import {
+  findObstacles,
+  type LifePlan,
+  type LifeRules,
+  lifeDates,
+  planLife,
+  unsettledNote,
+} from './plan.js';
+import { assertSealed, sealPartition, sumRows } from './seal.js';
 
-export type { LifeOptions, LifeReport } from './life-run.js';
+export interface LifeOptions {
+  readonly store: Store;
+  readonly coldDir: string;
+  readonly rules: LifeRules;
+  readonly nowMs: number;
+  readonly clock: Clock;
+  readonly version: string;
+  readonly signal: AbortSignal;
+  readonly watcher: LifeWatcher;
+  /** Default: this machine's. */
+  readonly files?: ColdFileSystem;
+  /** Only partitions for which this is true. */
+  readonly isChosen?: (partition: PartitionInfo) => boolean;
+}
+
+export interface LifeReport {
+  readonly outcomes: readonly LifeOutcome[];
+  /** What went wrong with single partitions; the others were worked on nevertheless. */
+  readonly failures: readonly { readonly partition: string; readonly error: TapekeepError }[];
+}
+
+const EVERYTHING = () => true;
+/** Another partition would need as much room. */
+const FULL: ReadonlySet<string> = new Set(['cold_disk_full', 'restore_disk_full']);
+
+/** One run over all partitions, on a desk that is its own. */
+class LifeRun {
+  readonly #options: LifeOptions;
+  readonly #desk: SealingDesk;
+  readonly #files: ColdFileSystem;
+  readonly #outcomes: LifeOutcome[] = [];
+  readonly #failures: { partition: string; error: TapekeepError }[] = [];
+  #isColdTouched = false;
+
+  constructor(options: LifeOptions, desk: SealingDesk) {
+    this.#options = options;
+    this.#desk = desk;
+    this.#files = options.files ?? systemFiles;
+  }
+
+  get report(): LifeReport {
+    return { outcomes: this.#outcomes, failures: this.#failures };
+  }
+
+  /** Tables of partitions whose rows are not in them: emptied, or half restored. */
+  async tidyTables(): Promise<void> {
+    const partitions = await this.#options.store.sealing.partitions();
+    for (const one of partitions) {
+      if (one.isPresent && (one.state === 'archived' || one.state === 'expired')) {
+        await this.#desk.dropEmptied(one);
+      }
+    }
+  }
+
+  async expireDue(): Promise<void> {
+    const stuck = new Set<SeriesTable>();
+    for (const one of (await this.#plan()).expire) {
+      // The ledger forgets all up to the end of a partition: the older ones must go first.
+      if (stuck.has(one.table)) continue;
+      const isDone = await this.#each(one, () => this.#expire(one));
+      if (!isDone) stuck.add(one.table);
+    }
+  }
+
+  async sealDue(): Promise<void> {
+    const { store, watcher, signal } = this.#options;
+    const context = { desk: this.#desk, sealing: store.sealing, watcher, signal };
+    const due = (await this.#plan()).seal;
+    const obstacle = await this.#obstacles(due);
+    for (const one of due) {
+      await this.#each(one, async () => {
+        const note = await obstacle(one);
+        if (note !== undefined) return { partition: one, became: 'kept', rows: null, note };
+        return await sealPartition(context, one);
+      });
+    }
+  }
+
+  #obstacles(due: readonly PartitionInfo[]) {
+    return findObstacles(this.#desk, due, this.#options.rules.needsVerdicts);
+  }
+
+  async archiveDue(): Promise<void> {
+    const due = (await this.#plan()).archive;
+    if (due.length === 0) return;
+    await this.#claim();
+    for (const one of due) {
+      await this.#each(one, () => this.#archive(one));
+      if (this.#isFull) return;
+    }
+  }
+
+  /** Brings archived partitions back; without their files also takes those of earlier ones away. */
+  async restoreChosen(isWithoutFiles: boolean): Promise<void> {
+    const partitions = await this.#options.store.sealing.partitions();
+    for (const one of partitions.filter(this.#options.isChosen ?? EVERYTHING)) {
+      if (one.state === 'archived') await this.#each(one, () => this.#restore(one, isWithoutFiles));
+      // What was restored and has not changed since still knows its files.
+      const isBack = one.state === 'sealed' && one.uri !== null;
+      if (isBack && isWithoutFiles) await this.#each(one, () => this.#dropCopy(one));
+      if (this.#isFull) return;
+    }
+  }
+
+  /** Files that belong to nothing, where there may be any. */
+  async tidyFiles(): Promise<void> {
+    const { coldDir, store, watcher, signal } = this.#options;
+    signal.throwIfAborted();
+    const partitions = await store.sealing.partitions();
+    const wasStopped = await isThere(join(coldDir, SCRATCH_FOLDER));
+    if (!this.#isColdTouched && !wasStopped) return;
+    await watcher.onStep('tidy', '');
+    try {
+      await this.#claim();
+      await tidyColdDir(coldDir, partitions, this.#files);
+    } catch (error) {
+      this.#fail(coldDir, error);
+    }
+  }
+
+  async #plan(): Promise<LifePlan> {
+    const { store, rules, nowMs, clock, isChosen } = this.#options;
+    const now = { nowMs, wallMs: clock.wallMs() };
+    return planLife(await store.sealing.partitions(), rules, now, isChosen);
+  }
+
+  /** Runs the work on one partition. Returns false when nothing came of it. */
+  async #each(partition: PartitionInfo, work: () => Promise<LifeOutcome>): Promise<boolean> {
+    this.#options.signal.throwIfAborted();
+    try {
+      const outcome = await work();
+      this.#outcomes.push(outcome);
+      return outcome.became !== 'kept';
+    } catch (error) {
+      this.#options.signal.throwIfAborted();
+      if (error instanceof TapekeepError && error.code === 'sealing_busy') {
+        this.#outcomes.push({ partition, became: 'kept', rows: null, note: error.message });
+        return false;
+      }
+      this.#fail(partition.name, error);
+      return false;
+    }
+  }
+
+  /** Remembers what is about one partition; anything else ends the run. */
+  #fail(partition: string, error: unknown): void {
+    if (isAborted(error) || !(error instanceof TapekeepError)) throw error;
+    const isOurs = error instanceof ColdError || error.code === 'parquet_failed';
+    if (!isOurs) throw error;
+    this.#failures.push({ partition, error });
+  }
+
+  async #expire(one: PartitionInfo): Promise<LifeOutcome> {
+    const { watcher } = this.#options;
+    const manifest =
+      one.uri === null ? undefined : await this.#manifestOf(one).catch(() => undefined);
+    await watcher.onStep('retention: expire', one.name);
+    if (!(await this.#desk.expire(one))) {
+      return { partition: one, became: 'kept', rows: null, note: 'its time has hardly ended' };
+    }
+    await watcher.onStep('retention: drop', one.name);
+    await this.#desk.dropEmptied(one);
+    if (one.uri !== null) {
+      await watcher.onStep('retention: files', one.name);
+      await this.#removeFiles(manifest, one);
+    }
+    return { partition: one, became: 'expired', rows: one.rows, note: null };
+  }
+
+  async #archive(one: PartitionInfo): Promise<LifeOutcome> {
+    const { watcher, signal } = this.#options;
+    // What was doubted since it was sealed is looked at as long as its rows are at hand.
+    const doubt = await unsettledNote(this.#desk, one, false);
+    if (doubt !== undefined) return { partition: one, became: 'kept', rows: null, note: doubt };
+    this.#isColdTouched = true;
+    const frozen = await freezePartition(this.#cold(), one);
+    signal.throwIfAborted();
+    await watcher.onStep('archive: switch', one.name);
+    if (!(await this.#desk.archive(one, frozen))) {
+      return { partition: one, became: 'kept', rows: null, note: 'it was reopened meanwhile' };
+    }
+    await watcher.onStep('archive: drop', one.name);
+    const isDropped = await this.#desk.dropEmptied(one);
+    const note = isDropped ? null : 'its empty table is in use and goes with the next run';
+    const coldBytes = frozen.manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
+    return { partition: one, became: 'archived', rows: one.rows, coldBytes, note };
+  }
+
+  async #restore(one: PartitionInfo, isWithoutFiles: boolean): Promise<LifeOutcome> {
+    const rows = await thawPartition(this.#cold(), one);
+    if (rows === null) return { partition: one, became: 'kept', rows, note: 'not archived' };
+    if (isWithoutFiles) await this.#removeCopy(one);
+    return { partition: one, became: 'restored', rows, note: null };
+  }
+
+  /** Takes away the files of a partition whose rows are here, once that has been seen. */
+  async #dropCopy(one: PartitionInfo): Promise<LifeOutcome> {
+    const { coldDir, watcher } = this.#options;
+    if (!(await isThere(join(coldDir, one.uri ?? '')))) {
+      return { partition: one, became: 'kept', rows: one.rows, note: 'it has no files any more' };
+    }
+    await watcher.onStep('restore: count', one.name);
+    const facts = await sumRows(this.#desk, one, (rows) => watcher.onRows(rows, one.rows));
+    assertSealed(one, facts, 'its files stay');
+    await this.#removeCopy(one);
+    const note = 'its rows were here already, and were counted again; its files are deleted';
+    return { partition: one, became: 'kept', rows: facts.rows, note };
+  }
+
+  async #removeCopy(one: PartitionInfo): Promise<void> {
+    await this.#options.watcher.onStep('restore: files', one.name);
+    await this.#removeFiles(await this.#manifestOf(one), one);
+  }
+
+  get #isFull(): boolean {
+    return this.#failures.some(({ error }) => FULL.has(error.code));
+  }
+
+  async #manifestOf({ uri }: PartitionInfo): Promise<ColdManifest> {
+    return await readColdManifest(this.#options.coldDir, uri ?? '');
+  }
+
+  async #removeFiles(manifest: ColdManifest | undefined, { uri }: PartitionInfo): Promise<void> {
+    const { coldDir } = this.#options;
+    this.#isColdTouched = true;
+    try {
+      // The manifest last: without it nobody would find the others before the next tidying.
+      for (const { path } of manifest?.files ?? []) await this.#files.remove(join(coldDir, path));
+      if (uri !== null) await this.#files.remove(join(coldDir, uri));
+    } catch (error) {
+      throw asColdError(error, coldDir);
+    }
+  }
+
+  #cold(): ColdContext {
+    const { coldDir, clock, version, watcher, signal } = this.#options;
+    return { desk: this.#desk, files: this.#files, coldDir, clock, version, watcher, signal };
+  }
+
+  async #claim(): Promise<void> {
+    const { store, coldDir } = this.#options;
+    const [row] = await store.query<{ name: string; created_at: string }>(
+      `SELECT name, to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS created_at FROM archive`,
+    );
+    const owner = { name: row?.name ?? '', createdAt: row?.created_at ?? '' };
+    await claimColdDir(coldDir, owner);
+  }
+}
 
 /**
  * Does what is due: gives up what is older than its retention, seals what has settled, moves what is
@@ -49,4 +317,54 @@ export async function restore(
   } finally {
     await desk.close();
   }
+}
+
+/**
+ * What a run of sealing would come to, why it would pass over what is due, and when the rest is due.
+ * Changes nothing.
+ *
+ * @throws as {@link liveOn}
+ */
+export async function previewSealing(options: LifeOptions): Promise<LifeReport> {
+  const { store, rules, nowMs, clock, signal, isChosen = () => true } = options;
+  const desk = await store.sealing.open(signal);
+  try {
+    const all = await store.sealing.partitions();
+    const plan = planLife(all, rules, { nowMs, wallMs: clock.wallMs() }, isChosen);
+    const obstacle = await findObstacles(desk, plan.seal, rules.needsVerdicts);
+    const outcomes: LifeOutcome[] = [];
+    const tell = (partition: PartitionInfo, became: LifeOutcome['became'], note: string | null) => {
+      outcomes.push({ partition, became, rows: partition.rows, note });
+    };
+    // What is made ahead has nothing in it to be sealed.
+    for (const one of all.filter(isChosen).filter(({ span }) => span.fromMs <= nowMs)) {
+      if (plan.seal.includes(one)) {
+        const note = await obstacle(one);
+        tell(one, note === undefined ? 'sealed' : 'kept', note ?? null);
+      } else if (plan.archive.includes(one)) {
+        const note = await unsettledNote(desk, one, false);
+        tell(one, note === undefined ? 'archived' : 'kept', note ?? null);
+      } else {
+        const note = dueNote(one, options);
+        if (note !== undefined) tell(one, 'kept', note);
+      }
+    }
+    return { outcomes, failures: [] };
+  } finally {
+    await desk.close();
+  }
+}
+
+/** When the next step of a partition is due; undefined when there is none. */
+function dueNote(partition: PartitionInfo, { rules }: LifeOptions): string | undefined {
+  const { sealsAtMs, archivesAtMs } = lifeDates(partition, rules);
+  const iso = (ms: number) => new Date(ms).toISOString();
+  if (partition.state === 'hot') {
+    return sealsAtMs === null ? 'nothing is sealed' : `due to be sealed from ${iso(sealsAtMs)} on`;
+  }
+  if (partition.state !== 'sealed' || archivesAtMs === null) return undefined;
+  const { restoredAtMs } = partition;
+  // By this machine's clock, unlike the others.
+  const restedAtMs = restoredAtMs === null ? 0 : restoredAtMs + rules.restMs;
+  return `due to be archived from ${iso(Math.max(archivesAtMs, restedAtMs))} on`;
 }

@@ -1,5 +1,4 @@
-import { liveOn } from '../../archive/sealing/life.js';
-import { previewSealing } from '../../archive/sealing/preview.js';
+import { liveOn, previewSealing } from '../../archive/sealing/life.js';
 import { command, flag, option } from '../command.js';
 import { UsageError } from '../failure.js';
 import {

@@ -58,7 +58,7 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   pino: ['observe'],
   'pino-pretty': ['observe'],
   'node-cron': ['collect'],
-  zod: ['contract', 'config'],
+  zod: ['contract', 'config', 'archive/cold'],
   fastify: ['server', 'status'],
   'big.js': ['kernel'],
   commander: ['cli'],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { markGaps } from '../../../../src/archive/events/gap-marks.js';
+import { markGaps } from '../../../../src/archive/events/gaps.js';
 import type { PlannedStream } from '../../../../src/archive/events/plan.js';
 import type { ArchiveSnapshot } from '../../../../src/store/index.js';
 
