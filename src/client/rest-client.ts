@@ -8,7 +8,12 @@ import {
 import type { Asked } from '../contract/shape.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
 import type { RequestOutcome } from '../observe/events.js';
-import { ExchangeError, MissingCredentialsError, RateLimitedError } from './errors.js';
+import {
+  ExchangeError,
+  FieldErrorsError,
+  MissingCredentialsError,
+  RateLimitedError,
+} from './errors.js';
 import {
   type CallOptions,
   DEFAULT_PRIORITY,
@@ -22,7 +27,6 @@ import {
   StaleConnectionError,
   type TransportRequest,
 } from './http-transport.js';
-import { LowestOffsets } from './lowest-offsets.js';
 import { isRefusal, type OrderRequest, UnknownOutcomeError } from './order-outcome.js';
 import {
   coveredOf,
@@ -37,7 +41,6 @@ import { type Reading, readReply } from './reply-reader.js';
 import { checkParams, type RequestParams } from './request-params.js';
 import { RequestSigner } from './request-signer.js';
 import { Slots } from './slots.js';
-import { newestTickerMs } from './ticker-time.js';
 import { Turns } from './turns.js';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
@@ -287,4 +290,59 @@ export class EndpointCaller {
   #spread(waitMs: number): number {
     return waitMs * (1 + WAIT_SPREAD * this.#options.random());
   }
+}
+
+/** The field that says from where on an endpoint's page of trades is to be. */
+const OFFSET_FIELDS: Readonly<Partial<Record<EndpointName, string>>> = {
+  history: 'lastId',
+  historyResult: 'since',
+};
+
+/** The offset that stands for the newest page where 0 is refused: no trade's id is below it. */
+const LOWEST = 1;
+
+/**
+ * Asks with an offset of 1 where an exchange refuses 0 by name, and remembers it. Where the offset is
+ * an id that is the same page. Where it counts trades, the newest one is not on it: what was sent is
+ * reported with the answer.
+ */
+class LowestOffsets {
+  readonly #refused = new Set<EndpointName>();
+
+  /**
+   * @param ask sends one request; `isRepeat` when the parameters were refused before
+   * @throws what `ask` throws
+   */
+  async ask<T>(
+    name: EndpointName,
+    params: RequestParams,
+    ask: (params: RequestParams, isRepeat: boolean) => Promise<Omit<Reply<T>, 'isRaised'>>,
+  ): Promise<Reply<T>> {
+    const field = OFFSET_FIELDS[name];
+    const isNewest = field !== undefined && params[field] === 0;
+    if (!isNewest) return { ...(await ask(params, false)), isRaised: false };
+    const raised = { ...params, [field]: LOWEST };
+    if (this.#refused.has(name)) {
+      return { ...(await ask(raised, false)), isRaised: true };
+    }
+    try {
+      return { ...(await ask(params, false)), isRaised: false };
+    } catch (error) {
+      const isRefused = error instanceof FieldErrorsError && Object.hasOwn(error.fields, field);
+      if (!isRefused) throw error;
+      const reply = await ask(raised, true);
+      this.#refused.add(name);
+      return { ...reply, isRaised: true };
+    }
+  }
+}
+
+/**
+ * The newest `at` among tickers, UNIX milliseconds, or undefined when there is none: the exchange's
+ * time where a server sends no Date header. It may lag on a quiet exchange, never lead.
+ */
+function newestTickerMs(tickers: ResultOf<'tickers'>): number | undefined {
+  let newestS = 0;
+  for (const { at } of Object.values(tickers)) newestS = Math.max(newestS, at);
+  return newestS > 0 ? Math.floor(newestS * 1000) : undefined;
 }

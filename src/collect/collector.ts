@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { type Clock, sleep } from '../kernel/clock.js';
-import { AbortedError, TapekeepError } from '../kernel/errors.js';
+import { AbortedError, isAborted, TapekeepError } from '../kernel/errors.js';
 import { Mutex } from '../kernel/mutex.js';
 import type { Random } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
@@ -8,27 +8,25 @@ import { floorToMs } from '../kernel/span.js';
 import { reasonLabel } from '../ledger/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import { AccountCollector, type AccountOptions } from './accounts/accounts.js';
-import { pollByTurns } from './candles/candles-by-turns.js';
+import { pollByTurns } from './candles/candles.js';
 import { ClaimGate } from './claim-gate.js';
+import { tellFailure } from './failures.js';
 import { type CollectContext, type MarketUnit, openMarketUnit } from './market-unit.js';
 import { MarketList } from './markets.js';
-import { openTickers } from './open-tickers.js';
 import { patientArchive } from './patient.js';
 import { persistentExchange } from './persistent.js';
-import { PollRuns } from './poll-runs.js';
 import { PollDispatcher } from './polling/dispatcher.js';
 import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
 import { FillReview } from './review.js';
-import { toleranceMs } from './schedule.js';
-import { Schedules } from './schedules.js';
+import { Schedules, toleranceMs } from './schedule.js';
 import type { CollectSettings } from './settings.js';
 import { Standing, type StandingStream } from './standing.js';
-import type { TickerCollector } from './tickers.js';
+import { openTickers, type TickerCollector } from './tickers.js';
 import { TradeEvidence } from './trades/evidence.js';
 import { GapFiller } from './trades/filler.js';
 import { SinceModes } from './trades/since-mode.js';
 
-export interface CollectorOptions {
+interface CollectorOptions {
   readonly settings: CollectSettings;
   readonly exchange: ExchangePort;
   /** Requests a second that the budget allows now. */
@@ -359,5 +357,54 @@ export class Collector {
     for (const { market, candles } of units) {
       this.#runs.start('kline', market, (signal) => pollByTurns(candles, signal));
     }
+  }
+}
+
+/** Called for a failed poll: its stream, its market (`*` for all) and what went wrong. */
+type OnPollFailed = (stream: string, market: string, error: unknown) => void;
+
+/** Runs of polls by stream and market. The same one is never under way twice; failures are told. */
+class PollRuns {
+  readonly #telemetry: CollectEvents;
+  readonly #signal: AbortSignal;
+  readonly #onFailed: OnPollFailed;
+  readonly #runs = new Map<string, Promise<void>>();
+
+  /** @param signal ends all polls, and lets none begin */
+  constructor(telemetry: CollectEvents, signal: AbortSignal, onFailed: OnPollFailed) {
+    this.#telemetry = telemetry;
+    this.#onFailed = onFailed;
+    this.#signal = signal;
+  }
+
+  isUnderWay(stream: string, market: string): boolean {
+    return this.#runs.has(`${stream} ${market}`);
+  }
+
+  /** Starts a poll unless the same one is still under way. It never rejects. */
+  start(stream: string, market: string, work: (signal: AbortSignal) => Promise<void>): void {
+    const key = `${stream} ${market}`;
+    const signal = this.#signal;
+    if (signal.aborted) return;
+    if (this.#runs.has(key)) {
+      this.#telemetry.runSkipped({ stream });
+      return;
+    }
+    const run = work(signal)
+      .catch((error: unknown) => {
+        if (!signal.aborted && !isAborted(error)) this.failed(stream, market, error);
+      })
+      .finally(() => this.#runs.delete(key));
+    this.#runs.set(key, run);
+  }
+
+  /** Resolves when what is under way has ended. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#runs.values());
+  }
+
+  failed(stream: string, market: string, error: unknown): void {
+    tellFailure(this.#telemetry, stream, market, error);
+    this.#onFailed(stream, market, error);
   }
 }

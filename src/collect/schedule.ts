@@ -22,7 +22,7 @@ export function toleranceMs(periodMs: number): number {
 }
 
 /** A running schedule. */
-export interface Schedule {
+interface Schedule {
   /** Longest time between two of its next runs, milliseconds. */
   readonly periodMs: number;
   stop(): void;
@@ -34,7 +34,7 @@ export interface Schedule {
  * @param key the setting's path, for the error
  * @throws ScheduleError
  */
-export function startSchedule(key: string, expression: string, run: () => void): Schedule {
+function startSchedule(key: string, expression: string, run: () => void): Schedule {
   const task = createTask(key, expression, run);
   const runs = task.getNextRuns(10).map((next) => next.getTime());
   const steps = runs.slice(1).map((next, index) => next - (runs[index] ?? next));
@@ -50,5 +50,32 @@ function createTask(key: string, expression: string, run: () => void) {
     return cron.schedule(expression, run, { timezone: 'Etc/UTC', suppressMissedWarning: true });
   } catch (error) {
     throw new ScheduleError(key, expression, error instanceof Error ? error.message : 'refused');
+  }
+}
+
+/** Without a schedule that runs more often, this counts as how often something is asked. */
+const LONGEST_MS = 3_600_000;
+
+/** All running schedules of a collector, to be stopped together. */
+export class Schedules {
+  #running: Schedule[] = [];
+
+  /**
+   * @param key the setting's path, for the error
+   * @throws ScheduleError
+   */
+  start(key: string, expression: string, run: () => void): Schedule {
+    const schedule = startSchedule(key, expression, run);
+    this.#running.push(schedule);
+    return schedule;
+  }
+
+  /** Time between two runs of the one that runs most often, milliseconds; at most an hour. */
+  get shortestPeriodMs(): number {
+    return this.#running.reduce((least, { periodMs }) => Math.min(least, periodMs), LONGEST_MS);
+  }
+
+  stop(): void {
+    for (const schedule of this.#running.splice(0)) schedule.stop();
   }
 }

@@ -9,7 +9,6 @@ import {
   readOverridesLayer,
   type Setting,
 } from './layers.js';
-import { REDACTED, redactUrl } from './redact.js';
 import { brokenRules } from './rules.js';
 import { type Config, configSchema, SECRET_KEYS } from './schema.js';
 
@@ -103,4 +102,28 @@ export function exchangeNameOf(config: Config): string {
   if (url === null) return 'sandbox';
   const { host, pathname } = new URL(url);
   return `${host}${pathname}`.replace(/\/+$/, '');
+}
+
+/** What stands where a secret was. */
+export const REDACTED = '***';
+
+/** Query parameters that carry secrets in the connection strings of databases and exchanges. */
+const SECRET_PARAMETER = /pass|secret|token|key|signature/i;
+
+/**
+ * A URL that may be shown: the password and secret query parameters are replaced by `***`, the
+ * rest is kept. Text that is no URL is hidden whole after its scheme, since nobody can tell which
+ * part of it is the secret.
+ */
+export function redactUrl(text: string): string {
+  if (!URL.canParse(text)) {
+    const scheme = /^[a-z][a-z0-9+.-]{0,20}:\/\//i.exec(text)?.[0];
+    return scheme === undefined ? REDACTED : `${scheme}${REDACTED}`;
+  }
+  const url = new URL(text);
+  const secretNames = [...url.searchParams.keys()].filter((name) => SECRET_PARAMETER.test(name));
+  if (url.password === '' && secretNames.length === 0) return text;
+  if (url.password !== '') url.password = REDACTED;
+  for (const name of secretNames) url.searchParams.set(name, REDACTED);
+  return url.toString();
 }

@@ -1,10 +1,11 @@
 import { type RawData, WebSocket } from 'ws';
-import type { ServerFrame } from '../../contract/realtime.js';
+import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
+import { stateRecord } from '../../contract/resources.js';
 import { TELL_GAPS } from '../../contract/told-gaps.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import { tlsRefusal } from '../../kernel/tls-refusal.js';
 import { identityOf, isReplay } from '../reply-headers.js';
-import { asFeedRecord, parseFrame, queryResult } from './session-frames.js';
 import {
   NORMAL_CLOSURE,
   reasonOfFailure,
@@ -300,4 +301,24 @@ export class StateSession {
     this.#sink.closed({ kind: 'closed', code, reason, lastAliveExchangeMs, exchangeMs, livedMs });
     this.#finish();
   }
+}
+
+/** The result of a state.query: some servers leave the period out. */
+const queryResult = stateRecord.partial({ period: true });
+
+/** A frame of the server; undefined when it is not JSON that can be read. */
+function parseFrame(data: RawData): ServerFrame | undefined {
+  try {
+    // Text of at most `maxFrameBytes`, valid UTF-8: ws has checked both.
+    return readServerFrame(parseJson(String(data)));
+  } catch {
+    return undefined;
+  }
+}
+
+/** A record with or without its period, as the feed tells it. */
+function asFeedRecord(
+  record: Omit<FeedRecord, 'period'> & { period?: number | undefined },
+): FeedRecord {
+  return { ...record, period: record.period };
 }

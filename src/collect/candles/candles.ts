@@ -1,21 +1,36 @@
-import { isAborted, messageOf } from '../../kernel/errors.js';
+import type { Clock } from '../../kernel/clock.js';
+import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
-import type { Island } from '../../ledger/batch.js';
+import type { Island, StreamRef } from '../../ledger/batch.js';
 import { type GapReason, reasonLabel } from '../../ledger/gap-reasons.js';
 import { IslandList } from '../../ledger/islands.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { PRIORITY } from '../ports.js';
+import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';
-import { CandleAbsences } from './candle-absences.js';
+import { CandleAbsences, CONTRADICTED_NOTE, hearTrades } from './candle-absences.js';
 import { believedOf, type EmptyEnd, emptyEnds, isWorthAsking } from './candle-doubt.js';
 import { CandleGrid } from './candle-grid.js';
-import { CandleMismatchError } from './candle-mismatch.js';
-import type { CandleCollectorOptions } from './candle-options.js';
-import { CandlePauses, pauseAfter } from './candle-pauses.js';
-import { CandleQuestions, PAGE_MAX } from './candle-question.js';
 import { type CandleAnswer, type KlineReply, readCandles } from './candle-rows.js';
-import { CONTRADICTED_NOTE, hearTrades } from './candle-witness.js';
+
+interface CandleCollectorOptions {
+  readonly market: string;
+  readonly marketId: number;
+  readonly intervalS: number;
+  /** Its `collectFromMs` is set: candles of older open times are not expected. */
+  readonly stream: StreamRef;
+  readonly exchange: ExchangePort;
+  readonly archive: ArchivePort;
+  readonly time: ExchangeTime;
+  readonly clock: Clock;
+  readonly telemetry: CollectEvents;
+  /** How long after its close a candle may still change, exchange milliseconds. */
+  readonly graceMs: number;
+  /** Whether its newest candle counts as the progress of the market's candles. */
+  readonly isFinest: boolean;
+  /** How many closed candles before a new one are read again, to catch revisions. */
+  readonly rereads: number;
+}
 
 const ISLANDS_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
@@ -304,5 +319,95 @@ export class CandleCollector {
     const { telemetry, market } = this.#options;
     const lengthMs = toMs - fromMs;
     telemetry.gapFound({ stream: 'kline', market, reason: reasonLabel(reason), lengthMs });
+  }
+}
+
+/** The answer is for another market or interval than was asked for, so it proves nothing. */
+export class CandleMismatchError extends TapekeepError {
+  constructor(market: string, intervalS: number, got: string) {
+    super(
+      'candle_mismatch',
+      'retry',
+      `${market}: candles of ${intervalS} s were asked for, the answer is for ${got}; check that the exchange knows this interval`,
+    );
+  }
+}
+
+/** A candle that was refused, or could not be had, is asked for again this rarely. */
+const RETRY_MS = 600_000;
+/** The same where the exchange failed: that says nothing about the candle. */
+const EXCHANGE_RETRY_MS = 60_000;
+
+/** How long a span is left alone that is open for a reason. */
+function pauseAfter(reason: GapReason): number {
+  return reason === 'exchange failed' ? EXCHANGE_RETRY_MS : RETRY_MS;
+}
+
+/** Spans that are put off at most; beyond it the oldest are asked for again sooner. */
+const PUT_OFF_MAX = 10_000;
+
+/** Spans of candles that are left alone for a while. Moments are of a monotonic clock. */
+class CandlePauses {
+  #putOff: ReadonlyArray<{ readonly span: Span; readonly retryAtMs: number }> = [];
+
+  putOff(spans: readonly Span[], nowMs: number, reason: GapReason): void {
+    const waiting = this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs);
+    const added = spans.map((span) => ({ span, retryAtMs: nowMs + pauseAfter(reason) }));
+    this.#putOff = [...waiting, ...added].slice(-PUT_OFF_MAX);
+  }
+
+  /** What is still to be left alone. */
+  at(nowMs: number): Span[] {
+    return this.#putOff.filter(({ retryAtMs }) => nowMs < retryAtMs).map(({ span }) => span);
+  }
+
+  /** Ends the pause of everything that a span touches. */
+  release({ fromMs, toMs }: Span): void {
+    this.#putOff = this.#putOff.filter(({ span }) => span.toMs <= fromMs || span.fromMs >= toMs);
+  }
+}
+
+/** Candles asked for at once: some servers cap a reply a little above this. */
+export const PAGE_MAX = 1000;
+
+/** Sees to it that no two questions in a row are the same, or a cache would answer both. */
+class CandleQuestions {
+  readonly #stepMs: number;
+  #last: Span | undefined;
+
+  constructor(stepMs: number) {
+    this.#stepMs = stepMs;
+  }
+
+  /** What to ask for a span: the span itself, or one that differs by a slot. */
+  next({ fromMs, toMs }: Span): Span {
+    const stepMs = this.#stepMs;
+    const isSame = this.#last?.fromMs === fromMs && this.#last.toMs === toMs;
+    const isFull = toMs - fromMs >= PAGE_MAX * stepMs;
+    if (!isSame) this.#last = { fromMs, toMs };
+    else if (isFull) this.#last = { fromMs: fromMs + stepMs, toMs };
+    else this.#last = { fromMs, toMs: toMs + stepMs };
+    return this.#last;
+  }
+}
+
+/** Pages of candles that one turn may fetch of each interval. */
+const ROUNDS_MAX = 20;
+
+/**
+ * Polls the intervals of one market page by page in turn, so that one interval's long history does
+ * not hold up the others.
+ */
+export async function pollByTurns(
+  collectors: readonly CandleCollector[],
+  signal: AbortSignal,
+): Promise<void> {
+  let open = collectors;
+  for (let round = 0; round < ROUNDS_MAX && open.length > 0; round += 1) {
+    const unfinished: CandleCollector[] = [];
+    for (const collector of open) {
+      if (await collector.poll(signal)) unfinished.push(collector);
+    }
+    open = unfinished;
   }
 }

@@ -1,19 +1,17 @@
 import { setMaxListeners } from 'node:events';
 import type { Clock } from '../../kernel/clock.js';
-import { isAborted } from '../../kernel/errors.js';
+import { AbortedError, isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { tellFailure } from '../failures.js';
 import { type ExchangePort, type ExchangeTime, PRIORITY, type RequestTurn } from '../ports.js';
 import { type Choice, Chooser } from './choice.js';
-import { type HeadWalker, Lane, type SignSource, type Waiting } from './lane.js';
-import { MarketLanes } from './market-lanes.js';
-import { Reservation } from './reservation.js';
+import { type HeadWalker, Lane, type Sign, type SignSource, type Waiting } from './lane.js';
 import { FloorRounds } from './rounds.js';
 import type { TradeSign } from './signs.js';
 
-export interface DispatcherOptions {
+interface DispatcherOptions {
   readonly exchange: Pick<ExchangePort, 'reserve'>;
   /** Requests a second that the budget allows now. */
   readonly requestsPerS: () => number;
@@ -277,5 +275,62 @@ export class PollDispatcher {
     if (this.#reservation === undefined) return;
     const best = this.#choose();
     if (best !== undefined && best.cause !== 'spare') this.#reservation.giveUp();
+  }
+}
+
+/** The walks over one market's trades, and what was told about the market. */
+class MarketLanes {
+  readonly lanes: readonly Lane[];
+  /** Last time that its state feed told of a trade, monotonic. */
+  pushedAtMs = Number.NEGATIVE_INFINITY;
+  /** Whether its state feed is connected. */
+  isFollowed = false;
+
+  /** @param lanes the one that stores a trade completest first */
+  constructor(lanes: readonly Lane[]) {
+    this.lanes = lanes;
+  }
+
+  /** The walk that stores a new trade with one request: the first one that works. */
+  get fastest(): Lane | undefined {
+    return this.lanes.find((lane) => !lane.isFailing) ?? this.lanes[0];
+  }
+
+  /** A walk failed with a certain sign of a trade: another one that works takes it over. */
+  handOver(from: Lane): void {
+    const { fastest } = this;
+    if (fastest !== undefined && fastest !== from) fastest.traded ??= from.traded;
+  }
+
+  note(kind: TradeSign, sign: Sign): void {
+    const { fastest } = this;
+    for (const lane of this.lanes) {
+      if (lane !== fastest) {
+        if (kind === 'trade') lane.companionAtMs ??= sign.atMs;
+      } else if (kind === 'trade') {
+        lane.noteTrade(sign);
+      } else {
+        lane.suspected ??= sign;
+      }
+    }
+  }
+}
+
+/** A turn that is waited for, and may be given up before it comes. */
+class Reservation {
+  readonly turn: Promise<RequestTurn>;
+  readonly #controller = new AbortController();
+
+  constructor(exchange: Pick<ExchangePort, 'reserve'>, priority: number, signal: AbortSignal) {
+    const giveUp = () => this.giveUp();
+    signal.addEventListener('abort', giveUp, { once: true });
+    if (signal.aborted) giveUp();
+    this.turn = exchange
+      .reserve(priority, this.#controller.signal)
+      .finally(() => signal.removeEventListener('abort', giveUp));
+  }
+
+  giveUp(): void {
+    this.#controller.abort(new AbortedError());
   }
 }

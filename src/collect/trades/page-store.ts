@@ -1,9 +1,11 @@
 import type { Clock } from '../../kernel/clock.js';
+import { hashText } from '../../kernel/random.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type {
   CoverageClaim,
   Evidence,
   Island,
+  QuarantineRow,
   StartReason,
   StreamRef,
 } from '../../ledger/batch.js';
@@ -14,7 +16,6 @@ import { withoutDoubts } from '../../ledger/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';
-import { RecentRefusals, RecentTrades } from './recent.js';
 import type { SourceTrade, TradePage, TradeSource } from './source.js';
 
 export interface PageStoreOptions {
@@ -272,4 +273,56 @@ export class PageStore {
     const { telemetry, market, source } = this.#options;
     if (count > 0) telemetry.settled({ stream: source.kind, market, outcome, count });
   }
+}
+
+/**
+ * Remembers the trades of the last page that was stored, to drop their repetition at the next poll
+ * without asking the archive. A trade with the same id and *other* fields is let through: the
+ * archive decides on conflicts.
+ */
+class RecentTrades {
+  #hashes = new Map<number, number>();
+
+  /** The trades that are not known to be stored just so. */
+  fresh<T extends SourceTrade>(trades: readonly T[]): T[] {
+    return trades.filter((trade) => this.#hashes.get(trade.tid) !== hashOf(trade));
+  }
+
+  /** Call only after the commit: what is remembered here is not sent again. */
+  remember(trades: readonly SourceTrade[]): void {
+    this.#hashes = new Map(trades.map((trade) => [trade.tid, hashOf(trade)]));
+  }
+}
+
+function hashOf({ tradedAtS, executedAtUs, price, amount, total, side }: SourceTrade): number {
+  return hashText(`${tradedAtS}|${executedAtUs}|${price}|${amount}|${total}|${side}`);
+}
+
+/** Refused rows that are remembered: those of a few pages. */
+const REFUSALS_MAX = 5000;
+
+/**
+ * Remembers refused rows that are in quarantine, because a refused row comes again with every page
+ * until newer trades have pushed it out. Bounded: the oldest is forgotten, and then kept once more.
+ */
+class RecentRefusals {
+  readonly #hashes = new Set<number>();
+
+  /** The rows that are not known to be in quarantine just so. */
+  fresh(rows: readonly QuarantineRow[]): QuarantineRow[] {
+    return rows.filter((row) => !this.#hashes.has(refusalHashOf(row)));
+  }
+
+  /** Call only after the commit. */
+  remember(rows: readonly QuarantineRow[]): void {
+    for (const row of rows) this.#hashes.add(refusalHashOf(row));
+    for (const hash of this.#hashes) {
+      if (this.#hashes.size <= REFUSALS_MAX) break;
+      this.#hashes.delete(hash);
+    }
+  }
+}
+
+function refusalHashOf({ reason, payload }: QuarantineRow): number {
+  return hashText(`${reason}|${payload}`);
 }

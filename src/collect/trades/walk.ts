@@ -2,13 +2,12 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
 import type { Island } from '../../ledger/batch.js';
 import { findHoles, type Hole } from '../../ledger/holes.js';
-import { comparePlaces, type PageRow } from '../../ledger/order.js';
+import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../ledger/order.js';
 import { edgeBelow, latestMs } from '../../ledger/proof.js';
 import { type Search, searchFrom } from '../../ledger/search.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { EmptyMarket } from './empty-market.js';
 import { type EndPlace, HistoryEnds } from './ends.js';
-import { IdEpochs } from './epochs.js';
 import { WalkStalledError } from './errors.js';
 import type { TradeEvidence } from './evidence.js';
 import {
@@ -22,7 +21,7 @@ import {
 import { HoleBook, type HoleBookOptions } from './hole-book.js';
 import { KnownTrades } from './known.js';
 import { PageEnds } from './page-ends.js';
-import { PageStore } from './page-store.js';
+import { PageStore, type PageStoreOptions } from './page-store.js';
 import type { SinceKnowledge } from './since-mode.js';
 import { type SourceTrade, type TradePage, withoutNewest } from './source.js';
 
@@ -362,5 +361,46 @@ export class Walk {
     const { telemetry, market, source } = this.options;
     telemetry.walkStalled({ stream: source.kind, market, detail });
     return new WalkStalledError(market, source.endpoint, detail, reason);
+  }
+}
+
+/** Seams that are remembered as recorded; beyond it they are recorded once more, which changes nothing. */
+const RECORDED_MAX = 100;
+
+/**
+ * Records where the exchange began the ids of a market anew. Nothing else depends on it: trades are
+ * ordered by time first, so that the walk and the archive go on over a seam as over any second.
+ */
+class IdEpochs {
+  readonly #options: PageStoreOptions;
+  readonly #recorded = new Set<string>();
+
+  constructor(options: PageStoreOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Looks for seams in what one page, or a page and what is known below it, shows.
+   *
+   * @param rows newest first
+   */
+  async look(rows: readonly SourceTrade[]): Promise<void> {
+    for (const seam of seamsOf(rows)) await this.#record(seam);
+  }
+
+  async #record({ first, last }: Seam): Promise<void> {
+    const key = placeKey(first);
+    if (this.#recorded.has(key)) return;
+    const { archive, marketId, market, source, telemetry, time } = this.#options;
+    const beginsMs = first.tradedAtS * SECOND_MS;
+    const isNew = await archive.recordIdEpoch({
+      ...{ marketId, beginsMs, firstId: first.tid, lastIdBefore: last.tid },
+      lastBeforeMs: last.tradedAtS * SECOND_MS,
+      ...{ endpoint: source.endpoint, atMs: Math.floor(time.nowMs()) },
+    });
+    if (this.#recorded.size >= RECORDED_MAX) this.#recorded.clear();
+    this.#recorded.add(key);
+    if (!isNew) return;
+    telemetry.idsBegunAnew({ market, firstId: first.tid, lastIdBefore: last.tid, atMs: beginsMs });
   }
 }

@@ -1,8 +1,8 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Backend } from '../backend.js';
-import type { Interference } from '../faults.js';
+import type { Interference, InterferenceControl } from '../faults.js';
 import type { PlayedBackend } from './clock-control.js';
-import { addFaultsControl } from './faults-control.js';
+import { CONTROL_PREFIX, readJson, showResult, steer } from './control-replies.js';
 import type { ChangeableBackend } from './market-control.js';
 import { addMarketsControl } from './markets-control.js';
 import { addReplayControl } from './replay-control.js';
@@ -43,4 +43,35 @@ export function addControl(app: FastifyInstance, server: SteeredServer): void {
   const faults = server.interference?.control;
   if (faults !== undefined) addFaultsControl(app, faults, () => marketsForGood(server.backend));
   if (isChangeable(server.backend)) addMarketsControl(app, server.backend.marketControl);
+}
+
+/** Largest fault script, bytes. */
+const SCRIPT_MAX_BYTES = 256 * 1024;
+
+/**
+ * `/sandbox/faults` to read (GET), replace (PUT) and end (DELETE) what goes wrong. A script that is
+ * not usable is refused, and the old one stays in force.
+ *
+ * @param markets those that rules may name; undefined where others may come
+ */
+function addFaultsControl(
+  app: FastifyInstance,
+  control: InterferenceControl,
+  markets: () => readonly string[] | undefined,
+): void {
+  const path = `${CONTROL_PREFIX}faults`;
+  const show = (reply: FastifyReply) => showResult(reply, control.describe());
+  app.get(path, (_request, reply) => show(reply));
+  app.delete(path, (_request, reply) =>
+    steer(reply, () => {
+      control.clear();
+      return control.describe();
+    }),
+  );
+  app.put(path, { bodyLimit: SCRIPT_MAX_BYTES }, (request, reply) =>
+    steer(reply, () => {
+      control.replace(readJson(request), markets());
+      return control.describe();
+    }),
+  );
 }

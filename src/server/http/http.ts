@@ -1,6 +1,9 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { asyncApiDocument, realtimeServers } from '../../contract/documents/asyncapi.js';
+import type { JsonObject } from '../../contract/documents/json-schema.js';
+import { openApiDocument } from '../../contract/documents/openapi.js';
 import { type EndpointName, endpointNames, endpoints } from '../../contract/endpoints.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
 import type { Clock } from '../../kernel/clock.js';
@@ -15,7 +18,6 @@ import type { ServerVariants } from '../variants.js';
 import { sendAnswer, sendJson } from './answer-reply.js';
 import { answerText } from './answers.js';
 import { Authenticator } from './authentication.js';
-import { addDocuments, DOCUMENT_PATHS } from './documents.js';
 import { addInterference } from './faults-http.js';
 import { pathOf, readQuery } from './query.js';
 import { RateWindows } from './rate-window.js';
@@ -62,6 +64,14 @@ const LOOK_EVERY_MS = 1_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 /** Longer than a client's pool keeps an idle socket, so that none is closed under a request. */
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
+
+/** Version of the contract that is served: the one in its paths. */
+const API_VERSION = '1';
+
+const OPENAPI_PATH = '/openapi.json';
+const ASYNCAPI_PATH = '/asyncapi.json';
+/** Paths beside the contract's own that this server answers. */
+const DOCUMENT_PATHS = [OPENAPI_PATH, ASYNCAPI_PATH] as const;
 
 /** What a request is counted as, by the path of its route. */
 const labelOfPath = new Map<string, string>([
@@ -250,4 +260,35 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
   addInterference(app, context);
   addDocuments(app, realtimePath);
   return app;
+}
+
+/** Made at the first request, since most servers are never asked. */
+function once<T>(make: () => T): () => T {
+  let made: T | undefined;
+  return () => {
+    made ??= make();
+    return made;
+  };
+}
+
+/** The WebSocket under the name by which the caller reached us; nothing when it gave none. */
+function serversFor(host: string | undefined, realtimePath: string): JsonObject {
+  const url = `ws://${host ?? ''}${realtimePath}`;
+  return host !== undefined && URL.canParse(url) ? { servers: realtimeServers(url) } : {};
+}
+
+/**
+ * Serves the descriptions of both interfaces, made from the tables of the contract: OpenAPI for
+ * HTTP, AsyncAPI for the WebSocket at `realtimePath`.
+ */
+function addDocuments(app: FastifyInstance, realtimePath: string): void {
+  const openApi = once(() => JSON.stringify(openApiDocument({ version: API_VERSION })));
+  const asyncApi = once(() => asyncApiDocument({ version: API_VERSION }));
+  app.get(OPENAPI_PATH, (_request, reply) => {
+    return reply.type('application/json; charset=utf-8').send(openApi());
+  });
+  app.get(ASYNCAPI_PATH, (request, reply) => {
+    const document = { ...asyncApi(), ...serversFor(request.headers.host, realtimePath) };
+    return reply.type('application/json; charset=utf-8').send(JSON.stringify(document));
+  });
 }

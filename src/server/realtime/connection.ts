@@ -14,6 +14,7 @@ import {
   stateMarkets,
 } from '../../contract/realtime.js';
 import { TELL_GAPS } from '../../contract/told-gaps.js';
+import { parseJson } from '../../kernel/json.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { RefusedError } from '../backend.js';
 import { failureOf } from '../handler-failure.js';
@@ -21,7 +22,6 @@ import type { ServerContext } from '../http/http.js';
 import { FrameGate, type GateFrame } from './faults-realtime.js';
 import { FollowedSubscription } from './followed-subscription.js';
 import { FrameOutlet } from './frame-outlet.js';
-import { decodeFrame, readId } from './frames.js';
 import { StateSubscription } from './subscription.js';
 
 /** Frames of one connection that may wait for their answer; beyond it the connection is cut. */
@@ -277,5 +277,25 @@ export class RealtimeConnection {
     const isSendable = (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1011);
     if (isSendable || (code >= 3000 && code <= 4999)) this.#close(code, reason);
     else this.terminate(reason);
+  }
+}
+
+/** A readable frame that is no request, or undefined where nothing can be answered. */
+export function readId(frame: unknown): number | string | undefined {
+  if (frame === null || typeof frame !== 'object') return undefined;
+  const id: unknown = (frame as { id?: unknown }).id;
+  // A number beyond all doubles is read as infinite, and would be echoed as null.
+  if (typeof id === 'number') return Number.isFinite(id) ? id : undefined;
+  return typeof id === 'string' && id.length <= 64 ? id : undefined;
+}
+
+/** What a frame says; undefined when it is none that can be read. */
+function decodeFrame(data: RawData, isBinary: boolean): unknown {
+  if (isBinary) return undefined;
+  try {
+    const bytes = Array.isArray(data) ? Buffer.concat(data) : new Uint8Array(data);
+    return parseJson(new TextDecoder('utf-8', { fatal: true }).decode(bytes));
+  } catch {
+    return undefined;
   }
 }

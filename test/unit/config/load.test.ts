@@ -6,8 +6,12 @@ import { after, test } from 'node:test';
 import { parse } from 'yaml';
 import { ConfigError } from '../../../src/config/config-error.js';
 import { DEFAULTS, KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
-import { exchangeNameOf, type LoadOptions, loadConfig } from '../../../src/config/load.js';
-import { redactUrl } from '../../../src/config/redact.js';
+import {
+  exchangeNameOf,
+  type LoadOptions,
+  loadConfig,
+  redactUrl,
+} from '../../../src/config/load.js';
 import { SECRET_KEYS } from '../../../src/config/schema.js';
 import { defaultYaml, defaultYamlPath } from '../../support/repository/repository.js';
 
