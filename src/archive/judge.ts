@@ -1,7 +1,7 @@
 import { DAY_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
-import type { StreamRef } from '../ledger/batch.js';
-import { judgeSlot, type SlotVerdict } from '../ledger/verdict.js';
+import type { StreamRef } from '../model/batch.js';
+import { judgeSlot, type SlotVerdict } from '../model/verdict.js';
 import { FIGURE_SLOTS_MAX, type VerdictStore, type VerdictTarget } from '../store/index.js';
 
 /** Slots that are judged at once: no more than a day's trades are summed up by one statement. */

@@ -1,12 +1,12 @@
 import { type Clock, sleep } from '../kernel/clock.js';
 import { codeOf, isAborted, messageOf } from '../kernel/errors.js';
-import type { StreamRef } from '../ledger/batch.js';
+import type { StreamRef } from '../model/batch.js';
 import {
   describeDifference,
   matchRow,
   type SlotVerdict,
   type VerdictRow,
-} from '../ledger/verdict.js';
+} from '../model/verdict.js';
 import type { VerifyEvents } from '../observe/events.js';
 import type { Mismatch, PendingSpan, Store, VerdictTarget } from '../store/index.js';
 import { judgeAtOnce, judgeSpan, slotsAtOnce } from './judge.js';

@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { DURATION_FORM, parseDuration } from '../config/durations.js';
 import { nearestName } from '../kernel/nearest.js';
-import { GAP_REASONS } from '../ledger/gap-reasons.js';
+import { GAP_REASONS } from '../model/gap-reasons.js';
 import { SERIES, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import { flag, option } from './command.js';
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
-import type { Batch, CoverageClaim, Island, StreamRef } from '../ledger/batch.js';
+import type { Batch, CoverageClaim, Island, StreamRef } from '../model/batch.js';
 import { MOMENT_STREAMS } from '../model/series.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 

@@ -5,7 +5,7 @@ import { Mutex } from '../kernel/mutex.js';
 import type { Random } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import { floorToMs } from '../kernel/span.js';
-import { reasonLabel } from '../ledger/gap-reasons.js';
+import { reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import { AccountCollector, type AccountOptions } from './accounts/accounts.js';
 import { pollByTurns } from './candles/candles.js';

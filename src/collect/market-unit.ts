@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';
 import { floorToMs, type Span } from '../kernel/span.js';
-import type { StreamRef } from '../ledger/batch.js';
+import type { StreamRef } from '../model/batch.js';
 import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';

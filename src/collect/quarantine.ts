@@ -1,5 +1,5 @@
 import type { RejectedRow } from '../contract/shape.js';
-import type { QuarantineRow } from '../ledger/batch.js';
+import type { QuarantineRow } from '../model/batch.js';
 
 /** Longest text of a refused row that is kept. */
 const PAYLOAD_MAX_LENGTH = 4000;

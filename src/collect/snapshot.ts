@@ -1,8 +1,8 @@
 import type { Clock } from '../kernel/clock.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
-import type { Batch, Evidence, RowOutcomes, StreamRef } from '../ledger/batch.js';
-import { Continuity } from '../ledger/continuity.js';
-import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
+import type { Batch, Evidence, RowOutcomes, StreamRef } from '../model/batch.js';
+import { Continuity } from '../model/continuity.js';
+import { type GapReason, reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ExchangeReply, ExchangeTime } from './ports.js';
 

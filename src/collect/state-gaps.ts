@@ -1,5 +1,5 @@
-import type { StreamRef } from '../ledger/batch.js';
-import { type GapReason, reasonLabel } from '../ledger/gap-reasons.js';
+import type { StreamRef } from '../model/batch.js';
+import { type GapReason, reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort } from './ports.js';
 import { isBeginning } from './snapshot.js';

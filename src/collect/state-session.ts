@@ -1,5 +1,5 @@
 import type { Span } from '../kernel/span.js';
-import type { StateRow } from '../ledger/batch.js';
+import type { StateRow } from '../model/batch.js';
 import type { StateFeedEvent } from './ports.js';
 
 /** A connection while it lives, as the ledger sees it. */

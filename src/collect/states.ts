@@ -2,7 +2,7 @@ import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
-import type { StateRow, StreamRef } from '../ledger/batch.js';
+import type { StateRow, StreamRef } from '../model/batch.js';
 import type { CollectEvents } from '../observe/events.js';
 import { tellFailure } from './failures.js';
 import { type TradeSign, tradeSign, type WindowFigures } from './polling/signs.js';

@@ -2,7 +2,7 @@ import type { TickerEntry } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { hashText } from '../kernel/random.js';
-import { ALL_MARKETS_ID, type TickerRow } from '../ledger/batch.js';
+import { ALL_MARKETS_ID, type TickerRow } from '../model/batch.js';
 import type { CollectContext } from './market-unit.js';
 import type { PollDispatcher } from './polling/dispatcher.js';
 import { TickerSweep } from './polling/signs.js';

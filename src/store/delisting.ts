@@ -1,4 +1,4 @@
-import type { GapReason } from '../ledger/gap-reasons.js';
+import type { GapReason } from '../model/gap-reasons.js';
 import { rememberGap } from './completeness/gap-memories.js';
 import { listGaps } from './completeness/gaps.js';
 import type { Runner } from './connection.js';

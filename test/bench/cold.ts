@@ -5,7 +5,7 @@ import { liveOn, restore } from '../../src/archive/sealing/life.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import type { TradeRow } from '../../src/ledger/batch.js';
+import type { TradeRow } from '../../src/model/batch.js';
 import { openStore, type PartitionInfo, type Store } from '../../src/store/index.js';
 import { makeTrades, type RecordedTrade } from '../support/exchanges/recorded.js';
 import { readTape } from '../support/oracle/tape-world.js';

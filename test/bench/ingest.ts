@@ -3,7 +3,7 @@ import pg from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import type { Batch, StreamRef, TradeRow } from '../../src/ledger/batch.js';
+import type { Batch, StreamRef, TradeRow } from '../../src/model/batch.js';
 import { openStore, type Store } from '../../src/store/index.js';
 import { TRADE } from '../../src/store/writer/series.js';
 import { tradeSheet } from '../../src/store/writer/trade-sheet.js';

@@ -1,6 +1,6 @@
 import { systemClock } from '../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../src/kernel/random.js';
-import type { StreamRef } from '../../src/ledger/batch.js';
+import type { StreamRef } from '../../src/model/batch.js';
 import { migrate, openStore, type Store } from '../../src/store/index.js';
 import {
   quietStoreEvents,

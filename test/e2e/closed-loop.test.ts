@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { type Span, subtractSpans, totalLengthMs } from '../../src/kernel/span.js';
-import type { StreamRef } from '../../src/ledger/batch.js';
+import type { StreamRef } from '../../src/model/batch.js';
 import { readTape } from '../support/oracle/tape-world.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 import { NOON_S, ticker } from '../support/postgres/postgres-rows.js';

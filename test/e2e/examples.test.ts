@@ -6,7 +6,7 @@ import { marketMaking } from '../../docs/examples/market-making.js';
 import { movingAverage } from '../../docs/examples/moving-average.js';
 import { paperTrader } from '../../docs/examples/paper-trader.js';
 import { ExchangeClient, openArchive } from '../../src/index.js';
-import type { KlineRow } from '../../src/ledger/batch.js';
+import type { KlineRow } from '../../src/model/batch.js';
 import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { openTestStore } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { AccountCollector } from '../../src/collect/accounts/accounts.js';
 import type { ParamsOf } from '../../src/contract/endpoints.js';
 import type { ActiveOrder, Balance } from '../../src/contract/resources.js';
-import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../../src/ledger/batch.js';
+import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../../src/model/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { ScriptedExchange } from '../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';

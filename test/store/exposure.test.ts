@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { before } from 'node:test';
-import type { StreamRef } from '../../src/ledger/batch.js';
+import type { StreamRef } from '../../src/model/batch.js';
 import type { PartitionInfo, Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test, { before } from 'node:test';
 import fc from 'fast-check';
 import { normalizeSpans } from '../../src/kernel/span.js';
-import type { StreamRef } from '../../src/ledger/batch.js';
+import type { StreamRef } from '../../src/model/batch.js';
 import type { Gap, GapFilter, Store } from '../../src/store/index.js';
 import { inSeconds, type ModelGap, ModelStream, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { VerdictRow } from '../../src/ledger/verdict.js';
+import type { VerdictRow } from '../../src/model/verdict.js';
 import { migrate } from '../../src/store/schema/migrate.js';
 import { QUERY_FUNCTION } from '../../src/store/schema/query-role.js';
 import { OWNED_FUNCTIONS, OWNED_TYPES, TABLE_RIGHTS } from '../../src/store/schema/roles.js';

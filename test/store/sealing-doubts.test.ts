@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Span } from '../../src/kernel/span.js';
-import type { StreamRef } from '../../src/ledger/batch.js';
+import type { StreamRef } from '../../src/model/batch.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage } from '../support/postgres/postgres-rows.js';
 import {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DuckSession } from '../../src/archive/parquet/session.js';
-import type { Batch } from '../../src/ledger/batch.js';
+import type { Batch } from '../../src/model/batch.js';
 import { SERIES_TABLES } from '../../src/model/series.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { ticker, trade } from '../support/postgres/postgres-rows.js';

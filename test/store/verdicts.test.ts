@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { KlineRow, StreamRef } from '../../src/ledger/batch.js';
-import { judgeSlot, matchRow, type VerdictRow } from '../../src/ledger/verdict.js';
+import type { KlineRow, StreamRef } from '../../src/model/batch.js';
+import { judgeSlot, matchRow, type VerdictRow } from '../../src/model/verdict.js';
 import type { Store, VerdictTarget } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';

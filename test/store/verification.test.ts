@@ -4,7 +4,7 @@ import { Verification } from '../../src/archive/verification.js';
 import { addDecimals, compareDecimals, multiplyDecimals } from '../../src/kernel/decimal.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import type { Span } from '../../src/kernel/span.js';
-import type { KlineRow, StreamRef, TradeRow } from '../../src/ledger/batch.js';
+import type { KlineRow, StreamRef, TradeRow } from '../../src/model/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { noTelemetry } from '../support/no-telemetry.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { TradeRow } from '../../src/ledger/batch.js';
+import type { TradeRow } from '../../src/model/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { denseOrder } from '../../src/store/writer/trade-sheet.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { StreamRef } from '../../src/ledger/batch.js';
+import type { StreamRef } from '../../src/model/batch.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';

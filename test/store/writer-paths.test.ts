@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
 import fc from 'fast-check';
 import { systemClock } from '../../src/kernel/clock.js';
-import type { Batch, CommitResult, StreamRef } from '../../src/ledger/batch.js';
+import type { Batch, CommitResult, StreamRef } from '../../src/model/batch.js';
 import { Partitions } from '../../src/store/schema/partitions.js';
 import { prepareGroup } from '../../src/store/writer/groups.js';
 import { Quarantine } from '../../src/store/writer/refused-rows.js';

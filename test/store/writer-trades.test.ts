@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { NO_OUTCOMES, type RowOutcomes, type TradeRow } from '../../src/ledger/batch.js';
+import { NO_OUTCOMES, type RowOutcomes, type TradeRow } from '../../src/model/batch.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { openWithStreams } from '../support/worlds/store-world.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { KlineRow } from '../../src/ledger/batch.js';
+import type { KlineRow } from '../../src/model/batch.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { openWithStreams } from '../support/worlds/store-world.js';

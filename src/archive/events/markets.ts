@@ -1,4 +1,4 @@
-import { ALL_MARKETS_ID } from '../../ledger/batch.js';
+import { ALL_MARKETS_ID } from '../../model/batch.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { Store } from '../../store/index.js';
 import { EVENT_KINDS } from './event.js';

@@ -1,5 +1,5 @@
 import { SECOND_US } from '../../kernel/durations.js';
-import { ALL_MARKETS_ID } from '../../ledger/batch.js';
+import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
 import type { KnownStream } from '../../store/index.js';

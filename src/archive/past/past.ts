@@ -35,7 +35,7 @@ import {
   tradeIsSeen,
 } from './trades.js';
 
-export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../ledger/batch.js';
+export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../model/batch.js';
 export type { BuiltCandle } from '../candles.js';
 export type { SeriesFrom } from './hot-rows.js';
 export type { PastIdentity, PastMarket, PastSession } from './past-markets.js';

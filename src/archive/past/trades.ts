@@ -1,5 +1,5 @@
 import { SECOND_MS } from '../../kernel/durations.js';
-import { comparePlaces } from '../../ledger/order.js';
+import { comparePlaces } from '../../model/order.js';
 import type { RowOf } from '../../model/series.js';
 import type { Store } from '../../store/index.js';
 import { appendCandles, type BuiltCandle, CandleMaker } from '../candles.js';

@@ -1,4 +1,4 @@
-import { GAP_REASONS } from '../../ledger/gap-reasons.js';
+import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
 import { argument, command } from '../command.js';

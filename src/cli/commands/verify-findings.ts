@@ -1,5 +1,5 @@
 import { normalizeSpans, type Span } from '../../kernel/span.js';
-import { describeDifference, type SlotVerdict } from '../../ledger/verdict.js';
+import { describeDifference, type SlotVerdict } from '../../model/verdict.js';
 import type { BeyondPresent, Gap } from '../../store/index.js';
 import { suspectText } from '../gaps.js';
 import { formatMoment } from '../options.js';

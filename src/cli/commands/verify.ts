@@ -1,7 +1,7 @@
 import { judgeSpan } from '../../archive/judge.js';
 import { systemClock } from '../../kernel/clock.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
-import { ALL_MARKETS_ID, type StreamRef } from '../../ledger/batch.js';
+import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import type { Store, VerdictTarget } from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';

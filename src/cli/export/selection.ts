@@ -9,7 +9,7 @@ import {
   type Tool,
 } from '../../archive/interchange/request.js';
 import type { Span } from '../../kernel/span.js';
-import { ALL_MARKETS_ID } from '../../ledger/batch.js';
+import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';

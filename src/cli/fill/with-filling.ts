@@ -1,7 +1,7 @@
 import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
-import { GAP_REASONS } from '../../ledger/gap-reasons.js';
+import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { LogDestination } from '../../observe/logger.js';
 import type { Gap, SpanProgress, Store } from '../../store/index.js';

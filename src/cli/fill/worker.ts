@@ -14,7 +14,7 @@ import { isAborted } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import type { Span } from '../../kernel/span.js';
-import type { StreamRef } from '../../ledger/batch.js';
+import type { StreamRef } from '../../model/batch.js';
 import type { Telemetry } from '../../observe/events.js';
 
 /** A span of one stream that is to be filled. */

@@ -1,6 +1,6 @@
 import type { Balance } from '../../contract/resources.js';
 import { equalDecimals } from '../../kernel/decimal.js';
-import { ALL_MARKETS_ID, type BalanceRow } from '../../ledger/batch.js';
+import { ALL_MARKETS_ID, type BalanceRow } from '../../model/batch.js';
 import { type ExchangePort, PRIORITY } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';
 import { type SnapshotOptions, SnapshotRecorder } from '../snapshot.js';

@@ -2,7 +2,7 @@ import type { ActiveOrder } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { equalDecimals } from '../../kernel/decimal.js';
 import { TapekeepError } from '../../kernel/errors.js';
-import type { ActiveOrderRow } from '../../ledger/batch.js';
+import type { ActiveOrderRow } from '../../model/batch.js';
 import { type ExchangePort, PRIORITY } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';
 import { type SnapshotOptions, SnapshotRecorder } from '../snapshot.js';

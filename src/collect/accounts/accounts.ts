@@ -1,4 +1,4 @@
-import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../../ledger/batch.js';
+import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../../model/batch.js';
 import type { CollectContext } from '../market-unit.js';
 import type { ExchangeTime } from '../ports.js';
 import { toleranceMs } from '../schedule.js';

@@ -1,6 +1,6 @@
 import { DAY_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
-import { gridWithin, withoutSlots } from '../../ledger/proof.js';
+import { gridWithin, withoutSlots } from '../../model/proof.js';
 
 /** A server that keeps changing its mind is not followed. */
 const CHANGES_MAX = 3;

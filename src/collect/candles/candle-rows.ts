@@ -2,8 +2,8 @@ import type { ResultOf } from '../../contract/endpoints.js';
 import type { Candle } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import type { Span } from '../../kernel/span.js';
-import type { KlineRow } from '../../ledger/batch.js';
-import { isLost } from '../../ledger/gap-reasons.js';
+import type { KlineRow } from '../../model/batch.js';
+import { isLost } from '../../model/gap-reasons.js';
 import type { ExchangeReply } from '../ports.js';
 import type { CandleGrid } from './candle-grid.js';
 

@@ -1,9 +1,9 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { spanContains } from '../../kernel/span.js';
-import type { Hole } from '../../ledger/holes.js';
-import { comparePlaces, orderPage, placeKey } from '../../ledger/order.js';
-import { locate } from '../../ledger/page.js';
-import { deeperSpan } from '../../ledger/proof.js';
+import type { Hole } from '../../model/holes.js';
+import { comparePlaces, orderPage, placeKey } from '../../model/order.js';
+import { locate } from '../../model/page.js';
+import { deeperSpan } from '../../model/proof.js';
 import { type Frontier, NOTHING, seenDepth } from './frontier.js';
 import { isUnread } from './known.js';
 import { sureRows } from './page-ends.js';

@@ -1,6 +1,6 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import type { Island } from '../../ledger/batch.js';
+import type { Island } from '../../model/batch.js';
 
 /** Answers in a row that must agree: of these, two may be cut on their way and prove nothing. */
 const LOOKS_FOR_PROOF = 3;

@@ -1,6 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
-import { comparePlaces, type PageRow } from '../../ledger/order.js';
+import { comparePlaces, type PageRow } from '../../model/order.js';
 
 /** Where an answer said that history ends. */
 export interface EndPlace {

@@ -1,8 +1,8 @@
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { floorToMs } from '../../kernel/span.js';
-import { comparePlaces, type PageRow } from '../../ledger/order.js';
-import type { ReplyTimes } from '../../ledger/proof.js';
+import { comparePlaces, type PageRow } from '../../model/order.js';
+import type { ReplyTimes } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { tradeSign, type WindowFigures } from '../polling/signs.js';
 import type { ClaimTime } from '../ports.js';

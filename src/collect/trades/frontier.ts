@@ -1,8 +1,8 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import type { Hole } from '../../ledger/holes.js';
-import type { PageRow } from '../../ledger/order.js';
-import { latestMs, type ReplyTimes } from '../../ledger/proof.js';
+import type { Hole } from '../../model/holes.js';
+import type { PageRow } from '../../model/order.js';
+import { latestMs, type ReplyTimes } from '../../model/proof.js';
 import type { SourceTrade } from './source.js';
 
 /** A hole below an edge of coverage: what the walk would fill next. */

@@ -1,14 +1,14 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
-import type { Island } from '../../ledger/batch.js';
+import type { Island } from '../../model/batch.js';
 import {
   comparePlaces,
   orderPage,
   type PageRow,
   placeKey,
   SEAM_ROWS_MIN,
-} from '../../ledger/order.js';
-import { headSpan, latestMs, provenUntilMs } from '../../ledger/proof.js';
+} from '../../model/order.js';
+import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { NOTHING } from './frontier.js';
 import { Pace, type WalkPace } from './pace.js';

@@ -1,8 +1,8 @@
 import type { Random } from '../../kernel/random.js';
 import type { Span } from '../../kernel/span.js';
-import { BlockedEdges } from '../../ledger/edges.js';
-import type { GapReason } from '../../ledger/gap-reasons.js';
-import type { Hole } from '../../ledger/holes.js';
+import { BlockedEdges } from '../../model/edges.js';
+import type { GapReason } from '../../model/gap-reasons.js';
+import type { Hole } from '../../model/holes.js';
 import type { RememberedGap } from '../ports.js';
 import type { PageStore, PageStoreOptions } from './page-store.js';
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import { comparePlaces, orderPage, type PageRow, placeKey } from '../../ledger/order.js';
+import { comparePlaces, orderPage, type PageRow, placeKey } from '../../model/order.js';
 import type { TradePage } from './source.js';
 
 /** The newest trades that are remembered, to hold the next page against them. */

@@ -1,5 +1,5 @@
-import { comparePlaces, isOddHead, type PageRow, placeKey } from '../../ledger/order.js';
-import { latestMs } from '../../ledger/proof.js';
+import { comparePlaces, isOddHead, type PageRow, placeKey } from '../../model/order.js';
+import { latestMs } from '../../model/proof.js';
 import type { SourceTrade, TradePage } from './source.js';
 
 /** Ends of pages that are remembered; a forgotten one is held back once more. */

@@ -8,11 +8,11 @@ import type {
   QuarantineRow,
   StartReason,
   StreamRef,
-} from '../../ledger/batch.js';
-import { type GapReason, isLost, reasonLabel } from '../../ledger/gap-reasons.js';
-import { IslandList } from '../../ledger/islands.js';
-import { comparePlaces, type PageRow } from '../../ledger/order.js';
-import { withoutDoubts } from '../../ledger/proof.js';
+} from '../../model/batch.js';
+import { type GapReason, isLost, reasonLabel } from '../../model/gap-reasons.js';
+import { IslandList } from '../../model/islands.js';
+import { comparePlaces, type PageRow } from '../../model/order.js';
+import { withoutDoubts } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';

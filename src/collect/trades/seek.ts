@@ -1,8 +1,8 @@
 import { SECOND_MS } from '../../kernel/durations.js';
-import type { Hole } from '../../ledger/holes.js';
-import { orderPage } from '../../ledger/order.js';
-import { islandSpan } from '../../ledger/proof.js';
-import { goDeeper, goShallower, isPastTheEnd } from '../../ledger/search.js';
+import type { Hole } from '../../model/holes.js';
+import { orderPage } from '../../model/order.js';
+import { islandSpan } from '../../model/proof.js';
+import { goDeeper, goShallower, isPastTheEnd } from '../../model/search.js';
 import { NOTHING, seenDepth } from './frontier.js';
 import type { Head } from './head.js';
 import { sureRows } from './page-ends.js';

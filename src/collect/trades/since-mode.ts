@@ -1,5 +1,5 @@
 import type { Clock } from '../../kernel/clock.js';
-import { comparePlaces, orderPage } from '../../ledger/order.js';
+import { comparePlaces, orderPage } from '../../model/order.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { type ArchivePort, type PagedEndpoint, PRIORITY, type SinceMode } from '../ports.js';
 import type { TradeSource } from './source.js';

@@ -3,10 +3,10 @@ import type { RejectedRow } from '../../contract/shape.js';
 import type { ToldGap } from '../../contract/told-gaps.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
-import type { TradeRow } from '../../ledger/batch.js';
-import { orderPage, screenPage } from '../../ledger/order.js';
-import { type Doubt, latestMs, type ReplyTimes } from '../../ledger/proof.js';
-import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../../ledger/sane-window.js';
+import type { TradeRow } from '../../model/batch.js';
+import { orderPage, screenPage } from '../../model/order.js';
+import { type Doubt, latestMs, type ReplyTimes } from '../../model/proof.js';
+import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../../model/sane-window.js';
 import type { CallOptions, ExchangePort, ExchangeReply } from '../ports.js';
 
 /** A trade before it is given to a market of the archive. */

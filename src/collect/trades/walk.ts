@@ -1,10 +1,10 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
-import type { Island } from '../../ledger/batch.js';
-import { findHoles, type Hole } from '../../ledger/holes.js';
-import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../ledger/order.js';
-import { edgeBelow, latestMs } from '../../ledger/proof.js';
-import { type Search, searchFrom } from '../../ledger/search.js';
+import type { Island } from '../../model/batch.js';
+import { findHoles, type Hole } from '../../model/holes.js';
+import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../model/order.js';
+import { edgeBelow, latestMs } from '../../model/proof.js';
+import { type Search, searchFrom } from '../../model/search.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
 import { EmptyMarket } from './empty-market.js';
 import { type EndPlace, HistoryEnds } from './ends.js';

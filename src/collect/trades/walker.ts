@@ -1,10 +1,10 @@
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
-import type { Island } from '../../ledger/batch.js';
-import type { GapReason } from '../../ledger/gap-reasons.js';
-import type { Hole } from '../../ledger/holes.js';
-import { comparePlaces, orderPage } from '../../ledger/order.js';
+import type { Island } from '../../model/batch.js';
+import type { GapReason } from '../../model/gap-reasons.js';
+import type { Hole } from '../../model/holes.js';
+import { comparePlaces, orderPage } from '../../model/order.js';
 import { PRIORITY, type RequestTurn } from '../ports.js';
 import { deepen, endOfHistory } from './deepen.js';
 import { WalkStalledError } from './errors.js';

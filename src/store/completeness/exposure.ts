@@ -1,5 +1,5 @@
 import { subtractSpans } from '../../kernel/span.js';
-import type { IdEpoch, StreamRef, TradeExposure } from '../../ledger/batch.js';
+import type { IdEpoch, StreamRef, TradeExposure } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { partitionOf, sqlstateOf } from '../errors.js';

@@ -1,7 +1,7 @@
 import type { Span } from '../../kernel/span.js';
-import type { StreamRef } from '../../ledger/batch.js';
-import { type GapFinding, type GapMemory, placeFinding } from '../../ledger/gap-memories.js';
-import type { GapReason } from '../../ledger/gap-reasons.js';
+import type { StreamRef } from '../../model/batch.js';
+import { type GapFinding, type GapMemory, placeFinding } from '../../model/gap-memories.js';
+import type { GapReason } from '../../model/gap-reasons.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';

@@ -1,5 +1,5 @@
 import type { Span } from '../../kernel/span.js';
-import type { Island, StreamRef } from '../../ledger/batch.js';
+import type { Island, StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
 

@@ -1,5 +1,5 @@
 import { holdsSpan, isEmptySpan, type Span } from '../../kernel/span.js';
-import type { Island, StreamRef } from '../../ledger/batch.js';
+import type { Island, StreamRef } from '../../model/batch.js';
 import { seriesOf, tableOfStream } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { DepartedRows } from '../sealing/departed.js';

@@ -1,6 +1,6 @@
 import { hullOf, isEmptySpan, overlapOf, type Span, subtractSpans } from '../../kernel/span.js';
-import type { Evidence, Island, StreamRef } from '../../ledger/batch.js';
-import type { GapReason } from '../../ledger/gap-reasons.js';
+import type { Evidence, Island, StreamRef } from '../../model/batch.js';
+import type { GapReason } from '../../model/gap-reasons.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { StoreError } from '../errors.js';

@@ -1,5 +1,5 @@
 import type { Span } from '../../kernel/span.js';
-import type { StreamRef } from '../../ledger/batch.js';
+import type { StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { departedSql } from '../sealing/departed.js';

@@ -1,5 +1,5 @@
 import type { Span } from '../../kernel/span.js';
-import type { StartReason, StreamRef } from '../../ledger/batch.js';
+import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
 import { NOTES, type RecordedGap } from '../completeness/gap-memories.js';
 import { expectedSql } from '../completeness/missing.js';

@@ -1,6 +1,6 @@
 import type { Span } from '../../kernel/span.js';
-import type { ActiveOrderRow, BalanceRow } from '../../ledger/batch.js';
-import type { PageRow } from '../../ledger/order.js';
+import type { ActiveOrderRow, BalanceRow } from '../../model/batch.js';
+import type { PageRow } from '../../model/order.js';
 import type { Runner } from '../connection.js';
 import { fromMs, toMs } from '../sql.js';
 

@@ -1,6 +1,6 @@
 import type { Market } from '../../contract/resources.js';
-import type { StartReason, StreamRef } from '../../ledger/batch.js';
-import type { GapReason } from '../../ledger/gap-reasons.js';
+import type { StartReason, StreamRef } from '../../model/batch.js';
+import type { GapReason } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';

@@ -1,6 +1,6 @@
 import { holdsSpan, normalizeSpans, type Span } from '../../kernel/span.js';
-import type { StreamRef } from '../../ledger/batch.js';
-import type { CandleFigures, SlotFigures, TradeFigures } from '../../ledger/verdict.js';
+import type { StreamRef } from '../../model/batch.js';
+import type { CandleFigures, SlotFigures, TradeFigures } from '../../model/verdict.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { departedSql } from '../sealing/departed.js';

@@ -1,12 +1,12 @@
 import { hullOf, type Span } from '../../kernel/span.js';
-import type { StreamRef } from '../../ledger/batch.js';
+import type { StreamRef } from '../../model/batch.js';
 import {
   type Difference,
   doubtVerdicts,
   mergeVerdicts,
   type SlotVerdict,
   type VerdictRow,
-} from '../../ledger/verdict.js';
+} from '../../model/verdict.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';

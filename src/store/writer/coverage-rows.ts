@@ -1,5 +1,5 @@
 import { hullOf, type Span } from '../../kernel/span.js';
-import type { Batch, Evidence, Island } from '../../ledger/batch.js';
+import type { Batch, Evidence, Island } from '../../model/batch.js';
 import { islandSql } from '../completeness/ledger.js';
 import { executeSql, type NamedStatement } from '../connection.js';
 import { type Flat, fromMs, rangeSql, unnested, withSpan } from '../sql.js';

@@ -1,6 +1,6 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
-import type { CoverageClaim, Evidence, Island } from '../../ledger/batch.js';
+import type { CoverageClaim, Evidence, Island } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
 import { type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';

@@ -5,7 +5,7 @@ import {
   type CommitResult,
   type CoverageClaim,
   rowsIn,
-} from '../../ledger/batch.js';
+} from '../../model/batch.js';
 import {
   SERIES,
   type Series,

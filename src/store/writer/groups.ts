@@ -1,5 +1,5 @@
 import { AbortedError } from '../../kernel/errors.js';
-import { type Batch, type CommitResult, type QuarantineRow, rowsIn } from '../../ledger/batch.js';
+import { type Batch, type CommitResult, type QuarantineRow, rowsIn } from '../../model/batch.js';
 import { type Series, type SeriesRow, seriesOf, WRITTEN_SERIES } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {

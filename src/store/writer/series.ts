@@ -1,4 +1,4 @@
-import { type CommitResult, NO_OUTCOMES, type RowOutcomes } from '../../ledger/batch.js';
+import { type CommitResult, NO_OUTCOMES, type RowOutcomes } from '../../model/batch.js';
 import { isInt4, isTimestampMs } from '../../model/columns.js';
 import {
   type Column,

@@ -1,6 +1,6 @@
 import { DAY_S } from '../../kernel/durations.js';
 import { timestampTextMs } from '../../kernel/timestamp.js';
-import type { TradeRow } from '../../ledger/batch.js';
+import type { TradeRow } from '../../model/batch.js';
 
 /** Room for one line; screening has bounded the length of everything in it. */
 const MAX_LINE_BYTES = 512;

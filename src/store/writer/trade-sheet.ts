@@ -6,7 +6,7 @@ import {
   toPlainDecimal,
 } from '../../kernel/decimal.js';
 import { DAY_MS } from '../../kernel/durations.js';
-import type { Batch, TradeRow } from '../../ledger/batch.js';
+import type { Batch, TradeRow } from '../../model/batch.js';
 import { decimalFault, isInt4, isTimestampMs } from '../../model/columns.js';
 import { momentFault, type Outcome, type SaneWindow, type TradeRun } from './series.js';
 import { TradeLines } from './trade-lines.js';

@@ -6,7 +6,7 @@ import {
   type CoverageClaim,
   type Island,
   type StreamRef,
-} from '../../ledger/batch.js';
+} from '../../model/batch.js';
 import { SERIES, type Series, type StreamKind, tableOfStream } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';

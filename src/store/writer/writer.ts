@@ -4,7 +4,7 @@ import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
-import type { Batch, CommitResult } from '../../ledger/batch.js';
+import type { Batch, CommitResult } from '../../model/batch.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
 import { actionOf, StoreError, sqlstateOf, toStoreError } from '../errors.js';

@@ -1,7 +1,6 @@
-import type { SourceTrade, TradePage } from '../../../src/collect/trades/source.js';
-import { toPage } from '../../../src/collect/trades/source.js';
+import { type SourceTrade, type TradePage, toPage } from '../../../src/collect/trades/source.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
-import { placeKey } from '../../../src/ledger/order.js';
+import { placeKey } from '../../../src/model/order.js';
 import type { FakeClock } from '../fake-clock.js';
 import { lowerBound } from './by-seconds.js';
 

@@ -24,9 +24,9 @@ import {
   type TickerRow,
   type TradeExposure,
   type TradeRow,
-} from '../../../src/ledger/batch.js';
-import { type GapFinding, type GapMemory, placeFinding } from '../../../src/ledger/gap-memories.js';
-import { comparePlaces, type PageRow } from '../../../src/ledger/order.js';
+} from '../../../src/model/batch.js';
+import { type GapFinding, type GapMemory, placeFinding } from '../../../src/model/gap-memories.js';
+import { comparePlaces, type PageRow } from '../../../src/model/order.js';
 import type { Series } from '../../../src/model/series.js';
 import type {
   FillRequests,

@@ -4,7 +4,7 @@ import { SinceModes } from '../../../src/collect/trades/since-mode.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { Span } from '../../../src/kernel/span.js';
-import type { Island, StreamRef } from '../../../src/ledger/batch.js';
+import type { Island, StreamRef } from '../../../src/model/batch.js';
 import { FakeClock } from '../fake-clock.js';
 import { noTelemetry } from '../no-telemetry.js';
 import { ModelArchive } from './model-archive.js';

@@ -1,4 +1,4 @@
-import type { CoverageClaim, StreamRef, TickerRow, TradeRow } from '../../../src/ledger/batch.js';
+import type { CoverageClaim, StreamRef, TickerRow, TradeRow } from '../../../src/model/batch.js';
 import { runSql } from './postgres-server.js';
 
 /** A round second that tests count from: 2026-01-15 12:00:00 UTC. */

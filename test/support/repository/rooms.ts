@@ -19,13 +19,12 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   observe: ['kernel'],
   config: ['model', 'kernel', 'contract'],
   client: ['contract', 'observe', 'kernel'],
-  ledger: ['model', 'kernel'],
-  store: ['model', 'ledger', 'contract', 'observe', 'kernel'],
-  collect: ['model', 'store', 'ledger', 'contract', 'observe', 'kernel'],
+  store: ['model', 'contract', 'observe', 'kernel'],
+  collect: ['model', 'store', 'contract', 'observe', 'kernel'],
   server: ['contract', 'observe', 'kernel'],
   sandbox: ['server', 'contract', 'kernel'],
   replay: ['model', 'server', 'archive', 'contract', 'kernel'],
-  archive: ['model', 'store', 'ledger', 'contract', 'observe', 'kernel'],
+  archive: ['model', 'store', 'contract', 'observe', 'kernel'],
   status: ['model', 'store', 'archive', 'observe', 'kernel'],
 };
 const UNBOUND_ROOMS: ReadonlySet<string> = new Set(['cli', 'index.ts']);

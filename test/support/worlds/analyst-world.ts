@@ -1,4 +1,4 @@
-import type { DepthRow, KlineRow, StateRow } from '../../../src/ledger/batch.js';
+import type { DepthRow, KlineRow, StateRow } from '../../../src/model/batch.js';
 import type { Store } from '../../../src/store/index.js';
 import { openTestStore } from '../postgres/postgres.js';
 import { claim, NOON_S, ticker, trade } from '../postgres/postgres-rows.js';

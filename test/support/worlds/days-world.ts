@@ -4,7 +4,7 @@ import type {
   StateRow,
   StreamRef,
   TradeRow,
-} from '../../../src/ledger/batch.js';
+} from '../../../src/model/batch.js';
 import type { SeriesKind } from '../../../src/model/kinds.js';
 import { makeDatabase, openTestStore, runSql } from '../postgres/postgres.js';
 import { ticker } from '../postgres/postgres-rows.js';

@@ -1,6 +1,6 @@
 import type { ArchiveEvent } from '../../../src/archive/events/event.js';
 import type { Random } from '../../../src/kernel/random.js';
-import type { Batch, CoverageClaim, StreamRef } from '../../../src/ledger/batch.js';
+import type { Batch, CoverageClaim, StreamRef } from '../../../src/model/batch.js';
 import type { Store } from '../../../src/store/index.js';
 import { openTestStore } from '../postgres/postgres.js';
 

@@ -8,7 +8,7 @@ import { Output } from '../../../src/archive/export/output.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';
 import { openReading } from '../../../src/archive/reading.js';
 import { systemClock } from '../../../src/kernel/clock.js';
-import type { TradeRow } from '../../../src/ledger/batch.js';
+import type { TradeRow } from '../../../src/model/batch.js';
 import type { SeriesKind } from '../../../src/model/kinds.js';
 import type { Store } from '../../../src/store/index.js';
 import { openTestStore } from '../postgres/postgres.js';

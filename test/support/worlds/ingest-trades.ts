@@ -1,5 +1,5 @@
 import type { Span } from '../../../src/kernel/span.js';
-import type { TradeRow } from '../../../src/ledger/batch.js';
+import type { TradeRow } from '../../../src/model/batch.js';
 
 /** Rows of a batch. */
 export const BATCH_ROWS = 10_000;

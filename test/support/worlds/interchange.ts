@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { inflateRawSync } from 'node:zlib';
-import type { TradeRow } from '../../../src/ledger/batch.js';
+import type { TradeRow } from '../../../src/model/batch.js';
 
 const NOON_S = Date.parse('2026-01-15T12:00:00Z') / 1000;
 

@@ -10,7 +10,7 @@ import type {
   StateRow,
   StreamRef,
   TradeRow,
-} from '../../../src/ledger/batch.js';
+} from '../../../src/model/batch.js';
 import type { StreamKind } from '../../../src/model/series.js';
 import {
   openReplay,

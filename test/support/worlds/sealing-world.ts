@@ -11,7 +11,7 @@ import {
 } from '../../../src/archive/sealing/life.js';
 import type { LifeRules } from '../../../src/archive/sealing/plan.js';
 import { systemClock } from '../../../src/kernel/clock.js';
-import type { StreamRef, TradeRow } from '../../../src/ledger/batch.js';
+import type { StreamRef, TradeRow } from '../../../src/model/batch.js';
 import type { PartitionInfo, Store } from '../../../src/store/index.js';
 import { runSql } from '../postgres/postgres.js';
 import { trade } from '../postgres/postgres-rows.js';

@@ -1,5 +1,5 @@
 import type { Market } from '../../../src/contract/resources.js';
-import type { StreamRef } from '../../../src/ledger/batch.js';
+import type { StreamRef } from '../../../src/model/batch.js';
 import type { Store } from '../../../src/store/index.js';
 import { openTestStore } from '../postgres/postgres.js';
 import { NOON_S } from '../postgres/postgres-rows.js';

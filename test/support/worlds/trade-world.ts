@@ -4,7 +4,7 @@ import type { SinceKnowledge } from '../../../src/collect/trades/since-mode.js';
 import { timesSource, tradesSource } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
-import type { StreamRef } from '../../../src/ledger/batch.js';
+import type { StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../exchanges/scripted-exchange.js';
 import { FakeClock } from '../fake-clock.js';
 import { ModelArchive } from '../models/model-archive.js';

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { AccountCollector } from '../../../src/collect/accounts/accounts.js';
 import type { ParamsOf } from '../../../src/contract/endpoints.js';
 import type { ActiveOrder } from '../../../src/contract/resources.js';
-import type { ActiveOrderRow, Batch } from '../../../src/ledger/batch.js';
+import type { ActiveOrderRow, Batch } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ClaimGate } from '../../../src/collect/claim-gate.js';
-import type { Batch, StreamRef } from '../../../src/ledger/batch.js';
+import type { Batch, StreamRef } from '../../../src/model/batch.js';
 import type { StreamKind } from '../../../src/model/series.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeTime } from '../../support/fake-time.js';

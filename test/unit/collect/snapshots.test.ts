@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { DepthCollector, sortedDepth } from '../../../src/collect/depth.js';
 import { TickerCollector } from '../../../src/collect/tickers.js';
-import type { StreamRef } from '../../../src/ledger/batch.js';
+import type { StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';

@@ -4,7 +4,7 @@ import { patientArchive } from '../../../src/collect/patient.js';
 import { Standing } from '../../../src/collect/standing.js';
 import { WalkStalledError } from '../../../src/collect/trades/errors.js';
 import { seededRandom } from '../../../src/kernel/random.js';
-import type { StreamRef } from '../../../src/ledger/batch.js';
+import type { StreamRef } from '../../../src/model/batch.js';
 import { STREAM_KINDS } from '../../../src/model/series.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Island } from '../../../src/ledger/batch.js';
+import type { Island } from '../../../src/model/batch.js';
 import { every, fillAll, START_S, signal, TradeWorld } from '../../support/worlds/trade-world.js';
 
 /** The walk over a history that is written down trade by trade, over both endpoints. */

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { WalkStalledError } from '../../../src/collect/trades/errors.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
-import type { StreamRef } from '../../../src/ledger/batch.js';
+import type { StreamRef } from '../../../src/model/batch.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { lowerBound } from '../../support/models/by-seconds.js';
 import { ModelArchive } from '../../support/models/model-archive.js';

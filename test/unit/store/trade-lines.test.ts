@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import type { TradeRow } from '../../../src/ledger/batch.js';
+import type { TradeRow } from '../../../src/model/batch.js';
 import { TRADE } from '../../../src/store/writer/series.js';
 import { copyLine } from '../../../src/store/writer/staging.js';
 import { tradeKeyFault, tradeSheet } from '../../../src/store/writer/trade-sheet.js';

@@ -6,7 +6,7 @@ import {
   writeFreqtradeCandles,
   writeFreqtradeTrades,
 } from '../../../../src/archive/interchange/freqtrade.js';
-import type { TradeRow } from '../../../../src/ledger/batch.js';
+import type { TradeRow } from '../../../../src/model/batch.js';
 import { batches } from '../../../support/worlds/interchange.js';
 
 async function bytesOf(work: (write: (bytes: Uint8Array) => Promise<void>) => Promise<void>) {

@@ -13,7 +13,7 @@ import {
   type SlotFigures,
   type TradeFigures,
   type VerdictRow,
-} from '../../../src/ledger/verdict.js';
+} from '../../../src/model/verdict.js';
 
 interface Trade {
   readonly price: string;

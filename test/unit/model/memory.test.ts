@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Island } from '../../../src/ledger/batch.js';
-import { Continuity } from '../../../src/ledger/continuity.js';
-import { BlockedEdges } from '../../../src/ledger/edges.js';
-import { IslandList } from '../../../src/ledger/islands.js';
+import type { Island } from '../../../src/model/batch.js';
+import { Continuity } from '../../../src/model/continuity.js';
+import { BlockedEdges } from '../../../src/model/edges.js';
+import { IslandList } from '../../../src/model/islands.js';
 
 const island = (fromMs: number, toMs: number, rowCount = 1): Island => ({
   streamId: 1,

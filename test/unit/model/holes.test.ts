@@ -7,7 +7,7 @@ import {
   spanContains,
   subtractSpans,
 } from '../../../src/kernel/span.js';
-import { findHoles } from '../../../src/ledger/holes.js';
+import { findHoles } from '../../../src/model/holes.js';
 
 const anySpan = fc
   .tuple(fc.integer({ min: 0, max: 60 }), fc.integer({ min: 0, max: 60 }))

@@ -1,12 +1,6 @@
 import type { Span } from '../kernel/span.js';
-import {
-  type RowOf,
-  SERIES,
-  type Series,
-  type SeriesRow,
-  type StreamKind,
-} from '../model/series.js';
 import type { PageRow } from './order.js';
+import { type RowOf, SERIES, type Series, type SeriesRow, type StreamKind } from './series.js';
 
 /**
  * What crosses from collectors to the archive: rows together with the coverage that they prove.

@@ -9,7 +9,7 @@ import {
   provenUntilMs,
   withoutDoubts,
   withoutSlots,
-} from '../../../src/ledger/proof.js';
+} from '../../../src/model/proof.js';
 
 const rowsAt = (...seconds: number[]) =>
   seconds.map((tradedAtS, index) => ({ tid: 100 - index, tradedAtS }));

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { goDeeper, goShallower, isPastTheEnd, searchFrom } from '../../../src/ledger/search.js';
+import { goDeeper, goShallower, isPastTheEnd, searchFrom } from '../../../src/model/search.js';
 
 test('strides double until the place is overshot, then what is left is halved', () => {
   const skips: number[] = [];

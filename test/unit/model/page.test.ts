@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { orderPage } from '../../../src/ledger/order.js';
-import { type LocateInput, type Location, locate } from '../../../src/ledger/page.js';
-import { searchFrom } from '../../../src/ledger/search.js';
+import { orderPage } from '../../../src/model/order.js';
+import { type LocateInput, type Location, locate } from '../../../src/model/page.js';
+import { searchFrom } from '../../../src/model/search.js';
 
 const rowsOf = (...tids: number[]) => tids.map((tid) => ({ tid, tradedAtS: tid }));
 
