@@ -51,10 +51,11 @@ test('a connection that is ended at any step of a restore is told, and nothing h
       );
       ended += found.length;
     };
+    // Whether the server's last word was read before the next statement was sent is a matter of luck.
     await assert.rejects(bringBack(world, { onStep }), {
-      code: 'database_failed',
+      code: /^database_(failed|unreachable)$/,
       message:
-        /SQLSTATE 57P01.*trade_20260113 stays archived, and its files are as they were: run the/,
+        /terminating connection.*trade_20260113 stays archived, and its files are as they were: run the/,
     });
     assert.equal(ended, 1, deadly);
     assert.deepEqual(
