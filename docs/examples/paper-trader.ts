@@ -6,7 +6,7 @@
  *     npm run example -- paper-trader --url http://127.0.0.1:8080 \
  *       --realtime-url ws://127.0.0.1:8080/ws --market BTC_USDT --records 100
  *
- * Its orders stay on paper. A recording can not answer them: what the others would have done had the
+ * Its orders stay on paper. A recording cannot answer them: what the others would have done had the
  * order been there is not recorded, and an order book made of snapshots has no queue to stand in. So
  * the trader only takes what the book that it was shown offered, level by level, and nothing that it
  * did changes what it sees next. That is sound for small orders, and for no others.

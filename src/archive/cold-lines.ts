@@ -92,7 +92,7 @@ function jsonPart(column: SeriesColumn, text: string): string {
 export const TOTAL_MARK = '\u0001';
 
 /**
- * One line of text for a row. Where the product of price and amount can not be relied upon, the
+ * One line of text for a row. Where the product of price and amount cannot be relied upon, the
  * line has {@link TOTAL_MARK}, price, mark, amount, mark in the place of a total that was left out.
  */
 export function lineSql(kind: MergedKind, form: RowForm, types: FileTypes): string {

@@ -38,7 +38,7 @@ const POOL_SIZE = 4;
  * ```
  *
  * @throws ArchiveError `no_archive` when nothing is there, `bad_option` when neither or both places
- * were named; StoreError when the database can not be reached or is of another version
+ * were named; StoreError when the database cannot be reached or is of another version
  */
 export async function openArchive(options: ArchiveOptions): Promise<Archive> {
   const { databaseUrl, dataDir } = options;

@@ -144,7 +144,7 @@ export class Verification {
     const [slot] = await judgeAtOnce(verdicts, target, kline, span);
     const nowMs = this.#nowMs();
     if (slot === undefined || slot.outcome === 'unproven') {
-      // It is being fetched again, or can not be had any more: then it is a gap and no verdict.
+      // It is being fetched again, or cannot be had any more: then it is a gap and no verdict.
       const waitMs = Math.max(UNPROVEN_WAIT_MS, intervalS * UNPROVEN_WAIT_PER_S);
       await record({ ...known, nextTryAtMs: nowMs + waitMs });
       return;

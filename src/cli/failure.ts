@@ -6,7 +6,7 @@ const EXITS = {
   failure: [1, 'something failed while running; starting again may help'],
   usage: [2, 'a wrong option or setting'],
   database: [3, 'the database refuses: newer schema, archive of another exchange, another writer'],
-  exchange: [4, 'the exchange can not be used, has become another one, or refuses a call'],
+  exchange: [4, 'the exchange cannot be used, has become another one, or refuses a call'],
   unknown: [5, 'nothing tells whether an order was placed: look before placing it again'],
   doubt: [6, 'verify: something is not proven, or wrong; the output names it'],
   incomplete: [7, 'gaps fill, backfill: not all of it could be filled now; the output tells why'],

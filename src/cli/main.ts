@@ -9,7 +9,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     commandEnding.outputEnded('output closed');
     return;
   }
-  process.stderr.write(`tapekeep: the output can not be written (${error.message})\n`);
+  process.stderr.write(`tapekeep: the output cannot be written (${error.message})\n`);
   commandEnding.outputEnded('output failed');
 });
 // Progress cannot be written any more. Work that ends for that is not done.

@@ -168,7 +168,7 @@ export function fetchedKindsArgument(text: string, earlier?: readonly StreamKind
     if (kind === 'trades' || kind === 'kline') return kind;
     const why = kind === 'times' ? 'times come with trades' : 'it can only be seen at its moment';
     throw new InvalidArgumentError(
-      `"${word}" can not be filled: ${why}. Write trades, klines or both.`,
+      `"${word}" cannot be filled: ${why}. Write trades, klines or both.`,
     );
   });
 }

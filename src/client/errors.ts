@@ -214,7 +214,7 @@ export class InvalidParameterError extends ExchangeError {
   }
 }
 
-/** An address in the configuration can not be used. */
+/** An address in the configuration cannot be used. */
 export class InvalidAddressError extends TapekeepError {
   constructor(setting: string, shown: string, advice: string) {
     super('invalid_address', 'fatal', `${setting} ${safeExcerpt(shown)}: ${advice}`);

@@ -97,7 +97,7 @@ export interface ActiveOrdersQuery {
  * |---|---|---|
  * | MissingCredentialsError | fatal | the client was made without credentials |
  * | AuthenticationError | fatal | key, secret, signature or nonce are wrong (contract, Authentication) |
- * | NonceError, NonceFileError | fatal | no nonce is left, or it can not be kept; nothing was sent |
+ * | NonceError, NonceFileError | fatal | no nonce is left, or it cannot be kept; nothing was sent |
  * | NonceLockedError | retry | another program signs with the key and does not end; nothing was sent |
  */
 export interface ExchangeApi {

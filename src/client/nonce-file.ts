@@ -24,7 +24,7 @@ export interface NonceFileOptions
 const FINGERPRINT_LENGTH = 32;
 const NONCE_TEXT = /^\d{13}\n$/;
 
-/** The nonces of a key can not be kept, so nothing is signed with it. */
+/** The nonces of a key cannot be kept, so nothing is signed with it. */
 export class NonceFileError extends TapekeepError {
   constructor(path: string, detail: string, options?: { cause?: unknown }) {
     super(
@@ -59,7 +59,7 @@ export class NonceFile implements NonceStore {
       await mkdir(this.#folder, { recursive: true, mode: 0o700 });
       return await this.#lock.acquire(signal);
     } catch (error) {
-      throw this.#explained(error, 'can not be locked');
+      throw this.#explained(error, 'cannot be locked');
     }
   }
 
@@ -69,7 +69,7 @@ export class NonceFile implements NonceStore {
       text = await readFile(this.#path, 'utf8');
     } catch (error) {
       if (codeOf(error) === 'ENOENT') return undefined;
-      throw this.#explained(error, 'can not be read');
+      throw this.#explained(error, 'cannot be read');
     }
     if (NONCE_TEXT.test(text)) return Number(text);
     const advice = 'holds no 13-digit number; delete it if the clock of this machine is right';
@@ -89,7 +89,7 @@ export class NonceFile implements NonceStore {
       }
       await rename(next, this.#path);
     } catch (error) {
-      throw this.#explained(error, 'can not be written');
+      throw this.#explained(error, 'cannot be written');
     }
   }
 

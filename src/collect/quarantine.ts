@@ -21,7 +21,7 @@ export function quarantineRows(
   }));
 }
 
-/** JSON with what Postgres can not hold in text (NUL) made visible, cut to a bound. */
+/** JSON with what Postgres cannot hold in text (NUL) made visible, cut to a bound. */
 function toText(payload: unknown): string {
   const text = JSON.stringify(payload) ?? String(payload);
   return text.slice(0, PAYLOAD_MAX_LENGTH).replaceAll('\u0000', '\\u0000');

@@ -51,7 +51,7 @@ export function isBeginning(stream: StreamRef, missed: Span): boolean {
 const QUIET_FLUSH_MS = 5000;
 
 /**
- * Stores looks at something that can not be fetched later, with the coverage that keeping the
+ * Stores looks at something that cannot be fetched later, with the coverage that keeping the
  * schedule proves, and lists what was missed as a gap that nothing can fill.
  */
 export class SnapshotRecorder {

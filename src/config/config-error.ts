@@ -17,7 +17,7 @@ function describe({ key, source, value, expected }: ConfigProblem): string {
   return `  ${key}${given} (${source}): ${expected}`;
 }
 
-/** The settings can not be used. Lists every mistake at once, so that one round of edits is enough. */
+/** The settings cannot be used. Lists every mistake at once, so that one round of edits is enough. */
 export class ConfigError extends TapekeepError {
   readonly problems: readonly ConfigProblem[];
 

@@ -57,7 +57,7 @@ function readSecret(path: string, file: unknown, source: string, layer: OpenLaye
   try {
     layer.settings.set(path, { value: readBounded(String(file)).trim(), source });
   } catch (error) {
-    const expected = `names a file that can not be read: ${messageOf(error)}`;
+    const expected = `names a file that cannot be read: ${messageOf(error)}`;
     layer.problems.push({ key: path, source, expected });
   }
 }
@@ -104,7 +104,7 @@ export function readFileLayer(file: string): Layer {
   try {
     text = readBounded(file);
   } catch (error) {
-    return fault('configuration file', `can not be read: ${messageOf(error)}`);
+    return fault('configuration file', `cannot be read: ${messageOf(error)}`);
   }
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });

@@ -51,7 +51,7 @@ export function notFoundBody(path: string, atMs: number) {
   return { timestamp: Math.floor(atMs / 1000), status: 404, error: 'Not Found', message: '', path };
 }
 
-/** The page for a request that can not be parsed as HTTP or has invalid headers. */
+/** The page for a request that cannot be parsed as HTTP or has invalid headers. */
 export const BAD_REQUEST_PAGE =
   '<!doctype html><html lang="en"><head><title>HTTP Status 400 – Bad Request</title></head>' +
   '<body><h1>HTTP Status 400 – Bad Request</h1></body></html>';

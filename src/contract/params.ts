@@ -11,7 +11,7 @@ import { decimalText, nameText, sideText } from './values.js';
 
 /**
  * Request parameters. A value arrives as text in a query string and as a number or text in a JSON
- * body, so numbers are read from both. What a number can not be read from stays as it was and fails
+ * body, so numbers are read from both. What a number cannot be read from stays as it was and fails
  * with `invalid_type`, which is how a server tells *malformed* from *well-formed but invalid*.
  */
 

@@ -30,7 +30,7 @@ export function sign(
 
 /**
  * Checks a received request: the payload header must decode to the received bytes, and the
- * signature must match. Compares in constant time, so that a signature can not be guessed by timing.
+ * signature must match. Compares in constant time, so that a signature cannot be guessed by timing.
  */
 export function isSignedBy(
   secret: string,

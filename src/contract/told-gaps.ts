@@ -76,7 +76,7 @@ export function describeCovered({ fromMs, toMs }: Span): string {
   return `${new Date(fromMs).toISOString()} ${new Date(toMs).toISOString()}`;
 }
 
-/** What is left of an answer that says something of itself which can not be read. */
+/** What is left of an answer that says something of itself which cannot be read. */
 export const UNREADABLE: ToldGap = {
   kind: 'unreadable',
   span: { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY },
@@ -84,7 +84,7 @@ export const UNREADABLE: ToldGap = {
 };
 
 /**
- * The gaps that an answer told of. Never less than it told: what can not be read puts all of the
+ * The gaps that an answer told of. Never less than it told: what cannot be read puts all of the
  * answer in doubt.
  *
  * @param texts the headers {@link GAP_HEADER} of one answer, as they came
@@ -100,7 +100,7 @@ export function readGaps(texts: readonly string[]): readonly ToldGap[] {
   });
 }
 
-/** The span in {@link COVERED_HEADER}; undefined when it can not be read. */
+/** The span in {@link COVERED_HEADER}; undefined when it cannot be read. */
 export function readCovered(text: string): Span | undefined {
   const [from, to, ...more] = text.trim().split(' ');
   const [fromMs, toMs] = [readMoment(from), readMoment(to)];

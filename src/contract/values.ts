@@ -10,7 +10,7 @@ import { withExactForm } from './exact-form.js';
 /**
  * The scalar types of the contract. Decimals stay text. Servers of this family sometimes send a
  * NUMERIC as numeric text and a decimal in exponent form; both are accepted and normalised. What is
- * attached by `meta` says to documents what a refinement can not say: the form on the wire.
+ * attached by `meta` says to documents what a refinement cannot say: the form on the wire.
  */
 
 const MINUS = 0x2d;

@@ -2,7 +2,7 @@
  * What the owner of a failed piece of work should do about it.
  *
  * - `retry`: the same work may succeed later; back off and repeat.
- * - `skip`: this piece can not succeed, the next one may; record it and go on.
+ * - `skip`: this piece cannot succeed, the next one may; record it and go on.
  * - `fatal`: nothing of this kind can succeed until a person changes something.
  */
 export type ErrorAction = 'retry' | 'skip' | 'fatal';

@@ -4,7 +4,7 @@ import { AbortedError } from './errors.js';
  * A first-in-first-out queue with a limit, read with `for await`.
  *
  * States: *open* → *closed*. While open, {@link BoundedQueue.put} waits at the limit (backpressure)
- * and {@link BoundedQueue.offer} refuses instead, for sources that can not wait (a socket). After
+ * and {@link BoundedQueue.offer} refuses instead, for sources that cannot wait (a socket). After
  * {@link BoundedQueue.close} readers drain what is left and then end; writers are refused.
  */
 export class BoundedQueue<T> implements AsyncIterable<T> {

@@ -31,7 +31,7 @@ export type Location =
   | { readonly kind: 'found'; readonly olderFrom: number }
   /** Nothing came from right below the target. One such answer is a sign; it takes two for a proof. */
   | { readonly kind: 'endOfHistory' }
-  /** What is left below the target are some rows that can not be read. */
+  /** What is left below the target are some rows that cannot be read. */
   | { readonly kind: 'unreadableEnd' }
   /** The server serves neither the target nor anything older: its history ends above. */
   | { readonly kind: 'beyondHistory' }
@@ -42,7 +42,7 @@ export type Location =
       readonly isProbe: boolean;
       readonly why: string;
     }
-  /** What the server answers can not be reconciled with what it answered before. */
+  /** What the server answers cannot be reconciled with what it answered before. */
   | { readonly kind: 'broken'; readonly detail: string };
 
 /** Decides what a page below the head means for the walk. */
@@ -76,7 +76,7 @@ export function locate(input: LocateInput): Location {
   }
   if (comparePlaces(newest, target) < 0) {
     if (isProbe) {
-      // Rows below the target do exist, but a page can not hold the target and them: no evidence.
+      // Rows below the target do exist, but a page cannot hold the target and them: no evidence.
       return { kind: 'broken', detail: 'pages of one trade leave no room for an overlap' };
     }
     if (skip === 0) {

@@ -100,7 +100,7 @@ export function gridWithin(within: Span, stepMs: number): Span {
 
 /**
  * Cuts single candles that were refused out of a fetched span. One whose open time lies beside the
- * grid of `stepMs` puts both candles that it lies across in doubt; one whose open time can not be
+ * grid of `stepMs` puts both candles that it lies across in doubt; one whose open time cannot be
  * read could be any of them, so then nothing is claimed.
  */
 export function withoutSlots(

@@ -39,8 +39,8 @@ const DEFAULT_IDLE_MS = 600_000;
 /** Questions to the archive at once; beyond it clients are told to ask again. */
 const MAX_ASKING = 2000;
 /** What clients are told; the owner of the replay is told the rest. */
-const TROUBLED = 'the archive can not be read at the moment; ask again';
-const UNREADABLE = 'what this asks for can not be read; the log of the replay says why';
+const TROUBLED = 'the archive cannot be read at the moment; ask again';
+const UNREADABLE = 'what this asks for cannot be read; the log of the replay says why';
 
 /**
  * Opens an archive to be served as an exchange of the past.

@@ -1,6 +1,6 @@
 import { TapekeepError } from '../kernel/errors.js';
 
-/** A replay can not do what was asked of it; the message says why, and what to do. */
+/** A replay cannot do what was asked of it; the message says why, and what to do. */
 export class ReplayError extends TapekeepError {
   /** @param option the setting that is wrong, if it is one */
   readonly option: 'from' | 'to' | 'markets' | undefined;

@@ -181,7 +181,7 @@ export async function readCsvTape(path: string): Promise<ReadTape> {
   } catch (error) {
     if (error instanceof TapeError) throw error;
     // Node's own texts begin with their codes.
-    throw new TapeError(`tape ${path} can not be read (${messageOf(error)})`, { cause: error });
+    throw new TapeError(`tape ${path} cannot be read (${messageOf(error)})`, { cause: error });
   }
   if (rest.trim() !== '') reader.readLine(rest.replace(/\r$/, ''));
   return reader.finish(hash.digest('hex'));

@@ -58,7 +58,7 @@ export interface Slice<T> {
 export type Refusal =
   | 'invalidInput'
   | 'operationBlocked'
-  /** The client asks for a session that can not be; the message is told. */
+  /** The client asks for a session that cannot be; the message is told. */
   | 'badSession'
   /** There is nothing to answer with, now or at all; the message is told. */
   | 'unavailable';

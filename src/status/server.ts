@@ -36,7 +36,7 @@ export interface StatusServer {
   stop(): Promise<void>;
 }
 
-/** The status server can not listen where it should. */
+/** The status server cannot listen where it should. */
 export class StatusServerError extends TapekeepError {
   constructor(message: string, cause: unknown) {
     super('status_server', 'fatal', message, { cause });
@@ -81,7 +81,7 @@ function listenFault(options: StatusServerOptions, error: unknown): StatusServer
     EADDRNOTAVAIL: `${options.host} is no address of this machine: correct http.host`,
     ENOTFOUND: `${options.host} is not known: correct http.host`,
   };
-  const text = texts[codeOf(error)] ?? `can not listen: ${messageOf(error)}`;
+  const text = texts[codeOf(error)] ?? `cannot listen: ${messageOf(error)}`;
   return new StatusServerError(`Status server (http.host, http.port): ${text}.`, error);
 }
 
@@ -160,7 +160,7 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
  * Opens the HTTP interface for operators: `/`, `/status`, `/metrics`, `/healthz`, `/readyz`; all of
  * them read-only.
  *
- * @throws StatusServerError when the address can not be listened on; it names the key to change.
+ * @throws StatusServerError when the address cannot be listened on; it names the key to change.
  */
 export async function startStatusServer(options: StatusServerOptions): Promise<StatusServer> {
   const app = fastify({
@@ -183,7 +183,7 @@ export async function startStatusServer(options: StatusServerOptions): Promise<S
   app.setNotFoundHandler((_request, reply) => reply.code(404).send({ error: 'no such page' }));
   app.setErrorHandler((error, _request, reply) => {
     options.telemetry?.warned({ code: codeOf(error), message: `status: ${messageOf(error)}` });
-    return reply.code(503).send({ error: 'can not be answered at present; see the log' });
+    return reply.code(503).send({ error: 'cannot be answered at present; see the log' });
   });
   try {
     await app.listen({ host: options.host, port: options.port });

@@ -75,7 +75,7 @@ export class Database implements Runner {
     this.#pool.on('error', () => undefined);
   }
 
-  /** @throws {@link StoreError} when the server can not be reached or is too old. */
+  /** @throws {@link StoreError} when the server cannot be reached or is too old. */
   async check(): Promise<void> {
     await checkServerVersion(
       async (sql) => ({ rows: await this.rows<{ server_version_num: string }>(sql) }),

@@ -203,7 +203,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /**
  * Opens the archive in a database that `migrate` has prepared.
  *
- * @throws {@link StoreError} naming host, port and database when it can not be reached, is older
+ * @throws {@link StoreError} naming host, port and database when it cannot be reached, is older
  * than Postgres 15, or does not fit this program.
  */
 export async function openStore(options: StoreOptions) {
@@ -270,7 +270,7 @@ export async function openStore(options: StoreOptions) {
      * harmless. Waits while the queue is full.
      *
      * @param how.signal gives up waiting; the batch may then have been stored or not.
-     * @throws {@link StoreError} when the batch itself can not be stored; AbortedError when stopped.
+     * @throws {@link StoreError} when the batch itself cannot be stored; AbortedError when stopped.
      */
     async commit(batch: Batch, how?: { readonly signal?: AbortSignal }): Promise<CommitResult> {
       const entry = { sinceMs: clock.monotonicMs() };

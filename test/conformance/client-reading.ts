@@ -90,13 +90,13 @@ export function checkReading<N extends EndpointName>(
 export function blameFor(name: EndpointName, answer: Answer, error: unknown): SideError {
   const fault = faultOfServer(name, answer);
   if (fault !== undefined) return new SideError('server', fault);
-  return new SideError('client', `${answer.target} can not be read: ${messageOf(error)}`);
+  return new SideError('client', `${answer.target} cannot be read: ${messageOf(error)}`);
 }
 
 /**
  * The rows of an answer, read as the typed client does.
  *
- * @throws SideError when they can not be read, or are not read as they were told
+ * @throws SideError when they cannot be read, or are not read as they were told
  */
 export function readByClient<N extends EndpointName>(name: N, answer: Answer): ResultOf<N> {
   let reading: ParsedPayload<ResultOf<N>>;

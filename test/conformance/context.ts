@@ -41,7 +41,7 @@ export interface Context {
   readonly signal: AbortSignal | undefined;
 }
 
-/** The exchange can not be judged at all. */
+/** The exchange cannot be judged at all. */
 export class UnusableError extends Error {
   constructor(text: string, options?: { cause?: unknown }) {
     super(text, options);
@@ -127,7 +127,7 @@ export async function prepare(options: PrepareOptions, probe: ExchangeProbe): Pr
     market = await chooseMarket(probe, options.market);
   } catch (cause) {
     if (cause instanceof UnusableError) throw cause;
-    throw new UnusableError(`the exchange can not be used: ${messageOf(cause)}`, { cause });
+    throw new UnusableError(`the exchange cannot be used: ${messageOf(cause)}`, { cause });
   }
   // Only servers of this project name the history that they tell.
   const isSandbox = identityOf((await probe.get('markets')).headers) !== null;

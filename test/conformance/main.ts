@@ -39,7 +39,7 @@ Verdicts
 
 Exit codes
   0  no case failed (those that differ count as good)
-  1  a case failed, or the exchange can not be used
+  1  a case failed, or the exchange cannot be used
   2  the options are wrong
 `;
 

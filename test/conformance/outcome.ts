@@ -19,12 +19,12 @@ export const VARIATIONS = {
   moreFields: 'objects have further fields',
   roundedTotals: 'totals are rounded to their last place',
   familyUpdate: "state.update in the family's shape",
-  silence: 'what can not be answered stays unanswered',
+  silence: 'what cannot be answered stays unanswered',
   pingRefused: 'server.ping is not known',
 } as const;
 export type Variation = keyof typeof VARIATIONS;
 
-/** Thrown by a case that can not be judged here, with the reason. */
+/** Thrown by a case that cannot be judged here, with the reason. */
 export class Skip extends Error {
   constructor(reason: string) {
     super(reason);
@@ -32,7 +32,7 @@ export class Skip extends Error {
   }
 }
 
-/** Thrown where a case can not go on, because one side broke the contract. */
+/** Thrown where a case cannot go on, because one side broke the contract. */
 export class SideError extends Error {
   readonly side: Side;
 

@@ -169,7 +169,7 @@ test('an output that takes nothing more is told in a sentence', async (t) => {
     });
   });
   assert.equal(ended.code, 1);
-  assert.match(ended.stderr, /^tapekeep: the output can not be written \(.*ENOSPC.*\)\n$/);
+  assert.match(ended.stderr, /^tapekeep: the output cannot be written \(.*ENOSPC.*\)\n$/);
 });
 
 test('an account: balances, an order, active orders; the nonce is kept for its owner', async (t) => {

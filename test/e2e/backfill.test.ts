@@ -7,7 +7,7 @@ import { at, START_S, TAPE_MARKET, TapeProgram } from '../support/programs/tape-
 
 /**
  * A span of the past that nobody collects is fetched on request, whoever does the work and whatever
- * interrupts it; what can not be had is told with its reason.
+ * interrupts it; what cannot be had is told with its reason.
  */
 
 const FROM_S = 60;

@@ -113,9 +113,9 @@ for (const { name, sql, output } of READERS) {
   });
 }
 
-test('query: output that can not be written is one', async () => {
+test('query: output that cannot be written is one', async () => {
   const { stdout, stderr } = await inShell(ROWS, '> /dev/full');
   assert.match(stdout, /^code 1\n$/);
-  assert.match(stderr, /^tapekeep: the output can not be written \(.*ENOSPC.*\)\n$/);
+  assert.match(stderr, /^tapekeep: the output cannot be written \(.*ENOSPC.*\)\n$/);
   await assertNoServer(stderr);
 });

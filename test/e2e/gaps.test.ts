@@ -172,7 +172,7 @@ suite('gaps', { concurrency: 3 }, () => {
     await world.stop(daemon);
   });
 
-  test('what can not be had stays unfillable until it is tried again on request', async (t) => {
+  test('what cannot be had stays unfillable until it is tried again on request', async (t) => {
     const world = await TapeProgram.make(t, 33);
     await world.openExchange(200);
     await world.stop(await world.startDaemon());

@@ -175,11 +175,11 @@ test('wrong arguments are refused by name, before anything is written', async (t
     [['--for', 'vectorbt', '--dir', dir, '--candles', 'trades'], /--interval.*such as 1m/],
     [['--for', 'vectorbt', '--dir', dir, '--latency', '1s'], /only hftbacktest/],
     [['--for', 'vectorbt', '--dir', dir, '--format', 'csv'], /--format.*no use/],
-    [['--for', 'backtrader', '--dir', blocked, ...HOURS], /its folder can not be made/],
+    [['--for', 'backtrader', '--dir', blocked, ...HOURS], /its folder cannot be made/],
     [['--kind', 'trades', '--dir', dir], /--dir.*belongs to --for/],
     [
       ['--for', 'vectorbt', '--dir', dir, '--candles', 'trades', '--interval', '7m', ...FIRST_HOUR],
-      /420 s can not be computed from trades/,
+      /420 s cannot be computed from trades/,
     ],
   ] as const) {
     const refused = await run(url, ...BTC, ...args);

@@ -149,7 +149,7 @@ test('without permission nobody steers; gaps are refused with --strict, and time
   assert.deepEqual(await program.ended(), { code: 0, signal: null });
 });
 
-test('what can not be replayed is refused by its name', async () => {
+test('what cannot be replayed is refused by its name', async () => {
   const url = await makeArchive();
   const empty = await makeDatabase();
   const never = ['--from', '2020-01-01', '--to', '2020-01-02'];

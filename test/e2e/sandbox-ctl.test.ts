@@ -60,7 +60,7 @@ test('markets of a file, then changed by tapekeep sandbox ctl', async (t) => {
   ]);
 });
 
-test('what can not be is told with its option, its value and what is allowed', async (t) => {
+test('what cannot be is told with its option, its value and what is allowed', async (t) => {
   const file = join(await temporaryFolder(t), 'markets.yaml');
   await writeFile(file, '[{name: XMR_EUR, moneyPrec: 13}]');
   for (const [args, text] of [

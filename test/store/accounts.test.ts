@@ -106,7 +106,7 @@ test('what was open and held at a moment is answered, and whether anybody looked
   assert.deepEqual(await store.openOrders(2), []);
 });
 
-test('what can not be stored is refused row by row; another telling is a conflict', async () => {
+test('what cannot be stored is refused row by row; another telling is a conflict', async () => {
   const { store, url } = await openTestStore();
   await store.ensureMarkets([MARKET], NOON_MS);
   const { outcomes } = await store.commit({
@@ -229,7 +229,7 @@ test('balances are stored as they change, over restarts; an outage is a gap for 
   world.record.assertAccounted('balance');
 });
 
-test('an entry that can not be read is set aside; nothing is claimed, nothing taken as gone', async () => {
+test('an entry that cannot be read is set aside; nothing is claimed, nothing taken as gone', async () => {
   const world = await openWorld();
   world.balances = { BTC: held('1'), USDT: held('100') };
   const account = world.collector();

@@ -46,7 +46,7 @@ test('what analysts built upon it survives, or is named', async () => {
   await runSql(url, OTHER_VERSION);
   assert.deepEqual(await outcome(url), { state: 'replaced', note: null });
   assert.deepEqual(await runSql(url, 'SELECT * FROM mine.prices'), []);
-  // A column that had another type: this can not be done in place.
+  // A column that had another type: this cannot be done in place.
   await runSql(url, 'DROP VIEW mine.prices');
   await runSql(url, 'DROP VIEW analytics.markets');
   await runSql(url, 'CREATE VIEW analytics.markets AS SELECT 1 AS market');

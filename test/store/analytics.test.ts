@@ -260,5 +260,5 @@ test('every object tells what it is, and its example runs', async () => {
        AND (p.provolatile = 'v' OR p.proparallel <> 's' OR p.proisstrict AND p.proretset
             OR p.proretset AND p.proconfig IS NOT NULL)`,
   );
-  assert.deepEqual(slow, [], 'functions that can not be planned as a part of the query');
+  assert.deepEqual(slow, [], 'functions that cannot be planned as a part of the query');
 });

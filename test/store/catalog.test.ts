@@ -31,7 +31,7 @@ test('an archive belongs to one exchange', async () => {
     await assert.rejects(store.claimArchive({ ...moved, ...other }), {
       code: 'archive_of_another_exchange',
       action: 'fatal',
-      message: /"sandbox".*can not take the data of/,
+      message: /"sandbox".*cannot take the data of/,
     });
   }
 });
@@ -311,7 +311,7 @@ test('one daemon writes: the second is refused until the first has gone', async 
   await second.store.commit({ trades: [trade(1, 1)] });
 });
 
-test('a stopped store refuses everything, and readers can not write', async () => {
+test('a stopped store refuses everything, and readers cannot write', async () => {
   const { store } = await openTestStore();
   await store.ping();
   await assert.rejects(store.query("INSERT INTO market_history VALUES (1, 'empty', 0, 0, 0, 0)"));

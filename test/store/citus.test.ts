@@ -274,7 +274,7 @@ test('the script asks for each table once, and leaves all keys in place', async 
   assert.equal(asked.length, COPIED.length + CUT.length);
 });
 
-test('what a cluster can not do is refused by name, and the rest goes on', async () => {
+test('what a cluster cannot do is refused by name, and the rest goes on', async () => {
   const { store, url } = await openTestStore();
   await runSql(
     url,

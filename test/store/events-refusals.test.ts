@@ -27,7 +27,7 @@ const connections = async (url: string) => {
   return row?.count ?? 0;
 };
 
-test('questions that the archive can not answer, and readers that leave', async (t) => {
+test('questions that the archive cannot answer, and readers that leave', async (t) => {
   const world = await makeEventWorld(seededRandom(7));
   const archive = await openWorld(t, world);
   const refused = async (query: Parameters<typeof archive.events>[0], expected: object) => {

@@ -168,7 +168,7 @@ test('a stop while Postgres is away ends at its deadline', async (context) => {
   await outcome;
 });
 
-test('a daemon that lost its lock can not write until it has it again', async () => {
+test('a daemon that lost its lock cannot write until it has it again', async () => {
   const failed: string[] = [];
   let refused: () => void = () => undefined;
   const isRefused = new Promise<void>((resolve) => {

@@ -132,7 +132,7 @@ test('several archives of a new server make the roles together', async () => {
   }
 });
 
-test('where roles can not be made, it is said how, and the archive works without', async () => {
+test('where roles cannot be made, it is said how, and the archive works without', async () => {
   const server = await startFreshServer();
   try {
     const login = await loginAs(server.url, null);

@@ -36,7 +36,7 @@ test('every table, function and type of the archive has a decision on its rights
   assert.deepEqual(types, [...OWNED_TYPES].sort());
 });
 
-test('the owner of everything is a group that can not log in', async () => {
+test('the owner of everything is a group that cannot log in', async () => {
   const url = await makeDatabase();
   await runSql(url, `SELECT make_partition('trade', '2026-01-15')`);
   const strangers = await runSql(
@@ -163,7 +163,7 @@ async function runVerdicts(url: string, store: Awaited<ReturnType<typeof openTes
   assert.deepEqual(await runSql(url, 'SELECT FROM verdict_doubt'), []);
 }
 
-test('the writer can not make, change or empty a table', async () => {
+test('the writer cannot make, change or empty a table', async () => {
   const url = await makeDatabase();
   await runSql(url, `SELECT make_partition('trade', '2026-01-15')`);
   const writer = await loginAs(url, 'tapekeep_writer');

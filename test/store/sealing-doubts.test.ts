@@ -54,7 +54,7 @@ async function assertExact(world: SealingWorld): Promise<void> {
   assert.deepEqual(await brokenCoverage(world.url), []);
 }
 
-test('what is in files can not be doubted before it is brought back', async (t) => {
+test('what is in files cannot be doubted before it is brought back', async (t) => {
   const world = await openDoubted(t);
   const { store, trades } = world;
   await archiveDays(world, 0, 1);

@@ -293,7 +293,7 @@ test('an unreachable server is a network error', async (t) => {
   });
 });
 
-test('addresses that can not be used are refused at once', () => {
+test('addresses that cannot be used are refused at once', () => {
   const clock = systemClock;
   for (const baseUrl of [
     'ftp://x',

@@ -129,7 +129,7 @@ test('after a restart the nonce is above the former, though the clock is behind'
   assert.equal(await readFile(path, 'utf8'), `${ahead + 1}\n`);
 });
 
-test('a place that can not be written is named, and nothing is signed', async (t) => {
+test('a place that cannot be written is named, and nothing is signed', async (t) => {
   const { stub, open } = await startCounting(t);
   const blocked = join(await temporaryFolder(t), 'file');
   await writeFile(blocked, '');

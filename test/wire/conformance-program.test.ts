@@ -85,5 +85,5 @@ test('an exchange that does not conform, or is none, ends with 1', async (t) => 
   assert.match(unknown.stderr, /no market NO_SUCH; there are BTC_USDT/);
   const nobody = await run('--url', 'http://127.0.0.1:1');
   assert.equal(nobody.code, 1);
-  assert.match(nobody.stderr, /can not be used/);
+  assert.match(nobody.stderr, /cannot be used/);
 });

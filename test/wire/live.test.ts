@@ -81,7 +81,7 @@ test('an order rests, is filled in part at the price of the maker, and is finish
   assert.deepEqual((await alice.orders(MARKET)).total, 0);
 });
 
-test('orders that can not be are refused and change nothing', async (t) => {
+test('orders that cannot be are refused and change nothing', async (t) => {
   const { alice, bob, backend } = await open(t);
   const before = backend.book(MARKET, 'buy', 0, 100);
   const refusals: Array<[string, Trader, string, string, string]> = [

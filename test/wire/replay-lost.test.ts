@@ -84,7 +84,7 @@ test('a replay whose database is lost says so, keeps its clients, and goes on wh
   await until(() => told.length === 1);
 
   await lose();
-  const troubled = [503, 'the archive can not be read at the moment; ask again'] as const;
+  const troubled = [503, 'the archive cannot be read at the moment; ask again'] as const;
   assert.deepEqual(await ask('history/result?market=BTC_USDT&since=1'), troubled);
   assert.deepEqual(await ask('history?market=BTC_USDT&limit=7'), troubled);
   // More than was read ahead: the rest has to wait.
@@ -143,7 +143,7 @@ test('a replay one of whose files is gone answers everything else', async (t) =>
   };
   assert.deepEqual(await ask('history?market=BTC_USDT'), [
     503,
-    'what this asks for can not be read; the log of the replay says why',
+    'what this asks for cannot be read; the log of the replay says why',
   ]);
   assert.match(String(failures[0]), /\.parquet.*bring it back from a copy/i);
   assert.deepEqual(await ask('markets'), [200, '']);

@@ -255,7 +255,7 @@ test('each session has a time of its own; unused ones end, and there are only so
   );
 });
 
-test('time is paused, resumed, stepped and sped up; what can not be is told', async (t) => {
+test('time is paused, resumed, stepped and sped up; what cannot be is told', async (t) => {
   const world = await openWorld();
   await fillStates(world, [1, 2, 3.5]);
   const replay = await startReplay(t, world.store);

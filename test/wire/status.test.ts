@@ -215,7 +215,7 @@ test('with a token set, everything but health and readiness asks for it', async 
   assert.match(await (await fetch(`${server.url}/readyz`, bearer(TOKEN))).text(), /refused/);
 });
 
-test('without a token, a page of another origin can not read through a name of its own', async () => {
+test('without a token, a page of another origin cannot read through a name of its own', async () => {
   const server = await start();
   assert.equal(await statusFor(server, `evil.example:${server.port}`), 403);
   assert.equal(await statusFor(server, `localhost:${server.port}`), 200);

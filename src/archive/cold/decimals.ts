@@ -75,7 +75,7 @@ export class ColdDecimals {
     );
     const newest = await this.#newestFile(name);
     if (newest === undefined) return steps;
-    // Of a file that can not be read nothing is learned: that it is damaged is for its readers.
+    // Of a file that cannot be read nothing is learned: that it is damaged is for its readers.
     const facts = await describeParquet(this.#duck, newest).catch(() => undefined);
     widen(steps, facts?.columns ?? []);
     return steps;

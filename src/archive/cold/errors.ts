@@ -13,7 +13,7 @@ export type ColdErrorCode =
   | 'cold_disk_full'
   /** The database has no room for the rows of a partition that is brought back. */
   | 'restore_disk_full'
-  /** The cold folder can not be written or read. */
+  /** The cold folder cannot be written or read. */
   | 'cold_refused';
 
 /** Something is wrong with cold partitions. Nothing was dropped for it. */
@@ -66,7 +66,7 @@ export function asColdError(error: unknown, path: string): unknown {
     return new ColdError(
       'cold_refused',
       'retry',
-      `${path} can not be read or written (${code}): check the disk and the rights of cold.dir`,
+      `${path} cannot be read or written (${code}): check the disk and the rights of cold.dir`,
       { cause: error },
     );
   }

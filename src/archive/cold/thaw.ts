@@ -112,7 +112,7 @@ async function loadFile(
     throw new ColdError(
       'cold_damaged',
       'fatal',
-      `${path} can not be read (${error.message}): bring it back from a copy; nothing was changed`,
+      `${path} cannot be read (${error.message}): bring it back from a copy; nothing was changed`,
       { cause: error },
     );
   }

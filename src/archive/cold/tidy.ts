@@ -55,7 +55,7 @@ export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<v
  * that no such manifest names. Whoever calls it is the only one who works on the folder.
  *
  * @returns how many files went
- * @throws ColdError when a manifest that counts can not be read: then nothing but scratch is touched
+ * @throws ColdError when a manifest that counts cannot be read: then nothing but scratch is touched
  */
 export async function tidyColdDir(
   coldDir: string,

@@ -24,7 +24,7 @@ export type ArchiveErrorCode =
   /** The archive was closed before. */
   | 'archive_closed';
 
-/** The archive can not answer. The message says what it has, or what to do. */
+/** The archive cannot answer. The message says what it has, or what to do. */
 export class ArchiveError extends TapekeepError {
   declare readonly code: ArchiveErrorCode;
 

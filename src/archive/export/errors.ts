@@ -12,10 +12,10 @@ export class ExportGapsError extends TapekeepError {
   }
 }
 
-/** The place to write to can not be used. */
+/** The place to write to cannot be used. */
 export class OutputError extends TapekeepError {
   constructor(path: string, advice: string, cause?: unknown) {
-    super('output_refused', 'fatal', `can not write ${path}: ${advice}`, { cause });
+    super('output_refused', 'fatal', `cannot write ${path}: ${advice}`, { cause });
   }
 }
 

@@ -223,7 +223,7 @@ function refusal(code: string): string {
   if (code === 'ENOTDIR') return 'its folder is a file';
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS')
     return 'writing there is not allowed';
-  return 'it can not be opened';
+  return 'it cannot be opened';
 }
 
 /** Makes a rename last over a loss of power, where the system can. */

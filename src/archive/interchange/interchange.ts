@@ -95,7 +95,7 @@ function refuseLength({ content, intervalS, parts }: InterchangeRequest): void {
     content === 'candles' && parts.some(({ sources: [one] }) => one?.kind === 'trades');
   if (!isComputed || (intervalS >= 1 && DAY_S % intervalS === 0)) return;
   throw new InterchangeError(
-    `candles of ${intervalS} s can not be computed from trades: name a length that divides a day (--interval)`,
+    `candles of ${intervalS} s cannot be computed from trades: name a length that divides a day (--interval)`,
   );
 }
 
@@ -125,7 +125,7 @@ async function isThere(path: string): Promise<boolean> {
   } catch (error) {
     // Neither is there; whether its folder can be is seen when it is made.
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return false;
-    throw new OutputError(path, `it can not be looked at (${codeOf(error)})`, error);
+    throw new OutputError(path, `it cannot be looked at (${codeOf(error)})`, error);
   }
 }
 
@@ -194,7 +194,7 @@ async function openOutput(path: string, isForced: boolean): Promise<Output> {
     await mkdir(dirname(path), { recursive: true });
   } catch (error) {
     if (asDiskFull(error, path) !== error) throw asDiskFull(error, path);
-    throw new OutputError(path, `its folder can not be made (${codeOf(error)})`, error);
+    throw new OutputError(path, `its folder cannot be made (${codeOf(error)})`, error);
   }
   return await Output.open({
     ...{ path, manifestPath: undefined, isForced },

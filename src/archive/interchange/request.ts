@@ -6,7 +6,7 @@ import type { ArchiveIdentity } from '../../store/index.js';
 import { OutputError } from '../export/errors.js';
 import type { Latency } from './feed-file.js';
 
-/** A tool can not be given what was asked for. Nothing was written. */
+/** A tool cannot be given what was asked for. Nothing was written. */
 export class InterchangeError extends TapekeepError {
   constructor(message: string) {
     super('interchange_refused', 'fatal', message);
@@ -55,7 +55,7 @@ export interface InterchangeRequest {
   /** Length of candles in seconds; 0 for the other contents. */
   readonly intervalS: number;
   readonly latency: Latency;
-  /** Writes events although the times at which they were received can not be used. */
+  /** Writes events although the times at which they were received cannot be used. */
   readonly isAnyLatency: boolean;
   readonly parts: readonly InterchangePart[];
   /** The folder of the tool; made if it is not there. */

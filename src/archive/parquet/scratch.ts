@@ -54,7 +54,7 @@ export class Scratch {
 
 let swept: Promise<void> | undefined;
 
-/** Removes scratch folders of programs that run no more; what can not be removed is somebody else's. */
+/** Removes scratch folders of programs that run no more; what cannot be removed is somebody else's. */
 export async function sweep(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => []);
   const here = numberSpace();

@@ -3,7 +3,7 @@ import { AbortedError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Reading } from '../reading.js';
 
-/** A reading is kept this long at most: partitions can not leave the database meanwhile. */
+/** A reading is kept this long at most: partitions cannot leave the database meanwhile. */
 const LIFE_MS = 20_000;
 /** Without a question it is closed sooner. */
 const IDLE_MS = 3_000;
@@ -100,7 +100,7 @@ export class ReadingLease {
     if (lease !== this.#lease || this.#takers.isBusy) return;
     const idle = () => {
       const ending = this.#takers.run(() => (lease.users === 0 ? this.#end() : ended));
-      // Nobody waits for it, and nobody could do anything about a folder that can not be removed.
+      // Nobody waits for it, and nobody could do anything about a folder that cannot be removed.
       ending.catch(() => undefined);
     };
     this.#cancelIdle?.();

@@ -307,7 +307,7 @@ export function assertWhole({ functions }: Syntax, { markets, fromMs, toMs }: Se
   );
 }
 
-/** Works out what a need comes to now. Of a moment that can not be worked out nothing is concluded. */
+/** Works out what a need comes to now. Of a moment that cannot be worked out nothing is concluded. */
 export async function boundsOf(
   duck: DuckSession,
   need: Need,

@@ -5,7 +5,7 @@ import { Scratch } from '../parquet/scratch.js';
 import { DuckSession, literal, ParquetError } from '../parquet/session.js';
 import { isQueryTable } from './tables.js';
 
-/** A statement that can not be answered as it is; the message says what to change. */
+/** A statement that cannot be answered as it is; the message says what to change. */
 export class StatementRefusedError extends TapekeepError {
   constructor(message: string, cause?: unknown) {
     super('usage', 'fatal', message, { cause });

@@ -62,7 +62,7 @@ export function isQuestion(name: string): name is QuestionName {
 const ARGUMENTS = `market, step, from_at, to_at, origin := '1970-01-01 00:00:00+00'`;
 const PASSED_ON = 'market, step, from_at, to_at, origin := origin';
 
-/** Readers of arguments: each refuses what can not be meant. */
+/** Readers of arguments: each refuses what cannot be meant. */
 const READERS = [
   `known_market(name) AS (
      SELECT CASE WHEN count(*) FILTER (m.market = name) > 0 THEN name

@@ -35,7 +35,7 @@ export function lifeDates(partition: PartitionInfo, rules: LifeRules): LifeDates
   const { state, table } = partition;
   const isHere = state === 'hot' || state === 'sealed';
   const sealsAtMs = state === 'hot' ? after(partition, rules.sealAfterMs) : null;
-  // What is not sealed can not leave.
+  // What is not sealed cannot leave.
   const canLeave = state === 'sealed' || sealsAtMs !== null;
   const archivesAtMs = isHere && canLeave ? after(partition, rules.coldAfterMs) : null;
   return {

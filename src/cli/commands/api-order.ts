@@ -81,12 +81,12 @@ export function checkOrder(given: OrderRequest): OrderRequest {
     const named = checked.error.issues.map(
       ({ path, message }) => `--${path.join('.')}: ${message}`,
     );
-    throw new ApiUsageError(`the order can not be placed: ${named.join('; ')}`);
+    throw new ApiUsageError(`the order cannot be placed: ${named.join('; ')}`);
   }
   const { price, amount } = checked.data;
   for (const [name, text] of Object.entries({ price, amount })) {
     if (decimalSign(text) <= 0) {
-      throw new ApiUsageError(`the order can not be placed: --${name}: must be above zero`);
+      throw new ApiUsageError(`the order cannot be placed: --${name}: must be above zero`);
     }
   }
   return checked.data;

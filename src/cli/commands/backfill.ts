@@ -28,7 +28,7 @@ const HELP = `
 Trades come with their exact times where these are collected, candles in all configured intervals.
 Beside a running daemon, the daemon does the work; without one, this command does it itself. Ctrl-C
 stops it; what is stored stays, and the same command goes on from there. It exits with 0 only when
-all of the span is covered, with 7 when some of it can not be had, and says why.`;
+all of the span is covered, with 7 when some of it cannot be had, and says why.`;
 
 const KINDS: readonly StreamKind[] = ['trades', 'kline'];
 /** Gaps whose pauses are ended at once. */

@@ -154,7 +154,7 @@ async function exportFile(common: CommonOptions, options: FileOptions) {
   const path = options.out === '-' ? undefined : options.out;
   const isBinary = format === 'parquet' || format === 'arrow';
   if (path === undefined && isBinary && process.stdout.isTTY) {
-    throw new UsageError('--format', format, 'a terminal can not show it; name a file with --out');
+    throw new UsageError('--format', format, 'a terminal cannot show it; name a file with --out');
   }
   return await exporting(NOTHING_WRITTEN)(common, async (look) => {
     const { store, nowMs } = look;

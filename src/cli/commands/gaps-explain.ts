@@ -137,7 +137,7 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
 
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'state', 'ticker']);
 
-/** Candles tell in sum what happened, where each trade or state can not be had. */
+/** Candles tell in sum what happened, where each trade or state cannot be had. */
 async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise<string[]> {
   if (!REPLACEABLE.has(gap.kind)) return [];
   const klines = streams.filter(

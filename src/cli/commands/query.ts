@@ -254,6 +254,6 @@ function readStatement(argument: string | undefined, file: string | undefined): 
   try {
     return readFileSync(file === '-' ? 0 : file, 'utf8');
   } catch (error) {
-    throw new UsageError('--file', file, `it can not be read (${messageOf(error)})`);
+    throw new UsageError('--file', file, `it cannot be read (${messageOf(error)})`);
   }
 }

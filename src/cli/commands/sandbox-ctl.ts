@@ -18,7 +18,7 @@ of its own. Every answer is one JSON document; truth prints one trade a line.
 const SANDBOX: Steered = {
   name: 'sandbox',
   unknown:
-    'serves no such control path: it is no sandbox, its kind of exchange can not do this, or it needs --control',
+    'serves no such control path: it is no sandbox, its kind of exchange cannot do this, or it needs --control',
 };
 const url = addressOption('sandbox');
 

@@ -19,7 +19,7 @@ and prices must agree to the last digit. Without a span all that was collected i
   tapekeep verify --market BTC_USDT --from 2h
   tapekeep verify --from 2026-01-31 --to 2026-02-01T12:00:00Z --json
 
-It exits with 0 only when nothing is left in doubt: a mismatch, a gap, or a candle that can not be
+It exits with 0 only when nothing is left in doubt: a mismatch, a gap, or a candle that cannot be
 judged makes it 6. A running daemon fetches again what does not agree.`;
 
 /** One interval of one market, in whole slots. */

@@ -237,7 +237,7 @@ function common(one: Span | undefined, other: Span): Span {
   };
 }
 
-/** @throws UsageError for what the program can not be given, and options that would do nothing */
+/** @throws UsageError for what the program cannot be given, and options that would do nothing */
 function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeSelection): Content {
   const allowed = CONTENTS[tool];
   const content: Content | undefined =

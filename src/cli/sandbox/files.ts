@@ -33,7 +33,7 @@ function readFile(path: string): { readonly rules: unknown } {
   try {
     document = readYamlFile(path);
   } catch (error) {
-    throw new UsageError('--faults', path, `it can not be read: ${messageOf(error)}`);
+    throw new UsageError('--faults', path, `it cannot be read: ${messageOf(error)}`);
   }
   if (Array.isArray(document)) return { rules: document };
   if (document !== null && typeof document === 'object' && 'rules' in document) return document;
@@ -73,7 +73,7 @@ export function readMarketsFile(path: string): LiveMarketDescription[] {
   try {
     document = readYamlFile(path);
   } catch (error) {
-    throw new UsageError(OPTION, path, `it can not be read: ${messageOf(error)}`);
+    throw new UsageError(OPTION, path, `it cannot be read: ${messageOf(error)}`);
   }
   const list = listOf(document);
   if (list === undefined || list.length === 0) {
@@ -179,7 +179,7 @@ function readKeys(path: string): NamedKey[] {
   try {
     content = parseJson(readFileSync(path, 'utf8'));
   } catch (error) {
-    throw new UsageError('--keys', path, `it can not be read as JSON (${messageOf(error)})`);
+    throw new UsageError('--keys', path, `it cannot be read as JSON (${messageOf(error)})`);
   }
   if (!Array.isArray(content)) throw new UsageError('--keys', path, 'it must hold a JSON array');
   return content.map((entry: unknown, index) => {

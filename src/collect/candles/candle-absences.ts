@@ -51,7 +51,7 @@ export class CandleAbsences {
   }
 }
 
-/** What is said of slots that can not be without a candle. */
+/** What is said of slots that cannot be without a candle. */
 export const CONTRADICTED_NOTE =
   'trades of this time are stored, but the answers held no candle of it';
 

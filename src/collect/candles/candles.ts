@@ -168,7 +168,7 @@ export class CandleCollector {
       }
       return reply;
     } catch (error) {
-      // The newest candles are asked for again at the next turn anyway. An older page that can not
+      // The newest candles are asked for again at the next turn anyway. An older page that cannot
       // be had must not keep all those below it from being asked for.
       if (!isHead && !signal.aborted && !isAborted(error)) {
         await this.#putOff(asked, 'exchange failed', messageOf(error).slice(0, NOTE_MAX_LENGTH));
@@ -297,7 +297,7 @@ export class CandleCollector {
 
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
   async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
-    // A candle that is stored already and can not be read again is no gap.
+    // A candle that is stored already and cannot be read again is no gap.
     const open = spans.flatMap((span) => subtractSpans(span, this.#islands.spans));
     this.#pauses.putOff(open, this.#options.clock.monotonicMs(), reason);
     for (const span of open) {

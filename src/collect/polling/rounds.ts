@@ -19,7 +19,7 @@ const LEAD_MIN_MS = 500;
  * as long ago as the time between two runs: a round takes its time, and would reach them late.
  *
  * States: *idle* → *round* (until all that its run made due was polled, or fails) → *idle*. A schedule
- * that asks for more than the budget has can not be kept: then a round is followed by a *rest* (as long
+ * that asks for more than the budget has cannot be kept: then a round is followed by a *rest* (as long
  * as the round took, up to a minute), so that something is left over for other work, and nobody is
  * overdue, because there would be no end of it. Runs during a round or a rest are left out.
  */

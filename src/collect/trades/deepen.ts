@@ -264,7 +264,7 @@ export async function endOfHistory(
   const { doubtfulEdgesMs } = await pages.commit(page, span, evidence);
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
   await walk.startFoundAt(fromMs);
-  // What is expected of the time before that can not be had.
+  // What is expected of the time before that cannot be had.
   for (const rest of walk.holes()) {
     if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
   }

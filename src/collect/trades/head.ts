@@ -37,7 +37,7 @@ interface Stored extends HeadLook {
 
 /** Few sizes, so that what is asked repeats, and a cache in front of the exchange can help it. */
 const PAGE_SIZES = [20, 50, 100, 200, 500, PAGE_MAX];
-/** In id mode a page that is too short can not be made up for. */
+/** In id mode a page that is too short cannot be made up for. */
 const PAGE_MIN_ID = 200;
 /**
  * A page that contradicts what is known is asked for again so often: in another size, past whatever
@@ -206,7 +206,7 @@ export class Head {
     pages.remember(rows);
     this.#newPerPoll = (this.#newPerPoll + fresh.length) / 2;
     for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
-    // What the server does not know can not be walked; right below it all is covered.
+    // What the server does not know cannot be walked; right below it all is covered.
     const isAtGap = page.gaps.some(
       ({ span }) => spanContains(span, claim.fromMs) && this.#walk.isCovered(span.fromMs - 1),
     );

@@ -98,7 +98,7 @@ function badRequest(endpoint: Endpoint, form: Form, book: SchemaBook): JsonObjec
   return reply('The request is not accepted as it is', {
     [JSON_TYPE]: { schema: { oneOf: bodies } },
     'text/html': {
-      schema: { type: 'string', description: 'What came can not be read as a request' },
+      schema: { type: 'string', description: 'What came cannot be read as a request' },
       example: BAD_REQUEST_PAGE,
     },
   });

@@ -69,7 +69,7 @@ export class MatchingEngine {
   /**
    * Lists a market from now on.
    *
-   * @throws EngineError when it is listed already or its rules can not be
+   * @throws EngineError when it is listed already or its rules cannot be
    */
   addMarket(rules: MarketRules): void {
     this.#guard();

@@ -49,7 +49,7 @@ export function readOrder(text: LimitOrderText, rules: MarketRules): LimitOrder 
 }
 
 /**
- * Why an order can not be taken, or undefined.
+ * Why an order cannot be taken, or undefined.
  *
  * @param maxOpenOrders most open orders of one account in one market
  */

@@ -55,7 +55,7 @@ export class ListedMarket {
   moneyFeeFactor = 1n;
   readonly #seats = new Map<string, Seat>();
 
-  /** @throws EngineError when the rules can not be */
+  /** @throws EngineError when the rules cannot be */
   constructor(rules: MarketRules, stock: Currency, money: Currency) {
     const { name, stockPrec, moneyPrec, feePrec } = rules;
     const isPrecision = (digits: number) => Number.isInteger(digits) && digits >= 0;

@@ -40,7 +40,7 @@ function onRealtime(parameters: Parameters): FaultKindShape {
   return { endpoints: [], isRealtime: true, parameters };
 }
 
-/** Far beyond any sensible wait on both sides: a client must survive what it can not obey. */
+/** Far beyond any sensible wait on both sides: a client must survive what it cannot obey. */
 const retryAfter = {
   /** Sent as it is; left out, no such header comes. */
   retryAfterS: whole(-1_000_000_000_000, 1_000_000_000_000),

@@ -46,7 +46,7 @@ const MICROSECONDS_PER_S = 1_000_000;
 const SECONDS_PER_DAY = 86_400;
 const LONG_NUMBER_DIGITS = 10_000;
 
-/** What each defect does to which field. A row without that field can not have the defect. */
+/** What each defect does to which field. A row without that field cannot have the defect. */
 const SPOILERS: Readonly<
   Record<Defect, { field: 'id' | 'time' | 'price' | 'amount'; spoil: (value: unknown) => unknown }>
 > = {

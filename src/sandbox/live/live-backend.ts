@@ -41,7 +41,7 @@ function shorten(text: string): string {
   return JSON.stringify(text.slice(0, 80));
 }
 
-/** Keys can not lead to the traders' accounts, whatever they are called. */
+/** Keys cannot lead to the traders' accounts, whatever they are called. */
 function accountOf(key: string): string {
   return `key:${key}`;
 }
@@ -123,7 +123,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
    * Lists a market from now on, by its name or described in full. One that was listed before goes on
    * with its trades; its former precisions need not be the new ones.
    *
-   * @throws LiveError when it is listed, or can not be, or nothing may be changed
+   * @throws LiveError when it is listed, or cannot be, or nothing may be changed
    */
   createMarket(market: string | LiveMarketDescription): Market {
     this.#prepareChange();
@@ -246,7 +246,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
   #prepareChange(): void {
     if (!this.#isOpen) {
       throw new LiveError(
-        'this exchange repeats itself at every start and can not be changed; give its run a name (--run, runId), which becomes part of its identity',
+        'this exchange repeats itself at every start and cannot be changed; give its run a name (--run, runId), which becomes part of its identity',
       );
     }
     this.#advance();

@@ -98,7 +98,7 @@ export class LiveExchange implements LiveTime {
    * Lists a market; traders come at once.
    *
    * @param fromUs when it was never listed, trades before that are not part of the history
-   * @throws LiveError when it is listed already, or can not be traded as described
+   * @throws LiveError when it is listed already, or cannot be traded as described
    */
   list(market: LiveMarketDescription, fromUs: number): LiveMarket {
     return this.#list(market, fromUs, false);

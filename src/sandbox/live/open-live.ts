@@ -54,7 +54,7 @@ function checkOptions(options: LiveOptions, markets: readonly LiveMarketDescript
   check(
     'keys',
     keys.length === 0 || runId !== undefined,
-    'API keys allow orders from outside, which can not be repeated: they need a runId',
+    'API keys allow orders from outside, which cannot be repeated: they need a runId',
   );
 }
 

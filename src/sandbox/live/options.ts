@@ -40,7 +40,7 @@ export interface LiveOptions {
   /** Default `first`. */
   readonly candleOpen?: CandleOpen;
   /**
-   * Names this run of the exchange, and so allows what can not be repeated: orders and funds from
+   * Names this run of the exchange, and so allows what cannot be repeated: orders and funds from
    * outside, markets that come and go. It becomes part of the identity. Without it nobody from
    * outside can change anything, and the same options show the same exchange after every start.
    */

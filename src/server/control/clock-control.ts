@@ -20,7 +20,7 @@ export interface ClockReading {
 
 /**
  * The time of a served recording, steered from outside its contract. Each method throws a
- * TapekeepError, naming what was wrong and what is allowed, when it can not do what is asked for;
+ * TapekeepError, naming what was wrong and what is allowed, when it cannot do what is asked for;
  * then nothing has changed.
  */
 export interface ClockControl {

@@ -5,7 +5,7 @@ import type { Backend } from '../backend.js';
  * JSON; what comes back is shown as JSON.
  *
  * Each method but `describe` throws a TapekeepError, naming field, value and what is allowed, when
- * it can not do what is asked for; then nothing has changed.
+ * it cannot do what is asked for; then nothing has changed.
  */
 export interface MarketControl {
   /** Whether anything can be changed at all. */

@@ -11,7 +11,7 @@ import { readQuery } from './query.js';
 
 const endpointOfPath = new Map(endpointNames.map((name) => [endpoints[name].path as string, name]));
 
-/** The market of a signed body; whatever can not be read names none. */
+/** The market of a signed body; whatever cannot be read names none. */
 function marketOfBody(body: string): unknown {
   try {
     return (parseJson(body) as { market?: unknown } | null)?.market;

@@ -1,7 +1,7 @@
 /** What a query string says. */
 export type QueryReading =
   | { readonly kind: 'read'; readonly values: Readonly<Record<string, string>> }
-  /** It can not be decoded: the request as such is broken. */
+  /** It cannot be decoded: the request as such is broken. */
   | { readonly kind: 'undecodable' }
   /** A parameter is given twice, or there are far too many: nobody can say which value is meant. */
   | { readonly kind: 'ambiguous' };

@@ -35,7 +35,7 @@ export const INVALID_INPUT = enveloped(400, ERROR_MESSAGES.invalidInput);
 export const AUTHENTICATION_FAILURE = enveloped(400, ERROR_MESSAGES.authenticationFailure);
 /** Orders are not taken for this pair now. */
 const OPERATION_BLOCKED = enveloped(400, ERROR_MESSAGES.operationBlocked);
-/** The request can not be read as HTTP. */
+/** The request cannot be read as HTTP. */
 export const BAD_REQUEST: ErrorReply = { status: 400, body: BAD_REQUEST_PAGE };
 /** The backend failed; the contract shows no status for this. */
 export const INTERNAL_ERROR = enveloped(500, 'internal error');

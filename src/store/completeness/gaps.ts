@@ -82,7 +82,7 @@ const MAY_HAVE_GAPS = `
            SELECT stream_id FROM coverage
            WHERE upper(span) >= ${UNTIL} AND lower(span) < ${UNTIL}))`;
 
-/** Each missing span gives at least the gap at its end: older ones than these can not be among the newest. */
+/** Each missing span gives at least the gap at its end: older ones than these cannot be among the newest. */
 const ENOUGH = `
   ORDER BY upper(one) DESC
   FETCH FIRST (CASE WHEN $6::text[] IS NULL AND $7::text[] IS NULL THEN $8::bigint

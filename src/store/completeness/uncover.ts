@@ -22,7 +22,7 @@ import {
 /**
  * Takes back what the ledger claims of a span. The rows stay: a claim can be doubted, a trade not.
  *
- * What has left the database is passed over: its rows were proven before they went, they can not be
+ * What has left the database is passed over: its rows were proven before they went, they cannot be
  * looked at here, and none could be added. It can be doubted again once it is restored.
  */
 
@@ -67,7 +67,7 @@ interface Taken extends Island {
  * Takes back coverage of a span and remembers it as an open gap, in one transaction.
  *
  * @returns what is left of the islands that were cut, newest first
- * @throws {@link StoreError} `data_refused` for an empty span, and for a stream whose moments can not
+ * @throws {@link StoreError} `data_refused` for an empty span, and for a stream whose moments cannot
  *   be fetched again; `partition_archived` or `partition_expired` when all of it has left the database,
  *   and when what is left of an island could not be counted without rows that have
  */
@@ -79,7 +79,7 @@ export async function uncover(
 ): Promise<Island[]> {
   if (isEmptySpan(span)) throw refused(stream, 'the span is empty');
   if (stream.kind !== 'trades' && stream.kind !== 'times' && stream.kind !== 'kline') {
-    throw refused(stream, `what was seen of ${stream.kind} can not be fetched again`);
+    throw refused(stream, `what was seen of ${stream.kind} cannot be fetched again`);
   }
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
@@ -218,7 +218,7 @@ export function hasLeft(
         `rows from ${from} to ${to} are in files: bring them back with "tapekeep restore" first`,
       ] as const)
     : (['partition_expired', `rows from ${from} to ${to} are no longer kept`] as const);
-  const text = `coverage of stream ${streamId} (${kind}) can not be taken back: ${why}`;
+  const text = `coverage of stream ${streamId} (${kind}) cannot be taken back: ${why}`;
   return new StoreError(code, 'skip', text);
 }
 
@@ -226,6 +226,6 @@ function refused({ kind, streamId }: StreamRef, why: string): StoreError {
   return new StoreError(
     'data_refused',
     'skip',
-    `coverage of stream ${streamId} (${kind}) can not be taken back: ${why}`,
+    `coverage of stream ${streamId} (${kind}) cannot be taken back: ${why}`,
   );
 }

@@ -154,6 +154,6 @@ function noAccount(dataDir: string, why: string): StoreError {
   return new StoreError(
     'embedded_postgres_needs_user',
     'fatal',
-    `Postgres refuses to run as root and can not run as another user in ${dataDir} (${why}): run tapekeep as a normal user, move the project and its data folder to where every user may go, or set TAPEKEEP_DATABASE_URL`,
+    `Postgres refuses to run as root and cannot run as another user in ${dataDir} (${why}): run tapekeep as a normal user, move the project and its data folder to where every user may go, or set TAPEKEEP_DATABASE_URL`,
   );
 }

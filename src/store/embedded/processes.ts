@@ -44,7 +44,7 @@ export function collectOutput(child: ChildProcess, onText?: (text: string) => vo
 }
 
 /**
- * Runs a program to its end. Never rejects: a program that can not start has a null code. An abort
+ * Runs a program to its end. Never rejects: a program that cannot start has a null code. An abort
  * asks it to end (SIGTERM); its end is awaited all the same.
  */
 export function runToEnd(

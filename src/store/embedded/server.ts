@@ -216,7 +216,7 @@ export async function findRunning(
 
 /**
  * Ends the server: a fast shutdown, then an immediate one, then SIGKILL, which a server that is
- * frozen can not ignore. After the last two it recovers at its next start; nothing committed is
+ * frozen cannot ignore. After the last two it recovers at its next start; nothing committed is
  * lost. Returns when the process is gone.
  *
  * @param timeoutMs time for all of it; the hard ways get the last part

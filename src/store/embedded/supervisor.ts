@@ -76,7 +76,7 @@ const PORT_TRIES = 3;
  * kill, is adopted by the next one, who then is the last. The server listens on the loopback interface
  * only, with a random password kept beside the cluster.
  *
- * @throws {@link StoreError} when it can not run here; the message says what to do. The signal's reason
+ * @throws {@link StoreError} when it cannot run here; the message says what to do. The signal's reason
  * when it aborts; no server that nobody uses is left running then.
  */
 export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
@@ -134,7 +134,7 @@ async function makeDataDir(dataDir: string): Promise<void> {
     throw new StoreError(
       'embedded_postgres_failed',
       'fatal',
-      `can not make the data folder ${dataDir} (${codeOf(error)}): make it a writable folder, or name another one by dataDir (TAPEKEEP_DATA_DIR)`,
+      `cannot make the data folder ${dataDir} (${codeOf(error)}): make it a writable folder, or name another one by dataDir (TAPEKEEP_DATA_DIR)`,
       { cause: error },
     );
   }

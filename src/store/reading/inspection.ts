@@ -208,7 +208,7 @@ const SECONDS_OF = (spans: string) => `
 
 /**
  * What stream `s` was wished to have and the exchange does not serve, before its oldest island. Of what
- * was covered and is doubted, or could not be observed, that can not be said.
+ * was covered and is doubted, or could not be observed, that cannot be said.
  */
 const BEFORE_HISTORY = `
   LATERAL (

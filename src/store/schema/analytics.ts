@@ -97,7 +97,7 @@ export async function replaceAnalytics(
 async function isCurrent(client: pg.Client, files: readonly SqlFile[]): Promise<boolean> {
   const { rows: found } = await client.query<{ exists: boolean }>(FIND_DEFINITIONS);
   if (found[0]?.exists !== true) return false;
-  // A stranger without rights on the schema can not tell, and can not change it either.
+  // A stranger without rights on the schema cannot tell, and cannot change it either.
   const { rows } = await client
     .query<{ name: string; hash: string }>(READ_DEFINITIONS)
     .catch(() => ({ rows: [] }));
@@ -122,7 +122,7 @@ async function install(client: pg.Client, files: readonly SqlFile[]): Promise<vo
       throw new StoreError(
         'migration_failed',
         'fatal',
-        `the analytics schema can not be changed beneath ${outsiders.join(', ')} (${messageOf(error)}): drop what was built upon it, migrate, and make it again`,
+        `the analytics schema cannot be changed beneath ${outsiders.join(', ')} (${messageOf(error)}): drop what was built upon it, migrate, and make it again`,
         { cause: error, sqlstate: sqlstateOf(error) },
       );
     }

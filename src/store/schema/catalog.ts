@@ -101,7 +101,7 @@ function otherExchange(bound: ArchiveIdentity, wanted: ArchiveIdentity): StoreEr
   return new StoreError(
     'archive_of_another_exchange',
     'fatal',
-    `this database is the archive of ${describeExchange(bound)} and can not take the data of ${describeExchange(wanted)}: give each exchange a database of its own (database.url, or dataDir for the embedded one)`,
+    `this database is the archive of ${describeExchange(bound)} and cannot take the data of ${describeExchange(wanted)}: give each exchange a database of its own (database.url, or dataDir for the embedded one)`,
   );
 }
 

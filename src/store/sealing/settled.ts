@@ -8,7 +8,7 @@ import { departedSql } from './departed.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
 
-/** Why a partition can not be sealed yet. */
+/** Why a partition cannot be sealed yet. */
 export interface Unsettled {
   readonly why: 'gap' | 'doubt' | 'verdict';
   readonly kind: string;

@@ -18,7 +18,7 @@ const PREPARE = [
  *
  * The lock that makes a daemon the only writer belongs to this same connection: when the
  * connection is lost the lock is lost with it, and nothing can be written before a new connection
- * has the lock again. So a daemon that was paused for long can not write over its successor.
+ * has the lock again. So a daemon that was paused for long cannot write over its successor.
  */
 export class WriterSession {
   readonly #options: ConnectionOptions;

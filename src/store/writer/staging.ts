@@ -29,7 +29,7 @@ export function copyLine(fields: readonly (string | null)[]): string {
 }
 
 /**
- * Rows go through a temporary table when some of them may be stored already: COPY can not pass
+ * Rows go through a temporary table when some of them may be stored already: COPY cannot pass
  * over a known key, and INSERT can. The statements are built from the constant shapes of the
  * series; nothing from outside becomes an identifier.
  */

@@ -88,7 +88,7 @@ class Arrivals {
     this.lines = new TradeLines(most);
   }
 
-  /** @returns the reason why it can not be stored */
+  /** @returns the reason why it cannot be stored */
   add(row: TradeRow, batch: number, window: SaneWindow): string | undefined {
     const reason = tradeKeyFault(row, window);
     if (reason !== undefined) return reason;

@@ -273,7 +273,7 @@ export class Writer {
     }
   }
 
-  /** Prepares the next try, or throws what can not be helped. */
+  /** Prepares the next try, or throws what cannot be helped. */
   async #recover(error: unknown, tries: Tries): Promise<void> {
     const { clock, telemetry, partitions } = this.#options;
     const action = actionOf(error);

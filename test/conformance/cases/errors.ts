@@ -49,7 +49,7 @@ export const errorCases: readonly Case[] = [
   ...publicNames.flatMap(casesOf),
   {
     id: 'query.undecodable',
-    title: 'a query that can not be decoded is refused',
+    title: 'a query that cannot be decoded is refused',
     async run({ probe }, findings) {
       const path = `${endpoints.ticker.path}?market=%zz`;
       const answer = await probe.send({ endpoint: 'ticker', method: 'GET', path });

@@ -31,7 +31,7 @@ async function queryOf(name: LimitedName, context: Context, limit?: number | str
   return (limit === undefined ? rest : { ...rest, limit }) as Query;
 }
 
-/** How many rows there are to be had, at least; undefined when that can not be known. */
+/** How many rows there are to be had, at least; undefined when that cannot be known. */
 async function available(name: LimitedName, context: Context): Promise<number | undefined> {
   if (name === 'depth') return undefined;
   const page = await known(context, name, await queryOf(name, context, PAGE_LIMIT.max));

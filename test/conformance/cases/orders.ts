@@ -102,7 +102,7 @@ async function steer({ probe, market }: Context, what: 'block' | 'unblock'): Pro
   return (await probe.send(request)).status === 200;
 }
 
-/** @throws Skip where the pair can not be blocked from here */
+/** @throws Skip where the pair cannot be blocked from here */
 async function orderWhileBlocked(context: Context): Promise<Answer> {
   const order = await restingOrder(context);
   if (!context.isSandbox || !(await steer(context, 'block'))) {
@@ -132,7 +132,7 @@ function judgeCreated(row: Created, { order }: Pick<Placing, 'order'>, findings:
   findings.check(equalDecimals(whole, row.amount), text);
 }
 
-/** A well-formed order that can not be; `make` changes the resting one. */
+/** A well-formed order that cannot be; `make` changes the resting one. */
 function impossible(
   id: string,
   title: string,

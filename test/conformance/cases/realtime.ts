@@ -130,7 +130,7 @@ function judgeUpdate(frame: Frame, market: string, periodS: number, findings: Fi
   }
 }
 
-/** A call that can not be served: an error, or silence. */
+/** A call that cannot be served: an error, or silence. */
 async function judgeRefused(
   probe: RealtimeProbe,
   method: string,

@@ -59,7 +59,7 @@ function judgeTotal({ id, price, amount, total }: TradeView, findings: Findings)
 }
 
 async function judgeOverlap(context: Context, name: TradesName, findings: Findings) {
-  if ((await sinceMode(context, name)) !== 'skip') throw new Skip('ids can not be paged by number');
+  if ((await sinceMode(context, name)) !== 'skip') throw new Skip('ids cannot be paged by number');
   const size = 10;
   const whole = await idsOf(context, name, 0, 4 * size);
   let skip = 0;

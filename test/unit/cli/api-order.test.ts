@@ -35,7 +35,7 @@ test('what is confirmed shows market, side, price, amount and the exact total', 
   assert.match(text, /total +18000\.03 USDT/);
 });
 
-test('an order that can not be is refused before anybody is asked', () => {
+test('an order that cannot be is refused before anybody is asked', () => {
   assert.deepEqual(checkOrder(ORDER), ORDER);
   const wrong = { ...ORDER, side: 'hold' as never };
   assert.throws(() => checkOrder(wrong), { code: 'usage', message: /--side/ });

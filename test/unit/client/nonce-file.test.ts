@@ -57,7 +57,7 @@ test('one at a time: fifty savers through ten stores lose no step', async (t) =>
   assert.equal(await first.load(), NONCE + 50);
 });
 
-test('a damaged file and a folder that can not be written are named', async (t) => {
+test('a damaged file and a folder that cannot be written are named', async (t) => {
   const { folder, nonces } = await open(t);
   await (await nonces.lock())();
   await nonces.save(NONCE);

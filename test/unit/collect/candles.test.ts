@@ -225,7 +225,7 @@ test('rereading asks for no more than a page and nothing before the begin', asyn
   assert.deepEqual(long.asked(), [{ fromMin: 100, toMin: 1100 }]);
 });
 
-test('a covered candle that can not be read again is no gap', async () => {
+test('a covered candle that cannot be read again is no gap', async () => {
   const world = new World(10);
   const collector = world.collector({ rereads: 3 });
   await pollAll(collector);
@@ -294,7 +294,7 @@ test('a wanted span before everything else is fetched in full, and nothing betwe
   assert.equal(world.asked().length, 3);
 });
 
-test('an older page that can not be had is put off and listed, and does not hold up the rest', async () => {
+test('an older page that cannot be had is put off and listed, and does not hold up the rest', async () => {
   const world = new World(2501);
   const answer = world.exchange.answers.kline ?? assert.fail();
   world.exchange.answers.kline = (params) => {

@@ -407,7 +407,7 @@ test('a schedule that is none is fatal and names the setting', async (t) => {
   await world.assertNothingRuns();
 });
 
-test('what can not be fetched later is expected from the moment its stream is made', async (t) => {
+test('what cannot be fetched later is expected from the moment its stream is made', async (t) => {
   const world = new World(t, ['A']);
   await world.collector.start();
   const floors = world.archive.streams

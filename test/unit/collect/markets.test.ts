@@ -62,7 +62,7 @@ test('listed and delisted markets are picked up', async () => {
   assert.equal(world.record.changes.length, 2, 'nothing new, nothing told');
 });
 
-test('an entry that can not be read is quarantined and is no delisting', async () => {
+test('an entry that cannot be read is quarantined and is no delisting', async () => {
   const world = new World();
   const list = world.list();
   await list.refresh(signal);
@@ -127,7 +127,7 @@ test('when nothing that is wanted was ever listed, that is refused with the name
   });
   world.entries = [...world.entries, market('NOPE', 'many')];
   await list.refresh(signal);
-  assert.deepEqual(list.missing.length, 3, 'what can not be read may be what is wanted');
+  assert.deepEqual(list.missing.length, 3, 'what cannot be read may be what is wanted');
 });
 
 test('a market that was listed once is waited for, at the start and while it runs', async () => {

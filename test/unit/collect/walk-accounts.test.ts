@@ -65,7 +65,7 @@ test('in any world every row is accounted for, nothing is covered that is not st
         for (let step = 0; step < 200 && walker.pendingGap() !== undefined; step += 1) {
           await attempt(walker.fillStep(signal));
         }
-        assert.equal(walker.pendingGap(), undefined, 'what can not be filled is put off');
+        assert.equal(walker.pendingGap(), undefined, 'what cannot be filled is put off');
       }
       refused += world.record.outcomesOf('trades').rejected ?? 0;
       world.record.assertAccounted('trades');

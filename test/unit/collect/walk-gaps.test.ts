@@ -156,7 +156,7 @@ class GapRun {
       this.nowS += 1;
     }
     const asked = this.requests - before;
-    assert.ok(asked <= 60 + 15, `what can not be had is asked for again and again: ${asked}`);
+    assert.ok(asked <= 60 + 15, `what cannot be had is asked for again and again: ${asked}`);
   }
 
   assertComplete(): void {

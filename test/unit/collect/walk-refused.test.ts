@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { every, fillAll, START_MS, signal, TradeWorld } from '../../support/worlds/trade-world.js';
 
-/** The walk where rows of a page can not be read: what they put in doubt stays open. */
+/** The walk where rows of a page cannot be read: what they put in doubt stays open. */
 
 test('a refused row in the middle of a page leaves its seconds open, listed, and the rest covered', async () => {
   const trades = every(10, 2);

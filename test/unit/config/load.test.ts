@@ -119,7 +119,7 @@ test('a secret may come from a file, but not twice', () => {
   const twice = refusal({ env: { ...env, TAPEKEEP_DATABASE_URL: 'postgres://db/tape' } });
   assert.match(twice.message, /set it once/);
   const missing = refusal({ env: { TAPEKEEP_DATABASE_URL_FILE: join(folder, 'absent') } });
-  assert.match(missing.message, /can not be read/);
+  assert.match(missing.message, /cannot be read/);
 });
 
 test('the file of settings can name files with secrets, and an account needs both halves', () => {
@@ -178,7 +178,7 @@ test('all mistakes are told at once, each with its source, value and what is all
 });
 
 test('a file that is absent, broken or a list is refused by name', () => {
-  assert.match(refusal({ file: join(folder, 'absent.yaml'), env: {} }).message, /can not be read/);
+  assert.match(refusal({ file: join(folder, 'absent.yaml'), env: {} }).message, /cannot be read/);
   const broken = fileOf('exchange:\n  url: "open\n');
   assert.ok(refusal({ file: broken, env: {} }).message.includes(`${broken}:`));
   assert.match(refusal({ file: fileOf('- a\n- b\n'), env: {} }).message, /must hold keys/);

@@ -160,7 +160,7 @@ test('numbers and decimals in exponent form are read by their value', () => {
   assert.deepEqual([answer.id, answer.result], [17, 1790138674.365]);
 });
 
-test('an update with a figure that can not be stored is not recognised', () => {
+test('an update with a figure that cannot be stored is not recognised', () => {
   for (const broken of [
     ...[{ last: 'NaN' }, { last: '1e999' }, { deal: '-1' }, { volume: 1195.2 }, { low: null }],
     ...[{ period: 0 }, { period: 1.5 }, { high: '9'.repeat(10_240) }],

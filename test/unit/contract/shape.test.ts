@@ -150,7 +150,7 @@ const resultTrade = (tid: number) => {
   return { tid, date: 1704070810, price: '1', type: 'buy', amount: '2', total: '2' };
 };
 
-test('one trade of a page that can not be stored does not cost the others', () => {
+test('one trade of a page that cannot be stored does not cost the others', () => {
   const page = [4, 3, 2, 1].map(resultTrade);
   const hostile = [
     { ...resultTrade(5), tid: 2 ** 53 },

@@ -41,7 +41,7 @@ test('what is read is never less than what was told', () => {
   );
 });
 
-test('what can not be read puts everything in doubt', () => {
+test('what cannot be read puts everything in doubt', () => {
   const good = 'trades 2026-01-31T12:00:00.000Z 2026-01-31T12:05:00.000Z not collected';
   const unreadable = [
     '',

@@ -104,7 +104,7 @@ for (const { what, name, told, read } of rows) {
   });
 }
 
-test('what can not be completed is refused with its reason, and costs no other row', () => {
+test('what cannot be completed is refused with its reason, and costs no other row', () => {
   const bad = [
     { ...trade, price: 'NaN' },
     { ...trade, amount: 1 },

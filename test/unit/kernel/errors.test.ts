@@ -44,7 +44,7 @@ test('the code of a thrown value is its own, else the name of its class', () => 
   assert.equal(codeOf('text'), 'unknown');
 });
 
-test('every thrown value has a text and a code, even one that can not be turned into text', () => {
+test('every thrown value has a text and a code, even one that cannot be turned into text', () => {
   assert.equal(messageOf(new Error('words')), 'words');
   assert.equal(messageOf('text'), 'text');
   assert.equal(messageOf(undefined), 'undefined');

@@ -57,7 +57,7 @@ test('a terminal gets prose, anything else JSON, unless the format is given', ()
 
 test('no secret reaches the log, whatever field or text carries it', () => {
   const { lines, logger } = open({ secrets: ['can"ary-token'] });
-  logger.write('error', 'can not reach postgres://me:canary@db/tape?password=canary', {
+  logger.write('error', 'cannot reach postgres://me:canary@db/tape?password=canary', {
     error: 'Authorization: Bearer canary-canary',
     token: 'canary',
     nested: { headers: { 'X-TXC-APIKEY': 'canary', 'X-TXC-SIGNATURE': 'canary' } },

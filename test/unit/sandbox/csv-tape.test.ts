@@ -83,7 +83,7 @@ test('every fault names file, line, column, value and what is allowed', async (t
 
 test('a wrong header, an endless line and a missing file are refused', async (t) => {
   const path = join(await temporaryFolder(t), 'tape.csv');
-  await assert.rejects(readCsvTape(path), /can not be read \(ENOENT/);
+  await assert.rejects(readCsvTape(path), /cannot be read \(ENOENT/);
   await writeFile(path, `id,price\n${GOOD}\n`);
   await assert.rejects(readCsvTape(path), /line 1, column header/);
   await writeFile(path, `${TAPE_HEADER}\n${'1'.repeat(300_000)}`);

@@ -21,7 +21,7 @@ test('names and values are decoded; a missing value is an empty one', () => {
   assert.equal(pathOf('/p'), '/p');
 });
 
-test('what can not be decoded, and what is said twice, is told apart', () => {
+test('what cannot be decoded, and what is said twice, is told apart', () => {
   assert.equal(values('/p?a=%zz'), 'undecodable');
   assert.equal(values('/p?%ff=1'), 'undecodable');
   assert.equal(values('/p?a=1&a=1'), 'ambiguous');

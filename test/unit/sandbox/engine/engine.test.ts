@@ -330,7 +330,7 @@ test('active orders are paged, newest first', () => {
   assert.deepEqual(engine.activeOrders('bob', 'BTC_USDT', 0, 9), { total: 0, rows: [] });
 });
 
-test('rules that can not be are refused when a market is listed', () => {
+test('rules that cannot be are refused when a market is listed', () => {
   const engine = new MatchingEngine();
   const wrong: ReadonlyArray<Partial<MarketRules>> = [
     { stockPrec: 20, moneyPrec: 18, feePrec: 3 },

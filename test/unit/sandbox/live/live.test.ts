@@ -153,7 +153,7 @@ test("a key that is called like a trader's account has an account of its own", a
   }
 });
 
-test('options that can not be are refused in words', async () => {
+test('options that cannot be are refused in words', async () => {
   const refused = (options: LiveOptions, words: RegExp) =>
     assert.rejects(openLive(options, new FakeClock()), words);
   await refused({ keys: [KEY] }, /runId/);
