@@ -168,7 +168,7 @@ export function command<
     args: Object.values<Argument<unknown>>(args),
     options: inputs.flatMap(([, input]) => input.options),
     run: (common, given, made) => {
-      const told = made.opts<Record<string, unknown>>();
+      const optionValues = made.opts<Record<string, unknown>>();
       const values = Object.fromEntries([
         ...names.map((name, at) => [name, given[at]] as const),
         ...inputs.map(
@@ -177,7 +177,7 @@ export function command<
             {
               options: [one],
             },
-          ]) => [name, told[one?.attributeName() ?? '']],
+          ]) => [name, optionValues[one?.attributeName() ?? '']],
         ),
       ]) as Values<A> & Values<O>;
       return needs(common, (context) => run(context, values, made));

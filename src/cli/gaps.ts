@@ -10,7 +10,7 @@ import type {
   StreamStatus,
 } from '../store/index.js';
 import { UsageError } from './failure.js';
-import { formatMoment, streamName } from './options.js';
+import { formatInstant, streamName } from './options.js';
 import { printable } from './output.js';
 import { isLag } from './selection.js';
 
@@ -37,7 +37,7 @@ export interface NamedGap {
 
 /** @throws UsageError for an id that is none, or stands for nothing */
 export async function findGap(store: Store, id: string, nowMs: number): Promise<NamedGap> {
-  const [, number, begin] = ID.exec(id.trim()) ?? [];
+  const [, number, start] = ID.exec(id.trim()) ?? [];
   if (number === undefined) {
     throw new UsageError(
       '<id>',
@@ -45,8 +45,8 @@ export async function findGap(store: Store, id: string, nowMs: number): Promise<
       'write an id as "tapekeep gaps" shows it: 17, or 12@2026-01-31T12:00:00Z',
     );
   }
-  if (begin === undefined) return findRemembered(store, Number(number), id, nowMs);
-  const atMs = Date.parse(begin);
+  if (start === undefined) return findRemembered(store, Number(number), id, nowMs);
+  const atMs = Date.parse(start);
   const streams = await store.inspection.streams();
   const stream = streams.find(({ streamId }) => streamId === Number(number));
   if (Number.isNaN(atMs) || stream === undefined) throw noSuchGap(id);
@@ -84,8 +84,12 @@ async function gapAt(
   nowMs: number,
 ): Promise<Gap | undefined> {
   const { marketId, streamId, kind } = stream;
-  const moment = { fromMs: atMs + 1, toMs: atMs + 1 };
-  const { before, after } = await store.inspection.neighbours({ streamId, marketId, span: moment });
+  const instant = { fromMs: atMs + 1, toMs: atMs + 1 };
+  const { before, after } = await store.inspection.neighbours({
+    streamId,
+    marketId,
+    span: instant,
+  });
   if (before !== null && before.span.toMs > atMs) return undefined;
   const span = { fromMs: before?.span.toMs ?? 0, toMs: after?.span.fromMs ?? nowMs };
   if (span.fromMs >= span.toMs) return undefined;
@@ -138,13 +142,13 @@ export function startTriesText({ startTries }: Pick<KnownStream, 'startTries'>):
   if (startTries === null) return '';
   const { attempts, reason, note, nextAttemptAtMs } = startTries;
   const tries = attempts === 1 ? 'the last try' : `the last ${attempts} tries`;
-  const next = formatMoment(Math.floor(nextAttemptAtMs));
+  const next = formatInstant(Math.floor(nextAttemptAtMs));
   return `; ${tries} led no further (${printable(reason)}: ${printable(note)}), next try at ${next}`;
 }
 
 /** What is covered beyond the exchange's present, in words. */
 export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
-  const [from, to] = [span.fromMs, span.toMs].map(formatMoment);
+  const [from, to] = [span.fromMs, span.toMs].map(formatInstant);
   return `covered from ${from} to ${to}, and that time had not come at the exchange when its collector last noted it: suspect, a clock has lied; a running daemon takes it back`;
 }
 
@@ -155,36 +159,36 @@ export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
 export async function whyNoGap(store: Store, stream: KnownStream, atMs: number): Promise<string> {
   const { streamId, marketId, newestCoveredMs, oldestCoveredMs, collectFromMs, kind } = stream;
   const name = `${streamName(stream)} of ${printable(stream.market)}`;
-  const moment = { fromMs: atMs + 1, toMs: atMs + 1 };
-  const { before } = await store.inspection.neighbours({ streamId, marketId, span: moment });
+  const instant = { fromMs: atMs + 1, toMs: atMs + 1 };
+  const { before } = await store.inspection.neighbours({ streamId, marketId, span: instant });
   if (before !== null && before.span.toMs > atMs) {
     const { fromMs, toMs } = before.span;
     const beyond = await store.beyondPresent();
     const future = beyond.find((one) => one.streamId === streamId && one.span.toMs > atMs);
     if (future !== undefined && future.span.fromMs <= atMs)
       return `${name}: ${suspectText(future)}`;
-    return `${name}: nothing is missing there, all is covered from ${formatMoment(fromMs)} to ${formatMoment(toMs)}`;
+    return `${name}: nothing is missing there, all is covered from ${formatInstant(fromMs)} to ${formatInstant(toMs)}`;
   }
   if (newestCoveredMs !== null && atMs >= newestCoveredMs) {
-    return `${name}: that is newer than all that is collected, which ends at ${formatMoment(newestCoveredMs)}; a running daemon goes on from there`;
+    return `${name}: that is newer than all that is collected, which ends at ${formatInstant(newestCoveredMs)}; a running daemon goes on from there`;
   }
   if (oldestCoveredMs === null) return `${name}: nothing is collected yet`;
-  const begin = formatMoment(oldestCoveredMs);
+  const start = formatInstant(oldestCoveredMs);
   if ((kind === 'trades' || kind === 'times') && collectFromMs === null) {
-    return `${name}: not collected as far back as that yet; a running daemon goes on down from ${begin}${startTriesText(stream)}`;
+    return `${name}: not collected as far back as that yet; a running daemon goes on down from ${start}${startTriesText(stream)}`;
   }
   if (stream.startReason === 'history horizon') {
-    return `${name}: history before ${begin} exists and cannot be had: ${HORIZON_WHY}`;
+    return `${name}: history before ${start} exists and cannot be had: ${HORIZON_WHY}`;
   }
   if (stream.startReason === 'history begins') {
-    return `${name}: the exchange's history begins at ${formatMoment(collectFromMs ?? oldestCoveredMs)}`;
+    return `${name}: the exchange's history begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}`;
   }
   const fetched = FETCHED_AS[kind];
   const advice =
     fetched === undefined
       ? 'it could only be seen at its moment'
       : `"tapekeep backfill --market ${printable(stream.market)} --kinds ${fetched} --from …" asks for it`;
-  return `${name}: never collected of that time, collecting begins at ${formatMoment(collectFromMs ?? oldestCoveredMs)}; ${advice}`;
+  return `${name}: never collected of that time, collecting begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}; ${advice}`;
 }
 
 /** Open time of one kind of stream, by why it is open. */

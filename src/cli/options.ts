@@ -63,7 +63,7 @@ export function playSpeedArgument(text: string): number | 'max' | 'step' {
   return factorArgument(text, '1, 100 or 0.5, or "max" or "step"');
 }
 
-export function instantArgument(text: string): number {
+export function utcInstantArgument(text: string): number {
   const ms = Date.parse(text);
   if (!/^\d{4}-\d\d-\d\dT.*Z$/.test(text) || Number.isNaN(ms)) {
     throw new InvalidArgumentError('Write a UTC time such as 2026-01-31T12:00:00Z.');
@@ -94,7 +94,7 @@ export function gather(text: string, earlier: readonly string[] = []): string[] 
 }
 
 /** A moment as an option tells it: fixed, or counted back from now. */
-export type Moment = { readonly atMs: number } | { readonly backMs: number };
+export type Instant = { readonly atMs: number } | { readonly backMs: number };
 
 const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-]\d\d:\d\d)?)?$/;
 
@@ -104,7 +104,7 @@ const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-
  *
  * @throws InvalidArgumentError saying what is allowed; commander adds option and value
  */
-export function momentArgument(text: string): Moment {
+export function instantArgument(text: string): Instant {
   const backMs = parseDuration(text);
   if (backMs !== undefined) return { backMs };
   const [, day, time, zone] = FORM.exec(text.trim()) ?? [];
@@ -119,12 +119,12 @@ export function momentArgument(text: string): Moment {
 }
 
 /** The moment in UNIX milliseconds, with the exchange's time as now. */
-export function resolveMoment(moment: Moment, nowMs: number): number {
-  return 'atMs' in moment ? moment.atMs : nowMs - moment.backMs;
+export function resolveInstant(instant: Instant, nowMs: number): number {
+  return 'atMs' in instant ? instant.atMs : nowMs - instant.backMs;
 }
 
 /** `2026-01-31 12:00:00`, UTC; milliseconds only where there are any. */
-export function formatMoment(ms: number): string {
+export function formatInstant(ms: number): string {
   const text = new Date(ms).toISOString().replace('T', ' ').slice(0, -1);
   return text.endsWith('.000') ? text.slice(0, -4) : text;
 }
@@ -236,8 +236,12 @@ export const JSON_DOCUMENT = flag('--json', 'one JSON document');
 export const MARKETS = option('-m, --market <name>', 'only this market; may be repeated', gather);
 /** A span of time, as far as it is given. */
 export const SPAN = {
-  from: option('--from <time>', 'from this time on, or this long back, such as 2h', momentArgument),
-  to: option('--to <time>', 'up to this time', momentArgument),
+  from: option(
+    '--from <time>',
+    'from this time on, or this long back, such as 2h',
+    instantArgument,
+  ),
+  to: option('--to <time>', 'up to this time', instantArgument),
 };
 
 /** Options of the commands that serve an exchange. */

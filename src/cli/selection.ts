@@ -4,11 +4,11 @@ import type { Gap, GapFilter, KnownStream, Store } from '../store/index.js';
 import { option, type Values } from './command.js';
 import { UsageError } from './failure.js';
 import {
+  type Instant,
   kindsArgument,
   MARKETS,
-  type Moment,
   reasonsArgument,
-  resolveMoment,
+  resolveInstant,
   SPAN,
   statesArgument,
 } from './options.js';
@@ -45,11 +45,11 @@ export function selectMarkets<T extends { readonly market: string }>(
  * @throws UsageError when the span is empty or ends before it begins
  */
 export function selectSpan(
-  options: { readonly from: Moment | undefined; readonly to: Moment | undefined },
+  options: { readonly from: Instant | undefined; readonly to: Instant | undefined },
   nowMs: number,
 ): Partial<Span> {
-  const fromMs = options.from === undefined ? undefined : resolveMoment(options.from, nowMs);
-  const toMs = options.to === undefined ? undefined : resolveMoment(options.to, nowMs);
+  const fromMs = options.from === undefined ? undefined : resolveInstant(options.from, nowMs);
+  const toMs = options.to === undefined ? undefined : resolveInstant(options.to, nowMs);
   if (fromMs !== undefined && fromMs >= (toMs ?? nowMs)) {
     const end = toMs === undefined ? "the exchange's time now" : '--to';
     const at = new Date(toMs ?? nowMs).toISOString();

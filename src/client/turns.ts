@@ -1,6 +1,6 @@
 import type { RequestBudget } from '../kernel/budget.js';
 import type { Clock } from '../kernel/clock.js';
-import { turnOf } from '../kernel/waiting-line.js';
+import { queueKeyOf } from '../kernel/waiting-line.js';
 import type { RequestTurn } from './exchange-client.js';
 import { Slots } from './slots.js';
 
@@ -57,7 +57,7 @@ export class Turns {
   }
 
   #enter(priority: number, signal?: AbortSignal): Promise<() => void> {
-    return this.#slots.enter(turnOf(priority, this.#clock.monotonicMs()), signal);
+    return this.#slots.enter(queueKeyOf(priority, this.#clock.monotonicMs()), signal);
   }
 
   #redeem(turn: RequestTurn): (() => void) | undefined {

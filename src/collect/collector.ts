@@ -10,7 +10,7 @@ import type { CollectEvents } from '../observe/events.js';
 import { AccountCollector, type AccountOptions } from './accounts/accounts.js';
 import { pollByTurns } from './candles/candles.js';
 import { ClaimGate } from './claim-gate.js';
-import { tellFailure } from './failures.js';
+import { reportFailure } from './failures.js';
 import { type CollectContext, type MarketUnit, openMarketUnit } from './market-unit.js';
 import { MarketList } from './markets.js';
 import { patientArchive } from './patient.js';
@@ -404,7 +404,7 @@ class PollRuns {
   }
 
   failed(stream: string, market: string, error: unknown): void {
-    tellFailure(this.#telemetry, stream, market, error);
+    reportFailure(this.#telemetry, stream, market, error);
     this.#onFailed(stream, market, error);
   }
 }

@@ -8,7 +8,7 @@ import type { CollectEvents } from '../observe/events.js';
  * @param market `*` when it was none in particular
  * @param action what follows, where the error itself does not say; by default it is tried again
  */
-export function tellFailure(
+export function reportFailure(
   telemetry: Pick<CollectEvents, 'pollFailed'>,
   stream: string,
   market: string,

@@ -124,7 +124,7 @@ export const ARCHIVE_METHODS = [
 export type ArchivePort = Pick<Store, (typeof ARCHIVE_METHODS)[number]>;
 
 /**
- * Order in which work may use the request budget (kernel, `turnOf`): heads of trades and the tickers
+ * Order in which work may use the request budget (kernel, `queueKeyOf`): heads of trades and the tickers
  * that tell which of them moved get every other turn; the rest goes ahead by some seconds for each
  * step; filling waits for all others.
  */

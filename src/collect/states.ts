@@ -4,7 +4,7 @@ import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
 import type { StateRow, StreamRef } from '../model/batch.js';
 import type { CollectEvents } from '../observe/events.js';
-import { tellFailure } from './failures.js';
+import { reportFailure } from './failures.js';
 import { type TradeSign, tradeSign, type WindowFigures } from './polling/signs.js';
 import type { ArchivePort, ClaimTime, StateFeedEvent, StateFeedPort } from './ports.js';
 import { StateGaps } from './state-gaps.js';
@@ -206,7 +206,7 @@ export class StateCollector {
 
   #failed(error: unknown, action: 'skip' | 'fatal'): void {
     const { telemetry, market } = this.#options;
-    tellFailure(telemetry, 'state', market, error, action);
+    reportFailure(telemetry, 'state', market, error, action);
   }
 
   async #open(event: Extract<StateFeedEvent, { kind: 'opened' }>): Promise<void> {

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type StateRecord, stateRecord } from './resources.js';
-import { TOLD_GAP } from './told-gaps.js';
+import { GAP_NOTICE } from './told-gaps.js';
 import { nameText, wholeNumber } from './values.js';
 
 /** Market and period in seconds: the params of `state.query` and `state.subscribe`. */
@@ -103,8 +103,8 @@ const familyUpdate = z.object({
 });
 
 /** The notification of a replay, see told-gaps.ts. */
-const toldGap = z.object({
-  method: z.literal(TOLD_GAP),
+const gapNotice = z.object({
+  method: z.literal(GAP_NOTICE),
   params: z.tuple([z.boolean(), z.number()]),
 });
 
@@ -140,7 +140,7 @@ export function readServerFrame(frame: unknown): ServerFrame {
     const { id, result, error } = response.data;
     return { kind: 'response', id, result, error: error ?? null };
   }
-  const gap = toldGap.safeParse(frame);
+  const gap = gapNotice.safeParse(frame);
   if (gap.success) {
     const [isGap, atMs] = gap.data.params;
     return { kind: 'gap', isGap, atMs };
@@ -173,7 +173,7 @@ export function updateMessage(record: StateRecord) {
 }
 
 /** The family's state.update. Servers that follow lists of markets tell the period in it. */
-export function familyUpdateMessage(market: string, record: StateRecord, tellsPeriod = false) {
+export function familyUpdateMessage(market: string, record: StateRecord, showsPeriod = false) {
   const { period: _period, ...rest } = record;
-  return { method: STATE_UPDATE, params: [market, tellsPeriod ? record : rest], id: null };
+  return { method: STATE_UPDATE, params: [market, showsPeriod ? record : rest], id: null };
 }

@@ -18,16 +18,16 @@ export const COVERED_HEADER = 'x-tapekeep-covered';
 export const REPLAY_IDENTITY = 'replay-';
 /**
  * A client that asks for it on a connection to a replay (method without parameters) is told by
- * {@link TOLD_GAP} whether the states of its subscription are known: before their first, and whenever
+ * {@link GAP_NOTICE} whether the states of its subscription are known: before their first, and whenever
  * that changes. Others hear nothing of it: they take every frame for a state.
  */
-export const TELL_GAPS = 'tapekeep.gaps';
+export const GAP_NOTICES_METHOD = 'tapekeep.gaps';
 /** The notification: whether a gap begins (or it ends), and the moment, UNIX milliseconds. */
-export const TOLD_GAP = 'tapekeep.gap';
+export const GAP_NOTICE = 'tapekeep.gap';
 
-/** The frame {@link TOLD_GAP}. */
-export function toldGapMessage(isGap: boolean, atMs: number) {
-  return { method: TOLD_GAP, params: [isGap, atMs], id: null };
+/** The frame {@link GAP_NOTICE}. */
+export function gapNoticeMessage(isGap: boolean, atMs: number) {
+  return { method: GAP_NOTICE, params: [isGap, atMs], id: null };
 }
 
 /** A piece of time that an answer speaks of and the archive behind it does not have whole. */
@@ -44,7 +44,7 @@ export interface ToldGap {
 const NAMED_MAX = 20;
 /** A header longer than this is not read: it was not written here. */
 const HEADER_MAX_LENGTH = 16_384;
-const MOMENT = /^(?:\d{4}|[+-]\d{6})-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
+const TIMESTAMP = /^(?:\d{4}|[+-]\d{6})-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z$/;
 const GAP = /^([a-z]{1,20}) (\S{24,27}) (\S{24,27})(?: (.{0,200}))?$/;
 
 /**
@@ -94,7 +94,7 @@ export function readGaps(texts: readonly string[]): readonly ToldGap[] {
   if (text.length > HEADER_MAX_LENGTH) return [UNREADABLE];
   return text.split(',').map((one) => {
     const [, kind = '', from, to, reason = ''] = GAP.exec(one.trim()) ?? [];
-    const [fromMs, toMs] = [readMoment(from), readMoment(to)];
+    const [fromMs, toMs] = [readTimestamp(from), readTimestamp(to)];
     if (fromMs === undefined || toMs === undefined || fromMs >= toMs) return UNREADABLE;
     return { kind, span: { fromMs, toMs }, reason };
   });
@@ -103,13 +103,13 @@ export function readGaps(texts: readonly string[]): readonly ToldGap[] {
 /** The span in {@link COVERED_HEADER}; undefined when it cannot be read. */
 export function readCovered(text: string): Span | undefined {
   const [from, to, ...more] = text.trim().split(' ');
-  const [fromMs, toMs] = [readMoment(from), readMoment(to)];
+  const [fromMs, toMs] = [readTimestamp(from), readTimestamp(to)];
   if (fromMs === undefined || toMs === undefined || more.length > 0) return undefined;
   return fromMs <= toMs ? { fromMs, toMs } : undefined;
 }
 
-function readMoment(text: string | undefined): number | undefined {
-  if (text === undefined || !MOMENT.test(text)) return undefined;
+function readTimestamp(text: string | undefined): number | undefined {
+  if (text === undefined || !TIMESTAMP.test(text)) return undefined;
   const atMs = Date.parse(text);
   return Number.isNaN(atMs) ? undefined : atMs;
 }

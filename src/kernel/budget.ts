@@ -1,7 +1,7 @@
 import { AdaptiveRate } from './adaptive-rate.js';
 import { type Clock, sleep } from './clock.js';
 import { TapekeepError } from './errors.js';
-import { turnOf, WaitingLine } from './waiting-line.js';
+import { queueKeyOf, WaitingLine } from './waiting-line.js';
 
 /** Longest wait that a server may impose by Retry-After, when several answers ask for it. */
 const RETRY_AFTER_MAX_MS = 5 * 60_000;
@@ -97,7 +97,7 @@ export class RequestBudget {
   /**
    * Resolves when the caller may send one request, and takes the token for it.
    *
-   * @param priority lower numbers go ahead, as {@link turnOf} says; equals in the order of calls
+   * @param priority lower numbers go ahead, as {@link queueKeyOf} says; equals in the order of calls
    * @throws {@link BudgetOverrunError} when too many wait already
    * @throws the signal's reason when it aborts first; no token is then taken
    */
@@ -106,9 +106,11 @@ export class RequestBudget {
     if (this.#line.size >= this.#options.maxWaiting) {
       return Promise.reject(new BudgetOverrunError(this.#options.maxWaiting));
     }
-    const turn = this.#line.join(turnOf(priority, this.#nowMs()), signal, () => this.#serve());
+    const admission = this.#line.join(queueKeyOf(priority, this.#nowMs()), signal, () =>
+      this.#serve(),
+    );
     this.#serve();
-    return turn;
+    return admission;
   }
 
   /** Gives a token back that was taken and is not used. */

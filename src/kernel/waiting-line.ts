@@ -18,7 +18,7 @@ const BEFORE_ALL_MS = -1e15;
  * goes on when there is more of it than turns. Background work does wait for all others; work that
  * leads waits for none but its like, and {@link WaitingLine} sees to it that the others go on.
  */
-export function turnOf(priority: number, nowMs: number): number {
+export function queueKeyOf(priority: number, nowMs: number): number {
   if (priority <= LEAD_PRIORITY) return BEFORE_ALL_MS + nowMs;
   return priority < BACKGROUND_PRIORITY
     ? nowMs + priority * STEP_MS
@@ -27,15 +27,15 @@ export function turnOf(priority: number, nowMs: number): number {
 
 /** Somebody who waits for a turn. Lower turns go first, equals in the order of arrival. */
 interface Waiter {
-  readonly turn: number;
+  readonly key: number;
   readonly admit: () => void;
 }
 
-const isLeading = ({ turn }: Waiter) => turn < BEFORE_ALL_MS / 2;
-const isBackground = ({ turn }: Waiter) => turn >= AFTER_ALL_MS;
+const isLeading = ({ key }: Waiter) => key < BEFORE_ALL_MS / 2;
+const isBackground = ({ key }: Waiter) => key >= AFTER_ALL_MS;
 
 /**
- * A line of waiters, served by turn (see {@link turnOf}) and, within one turn, first come first served.
+ * A line of waiters, served by turn (see {@link queueKeyOf}) and, within one turn, first come first served.
  * Whoever owns the line decides when the next one goes. Each waiter leaves when its signal aborts.
  */
 export class WaitingLine {
@@ -53,7 +53,7 @@ export class WaitingLine {
    * @param onLeave called after a waiter left without having been served
    * @throws the signal's reason when it aborts first
    */
-  join(turn: number, signal?: AbortSignal, onLeave?: () => void): Promise<void> {
+  join(key: number, signal?: AbortSignal, onLeave?: () => void): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) {
         reject(signal.reason as Error);
@@ -65,14 +65,14 @@ export class WaitingLine {
         reject(signal?.reason as Error);
       };
       const waiter: Waiter = {
-        turn,
+        key,
         admit: () => {
           signal?.removeEventListener('abort', onAbort);
           resolve();
         },
       };
       signal?.addEventListener('abort', onAbort, { once: true });
-      const behind = this.#waiters.findIndex((other) => other.turn > turn);
+      const behind = this.#waiters.findIndex((other) => other.key > key);
       if (behind === -1) this.#waiters.push(waiter);
       else this.#waiters.splice(behind, 0, waiter);
     });

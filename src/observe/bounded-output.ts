@@ -45,7 +45,7 @@ export class BoundedOutput implements LogDestination {
   }
 
   /** Reports drops from here on; the log has to be open for it. */
-  tellTo(events: OutputEvents): void {
+  reportTo(events: OutputEvents): void {
     this.#events = events;
   }
 

@@ -112,8 +112,8 @@ export const COLLECT = {
         const at = { stream: recorder.stream(kind), market };
         recorder.metrics.move('standing_seconds', Math.max(0, fields.standingMs / 1000), at);
         const text = 'a stream stands: its coverage does not grow';
-        const told = { stream: kind, market, ...fields };
-        recorder.logger.writeRepeating('warn', `standing ${kind} ${market}`, text, told);
+        const logged = { stream: kind, market, ...fields };
+        recorder.logger.writeRepeating('warn', `standing ${kind} ${market}`, text, logged);
       }
     },
   }),

@@ -78,7 +78,7 @@ export function createLogger(options: LoggerOptions): Logger {
 /** Different troubles that are remembered at once; the one untold for longest makes room. */
 const MAX_KEYS = 500;
 
-interface Told {
+interface LastLine {
   readonly atMs: number;
   /** Occurrences kept back since then. */
   heldBack: number;
@@ -91,7 +91,7 @@ interface Told {
 export class Repeats {
   readonly #clock: Clock;
   readonly #periodMs: number;
-  readonly #told = new Map<string, Told>();
+  readonly #lastLines = new Map<string, LastLine>();
 
   constructor(clock: Clock, periodMs: number) {
     this.#clock = clock;
@@ -106,18 +106,18 @@ export class Repeats {
    */
   note(key: string): number | undefined {
     const nowMs = this.#clock.monotonicMs();
-    const told = this.#told.get(key);
-    if (told !== undefined && nowMs - told.atMs < this.#periodMs) {
-      told.heldBack += 1;
+    const last = this.#lastLines.get(key);
+    if (last !== undefined && nowMs - last.atMs < this.#periodMs) {
+      last.heldBack += 1;
       return undefined;
     }
-    this.#told.delete(key);
-    this.#told.set(key, { atMs: nowMs, heldBack: 0 });
-    if (this.#told.size > MAX_KEYS) {
-      const [oldest] = this.#told.keys();
-      if (oldest !== undefined) this.#told.delete(oldest);
+    this.#lastLines.delete(key);
+    this.#lastLines.set(key, { atMs: nowMs, heldBack: 0 });
+    if (this.#lastLines.size > MAX_KEYS) {
+      const [oldest] = this.#lastLines.keys();
+      if (oldest !== undefined) this.#lastLines.delete(oldest);
     }
-    return told?.heldBack ?? 0;
+    return last?.heldBack ?? 0;
   }
 }
 

@@ -4,7 +4,7 @@ import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import { type Backend, type ClientSeat, RefusedError } from '../server/backend.js';
+import { type Backend, type ClientSession, RefusedError } from '../server/backend.js';
 import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/control/clock-control.js';
 import { Library } from './library.js';
 import { ReplayError } from './replay-error.js';
@@ -132,7 +132,7 @@ export class ReplayBackend extends ReplaySeat implements PlayedBackend {
     return this.#sessions;
   }
 
-  seat(client: ClientSeat): Backend {
+  sessionFor(client: ClientSession): Backend {
     const session = this.#sessions.of(client.session);
     if (client.kind === 'connection') session.connect();
     else session.use();
@@ -147,4 +147,4 @@ export class ReplayBackend extends ReplaySeat implements PlayedBackend {
 }
 
 /** The backend itself is no client. */
-const NOBODY: ClientSeat = { kind: 'connection', session: undefined, note: () => undefined };
+const NOBODY: ClientSession = { kind: 'connection', session: undefined, note: () => undefined };

@@ -27,7 +27,7 @@ import type { Side } from '../contract/values.js';
 import {
   type Backend,
   type BackendTrade,
-  type ClientSeat,
+  type ClientSession,
   type KlineQuery,
   RefusedError,
   type Slice,
@@ -62,12 +62,12 @@ export interface SeatParts {
 export class ReplaySeat implements Backend {
   readonly identity: string;
   readonly #parts: SeatParts;
-  readonly #client: ClientSeat;
+  readonly #client: ClientSession;
   /** A request sees one moment, however long its answer takes. */
   readonly #frozenMs: number | undefined;
   #isLeft = false;
 
-  constructor(parts: SeatParts, client: ClientSeat) {
+  constructor(parts: SeatParts, client: ClientSession) {
     this.identity = parts.identity;
     this.#parts = parts;
     this.#client = client;

@@ -98,7 +98,7 @@ export class StateTrack {
   /** Those who come to a track that is set are told what was last. */
   add(follower: StateFollower, nowMs: number): void {
     this.#followers.add(follower);
-    const isHearer = follower.tellGap !== undefined;
+    const isHearer = follower.notifyGap !== undefined;
     if (isHearer) this.#hearers += 1;
     if (this.#place === undefined) return;
     if (isHearer && this.#hearers === 1) this.#passEdges(Math.max(nowMs, this.#toldMs));
@@ -109,7 +109,7 @@ export class StateTrack {
   }
 
   remove(follower: StateFollower): void {
-    if (this.#followers.delete(follower) && follower.tellGap !== undefined) this.#hearers -= 1;
+    if (this.#followers.delete(follower) && follower.notifyGap !== undefined) this.#hearers -= 1;
   }
 
   /** Forgets where it stands: time has jumped. */
@@ -245,7 +245,7 @@ export class StateTrack {
   /** Tells where the track stands: in a gap since when, or known since when. */
   #tellGap(follower: StateFollower): void {
     const { atMs = 0, isGap = false } = this.#edges[this.#edgesPassed - 1] ?? {};
-    follower.tellGap?.(isGap, atMs);
+    follower.notifyGap?.(isGap, atMs);
   }
 
   #nextEnd(): PastSession | undefined {

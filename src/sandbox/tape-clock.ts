@@ -25,7 +25,7 @@ export class TapeClock {
   }
 
   /** Milliseconds of this machine until the exchange's time has reached `momentMs`. */
-  delayMs(momentMs: number): number {
-    return Math.max(0, (momentMs - this.nowMs()) / this.#pace);
+  delayMs(timeMs: number): number {
+    return Math.max(0, (timeMs - this.nowMs()) / this.#pace);
   }
 }

@@ -76,10 +76,10 @@ export class TradeWatchers {
     }
     if (nextMs === Number.POSITIVE_INFINITY) return;
     const waitMs = Math.max(minWaitMs, this.#time.delayMs(nextMs));
-    this.#cancelTimer = this.#clock.after(waitMs, () => this.#tell(), { background: true });
+    this.#cancelTimer = this.#clock.after(waitMs, () => this.#notify(), { background: true });
   }
 
-  #tell(): void {
+  #notify(): void {
     const nowMs = this.#time.nowMs();
     for (const [market, watched] of this.#watched) {
       const { end } = this.#tapeOf(market).visible(nowMs);

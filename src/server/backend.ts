@@ -74,7 +74,7 @@ export class RefusedError extends Error {
 }
 
 /** A client as a backend meets it that is not the same to everybody. */
-export interface ClientSeat {
+export interface ClientSession {
   /** A request is answered as of one moment; on a connection time goes on. */
   readonly kind: 'request' | 'connection';
   /** What the client named as its session, in a header or as a parameter; undefined: nothing. */
@@ -94,7 +94,7 @@ export interface StateFollower {
   /** Takes one update; a promise resolves once there is room for more, or nobody is there any more. */
   send(update: WrittenUpdate): Promise<void> | undefined;
   /** Told whether the time is one of which the backend knows all; left out: nobody wants to hear it. */
-  tellGap?(isGap: boolean, atMs: number): void;
+  notifyGap?(isGap: boolean, atMs: number): void;
   /** Ends the connection; codes that no frame may carry cut it. */
   close(code: number, reason: string): void;
 }
@@ -154,7 +154,7 @@ export interface Backend {
    *
    * @throws RefusedError `badSession`, `unavailable`
    */
-  seat?(client: ClientSeat): Backend;
+  sessionFor?(client: ClientSession): Backend;
   /** The connection that this seat was taken for has ended. */
   leave?(): void;
   /** The secret of an activated API key, or undefined. */

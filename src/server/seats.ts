@@ -8,7 +8,7 @@ export const SESSION_HEADER = 'x-tapekeep-session';
 const SESSION_PARAMETER = 'session';
 
 /** Backends as single requests see them, from their first hook until they are answered. */
-const seats = new WeakMap<IncomingMessage, Backend>();
+const sessionBackends = new WeakMap<IncomingMessage, Backend>();
 
 /**
  * The session that a request names; undefined when it names none.
@@ -32,20 +32,24 @@ export function sessionOf(headers: IncomingHttpHeaders, target: string): string 
 }
 
 /** The backend as the sender of a request is to see it. @throws RefusedError */
-export function takeSeat(backend: Backend, request: FastifyRequest, reply: FastifyReply): Backend {
-  if (backend.seat === undefined) return backend;
-  const seated = backend.seat({
+export function openSession(
+  backend: Backend,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Backend {
+  if (backend.sessionFor === undefined) return backend;
+  const sessionBackend = backend.sessionFor({
     kind: 'request',
     session: sessionOf(request.headers, request.raw.url ?? ''),
     note: (header, value) => {
       reply.header(header, value);
     },
   });
-  seats.set(request.raw, seated);
-  return seated;
+  sessionBackends.set(request.raw, sessionBackend);
+  return sessionBackend;
 }
 
 /** The seat that the request was given; `backend` itself where all are the same to it. */
-export function seatOf(backend: Backend, request: FastifyRequest): Backend {
-  return backend.seat === undefined ? backend : (seats.get(request.raw) ?? backend);
+export function sessionBackendOf(backend: Backend, request: FastifyRequest): Backend {
+  return backend.sessionFor === undefined ? backend : (sessionBackends.get(request.raw) ?? backend);
 }

@@ -101,7 +101,7 @@ async function answers(
 }
 
 const seatOf = (backend: Replayed['backend']): Backend =>
-  backend.seat({ kind: 'request', session: undefined, note: () => undefined });
+  backend.sessionFor({ kind: 'request', session: undefined, note: () => undefined });
 
 /** All pushed states, as they are told to those who follow them. */
 async function updates(world: EventWorld, coldDir: string): Promise<object[]> {
@@ -199,7 +199,7 @@ function noting(backend: Replayed['backend']) {
   const note = (name: string, value: string) => {
     if (name === GAP_HEADER) told.push(...value.split(', '));
   };
-  const seat: Backend = backend.seat({ kind: 'request', session: undefined, note });
+  const seat: Backend = backend.sessionFor({ kind: 'request', session: undefined, note });
   /** Of many the first are named. */
   const late = (expected: readonly string[], what: string) => {
     const all = told.splice(0);

@@ -350,7 +350,7 @@ test('what was received later is a gap of what was known, for every answer that 
   const now = new Date(noonMs(215)).toISOString();
   assert.equal(headers.get(COVERED_HEADER), `${now} ${now}`);
   const notes: string[] = [];
-  const seat = known.backend.seat({
+  const seat = known.backend.sessionFor({
     ...({ kind: 'request', session: undefined } as const),
     note: (_, text) => notes.push(text),
   });

@@ -56,11 +56,11 @@ function nameCall(message: string, { name, params }: Called): string {
 /** The same error in the words of the command line, with a sentence on what to do. */
 export function withAdvice(error: unknown, called?: Called, cause?: string): unknown {
   if (!(error instanceof TapekeepError)) return error;
-  const said = messageOf(error);
-  const named = called === undefined ? said : nameCall(said, called);
-  const known = said.includes(REPLAY_TIME) ? STEER : ADVICE[error.code];
+  const message = messageOf(error);
+  const named = called === undefined ? message : nameCall(message, called);
+  const known = message.includes(REPLAY_TIME) ? STEER : ADVICE[error.code];
   const advice = cause === undefined ? known : `Likely because ${cause}.`;
-  if (advice === undefined && named === said) return error;
+  if (advice === undefined && named === message) return error;
   const text = advice === undefined ? named : `${named}\n${advice}`;
   return new TapekeepError(error.code, error.action, text, { cause: error });
 }

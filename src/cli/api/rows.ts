@@ -8,7 +8,7 @@ import { type Column, formatTable } from '../output.js';
 import { kebabCase } from './access.js';
 
 /** Refused rows that are told one by one. */
-const TOLD_ROWS = 10;
+const SHOWN_ROWS = 10;
 const CONTROL = /[\p{Cc}\p{Cf}]/gu;
 
 const bold = (line: string) => `\u001b[1m${line}\u001b[22m`;
@@ -31,12 +31,12 @@ export function printResult<N extends EndpointName>(
 /** Reports on stderr which rows of the answer are not in the result, and why. */
 export function printRejected(rejected: readonly RejectedRow[]): void {
   if (rejected.length === 0) return;
-  const told = rejected.slice(0, TOLD_ROWS).map((row) => `  ${placeOf(row)}: ${row.reason}`);
-  const more = rejected.length > TOLD_ROWS ? [`  and ${rejected.length - TOLD_ROWS} more`] : [];
+  const shown = rejected.slice(0, SHOWN_ROWS).map((row) => `  ${placeOf(row)}: ${row.reason}`);
+  const more = rejected.length > SHOWN_ROWS ? [`  and ${rejected.length - SHOWN_ROWS} more`] : [];
   const rows = rejected.length === 1 ? 'row does' : 'rows do';
   const lines = [
     `tapekeep: ${rejected.length} ${rows} not fit the contract and are left out:`,
-    ...told,
+    ...shown,
     ...more,
   ];
   process.stderr.write(`${lines.map((line) => line.replace(CONTROL, '·')).join('\n')}\n`);
@@ -52,14 +52,14 @@ export class UnreadableRowsError extends TapekeepError {
       if (known === undefined) byReason.set(row.reason, { first: row, count: 1 });
       else known.count += 1;
     }
-    const lines = [...byReason].slice(0, TOLD_ROWS).flatMap(([reason, { first, count }]) => {
+    const lines = [...byReason].slice(0, SHOWN_ROWS).flatMap(([reason, { first, count }]) => {
       const sample = safeExcerpt(JSON.stringify(first.payload) ?? '', secrets);
       return [
         `  ${count} ${count === 1 ? 'row' : 'rows'}, the first ${placeOf(first)}: ${reason}`,
         `    it came as ${sample}`,
       ];
     });
-    const more = byReason.size - TOLD_ROWS;
+    const more = byReason.size - SHOWN_ROWS;
     const rest = more > 0 ? [`  and for ${more} other reasons`] : [];
     const text = [
       `${kebabCase(name)}: no row of the answer can be read (${rejected.length} refused):`,

@@ -11,12 +11,12 @@ import { assertCollected, type FillDesk, filling } from '../fill/with-filling.js
 import type { FillTask } from '../fill/worker.js';
 import {
   fetchedKindsArgument,
-  formatMoment,
+  formatInstant,
   gather,
+  type Instant,
+  instantArgument,
   JSON_DOCUMENT,
-  type Moment,
-  momentArgument,
-  resolveMoment,
+  resolveInstant,
 } from '../options.js';
 import { printable } from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
@@ -43,8 +43,8 @@ interface ChosenMarket {
 export default command({
   options: {
     market: required('-m, --market <name>', 'the market; may be repeated', gather),
-    from: required('--from <time>', 'begin, or this long back, such as 7d', momentArgument),
-    to: option('--to <time>', 'end (default: now)', momentArgument),
+    from: required('--from <time>', 'begin, or this long back, such as 7d', instantArgument),
+    to: option('--to <time>', 'end (default: now)', instantArgument),
     kinds: option(
       '--kind, --kinds <list>',
       'trades, klines or both (the default)',
@@ -68,7 +68,7 @@ export default command({
     if (isOwn) await openStreams(desk, chosen, kinds);
     const streams = await store.inspection.streams();
     if (isCut)
-      say(`--to lies in the future of the exchange; the span ends now, ${formatMoment(nowMs)}.`);
+      say(`--to lies in the future of the exchange; the span ends now, ${formatInstant(nowMs)}.`);
     const tasks = tasksOf(session.config, chosen, kinds, streams, span, nowMs);
     if (tasks.length === 0) {
       return await desk.fill('Nothing to do: no candle of this time is complete yet.', json);
@@ -78,7 +78,7 @@ export default command({
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     const names = chosen.map(({ market }) => printable(market)).join(', ');
     say(
-      `Filling ${formatMoment(span.fromMs)} – ${formatMoment(span.toMs)} of ${names}, ${tasks.length} streams.`,
+      `Filling ${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)} of ${names}, ${tasks.length} streams.`,
     );
     return await desk.fill(tasks, json);
   },
@@ -86,11 +86,11 @@ export default command({
 
 /** @throws UsageError */
 function spanOf(
-  { from, to }: { readonly from: Moment; readonly to: Moment | undefined },
+  { from, to }: { readonly from: Instant; readonly to: Instant | undefined },
   nowMs: number,
 ): { span: Span; isCut: boolean } {
-  const fromMs = floorToMs(resolveMoment(from, nowMs), SECOND_MS);
-  const givenToMs = to === undefined ? nowMs : floorToMs(resolveMoment(to, nowMs), SECOND_MS);
+  const fromMs = floorToMs(resolveInstant(from, nowMs), SECOND_MS);
+  const givenToMs = to === undefined ? nowMs : floorToMs(resolveInstant(to, nowMs), SECOND_MS);
   const shown = new Date(fromMs).toISOString();
   if (fromMs >= nowMs) {
     const now = new Date(nowMs).toISOString();

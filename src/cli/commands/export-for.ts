@@ -68,7 +68,11 @@ export async function exportFor(common: CommonOptions, options: ExportForOptions
             files += 1;
             look.left = leaves(files);
             const isEmpty = manifest.rows === 0;
-            tell(manifest, path, isEmpty ? emptySources(manifest, selected, streams, nowMs) : []);
+            reportExport(
+              manifest,
+              path,
+              isEmpty ? emptySources(manifest, selected, streams, nowMs) : [],
+            );
           },
         },
       );
@@ -86,7 +90,7 @@ export async function exportFor(common: CommonOptions, options: ExportForOptions
 }
 
 /** A line for each file, and what a person should know of it. */
-function tell(
+function reportExport(
   { rows, bytes, content, sources, counts }: InterchangeManifest,
   path: string,
   empty: readonly string[],

@@ -166,7 +166,7 @@ async function exportFile(common: CommonOptions, options: FileOptions) {
     });
     try {
       const manifest = await write(look, { ...options, format, variantS, parts }, output);
-      tell(manifest, output, emptyLines(manifest, parts, streams, nowMs));
+      reportExport(manifest, output, emptyLines(manifest, parts, streams, nowMs));
     } finally {
       await output.discard();
     }
@@ -211,7 +211,7 @@ async function write(
  * What was written, beside the data: those may be on standard output, and then the manifest is all that is
  * told, for programs to read.
  */
-function tell(manifest: Manifest, output: Output, empty: readonly string[]): void {
+function reportExport(manifest: Manifest, output: Output, empty: readonly string[]): void {
   if (output.manifestPath === undefined) {
     process.stderr.write(jsonLine(manifest));
     return;

@@ -5,7 +5,7 @@ import { argument, command } from '../command.js';
 import { UsageError } from '../failure.js';
 import { findGap, findGapsAt, gapIdOf, type NamedGap } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
-import { formatMoment, kindOf, momentArgument, resolveMoment, streamName } from '../options.js';
+import { formatInstant, instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
 import { printable, roughDuration } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
@@ -54,13 +54,13 @@ async function findNamed(
   }
   const [chosen] = selectMarkets([first], marketsOf(streams));
   const own = streams.filter(({ marketId }) => marketId === chosen?.marketId);
-  const atMs = resolveMoment(readMoment(time.join(' ')), nowMs);
+  const atMs = resolveInstant(readInstant(time.join(' ')), nowMs);
   return { ...(await findGapsAt(store, own, kind, atMs, nowMs)), memory: null };
 }
 
-function readMoment(text: string) {
+function readInstant(text: string) {
   try {
-    return momentArgument(text);
+    return instantArgument(text);
   } catch (error) {
     throw new UsageError('<time>', text, (error as Error).message);
   }
@@ -74,7 +74,7 @@ async function explain(gap: Gap, look: Ledger): Promise<string> {
   const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
   const lines = [
     `Gap ${gapIdOf(gap)}: ${name}`,
-    `  from ${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)} (${length}), UTC`,
+    `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${length}), UTC`,
     `  ${state}: ${printable(reason)}`,
     ...(words === undefined ? [] : [`  ${words}`]),
     ...triesOf(gap, await look.store.inspection.isWritten()),
@@ -91,11 +91,11 @@ function explainClosed(memory: GapDetail, streams: readonly KnownStream[]): stri
   const { gapId, streamId, span, state, reason, closedAtMs, note } = memory;
   const stream = streams.find((one) => one.streamId === streamId);
   const name = stream === undefined ? '' : `${printable(stream.market)} ${streamName(stream)}`;
-  const when = closedAtMs === null ? '' : ` at ${formatMoment(Math.floor(closedAtMs))}`;
+  const when = closedAtMs === null ? '' : ` at ${formatInstant(Math.floor(closedAtMs))}`;
   const end = state === 'filled' ? `It was filled${when}.` : 'All of it is covered by now.';
   const lines = [
     `Gap ${gapId}: ${name}`,
-    `  from ${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)}, UTC`,
+    `  from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)}, UTC`,
     `  ${end} Before that: ${printable(reason)}, ${memory.attempts} tries.`,
     ...noteLines(note),
   ];
@@ -108,13 +108,13 @@ function triesOf(
 ): string[] {
   if (gapId === null) return ['  Nothing was tried yet.'];
   const seen =
-    firstSeenAtMs === null ? '' : `first seen ${formatMoment(Math.floor(firstSeenAtMs))}; `;
+    firstSeenAtMs === null ? '' : `first seen ${formatInstant(Math.floor(firstSeenAtMs))}; `;
   const next =
     state === 'unfillable'
       ? 'it is not tried again by itself'
       : nextAttemptAtMs === null
         ? `it is tried as soon as ${isWritten ? 'possible' : 'a daemon runs'}`
-        : `next try at ${formatMoment(Math.floor(nextAttemptAtMs))}`;
+        : `next try at ${formatInstant(Math.floor(nextAttemptAtMs))}`;
   const tries = attempts === 1 ? '1 try' : `${attempts} tries`;
   return [`  ${seen}${tries}; ${next}`];
 }
@@ -132,7 +132,7 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
   const ids = firstId === null ? '' : `, ids ${firstId} to ${lastId}`;
   const proof = printable(JSON.stringify(evidence)).slice(0, EVIDENCE_MAX);
   const where = isTouching ? 'covered' : 'covered, farther away,';
-  return `${where} from ${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)} (${rowCount.toLocaleString('en-US')} rows${ids}); evidence: ${proof}`;
+  return `${where} from ${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)} (${rowCount.toLocaleString('en-US')} rows${ids}); evidence: ${proof}`;
 }
 
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'state', 'ticker']);

@@ -3,7 +3,7 @@ import { command, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
 import { gapIdOf, HORIZON_WHY, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import { countArgument, formatMoment, JSON_DOCUMENT, streamName } from '../options.js';
+import { countArgument, formatInstant, JSON_DOCUMENT, streamName } from '../options.js';
 import { type Column, formatTable, jsonLine, printable, roughDuration } from '../output.js';
 import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
 
@@ -74,10 +74,10 @@ function unreachedDocument({ market, kind, oldestCoveredMs, startReason }: Known
 function unreachedLine(stream: KnownStream): string {
   const { market, kind, oldestCoveredMs: ms, collectFromMs } = stream;
   if (stream.startReason === 'history horizon') {
-    const edge = formatMoment(collectFromMs ?? ms ?? 0);
+    const edge = formatInstant(collectFromMs ?? ms ?? 0);
     return `${printable(market)} ${kind}: history before ${edge} exists and cannot be had: ${HORIZON_WHY}.`;
   }
-  const where = ms === null ? 'nothing is collected yet' : `it is at ${formatMoment(ms)}`;
+  const where = ms === null ? 'nothing is collected yet' : `it is at ${formatInstant(ms)}`;
   const tries = startTriesText(stream);
   return `${printable(market)} ${kind}: the start of history is not reached yet, ${where}; how much is before that is not known${tries}.`;
 }
@@ -148,7 +148,7 @@ function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: nu
   const ms = Math.max(...newest);
   const ago = roughDuration(nowMs - ms);
   return [
-    `Nothing collects at present. What happened since ${formatMoment(ms)} (${ago} ago) is not listed.`,
+    `Nothing collects at present. What happened since ${formatInstant(ms)} (${ago} ago) is not listed.`,
   ];
 }
 
@@ -158,8 +158,8 @@ const COLUMNS: readonly Column<Gap>[] = [
   { title: 'id', text: gapIdOf },
   { title: 'market', text: ({ market }) => market },
   { title: 'stream', text: streamName },
-  { title: 'from', text: ({ span }) => formatMoment(span.fromMs) },
-  { title: 'to', text: ({ span }) => formatMoment(span.toMs) },
+  { title: 'from', text: ({ span }) => formatInstant(span.fromMs) },
+  { title: 'to', text: ({ span }) => formatInstant(span.toMs) },
   {
     title: 'length',
     align: right,
@@ -178,7 +178,7 @@ function columns(isWritten: boolean, nowMs: number): Column<Gap>[] {
     {
       title: 'next try',
       text: ({ state, nextAttemptAtMs: ms }) =>
-        state === 'unfillable' ? 'none' : ms === null || ms <= nowMs ? due : formatMoment(ms),
+        state === 'unfillable' ? 'none' : ms === null || ms <= nowMs ? due : formatInstant(ms),
     },
     { title: 'note', text: ({ note }) => note?.replaceAll('\n', '; ') ?? '' },
   ];

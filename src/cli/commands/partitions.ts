@@ -4,7 +4,7 @@ import type { PartitionInfo } from '../../store/index.js';
 import { command, option } from '../command.js';
 import { isOfKind, LIFE_KIND_NAMES, lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
-import { formatMoment, JSON_DOCUMENT } from '../options.js';
+import { formatInstant, JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, jsonLine, roughDuration } from '../output.js';
 
 const HELP = `
@@ -95,7 +95,7 @@ function document({ partition, dates }: Dated) {
 
 const whole = (value: number | null) => (value === null ? '–' : value.toLocaleString('en-US'));
 const right = 'right' as const;
-const dayOf = (ms: number) => formatMoment(ms).slice(0, 10);
+const dayOf = (ms: number) => formatInstant(ms).slice(0, 10);
 
 /** The next step of a partition that stays: `seal 2026-02-01`, or `seal now` when nothing but a run is missing. */
 function nextOf({ sealsAtMs, archivesAtMs }: LifeDates, nowMs: number): string {

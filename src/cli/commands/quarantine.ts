@@ -4,7 +4,7 @@ import type { QuarantineCount, QuarantinedRow } from '../../store/index.js';
 import { argument, command, group, option } from '../command.js';
 import { UsageError } from '../failure.js';
 import { archive } from '../opening/database.js';
-import { countArgument, formatMoment, JSON_DOCUMENT } from '../options.js';
+import { countArgument, formatInstant, JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, jsonLine, printable } from '../output.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -69,7 +69,7 @@ const show = command({
     }
     const lines = [
       `id        ${row.quarantineId}`,
-      `received  ${formatMoment(row.receivedAtMs)} (clock of the collecting machine)`,
+      `received  ${formatInstant(row.receivedAtMs)} (clock of the collecting machine)`,
       `endpoint  ${printable(row.endpoint)}`,
       `market    ${row.market === null ? '–' : printable(row.market)}`,
       `reason    ${printable(row.reason)}`,
@@ -140,12 +140,12 @@ const COUNT_COLUMNS: readonly Column<QuarantineCount>[] = [
   { title: 'reason', text: ({ reason }) => printable(reason) },
   { title: 'refused', align: right, text: ({ count }) => whole(count) },
   { title: 'samples', align: right, text: ({ kept }) => whole(kept) },
-  { title: 'last', text: ({ lastAtMs }) => formatMoment(Math.floor(lastAtMs)) },
+  { title: 'last', text: ({ lastAtMs }) => formatInstant(Math.floor(lastAtMs)) },
 ];
 
 const ROW_COLUMNS: readonly Column<QuarantinedRow>[] = [
   { title: 'id', align: right, text: ({ quarantineId }) => String(quarantineId) },
-  { title: 'received', text: ({ receivedAtMs }) => formatMoment(Math.floor(receivedAtMs)) },
+  { title: 'received', text: ({ receivedAtMs }) => formatInstant(Math.floor(receivedAtMs)) },
   { title: 'endpoint', text: ({ endpoint }) => printable(endpoint) },
   { title: 'market', text: ({ market }) => printable(market ?? '–') },
   { title: 'reason', text: ({ reason }) => printable(reason) },

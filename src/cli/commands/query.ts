@@ -20,11 +20,11 @@ import { commandEnding } from '../ending.js';
 import { EXIT_CODES, StatementError, UsageError } from '../failure.js';
 import { coldDirOf, nowOf, withArchive } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
-import { formatMoment, gather, momentArgument, timeoutArgument } from '../options.js';
+import { formatInstant, gather, instantArgument, timeoutArgument } from '../options.js';
 import { printable, writeOut } from '../output.js';
 import { Progress } from '../progress.js';
 import { chooseEngine, ENGINES } from '../query/query-engine.js';
-import { ANSWER_FORMATS, type TellableAnswer, writeAnswer } from '../query/query-output.js';
+import { ANSWER_FORMATS, type PrintableAnswer, writeAnswer } from '../query/query-output.js';
 import {
   DEFAULT_TIMEOUT_MS,
   QueryTimeoutError,
@@ -72,8 +72,8 @@ const OPTIONS = {
   engine: choice('--engine <engine>', 'what runs it', ENGINES),
   cold: option('--cold <folder>', 'ask the cold files of this folder alone, without a database'),
   market: option('-m, --market <name>', 'only rows of this market; may be repeated', gather),
-  from: option('--from <time>', 'only rows from this time on, or this long back', momentArgument),
-  to: option('--to <time>', 'only rows up to this time', momentArgument),
+  from: option('--from <time>', 'only rows from this time on, or this long back', instantArgument),
+  to: option('--to <time>', 'only rows up to this time', instantArgument),
   timeoutMs: option(
     '--timeout <duration>',
     'longest time of the statement',
@@ -118,14 +118,14 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
       throw asUsageError(error);
     });
     for (const line of coldWarnings(answer)) note(line);
-    await tell({ names: answer.names, chunks: [answer.rows] }, options, writeOut);
+    await printAnswer({ names: answer.names, chunks: [answer.rows] }, options, writeOut);
   });
 }
 
 /** What a table that was asked does not hold any more. */
 function coldWarnings({ cold }: Answer): string[] {
   return cold.map(({ table, span }) => {
-    const time = `${formatMoment(span.fromMs)} to ${formatMoment(span.toMs)}`;
+    const time = `${formatInstant(span.fromMs)} to ${formatInstant(span.toMs)}`;
     const other = otherName(table);
     const advice =
       other === undefined ? 'tapekeep restore brings them back' : `the table ${other} has all`;
@@ -191,7 +191,9 @@ async function askTogether(
     };
     const question = { reading, coldDir, selection, onPhase, onNote: note };
     try {
-      const answering = answerQuestion(statement, question, (one) => tell(one, options, write));
+      const answering = answerQuestion(statement, question, (one) =>
+        printAnswer(one, options, write),
+      );
       await unlessStuck(systemClock, signal, answering);
     } finally {
       await reading?.close();
@@ -204,8 +206,8 @@ async function askTogether(
   await withArchive(session, askStore, 'by itself');
 }
 
-async function tell(
-  answer: TellableAnswer,
+async function printAnswer(
+  answer: PrintableAnswer,
   { format, json }: QueryOptions,
   write: (text: string) => Promise<void>,
 ): Promise<void> {
@@ -221,19 +223,19 @@ function asUsageError(error: unknown): unknown {
   const sqlstate: unknown = (error as { sqlstate?: unknown }).sqlstate;
   if (typeof sqlstate !== 'string' || !/^(22|25006|42|TK)/.test(sqlstate)) return error;
   const { cause } = error as Error;
-  const said = messageOf(cause ?? error);
-  if (sqlstate === '25006') return new StatementError(`query only reads: ${said}`, error);
-  if (said.startsWith('cannot insert multiple commands')) {
+  const message = messageOf(cause ?? error);
+  if (sqlstate === '25006') return new StatementError(`query only reads: ${message}`, error);
+  if (message.startsWith('cannot insert multiple commands')) {
     return new StatementError('query takes one statement at a time', error);
   }
   if (sqlstate === '42P01') {
-    const [, schema, table = ''] = /"(?:([^".]+)\.)?([^".]+)"/.exec(said) ?? [];
+    const [, schema, table = ''] = /"(?:([^".]+)\.)?([^".]+)"/.exec(message) ?? [];
     const advice = nearestAdvice(table, schema === 'analytics' ? VIEWS : KNOWN_TABLES);
-    return new StatementError(`the statement is refused: ${said}${advice}`, error);
+    return new StatementError(`the statement is refused: ${message}${advice}`, error);
   }
   const hint: unknown = (cause as { hint?: unknown } | undefined)?.hint;
   const advice = typeof hint === 'string' ? `. ${hint}` : '';
-  return new StatementError(`the statement is refused: ${said}${advice}`, error);
+  return new StatementError(`the statement is refused: ${message}${advice}`, error);
 }
 
 /** The table whose name comes nearest to one that there is not. */

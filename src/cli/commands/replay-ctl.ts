@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import { type Argument, argument, command, group, nothing, option } from '../command.js';
 import { addressOption, printDocument, request, resultIn, type Steered } from '../control.js';
-import { durationArgument, momentArgument, playSpeedArgument } from '../options.js';
+import { durationArgument, instantArgument, playSpeedArgument } from '../options.js';
 
 const HELP = `
 Every answer is one JSON document: how the time of the session stands afterwards. Without --session it
@@ -16,9 +16,9 @@ is the time that all share who name none.
   tapekeep replay ctl clock --session mine`;
 
 /** A moment that does not depend on when it is read. */
-function fixedMomentArgument(text: string): number {
-  const moment = momentArgument(text);
-  if ('atMs' in moment) return moment.atMs;
+function fixedInstantArgument(text: string): number {
+  const instant = instantArgument(text);
+  if ('atMs' in instant) return instant.atMs;
   throw new InvalidArgumentError('Write a time such as 2026-01-31T12:00:00Z.');
 }
 
@@ -50,7 +50,7 @@ function steering<T>(
   });
 }
 
-const seek = argument('a moment within the replayed span', fixedMomentArgument);
+const seek = argument('a moment within the replayed span', fixedInstantArgument);
 const step: Argument<number | undefined> = argument('such as 500ms or 30s', durationArgument);
 const speed = argument('1, 100, max or step', playSpeedArgument);
 
@@ -81,17 +81,17 @@ export default group({
   },
 });
 
-const MOMENT = /^(now|from|to)Ms$/;
+const INSTANT_FIELD = /^(now|from|to)Ms$/;
 
 /** Moments as people read them beside their milliseconds. */
 function readable(result: unknown): unknown {
   if (Array.isArray(result)) return result.map(readable);
   if (typeof result !== 'object' || result === null) return result;
   const entries = Object.entries(result).flatMap(([name, value]): Array<[string, unknown]> => {
-    const [, moment] = MOMENT.exec(name) ?? [];
-    if (moment === undefined || typeof value !== 'number') return [[name, value]];
+    const [, label] = INSTANT_FIELD.exec(name) ?? [];
+    if (label === undefined || typeof value !== 'number') return [[name, value]];
     return [
-      [moment, new Date(value).toISOString()],
+      [label, new Date(value).toISOString()],
       [name, value],
     ];
   });

@@ -14,8 +14,8 @@ import { archive, coldDirOf } from '../opening/database.js';
 import {
   FOR,
   HOST,
-  type Moment,
-  momentArgument,
+  type Instant,
+  instantArgument,
   PORT,
   playSpeedArgument,
   READY_AS_JSON,
@@ -58,9 +58,9 @@ export default command({
     from: option(
       '--from <time>',
       'where time begins (default: where the archive does)',
-      momentArgument,
+      instantArgument,
     ),
-    to: option('--to <time>', 'where it ends (default: where the archive does)', momentArgument),
+    to: option('--to <time>', 'where it ends (default: where the archive does)', instantArgument),
     markets: option(
       '-m, --markets <names>',
       'only these markets, with commas; repeatable',
@@ -163,8 +163,8 @@ function coveredBy(streams: readonly KnownStream[], marketIds: ReadonlySet<numbe
 }
 
 interface Played {
-  readonly from: Moment | undefined;
-  readonly to: Moment | undefined;
+  readonly from: Instant | undefined;
+  readonly to: Instant | undefined;
 }
 
 /** Errors of a replay speak of what they are; here it is an option that is wrong. */

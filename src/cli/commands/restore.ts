@@ -9,7 +9,7 @@ import {
   workOnLives,
 } from '../life.js';
 import { coldDirOf } from '../opening/database.js';
-import { JSON_DOCUMENT, momentArgument } from '../options.js';
+import { instantArgument, JSON_DOCUMENT } from '../options.js';
 import { selectSpan } from '../selection.js';
 
 const HELP = `
@@ -31,8 +31,8 @@ checksum; for partitions that are back already the same command does that too.`;
 export default command({
   options: {
     kinds: required('--kind <list>', LIFE_KIND_NAMES.join(', '), lifeKindsArgument),
-    from: required('--from <time>', 'from this time on', momentArgument),
-    to: required('--to <time>', 'up to this time', momentArgument),
+    from: required('--from <time>', 'from this time on', instantArgument),
+    to: required('--to <time>', 'up to this time', instantArgument),
     isRemoving: flag(
       '--remove-files',
       'delete the files, once the rows in the database have been counted',

@@ -25,11 +25,11 @@ import {
   FOR,
   gather,
   HOST,
-  instantArgument,
   PORT,
   READY_AS_JSON,
   seedArgument,
   speedArgument,
+  utcInstantArgument,
 } from '../options.js';
 import { gatherFaultScript, gatherKeys, type NamedKey, readMarketsFile } from '../sandbox/files.js';
 
@@ -48,7 +48,7 @@ A tape is a CSV file with the columns id,time_ms,price,amount,side.
 
 The one line it prints when ready names its addresses and new keys (with --json for programs).`;
 
-const TOLD = ['told', 'omitted'] as const;
+const PRESENCE = ['told', 'omitted'] as const;
 const RATE_WINDOW_MS = 60_000;
 
 const OPTIONS = {
@@ -69,7 +69,7 @@ const OPTIONS = {
   seed: option('--seed <number>', 'seed of traders and books', seedArgument, 7),
   time: choice('--time <mode>', "the tape's own time, or moved to now", ['tape', 'now']),
   startOffsetMs: option('--start-offset <duration>', 'history before the start', durationArgument),
-  originMs: option('--origin <time>', 'begin of the history, UTC', instantArgument),
+  originMs: option('--origin <time>', 'begin of the history, UTC', utcInstantArgument),
   forMs: FOR,
   json: READY_AS_JSON,
   key: option(
@@ -98,11 +98,11 @@ const OPTIONS = {
 const VARIANTS = {
   sinceMode: choice('--since-mode <mode>', 'what since and lastId mean', ['skip', 'id']),
   sinceMin: choice('--since-min <offset>', 'smallest since and lastId', ['0', '1']),
-  historyTotal: choice('--history-total <how>', 'total of trades in history', TOLD),
-  tickerName: choice('--ticker-name <how>', 'name in tickers', TOLD),
+  historyTotal: choice('--history-total <how>', 'total of trades in history', PRESENCE),
+  tickerName: choice('--ticker-name <how>', 'name in tickers', PRESENCE),
   envelopes: choice('--envelopes <how>', 'which answers have one', ['contract', 'swapped']),
   precisions: choice('--precisions <form>', 'how markets tell them', ['number', 'text']),
-  bookFees: choice('--book-fees <how>', 'fees of orders in the book', TOLD),
+  bookFees: choice('--book-fees <how>', 'fees of orders in the book', PRESENCE),
   pageCap: option('--page-cap <rows>', 'return pages of at most this many trades', countArgument),
   errorShapes: choice('--error-shapes <kind>', 'bodies of errors', ['contract', 'family', 'ok']),
   subscribeForm: choice('--subscribe-form <what>', 'one market, or a list', ['market', 'markets']),
@@ -182,7 +182,7 @@ export default command({
     const stderr = new BoundedOutput('stderr', process.stderr);
     const logger = createLogger({ level: 'warn', format: 'auto', clock, destination: stderr });
     const telemetry = createTelemetry({ logger, exchangeNowMs: () => backend.nowMs() });
-    stderr.tellTo(telemetry.daemon);
+    stderr.reportTo(telemetry.daemon);
     const { host, port } = options;
     const server = await startExchangeServer({
       ...{ backend, clock, host, port, interference, variants: variantsOf(options) },

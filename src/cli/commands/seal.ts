@@ -9,7 +9,7 @@ import {
   partitions,
   workOnLives,
 } from '../life.js';
-import { JSON_DOCUMENT, type Moment, momentArgument, resolveMoment } from '../options.js';
+import { type Instant, instantArgument, JSON_DOCUMENT, resolveInstant } from '../options.js';
 
 const HELP = `
 A running daemon does this by itself (partitions, cold in the settings). A partition is sealed when its
@@ -33,7 +33,7 @@ export default command({
     before: option(
       '--before <time>',
       'those that end by this time (default: as old as the settings say)',
-      momentArgument,
+      instantArgument,
     ),
     isArchiving: flag(
       '--archive',
@@ -69,8 +69,8 @@ export default command({
 });
 
 /** @throws UsageError for a time in the future */
-function beforeOf(before: Moment, nowMs: number): number {
-  const ms = resolveMoment(before, nowMs);
+function beforeOf(before: Instant, nowMs: number): number {
+  const ms = resolveInstant(before, nowMs);
   if (ms <= nowMs) return ms;
   const now = new Date(nowMs).toISOString();
   const text = `it lies in the future: the exchange's time is ${now}`;

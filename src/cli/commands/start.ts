@@ -88,7 +88,7 @@ export default command({
     });
     const { config, telemetry, exchangeTime } = openSession(common, { destination });
     const stdout = new BoundedOutput('stdout', process.stdout);
-    stdout.tellTo(telemetry.daemon);
+    stdout.reportTo(telemetry.daemon);
     let fail: (error: Error) => void = () => undefined;
     const failed = new Promise<Error>((resolve) => {
       fail = resolve;

@@ -91,8 +91,8 @@ function historyLines(streams: readonly StreamStatus[]): string[] {
     if (stream.startReason !== 'history horizon') {
       return `Not reached: the start of the history of ${name}; the share is that of the time down to where the walk is.`;
     }
-    const begin = moment(stream.collectFromMs);
-    return `Cannot be had: history of ${name} before ${begin}, which exists: ${HORIZON_WHY}. The share is that of the time since.`;
+    const start = instant(stream.collectFromMs);
+    return `Cannot be had: history of ${name} before ${start}, which exists: ${HORIZON_WHY}. The share is that of the time since.`;
   });
 }
 
@@ -139,7 +139,7 @@ function toLine(
 
 const right = 'right' as const;
 const whole = (value: number) => value.toLocaleString('en-US');
-const moment = (ms: number | null) =>
+const instant = (ms: number | null) =>
   ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 
 const COLUMNS: readonly Column<StatusLine>[] = [
@@ -151,7 +151,7 @@ const COLUMNS: readonly Column<StatusLine>[] = [
   { title: 'rows covered', align: right, text: (line) => whole(line.rows) },
   {
     title: 'covered until',
-    text: ({ newestCoveredMs: ms }) => moment(ms),
+    text: ({ newestCoveredMs: ms }) => instant(ms),
   },
   {
     title: 'lag',
@@ -173,7 +173,7 @@ const COLUMNS: readonly Column<StatusLine>[] = [
     text: ({ gapS, beforeHistoryS }) =>
       gapS === beforeHistoryS ? '–' : roughDuration((gapS - beforeHistoryS) * 1000),
   },
-  { title: 'verified until', text: ({ verifiedUntilMs: ms }) => moment(ms) },
+  { title: 'verified until', text: ({ verifiedUntilMs: ms }) => instant(ms) },
 ];
 
 /** Never rounds up to 100: that is kept for what is complete. */

@@ -2,7 +2,7 @@ import { normalizeSpans, type Span } from '../../kernel/span.js';
 import { describeDifference, type SlotVerdict } from '../../model/verdict.js';
 import type { BeyondPresent, Gap } from '../../store/index.js';
 import { suspectText } from '../gaps.js';
-import { formatMoment } from '../options.js';
+import { formatInstant } from '../options.js';
 
 interface Counts {
   slots: number;
@@ -112,7 +112,7 @@ export class MarketFindings {
 }
 
 /** Whether anything of a market is not proven. A market of which nothing was judged is not. */
-export function hasDoubt({ counts, gaps, suspects }: MarketFindings): boolean {
+export function isUnproven({ counts, gaps, suspects }: MarketFindings): boolean {
   const all = [...counts.values()];
   return (
     gaps.length > 0 ||
@@ -123,7 +123,7 @@ export function hasDoubt({ counts, gaps, suspects }: MarketFindings): boolean {
 }
 
 const count = (value: number) => value.toLocaleString('en-US');
-const between = ({ fromMs, toMs }: Span) => `${formatMoment(fromMs)} – ${formatMoment(toMs)}`;
+const between = ({ fromMs, toMs }: Span) => `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
 const streamOf = ({ kind, variant }: Pick<Gap, 'kind' | 'variant'>) =>
   variant === 0 ? kind : `${kind} ${variant}s`;
 
@@ -136,7 +136,7 @@ function marketLines(found: MarketFindings): string[] {
   for (const { intervalS, slot, tradeIds } of found.mismatches) {
     const what = slot.differences.map(describeDifference).join('; ');
     const ids = tradeIds === null ? '' : `; trade ids: ${tradeIds.join(', ') || 'none'}`;
-    lines.push(`  MISMATCH ${formatMoment(slot.span.fromMs)} (${intervalS} s): ${what}${ids}`);
+    lines.push(`  MISMATCH ${formatInstant(slot.span.fromMs)} (${intervalS} s): ${what}${ids}`);
   }
   for (const { intervalS, reason, span } of found.unproven) {
     lines.push(`  UNPROVEN ${between(span)} (${intervalS} s): ${reason}`);
@@ -153,13 +153,13 @@ function marketLines(found: MarketFindings): string[] {
 /** The findings for people. */
 export function printFindings(findings: readonly MarketFindings[], isWhole: boolean): string {
   const lines = findings.flatMap(marketLines);
-  const doubtful = findings.filter(hasDoubt).map(({ market }) => market);
+  const unproven = findings.filter(isUnproven).map(({ market }) => market);
   const judged = findings
     .flatMap(({ counts }) => [...counts.values()])
     .reduce((sum, { slots }) => sum + slots, 0);
   if (!isWhole) lines.push('Interrupted: what is told above is only a part.');
   else if (findings.length === 0) lines.push('Nothing is collected that could be verified.');
-  else if (doubtful.length > 0) lines.push(`There is doubt about ${doubtful.join(', ')}.`);
+  else if (unproven.length > 0) lines.push(`There is doubt about ${unproven.join(', ')}.`);
   else lines.push(`No doubt: all ${count(judged)} candles agree with the stored trades.`);
   return `${lines.join('\n')}\n`;
 }
@@ -171,10 +171,10 @@ const isoSpan = ({ fromMs, toMs }: Span) => ({ from: iso(fromMs), to: iso(toMs) 
 export function verifyDocument(findings: readonly MarketFindings[], isWhole: boolean) {
   return {
     isWhole,
-    isProven: isWhole && findings.length > 0 && !findings.some(hasDoubt),
+    isProven: isWhole && findings.length > 0 && !findings.some(isUnproven),
     markets: findings.map((found) => ({
       market: found.market,
-      isProven: !hasDoubt(found),
+      isProven: !isUnproven(found),
       intervals: [...found.counts].map(([intervalS, counts]) => ({ intervalS, ...counts })),
       mismatches: found.mismatches.map(({ intervalS, slot, tradeIds }) => ({
         ...{ intervalS, ...isoSpan(slot.span), differences: slot.differences, tradeIds },

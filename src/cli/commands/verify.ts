@@ -9,7 +9,7 @@ import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
 import { Progress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';
-import { hasDoubt, MarketFindings, printFindings, verifyDocument } from './verify-findings.js';
+import { isUnproven, MarketFindings, printFindings, verifyDocument } from './verify-findings.js';
 
 const HELP = `
 Trades and candles are told by the exchange on two roads. Where the archive holds both, their sums
@@ -48,8 +48,8 @@ export default command({
         : printFindings(findings, isWhole);
     process.stdout.write(text);
     if (!isWhole) return EXIT_CODES.forced;
-    const isDoubtful = findings.length === 0 || findings.some(hasDoubt);
-    return isDoubtful ? EXIT_CODES.doubt : EXIT_CODES.ok;
+    const isSuspect = findings.length === 0 || findings.some(isUnproven);
+    return isSuspect ? EXIT_CODES.doubt : EXIT_CODES.ok;
   },
 });
 
@@ -98,9 +98,9 @@ async function run(
   const { market, marketId } = target;
   for await (const slots of judgeSpan(store.verdicts, target, kline, span)) {
     found.add(kline.variant, slots);
-    const doubtful = slots.filter(({ outcome }) => outcome === 'mismatch');
+    const mismatches = slots.filter(({ outcome }) => outcome === 'mismatch');
     if (found.isFinest(kline.variant)) {
-      for (const slot of doubtful) {
+      for (const slot of mismatches) {
         const ids = await store.verdicts.tradeIds(marketId, slot.span, MarketFindings.IDS_MAX);
         found.addTradeIds(slot, ids);
       }

@@ -85,7 +85,7 @@ async function count(store: Store, options: HouseOptions): Promise<void> {
     return { stream: kind, market, count: openGaps, lengthMs, unfillableMs: unfillableS * 1000 };
   });
   options.telemetry.collect.gapsCounted({ gaps });
-  await tellCompleteness(store, rows, options);
+  await reportCompleteness(store, rows, options);
 }
 
 interface Surroundings {
@@ -112,7 +112,7 @@ export async function keepVerifying(
 }
 
 /** Tells how complete the archive is. All of it comes from the ledger. */
-export async function tellCompleteness(
+export async function reportCompleteness(
   store: Store,
   streams: readonly StreamStatus[],
   { telemetry, exchangeTime }: Surroundings,
@@ -179,7 +179,7 @@ export async function keepPartitions(
             watcher: { onStep: nothing, onRows: nothing },
           })
         : NOTHING_DONE;
-      await tell(store, report, telemetry);
+      await reportLifecycle(store, report, telemetry);
     } catch (error) {
       // A command that works on the same is no failure: it does what was to be done.
       if (signal.aborted || codeOf(error) === 'sealing_busy') continue;
@@ -195,7 +195,7 @@ function isAnythingWanted({ sealAfterMs, coldAfterMs, retentionMs }: LifeRules):
   return sealAfterMs !== null || coldAfterMs !== null || Object.keys(retentionMs).length > 0;
 }
 
-async function tell(
+async function reportLifecycle(
   store: Store,
   { outcomes, failures }: LifeReport,
   { sealing }: LifeSurroundings['telemetry'],

@@ -10,7 +10,7 @@ import type { Need } from '../command.js';
 import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { archive, type Left, type Look, stoppable } from '../opening/database.js';
-import { formatMoment } from '../options.js';
+import { formatInstant } from '../options.js';
 import { type Column, formatTable, printable, roughDuration } from '../output.js';
 import { Progress } from '../progress.js';
 
@@ -69,8 +69,8 @@ type Line = MissingPart & { readonly market: string };
 
 const COLUMNS: readonly Column<Line>[] = [
   { title: 'market', text: ({ market }) => market },
-  { title: 'from', text: ({ span }) => formatMoment(Math.floor(span.fromMs)) },
-  { title: 'to', text: ({ span }) => formatMoment(Math.floor(span.toMs)) },
+  { title: 'from', text: ({ span }) => formatInstant(Math.floor(span.fromMs)) },
+  { title: 'to', text: ({ span }) => formatInstant(Math.floor(span.toMs)) },
   { title: 'length', align: 'right', text: ({ span }) => roughDuration(span.toMs - span.fromMs) },
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },
@@ -110,20 +110,20 @@ function advice(gaps: readonly SeriesGaps[]): string[] {
 
 /** Where coverage begins and ends, if it is only the ends of the span that are missing somewhere. */
 function wholeSpan(gaps: readonly SeriesGaps[]): string[] {
-  const begins = gaps.flatMap(({ span, missing: [first] }) =>
+  const starts = gaps.flatMap(({ span, missing: [first] }) =>
     first?.span.fromMs === span.fromMs ? [first.span.toMs] : [],
   );
   const ends = gaps.flatMap(({ span, missing }) => {
     const last = missing.at(-1);
     return last?.span.toMs === span.toMs ? [last.span.fromMs] : [];
   });
-  const [fromMs, toMs] = [Math.max(...begins), Math.min(...ends)];
+  const [fromMs, toMs] = [Math.max(...starts), Math.min(...ends)];
   // A market of which nothing is covered leaves no such span.
   if (fromMs >= toMs || gaps.some(({ span }) => fromMs >= span.toMs || toMs <= span.fromMs))
     return [];
   const iso = (ms: number) => new Date(ms).toISOString();
   return [
-    ...(begins.length === 0
+    ...(starts.length === 0
       ? []
       : [`  --from ${iso(Math.ceil(fromMs))} begins where coverage does`]),
     ...(ends.length === 0 ? [] : [`  --to ${iso(Math.floor(toMs))} ends where coverage does`]),
@@ -148,7 +148,7 @@ export function emptyReason(
   nowMs: number,
 ): string {
   const name = printable(market);
-  const at = (moment: string | number) => formatMoment(Math.floor(new Date(moment).getTime()));
+  const at = (instant: string | number) => formatInstant(Math.floor(new Date(instant).getTime()));
   const span = `${at(from)} to ${at(to)}`;
   const [first] = coverage.list;
   const isWhole = coverage.count === 1 && first?.from === from && first.to === to;

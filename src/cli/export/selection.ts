@@ -14,7 +14,7 @@ import { type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import { UsageError } from '../failure.js';
-import { formatMoment, type Moment } from '../options.js';
+import { formatInstant, type Instant } from '../options.js';
 import { marketsOf, selectMarkets, selectSpan } from '../selection.js';
 
 /** The options by which an export selects rows. */
@@ -25,8 +25,8 @@ export interface ExportSelection {
   readonly interval: number | undefined;
   /** Length of states, seconds. */
   readonly period: number | undefined;
-  readonly from: Moment | undefined;
-  readonly to: Moment | undefined;
+  readonly from: Instant | undefined;
+  readonly to: Instant | undefined;
 }
 
 const OPTION_OF: Readonly<Partial<Record<SeriesKind, 'interval' | 'period'>>> = {
@@ -156,8 +156,8 @@ function spanOf(
   if (toMs > fromMs) return { fromMs, toMs };
   throw new UsageError(
     '--to',
-    formatMoment(toMs),
-    `${kind} of ${market} are covered from ${formatMoment(fromMs)} on; name --from as well`,
+    formatInstant(toMs),
+    `${kind} of ${market} are covered from ${formatInstant(fromMs)} on; name --from as well`,
   );
 }
 
@@ -219,7 +219,7 @@ export async function interchangeParts(
     throw new UsageError(
       '--market',
       one.name,
-      `its ${kinds.join(' and its ')} are covered at different times, up to ${formatMoment(span.toMs)} and from ${formatMoment(span.fromMs)} on; name --from and --to`,
+      `its ${kinds.join(' and its ')} are covered at different times, up to ${formatInstant(span.toMs)} and from ${formatInstant(span.fromMs)} on; name --from and --to`,
     );
   });
   if (parts.length === 0) {

@@ -11,7 +11,7 @@ import { EXIT_CODES, type ExitCode, UsageError } from '../failure.js';
 import { gapIdOf } from '../gaps.js';
 import { borrowDatabase, migrateDatabase, openArchive } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
-import { formatMoment, streamName } from '../options.js';
+import { formatInstant, streamName } from '../options.js';
 import { jsonLine, printable, roughDuration } from '../output.js';
 import { ProgressLine, percent } from '../progress.js';
 import { type FillEnd, Filling } from './filling.js';
@@ -90,7 +90,7 @@ export function isWhole({ tasks }: FillOutcome): boolean {
 export function outcomeText(outcome: FillOutcome, again: string): string {
   const { tasks, gaps, rows, durationMs, end } = outcome;
   const lines = tasks.map(({ market, stream, span, progress }) => {
-    const between = `${formatMoment(span.fromMs)} – ${formatMoment(span.toMs)}`;
+    const between = `${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)}`;
     const share = percent(Math.min(1, (progress.coveredMs + 0.5) / progress.lengthMs));
     return `${printable(market)} ${streamName(stream)}  ${between}: ${share} covered`;
   });
@@ -111,7 +111,7 @@ function text(lines: readonly string[]): string {
 
 function gapLine(gap: Gap): string {
   const { market, span, state, reason } = gap;
-  const between = `${formatMoment(span.fromMs)} – ${formatMoment(span.toMs)}`;
+  const between = `${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)}`;
   const id = gapIdOf(gap);
   return `  ${printable(market)} ${streamName(gap)}  ${between}: ${state}, ${reason} (${id})`;
 }
@@ -221,7 +221,7 @@ export function filling(need: 'existing' | 'any'): Need<FillDesk> {
         const startedMs = clock.monotonicMs();
         const fill: FillDesk['fill'] = async (plan, json) => {
           const outcome = await run({ filling, store }, plan, progress, startedMs);
-          return tell(outcome, json === true);
+          return reportOutcome(outcome, json === true);
         };
         try {
           return await use({ session, store, filling, signal, say, fill });
@@ -285,7 +285,7 @@ async function run(
   };
 }
 
-function tell(outcome: FillOutcome | string, isJson: boolean): ExitCode {
+function reportOutcome(outcome: FillOutcome | string, isJson: boolean): ExitCode {
   if (typeof outcome === 'string') {
     process.stdout.write(isJson ? jsonLine({ isWhole: true, message: outcome }) : `${outcome}\n`);
     return EXIT_CODES.ok;

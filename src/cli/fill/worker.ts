@@ -1,6 +1,6 @@
 import type { CandleCollector } from '../../collect/candles/candles.js';
 import { ClaimGate } from '../../collect/claim-gate.js';
-import { tellFailure } from '../../collect/failures.js';
+import { reportFailure } from '../../collect/failures.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
 import { patientArchive } from '../../collect/patient.js';
 import type { ArchivePort, ClaimTime, ExchangePort } from '../../collect/ports.js';
@@ -226,7 +226,7 @@ export class FillWorker {
         backoff.reset();
       } catch (error) {
         if (signal.aborted || isAborted(error)) return;
-        tellFailure(telemetry.collect, 'fill', market, error);
+        reportFailure(telemetry.collect, 'fill', market, error);
         waitMs = backoff.nextMs();
       }
       await sleep(clock, waitMs, signal).catch(() => undefined);

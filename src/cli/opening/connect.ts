@@ -1,4 +1,4 @@
-import { tellFailure } from '../../collect/failures.js';
+import { reportFailure } from '../../collect/failures.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
@@ -59,7 +59,7 @@ export async function firstAnswer(
     } catch (error) {
       if (signal.aborted || tries >= triesMax) throw error;
       if (error instanceof TapekeepError && isForAPerson(error)) throw error;
-      tellFailure(telemetry.collect, 'markets', '*', error, 'retry');
+      reportFailure(telemetry.collect, 'markets', '*', error, 'retry');
       await sleep(clock, backoff.nextMs(), signal);
     }
   }

@@ -204,13 +204,13 @@ export interface Left {
 export function stoppable<C>(left: string, need: Need<C>): Need<C & Left> {
   return async (common, use) => {
     using ending = commandEnding.hold();
-    const told = { left };
+    const notice = { left };
     try {
-      return await need(common, (context) => use(Object.assign(told, context)));
+      return await need(common, (context) => use(Object.assign(notice, context)));
     } catch (error) {
       const isStopped = ending.signal.aborted && isAborted(error);
       if (commandEnding.outputCode !== undefined || !isStopped) throw error;
-      process.stderr.write(`tapekeep: stopped; ${told.left}\n`);
+      process.stderr.write(`tapekeep: stopped; ${notice.left}\n`);
       return EXIT_CODES.forced;
     }
   };

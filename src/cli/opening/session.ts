@@ -54,7 +54,7 @@ export function openSession(
     logger,
     exchangeNowMs: () => exchangeTime?.nowMs() ?? clock.wallMs(),
   });
-  stderr.tellTo(telemetry.daemon);
+  stderr.reportTo(telemetry.daemon);
   exchangeTime = createExchangeClock({ clock, telemetry: telemetry.client });
   return { config, telemetry, exchangeTime };
 }

@@ -64,7 +64,7 @@ class Wait {
   readonly #ending = new AbortController();
   readonly signal: AbortSignal;
   #awaySinceMs: number | undefined;
-  #toldMs = Number.NEGATIVE_INFINITY;
+  #loggedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: DatabaseWaitOptions) {
     this.#options = options;
@@ -80,8 +80,8 @@ class Wait {
     this.#awaySinceMs ??= nowMs;
     const waitedMs = nowMs - this.#awaySinceMs;
     if (waitedMs >= waitMs) throw waitMs === 0 ? error : new WaitedError(error, waitMs);
-    if (nowMs - this.#toldMs < LOOK_EVERY_MS) return;
-    this.#toldMs = nowMs;
+    if (nowMs - this.#loggedAtMs < LOOK_EVERY_MS) return;
+    this.#loggedAtMs = nowMs;
     telemetry.databaseAwaited({ detail: messageOf(error), waitedMs, limitMs: waitMs });
   }
 

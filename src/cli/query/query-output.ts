@@ -6,7 +6,7 @@ export const ANSWER_FORMATS = ['table', 'csv', 'json'] as const;
 export type AnswerFormat = (typeof ANSWER_FORMATS)[number];
 
 /** An answer as it comes: values as for JSON, decimals in text. */
-export interface TellableAnswer {
+export interface PrintableAnswer {
   readonly names: readonly string[];
   readonly chunks:
     | AsyncIterable<ReadonlyArray<readonly unknown[]>>
@@ -22,7 +22,7 @@ const MEASURED_ROWS = 1_000;
  * @param write resolves when more may come
  */
 export async function writeAnswer(
-  { names, chunks }: TellableAnswer,
+  { names, chunks }: PrintableAnswer,
   format: AnswerFormat,
   write: (text: string) => Promise<void>,
 ): Promise<void> {
@@ -43,7 +43,7 @@ export async function writeAnswer(
 
 async function writeTable(
   names: readonly string[],
-  chunks: TellableAnswer['chunks'],
+  chunks: PrintableAnswer['chunks'],
   write: (text: string) => Promise<void>,
 ): Promise<void> {
   const columns = names.map((title, at) => ({

@@ -1,7 +1,7 @@
 import { type RawData, WebSocket } from 'ws';
 import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
 import { stateRecord } from '../../contract/resources.js';
-import { TELL_GAPS } from '../../contract/told-gaps.js';
+import { GAP_NOTICES_METHOD } from '../../contract/told-gaps.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import { tlsRefusal } from '../../kernel/tls-refusal.js';
@@ -136,7 +136,10 @@ export class StateSession {
     this.#stalls = new StallDetector(acknowledgeTimeoutMs, isReplay(this.#identity));
     if (isReplay(this.#identity)) {
       this.#isUnknown = true;
-      this.#socket?.send(JSON.stringify({ method: TELL_GAPS, params: [], id: GAPS_ID }), () => {});
+      this.#socket?.send(
+        JSON.stringify({ method: GAP_NOTICES_METHOD, params: [], id: GAPS_ID }),
+        () => {},
+      );
     }
     this.#askToSubscribe();
   }

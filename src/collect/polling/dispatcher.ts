@@ -4,7 +4,7 @@ import { AbortedError, isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { tellFailure } from '../failures.js';
+import { reportFailure } from '../failures.js';
 import { type ExchangePort, type ExchangeTime, PRIORITY, type RequestTurn } from '../ports.js';
 import { type Choice, Chooser } from './choice.js';
 import { type HeadWalker, Lane, type Sign, type SignSource, type Waiting } from './lane.js';
@@ -183,7 +183,7 @@ export class PollDispatcher {
       return await reservation.turn;
     } catch (error) {
       if (signal.aborted || isAborted(error)) return undefined;
-      tellFailure(this.#options.telemetry, 'trades', '*', error);
+      reportFailure(this.#options.telemetry, 'trades', '*', error);
       await this.#wakeup.wait(RECHECK_MS, signal);
       return undefined;
     } finally {
@@ -241,7 +241,7 @@ export class PollDispatcher {
       this.#markets.get(market)?.handOver(lane);
       if (signal.aborted || isAborted(error)) return;
       this.#failuresInRow[kind] += 1;
-      tellFailure(telemetry, kind, market, error);
+      reportFailure(telemetry, kind, market, error);
       onFailed?.(walker, error);
     }
   }

@@ -3,7 +3,7 @@ import type { Clock } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { tellFailure } from '../failures.js';
+import { reportFailure } from '../failures.js';
 import { type ExchangePort, PRIORITY, type RequestTurn } from '../ports.js';
 import type { PendingGap } from './frontier.js';
 import type { TradeWalker } from './walker.js';
@@ -102,7 +102,7 @@ export class GapFiller {
       return await this.#options.exchange.reserve(PRIORITY.fill, signal);
     } catch (error) {
       if (!signal.aborted && !isAborted(error))
-        tellFailure(this.#options.telemetry, 'trades', '*', error);
+        reportFailure(this.#options.telemetry, 'trades', '*', error);
       return undefined;
     }
   }
@@ -114,7 +114,7 @@ export class GapFiller {
       await walker.fillStep(signal, turn);
     } catch (error) {
       if (signal.aborted || isAborted(error)) return;
-      tellFailure(this.#options.telemetry, walker.kind, walker.market, error);
+      reportFailure(this.#options.telemetry, walker.kind, walker.market, error);
     } finally {
       this.#busy.delete(walker);
     }

@@ -57,7 +57,7 @@ export class MatchingEngine {
   #timeUs = 0;
   /** Trades of the running operation, not told yet. */
   #trades: Trade[] = [];
-  #isTelling = false;
+  #isNotifying = false;
 
   constructor(options: EngineOptions = {}) {
     this.#listeners = options;
@@ -74,9 +74,9 @@ export class MatchingEngine {
   addMarket(rules: MarketRules): void {
     this.#guard();
     if (this.#markets.has(rules.name)) throw new EngineError(`${rules.name} is listed already`);
-    const stock = this.#accounts.currency(rules.stock);
-    const money = this.#accounts.currency(rules.money);
-    this.#markets.set(rules.name, new ListedMarket(rules, stock, money));
+    const base = this.#accounts.currency(rules.stock);
+    const quote = this.#accounts.currency(rules.money);
+    this.#markets.set(rules.name, new ListedMarket(rules, base, quote));
     this.#rescale();
   }
 
@@ -97,7 +97,7 @@ export class MatchingEngine {
       }
     }
     this.#markets.delete(name);
-    this.#tell(name);
+    this.#notify(name);
     return count;
   }
 
@@ -165,19 +165,29 @@ export class MatchingEngine {
     this.#timeUs = Math.max(this.#timeUs, order.timeUs);
     const takerFee = order.takerFee ?? market.takerFee;
     const makerFee = order.makerFee ?? market.makerFee;
-    const seat = market.seat(account);
+    const participant = market.participant(account);
     const id = this.#nextOrderId;
     this.#nextOrderId += 1;
     const { name } = market.rules;
-    const taker = new Order(id, seat, name, side, this.#timeUs, price, amount, takerFee, makerFee);
+    const taker = new Order(
+      id,
+      participant,
+      name,
+      side,
+      this.#timeUs,
+      price,
+      amount,
+      takerFee,
+      makerFee,
+    );
     matchOrder(market, taker, this.#sink);
     if (taker.left > 0n) {
       freeze(market, taker);
       market.side(side).add(taker);
-      seat.add(taker);
+      participant.add(taker);
       this.#orders.set(id, taker);
     }
-    this.#tell(name);
+    this.#notify(name);
     return taker;
   }
 
@@ -190,7 +200,7 @@ export class MatchingEngine {
       return new Rejection('unknownOrder', `order ${orderId} is not open`);
     }
     this.#takeOut(market, order);
-    this.#tell(order.market);
+    this.#notify(order.market);
     return order;
   }
 
@@ -211,8 +221,8 @@ export class MatchingEngine {
 
   /** The open orders of an account in a market, newest first. Costs O(offset + limit). */
   activeOrders(account: string, market: string, offset: number, limit: number): Slice<OrderState> {
-    const seat = this.#markets.get(market)?.findSeat(account);
-    return { total: seat?.total ?? 0, rows: seat?.page(offset, limit) ?? [] };
+    const participant = this.#markets.get(market)?.findParticipant(account);
+    return { total: participant?.total ?? 0, rows: participant?.page(offset, limit) ?? [] };
   }
 
   /** The open orders of one side, best price first and oldest first within a price. */
@@ -233,7 +243,7 @@ export class MatchingEngine {
   }
 
   #forget(order: Order): void {
-    order.seat.remove(order);
+    order.participant.remove(order);
     this.#orders.delete(order.id);
   }
 
@@ -256,9 +266,9 @@ export class MatchingEngine {
   }
 
   /** Tells what an operation has done, when everything is in its place again. */
-  #tell(market: string): void {
+  #notify(market: string): void {
     const { onTrade, onBookChange } = this.#listeners;
-    this.#isTelling = true;
+    this.#isNotifying = true;
     try {
       if (this.#trades.length > 0) {
         const trades = this.#trades;
@@ -267,7 +277,7 @@ export class MatchingEngine {
       }
       onBookChange?.(market);
     } finally {
-      this.#isTelling = false;
+      this.#isNotifying = false;
     }
   }
 
@@ -277,7 +287,7 @@ export class MatchingEngine {
   }
 
   #guard(): void {
-    if (this.#isTelling) throw new EngineError('a listener of the engine must not change it');
+    if (this.#isNotifying) throw new EngineError('a listener of the engine must not change it');
   }
 }
 

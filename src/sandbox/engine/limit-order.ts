@@ -73,13 +73,14 @@ export function faultOf(
   if (amount < market.minAmount) {
     return new Rejection('belowMinAmount', `${rules.name} trades at least ${rules.minAmount}`);
   }
-  const currency = side === 'buy' ? market.money : market.stock;
-  const seat = market.findSeat(account);
-  const held = seat === undefined ? currency.holdings.get(account) : market.payingOf(seat, side);
+  const currency = side === 'buy' ? market.quote : market.base;
+  const participant = market.findParticipant(account);
+  const held =
+    participant === undefined ? currency.holdings.get(account) : market.payingOf(participant, side);
   if (held === undefined || held.available < needOf(market, side, price, amount)) {
     return fundsShort(account, currency.name);
   }
-  if (seat !== undefined && seat.total >= maxOpenOrders) {
+  if (participant !== undefined && participant.total >= maxOpenOrders) {
     const most = `${account} has ${maxOpenOrders} open orders in ${rules.name}, the most allowed`;
     return new Rejection('tooManyOrders', most);
   }

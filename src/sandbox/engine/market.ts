@@ -4,7 +4,7 @@ import type { Currency, Holding } from './accounts.js';
 import { MAX_PLACES, parseUnits, powerOfTen, unitBound } from './amounts.js';
 import { BookSide } from './book-side.js';
 import { EngineError } from './engine-error.js';
-import { Seat } from './order.js';
+import { Participant } from './order.js';
 import type { Rejection } from './rejection.js';
 
 /** A market as it is listed. */
@@ -43,34 +43,34 @@ export class ListedMarket {
   readonly #rateBound: bigint;
   readonly buy = new BookSide('buy');
   readonly sell = new BookSide('sell');
-  readonly stock: Currency;
-  readonly money: Currency;
+  readonly base: Currency;
+  readonly quote: Currency;
   isBlocked = false;
   /** Units of the stock currency in one unit of an amount. */
-  stockFactor = 1n;
+  baseFactor = 1n;
   /** Units of the money currency in one unit of price × amount. */
-  moneyFactor = 1n;
+  quoteFactor = 1n;
   /** Units of the currency in one unit of amount × rate, and of price × amount × rate. */
-  stockFeeFactor = 1n;
-  moneyFeeFactor = 1n;
-  readonly #seats = new Map<string, Seat>();
+  baseFeeFactor = 1n;
+  quoteFeeFactor = 1n;
+  readonly #participants = new Map<string, Participant>();
 
   /** @throws EngineError when the rules cannot be */
-  constructor(rules: MarketRules, stock: Currency, money: Currency) {
+  constructor(rules: MarketRules, base: Currency, quote: Currency) {
     const { name, stockPrec, moneyPrec, feePrec } = rules;
     const isPrecision = (digits: number) => Number.isInteger(digits) && digits >= 0;
     const isPossible =
       [stockPrec, moneyPrec, feePrec].every(isPrecision) &&
       stockPrec + moneyPrec + feePrec <= MAX_PLACES &&
-      stock !== money;
+      base !== quote;
     if (!isPossible) {
       throw new EngineError(
         `market ${name}: needs two currencies and whole precisions of at most ${MAX_PLACES} together`,
       );
     }
     this.rules = rules;
-    this.stock = stock;
-    this.money = money;
+    this.base = base;
+    this.quote = quote;
     this.priceBound = unitBound(moneyPrec);
     this.amountBound = unitBound(stockPrec);
     this.#rateBound = powerOfTen(feePrec);
@@ -82,18 +82,18 @@ export class ListedMarket {
     if (!this.isRate(this.takerFee) || !this.isRate(this.makerFee)) {
       throw new EngineError(`market ${name}: fee rates go from 0 to below 1`);
     }
-    stock.widen(stockPrec + feePrec);
-    money.widen(stockPrec + moneyPrec + feePrec);
+    base.widen(stockPrec + feePrec);
+    quote.widen(stockPrec + moneyPrec + feePrec);
     this.rescale();
   }
 
   /** To be called when a currency has got more digits. */
   rescale(): void {
     const { stockPrec, moneyPrec, feePrec } = this.rules;
-    this.stockFactor = powerOfTen(this.stock.digits - stockPrec);
-    this.stockFeeFactor = powerOfTen(this.stock.digits - stockPrec - feePrec);
-    this.moneyFactor = powerOfTen(this.money.digits - stockPrec - moneyPrec);
-    this.moneyFeeFactor = powerOfTen(this.money.digits - stockPrec - moneyPrec - feePrec);
+    this.baseFactor = powerOfTen(this.base.digits - stockPrec);
+    this.baseFeeFactor = powerOfTen(this.base.digits - stockPrec - feePrec);
+    this.quoteFactor = powerOfTen(this.quote.digits - stockPrec - moneyPrec);
+    this.quoteFeeFactor = powerOfTen(this.quote.digits - stockPrec - moneyPrec - feePrec);
   }
 
   side(side: Side): BookSide {
@@ -106,26 +106,26 @@ export class ListedMarket {
   }
 
   /** The holding that an order of this side is paid from. */
-  payingOf(seat: Seat, side: Side): Holding {
-    return side === 'buy' ? seat.money : seat.stock;
+  payingOf(participant: Participant, side: Side): Holding {
+    return side === 'buy' ? participant.quote : participant.base;
   }
 
   /** The seat of an account, made at its first order. */
-  seat(account: string): Seat {
-    const known = this.#seats.get(account);
+  participant(account: string): Participant {
+    const known = this.#participants.get(account);
     if (known !== undefined) return known;
-    const made = new Seat(account, this.stock.holding(account), this.money.holding(account));
-    this.#seats.set(account, made);
+    const made = new Participant(account, this.base.holding(account), this.quote.holding(account));
+    this.#participants.set(account, made);
     return made;
   }
 
   /** The seat of an account that has ordered here. */
-  findSeat(account: string): Seat | undefined {
-    return this.#seats.get(account);
+  findParticipant(account: string): Participant | undefined {
+    return this.#participants.get(account);
   }
 }
 
 /** What an order of this size takes at most, in units of the currency that it is paid in. */
 export function needOf(market: ListedMarket, side: Side, price: bigint, amount: bigint): bigint {
-  return side === 'buy' ? price * amount * market.moneyFactor : amount * market.stockFactor;
+  return side === 'buy' ? price * amount * market.quoteFactor : amount * market.baseFactor;
 }

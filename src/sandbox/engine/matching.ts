@@ -62,30 +62,30 @@ function settle(
   taker.left -= amount;
   maker.dealMoney += total;
   taker.dealMoney += total;
-  const stock = amount * market.stockFactor;
-  const money = total * market.moneyFactor;
+  const base = amount * market.baseFactor;
+  const quote = total * market.quoteFactor;
   const isBuy = taker.side === 'buy';
   const buyer = isBuy ? taker : maker;
   const seller = isBuy ? maker : taker;
-  const stockFee = amount * (isBuy ? taker.takerFee : maker.makerFee) * market.stockFeeFactor;
-  const moneyFee = total * (isBuy ? maker.makerFee : taker.takerFee) * market.moneyFeeFactor;
+  const baseFee = amount * (isBuy ? taker.takerFee : maker.makerFee) * market.baseFeeFactor;
+  const quoteFee = total * (isBuy ? maker.makerFee : taker.takerFee) * market.quoteFeeFactor;
   // The maker pays from what it had frozen at the same price; the taker has frozen nothing.
   if (isBuy) {
-    buyer.seat.money.available -= money;
-    seller.seat.stock.freeze -= stock;
+    buyer.participant.quote.available -= quote;
+    seller.participant.base.freeze -= base;
   } else {
-    buyer.seat.money.freeze -= money;
-    seller.seat.stock.available -= stock;
+    buyer.participant.quote.freeze -= quote;
+    seller.participant.base.available -= base;
   }
-  buyer.seat.stock.available += stock - stockFee;
-  seller.seat.money.available += money - moneyFee;
-  market.stock.fees.available += stockFee;
-  market.money.fees.available += moneyFee;
+  buyer.participant.base.available += base - baseFee;
+  seller.participant.quote.available += quote - quoteFee;
+  market.base.fees.available += baseFee;
+  market.quote.fees.available += quoteFee;
 }
 
 /** Binds what an order needs as long as it is open: its stock, or its price × what is left. */
 export function freeze(market: ListedMarket, order: Order): void {
-  const holding = market.payingOf(order.seat, order.side);
+  const holding = market.payingOf(order.participant, order.side);
   const units = needOf(market, order.side, order.price, order.left);
   holding.available -= units;
   holding.freeze += units;
@@ -93,7 +93,7 @@ export function freeze(market: ListedMarket, order: Order): void {
 
 /** Sets free what {@link freeze} has bound and fills have not used. */
 export function release(market: ListedMarket, order: Order): void {
-  const holding = market.payingOf(order.seat, order.side);
+  const holding = market.payingOf(order.participant, order.side);
   const units = needOf(market, order.side, order.price, order.left);
   holding.freeze -= units;
   holding.available += units;

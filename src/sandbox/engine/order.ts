@@ -25,18 +25,18 @@ export interface OrderState {
 }
 
 /** An account in one market: its holdings of the two currencies and its open orders. */
-export class Seat {
+export class Participant {
   readonly account: string;
-  readonly stock: Holding;
-  readonly money: Holding;
+  readonly base: Holding;
+  readonly quote: Holding;
   /** Number of open orders. */
   total = 0;
   newest: Order | undefined = undefined;
 
-  constructor(account: string, stock: Holding, money: Holding) {
+  constructor(account: string, base: Holding, quote: Holding) {
     this.account = account;
-    this.stock = stock;
-    this.money = money;
+    this.base = base;
+    this.quote = quote;
   }
 
   add(order: Order): void {
@@ -85,7 +85,7 @@ export class Order implements OrderState {
   newer: Order | undefined = undefined;
   older: Order | undefined = undefined;
   readonly id: number;
-  readonly seat: Seat;
+  readonly participant: Participant;
   readonly market: string;
   readonly side: Side;
   readonly timeUs: number;
@@ -96,7 +96,7 @@ export class Order implements OrderState {
 
   constructor(
     id: number,
-    seat: Seat,
+    participant: Participant,
     market: string,
     side: Side,
     timeUs: number,
@@ -106,7 +106,7 @@ export class Order implements OrderState {
     makerFee: bigint,
   ) {
     this.id = id;
-    this.seat = seat;
+    this.participant = participant;
     this.market = market;
     this.side = side;
     this.timeUs = timeUs;
@@ -118,7 +118,7 @@ export class Order implements OrderState {
   }
 
   get account(): string {
-    return this.seat.account;
+    return this.participant.account;
   }
 
   get dealStock(): bigint {

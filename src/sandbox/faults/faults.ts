@@ -160,8 +160,8 @@ export class Faults implements Interference {
     if (!isAboutEarlier(state.rule) || reply.status !== 200) return undefined;
     const cache = this.#script.caches.replies(state);
     const key = state.rule.kind === 'stuckPage' ? withoutPage(request) : request;
-    const isTold = state.rule.cacheTime === true;
-    const kept = isTold ? { ...reply, body: withCacheTime(reply.body, atMs) } : reply;
+    const showsCacheTime = state.rule.cacheTime === true;
+    const kept = showsCacheTime ? { ...reply, body: withCacheTime(reply.body, atMs) } : reply;
     const older = cache.take(key, kept, kept.body.length, nowMs);
     if (older === undefined || older.body === reply.body) return undefined;
     const { date } = reply.headers;
@@ -188,8 +188,8 @@ export class Faults implements Interference {
 
 /** An answer that says when a cache took it up; a bare list has no place for it. */
 function withCacheTime(body: string, atMs: number): string {
-  const said = JSON.parse(body) as object;
-  return Array.isArray(said) ? body : JSON.stringify({ ...said, cache_time: atMs / 1000 });
+  const parsed = JSON.parse(body) as object;
+  return Array.isArray(parsed) ? body : JSON.stringify({ ...parsed, cache_time: atMs / 1000 });
 }
 
 /** A rule for a market that never comes would be a fault that never fires, and nobody would know. */

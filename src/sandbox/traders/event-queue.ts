@@ -10,8 +10,8 @@ export interface Scheduled {
 }
 
 export class EventQueue<E extends Scheduled> {
-  #heap: Array<{ readonly event: E; readonly turn: number }> = [];
-  #turn = 0;
+  #heap: Array<{ readonly event: E; readonly sequence: number }> = [];
+  #nextSequence = 0;
 
   get size(): number {
     return this.#heap.length;
@@ -23,8 +23,8 @@ export class EventQueue<E extends Scheduled> {
   }
 
   add(event: E): void {
-    const entry = { event, turn: this.#turn };
-    this.#turn += 1;
+    const entry = { event, sequence: this.#nextSequence };
+    this.#nextSequence += 1;
     let at = this.#heap.length;
     this.#heap.push(entry);
     while (at > 0) {
@@ -64,7 +64,7 @@ export class EventQueue<E extends Scheduled> {
     if (a === undefined || b === undefined) return false;
     if (a.event.timeUs !== b.event.timeUs) return a.event.timeUs < b.event.timeUs;
     if (a.event.rank !== b.event.rank) return a.event.rank < b.event.rank;
-    return a.turn < b.turn;
+    return a.sequence < b.sequence;
   }
 
   #swap(index: number, other: number): void {

@@ -45,10 +45,10 @@ function readSession(request: FastifyRequest): string | undefined {
   throw new ControlError(`session ${show(named)} is not allowed; name one`);
 }
 
-function readMoment(value: unknown): number {
+function readInstant(value: unknown): number {
   const ms = typeof value === 'string' ? Date.parse(value) : value;
-  const isMoment = typeof ms === 'number' && Number.isSafeInteger(ms);
-  if (isMoment) return ms;
+  const isInstant = typeof ms === 'number' && Number.isSafeInteger(ms);
+  if (isInstant) return ms;
   throw new ControlError(
     `to ${show(value)} is not allowed; expected a time such as 2026-01-31T12:00:00Z, or UNIX milliseconds`,
   );
@@ -91,7 +91,7 @@ const changes: Readonly<
     return control.resume(session);
   },
   seek: (control, session, request) =>
-    control.seek(session, readMoment(readFields(request, 'to').to)),
+    control.seek(session, readInstant(readFields(request, 'to').to)),
   step: (control, session, request) =>
     control.step(session, readStep(readFields(request, 'ms').ms)),
   speed: (control, session, request) =>

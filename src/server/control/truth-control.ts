@@ -4,7 +4,7 @@ import { readQuery } from '../http/query.js';
 import { CONTROL_PREFIX, refuse, refuseFor } from './control-replies.js';
 
 /** A backend that can tell everything it ever issued. */
-export interface TruthTeller {
+export interface TruthSource {
   /**
    * Every trade of a market until now and from a moment (UNIX microseconds) on, oldest first, also
    * those not served any more, and of markets that are gone. Read at once.
@@ -33,8 +33,8 @@ interface TruthPage {
   readonly last: BackendTrade | undefined;
 }
 
-function tellsTruth(backend: Backend): backend is Backend & TruthTeller {
-  return typeof (backend as Partial<TruthTeller>).truth === 'function';
+function hasTruth(backend: Backend): backend is Backend & TruthSource {
+  return typeof (backend as Partial<TruthSource>).truth === 'function';
 }
 
 /** UNIX seconds of a query as microseconds; `fallback` when it is not given, NaN when misspelt. */
@@ -72,11 +72,11 @@ function readTruthQuery(target: string): TruthQuery | string {
 }
 
 /** Within one turn: trades could be forgotten in between. */
-function readPage(teller: TruthTeller, query: TruthQuery): TruthPage {
+function readPage(source: TruthSource, query: TruthQuery): TruthPage {
   const { market, fromUs, toUs, after, limit } = query;
   const lines: string[] = [];
   let last: BackendTrade | undefined;
-  for (const trade of teller.truth(market, fromUs)) {
+  for (const trade of source.truth(market, fromUs)) {
     if (trade.timeUs >= toUs) break;
     if (trade.id <= after) continue;
     if (lines.length === limit) return { lines: lines.join(''), last };
@@ -104,7 +104,7 @@ function linkNext(reply: FastifyReply, query: TruthQuery, last: BackendTrade): v
  */
 export function addTruthControl(app: FastifyInstance, backend: Backend): void {
   app.get(`${CONTROL_PREFIX}truth`, (request, reply) => {
-    if (!tellsTruth(backend)) return refuse(reply, 404, 'this exchange keeps no truth');
+    if (!hasTruth(backend)) return refuse(reply, 404, 'this exchange keeps no truth');
     const query = readTruthQuery(request.raw.url ?? '');
     if (typeof query === 'string') return refuse(reply, 400, query);
     try {

@@ -20,7 +20,7 @@ export interface SignedRequest {
 }
 
 interface KeyState {
-  readonly turns: Mutex;
+  readonly mutex: Mutex;
   waiting: number;
   lastNonce: number;
 }
@@ -86,7 +86,7 @@ export class Authenticator {
     const state = this.#stateOf(apiKey);
     if (state.waiting >= MAX_WAITING_PER_KEY) throw new ReplyError(BUSY);
     state.waiting += 1;
-    return state.turns.run(async () => {
+    return state.mutex.run(async () => {
       state.waiting -= 1;
       if (nonce <= state.lastNonce) throw failure();
       try {
@@ -121,7 +121,7 @@ export class Authenticator {
   #stateOf(apiKey: string): KeyState {
     const known = this.#keys.get(apiKey);
     if (known !== undefined) return known;
-    const state: KeyState = { turns: new Mutex(), waiting: 0, lastNonce: 0 };
+    const state: KeyState = { mutex: new Mutex(), waiting: 0, lastNonce: 0 };
     this.#keys.set(apiKey, state);
     return state;
   }

@@ -13,7 +13,7 @@ import { addControl } from '../control/control.js';
 import { guardControl, isControlPath } from '../control/control-replies.js';
 import type { Interference } from '../faults.js';
 import { failureOf } from '../handler-failure.js';
-import { seatOf, takeSeat } from '../seats.js';
+import { openSession, sessionBackendOf } from '../seats.js';
 import type { ServerVariants } from '../variants.js';
 import { sendAnswer, sendJson } from './answer-reply.js';
 import { answerText } from './answers.js';
@@ -105,8 +105,8 @@ function addRoutes(app: FastifyInstance, context: ServerContext): void {
     (apiKey) => backend.secretOf(apiKey),
     variants.signedContent,
   );
-  const checked = <N extends EndpointName>(name: N, raw: RawParams, seated: Backend) =>
-    validateParams(name, raw, seated, variants);
+  const checked = <N extends EndpointName>(name: N, raw: RawParams, sessionBackend: Backend) =>
+    validateParams(name, raw, sessionBackend, variants);
   const isAnswer = (error: unknown) => error instanceof ReplyError || error instanceof RefusedError;
   for (const name of endpointNames) {
     const { path, access } = endpoints[name];
@@ -115,9 +115,9 @@ function addRoutes(app: FastifyInstance, context: ServerContext): void {
         const query = readQuery(request.raw.url ?? '');
         if (query.kind === 'undecodable') throw new ReplyError(BAD_REQUEST);
         if (query.kind === 'ambiguous') throw new ReplyError(INVALID_INPUT);
-        const seated = seatOf(backend, request);
-        const asked = { backend: seated, variants, apiKey: '' };
-        const text = answerText(name, asked, checked(name, query.values, seated));
+        const sessionBackend = sessionBackendOf(backend, request);
+        const asked = { backend: sessionBackend, variants, apiKey: '' };
+        const text = answerText(name, asked, checked(name, query.values, sessionBackend));
         // What is there at once goes at once: a turn of promises costs as much as the answer.
         return text instanceof Promise
           ? text.then((later) => sendAnswer(reply, later, isWatched))
@@ -127,9 +127,13 @@ function addRoutes(app: FastifyInstance, context: ServerContext): void {
     app.post(path, async (request, reply) => {
       const body = Buffer.isBuffer(request.body) ? request.body : undefined;
       const signed = { path, headers: request.headers, body };
-      const seated = seatOf(backend, request);
+      const sessionBackend = sessionBackendOf(backend, request);
       const text = await authenticator.run(signed, isAnswer, async (apiKey, fields) =>
-        answerText(name, { backend: seated, variants, apiKey }, checked(name, fields, seated)),
+        answerText(
+          name,
+          { backend: sessionBackend, variants, apiKey },
+          checked(name, fields, sessionBackend),
+        ),
       );
       return sendAnswer(reply, text, isWatched);
     });
@@ -148,8 +152,8 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
     // Whoever steers the exchange is no client of it.
     const isClient = !isControlPath(request.url);
     try {
-      const seated = isClient ? takeSeat(backend, request, reply) : backend;
-      reply.header('date', httpDate(seated.nowMs()));
+      const sessionBackend = isClient ? openSession(backend, request, reply) : backend;
+      reply.header('date', httpDate(sessionBackend.nowMs()));
     } catch (error) {
       reply.header('date', httpDate(backend.nowMs()));
       return done(error as Error);

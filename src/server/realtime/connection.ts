@@ -13,7 +13,7 @@ import {
   type StateParams,
   stateMarkets,
 } from '../../contract/realtime.js';
-import { TELL_GAPS } from '../../contract/told-gaps.js';
+import { GAP_NOTICES_METHOD } from '../../contract/told-gaps.js';
 import { parseJson } from '../../kernel/json.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { RefusedError } from '../backend.js';
@@ -47,14 +47,14 @@ export class RealtimeConnection {
   readonly #context: ServerContext;
   readonly #socket: WebSocket;
   readonly #outlet: FrameOutlet;
-  readonly #turns = new Mutex();
+  readonly #mutex = new Mutex();
   #waitingFrames = 0;
   /** Of one market, or of all that a list named. */
   #subscriptions: readonly (StateSubscription | FollowedSubscription)[] = [];
   #lastFrameAtMs: number;
   #cancelIdle: (() => void) | undefined;
   #closeReason = 'client';
-  #tellsGaps = false;
+  #notifiesGaps = false;
   /** Present when things are made to go wrong on purpose. */
   readonly #gate: FrameGate | undefined;
   #asked: Pick<GateFrame, 'method' | 'market'> = { method: undefined, market: undefined };
@@ -132,7 +132,7 @@ export class RealtimeConnection {
       return;
     }
     this.#waitingFrames += 1;
-    void this.#turns.run(async () => {
+    void this.#mutex.run(async () => {
       this.#waitingFrames -= 1;
       if (this.#isOpen) await this.#answer(decodeFrame(data, isBinary));
     });
@@ -153,8 +153,8 @@ export class RealtimeConnection {
     }
     const { id, method, params } = request.data;
     this.#asked = { method: undefined, market: undefined };
-    if (method === TELL_GAPS && this.#context.backend.follow !== undefined) {
-      this.#tellsGaps = true;
+    if (method === GAP_NOTICES_METHOD && this.#context.backend.follow !== undefined) {
+      this.#notifiesGaps = true;
       this.#send(responseMessage(id, [], STATUS_SUCCESS));
       return;
     }
@@ -250,7 +250,7 @@ export class RealtimeConnection {
         ? new StateSubscription(this.#context, target, send)
         : new FollowedSubscription(this.#context, target, {
             send,
-            tellsGaps: this.#tellsGaps,
+            notifiesGaps: this.#notifiesGaps,
             room: () => this.#outlet.room(),
             close: (code, reason) => this.#closeAs(code, reason),
           });

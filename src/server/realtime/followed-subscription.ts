@@ -1,13 +1,13 @@
 import { familyUpdateMessage, type StateParams } from '../../contract/realtime.js';
 import type { StateRecord } from '../../contract/resources.js';
-import { toldGapMessage } from '../../contract/told-gaps.js';
+import { gapNoticeMessage } from '../../contract/told-gaps.js';
 import type { StateFollower, WrittenUpdate } from '../backend.js';
 import type { ServerContext } from '../http/http.js';
 
 /** The connection that a subscription sends to. */
 interface Reader {
   /** Whether it asked to be told of gaps. */
-  readonly tellsGaps: boolean;
+  readonly notifiesGaps: boolean;
   send(text: string): void;
   /** Resolves when there is room for more; undefined while there is. */
   room(): Promise<void> | undefined;
@@ -45,11 +45,11 @@ export class FollowedSubscription {
       variants.updateShape === 'contract'
         ? BEFORE + recordText + AFTER
         : JSON.stringify(familyUpdateMessage(market, JSON.parse(recordText) as StateRecord));
-    const tellGap = (isGap: boolean, atMs: number) => {
-      if (!this.#isEnded) this.#reader.send(JSON.stringify(toldGapMessage(isGap, atMs)));
+    const notifyGap = (isGap: boolean, atMs: number) => {
+      if (!this.#isEnded) this.#reader.send(JSON.stringify(gapNoticeMessage(isGap, atMs)));
     };
     const follower: StateFollower = {
-      ...(this.#reader.tellsGaps && { tellGap }),
+      ...(this.#reader.notifiesGaps && { notifyGap }),
       send: (update) => {
         if (this.#isEnded) return undefined;
         this.#reader.send(textOf(update));

@@ -66,7 +66,7 @@ export class RealtimeServer {
     } else if (this.#connections.size >= MAX_CONNECTIONS) {
       this.#refuse(socket, { status: '503 Service Unavailable', type: HTML_TYPE, body: '' });
     } else {
-      const backend = this.#seat(request, socket);
+      const backend = this.#openSession(request, socket);
       if (backend === undefined) return;
       this.#server.handleUpgrade(request, socket, head, (webSocket) => {
         const context = { ...this.#context, backend };
@@ -86,12 +86,12 @@ export class RealtimeServer {
   }
 
   /** The backend as this client is to see it; undefined when it was refused. */
-  #seat(request: IncomingMessage, socket: Duplex): Backend | undefined {
+  #openSession(request: IncomingMessage, socket: Duplex): Backend | undefined {
     const { backend } = this.#context;
-    if (backend.seat === undefined) return backend;
+    if (backend.sessionFor === undefined) return backend;
     try {
       const session = sessionOf(request.headers, request.url ?? '');
-      return backend.seat({ kind: 'connection', session, note: () => undefined });
+      return backend.sessionFor({ kind: 'connection', session, note: () => undefined });
     } catch (error) {
       if (!(error instanceof RefusedError)) throw error;
       const isFull = error.refusal === 'unavailable';

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { formatMoment, momentArgument, resolveMoment } from '../../../src/cli/options.js';
+import { formatInstant, instantArgument, resolveInstant } from '../../../src/cli/options.js';
 
 const NOW_MS = Date.parse('2026-03-01T00:00:00Z');
 
-const read = (text: string) => resolveMoment(momentArgument(text), NOW_MS);
+const read = (text: string) => resolveInstant(instantArgument(text), NOW_MS);
 
 test('days, times, zones and durations are read exactly', () => {
   for (const [text, iso] of [
@@ -46,7 +46,7 @@ test('what is no moment is refused with what is allowed', () => {
     ],
     ...['2026-01-31\n2026-02-01', '2026-01-31; DROP', '１９７０-01-01', 'NaN', 'Infinity', '1e3'],
   ]) {
-    assert.throws(() => momentArgument(text), /2026-01-31T12:00:00Z/, JSON.stringify(text));
+    assert.throws(() => instantArgument(text), /2026-01-31T12:00:00Z/, JSON.stringify(text));
   }
 });
 
@@ -56,7 +56,7 @@ test('every moment of the common calendar comes back as it was written', () => {
   fc.assert(
     fc.property(fc.integer({ min: from, max: to }), (ms) => {
       assert.equal(read(new Date(ms).toISOString()), ms);
-      assert.equal(read(formatMoment(ms)), ms);
+      assert.equal(read(formatInstant(ms)), ms);
     }),
   );
 });

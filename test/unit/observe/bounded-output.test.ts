@@ -31,7 +31,7 @@ test('what a reader leaves waiting is bounded; the rest is counted and told when
   const { stream, taken, readAll } = heldStream();
   const output = new BoundedOutput('stderr', stream, 100);
   const told: [string, number][] = [];
-  output.tellTo({
+  output.reportTo({
     outputDropped: ({ lines }) => {
       told.push(['dropped', lines]);
       // Words about it find no room either, and ask for no more of them.
