@@ -1,17 +1,16 @@
 import { join } from 'node:path';
 import ts from 'typescript';
-import { importsOf, parse, readSources, targetOf } from './support/repository/imports.js';
+import { readSources } from './support/repository/imports.js';
 import { repositoryPath } from './support/repository/repository.js';
+import { findSplinters } from './support/repository/rooms.js';
 
 /** Prints the sizes of the rooms of `src`: `npm run size`. */
-
-const SHORT_LINES = 60;
 
 interface Size {
   readonly path: string;
   readonly lines: number;
   readonly commentShare: number;
-  /** Below {@link SHORT_LINES} lines, and with a single importer: a part of that file. */
+  /** But a part of its only importer. */
   readonly isSplinter: boolean;
 }
 
@@ -30,16 +29,10 @@ function commentShareOf(text: string): number {
 }
 
 function sizesOf(sources: ReadonlyMap<string, string>): Size[] {
-  const importers = new Map<string, Set<string>>();
-  for (const [path, text] of sources) {
-    for (const { specifier } of importsOf(parse(path, text))) {
-      const target = targetOf(path, specifier);
-      importers.set(target, (importers.get(target) ?? new Set()).add(path));
-    }
-  }
+  const splinters = new Set(findSplinters(sources));
   return [...sources].map(([path, text]) => {
     const lines = text.trimEnd().split('\n').length;
-    const isSplinter = lines < SHORT_LINES && importers.get(path)?.size === 1;
+    const isSplinter = splinters.has(path);
     return { path, lines, commentShare: commentShareOf(text), isSplinter };
   });
 }
@@ -61,7 +54,7 @@ const ownOf = (room: string) =>
   sizes.filter(({ path }) => path === room || path.startsWith(`${room}/`));
 process.stdout.write(
   [
-    `| room | files | lines | median | largest | comments | below ${SHORT_LINES} lines with one importer |`,
+    `| room | files | lines | median | largest | comments | parts of their only importer |`,
     '|---|---:|---:|---:|---:|---:|---:|',
     ...[...rooms].map((room) => row(room, ownOf(room))),
     row('all', sizes),

@@ -1,18 +1,21 @@
 import {
   type Endpoint,
   type EndpointName,
+  endpointNames,
   endpoints,
   type ParamsOf,
   type ResultOf,
 } from '../contract/endpoints.js';
-import type { Asked } from '../contract/shape.js';
+import { type Asked, describeIssues } from '../contract/shape.js';
 import { codeOf, messageOf } from '../kernel/errors.js';
 import type { RequestOutcome } from '../observe/events.js';
 import {
   ExchangeError,
   FieldErrorsError,
+  InvalidParameterError,
   MissingCredentialsError,
   RateLimitedError,
+  safeExcerpt,
 } from './errors.js';
 import {
   type CallOptions,
@@ -38,7 +41,6 @@ import {
   readRateLimit,
 } from './reply-headers.js';
 import { type Reading, readReply } from './reply-reader.js';
-import { checkParams, type RequestParams } from './request-params.js';
 import { RequestSigner } from './request-signer.js';
 import { Slots } from './slots.js';
 import { Turns } from './turns.js';
@@ -345,4 +347,28 @@ function newestTickerMs(tickers: ResultOf<'tickers'>): number | undefined {
   let newestS = 0;
   for (const { at } of Object.values(tickers)) newestS = Math.max(newestS, at);
   return newestS > 0 ? Math.floor(newestS * 1000) : undefined;
+}
+
+/** Parameters of a request, checked and with their defaults. */
+type RequestParams = Readonly<Record<string, unknown>>;
+
+/** Made once: zod compiles a schema on its first use, which costs more than a whole page of rows. */
+const SCHEMAS = Object.fromEntries(
+  endpointNames.map((name) => [name, endpoints[name].params.strict()]),
+) as Readonly<Record<EndpointName, ReturnType<Endpoint['params']['strict']>>>;
+
+/**
+ * Checks parameters against the table and fills in defaults.
+ *
+ * @throws InvalidParameterError naming the field and the value
+ */
+function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): RequestParams {
+  const checked = SCHEMAS[name].safeParse(given);
+  if (checked.success) return checked.data;
+  const fields = checked.error.issues.slice(0, 5).flatMap((issue) => issue.path.slice(0, 1));
+  const values = fields.map((field) => {
+    const value = (given as Record<PropertyKey, unknown>)[field];
+    return `${String(field)} = ${safeExcerpt(JSON.stringify(value) ?? String(value))}`;
+  });
+  throw new InvalidParameterError(name, `${describeIssues(checked.error)} (${values.join(', ')})`);
 }

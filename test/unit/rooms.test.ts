@@ -2,9 +2,17 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { SERIES } from '../../src/model/series.js';
 import { readSources } from '../support/repository/imports.js';
 import { repositoryPath } from '../support/repository/repository.js';
-import { FENCES, findViolations, MAY_IMPORT, type Violation } from '../support/repository/rooms.js';
+import {
+  FENCES,
+  findSeriesLists,
+  findSplinters,
+  findViolations,
+  MAY_IMPORT,
+  type Violation,
+} from '../support/repository/rooms.js';
 
 /** Checks planted files and returns what is told about them, shortly. */
 function told(files: Readonly<Record<string, string>>): string[] {
@@ -29,6 +37,32 @@ test('every package that the program depends on has its fence', () => {
   };
   const unfenced = Object.keys(manifest.dependencies).filter((name) => !(name in FENCES));
   assert.deepEqual(unfenced, []);
+});
+
+test('no file is but a part of its only importer, and only the registry lists the series', () => {
+  const sources = readSources(join(repositoryPath, 'src'));
+  assert.deepEqual(findSplinters(sources), []);
+  assert.deepEqual(findSeriesLists(sources, Object.keys(SERIES)), []);
+});
+
+test('planted: a short file with one importer, and a list of series, are found', () => {
+  const short = 'export const a = 1;\n';
+  const [one, other] = ["import './a.js';", "import '../store/a.js';"];
+  const find = (files: Readonly<Record<string, string>>) =>
+    findSplinters(new Map(Object.entries(files)));
+  assert.deepEqual(find({ 'store/a.ts': short, 'store/b.ts': one }), ['store/a.ts']);
+  const long = short.repeat(60);
+  assert.deepEqual(find({ 'store/a.ts': long, 'store/b.ts': one }), []);
+  assert.deepEqual(find({ 'store/a.ts': short, 'store/b.ts': one, 'cli/c.ts': other }), []);
+  const list = "const all = ['trade', 'kline', 'ticker', 'depth', 'balance'];";
+  const lists = (text: string, path = 'store/a.ts') =>
+    findSeriesLists(new Map([[path, text]]), Object.keys(SERIES));
+  assert.deepEqual(lists(list), ['store/a.ts']);
+  assert.deepEqual(lists(list, 'model/a.ts'), []);
+  assert.deepEqual(lists(list.replace(", 'balance'", '')), []);
+  assert.deepEqual(lists('const all = { trade: 1, kline: 1, ticker: 1, depth: 1, balance: 1 };'), [
+    'store/a.ts',
+  ]);
 });
 
 test('planted: each room may import what the table says and nothing else', () => {

@@ -88,6 +88,18 @@ const READS: ReadonlySet<string> = new Set([
 ]);
 
 const MAX_LINES = 600;
+/** A file below so many lines that one other file imports is a part of that file. */
+const SHORT_LINES = 60;
+/** Short files with a single importer that stand by themselves, and why. */
+const KEPT_SHORT: Readonly<Record<string, string>> = {
+  'config/yaml-file.ts': 'one reader of YAML, beside the settings',
+  'contract/tolerance.ts': "what is taken besides the contract's own forms",
+  'model/continuity.ts': 'a rule of the ledger, without any input or output',
+  'sandbox/engine/views.ts': 'what of the engine is shown, and not how it works',
+  'server/http/rate-window.ts': 'a data structure',
+};
+/** Series that a file outside of the model may name before it counts as a list of them. */
+const SERIES_NAMES_MAX = 4;
 
 export interface Violation {
   readonly rule: 'room' | 'import' | 'fence' | 'circle' | 'machine' | 'length';
@@ -193,4 +205,37 @@ export function findViolations(sources: Sources): Violation[] {
     violations.push({ rule: 'circle', where: cycle[0] ?? '', detail: cycle.join(' → ') });
   }
   return violations;
+}
+
+/** Files that are but a part of their only importer: a reader would have to open both. */
+export function findSplinters(sources: Sources): string[] {
+  const importers = new Map<string, Set<string>>();
+  for (const [path, text] of sources) {
+    for (const { specifier } of importsOf(parse(path, text))) {
+      const target = targetOf(path, specifier);
+      importers.set(target, (importers.get(target) ?? new Set()).add(path));
+    }
+  }
+  return [...sources]
+    .filter(([path, text]) => {
+      const isKept = path in KEPT_SHORT || path.startsWith('cli/commands/');
+      const isShort = text.trimEnd().split('\n').length < SHORT_LINES;
+      return isShort && !isKept && importers.get(path)?.size === 1;
+    })
+    .map(([path]) => path);
+}
+
+/** Files outside of the model that list the series, which only its registry does. */
+export function findSeriesLists(sources: Sources, tables: readonly string[]): string[] {
+  return [...sources]
+    .filter(([path, text]) => {
+      if (roomOf(path) === 'model') return false;
+      const named = new Set<string>();
+      walk(parse(path, text), (node) => {
+        const name = ts.isStringLiteralLike(node) || ts.isIdentifier(node) ? node.text : undefined;
+        if (name !== undefined && tables.includes(name)) named.add(name);
+      });
+      return named.size > SERIES_NAMES_MAX;
+    })
+    .map(([path]) => path);
 }
