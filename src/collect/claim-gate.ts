@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { floorToMs, isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
-import type { Batch, CoverageClaim, Island, StreamRef } from '../model/batch.js';
+import type { Batch, CoverageClaim, CoveredRange, StreamRef } from '../model/batch.js';
 import { MOMENT_STREAMS } from '../model/series.js';
 import type { ArchivePort, ClaimTime } from './ports.js';
 
@@ -38,12 +38,12 @@ export class ClaimGate {
   /** The archive behind this gate. */
   get archive(): ArchivePort {
     const commit: ArchivePort['commit'] = (batch, options) => this.#commit(batch, options);
-    const islands: ArchivePort['islands'] = async (stream, limit) => {
-      const all = await this.#archive.islands(stream, limit);
+    const coveredRanges: ArchivePort['coveredRanges'] = async (stream, limit) => {
+      const all = await this.#archive.coveredRanges(stream, limit);
       this.#learn(all);
       return all;
     };
-    return { ...this.#archive, commit, islands };
+    return { ...this.#archive, commit, coveredRanges };
   }
 
   async #commit(batch: Batch, options: Parameters<ArchivePort['commit']>[1]) {
@@ -54,7 +54,7 @@ export class ClaimGate {
       for (const span of await this.#allowed(claim)) claims.push({ ...claim, span });
     }
     const result = await this.#archive.commit({ ...batch, claims }, options);
-    this.#learn(result.islands);
+    this.#learn(result.ranges);
     return result;
   }
 
@@ -66,8 +66,8 @@ export class ClaimGate {
     this.#heldBack.clear();
   }
 
-  #learn(islands: readonly Island[]): void {
-    for (const { streamId, span } of islands) this.#know(streamId, span.toMs);
+  #learn(ranges: readonly CoveredRange[]): void {
+    for (const { streamId, span } of ranges) this.#know(streamId, span.toMs);
   }
 
   #know(streamId: number, ms: number): void {

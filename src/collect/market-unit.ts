@@ -34,8 +34,8 @@ export interface CollectContext {
   readonly depthToleranceMs: number;
 }
 
-/** Islands that a walk remembers at the start; holes below them wait for a later start. */
-const ISLANDS_MAX = 1000;
+/** Covered ranges that a walk remembers at the start; holes below them wait for a later start. */
+const RANGES_MAX = 1000;
 
 /** Everything that is collected of one market. */
 export interface MarketUnit {
@@ -60,10 +60,10 @@ export async function openMarketUnit(
     const stream = await archive.ensureStream(
       collectFromMs === undefined ? key : { ...key, collectFromMs },
     );
-    const islands = await archive.islands(stream, ISLANDS_MAX);
+    const ranges = await archive.coveredRanges(stream, RANGES_MAX);
     // Nothing covered yet: what passes before the first look is missed like any other time.
-    const coveredUntilMs = islands[0]?.span.toMs ?? stream.collectFromMs ?? undefined;
-    return { stream, islands, coveredUntilMs };
+    const coveredUntilMs = ranges[0]?.span.toMs ?? stream.collectFromMs ?? undefined;
+    return { stream, ranges, coveredUntilMs };
   };
   /** For what can only be seen at its moment: where time begins that is not accounted for yet. */
   const openMoments = async (kind: 'depth' | 'state', variant: number) => {
@@ -84,7 +84,7 @@ export async function openMarketUnit(
   for (const source of sources) {
     // Trades are covered in whole seconds.
     const floorMs = trades.history === 'all' ? undefined : floorToMs(nowMs - trades.history, 1000);
-    const { stream, islands } = await openStream(source.kind, 0, floorMs);
+    const { stream, ranges } = await openStream(source.kind, 0, floorMs);
     const traits = context.traits[source.kind];
     const { cacheMargin: cacheMarginMs, keptAtLeast: keptAtLeastMs } = trades;
     const isAllWanted = trades.history === 'all';
@@ -92,7 +92,7 @@ export async function openMarketUnit(
     const onRevoked = (span: Span) => {
       for (const other of walkers) if (other.kind !== source.kind) other.revoked(span);
     };
-    walkers.push(new TradeWalker({ ...shared, ...own, onRevoked, evidence }, islands));
+    walkers.push(new TradeWalker({ ...shared, ...own, onRevoked, evidence }, ranges));
   }
 
   let depthCollector: DepthCollector | undefined;
@@ -106,11 +106,11 @@ export async function openMarketUnit(
   const candles: CandleCollector[] = [];
   for (const intervalS of klines.enabled ? klines.intervalsS : []) {
     const fromMs = floorToMs(nowMs - klines.history, intervalS * 1000);
-    const { stream, islands } = await openStream('kline', intervalS, fromMs);
+    const { stream, ranges } = await openStream('kline', intervalS, fromMs);
     const { grace: graceMs, rereads } = klines;
     const isFinest = intervalS === Math.min(...klines.intervalsS);
     const own = { intervalS, stream, graceMs, rereads, isFinest };
-    candles.push(new CandleCollector({ ...shared, ...own }, islands));
+    candles.push(new CandleCollector({ ...shared, ...own }, ranges));
   }
 
   const stateCollectors: StateCollector[] = [];

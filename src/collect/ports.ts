@@ -113,7 +113,7 @@ export type { Gap as RememberedGap, PagedEndpoint, SinceMode } from '../store/in
 
 /** What collectors ask of the store, and nothing more. */
 export const ARCHIVE_METHODS = [
-  ...(['commit', 'ensureMarkets', 'ensureStream', 'setCollectFrom', 'islands'] as const),
+  ...(['commit', 'ensureMarkets', 'ensureStream', 'setCollectFrom', 'coveredRanges'] as const),
   ...(['want', 'fillRequests', 'listGaps', 'recordGap', 'recordAttempt'] as const),
   ...(['startTries', 'noteStartTry', 'uncover', 'revokeBeyond', 'notePresent'] as const),
   ...(['storedTrades', 'tradedSlots', 'exposeTrades', 'recordIdEpoch'] as const),

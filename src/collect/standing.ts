@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import { SECOND_MS } from '../kernel/durations.js';
 import { messageOf } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import type { Island, StreamRef } from '../model/batch.js';
+import type { CoveredRange, StreamRef } from '../model/batch.js';
 import { type GapReason, isLost } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
@@ -189,7 +189,7 @@ export class Standing {
     });
   }
 
-  #covered({ streamId, span }: Island, isNews: boolean): void {
+  #covered({ streamId, span }: CoveredRange, isNews: boolean): void {
     const one = this.#streams.get(streamId);
     if (one === undefined) return;
     const knownMs = one.coveredUntilMs ?? Number.NEGATIVE_INFINITY;
@@ -237,7 +237,7 @@ export class Standing {
       },
       commit: async (batch, options) => {
         const result = await archive.commit(batch, options);
-        for (const island of result.islands) this.#covered(island, true);
+        for (const range of result.ranges) this.#covered(range, true);
         return result;
       },
       ensureMarkets: async (markets, atMs, list) => {
@@ -250,10 +250,10 @@ export class Standing {
         this.#opened(stream);
         return stream;
       },
-      islands: async (stream, limit) => {
-        const islands = await archive.islands(stream, limit);
-        for (const island of islands) this.#covered(island, false);
-        return islands;
+      coveredRanges: async (stream, limit) => {
+        const ranges = await archive.coveredRanges(stream, limit);
+        for (const range of ranges) this.#covered(range, false);
+        return ranges;
       },
       openSession: async (stream, atMs) => {
         const id = await archive.openSession(stream, atMs);

@@ -163,7 +163,7 @@ export async function openTickers(
   const { periodMs, marketIds, dispatcher } = options;
   const key = { kind: 'ticker', marketId: ALL_MARKETS_ID, variant: 0 } as const;
   const stream = await archive.ensureStream({ ...key, collectFromMs: Math.floor(time.nowMs()) });
-  const [newest] = await archive.islands(stream, 1);
+  const [newest] = await archive.coveredRanges(stream, 1);
   const sweep = new TickerSweep();
   return new TickerCollector({
     ...context,

@@ -77,7 +77,7 @@ export function rowsIn(batch: Batch, table: Series): readonly SeriesRow[] {
  * exact number of stored rows in the span and the ids are the lowest and highest among them (null
  * when the span holds none); for the other kinds it counts the rows stored under its claims.
  */
-export interface Island {
+export interface CoveredRange {
   readonly streamId: number;
   readonly span: Span;
   readonly firstId: number | null;
@@ -107,8 +107,8 @@ export const NO_OUTCOMES: RowOutcomes = {
 
 export interface CommitResult {
   readonly outcomes: Readonly<Record<Series, RowOutcomes>>;
-  /** For each claim of the batch, in its order, the island that now holds it. */
-  readonly islands: readonly Island[];
+  /** For each claim of the batch, in its order, the covered range that now holds it. */
+  readonly ranges: readonly CoveredRange[];
 }
 
 /** Rows that several answers contradict, and the suspect span around them. */

@@ -1,74 +1,74 @@
 import type { Span } from '../kernel/span.js';
-import type { Island } from './batch.js';
+import type { CoveredRange } from './batch.js';
 
 /**
- * What the walk remembers of a stream's coverage: its islands, newest first, as the archive last
- * reported them. Bounded: beyond the limit the oldest are forgotten, which only makes the walk
+ * What the walk remembers of a stream's coverage: its covered ranges, newest first, as the archive
+ * last reported them. Bounded: beyond the limit the oldest are forgotten, which only makes the walk
  * repeat work.
  */
-export class IslandList {
+export class CoveredRangeList {
   readonly #limit: number;
-  #islands: readonly Island[];
+  #ranges: readonly CoveredRange[];
   #isCut = false;
 
-  constructor(islands: readonly Island[], limit = 1000) {
+  constructor(ranges: readonly CoveredRange[], limit = 1000) {
     this.#limit = limit;
-    this.#islands = [];
-    this.replace(islands);
+    this.#ranges = [];
+    this.replace(ranges);
   }
 
-  /** Whether the archive may hold older islands than these. */
+  /** Whether the archive may hold older covered ranges than these. */
   get isCut(): boolean {
     return this.#isCut;
   }
 
-  get top(): Island | undefined {
-    return this.#islands[0];
+  get top(): CoveredRange | undefined {
+    return this.#ranges[0];
   }
 
-  get all(): readonly Island[] {
-    return this.#islands;
+  get all(): readonly CoveredRange[] {
+    return this.#ranges;
   }
 
   get spans(): Span[] {
-    return this.#islands.map((island) => island.span);
+    return this.#ranges.map((range) => range.span);
   }
 
-  /** Takes an island as the archive now has it: it replaces every island that it swallowed. */
-  absorb(island: Island): void {
-    const apart = this.#islands.filter(
-      (known) => known.span.toMs < island.span.fromMs || known.span.fromMs > island.span.toMs,
+  /** Adds a covered range as the archive now has it, in place of those that it swallowed. */
+  absorb(range: CoveredRange): void {
+    const apart = this.#ranges.filter(
+      (known) => known.span.toMs < range.span.fromMs || known.span.fromMs > range.span.toMs,
     );
-    const all = [...apart, island].sort(newestFirst);
+    const all = [...apart, range].sort(newestFirst);
     if (all.length > this.#limit) this.#isCut = true;
-    this.#islands = all.slice(0, this.#limit);
+    this.#ranges = all.slice(0, this.#limit);
   }
 
   /** Forgets what was known: the archive was read anew. */
-  replace(islands: readonly Island[]): void {
+  replace(ranges: readonly CoveredRange[]): void {
     // The archive was asked for no more than the limit: so many may be all, or not.
-    this.#isCut = islands.length >= this.#limit;
-    this.#islands = [...islands].sort(newestFirst).slice(0, this.#limit);
+    this.#isCut = ranges.length >= this.#limit;
+    this.#ranges = [...ranges].sort(newestFirst).slice(0, this.#limit);
   }
 
-  /** Stored rows in islands that lie above a moment. */
+  /** Stored rows in covered ranges that lie above an instant. */
   rowsAbove(instantMs: number): number {
-    return this.#islands
-      .filter((island) => island.span.fromMs >= instantMs)
-      .reduce((rows, island) => rows + island.rowCount, 0);
+    return this.#ranges
+      .filter((range) => range.span.fromMs >= instantMs)
+      .reduce((rows, range) => rows + range.rowCount, 0);
   }
 
-  /** Stored rows from the head down to the lower edge of `island`. */
-  rowsDownTo(island: Island): number {
+  /** Stored rows from the head down to the lower edge of `range`. */
+  rowsDownTo(range: CoveredRange): number {
     let rows = 0;
-    for (const known of this.#islands) {
-      if (known.span.fromMs < island.span.fromMs) break;
+    for (const known of this.#ranges) {
+      if (known.span.fromMs < range.span.fromMs) break;
       rows += known.rowCount;
     }
     return rows;
   }
 }
 
-function newestFirst(a: Island, b: Island): number {
+function newestFirst(a: CoveredRange, b: CoveredRange): number {
   return b.span.fromMs - a.span.fromMs;
 }

@@ -53,7 +53,7 @@ export function deeperSpan(rows: readonly PageRow[], edgeMs: number): Span {
  * The span that a page from the midst of history proves by itself: every whole second between that
  * of its oldest trade and that of its newest, both of which may go on outside the page.
  */
-export function islandSpan(rows: readonly PageRow[]): Span {
+export function coveredSpan(rows: readonly PageRow[]): Span {
   const toMs = (rows[0]?.tradedAtS ?? 0) * SECOND_MS;
   return { fromMs: Math.min(toMs, edgeAbove(rows)), toMs };
 }

@@ -25,8 +25,8 @@ import {
   closeOrphanSessions,
   closeSession,
   openSession,
-  readIslands,
-  readIslandsWithin,
+  readCoveredRanges,
+  readRangesWithin,
   touchSession,
 } from './completeness/ledger.js';
 import { readMissing } from './completeness/missing.js';
@@ -164,7 +164,7 @@ function bind<
 const LEDGER = {
   ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream, setCollectFrom },
   ...{ sinceModes: readSinceModes, rememberSinceMode, startTries: readStartTries, noteStartTry },
-  ...{ islands: readIslands, islandsWithin: readIslandsWithin, statusRows: readStatus },
+  ...{ coveredRanges: readCoveredRanges, rangesWithin: readRangesWithin, statusRows: readStatus },
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, noteGaps, retryGaps },
   ...{ recordGap, recordAttempt, recordedGaps: readRecordedGaps, closeFilledGaps },
   ...{ want, fillRequests: readFillRequests, uncover, revokeBeyond },

@@ -40,8 +40,8 @@ const MAKE_STREAMS = `
   WHERE market_id > 0`;
 
 /**
- * The worst that a walk can leave: every page an island of its own, a gap after each. Pages are
- * shared among markets by Zipf's law, and were stored in any order.
+ * The worst that a walk can leave: every page a covered range of its own, a gap after each. Pages
+ * are shared among markets by Zipf's law, and were stored in any order.
  */
 const MAKE_COVERAGE = `
   INSERT INTO coverage (stream_id, market_id, span, first_id, last_id, row_count, evidence)
@@ -148,10 +148,10 @@ async function ask(store: Store, ledger: Ledger, random: Random): Promise<Answer
   const measureAll = (one: () => Promise<number>) => time(SAMPLES_OF_ALL, 1, one);
   let headMs = END_MS;
   return {
-    newestIslands: await measure(async () => (await store.islands(stream(), 50)).length),
+    newestIslands: await measure(async () => (await store.coveredRanges(stream(), 50)).length),
     coveredAt: await measure(async () => {
       const fromMs = Math.floor(moment());
-      return (await store.islandsWithin(stream(), { fromMs, toMs: fromMs + 1 }, 1)).length;
+      return (await store.rangesWithin(stream(), { fromMs, toMs: fromMs + 1 }, 1)).length;
     }),
     gapsOfWeek: await measure(async () => {
       const fromMs = Math.floor(moment());
@@ -173,7 +173,7 @@ async function ask(store: Store, ledger: Ledger, random: Random): Promise<Answer
         span: { ...span, fromMs: END_MS - 1 },
         evidence: { page: 'next' },
       };
-      return (await store.commit({ claims: [claim] })).islands.length;
+      return (await store.commit({ claims: [claim] })).ranges.length;
     }),
   };
 }

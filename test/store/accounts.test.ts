@@ -81,12 +81,12 @@ test('what was open and held at a moment is answered, and whether anybody looked
   assert.equal(first.outcomes.active_order.stored, 3);
   assert.equal(first.outcomes.balance.stored, 2);
   assert.deepEqual(
-    first.islands.map(({ rowCount }) => rowCount),
+    first.ranges.map(({ rowCount }) => rowCount),
     [3, 2],
   );
   const again = await store.commit(batch);
   assert.equal(again.outcomes.active_order.duplicate, 3);
-  assert.deepEqual(again.islands, first.islands);
+  assert.deepEqual(again.ranges, first.ranges);
   await store.commit({ orders: [orderRow(7, 40, { isGone: true })] });
 
   assert.deepEqual(await openAt(url, -1), []);

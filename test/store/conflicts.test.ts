@@ -64,8 +64,8 @@ test('a commit that is the victim of a deadlock is repeated, and counts once', a
   const [row] = await runSql<{ n: number }>(url, 'SELECT count(*)::int AS n FROM trade');
   assert.equal(row?.n, 4);
   for (const stream of [first, second]) {
-    const [island, ...more] = await store.islands(stream, 5);
-    assert.deepEqual(island?.span, claim(stream, 0, 20).span);
+    const [range, ...more] = await store.coveredRanges(stream, 5);
+    assert.deepEqual(range?.span, claim(stream, 0, 20).span);
     assert.deepEqual(more, []);
   }
 });

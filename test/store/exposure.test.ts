@@ -30,8 +30,8 @@ const timed = (tid: number, s: number) =>
   trade(tid, s, { executedAtUs: (NOON_S + s) * 1_000_000 + 1 });
 
 const spansOf = async (stream: StreamRef) =>
-  (await store.islands(stream, 100))
-    .map((island) => ({ ...inSeconds(island), rows: island.rowCount }))
+  (await store.coveredRanges(stream, 100))
+    .map((range) => ({ ...inSeconds(range), rows: range.rowCount }))
     .reverse();
 
 test('a row that never was a trade goes to quarantine, with all coverage around it', async () => {

@@ -71,17 +71,17 @@ test('a COMMIT whose answer is lost is repeated, and counts once', async (contex
   await store.commit({ trades: [trade(1, 1)], claims: [claim(stream, 0, 2)] });
   proxy.cutAfterNextCommit();
   const batch = { trades: [trade(2, 2), trade(50, 50)], claims: [claim(stream, 2, 60)] };
-  const { outcomes, islands } = await store.commit(batch);
+  const { outcomes, ranges } = await store.commit(batch);
   assert.equal(proxy.fired, 1);
   const { stored, duplicate } = outcomes.trade;
   assert.deepEqual({ stored, duplicate }, { stored: 0, duplicate: 2 });
-  assert.equal(islands[0]?.rowCount, 3);
+  assert.equal(ranges[0]?.rowCount, 3);
   // New rows, what they prove and COMMIT in one message: the claim ends with them.
   proxy.cutAfterNextCommit();
   const again = await store.commit({ trades: [trade(60, 60)], claims: [claim(stream, 60, 61)] });
   assert.equal(proxy.fired, 2);
   assert.equal(again.outcomes.trade.duplicate, 1);
-  assert.equal(again.islands[0]?.rowCount, 4);
+  assert.equal(again.ranges[0]?.rowCount, 4);
   await store.stop();
 });
 

@@ -46,7 +46,10 @@ const history = fc.record({
   limit: fc.integer({ min: 1, max: 6 }),
 });
 
-/** The newest gap lies below the first island of a stream, and what is expected begins out of sight. */
+/**
+ * The newest gap lies below the first covered range of a stream, and what is expected begins out of
+ * sight.
+ */
 const WANTED_LONG_BEFORE = {
   collectFromS: [null, null, null],
   steps: [
@@ -159,9 +162,9 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
           model.gaps(0, untilS).map((gap) => spanOf(gap.fromS, gap.toS)),
         );
         assert.deepEqual(await store.gaps(stream, ms(untilS)), spans);
-        const islands = await store.islandsWithin(stream, spanOf(...window), 100);
+        const ranges = await store.rangesWithin(stream, spanOf(...window), 100);
         for (let s = window[0]; s < window[1]; s += 1) {
-          const isIn = islands.some(({ span }) => span.fromMs <= ms(s) && ms(s) < span.toMs);
+          const isIn = ranges.some(({ span }) => span.fromMs <= ms(s) && ms(s) < span.toMs);
           assert.equal(isIn, model.isCovered(s));
         }
       }

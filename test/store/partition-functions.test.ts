@@ -29,8 +29,8 @@ const CLAIMED = `
 const claimed = async (url: string) => (await runSql<{ n: number }>(url, CLAIMED))[0]?.n;
 
 async function spansOf(store: Store, streams: readonly StreamRef[]) {
-  const found = await Promise.all(streams.map((stream) => store.islands(stream, 10)));
-  return found.map((islands) => islands.map(({ span }) => span));
+  const found = await Promise.all(streams.map((stream) => store.coveredRanges(stream, 10)));
+  return found.map((ranges) => ranges.map(({ span }) => span));
 }
 
 test('a partition given up by hand takes the coverage of its rows with it', async (t) => {

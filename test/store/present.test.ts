@@ -58,7 +58,7 @@ test('what is covered beyond a new present is taken back of every stream, as a g
   const revoked = await store.revokeBeyond(time.nowMs, { isStart: false });
   assert.equal(revoked.length, 6);
   const covered = async (one: typeof trades) =>
-    (await store.islands(one, 10)).map(({ span, rowCount, lastId }) => [
+    (await store.coveredRanges(one, 10)).map(({ span, rowCount, lastId }) => [
       ...[(span.fromMs - present(0)) / 1000, (span.toMs - present(0)) / 1000],
       ...[rowCount, lastId],
     ]);
@@ -116,7 +116,7 @@ test('after a run whose clock was ahead to its end, the pause before the start i
   // The note was made at 440, by a clock that is right.
   await runSql(url, `UPDATE archive SET present_noted_at = now() - interval '25 seconds'`);
   await store.revokeBeyond(present(465), { isStart: true });
-  const [left] = await store.islands(depth, 10);
+  const [left] = await store.coveredRanges(depth, 10);
   const endS = ((left?.span.toMs ?? 0) - present(0)) / 1000;
   assert.ok(endS <= 440 && endS > 400, `covered up to ${endS} s`);
 });

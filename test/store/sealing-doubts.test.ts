@@ -44,7 +44,7 @@ async function archiveDays(world: SealingWorld, ...days: readonly number[]): Pro
 }
 
 const spansOf = async ({ store }: SealingWorld, stream: StreamRef) =>
-  (await store.islands(stream, 100))
+  (await store.coveredRanges(stream, 100))
     .map(({ span }) => [(span.fromMs - FIRST_MS) / HOUR_MS, (span.toMs - FIRST_MS) / HOUR_MS])
     .reverse();
 

@@ -112,7 +112,7 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
   });
   const { stored, duplicate, rejected } = result.outcomes.trade;
   assert.deepEqual([stored, duplicate, rejected], [1, 240, 1]);
-  assert.equal(result.islands.length, 1);
+  assert.equal(result.ranges.length, 1);
   const refused = await runSql<{ reason: string }>(url, 'SELECT reason FROM quarantine');
   assert.deepEqual(refused, [{ reason: 'partition archived' }]);
   const covered = await runSql<{ from: Date; to: Date }>(

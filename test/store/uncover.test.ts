@@ -46,8 +46,8 @@ function tradesOf(fromS: number, toS: number) {
   return rows;
 }
 
-const islandsOf = async (stream: StreamRef) =>
-  (await store.islands(stream, 100)).map(inSeconds).reverse();
+const rangesOf = async (stream: StreamRef) =>
+  (await store.coveredRanges(stream, 100)).map(inSeconds).reverse();
 
 const stretch = fc
   .tuple(fc.integer({ min: 0, max: END_S - 1 }), fc.integer({ min: 1, max: 40 }))
@@ -70,8 +70,8 @@ test('after any commits and doubts every count and id is exact, and what was exp
         if (kind === 'uncover') {
           const left = await store.uncover(stream, spanOf(...at), doubt);
           for (let s = at[0]; s < at[1]; s += 1) covered[name].delete(s);
-          for (const island of left) {
-            const { fromS, toS } = inSeconds(island);
+          for (const range of left) {
+            const { fromS, toS } = inSeconds(range);
             assert.ok(toS <= at[0] || fromS >= at[1]);
           }
         } else {
@@ -92,7 +92,7 @@ test('after any commits and doubts every count and id is exact, and what was exp
       ] as const) {
         const seconds = [...covered[name]].map((s) => spanOf(s, s + 1));
         assert.deepEqual(
-          await islandsOf(stream),
+          await rangesOf(stream),
           normalizeSpans(seconds).map((span) => inSeconds({ span })),
         );
         const gaps = (await store.gaps(stream, ms(END_S))).map((span) => inSeconds({ span }));
@@ -166,7 +166,7 @@ test('the edges of what is taken back', async () => {
   for (const [at, left] of cases) {
     await store.uncover(trades, spanOf(...at), doubt);
     assert.deepEqual(
-      await islandsOf(trades),
+      await rangesOf(trades),
       left.map(([fromS, toS]) => ({ fromS, toS })),
     );
     assert.deepEqual(await brokenCoverage(url), []);
@@ -213,7 +213,7 @@ test('a doubt is taken up once: uncovered, then due, then filled by what is fetc
 test('candles are taken back too, and go on counting their rows', async () => {
   await store.commit({ claims: [claim(klines, 0, 600)] });
   await store.uncover(klines, spanOf(120, 180), doubt);
-  assert.deepEqual(await islandsOf(klines), [
+  assert.deepEqual(await rangesOf(klines), [
     { fromS: 0, toS: 120 },
     { fromS: 180, toS: 600 },
   ]);

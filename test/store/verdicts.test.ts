@@ -247,9 +247,9 @@ test('what was asked for is expected of both roads, though it lies before what i
 test('older spans are found among many islands, too, and after a rest also what became open', async () => {
   const { store, url, trades, minutes } = await openWorld();
   await store.commit({ claims: [claim(minutes, 0, 6_000)] });
-  const islands = Array.from({ length: 40 }, (_, n) => [n * 150, n * 150 + 130] as const);
-  await store.commit({ claims: islands.map(([fromS, toS]) => claim(trades, fromS, toS)) });
-  const slots = islands.map(([fromS, toS]) =>
+  const ranges = Array.from({ length: 40 }, (_, n) => [n * 150, n * 150 + 130] as const);
+  await store.commit({ claims: ranges.map(([fromS, toS]) => claim(trades, fromS, toS)) });
+  const slots = ranges.map(([fromS, toS]) =>
     spanS(Math.ceil(fromS / 60) * 60, Math.floor(toS / 60) * 60),
   );
   const judge = async () => {

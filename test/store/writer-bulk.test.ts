@@ -72,10 +72,10 @@ test('half known pages store the other half, and what they learn is set', async 
   await store.commit({ trades: known, claims: [claim(stream, 0, 31)] });
   const timed = all.map((row) => ({ ...row, executedAtUs: row.tradedAtS * 1_000_000 + row.tid }));
   const claims = [claim(stream, 0, 31), claim(times, 0, 31)];
-  const { outcomes, islands } = await store.commit({ trades: timed, claims });
+  const { outcomes, ranges } = await store.commit({ trades: timed, claims });
   assert.deepEqual([outcomes.trade.stored, outcomes.trade.updated], [300, 300]);
   assert.deepEqual(
-    islands.map(({ rowCount }) => rowCount),
+    ranges.map(({ rowCount }) => rowCount),
     [600, 600],
   );
   const [wrong] = await runSql<{ count: number }>(

@@ -8,7 +8,7 @@ test('claims that touch become one island, whatever their order', async () => {
   const { store, url, trades } = await openWithStreams();
   await store.commit({ trades: [trade(1, 1)], claims: [claim(trades, 0, 10)] });
   await store.commit({ trades: [trade(21, 21)], claims: [claim(trades, 20, 30)] });
-  const apart = await store.islands(trades, 10);
+  const apart = await store.coveredRanges(trades, 10);
   assert.deepEqual(
     apart.map(({ firstId }) => firstId),
     [21, 1],
@@ -17,11 +17,11 @@ test('claims that touch become one island, whatever their order', async () => {
   assert.deepEqual(gaps, [claim(trades, 10, 20).span, claim(trades, 30, 40).span]);
   const joined = await store.commit({ trades: [trade(15, 15)], claims: [claim(trades, 10, 20)] });
   const whole = { streamId: trades.streamId, span: claim(trades, 0, 30).span };
-  assert.deepEqual(joined.islands, [{ ...whole, firstId: 1, lastId: 21, rowCount: 3 }]);
-  assert.deepEqual(await store.islands(trades, 10), joined.islands);
+  assert.deepEqual(joined.ranges, [{ ...whole, firstId: 1, lastId: 21, rowCount: 3 }]);
+  assert.deepEqual(await store.coveredRanges(trades, 10), joined.ranges);
   // A trade that turns up late inside a covered span still counts.
   await store.commit({ trades: [trade(16, 16), trade(99, 99)] });
-  assert.equal((await store.islands(trades, 1))[0]?.rowCount, 4);
+  assert.equal((await store.coveredRanges(trades, 1))[0]?.rowCount, 4);
   const found = (await store.statusRows((NOON_S + 60) * 1_000)).find(
     (row) => row.kind === 'trades',
   );

@@ -51,9 +51,9 @@ function batchOf(given: Page, streams: readonly StreamRef[], shiftS: number): Ba
 }
 
 /** What must not depend on the way: all but which stream it is. */
-const told = ({ outcomes, islands }: CommitResult) => ({
+const told = ({ outcomes, ranges }: CommitResult) => ({
   trade: outcomes.trade,
-  islands: islands.map(({ span, firstId, lastId, rowCount }) => [span, firstId, lastId, rowCount]),
+  ranges: ranges.map(({ span, firstId, lastId, rowCount }) => [span, firstId, lastId, rowCount]),
 });
 
 test('whichever way trades take into the archive, it is the same archive', async () => {

@@ -18,12 +18,12 @@ test('a page and its claim are stored once, however often they come', async () =
   const batch = { trades: [trade(3, 3), trade(1, 1), trade(2, 2)], claims: [claim(trades, 0, 5)] };
   const first = await store.commit(batch);
   assert.deepEqual(first.outcomes.trade, counts(3));
-  assert.deepEqual(first.islands, [
+  assert.deepEqual(first.ranges, [
     { streamId: trades.streamId, span: batch.claims[0]?.span, firstId: 1, lastId: 3, rowCount: 3 },
   ]);
   const again = await store.commit(batch);
   assert.deepEqual(again.outcomes.trade, counts(0, 0, 3));
-  assert.deepEqual(again.islands, first.islands);
+  assert.deepEqual(again.ranges, first.ranges);
   assert.deepEqual(await brokenCoverage(url), []);
   assert.deepEqual(await store.newestTrades(1, 2), [
     { tid: 3, tradedAtS: NOON_S + 3 },
@@ -67,7 +67,7 @@ test('a trade learns its exact time once, and its times count', async () => {
   const timed = { trades: [trade(1, 1, { executedAtUs })], claims: [claim(times, 1, 2)] };
   const learned = await store.commit(timed);
   assert.deepEqual(learned.outcomes.trade, counts(0, 1));
-  assert.equal(learned.islands[0]?.rowCount, 1);
+  assert.equal(learned.ranges[0]?.rowCount, 1);
   const again = await store.commit({
     trades: [...timed.trades, trade(1, 1)],
     claims: timed.claims,
@@ -137,7 +137,7 @@ test('a changed candle keeps its history', async () => {
   const claims = [claim(stream, 0, 60)];
   const first = await store.commit({ klines: [candle('2', 1_000)], claims });
   assert.deepEqual(first.outcomes.kline, counts(1));
-  assert.equal(first.islands[0]?.rowCount, 1);
+  assert.equal(first.ranges[0]?.rowCount, 1);
   const second = await store.commit({
     klines: [candle('2.0', 2_000), candle('2.5', 3_000)],
     claims,
@@ -184,9 +184,9 @@ test('tickers, depths and states are stored once; other content is a conflict', 
   };
   const first = await store.commit(batch);
   assert.deepEqual(first.outcomes.ticker, counts(2));
-  assert.equal(first.islands[0]?.rowCount, 2);
+  assert.equal(first.ranges[0]?.rowCount, 2);
   const again = await store.commit(batch);
-  assert.equal(again.islands[0]?.rowCount, 2);
+  assert.equal(again.ranges[0]?.rowCount, 2);
   for (const table of ['ticker', 'depth', 'market_state'] as const) {
     assert.equal(again.outcomes[table].duplicate, first.outcomes[table].stored);
   }

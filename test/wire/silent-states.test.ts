@@ -73,7 +73,7 @@ test('acknowledged, then silent: nothing is covered, and the gap says why', asyn
   );
   assert.ok((fired.silent ?? 0) > 1, 'the connection was renewed, and silent again');
   assert.ok(archive.states.length >= 12, 'what queries showed is stored');
-  assert.deepEqual(archive.allIslands(1), []);
+  assert.deepEqual(archive.allRanges(1), []);
   assert.deepEqual(
     [...new Set(archive.gaps.map(({ reason }) => reason))],
     ['no connection', 'no updates'],
@@ -88,7 +88,7 @@ test('coverage begins with the first update of a connection that tells any', asy
     { origin: 'update', count: 3 },
   );
   const [first] = archive.states.filter(({ origin }) => origin === 'update');
-  const [covered, ...others] = archive.allIslands(1);
+  const [covered, ...others] = archive.allRanges(1);
   assert.deepEqual([covered?.span.fromMs, others], [first?.observedAtMs, []]);
   const silent = archive.gaps.find(({ reason }) => reason === 'no updates');
   assert.ok(silent !== undefined, 'the silent connection is a gap of its own');

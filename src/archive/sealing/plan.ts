@@ -97,7 +97,7 @@ export async function findObstacles(
   };
 }
 
-/** Counted once for all: islands reach over many partitions. */
+/** Counted once for all: covered ranges reach over many partitions. */
 async function ledgerDoubt(
   desk: SealingDesk,
   due: readonly PartitionInfo[],

@@ -15,7 +15,7 @@ import { coldDirOf } from '../opening/database.js';
 const ROUND_MS = 15_000;
 /** What is asked of the collectors is looked up this often. */
 const REVIEW_MS = 3000;
-/** Counting takes longer in a ledger of very many islands: it rests for so many times what it took. */
+/** Pause between counts, as a multiple of the last one's duration: large ledgers count slowly. */
 const REST_FACTOR = 20;
 /** Partitions are made ahead at every so many rounds. */
 const PARTITION_ROUNDS = 40;

@@ -197,7 +197,7 @@ export class FillWorker {
     );
     if (unit === undefined) return Number.NEGATIVE_INFINITY;
     const stream = { streamId, marketId: unit.marketId, kind: 'trades' as const, variant: 0 };
-    const [top] = await archive.islands({ ...stream, collectFromMs: null }, 1);
+    const [top] = await archive.coveredRanges({ ...stream, collectFromMs: null }, 1);
     return top?.span.toMs ?? Number.NEGATIVE_INFINITY;
   }
 

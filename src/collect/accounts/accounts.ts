@@ -65,7 +65,7 @@ export class AccountCollector {
   async #openStream(kind: 'balance' | 'orders', marketId: number) {
     const { archive } = this.#context;
     const stream = await archive.ensureStream({ kind, marketId, variant: 0 });
-    const [newest] = await archive.islands(stream, 1);
+    const [newest] = await archive.coveredRanges(stream, 1);
     return { stream, coveredUntilMs: newest?.span.toMs };
   }
 }

@@ -2,9 +2,9 @@ import type { Clock } from '../../kernel/clock.js';
 import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
-import type { Island, StreamRef } from '../../model/batch.js';
+import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { type GapReason, reasonLabel } from '../../model/gap-reasons.js';
-import { IslandList } from '../../model/islands.js';
+import { CoveredRangeList } from '../../model/islands.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';
@@ -32,7 +32,7 @@ interface CandleCollectorOptions {
   readonly rereads: number;
 }
 
-const ISLANDS_MAX = 1000;
+const RANGES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';
@@ -48,7 +48,7 @@ type RowOutcome = Parameters<CollectEvents['settled']>[0]['outcome'];
  */
 export class CandleCollector {
   readonly #options: CandleCollectorOptions;
-  readonly #islands: IslandList;
+  readonly #ranges: CoveredRangeList;
   readonly #grid: CandleGrid;
   readonly #mutex = new Mutex();
   #collectFromMs: number | null;
@@ -57,10 +57,10 @@ export class CandleCollector {
   readonly #absences = new CandleAbsences();
   readonly #questions: CandleQuestions;
 
-  constructor(options: CandleCollectorOptions, islands: readonly Island[]) {
+  constructor(options: CandleCollectorOptions, ranges: readonly CoveredRange[]) {
     this.#options = options;
-    this.#islands = new IslandList(islands);
-    this.#grid = new CandleGrid(options.intervalS * 1000, this.#islands.top?.span.toMs);
+    this.#ranges = new CoveredRangeList(ranges);
+    this.#grid = new CandleGrid(options.intervalS * 1000, this.#ranges.top?.span.toMs);
     this.#questions = new CandleQuestions(this.#grid.stepMs);
     this.#collectFromMs = options.stream.collectFromMs;
   }
@@ -92,7 +92,7 @@ export class CandleCollector {
       const { archive, stream, time } = this.#options;
       const atMs = Math.floor(time.nowMs());
       await archive.uncover(stream, this.#grid.around(span), { reason: 'suspect', note, atMs });
-      this.#islands.replace(await archive.islands(stream, ISLANDS_MAX));
+      this.#ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
       this.#absences.forget(this.#grid.around(span));
       this.retry(span);
     });
@@ -102,7 +102,7 @@ export class CandleCollector {
   reload(): Promise<void> {
     const { archive, stream } = this.#options;
     return this.#mutex.run(async () =>
-      this.#islands.replace(await archive.islands(stream, ISLANDS_MAX)),
+      this.#ranges.replace(await archive.coveredRanges(stream, RANGES_MAX)),
     );
   }
 
@@ -202,7 +202,7 @@ export class CandleCollector {
       return { fromMs, toMs: Math.min(toMs, finalToMs) };
     });
     const putOff = this.#pauses.at(this.#options.clock.monotonicMs());
-    const settled = [...this.#islands.spans, ...putOff];
+    const settled = [...this.#ranges.spans, ...putOff];
     const gaps = normalizeSpans([always, ...wanted]).flatMap((span) =>
       subtractSpans(span, settled),
     );
@@ -225,7 +225,7 @@ export class CandleCollector {
   #weigh({ refusedMs, heldMs }: CandleAnswer, believed: readonly Span[]): readonly Span[] {
     // With an unreadable time among them it proves nothing, and is put off as a whole.
     if (refusedMs.includes(undefined)) return believed;
-    return this.#absences.weigh(believed, heldMs, this.#islands.spans, this.#grid.stepMs);
+    return this.#absences.weigh(believed, heldMs, this.#ranges.spans, this.#grid.stepMs);
   }
 
   /** Ends of an answer that are asked for once more before they count as quiet. */
@@ -234,7 +234,7 @@ export class CandleCollector {
     if (refusedMs.includes(undefined)) return [];
     const { stepMs } = this.#grid;
     const ends = emptyEnds(closed, heldMs, stepMs);
-    const known = [...this.#islands.spans, ...this.#absences.seen, ...unknown];
+    const known = [...this.#ranges.spans, ...this.#absences.seen, ...unknown];
     return ends.filter((end) => isWorthAsking(end, known, stepMs));
   }
 
@@ -242,7 +242,7 @@ export class CandleCollector {
   async #store(answer: CandleAnswer, said: readonly Span[], isSecond = false): Promise<void> {
     const { archive, stream, market, marketId, intervalS, telemetry } = this.#options;
     const { rows, rejected, open, reply, heldMs } = answer;
-    const covered = this.#islands.spans;
+    const covered = this.#ranges.spans;
     const { believed, contradicted } = await hearTrades(archive, marketId, this.#grid.stepMs, {
       ...{ believed: said, heldMs, covered },
     });
@@ -264,7 +264,7 @@ export class CandleCollector {
       this.#settle(lost);
       throw error;
     });
-    for (const island of result.islands) this.#islands.absorb(island);
+    for (const range of result.ranges) this.#ranges.absorb(range);
     const { stored, updated, duplicate, conflict } = result.outcomes.kline;
     this.#settle({
       stored,
@@ -281,7 +281,7 @@ export class CandleCollector {
     await this.#noteOpen(hoped, MISSING);
     await this.#noteOpen(subtractSpans(closed, subtractSpans(closed, lost)), MISSING, true);
     for (const span of contradicted) await this.#putOff(span, 'walk stalled', CONTRADICTED_NOTE);
-    const top = this.#islands.top;
+    const top = this.#ranges.top;
     if (top !== undefined && this.#options.isFinest) {
       telemetry.progressed({ stream: 'kline', market, newestMs: top.span.toMs });
     }
@@ -298,7 +298,7 @@ export class CandleCollector {
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
   async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
     // A candle that is stored already and cannot be read again is no gap.
-    const open = spans.flatMap((span) => subtractSpans(span, this.#islands.spans));
+    const open = spans.flatMap((span) => subtractSpans(span, this.#ranges.spans));
     this.#pauses.putOff(open, this.#options.clock.monotonicMs(), reason);
     for (const span of open) {
       const state = isLost

@@ -113,7 +113,7 @@ async function goOn(
   const claim = deeperSpan(rows, hole.edgeMs);
   const isNews = await compareStored(walk, hole, page, skip, signal);
   if (claim.fromMs <= hole.fromMs) await lookBelow(walk, hole, { rows, skip, isNews }, signal);
-  const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
+  const { ranges, doubtfulEdgesMs } = await pages.commit(page, claim, {
     endpoint: options.source.endpoint,
     skip,
     received: page.rowCount,
@@ -123,7 +123,7 @@ async function goOn(
   await book.passed(hole);
   for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
   chains.delete(hole.edgeMs);
-  const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
+  const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
   const seen = seenDepth(skip + rows.length, page);
   if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
 }
@@ -187,7 +187,7 @@ async function compareStored(
   const held = new Set(all.map(placeKey));
   const strangers = stored.filter((row) => !held.has(placeKey(row)) && !isUnread(page, row));
   const known = new Set(stored.map(placeKey));
-  const below = walk.pages.islands.all.find((island) => island.span.toMs === hole.fromMs);
+  const below = walk.pages.ranges.all.find((range) => range.span.toMs === hole.fromMs);
   const covered = {
     fromMs: Math.max(span.fromMs, below?.span.fromMs ?? hole.fromMs),
     toMs: Math.min(span.toMs, hole.fromMs),
@@ -232,13 +232,13 @@ export async function endOfHistory(
   // Above a covered edge there is nothing to be proven; one that is not may lie within that second.
   const isEdgeCovered = walk.isCovered(hole.edgeMs);
   const startMs = isEdgeCovered ? Math.min(chain.wholeFromMs, hole.edgeMs) : chain.wholeFromMs;
-  const below = pages.islands.all.filter((island) => island.span.fromMs < hole.edgeMs);
+  const below = pages.ranges.all.filter((range) => range.span.fromMs < hole.edgeMs);
   // Below a list that was cut there are more of them. And trades that were seen need not be covered:
   // all of them may lie in one second.
   const hasForgotten =
-    pages.islands.isCut ||
+    pages.ranges.isCut ||
     (pages.lowest !== undefined && comparePlaces(pages.lowest, chain) < 0) ||
-    below.some((island) => island.firstId !== null);
+    below.some((range) => range.firstId !== null);
   // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.doubts.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;

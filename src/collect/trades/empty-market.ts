@@ -1,6 +1,6 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import type { Island } from '../../model/batch.js';
+import type { CoveredRange } from '../../model/batch.js';
 
 /** Answers in a row that must agree: of these, two may be cut on their way and prove nothing. */
 const LOOKS_FOR_PROOF = 3;
@@ -25,13 +25,13 @@ export class EmptyMarket {
   #looks: number[] = [];
 
   /**
-   * @param islands what is covered already
+   * @param ranges what is covered already
    * @param keptAtLeastMs how long the exchange keeps a trade at least
    */
-  constructor(islands: readonly Island[], keptAtLeastMs: number) {
+  constructor(ranges: readonly CoveredRange[], keptAtLeastMs: number) {
     this.#keptAtLeastMs = keptAtLeastMs;
-    const [top] = islands;
-    if (islands.every(({ rowCount }) => rowCount === 0)) this.#proven = top?.span;
+    const [top] = ranges;
+    if (ranges.every(({ rowCount }) => rowCount === 0)) this.#proven = top?.span;
   }
 
   /** What is proven by now. */

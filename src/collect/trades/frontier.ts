@@ -18,7 +18,7 @@ export interface Frontier extends PageRow {
   readonly edgeMs: number;
   /**
    * From here on the chain holds whole seconds: the second after that trade's, because its own may go
-   * on below it. Of an island this is its edge.
+   * on below it. Of a covered range this is its edge.
    */
   readonly wholeFromMs: number;
   /** Estimated number of trades from the head down to this one: rather too few than too many. */

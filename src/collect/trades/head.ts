@@ -1,6 +1,6 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
-import type { Island } from '../../model/batch.js';
+import type { CoveredRange } from '../../model/batch.js';
 import {
   comparePlaces,
   orderPage,
@@ -186,11 +186,11 @@ export class Head {
     const sureMs = isRefuted ? Math.min(untilMs, newest.tradedAtS * SECOND_MS) : untilMs;
     const claim = untilOdd(page, headSpan(rows, sureMs, latestMs(page)));
     // Down to where history begins the page may hold all that is covered, and touch nothing below.
-    const isAllKnown = pages.islands.all.some(
+    const isAllKnown = pages.ranges.all.some(
       ({ span }) => claim.fromMs <= span.fromMs && span.fromMs <= claim.toMs,
     );
-    const topBefore = pages.islands.top;
-    const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
+    const topBefore = pages.ranges.top;
+    const { ranges, doubtfulEdgesMs } = await pages.commit(page, claim, {
       endpoint: source.endpoint,
       skip: 0,
       asked: limit,
@@ -210,7 +210,7 @@ export class Head {
     const isAtGap = page.gaps.some(
       ({ span }) => spanContains(span, claim.fromMs) && this.#walk.isCovered(span.fromMs - 1),
     );
-    const isMerged = isAtGap || islands.some((island) => island.span.fromMs < claim.fromMs);
+    const isMerged = isAtGap || ranges.some((range) => range.span.fromMs < claim.fromMs);
     const isConnected =
       isMerged || isAllKnown || chains.edgesMs.some((edgeMs) => claim.fromMs <= edgeMs);
     this.#walk.pushed(rows, fresh);
@@ -250,7 +250,7 @@ export class Head {
     known: PageRow | undefined,
   ): Promise<boolean> {
     const { pages, options, hasTrades } = this.#walk;
-    const { top } = pages.islands;
+    const { top } = pages.ranges;
     const [newest] = rows;
     if (top === undefined || newest === undefined || !hasTrades) return false;
     const { toMs } = top.span;
@@ -276,7 +276,7 @@ export class Head {
   }
 
   /** Second of the newest trade that an earlier run stored below the first page of this one. */
-  async #storedUntilMs(rows: readonly PageRow[], { span, lastId }: Island): Promise<number> {
+  async #storedUntilMs(rows: readonly PageRow[], { span, lastId }: CoveredRange): Promise<number> {
     const { archive, marketId } = this.#walk.options;
     const oldestMs = (rows.at(-1)?.tradedAtS ?? 0) * SECOND_MS;
     const isReached =
@@ -290,7 +290,7 @@ export class Head {
   }
 
   /** A head whose ids all lie below those of the coverage that it does not reach. */
-  async #seamInHole(rows: readonly PageRow[], below: Island, fromMs: number): Promise<void> {
+  async #seamInHole(rows: readonly PageRow[], below: CoveredRange, fromMs: number): Promise<void> {
     const { lastId, span } = below;
     if (lastId === null || fromMs <= span.toMs || rows.length < SEAM_ROWS_MIN) return;
     if (rows.some(({ tid }) => tid > lastId)) return;

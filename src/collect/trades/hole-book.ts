@@ -83,9 +83,9 @@ export class HoleBook {
   /** The same of the lowest hole while nobody knows where it begins. */
   async #restoreStart(exchangeMs: number, nowMs: number): Promise<void> {
     const { archive, stream } = this.#options;
-    const { collectFromMs, islands } = this.#pages;
-    const lowest = islands.all.at(-1);
-    if (collectFromMs !== null || lowest === undefined || islands.isCut) return;
+    const { collectFromMs, ranges } = this.#pages;
+    const lowest = ranges.all.at(-1);
+    if (collectFromMs !== null || lowest === undefined || ranges.isCut) return;
     const tries = await archive.startTries(stream.streamId);
     if (tries === null) return;
     this.#hasStartTries = true;

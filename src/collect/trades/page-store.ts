@@ -3,14 +3,14 @@ import { hashText } from '../../kernel/random.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
 import type {
   CoverageClaim,
+  CoveredRange,
   Evidence,
-  Island,
   QuarantineRow,
   StartReason,
   StreamRef,
 } from '../../model/batch.js';
 import { type GapReason, isLost, reasonLabel } from '../../model/gap-reasons.js';
-import { IslandList } from '../../model/islands.js';
+import { CoveredRangeList } from '../../model/islands.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 import { withoutDoubts } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
@@ -33,7 +33,7 @@ export interface PageStoreOptions {
 const QUIET_FLUSH_MS = 5000;
 /** Gaps that are remembered as told; beyond it they are told once more. */
 const TOLD_MAX = 1000;
-const ISLANDS_MAX = 1000;
+const RANGES_MAX = 1000;
 /** Rows that were refused are asked for again this rarely. */
 const REFUSED_RETRY_MS = 600_000;
 const REFUSED_REWRITE_MS = 60_000;
@@ -41,8 +41,8 @@ const REFUSED_REWRITE_MS = 60_000;
 type Outcome = 'stored' | 'updated' | 'duplicate' | 'conflict' | 'rejected' | 'lost';
 
 /**
- * Brings pages of one stream into the archive and keeps the stream's islands as the archive last
- * reported them. Every row that comes in is accounted for exactly once.
+ * Brings pages of one stream into the archive and keeps the stream's covered ranges as the archive
+ * last reported them. Every row that comes in is accounted for exactly once.
  */
 export class PageStore {
   readonly #options: PageStoreOptions;
@@ -55,12 +55,12 @@ export class PageStore {
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
   #lowest: PageRow | undefined;
-  readonly islands: IslandList;
+  readonly ranges: CoveredRangeList;
 
-  constructor(options: PageStoreOptions, islands: readonly Island[]) {
+  constructor(options: PageStoreOptions, ranges: readonly CoveredRange[]) {
     this.#options = options;
     this.#collectFromMs = options.stream.collectFromMs;
-    this.islands = new IslandList(islands);
+    this.ranges = new CoveredRangeList(ranges);
   }
 
   /** Where expected coverage begins; null while the start of history is not known. */
@@ -83,13 +83,13 @@ export class PageStore {
    * Stores a page with the claim that it proves, less the seconds that refused rows put in doubt and
    * those that the server itself does not know.
    *
-   * @returns the islands that now hold the claim, and the upper edges of spans left in doubt
+   * @returns the covered ranges that now hold the claim, and the upper edges of spans left in doubt
    */
   async commit(
     page: TradePage,
     claim: Span,
     evidence: Evidence,
-  ): Promise<{ islands: readonly Island[]; doubtfulEdgesMs: number[] }> {
+  ): Promise<{ ranges: readonly CoveredRange[]; doubtfulEdgesMs: number[] }> {
     const { archive, marketId, market, stream, source, telemetry, clock } = this.#options;
     const trades = page.trades.filter((trade) => !page.held.includes(trade));
     const fresh = this.#recent.fresh(trades);
@@ -108,12 +108,12 @@ export class PageStore {
     const quarantine = this.#refused.fresh(refused);
     if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans, unknown)) {
       if (unknown.length === 0) {
-        return { islands: this.islands.all.slice(0, 1), doubtfulEdgesMs: [] };
+        return { ranges: this.ranges.all.slice(0, 1), doubtfulEdgesMs: [] };
       }
-      const islands = this.islands.all.filter(
+      const ranges = this.ranges.all.filter(
         ({ span }) => span.fromMs <= claim.toMs && claim.fromMs <= span.toMs,
       );
-      return { islands, doubtfulEdgesMs: await this.#noteDoubts(claim, spans, page.gaps) };
+      return { ranges, doubtfulEdgesMs: await this.#noteDoubts(claim, spans, page.gaps) };
     }
     const batch = {
       trades: fresh.map((trade) => ({ ...trade, marketId, receivedAtMs })),
@@ -137,13 +137,13 @@ export class PageStore {
     this.#settled('duplicate', duplicate);
     this.#settled('conflict', conflict);
     this.#settled('rejected', rejected);
-    for (const island of result.islands) this.islands.absorb(island);
-    const top = this.islands.top;
+    for (const range of result.ranges) this.ranges.absorb(range);
+    const top = this.ranges.top;
     if (top !== undefined) {
       telemetry.progressed({ stream: source.kind, market, newestMs: top.span.toMs });
     }
     const doubtfulEdgesMs = await this.#noteDoubts(claim, spans, page.gaps);
-    return { islands: result.islands, doubtfulEdgesMs };
+    return { ranges: result.ranges, doubtfulEdgesMs };
   }
 
   /** Keeps nothing of a page that is not believed but its refused rows, in quarantine. */
@@ -182,10 +182,10 @@ export class PageStore {
     this.#tell(span, reason);
   }
 
-  /** Reads the islands anew and forgets which rows are known to be stored: they were doubted. */
+  /** Reads the covered ranges anew and forgets the rows known to be stored: they are suspect. */
   async reload(): Promise<void> {
     const { archive, stream } = this.#options;
-    this.islands.replace(await archive.islands(stream, ISLANDS_MAX));
+    this.ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
     this.#recent.remember([]);
     this.#flushedAtMs = Number.NEGATIVE_INFINITY;
   }
@@ -211,9 +211,9 @@ export class PageStore {
 
   /** Whether a claim only extends the newest coverage by a moment that can wait to be written. */
   #isQuiet(spans: readonly Span[], unknown: readonly Span[]): boolean {
-    const top = this.islands.top;
+    const top = this.ranges.top;
     // Below a gap of the server all may be covered, and only what is above it grows.
-    const isKnown = (span: Span) => subtractSpans(span, this.islands.spans).length === 0;
+    const isKnown = (span: Span) => subtractSpans(span, this.ranges.spans).length === 0;
     const isSplit = spans.length > 1 && unknown.length > 0;
     const news = isSplit ? spans.filter((span) => !isKnown(span)) : spans;
     const [only] = news;
@@ -256,7 +256,7 @@ export class PageStore {
     covered: readonly Span[],
     gaps: TradePage['gaps'],
   ): Promise<number[]> {
-    const open = subtractSpans(claim, [...covered, ...this.islands.spans]);
+    const open = subtractSpans(claim, [...covered, ...this.ranges.spans]);
     for (const span of open) {
       const unknown = gaps.map((gap) => gap.span);
       for (const one of subtractSpans(span, unknown)) await this.recordRefused(one);

@@ -1,7 +1,7 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Hole } from '../../model/holes.js';
 import { orderPage } from '../../model/order.js';
-import { islandSpan } from '../../model/proof.js';
+import { coveredSpan } from '../../model/proof.js';
 import { goDeeper, goShallower, isPastTheEnd } from '../../model/search.js';
 import { NOTHING, seenDepth } from './frontier.js';
 import type { Head } from './head.js';
@@ -11,8 +11,8 @@ import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
 
 /**
  * Finds the page that holds the upper edge of a hole with no known trade above it, without walking
- * what lies between, and stores it as an island of its own. From there the hole is walked down like
- * any other. Pages run in the order of time, so the way there is a search.
+ * what lies between, and stores it as a covered range of its own. From there the hole is walked
+ * down like any other. Pages run in the order of time, so the way there is a search.
  *
  * @throws WalkStalledError when the place is not found within a bounded number of requests; the
  * next step goes on from there
@@ -20,7 +20,7 @@ import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
 export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSignal): Promise<void> {
   const { options, pages, book, chains } = walk;
   const { edgeMs } = hole;
-  let search = walk.searchFor(edgeMs, pages.islands.rowsAbove(edgeMs) - 1);
+  let search = walk.searchFor(edgeMs, pages.ranges.rowsAbove(edgeMs) - 1);
   let headsSeen = 0;
   let lowest: SourceTrade | undefined;
   for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
@@ -42,7 +42,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       return;
     }
     if (skip === 0 && (newest === undefined || newest.tradedAtS * SECOND_MS < edgeMs)) {
-      // Nothing is newer than the edge: this is the head, and it proves more than an island does.
+      // Nothing is newer than the edge: this is the head, and it proves more than a covered range does.
       await head.store(page, PAGE_MAX);
       walk.stepped(request, false);
       return;
@@ -66,8 +66,8 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       search = goShallower(search, Math.max(rows.length, options.traits.largestPage));
     } else {
       if (rows !== sure) continue;
-      const claim = islandSpan(rows);
-      const { islands, doubtfulEdgesMs } = await pages.commit(page, claim, {
+      const claim = coveredSpan(rows);
+      const { ranges, doubtfulEdgesMs } = await pages.commit(page, claim, {
         endpoint: options.source.endpoint,
         skip,
         received: page.rowCount,
@@ -75,7 +75,7 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
       });
       await walk.epochs.look(rows);
       for (const doubtfulMs of doubtfulEdgesMs) book.refused(doubtfulMs);
-      const isMerged = islands.some((island) => island.span.fromMs < claim.fromMs);
+      const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
       const seen = seenDepth(skip + rows.length, page);
       if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
       walk.stepped(request, false);

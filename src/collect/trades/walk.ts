@@ -1,6 +1,6 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
-import type { Island } from '../../model/batch.js';
+import type { CoveredRange } from '../../model/batch.js';
 import { findHoles, type Hole } from '../../model/holes.js';
 import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../model/order.js';
 import { edgeBelow, latestMs } from '../../model/proof.js';
@@ -100,17 +100,17 @@ export class Walk {
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
   #known: { readonly key: readonly unknown[]; readonly holes: readonly Hole[] } | undefined;
 
-  constructor(options: WalkerOptions, islands: readonly Island[]) {
+  constructor(options: WalkerOptions, ranges: readonly CoveredRange[]) {
     this.options = options;
-    this.pages = new PageStore(options, islands);
+    this.pages = new PageStore(options, ranges);
     this.book = new HoleBook(options, this.pages);
     this.ends = new HistoryEnds(options.clock);
-    this.empty = new EmptyMarket(islands, options.keptAtLeastMs);
+    this.empty = new EmptyMarket(ranges, options.keptAtLeastMs);
     this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
     this.epochs = new IdEpochs(options);
     this.known = new KnownTrades(options.clock);
-    // The newest island may hold no trade, and yet there are older ones.
-    this.#hasTrades = islands.some((island) => island.lastId !== null);
+    // The newest covered range may hold no trade, and yet there are older ones.
+    this.#hasTrades = ranges.some((range) => range.lastId !== null);
   }
 
   /** Whether a trade of this market is known. */
@@ -127,21 +127,21 @@ export class Walk {
 
   /** Expected and not covered below the newest coverage, newest first. */
   holes(): readonly Hole[] {
-    const { islands, collectFromMs } = this.pages;
+    const { ranges, collectFromMs } = this.pages;
     const edgesMs = this.chains.edgesMs;
     const isStartOpen = collectFromMs === null || this.#isStartDue();
-    const key = [islands.all, collectFromMs, isStartOpen, this.#wanted, ...edgesMs];
+    const key = [ranges.all, collectFromMs, isStartOpen, this.#wanted, ...edgesMs];
     const known = this.#known;
     if (known?.key.length === key.length && key.every((one, at) => one === known.key[at])) {
       return known.holes;
     }
-    const topMs = Math.max(islands.top?.span.toMs ?? -Infinity, ...edgesMs);
+    const topMs = Math.max(ranges.top?.span.toMs ?? -Infinity, ...edgesMs);
     const always = { fromMs: isStartOpen ? -Infinity : (collectFromMs ?? -Infinity), toMs: topMs };
     // While the start of history is open, what is expected has a begin of its own to be listed with.
     const beginsMs = isStartOpen ? this.#wanted.map(({ fromMs }) => fromMs) : [];
     const floorsMs = isStartOpen && collectFromMs !== null ? [collectFromMs] : [];
     const cutsMs = [...edgesMs, ...beginsMs, ...floorsMs];
-    const holes = findHoles([always, ...this.#wanted], islands.spans, topMs, cutsMs);
+    const holes = findHoles([always, ...this.#wanted], ranges.spans, topMs, cutsMs);
     this.#known = { key, holes };
     return holes;
   }
@@ -208,13 +208,13 @@ export class Walk {
     const chain = this.chains.at(edgeMs);
     if (chain !== undefined) return chain;
     const { archive, marketId } = this.options;
-    const { islands } = this.pages;
-    const island = islands.all.find(({ span }) => span.fromMs === edgeMs);
-    if (island === undefined || island.firstId === null) return undefined;
-    const [oldest] = await archive.storedTrades(marketId, island.span, 1);
+    const { ranges } = this.pages;
+    const range = ranges.all.find(({ span }) => span.fromMs === edgeMs);
+    if (range === undefined || range.firstId === null) return undefined;
+    const [oldest] = await archive.storedTrades(marketId, range.span, 1);
     // Where ids began anew in it, or its oldest rows are in files, its lowest id is another trade.
-    if (oldest?.tid !== island.firstId) return undefined;
-    const counted = islands.rowsDownTo(island);
+    if (oldest?.tid !== range.firstId) return undefined;
+    const counted = ranges.rowsDownTo(range);
     const isBelow = comparePlaces(oldest, this.#uncounted.place) <= 0;
     const depth = counted + (isBelow ? this.#uncounted.rows : 0);
     return { edgeMs, ...oldest, wholeFromMs: edgeMs, depth, counted };
@@ -287,7 +287,7 @@ export class Walk {
   }
 
   isCovered(instantMs: number): boolean {
-    return this.pages.islands.spans.some((span) => spanContains(span, instantMs));
+    return this.pages.ranges.spans.some((span) => spanContains(span, instantMs));
   }
 
   /**
@@ -334,7 +334,7 @@ export class Walk {
    */
   async expose(rows: readonly PageRow[], { fromMs, toMs }: Span): Promise<void> {
     const { archive, marketId, market, source, telemetry, time } = this.options;
-    const topMs = this.pages.islands.top?.span.toMs ?? fromMs;
+    const topMs = this.pages.ranges.top?.span.toMs ?? fromMs;
     const span = { fromMs, toMs: Math.max(fromMs + SECOND_MS, Math.min(toMs, topMs)) };
     const ids = rows.map(({ tid }) => tid).join(', ');
     const note = `trade ${ids} is not among those that ${source.endpoint} shows of that time`;

@@ -1,7 +1,7 @@
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
-import type { Island } from '../../model/batch.js';
+import type { CoveredRange } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Hole } from '../../model/holes.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
@@ -28,8 +28,8 @@ const OTHER_HOLE_STEPS = 8;
  * Two moves, never at the same time: {@link TradeWalker.pollHead} stores what is new and extends
  * coverage in time; {@link TradeWalker.fillStep} goes one page deeper into a hole, the newest
  * first. A hole is expected and not covered: from `collectFromMs` on, and what is wanted besides.
- * Where to go on is read from the islands of the ledger; only inside a second that is longer than a
- * page does the walk depend on memory, and then a restart repeats that second.
+ * Where to go on is read from the covered ranges of the ledger; only inside a second that is longer
+ * than a page does the walk depend on memory, and then a restart repeats that second.
  *
  * While it is not known how the server counts its offset, only the head is asked for. In id mode
  * nothing below the newest page can be asked for: a hole is tried some times with the longest page,
@@ -42,8 +42,8 @@ export class TradeWalker {
   #steps = 0;
   #revoked: readonly Span[] = [];
 
-  constructor(options: WalkerOptions, islands: readonly Island[]) {
-    this.#walk = new Walk(options, islands);
+  constructor(options: WalkerOptions, ranges: readonly CoveredRange[]) {
+    this.#walk = new Walk(options, ranges);
     this.#head = new Head(this.#walk);
   }
 
@@ -74,7 +74,7 @@ export class TradeWalker {
     if (this.#mode() === undefined) return undefined;
     const [hole] = this.#walk.openHoles();
     if (hole === undefined) return undefined;
-    const topEdgeMs = this.#walk.pages.islands.top?.span.fromMs ?? 0;
+    const topEdgeMs = this.#walk.pages.ranges.top?.span.fromMs ?? 0;
     return { edgeMs: hole.edgeMs, isTop: hole.edgeMs >= topEdgeMs };
   }
 

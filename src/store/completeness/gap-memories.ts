@@ -138,8 +138,8 @@ export async function recordAttempt(database: Database, attempt: GapAttempt): Pr
 }
 
 /**
- * Closes what one island holds by now, also what was given up; a suspect only after its coverage was taken back. Rows that
- * somebody works on are left to the next time.
+ * Closes what one covered range holds by now, also what was given up; a suspect only after its coverage was taken back.
+ * Rows that somebody works on are left to the next time.
  */
 const CLOSE_FILLED_GAPS = `
   WITH filled AS (

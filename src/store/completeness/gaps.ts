@@ -4,7 +4,7 @@ import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
 import { lockGaps, NOTES, rememberGap } from './gap-memories.js';
-import { coveredSql, expectedSql, islandBeforeSql } from './missing.js';
+import { coveredSql, expectedSql, rangeBeforeSql } from './missing.js';
 
 /** Gaps: what is expected and not covered, cut along what is remembered of it. */
 
@@ -60,7 +60,7 @@ const WINDOW_FROM = `coalesce(${fromMs('$1')}, '-infinity')`;
 const UNTIL = fromMs('$2');
 const CUT_FROM = `coalesce(${fromMs('$3')}, '-infinity')`;
 
-/** Something is expected right below the start of island `c` of stream `e`, if not more than that. */
+/** Whether anything is expected right below the start of covered range `c` of stream `e`. */
 const HAS_EXPECTED_BELOW = `
   CASE WHEN e.collect_from IS NOT NULL THEN e.collect_from < lower(c.span)
        ELSE EXISTS (SELECT FROM coverage o
@@ -69,8 +69,8 @@ const HAS_EXPECTED_BELOW = `
                     WHERE w.stream_id = c.stream_id AND lower(w.span) < lower(c.span)) END`;
 
 /**
- * A gap ends where an island begins, unless expectation begins there as well; where what is wanted
- * ends; or not before `until`.
+ * A gap ends where a covered range begins, unless expectation begins there as well; where what is
+ * wanted ends; or not before `until`.
  */
 const MAY_HAVE_GAPS = `
   SELECT s.stream_id AS id FROM stream s
@@ -94,7 +94,7 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
     WHERE s.${column} = ANY ($4::int[]) AND ($5::text[] IS NULL OR s.kind = ANY ($5))),
   missing AS MATERIALIZED (
     SELECT s.stream_id, s.market_id, one AS span
-    FROM candidates s, ${islandBeforeSql(WINDOW_FROM)}, ${expectedSql(UNTIL)},
+    FROM candidates s, ${rangeBeforeSql(WINDOW_FROM)}, ${expectedSql(UNTIL)},
       ${coveredSql(`coalesce(island.at, '-infinity')`, UNTIL)},
       unnest(expected.spans * tstzmultirange(tstzrange(
                greatest(island.at, ${CUT_FROM}), NULL)) - covered.spans) AS one
@@ -127,7 +127,7 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
 const LIST_OF_STREAMS = listGapsSql('stream_id');
 const LIST_OF_MARKETS = listGapsSql('market_id');
 
-/** Nearly every island ends a gap: after the start of the nth newest there are about n gaps. */
+/** Nearly every covered range ends a gap: above the start of the nth newest lie about n gaps. */
 const NTH_START = `
   SELECT ${toMs('lower(span)')} AS at FROM coverage WHERE lower(span) < ${fromMs('$1')}
   ORDER BY lower(span) DESC OFFSET $2 LIMIT 1`;
@@ -141,14 +141,14 @@ const NTH_START_OF_MARKETS = `
   WHERE s.market_id = ANY ($3::int[]) AND ($4::text[] IS NULL OR s.kind = ANY ($4))
   ORDER BY n.at DESC OFFSET $2 LIMIT 1`;
 
-/** Some islands begin no gap: where a stream begins, or what is left out. */
+/** Some covered ranges begin no gap: where a stream begins, or what is left out. */
 const SPARE = 2;
-/** How many more islands are looked at when the first ones gave too few gaps. */
+/** How many more covered ranges are looked at when the first ones gave too few gaps. */
 const WIDER = 16;
 
 /**
- * The newest gaps before `untilMs`, from the ledger alone. Looks back over as many islands as are likely to hold enough of
- * them, and further only when they were too few, so that the cost follows the answer.
+ * The newest gaps before `untilMs`, from the ledger alone. Looks back over as many covered ranges as are likely to hold
+ * enough of them, and further only when they were too few, so that the cost follows the answer.
  */
 export async function listGaps(runner: Runner, filter: GapFilter, untilMs: number): Promise<Gap[]> {
   const { marketIds = null, kinds = null, states = null, reasons = null, span, limit } = filter;

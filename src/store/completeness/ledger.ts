@@ -1,5 +1,5 @@
 import type { Span } from '../../kernel/span.js';
-import type { Island, StreamRef } from '../../model/batch.js';
+import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
 
@@ -12,17 +12,17 @@ export interface SessionClosing {
 }
 
 /**
- * SQL for the columns of an island, to be put together by {@link withSpan}. Ids and counts stay below
- * 2^53, because nothing larger is let in.
+ * SQL for the columns of a covered range, to be put together by {@link withSpan}. Ids and counts stay
+ * below 2^53, because nothing larger is let in.
  *
  * @param c the row of coverage
  */
-export const islandSql = (c: string) => `
+export const coveredRangeSql = (c: string) => `
   ${c}.stream_id AS "streamId", ${boundsSql(`${c}.span`)}, ${c}.first_id::float8 AS "firstId",
   ${c}.last_id::float8 AS "lastId", ${c}.row_count::float8 AS "rowCount"`;
 
 /** How many rows, and which are the lowest and the highest of their trade ids. */
-export type RowCount = Pick<Island, 'rowCount' | 'firstId' | 'lastId'>;
+export type RowCount = Pick<CoveredRange, 'rowCount' | 'firstId' | 'lastId'>;
 
 export const NO_ROWS: RowCount = { rowCount: 0, firstId: null, lastId: null };
 
@@ -44,21 +44,21 @@ export function sumCounts(parts: readonly RowCount[]): RowCount {
 }
 
 /** By the stream alone, as the index has it: a stream has one market. */
-const NEWEST_ISLANDS = `
-  SELECT ${islandSql('c')} FROM coverage c WHERE stream_id = $1 ORDER BY lower(span) DESC LIMIT $2`;
+const NEWEST_RANGES = `
+  SELECT ${coveredRangeSql('c')} FROM coverage c WHERE stream_id = $1 ORDER BY lower(span) DESC LIMIT $2`;
 
-/** The newest `limit` islands of coverage, newest first. */
-export async function readIslands(
+/** The newest `limit` covered ranges, newest first. */
+export async function readCoveredRanges(
   runner: Runner,
   stream: StreamRef,
   limit: number,
-): Promise<Island[]> {
+): Promise<CoveredRange[]> {
   const values = [stream.streamId, limit];
-  return (await runner.rows<Flat<Island>>(NEWEST_ISLANDS, values)).map(withSpan);
+  return (await runner.rows<Flat<CoveredRange>>(NEWEST_RANGES, values)).map(withSpan);
 }
 
-const ISLANDS_WITHIN = `
-  SELECT ${islandSql('i')} FROM coverage i WHERE stream_id = $1
+const RANGES_WITHIN = `
+  SELECT ${coveredRangeSql('i')} FROM coverage i WHERE stream_id = $1
     AND lower(span) < ${fromMs('$3')} AND lower(span) >= coalesce((
       SELECT lower(c.span) FROM coverage c
       WHERE c.stream_id = $1 AND lower(c.span) <= ${fromMs('$2')}
@@ -66,15 +66,15 @@ const ISLANDS_WITHIN = `
     AND upper(span) > ${fromMs('$2')}
   ORDER BY lower(span) DESC LIMIT $4`;
 
-/** Islands that overlap a span, newest first; at most `limit`. */
-export async function readIslandsWithin(
+/** Covered ranges that overlap a span, newest first; at most `limit`. */
+export async function readRangesWithin(
   runner: Runner,
   stream: StreamRef,
   { fromMs: from, toMs: to }: Span,
   limit: number,
-): Promise<Island[]> {
+): Promise<CoveredRange[]> {
   const values = [stream.streamId, from, to, limit];
-  return (await runner.rows<Flat<Island>>(ISLANDS_WITHIN, values)).map(withSpan);
+  return (await runner.rows<Flat<CoveredRange>>(RANGES_WITHIN, values)).map(withSpan);
 }
 
 const OPEN_SESSION = `

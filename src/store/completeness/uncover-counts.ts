@@ -1,14 +1,14 @@
 import { holdsSpan, isEmptySpan, type Span } from '../../kernel/span.js';
-import type { Island, StreamRef } from '../../model/batch.js';
+import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { seriesOf, tableOfStream } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { DepartedRows } from '../sealing/departed.js';
 import { greatest, least, NO_ROWS, type RowCount, sumCounts } from './ledger.js';
 
 /**
- * Counts of what is left of an island that was cut. Of its pieces the longest is not counted: its rows
- * are those of the island less those of the others. So a recent span is cheap to take out of an island
- * of years.
+ * Counts of what is left of a covered range that was cut. Of its pieces the longest is not counted:
+ * its rows are those of the covered range less those of the others. So a recent span is cheap to take
+ * out of a covered range of years.
  */
 
 export interface Pieces {
@@ -35,13 +35,13 @@ interface Sides {
 }
 
 /**
- * Counts of the pieces to the left and right of what is taken out of an island of trades or times.
- * Undefined when it takes rows that are in files: then the partitions at both ends of the island have
- * left, and hold rows of its neighbours as well.
+ * Counts of the pieces to the left and right of what is taken out of a covered range of trades or
+ * times. Undefined when it takes rows that are in files: then the partitions at both ends of the
+ * covered range have left, and hold rows of its neighbours as well.
  */
 export async function splitCounts(
   { left, taken, right }: Pieces,
-  island: Island,
+  range: CoveredRange,
   rows: RowReader,
 ): Promise<Sides | undefined> {
   const count = (span: Span) => (isEmptySpan(span) ? Promise.resolve(NO_ROWS) : rows.count(span));
@@ -55,23 +55,24 @@ export async function splitCounts(
   const [long, short] = isLeftLong ? [left, right] : [right, left];
   const gone = await count(taken);
   const counted = await count(short);
-  const rest = await restOf(long, isLeftLong ? 'newest' : 'oldest', island, [gone, counted], rows);
+  const rest = await restOf(long, isLeftLong ? 'newest' : 'oldest', range, [gone, counted], rows);
   if (rest === undefined) return undefined;
   return isLeftLong ? { left: rest, right: counted } : { left: counted, right: rest };
 }
 
 /**
- * The long piece: the island less the others. Its inner edge is the id of the row there, because ids
- * grow with time; where the neighbouring ids show that they do not, it is counted after all.
+ * The long piece: the covered range less the others. Its inner edge is the id of the row there,
+ * because ids grow with time; where the neighbouring ids show that they do not, it is counted after
+ * all.
  */
 async function restOf(
   span: Span,
   innerEdge: 'oldest' | 'newest',
-  island: Island,
+  range: CoveredRange,
   others: readonly RowCount[],
   rows: RowReader,
 ): Promise<RowCount | undefined> {
-  const rowCount = others.reduce((left, other) => left - other.rowCount, island.rowCount);
+  const rowCount = others.reduce((left, other) => left - other.rowCount, range.rowCount);
   if (rowCount === 0) return NO_ROWS;
   const innerId = await rows.edgeId(span, innerEdge);
   const isInOrder = others.every(
@@ -83,22 +84,22 @@ async function restOf(
   const edgeIds = others.map((one) => (innerEdge === 'newest' ? one.lastId : one.firstId));
   const isFurthest =
     innerEdge === 'newest'
-      ? greatest([innerId, ...edgeIds]) === island.lastId
-      : least([innerId, ...edgeIds]) === island.firstId;
+      ? greatest([innerId, ...edgeIds]) === range.lastId
+      : least([innerId, ...edgeIds]) === range.firstId;
   if (rowCount < 0 || !isInOrder || !isFurthest)
     return rows.canCount(span) ? await rows.count(span) : undefined;
   return innerEdge === 'newest'
-    ? { rowCount, firstId: island.firstId, lastId: innerId }
-    : { rowCount, firstId: innerId, lastId: island.lastId };
+    ? { rowCount, firstId: range.firstId, lastId: innerId }
+    : { rowCount, firstId: innerId, lastId: range.lastId };
 }
 
 /**
  * Rows of candles are counted under their claims, and none of them goes: the pieces that are left
- * share the count of the island.
+ * share the count of the covered range.
  */
 export async function shareCount(
   { left, right }: Pieces,
-  { rowCount }: Island,
+  { rowCount }: CoveredRange,
   rows: Pick<RowReader, 'count'>,
 ): Promise<Sides> {
   const all = { ...NO_ROWS, rowCount };
@@ -113,7 +114,7 @@ export async function shareCount(
 }
 
 /** The same where rows are away: candles come evenly, so that they are shared by time. */
-export function shareByTime({ left, right }: Pieces, { rowCount }: Island): Sides {
+export function shareByTime({ left, right }: Pieces, { rowCount }: CoveredRange): Sides {
   const lengths = [lengthMs(left), lengthMs(right)] as const;
   const share = lengths[0] / Math.max(1, lengths[0] + lengths[1]);
   const ofLeft = Math.round(rowCount * share);
@@ -134,7 +135,7 @@ export async function observedCount(
   runner: Runner,
   { kind, marketId, variant }: StreamRef,
   { left, taken, right }: Pieces,
-  { rowCount }: Island,
+  { rowCount }: CoveredRange,
 ): Promise<Sides> {
   const table = tableOfStream(kind);
   const { variant: column } = seriesOf(table);

@@ -1,5 +1,5 @@
 import { hullOf, isEmptySpan, overlapOf, type Span, subtractSpans } from '../../kernel/span.js';
-import type { Evidence, Island, StreamRef } from '../../model/batch.js';
+import type { CoveredRange, Evidence, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
@@ -9,7 +9,7 @@ import { type Flat, fromMs, rangeSql, withSpan } from '../sql.js';
 import { doubtStream } from '../verdicts/verdict-rows.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { rememberGap } from './gap-memories.js';
-import { islandSql } from './ledger.js';
+import { coveredRangeSql } from './ledger.js';
 import { type BeyondPresent, readBeyond } from './present.js';
 import {
   observedCount,
@@ -36,9 +36,9 @@ export interface Doubt {
 const TAKE_OVERLAPPING = `
   DELETE FROM coverage c WHERE market_id = $1 AND stream_id = $2
     AND span && ${rangeSql('$3', '$4')}
-  RETURNING ${islandSql('c')}, evidence, updated_at::text AS "updatedAt"`;
+  RETURNING ${coveredRangeSql('c')}, evidence, updated_at::text AS "updatedAt"`;
 
-/** What an island is left with keeps its evidence and its age. */
+/** What a covered range is left with keeps its evidence and its age. */
 const INSERT_REST = `
   INSERT INTO coverage (market_id, stream_id, span, first_id, last_id, row_count, evidence, updated_at)
   VALUES ($1, $2, ${rangeSql('$3', '$4')}, $5, $6, $7, $8, $9::timestamptz)`;
@@ -58,7 +58,7 @@ const KEEP_EXPECTED = `
                WHERE c.stream_id = s.stream_id AND lower(c.span) < ${fromMs('$3')}) END
   ON CONFLICT DO NOTHING`;
 
-interface Taken extends Island {
+interface Taken extends CoveredRange {
   readonly evidence: Evidence;
   readonly updatedAt: string;
 }
@@ -66,17 +66,17 @@ interface Taken extends Island {
 /**
  * Takes back coverage of a span and remembers it as an open gap, in one transaction.
  *
- * @returns what is left of the islands that were cut, newest first
+ * @returns what is left of the covered ranges that were cut, newest first
  * @throws {@link StoreError} `data_refused` for an empty span, and for a stream whose moments cannot
  *   be fetched again; `partition_archived` or `partition_expired` when all of it has left the database,
- *   and when what is left of an island could not be counted without rows that have
+ *   and when what is left of a covered range could not be counted without rows that have
  */
 export async function uncover(
   database: Database,
   stream: StreamRef,
   span: Span,
   doubt: Doubt,
-): Promise<Island[]> {
+): Promise<CoveredRange[]> {
   if (isEmptySpan(span)) throw refused(stream, 'the span is empty');
   if (stream.kind !== 'trades' && stream.kind !== 'times' && stream.kind !== 'kline') {
     throw refused(stream, `what was seen of ${stream.kind} cannot be fetched again`);
@@ -90,7 +90,7 @@ export async function uncover(
       departed.map((one) => one.span),
     );
     if (parts.length === 0) throw hasLeft(stream, departed, span);
-    let rests: Island[] = [];
+    let rests: CoveredRange[] = [];
     for (const part of parts) {
       const cut = await takeBack(runner, stream, part, doubt, departed);
       rests = [...rests.filter((rest) => isEmptySpan(overlapOf(rest.span, part))), ...cut];
@@ -110,7 +110,7 @@ export async function takeBack(
   span: Span,
   { reason, note, atMs }: Doubt,
   departed: readonly DepartedRows[],
-): Promise<Island[]> {
+): Promise<CoveredRange[]> {
   const rests = await uncoverPart(runner, stream, span, departed);
   await doubtStream(runner, stream, span);
   await rememberGap(runner, stream, {
@@ -152,12 +152,12 @@ async function uncoverPart(
   stream: StreamRef,
   span: Span,
   departed: readonly DepartedRows[],
-): Promise<Island[]> {
+): Promise<CoveredRange[]> {
   const key = [stream.marketId, stream.streamId];
   const rows = await runner.rows<Flat<Taken>>(TAKE_OVERLAPPING, [...key, span.fromMs, span.toMs]);
-  const rests: Island[] = [];
-  for (const { evidence, updatedAt, ...island } of rows.map(withSpan)) {
-    for (const rest of await cutIsland(runner, stream, island, span, departed)) {
+  const rests: CoveredRange[] = [];
+  for (const { evidence, updatedAt, ...range } of rows.map(withSpan)) {
+    for (const rest of await cutRange(runner, stream, range, span, departed)) {
       rests.push(rest);
       await runner.rows(INSERT_REST, [
         ...[...key, rest.span.fromMs, rest.span.toMs, rest.firstId, rest.lastId, rest.rowCount],
@@ -172,27 +172,27 @@ async function uncoverPart(
   return rests;
 }
 
-async function cutIsland(
+async function cutRange(
   runner: Runner,
   stream: StreamRef,
-  island: Island,
+  range: CoveredRange,
   span: Span,
   departed: readonly DepartedRows[],
-): Promise<Island[]> {
-  const left = { fromMs: island.span.fromMs, toMs: span.fromMs };
-  const right = { fromMs: span.toMs, toMs: island.span.toMs };
-  const pieces = { left, taken: overlapOf(island.span, span), right };
-  const away = departed.filter((one) => !isEmptySpan(overlapOf(one.span, island.span)));
+): Promise<CoveredRange[]> {
+  const left = { fromMs: range.span.fromMs, toMs: span.fromMs };
+  const right = { fromMs: span.toMs, toMs: range.span.toMs };
+  const pieces = { left, taken: overlapOf(range.span, span), right };
+  const away = departed.filter((one) => !isEmptySpan(overlapOf(one.span, range.span)));
   const rows = rowReader(runner, stream, away);
   const isMomentary = !['trades', 'times', 'kline'].includes(stream.kind);
   const counts = isMomentary
-    ? await observedCount(runner, stream, pieces, island)
+    ? await observedCount(runner, stream, pieces, range)
     : stream.kind !== 'kline'
-      ? await splitCounts(pieces, island, rows)
+      ? await splitCounts(pieces, range, rows)
       : away.length > 0
-        ? shareByTime(pieces, island)
-        : await shareCount(pieces, island, rows);
-  if (counts === undefined) throw hasLeft(stream, away, island.span);
+        ? shareByTime(pieces, range)
+        : await shareCount(pieces, range, rows);
+  if (counts === undefined) throw hasLeft(stream, away, range.span);
   return [
     { span: left, ...counts.left },
     { span: right, ...counts.right },

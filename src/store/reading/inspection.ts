@@ -207,8 +207,8 @@ const SECONDS_OF = (spans: string) => `
    FROM unnest(${spans}) AS one)`;
 
 /**
- * What stream `s` was wished to have and the exchange does not serve, before its oldest island. Of what
- * was covered and is doubted, or could not be observed, that cannot be said.
+ * What stream `s` was wished to have and the exchange does not serve, before its oldest covered range.
+ * Of what was covered and is doubted, or could not be observed, that cannot be said.
  */
 const BEFORE_HISTORY = `
   LATERAL (

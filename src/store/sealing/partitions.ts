@@ -159,7 +159,7 @@ export class SealingDesk {
     return findUnsettled(this.#connection, table, span, needsVerdicts);
   }
 
-  /** Islands of trades that touch a span and do not add up; the first few. */
+  /** Covered ranges of trades that touch a span and do not add up; the first few. */
   ledgerDoubts(span: Place['span']) {
     return findLedgerDoubts(this.#connection, span);
   }

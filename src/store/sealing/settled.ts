@@ -1,6 +1,6 @@
 import type { Span } from '../../kernel/span.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
-import { coveredSql, expectedSql, islandBeforeSql } from '../completeness/missing.js';
+import { coveredSql, expectedSql, rangeBeforeSql } from '../completeness/missing.js';
 import type { Runner } from '../connection.js';
 import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
 import { slotsInSql } from '../verdicts/verdicts.js';
@@ -17,7 +17,7 @@ export interface Unsettled {
   readonly span: Span;
 }
 
-/** An island of trades that does not hold as many rows as the ledger says. */
+/** A covered range of trades that does not hold as many rows as the ledger says. */
 export interface LedgerDoubt {
   readonly market: string;
   readonly span: Span;
@@ -40,7 +40,7 @@ const SPAN = `tstzrange(${FROM}, ${UNTIL})`;
 /** What is missing and not given up. */
 const OPEN_GAP = `
   SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('one')}
-  FROM stream s JOIN market m USING (market_id), ${islandBeforeSql(FROM)}, ${expectedSql(UNTIL)},
+  FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
     ${coveredSql(`coalesce(island.at, '-infinity')`, UNTIL)},
     LATERAL (
       SELECT coalesce(range_agg(g.span), '{}') AS spans FROM gap g
@@ -118,8 +118,8 @@ function toUnsettled(why: Unsettled['why'], found: Found): Unsettled {
 }
 
 /**
- * Islands of trades with another number of rows than they claim. Of partitions that are final the rows
- * are known; the others are counted, all in one snapshot.
+ * Covered ranges of trades with another number of rows than they claim. Of partitions that are final
+ * the rows are known; the others are counted, all in one snapshot.
  */
 const LEDGER_DOUBTS = `
   WITH islands AS MATERIALIZED (

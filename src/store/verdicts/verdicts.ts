@@ -100,16 +100,17 @@ export interface VerdictTotals {
 
 /**
  * What of both roads is covered and not judged. Asked again and again, so it is looked for among the
- * newest islands first; whole streams are read only now and then, or while that finds something.
+ * newest covered ranges first; whole streams are read only now and then, or while that finds
+ * something.
  */
 
-/** So many of the newest islands of either road are looked at. */
-const ISLANDS = 8;
+/** So many of the newest covered ranges of either road are looked at. */
+const COVERED_RANGES = 8;
 /** Whole streams are read at every so many questions, when the last time brought nothing more. */
 const REST_CALLS = 20;
 
 /** Compared as rows, which only the index by start can do: others would read the stream whole. */
-const NEWEST_ISLANDS = (streamId: string, until: string, count: number) => `
+const NEWEST_RANGES = (streamId: string, until: string, count: number) => `
   SELECT c.span FROM coverage c
   WHERE ROW(c.stream_id, lower(c.span)) >= ROW(${streamId}, '-infinity')
     AND ROW(c.stream_id, lower(c.span)) < ROW(${streamId}, ${until})
@@ -117,7 +118,7 @@ const NEWEST_ISLANDS = (streamId: string, until: string, count: number) => `
 
 const NEWEST_SPANS = (streamId: string) => `
   (SELECT count(*) AS count, coalesce(range_agg(span), '{}') AS spans
-   FROM (${NEWEST_ISLANDS(streamId, 'until_at', ISLANDS)}) c)`;
+   FROM (${NEWEST_RANGES(streamId, 'until_at', COVERED_RANGES)}) c)`;
 
 /** The whole slots within spans. */
 export const slotsInSql = (spans: string, intervalS: string) => `
@@ -144,10 +145,10 @@ const NEWEST_SLOTS = `
   ${PAIRS},
   slots AS MATERIALIZED (
     SELECT p.*, ${slotsInSql(HELD, 'p.interval_s')} AS slots,
-           t.count < ${ISLANDS} AND k.count < ${ISLANDS} AS is_whole
+           t.count < ${COVERED_RANGES} AND k.count < ${COVERED_RANGES} AS is_whole
     FROM pairs p,
-      LATERAL (${NEWEST_ISLANDS('p.trades_id', `'infinity'`, 1)}) newest_trades,
-      LATERAL (${NEWEST_ISLANDS('p.kline_id', `'infinity'`, 1)}) newest_kline,
+      LATERAL (${NEWEST_RANGES('p.trades_id', `'infinity'`, 1)}) newest_trades,
+      LATERAL (${NEWEST_RANGES('p.kline_id', `'infinity'`, 1)}) newest_kline,
       LATERAL (SELECT least(upper(newest_trades.span), upper(newest_kline.span)) AS until_at) u,
       LATERAL ${NEWEST_SPANS('p.trades_id')} t, LATERAL ${NEWEST_SPANS('p.kline_id')} k)`;
 
@@ -207,7 +208,7 @@ function toPending({ marketId, intervalS, fromMs, toMs }: PendingRow): PendingSp
   return fromMs === null || toMs === null ? [] : [{ marketId, intervalS, span: { fromMs, toMs } }];
 }
 
-/** Whole streams are read of those alone whose roads do not meet in their newest islands. */
+/** Whole streams are read of those alone whose roads do not meet in their newest covered ranges. */
 const TOTALS = `
   WITH ${NEWEST_SLOTS},
   judged AS (

@@ -1,18 +1,18 @@
 import { hullOf, type Span } from '../../kernel/span.js';
-import type { Batch, Evidence, Island } from '../../model/batch.js';
-import { islandSql } from '../completeness/ledger.js';
+import type { Batch, CoveredRange, Evidence } from '../../model/batch.js';
+import { coveredRangeSql } from '../completeness/ledger.js';
 import { executeSql, type NamedStatement } from '../connection.js';
 import { type Flat, fromMs, rangeSql, unnested, withSpan } from '../sql.js';
 import type { TradeSheet } from './trade-sheet.js';
 
 /** A row of coverage as it is. */
-export interface Held extends Island {
+export interface Held extends CoveredRange {
   readonly evidence: Evidence;
 }
 
 /** Reading the coverage that the claims and trades of a group lie in, or touch. */
 
-const HELD_COLUMNS = `${islandSql('c')}, c.evidence`;
+const HELD_COLUMNS = `${coveredRangeSql('c')}, c.evidence`;
 
 const IS_NEAR = `
   c.span && tstzrange(${fromMs('q.from_ms')} - interval '1 microsecond', ${fromMs('q.to_ms')}, '[]')`;
@@ -83,8 +83,8 @@ export function heldByStream(rows: readonly HeldRow[]): Map<number, Held[]> {
 }
 
 /** A row of coverage as it will be, and the spans of those that it takes the place of, oldest first. */
-export interface ChangedIsland {
-  readonly island: Island;
+export interface ChangedRange {
+  readonly range: CoveredRange;
   readonly marketId: number;
   readonly evidence: Evidence;
   readonly was: readonly Span[];
@@ -134,15 +134,15 @@ const INSERT_COVERAGE: NamedStatement = {
 export const WRITE_COVERAGE = [DELETE_COVERAGE, UPDATE_COVERAGE, INSERT_COVERAGE];
 
 /**
- * The statements that write islands. One that grew keeps its row, the oldest of those that were
- * joined; the others go first.
+ * The statements that write covered ranges. One that grew keeps its row, the oldest of those that
+ * were joined; the others go first.
  */
-export function writeIslandsSql(changed: readonly ChangedIsland[]): string[] {
-  const joined = changed.flatMap(({ island: { streamId }, marketId, was }) =>
+export function writeRangesSql(changed: readonly ChangedRange[]): string[] {
+  const joined = changed.flatMap(({ range: { streamId }, marketId, was }) =>
     was.slice(1).map((span) => ({ streamId, marketId, ...span })),
   );
-  const rows = changed.map(({ island, marketId, evidence, was: [first] }) => ({
-    ...{ ...island, ...island.span, marketId, evidence: JSON.stringify(evidence) },
+  const rows = changed.map(({ range, marketId, evidence, was: [first] }) => ({
+    ...{ ...range, ...range.span, marketId, evidence: JSON.stringify(evidence) },
     ...{ oldFromMs: first?.fromMs ?? null, oldToMs: first?.toMs ?? null },
   }));
   const grown = rows.filter(({ oldFromMs }) => oldFromMs !== null);

@@ -1,11 +1,11 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
-import type { CoverageClaim, Evidence, Island } from '../../model/batch.js';
+import type { CoverageClaim, CoveredRange, Evidence } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
 import { type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import { fromMs, rangeSql } from '../sql.js';
-import type { ChangedIsland, Held } from './coverage-rows.js';
+import type { ChangedRange, Held } from './coverage-rows.js';
 
 /**
  * Merges claims into the ledger. The pure part decides which rows of coverage become which; the
@@ -145,9 +145,9 @@ const COUNT_TRADES = `
 
 /** What a group of batches makes of the ledger. */
 interface GroupCoverage {
-  /** For each stream the islands that its claims and fresh rows lie in. */
-  readonly islands: ReadonlyMap<number, readonly Island[]>;
-  readonly changed: readonly ChangedIsland[];
+  /** For each stream the covered ranges that its claims and fresh rows lie in. */
+  readonly ranges: ReadonlyMap<number, readonly CoveredRange[]>;
+  readonly changed: readonly ChangedRange[];
 }
 
 /** Pure: those pieces of coverage that the works of a group concern, as they will be. */
@@ -171,18 +171,18 @@ export async function settleCoverage(
   works: readonly StreamWork[],
   merged: readonly Merged[],
 ): Promise<GroupCoverage> {
-  const islands = new Map<number, Island[]>(works.map(({ streamId }) => [streamId, []]));
+  const ranges = new Map<number, CoveredRange[]>(works.map(({ streamId }) => [streamId, []]));
   const counts = await countUncovered(connection, merged);
-  const changed: ChangedIsland[] = [];
+  const changed: ChangedRange[] = [];
   for (const [index, one] of merged.entries()) {
-    const island = islandOf(one, counts.get(index) ?? []);
-    islands.get(island.streamId)?.push(island);
-    if (isUnchanged(one, island)) continue;
+    const range = rangeOf(one, counts.get(index) ?? []);
+    ranges.get(range.streamId)?.push(range);
+    if (isUnchanged(one, range)) continue;
     const { work, evidence, members } = one;
-    changed.push({ island, marketId: work.marketId, evidence, was: members.map((it) => it.span) });
+    changed.push({ range, marketId: work.marketId, evidence, was: members.map((it) => it.span) });
   }
   await doubtLateTrades(connection, merged);
-  return { islands, changed };
+  return { ranges, changed };
 }
 
 /**
@@ -215,14 +215,14 @@ function isTouched({ work, span }: Merged): boolean {
   return work.claims.some((claim) => holdsSpan(span, claim.span)) || work.fresh.isIn(span);
 }
 
-function isUnchanged({ members }: Merged, island: Island): boolean {
+function isUnchanged({ members }: Merged, range: CoveredRange): boolean {
   const [only, ...others] = members;
   return (
     only !== undefined &&
     others.length === 0 &&
-    only.span.fromMs === island.span.fromMs &&
-    only.span.toMs === island.span.toMs &&
-    only.rowCount === island.rowCount
+    only.span.fromMs === range.span.fromMs &&
+    only.span.toMs === range.span.toMs &&
+    only.rowCount === range.rowCount
   );
 }
 
@@ -266,7 +266,7 @@ async function countUncovered(
   return counts;
 }
 
-function islandOf(merged: Merged, counted: readonly RowCount[]): Island {
+function rangeOf(merged: Merged, counted: readonly RowCount[]): CoveredRange {
   const { work, span, members } = merged;
   const fresh = work.fresh.count(span, partsToCount(merged));
   return { streamId: work.streamId, span, ...sumCounts([...members, ...counted, fresh]) };

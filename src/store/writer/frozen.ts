@@ -204,19 +204,19 @@ function withoutRows(
   };
 }
 
-/** An island for each claim as it came; an empty one where nothing could be claimed. */
+/** A covered range for each claim as it came; an empty one where nothing could be claimed. */
 function realignOne(
   batch: Batch,
   cut: readonly (CoverageClaim | undefined)[],
   result: CommitResult,
 ): CommitResult {
   let next = 0;
-  const islands = (batch.claims ?? []).map(({ stream, span }, index) => {
+  const ranges = (batch.claims ?? []).map(({ stream, span }, index) => {
     const nothing = { streamId: stream.streamId, span, firstId: null, lastId: null, rowCount: 0 };
     if (cut[index] === undefined) return nothing;
-    const island = result.islands[next];
+    const range = result.ranges[next];
     next += 1;
-    return island ?? nothing;
+    return range ?? nothing;
   });
-  return { ...result, islands };
+  return { ...result, ranges };
 }

@@ -4,7 +4,7 @@ import {
   type Batch,
   type CommitResult,
   type CoverageClaim,
-  type Island,
+  type CoveredRange,
   type StreamRef,
 } from '../../model/batch.js';
 import { SERIES, type Series, type StreamKind, tableOfStream } from '../../model/series.js';
@@ -20,12 +20,12 @@ import {
   settleCoverage,
 } from './coverage.js';
 import {
-  type ChangedIsland,
+  type ChangedRange,
   type Held,
   type HeldRow,
   heldByStream,
   readHeldSql,
-  writeIslandsSql,
+  writeRangesSql,
 } from './coverage-rows.js';
 import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './groups.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
@@ -89,13 +89,13 @@ export async function commitGroup(
     await connection.copyIn(copySql(TRADE), lines, context.trades.whenSent);
     lines = undefined;
   }
-  const { islands, changed } = await settleCoverage(connection, works, merged);
+  const { ranges, changed } = await settleCoverage(connection, works, merged);
   const { tallies, conflicts } = tallyUp(group, outcomes);
   const refused = await context.quarantine.keep(connection, [...group.refused, ...conflicts]);
   await end(context, changed, lines);
   const results = group.batches.map((batch, index) => ({
     outcomes: tallies[index] ?? newTally(),
-    islands: islandsOf(batch, islands),
+    ranges: rangesOf(batch, ranges),
   }));
   return { results, refused };
 }
@@ -132,10 +132,10 @@ async function begin(connection: Connection, group: PreparedGroup): Promise<Foun
 /** The last rows, what they prove, and COMMIT, in one message. */
 async function end(
   { connection, trades }: GroupContext,
-  changed: readonly ChangedIsland[],
+  changed: readonly ChangedRange[],
   lines: Buffer | undefined,
 ): Promise<void> {
-  const statements = [...writeIslandsSql(changed), 'COMMIT'];
+  const statements = [...writeRangesSql(changed), 'COMMIT'];
   if (lines === undefined) {
     await connection.script(statements);
     return;
@@ -206,9 +206,12 @@ function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
   return { tallies, conflicts };
 }
 
-function islandsOf(batch: Batch, islands: ReadonlyMap<number, readonly Island[]>): Island[] {
+function rangesOf(
+  batch: Batch,
+  ranges: ReadonlyMap<number, readonly CoveredRange[]>,
+): CoveredRange[] {
   return (batch.claims ?? []).map(({ stream, span }) => {
-    const found = islands.get(stream.streamId)?.find((one) => holdsSpan(one.span, span));
+    const found = ranges.get(stream.streamId)?.find((one) => holdsSpan(one.span, span));
     return found ?? { streamId: stream.streamId, span, firstId: null, lastId: null, rowCount: 0 };
   });
 }

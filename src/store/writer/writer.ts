@@ -187,7 +187,7 @@ export class Writer {
     try {
       const results = await this.#commitUntilDone(group);
       for (const [index, entry] of entries.entries()) {
-        entry.resolve(results[index] ?? { outcomes: newTally(), islands: [] });
+        entry.resolve(results[index] ?? { outcomes: newTally(), ranges: [] });
       }
     } catch (error) {
       const isOneToBlame = !isAborted(error) && actionOf(error) === 'data';

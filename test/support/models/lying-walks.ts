@@ -132,8 +132,8 @@ export class LyingWalks {
       const streamId = at + 1;
       const collectFromMs = this.#fromMs;
       const stream: StreamRef = { streamId, kind, marketId: MARKET_ID, variant: 0, collectFromMs };
-      const islands = this.#archive.allIslands(streamId);
-      for (const { span } of islands) assert.ok(span.toMs <= clock.wallMs(), 'of the future');
+      const ranges = this.#archive.allRanges(streamId);
+      for (const { span } of ranges) assert.ok(span.toMs <= clock.wallMs(), 'of the future');
       return new TradeWalker(
         {
           ...{ market: 'A', marketId: MARKET_ID, stream, source: this.#source(kind), archive },
@@ -144,7 +144,7 @@ export class LyingWalks {
             for (const other of this.#walkers) if (other.kind !== kind) other.revoked(span);
           },
         },
-        islands,
+        ranges,
       );
     });
     return [time, evidence];
@@ -203,7 +203,7 @@ export class LyingWalks {
   /** How far the newest coverage of either stream is behind what the next looks should prove. */
   #behindMs(): number {
     const allowedMs = CACHE_MARGIN_MS + 2000 + this.#world.everyS * 1000;
-    const topsMs = KINDS.map((_, at) => this.#archive.allIslands(at + 1)[0]?.span.toMs ?? 0);
+    const topsMs = KINDS.map((_, at) => this.#archive.allRanges(at + 1)[0]?.span.toMs ?? 0);
     return this.#clock.wallMs() - Math.min(...topsMs) - allowedMs;
   }
 
@@ -267,7 +267,7 @@ export class LyingWalks {
     );
     const issued = new Set(this.#exchange.issued.map(placeKey));
     for (const [at, kind] of KINDS.entries()) {
-      const spans = this.#archive.allIslands(at + 1).map(({ span }) => span);
+      const spans = this.#archive.allRanges(at + 1).map(({ span }) => span);
       const isCovered = ({ tradedAtS }: { tradedAtS: number }) =>
         spans.some(({ fromMs, toMs }) => fromMs <= tradedAtS * 1000 && tradedAtS * 1000 < toMs);
       const isHere = (row: SourceTrade) => {
@@ -291,7 +291,7 @@ export class LyingWalks {
   /** Nothing is left to be fetched. */
   #assertWhole(): void {
     for (const [at, kind] of KINDS.entries()) {
-      const spans = this.#archive.allIslands(at + 1).map(({ span }) => span);
+      const spans = this.#archive.allRanges(at + 1).map(({ span }) => span);
       const text = `${kind} is left with holes: ${JSON.stringify(spans.map(({ fromMs, toMs }) => [fromMs - this.#fromMs, toMs - this.#fromMs]))}`;
       assert.equal(spans.length, 1, text);
       const firstMs = ((this.#exchange.issued[0]?.tradedAtS ?? 0) + 1) * 1000;

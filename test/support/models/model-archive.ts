@@ -11,9 +11,9 @@ import {
   type Batch,
   type CommitResult,
   type CoverageClaim,
+  type CoveredRange,
   type DepthRow,
   type IdEpoch,
-  type Island,
   type KlineRow,
   NO_OUTCOMES,
   type QuarantineRow,
@@ -101,8 +101,11 @@ export class ModelArchive implements ArchivePort {
   before: (method: keyof ArchivePort, batch?: Batch) => void | Promise<void> = () => undefined;
   /** Called after every commit. */
   onCommit: () => void = () => undefined;
-  #islands: Island[] = [];
-  /** Keys of stored trades by market, in the order of seconds: islands are counted at every commit. */
+  #ranges: CoveredRange[] = [];
+  /**
+   * Keys of stored trades by market, in the order of seconds: covered ranges are counted at every
+   * commit.
+   */
   readonly #keys = new Map<number, TradeKey>();
   readonly #keysInOrder = new Map<number, TradeKey[]>();
   #floors = new Map<number, number>();
@@ -136,9 +139,9 @@ export class ModelArchive implements ArchivePort {
     outcomes.balance.stored += batch.balances?.length ?? 0;
     outcomes.active_order.stored += batch.orders?.length ?? 0;
     this.quarantine.push(...(batch.quarantine ?? []));
-    const islands = (batch.claims ?? []).map((claim) => this.#merge(claim));
+    const ranges = (batch.claims ?? []).map((claim) => this.#merge(claim));
     this.onCommit();
-    return { outcomes, islands };
+    return { outcomes, ranges };
   }
 
   /** Nothing is ever covered beyond the present here: only what the gate lets through comes in. */
@@ -181,26 +184,26 @@ export class ModelArchive implements ArchivePort {
     return known.close === row.close && known.volume === row.volume ? 'duplicate' : 'updated';
   }
 
-  #merge({ stream, span }: CoverageClaim): Island {
+  #merge({ stream, span }: CoverageClaim): CoveredRange {
     this.#known.set(stream.streamId, stream);
     const { streamId } = stream;
-    const touching = this.#islands.filter(
-      (island) =>
-        island.streamId === streamId &&
-        island.span.fromMs <= span.toMs &&
-        island.span.toMs >= span.fromMs,
+    const touching = this.#ranges.filter(
+      (range) =>
+        range.streamId === streamId &&
+        range.span.fromMs <= span.toMs &&
+        range.span.toMs >= span.fromMs,
     );
-    const all = [span, ...touching.map((island) => island.span)];
+    const all = [span, ...touching.map((range) => range.span)];
     const merged = {
       fromMs: Math.min(...all.map((one) => one.fromMs)),
       toMs: Math.max(...all.map((one) => one.toMs)),
     };
-    const island = this.#islandOf(stream, merged);
-    this.#islands = [...this.#islands.filter((one) => !touching.includes(one)), island];
-    return island;
+    const range = this.#rangeOf(stream, merged);
+    this.#ranges = [...this.#ranges.filter((one) => !touching.includes(one)), range];
+    return range;
   }
 
-  #islandOf({ streamId, marketId, kind }: StreamRef, span: Span): Island {
+  #rangeOf({ streamId, marketId, kind }: StreamRef, span: Span): CoveredRange {
     const isOfTrades = kind === 'trades' || kind === 'times';
     const all = isOfTrades ? (this.#keysInOrder.get(marketId) ?? []) : [];
     const inside = between(all, span.fromMs / 1000, span.toMs / 1000).filter((key) => {
@@ -215,9 +218,9 @@ export class ModelArchive implements ArchivePort {
     return { streamId, span, rowCount: inside.length, firstId, lastId };
   }
 
-  allIslands(streamId: number): Island[] {
-    return this.#islands
-      .filter((island) => island.streamId === streamId)
+  allRanges(streamId: number): CoveredRange[] {
+    return this.#ranges
+      .filter((range) => range.streamId === streamId)
       .sort((a, b) => b.span.fromMs - a.span.fromMs);
   }
 
@@ -225,9 +228,9 @@ export class ModelArchive implements ArchivePort {
     return this.#floors.get(streamId) ?? null;
   }
 
-  async islands(stream: StreamRef, limit: number): Promise<Island[]> {
-    await this.before('islands');
-    return this.allIslands(stream.streamId).slice(0, limit);
+  async coveredRanges(stream: StreamRef, limit: number): Promise<CoveredRange[]> {
+    await this.before('coveredRanges');
+    return this.allRanges(stream.streamId).slice(0, limit);
   }
 
   async setCollectFrom(
@@ -279,8 +282,8 @@ export class ModelArchive implements ArchivePort {
   gapsOf(stream: StreamRef, untilMs: number): Gap[] {
     const { streamId, kind, marketId, variant } = stream;
     const market = [...this.#marketIds].find(([, id]) => id === marketId)?.[0] ?? '';
-    const islands = this.allIslands(streamId);
-    const oldestMs = islands.at(-1)?.span.fromMs ?? untilMs;
+    const ranges = this.allRanges(streamId);
+    const oldestMs = ranges.at(-1)?.span.fromMs ?? untilMs;
     const fromMs = this.floorOf(streamId) ?? stream.collectFromMs ?? oldestMs;
     const wanted = this.#wanted.filter((one) => one.streamId === streamId).map(({ span }) => span);
     const expected = normalizeSpans([{ fromMs, toMs: untilMs }, ...wanted]);
@@ -291,7 +294,7 @@ export class ModelArchive implements ArchivePort {
     for (const whole of expected) {
       for (const gap of subtractSpans(
         whole,
-        islands.map(({ span }) => span),
+        ranges.map(({ span }) => span),
       )) {
         const inside = cutsMs.filter((ms) => gap.fromMs < ms && ms < gap.toMs);
         const bounds = [...new Set([gap.fromMs, ...inside, gap.toMs])].sort((a, b) => a - b);
@@ -334,8 +337,8 @@ export class ModelArchive implements ArchivePort {
     const isSuspect = ({ reason, streamId, span, uncoveredAtMs }: (typeof open)[number]) =>
       reason === 'suspect' &&
       uncoveredAtMs === null &&
-      this.allIslands(streamId).some(
-        (island) => island.span.fromMs < span.toMs && span.fromMs < island.span.toMs,
+      this.allRanges(streamId).some(
+        (range) => range.span.fromMs < span.toMs && span.fromMs < range.span.toMs,
       );
     const isDue = (one: (typeof open)[number]) =>
       (one.nextAttemptAtMs ?? 0) <= nowMs && !isSuspect(one);
@@ -371,7 +374,7 @@ export class ModelArchive implements ArchivePort {
     const slots = new Set<number>();
     const covered = [...this.#known.values()]
       .filter((stream) => stream.kind === 'trades' && stream.marketId === marketId)
-      .flatMap(({ streamId }) => this.allIslands(streamId).map(({ span }) => span));
+      .flatMap(({ streamId }) => this.allRanges(streamId).map(({ span }) => span));
     for (const trade of this.trades.values()) {
       const span = spans.find((one) => spanContains(one, trade.tradedAtS * 1000));
       if (trade.marketId !== marketId || span === undefined) continue;
@@ -385,7 +388,7 @@ export class ModelArchive implements ArchivePort {
   /** Marks memories that coverage holds by now as filled. */
   closeFilledGaps(): void {
     for (const [streamId, memories] of this.memories) {
-      const spans = this.allIslands(streamId).map(({ span }) => span);
+      const spans = this.allRanges(streamId).map(({ span }) => span);
       const closed = memories.map((one): GapMemory => {
         const isSuspect = one.reason === 'suspect' && one.uncoveredAtMs === null;
         const isFilled = !isSuspect && subtractSpans(one.span, spans).length === 0;
@@ -399,19 +402,19 @@ export class ModelArchive implements ArchivePort {
     stream: StreamRef,
     span: Span,
     gap: { reason: string; note: string; atMs: number },
-  ): Promise<Island[]> {
+  ): Promise<CoveredRange[]> {
     await this.before('uncover');
-    const cut = this.#islands.filter(
-      (island) =>
-        island.streamId === stream.streamId &&
-        island.span.fromMs < span.toMs &&
-        span.fromMs < island.span.toMs,
+    const cut = this.#ranges.filter(
+      (range) =>
+        range.streamId === stream.streamId &&
+        range.span.fromMs < span.toMs &&
+        span.fromMs < range.span.toMs,
     );
-    this.#islands = this.#islands.filter((island) => !cut.includes(island));
-    const left = cut.flatMap((island) =>
-      subtractSpans(island.span, [span]).map((part) => this.#islandOf(stream, part)),
+    this.#ranges = this.#ranges.filter((range) => !cut.includes(range));
+    const left = cut.flatMap((range) =>
+      subtractSpans(range.span, [span]).map((part) => this.#rangeOf(stream, part)),
     );
-    this.#islands.push(...left);
+    this.#ranges.push(...left);
     const finding = { ...gap, nextAttemptAtMs: null, isAttempt: false, uncoveredAtMs: gap.atMs };
     this.#remember({ ...finding, stream, span, state: 'open' });
     return left;

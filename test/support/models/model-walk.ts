@@ -4,7 +4,7 @@ import { SinceModes } from '../../../src/collect/trades/since-mode.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { Span } from '../../../src/kernel/span.js';
-import type { Island, StreamRef } from '../../../src/model/batch.js';
+import type { CoveredRange, StreamRef } from '../../../src/model/batch.js';
 import { FakeClock } from '../fake-clock.js';
 import { noTelemetry } from '../no-telemetry.js';
 import { ModelArchive } from './model-archive.js';
@@ -54,7 +54,7 @@ export class WalkRun {
   readonly #key = { streamId: 1, kind: 'trades', marketId: 7, variant: 0 } as const;
   readonly #firstFloorMs: number | null;
   readonly wanted: Span[];
-  readonly #checked = new WeakSet<Island>();
+  readonly #checked = new WeakSet<CoveredRange>();
   walker: TradeWalker;
 
   constructor(world: WalkWorld) {
@@ -105,7 +105,7 @@ export class WalkRun {
         traits: { largestPage: 0 },
         since: new SinceModes({ archive, clock, telemetry }),
       },
-      archive.allIslands(1),
+      archive.allRanges(1),
     );
     for (const span of this.wanted) walker.want(span);
     return walker;
@@ -119,7 +119,7 @@ export class WalkRun {
   }
 
   async doubt(): Promise<void> {
-    const { span } = this.archive.allIslands(1)[0] ?? {};
+    const { span } = this.archive.allRanges(1)[0] ?? {};
     if (span === undefined) return;
     const fromMs =
       span.fromMs + Math.floor((this.#random() * (span.toMs - span.fromMs)) / 2000) * 1000;
@@ -179,10 +179,10 @@ export class WalkRun {
   /** What the archive says now, but for the newest coverage, which grows with time alone. */
   #outcome(): string {
     const { archive, exchange, stream } = this;
-    const [top, ...islands] = archive.allIslands(1);
+    const [top, ...ranges] = archive.allRanges(1);
     const gaps = archive.gapsOf(stream, exchange.nowMs - 120_000);
     const found = gaps.map(({ span, state, reason }) => [span, state, reason]);
-    return JSON.stringify([top?.span.fromMs, islands, found]);
+    return JSON.stringify([top?.span.fromMs, ranges, found]);
   }
 
   /**
@@ -190,14 +190,14 @@ export class WalkRun {
    * this is looked at after every commit.
    */
   assertHonest(): void {
-    for (const island of this.archive.allIslands(1)) {
-      if (this.#checked.has(island)) continue;
-      const { span, rowCount } = island;
+    for (const range of this.archive.allRanges(1)) {
+      if (this.#checked.has(range)) continue;
+      const { span, rowCount } = range;
       const happened = this.exchange.countWithin(span);
       const text = `of ${happened} trades in [${span.fromMs}, ${span.toMs}) ${rowCount} are stored`;
       assert.equal(rowCount, happened, text);
-      // Nothing happens in the past any more, and a change makes another island of it.
-      if (span.toMs <= this.exchange.nowMs) this.#checked.add(island);
+      // Nothing happens in the past any more, and a change makes another covered range of it.
+      if (span.toMs <= this.exchange.nowMs) this.#checked.add(range);
     }
   }
 

@@ -18,7 +18,7 @@ const [trades, times] = await Promise.all([
   store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 }),
   store.ensureStream({ kind: 'times', marketId: 1, variant: 0 }),
 ]);
-const [newest] = await store.islands(trades, 1);
+const [newest] = await store.coveredRanges(trades, 1);
 let from = newest?.lastId ?? 0;
 process.stdout.write(`ready ${from}\n`);
 for (;;) {

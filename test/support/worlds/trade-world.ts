@@ -81,7 +81,7 @@ export class TradeWorld {
   walker(
     kind: 'trades' | 'times' = 'trades',
     collectFromS?: number,
-    islandsMax = 1000,
+    rangesMax = 1000,
   ): TradeWalker {
     const streamId = kind === 'trades' ? 1 : 2;
     const collectFromMs =
@@ -105,8 +105,8 @@ export class TradeWorld {
       since: this.since,
     };
     const isAllWanted = collectFromS === undefined;
-    const islands = this.archive.allIslands(streamId).slice(0, islandsMax);
-    const walker = new TradeWalker({ ...options, isAllWanted }, islands);
+    const ranges = this.archive.allRanges(streamId).slice(0, rangesMax);
+    const walker = new TradeWalker({ ...options, isAllWanted }, ranges);
     clockOf.set(walker, this.clock);
     return walker;
   }
@@ -114,7 +114,7 @@ export class TradeWorld {
   /** Covered spans in seconds after the start, newest first. */
   covered(streamId = 1): Array<[number, number]> {
     return this.archive
-      .allIslands(streamId)
+      .allRanges(streamId)
       .map(({ span }) => [afterStart(span.fromMs), afterStart(span.toMs)]);
   }
 
@@ -136,7 +136,7 @@ export class TradeWorld {
   }
 
   assertHonest(streamId = 1): void {
-    for (const { span } of this.archive.allIslands(streamId)) {
+    for (const { span } of this.archive.allRanges(streamId)) {
       for (const { tid, atS } of this.trades) {
         const second = Math.floor(atS);
         if (START_MS + second * 1000 < span.fromMs || START_MS + second * 1000 >= span.toMs)

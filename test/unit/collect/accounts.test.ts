@@ -111,7 +111,7 @@ test('orders that never hold still are a failed poll, not a wrong picture', asyn
   await assert.rejects(world.poll(), { code: 'orders_moving', action: 'retry' });
   assert.equal(world.exchange.countOf('orders'), 6);
   assert.deepEqual(world.stored, []);
-  assert.deepEqual(world.archive.allIslands(1), []);
+  assert.deepEqual(world.archive.allRanges(1), []);
 });
 
 test('whatever pages a server sends, every order is found once', async () => {

@@ -53,7 +53,7 @@ class World {
         time: { nowMs: () => this.clock.wallMs() },
         ...{ telemetry: this.record, graceMs: 10_000, isFinest: true },
       },
-      this.archive.allIslands(1),
+      this.archive.allRanges(1),
     );
   }
 
@@ -65,8 +65,8 @@ class World {
   }
 
   covered(): Array<[number, number]> {
-    const islands = this.archive.allIslands(1);
-    return islands.map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
+    const ranges = this.archive.allRanges(1);
+    return ranges.map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
   }
 
   stored(): number[] {

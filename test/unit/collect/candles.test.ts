@@ -74,7 +74,7 @@ class World {
         isFinest: true,
         rereads,
       },
-      this.archive.allIslands(1),
+      this.archive.allRanges(1),
     );
   }
 
@@ -87,7 +87,7 @@ class World {
 
   covered(): Array<[number, number]> {
     return this.archive
-      .allIslands(1)
+      .allRanges(1)
       .map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
   }
 
@@ -369,13 +369,13 @@ test('days that begin at the hour of another time zone are learned from the answ
     const own = { market: MARKET, marketId: 7, intervalS: day, stream, exchange, archive, clock };
     const time = { nowMs: () => clock.wallMs() };
     const rest = { time, telemetry: record, graceMs: 10_000, isFinest: true, rereads: 0 };
-    return new CandleCollector({ ...own, ...rest }, archive.allIslands(1));
+    return new CandleCollector({ ...own, ...rest }, archive.allRanges(1));
   };
   clock.advance(6 * 3600_000);
   await pollAll(begin());
   const expected = [{ fromMs: START_MS + (zone - 10 * day) * 1000, toMs: START_MS + zone * 1000 }];
   assert.deepEqual(
-    archive.allIslands(1).map(({ span }) => span),
+    archive.allRanges(1).map(({ span }) => span),
     expected,
   );
   assert.equal(archive.klines.size, 10);
@@ -411,7 +411,7 @@ for (const [reason, state] of [
     const asked = world.exchange.countOf('kline');
     assert.ok(asked <= 3, `asked ${asked} times`);
     assert.deepEqual(
-      world.archive.allIslands(1).map(({ span }) => span),
+      world.archive.allRanges(1).map(({ span }) => span),
       [
         { fromMs: START_MS + 20 * MINUTE_MS, toMs: START_MS + 30 * MINUTE_MS },
         { fromMs: START_MS, toMs: START_MS + 10 * MINUTE_MS },
@@ -431,6 +431,6 @@ for (const [reason, state] of [
     world.absent.clear();
     collector.retry(unknown);
     await collector.poll(signal);
-    assert.deepEqual(world.archive.allIslands(1).length, 1);
+    assert.deepEqual(world.archive.allRanges(1).length, 1);
   });
 }

@@ -28,8 +28,8 @@ class World {
 
   covered({ streamId }: StreamRef): number[][] {
     const inSeconds = (ms: number) => (ms - START_MS) / 1000;
-    const islands = this.model.allIslands(streamId);
-    return islands.map(({ span }) => [inSeconds(span.fromMs), inSeconds(span.toMs)]);
+    const ranges = this.model.allRanges(streamId);
+    return ranges.map(({ span }) => [inSeconds(span.fromMs), inSeconds(span.toMs)]);
   }
 }
 

@@ -327,7 +327,7 @@ test('a refresh while the first list is awaited opens no market twice', async (t
   await world.assertNothingRuns();
 });
 
-for (const method of ['ensureMarkets', 'ensureStream', 'islands'] as const) {
+for (const method of ['ensureMarkets', 'ensureStream', 'coveredRanges'] as const) {
   test(`stopping while ${method} of the start is under way leaves nothing running`, async (t) => {
     const world = new World(t);
     let release: () => void = () => undefined;

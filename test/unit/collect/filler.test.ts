@@ -79,7 +79,7 @@ class World {
         traits: { largestPage: PAGE },
         since: knownMode(() => 'skip'),
       },
-      this.archive.allIslands(marketId),
+      this.archive.allRanges(marketId),
     );
   }
 
@@ -136,7 +136,7 @@ test('the newest hole goes first', async () => {
   const deep = world.walker('DEEP', 2);
   await deep.pollHead(signal);
   world.clock.advance(2_000_000);
-  // DEEP holds two islands: its newest hole is newer than that of OLD, which touches the head.
+  // DEEP holds two covered ranges: its newest hole is newer than that of OLD, which touches the head.
   const again = world.walker('DEEP', 2);
   await again.pollHead(signal);
   const before = world.exchange.asked.length;
@@ -198,9 +198,9 @@ test('while the exchange fails a hole is tried ever more rarely, and about once 
   world.isFailing = false;
   for (const walker of walkers) await walker.pollHead(signal);
   await world.clock.run(1_300_000);
-  assert.equal(world.archive.allIslands(1).length, 1);
+  assert.equal(world.archive.allRanges(1).length, 1);
   // The second of the oldest trade proves nothing.
-  assert.equal(world.archive.allIslands(1)[0]?.firstId, 2, 'afterwards they are filled');
+  assert.equal(world.archive.allRanges(1)[0]?.firstId, 2, 'afterwards they are filled');
   await world.filler.stop();
 });
 

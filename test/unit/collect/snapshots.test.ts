@@ -39,7 +39,7 @@ class World {
       clock: this.clock,
       telemetry: this.record,
       toleranceMs: 20_000,
-      coveredUntilMs: this.archive.allIslands(stream.streamId)[0]?.span.toMs,
+      coveredUntilMs: this.archive.allRanges(stream.streamId)[0]?.span.toMs,
     };
   }
 
@@ -75,7 +75,7 @@ class World {
   /** Covered spans in milliseconds after the start, newest first. */
   covered(): Array<[number, number]> {
     return this.archive
-      .allIslands(1)
+      .allRanges(1)
       .map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]);
   }
 
@@ -392,7 +392,7 @@ test('what a replay shows in a gap of its archive is not seen then; gaps between
     world.exchange.told = { covered: { fromMs: at(35), toMs: at(40) } };
     await world.look(collector, 10_000);
     assert.deepEqual(
-      world.archive.allIslands(1).map((island) => island.span),
+      world.archive.allRanges(1).map((range) => range.span),
       [
         { fromMs: at(40), toMs: at(40) + 1 },
         { fromMs: at(20), toMs: at(30) + 1 },
@@ -436,7 +436,7 @@ test('a cached answer is a look at the moment of the cache, and only once', asyn
     [4000, 13_000],
   );
   assert.deepEqual(
-    world.archive.allIslands(1).map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]),
+    world.archive.allRanges(1).map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]),
     [[4000, 13_001]],
   );
   // A time that has not come is no moment that could be shown.
@@ -458,7 +458,7 @@ test('what was observed without news before a jump back is not claimed after it'
   world.bid = '11';
   await depth.poll(signal);
   assert.deepEqual(
-    world.archive.allIslands(1).map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]),
+    world.archive.allRanges(1).map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]),
     [
       [3_600_000, 3_600_001],
       [11_000, 11_001],

@@ -34,7 +34,7 @@ class World {
     const stream = await archive.ensureStream(
       collectFromMs === undefined ? key : { ...key, collectFromMs },
     );
-    await archive.islands(stream, 1000);
+    await archive.coveredRanges(stream, 1000);
     return stream;
   }
 

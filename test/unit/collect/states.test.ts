@@ -57,7 +57,7 @@ class World {
         this.feeds.push(feed);
         return feed;
       },
-      coveredUntilMs: this.archive.allIslands(1)[0]?.span.toMs,
+      coveredUntilMs: this.archive.allRanges(1)[0]?.span.toMs,
     });
   }
 
@@ -95,7 +95,7 @@ class World {
 
   covered(): Array<[number, number]> {
     return this.archive
-      .allIslands(1)
+      .allRanges(1)
       .map(({ span }) => [span.fromMs - START_MS, span.toMs - START_MS]);
   }
 

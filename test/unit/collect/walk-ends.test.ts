@@ -132,7 +132,7 @@ test('coverage begins with the second after that of the oldest trade, and so aft
     }
     assert.equal(world.archive.trades.size, floods.length, 'the oldest second is stored');
     assert.deepEqual(world.gaps(), [], 'and is no gap');
-    assert.equal(world.archive.allIslands(1)[0]?.rowCount, 3);
+    assert.equal(world.archive.allRanges(1)[0]?.rowCount, 3);
   }
 });
 
@@ -211,7 +211,7 @@ test('where the exchange forgets as fast as it trades, tries below the lowest tr
   const tries = world.archive.tries.get(1);
   assert.deepEqual([tries?.attempts, tries?.reason], [1, 'beyond history']);
   assert.equal(world.archive.floorOf(1), null);
-  const lowestMs = world.archive.allIslands(1).at(-1)?.span.fromMs;
+  const lowestMs = world.archive.allRanges(1).at(-1)?.span.fromMs;
   world.clock.advance(4_200_000);
   world.trades = every(600, 1, 4260).map(({ tid, atS }) => ({ tid: tid + 4260, atS }));
   await walker.pollHead(signal);

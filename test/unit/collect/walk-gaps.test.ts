@@ -127,12 +127,12 @@ class GapRun {
         ...{ cacheMarginMs: 1000, keptAtLeastMs: 900_000, traits: { largestPage: 0 } },
         since: new SinceModes({ archive, clock, telemetry }),
       },
-      archive.allIslands(1),
+      archive.allRanges(1),
     );
   }
 
   assertHonest(): void {
-    for (const { span } of this.archive.allIslands(1)) {
+    for (const { span } of this.archive.allRanges(1)) {
       assert.deepEqual(subtractSpans(span, this.gaps), [span], 'a gap of the source is covered');
     }
   }
@@ -162,7 +162,7 @@ class GapRun {
   assertComplete(): void {
     const { archive, nowMs } = this;
     const first = this.trades[0];
-    const [top] = archive.allIslands(1);
+    const [top] = archive.allRanges(1);
     const stream = { ...STREAM, collectFromMs: archive.floorOf(1) ?? null };
     assert.ok(first !== undefined);
     for (const gap of archive.gapsOf(stream, top?.span.toMs ?? nowMs)) {
@@ -185,7 +185,7 @@ test('of what a replay does not know nothing is covered; the rest is, and nothin
       if (run.trades.length < 3) return;
       await run.walk();
       run.assertComplete();
-      if (run.archive.allIslands(1).length > 1) reached += 1;
+      if (run.archive.allRanges(1).length > 1) reached += 1;
     }),
     { numRuns: 40 },
   );

@@ -9,7 +9,7 @@ import { factor } from '../../support/seeds.js';
  * The walk in both modes against a model exchange, with everything that may befall it at once:
  * caches, replicas, caps, refused rows, failing commits, crashes that leave nothing but the ledger,
  * spans that are wanted besides, and spans that are doubted. What holds after every commit: nothing
- * is covered that is not stored, and the figures of islands are exact.
+ * is covered that is not stored, and the figures of covered ranges are exact.
  */
 
 const UNTROUBLED = { brokenEvery: 0, shortShare: 0, forgetEvery: 0 } as const;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Island } from '../../../src/model/batch.js';
+import type { CoveredRange } from '../../../src/model/batch.js';
 import { every, fillAll, START_S, signal, TradeWorld } from '../../support/worlds/trade-world.js';
 
 /** The walk over a history that is written down trade by trade, over both endpoints. */
@@ -223,7 +223,7 @@ test('the islands that an earlier run left are gone on with, not begun anew', as
   const asked = world.exchange.asked.length;
   const second = world.walker();
   assert.deepEqual(second.pendingGap(), {
-    edgeMs: (world.archive.allIslands(1)[0] as Island).span.fromMs,
+    edgeMs: (world.archive.allRanges(1)[0] as CoveredRange).span.fromMs,
     isTop: true,
   });
   await fillAll(second);

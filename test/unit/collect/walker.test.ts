@@ -40,13 +40,13 @@ const anyWorld: fc.Arbitrary<World> = fc.record({
 });
 
 /**
- * A check that everything which happened in a covered span is stored, and that the island's figures
- * are exact. What was once found stored is not looked up again: nothing is ever taken out.
+ * A check that everything which happened in a covered span is stored, and that the covered range's
+ * figures are exact. What was once found stored is not looked up again: nothing is ever taken out.
  */
 function honestyOf(archive: ModelArchive, { issued }: ModelHistory, stream: StreamRef) {
   const found: boolean[] = [];
   return () => {
-    for (const { span, rowCount } of archive.allIslands(stream.streamId)) {
+    for (const { span, rowCount } of archive.allRanges(stream.streamId)) {
       const from = lowerBound(issued, span.fromMs / 1000);
       const to = lowerBound(issued, span.toMs / 1000);
       for (let at = from; at < to; at += 1) {
@@ -88,7 +88,7 @@ test('a walk claims only what it stored, over any history, and in the end has ev
             traits: { largestPage: 0 },
             since: knownMode(() => 'skip'),
           },
-          archive.allIslands(1),
+          archive.allRanges(1),
         );
       let walker = begin();
       const { signal } = new AbortController();
@@ -115,10 +115,10 @@ test('a walk claims only what it stored, over any history, and in the end has ev
         clock.advance(600_000);
       }
       assert.equal(walker.pendingGap(), undefined, 'the walk never ends');
-      const islands = archive.allIslands(1);
-      const lastCovered = islands[0]?.span.toMs ?? 0;
+      const ranges = archive.allRanges(1);
+      const lastCovered = ranges[0]?.span.toMs ?? 0;
       // Of a market that was empty, a restart leaves a moment that nothing proves any more.
-      if (world.history > 0) assert.ok(islands.length <= 1, `${islands.length} islands are left`);
+      if (world.history > 0) assert.ok(ranges.length <= 1, `${ranges.length} islands are left`);
       const missing = exchange.issued.filter(
         (trade) => !archive.trades.has(`7 ${trade.tradedAtS} ${trade.tid}`),
       );

@@ -1,39 +1,39 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Island } from '../../../src/model/batch.js';
+import type { CoveredRange } from '../../../src/model/batch.js';
 import { Continuity } from '../../../src/model/continuity.js';
 import { BlockedEdges } from '../../../src/model/edges.js';
-import { IslandList } from '../../../src/model/islands.js';
+import { CoveredRangeList } from '../../../src/model/islands.js';
 
-const island = (fromMs: number, toMs: number, rowCount = 1): Island => ({
+const range = (fromMs: number, toMs: number, rowCount = 1): CoveredRange => ({
   streamId: 1,
   span: { fromMs, toMs },
   firstId: rowCount === 0 ? null : fromMs,
   lastId: rowCount === 0 ? null : toMs,
   rowCount,
 });
-const fromsOf = (list: IslandList) => list.spans.map(({ fromMs }) => fromMs);
+const fromsOf = (list: CoveredRangeList) => list.spans.map(({ fromMs }) => fromMs);
 
 test('islands are kept newest first, and one that grew replaces those that it swallowed', () => {
-  const list = new IslandList([island(10, 20), island(50, 60), island(30, 40)]);
+  const list = new CoveredRangeList([range(10, 20), range(50, 60), range(30, 40)]);
   assert.deepEqual(fromsOf(list), [50, 30, 10]);
   assert.equal(list.top?.span.fromMs, 50);
-  list.absorb(island(30, 60, 5));
+  list.absorb(range(30, 60, 5));
   assert.deepEqual(fromsOf(list), [30, 10]);
-  list.absorb(island(20, 25));
+  list.absorb(range(20, 25));
   assert.deepEqual(fromsOf(list), [30, 20], 'islands that touch are one in the ledger');
 });
 
 test('the depth of an island is all that is stored above its lower edge', () => {
-  const middle = island(30, 40, 20);
-  const list = new IslandList([island(10, 20, 100), island(50, 60, 3), middle]);
+  const middle = range(30, 40, 20);
+  const list = new CoveredRangeList([range(10, 20, 100), range(50, 60, 3), middle]);
   assert.equal(list.rowsDownTo(middle), 23);
 });
 
 test('beyond its limit the oldest islands are forgotten', () => {
-  const list = new IslandList([island(10, 20), island(30, 40), island(50, 60)], 2);
+  const list = new CoveredRangeList([range(10, 20), range(30, 40), range(50, 60)], 2);
   assert.deepEqual(fromsOf(list), [50, 30]);
-  list.absorb(island(70, 80));
+  list.absorb(range(70, 80));
   assert.deepEqual(fromsOf(list), [70, 50]);
 });
 
