@@ -10,10 +10,10 @@ export type EndCause = Signal | 'output closed' | 'output failed';
 
 /** One Ctrl-C comes twice where a runner such as npx passes on what the terminal sends to all. */
 const SAME_WISH_MS = 300;
-/** To let go of what is held when nobody reads the output any more; a stop of the daemon fits in. */
+/** Release when the output is closed; a stop of the daemon fits in. */
 const UNWIND_MS = 15_000;
 
-/** A command was ended from outside. There is nothing to tell of it but the exit code. */
+/** A command was ended from outside. Only its exit code is reported. */
 export class EndedError extends AbortedError {
   /** Why, as its owner knows it. */
   readonly why: EndCause;
@@ -35,7 +35,7 @@ export interface EndingProcess {
 /** An output of the process that cannot be written any more, and why. */
 export type OutputLost = (stream: 'stdout' | 'stderr', reason: string) => void;
 
-/** Held by whoever has something to let go of before the process may end. */
+/** Held by code that has to release something before the process ends. */
 export interface HeldEnding extends Disposable {
   /** Aborts with an {@link EndedError} when the command is to end. */
   readonly signal: AbortSignal;
@@ -155,7 +155,7 @@ export const commandEnding = new Ending(systemClock, process);
 export type StopReason = EndCause | 'time is up';
 
 /**
- * Waits for the wish to stop: a signal, output that nobody reads any more, or the end of `forMs`. A
+ * Waits for a stop request: a signal, closed output, or the end of `forMs`. A
  * second signal ends the process at once. The timer does not keep a process alive that ends for
  * another reason.
  *

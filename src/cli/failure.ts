@@ -74,7 +74,7 @@ export function exitCodeOf(error: unknown): ExitCode {
   return EXIT_CODES[(found?.[0] ?? 'failure') as ExitName];
 }
 
-/** What a person is told: our own errors speak for themselves, others come with their stack. */
+/** Error text for people: our own errors speak for themselves, others come with their stack. */
 export function describeFailure(error: unknown): string {
   if (error instanceof TapekeepError) return `tapekeep: ${error.message}`;
   const { code, port } = error as NodeJS.ErrnoException & { readonly port?: number };

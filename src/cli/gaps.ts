@@ -16,7 +16,7 @@ import { isLag } from './selection.js';
 
 /**
  * How people name gaps: by the number of what is remembered, or, where nothing is remembered, by
- * stream and begin (`12@2026-01-31T12:00:00Z`). The begin stays while a gap is filled from above.
+ * stream and start (`12@2026-01-31T12:00:00Z`). The start stays while a gap is filled from above.
  */
 export function gapIdOf({ gapId, streamId, span }: Pick<Gap, 'gapId' | 'streamId' | 'span'>) {
   if (gapId !== null) return String(gapId);
@@ -76,7 +76,7 @@ async function findRemembered(
   return { gaps: gaps.filter((gap) => gap.gapId === gapId), memory };
 }
 
-/** The gap of one stream that holds a moment; undefined when nothing is missing there. */
+/** The gap of one stream that holds a time; undefined when nothing is missing there. */
 async function gapAt(
   store: Store,
   stream: KnownStream,
@@ -99,7 +99,7 @@ async function gapAt(
 }
 
 /**
- * The gaps of a market at a moment, one for each stream of the kind that has one; and of the other
+ * The gaps of a market at a time, one for each stream of the kind that has one; and of the other
  * streams, why they have none.
  *
  * @throws UsageError when the market has no stream of the kind
@@ -153,7 +153,7 @@ export function suspectText({ span }: Pick<BeyondPresent, 'span'>): string {
 }
 
 /**
- * Why a stream has no gap at a moment: that moment is covered, or newer than all that is collected,
+ * Why a stream has no gap at a time: the time is covered, or newer than all that is collected,
  * or was never asked for. Each calls for something else.
  */
 export async function whyNoGap(store: Store, stream: KnownStream, atMs: number): Promise<string> {
@@ -196,16 +196,16 @@ export interface OpenGaps {
   readonly stream: string;
   readonly reason: string;
   readonly lengthMs: number;
-  /** The oldest moment that is missing and may still be had. */
+  /** The oldest missing time that may still be had. */
   readonly oldestMs: number;
 }
 
-/** What nobody has asked for yet. */
+/** History that was not requested yet. */
 const NOT_COLLECTED = 'not collected';
 
 /**
- * Open gaps by kind and reason, over all markets. What is newer than the newest covered moment of a
- * stream is its lag and no gap: it is told apart, and always there.
+ * Open gaps by kind and reason, over all markets. What is newer than the newest covered time of a
+ * stream is its lag and no gap: it is counted separately, and always there.
  */
 export function openGapsOf(
   totals: readonly GapTotals[],

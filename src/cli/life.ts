@@ -69,9 +69,9 @@ export interface LifeWork {
   readonly isChosen: (partition: PartitionInfo) => boolean;
   readonly run: (options: LifeOptions) => Promise<LifeReport>;
   readonly isJson: boolean;
-  /** What is told when there was nothing to do. */
+  /** Text printed when there was nothing to do. */
   readonly nothing: string;
-  /** What is told after all of it. */
+  /** Text printed after all of it. */
   readonly inTheEnd?: (report: LifeReport) => string | null;
 }
 
@@ -83,7 +83,7 @@ export function isOfKind(
   return kinds?.some((kind) => tablesKept(kind).some((one) => one === table)) ?? true;
 }
 
-/** Runs the work with its progress on stderr, and tells what came of it. */
+/** Runs the work with its progress on stderr, and reports the outcome. */
 export async function workOnLives(
   { session, store, nowMs, signal }: Look,
   work: LifeWork,

@@ -73,7 +73,7 @@ export function utcInstantArgument(text: string): number {
 
 const ISO_TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.0+)?)?(Z|[+-]\d\d:\d\d))?$/;
 
-/** A moment as whole UNIX seconds; a day alone is its begin, UTC. */
+/** A time as whole UNIX seconds; a day alone is its start, UTC. */
 export function timeArgument(text: string): number {
   if (/^\d{1,12}$/.test(text)) return Number(text);
   const seconds = ISO_TIME.test(text) ? Date.parse(text) / 1000 : Number.NaN;
@@ -93,13 +93,13 @@ export function gather(text: string, earlier: readonly string[] = []): string[] 
   return [...earlier, text];
 }
 
-/** A moment as an option tells it: fixed, or counted back from now. */
+/** Time option: fixed, or counted back from now. */
 export type Instant = { readonly atMs: number } | { readonly backMs: number };
 
 const FORM = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?)(Z|[+-]\d\d:\d\d)?)?$/;
 
 /**
- * Reads a moment of an option: a day or a time in ISO 8601 (UTC unless it names its zone), or a
+ * Reads a time of an option: a day or a time in ISO 8601 (UTC unless it names its zone), or a
  * duration back from now.
  *
  * @throws InvalidArgumentError saying what is allowed; commander adds option and value
@@ -118,7 +118,7 @@ export function instantArgument(text: string): Instant {
   );
 }
 
-/** The moment in UNIX milliseconds, with the exchange's time as now. */
+/** The time in UNIX milliseconds, with the exchange's time as now. */
 export function resolveInstant(instant: Instant, nowMs: number): number {
   return 'atMs' in instant ? instant.atMs : nowMs - instant.backMs;
 }

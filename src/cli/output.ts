@@ -1,7 +1,7 @@
 import { formatDuration } from '../config/durations.js';
 
 /**
- * Characters that steer a terminal, turn the direction of writing, or are not seen at all. Texts of
+ * Characters that steer a terminal, reverse the direction of writing, or are not seen at all. Texts of
  * an exchange may hold them on purpose.
  */
 const STEERING = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu;

@@ -14,7 +14,7 @@ const LINE_PERIOD_MS = 10_000;
 const CLEAR_LINE = '\r\x1b[2K';
 
 /**
- * Tells how far a long piece of work has come: a bar in place on a terminal, a line now and then
+ * Progress of a long piece of work: a bar in place on a terminal, a line now and then
  * elsewhere, nothing for work that ends soon. It goes to stderr, so that stdout holds results only.
  */
 export class Progress {
@@ -57,7 +57,7 @@ export class Progress {
     this.#isDrawn = true;
   }
 
-  /** Tells on a terminal what is done now that has no measure. */
+  /** Shows on a terminal the current step without a measure. */
   say(text: string): void {
     if (this.#output.isTTY !== true) return;
     this.#output.write(`${CLEAR_LINE}${text}`);
@@ -88,7 +88,7 @@ export function shareOf({ coveredMs, lengthMs }: FillTotals): number {
 
 /** Anything but a terminal gets a line this often at most. */
 const FILL_LINE_PERIOD_MS = 5000;
-/** Pace and time left are told from what happened in this time. */
+/** Window from which pace and time left are derived. */
 const WINDOW_MS = 30_000;
 
 interface Sample {

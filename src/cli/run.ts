@@ -9,7 +9,7 @@ import { StuckStatementError } from './query/time-limit.js';
 const LEFTOVER_MS = 500;
 
 /**
- * Runs the command that the arguments name. Nothing is thrown: what went wrong is told on standard
+ * Runs the command that the arguments name. Nothing is thrown: what went wrong is printed on standard
  * error, and by the exit code that is set for the process.
  *
  * @param args without the program's own name
@@ -23,10 +23,10 @@ export async function runCommand(args: readonly string[]): Promise<void> {
     await program.parseAsync(withStatements(args), { from: 'user' });
   } catch (error) {
     if (error instanceof CommanderError) {
-      // Commander has told already what is wrong; help and version are no failures.
+      // Commander has printed what is wrong; help and version are no failures.
       code = error.exitCode === 0 ? EXIT_CODES.ok : EXIT_CODES.usage;
     } else if (error instanceof EndedError || commandEnding.outputCode !== undefined) {
-      // What fails once nobody reads the answer, fails because it was cut off.
+      // Failures after the output was closed are caused by that.
       code = EXIT_CODES.forced;
     } else {
       process.stderr.write(`${describeFailure(error)}\n`);
@@ -52,7 +52,7 @@ function afterOutput(code: ExitCode): ExitCode {
 const OPTION = /^--[a-z][a-z-]*(?:=.*)?$/s;
 
 /**
- * The arguments, with statements that begin with a comment of SQL (`-- …`) marked as no options: they
+ * The arguments, with statements that begin with a comment of SQL (`-- …`) escaped from option parsing: they
  * get a space before them. An option has no white space in its name, and a comment that has none is no
  * statement.
  */

@@ -108,7 +108,7 @@ export function gapFilterOf(
 /** The newest candle is final, and asked for, only some time after its end. */
 const SETTLING_MS = 60_000;
 
-/** Whether a gap is only what a stream has not come to yet, and no hole. */
+/** Whether a gap is only what a stream has not reached yet. */
 export function isLag(
   { gapId, kind, variant, span }: Gap,
   coveredMs: number | null,
@@ -121,9 +121,9 @@ export function isLag(
 
 /**
  * The newest gaps without those that are only lag: what is newer than all that is covered of a stream
- * has not been asked for yet, and is no hole.
+ * has not been asked for yet, and is no gap.
  *
- * @returns no more than `filter.limit`; `isAll` tells whether there are no others
+ * @returns no more than `filter.limit`; `isAll`: whether there are no others
  */
 export async function readGaps(
   store: Store,

@@ -133,7 +133,7 @@ function readEnvelope(body: object, isEnveloped: boolean): BodyReading | undefin
 
 /**
  * When a cache took up the answer, UNIX milliseconds, where it says so (`cache_time`, seconds): then it
- * shows that moment, not its own.
+ * shows that time, not its own.
  */
 export function cachedAtMsOf(body: unknown): number | undefined {
   if (!isObject(body) || !('cache_time' in body)) return undefined;

@@ -16,7 +16,7 @@ interface ExactForm {
   readonly isExact: (value: unknown) => boolean;
   /**
    * The value as the schema gives it out, or {@link NOT_EXACT}. Only for values that are not exact
-   * themselves: it makes copies without the fields that nobody knows.
+   * themselves: it makes copies without unknown fields.
    */
   readonly read: (value: unknown) => unknown;
 }

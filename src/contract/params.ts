@@ -12,13 +12,13 @@ import { decimalText, nameText, sideText } from './values.js';
 /**
  * Request parameters. A value arrives as text in a query string and as a number or text in a JSON
  * body, so numbers are read from both. What a number cannot be read from stays as it was and fails
- * with `invalid_type`, which is how a server tells *malformed* from *well-formed but invalid*.
+ * with `invalid_type`, which distinguishes *malformed* from *well-formed but invalid*.
  */
 
 /** Ids stay below 2^53 and so have up to 16 digits; `int()` refuses what is beyond. */
 const WHOLE_TEXT = /^-?\d{1,16}$/;
 
-/** @param error what a refusal tells people, whatever it is that does not fit */
+/** @param error text of a refusal, for any reason */
 function wholeParam(error: string, narrow: (whole: z.ZodNumber) => z.ZodNumber) {
   return z.preprocess(
     (value) => (typeof value === 'string' && WHOLE_TEXT.test(value) ? Number(value) : value),

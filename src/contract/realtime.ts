@@ -15,7 +15,7 @@ export type StateParams = z.infer<typeof stateParams>;
  * the markets. Not the contract's form; a server is asked so only after it refused that.
  */
 export const stateMarkets = z.array(nameText).min(1);
-/** The period that such a server tells, seconds. */
+/** The period that such a server sends, seconds. */
 export const LIST_PERIOD_S = 86_400;
 
 const noParams = z.tuple([]);
@@ -172,7 +172,7 @@ export function updateMessage(record: StateRecord) {
   return { result: rest, error: null, id: null };
 }
 
-/** The family's state.update. Servers that follow lists of markets tell the period in it. */
+/** The family's state.update. Servers that follow lists of markets send the period in it. */
 export function familyUpdateMessage(market: string, record: StateRecord, showsPeriod = false) {
   const { period: _period, ...rest } = record;
   return { method: STATE_UPDATE, params: [market, showsPeriod ? record : rest], id: null };

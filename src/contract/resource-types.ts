@@ -11,32 +11,32 @@ export type Side = 'buy' | 'sell';
 
 /** A market, which is a pair of currencies (endpoint `markets`). */
 export type Market = {
-  /** Name of the pair, stock before money, such as `BTC_USDT`. */
+  /** Name of the pair, base before quote, such as `BTC_USDT`. */
   name: string;
-  /** Ticker of the stock currency, which is bought and sold. */
+  /** Ticker of the base currency, which is bought and sold. */
   stock: string;
-  /** Ticker of the money currency, which prices are in. */
+  /** Ticker of the quote currency, which prices are in. */
   money: string;
   /**
-   * Digits after the point of amounts in the stock currency; below zero where only whole tens, hundreds
+   * Digits after the point of amounts in the base currency; below zero where only whole tens, hundreds
    * and so on are traded.
    */
   stockPrec: number;
-  /** Digits after the point of amounts and prices in the money currency. */
+  /** Digits after the point of amounts and prices in the quote currency. */
   moneyPrec: number;
   /** Digits after the point of a fee. */
   feePrec: number;
-  /** Smallest amount of an order, decimal text, in the stock currency. */
+  /** Smallest amount of an order, decimal text, in the base currency. */
   minAmount: string;
 };
 
 /** A pair with its two currencies (endpoint `products`). */
 export type Product = {
-  /** Name of the pair, stock before money. */
+  /** Name of the pair, base before quote. */
   id: string;
-  /** Ticker of the stock currency. */
+  /** Ticker of the base currency. */
   fromSymbol: string;
-  /** Ticker of the money currency. */
+  /** Ticker of the quote currency. */
   toSymbol: string;
 };
 
@@ -44,9 +44,9 @@ export type Product = {
 export type Ticker = {
   /** Name of the pair. */
   name: string;
-  /** Highest bid, in the money currency. */
+  /** Highest bid, in the quote currency. */
   bid: string;
-  /** Lowest ask, in the money currency. */
+  /** Lowest ask, in the quote currency. */
   ask: string;
   /** Price 24 hours ago. */
   open: string;
@@ -54,11 +54,11 @@ export type Ticker = {
   high: string;
   /** Lowest price of the last 24 hours. */
   low: string;
-  /** Price of the last deal. */
+  /** Price of the last trade. */
   last: string;
-  /** Volume of 24 hours in the stock currency. */
+  /** Volume of 24 hours in the base currency. */
   volume: string;
-  /** Volume of 24 hours in the money currency. */
+  /** Volume of 24 hours in the quote currency. */
   deal: string;
   /** Change from `open` to `last`, in percent. */
   change: string;
@@ -68,14 +68,14 @@ export type Ticker = {
 export type TickerEntry = {
   /** The exchange's time of the figures, UNIX seconds, with or without a fraction. */
   at: number;
-  /** As {@link Ticker}, with the volume in the stock currency named `vol`. */
+  /** As {@link Ticker}, with the volume in the base currency named `vol`. */
   ticker: Omit<Ticker, 'volume'> & {
-    /** Volume of 24 hours in the stock currency. */
+    /** Volume of 24 hours in the base currency. */
     vol: string;
   };
 };
 
-/** A candle of one market (endpoint `kline`). Prices are in the money currency; decimals are text. */
+/** A candle of one market (endpoint `kline`). Prices are in the quote currency; decimals are text. */
 export type Candle = {
   /** When the candle opens, whole UNIX seconds. */
   time: number;
@@ -87,23 +87,23 @@ export type Candle = {
   highest: string;
   /** Lowest price. */
   lowest: string;
-  /** Volume in the stock currency. */
+  /** Volume in the base currency. */
   volume: string;
-  /** Volume in the money currency, whatever its name. */
+  /** Volume in the quote currency, whatever its name. */
   amount: string;
   /** Name of the pair. */
   market: string;
 };
 
-/** What both endpoints for trades tell of one. */
+/** Fields of a trade in both endpoints. */
 export type TradeFields = {
-  /** Price in the money currency, decimal text. */
+  /** Price in the quote currency, decimal text. */
   price: string;
   /** Side of the taker. */
   type: Side;
-  /** Amount in the stock currency, decimal text. */
+  /** Amount in the base currency, decimal text. */
   amount: string;
-  /** Amount in the money currency, decimal text. */
+  /** Amount in the quote currency, decimal text. */
   total: string;
 };
 
@@ -125,7 +125,7 @@ export type ResultTrade = TradeFields & {
 
 /**
  * The order book by price levels (endpoint `depth/result`): each is `[price, amount]`, decimal text, the
- * price in the money and the amount in the stock currency. Some servers send bids ascending: sort them
+ * price in the quote and the amount in the base currency. Some servers send bids ascending: sort them
  * before use.
  */
 export type Depth = {
@@ -135,17 +135,17 @@ export type Depth = {
   bids: [price: string, amount: string][];
 };
 
-/** How far an order has come, as all endpoints for orders tell it. */
+/** Progress of an order, in all endpoints for orders. */
 export type OrderProgress = {
   /** Type of the order, such as `limit`. */
   type: string;
   /** Name of the pair. */
   market: string;
-  /** Limit price in the money currency, decimal text. */
+  /** Limit price in the quote currency, decimal text. */
   price: string;
-  /** Amount in the stock currency, decimal text. */
+  /** Amount in the base currency, decimal text. */
   amount: string;
-  /** Amount not executed yet, in the stock currency; `0` when the order is finished. */
+  /** Amount not executed yet, in the base currency; `0` when the order is finished. */
   left: string;
   /** Side of the order. */
   side: Side;
@@ -155,9 +155,9 @@ export type OrderProgress = {
   takerFee: string;
   /** Fee rate as maker, decimal text. */
   makerFee: string;
-  /** Executed amount in the stock currency, decimal text. */
+  /** Executed amount in the base currency, decimal text. */
   dealStock: string;
-  /** Executed amount in the money currency, decimal text. */
+  /** Executed amount in the quote currency, decimal text. */
   dealMoney: string;
 };
 
@@ -195,7 +195,7 @@ export type Balance = {
 export type StateRecord = {
   /** Length of the period, seconds. */
   period: number;
-  /** Price of the last deal. */
+  /** Price of the last trade. */
   last: string;
   /** First price of the period. */
   open: string;
@@ -205,9 +205,9 @@ export type StateRecord = {
   high: string;
   /** Lowest price of the period. */
   low: string;
-  /** Volume in the money currency. */
+  /** Volume in the quote currency. */
   deal: string;
-  /** Volume in the stock currency. */
+  /** Volume in the base currency. */
   volume: string;
   /** Change from `open` to `last`, in percent; updates carry none. */
   change?: string | null | undefined;

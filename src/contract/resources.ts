@@ -25,7 +25,7 @@ const pairName = nameText.describe('Name of the pair, stock before money');
 const stockTicker = nameText.describe('Ticker of the stock currency');
 const moneyTicker = nameText.describe('Ticker of the money currency');
 
-/** A market (pair). Precisions are digits after the point; `minAmount` is in the stock currency. */
+/** A market (pair). Precisions are digits after the point; `minAmount` is in the base currency. */
 export const market = z
   .object({
     name: pairName,
@@ -46,7 +46,7 @@ const volume = nonNegativeDecimal.describe('Volume in the stock currency');
 const deal = nonNegativeDecimal.describe('Volume in the money currency');
 const change = decimalText.describe('Change from open to last, in percent');
 
-/** Ticker of one pair (endpoint `ticker`): prices in money, `change` in percent over 24 hours. */
+/** Ticker of one pair (endpoint `ticker`): prices in the quote currency, `change` in percent over 24 hours. */
 export const ticker = z
   .object({
     name: pairName,
@@ -70,7 +70,7 @@ export const tickerEntry = z
   })
   .meta({ id: 'TickerEntry', description: 'One market in the map of all tickers' });
 
-/** A candle: `time` is its open time in seconds, `volume` in stock, `amount` in money. */
+/** A candle: `time` is its open time in seconds, `volume` in base, `amount` in quote. */
 export const candle = z
   .object({
     time: wholeUnixSeconds.describe('Start of the candle, UNIX seconds'),
@@ -158,7 +158,7 @@ export const bookHeader = z.object({
   total: wholeNumber.describe('Orders in all'),
 });
 
-/** The order that `order/new` created; `left` equal to 0 marks a finished order. */
+/** The order that `order/new` created; `left` equal to 0 means a finished order. */
 export const createdOrder = z
   .object({ orderId, type: orderType, ...orderProgress })
   .meta({ id: 'CreatedOrder', description: 'The order as it stands after immediate matching' });

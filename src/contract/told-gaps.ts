@@ -1,7 +1,7 @@
 import type { Span } from '../kernel/span.js';
 
 /**
- * What a replay tells of the gaps of its archive, in headers of our own beside the contract: an
+ * Gap notices of a replay, in headers of our own beside the contract: an
  * exchange sends neither. One place for both sides, because a collector that misread them would take
  * for complete what is not.
  */
@@ -9,20 +9,20 @@ import type { Span } from '../kernel/span.js';
 /** Names the gaps that an answer touches. */
 export const GAP_HEADER = 'x-tapekeep-gap';
 /**
- * On answers that show one moment: since when, and until that very moment, all was recorded without a
+ * On answers that show one time: since when, and until that time, all was recorded without a
  * break. Between two such answers there was a gap if the later one begins after the earlier ended.
  */
 export const COVERED_HEADER = 'x-tapekeep-covered';
 
-/** Identities of replays begin with this. */
+/** Prefix of a replay's identity. */
 export const REPLAY_IDENTITY = 'replay-';
 /**
- * A client that asks for it on a connection to a replay (method without parameters) is told by
+ * A client that asks for it on a connection to a replay (method without parameters) is notified by
  * {@link GAP_NOTICE} whether the states of its subscription are known: before their first, and whenever
- * that changes. Others hear nothing of it: they take every frame for a state.
+ * that changes. Others get no notice: they take every frame for a state.
  */
 export const GAP_NOTICES_METHOD = 'tapekeep.gaps';
-/** The notification: whether a gap begins (or it ends), and the moment, UNIX milliseconds. */
+/** The notification: whether a gap begins (or it ends), and the time, UNIX milliseconds. */
 export const GAP_NOTICE = 'tapekeep.gap';
 
 /** The frame {@link GAP_NOTICE}. */
@@ -40,7 +40,7 @@ export interface ToldGap {
   readonly reason: string;
 }
 
-/** Gaps that a header names one by one; what is left is told as one span of each kind. */
+/** Gaps that a header names one by one; the rest is one span of each kind. */
 const NAMED_MAX = 20;
 /** A header longer than this is not read: it was not written here. */
 const HEADER_MAX_LENGTH = 16_384;
@@ -71,7 +71,7 @@ export function describeGaps(gaps: readonly ToldGap[], namedMax = NAMED_MAX): st
     .join(', ');
 }
 
-/** Two moments, ISO 8601. */
+/** Two timestamps, ISO 8601. */
 export function describeCovered({ fromMs, toMs }: Span): string {
   return `${new Date(fromMs).toISOString()} ${new Date(toMs).toISOString()}`;
 }
@@ -84,8 +84,8 @@ export const UNREADABLE: ToldGap = {
 };
 
 /**
- * The gaps that an answer told of. Never less than it told: what cannot be read puts all of the
- * answer in doubt.
+ * Gaps in a reply. Never fewer than it names: what cannot be read makes all of the
+ * answer suspect.
  *
  * @param texts the headers {@link GAP_HEADER} of one answer, as they came
  */

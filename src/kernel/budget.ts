@@ -10,7 +10,7 @@ const RESET_MAX_MS = 3_600_000;
 /** How often a line is looked at in which the next one waits for long. */
 const LOOK_AGAIN_MS = 10_000;
 
-/** What a budget looks like at one moment. */
+/** What a budget looks like at one instant. */
 export interface RequestBudgetState {
   /** Requests per second that are allowed now: configured, less what refusals and headers take. */
   readonly ratePerS: number;
@@ -61,7 +61,7 @@ export class BudgetOverrunError extends TapekeepError {
  * One token bucket for all requests to an exchange.
  *
  * States: *open* (a token is there, callers pass at once), *refilling* (callers wait, one timer
- * runs to the next token), *paused* (nobody passes before the pause ends, tokens or not). Three
+ * runs to the next token), *paused* (no caller passes before the pause ends, tokens or not). Three
  * things slow the refill: the configured rate, what refusals cut of it ({@link AdaptiveRate}), and the
  * server's own headers, whose effect ends with their window.
  *
@@ -130,7 +130,7 @@ export class RequestBudget {
     }
   }
 
-  /** Tokens that nobody waits for: what background work may use without slowing others down. */
+  /** Unclaimed tokens: what background work may use without slowing others down. */
   spare(): number {
     if (this.#line.size > 0 || this.#isPaused()) return 0;
     this.#refill();
@@ -231,7 +231,7 @@ export class RequestBudget {
     this.#refilledAtMs = nowMs;
   }
 
-  /** Serves whoever may go, and sets the one timer to when the next one may. */
+  /** Admits waiters that may go, and sets the one timer for the next. */
   #serve(): void {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;

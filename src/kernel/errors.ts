@@ -15,7 +15,7 @@ export type ErrorAction = 'retry' | 'skip' | 'fatal';
 export class TapekeepError extends Error {
   /** Stable, for programs: it never changes its meaning. */
   readonly code: string;
-  /** What whoever asked for the work should do about it. */
+  /** What the caller should do about it. */
   readonly action: ErrorAction;
 
   constructor(code: string, action: ErrorAction, message: string, options?: { cause?: unknown }) {
@@ -33,7 +33,7 @@ export class AbortedError extends TapekeepError {
   }
 }
 
-/** Tells whether `error` only says that work was stopped on request. */
+/** Whether `error` only says that work was stopped on request. */
 export function isAborted(error: unknown): boolean {
   return error instanceof AbortedError || (error instanceof Error && error.name === 'AbortError');
 }
@@ -44,7 +44,7 @@ export function messageOf(error: unknown): string {
   try {
     return String(error);
   } catch {
-    // Objects without a usable toString; whoever reports a failure must not fail over its text.
+    // Objects without a usable toString: reporting a failure must not fail over its text.
     return 'a thrown value without text';
   }
 }

@@ -17,7 +17,7 @@ const OPENING = 0x7b;
 const CLOSING = 0x7d;
 
 /**
- * Refuses a text that JSON.parse would turn into many times its size, before it does. What is no JSON
+ * Refuses a text that JSON.parse would expand to many times its size, before it does. What is no JSON
  * passes: that is for JSON.parse to say.
  *
  * @param bytes the text in UTF-8

@@ -1,6 +1,6 @@
 import { codeOf } from './errors.js';
 
-/** Whether a process of this id exists, whoever owns it. */
+/** Whether a process of this id exists, of any owner. */
 export function isAlive(pid: number): boolean {
   if (!Number.isInteger(pid) || pid < 1) return false;
   try {

@@ -5,9 +5,9 @@
 
 /** A half-open span of time, UNIX milliseconds. */
 export interface Span {
-  /** First moment of it. */
+  /** Start, inclusive. */
   readonly fromMs: number;
-  /** First moment after it. */
+  /** End, exclusive. */
   readonly toMs: number;
 }
 
@@ -33,7 +33,7 @@ export function overlapOf(a: Span, b: Span): Span {
   return { fromMs: Math.max(a.fromMs, b.fromMs), toMs: Math.min(a.toMs, b.toMs) };
 }
 
-/** From the first moment of any of these spans to the last; of none an empty span. */
+/** From the first time of any of these spans to the last; of none an empty span. */
 export function hullOf(spans: Iterable<Span>): Span {
   let hull = { fromMs: Number.POSITIVE_INFINITY, toMs: Number.NEGATIVE_INFINITY };
   for (const { fromMs, toMs } of spans) {

@@ -1,5 +1,5 @@
 /**
- * Moments as text: UTC, ISO 8601, as Postgres and the files write and read them. Numbers are whole UNIX
+ * Timestamps as text: UTC, ISO 8601, as Postgres and the files write and read them. Numbers are whole UNIX
  * milliseconds or microseconds.
  */
 

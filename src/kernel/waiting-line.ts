@@ -1,21 +1,21 @@
 /** From this priority on work is background: it gets what the others leave over, and no more. */
 export const BACKGROUND_PRIORITY = 3;
 /**
- * Work that leads: while others wait too it gets every other turn, however many they are and however
+ * Work that leads: while others wait too it gets every other admission, however many they are and however
  * long they have waited, and never more than that.
  */
 export const LEAD_PRIORITY = -1;
 /** How long one step of priority makes a waiter give way to later ones, milliseconds. */
 const STEP_MS = 2000;
-/** Later than every moment of a monotonic clock. */
+/** Later than every time of a monotonic clock. */
 const AFTER_ALL_MS = 1e15;
-/** Earlier than every such moment, by so much that whoever leads stays ahead of all others. */
+/** Earlier than every such time, by so much that leading work stays ahead of all others. */
 const BEFORE_ALL_MS = -1e15;
 
 /**
- * The place in line of a waiter that arrives at `nowMs` (monotonic): its priority moves it behind
+ * Sort key of a waiter that arrives at `nowMs` (monotonic): its priority moves it behind
  * those that arrive some seconds later, not behind everybody for ever. So work of every priority
- * goes on when there is more of it than turns. Background work does wait for all others; work that
+ * goes on when there is more of it than the rate allows. Background work does wait for all others; work that
  * leads waits for none but its like, and {@link WaitingLine} sees to it that the others go on.
  */
 export function queueKeyOf(priority: number, nowMs: number): number {
@@ -25,7 +25,7 @@ export function queueKeyOf(priority: number, nowMs: number): number {
     : AFTER_ALL_MS * (1 + priority);
 }
 
-/** Somebody who waits for a turn. Lower turns go first, equals in the order of arrival. */
+/** A waiter for admission. Lower keys go first, equals in the order of arrival. */
 interface Waiter {
   readonly key: number;
   readonly admit: () => void;
@@ -35,8 +35,8 @@ const isLeading = ({ key }: Waiter) => key < BEFORE_ALL_MS / 2;
 const isBackground = ({ key }: Waiter) => key >= AFTER_ALL_MS;
 
 /**
- * A line of waiters, served by turn (see {@link queueKeyOf}) and, within one turn, first come first served.
- * Whoever owns the line decides when the next one goes. Each waiter leaves when its signal aborts.
+ * A queue of waiters, served by key (see {@link queueKeyOf}), first come first served within one key.
+ * Its owner decides when the next one goes. Each waiter leaves when its signal aborts.
  */
 export class WaitingLine {
   #waiters: Waiter[] = [];
@@ -79,7 +79,7 @@ export class WaitingLine {
   }
 
   /**
-   * Serves the first in line; false when nobody waits. After one that leads, the first of the others
+   * Serves the first in line; false without waiters. After one that leads, the first of the others
    * goes, unless only background work waits.
    */
   admitNext(): boolean {

@@ -1,7 +1,7 @@
 import { type Clock, sleep } from './clock.js';
 
 /**
- * Lets one loop sleep until there is something to do. A notification that comes while nobody waits
+ * Lets one loop sleep until there is something to do. A notification that comes while nothing waits
  * is remembered, so that none is missed between a look and the wait after it.
  */
 export class Wakeup {

@@ -26,7 +26,7 @@ export interface Stream {
 /** Level of a failed poll, by what follows from it. */
 const POLL_LEVEL = { retry: 'warn', skip: 'warn', fatal: 'error' } as const;
 
-/** Collecting. Rows and pages are trace and debug; doubt about completeness is warn. */
+/** Collecting. Rows and pages are trace and debug; suspect completeness is warn. */
 export const COLLECT = {
   /** Rows that arrived from the exchange, before anything is decided about them. */
   received: event<Stream & { count: number }>({
@@ -47,7 +47,7 @@ export const COLLECT = {
     record: (recorder, { stream, outcome, count }) =>
       recorder.tally.settled(recorder.stream(stream), outcome, count),
   }),
-  /** Newest stored moment of a stream, exchange time. The lag is derived from it at each scrape. */
+  /** Newest stored time of a stream, exchange time. The lag is derived from it at each scrape. */
   progressed: event<Stream & { newestMs: number }>({
     level: 'trace',
     text: 'progressed',
@@ -66,7 +66,7 @@ export const COLLECT = {
   /** The newest trades of a market were asked for, and stored. */
   headPolled: event<
     Stream & {
-      /** Why then: told by the state feed or the tickers, asked for by the schedule, and so on. */
+      /** Trigger: the state feed or the tickers, asked for by the schedule, and so on. */
       cause: 'pushed' | 'swept' | 'urgent' | 'floor' | 'spare';
       /** Time from the sign of a trade to the poll; undefined without a sign. */
       waitMs: number | undefined;
@@ -184,9 +184,9 @@ export const COLLECT = {
     moves: { gaps_found_total: 1, gap_seconds_found_total: 'lengthMs' },
   }),
   /**
-   * The gaps of the whole archive as they are now; replaces the counts told before. Streams and
+   * The gaps of the whole archive as they are now; replaces the counts reported before. Streams and
    * markets that are not named have none. Count and length are of open gaps, which may still be
-   * filled; what nobody can fetch any more is told apart.
+   * filled; what cannot be fetched any more is counted separately.
    */
   gapsCounted: event<{
     gaps: readonly (Stream & {
@@ -243,7 +243,7 @@ export const COLLECT = {
     fields: ({ count, max }) => (count === 0 ? { max } : { count, max }),
     moves: { markets_left_out: 'count' },
   }),
-  /** All markets that the settings name and the exchange does not list; `message` tells it in words. */
+  /** All markets that the settings name and the exchange does not list; `message` says it in words. */
   marketsMissing: event<{ names: readonly string[]; message: string }>({
     level: ({ names }) => (names.length === 0 ? 'info' : 'warn'),
     text: ({ names, message }) =>
@@ -261,14 +261,14 @@ function isAlarming({ outcome, count }: { outcome: RowOutcome; count: number }):
 export interface Slot {
   readonly market: string;
   readonly intervalS: number;
-  /** Begin of the slot. */
+  /** Start of the slot. */
   readonly fromMs: number;
   readonly detail: string;
 }
 
-/** Trades held against candles. What agrees is debug; what does not is a doubt, so warn. */
+/** Trades held against candles. What agrees is debug; what does not is suspect, so warn. */
 export const VERIFY = {
-  /** Slots were judged for the first time; each mismatch among them is told by itself as well. */
+  /** Slots were judged for the first time; each mismatch among them is reported by itself as well. */
   judged: event<
     {
       market: string;
@@ -312,7 +312,7 @@ export const VERIFY = {
     fields: ({ code, message }) => ({ code, error: message }),
     moves: { verify_failures_total: 1 },
   }),
-  /** How complete the archive is now; replaces what was told before. */
+  /** How complete the archive is now; replaces what was reported before. */
   completenessCounted: event<CompletenessCount>({
     level: 'debug',
     text: 'completeness',
@@ -330,7 +330,7 @@ export interface CompletenessCount {
     readonly stream: string;
     readonly reason: string;
     readonly lengthMs: number;
-    /** Age of the oldest moment that is missing. */
+    /** Age of the oldest missing time. */
     readonly oldestAgeMs: number;
   }[];
   readonly verdicts: readonly {

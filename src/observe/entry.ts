@@ -11,7 +11,7 @@ type Figure<E> = {
 
 /**
  * What an event moves: a figure, one of its fields, or what follows from it. A field in milliseconds is
- * told in seconds; one that is undefined moves nothing. Labels are the fields of the same name.
+ * reported in seconds; one that is undefined moves nothing. Labels are the fields of the same name.
  */
 type Moves<E, Named> = {
   readonly [M in MetricName as MetricLabels[M] extends keyof E | Named ? M : never]?:
@@ -25,7 +25,7 @@ export interface Entry<E, Named extends string = never> {
   /** Undefined: this one is not logged. */
   readonly level: Level | ((event: E, recorder: Recorder) => Level | undefined);
   readonly text: string | ((event: E) => string);
-  /** Trouble that comes in floods is told now and then; what has the same key is the same. */
+  /** Repeated failures are logged now and then; the same key is the same failure. */
   readonly flood?: (event: E) => string | undefined;
   /** Default: the event itself. */
   readonly fields?: (event: E) => LogFields;
@@ -55,7 +55,7 @@ export class Recorder {
   readonly tally: Tally;
   /** Ends of the partitions made ahead, by table; exchange time. */
   readonly partitionEnds = new Map<string, number>();
-  /** Undefined until the first report of the database, so that a start is told as one. */
+  /** Undefined until the first report of the database, so that a start is logged as one. */
   wasUp: boolean | undefined;
   readonly #openSockets = new Set<string>();
   readonly #begun = new Set<string>();

@@ -24,7 +24,7 @@ export interface RequestEnded {
   readonly error?: { readonly code: string; readonly message: string };
 }
 
-/** The request budget at one moment. */
+/** The request budget at one instant. */
 export interface BudgetState {
   /** Requests per second that are allowed now. */
   readonly ratePerS: number;
@@ -429,7 +429,7 @@ export const EVENTS = {
   ...{ server: SERVER, daemon: DAEMON },
 };
 
-/** What a client tells while it works, for logs and metrics. */
+/** Events of a client, for logs and metrics. */
 export type ClientEvents = Reports<typeof CLIENT>;
 export type StoreEvents = Reports<typeof STORE>;
 export type CollectEvents = Reports<typeof COLLECT>;
@@ -444,7 +444,7 @@ function silent<S extends object>(section: S): Reports<S> {
   return Object.fromEntries(names.map((name) => [name, () => undefined])) as unknown as Reports<S>;
 }
 
-/** Telemetry of a client that nobody watches: the library's default. */
+/** Telemetry without a consumer: the library's default. */
 export const silentClientEvents = silent(CLIENT);
 /** The same of an archive. */
 export const silentStoreEvents = silent(STORE);

@@ -19,8 +19,8 @@ export interface LogDestination {
 export interface Logger {
   write(level: WrittenLevel, message: string, fields?: LogFields): void;
   /**
-   * Like {@link Logger.write} for troubles that come in floods: told once, then at most every 30 s
-   * with the number kept back. Occurrences with the same `key` count as the same trouble.
+   * Like {@link Logger.write} for repeated failures: logged once, then at most every 30 s
+   * with the number kept back. Occurrences with the same `key` count as the same failure.
    */
   writeRepeating(level: WrittenLevel, key: string, message: string, fields?: LogFields): void;
 }
@@ -36,7 +36,7 @@ export interface LoggerOptions {
   readonly secrets?: readonly string[];
 }
 
-/** At most one line of the same trouble in this time. */
+/** At most one line of the same failure in this time. */
 const REPEAT_PERIOD_MS = 30_000;
 
 /** Opens the log. Lines are written at once: none that is read is lost when the process dies. */
@@ -75,7 +75,7 @@ export function createLogger(options: LoggerOptions): Logger {
   };
 }
 
-/** Different troubles that are remembered at once; the one untold for longest makes room. */
+/** Most failures remembered at once; the one not logged for longest makes room. */
 const MAX_KEYS = 500;
 
 interface LastLine {
@@ -85,7 +85,7 @@ interface LastLine {
 }
 
 /**
- * Keeps a repeating trouble from flooding the log: the first occurrence is told, then at most one
+ * Keeps a repeated failure from flooding the log: the first occurrence is logged, then at most one
  * in each period, together with how many were kept back in between. Metrics count all of them.
  */
 export class Repeats {
@@ -101,7 +101,7 @@ export class Repeats {
   /**
    * Notes one occurrence of `key`.
    *
-   * @returns how many were kept back since the last telling if this one is to be told, else
+   * @returns how many were kept back since the last line if this one is to be logged, else
    *   undefined.
    */
   note(key: string): number | undefined {
@@ -124,7 +124,7 @@ export class Repeats {
 /** What stands where a secret was. */
 const REDACTED = '***';
 
-/** Shapes of secrets that may turn up inside any text: error messages above all. */
+/** Shapes of secrets that may occur inside any text: error messages above all. */
 const RULES: readonly (readonly [RegExp, string])[] = [
   // user:password@ inside a URL
   [/([a-z][a-z0-9+.-]{1,20}:\/\/[^\s:@/"]{0,200}):[^\s@/"]{1,500}@/gi, `$1:${REDACTED}@`],

@@ -260,7 +260,7 @@ export class Metrics {
     this.#gauges.get(name)?.inc(this.#labelsOf(Object.keys(values), values), by);
   }
 
-  /** Drops all series of gauges, before they are told anew. */
+  /** Drops all series of gauges, before they are reported anew. */
   reset(...names: readonly GaugeName[]): void {
     for (const name of names) this.#gauges.get(name)?.reset();
   }

@@ -28,7 +28,7 @@ export interface StreamTally extends Readonly<Record<RowOutcome, number>> {
   readonly received: number;
   /** Received and not settled yet. Below zero would mean rows out of nowhere. */
   readonly inFlight: number;
-  /** Newest stored moment over all markets, exchange time; null before the first. */
+  /** Newest stored time over all markets, exchange time; null before the first. */
   readonly newestMs: number | null;
   /** The same of the market that is furthest behind. */
   readonly slowestMs: number | null;
@@ -43,7 +43,7 @@ export interface OpenGapTally {
   readonly stream: string;
   readonly reason: string;
   readonly lengthMs: number;
-  /** Age of the oldest moment that is missing. */
+  /** Age of the oldest missing time. */
   readonly oldestAgeMs: number;
 }
 
@@ -52,7 +52,7 @@ export interface CompletenessTally {
   /** The longest first. */
   readonly openGaps: readonly OpenGapTally[];
   readonly mismatches: number;
-  /** Age of the oldest moment that is missing and may still be had; null when nothing is. */
+  /** Age of the oldest missing time that may still be had; null when nothing is. */
   readonly oldestGapMs: number | null;
   /** The worst of all streams, 0 to 1. */
   readonly lowestCoverage: number;
@@ -118,7 +118,7 @@ export class Tally {
     this.#of(stream).outcomes[outcome] += count;
   }
 
-  /** Moves the newest stored moment forward; older moments (filled gaps) change nothing. */
+  /** Moves the newest stored time forward; older times (filled gaps) change nothing. */
   progressed(stream: string, market: string, newestMs: number): void {
     if (this.#gone.has(market)) return;
     const known = this.#of(stream).newestMs;
@@ -158,7 +158,7 @@ export class Tally {
     this.#openSockets = count;
   }
 
-  /** Newest stored moment by stream and market. */
+  /** Newest stored time by stream and market. */
   *newest(): Iterable<{ stream: string; market: string; newestMs: number }> {
     for (const [stream, state] of this.#streams) {
       for (const [market, newestMs] of state.newestMs) yield { stream, market, newestMs };

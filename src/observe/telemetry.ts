@@ -24,14 +24,14 @@ export interface ObservedTelemetry extends Telemetry {
   readonly metricsContentType: string;
 }
 
-/** Works out at each scrape what only makes sense at that moment. */
+/** Works out at each scrape what only makes sense at that time. */
 function refresh({ metrics, tally, partitionEnds }: Recorder, exchangeNowMs: number): void {
   metrics.reset('lag_seconds');
   for (const { stream, market, newestMs } of tally.newest()) {
     const lagMs = Math.max(0, exchangeNowMs - newestMs);
     metrics.move('lag_seconds', lagMs / 1000, { stream, market });
   }
-  // A lead that shrinks is one that nobody reports any more.
+  // A lead that shrinks is not reported any more.
   for (const [table, endMs] of partitionEnds) {
     metrics.move('partition_lead_seconds', (endMs - exchangeNowMs) / 1000, { table });
   }

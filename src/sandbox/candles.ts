@@ -2,7 +2,7 @@ import type { Candle } from '../contract/resources.js';
 import type { MarketTape } from './market-tape.js';
 import { formatScaled, formatTrimmed } from './scaled.js';
 
-/** What stands where nobody traded (field notes, kline). */
+/** Values of a candle without trades (field notes, kline). */
 export type EmptyCandles = 'omitted' | 'filled';
 /** What a candle opens with (field notes, kline); `previous` widens high and low accordingly. */
 export type CandleOpen = 'first' | 'previous';
@@ -24,7 +24,7 @@ const US_PER_S = 1_000_000;
 
 /**
  * The candles of one market, from its trades. A candle that began before the served history does is
- * left out, because its sums would be too small and look whole; the candle of the present moment is
+ * left out, because its sums would be too small and look whole; the candle of the present is
  * always there, as far as it has come.
  */
 export function candlesOf(
@@ -59,7 +59,7 @@ export function candlesOf(
   return candles;
 }
 
-/** The candle of the positions `[from, to)`; undefined when nobody had traded yet. */
+/** The candle of the positions `[from, to)`; undefined before the first trade. */
 function candle(
   { columns, market }: MarketTape,
   timeS: number,

@@ -4,11 +4,11 @@ import { mix, Noise, PriceSwing, share } from './noise.js';
 /** What the generator needs to know about a market. Prices and amounts are in smallest units. */
 export interface FlowShape {
   readonly name: string;
-  /** Where the price swings around, in units of the money precision. */
+  /** Where the price swings around, in units of the quote precision. */
   readonly baseTicks: number;
-  /** Smallest amount, in units of the stock precision. */
+  /** Smallest amount, in units of the base precision. */
   readonly minUnits: number;
-  /** Usual amount of one fill, in units of the stock precision. */
+  /** Usual amount of one fill, in units of the base precision. */
   readonly usualUnits: number;
   /** Share of seconds with trades in ordinary times: 0.5 is busy, 0.01 quiet. */
   readonly activity: number;
@@ -29,7 +29,7 @@ export const GENERATOR_VERSION = 1;
 const IDS_PER_MS = 4096;
 /** Most markets of one generated exchange: each keeps 8 ids a millisecond. */
 export const MAX_GENERATED_MARKETS = 512;
-/** Last moment for which ids fit, UNIX milliseconds. */
+/** Last time for which ids fit, UNIX milliseconds. */
 export const LAST_GENERATED_MS = Math.floor(Number.MAX_SAFE_INTEGER / IDS_PER_MS) - 1;
 
 const MAX_ORDERS_PER_S = 40;
@@ -95,7 +95,7 @@ export class TradeGenerator {
     return trades;
   }
 
-  /** One taker's order: 1 to 6 fills at one moment. Returns the next free slot of the millisecond. */
+  /** One taker's order: 1 to 6 fills at one instant. Returns the next free slot of the millisecond. */
   #fill(
     trades: GeneratedTrade[],
     atMs: number,

@@ -120,7 +120,7 @@ export abstract class MarketData {
     this.#watchers.stop();
   }
 
-  /** Looks at once whether listeners have something to hear, instead of when it was expected. */
+  /** Checks at once for news to listeners, instead of when it was expected. */
   protected lookAgain(): void {
     this.#watchers.look();
   }

@@ -9,13 +9,13 @@ export interface TradeSource {
   /** Whether old trades can be made again, so that those beyond the history may be dropped. */
   readonly canDrop: boolean;
   /**
-   * All trades from this moment on are in the columns, as long as none was dropped by others than
+   * All trades from this time on are in the columns, as long as none was dropped by others than
    * the source itself. May move forward.
    */
   readonly originUs: number;
   /** Makes sure that every trade up to and including `timeUs` is in the columns. */
   extendTo(timeUs: number): void;
-  /** A moment after `timeUs` when it is worth looking again; undefined when nothing will come. */
+  /** A time after `timeUs` when it is worth looking again; undefined when nothing will come. */
   nextAfter(timeUs: number): number | undefined;
   /**
    * Every trade in `[fromUs, timeUs]`, oldest first, dropped ones too. To be read at once: what is
@@ -26,7 +26,7 @@ export interface TradeSource {
   issued(timeUs: number, fromUs: number): Iterable<BackendTrade>;
 }
 
-/** The positions `[first, end)` that are served at a moment. */
+/** The positions `[first, end)` that are served at a time. */
 export interface Visible {
   readonly first: number;
   readonly end: number;
@@ -49,7 +49,7 @@ const WINDOWS_MAX = 16;
 /** Trades beyond the history that are kept until it is worth dropping them. */
 const DROP_STEP = 4096;
 
-/** One market of a tape: its trades as seen at a moment of the exchange's time. */
+/** One market of a tape: its trades as seen at a given exchange time. */
 export class MarketTape {
   readonly market: Market;
   /** Smallest step of the price, scaled by `priceDigits`. */
@@ -85,7 +85,7 @@ export class MarketTape {
     return { first, end };
   }
 
-  /** From this moment on every trade is served: the earliest possible start of a true candle. */
+  /** From this time on every trade is served: the earliest possible start of a true candle. */
   completeFromUs({ first }: Visible): number {
     if (first === this.columns.base) return Math.max(this.#completeFromUs, this.#source.originUs);
     return this.columns.timeUsAt(first - 1) + 1;

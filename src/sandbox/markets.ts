@@ -4,7 +4,7 @@ import type { FlowShape } from './generator.js';
 import { parseScaled } from './scaled.js';
 import { TapeError } from './tape-error.js';
 
-/** A market of a generated tape. Prices in the money currency, amounts in the stock currency. */
+/** A market of a generated tape. Prices in the quote currency, amounts in the base currency. */
 export interface GeneratedMarket {
   /** `<STOCK>_<MONEY>` */
   readonly name: string;

@@ -1,5 +1,5 @@
 /*
- * Randomness that depends on nothing but its arguments: any moment can be asked for at any time and
+ * Randomness that depends on nothing but its arguments: any time can be asked for, in any order, and
  * comes out the same. Only the four basic operations of floats are used, which give the same result
  * on every machine.
  */

@@ -29,7 +29,7 @@ const DEFAULT_GENERATED_HISTORY_MAX = 100_000;
 /** A generated history is made second by second, at the start: a month is what that is good for. */
 const MAX_GENERATED_HISTORY_S = 30 * 86_400;
 
-/** The tapes with the moment at which the exchange's time starts. */
+/** The tapes with the start of the exchange's time. */
 interface Opened {
   readonly tapes: readonly MarketTape[];
   readonly startMs: number;

@@ -42,7 +42,7 @@ export class GeneratedSource implements TradeSource {
 
   /**
    * @param historyFromS first second of the history, as {@link GeneratedSource.issued} gives it
-   * @param nowS the second of the first moment to be served; of the trades before it only the
+   * @param nowS the second of the first time to be served; of the trades before it only the
    *   newest `historyMax` are made
    */
   constructor(

@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 
 /**
- * The time of a sandbox exchange: starts at a chosen moment and runs at a chosen pace, carried by
+ * The time of a sandbox exchange: starts at a chosen instant and runs at a chosen pace, carried by
  * the machine's monotonic clock, so that corrections of the wall clock do not touch it.
  */
 export class TapeClock {

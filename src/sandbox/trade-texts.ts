@@ -63,7 +63,7 @@ const CLOSING = Buffer.from(']');
  * page each time. So blocks of rows are kept, and a page is cut and put together from them.
  *
  * Bounded: when the blocks written or used lately have half the length allowed, those not used since
- * the last such moment go.
+ * the last such time go.
  */
 export class TradeTexts {
   readonly #keptLengthMax: number;

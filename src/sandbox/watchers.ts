@@ -11,8 +11,8 @@ interface Watched {
 }
 
 /**
- * Tells listeners when new trades of their market have become visible. One timer, set for the next
- * trade of any watched market; while nobody watches there is none.
+ * Notifies listeners when new trades of their market have become visible. One timer, set for the next
+ * trade of any watched market; without watchers there is none.
  *
  * States: *idle* (no listener), *waiting* (timer set), *stopped* for good.
  */

@@ -58,9 +58,9 @@ export interface Slice<T> {
 export type Refusal =
   | 'invalidInput'
   | 'operationBlocked'
-  /** The client asks for a session that cannot be; the message is told. */
+  /** The client asks for a session that cannot be; the message is shown. */
   | 'badSession'
-  /** There is nothing to answer with, now or at all; the message is told. */
+  /** There is nothing to answer with, now or at all; the message is shown. */
   | 'unavailable';
 
 export class RefusedError extends Error {
@@ -75,7 +75,7 @@ export class RefusedError extends Error {
 
 /** A client as a backend meets it that is not the same to everybody. */
 export interface ClientSession {
-  /** A request is answered as of one moment; on a connection time goes on. */
+  /** A request is answered as of one instant; on a connection time goes on. */
   readonly kind: 'request' | 'connection';
   /** What the client named as its session, in a header or as a parameter; undefined: nothing. */
   readonly session: string | undefined;
@@ -91,9 +91,9 @@ export interface WrittenUpdate {
 
 /** Who follows the states of a market. */
 export interface StateFollower {
-  /** Takes one update; a promise resolves once there is room for more, or nobody is there any more. */
+  /** Takes one update; a promise resolves once there is room for more, or the client is gone. */
   send(update: WrittenUpdate): Promise<void> | undefined;
-  /** Told whether the time is one of which the backend knows all; left out: nobody wants to hear it. */
+  /** Reports the start and end of a gap; left out by followers without gap notices. */
   notifyGap?(isGap: boolean, atMs: number): void;
   /** Ends the connection; codes that no frame may carry cut it. */
   close(code: number, reason: string): void;
@@ -135,7 +135,7 @@ export interface Backend {
   /** Best first on both sides, at most `limit` levels a side. */
   depth(market: string, limit: number): Awaitable<Depth>;
   book(market: string, side: Side, offset: number, limit: number): Awaitable<Slice<BookOrder>>;
-  /** Whether states of this period are told; left out: of any. */
+  /** Whether states of this period are served; left out: of any. */
   hasPeriod?(market: string, periodS: number): boolean;
   /** The state over the last `periodS` seconds, with `change`. */
   state(market: string, periodS: number): Awaitable<StateRecord>;
@@ -155,7 +155,7 @@ export interface Backend {
    * @throws RefusedError `badSession`, `unavailable`
    */
   sessionFor?(client: ClientSession): Backend;
-  /** The connection that this seat was taken for has ended. */
+  /** Called when the connection of this session has ended. */
   leave?(): void;
   /** The secret of an activated API key, or undefined. */
   secretOf(apiKey: string): string | undefined;

@@ -24,7 +24,7 @@ export interface ExchangeServerOptions {
   readonly variants?: Partial<ServerVariants>;
   /** Makes things go wrong on purpose; default: nothing does. */
   readonly interference?: Interference;
-  /** Serves the paths that steer the exchange and tell its secrets; default false. */
+  /** Serves the paths that steer the exchange and show its secrets; default false. */
   readonly control?: boolean;
 }
 

@@ -3,7 +3,7 @@ import type { ServerEvents } from '../observe/events.js';
 
 type HandlerFailure = Parameters<ServerEvents['handlerFailed']>[0];
 
-/** What is told about an error that a client only sees as an internal one. */
+/** Report of an error that a client only sees as an internal one. */
 export function failureOf(endpoint: string, error: unknown): HandlerFailure {
   const stack = error instanceof Error ? error.stack : undefined;
   return {

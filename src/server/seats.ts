@@ -18,7 +18,7 @@ const sessionBackends = new WeakMap<IncomingMessage, Backend>();
 export function sessionOf(headers: IncomingHttpHeaders, target: string): string | undefined {
   const header = headers[SESSION_HEADER];
   const named = Array.isArray(header) ? header.join(',') : header;
-  // Most requests name none; their query is read once, by whoever answers them.
+  // Most requests name none; their query is read once, by the handler.
   if (!target.includes(SESSION_PARAMETER)) return named;
   const query = readQuery(target);
   const inQuery = query.kind === 'read' ? query.values[SESSION_PARAMETER] : undefined;
@@ -49,7 +49,7 @@ export function openSession(
   return sessionBackend;
 }
 
-/** The seat that the request was given; `backend` itself where all are the same to it. */
+/** The session's backend of a request; `backend` itself without sessions. */
 export function sessionBackendOf(backend: Backend, request: FastifyRequest): Backend {
   return backend.sessionFor === undefined ? backend : (sessionBackends.get(request.raw) ?? backend);
 }

@@ -23,15 +23,15 @@ export interface ServerVariants {
   readonly sinceMode: 'skip' | 'id';
   /** Smallest `since` and `lastId` that is taken; a smaller one is refused by name. */
   readonly sinceMin: 0 | 1;
-  /** Whether `history` tells the total of a trade. */
+  /** Whether `history` has the total of a trade. */
   readonly historyTotal: 'told' | 'omitted';
-  /** Whether a ticker tells its market's name. */
+  /** Whether a ticker has its market's name. */
   readonly tickerName: 'told' | 'omitted';
   /** `swapped`: what is due in an envelope comes bare, and the other way round. */
   readonly envelopes: 'contract' | 'swapped';
   /** How precisions of markets are carried. */
   readonly precisions: 'number' | 'text';
-  /** Whether an order of the book tells its fees. */
+  /** Whether an order of the book has its fees. */
   readonly bookFees: 'told' | 'omitted';
   /** Most trades in one page, whatever limit was asked for; undefined: the limit asked for. */
   readonly pageCap: number | undefined;

@@ -13,7 +13,7 @@ export interface StatusStream {
   readonly refused: number;
   readonly lost: number;
   readonly inFlight: number;
-  /** Exchange time now minus the newest stored moment, seconds; null before the first row. */
+  /** Exchange time now minus the newest stored time, seconds; null before the first row. */
   readonly lagS: number | null;
   /** The same for the market that is furthest behind. */
   readonly slowestLagS: number | null;
@@ -26,7 +26,7 @@ export interface StatusGap {
   readonly stream: string;
   readonly reason: string;
   readonly lengthS: number;
-  /** Exchange time now minus the oldest moment that is missing, seconds. */
+  /** Exchange time now minus the oldest missing time, seconds. */
   readonly oldestAgeS: number;
 }
 

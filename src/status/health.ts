@@ -28,7 +28,7 @@ class StatusTimeoutError extends TapekeepError {
 
 /**
  * Guards a question that many may ask at once: one asking is under way at a time and shared by all
- * who wait, and nobody waits longer than `limitMs`. A question that hangs is not asked again until
+ * who wait, and no caller waits longer than `limitMs`. A question that hangs is not asked again until
  * it ends, so slow checks do not pile up.
  */
 export function shared<T>(clock: Clock, limitMs: number, ask: () => Promise<T>): () => Promise<T> {

@@ -18,13 +18,13 @@ export interface StatusServerOptions {
   readonly token?: string | null;
   /** The metrics in Prometheus' text format. */
   readonly metricsText: () => Promise<string>;
-  /** Is this process itself alive: do its loops turn? Not ok means: restart it. */
+  /** Is this process itself alive: do its loops run? Not ok means: restart it. */
   readonly health: () => Promise<HealthReport>;
   /** Can it do its work: database, exchange, lock? Not ok means: look, do not restart. */
   readonly ready: () => Promise<HealthReport>;
   readonly statusJson?: () => Promise<StatusDocument>;
   readonly clock?: Clock;
-  /** Hears of questions that could not be answered. */
+  /** Receives the failures of requests. */
   readonly telemetry?: Pick<DaemonEvents, 'warned'>;
 }
 
@@ -43,7 +43,7 @@ export class StatusServerError extends TapekeepError {
   }
 }
 
-/** Nobody waits longer for an answer than this. */
+/** Longest wait for an answer. */
 const ANSWER_LIMIT_MS = 5000;
 const MAX_CONNECTIONS = 64;
 /** A request, which has no body here, must have arrived by then. */

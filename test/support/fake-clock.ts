@@ -117,7 +117,7 @@ export class FakeClock implements Clock {
   }
 }
 
-/** Lets everything that is ready run: promise callbacks first, then one turn of the event loop. */
+/** Lets everything that is ready run: promise callbacks first, then one tick of the event loop. */
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

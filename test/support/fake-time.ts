@@ -1,7 +1,7 @@
 import type { ClaimTime } from '../../src/collect/ports.js';
 import type { FakeClock } from './fake-clock.js';
 
-/** The time of an exchange that nothing casts doubt on; tests set what they want to be otherwise. */
+/** The time of an exchange without dispute; tests set what they want to be otherwise. */
 export class FakeTime implements ClaimTime {
   readonly pace = 1;
   jumps = 0;

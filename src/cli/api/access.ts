@@ -62,7 +62,7 @@ export interface RelativeTime {
   readonly backMs: number;
 }
 
-/** A time as an option tells it: UNIX seconds, or relative. */
+/** Time option: UNIX seconds, or relative. */
 export type GivenTime = number | RelativeTime;
 
 /**

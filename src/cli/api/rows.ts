@@ -7,7 +7,7 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { type Column, formatTable } from '../output.js';
 import { kebabCase } from './access.js';
 
-/** Refused rows that are told one by one. */
+/** Most refused rows printed one by one. */
 const SHOWN_ROWS = 10;
 const CONTROL = /[\p{Cc}\p{Cf}]/gu;
 

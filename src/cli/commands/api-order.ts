@@ -24,7 +24,7 @@ export interface OrderOptions extends ApiOptions {
 /**
  * Places one limit order, once confirmed. It is sent once, whatever happens.
  *
- * @throws TapekeepError with code `order_outcome_unknown` when no answer tells whether it exists
+ * @throws TapekeepError with code `order_outcome_unknown` when no answer shows whether it exists
  */
 export async function placeOrder(given: OrderRequest, options: OrderOptions): Promise<ExitCode> {
   const order = checkOrder(given);

@@ -87,7 +87,7 @@ const FIGURES = ['last', 'open', 'close', 'high', 'low', 'volume', 'deal', 'chan
 
 const clockTime = (ms: number) => new Date(ms).toISOString().replace('T', ' ');
 
-/** One line that tells a person what happened. */
+/** One line that describes an event for people. */
 export function lineOf(event: StateEvent, wallMs: number): string {
   const at = (ms: number) => `${clockTime(Math.round(ms))}  `;
   switch (event.kind) {

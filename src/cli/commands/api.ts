@@ -42,7 +42,7 @@ others on this machine could read it.
   tapekeep api watch BTC_USDT --period 60 --for 10s
   tapekeep api order-new BTC_USDT --side buy --price 60000 --amount 0.001`;
 
-/** Parameters that are moments say so in the table. */
+/** Time parameters are marked in the table. */
 const UNIX_TIME = /\bUNIX (?:time|seconds)\b/;
 
 const URL = option('--url <address>', 'base address of the exchange, in place of the setting');
@@ -151,7 +151,7 @@ export interface ApiOption {
   readonly read: ((text: string) => GivenTime) | undefined;
 }
 
-/** What a schema of a parameter tells about itself. */
+/** Description of a parameter's schema. */
 interface ParamSchema {
   readonly description?: string | undefined;
   readonly options?: readonly unknown[];

@@ -58,7 +58,7 @@ export default command({
   async run(desk, { market, from, to, kinds = KINDS, again = false, json }) {
     const { filling, store, session, say, signal } = desk;
     const knownNowMs = await store.exchangeNowMs();
-    // Told before the exchange is asked, where that is possible.
+    // Reported before the exchange is asked, where that is possible.
     if (knownNowMs !== null) spanOf({ from, to }, Math.floor(knownNowMs));
     const isOwn = await filling.begin();
     signal.throwIfAborted();

@@ -229,7 +229,7 @@ function reportExport(manifest: Manifest, output: Output, empty: readonly string
   process.stderr.write(`${lines.join('\n')}\n`);
 }
 
-/** Markets whose reasons are told; the manifest has the coverage of all. */
+/** Most markets whose reasons are printed; the manifest has the coverage of all. */
 const EXPLAINED_MAX = 5;
 
 /** Why there is nothing of markets of which there is nothing. */

@@ -13,7 +13,7 @@ import { marketsOf, selectMarkets } from '../selection.js';
 /** Pieces of one gap that are explained. */
 const EXPLAINED_MAX = 10;
 
-/** Tells everything that is known of a gap, in words; of a time without one, why there is none. */
+/** Explains a gap in words; for a time without one, why there is none. */
 export default command({
   args: { words: argument<string[]>('an id, or a market, a kind and a time') },
   needs: archive(),
@@ -137,7 +137,7 @@ function neighbourText(neighbour: CoverageNeighbour | null, edgeMs: number): str
 
 const REPLACEABLE: ReadonlySet<StreamKind> = new Set(['trades', 'times', 'state', 'ticker']);
 
-/** Candles tell in sum what happened, where each trade or state cannot be had. */
+/** Candles summarize what happened, where each trade or state cannot be had. */
 async function substitutes(gap: Gap, { store, streams, nowMs }: Ledger): Promise<string[]> {
   if (!REPLACEABLE.has(gap.kind)) return [];
   const klines = streams.filter(

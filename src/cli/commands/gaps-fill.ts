@@ -25,7 +25,7 @@ export default command({
   async run(desk, { ids, again = false, json, ...selected }) {
     const { filling, store, session, say, signal } = desk;
     const knownMs = Math.floor((await store.exchangeNowMs()) ?? (await filling.nowMs()));
-    // Mistakes are told before the exchange is asked.
+    // Mistakes are reported before the exchange is asked.
     await select(desk, ids, selected, knownMs);
     const isOwn = await filling.begin();
     signal.throwIfAborted();

@@ -140,7 +140,7 @@ function sumLines(gaps: readonly Gap[], isAll: boolean): string[] {
 const seconds = (ms: number) =>
   `${(ms / 1000).toLocaleString('en-US', { maximumFractionDigits: ms < 10_000 ? 1 : 0 })} s`;
 
-/** Nobody collects: then the time since is missing as well, without being a hole yet. */
+/** Without a collector the time since is missing as well, without being a gap yet. */
 function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: number): string[] {
   if (isWritten) return [];
   const newest = streams.flatMap(({ newestCoveredMs: ms }) => (ms === null ? [] : [ms]));
@@ -170,7 +170,7 @@ const COLUMNS: readonly Column<Gap>[] = [
   { title: 'tries', align: right, text: ({ attempts }) => String(attempts) },
 ];
 
-/** Nobody tries while nothing collects. */
+/** No process tries while nothing collects. */
 function columns(isWritten: boolean, nowMs: number): Column<Gap>[] {
   const due = isWritten ? 'soon' : 'at the next start';
   return [

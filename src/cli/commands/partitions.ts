@@ -61,7 +61,7 @@ export default command({
   },
 });
 
-/** Up to where partitions exist without a hole, seen from now. */
+/** End of the unbroken partitions from now on. */
 function leadsOf(partitions: readonly PartitionInfo[], nowMs: number) {
   return SERIES_TABLES.flatMap((table) => {
     const own = partitions.filter((one) => one.table === table);

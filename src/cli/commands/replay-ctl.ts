@@ -15,7 +15,7 @@ is the time that all share who name none.
   tapekeep replay ctl speed 100
   tapekeep replay ctl clock --session mine`;
 
-/** A moment that does not depend on when it is read. */
+/** A time that does not depend on when it is read. */
 function fixedInstantArgument(text: string): number {
   const instant = instantArgument(text);
   if ('atMs' in instant) return instant.atMs;
@@ -83,7 +83,7 @@ export default group({
 
 const INSTANT_FIELD = /^(now|from|to)Ms$/;
 
-/** Moments as people read them beside their milliseconds. */
+/** Times as people read them beside their milliseconds. */
 function readable(result: unknown): unknown {
   if (Array.isArray(result)) return result.map(readable);
   if (typeof result !== 'object' || result === null) return result;

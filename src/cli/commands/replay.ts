@@ -149,7 +149,7 @@ export default command({
 const LISTED = `
   SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> 0 ORDER BY name`;
 
-/** From the oldest to the newest moment that is covered of anything that is replayed. */
+/** From the oldest to the newest time that is covered of anything that is replayed. */
 function coveredBy(streams: readonly KnownStream[], marketIds: ReadonlySet<number>) {
   const ours = streams.filter(({ marketId }) => marketIds.has(marketId));
   const from = ours.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []);

@@ -147,7 +147,7 @@ function unready(phase: string, { exchange }: Config): TapekeepError {
     : new UnfinishedStartError(phase);
 }
 
-/** Waits for what has as good as ended, and no longer than a moment. */
+/** Waits briefly for work that has almost ended. */
 async function soon(clock: Clock, work: Promise<void>): Promise<void> {
   const patience = new AbortController();
   const late = sleep(clock, LEFTOVER_MS, patience.signal).catch(() => undefined);

@@ -7,10 +7,10 @@ import { type Column, formatTable, printable, roughDuration } from '../output.js
 
 /** One line of the status, with the ratio that people look for first. */
 interface StatusLine extends StreamStatus {
-  /** Seconds from the newest covered moment to the exchange's now. */
+  /** Seconds from the newest covered time to the exchange's now. */
   readonly lagS: number | null;
   /**
-   * Covered part of what is expected up to the newest covered moment, 0 to 1; what the exchange never
+   * Covered part of what is expected up to the newest covered time, 0 to 1; what the exchange never
    * had to give is left out.
    */
   readonly coverage: number | null;
@@ -65,7 +65,7 @@ function gapLines(gaps: readonly OpenGaps[], nowMs: number): string[] {
   });
 }
 
-/** What was asked for and never there to be had: told, and no shortfall of the archive. */
+/** What was asked for and never existed: listed, but no shortfall of the archive. */
 function beforeHistoryLines(streams: readonly StreamStatus[]): string[] {
   const sums = new Map<string, number>();
   for (const { kind, market, beforeHistoryS } of streams) {

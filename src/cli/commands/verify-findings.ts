@@ -19,7 +19,7 @@ interface FoundMismatch {
 
 /**
  * What verifying one market found. Counts are exact; of mismatches and unproven spans the first
- * thousand of a kind are kept, so that memory does not grow with the doubt.
+ * thousand of a kind are kept, so that memory stays bounded.
  */
 export class MarketFindings {
   /** Trade ids that are named for one mismatch. */

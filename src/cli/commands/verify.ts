@@ -30,7 +30,7 @@ interface Job {
 }
 
 /**
- * Holds the stored trades of a span against the stored candles and tells every doubt. Works beside
+ * Holds the stored trades of a span against the stored candles and reports every mismatch. Works beside
  * a running daemon, to which it hands over the mismatches that it finds.
  */
 export default command({

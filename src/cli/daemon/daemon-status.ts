@@ -11,7 +11,7 @@ import { type HealthReport, healthReport } from '../../status/health.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
 import { VERSION } from '../command.js';
 
-/** What operators may know of a daemon at one moment. */
+/** What operators may know of a daemon at one instant. */
 export interface DaemonView {
   /** What it is doing, in words. */
   readonly phase: string;
@@ -37,7 +37,7 @@ export interface DaemonView {
   pingDatabase(): Promise<void>;
 }
 
-/** The loops that prove life turn several times in this time. */
+/** Limit of a heartbeat's age: loops run several times within it. */
 const STALE_TICK_MS = 60_000;
 /** The exchange counts as answering when it did so within this time beyond three schedules. */
 const EXCHANGE_SILENCE_MS = 15_000;
@@ -130,7 +130,7 @@ function leftOutFacts(count: number) {
   return count === 0 ? {} : { 'listed, but beyond streams.markets.max': count };
 }
 
-/** Doubts first: what a person would have to look into. */
+/** Warnings first: what an operator has to look into. */
 function completenessFacts(counted: CompletenessTally | null) {
   if (counted === null) return {};
   const { mismatches, oldestGapMs, lowestCoverage, verifiedLagMs } = counted;

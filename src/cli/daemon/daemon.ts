@@ -18,7 +18,7 @@ import { type DaemonView, openDaemonStatus } from './daemon-status.js';
 import { keepHouse } from './housekeeping.js';
 import { boundedStep } from './lifecycle.js';
 
-/** What the operator is told once everything stands. */
+/** Ready notice for the operator. */
 export interface DaemonAddresses {
   readonly exchange: string;
   readonly database: string;
@@ -58,7 +58,7 @@ interface OpenDatabase {
  *
  * States: *new* → *starting* (database, built-in exchange, status pages; then waiting for the
  * exchange's first answer, as long as it takes) → *running* → *stopping* → *stopped*. A failure while
- * starting stops what was started. A stop at any moment gives up what is being started, waits until
+ * starting stops what was started. A stop at any time gives up what is being started, waits until
  * that is known to have ended, and ends in bounded time whatever the database does.
  */
 export class Daemon {

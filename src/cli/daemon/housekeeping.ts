@@ -111,7 +111,7 @@ export async function keepVerifying(
   await work.run(signal);
 }
 
-/** Tells how complete the archive is. All of it comes from the ledger. */
+/** Reports how complete the archive is, by its ledger. */
 export async function reportCompleteness(
   store: Store,
   streams: readonly StreamStatus[],

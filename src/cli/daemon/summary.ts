@@ -113,7 +113,7 @@ export class LiveSummary {
     this.#before = { atMs: this.#startedMs, rows: 0, requests: 0 };
   }
 
-  /** For loggers: tells that their lines end up on a terminal. */
+  /** For loggers: shows that their lines end up on a terminal. */
   get isTTY(): boolean {
     return this.#isTerminal;
   }
@@ -200,7 +200,7 @@ export class LiveSummary {
   /** Takes the drawn table away: up to its first line, then clears to the end of the screen. */
   #erase(): void {
     if (this.#drawnLines === 0) return;
-    // First to the line's begin: the terminal may have echoed a ^C.
+    // First to the line's start: the terminal may have echoed a ^C.
     this.#options.output.write(`\r\x1b[${this.#drawnLines}A\x1b[0J`);
     this.#drawnLines = 0;
   }

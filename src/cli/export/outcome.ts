@@ -17,7 +17,7 @@ import { Progress } from '../progress.js';
 /**
  * The need of a command that exports. Gaps, and being stopped, have exit codes of their own.
  *
- * @param left what a person is told of the files when it is stopped at once
+ * @param left notice about the files when it is stopped at once
  */
 export function exporting(left: string): Need<Look & Left> {
   const need = stoppable(left, archive('by itself'));
@@ -141,7 +141,7 @@ interface EmptyPart extends Pick<MarketPart, 'coverage'> {
   readonly streamId: number | undefined;
 }
 
-/** Why nothing was written of a market: there was nothing, or nobody has looked. */
+/** Why nothing was written of a market: there was nothing, or it was not collected. */
 export function emptyReason(
   { what, market, from, to, coverage, streamId }: EmptyPart,
   streams: readonly KnownStream[],

@@ -151,7 +151,7 @@ function spanOf(
   if (fromMs === null || endMs === null) {
     throw new UsageError('--market', market, `nothing of its ${kind} is covered yet; name a span`);
   }
-  // Asked for from a moment on that coverage has not come to: all of it is missing.
+  // Asked for from a time on that coverage has not reached: all of it is missing.
   const toMs = bounds.toMs === undefined && endMs <= fromMs ? nowMs : endMs;
   if (toMs > fromMs) return { fromMs, toMs };
   throw new UsageError(

@@ -16,9 +16,9 @@ export interface FillingOptions {
   readonly clock: Clock;
   /** Aborts when a person has had enough. */
   readonly signal: AbortSignal;
-  /** Told of every look at the ledger. */
+  /** Called after every look at the ledger. */
   readonly onProgress: (totals: FillTotals) => void;
-  /** Told in words who does the work, whenever that changes. */
+  /** Called with a text about who does the work, whenever that changes. */
   readonly onWorker: (text: string) => void;
 }
 
@@ -57,7 +57,7 @@ export class Filling {
   }
 
   /**
-   * Takes the archive, if nobody else writes to it, and connects to the exchange.
+   * Takes the archive, if no other process writes to it, and connects to the exchange.
    *
    * @returns whether this program does the work itself
    * @throws StoreError `archive_of_another_exchange`, and the errors of an exchange that is away

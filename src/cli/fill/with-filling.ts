@@ -45,7 +45,7 @@ export function assertCollected(
   }
 }
 
-/** Gaps that are named in the end; of more only the number is told. */
+/** Most gaps named in the final report; of more it has only the number. */
 const NAMED_MAX = 20;
 /** Gaps that are looked at for it. */
 const LOOKED_MAX = 1000;
@@ -185,7 +185,7 @@ export interface FillDesk {
   readonly signal: AbortSignal;
   /** A line for people, beside the results. */
   say(text: string): void;
-  /** Works on the tasks, shows how it goes, and tells what it came to. */
+  /** Works on the tasks, shows progress, and reports the outcome. */
   fill(plan: Plan, json: boolean | undefined): Promise<ExitCode>;
 }
 

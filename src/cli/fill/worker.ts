@@ -44,7 +44,7 @@ export interface UnitScope {
 }
 
 /**
- * The collectors of markets, made to fetch nothing but what they are told to want: no history of
+ * The collectors of markets, limited to what is requested of them: no history of
  * their own accord, and only streams that can be fetched later.
  */
 export class FillUnits {
@@ -97,7 +97,7 @@ export class FillUnits {
 
 /**
  * The archive, with streams that expect nothing before now: what their collectors take for missing
- * is then only what they are told to want. What the ledger itself expects stays as it is.
+ * is then only what was requested. What the ledger itself expects stays as it is.
  */
 function onlyWanted(archive: ArchivePort, nowMs: number): ArchivePort {
   return {
@@ -117,7 +117,7 @@ const AGAIN_MS = 2000;
 
 /**
  * Fills spans of trades and candles by itself, newest first, and nothing else: no schedules, and no
- * stream that can only be seen at its moment.
+ * stream that can only be seen at its time.
  *
  * States: *new* → units are opened ({@link FillWorker.prepare}) → *running* until its signal aborts
  * ({@link FillWorker.run}). How far it has come stands in the ledger.
@@ -211,7 +211,7 @@ export class FillWorker {
     });
   }
 
-  /** Repeats work until it is done; failures are told, and followed by a growing pause. */
+  /** Repeats work until it is done; failures are logged, and followed by a growing pause. */
   async #untilDone(
     market: string,
     signal: AbortSignal,
@@ -234,7 +234,7 @@ export class FillWorker {
   }
 }
 
-/** Tells each collector what is wanted of it. */
+/** Hands each collector its backfill requests. */
 function spansOf(
   tasks: readonly FillTask[],
   collector: Pick<TradeWalker | CandleCollector, 'streamId' | 'want' | 'retry'>,

@@ -40,7 +40,7 @@ export async function exchangeAddress(
 }
 
 /**
- * Asks until the exchange answers; its answer sets the clock and tells who it is.
+ * Asks until the exchange answers; its answer sets the clock and identifies it.
  *
  * @param triesMax how often it is asked; default: as long as it takes
  * @throws the error of the last try, or one after which no other try can succeed

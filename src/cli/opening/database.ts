@@ -195,7 +195,7 @@ export function archive(ends: WorkEnds = 'cut off'): Need<Look> {
   };
 }
 
-/** What a person is told of the work that was stopped. */
+/** Notice about the work that was stopped. */
 export interface Left {
   left: string;
 }

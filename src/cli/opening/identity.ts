@@ -30,7 +30,7 @@ interface IdentifiedExchange {
 /**
  * Lets only answers of the exchange through that the archive belongs to.
  *
- * @param onChange told once per foreign answer, so that the daemon can end
+ * @param onChange called once per foreign answer, so that the daemon can end
  */
 export function guardIdentity(
   exchange: IdentifiedExchange,

@@ -22,7 +22,7 @@ interface EngineOptions {
 
 /**
  * What runs a statement: null is Postgres, and for DuckDB the statement is opened there. The words of the
- * statement decide, never what is hot or cold at the moment, so that it means the same tomorrow. A table of
+ * statement decide, never what is hot or cold now, so that it means the same tomorrow. A table of
  * {@link OWN_TABLES}, or a question such as candles(…), without a schema before its name is asked by
  * DuckDB; anything else is for Postgres.
  *

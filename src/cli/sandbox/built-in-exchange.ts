@@ -23,10 +23,10 @@ export interface RunningExchange {
 const ORIGIN_FILE = 'sandbox.json';
 
 /**
- * Starts the exchange that a newcomer collects from. It trades on while nobody looks: its history
+ * Starts the exchange that a newcomer collects from. It trades on without any reader: its history
  * follows from seed and time, and began at the first start in this data folder, so a later start
- * finds the same exchange, with all that happened meanwhile. That is also why nobody but its own
- * traders can trade on it: what others did could not be told again.
+ * finds the same exchange, with all that happened meanwhile. That is also why only its own
+ * traders can trade on it: what others did could not be repeated.
  */
 export async function startBuiltInExchange(
   config: Config,

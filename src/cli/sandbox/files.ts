@@ -99,7 +99,7 @@ export interface NamedKey {
   readonly isActive?: boolean;
 }
 
-/** The keys of the options: those made just now, which nobody knows yet, and those of a file. */
+/** The keys of the options: those made just now, not known to any client, and those of a file. */
 export interface GatheredKeys {
   readonly made: readonly NamedKey[];
   readonly read: readonly NamedKey[];

@@ -9,7 +9,7 @@ import { type FillSink, freeze, matchOrder, release, type Trade } from './matchi
 import { Order, type OrderState } from './order.js';
 import { Rejection } from './rejection.js';
 
-/** Who wants to know. Called when the operation is done; must not change the engine in turn. */
+/** Listeners of the engine, called when the operation is done. They must not change it. */
 export interface EngineListeners {
   /** Once for every trade, in order of ids. */
   readonly onTrade?: (trade: Trade) => void;
@@ -55,7 +55,7 @@ export class MatchingEngine {
   #nextOrderId: number;
   #nextTradeId: number;
   #timeUs = 0;
-  /** Trades of the running operation, not told yet. */
+  /** Trades of the running operation, not reported yet. */
   #trades: Trade[] = [];
   #isNotifying = false;
 
@@ -265,7 +265,7 @@ export class MatchingEngine {
     });
   }
 
-  /** Tells what an operation has done, when everything is in its place again. */
+  /** Notifies listeners of an operation, once the state is consistent again. */
   #notify(market: string): void {
     const { onTrade, onBookChange } = this.#listeners;
     this.#isNotifying = true;

@@ -27,7 +27,7 @@ function required(value: bigint | Rejection, market: string): bigint {
 }
 
 /**
- * A listed market: its rules as integers, its book, and the seats of those who trade in it.
+ * A listed market: its rules as integers, its book, and its participants.
  *
  * `feePrec` counts the places of fee *rates*, as in the engine that this family of exchanges comes
  * from. A fee is the exact product of a rate and what was traded; nothing is ever rounded.
@@ -46,9 +46,9 @@ export class ListedMarket {
   readonly base: Currency;
   readonly quote: Currency;
   isBlocked = false;
-  /** Units of the stock currency in one unit of an amount. */
+  /** Units of the base currency in one unit of an amount. */
   baseFactor = 1n;
-  /** Units of the money currency in one unit of price × amount. */
+  /** Units of the quote currency in one unit of price × amount. */
   quoteFactor = 1n;
   /** Units of the currency in one unit of amount × rate, and of price × amount × rate. */
   baseFeeFactor = 1n;
@@ -110,7 +110,7 @@ export class ListedMarket {
     return side === 'buy' ? participant.quote : participant.base;
   }
 
-  /** The seat of an account, made at its first order. */
+  /** The participant of an account, made at its first order. */
   participant(account: string): Participant {
     const known = this.#participants.get(account);
     if (known !== undefined) return known;
@@ -119,7 +119,7 @@ export class ListedMarket {
     return made;
   }
 
-  /** The seat of an account that has ordered here. */
+  /** The participant of an account that has ordered here. */
   findParticipant(account: string): Participant | undefined {
     return this.#participants.get(account);
   }

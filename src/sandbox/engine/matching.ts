@@ -20,7 +20,7 @@ export interface Trade {
   readonly takerOrderId: number;
 }
 
-/** Is told of every fill, after it was settled. */
+/** Receives every fill, after it was settled. */
 export interface FillSink {
   filled(maker: Order, taker: Order, amount: bigint, total: bigint): void;
 }
@@ -48,8 +48,8 @@ export function matchOrder(market: ListedMarket, taker: Order, sink: FillSink): 
 }
 
 /**
- * Moves stock and money of one fill. Each side pays its fee out of what it gets: the buyer
- * amount × rate in stock, the seller total × rate in money, both exactly.
+ * Moves base and quote of one fill. Each side pays its fee out of what it gets: the buyer
+ * amount × rate in base, the seller total × rate in quote, both exactly.
  */
 function settle(
   market: ListedMarket,
@@ -83,7 +83,7 @@ function settle(
   market.quote.fees.available += quoteFee;
 }
 
-/** Binds what an order needs as long as it is open: its stock, or its price × what is left. */
+/** Binds what an order needs as long as it is open: its base amount, or its price × what is left. */
 export function freeze(market: ListedMarket, order: Order): void {
   const holding = market.payingOf(order.participant, order.side);
   const units = needOf(market, order.side, order.price, order.left);

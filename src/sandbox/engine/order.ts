@@ -14,7 +14,7 @@ export interface OrderState {
   readonly price: bigint;
   /** Units of 10^−stockPrec; so are `left` and `dealStock`. */
   readonly amount: bigint;
-  /** 0 marks a finished order; a cancelled one keeps what was left. */
+  /** 0 means a finished order; a cancelled one keeps what was left. */
   readonly left: bigint;
   readonly dealStock: bigint;
   /** Units of 10^−(stockPrec + moneyPrec). */
@@ -81,7 +81,7 @@ export class Order implements OrderState {
   /** Neighbours in the level: what is filled before and after this one. */
   ahead: Order | undefined = undefined;
   behind: Order | undefined = undefined;
-  /** Neighbours among the open orders of the same seat. */
+  /** Neighbours among the open orders of the same participant. */
   newer: Order | undefined = undefined;
   older: Order | undefined = undefined;
   readonly id: number;

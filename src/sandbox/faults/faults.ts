@@ -192,7 +192,7 @@ function withCacheTime(body: string, atMs: number): string {
   return Array.isArray(parsed) ? body : JSON.stringify({ ...parsed, cache_time: atMs / 1000 });
 }
 
-/** A rule for a market that never comes would be a fault that never fires, and nobody would know. */
+/** A rule for a market that never comes would be a fault that silently never fires. */
 function checkMarkets({ states }: Script, markets: readonly string[]): void {
   const at = states.findIndex(
     ({ rule }) => rule.market !== undefined && !markets.includes(rule.market),

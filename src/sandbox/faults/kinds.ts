@@ -138,7 +138,7 @@ export const FAULT_KINDS = {
   /** No answer; the connection is closed after `ms`, or left to the client. */
   hang: onReplies({ ms: whole(0, HOUR_MS) }),
   reset: onReplies({}),
-  /** Some rows are left out, neither the first nor the last: nothing tells that the page is not whole. */
+  /** Some rows are left out, neither the first nor the last: nothing shows that the page is not whole. */
   missingRows: onReplies({ rows }, LISTS),
   /** Some rows come twice. */
   duplicateRows: onReplies({ rows }, LISTS),

@@ -20,7 +20,7 @@ function retryHeader({ retryAfterS, retryAfterForm }: FaultRule, atMs: number) {
 }
 
 function errorReply(reply: HttpReply, status: number, rule: FaultRule, atMs: number): HttpReply {
-  // With status 200 only the body tells, as some servers of the family do (field notes, HTTP).
+  // With status 200 only the body shows it, as some servers of the family do (field notes, HTTP).
   const code = status < 400 ? 500 : status;
   const text = status === 429 ? 'too many requests' : 'service unavailable';
   const error = withBody(reply, status, JSON_TYPE, JSON.stringify(errorEnvelope(code, text)));

@@ -47,16 +47,16 @@ function accountOf(key: string): string {
 }
 
 /**
- * A working exchange: a matching engine with simulated traders, and with whoever has an API key.
+ * A working exchange: a matching engine with simulated traders, and with clients that have an API key.
  *
  * Before anything is answered everything happens that is due by then, so that answers depend on the
- * moment and never on how often anybody asks.
+ * time and never on how often anybody asks.
  */
 export class LiveBackend extends MarketData implements ChangeableBackend {
   readonly marketControl: MarketControl;
   readonly #exchange: LiveExchange;
   readonly #isOpen: boolean;
-  /** By API key; those of keys that are not activated are known to nobody. */
+  /** By API key; keys that are not activated have none. */
   readonly #secrets = new Map<string, string | undefined>();
   readonly #keysByName = new Map<string, string>();
 

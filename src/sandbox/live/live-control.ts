@@ -15,7 +15,7 @@ interface Changed {
   balances(apiKey: string): Record<string, Balance>;
 }
 
-/** Everything about a market that can be told and, but for its state, be given. */
+/** Description of a market: all of it can be read and, but for its state, set. */
 function shown({ description, rules, isBlocked }: LiveMarket, isListed: boolean): object {
   const { basePrice, usualAmount, activity } = description;
   return { ...rules, basePrice, usualAmount, activity, listed: isListed, blocked: isBlocked };

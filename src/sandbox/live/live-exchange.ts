@@ -32,7 +32,7 @@ export interface LiveExchangeOptions {
   readonly seed: number;
   /** Trades before it are not part of the history, UNIX microseconds. */
   readonly originUs: number;
-  /** Whether the exchange traded before the origin, which nobody knows here. */
+  /** Whether the exchange traded before the origin, which is unknown here. */
   readonly isCut: boolean;
   readonly historyMax: number;
   readonly takerFee: string;
@@ -117,7 +117,7 @@ export class LiveExchange implements LiveTime {
     }
   }
 
-  /** While a market is blocked nobody can place orders in it; what rests stays. */
+  /** A blocked market takes no new orders; what rests stays. */
   block(name: string, isBlocked: boolean): void {
     const market = this.#required(name);
     this.engine.setBlocked(name, isBlocked);

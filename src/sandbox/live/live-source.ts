@@ -6,9 +6,9 @@ import { LiveError } from './live-error.js';
 
 /** The exchange's time, as far as a source of trades is concerned. */
 export interface LiveTime {
-  /** Lets everything happen up to and including a moment, UNIX microseconds. */
+  /** Lets everything happen up to and including a time, UNIX microseconds. */
   advanceTo(timeUs: number): void;
-  /** The next moment at which anything may happen, UNIX microseconds. */
+  /** The next time at which anything may happen, UNIX microseconds. */
   readonly nextUs: number;
 }
 
@@ -23,7 +23,7 @@ export interface LiveSourceOptions {
   readonly digits: Digits;
   /** Trades before it are not part of the history, UNIX microseconds. */
   readonly originUs: number;
-  /** Whether there were trades before the origin that nobody knows here. */
+  /** Whether there were trades before the origin, which are unknown here. */
   readonly isCut: boolean;
   /** Whether nothing is ever dropped. */
   readonly keepAll: boolean;
@@ -86,7 +86,7 @@ export class LiveSource implements TradeSource {
     return this.#originUs;
   }
 
-  /** All trades from this moment on are known; undefined when all there ever were are. */
+  /** All trades from this time on are known; undefined when all there ever were are. */
   get heldFromUs(): number | undefined {
     const { base, end } = this.columns;
     if (base === this.#originAt) return this.#isCut ? this.#originUs : undefined;
@@ -101,7 +101,7 @@ export class LiveSource implements TradeSource {
     this.columns.append(id, timeUs, scaledPrice, scaledAmount, takerSide === 'sell');
   }
 
-  /** Forgets the trades before a moment, unless all are kept. */
+  /** Forgets the trades before a time, unless all are kept. */
   forgetBefore(timeUs: number): void {
     if (!this.canDrop || timeUs <= this.#originUs) return;
     this.columns.dropBefore(this.columns.firstAtOrAfter(timeUs));

@@ -16,7 +16,7 @@ const US_PER_S = 1_000_000;
 
 export const OTHER_SIDE = { buy: 'sell', sell: 'buy' } as const;
 
-/** One market in one session, as its traders see it. Prices are in ticks of the money precision. */
+/** One market in one session, as its traders see it. Prices are in ticks of the quote precision. */
 export class Desk {
   readonly engine: MatchingEngine;
   readonly shape: FlowShape;

@@ -1,11 +1,11 @@
 /**
- * Events in order of time; those of one moment in order of rank, then in the order in which they
+ * Events in order of time; those of one instant in order of rank, then in the order in which they
  * were added. A binary heap.
  */
 export interface Scheduled {
   /** UNIX microseconds. */
   readonly timeUs: number;
-  /** Settles the order of events of one moment. */
+  /** Settles the order of events of one instant. */
   readonly rank: number;
 }
 

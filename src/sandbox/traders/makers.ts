@@ -66,7 +66,7 @@ export class Makers {
     const { engine, shape } = this.#desk;
     for (let count = 0; count < FLEES_MAX; count += 1) {
       const order = engine.book(shape.name, side, 0, 1).rows[0];
-      // Orders of others stay where they are: whoever wants them takes them.
+      // Orders of others stay where they are, for takers.
       if (order === undefined || order.account !== MAKERS || !isStale(Number(order.price))) return;
       engine.cancel(order.id);
     }

@@ -12,7 +12,7 @@ export const TAKERS = 'takers';
 /** What may happen next in a market. */
 export type FlowEventKind = 'newcomer' | 'follower' | 'quote';
 
-/** Called to have {@link MarketFlow.happen} called at a moment. */
+/** Called to have {@link MarketFlow.happen} called at a time. */
 export type ScheduleEvent = (kind: FlowEventKind, timeUs: number) => void;
 
 /** Taker orders per second of a market whose activity is 1. */
@@ -43,7 +43,7 @@ const US_PER_S = 1_000_000;
  * price that wanders by itself, and *takers* who come alone or draw others after them.
  *
  * Everything follows from seed, market, session and the market's own book; neither other markets
- * nor the moments at which anybody looks have any influence. A flow is used for one session:
+ * nor the times at which anybody reads have any influence. A flow is used for one session:
  * {@link MarketFlow.open} fills the book, {@link MarketFlow.happen} goes on, and
  * {@link MarketFlow.close} takes back what still rests.
  */

@@ -22,7 +22,7 @@ interface FlowEvent extends Scheduled {
 
 interface Trading {
   readonly shape: FlowShape;
-  /** Order of markets among events of one moment. */
+  /** Order of markets among events of one instant. */
   readonly rank: number;
   flow: MarketFlow | undefined;
   isHalted: boolean;
@@ -31,7 +31,7 @@ interface Trading {
 export interface TradersOptions {
   readonly engine: MatchingEngine;
   readonly seed: number;
-  /** Where the simulation begins, UNIX microseconds: at the start of the session of this moment. */
+  /** Where the simulation begins, UNIX microseconds: at the start of the session of this time. */
   readonly fromUs: number;
   /** Sessions that are simulated to catch up after a long silence; earlier ones are left out. */
   readonly catchUpSessions: number;
@@ -39,7 +39,7 @@ export interface TradersOptions {
   readonly onSession: (startUs: number) => void;
 }
 
-/** Number of the session that a moment lies in. */
+/** Number of the session that a time lies in. */
 export function sessionOf(timeUs: number): number {
   return Math.floor(timeUs / SESSION_US);
 }
@@ -51,7 +51,7 @@ export function sessionOf(timeUs: number): number {
  *
  * Time is cut into *sessions*. When one begins, the traders take back all their orders, every market
  * starts over with the random numbers of that session, and ids go on from a number that follows from
- * the session. So any moment can be reached by simulating from the start of its session, without
+ * the session. So any time can be reached by simulating from the start of its session, without
  * knowing what was before. Orders of others stay in the book.
  */
 export class Traders {
@@ -69,12 +69,12 @@ export class Traders {
     this.#nowUs = this.#session * SESSION_US;
   }
 
-  /** The moment up to which everything has happened, UNIX microseconds. */
+  /** The time up to which everything has happened, UNIX microseconds. */
   get nowUs(): number {
     return this.#nowUs;
   }
 
-  /** The next moment at which anything happens, UNIX microseconds. */
+  /** The next time at which anything happens, UNIX microseconds. */
   get nextUs(): number {
     const boundaryUs = this.#isOpen ? (this.#session + 1) * SESSION_US : this.#nowUs;
     return Math.min(boundaryUs, this.#queue.first?.timeUs ?? boundaryUs);
@@ -108,7 +108,7 @@ export class Traders {
     this.#openFlow(trading, this.#nowUs);
   }
 
-  /** Lets everything happen up to and including a moment. A moment of the past changes nothing. */
+  /** Lets everything happen up to and including a time. A time of the past changes nothing. */
   advanceTo(timeUs: number): void {
     const target = sessionOf(timeUs);
     const first = target - this.#options.catchUpSessions;

@@ -7,7 +7,7 @@ export type PlaySpeed = number | 'max' | 'step';
 export interface ClockReading {
   /** Null for the one that all share who name none. */
   readonly session: string | null;
-  /** UNIX milliseconds, as all moments here. */
+  /** UNIX milliseconds, as all times here. */
   readonly nowMs: number;
   readonly fromMs: number;
   readonly toMs: number;
@@ -33,7 +33,7 @@ export interface ClockControl {
   /** Goes ahead by `ms`, or, left out, to the next thing that was recorded. */
   step(session: string | undefined, ms: number | undefined): Promise<ClockReading>;
   setSpeed(session: string | undefined, speed: PlaySpeed): ClockReading;
-  /** Forgets a session: its connections are closed, and its name begins anew. */
+  /** Forgets a session: its connections are closed, and its name starts anew. */
   end(session: string): ClockReading;
 }
 

@@ -30,7 +30,7 @@ export function marketsForGood(backend: Backend): readonly string[] | undefined 
 }
 
 /**
- * The paths below `/sandbox/` that steer the served exchange and tell its secrets, as far as it has
+ * The paths below `/sandbox/` that steer the served exchange and show its secrets, as far as it has
  * what they steer. Without `control` there are none of them; those of a recording, below `/replay/`,
  * then say so.
  */

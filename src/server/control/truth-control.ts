@@ -3,10 +3,10 @@ import type { Backend, BackendTrade } from '../backend.js';
 import { readQuery } from '../http/query.js';
 import { CONTROL_PREFIX, refuse, refuseFor } from './control-replies.js';
 
-/** A backend that can tell everything it ever issued. */
+/** A backend that can list everything it ever issued. */
 export interface TruthSource {
   /**
-   * Every trade of a market until now and from a moment (UNIX microseconds) on, oldest first, also
+   * Every trade of a market until now and from a time (UNIX microseconds) on, oldest first, also
    * those not served any more, and of markets that are gone. Read at once.
    *
    * @throws TapekeepError when there never was such a market, or not all of it is known any more
@@ -71,7 +71,7 @@ function readTruthQuery(target: string): TruthQuery | string {
   return read;
 }
 
-/** Within one turn: trades could be forgotten in between. */
+/** Within one tick: trades could be forgotten in between. */
 function readPage(source: TruthSource, query: TruthQuery): TruthPage {
   const { market, fromUs, toUs, after, limit } = query;
   const lines: string[] = [];

@@ -8,7 +8,7 @@ import { AUTHENTICATION_FAILURE, type ErrorReply, ReplyError, tooManyRequests } 
 import { isEncoded } from './reply-head.js';
 import type { RawParams } from './validation.js';
 
-/** Requests of one key that may wait for their turn. */
+/** Most requests of one key that may wait. */
 const MAX_WAITING_PER_KEY = 64;
 
 /** A signed request as it arrived. */
@@ -35,7 +35,7 @@ interface ReadBody {
   readonly fields: RawParams;
 }
 
-/** Whoever sends something else than a JSON object has not said which request was meant. */
+/** A body that is no JSON object does not say which request was meant. */
 function parseObject(body: Uint8Array): ReadBody {
   let text: string;
   let value: unknown;
@@ -72,9 +72,9 @@ export class Authenticator {
   }
 
   /**
-   * Runs `work` with the sender's key and the fields of the body, in the turn of that key.
+   * Runs `work` with the sender's key and the fields of the body, one at a time for that key.
    *
-   * @param isCompleted tells whether an error of `work` is an answer like any other
+   * @param isCompleted whether an error of `work` is an answer like any other
    * @throws ReplyError when the sender is not established
    */
   async run<T>(
@@ -142,7 +142,7 @@ const DIGITS = new RegExp(`^\\d{${NONCE_DIGITS}}$`);
 
 /**
  * How a body writes its nonce: `1.9e12` is the number 1900000000000, but not the number of 13
- * characters that the contract asks for, and only the text tells them apart.
+ * characters that the contract asks for, and only the text distinguishes them.
  *
  * @param json a JSON object, known to be valid
  * @returns the digits as they stand there, without the quotes of a text; undefined without a nonce

@@ -56,7 +56,7 @@ function goneSignal(response: ServerResponse): AbortSignal {
 
 /** Resolves when everything written so far was handed to the system. */
 async function flushed({ socket }: ServerResponse): Promise<void> {
-  // Node holds the first write of a response back for a turn, to send it with the headers.
+  // Node holds the first write of a response back for a tick, to send it with the headers.
   await new Promise<void>((resolve) => setImmediate(resolve));
   while (socket !== null && !socket.destroyed && socket.writableLength > 0) {
     await new Promise<void>((resolve) => {
@@ -123,7 +123,7 @@ async function deliver(
 ): Promise<string | Readable> {
   const response = reply.raw;
   const gone = goneSignal(response);
-  // Whoever has left meanwhile gets nothing; writing to the closed connection does no harm.
+  // A client that has left gets nothing; writing to the closed connection does no harm.
   const pause = (ms: number) => sleep(clock, ms, gone).catch(() => undefined);
   if (waitMs > 0) await pause(waitMs);
   writeReply(reply, sent);

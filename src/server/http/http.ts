@@ -118,7 +118,7 @@ function addRoutes(app: FastifyInstance, context: ServerContext): void {
         const sessionBackend = sessionBackendOf(backend, request);
         const asked = { backend: sessionBackend, variants, apiKey: '' };
         const text = answerText(name, asked, checked(name, query.values, sessionBackend));
-        // What is there at once goes at once: a turn of promises costs as much as the answer.
+        // Sent synchronously where possible: a tick of promises costs as much as the answer.
         return text instanceof Promise
           ? text.then((later) => sendAnswer(reply, later, isWatched))
           : sendAnswer(reply, text, isWatched);
@@ -149,7 +149,7 @@ function addHeaders(app: FastifyInstance, context: ServerContext): void {
     // Node would write this machine's time; clients estimate the exchange's time from this header.
     reply.raw.sendDate = false;
     reply.header(IDENTITY_HEADER, backend.identity);
-    // Whoever steers the exchange is no client of it.
+    // Control requests come from no client of the exchange.
     const isClient = !isControlPath(request.url);
     try {
       const sessionBackend = isClient ? openSession(backend, request, reply) : backend;

@@ -3,7 +3,7 @@ export type QueryReading =
   | { readonly kind: 'read'; readonly values: Readonly<Record<string, string>> }
   /** It cannot be decoded: the request as such is broken. */
   | { readonly kind: 'undecodable' }
-  /** A parameter is given twice, or there are far too many: nobody can say which value is meant. */
+  /** A parameter is given twice, or there are far too many: which value is meant is unknown. */
   | { readonly kind: 'ambiguous' };
 
 /** More parameters than any endpoint knows, by far; bounds the work. */

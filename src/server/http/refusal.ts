@@ -31,7 +31,7 @@ function enveloped(status: number, message: string | FieldErrors): ErrorReply {
 
 /** A value is invalid, or a parameter is not one that the exchange knows (contract, Errors). */
 export const INVALID_INPUT = enveloped(400, ERROR_MESSAGES.invalidInput);
-/** Whoever asked is not established (contract, Authentication, rule 7). */
+/** The sender is not established (contract, Authentication, rule 7). */
 export const AUTHENTICATION_FAILURE = enveloped(400, ERROR_MESSAGES.authenticationFailure);
 /** Orders are not taken for this pair now. */
 const OPERATION_BLOCKED = enveloped(400, ERROR_MESSAGES.operationBlocked);

@@ -8,7 +8,7 @@ export const IDENTITY_HEADER = 'x-tapekeep-exchange';
 export const HTML_TYPE = 'text/html; charset=utf-8';
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
-/** Writes moments as HTTP dates (IMF-fixdate, whole seconds), each second's once. */
+/** Writes times as HTTP dates (IMF-fixdate, whole seconds), each second's once. */
 function httpDates(): (atMs: number) => string {
   let writtenS = Number.NaN;
   let text = '';
@@ -20,7 +20,7 @@ function httpDates(): (atMs: number) => string {
   };
 }
 
-/** A moment, UNIX milliseconds, as the Date header carries it. */
+/** A time, UNIX milliseconds, as the Date header carries it. */
 export const httpDate = httpDates();
 
 /** A reply to be sent without the framework, because there is no request that it could answer. */
@@ -51,7 +51,7 @@ export function bareReplyText({ status, type, body }: BareReply, backend: Backen
   ].join('\r\n');
 }
 
-/** Of several headers of these names node keeps the first and tells nobody. */
+/** Of several headers of these names node silently keeps the first. */
 const HOST = 'host';
 const CONTENT_TYPE = 'content-type';
 

@@ -6,7 +6,7 @@ import type { ServerContext } from '../http/http.js';
 
 /** The connection that a subscription sends to. */
 interface Reader {
-  /** Whether it asked to be told of gaps. */
+  /** Whether it asked for gap notices. */
   readonly notifiesGaps: boolean;
   send(text: string): void;
   /** Resolves when there is room for more; undefined while there is. */

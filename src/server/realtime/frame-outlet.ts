@@ -4,9 +4,9 @@ import type { Clock } from '../../kernel/clock.js';
 
 /** Bytes that may wait for a reader who does not read; beyond it the connection is cut. */
 const MAX_BUFFERED_BYTES = 1024 * 1024;
-/** Whoever follows as fast as it can read is sent no more while this much waits for it. */
+/** A client that reads at full speed is sent no more while this much waits for it. */
 const ROOMY_BYTES = 256 * 1024;
-/** Time to read what waits then; whoever needs longer is cut, so that others need not wait. */
+/** Time to read what waits then; a slower client is cut, so that others need not wait. */
 const CATCH_UP_MS = 5_000;
 
 /** What a connection sends goes through here: together, and never more than its reader takes. */
@@ -17,7 +17,7 @@ export class FrameOutlet {
   readonly #stream: Duplex;
   readonly #cut: () => void;
   #isGathering = false;
-  /** Bytes that waited for the reader when this turn's first frame came. */
+  /** Bytes that waited for the reader when this tick's first frame came. */
   #waitedBytes = 0;
   #catchingUp: Promise<void> | undefined;
 
@@ -40,7 +40,7 @@ export class FrameOutlet {
   write(data: string | Uint8Array): void {
     if (!this.#isOpen) return;
     this.#gather();
-    // Frames of this very turn have not been offered to the reader yet, however large they are.
+    // Frames of this very tick have not been offered to the reader yet, however large they are.
     if (this.#waitedBytes > MAX_BUFFERED_BYTES) {
       this.#cut();
       return;
@@ -59,7 +59,7 @@ export class FrameOutlet {
         resolve();
       };
       this.#socket.once('close', caughtUp);
-      // A frame of the protocol's own is written after everything before it, and told of then.
+      // A frame of the protocol's own is written after everything before it, and reported then.
       this.#socket.pong('', false, () => {
         this.#socket.off('close', caughtUp);
         caughtUp();
@@ -68,7 +68,7 @@ export class FrameOutlet {
     return this.#catchingUp;
   }
 
-  /** Frames of one turn go out together: a call of the system costs more than a frame. */
+  /** Frames of one tick go out together: a system call costs more than a frame. */
   #gather(): void {
     if (this.#isGathering) return;
     this.#isGathering = true;

@@ -17,7 +17,7 @@ const key = readFileSync(here('test-only-key.pem'));
 /** For NODE_EXTRA_CA_CERTS and sslrootcert. */
 export const AUTHORITY = here('authority.pem');
 
-/** A Postgres client asks for TLS in the clear, and goes on when it hears "S". */
+/** A Postgres client asks for TLS in the clear, and goes on when it reads "S". */
 const SSL_REQUEST_BYTES = 8;
 
 /**

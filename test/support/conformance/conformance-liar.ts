@@ -8,14 +8,14 @@ import { idsWith, judge, startJudged } from './conformance.js';
 export type Row = Record<string, unknown>;
 type Bare = Row & Row[];
 
-/** A body that is bent before it is told on; `rows` is the payload, without its envelope. */
+/** A body that is altered before it is passed on; `rows` is the payload, without its envelope. */
 export interface Told {
   status: number;
   body: Row;
   rows: Bare;
 }
 
-/** One lie: which requests it is told to, how, and the cases that must find it, and no others. */
+/** One lie: which requests get it, how, and the cases that must find it, and no others. */
 export interface Lie {
   readonly name: string;
   /** Method, path and query. */
@@ -80,7 +80,7 @@ export async function startLiar(
   return { url: stub.baseUrl, told: () => told };
 }
 
-/** Tells each lie in a run of its own: who should find it does, nobody else, and it is the server's. */
+/** Runs each lie by itself: only the cases that should find it do, and it is the server's. */
 export async function tellLies(
   t: TestContext,
   lies: readonly Lie[],

@@ -24,7 +24,7 @@ const KEYS = { apiKey: 'key-1', secret: 'secret-1' };
 /** A tape knows no such key, a live exchange has not activated it. */
 const INACTIVE = { apiKey: 'key-2', secret: 'secret-2' };
 
-/** A tape exchange to be judged. Its rate-limit headers tell of no limit worth waiting for. */
+/** A tape exchange to be judged. Its rate-limit headers have no limit worth waiting for. */
 export function startJudged(t: TestContext, variants: Partial<ServerVariants> = {}) {
   const options = { ...GENERATED, keys: { [KEYS.apiKey]: KEYS.secret } };
   return startTapeExchange(t, options, { rateLimit: UNLIMITED, ...variants });

@@ -12,12 +12,12 @@ export interface BenchPage {
   readonly body: string;
 }
 
-/** What the child process is told to be. */
+/** Options of the child process. */
 export type BenchServerOrder =
   | { readonly kind: 'ours' }
   | { readonly kind: 'bare'; readonly pages: readonly BenchPage[] };
 
-/** What the child process tells: its address first, then its processor time when asked. */
+/** Messages of the child process: its address first, then its processor time when asked. */
 export interface BenchServerReport {
   readonly url: string;
   readonly cpuMs: number;

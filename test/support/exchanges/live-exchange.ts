@@ -9,10 +9,10 @@ import type { ServerVariants } from '../../../src/server/variants.js';
 import { FakeClock } from '../fake-clock.js';
 import { ServerRecord } from './tape-exchange.js';
 
-/** A moment in the middle of a session. */
+/** A time in the middle of a session. */
 export const LIVE_START_MS = Date.UTC(2026, 5, 1, 12, 20);
 
-/** A market in which nobody trades for years but who is sent there. */
+/** A market without trades for years, but those of a test. */
 export const STILL_MARKET: GeneratedMarket = {
   name: 'AAA_ZZZ',
   stockPrec: 4,

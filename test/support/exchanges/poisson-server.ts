@@ -3,14 +3,14 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import type { PoissonMarket } from './poisson-exchange.js';
 
-/** What the child process is told to be. */
+/** Options of the child process. */
 export interface PoissonOrder {
   readonly seed: number;
   readonly markets: readonly PoissonMarket[];
   readonly historyMax: number;
 }
 
-/** What the child process tells. */
+/** Messages of the child process. */
 export interface PoissonReport {
   readonly url: string;
   readonly realtimeUrl: string;

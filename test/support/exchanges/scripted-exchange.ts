@@ -44,7 +44,7 @@ export class ScriptedExchange implements ExchangePort {
     return this.asked.filter((one) => one.endpoint === endpoint).length;
   }
 
-  /** Every turn is to be had at once; a test may put a budget here. */
+  /** Every request is admitted at once; a test may put a budget here. */
   async reserve(_priority: number, signal: AbortSignal): Promise<RequestTurn> {
     signal.throwIfAborted();
     return { giveBack: () => undefined };

@@ -57,7 +57,7 @@ export interface TapeExchange {
   readonly record: ServerRecord;
 }
 
-/** Moment at which generated tapes of tests begin. */
+/** Start of generated tapes of tests. */
 export const TEST_ORIGIN_MS = Date.UTC(2026, 5, 1);
 
 /** A generated tape in its own time, an hour after its origin. */

@@ -60,7 +60,7 @@ export function splitReplies(bytes: Buffer): WireReply[] {
       headers.set(field.slice(0, colon).toLowerCase(), field.slice(colon + 1).trim());
     }
     const isSwitched = status === '101';
-    // After HEAD the next reply follows at once, whatever length was told.
+    // After HEAD the next reply follows at once, whatever length was sent.
     const isBodiless = bytes.subarray(end + 4, end + 13).toString('latin1') === 'HTTP/1.1 ';
     const told = isBodiless ? 0 : Number(headers.get('content-length') ?? 0);
     const length = isSwitched ? bytes.length : told;
@@ -102,7 +102,7 @@ export interface FrameForm {
   readonly isMasked?: boolean;
   /** The three reserved bits, 0 to 7. */
   readonly reserved?: number;
-  /** The length that the head tells. */
+  /** The length in the head. */
   readonly toldLength?: number;
 }
 

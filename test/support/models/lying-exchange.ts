@@ -45,7 +45,7 @@ export interface LyingTraits {
   readonly isStaleBoth: boolean;
 }
 
-/** A lie that an answer told. */
+/** A lie in an answer. */
 export interface ToldLie {
   readonly kind: 'trades' | 'times';
   readonly name: string;
@@ -54,7 +54,7 @@ export interface ToldLie {
   readonly place: Place;
 }
 
-/** How often each lie was told in all worlds of this process. */
+/** Number of each lie in all worlds of this process. */
 export const toldLies = new Map<string, number>();
 
 const note = (name: string) => toldLies.set(name, (toldLies.get(name) ?? 0) + 1);
@@ -86,7 +86,7 @@ export class LyingExchange {
     this.#throughMs = clock.wallMs();
   }
 
-  /** Ids begin anew with the next trade. */
+  /** Ids start anew with the next trade. */
   beginIdsAnew(): void {
     this.#nextTid = 1 + Math.floor(this.#random() * 1000);
     note('ids begun anew');

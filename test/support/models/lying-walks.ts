@@ -22,7 +22,7 @@ type Kind = (typeof KINDS)[number];
 const CACHE_MARGIN_MS = 2000;
 /** Polls after the last lie within which coverage reaches the present again. */
 const POLLS_MAX = 12;
-/** Looks of one endpoint after which a row that one answer told is no news any more. */
+/** Looks of one endpoint after which a row of one answer is no news any more. */
 const GRACE_POLLS = 3;
 const LYING_TURNS = 60;
 
@@ -31,11 +31,11 @@ class Killed extends Error {}
 interface LyingWorld extends LyingTraits {
   /** Seconds between two looks. */
   readonly everyS: number;
-  /** Turns at which ids begin anew, a cache gets stuck and is mended. */
+  /** Steps at which ids start anew, a cache gets stuck and is mended. */
   readonly anewAt: number;
   readonly staleFrom: number;
   readonly staleUntil: number;
-  /** Chance of a kill in each turn, and right after a lie. */
+  /** Chance of a kill in each step, and right after a lie. */
   readonly killing: number;
   readonly killingAfterLie: number;
   readonly failing: number;
@@ -79,7 +79,7 @@ function portOf(archive: ModelArchive): ArchivePort {
   return Object.fromEntries(methods) as unknown as ArchivePort;
 }
 
-/** Rows that one answer told so far, which no other answer could contradict yet. */
+/** Rows of one answer so far, which no other answer could contradict yet. */
 interface Excuse extends ToldLie {
   looksLeft: number;
 }
@@ -181,7 +181,7 @@ export class LyingWalks {
     this.#exchange.isStale = false;
   }
 
-  /** The truth is told from here on: within some looks coverage reaches the present, and stays true. */
+  /** No more lies from here on: within some looks coverage reaches the present, and stays true. */
   async recover(): Promise<void> {
     let polls = 0;
     for (; polls < POLLS_MAX && this.#behindMs() > 0; polls += 1) await this.#turn();
@@ -189,7 +189,7 @@ export class LyingWalks {
     for (let turn = 0; turn < 2 * GRACE_POLLS; turn += 1) await this.#turn();
     this.#excuses = [];
     this.assertHonest();
-    // Holes are put off for longer and longer; in the end all of them are closed.
+    // Gaps are put off for longer and longer; in the end all of them are closed.
     this.#exchange.isOpen = false;
     for (let round = 0; round < 4; round += 1) {
       this.#clock.advance(700_000);
@@ -260,7 +260,7 @@ export class LyingWalks {
     [this.#time, this.#evidence] = this.#begin();
   }
 
-  /** Covered is what is stored, and nothing else is there; but for what one answer alone has told. */
+  /** Covered is what is stored, and nothing else is there; but for what one answer alone had. */
   assertHonest(): void {
     const excused = new Set(
       this.#excuses.flatMap(({ truth, lie }) => [placeKey(truth), placeKey(lie)]),

@@ -385,7 +385,7 @@ export class ModelArchive implements ArchivePort {
     return [...slots].filter(isProven).sort((a, b) => a - b);
   }
 
-  /** Marks memories that coverage holds by now as filled. */
+  /** Sets memories that coverage holds by now to filled. */
   closeFilledGaps(): void {
     for (const [streamId, memories] of this.memories) {
       const spans = this.allRanges(streamId).map(({ span }) => span);

@@ -11,7 +11,7 @@ import { lowerBound } from './by-seconds.js';
 
 const CUTS_MAX = 2;
 const WHOLE_MIN = 4;
-/** Less than the margin that the walk is told to keep. */
+/** Less than the margin of the walk. */
 const REPLICA_LAG_MAX_S = 45;
 export const HISTORY_START_S = 1_700_000_000;
 
@@ -28,7 +28,7 @@ export interface HistoryTraits {
   readonly staleEvery: number;
   /** Every so many requests a replica answers that lacks the newest trades. */
   readonly replicaEvery: number;
-  /** Every so many trades one is sent in a form that nobody can read; 0 for never. */
+  /** Every so many trades one is sent in an unreadable form; 0 for never. */
   readonly brokenEvery: number;
   /**
    * Share of answers that are cut to three rows or less, down to none; at most two of them in a row,
@@ -82,7 +82,7 @@ export class ModelHistory implements TradeSource {
     return trade.tid >= (this.oldestServed?.tid ?? 0);
   }
 
-  /** Nobody looks for a while: trades happen, and all but the newest of them are forgotten. */
+  /** Time without a reader: trades happen, and all but the newest of them are forgotten. */
   away(seconds: number, kept: number): void {
     this.rest(seconds / 2);
     this.#trade(kept * 2);

@@ -16,7 +16,7 @@ export interface WalkWorld extends HistoryTraits {
   readonly crashEvery: number;
   /** Share of answers that are cut to a few rows or none. */
   readonly shortShare: number;
-  /** Every so many turns nobody looks for a while, and the exchange forgets all but its newest trades. */
+  /** Every so many steps there is no reader for a while, and the exchange forgets all but its newest trades. */
   readonly forgetEvery: number;
   /** Every so many commits one fails. */
   readonly failEvery: number;
@@ -147,7 +147,7 @@ export class WalkRun {
     }
   }
 
-  /** The exchange stands still and tells the truth; what is put off is tried again, several times. */
+  /** The exchange stands still and is truthful; what is put off is tried again, several times. */
   async settle(): Promise<void> {
     this.exchange.isMoving = false;
     this.exchange.rest(200);
@@ -159,7 +159,7 @@ export class WalkRun {
     let last = '';
     let sameRounds = 0;
     for (let round = 0; round < 16 && sameRounds < SETTLED_ROUNDS; round += 1) {
-      // By turns beyond every pause, and soon enough for the second sign of an end to count.
+      // By steps beyond every pause, and soon enough for the second sign of an end to count.
       const waitS = round % 2 === 0 ? 7200 : 700;
       this.clock.advance(waitS * 1000);
       this.exchange.rest(waitS);

@@ -11,7 +11,7 @@ import type { EventWorld } from '../worlds/event-world.js';
 
 const US_PER_S = 1_000_000;
 
-/** A candle as a replay tells it. */
+/** A candle as a replay shows it. */
 export interface ModelCandle {
   readonly time: number;
   readonly open: string;
@@ -24,7 +24,7 @@ export interface ModelCandle {
 }
 
 /**
- * What could be seen of an archive at a moment, worked out from all of its events by looking at each:
+ * What could be seen of an archive at a time, worked out from all of its events by looking at each:
  * the rules of a replay, without an archive.
  */
 export class PastModel {
@@ -149,7 +149,7 @@ export class PastModel {
     return this.#last('state', market, nowMs, (one) => one.periodS === periodS);
   }
 
-  /** The next moment of which anything is recorded, whole milliseconds as time goes there. */
+  /** The next time of which anything is recorded, whole milliseconds as time goes there. */
   nextMomentMs(nowMs: number): number | undefined {
     const nowUs = nowMs * 1000;
     const moments: number[] = [];
@@ -219,7 +219,7 @@ const seenAtUs = ({ atUs, isExactTime }: TradeEvent) => (isExactTime ? atUs : at
 
 const comparePlaces = (a: TradeEvent, b: TradeEvent) => secondOf(a) - secondOf(b) || a.id - b.id;
 
-/** As a header tells it; nothing for no begins. None ends later than the moment at which it is told. */
+/** As a header has it; nothing for no starts. None ends later than the time at which it is sent. */
 function lateText(kind: string, begins: readonly number[], lengthS: number, nowMs: number) {
   if (begins.length === 0) return [];
   const fromMs = Math.min(...begins) * 1000;

@@ -11,7 +11,7 @@ export type CrewOrder =
   | { readonly do: 'stop'; readonly id: number }
   | { readonly do: 'leave' };
 
-/** What the child tells. */
+/** Messages of the child. */
 export type CrewWord =
   | { readonly is: 'line'; readonly id: number; readonly text: string }
   /** The address of its status pages. */

@@ -3,7 +3,7 @@ import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
 import type { ServerVariants } from '../../../src/server/variants.js';
 import { makeTrades, type RecordedTrade } from '../exchanges/recorded.js';
 
-/** A moment at which the collecting process dies: as its nth write to the archive passes by. */
+/** A time at which the collecting process dies: as its nth write to the archive passes by. */
 export interface Kill {
   readonly atWrite: number;
   /** Whether that write still reaches the database. */
@@ -66,7 +66,7 @@ export function makeWorld(seed: number): OracleWorld {
     seed,
     trades,
     pace,
-    // A server that pages by id shows its newest page; a limited history begins where it is told to.
+    // A server that pages by id shows its newest page; a limited history starts where its options say.
     isStartLater: isIdMode || history !== 'all',
     startOffsetS: Math.floor(seconds * (0.2 + random() * 0.6)),
     variants: {
@@ -94,7 +94,7 @@ function makeRules(random: Random): FaultRuleInput[] {
   const count = 1 + upTo(random, 3);
   while (rules.length < count) {
     const rule = pick(random, REPLY_FAULTS)(random);
-    // Which of two rows with one id is the true one can only be told while the true one comes first.
+    // Which of two rows with one id is the true one is only known while the true one comes first.
     const clash = { reorderRows: 'conflictRows', conflictRows: 'reorderRows' };
     const other = clash[rule.kind as keyof typeof clash];
     if (rules.some(({ kind }) => kind === other)) continue;

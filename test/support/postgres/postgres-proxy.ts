@@ -52,14 +52,14 @@ export class PostgresProxy {
   }
 
   /**
-   * Answers as a server that is starting (57P03), until it is told another target.
+   * Answers as a server that is starting (57P03), until it is given another target.
    */
   beStarting(): void {
     this.#target = undefined;
     this.#refusal = refusalOf('57P03', 'the database system is starting up');
   }
 
-  /** Both sides of every connection are told that it ended, as by a server that was stopped. */
+  /** Ends both sides of every connection, as a server that is stopped. */
   endAll(): void {
     this.fired += this.#sockets.size;
     for (const socket of this.#sockets) socket.end();

@@ -63,7 +63,7 @@ export async function asSuperuser(url: string, dataDir: string): Promise<string>
   return changed.href;
 }
 
-/** A connection whose end by the server is told by what runs on it, and by nothing else. */
+/** A connection whose end by the server shows only in what runs on it. */
 function openClient(url: string): pg.Client {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => undefined);

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type Credentials, ExchangeClient } from '../../../src/index.js';
 
-/** What the parent tells: whom to ask, and how often. */
+/** Message of the parent: server to ask, and how often. */
 export interface NonceChildOrder {
   readonly baseUrl: string;
   readonly credentials: Credentials;

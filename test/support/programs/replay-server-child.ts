@@ -58,7 +58,7 @@ async function serveReplay(order: Extract<ReplayServerOrder, { kind: 'replay' }>
   return { url, realtimeUrl };
 }
 
-/** A bare loop: whoever asks for anything is sent every line, as fast as it reads. */
+/** A bare loop: every client is sent every line, as fast as it reads. */
 async function serveBare(path: string) {
   const lines = readFileSync(path, 'utf8').trimEnd().split('\n');
   const http = createServer();

@@ -11,7 +11,7 @@ export const START_S = 1_760_000_040;
 const SECONDS = 600;
 export const TAPE_MARKET = 'BTC_USDT';
 
-/** A moment of the tape, so many seconds after its begin, for the command line. */
+/** A time of the tape, so many seconds after its start, for the command line. */
 export function at(seconds: number): string {
   return new Date((START_S + seconds) * 1000).toISOString();
 }
@@ -103,7 +103,7 @@ export class TapeProgram {
     };
   }
 
-  /** Runs the program; `debug` makes it tell of every commit. */
+  /** Runs the program; `debug` makes it log every commit. */
   start(args: readonly string[], env: Readonly<Record<string, string>> = {}): Program {
     const logging = ['--log-level', 'debug', '--log-format', 'json'];
     const program = new Program([...logging, ...args], { env: { ...this.env, ...env } });
@@ -142,7 +142,7 @@ export class TapeProgram {
     assert.deepEqual(await daemon.ended(), { code: 0, signal: null }, daemon.dump());
   }
 
-  /** Ids of the tape's trades in a span, as text; seconds after its begin. */
+  /** Ids of the tape's trades in a span, as text; seconds after its start. */
   idsBetween(fromS: number, toS: number): string[] {
     return this.trades
       .filter(({ timeMs }) => timeMs >= (START_S + fromS) * 1000 && timeMs < (START_S + toS) * 1000)

@@ -105,7 +105,7 @@ export function packageOf(specifier: string): string {
     .join('/');
 }
 
-/** Finds circles of files that import each other, each told once, as a path back to its start. */
+/** Finds circles of files that import each other, each listed once, as a path back to its start. */
 export function findCycles(graph: ReadonlyMap<string, readonly string[]>): string[][] {
   const cycles: string[][] = [];
   const done = new Set<string>();

@@ -52,7 +52,7 @@ async function daysOf(url: string, kind: MergedKind, partition: string) {
 
 /**
  * Takes the partition of a series that holds a day out of the database and puts its rows into cold
- * files, in the simplest way: for archives that nobody else uses.
+ * files, in the simplest way: for archives without other users.
  *
  * @param day `2026-01-15`
  * @param rowGroupRows few by default, so that what is skipped by groups is worth a test

@@ -3,7 +3,7 @@ import type { CollectEvents } from '../../../src/observe/events.js';
 
 type Told<Name extends keyof CollectEvents> = Parameters<CollectEvents[Name]>[0];
 
-/** Telemetry of collectors that remembers what it was told. */
+/** Telemetry of collectors that records its events. */
 export class CollectRecord implements CollectEvents {
   readonly failures: Told<'pollFailed'>[] = [];
   readonly gaps: Told<'gapFound'>[] = [];

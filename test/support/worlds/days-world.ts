@@ -12,7 +12,7 @@ import type { ColdPlace } from './cold-world.js';
 
 /**
  * Two markets over three whole days with rows at the very edges of each, several of them in one
- * moment, and decimals of all lengths: what goes wrong where hot and cold meet shows here.
+ * time, and decimals of all lengths: what goes wrong where hot and cold meet shows here.
  */
 export const DAYS = ['2026-01-14', '2026-01-15', '2026-01-16'] as const;
 export const MARKETS = ['BTC_USD', "it's/odd"] as const;

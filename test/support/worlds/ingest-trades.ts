@@ -34,7 +34,7 @@ function tradeOf(marketId: number, n: number): TradeRow {
   };
 }
 
-/** Synthetic trades of one day, in batches that take the markets by turns. */
+/** Synthetic trades of one day, in batches that alternate the markets. */
 export class ShapedTrades {
   readonly span: Span = { fromMs: START_S * 1_000, toMs: START_S * 1_000 + DAY_MS };
   readonly #shape: Shape;

@@ -75,7 +75,7 @@ export class LyingWorld {
     return result.report.map(({ fired }) => fired);
   }
 
-  /** Resolves when the exchange's time has come to a moment: its states are an event each. */
+  /** Resolves when the exchange's time reaches an instant: its states are an event each. */
   async untilTime(ms: number): Promise<void> {
     const socket = new WebSocket(this.#ready.realtimeUrl);
     const request = { method: 'state.subscribe', params: [MARKET, 60], id: 1 };

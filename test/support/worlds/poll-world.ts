@@ -58,7 +58,7 @@ export class PollWorld {
   readonly walkers = new Map<string, FakeWalker[]>();
   readonly budget: RequestBudget;
   readonly dispatcher: PollDispatcher;
-  /** Turns that are held at present. */
+  /** Admissions that are held at present. */
   held = 0;
   mostOfOneWalk = 0;
   readonly #used = new WeakSet<RequestTurn>();

@@ -62,7 +62,7 @@ export function depth(atS: number, values: Partial<DepthRow> = {}): DepthRow {
   };
 }
 
-/** A pushed state whose `last` tells it from others. */
+/** A pushed state, identified by its `last`. */
 export function state(seq: number, atS: number, values: Partial<StateRow> = {}): StateRow {
   return {
     ...{ marketId: 1, periodS: 60, observedAtMs: noonMs(atS), seq, receivedAtMs: noonMs(atS) },
@@ -102,7 +102,7 @@ export interface Replayed {
   readonly failures: unknown[];
 }
 
-/** Serves an archive; by hand unless told otherwise, from noon on. Ends with the test. */
+/** Serves an archive; by hand unless options differ, from noon on. Ends with the test. */
 export async function startReplay(
   t: TestContext,
   store: Store,

@@ -38,7 +38,7 @@ export class TradeWorld {
   readonly record = new CollectRecord();
   readonly exchange: ScriptedExchange;
   trades: Trade[];
-  /** What the next answer tells instead, from the oldest on. */
+  /** Rows of the next answer instead, from the oldest on. */
   liesOnce: Trade[] | undefined;
   cap = 1000;
   /** What a walk believes. */
