@@ -34,7 +34,7 @@ function shortest(text: string, type: DecimalForm | null): string {
 }
 
 /** `2026-01-31 12:00:00.5`; all moments are UTC, so no zone needs to be looked up. */
-const momentText = (column: string) => `make_timestamp(epoch_us(${column}))::VARCHAR`;
+const timeText = (column: string) => `make_timestamp(epoch_us(${column}))::VARCHAR`;
 
 /** Whether totals that are left out can be worked out by the statement itself. */
 export function hasExactProduct(types: FileTypes): boolean {
@@ -47,7 +47,7 @@ export function hasExactProduct(types: FileTypes): boolean {
 function valueText({ name, type }: SeriesColumn, types: FileTypes, quote: string): string {
   const column = identifier(name);
   const decimal = decimalForm(types.get(name) ?? '');
-  if (type === 'timestamp') return momentText(column);
+  if (type === 'timestamp') return timeText(column);
   if (type === 'decimal') return shortest(`${column}::VARCHAR`, decimal);
   if (type !== 'decimals') return `${column}::VARCHAR`;
   const one = shortest('x::VARCHAR', decimal);
@@ -116,15 +116,15 @@ function markedTotal(types: FileTypes): string {
   return `CASE WHEN total IS NULL THEN ${marked} ELSE ${given} END`;
 }
 
-const moment = (ms: number) => `TIMESTAMPTZ ${literal(new Date(ms).toISOString())}`;
+const timestamp = (ms: number) => `TIMESTAMPTZ ${literal(new Date(ms).toISOString())}`;
 
 /** What of a file belongs to a slice. */
 export function sliceConditions({ kind, variantS, span }: SeriesSlice): string {
   const [time = ''] = seriesOrder(kind);
   const variant = seriesVariant(kind);
   return [
-    `${identifier(time)} >= ${moment(span.fromMs)}`,
-    `${identifier(time)} < ${moment(span.toMs)}`,
+    `${identifier(time)} >= ${timestamp(span.fromMs)}`,
+    `${identifier(time)} < ${timestamp(span.toMs)}`,
     ...(variant === undefined ? [] : [`${identifier(variant)} = ${Math.trunc(variantS)}`]),
   ].join(' AND ');
 }

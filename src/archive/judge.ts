@@ -2,7 +2,7 @@ import { DAY_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { StreamRef } from '../model/batch.js';
 import { judgeSlot, type SlotVerdict } from '../model/verdict.js';
-import { FIGURE_SLOTS_MAX, type VerdictStore, type VerdictTarget } from '../store/index.js';
+import { type CheckStore, type CheckTarget, FIGURE_SLOTS_MAX } from '../store/index.js';
 
 /** Slots that are judged at once: no more than a day's trades are summed up by one statement. */
 export function slotsAtOnce(stepMs: number): number {
@@ -10,13 +10,13 @@ export function slotsAtOnce(stepMs: number): number {
 }
 
 /** Judges a span of whole slots that is short enough to be read at once. */
-export async function judgeAtOnce(
-  verdicts: VerdictStore,
-  target: VerdictTarget,
+export async function checkAtOnce(
+  checks: CheckStore,
+  target: CheckTarget,
   kline: StreamRef,
   span: Span,
 ): Promise<SlotVerdict[]> {
-  return (await verdicts.figures(target, kline, span)).map(judgeSlot);
+  return (await checks.figures(target, kline, span)).map(judgeSlot);
 }
 
 /**
@@ -25,9 +25,9 @@ export async function judgeAtOnce(
  *
  * @param span whole slots of the interval
  */
-export async function* judgeSpan(
-  verdicts: VerdictStore,
-  target: VerdictTarget,
+export async function* checkSpanSlots(
+  checks: CheckStore,
+  target: CheckTarget,
   kline: StreamRef,
   span: Span,
 ): AsyncGenerator<SlotVerdict[], void, void> {
@@ -35,6 +35,6 @@ export async function* judgeSpan(
   const lengthMs = slotsAtOnce(stepMs) * stepMs;
   for (let fromMs = span.fromMs; fromMs < span.toMs; fromMs += lengthMs) {
     const toMs = Math.min(span.toMs, fromMs + lengthMs);
-    yield await judgeAtOnce(verdicts, target, kline, { fromMs, toMs });
+    yield await checkAtOnce(checks, target, kline, { fromMs, toMs });
   }
 }

@@ -42,9 +42,9 @@ export type SliceOf<Kind extends MergedKind> = SeriesSlice & { readonly kind: Ki
 export async function openReading(
   store: Pick<Store, 'snapshot'>,
   options: ReadingOptions,
-): Promise<Reading> {
+): Promise<ArchiveReader> {
   options.signal?.throwIfAborted();
-  return new Reading(await store.snapshot(), options);
+  return new ArchiveReader(await store.snapshot(), options);
 }
 
 /**
@@ -61,7 +61,7 @@ export async function openReading(
  *
  * States: *open* → *closed*.
  */
-export class Reading {
+export class ArchiveReader {
   /** The database's side of it: hot {@link Segment}s can be read there by other means. */
   readonly snapshot: ArchiveSnapshot;
   readonly #signal: AbortSignal | undefined;
@@ -79,14 +79,14 @@ export class Reading {
   }
 
   /** Where the rows of a span are, oldest first, without holes and overlaps. */
-  parts(kind: MergedKind, span: Span): readonly Segment[] {
+  segments(kind: MergedKind, span: Span): readonly Segment[] {
     return joinSegments(this.#find(kind, span));
   }
 
   /**
    * Rows as text in the order of time and id, in the forms of {@link ArchiveSnapshot.rows}, in
    * pieces that may end anywhere. Memory does not grow with their number, and the reader's pace is
-   * that of the reading. Of expired parts there are none: {@link parts} and {@link completeness}
+   * that of the reading. Of expired parts there are none: {@link segments} and {@link completeness}
    * say so.
    *
    * @throws ColdError naming a file that is missing or not what was written; StoreError; ParquetError;
@@ -164,7 +164,7 @@ export class Reading {
   }
 
   #find(kind: MergedKind, span: Span): PlacedSegment[] {
-    return findSegments(kind, span, this.snapshot.departed);
+    return findSegments(kind, span, this.snapshot.removed);
   }
 
   #check(): void {

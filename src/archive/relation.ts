@@ -21,7 +21,7 @@ import {
   typedSql,
 } from './parquet/columns.js';
 import { type DuckSession, identifier, literal } from './parquet/session.js';
-import type { Reading } from './reading.js';
+import type { ArchiveReader } from './reading.js';
 
 /**
  * A series as one relation of DuckDB: cold files as they lie in their folder, and rows of the database
@@ -43,20 +43,20 @@ export interface SeriesRows {
  * @returns null when there are none
  */
 export async function stageHotRows(
-  reading: Reading,
+  reader: ArchiveReader,
   path: string,
   kind: SeriesKind,
   span: Span,
   marketIds: readonly number[] | undefined,
   signal: AbortSignal,
 ): Promise<StagedRows | null> {
-  const hot = reading.parts(kind, span).filter(({ state }) => state === 'hot');
+  const hot = reader.segments(kind, span).filter(({ state }) => state === 'hot');
   if (hot.length === 0 || marketIds?.length === 0) return null;
   const bytes = await fillFile(path, async (add) => {
     let sum = 0;
     for (const part of hot) {
       const slice = { kind, marketIds: marketIds ?? null, span: part.span };
-      for await (const piece of reading.snapshot.table(slice, signal)) {
+      for await (const piece of reader.snapshot.table(slice, signal)) {
         await add(piece);
         sum += piece.length;
       }
@@ -111,11 +111,11 @@ export async function relationSql(
   );
   const selects = groups.map((group) => groupSql(kind, group, targets));
   if (selects.length === 0) selects.push(emptySql(kind, targets));
-  const moment = identifier(timeColumnOf(tableOfKind(kind)));
+  const time = identifier(timeColumnOf(tableOfKind(kind)));
   const at = (ms: number) => `TIMESTAMPTZ ${literal(new Date(ms).toISOString())}`;
   const conditions = [
-    ...(span.fromMs === undefined ? [] : [`${moment} >= ${at(span.fromMs)}`]),
-    ...(span.toMs === undefined ? [] : [`${moment} < ${at(span.toMs)}`]),
+    ...(span.fromMs === undefined ? [] : [`${time} >= ${at(span.fromMs)}`]),
+    ...(span.toMs === undefined ? [] : [`${time} < ${at(span.toMs)}`]),
   ];
   const where = conditions.length === 0 ? '' : ` WHERE ${conditions.join(' AND ')}`;
   const shown = shownColumns(kind).map((name) =>

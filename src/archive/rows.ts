@@ -1,5 +1,5 @@
 import { DAY_US } from '../kernel/durations.js';
-import type { ArchiveSnapshot, DepartedPartition, MergedSlice } from '../store/index.js';
+import type { ArchiveSnapshot, MergedSlice, RemovedPartition } from '../store/index.js';
 import {
   type ColdPlace,
   coldDays,
@@ -24,9 +24,9 @@ export interface RowPlace extends ColdPlace {
 /** Where the rows of a slice are. */
 export function segmentsOf(
   { kind, fromUs, toUs }: MergedSlice,
-  departed: readonly DepartedPartition[],
+  removed: readonly RemovedPartition[],
 ): PlacedSegment[] {
-  return findSegments(kind, millisOf(fromUs, toUs), departed);
+  return findSegments(kind, millisOf(fromUs, toUs), removed);
 }
 
 /** The part of a slice that a segment holds. */

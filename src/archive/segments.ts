@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { DAY_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import { type MergedKind, tableOfKind } from '../model/kinds.js';
-import type { DepartedPartition } from '../store/index.js';
+import type { RemovedPartition } from '../store/index.js';
 import { asColdError, ColdError } from './cold/errors.js';
 import { sumFile } from './cold/files.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from './cold/manifest.js';
@@ -18,7 +18,7 @@ export interface Segment {
 
 /** A segment with the partition that holds it where that has left the database. */
 export interface PlacedSegment extends Segment {
-  readonly partition: DepartedPartition | undefined;
+  readonly partition: RemovedPartition | undefined;
 }
 
 /** A cold file with where it lies on this machine. */
@@ -37,18 +37,18 @@ export interface PlacedFile extends ColdFile {
 export function findSegments(
   kind: MergedKind,
   span: Span,
-  departed: readonly DepartedPartition[],
+  removed: readonly RemovedPartition[],
 ): PlacedSegment[] {
   const table = tableOfKind(kind);
   const segments: PlacedSegment[] = [];
-  const add = (fromMs: number, toMs: number, partition: DepartedPartition | undefined) => {
+  const add = (fromMs: number, toMs: number, partition: RemovedPartition | undefined) => {
     if (toMs <= fromMs) return;
     const state =
       partition === undefined ? 'hot' : partition.state === 'archived' ? 'cold' : 'expired';
     segments.push({ span: { fromMs, toMs }, state, partition });
   };
   let atMs = span.fromMs;
-  for (const one of departed) {
+  for (const one of removed) {
     if (one.table !== table || one.span.toMs <= atMs) continue;
     if (one.span.fromMs >= span.toMs) break;
     add(atMs, one.span.fromMs, undefined);
@@ -137,7 +137,7 @@ export class ColdFolder {
     return files;
   }
 
-  #manifestOf(partition: DepartedPartition): Promise<ColdManifest> {
+  #manifestOf(partition: RemovedPartition): Promise<ColdManifest> {
     const { table, uri } = partition;
     const from = new Date(partition.span.fromMs).toISOString();
     if (uri === null) {
@@ -156,7 +156,7 @@ export class ColdFolder {
   }
 
   async #read(
-    { table, span, manifestSha256 }: DepartedPartition,
+    { table, span, manifestSha256 }: RemovedPartition,
     uri: string,
   ): Promise<ColdManifest> {
     const manifest = await readColdManifest(this.#dir, uri).catch((error: unknown) => {

@@ -8,11 +8,11 @@ import {
   type VerdictRow,
 } from '../model/verdict.js';
 import type { VerifyEvents } from '../observe/events.js';
-import type { Mismatch, PendingSpan, Store, VerdictTarget } from '../store/index.js';
-import { judgeAtOnce, judgeSpan, slotsAtOnce } from './judge.js';
+import type { CheckTarget, Mismatch, PendingSpan, Store } from '../store/index.js';
+import { checkAtOnce, checkSpanSlots, slotsAtOnce } from './judge.js';
 
 export interface VerificationOptions {
-  readonly archive: Pick<Store, 'verdicts' | 'recordAttempt' | 'recordGap'>;
+  readonly archive: Pick<Store, 'checks' | 'recordAttempt' | 'recordGap'>;
   readonly clock: Clock;
   /** Exchange time, UNIX milliseconds. */
   readonly nowMs: () => number;
@@ -32,7 +32,7 @@ const WAIT_MS = 300_000;
 const UNPROVEN_WAIT_MS = 30_000;
 const UNPROVEN_WAIT_PER_S = 100;
 /** Of each kind, at most this much is done before the others have their turn. */
-const DOUBTS_AT_ONCE = 500;
+const SUSPECTS_AT_ONCE = 500;
 const MISMATCHES_AT_ONCE = 50;
 const SPANS_AT_ONCE = 200;
 /** Known mismatches within one slot that are looked at; a slot with more is beyond help anyway. */
@@ -75,20 +75,20 @@ export class Verification {
    * @returns whether more is left that can be done at once
    */
   async round(signal: AbortSignal): Promise<boolean> {
-    const { verdicts } = this.#options.archive;
-    const doubts = await verdicts.applyDoubts(this.#nowMs(), DOUBTS_AT_ONCE);
-    const targets = new Map((await verdicts.targets()).map((one) => [one.marketId, one]));
-    const due = await verdicts.dueMismatches(this.#nowMs(), MISMATCHES_AT_ONCE);
+    const { checks } = this.#options.archive;
+    const suspects = await checks.applySuspects(this.#nowMs(), SUSPECTS_AT_ONCE);
+    const targets = new Map((await checks.targets()).map((one) => [one.marketId, one]));
+    const due = await checks.dueMismatches(this.#nowMs(), MISMATCHES_AT_ONCE);
     for (const mismatch of due) {
       const target = targets.get(mismatch.marketId);
       if (target !== undefined) await this.#step(signal, () => this.#review(target, mismatch));
     }
-    const pending = await verdicts.pending(SPANS_AT_ONCE);
+    const pending = await checks.pending(SPANS_AT_ONCE);
     for (const one of pending) {
       const target = targets.get(one.marketId);
-      if (target !== undefined) await this.#step(signal, () => this.#judge(target, one));
+      if (target !== undefined) await this.#step(signal, () => this.#check(target, one));
     }
-    return pending.length > 0 || due.length > 0 || doubts === DOUBTS_AT_ONCE;
+    return pending.length > 0 || due.length > 0 || suspects === SUSPECTS_AT_ONCE;
   }
 
   #nowMs(): number {
@@ -110,20 +110,20 @@ export class Verification {
   }
 
   /** Judges the newest slots of a span that nobody has judged. */
-  async #judge(target: VerdictTarget, { intervalS, span }: PendingSpan): Promise<void> {
+  async #check(target: CheckTarget, { intervalS, span }: PendingSpan): Promise<void> {
     const kline = target.klines.find(({ variant }) => variant === intervalS);
     if (kline === undefined) return;
     const { archive, telemetry } = this.#options;
     const stepMs = intervalS * 1000;
     const fromMs = Math.max(span.fromMs, span.toMs - slotsAtOnce(stepMs) * stepMs);
-    const slots = await judgeAtOnce(archive.verdicts, target, kline, { fromMs, toMs: span.toMs });
+    const slots = await checkAtOnce(archive.checks, target, kline, { fromMs, toMs: span.toMs });
     const nowMs = this.#nowMs();
     const rows = slots.flatMap((slot): VerdictRow[] => {
       if (slot.outcome === 'match') return [matchRow(slot.span)];
       if (slot.outcome === 'unproven') return [];
       return [{ ...rowOf(slot), tries: 0, nextTryAtMs: nowMs }];
     });
-    await archive.verdicts.record(target.marketId, intervalS, rows);
+    await archive.checks.record(target.marketId, intervalS, rows);
     const bad = rows.filter(({ outcome }) => outcome === 'mismatch');
     const matches = rows.length - bad.length;
     const { market } = target;
@@ -135,13 +135,13 @@ export class Verification {
   }
 
   /** Judges a mismatch anew, and has it fetched again unless that was done often enough. */
-  async #review(target: VerdictTarget, known: Mismatch): Promise<void> {
-    const { verdicts } = this.#options.archive;
+  async #review(target: CheckTarget, known: Mismatch): Promise<void> {
+    const { checks } = this.#options.archive;
     const { intervalS, span } = known;
     const kline = target.klines.find(({ variant }) => variant === intervalS);
     if (kline === undefined) return;
-    const record = (row: VerdictRow) => verdicts.record(target.marketId, intervalS, [row]);
-    const [slot] = await judgeAtOnce(verdicts, target, kline, span);
+    const record = (row: VerdictRow) => checks.record(target.marketId, intervalS, [row]);
+    const [slot] = await checkAtOnce(checks, target, kline, span);
     const nowMs = this.#nowMs();
     if (slot === undefined || slot.outcome === 'unproven') {
       // It is being fetched again, or cannot be had any more: then it is a gap and no verdict.
@@ -189,7 +189,7 @@ export class Verification {
    * small page instead of a walk over all trades of that time.
    */
   async #suspects(
-    target: VerdictTarget,
+    target: CheckTarget,
     kline: StreamRef,
     { span, differences }: SlotVerdict,
     tries: number,
@@ -201,7 +201,7 @@ export class Verification {
       .at(-1);
     if (shorter === undefined) return all;
     let isProven = true;
-    const parts = judgeSpan(this.#options.archive.verdicts, target, shorter, span);
+    const parts = checkSpanSlots(this.#options.archive.checks, target, shorter, span);
     for await (const slots of parts) {
       if (slots.some(({ outcome }) => outcome === 'mismatch')) return [];
       isProven &&= slots.every(({ outcome }) => outcome === 'match');
@@ -211,19 +211,19 @@ export class Verification {
 
   /** Whether nothing more will be tried for the shorter candles that do not add up. */
   async #isShorterSettled(
-    { marketId }: VerdictTarget,
+    { marketId }: CheckTarget,
     { variant }: StreamRef,
     { span }: SlotVerdict,
   ): Promise<boolean> {
-    const { verdicts } = this.#options.archive;
-    const known = await verdicts.mismatches({ marketId, span }, KNOWN_MAX);
+    const { checks } = this.#options.archive;
+    const known = await checks.mismatches({ marketId, span }, KNOWN_MAX);
     const shorter = known.filter(({ intervalS }) => intervalS < variant);
     return shorter.length > 0 && shorter.every(({ nextTryAtMs }) => nextTryAtMs === null);
   }
 
   /** Says in the ledger what came of the refetches; the verdict itself holds the figures. */
   async #settle(
-    target: VerdictTarget,
+    target: CheckTarget,
     kline: StreamRef,
     known: Mismatch,
     slot: SlotVerdict,

@@ -53,7 +53,7 @@ export function lifeRulesOf({
     coldAfterMs: cold.enabled ? cold.after : null,
     restMs: cold.after,
     retentionMs,
-    needsVerdicts: verification.enabled,
+    needsChecks: verification.enabled,
   };
 }
 

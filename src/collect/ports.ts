@@ -115,7 +115,7 @@ export type { Gap as RememberedGap, PagedEndpoint, SinceMode } from '../store/in
 export const ARCHIVE_METHODS = [
   ...(['commit', 'ensureMarkets', 'ensureStream', 'setCollectFrom', 'coveredRanges'] as const),
   ...(['want', 'fillRequests', 'listGaps', 'recordGap', 'recordAttempt'] as const),
-  ...(['startTries', 'noteStartTry', 'uncover', 'revokeBeyond', 'notePresent'] as const),
+  ...(['startTries', 'noteStartTry', 'revoke', 'revokeBeyond', 'notePresent'] as const),
   ...(['storedTrades', 'tradedSlots', 'exposeTrades', 'recordIdEpoch'] as const),
   ...(['sinceModes', 'rememberSinceMode', 'openSession', 'touchSession', 'closeSession'] as const),
 ] as const;

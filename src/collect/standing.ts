@@ -221,8 +221,8 @@ export class Standing {
         }
         return revoked;
       },
-      uncover: async (stream, span, gap) => {
-        const left = await archive.uncover(stream, span, gap);
+      revoke: async (stream, span, gap) => {
+        const left = await archive.revoke(stream, span, gap);
         this.#takenBack(this.#streams.get(stream.streamId), span);
         return left;
       },

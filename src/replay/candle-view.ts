@@ -1,11 +1,11 @@
 import { joinCandles } from '../archive/candles.js';
 import {
+  type AsOfReader,
   type BuiltCandle,
-  beginOfSecond,
   comparePlaces,
   type KnownStream,
-  type PastArchive,
   type PastMarket,
+  startOfSecond,
   type TradePlace,
 } from '../archive/past/past.js';
 import type { Candle } from '../contract/resources.js';
@@ -43,7 +43,7 @@ export interface CandlesSeen {
  * known counts: an open candle whose newest trades are still on their way is told as far as it was known.
  */
 export class CandleView {
-  readonly #past: PastArchive;
+  readonly #asOf: AsOfReader;
   readonly #catalog: Catalog;
   readonly #gaps: GapBook;
   readonly #late: LateGaps;
@@ -54,7 +54,7 @@ export class CandleView {
   constructor(
     clock: Clock,
     parts: {
-      readonly past: PastArchive;
+      readonly asOf: AsOfReader;
       readonly catalog: Catalog;
       readonly gaps: GapBook;
       readonly late: LateGaps;
@@ -62,7 +62,7 @@ export class CandleView {
       readonly isKnownOnly: boolean;
     },
   ) {
-    this.#past = parts.past;
+    this.#asOf = parts.asOf;
     this.#catalog = parts.catalog;
     this.#gaps = parts.gaps;
     this.#late = parts.late;
@@ -98,7 +98,7 @@ export class CandleView {
     if (span.toMs <= span.fromMs) return { built: [], gaps: [] };
     const { marketId, variant } = stream;
     const knownAt = this.#isKnownOnly ? nowMs : null;
-    const built = await this.#past.klines(marketId, variant, span, CANDLES_MAX, knownAt);
+    const built = await this.#asOf.klines(marketId, variant, span, CANDLES_MAX, knownAt);
     const gaps = [
       ...(await this.#gaps.touched('kline', stream, span, nowMs)),
       ...(await this.#late.klines(marketId, variant, span, built, nowMs, CANDLES_MAX)),
@@ -123,17 +123,17 @@ export class CandleView {
         : [];
     if (span.toMs <= span.fromMs) return { built: [], gaps: notMade };
     const trades = this.#catalog.stream('trades', market.marketId);
-    const untold = await this.#gaps.touched('trades', trades, span, nowMs);
-    const made = await this.#past.candlesOfTrades(
-      ...([market.marketId, intervalS, beginOfSecond(span.fromMs / MS_PER_S)] as const),
-      beginOfSecond(span.toMs / MS_PER_S),
+    const gapsInReply = await this.#gaps.touched('trades', trades, span, nowMs);
+    const made = await this.#asOf.candlesOfTrades(
+      ...([market.marketId, intervalS, startOfSecond(span.fromMs / MS_PER_S)] as const),
+      startOfSecond(span.toMs / MS_PER_S),
       this.#isKnownOnly ? nowMs : null,
     );
     const late = this.#late.candles('trades', intervalS, made.lateOpenAtS, nowMs);
-    const gaps = [...notMade, ...untold, ...late];
+    const gaps = [...notMade, ...gapsInReply, ...late];
     const isWhole = ({ openAtS }: BuiltCandle) => {
-      const [beginMs, endMs] = [openAtS * MS_PER_S, (openAtS + intervalS) * MS_PER_S];
-      return gaps.every((gap) => gap.span.toMs <= beginMs || gap.span.fromMs >= endMs);
+      const [startMs, endMs] = [openAtS * MS_PER_S, (openAtS + intervalS) * MS_PER_S];
+      return gaps.every((gap) => gap.span.toMs <= startMs || gap.span.fromMs >= endMs);
     };
     return { built: made.candles.filter(isWhole), gaps };
   }
@@ -142,16 +142,16 @@ export class CandleView {
     const { marketId } = market;
     const trades = this.#catalog.stream('trades', marketId);
     const span = { fromMs: openMs, toMs: nowMs };
-    const begin = beginOfSecond(openMs / MS_PER_S);
-    const run = { from: begin, before: beginOfSecond(Math.floor(nowMs / MS_PER_S) + 1) };
-    const untold = await this.#gaps.touched('trades', trades, span, nowMs);
+    const start = startOfSecond(openMs / MS_PER_S);
+    const run = { from: start, before: startOfSecond(Math.floor(nowMs / MS_PER_S) + 1) };
+    const gapsInReply = await this.#gaps.touched('trades', trades, span, nowMs);
     const { gaps: late, lowest } = await this.#late.trades(marketId, run, [], nowMs);
-    const gaps = [...untold, ...late];
-    if (untold.length > 0 || (await this.#isKnownAbove(marketId, lowest, nowMs))) {
+    const gaps = [...gapsInReply, ...late];
+    if (gapsInReply.length > 0 || (await this.#isKnownAbove(marketId, lowest, nowMs))) {
       return { built: [], gaps };
     }
     const top = await this.#trades.top(marketId, nowMs);
-    const built = await this.#upTo(marketId, intervalS, begin, top, nowMs);
+    const built = await this.#upTo(marketId, intervalS, start, top, nowMs);
     return { built: built === undefined ? [] : [built], gaps };
   }
 
@@ -166,21 +166,21 @@ export class CandleView {
   async #upTo(
     marketId: number,
     intervalS: number,
-    begin: TradePlace,
+    start: TradePlace,
     top: TradePlace,
     nowMs: number,
   ): Promise<BuiltCandle | undefined> {
     const knownAt = this.#isKnownOnly ? nowMs : null;
     const read = async (from: TradePlace) => {
       if (comparePlaces(from, top) >= 0) return undefined;
-      const made = await this.#past.candlesOfTrades(marketId, intervalS, from, top, knownAt);
+      const made = await this.#asOf.candlesOfTrades(marketId, intervalS, from, top, knownAt);
       return made.candles[0];
     };
-    if (this.#isKnownOnly) return read(begin);
-    const key = `${marketId} ${intervalS} ${begin.tradedAtS}`;
-    const whole = async () => ({ top, candle: await read(begin) });
+    if (this.#isKnownOnly) return read(start);
+    const key = `${marketId} ${intervalS} ${start.tradedAtS}`;
+    const whole = async () => ({ top, candle: await read(start) });
     const known = await this.#open.get(key, whole);
-    if (comparePlaces(known.top, top) > 0) return read(begin);
+    if (comparePlaces(known.top, top) > 0) return read(start);
     const more = await read(known.top);
     if (more === undefined) return known.candle;
     const candle = known.candle === undefined ? more : joinCandles(known.candle, more);

@@ -1,4 +1,4 @@
-import type { KnownStream, PastArchive, PastMarket } from '../archive/past/past.js';
+import type { AsOfReader, KnownStream, PastMarket } from '../archive/past/past.js';
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 
@@ -11,7 +11,7 @@ const FRESH_MS = 30_000;
 const ALL_MARKETS_ID = 0;
 
 export interface CatalogOptions {
-  readonly past: PastArchive;
+  readonly asOf: AsOfReader;
   readonly clock: Clock;
   /** Names of the markets that are replayed; empty: all. */
   readonly markets: readonly string[];
@@ -83,8 +83,8 @@ export class Catalog {
   }
 
   async #read(): Promise<void> {
-    const { past, clock, markets: wanted } = this.#options;
-    const [markets, streams] = await Promise.all([past.markets(), past.streams()]);
+    const { asOf, clock, markets: wanted } = this.#options;
+    const [markets, streams] = await Promise.all([asOf.markets(), asOf.streams()]);
     const chosen = markets.filter(({ name }) => wanted.length === 0 || wanted.includes(name));
     this.#markets = new Map(chosen.map((market) => [market.name, market]));
     this.#streams = new Map(

@@ -1,4 +1,4 @@
-import type { KnownStream, PastArchive, SpanCompleteness } from '../archive/past/past.js';
+import type { AsOfReader, KnownStream, SpanCompleteness } from '../archive/past/past.js';
 import type { ToldGap } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
@@ -25,14 +25,14 @@ interface Remembered {
 
 /** What is missing of each stream, as the ledger says. */
 export class GapBook {
-  readonly #past: PastArchive;
+  readonly #asOf: AsOfReader;
   readonly #clock: Clock;
   readonly #toMs: number;
   readonly #streams = new Map<number, Remembered>();
 
   /** @param toMs nothing is asked about what comes then or later */
-  constructor(past: PastArchive, clock: Clock, toMs: number) {
-    this.#past = past;
+  constructor(asOf: AsOfReader, clock: Clock, toMs: number) {
+    this.#asOf = asOf;
     this.#clock = clock;
     this.#toMs = toMs;
   }
@@ -50,7 +50,7 @@ export class GapBook {
     if (span.toMs <= span.fromMs) return [];
     if (stream === undefined) return [{ kind, span, reason: 'not collected' }];
     const all = await this.#missingOf(stream);
-    const missing = all ?? (await this.#past.completeness(stream, span, REMEMBERED_MAX)).missing;
+    const missing = all ?? (await this.#asOf.completeness(stream, span, REMEMBERED_MAX)).missing;
     return missing
       .filter((one) => one.span.fromMs < span.toMs && one.span.toMs > span.fromMs)
       .map(({ span: { fromMs, toMs }, reason }) => ({
@@ -82,7 +82,7 @@ export class GapBook {
     const nowMs = this.#clock.monotonicMs();
     const known = this.#streams.get(stream.streamId);
     if (known !== undefined && nowMs - known.atMs < FRESH_MS) return known.missing;
-    const missing = this.#past
+    const missing = this.#asOf
       .completeness(stream, { fromMs: 0, toMs: this.#toMs }, REMEMBERED_MAX)
       .then((found) => (found.missingCount > REMEMBERED_MAX ? undefined : found.missing));
     this.#streams.set(stream.streamId, { atMs: nowMs, missing });

@@ -1,6 +1,6 @@
 import {
+  type AsOfReader,
   comparePlaces,
-  type PastArchive,
   type SeriesFrom,
   type TradePlace,
 } from '../archive/past/past.js';
@@ -32,11 +32,11 @@ const NONE: LateTrades = { gaps: [], lowest: undefined };
  * counts. The ledger does not tell: it says what is covered today.
  */
 export class LateGaps {
-  readonly #past: PastArchive;
+  readonly #asOf: AsOfReader;
   readonly #isKnownOnly: boolean;
 
-  constructor(past: PastArchive, isKnownOnly: boolean) {
-    this.#past = past;
+  constructor(asOf: AsOfReader, isKnownOnly: boolean) {
+    this.#asOf = asOf;
     this.#isKnownOnly = isKnownOnly;
   }
 
@@ -48,7 +48,7 @@ export class LateGaps {
     nowMs: number,
   ): Promise<LateTrades> {
     if (!this.#isKnownOnly) return NONE;
-    const late = await this.#past.lateTrades(marketId, run, nowMs, TRADES_MAX);
+    const late = await this.#asOf.lateTrades(marketId, run, nowMs, TRADES_MAX);
     const isCut = late.length >= TRADES_MAX;
     const runs = runsOf(late, known);
     const last = runs.at(-1);
@@ -93,7 +93,7 @@ export class LateGaps {
     limit: number,
   ): Promise<TouchedGap[]> {
     if (!this.#isKnownOnly || span.toMs <= span.fromMs) return [];
-    const late = await this.#past.lateKlines(marketId, intervalS, span, nowMs, limit);
+    const late = await this.#asOf.lateKlines(marketId, intervalS, span, nowMs, limit);
     const there = new Set(known.map(({ openAtS }) => openAtS));
     const missing = late.filter((openAtS) => !there.has(openAtS));
     return this.candles('kline', intervalS, missing, nowMs);
@@ -106,7 +106,7 @@ export class LateGaps {
     nowMs: number,
   ): Promise<TouchedGap[]> {
     if (!this.#isKnownOnly || series.length === 0) return [];
-    const firstMs = await this.#past.lateObserved(SERIES[kind], series, nowMs);
+    const firstMs = await this.#asOf.lateObserved(SERIES[kind], series, nowMs);
     if (firstMs === null) return [];
     const fromMs = Math.floor(firstMs);
     return [{ kind, reason: REASON, span: { fromMs, toMs: Math.max(nowMs, fromMs + 1) } }];

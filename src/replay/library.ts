@@ -1,4 +1,4 @@
-import type { PastArchive } from '../archive/past/past.js';
+import type { AsOfReader } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
 import { CandleView } from './candle-view.js';
 import { Catalog } from './catalog.js';
@@ -7,8 +7,8 @@ import { LateGaps } from './late-gaps.js';
 import { Observations } from './observations.js';
 import { TradeView } from './trade-view.js';
 
-export interface LibraryOptions {
-  readonly past: PastArchive;
+export interface ReplayContextOptions {
+  readonly asOf: AsOfReader;
   readonly clock: Clock;
   /** Names; empty: all. */
   readonly markets: readonly string[];
@@ -18,8 +18,8 @@ export interface LibraryOptions {
 }
 
 /** Everything that can be seen of the archive at some moment; the same for all sessions. */
-export class Library {
-  readonly past: PastArchive;
+export class ReplayContext {
+  readonly asOf: AsOfReader;
   readonly isKnownOnly: boolean;
   readonly catalog: Catalog;
   readonly gaps: GapBook;
@@ -29,22 +29,22 @@ export class Library {
   readonly observations: Observations;
   readonly #toMs: number;
 
-  constructor({ past, clock, markets, toMs, isKnownOnly }: LibraryOptions) {
-    this.past = past;
+  constructor({ asOf, clock, markets, toMs, isKnownOnly }: ReplayContextOptions) {
+    this.asOf = asOf;
     this.isKnownOnly = isKnownOnly;
     this.#toMs = toMs;
-    this.catalog = new Catalog({ past, clock, markets, isKnownOnly });
-    this.gaps = new GapBook(past, clock, toMs);
-    this.trades = new TradeView(past, clock, toMs, isKnownOnly);
-    this.late = new LateGaps(past, isKnownOnly);
+    this.catalog = new Catalog({ asOf, clock, markets, isKnownOnly });
+    this.gaps = new GapBook(asOf, clock, toMs);
+    this.trades = new TradeView(asOf, clock, toMs, isKnownOnly);
+    this.late = new LateGaps(asOf, isKnownOnly);
     const { catalog, gaps, late, trades } = this;
-    this.candles = new CandleView(clock, { past, catalog, gaps, late, trades, isKnownOnly });
-    this.observations = new Observations(past, clock, toMs, isKnownOnly);
+    this.candles = new CandleView(clock, { asOf, catalog, gaps, late, trades, isKnownOnly });
+    this.observations = new Observations(asOf, clock, toMs, isKnownOnly);
   }
 
   /** The next moment of which anything is recorded of the replayed markets; undefined: none is left. */
-  async nextMomentMs(nowMs: number): Promise<number | undefined> {
+  async nextTimeMs(nowMs: number): Promise<number | undefined> {
     const marketIds = Array.from(this.catalog.markets, ({ marketId }) => marketId);
-    return (await this.past.nextMomentMs(marketIds, nowMs, this.#toMs)) ?? undefined;
+    return (await this.asOf.nextTimeMs(marketIds, nowMs, this.#toMs)) ?? undefined;
   }
 }

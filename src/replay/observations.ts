@@ -1,4 +1,4 @@
-import type { DepthRow, PastArchive, StateRow, TickerRow } from '../archive/past/past.js';
+import type { AsOfReader, DepthRow, StateRow, TickerRow } from '../archive/past/past.js';
 import type { BookOrder, Depth, StateRecord, Ticker, TickerEntry } from '../contract/resources.js';
 import type { Side } from '../contract/values.js';
 import type { Clock } from '../kernel/clock.js';
@@ -26,7 +26,7 @@ interface SeenTickers extends Holding {
 
 /** What was looked at last, at some moments: tickers, depth and states. */
 export class Observations {
-  readonly #past: PastArchive;
+  readonly #asOf: AsOfReader;
   readonly #toMs: number;
   readonly #isKnownOnly: boolean;
   readonly #tickers: SeenCache<SeenTickers>;
@@ -34,8 +34,8 @@ export class Observations {
   readonly #states: SeenCache<SeenRow<StateRow>>;
 
   /** @param toMs nothing of this moment or later is ever seen */
-  constructor(past: PastArchive, clock: Clock, toMs: number, isKnownOnly: boolean) {
-    this.#past = past;
+  constructor(asOf: AsOfReader, clock: Clock, toMs: number, isKnownOnly: boolean) {
+    this.#asOf = asOf;
     this.#toMs = toMs;
     this.#isKnownOnly = isKnownOnly;
     this.#tickers = new SeenCache(clock, TICKERS_MAX);
@@ -50,7 +50,7 @@ export class Observations {
   ): Promise<ReadonlyMap<number, TickerRow>> {
     const atMs = this.#bound(nowMs);
     const fetch = async () => {
-      const seen = await this.#past.lastTickers(marketIds, atMs, this.#knownAt(nowMs));
+      const seen = await this.#asOf.lastTickers(marketIds, atMs, this.#knownAt(nowMs));
       const rows = new Map(seen.rows.map((row) => [row.marketId, row]));
       const newestMs = Math.max(0, ...seen.rows.map(({ observedAtMs }) => observedAtMs));
       const isWhole = rows.size === marketIds.length;
@@ -63,7 +63,7 @@ export class Observations {
   async depth(marketId: number, nowMs: number): Promise<DepthRow | undefined> {
     const atMs = this.#bound(nowMs);
     const fetch = async () => {
-      const { row, nextAtMs } = await this.#past.lastDepth(marketId, atMs, this.#knownAt(nowMs));
+      const { row, nextAtMs } = await this.#asOf.lastDepth(marketId, atMs, this.#knownAt(nowMs));
       return { row, sinceMs: row?.observedAtMs ?? atMs, nextAtMs };
     };
     const seen = await this.#depths.get(String(marketId), atMs, this.#isKnownOnly, fetch);
@@ -80,7 +80,7 @@ export class Observations {
     const atMs = this.#bound(nowMs);
     const known = this.#knownAt(nowMs);
     const fetch = async () => {
-      const seen = await this.#past.lastState(marketId, periodS, atMs, isUpdate, known);
+      const seen = await this.#asOf.lastState(marketId, periodS, atMs, isUpdate, known);
       const { row, nextAtMs } = seen;
       return { row, sinceMs: row?.observedAtMs ?? atMs, nextAtMs };
     };

@@ -1,20 +1,20 @@
 import type { Clock } from '../kernel/clock.js';
 import { Wakeup } from '../kernel/wakeup.js';
 import type { StateFollower } from '../server/backend.js';
-import type { StateTrack, TrackEvent } from './state-track.js';
+import type { ChannelEvent, StateChannel } from './state-track.js';
 import type { VirtualClock } from './virtual-clock.js';
 
 /** Without anything to do it looks again after this: recorded things may have come to be. */
 const REST_MS = 60_000;
 /** Records told in a row before others of the process have their turn. */
-const TOLD_AT_ONCE = 64;
+const EVENTS_AT_ONCE = 64;
 /** After a failure of the archive. */
 const RETRY_MS = 1000;
 
-export interface PlayerOptions {
+export interface PlaybackOptions {
   readonly clock: Clock;
   readonly time: VirtualClock;
-  readonly makeTrack: (market: string, periodS: number, sinceMs: number) => Promise<StateTrack>;
+  readonly makeTrack: (market: string, periodS: number, sinceMs: number) => Promise<StateChannel>;
   /** Told when the archive failed; it is asked again. */
   readonly onFailure: (error: unknown) => void;
 }
@@ -26,9 +26,9 @@ export interface PlayerOptions {
  * followers, it goes from record to record as fast as all of them have room; while nobody follows
  * anything it stands.
  */
-export class Player {
-  readonly #options: PlayerOptions;
-  readonly #tracks = new Map<string, StateTrack>();
+export class Playback {
+  readonly #options: PlaybackOptions;
+  readonly #channels = new Map<string, StateChannel>();
   readonly #wakeup: Wakeup;
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
@@ -37,7 +37,7 @@ export class Player {
   /** Counts jumps of time. */
   #laps = 0;
 
-  constructor(options: PlayerOptions) {
+  constructor(options: PlaybackOptions) {
     this.#options = options;
     this.#wakeup = new Wakeup(options.clock);
   }
@@ -50,13 +50,13 @@ export class Player {
     const sinceMs = this.#options.time.nowMs();
     const laps = this.#laps;
     const start = async () => {
-      const track =
-        this.#tracks.get(key) ?? (await this.#options.makeTrack(market, periodS, sinceMs));
+      const channel =
+        this.#channels.get(key) ?? (await this.#options.makeTrack(market, periodS, sinceMs));
       // Another one may have made it meanwhile.
-      const known = this.#tracks.get(key) ?? track;
+      const known = this.#channels.get(key) ?? channel;
       if (isEnded || this.#stopping.signal.aborted) return;
-      if (known === track && laps !== this.#laps) track.unset(this.#options.time.nowMs());
-      this.#tracks.set(key, known);
+      if (known === channel && laps !== this.#laps) channel.unset(this.#options.time.nowMs());
+      this.#channels.set(key, known);
       this.#changes += 1;
       known.add(follower, this.#options.time.nowMs());
       this.#running ??= this.#run();
@@ -68,9 +68,9 @@ export class Player {
     });
     return () => {
       isEnded = true;
-      const track = this.#tracks.get(key);
-      track?.remove(follower);
-      if (track?.isFollowed === false) this.#tracks.delete(key);
+      const channel = this.#channels.get(key);
+      channel?.remove(follower);
+      if (channel?.isFollowed === false) this.#channels.delete(key);
     };
   }
 
@@ -83,13 +83,13 @@ export class Player {
   jumped(): void {
     this.#changes += 1;
     this.#laps += 1;
-    for (const track of this.#tracks.values()) track.unset(this.#options.time.nowMs());
+    for (const channel of this.#channels.values()) channel.unset(this.#options.time.nowMs());
     this.#wakeup.notify();
   }
 
   async stop(): Promise<void> {
     this.#stopping.abort();
-    this.#tracks.clear();
+    this.#channels.clear();
     await this.#running;
   }
 
@@ -108,10 +108,10 @@ export class Player {
 
   async #play(signal: AbortSignal): Promise<void> {
     const { time } = this.#options;
-    let told = 0;
+    let sent = 0;
     while (!signal.aborted) {
       const changes = this.#changes;
-      const isFollowed = this.#tracks.size > 0;
+      const isFollowed = this.#channels.size > 0;
       // Without a promise where all is prepared: it would cost as much as the telling.
       const found = this.#peek() ?? (await this.#next());
       if (signal.aborted) return;
@@ -123,7 +123,7 @@ export class Player {
         await this.#wakeup.wait(REST_MS, signal);
         continue;
       }
-      const { track, event } = found;
+      const { channel, event } = found;
       if (event.atMs > time.nowMs()) {
         if (!time.isDriven) {
           const delayMs = time.delayMs(event.atMs) ?? REST_MS;
@@ -132,38 +132,38 @@ export class Player {
         }
         time.advanceTo(event.atMs);
       }
-      const room = track.tell(event);
+      const room = channel.report(event);
       if (room !== undefined && time.isDriven) await room;
-      told += 1;
-      if (told % TOLD_AT_ONCE === 0) await new Promise<void>((resolve) => setImmediate(resolve));
+      sent += 1;
+      if (sent % EVENTS_AT_ONCE === 0) await new Promise<void>((resolve) => setImmediate(resolve));
     }
   }
 
   /** The next event of all tracks, when every track is prepared. */
   #peek(): Found | undefined {
     let next: Found | undefined;
-    for (const track of this.#tracks.values()) {
-      const event = track.next();
+    for (const channel of this.#channels.values()) {
+      const event = channel.next();
       if (event === undefined) return undefined;
-      next = earlier(next, { track, event });
+      next = earlier(next, { channel, event });
     }
     return next;
   }
 
   async #next(): Promise<Found | undefined> {
     let next: Found | undefined;
-    for (const track of [...this.#tracks.values()]) {
-      if (track.next() === undefined) await track.prepare();
-      const event = track.next();
-      if (event !== undefined) next = earlier(next, { track, event });
+    for (const channel of [...this.#channels.values()]) {
+      if (channel.next() === undefined) await channel.prepare();
+      const event = channel.next();
+      if (event !== undefined) next = earlier(next, { channel, event });
     }
     return next;
   }
 }
 
 interface Found {
-  readonly track: StateTrack;
-  readonly event: TrackEvent;
+  readonly channel: StateChannel;
+  readonly event: ChannelEvent;
 }
 
 /** Of two at the same time the one of the older track. */

@@ -1,19 +1,19 @@
 import { createHash } from 'node:crypto';
-import type { PastArchive, PastIdentity } from '../archive/past/past.js';
+import type { AsOfReader, PastIdentity } from '../archive/past/past.js';
 import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import { type Backend, type ClientSession, RefusedError } from '../server/backend.js';
 import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/control/clock-control.js';
-import { Library } from './library.js';
+import { ReplayContext } from './library.js';
 import { ReplayError } from './replay-error.js';
-import { ReplaySeat, type SeatParts } from './seat.js';
+import { ReplayClient, type ReplayClientParts } from './seat.js';
 import { ReplaySession } from './session.js';
 import { Sessions } from './sessions.js';
 
 export interface ReplayOptions {
-  readonly past: PastArchive;
+  readonly asOf: AsOfReader;
   readonly clock: Clock;
   /** Time begins at its start, and stands at its end. */
   readonly span: Span;
@@ -48,21 +48,21 @@ const UNREADABLE = 'what this asks for cannot be read; the log of the replay say
  * @throws ReplayError for an empty archive, a span outside of it, or a market that it does not hold
  */
 export async function openReplay(options: ReplayOptions): Promise<ReplayBackend> {
-  const { past, clock, span, markets, as } = options;
-  const identity = await past.identity();
+  const { asOf, clock, span, markets, as } = options;
+  const identity = await asOf.identity();
   if (identity === null) throw new ReplayError('the archive is empty: nothing was collected yet');
   if (span.toMs <= span.fromMs) {
     throw new ReplayError(`${spanText(span)} is empty; its end must be after its begin`, 'from');
   }
   const isKnownOnly = as === 'known';
-  const library = new Library({ past, clock, markets, toMs: span.toMs, isKnownOnly });
-  await library.catalog.refresh();
+  const context = new ReplayContext({ asOf, clock, markets, toMs: span.toMs, isKnownOnly });
+  await context.catalog.refresh();
   for (const name of markets) {
-    if (library.catalog.market(name) !== undefined) continue;
+    if (context.catalog.market(name) !== undefined) continue;
     throw new ReplayError(`the archive holds nothing of ${JSON.stringify(name)}`, 'markets');
   }
-  checkSpan(library, span);
-  return new ReplayBackend(options, library, identityText(identity, as));
+  checkSpan(context, span);
+  return new ReplayBackend(options, context, identityText(identity, as));
 }
 
 function spanText({ fromMs, toMs }: Span): string {
@@ -70,9 +70,9 @@ function spanText({ fromMs, toMs }: Span): string {
 }
 
 /** @throws ReplayError when nothing at all is covered in it */
-function checkSpan(library: Library, span: Span): void {
-  const ids = new Set([0, ...Array.from(library.catalog.markets, ({ marketId }) => marketId)]);
-  const covered = [...library.catalog.streams].filter(({ marketId }) => ids.has(marketId));
+function checkSpan(context: ReplayContext, span: Span): void {
+  const ids = new Set([0, ...Array.from(context.catalog.markets, ({ marketId }) => marketId)]);
+  const covered = [...context.catalog.streams].filter(({ marketId }) => ids.has(marketId));
   const from = Math.min(...covered.flatMap(({ oldestCoveredMs }) => oldestCoveredMs ?? []));
   const to = Math.max(...covered.flatMap(({ newestCoveredMs }) => newestCoveredMs ?? []));
   if (from > to) throw new ReplayError('the archive covers no time of these markets yet');
@@ -93,19 +93,19 @@ function identityText({ name, baseUrl, identity, createdAt }: PastIdentity, as: 
 }
 
 /** The archive behind the served contract: at the time of the shared session, or of a client's own. */
-export class ReplayBackend extends ReplaySeat implements PlayedBackend {
+export class ReplayBackend extends ReplayClient implements PlayedBackend {
   readonly #sessions: Sessions;
-  readonly #parts: Omit<SeatParts, 'session'>;
+  readonly #parts: Omit<ReplayClientParts, 'session'>;
   readonly #onFailure: (error: unknown) => void;
 
-  constructor(options: ReplayOptions, library: Library, identity: string) {
+  constructor(options: ReplayOptions, context: ReplayContext, identity: string) {
     const { clock, span, speed, hasDisconnects, onFailure, isStrict } = options;
     const sessions = new Sessions({
       clock,
       max: options.maxSessions ?? DEFAULT_MAX_SESSIONS,
       idleMs: options.sessionIdleMs ?? DEFAULT_IDLE_MS,
       make: (name) =>
-        new ReplaySession({ name, clock, span, speed, library, hasDisconnects, onFailure }),
+        new ReplaySession({ name, clock, span, speed, context, hasDisconnects, onFailure }),
     });
     let asking = 0;
     const ask = async <T>(question: () => Promise<T>): Promise<T> => {
@@ -121,7 +121,7 @@ export class ReplayBackend extends ReplaySeat implements PlayedBackend {
         asking -= 1;
       }
     };
-    const parts = { identity, library, isStrict, ask };
+    const parts = { identity, context, isStrict, ask };
     super({ ...parts, session: sessions.shared }, NOBODY);
     this.#sessions = sessions;
     this.#parts = parts;
@@ -136,8 +136,8 @@ export class ReplayBackend extends ReplaySeat implements PlayedBackend {
     const session = this.#sessions.of(client.session);
     if (client.kind === 'connection') session.connect();
     else session.use();
-    this.#parts.library.catalog.refresh().catch(this.#onFailure);
-    return new ReplaySeat({ ...this.#parts, session }, client);
+    this.#parts.context.catalog.refresh().catch(this.#onFailure);
+    return new ReplayClient({ ...this.#parts, session }, client);
   }
 
   /** Ends all sessions. Safe to call twice. */

@@ -1,7 +1,7 @@
 import {
-  beginOfSecond,
   type KnownStream,
   type PastMarket,
+  startOfSecond,
   type TickerRow,
 } from '../archive/past/past.js';
 import { REPLAY_TIME } from '../contract/replay-time.js';
@@ -36,7 +36,7 @@ import {
 } from '../server/backend.js';
 import { termsAt } from './catalog.js';
 import type { TouchedGap } from './gap-book.js';
-import type { Library } from './library.js';
+import type { ReplayContext } from './library.js';
 import { depthOf, ordersOf, recordOf, tickerEntryOf, tickerOf } from './observations.js';
 import type { ReplaySession } from './session.js';
 
@@ -48,9 +48,9 @@ const US_PER_S = 1_000_000;
 const MS_PER_S = 1000;
 const NO_TICKERS: ReadonlyMap<number, TickerRow> = new Map();
 
-export interface SeatParts {
+export interface ReplayClientParts {
   readonly identity: string;
-  readonly library: Library;
+  readonly context: ReplayContext;
   readonly session: ReplaySession;
   /** Whether what touches a gap is refused instead of answered with a note. */
   readonly isStrict: boolean;
@@ -59,15 +59,15 @@ export interface SeatParts {
 }
 
 /** The archive as one client sees it, at the time of its session. */
-export class ReplaySeat implements Backend {
+export class ReplayClient implements Backend {
   readonly identity: string;
-  readonly #parts: SeatParts;
+  readonly #parts: ReplayClientParts;
   readonly #client: ClientSession;
   /** A request sees one moment, however long its answer takes. */
   readonly #frozenMs: number | undefined;
   #isLeft = false;
 
-  constructor(parts: SeatParts, client: ClientSession) {
+  constructor(parts: ReplayClientParts, client: ClientSession) {
     this.identity = parts.identity;
     this.#parts = parts;
     this.#client = client;
@@ -79,19 +79,19 @@ export class ReplaySeat implements Backend {
   }
 
   hasMarket(name: string): boolean {
-    const { catalog } = this.#parts.library;
+    const { catalog } = this.#parts.context;
     const market = catalog.market(name);
     return market !== undefined && catalog.isListed(market, this.nowMs());
   }
 
   hasPeriod(name: string, periodS: number): boolean {
-    const { catalog } = this.#parts.library;
+    const { catalog } = this.#parts.context;
     return catalog.stream('state', this.#market(name).marketId, periodS) !== undefined;
   }
 
   markets(): Promise<Market[]> {
     return this.#parts.ask(async () => {
-      const { catalog } = this.#parts.library;
+      const { catalog } = this.#parts.context;
       await catalog.refresh();
       const nowMs = this.nowMs();
       return catalog.listed(nowMs).flatMap((market) => termsAt(market, nowMs) ?? []);
@@ -100,7 +100,7 @@ export class ReplaySeat implements Backend {
 
   tickers(): Promise<Record<string, TickerEntry>> {
     return this.#parts.ask(async () => {
-      const markets = this.#parts.library.catalog.listed(this.nowMs());
+      const markets = this.#parts.context.catalog.listed(this.nowMs());
       const rows = await this.#tickersOf(markets);
       const entries = markets.flatMap(({ name, marketId }) => {
         const row = rows.get(marketId);
@@ -121,7 +121,7 @@ export class ReplaySeat implements Backend {
 
   kline(query: KlineQuery): Promise<Candle[]> {
     return this.#parts.ask(async () => {
-      const { candles } = this.#parts.library;
+      const { candles } = this.#parts.context;
       const seen = await candles.seen(this.#market(query.market), this.nowMs(), query);
       this.#note(seen.gaps);
       return seen.candles;
@@ -135,7 +135,7 @@ export class ReplaySeat implements Backend {
     form?: TradeForm,
   ): Promise<readonly BackendTrade[]> {
     return this.#parts.ask(async () => {
-      const { catalog, gaps, late, trades } = this.#parts.library;
+      const { catalog, gaps, late, trades } = this.#parts.context;
       const { marketId } = this.#market(name);
       const nowMs = this.nowMs();
       // With the trade above the page: what is missing between the two is on no other page.
@@ -147,19 +147,19 @@ export class ReplaySeat implements Backend {
       const oldest = rows.at(-1);
       // A page that ends early shows where the archive begins, which may be in the middle of a gap; and
       // of a time before that it shows nothing, which is no quiet market.
-      const beginMs = stream?.collectFromMs ?? stream?.oldestCoveredMs ?? nowMs;
+      const startMs = stream?.collectFromMs ?? stream?.oldestCoveredMs ?? nowMs;
       const isShort = rows.length < limit;
       const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * MS_PER_S;
       const span = {
-        fromMs: isShort ? Math.min(beginMs, oldestMs, nowMs - 1) : oldestMs,
+        fromMs: isShort ? Math.min(startMs, oldestMs, nowMs - 1) : oldestMs,
         toMs: upper === undefined ? nowMs : (upper.tradedAtS + 1) * MS_PER_S,
       };
       const run = {
         from:
           isShort || oldest === undefined
-            ? beginOfSecond(Math.floor(span.fromMs / MS_PER_S))
+            ? startOfSecond(Math.floor(span.fromMs / MS_PER_S))
             : oldest,
-        before: upper ?? beginOfSecond(Math.floor(nowMs / MS_PER_S) + 1),
+        before: upper ?? startOfSecond(Math.floor(nowMs / MS_PER_S) + 1),
       };
       // Where only the second is known, that is what is told of the exact time.
       const isInexact =
@@ -191,7 +191,7 @@ export class ReplaySeat implements Backend {
 
   state(name: string, periodS: number): Promise<StateRecord> {
     return this.#parts.ask(async () => {
-      const { catalog, gaps, late, observations } = this.#parts.library;
+      const { catalog, gaps, late, observations } = this.#parts.context;
       const { marketId } = this.#market(name);
       const nowMs = this.nowMs();
       const row = await observations.state(marketId, periodS, nowMs, false);
@@ -206,7 +206,7 @@ export class ReplaySeat implements Backend {
     });
   }
 
-  /** Nothing is told but what was recorded: {@link ReplaySeat.follow}. */
+  /** Nothing is told but what was recorded: {@link ReplayClient.follow}. */
   watch(): () => void {
     return () => undefined;
   }
@@ -238,7 +238,7 @@ export class ReplaySeat implements Backend {
   }
 
   async #tickersOf(markets: readonly PastMarket[]) {
-    const { catalog, late, observations } = this.#parts.library;
+    const { catalog, late, observations } = this.#parts.context;
     const nowMs = this.nowMs();
     const ids = markets.map(({ marketId }) => marketId);
     const rows = ids.length === 0 ? NO_TICKERS : await observations.tickers(ids, nowMs);
@@ -246,24 +246,24 @@ export class ReplaySeat implements Backend {
       return { marketId, variantS: 0, fromMs: rows.get(marketId)?.observedAtMs ?? 0 };
     });
     const lateGaps = await late.observed('ticker', series, nowMs);
-    await this.#noteMoment('ticker', catalog.stream('ticker', 0), lateGaps, nowMs);
+    await this.#noteTime('ticker', catalog.stream('ticker', 0), lateGaps, nowMs);
     return rows;
   }
 
   async #depthRow(name: string) {
-    const { catalog, late, observations } = this.#parts.library;
+    const { catalog, late, observations } = this.#parts.context;
     const { marketId } = this.#market(name);
     const nowMs = this.nowMs();
     const row = await observations.depth(marketId, nowMs);
     if (row === undefined) throw this.#nothing(`depth of ${name}`);
     const series = [{ marketId, variantS: 0, fromMs: row.observedAtMs }];
     const lateGaps = await late.observed('depth', series, nowMs);
-    await this.#noteMoment('depth', catalog.stream('depth', marketId), lateGaps, nowMs);
+    await this.#noteTime('depth', catalog.stream('depth', marketId), lateGaps, nowMs);
     return row;
   }
 
   #market(name: string): PastMarket {
-    const market = this.#parts.library.catalog.market(name);
+    const market = this.#parts.context.catalog.market(name);
     if (market === undefined) throw new RefusedError('invalidInput', `no market ${name}`);
     return market;
   }
@@ -276,13 +276,13 @@ export class ReplaySeat implements Backend {
   }
 
   /** Tells what is known of a moment that is shown, and since when. @throws RefusedError when strict */
-  async #noteMoment(
+  async #noteTime(
     kind: 'ticker' | 'depth',
     stream: KnownStream | undefined,
     lateGaps: readonly TouchedGap[],
     nowMs: number,
   ): Promise<void> {
-    const { gaps, isKnownOnly } = this.#parts.library;
+    const { gaps, isKnownOnly } = this.#parts.context;
     const here = [...(await gaps.touchedAt(kind, stream, nowMs)), ...lateGaps];
     this.#note(here);
     if (here.length > 0) return;
@@ -296,8 +296,8 @@ export class ReplaySeat implements Backend {
   #note(gaps: readonly TouchedGap[]): void {
     if (gaps.length === 0) return;
     if (this.#parts.isStrict) {
-      const told = describeGaps(gaps, REFUSED_FOR_MAX);
-      throw new RefusedError('unavailable', `gap in the archive: ${told}`);
+      const described = describeGaps(gaps, REFUSED_FOR_MAX);
+      throw new RefusedError('unavailable', `gap in the archive: ${described}`);
     }
     this.#client.note(GAP_HEADER, describeGaps(gaps));
   }

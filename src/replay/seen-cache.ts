@@ -31,12 +31,12 @@ export class SeenCache<T extends Holding> {
 
   /**
    * @param atMs the moment asked about
-   * @param isMomentary whether the answer holds for that moment alone
+   * @param isInstant whether the answer holds for that moment alone
    */
-  get(key: string, atMs: number, isMomentary: boolean, fetch: () => Promise<T>): Promise<T> {
+  get(key: string, atMs: number, isInstant: boolean, fetch: () => Promise<T>): Promise<T> {
     const nowMs = this.#clock.monotonicMs();
     const held = (this.#held.get(key) ?? []).filter(({ madeAtMs }) => nowMs - madeAtMs < FRESH_MS);
-    const found = isMomentary
+    const found = isInstant
       ? undefined
       : held.find(({ value }) => value.sinceMs <= atMs && atMs < value.nextAtMs);
     if (found !== undefined) return Promise.resolve(found.value);
@@ -45,7 +45,7 @@ export class SeenCache<T extends Holding> {
     if (pending !== undefined) return pending;
     const fetched = fetch()
       .then((value) => {
-        if (!isMomentary) this.#keep(key, { madeAtMs: nowMs, value });
+        if (!isInstant) this.#keep(key, { madeAtMs: nowMs, value });
         return value;
       })
       .finally(() => this.#pending.delete(asked));

@@ -3,10 +3,10 @@ import type { Clock } from '../kernel/clock.js';
 import { normalizeSpans, type Span } from '../kernel/span.js';
 import type { StateFollower } from '../server/backend.js';
 import type { ClockReading, PlaySpeed } from '../server/control/clock-control.js';
-import type { Library } from './library.js';
-import { Player } from './player.js';
+import type { ReplayContext } from './library.js';
+import { Playback } from './player.js';
 import { ReplayError } from './replay-error.js';
-import { StateTrack } from './state-track.js';
+import { StateChannel } from './state-track.js';
 import { VirtualClock } from './virtual-clock.js';
 
 /** Of a connection whose session has ended (RFC 6455, 7.4.1). */
@@ -19,7 +19,7 @@ export interface SessionOptions {
   readonly clock: Clock;
   readonly span: Span;
   readonly speed: PlaySpeed;
-  readonly library: Library;
+  readonly context: ReplayContext;
   readonly hasDisconnects: boolean;
   readonly onFailure: (error: unknown) => void;
 }
@@ -29,25 +29,27 @@ export class ReplaySession {
   readonly name: string | undefined;
   readonly time: VirtualClock;
   readonly #clock: Clock;
-  readonly #library: Library;
-  readonly #player: Player;
+  readonly #context: ReplayContext;
+  readonly #playback: Playback;
   readonly #followers = new Set<StateFollower>();
   #connections = 0;
   #usedAtMs: number;
   #isStopped = false;
 
   constructor(options: SessionOptions) {
-    const { clock, library } = options;
+    const { clock, context } = options;
     this.name = options.name;
     this.#clock = clock;
-    this.#library = library;
+    this.#context = context;
     this.#usedAtMs = clock.monotonicMs();
-    this.time = new VirtualClock(clock, options.span, options.speed, () => this.#player.changed());
-    this.#player = new Player({
+    this.time = new VirtualClock(clock, options.span, options.speed, () =>
+      this.#playback.changed(),
+    );
+    this.#playback = new Playback({
       clock,
       time: this.time,
       onFailure: options.onFailure,
-      makeTrack: (market, periodS, sinceMs) => this.#makeTrack(market, periodS, sinceMs, options),
+      makeTrack: (market, periodS, sinceMs) => this.#makeChannel(market, periodS, sinceMs, options),
     });
   }
 
@@ -79,7 +81,7 @@ export class ReplaySession {
       return () => undefined;
     }
     this.#followers.add(follower);
-    const end = this.#player.follow(market, periodS, follower);
+    const end = this.#playback.follow(market, periodS, follower);
     return () => {
       this.#followers.delete(follower);
       end();
@@ -94,7 +96,7 @@ export class ReplaySession {
       throw new ReplayError(`to ${asked} is not allowed; this replay goes from ${from} to ${to}`);
     }
     this.time.seek(atMs);
-    this.#player.jumped();
+    this.#playback.jumped();
   }
 
   /** Goes ahead by `ms`, or to the next recorded thing; what lies between is told on the way. */
@@ -102,9 +104,9 @@ export class ReplaySession {
     const { toMs } = this.time.span;
     const nowMs = this.time.nowMs();
     const aheadMs =
-      ms === undefined ? ((await this.#library.nextMomentMs(nowMs)) ?? toMs) : nowMs + ms;
+      ms === undefined ? ((await this.#context.nextTimeMs(nowMs)) ?? toMs) : nowMs + ms;
     this.time.advanceTo(Math.ceil(aheadMs));
-    this.#player.changed();
+    this.#playback.changed();
   }
 
   read(): ClockReading {
@@ -121,27 +123,27 @@ export class ReplaySession {
   async stop(): Promise<void> {
     this.#isStopped = true;
     for (const follower of [...this.#followers]) follower.close(GOING_AWAY, SESSION_ENDED);
-    await this.#player.stop();
+    await this.#playback.stop();
   }
 
-  async #makeTrack(
+  async #makeChannel(
     name: string,
     periodS: number,
     sinceMs: number,
     { clock, span, hasDisconnects }: SessionOptions,
-  ): Promise<StateTrack> {
-    const { past, catalog, gaps, observations, isKnownOnly } = this.#library;
+  ): Promise<StateChannel> {
+    const { asOf, catalog, gaps, observations, isKnownOnly } = this.#context;
     const market = catalog.market(name) as PastMarket;
     const { marketId } = market;
     const stream = catalog.stream('state', marketId, periodS);
     const sessions =
-      hasDisconnects && stream !== undefined ? await past.sessions(stream, span) : undefined;
+      hasDisconnects && stream !== undefined ? await asOf.sessions(stream, span) : undefined;
     const lastUpdate = (nowMs: number) => observations.state(marketId, periodS, nowMs, true);
     const { toMs } = span;
     const found = await gaps.touched('state', stream, { fromMs: 0, toMs }, toMs);
     const missing = normalizeSpans(found.map((gap) => gap.span));
-    return new StateTrack(
-      { past, clock, marketId, periodS, isKnownOnly, sessions, missing, toMs, lastUpdate },
+    return new StateChannel(
+      { asOf, clock, marketId, periodS, isKnownOnly, sessions, missing, toMs, lastUpdate },
       sinceMs,
     );
   }

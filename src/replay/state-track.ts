@@ -1,7 +1,7 @@
 import type {
-  PastArchive,
+  AsOfReader,
+  AsOfUpdate,
   PastSession,
-  PastUpdate,
   StatePlace,
   StateRow,
 } from '../archive/past/past.js';
@@ -21,13 +21,13 @@ const AFTER_ALL = 2 ** 31 - 1;
 const ABNORMAL_CLOSURE = 1006;
 
 /** What comes next on a track. */
-export interface TrackEvent {
+export interface ChannelEvent {
   readonly atMs: number;
   readonly kind: 'update' | 'close' | 'gap';
 }
 
-export interface TrackOptions {
-  readonly past: PastArchive;
+export interface ChannelOptions {
+  readonly asOf: AsOfReader;
   readonly clock: Clock;
   readonly marketId: number;
   readonly periodS: number;
@@ -55,10 +55,10 @@ interface GapEdge {
  * States: *unset* → *set* to a moment (what was last then is known) → *unset* by a jump of time. While
  * set, records are read ahead of the moment, and none is handed out before its own.
  */
-export class StateTrack {
-  readonly #options: TrackOptions;
+export class StateChannel {
+  readonly #options: ChannelOptions;
   readonly #followers = new Set<StateFollower>();
-  #rows: PastUpdate[] = [];
+  #rows: AsOfUpdate[] = [];
   #at = 0;
   #place: StatePlace | undefined;
   #isAtEnd = false;
@@ -68,7 +68,7 @@ export class StateTrack {
   /** Last told to anybody, for those who come later. */
   #last: WrittenUpdate | undefined;
   /** Records never come back in time, whenever they were received. */
-  #toldMs = Number.NEGATIVE_INFINITY;
+  #reportedMs = Number.NEGATIVE_INFINITY;
   #lap = 0;
   #sinceMs: number;
   /** Recorded ends that lie behind. */
@@ -80,7 +80,7 @@ export class StateTrack {
   #hearers = 0;
 
   /** @param sinceMs the moment to be set to: that of the first who follows */
-  constructor(options: TrackOptions, sinceMs: number) {
+  constructor(options: ChannelOptions, sinceMs: number) {
     this.#options = options;
     this.#sinceMs = sinceMs;
     this.#edges = options.missing
@@ -101,8 +101,8 @@ export class StateTrack {
     const isHearer = follower.notifyGap !== undefined;
     if (isHearer) this.#hearers += 1;
     if (this.#place === undefined) return;
-    if (isHearer && this.#hearers === 1) this.#passEdges(Math.max(nowMs, this.#toldMs));
-    this.#tellGap(follower);
+    if (isHearer && this.#hearers === 1) this.#passEdges(Math.max(nowMs, this.#reportedMs));
+    this.#reportGap(follower);
     const outage = this.#outageAt(nowMs);
     if (outage !== undefined) close(follower, outage);
     else if (this.#last !== undefined) void follower.send(this.#last);
@@ -122,7 +122,7 @@ export class StateTrack {
     this.#isAtEnd = false;
     this.#ahead = AHEAD_MIN;
     this.#last = undefined;
-    this.#toldMs = Number.NEGATIVE_INFINITY;
+    this.#reportedMs = Number.NEGATIVE_INFINITY;
     this.#ends = 0;
   }
 
@@ -135,37 +135,37 @@ export class StateTrack {
   }
 
   /** What comes next, as far as it is prepared. */
-  next(): TrackEvent | undefined {
+  next(): ChannelEvent | undefined {
     if (this.#place === undefined) return undefined;
     const row = this.#rows[this.#at];
     // What is to be read yet may come before everything else that is known.
     if (row === undefined && !this.#isAtEnd) return undefined;
-    const update = row === undefined ? undefined : this.#momentOf(row);
+    const update = row === undefined ? undefined : this.#timeOf(row);
     const edge = this.#hearers > 0 ? this.#edges[this.#edgesPassed] : undefined;
     const end = this.#nextEnd();
     const endMs = end?.endedMs ?? Number.POSITIVE_INFINITY;
     if (edge !== undefined && edge.atMs <= Math.min(endMs, update ?? this.#options.toMs)) {
-      return { atMs: Math.max(edge.atMs, this.#toldMs), kind: 'gap' };
+      return { atMs: Math.max(edge.atMs, this.#reportedMs), kind: 'gap' };
     }
     if (end !== undefined && end.endedMs < (update ?? this.#options.toMs)) {
-      return { atMs: Math.max(end.endedMs, this.#toldMs), kind: 'close' };
+      return { atMs: Math.max(end.endedMs, this.#reportedMs), kind: 'close' };
     }
     return update === undefined ? undefined : { atMs: update, kind: 'update' };
   }
 
-  /** Hands out what {@link StateTrack.next} named. Resolves when all who follow have room for more. */
-  tell(event: TrackEvent): Promise<unknown> | undefined {
+  /** Hands out what {@link StateChannel.next} named. Resolves when all who follow have room for more. */
+  report(event: ChannelEvent): Promise<unknown> | undefined {
     if (event.kind === 'close') {
       const end = this.#nextEnd();
-      this.#toldMs = event.atMs;
+      this.#reportedMs = event.atMs;
       this.#ends += 1;
       if (end !== undefined) for (const follower of [...this.#followers]) close(follower, end);
       return undefined;
     }
-    this.#toldMs = event.atMs;
+    this.#reportedMs = event.atMs;
     if (event.kind === 'gap') {
       this.#edgesPassed += 1;
-      for (const follower of [...this.#followers]) this.#tellGap(follower);
+      for (const follower of [...this.#followers]) this.#reportGap(follower);
       return undefined;
     }
     const row = this.#rows[this.#at];
@@ -195,12 +195,12 @@ export class StateTrack {
       last === undefined
         ? { observedAtMs: nowMs, seq: AFTER_ALL }
         : { observedAtMs: last.observedAtMs, seq: last.seq };
-    this.#toldMs = nowMs;
+    this.#reportedMs = nowMs;
     this.#passEdges(nowMs);
     const outage = this.#outageAt(nowMs);
     if (last !== undefined) this.#last = { recordText: JSON.stringify(updateOf(last)) };
     for (const follower of [...this.#followers]) {
-      this.#tellGap(follower);
+      this.#reportGap(follower);
       if (outage !== undefined) close(follower, outage);
       else if (this.#last !== undefined) void follower.send(this.#last);
     }
@@ -214,7 +214,7 @@ export class StateTrack {
   }
 
   async #read(): Promise<void> {
-    const { past, clock, marketId, periodS, toMs } = this.#options;
+    const { asOf, clock, marketId, periodS, toMs } = this.#options;
     const lap = this.#lap;
     const place = this.#place;
     if (place === undefined) return;
@@ -222,7 +222,7 @@ export class StateTrack {
     const isSoon = nowMs - this.#readAtMs < SOON_MS;
     this.#ahead = isSoon ? Math.min(AHEAD_MAX, this.#ahead * 2) : AHEAD_MIN;
     this.#readAtMs = nowMs;
-    const rows = await past.updatesAfter(marketId, periodS, place, toMs, this.#ahead);
+    const rows = await asOf.updatesAfter(marketId, periodS, place, toMs, this.#ahead);
     if (lap !== this.#lap) return;
     const last = rows.at(-1);
     if (last !== undefined) this.#place = { observedAtMs: last.observedAtMs, seq: last.seq };
@@ -231,10 +231,10 @@ export class StateTrack {
     this.#at = 0;
   }
 
-  #momentOf({ observedAtMs, receivedAtMs }: PastUpdate): number {
+  #timeOf({ observedAtMs, receivedAtMs }: AsOfUpdate): number {
     const { isKnownOnly } = this.#options;
     const atMs = isKnownOnly ? Math.max(observedAtMs, Math.ceil(receivedAtMs)) : observedAtMs;
-    return Math.max(atMs, this.#toldMs);
+    return Math.max(atMs, this.#reportedMs);
   }
 
   #passEdges(untilMs: number): void {
@@ -243,14 +243,15 @@ export class StateTrack {
   }
 
   /** Tells where the track stands: in a gap since when, or known since when. */
-  #tellGap(follower: StateFollower): void {
+  #reportGap(follower: StateFollower): void {
     const { atMs = 0, isGap = false } = this.#edges[this.#edgesPassed - 1] ?? {};
     follower.notifyGap?.(isGap, atMs);
   }
 
   #nextEnd(): PastSession | undefined {
     const { sessions = [] } = this.#options;
-    while ((sessions[this.#ends]?.endedMs ?? this.#toldMs + 1) <= this.#toldMs) this.#ends += 1;
+    while ((sessions[this.#ends]?.endedMs ?? this.#reportedMs + 1) <= this.#reportedMs)
+      this.#ends += 1;
     return sessions[this.#ends];
   }
 

@@ -1,4 +1,4 @@
-import { comparePlaces, type PastArchive, type TradePlace } from '../archive/past/past.js';
+import { type AsOfReader, comparePlaces, type TradePlace } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
 import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from '../server/backend.js';
@@ -16,10 +16,10 @@ const MARKS_MAX = 10_000;
 /** Marks are believed this long: a daemon may fill gaps beside the replay. */
 const FRESH_MS = 600_000;
 
-interface Mark {
+interface Checkpoint {
   readonly place: TradePlace;
   /** Trades below this place, counted from an arbitrary one. */
-  readonly rank: number;
+  readonly offset: number;
 }
 
 /** Where a page begins: below `before`, after leaving out `drop` trades. */
@@ -33,14 +33,14 @@ export interface PageStart {
  * marks a thousand trades apart, which are counted once, from where they are first needed down to
  * where a page was asked for.
  */
-export class TradeRanks {
-  readonly #past: PastArchive;
+export class TradeOffsets {
+  readonly #asOf: AsOfReader;
   readonly #marketId: number;
   readonly #clock: Clock;
   readonly #marksMax: number;
   readonly #turns = new Mutex();
   /** Lowest first. */
-  #marks: Mark[] = [];
+  #checkpoints: Checkpoint[] = [];
   /** How far apart marks are kept. */
   #spacing = STEP;
   /** Rank of the very first trade, once it was reached. */
@@ -48,15 +48,15 @@ export class TradeRanks {
   #madeAtMs = Number.NEGATIVE_INFINITY;
 
   /** @param marksMax how many marks are kept; fewer for tests */
-  constructor(past: PastArchive, marketId: number, clock: Clock, marksMax = MARKS_MAX) {
+  constructor(asOf: AsOfReader, marketId: number, clock: Clock, marksMax = MARKS_MAX) {
     this.#marksMax = marksMax;
-    this.#past = past;
+    this.#asOf = asOf;
     this.#marketId = marketId;
     this.#clock = clock;
   }
 
   get markCount(): number {
-    return this.#marks.length;
+    return this.#checkpoints.length;
   }
 
   /** Whether what is remembered would not be believed any more. */
@@ -72,55 +72,60 @@ export class TradeRanks {
   find(top: TradePlace, skip: number): Promise<PageStart | undefined> {
     return this.#turns.run(async () => {
       if (this.isStale) {
-        this.#marks = [];
+        this.#checkpoints = [];
         this.#spacing = STEP;
         this.#bottom = undefined;
         this.#madeAtMs = this.#clock.monotonicMs();
       }
       const budget = { left: COUNTED_MAX };
-      const rank = (await this.#rankOf(top, budget)) - skip;
-      let [lowest] = this.#marks;
-      while (lowest !== undefined && lowest.rank > rank && this.#bottom === undefined) {
+      const offset = (await this.#rankOf(top, budget)) - skip;
+      let [lowest] = this.#checkpoints;
+      while (lowest !== undefined && lowest.offset > offset && this.#bottom === undefined) {
         await this.#goDown(lowest, undefined, budget);
-        [lowest] = this.#marks;
+        [lowest] = this.#checkpoints;
       }
-      if (this.#bottom !== undefined && rank <= this.#bottom) return undefined;
-      const above = this.#marks.find((mark) => mark.rank >= rank);
+      if (this.#bottom !== undefined && offset <= this.#bottom) return undefined;
+      const above = this.#checkpoints.find((checkpoint) => checkpoint.offset >= offset);
       return above === undefined
         ? { before: top, drop: skip }
-        : { before: above.place, drop: above.rank - rank };
+        : { before: above.place, drop: above.offset - offset };
     });
   }
 
   async #rankOf(place: TradePlace, budget: { left: number }): Promise<number> {
-    const [lowest] = this.#marks;
+    const [lowest] = this.#checkpoints;
     if (lowest === undefined) {
-      this.#marks = [{ place, rank: 0 }];
+      this.#checkpoints = [{ place, offset: 0 }];
       return 0;
     }
-    const below = this.#marks.findLast((mark) => comparePlaces(mark.place, place) <= 0);
+    const below = this.#checkpoints.findLast(
+      (checkpoint) => comparePlaces(checkpoint.place, place) <= 0,
+    );
     if (below === undefined) return this.#goDown(lowest, place, budget);
     // Counted from the new place down, so its marks get their ranks when the sum is known.
     const { count, places } = await this.#count(place, below.place, budget);
-    const rank = below.rank + count;
-    const marks = places.map((one, at) => ({ place: one, rank: rank - (at + 1) * STEP }));
-    if (count >= STEP) this.#add([...marks.reverse(), { place, rank }]);
-    return rank;
+    const offset = below.offset + count;
+    const checkpoints = places.map((one, at) => ({ place: one, offset: offset - (at + 1) * STEP }));
+    if (count >= STEP) this.#add([...checkpoints.reverse(), { place, offset }]);
+    return offset;
   }
 
   /** Counts below the lowest mark, to a place or for one turn; answers with the rank reached. */
   async #goDown(
-    lowest: Mark,
+    lowest: Checkpoint,
     downTo: TradePlace | undefined,
     budget: { left: number },
   ): Promise<number> {
     const { count, places, isWhole } = await this.#count(lowest.place, downTo, budget);
-    const rank = lowest.rank - count;
-    const marks = places.map((place, at) => ({ place, rank: lowest.rank - (at + 1) * STEP }));
-    if (downTo !== undefined) marks.push({ place: downTo, rank });
-    else if (isWhole) this.#bottom = rank;
-    this.#add(marks.reverse());
-    return rank;
+    const offset = lowest.offset - count;
+    const checkpoints = places.map((place, at) => ({
+      place,
+      offset: lowest.offset - (at + 1) * STEP,
+    }));
+    if (downTo !== undefined) checkpoints.push({ place: downTo, offset });
+    else if (isWhole) this.#bottom = offset;
+    this.#add(checkpoints.reverse());
+    return offset;
   }
 
   /** To the place below, or without one for a single turn. */
@@ -136,11 +141,11 @@ export class TradeRanks {
         );
       }
       const limits = { step: STEP, maxCount: COUNTED_AT_ONCE };
-      const found = await this.#past.tradeMarks(this.#marketId, before, downTo, limits);
+      const found = await this.#asOf.tradeMarks(this.#marketId, before, downTo, limits);
       budget.left -= Math.max(STEP, found.count);
       count += found.count;
-      for (const mark of found.marks) places.push(mark);
-      const last = found.marks.at(-1);
+      for (const checkpoint of found.checkpoints) places.push(checkpoint);
+      const last = found.checkpoints.at(-1);
       if (found.isWhole || downTo === undefined || last === undefined) {
         return { count, places, isWhole: found.isWhole };
       }
@@ -148,14 +153,14 @@ export class TradeRanks {
     }
   }
 
-  #add(marks: readonly Mark[]): void {
-    const known = new Set(this.#marks.map(({ rank }) => rank));
-    const added = marks.filter(({ rank }) => !known.has(rank));
-    this.#marks = [...this.#marks, ...added].sort((a, b) => a.rank - b.rank);
-    if (this.#spacing > STEP) this.#marks = thinned(this.#marks, this.#spacing);
-    while (this.#marks.length > this.#marksMax) {
+  #add(checkpoints: readonly Checkpoint[]): void {
+    const known = new Set(this.#checkpoints.map(({ offset }) => offset));
+    const added = checkpoints.filter(({ offset }) => !known.has(offset));
+    this.#checkpoints = [...this.#checkpoints, ...added].sort((a, b) => a.offset - b.offset);
+    if (this.#spacing > STEP) this.#checkpoints = thinned(this.#checkpoints, this.#spacing);
+    while (this.#checkpoints.length > this.#marksMax) {
       this.#spacing *= 2;
-      this.#marks = thinned(this.#marks, this.#spacing);
+      this.#checkpoints = thinned(this.#checkpoints, this.#spacing);
     }
   }
 }
@@ -164,13 +169,13 @@ export class TradeRanks {
  * Marks that lie so far apart at least. The ends stay: below the lowest nothing is counted yet, and at
  * the highest the next page is looked for.
  */
-function thinned(marks: readonly Mark[], spacing: number): Mark[] {
-  const kept: Mark[] = [];
-  for (const mark of marks) {
+function thinned(checkpoints: readonly Checkpoint[], spacing: number): Checkpoint[] {
+  const kept: Checkpoint[] = [];
+  for (const checkpoint of checkpoints) {
     const last = kept.at(-1);
-    if (last === undefined || mark.rank - last.rank >= spacing) kept.push(mark);
+    if (last === undefined || checkpoint.offset - last.offset >= spacing) kept.push(checkpoint);
   }
-  const highest = marks.at(-1);
+  const highest = checkpoints.at(-1);
   if (highest !== undefined && kept.at(-1) !== highest) kept.push(highest);
   return kept;
 }

@@ -1,13 +1,13 @@
 import {
-  beginOfSecond,
-  type PastArchive,
+  type AsOfReader,
+  startOfSecond,
   type TradePlace,
   type TradeRow,
 } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
 import { RefusedError } from '../server/backend.js';
 import { FreshCache } from './fresh-cache.js';
-import { TradeRanks } from './trade-ranks.js';
+import { TradeOffsets } from './trade-ranks.js';
 
 const US_PER_S = 1_000_000;
 const US_PER_MS = 1000;
@@ -22,17 +22,17 @@ const PAGES_MAX = 48;
 
 /** Trades as they could be seen at some moments. */
 export class TradeView {
-  readonly #past: PastArchive;
+  readonly #asOf: AsOfReader;
   readonly #clock: Clock;
   readonly #toMs: number;
   readonly #isKnownOnly: boolean;
   readonly #seconds: FreshCache<TradeRow[]>;
   readonly #pages: FreshCache<TradeRow[]>;
-  readonly #ranks = new Map<number, TradeRanks>();
+  readonly #ranks = new Map<number, TradeOffsets>();
 
   /** @param toMs no trade of this moment or later is ever seen */
-  constructor(past: PastArchive, clock: Clock, toMs: number, isKnownOnly: boolean) {
-    this.#past = past;
+  constructor(asOf: AsOfReader, clock: Clock, toMs: number, isKnownOnly: boolean) {
+    this.#asOf = asOf;
     this.#clock = clock;
     this.#toMs = toMs;
     this.#isKnownOnly = isKnownOnly;
@@ -51,11 +51,11 @@ export class TradeView {
     const nowUs = Math.min(nowMs * US_PER_MS, this.#toMs * US_PER_MS - 1);
     const second = Math.floor(nowUs / US_PER_S);
     const key = `${marketId} ${second}`;
-    const all = await this.#seconds.get(key, () => this.#past.tradesOfSecond(marketId, second));
+    const all = await this.#seconds.get(key, () => this.#asOf.tradesOfSecond(marketId, second));
     const rows = this.#isKnownOnly ? all.filter((row) => row.receivedAtMs <= nowMs) : all;
     const hidden = rows.find(({ executedAtUs }) => executedAtUs === null || executedAtUs > nowUs);
     return hidden === undefined
-      ? beginOfSecond(second + 1)
+      ? startOfSecond(second + 1)
       : { tradedAtS: second, tid: hidden.tid };
   }
 
@@ -71,7 +71,7 @@ export class TradeView {
       const count = drop + limit;
       const key = `${marketId} ${before.tradedAtS} ${before.tid} ${count} ${knownAt}`;
       const rows = await this.#pages.get(key, () =>
-        this.#past.tradesBefore(marketId, before, count, knownAt),
+        this.#asOf.tradesBefore(marketId, before, count, knownAt),
       );
       return drop === 0 ? rows : rows.slice(drop);
     };
@@ -87,13 +87,13 @@ export class TradeView {
     return start === undefined ? [] : read(start.before, start.drop);
   }
 
-  #ranksOf(marketId: number): TradeRanks {
+  #ranksOf(marketId: number): TradeOffsets {
     const known = this.#ranks.get(marketId);
     if (known !== undefined) return known;
     // Of markets that nobody pages through any more nothing is kept.
     for (const [id, one] of this.#ranks) if (one.isStale) this.#ranks.delete(id);
-    const ranks = new TradeRanks(this.#past, marketId, this.#clock);
-    this.#ranks.set(marketId, ranks);
-    return ranks;
+    const offsets = new TradeOffsets(this.#asOf, marketId, this.#clock);
+    this.#ranks.set(marketId, offsets);
+    return offsets;
   }
 }

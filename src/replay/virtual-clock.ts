@@ -50,10 +50,10 @@ export class VirtualClock {
   }
 
   /** Milliseconds of this machine until a moment is reached; undefined when it does not come by itself. */
-  delayMs(momentMs: number): number | undefined {
+  delayMs(timeMs: number): number | undefined {
     if (this.#phase !== 'running' || typeof this.#speed !== 'number') return undefined;
     const elapsedMs = this.#clock.monotonicMs() - this.#anchoredAtMs;
-    return Math.max(0, (momentMs - this.#anchorMs) / this.#speed - elapsedMs);
+    return Math.max(0, (timeMs - this.#anchorMs) / this.#speed - elapsedMs);
   }
 
   /** The first client is there. Does nothing later. */
@@ -81,9 +81,9 @@ export class VirtualClock {
   }
 
   /** Goes ahead to a moment; never back, and not beyond the end. Tells nobody. */
-  advanceTo(momentMs: number): void {
+  advanceTo(timeMs: number): void {
     const nowMs = this.nowMs();
-    if (momentMs > nowMs) this.#anchor(Math.min(momentMs, this.span.toMs));
+    if (timeMs > nowMs) this.#anchor(Math.min(timeMs, this.span.toMs));
   }
 
   #become(phase: 'running' | 'paused'): void {

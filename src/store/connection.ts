@@ -79,7 +79,7 @@ export function clientConfig(
 }
 
 /** What keeps a connection from being encrypted as database.url asks, and what to do. */
-function tlsTrouble(error: unknown): string | undefined {
+function tlsFailure(error: unknown): string | undefined {
   const { syscall, path } = error as NodeJS.ErrnoException;
   if (syscall === 'open' && path !== undefined) {
     return `the file ${path}, which database.url names, cannot be read (${messageOf(error)})`;
@@ -96,7 +96,7 @@ function tlsTrouble(error: unknown): string | undefined {
 export function connectFailure(error: unknown, databaseUrl: string): Error {
   if (error instanceof StoreError) return error;
   const where = describeAddress(databaseUrl);
-  const refused = tlsTrouble(error);
+  const refused = tlsFailure(error);
   if (refused !== undefined) {
     return new StoreError(
       'database_tls_refused',

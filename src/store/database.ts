@@ -285,13 +285,13 @@ const TEXT_ARRAY = 1009;
 /** How the values of an answer are read: no number on the way through a float. */
 const ANSWER_TYPES: pg.CustomTypesConfig = {
   getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
-    if (KEPT_AS_TEXT.has(oid)) return moment;
+    if (KEPT_AS_TEXT.has(oid)) return timestamp;
     return pg.types.getTypeParser(oid === NUMERIC_ARRAY ? TEXT_ARRAY : oid, format);
   }) as pg.CustomTypesConfig['getTypeParser'],
 };
 
 /** `2026-01-31T12:00:00.000Z`, with microseconds where there are any. */
-function moment(text: string): string {
+function timestamp(text: string): string {
   const [, day, time, fraction = ''] =
     /^(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?(?:\+00)?$/.exec(text) ?? [];
   if (day === undefined) return text;

@@ -48,7 +48,7 @@ export type {
   StreamSpan,
   StreamStatus,
 } from './reading/inspection.js';
-export type { ArchiveSnapshot, DepartedPartition } from './reading/snapshot.js';
+export type { ArchiveSnapshot, RemovedPartition } from './reading/snapshot.js';
 export type { TradeKey } from './reading/stored-rows.js';
 export type {
   ArchiveIdentity,
@@ -72,15 +72,15 @@ export type {
   PartitionLife,
   PartitionMarket,
   SealFacts,
-  SealingDesk,
+  SealingAdmin,
 } from './sealing/partitions.js';
-export type { LedgerDoubt, StreamCoverage, Unsettled } from './sealing/settled.js';
+export type { LedgerSuspect, StreamCoverage, Unsettled } from './sealing/settled.js';
 export {
+  type CheckTarget,
   FIGURE_SLOTS_MAX,
-  type VerdictTarget,
 } from './verdicts/verdict-figures.js';
 export type { Mismatch } from './verdicts/verdict-rows.js';
-export type { PendingSpan, VerdictTotals } from './verdicts/verdicts.js';
+export type { CheckTotals, PendingSpan } from './verdicts/verdicts.js';
 
 export type SealingStore = Store['sealing'];
-export type VerdictStore = Store['verdicts'];
+export type CheckStore = Store['checks'];

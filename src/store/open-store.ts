@@ -31,7 +31,7 @@ import {
 } from './completeness/ledger.js';
 import { readMissing } from './completeness/missing.js';
 import { notePresent, readBeyondPresent, readExchangeNow } from './completeness/present.js';
-import { revokeBeyond, uncover } from './completeness/uncover.js';
+import { revoke, revokeBeyond } from './completeness/uncover.js';
 import { readFillRequests, want } from './completeness/wanted.js';
 import { Database } from './database.js';
 import { readAnswer } from './reading/answers.js';
@@ -68,14 +68,14 @@ import {
 } from './schema/catalog.js';
 import { checkMigrated } from './schema/migrate.js';
 import { Partitions } from './schema/partitions.js';
-import { readPartitions, SealingDesk } from './sealing/partitions.js';
+import { readPartitions, SealingAdmin } from './sealing/partitions.js';
 import { readFigures } from './verdicts/verdict-figures.js';
 import {
-  applyDoubts,
+  applySuspects,
   readDueMismatches,
   readMismatches,
-  recordVerdicts,
-  reportVerdicts,
+  recordCheckResults,
+  reportCheckResults,
 } from './verdicts/verdict-rows.js';
 import { PendingSearch, readExpected, readTargets, readTotals } from './verdicts/verdicts.js';
 import { Writer } from './writer/writer.js';
@@ -167,7 +167,7 @@ const LEDGER = {
   ...{ coveredRanges: readCoveredRanges, rangesWithin: readRangesWithin, statusRows: readStatus },
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, noteGaps, retryGaps },
   ...{ recordGap, recordAttempt, recordedGaps: readRecordedGaps, closeFilledGaps },
-  ...{ want, fillRequests: readFillRequests, uncover, revokeBeyond },
+  ...{ want, fillRequests: readFillRequests, revoke, revokeBeyond },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
   ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades },
   ...{ newestTrades: readNewestTrades, tradedSlots: readTradedSlots },
@@ -185,9 +185,9 @@ const INSPECTION = {
 };
 
 /** Verdicts of trades against candles, and what they are judged by. */
-const VERDICTS = {
+const CHECKS = {
   ...{ targets: readTargets, figures: readFigures, expected: readExpected, tradeIds: readTradeIds },
-  ...{ record: recordVerdicts, report: reportVerdicts, applyDoubts, totals: readTotals },
+  ...{ record: recordCheckResults, report: reportCheckResults, applySuspects, totals: readTotals },
   ...{ mismatches: readMismatches, dueMismatches: readDueMismatches },
 };
 
@@ -244,8 +244,8 @@ export async function openStore(options: StoreOptions) {
   return {
     ...bind(open, LEDGER),
     inspection: bind(open, INSPECTION),
-    verdicts: {
-      ...bind(open, VERDICTS),
+    checks: {
+      ...bind(open, CHECKS),
       /** For each market and interval its newest span without a verdict, newest first. */
       pending: async (limit: number) => await pending.find(open(), limit),
     },
@@ -258,9 +258,9 @@ export async function openStore(options: StoreOptions) {
        * @param signal gives up whatever runs on it
        * @throws StoreError `sealing_busy` while another one is open, `sealing_refused` on a Citus cluster
        */
-      open: async (signal: AbortSignal): Promise<SealingDesk> => {
+      open: async (signal: AbortSignal): Promise<SealingAdmin> => {
         open();
-        return await SealingDesk.open(connection, signal);
+        return await SealingAdmin.open(connection, signal);
       },
     },
 

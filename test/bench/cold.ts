@@ -92,7 +92,7 @@ async function measure(url: string, archive: Store, coldDir: string): Promise<Me
     ...{ store: archive, coldDir, clock: systemClock, version: '0', nowMs: Date.UTC(2100, 0, 1) },
     rules: {
       ...{ sealAfterMs: DAY_MS, coldAfterMs: DAY_MS, restMs: 0, retentionMs: {} },
-      needsVerdicts: false,
+      needsChecks: false,
     },
     watcher: { onStep: () => undefined, onRows: () => undefined },
     signal: new AbortController().signal,

@@ -87,7 +87,7 @@ async function exportAs(format: Format, { store, parts }: Archive, dir: string):
   const reading = await openReading(store, { coldDir: dir, signal });
   return await exportSeries(
     { kind: 'trades', variantS: 0, parts, format, allowGaps: false, archive: null, version: '0' },
-    { reading, output, clock: systemClock, signal, onProgress: ignore, onPhase: ignore },
+    { reader: reading, output, clock: systemClock, signal, onProgress: ignore, onPhase: ignore },
   );
 }
 

@@ -6,7 +6,7 @@ import { systemRandom } from '../../src/kernel/random.js';
 import type { Batch, StreamRef, TradeRow } from '../../src/model/batch.js';
 import { openStore, type Store } from '../../src/store/index.js';
 import { TRADE } from '../../src/store/writer/series.js';
-import { tradeSheet } from '../../src/store/writer/trade-sheet.js';
+import { tradeColumnSet } from '../../src/store/writer/trade-sheet.js';
 import {
   quietStoreEvents,
   runSql,
@@ -108,8 +108,8 @@ async function secondsOf(work: () => Promise<unknown>): Promise<number> {
 function encode(rows: readonly TradeRow[], isSorted: boolean): Buffer {
   const ignore = () => undefined;
   const window = { fromMs: 0, toMs: Number.MAX_SAFE_INTEGER };
-  const sheet = tradeSheet([{ trades: rows }], window, { settle: ignore, refuse: ignore });
-  return isSorted ? sheet.denseLines : sheet.lines.bytes;
+  const sheet = tradeColumnSet([{ trades: rows }], window, { settle: ignore, refuse: ignore });
+  return isSorted ? sheet.denseLines : sheet.encoder.bytes;
 }
 
 async function rawCopy(world: World, pieces: readonly Buffer[]): Promise<Measured> {

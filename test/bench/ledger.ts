@@ -162,8 +162,8 @@ async function ask(store: Store, ledger: Ledger, random: Random): Promise<Answer
     newestGaps: await measure(async () => (await store.listGaps({ limit: 50 }, END_MS)).length),
     gapTotals: await measureAll(async () => (await store.gapTotals(END_MS)).length),
     statusRows: await measureAll(async () => (await store.statusRows(END_MS)).length),
-    pending: await measureAll(async () => (await store.verdicts.pending(PENDING)).length),
-    verdictTotals: await measureAll(async () => (await store.verdicts.totals()).length),
+    pending: await measureAll(async () => (await store.checks.pending(PENDING)).length),
+    verdictTotals: await measureAll(async () => (await store.checks.totals()).length),
     mergedClaim: await measure(async () => {
       const one = stream();
       const span = { fromMs: headMs, toMs: headMs + 1_000 };

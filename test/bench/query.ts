@@ -66,7 +66,7 @@ async function makeArchive(server: string, coldDir: string) {
     ...{ store, coldDir, clock: systemClock, version: '0', nowMs: SPAN.fromMs + 2 * DAY_MS },
     rules: {
       ...{ sealAfterMs: DAY_MS / 2, coldAfterMs: DAY_MS / 2, retentionMs: {}, restMs: 0 },
-      needsVerdicts: false,
+      needsChecks: false,
     },
     signal: new AbortController().signal,
     watcher: { onStep: () => undefined, onRows: () => undefined },

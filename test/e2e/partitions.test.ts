@@ -174,7 +174,7 @@ test('gaps whose time has left are not filled, and it is said what would bring t
   ];
   await store.setCollectFrom(stream.streamId, at(`${DAYS[0]}T00:00Z`));
   for (const span of [gone, across]) {
-    await store.uncover(stream, span, { reason: 'suspect', note: '', atMs: span.toMs });
+    await store.revoke(stream, span, { reason: 'suspect', note: '', atMs: span.toMs });
     const given = { stream, span, state: 'unfillable', reason: 'beyond history' } as const;
     await store.recordGap({ ...given, atMs: span.toMs });
   }

@@ -135,7 +135,7 @@ test('a database without room, or killed, has nothing of the rows, and takes the
   });
   const first = await openLargeDay(t, server.url);
   const { coldDir } = first;
-  const sealed = await live(first, { rules: { needsVerdicts: false } });
+  const sealed = await live(first, { rules: { needsChecks: false } });
   assert.deepEqual([sealed.failures, sealed.outcomes.length], [[], 1]);
   const [day] = await tradePartitions(first.store);
   assert.ok((day?.heapBytes ?? 0) > ROOM_BYTES && (day?.indexBytes ?? 0) < ROOM_BYTES);

@@ -28,7 +28,7 @@ test('a span with gaps is refused with each of them, or marked in the manifest',
   const stream = { ...part.stream, kind: 'trades', variant: 0, collectFromMs: null } as const;
   const lost = secondsAfterNoon(20, 30);
   const doubt = { reason: 'suspect', note: 'doubted', atMs: lost.toMs } as const;
-  await store.uncover(stream, lost, doubt);
+  await store.revoke(stream, lost, doubt);
   const wide = [{ ...part, span: secondsAfterNoon(-10, 100) }];
   const run = { store, kind, format: 'csv', path, parts: wide } as const;
   await assert.rejects(runExport(run), (error) => {

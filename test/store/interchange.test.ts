@@ -78,7 +78,11 @@ async function writeAll(
           ...{ parts: [await partOf(store, asked, hours)], allowGaps, isForced: true },
         },
         {
-          ...{ reading, clock: new FakeClock(NOON_S * 1000), signal: new AbortController().signal },
+          ...{
+            reader: reading,
+            clock: new FakeClock(NOON_S * 1000),
+            signal: new AbortController().signal,
+          },
           ...{ onProgress: ignore, onPhase: ignore, onFile: ignore },
         },
       );

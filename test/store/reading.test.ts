@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { ColdError } from '../../src/archive/cold/errors.js';
 import { readColdManifest, writeColdManifest } from '../../src/archive/cold/manifest.js';
-import type { Reading } from '../../src/archive/reading.js';
+import type { ArchiveReader } from '../../src/archive/reading.js';
 import { openReading } from '../../src/archive/reading.js';
 import { AbortedError } from '../../src/kernel/errors.js';
 import { seededRandom } from '../../src/kernel/random.js';
@@ -64,7 +64,7 @@ const SEED = 20_260_115;
 test('the same rows come in the same order, wherever each of them is', async (t) => {
   const place = await openDaysWorld(await makeFolder(t));
   const asked = slices(SEED, 28);
-  const read = async (reading: Reading, slice: SeriesSlice, index: number) => {
+  const read = async (reading: ArchiveReader, slice: SeriesSlice, index: number) => {
     const form = FORMS[index % FORMS.length] ?? 'csv';
     const limit = 1 + (index % 9);
     return [
@@ -111,13 +111,13 @@ test('it is told where each part of a span is, and what the ledger says of it', 
   t.after(() => reading.close());
   const middle = dayMs(DAYS[1]);
   const span = { fromMs: WHOLE.fromMs + 5, toMs: WHOLE.toMs + DAY_MS };
-  assert.deepEqual(reading.parts('trades', span), [
+  assert.deepEqual(reading.segments('trades', span), [
     { state: 'expired', span: { fromMs: span.fromMs, toMs: middle } },
     { state: 'cold', span: { fromMs: middle, toMs: middle + DAY_MS } },
     { state: 'hot', span: { fromMs: middle + DAY_MS, toMs: span.toMs } },
   ]);
-  assert.deepEqual(reading.parts('depth', span), [{ state: 'hot', span }]);
-  assert.deepEqual(reading.parts('trades', { fromMs: 7, toMs: 7 }), []);
+  assert.deepEqual(reading.segments('depth', span), [{ state: 'hot', span }]);
+  assert.deepEqual(reading.segments('trades', { fromMs: 7, toMs: 7 }), []);
   const slice = { kind: 'trades', marketId: 1, variantS: 0, span: WHOLE } as const;
   assert.equal((await linesOf(reading.rows(slice, 'csv'))).length, 24, 'none of the expired day');
   const files = await reading.coldFiles('trades', span, [1]);
@@ -214,7 +214,7 @@ test('what sealing has put into files is read as it was', async (t) => {
       found.push((await linesOf(reading.rows(slice, 'csv'))).map(normal));
       found.push(await rowsOf(reading.newest(slice, 50)));
     }
-    const parts = reading.parts('trades', span).map(({ state }) => state);
+    const parts = reading.segments('trades', span).map(({ state }) => state);
     await reading.close();
     return { found, parts };
   };

@@ -132,14 +132,14 @@ test('a daemon that only writes does everything it does', async () => {
   await store.noteGaps({ limit: 10 }, atMs, 'looked at');
   await store.retryGaps({ limit: 10 }, atMs, true);
   await store.want(trades, span(-9000, -8000));
-  await store.uncover(trades, span(600, 900), { reason: 'suspect', note: 'test', atMs });
+  await store.revoke(trades, span(600, 900), { reason: 'suspect', note: 'test', atMs });
   await store.commit({ claims: [claim(trades, 600, 900)] });
   assert.ok((await store.closeFilledGaps()) > 0);
   await store.touchSession(session, atMs + 1);
   await store.closeSession(session, { atMs: atMs + 2, code: 1000, reason: 'test' });
   await store.closeOrphanSessions();
   await store.rememberSinceMode('historyResult', 'skip');
-  const [target] = await store.verdicts.targets();
+  const [target] = await store.checks.targets();
   assert.equal(target?.marketId, 1);
   await runVerdicts(url, store);
   assert.deepEqual(await brokenCoverage(url), []);
@@ -157,9 +157,9 @@ async function runVerdicts(url: string, store: Awaited<ReturnType<typeof openTes
     differences: [{ figure: 'volume', trades: '1', candle: '2' }],
     nextTryAtMs: fromMs,
   };
-  await store.verdicts.record(1, HOUR_S, [mismatch]);
-  await store.verdicts.record(1, HOUR_S, [{ ...mismatch, tries: 1, nextTryAtMs: null }]);
-  await store.verdicts.applyDoubts(fromMs, 100);
+  await store.checks.record(1, HOUR_S, [mismatch]);
+  await store.checks.record(1, HOUR_S, [{ ...mismatch, tries: 1, nextTryAtMs: null }]);
+  await store.checks.applySuspects(fromMs, 100);
   assert.deepEqual(await runSql(url, 'SELECT FROM verdict_doubt'), []);
 }
 

@@ -59,7 +59,7 @@ test('what is in files cannot be doubted before it is brought back', async (t) =
   const { store, trades } = world;
   await archiveDays(world, 0, 1);
   const before = await runSql(world.url, 'SELECT * FROM coverage ORDER BY coverage::text');
-  await assert.rejects(store.uncover(trades, hours(1, 30), doubt), {
+  await assert.rejects(store.revoke(trades, hours(1, 30), doubt), {
     code: 'partition_archived',
     action: 'skip',
     message:
@@ -68,7 +68,7 @@ test('what is in files cannot be doubted before it is brought back', async (t) =
   const after = await runSql(world.url, 'SELECT * FROM coverage ORDER BY coverage::text');
   assert.deepEqual(after, before);
   await bringBack(world);
-  await store.uncover(trades, hours(1, 30), doubt);
+  await store.revoke(trades, hours(1, 30), doubt);
   assert.deepEqual(await spansOf(world, trades), [
     [0, 1],
     [30, 72],
@@ -126,7 +126,7 @@ test('of a doubt that reaches into files the rest is taken back, and every count
     const world = await openDoubted(t);
     await archiveDays(world, ...days);
     for (const stream of [world.trades, world.times]) {
-      const rests = await world.store.uncover(stream, span, doubt);
+      const rests = await world.store.revoke(stream, span, doubt);
       assert.deepEqual(await spansOf(world, stream), left);
       assert.equal(rests.length, left.length);
     }
@@ -138,14 +138,14 @@ test('an island whose partition holds rows of its neighbour as well is counted b
   const world = await openDoubted(t);
   const { store, trades } = world;
   for (const span of [hours(0.2, 0.5), hours(71.2, 71.3)]) {
-    await store.uncover(trades, span, doubt);
+    await store.revoke(trades, span, doubt);
     await store.recordGap({
       ...{ stream: trades, span, state: 'unfillable', reason: 'beyond history' },
       atMs: FIRST_MS,
     });
   }
   await archiveDays(world, 0);
-  await store.uncover(trades, hours(30, 31), doubt);
+  await store.revoke(trades, hours(30, 31), doubt);
   assert.deepEqual(await spansOf(world, trades), [
     [0, 0.2],
     [0.5, 30],
@@ -157,14 +157,14 @@ test('an island whose partition holds rows of its neighbour as well is counted b
   // With both of its ends in such partitions nothing is known of the parts.
   const other = await openDoubted(t);
   for (const span of [hours(0.2, 0.5), hours(48.2, 48.5)]) {
-    await other.store.uncover(other.trades, span, doubt);
+    await other.store.revoke(other.trades, span, doubt);
     await other.store.recordGap({
       ...{ stream: other.trades, span, state: 'unfillable', reason: 'beyond history' },
       atMs: FIRST_MS,
     });
   }
   await archiveDays(other, 0, 2);
-  await assert.rejects(other.store.uncover(other.trades, hours(30, 31), doubt), {
+  await assert.rejects(other.store.revoke(other.trades, hours(30, 31), doubt), {
     code: 'partition_archived',
   });
   await assertExact(other);

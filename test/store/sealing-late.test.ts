@@ -92,7 +92,7 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
   const halfMs = FIRST_MS + DAY_MS / 2;
   await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
   const hole = { fromMs: halfMs, toMs: halfMs + 3_600_000 };
-  await store.uncover(stream, hole, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  await store.revoke(stream, hole, { reason: 'suspect', note: '', atMs: FIRST_MS });
   await store.recordGap({
     stream,
     span: hole,
@@ -101,7 +101,7 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
     atMs: FIRST_MS,
   });
   const { outcomes } = await liveAll(world, {
-    rules: { coldAfterMs: DAY_MS, needsVerdicts: false },
+    rules: { coldAfterMs: DAY_MS, needsChecks: false },
   });
   assert.equal(outcomes.filter(({ became }) => became === 'archived').length, 3);
 

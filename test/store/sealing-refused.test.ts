@@ -28,7 +28,7 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
   assert.ok(stream !== undefined);
   const hole = { fromMs: FIRST_MS + DAY_MS, toMs: FIRST_MS + DAY_MS + 60_000 };
   await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
-  await store.uncover(stream, hole, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  await store.revoke(stream, hole, { reason: 'suspect', note: '', atMs: FIRST_MS });
   const notes = async () => (await live(world)).outcomes.map(({ note }) => note);
   assert.deepEqual(await notes(), [
     null,
@@ -51,7 +51,7 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
     [null, 'kline 3600s of BTC_USDT is not judged from 2026-01-14T00:00:00.000Z on', null],
   );
   const verdict = { span, outcome: 'match' as const, differences: [], tries: 0, nextTryAtMs: null };
-  await other.store.verdicts.record(1, 3600, [verdict]);
+  await other.store.checks.record(1, 3600, [verdict]);
   assert.deepEqual(
     (await live(other)).outcomes.map(({ became }) => became),
     ['sealed'],

@@ -8,22 +8,20 @@ test('what has left the database is not judged by rows that are not there', asyn
   const kline = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 3600 });
   const whole = { fromMs: FIRST_MS, toMs: FIRST_MS + 3 * DAY_MS };
   await store.commit({ claims: [{ stream: kline, span: whole, evidence: {} }] });
-  const [target] = await store.verdicts.targets();
+  const [target] = await store.checks.targets();
   assert.ok(target !== undefined);
   const first = { fromMs: FIRST_MS, toMs: FIRST_MS + DAY_MS };
   const rest = { ...whole, fromMs: first.toMs };
   const provable = async () =>
-    (await store.verdicts.figures(target, kline, first)).filter(({ hasTrades }) => hasTrades);
+    (await store.checks.figures(target, kline, first)).filter(({ hasTrades }) => hasTrades);
   assert.equal((await provable()).length, 24);
-  assert.deepEqual(await store.verdicts.expected(target, kline), [whole]);
+  assert.deepEqual(await store.checks.expected(target, kline), [whole]);
   const { outcomes } = await live(world, {
-    rules: { coldAfterMs: DAY_MS, needsVerdicts: false },
+    rules: { coldAfterMs: DAY_MS, needsChecks: false },
     isChosen: ({ table, span }) => table === 'trade' && span.fromMs === FIRST_MS,
   });
   assert.equal(outcomes.at(-1)?.became, 'archived');
   assert.deepEqual(await provable(), []);
-  assert.deepEqual(await store.verdicts.expected(target, kline), [rest]);
-  assert.deepEqual(await store.verdicts.pending(10), [
-    { marketId: 1, intervalS: 3600, span: rest },
-  ]);
+  assert.deepEqual(await store.checks.expected(target, kline), [rest]);
+  assert.deepEqual(await store.checks.pending(10), [{ marketId: 1, intervalS: 3600, span: rest }]);
 });

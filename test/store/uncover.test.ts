@@ -68,7 +68,7 @@ test('after any commits and doubts every count and id is exact, and what was exp
         const stream = isTimes ? times : trades;
         const name = isTimes ? 'times' : 'trades';
         if (kind === 'uncover') {
-          const left = await store.uncover(stream, spanOf(...at), doubt);
+          const left = await store.revoke(stream, spanOf(...at), doubt);
           for (let s = at[0]; s < at[1]; s += 1) covered[name].delete(s);
           for (const range of left) {
             const { fromS, toS } = inSeconds(range);
@@ -164,16 +164,16 @@ test('the edges of what is taken back', async () => {
     [[0, 90], []],
   ];
   for (const [at, left] of cases) {
-    await store.uncover(trades, spanOf(...at), doubt);
+    await store.revoke(trades, spanOf(...at), doubt);
     assert.deepEqual(
       await rangesOf(trades),
       left.map(([fromS, toS]) => ({ fromS, toS })),
     );
     assert.deepEqual(await brokenCoverage(url), []);
   }
-  await assert.rejects(store.uncover(trades, spanOf(5, 5), doubt), { code: 'data_refused' });
+  await assert.rejects(store.revoke(trades, spanOf(5, 5), doubt), { code: 'data_refused' });
   const depth = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
-  await assert.rejects(store.uncover(depth, spanOf(5, 6), doubt), { code: 'data_refused' });
+  await assert.rejects(store.revoke(depth, spanOf(5, 6), doubt), { code: 'data_refused' });
 });
 
 test('a doubt is taken up once: uncovered, then due, then filled by what is fetched', async () => {
@@ -188,7 +188,7 @@ test('a doubt is taken up once: uncovered, then due, then filled by what is fetc
     [[trades.streamId, span]],
   );
   assert.deepEqual([asked.due, asked.wanted], [[], []]);
-  const rests = await store.uncover(trades, span, doubt);
+  const rests = await store.revoke(trades, span, doubt);
   assert.deepEqual(rests.map(inSeconds), [
     { fromS: 30, toS: 60 },
     { fromS: 0, toS: 20 },
@@ -212,7 +212,7 @@ test('a doubt is taken up once: uncovered, then due, then filled by what is fetc
 
 test('candles are taken back too, and go on counting their rows', async () => {
   await store.commit({ claims: [claim(klines, 0, 600)] });
-  await store.uncover(klines, spanOf(120, 180), doubt);
+  await store.revoke(klines, spanOf(120, 180), doubt);
   assert.deepEqual(await rangesOf(klines), [
     { fromS: 0, toS: 120 },
     { fromS: 180, toS: 600 },
@@ -223,7 +223,7 @@ test('a claim and a doubt at the same time leave an exact ledger', async () => {
   for (let round = 0; round < 10; round += 1) {
     await Promise.all([
       store.commit({ trades: tradesOf(0, 60), claims: [claim(trades, 0, 30 + round)] }),
-      store.uncover(trades, spanOf(10, 20 + round), doubt),
+      store.revoke(trades, spanOf(10, 20 + round), doubt),
       store.commit({ trades: tradesOf(20, 80), claims: [claim(trades, 25, 80)] }),
       store.recordGap({
         stream: trades,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { KlineRow, StreamRef } from '../../src/model/batch.js';
 import { judgeSlot, matchRow, type VerdictRow } from '../../src/model/verdict.js';
-import type { Store, VerdictTarget } from '../../src/store/index.js';
+import type { CheckTarget, Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
@@ -12,7 +12,7 @@ interface World {
   readonly url: string;
   readonly trades: StreamRef;
   readonly minutes: StreamRef;
-  readonly target: VerdictTarget;
+  readonly target: CheckTarget;
 }
 
 async function openWorld(): Promise<World> {
@@ -21,7 +21,7 @@ async function openWorld(): Promise<World> {
   const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   await store.ensureStream({ kind: 'kline', marketId: 1, variant: 3600 });
   const minutes = await store.ensureStream({ kind: 'kline', marketId: 1, variant: 60 });
-  const [target] = await store.verdicts.targets();
+  const [target] = await store.checks.targets();
   assert.ok(target !== undefined);
   return { store, url, trades, minutes, target };
 }
@@ -71,7 +71,7 @@ test('figures are exact sums, first and last by time and id, and say what is cov
   ];
   await store.commit({ trades: many, claims: [claim(trades, 0, 150)] });
   await store.commit({ klines: [candle(60)], claims: [claim(minutes, -60, 120)] });
-  const slots = await store.verdicts.figures(target, minutes, spanS(-60, 180));
+  const slots = await store.checks.figures(target, minutes, spanS(-60, 180));
   assert.deepEqual(
     slots.map(({ hasTrades, hasCandle }) => [hasTrades, hasCandle]),
     [
@@ -98,24 +98,24 @@ test('figures are exact sums, first and last by time and id, and say what is cov
     slots.map((one) => judgeSlot(one).outcome),
     ['unproven', 'mismatch', 'match', 'unproven'],
   );
-  const [later] = await store.verdicts.figures(target, minutes, spanS(120, 180));
+  const [later] = await store.checks.figures(target, minutes, spanS(120, 180));
   assert.equal(later?.previousClose, '100.5', 'the close before the span');
-  await assert.rejects(store.verdicts.figures(target, minutes, spanS(1, 61)), RangeError);
+  await assert.rejects(store.checks.figures(target, minutes, spanS(1, 61)), RangeError);
 });
 
 test('pending are whole slots that both roads cover, without those judged', async () => {
   const { store, trades, minutes } = await openWorld();
-  assert.deepEqual(await store.verdicts.pending(10), []);
+  assert.deepEqual(await store.checks.pending(10), []);
   await store.commit({ claims: [claim(trades, 30, 400)] });
   await store.commit({ claims: [claim(minutes, 0, 300)] });
-  const pending = () => store.verdicts.pending(10);
+  const pending = () => store.checks.pending(10);
   const one = { marketId: 1, intervalS: 60 };
   assert.deepEqual(await pending(), [{ ...one, span: spanS(60, 300) }]);
-  await store.verdicts.record(1, 60, [matchRow(spanS(180, 240)), mismatch(240)]);
+  await store.checks.record(1, 60, [matchRow(spanS(180, 240)), mismatch(240)]);
   assert.deepEqual(await pending(), [{ ...one, span: spanS(60, 180) }]);
-  await store.verdicts.record(1, 60, [matchRow(spanS(60, 180))]);
+  await store.checks.record(1, 60, [matchRow(spanS(60, 180))]);
   assert.deepEqual(await pending(), []);
-  const [totals] = await store.verdicts.totals();
+  const [totals] = await store.checks.totals();
   assert.deepEqual(totals, {
     ...one,
     market: 'BTC_USDT',
@@ -129,9 +129,9 @@ test('pending are whole slots that both roads cover, without those judged', asyn
 test('matches become one row, mismatches keep one each, the later verdict stays', async () => {
   const { store, url } = await openWorld();
   for (let minute = 0; minute < 20; minute += 1) {
-    await store.verdicts.record(1, 60, [matchRow(spanS(minute * 60, minute * 60 + 60))]);
+    await store.checks.record(1, 60, [matchRow(spanS(minute * 60, minute * 60 + 60))]);
   }
-  await store.verdicts.record(1, 60, [mismatch(300), mismatch(600, { tries: 1 })]);
+  await store.checks.record(1, 60, [mismatch(300), mismatch(600, { tries: 1 })]);
   const rows = await runSql<{ outcome: string }>(
     url,
     'SELECT outcome, tries FROM verdict ORDER BY lower(span)',
@@ -140,7 +140,7 @@ test('matches become one row, mismatches keep one each, the later verdict stays'
     rows.map(({ outcome }) => outcome),
     ['match', 'mismatch', 'match', 'mismatch', 'match'],
   );
-  const due = await store.verdicts.dueMismatches(NOON_S * 1000, 10);
+  const due = await store.checks.dueMismatches(NOON_S * 1000, 10);
   assert.deepEqual(
     due.map(({ span, tries }) => [span, tries]),
     [
@@ -149,10 +149,10 @@ test('matches become one row, mismatches keep one each, the later verdict stays'
     ],
   );
   assert.deepEqual(due[1], { ...mismatch(300), marketId: 1, market: 'BTC_USDT', intervalS: 60 });
-  assert.deepEqual(await store.verdicts.dueMismatches(NOON_S * 1000 - 1, 10), []);
-  await store.verdicts.record(1, 60, [matchRow(spanS(300, 360)), matchRow(spanS(600, 660))]);
+  assert.deepEqual(await store.checks.dueMismatches(NOON_S * 1000 - 1, 10), []);
+  await store.checks.record(1, 60, [matchRow(spanS(300, 360)), matchRow(spanS(600, 660))]);
   assert.equal((await runSql(url, 'SELECT 1 FROM verdict')).length, 1);
-  assert.deepEqual(await store.verdicts.mismatches({}, 10), []);
+  assert.deepEqual(await store.checks.mismatches({}, 10), []);
 });
 
 test('a late trade and a revised candle take back what was said of their slots', async () => {
@@ -164,7 +164,7 @@ test('a late trade and a revised candle take back what was said of their slots',
   });
   const marks = () => runSql(url, 'SELECT interval_s FROM verdict_doubt ORDER BY doubt_id');
   assert.deepEqual(await marks(), [], 'what comes with its first coverage is no change');
-  await store.verdicts.record(1, 60, [
+  await store.checks.record(1, 60, [
     matchRow(spanS(0, 240)),
     mismatch(240, { tries: 2, nextTryAtMs: null }),
   ]);
@@ -172,15 +172,15 @@ test('a late trade and a revised candle take back what was said of their slots',
   await store.commit({ klines: [candle(0, { volume: '3' })] });
   assert.deepEqual(await marks(), [{ interval_s: 0 }, { interval_s: 60 }]);
   const nowMs = (NOON_S + 900) * 1000;
-  assert.equal(await store.verdicts.applyDoubts(nowMs, 100), 2);
+  assert.equal(await store.checks.applySuspects(nowMs, 100), 2);
   assert.deepEqual(await marks(), []);
-  const [again] = await store.verdicts.mismatches({ marketId: 1 }, 10);
+  const [again] = await store.checks.mismatches({ marketId: 1 }, 10);
   assert.deepEqual([again?.tries, again?.nextTryAtMs], [2, nowMs], 'tries are not forgotten');
-  assert.deepEqual(await store.verdicts.pending(1), [
+  assert.deepEqual(await store.checks.pending(1), [
     { marketId: 1, intervalS: 60, span: spanS(300, 600) },
   ]);
-  await store.verdicts.record(1, 60, [matchRow(spanS(300, 600))]);
-  const [pending] = await store.verdicts.pending(1);
+  await store.checks.record(1, 60, [matchRow(spanS(300, 600))]);
+  const [pending] = await store.checks.pending(1);
   assert.deepEqual(pending?.span, spanS(0, 240), 'all that lies within the changes');
 });
 
@@ -189,7 +189,7 @@ test('a report adds mismatches, and has those looked at again that hold no more'
   const verdict = (fromS: number, outcome: 'match' | 'mismatch') => ({
     ...{ span: spanS(fromS, fromS + 60), outcome, differences: [], reason: null },
   });
-  await store.verdicts.record(1, 60, [
+  await store.checks.record(1, 60, [
     matchRow(spanS(0, 120)),
     mismatch(120, { tries: 3, nextTryAtMs: null }),
     mismatch(180, { tries: 3, nextTryAtMs: null }),
@@ -200,8 +200,8 @@ test('a report adds mismatches, and has those looked at again that hold no more'
     verdict(120, 'match'),
     verdict(180, 'mismatch'),
   ];
-  await store.verdicts.report(1, 60, reported, 5);
-  const known = await store.verdicts.mismatches({ span: spanS(0, 600) }, 10);
+  await store.checks.report(1, 60, reported, 5);
+  const known = await store.checks.mismatches({ span: spanS(0, 600) }, 10);
   assert.deepEqual(
     known.map(({ span, tries, nextTryAtMs }) => [span.fromMs / 1000 - NOON_S, tries, nextTryAtMs]),
     [
@@ -210,14 +210,14 @@ test('a report adds mismatches, and has those looked at again that hold no more'
       [60, 0, 5],
     ],
   );
-  assert.deepEqual(await store.verdicts.mismatches({ marketId: 7 }, 10), []);
+  assert.deepEqual(await store.checks.mismatches({ marketId: 7 }, 10), []);
 });
 
 test('expected is what both are collected of, up to where both are covered', async () => {
   const { store, trades, minutes, target } = await openWorld();
   const expected = async () => {
-    const [known] = await store.verdicts.targets();
-    return await store.verdicts.expected(known ?? target, minutes);
+    const [known] = await store.checks.targets();
+    return await store.checks.expected(known ?? target, minutes);
   };
   assert.deepEqual(await expected(), []);
   await store.setCollectFrom(trades.streamId, (NOON_S + 60) * 1000);
@@ -225,7 +225,7 @@ test('expected is what both are collected of, up to where both are covered', asy
   assert.deepEqual(await expected(), []);
   await store.commit({ claims: [claim(trades, 500, 600), claim(minutes, 0, 540)] });
   assert.deepEqual(await expected(), [spanS(60, 540)]);
-  assert.deepEqual(await store.verdicts.tradeIds(1, spanS(0, 600), 5), []);
+  assert.deepEqual(await store.checks.tradeIds(1, spanS(0, 600), 5), []);
 });
 
 test('what was asked for is expected of both roads, though it lies before what is collected', async () => {
@@ -235,13 +235,10 @@ test('what was asked for is expected of both roads, though it lies before what i
     await store.commit({ claims: [claim(stream, 600, 900)] });
   }
   await store.want(trades, spanS(0, 300));
-  assert.deepEqual(await store.verdicts.expected(target, minutes), [spanS(600, 900)]);
+  assert.deepEqual(await store.checks.expected(target, minutes), [spanS(600, 900)]);
   await store.want(minutes, spanS(60, 240));
   await store.want(minutes, spanS(840, 2_000));
-  assert.deepEqual(await store.verdicts.expected(target, minutes), [
-    spanS(60, 240),
-    spanS(600, 900),
-  ]);
+  assert.deepEqual(await store.checks.expected(target, minutes), [spanS(60, 240), spanS(600, 900)]);
 });
 
 test('older spans are found among many islands, too, and after a rest also what became open', async () => {
@@ -253,21 +250,21 @@ test('older spans are found among many islands, too, and after a rest also what 
     spanS(Math.ceil(fromS / 60) * 60, Math.floor(toS / 60) * 60),
   );
   const judge = async () => {
-    const [found] = await store.verdicts.pending(10);
-    if (found !== undefined) await store.verdicts.record(1, 60, [matchRow(found.span)]);
+    const [found] = await store.checks.pending(10);
+    if (found !== undefined) await store.checks.record(1, 60, [matchRow(found.span)]);
     return found?.span;
   };
   for (const slot of slots.toReversed()) assert.deepEqual(await judge(), slot);
   assert.equal(await judge(), undefined);
 
   const oldest = slots[0] ?? assert.fail('no slots');
-  await store.verdicts.record(1, 60, [{ ...mismatch(0), span: oldest }]);
+  await store.checks.record(1, 60, [{ ...mismatch(0), span: oldest }]);
   await runSql(url, `DELETE FROM verdict WHERE outcome = 'mismatch'`);
   const found: unknown[] = [];
   for (let call = 0; call <= 20 && found.length === 0; call += 1) {
-    found.push(...(await store.verdicts.pending(10)));
+    found.push(...(await store.checks.pending(10)));
   }
   assert.deepEqual(found, [{ marketId: 1, intervalS: 60, span: oldest }]);
-  const [totals] = await store.verdicts.totals();
+  const [totals] = await store.checks.totals();
   assert.equal(totals?.coveredUntilMs, spanS(0, 5_940).toMs);
 });

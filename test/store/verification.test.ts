@@ -108,7 +108,7 @@ class World {
       const stream = this.streams.find((one) => one.streamId === streamId);
       assert.ok(stream !== undefined);
       const gap = { reason: 'suspect', note: 'refetching', atMs: this.nowMs } as const;
-      await this.store.uncover(stream, span, gap);
+      await this.store.revoke(stream, span, gap);
       await this.fetch(stream, span);
       done.push(`${stream.kind} ${stream.variant}`);
     }
@@ -163,7 +163,7 @@ test('a lost trade is missed, fetched again with its candle, and then all matche
   await runSql(world.url, 'DELETE FROM trade WHERE tid = 7');
   await world.settle();
   assert.deepEqual(await world.outcomes(60), ['match', 'mismatch', 'match']);
-  const [found] = await world.store.verdicts.mismatches({ marketId: 1 }, 1);
+  const [found] = await world.store.checks.mismatches({ marketId: 1 }, 1);
   assert.equal(found?.tries, found?.intervalS === 60 ? 1 : 0);
   assert.deepEqual(
     await world.refetch(),
@@ -195,7 +195,7 @@ test('a trade that was altered by hand stays a mismatch after three refetches, a
   const minute = ['kline 60', 'trades 0'];
   assert.deepEqual(refetches.slice(0, 3), [minute, minute, minute]);
   assert.ok(refetches.slice(3).every((one) => one.length === 0));
-  const known = await world.store.verdicts.mismatches({ marketId: 1 }, 10);
+  const known = await world.store.checks.mismatches({ marketId: 1 }, 10);
   const settled = known.find(({ intervalS }) => intervalS === 60);
   assert.deepEqual([settled?.tries, settled?.nextTryAtMs], [3, null]);
   assert.ok(
@@ -258,7 +258,7 @@ test('a candle that stays missing is asked for together with its trades, and the
   }
   const both = ['kline 60', 'trades 0'];
   assert.deepEqual(refetches, [['kline 60'], both, both, [], [], []]);
-  const known = await world.store.verdicts.mismatches({ marketId: 1 }, 10);
+  const known = await world.store.checks.mismatches({ marketId: 1 }, 10);
   const settled = known.find(({ intervalS }) => intervalS === 60);
   assert.deepEqual([settled?.tries, settled?.nextTryAtMs], [3, null]);
 });
@@ -285,7 +285,7 @@ test('late trades and revised candles are judged anew', async () => {
   assert.ok(again !== undefined);
   await runSql(world.url, 'DELETE FROM trade WHERE tid = 30');
   await world.store.commit({ trades: [again] });
-  assert.equal(await world.store.verdicts.applyDoubts(world.nowMs, 10), 1);
+  assert.equal(await world.store.checks.applySuspects(world.nowMs, 10), 1);
   assert.equal((await world.outcomes(60)).length, 2, 'a match with a hole where it changed');
   await world.settle();
   assert.deepEqual(await world.outcomes(60), ['match']);

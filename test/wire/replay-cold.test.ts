@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { openPast } from '../../src/archive/past/past.js';
+import { openAsOf } from '../../src/archive/past/past.js';
 import { GAP_HEADER } from '../../src/contract/told-gaps.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../src/kernel/random.js';
@@ -32,8 +32,8 @@ type Mode = (typeof MODES)[number];
 const draw = (random: Random, below: number) => Math.floor(random() * below);
 
 async function replayOf(t: TestContext, world: EventWorld, coldDir: string, as: Mode) {
-  const past = openPast(world.store, { clock: systemClock, coldDir });
-  return await startReplay(t, world.store, { past, as, span: SPAN });
+  const past = openAsOf(world.store, { clock: systemClock, coldDir });
+  return await startReplay(t, world.store, { asOf: past, as, span: SPAN });
 }
 
 /** Moments at which something changes, a millisecond before and after them, and others. */
@@ -105,7 +105,7 @@ const seatOf = (backend: Replayed['backend']): Backend =>
 
 /** All pushed states, as they are told to those who follow them. */
 async function updates(world: EventWorld, coldDir: string): Promise<object[]> {
-  const past = openPast(world.store, { clock: systemClock, coldDir });
+  const past = openAsOf(world.store, { clock: systemClock, coldDir });
   const all: object[] = [];
   for (const marketId of [1, 2, 3]) {
     let after = { observedAtMs: SPAN.fromMs, seq: -1 };

@@ -4,7 +4,7 @@ import { rm } from 'node:fs/promises';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
 import { openArchive } from '../../src/archive/open-archive.js';
-import { openPast } from '../../src/archive/past/past.js';
+import { openAsOf } from '../../src/archive/past/past.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
@@ -135,8 +135,8 @@ test('a replay one of whose files is gone answers everything else', async (t) =>
   const coldDir = await makeFolder(t, 'cold');
   const files = await archiveDay({ ...world, coldDir }, 'trades', '2026-01-15');
   for (const path of files) await rm(path);
-  const past = openPast(world.store, { clock: systemClock, coldDir });
-  const { server, failures } = await startReplay(t, world.store, { past });
+  const past = openAsOf(world.store, { clock: systemClock, coldDir });
+  const { server, failures } = await startReplay(t, world.store, { asOf: past });
   const ask = async (path: string) => {
     const reply = await fetch(`${server.url}/api/v1/public/${path}`);
     return [reply.status, ((await reply.json()) as { message: string }).message] as const;

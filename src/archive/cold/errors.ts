@@ -34,7 +34,7 @@ const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 const FULL_WORDS = /No space left on device|File too large|Disk quota exceeded/i;
 
 /** Whether an error says that a disk is full, be it ours or that of a server. */
-export function saysFull(error: unknown): boolean {
+export function isFullDisk(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
 }
 
@@ -43,7 +43,7 @@ export function asColdError(error: unknown, path: string): unknown {
   // A server's disk is none of ours.
   if (error instanceof ColdError || error instanceof StoreError) return error;
   const code = codeOf(error);
-  if (saysFull(error)) {
+  if (isFullDisk(error)) {
     return new ColdError(
       'cold_disk_full',
       'retry',
@@ -77,11 +77,11 @@ export function asColdError(error: unknown, path: string): unknown {
  * What kept a partition from coming back, and that it is where it was. Errors that say so by themselves
  * stay as they are.
  */
-export function asThawError(error: unknown, coldDir: string, partition: string): unknown {
+export function asRestoreError(error: unknown, coldDir: string, partition: string): unknown {
   const stays = `${partition} stays archived, and its files are as they were`;
   if (error instanceof ColdError) return error;
   if (error instanceof StoreError) {
-    if (error.sqlstate === '53100' || saysFull(error)) {
+    if (error.sqlstate === '53100' || isFullDisk(error)) {
       return new ColdError(
         'restore_disk_full',
         'retry',
@@ -94,7 +94,7 @@ export function asThawError(error: unknown, coldDir: string, partition: string):
     const text = `${error.message}. ${stays}: run the same command again when the database is well`;
     return new StoreError(code, action, text, { cause: error, sqlstate });
   }
-  if (saysFull(error)) {
+  if (isFullDisk(error)) {
     const text = `no space is left for what is laid aside in ${coldDir} while reading: ${stays}. Free some, then run the same command again`;
     return new ColdError('cold_disk_full', 'retry', text, { cause: error });
   }

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { SERIES } from '../../model/series.js';
-import type { PartitionInfo, SealFacts, SealingDesk } from '../../store/index.js';
+import type { PartitionInfo, SealFacts, SealingAdmin } from '../../store/index.js';
 import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession } from '../parquet/session.js';
 import type { LifeWatcher } from '../sealing/events.js';
@@ -21,7 +21,7 @@ import { type StagedDay, stageDays } from './staging.js';
 
 /** What writing and reading files needs. */
 export interface ColdContext {
-  readonly desk: SealingDesk;
+  readonly admin: SealingAdmin;
   readonly coldDir: string;
   readonly files: ColdFileSystem;
   readonly clock: Clock;
@@ -36,7 +36,7 @@ const STAYS = 'it stays in the database';
 const iso = (ms: number) => new Date(ms).toISOString();
 
 /** What was written of a partition. */
-export interface Frozen {
+export interface ArchivedFiles {
   readonly uri: string;
   readonly manifest: ColdManifest;
 }
@@ -48,11 +48,11 @@ export interface Frozen {
  * @throws ColdError `cold_disk_full`, `cold_mismatch`; ParquetError; the signal's reason. Files without
  *   a manifest may be left; they are nothing, and go with the next tidying
  */
-export async function freezePartition(
+export async function archivePartition(
   context: ColdContext,
   partition: PartitionInfo,
-): Promise<Frozen> {
-  const { coldDir, desk, files, watcher, signal } = context;
+): Promise<ArchivedFiles> {
+  const { coldDir, admin, files, watcher, signal } = context;
   assertColdDir(coldDir);
   const uri = coldManifestPath(partition.table, partition.name);
   const earlier = await findEarlier(context, partition, uri);
@@ -68,12 +68,12 @@ export async function freezePartition(
     await watcher.onStep('archive: read', partition.name);
     const decimals = new ColdDecimals(coldDir, partition.table, duck);
     facts = await stageDays(
-      desk,
+      admin,
       partition,
       { files, folder },
       (rows) => watcher.onRows(rows, partition.rows),
       async (day) => {
-        written.push(await freezeDay(context, { duck, decimals }, partition, day));
+        written.push(await archiveDay(context, { duck, decimals }, partition, day));
       },
     );
   } catch (error) {
@@ -92,10 +92,10 @@ export async function freezePartition(
  * rows are still those.
  */
 async function findEarlier(
-  { coldDir, desk, watcher, signal }: ColdContext,
+  { coldDir, admin, watcher, signal }: ColdContext,
   partition: PartitionInfo,
   uri: string,
-): Promise<Frozen | undefined> {
+): Promise<ArchivedFiles | undefined> {
   const manifest = await readColdManifest(coldDir, uri).catch(() => undefined);
   if (manifest?.checksum !== partition.checksum || manifest?.rows !== partition.rows)
     return undefined;
@@ -109,19 +109,19 @@ async function findEarlier(
     throw error;
   }
   const onRows = (rows: number) => watcher.onRows(rows, partition.rows);
-  assertSealed(partition, await sumRows(desk, partition, onRows), STAYS);
+  assertSealed(partition, await sumRows(admin, partition, onRows), STAYS);
   return { uri, manifest };
 }
 
-async function freezeDay(
-  { desk, coldDir, files, watcher, version, signal }: ColdContext,
+async function archiveDay(
+  { admin, coldDir, files, watcher, version, signal }: ColdContext,
   { duck, decimals }: { readonly duck: DuckSession; readonly decimals: ColdDecimals },
   partition: PartitionInfo,
   day: StagedDay,
 ): Promise<ColdFile> {
   const kind = SERIES[partition.table].kind;
   const market = day.marketId === 0 ? NO_MARKET : day.market;
-  const columns = desk.columns(partition.table);
+  const columns = admin.columns(partition.table);
   const staged = { path: day.path, columns };
   const path = `${day.path}.parquet`;
   try {
@@ -144,7 +144,7 @@ async function freezeDay(
       );
     }
     const sums = await sumFile(path, signal);
-    const [first, last] = await momentsOf(duck, columns[0]?.name ?? '', path);
+    const [first, last] = await timesOf(duck, columns[0]?.name ?? '', path);
     decimals.written(day, typed);
     const place = coldDataPath(kind, market, day.date, sums.sha256);
     await watcher.onStep('archive: place', partition.name);
@@ -159,11 +159,7 @@ async function freezeDay(
   }
 }
 
-async function momentsOf(
-  duck: DuckSession,
-  column: string,
-  path: string,
-): Promise<[string, string]> {
+async function timesOf(duck: DuckSession, column: string, path: string): Promise<[string, string]> {
   const [row] = await duck.rows(
     `reading ${path}`,
     `SELECT epoch_us(min("${column}"))::VARCHAR, epoch_us(max("${column}"))::VARCHAR
@@ -179,12 +175,12 @@ async function momentsOf(
 }
 
 async function contentOf(
-  { desk, clock, version }: ColdContext,
+  { admin, clock, version }: ColdContext,
   partition: PartitionInfo,
   { rows, checksum }: SealFacts,
   files: readonly ColdFile[],
 ): Promise<ColdContent> {
-  const coverage = await desk.coverage(partition);
+  const coverage = await admin.coverage(partition);
   return {
     tapekeep: version,
     madeAt: iso(clock.wallMs()),
@@ -193,7 +189,7 @@ async function contentOf(
     from: iso(partition.span.fromMs),
     to: iso(partition.span.toMs),
     ...{ rows, checksum },
-    columns: desk.columns(partition.table).map(({ name, type }) => ({ name, type })),
+    columns: admin.columns(partition.table).map(({ name, type }) => ({ name, type })),
     files,
     coverage: coverage.map(({ spans, ...stream }) => ({
       ...stream,

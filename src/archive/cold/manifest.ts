@@ -9,7 +9,7 @@ import { SERIES, SERIES_TABLES } from '../../model/series.js';
 import { asColdError, ColdError } from './errors.js';
 import { isColdPath } from './layout.js';
 
-const moment = z
+const timestamp = z
   .string()
   .refine((text) => Number.isFinite(Date.parse(text)), 'is no moment (ISO 8601)');
 const count = z.int().nonnegative();
@@ -26,8 +26,8 @@ const FILE = z.object({
   bytes: count,
   sha256: z.string(),
   /** Oldest and newest moment of the rows, ISO 8601. */
-  first: moment,
-  last: moment,
+  first: timestamp,
+  last: timestamp,
 });
 
 const COLUMN_TYPES = [
@@ -42,12 +42,12 @@ const CONTENT = z.object({
   /** Version of the program that wrote it. */
   tapekeep: z.string(),
   /** Clock of the machine that wrote it, ISO 8601. */
-  madeAt: moment,
+  madeAt: timestamp,
   table: z.enum(SERIES_TABLES),
   kind: z.enum(SERIES_TABLES.map((table) => SERIES[table].kind)),
   /** Half-open, ISO 8601. */
-  from: moment,
-  to: moment,
+  from: timestamp,
+  to: timestamp,
   rows: count,
   /** What the partition was sealed with; that of its rows again after a restore. */
   checksum: z.string(),
@@ -61,7 +61,7 @@ const CONTENT = z.object({
         kind: z.string(),
         market: z.string(),
         variantS: count,
-        spans: z.array(z.object({ from: moment, to: moment })).readonly(),
+        spans: z.array(z.object({ from: timestamp, to: timestamp })).readonly(),
       }),
     )
     .readonly(),

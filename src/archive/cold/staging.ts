@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { PartitionInfo, PartitionMarket, SealFacts, SealingDesk } from '../../store/index.js';
+import type { PartitionInfo, PartitionMarket, SealFacts, SealingAdmin } from '../../store/index.js';
 import { type RowsProgress, sumRows } from '../sealing/seal.js';
 import { asColdError } from './errors.js';
 import type { ColdFileSystem } from './files.js';
@@ -106,13 +106,13 @@ async function splitDays(
  * @returns what was counted and summed up on the way
  */
 export async function stageDays(
-  desk: SealingDesk,
+  admin: SealingAdmin,
   partition: PartitionInfo,
   { files, folder }: { readonly files: ColdFileSystem; readonly folder: string },
   onRows: RowsProgress,
   onDay: (day: StagedDay) => Promise<void>,
 ): Promise<SealFacts> {
-  return await sumRows(desk, partition, onRows, async (market, lines) => {
+  return await sumRows(admin, partition, onRows, async (market, lines) => {
     let writer: DayWriter | undefined;
     const finish = async () => {
       if (writer === undefined) return;

@@ -6,7 +6,7 @@ import { readParquetTexts } from '../parquet/file.js';
 import { DuckSession, ParquetError } from '../parquet/session.js';
 import { shortest } from '../parquet/texts.js';
 import { sumRows } from '../sealing/seal.js';
-import { asThawError, ColdError } from './errors.js';
+import { asRestoreError, ColdError } from './errors.js';
 import { assertColdDir, checkFile } from './files.js';
 import { type ColdContext, DUCK_LIMITS } from './freeze.js';
 import { SCRATCH_FOLDER } from './layout.js';
@@ -37,11 +37,11 @@ async function manifestOf(coldDir: string, partition: PartitionInfo): Promise<Co
  * @returns the rows, or null when it is not archived any more
  * @throws ColdError naming the file that is missing or damaged; StoreError `sealing_busy`
  */
-export async function thawPartition(
+export async function restorePartition(
   context: ColdContext,
   partition: PartitionInfo,
 ): Promise<number | null> {
-  const { desk, coldDir, watcher, signal, files } = context;
+  const { admin, coldDir, watcher, signal, files } = context;
   assertColdDir(coldDir);
   await watcher.onStep('restore: check', partition.name);
   const manifest = await manifestOf(coldDir, partition);
@@ -49,7 +49,7 @@ export async function thawPartition(
   await watcher.onStep('restore: load', partition.name);
   const folder = join(coldDir, SCRATCH_FOLDER);
   try {
-    if (!(await desk.beginRestore(partition))) return null;
+    if (!(await admin.beginRestore(partition))) return null;
     const duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
     try {
       let rows = 0;
@@ -62,10 +62,10 @@ export async function thawPartition(
       duck.close();
     }
     await watcher.onStep('restore: indexes', partition.name);
-    await desk.rebuildIndexes(partition);
-    await desk.freeze(partition);
+    await admin.rebuildIndexes(partition);
+    await admin.freeze(partition);
     await watcher.onStep('restore: count', partition.name);
-    const facts = await sumRows(desk, partition, (rows) => watcher.onRows(rows, manifest.rows));
+    const facts = await sumRows(admin, partition, (rows) => watcher.onRows(rows, manifest.rows));
     if (facts.checksum !== manifest.checksum) {
       throw new ColdError(
         'cold_mismatch',
@@ -74,31 +74,31 @@ export async function thawPartition(
       );
     }
     await watcher.onStep('restore: switch', partition.name);
-    if (!(await desk.finishRestore(partition, manifest.checksum))) return null;
+    if (!(await admin.finishRestore(partition, manifest.checksum))) return null;
     return facts.rows;
   } catch (error) {
     // What came so far is of no use; should this fail too, the next run takes it away.
-    if (!signal.aborted) await desk.dropEmptied(partition).catch(() => undefined);
-    throw asThawError(error, coldDir, partition.name);
+    if (!signal.aborted) await admin.dropEmptied(partition).catch(() => undefined);
+    throw asRestoreError(error, coldDir, partition.name);
   } finally {
     await files.remove(join(folder, 'spill')).catch(() => undefined);
   }
 }
 
 async function loadFile(
-  { desk, coldDir, signal }: ColdContext,
+  { admin, coldDir, signal }: ColdContext,
   duck: DuckSession,
   partition: PartitionInfo,
   file: ColdFile,
 ): Promise<void> {
-  const columns = desk.columns(partition.table);
+  const columns = admin.columns(partition.table);
   const path = join(coldDir, file.path);
   const lineOf = lineWriter(partition, columns);
   let block = '';
   const flush = async () => {
     const lines = Buffer.from(block, 'utf8');
     block = '';
-    if (lines.length > 0) await desk.copyIn(partition, lines);
+    if (lines.length > 0) await admin.copyIn(partition, lines);
   };
   try {
     for await (const rows of readParquetTexts(duck, columns, path)) {

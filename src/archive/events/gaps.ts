@@ -8,7 +8,7 @@ import { findStream, type PlannedStream, shiftUs, spanOf } from './plan.js';
 import type { CoverageQuery } from './query.js';
 
 /** Gaps that an error carries. */
-const TOLD_MAX = 100;
+const NAMED_MAX = 100;
 /** Gaps of one stream that are marked; each takes some memory for as long as events are read. */
 const MARKED_MAX = 100_000;
 /** Marks of all streams and markets together, of which a stream of tickers makes one for each market. */
@@ -65,7 +65,7 @@ export async function refuseGaps(
   incomplete: readonly PlannedStream[],
 ): Promise<void> {
   if (incomplete.length === 0) return;
-  const found = await readMissing(snapshot, incomplete, TOLD_MAX);
+  const found = await readMissing(snapshot, incomplete, NAMED_MAX);
   const count = found.reduce((sum, one) => sum + one.count, 0);
   const gaps = found
     .flatMap(({ planned, gaps: ofStream }) =>
@@ -76,7 +76,7 @@ export async function refuseGaps(
   if (first === undefined) return;
   const what = first.market === '*' ? first.kind : `${first.kind} of ${first.market}`;
   throw new ArchiveGapsError(
-    gaps.slice(0, TOLD_MAX),
+    gaps.slice(0, NAMED_MAX),
     count,
     `${what} from ${isoOf(first.fromUs)} to ${isoOf(first.toUs)}, ${first.reason}`,
   );

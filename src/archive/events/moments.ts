@@ -14,24 +14,24 @@ const LEAST_US = 1e14;
  * @throws BadMomentError for text that is no moment, and for numbers that are not microseconds of a
  * year between 1973 and 2255
  */
-export function microsOf(moment: Moment): number {
-  if (typeof moment === 'number') {
-    if (moment < LEAST_US) throw new BadMomentError(String(moment));
-    return exact(moment, String(moment));
+export function microsOf(time: Moment): number {
+  if (typeof time === 'number') {
+    if (time < LEAST_US) throw new BadMomentError(String(time));
+    return exact(time, String(time));
   }
-  if (typeof moment !== 'string') {
-    const ms = moment.getTime();
+  if (typeof time !== 'string') {
+    const ms = time.getTime();
     if (Number.isNaN(ms)) throw new BadMomentError('an invalid Date');
-    return exact(ms * 1000, moment.toISOString());
+    return exact(ms * 1000, time.toISOString());
   }
   const [, day, minutes = '00:00', seconds = '00', fraction = '', zone = 'Z'] =
-    FORM.exec(moment.trim()) ?? [];
-  if (day === undefined) throw new BadMomentError(JSON.stringify(moment));
+    FORM.exec(time.trim()) ?? [];
+  if (day === undefined) throw new BadMomentError(JSON.stringify(time));
   const offset = zone.length === 3 ? `${zone}:00` : zone;
   const ms = Date.parse(`${day}T${minutes}:${seconds}${offset}`);
   const isDay = new Date(Date.parse(`${day}T00:00Z`)).toJSON()?.slice(0, 10) === day;
-  if (Number.isNaN(ms) || !isDay) throw new BadMomentError(JSON.stringify(moment));
-  return exact(ms * 1000 + Number(fraction.padEnd(6, '0')), moment);
+  if (Number.isNaN(ms) || !isDay) throw new BadMomentError(JSON.stringify(time));
+  return exact(ms * 1000 + Number(fraction.padEnd(6, '0')), time);
 }
 
 /** Integers are exact up to the year 2255. */

@@ -109,17 +109,17 @@ async function openSlice(
 ): Promise<Source<ArchiveEvent>> {
   const { kind, variantS, markets } = slice;
   const rows = rowsFor(slice, order);
-  const segments = segmentsOf(rows, snapshot.departed);
+  const segments = segmentsOf(rows, snapshot.removed);
   if (coldDir === null && segments.some(({ state }) => state === 'cold')) throw unknownDir();
-  const twin = segments.some(({ state }) => state === 'hot') ? await snapshot.twin() : snapshot;
-  closers.push(() => twin.close());
+  const fork = segments.some(({ state }) => state === 'hot') ? await snapshot.fork() : snapshot;
+  closers.push(() => fork.close());
   const folder = new ColdFolder(coldDir ?? '', signal);
   const names = markets.map(({ market }) => market);
   const maker = { ...orderOf(order), make: eventMaker(kind, names, variantS) };
   const batches = async function* (): Batches<ArchiveEvent> {
-    yield* readRows({ snapshot: twin, folder, engine, signal }, rows, segments, maker);
+    yield* readRows({ snapshot: fork, folder, engine, signal }, rows, segments, maker);
     // What has been read to its end need not wait for the others.
-    await twin.close();
+    await fork.close();
   };
   return { rank: rankOf(kind, variantS), batches: within(slice, batches()) };
 }
@@ -169,20 +169,20 @@ export async function bookAt(
   const after = { fromMs: atMs + 1, toMs: atMs + 1 };
   const { before } = await store.inspection.neighbours({ ...stream, span: after });
   if (before === null || before.span.toMs <= atMs) return null;
-  const reading = await openReading(store, { coldDir: coldDir ?? '' });
+  const reader = await openReading(store, { coldDir: coldDir ?? '' });
   try {
     const span = { fromMs: before.span.fromMs, toMs: atMs + 1 };
-    if (coldDir === null && reading.parts('depth', span).some(({ state }) => state === 'cold')) {
+    if (coldDir === null && reader.segments('depth', span).some(({ state }) => state === 'cold')) {
       const text = 'this book has left the database for files: name their folder with coldDir';
       throw new ArchiveError('bad_option', text);
     }
     const slice = { kind: 'depth', marketId, variantS: 0, span } as const;
-    for await (const [row] of reading.newest(slice, 1)) {
+    for await (const [row] of reader.newest(slice, 1)) {
       if (row !== undefined) return bookOf(market, row);
     }
     return null;
   } finally {
-    await reading.close();
+    await reader.close();
   }
 }
 

@@ -6,11 +6,11 @@ import type { ArchiveIdentity, RowForm, SpanCompleteness } from '../../store/ind
 import { type StagedRows, typeColumns } from '../parquet/columns.js';
 import { readStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession } from '../parquet/session.js';
-import type { Reading } from '../reading.js';
+import type { ArchiveReader } from '../reading.js';
 import { arrowTypeName, writeArrow } from './arrow.js';
 import { fillFile } from './blocks.js';
 import { asDiskFull, ExportGapsError } from './errors.js';
-import { csvField, keyOfLine, LineRewriter, momentOfLine, spreadsheetField } from './lines.js';
+import { csvField, keyOfLine, LineRewriter, spreadsheetField, timeOfLine } from './lines.js';
 import {
   COLD_NOTE,
   completenessOf,
@@ -48,7 +48,7 @@ export interface ExportRequest {
 
 export interface ExportSurroundings {
   /** Closed here as soon as everything was read. */
-  readonly reading: Reading;
+  readonly reader: ArchiveReader;
   readonly output: Output;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -82,8 +82,8 @@ export async function exportSeries(
   around: ExportSurroundings,
 ): Promise<Manifest> {
   const { kind, format, parts } = request;
-  const { output, reading } = around;
-  const known = await readCompleteness(request, reading);
+  const { output, reader } = around;
+  const known = await readCompleteness(request, reader);
   const isText = format === 'csv' || format === 'ndjson';
   const { written, columns } = isText
     ? await writeText(request, format, known, around)
@@ -107,7 +107,7 @@ export async function exportSeries(
     })),
     notes: [
       ...notesOf(kind, !isText),
-      ...(isText && isPartlyCold(request, reading) ? [COLD_NOTE] : []),
+      ...(isText && isPartlyCold(request, reader) ? [COLD_NOTE] : []),
     ],
     markets: written,
   };
@@ -132,7 +132,7 @@ async function writeText(
   if (format === 'csv') await write(Buffer.from(`${all.map(({ name }) => name).join(',')}\r\n`));
   const form = format === 'csv' ? 'csv' : 'json';
   const written = await writeLines(request, known, form, around, write);
-  await around.reading.close();
+  await around.reader.close();
   return { written, columns: all.map((one) => ({ ...one, type: FORM_NAMES[one.type][format] })) };
 }
 
@@ -155,7 +155,7 @@ async function writeTyped(
   const written = await staging.catch((error: unknown) => {
     throw asDiskFull(error, output.name);
   });
-  await around.reading.close();
+  await around.reader.close();
   const duck = await DuckSession.open(output.scratch('spill'), {}, signal);
   try {
     around.onPhase(`writing ${format === 'parquet' ? 'Parquet' : 'Arrow'}`);
@@ -179,8 +179,10 @@ async function writeTyped(
 }
 
 /** Whether some of the rows come from files, which keep numbers and not their texts. */
-function isPartlyCold({ kind, parts }: ExportRequest, reading: Reading): boolean {
-  return parts.some(({ span }) => reading.parts(kind, span).some(({ state }) => state === 'cold'));
+function isPartlyCold({ kind, parts }: ExportRequest, reader: ArchiveReader): boolean {
+  return parts.some(({ span }) =>
+    reader.segments(kind, span).some(({ state }) => state === 'cold'),
+  );
 }
 
 function orderOf(kind: SeriesKind): string[] {
@@ -190,12 +192,12 @@ function orderOf(kind: SeriesKind): string[] {
 /** @throws ExportGapsError unless all is there, or gaps are allowed */
 async function readCompleteness(
   { kind, parts, allowGaps }: ExportRequest,
-  reading: Reading,
+  reader: ArchiveReader,
 ): Promise<SpanCompleteness[]> {
   const known: SpanCompleteness[] = [];
   const gaps: SeriesGaps[] = [];
   for (const { market, stream, span } of parts) {
-    const one = await reading.completeness(stream, span, LISTED_MAX);
+    const one = await reader.completeness(stream, span, LISTED_MAX);
     known.push(one);
     const { missing, missingCount, missingMs } = one;
     if (missingCount > 0) gaps.push({ kind, market, span, missing, missingCount, missingMs });
@@ -208,7 +210,7 @@ async function writeLines(
   { kind, variantS, parts }: ExportRequest,
   known: readonly SpanCompleteness[],
   form: RowForm,
-  { reading, onProgress }: ExportSurroundings,
+  { reader, onProgress }: ExportSurroundings,
   write: (bytes: Uint8Array) => Promise<void>,
 ): Promise<MarketPart[]> {
   const hasId = seriesOrder(kind).length > 1;
@@ -217,11 +219,11 @@ async function writeLines(
   const written: MarketPart[] = [];
   for (const [index, { market, marketId, span }] of parts.entries()) {
     const lines = new LineRewriter(PREFIXES[form](market), options);
-    for await (const piece of reading.rows({ kind, marketId, variantS, span }, form)) {
+    for await (const piece of reader.rows({ kind, marketId, variantS, span }, form)) {
       const rewritten = lines.push(piece);
       if (rewritten.length > 0) await write(rewritten);
       const { rows, last } = lines;
-      if (last !== null) onProgress({ market, rows, doneMs: momentOfLine(last) - span.fromMs });
+      if (last !== null) onProgress({ market, rows, doneMs: timeOfLine(last) - span.fromMs });
     }
     const { rows, first, last } = lines;
     onProgress({ market, rows, doneMs: span.toMs - span.fromMs });

@@ -70,20 +70,20 @@ export class LineRewriter {
   }
 }
 
-const MOMENT = /\d{4,}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?/;
+const TIMESTAMP = /\d{4,}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?/;
 
 /** What orders a row, from its line. */
 export function keyOfLine(line: string, isJson: boolean, hasId: boolean): RowKey {
-  const [moment] = MOMENT.exec(line) ?? [''];
-  const at = `${moment.replace(' ', 'T')}Z`;
+  const [timestamp] = TIMESTAMP.exec(line) ?? [''];
+  const at = `${timestamp.replace(' ', 'T')}Z`;
   if (!hasId) return { at };
   const id = isJson ? Object.values(JSON.parse(line) as object)[1] : line.split(',', 2)[1];
   return { at, id: Number(id) };
 }
 
 /** The moment of the row of a line, UNIX milliseconds. */
-export function momentOfLine(line: string): number {
-  return Date.parse(`${MOMENT.exec(line)?.[0].replace(' ', 'T') ?? ''}Z`);
+export function timeOfLine(line: string): number {
+  return Date.parse(`${TIMESTAMP.exec(line)?.[0].replace(' ', 'T') ?? ''}Z`);
 }
 
 /** What a spreadsheet may take for the begin of a formula. */

@@ -3,7 +3,7 @@ import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { RowOf } from '../../model/series.js';
 import type { SpanCompleteness } from '../../store/index.js';
 import type { Output } from '../export/output.js';
-import type { Reading } from '../reading.js';
+import type { ArchiveReader } from '../reading.js';
 import { depthEvents, tradeEvents } from './feed-events.js';
 import { FeedFile, zipOne } from './feed-file.js';
 import { writeFreqtradeCandles, writeFreqtradeTrades } from './freqtrade.js';
@@ -56,7 +56,7 @@ export interface FileWork {
   readonly part: InterchangePart;
   /** Of each source. */
   readonly known: readonly SpanCompleteness[];
-  readonly reading: Reading;
+  readonly reader: ArchiveReader;
   readonly output: Output;
   readonly madeAt: Date;
   readonly signal: AbortSignal;
@@ -70,11 +70,11 @@ const FAR_SHARE = 0.01;
 type Counts = Record<string, number>;
 
 const rowsOf = <Kind extends 'trades' | 'klines' | 'depth'>(
-  { reading, part }: FileWork,
+  { reader, part }: FileWork,
   kind: Kind,
   variantS = 0,
   span: Span = part.span,
-) => reading.typed({ kind, marketId: part.market.marketId, variantS, span });
+) => reader.typed({ kind, marketId: part.market.marketId, variantS, span });
 
 async function* counted<Row>(
   batches: AsyncIterable<readonly Row[]>,

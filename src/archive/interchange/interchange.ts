@@ -7,7 +7,7 @@ import type { SpanCompleteness } from '../../store/index.js';
 import { asDiskFull, ExportGapsError, OutputError } from '../export/errors.js';
 import { LISTED_MAX, type SeriesGaps } from '../export/manifest.js';
 import { Output } from '../export/output.js';
-import type { Reading } from '../reading.js';
+import type { ArchiveReader } from '../reading.js';
 import { type FileWork, writeBars, writeFeather, writeFeed } from './file-writers.js';
 import { type InterchangeManifest, interchangeManifest, type Written } from './manifest.js';
 import {
@@ -20,7 +20,7 @@ import {
 
 export interface InterchangeSurroundings {
   /** Stays open. */
-  readonly reading: Reading;
+  readonly reader: ArchiveReader;
   readonly clock: Clock;
   readonly signal: AbortSignal;
   /** How far the reading has come. */
@@ -63,7 +63,7 @@ export async function exportFor(
   refuseLength(request);
   const plans = request.parts.map((part) => planOf(request, part));
   await refuseTaken(request, plans);
-  await refuseGaps(request, around.reading);
+  await refuseGaps(request, around.reader);
   const manifests: InterchangeManifest[] = [];
   for (const plan of plans) {
     manifests.push(await writeFile(request, plan, around));
@@ -132,13 +132,13 @@ async function isThere(path: string): Promise<boolean> {
 /** @throws ExportGapsError unless all is there, or gaps are allowed */
 async function refuseGaps(
   { parts, allowGaps }: InterchangeRequest,
-  reading: Reading,
+  reader: ArchiveReader,
 ): Promise<void> {
   if (allowGaps) return;
   const gaps: SeriesGaps[] = [];
   for (const { market, span, sources } of parts) {
     for (const { kind, stream } of sources) {
-      const one = await reading.completeness(stream, span, LISTED_MAX);
+      const one = await reader.completeness(stream, span, LISTED_MAX);
       if (one.missingCount === 0) continue;
       const { missingCount, missingMs } = one;
       // Of which series it is has to be said where there are two.
@@ -155,11 +155,11 @@ async function writeFile(
   { path, part, write }: FilePlan,
   around: InterchangeSurroundings,
 ): Promise<InterchangeManifest> {
-  const { reading, clock, signal } = around;
+  const { reader, clock, signal } = around;
   signal.throwIfAborted();
   const known: SpanCompleteness[] = [];
   for (const { stream } of part.sources) {
-    known.push(await reading.completeness(stream, part.span, KNOWN_MAX));
+    known.push(await reader.completeness(stream, part.span, KNOWN_MAX));
   }
   const target = join(request.dir, path);
   const output = await openOutput(target, request.isForced);
@@ -167,7 +167,7 @@ async function writeFile(
     const madeAt = new Date(clock.wallMs());
     const { name } = part.market;
     const written = await write({
-      ...{ request, part, known, reading, output, madeAt, signal, onPhase: around.onPhase },
+      ...{ request, part, known, reader, output, madeAt, signal, onPhase: around.onPhase },
       onProgress: (rows, atMs) => around.onProgress({ market: name, rows, atMs }),
     });
     signal.throwIfAborted();

@@ -33,9 +33,9 @@ export function jsonOf(value: DuckDBValue): unknown {
 function isoOf(micros: bigint, zone: string): string {
   const ms = micros >= 0n ? micros / 1000n : -((999n - micros) / 1000n);
   const rest = Number(micros - ms * 1000n);
-  const moment = new Date(Number(ms));
-  if (Number.isNaN(moment.getTime())) return micros > 0n ? 'infinity' : '-infinity';
-  const text = moment.toISOString().slice(0, -1);
+  const time = new Date(Number(ms));
+  if (Number.isNaN(time.getTime())) return micros > 0n ? 'infinity' : '-infinity';
+  const text = time.toISOString().slice(0, -1);
   return `${text}${rest === 0 ? '' : String(rest).padStart(3, '0')}${zone}`;
 }
 

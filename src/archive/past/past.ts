@@ -24,7 +24,7 @@ import {
   SESSIONS,
 } from './past-markets.js';
 import { ReadingLease } from './reading-lease.js';
-import { PastSearch } from './search.js';
+import { AsOfSearch } from './search.js';
 import {
   countTrades,
   type MadeCandles,
@@ -39,21 +39,21 @@ export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../model/batch.
 export type { BuiltCandle } from '../candles.js';
 export type { SeriesFrom } from './hot-rows.js';
 export type { PastIdentity, PastMarket, PastSession } from './past-markets.js';
-export { beginOfSecond, comparePlaces, type TradeMarks, type TradePlace } from './trades.js';
+export { comparePlaces, startOfSecond, type TradeMarks, type TradePlace } from './trades.js';
 export type { KnownStream, SpanCompleteness };
 
-export interface PastOptions {
+export interface AsOfOptions {
   readonly clock: Clock;
   /** The folder of cold partitions. It need not exist. */
   readonly coldDir: string;
 }
 
-type PastStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
+type AsOfStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
 type StreamPlace = { readonly streamId: number; readonly marketId: number };
 
 /** Opens an archive for questions about moments; `store` stays the caller's. */
-export function openPast(store: PastStore, options: PastOptions): PastArchive {
-  return new PastArchive(store, options);
+export function openAsOf(store: AsOfStore, options: AsOfOptions): AsOfReader {
+  return new AsOfReader(store, options);
 }
 
 /** Place of a state record among those of its market and period. */
@@ -74,7 +74,7 @@ export interface Seen<Row> {
 }
 
 /** A pushed state as the contract writes it. */
-export interface PastUpdate
+export interface AsOfUpdate
   extends Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq' | 'receivedAtMs'> {
   /** The record in JSON: period, prices and volumes as texts; no change. */
   readonly recordText: string;
@@ -101,7 +101,7 @@ export const UPDATES_AFTER = `
     ORDER BY observed_at, seq LIMIT $7) written`;
 
 /** A line of `UPDATES_AFTER`. */
-export function readUpdate(line: string): PastUpdate {
+export function readUpdate(line: string): AsOfUpdate {
   const seqAt = line.indexOf('\t') + 1;
   const receivedAt = line.indexOf('\t', seqAt) + 1;
   const recordAt = line.indexOf('\t', receivedAt) + 1;
@@ -114,7 +114,7 @@ export function readUpdate(line: string): PastUpdate {
 }
 
 /** A row of a file, as the database would have written it. */
-export function writeUpdate(row: RowOf<'market_state'>): PastUpdate {
+export function writeUpdate(row: RowOf<'market_state'>): AsOfUpdate {
   const { periodS: period, last, open, close, high, low, deal, volume } = row;
   const { observedAtMs, seq, receivedAtMs } = row;
   const recordText = JSON.stringify({ period, last, open, close, high, low, deal, volume });
@@ -136,16 +136,16 @@ const candleOf = (row: BuiltCandle): BuiltCandle => {
  * was seen last, the newest rows before here, the next ones after. All moments are UNIX
  * milliseconds of exchange time unless a name says otherwise.
  */
-export class PastArchive {
-  readonly #store: PastStore;
+export class AsOfReader {
+  readonly #store: AsOfStore;
   readonly #lease: ReadingLease;
-  readonly #search: PastSearch;
+  readonly #search: AsOfSearch;
 
-  /** Use {@link openPast}. */
-  constructor(store: PastStore, { clock, coldDir }: PastOptions) {
+  /** Use {@link openAsOf}. */
+  constructor(store: AsOfStore, { clock, coldDir }: AsOfOptions) {
     this.#store = store;
     this.#lease = new ReadingLease(clock, () => openReading(store, { coldDir }));
-    this.#search = new PastSearch(store, this.#lease, clock);
+    this.#search = new AsOfSearch(store, this.#lease, clock);
   }
 
   /** Null while nothing was ever collected into it. */
@@ -163,8 +163,8 @@ export class PastArchive {
 
   /** What is missing of a stream in a span; lists are cut at `limit`. */
   completeness(stream: StreamPlace, span: Span, limit: number): Promise<SpanCompleteness> {
-    return this.#lease.hold((reading, alone) =>
-      alone.run(() => reading.completeness(stream, span, limit)),
+    return this.#lease.hold((reader, alone) =>
+      alone.run(() => reader.completeness(stream, span, limit)),
     );
   }
 
@@ -273,7 +273,7 @@ export class PastArchive {
     after: StatePlace,
     beforeMs: number,
     limit: number,
-  ): Promise<PastUpdate[]> {
+  ): Promise<AsOfUpdate[]> {
     const { observedAtMs, seq } = after;
     const where = [fieldIs('states', 'origin', '=', 'update'), placeIs('states', '>', after)];
     return this.#search.oldestAs(
@@ -295,7 +295,7 @@ export class PastArchive {
    * The next moment after `afterMs` and before `beforeMs` of which anything is recorded of these markets:
    * a trade, a ticker, depth or a state. It may lie between two milliseconds. Null when there is none.
    */
-  async nextMomentMs(
+  async nextTimeMs(
     marketIds: readonly number[],
     afterMs: number,
     beforeMs: number,

@@ -1,7 +1,7 @@
 import type { Clock } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
-import type { Reading } from '../reading.js';
+import type { ArchiveReader } from '../reading.js';
 
 /** A reading is kept this long at most: partitions cannot leave the database meanwhile. */
 const LIFE_MS = 20_000;
@@ -10,7 +10,7 @@ const IDLE_MS = 3_000;
 
 /** A reading that questions share. */
 interface Lease {
-  readonly reading: Reading;
+  readonly reader: ArchiveReader;
   readonly openedAtMs: number;
   /** What it can do one at a time only. */
   readonly alone: Mutex;
@@ -29,13 +29,13 @@ interface Lease {
  */
 export class ReadingLease {
   readonly #clock: Clock;
-  readonly #open: () => Promise<Reading>;
+  readonly #open: () => Promise<ArchiveReader>;
   readonly #takers = new Mutex();
   #lease: Lease | undefined;
   #cancelIdle: (() => void) | undefined;
   #isStopped = false;
 
-  constructor(clock: Clock, open: () => Promise<Reading>) {
+  constructor(clock: Clock, open: () => Promise<ArchiveReader>) {
     this.#clock = clock;
     this.#open = open;
   }
@@ -45,10 +45,10 @@ export class ReadingLease {
    *
    * @throws AbortedError when stopped; StoreError
    */
-  async hold<T>(work: (reading: Reading, alone: Mutex) => Promise<T>): Promise<T> {
+  async hold<T>(work: (reader: ArchiveReader, alone: Mutex) => Promise<T>): Promise<T> {
     const lease = await this.#takers.run(() => this.#take());
     try {
-      return await work(lease.reading, lease.alone);
+      return await work(lease.reader, lease.alone);
     } catch (error) {
       // A reading that failed may be at its end; the next question gets another.
       lease.isWorn = true;
@@ -75,8 +75,8 @@ export class ReadingLease {
       return known;
     }
     await this.#end();
-    const reading = await this.#open();
-    const lease = { reading, openedAtMs: nowMs, alone: new Mutex(), users: 1, isWorn: false };
+    const reader = await this.#open();
+    const lease = { reader, openedAtMs: nowMs, alone: new Mutex(), users: 1, isWorn: false };
     this.#lease = { ...lease, onUnused: () => undefined };
     return this.#lease;
   }
@@ -92,7 +92,7 @@ export class ReadingLease {
       });
     }
     this.#lease = undefined;
-    await lease.reading.close();
+    await lease.reader.close();
   }
 
   #rest(lease: Lease): void {

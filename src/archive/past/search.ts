@@ -4,7 +4,7 @@ import type { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import { type MergedKind, type RowOfKind, tableOfKind } from '../../model/kinds.js';
 import type { Store } from '../../store/index.js';
-import type { Reading } from '../reading.js';
+import type { ArchiveReader } from '../reading.js';
 import type { Segment } from '../segments.js';
 import {
   firstHot,
@@ -43,13 +43,13 @@ interface Made<Kind extends MergedKind, Value> {
 
 /** A reading that is held; reads of it run one at a time. */
 interface Held {
-  readonly reading: Reading;
+  readonly reader: ArchiveReader;
   readonly alone: Mutex;
 }
 
 /** Segments from one end of a span on, a day at first and then ever more together. */
 function* widening(
-  reading: Reading,
+  reader: ArchiveReader,
   kind: MergedKind,
   span: Span,
   from: 'newest' | 'oldest',
@@ -58,11 +58,11 @@ function* widening(
   for (let widthMs = DAY_MS; fromMs < toMs; widthMs *= WIDENING) {
     if (from === 'newest') {
       const lookMs = Math.max(fromMs, toMs - widthMs);
-      yield* reading.parts(kind, { fromMs: lookMs, toMs }).toReversed();
+      yield* reader.segments(kind, { fromMs: lookMs, toMs }).toReversed();
       toMs = lookMs;
     } else {
       const lookMs = Math.min(toMs, fromMs + widthMs);
-      yield* reading.parts(kind, { fromMs, toMs: lookMs });
+      yield* reader.segments(kind, { fromMs, toMs: lookMs });
       fromMs = lookMs;
     }
   }
@@ -72,7 +72,7 @@ function* widening(
  * Looks for rows next to a moment, in the database and in files as one. A look takes a day at first
  * and then ever more, because a statement over all partitions costs its planner more than the rows.
  */
-export class PastSearch {
+export class AsOfSearch {
   readonly #store: Pick<Store, 'query'>;
   readonly #lease: ReadingLease;
   readonly #clock: Clock;
@@ -92,15 +92,15 @@ export class PastSearch {
     fromMs = Number.NEGATIVE_INFINITY,
   ): Promise<RowOfKind<Kind>[]> {
     const span = { fromMs: Math.max(fromMs, await this.#oldestMs(question.kind)), toMs: beforeMs };
-    return await this.#lease.hold(async (reading, alone) => {
+    return await this.#lease.hold(async (reader, alone) => {
       const found: RowOfKind<Kind>[] = [];
-      for (const part of widening(reading, question.kind, span, 'newest')) {
+      for (const part of widening(reader, question.kind, span, 'newest')) {
         const left = limit - found.length;
         if (left <= 0) break;
         if (part.state === 'hot') {
           found.push(...(await hotRows(this.#store, question, part.span, 'newest', left)));
         } else if (part.state === 'cold') {
-          found.push(...(await coldNewest({ reading, alone }, question, part.span, left)));
+          found.push(...(await coldNewest({ reader, alone }, question, part.span, left)));
         }
       }
       return found;
@@ -114,9 +114,9 @@ export class PastSearch {
     beforeMs: number,
   ): Promise<RowOfKind<Kind>[]> {
     const span = { fromMs: await this.#oldestMs(question.kind), toMs: beforeMs };
-    return await this.#lease.hold(async (reading, alone) => {
+    return await this.#lease.hold(async (reader, alone) => {
       const found = new Map<number, RowOfKind<Kind>>();
-      for (const part of widening(reading, question.kind, span, 'newest')) {
+      for (const part of widening(reader, question.kind, span, 'newest')) {
         const left = marketIds.filter((id) => !found.has(id));
         if (left.length === 0) break;
         if (part.state === 'hot') {
@@ -125,7 +125,7 @@ export class PastSearch {
         }
         for (const marketId of part.state === 'cold' ? left : []) {
           const ofMarket = { ...question, marketId };
-          const [row] = await coldNewest({ reading, alone }, ofMarket, part.span, 1);
+          const [row] = await coldNewest({ reader, alone }, ofMarket, part.span, 1);
           if (row !== undefined) found.set(marketId, row);
         }
       }
@@ -152,14 +152,14 @@ export class PastSearch {
     limit: number,
     { hot, cold }: Made<Kind, Value>,
   ): Promise<Value[]> {
-    return await this.#lease.hold(async (reading, alone) => {
+    return await this.#lease.hold(async (reader, alone) => {
       const found: Value[] = [];
-      for (const part of widening(reading, question.kind, span, 'oldest')) {
+      for (const part of widening(reader, question.kind, span, 'oldest')) {
         const left = limit - found.length;
         if (left <= 0) break;
         for (const one of part.state === 'hot' ? await hot(part.span, left) : []) found.push(one);
         if (part.state !== 'cold') continue;
-        const rows = await coldOldest({ reading, alone }, question, part.span, left);
+        const rows = await coldOldest({ reader, alone }, question, part.span, left);
         for (const row of rows) found.push(cold(row));
       }
       return found;
@@ -175,8 +175,8 @@ export class PastSearch {
   ): Promise<number | null> {
     const timeOf = seenAt?.of ?? timeOfRow(kind);
     const span = { fromMs: Math.max(fromMs, await this.#oldestMs(kind)), toMs };
-    return await this.#lease.hold(async (reading, alone) => {
-      for (const part of widening(reading, kind, span, 'oldest')) {
+    return await this.#lease.hold(async (reader, alone) => {
+      for (const part of widening(reader, kind, span, 'oldest')) {
         let firstMs: number | null = null;
         if (part.state === 'hot') {
           firstMs = await firstHot(this.#store, kind, series, where, part.span, seenAt?.sql);
@@ -187,7 +187,7 @@ export class PastSearch {
             toMs: Math.min(part.span.toMs, Math.ceil(firstMs ?? part.span.toMs)),
           };
           const question = { kind, where, marketId: one.marketId, variantS: one.variantS };
-          const [row] = await coldOldest({ reading, alone }, question, look, 1);
+          const [row] = await coldOldest({ reader, alone }, question, look, 1);
           if (row !== undefined) firstMs = Math.min(timeOf(row), firstMs ?? timeOf(row));
         }
         if (firstMs !== null) return firstMs;
@@ -208,14 +208,13 @@ export class PastSearch {
   ): Promise<void> {
     const fromMs = Math.max(await this.#oldestMs(kind), span.fromMs);
     if (span.toMs <= fromMs) return;
-    await this.#lease.hold(async (reading, alone) => {
-      const parts = reading.parts(kind, { fromMs, toMs: span.toMs });
+    await this.#lease.hold(async (reader, alone) => {
+      const parts = reader.segments(kind, { fromMs, toMs: span.toMs });
       for (const part of order === 'ascending' ? parts : parts.toReversed()) {
         const slice = { kind, marketId, variantS, span: part.span };
         const coldRows: VisitedPart<RowOfKind<Kind>>['coldRows'] = (limit, each) =>
           alone.run(async () => {
-            const rows =
-              order === 'ascending' ? reading.typed(slice) : reading.newest(slice, limit);
+            const rows = order === 'ascending' ? reader.typed(slice) : reader.newest(slice, limit);
             for await (const batch of rows) each(batch);
           });
         if (!(await visit({ ...part, coldRows }))) return;
@@ -236,7 +235,7 @@ export class PastSearch {
 }
 
 async function coldNewest<Kind extends MergedKind>(
-  { reading, alone }: Held,
+  { reader, alone }: Held,
   { kind, marketId, variantS, where }: RowQuestion<Kind>,
   span: Span,
   limit: number,
@@ -246,7 +245,7 @@ async function coldNewest<Kind extends MergedKind>(
     let read = 0;
     const meant: RowOfKind<Kind>[] = [];
     await alone.run(async () => {
-      for await (const batch of reading.newest(slice, asked)) {
+      for await (const batch of reader.newest(slice, asked)) {
         read += batch.length;
         for (const row of batch) if (where.every(({ isMet }) => isMet(row))) meant.push(row);
       }
@@ -256,7 +255,7 @@ async function coldNewest<Kind extends MergedKind>(
 }
 
 async function coldOldest<Kind extends MergedKind>(
-  { reading, alone }: Held,
+  { reader, alone }: Held,
   { kind, marketId, variantS, where }: RowQuestion<Kind>,
   { fromMs, toMs }: Span,
   limit: number,
@@ -267,7 +266,7 @@ async function coldOldest<Kind extends MergedKind>(
   for (let widthMs = MINUTE_MS; atMs < toMs && found.length < limit; widthMs *= WIDENING) {
     const span = { fromMs: atMs, toMs: Math.min(toMs, atMs + widthMs) };
     await alone.run(async () => {
-      for await (const batch of reading.typed({ kind, marketId, variantS, span })) {
+      for await (const batch of reader.typed({ kind, marketId, variantS, span })) {
         for (const row of batch) if (where.every(({ isMet }) => isMet(row))) found.push(row);
         if (found.length >= limit) return;
       }

@@ -5,7 +5,7 @@ import type { Store } from '../../store/index.js';
 import { appendCandles, type BuiltCandle, CandleMaker } from '../candles.js';
 import { shortest } from '../parquet/texts.js';
 import { type Condition, timestampSql } from './hot-rows.js';
-import type { PastSearch, VisitedPart } from './search.js';
+import type { AsOfSearch, VisitedPart } from './search.js';
 
 /** Runs of trades: counted, and summed up to candles. */
 
@@ -17,14 +17,14 @@ type TradeRow = RowOf<'trade'>;
 export type TradePlace = Pick<TradeRow, 'tradedAtS' | 'tid'>;
 
 /** Before every trade of a second. */
-export function beginOfSecond(second: number): TradePlace {
+export function startOfSecond(second: number): TradePlace {
   return { tradedAtS: second, tid: 0 };
 }
 
 /** Places that divide a run of trades into pieces of equal size. */
 export interface TradeMarks {
   /** Newest first: between the `n`th (included) and the upper end lie `n × step` trades. */
-  readonly marks: readonly TradePlace[];
+  readonly checkpoints: readonly TradePlace[];
   /** Trades that were counted. */
   readonly count: number;
   /** False: counting stopped at its limit, not at the lower end. */
@@ -89,7 +89,7 @@ const LATE_CANDLES_OF_TRADES = `
   WHERE ${RUN} AND received_at > ${timestampSql('$9')} ORDER BY "openAtS"`;
 
 /** Before everything that there can be. */
-const BEGINNING: TradePlace = { tradedAtS: 0, tid: 0 };
+const START: TradePlace = { tradedAtS: 0, tid: 0 };
 
 const seriesOf = (marketId: number) => ({ kind: 'trades', marketId, variantS: 0 }) as const;
 
@@ -104,19 +104,19 @@ type Querying = Pick<Store, 'query'>;
 /** Counts trades down from a place, to another one (included) or as far as `maxCount` goes. */
 export async function countTrades(
   store: Querying,
-  search: PastSearch,
+  search: AsOfSearch,
   marketId: number,
   before: TradePlace,
-  downTo: TradePlace = BEGINNING,
+  downTo: TradePlace = START,
   { step, maxCount }: { readonly step: number; readonly maxCount: number },
 ): Promise<TradeMarks> {
-  const marks: TradePlace[] = [];
+  const checkpoints: TradePlace[] = [];
   let count = 0;
   await search.eachPart(seriesOf(marketId), spanOf(downTo, before), 'descending', async (part) => {
     const left = maxCount - count;
     const counted = (place: TradePlace) => {
       count += 1;
-      if (count % step === 0) marks.push({ tradedAtS: place.tradedAtS, tid: place.tid });
+      if (count % step === 0) checkpoints.push({ tradedAtS: place.tradedAtS, tid: place.tid });
     };
     if (part.state === 'hot') {
       const rows = await store.query<TradePlace & { readonly count: number }>(TRADE_MARKS, [
@@ -125,13 +125,13 @@ export async function countTrades(
       ]);
       const inPart = rows[0]?.count ?? 0;
       const marked = Math.floor((count + inPart) / step) - Math.floor(count / step);
-      marks.push(...rows.slice(0, marked).map(({ tradedAtS, tid }) => ({ tradedAtS, tid })));
+      checkpoints.push(...rows.slice(0, marked).map(({ tradedAtS, tid }) => ({ tradedAtS, tid })));
       count += inPart;
       return inPart < left;
     }
     return part.state !== 'cold' || countCold(part, before, downTo, left, counted);
   });
-  return { marks, count, isWhole: count < maxCount };
+  return { checkpoints, count, isWhole: count < maxCount };
 }
 
 /** Counts what files hold of a part; false when there is more than may be counted. */
@@ -166,7 +166,7 @@ async function countCold(
  */
 export async function sumTrades(
   store: Querying,
-  search: PastSearch,
+  search: AsOfSearch,
   marketId: number,
   intervalS: number,
   from: TradePlace,

@@ -7,7 +7,7 @@ import { asDiskFull } from '../export/errors.js';
 import { csvSql } from '../parquet/columns.js';
 import { type DuckSession, identifier, literal } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
-import type { Reading } from '../reading.js';
+import type { ArchiveReader } from '../reading.js';
 import { relationSql, type SeriesRows, stageHotRows } from '../relation.js';
 import type { PlacedFile } from '../segments.js';
 import { folderFiles, folderManifests } from './cold-folder.js';
@@ -41,7 +41,7 @@ import {
 /** What a statement is asked of. */
 export interface Question {
   /** The archive; null to ask the files of {@link coldDir} alone. */
-  readonly reading: Reading | null;
+  readonly reader: ArchiveReader | null;
   readonly coldDir: string;
   readonly selection: Selection;
   /** What is done now that may take a while. */
@@ -145,15 +145,15 @@ class World {
 
   /** Opens what the tables come from, and makes those of the ledger. */
   async #openSource(tables: readonly QueryTable[]): Promise<Source> {
-    const { reading } = this.#question;
-    if (reading === null) return await this.#openFolder(tables);
+    const { reader } = this.#question;
+    if (reader === null) return await this.#openFolder(tables);
     for (const table of ['markets', 'coverage', 'gaps'] as const) {
-      if (table === 'markets' || tables.includes(table)) await this.#makeLedger(table, reading);
+      if (table === 'markets' || tables.includes(table)) await this.#makeLedger(table, reader);
     }
     const rows = await this.#duck.rows('reading markets', 'SELECT market, market_id FROM markets');
     return {
       ids: new Map(rows.map(([name, id]) => [String(name), Number(id)])),
-      files: (kind, bounds, marketIds) => reading.coldFiles(kind, bounds, marketIds),
+      files: (kind, bounds, marketIds) => reader.coldFiles(kind, bounds, marketIds),
     };
   }
 
@@ -195,7 +195,7 @@ class World {
     const { markets } = this.#question.selection;
     const rows =
       bounds.toMs > bounds.fromMs
-        ? await this.#locate(kind, bounds, source)
+        ? await this.#findSegments(kind, bounds, source)
         : { cold: [], hot: null };
     this.#allowed.push(...rows.cold, ...(rows.hot === null ? [] : [rows.hot.path]));
     const sql = await relationSql(this.#duck, kind, rows, this.#question.selection);
@@ -204,8 +204,8 @@ class World {
     await this.#view(kind, `SELECT * FROM (${sql})${where}`);
   }
 
-  async #locate(kind: SeriesKind, bounds: Bounds, source: Source): Promise<SeriesRows> {
-    const { reading, onPhase, onNote } = this.#question;
+  async #findSegments(kind: SeriesKind, bounds: Bounds, source: Source): Promise<SeriesRows> {
+    const { reader, onPhase, onNote } = this.#question;
     const { signal } = this.#statement;
     const names = bounds.markets === null ? undefined : [...bounds.markets];
     const unknown = (names ?? []).filter((name) => !source.ids.has(name));
@@ -214,22 +214,22 @@ class World {
     onPhase(`looking at ${kind} in cold files`);
     const files = await source.files(kind, bounds, marketIds);
     const cold = files.map(({ absolutePath }) => absolutePath);
-    if (reading === null) return { cold, hot: null };
-    const gone = reading.parts(kind, bounds).filter(({ state }) => state === 'expired');
+    if (reader === null) return { cold, hot: null };
+    const gone = reader.segments(kind, bounds).filter(({ state }) => state === 'expired');
     for (const { span } of gone) onNote(`${kind} ${spanText(span)} are no longer kept`);
     onPhase(`reading ${kind} from the database`);
     const path = this.#statement.scratch(`${kind}.csv`);
-    const staging = stageHotRows(reading, path, kind, bounds, marketIds, signal);
+    const staging = stageHotRows(reader, path, kind, bounds, marketIds, signal);
     const hot = await staging.catch((error: unknown) => {
       throw asDiskFull(error, path);
     });
     return { cold, hot };
   }
 
-  async #makeLedger(table: LedgerTable, reading: Reading): Promise<void> {
+  async #makeLedger(table: LedgerTable, reader: ArchiveReader): Promise<void> {
     const path = this.#statement.scratch(`${table}.csv`);
     await fillFile(path, async (add) => {
-      for await (const piece of reading.snapshot.ledger(table, this.#statement.signal)) {
+      for await (const piece of reader.snapshot.ledger(table, this.#statement.signal)) {
         await add(piece);
       }
     });

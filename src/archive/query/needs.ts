@@ -77,7 +77,7 @@ function askedOf(node: SyntaxNode): Need {
   const inOrder = [market, step, from, to].filter((one) => one && textOf(one, 'alias') === '');
   if (!market || !step || !from || !to || inOrder.length < 4) return ALL;
   const names = namesOf([market]);
-  const [lengthSql, fromSql, toSql] = [step, from, to].map(momentSql);
+  const [lengthSql, fromSql, toSql] = [step, from, to].map(timeSql);
   return {
     markets: names === null ? null : new Set(names),
     from: fromSql ? [fromSql] : null,
@@ -136,7 +136,7 @@ const listHas = (value: unknown) => Array.isArray(value) && value.length > 0;
 
 type IsColumn = (node: SyntaxNode, column: string) => boolean;
 
-function conditionsOf(where: SyntaxNode, moment: string, isColumn: IsColumn): Need {
+function conditionsOf(where: SyntaxNode, time: string, isColumn: IsColumn): Need {
   let markets: ReadonlySet<string> | null = null;
   let from: string[] | null = null;
   let to: string[] | null = null;
@@ -147,7 +147,7 @@ function conditionsOf(where: SyntaxNode, moment: string, isColumn: IsColumn): Ne
   };
   // Of several bounds any one will do; the first is taken.
   const bound = (type: string, value: SyntaxNode) => {
-    const sql = momentSql(value);
+    const sql = timeSql(value);
     if (sql === null) return;
     if (/GREATERTHAN|EQUAL$/.test(type)) from ??= [sql];
     if (/LESSTHAN|EQUAL$/.test(type) && !type.includes('GREATERTHAN')) to ??= [sql];
@@ -155,12 +155,12 @@ function conditionsOf(where: SyntaxNode, moment: string, isColumn: IsColumn): Ne
   for (const one of conjuncts(where)) {
     const type = textOf(one, 'type');
     if (one.class === 'COMPARISON' && isNode(one.left) && isNode(one.right)) {
-      const isTurned = !(isColumn(one.left, moment) || isColumn(one.left, 'market'));
+      const isTurned = !(isColumn(one.left, time) || isColumn(one.left, 'market'));
       const [column, value] = isTurned ? [one.right, one.left] : [one.left, one.right];
       if (isColumn(column, 'market') && type === 'COMPARE_EQUAL') setMarkets(namesOf([value]));
       const side = TURNED[type];
-      if (isColumn(column, moment) && side !== undefined) bound(isTurned ? side : type, value);
-    } else if (one.class === 'BETWEEN' && isNode(one.input) && isColumn(one.input, moment)) {
+      if (isColumn(column, time) && side !== undefined) bound(isTurned ? side : type, value);
+    } else if (one.class === 'BETWEEN' && isNode(one.input) && isColumn(one.input, time)) {
       if (isNode(one.lower)) bound('COMPARE_GREATERTHANOREQUALTO', one.lower);
       if (isNode(one.upper)) bound('COMPARE_LESSTHANOREQUALTO', one.upper);
     } else if (type === 'COMPARE_IN') {
@@ -225,7 +225,7 @@ const FUNCTIONS: ReadonlySet<string> = new Set([
 const NOW_WORDS: ReadonlySet<string> = new Set(['current_timestamp', 'current_date']);
 
 /** SQL of the same constant moment; null for what is not known to be one. */
-function momentSql(node: SyntaxNode): string | null {
+function timeSql(node: SyntaxNode): string | null {
   const constant = constantOf(node);
   if (constant !== null) {
     const { id, value } = constant;
@@ -240,12 +240,12 @@ function momentSql(node: SyntaxNode): string | null {
   if (node.class === 'CAST' && isNode(node.child) && isNode(node.cast_type)) {
     if (node.try_cast === true) return null;
     const type = CAST_TYPES[textOf(node.cast_type, 'id')];
-    const child = momentSql(node.child);
+    const child = timeSql(node.child);
     return type === undefined || child === null ? null : `CAST(${child} AS ${type})`;
   }
   if (node.class !== 'FUNCTION') return null;
   const name = textOf(node, 'function_name').toLowerCase();
-  const values = listOf(node, 'children').map(momentSql);
+  const values = listOf(node, 'children').map(timeSql);
   const known = values.filter((value) => value !== null);
   if (known.length < values.length) return null;
   if (OPERATORS.has(name) && known.length === 2) return `(${known.join(` ${name} `)})`;
@@ -313,8 +313,8 @@ export async function boundsOf(
   need: Need,
   { markets, fromMs, toMs }: Selection,
 ): Promise<Bounds> {
-  const from = await momentsMs(duck, need.from, -1);
-  const to = await momentsMs(duck, need.to, 1);
+  const from = await timesMs(duck, need.from, -1);
+  const to = await timesMs(duck, need.to, 1);
   const chosen = markets === undefined ? null : new Set(markets);
   return {
     markets:
@@ -327,22 +327,22 @@ export async function boundsOf(
 }
 
 /** The moments, a little earlier (-1) or later (1) than they are: rows beside them do no harm. */
-async function momentsMs(
+async function timesMs(
   duck: DuckSession,
-  moments: readonly string[] | null,
+  times: readonly string[] | null,
   direction: -1 | 1,
 ): Promise<readonly number[] | null> {
-  if (moments === null) return null;
+  if (times === null) return null;
   const found: number[] = [];
-  for (const sql of new Set(moments)) {
-    const ms = await momentMs(duck, sql);
+  for (const sql of new Set(times)) {
+    const ms = await timeMs(duck, sql);
     if (ms === null) return null;
     found.push(ms + direction * (DEPENDS_ON_NOW.test(sql) ? LATER_MS : 1));
   }
   return found;
 }
 
-async function momentMs(duck: DuckSession, sql: string): Promise<number | null> {
+async function timeMs(duck: DuckSession, sql: string): Promise<number | null> {
   const question = `SELECT epoch_ms(TRY(CAST(${sql} AS TIMESTAMPTZ)))::DOUBLE`;
   // What is wrong with it the statement itself will tell, in its own words.
   const [row] = await duck.rows('working out a moment', question).catch(() => []);

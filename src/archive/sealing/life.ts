@@ -2,13 +2,13 @@ import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import type { SeriesTable } from '../../model/series.js';
-import type { PartitionInfo, SealingDesk, Store } from '../../store/index.js';
+import type { PartitionInfo, SealingAdmin, Store } from '../../store/index.js';
 import { asColdError, ColdError } from '../cold/errors.js';
 import { type ColdFileSystem, isThere, systemFiles } from '../cold/files.js';
-import { type ColdContext, freezePartition } from '../cold/freeze.js';
+import { archivePartition, type ColdContext } from '../cold/freeze.js';
 import { SCRATCH_FOLDER } from '../cold/layout.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
-import { thawPartition } from '../cold/thaw.js';
+import { restorePartition } from '../cold/thaw.js';
 import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
 import type { LifeOutcome, LifeWatcher } from './events.js';
 import {
@@ -49,15 +49,15 @@ const FULL: ReadonlySet<string> = new Set(['cold_disk_full', 'restore_disk_full'
 /** One run over all partitions, on a desk that is its own. */
 class LifeRun {
   readonly #options: LifeOptions;
-  readonly #desk: SealingDesk;
+  readonly #admin: SealingAdmin;
   readonly #files: ColdFileSystem;
   readonly #outcomes: LifeOutcome[] = [];
   readonly #failures: { partition: string; error: TapekeepError }[] = [];
   #isColdTouched = false;
 
-  constructor(options: LifeOptions, desk: SealingDesk) {
+  constructor(options: LifeOptions, admin: SealingAdmin) {
     this.#options = options;
-    this.#desk = desk;
+    this.#admin = admin;
     this.#files = options.files ?? systemFiles;
   }
 
@@ -70,7 +70,7 @@ class LifeRun {
     const partitions = await this.#options.store.sealing.partitions();
     for (const one of partitions) {
       if (one.isPresent && (one.state === 'archived' || one.state === 'expired')) {
-        await this.#desk.dropEmptied(one);
+        await this.#admin.dropEmptied(one);
       }
     }
   }
@@ -87,7 +87,7 @@ class LifeRun {
 
   async sealDue(): Promise<void> {
     const { store, watcher, signal } = this.#options;
-    const context = { desk: this.#desk, sealing: store.sealing, watcher, signal };
+    const context = { admin: this.#admin, sealing: store.sealing, watcher, signal };
     const due = (await this.#plan()).seal;
     const obstacle = await this.#obstacles(due);
     for (const one of due) {
@@ -100,7 +100,7 @@ class LifeRun {
   }
 
   #obstacles(due: readonly PartitionInfo[]) {
-    return findObstacles(this.#desk, due, this.#options.rules.needsVerdicts);
+    return findObstacles(this.#admin, due, this.#options.rules.needsChecks);
   }
 
   async archiveDue(): Promise<void> {
@@ -178,11 +178,11 @@ class LifeRun {
     const manifest =
       one.uri === null ? undefined : await this.#manifestOf(one).catch(() => undefined);
     await watcher.onStep('retention: expire', one.name);
-    if (!(await this.#desk.expire(one))) {
+    if (!(await this.#admin.expire(one))) {
       return { partition: one, became: 'kept', rows: null, note: 'its time has hardly ended' };
     }
     await watcher.onStep('retention: drop', one.name);
-    await this.#desk.dropEmptied(one);
+    await this.#admin.dropEmptied(one);
     if (one.uri !== null) {
       await watcher.onStep('retention: files', one.name);
       await this.#removeFiles(manifest, one);
@@ -193,24 +193,24 @@ class LifeRun {
   async #archive(one: PartitionInfo): Promise<LifeOutcome> {
     const { watcher, signal } = this.#options;
     // What was doubted since it was sealed is looked at as long as its rows are at hand.
-    const doubt = await unsettledNote(this.#desk, one, false);
-    if (doubt !== undefined) return { partition: one, became: 'kept', rows: null, note: doubt };
+    const suspect = await unsettledNote(this.#admin, one, false);
+    if (suspect !== undefined) return { partition: one, became: 'kept', rows: null, note: suspect };
     this.#isColdTouched = true;
-    const frozen = await freezePartition(this.#cold(), one);
+    const archived = await archivePartition(this.#cold(), one);
     signal.throwIfAborted();
     await watcher.onStep('archive: switch', one.name);
-    if (!(await this.#desk.archive(one, frozen))) {
+    if (!(await this.#admin.archive(one, archived))) {
       return { partition: one, became: 'kept', rows: null, note: 'it was reopened meanwhile' };
     }
     await watcher.onStep('archive: drop', one.name);
-    const isDropped = await this.#desk.dropEmptied(one);
+    const isDropped = await this.#admin.dropEmptied(one);
     const note = isDropped ? null : 'its empty table is in use and goes with the next run';
-    const coldBytes = frozen.manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
+    const coldBytes = archived.manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
     return { partition: one, became: 'archived', rows: one.rows, coldBytes, note };
   }
 
   async #restore(one: PartitionInfo, isWithoutFiles: boolean): Promise<LifeOutcome> {
-    const rows = await thawPartition(this.#cold(), one);
+    const rows = await restorePartition(this.#cold(), one);
     if (rows === null) return { partition: one, became: 'kept', rows, note: 'not archived' };
     if (isWithoutFiles) await this.#removeCopy(one);
     return { partition: one, became: 'restored', rows, note: null };
@@ -223,7 +223,7 @@ class LifeRun {
       return { partition: one, became: 'kept', rows: one.rows, note: 'it has no files any more' };
     }
     await watcher.onStep('restore: count', one.name);
-    const facts = await sumRows(this.#desk, one, (rows) => watcher.onRows(rows, one.rows));
+    const facts = await sumRows(this.#admin, one, (rows) => watcher.onRows(rows, one.rows));
     assertSealed(one, facts, 'its files stay');
     await this.#removeCopy(one);
     const note = 'its rows were here already, and were counted again; its files are deleted';
@@ -257,7 +257,7 @@ class LifeRun {
 
   #cold(): ColdContext {
     const { coldDir, clock, version, watcher, signal } = this.#options;
-    return { desk: this.#desk, files: this.#files, coldDir, clock, version, watcher, signal };
+    return { admin: this.#admin, files: this.#files, coldDir, clock, version, watcher, signal };
   }
 
   async #claim(): Promise<void> {
@@ -279,9 +279,9 @@ class LifeRun {
  *   signal's reason
  */
 export async function liveOn(options: LifeOptions): Promise<LifeReport> {
-  const desk = await options.store.sealing.open(options.signal);
+  const admin = await options.store.sealing.open(options.signal);
   try {
-    const run = new LifeRun(options, desk);
+    const run = new LifeRun(options, admin);
     await run.tidyTables();
     await run.expireDue();
     await run.sealDue();
@@ -289,7 +289,7 @@ export async function liveOn(options: LifeOptions): Promise<LifeReport> {
     await run.tidyFiles();
     return run.report;
   } finally {
-    await desk.close();
+    await admin.close();
   }
 }
 
@@ -305,17 +305,17 @@ export async function restore(
   isWithoutFiles: boolean,
 ): Promise<LifeReport> {
   const rules = {
-    ...{ sealAfterMs: null, coldAfterMs: null, restMs: 0, retentionMs: {}, needsVerdicts: false },
+    ...{ sealAfterMs: null, coldAfterMs: null, restMs: 0, retentionMs: {}, needsChecks: false },
   };
-  const desk = await options.store.sealing.open(options.signal);
+  const admin = await options.store.sealing.open(options.signal);
   try {
-    const run = new LifeRun({ ...options, rules, nowMs: 0 }, desk);
+    const run = new LifeRun({ ...options, rules, nowMs: 0 }, admin);
     await run.tidyTables();
     await run.restoreChosen(isWithoutFiles);
     await run.tidyFiles();
     return run.report;
   } finally {
-    await desk.close();
+    await admin.close();
   }
 }
 
@@ -327,31 +327,35 @@ export async function restore(
  */
 export async function previewSealing(options: LifeOptions): Promise<LifeReport> {
   const { store, rules, nowMs, clock, signal, isChosen = () => true } = options;
-  const desk = await store.sealing.open(signal);
+  const admin = await store.sealing.open(signal);
   try {
     const all = await store.sealing.partitions();
     const plan = planLife(all, rules, { nowMs, wallMs: clock.wallMs() }, isChosen);
-    const obstacle = await findObstacles(desk, plan.seal, rules.needsVerdicts);
+    const obstacle = await findObstacles(admin, plan.seal, rules.needsChecks);
     const outcomes: LifeOutcome[] = [];
-    const tell = (partition: PartitionInfo, became: LifeOutcome['became'], note: string | null) => {
+    const report = (
+      partition: PartitionInfo,
+      became: LifeOutcome['became'],
+      note: string | null,
+    ) => {
       outcomes.push({ partition, became, rows: partition.rows, note });
     };
     // What is made ahead has nothing in it to be sealed.
     for (const one of all.filter(isChosen).filter(({ span }) => span.fromMs <= nowMs)) {
       if (plan.seal.includes(one)) {
         const note = await obstacle(one);
-        tell(one, note === undefined ? 'sealed' : 'kept', note ?? null);
+        report(one, note === undefined ? 'sealed' : 'kept', note ?? null);
       } else if (plan.archive.includes(one)) {
-        const note = await unsettledNote(desk, one, false);
-        tell(one, note === undefined ? 'archived' : 'kept', note ?? null);
+        const note = await unsettledNote(admin, one, false);
+        report(one, note === undefined ? 'archived' : 'kept', note ?? null);
       } else {
         const note = dueNote(one, options);
-        if (note !== undefined) tell(one, 'kept', note);
+        if (note !== undefined) report(one, 'kept', note);
       }
     }
     return { outcomes, failures: [] };
   } finally {
-    await desk.close();
+    await admin.close();
   }
 }
 

@@ -1,5 +1,5 @@
 import type { SeriesTable } from '../../model/series.js';
-import type { PartitionInfo, SealingDesk } from '../../store/index.js';
+import type { PartitionInfo, SealingAdmin } from '../../store/index.js';
 
 /** Ages count from the end of a partition, in the exchange's time. */
 export interface LifeRules {
@@ -12,7 +12,7 @@ export interface LifeRules {
   /** How long rows of a table are kept; none when left out: for ever. */
   readonly retentionMs: Partial<Readonly<Record<SeriesTable, number>>>;
   /** Whether what can be verified must have been, before it is sealed. */
-  readonly needsVerdicts: boolean;
+  readonly needsChecks: boolean;
 }
 
 const isOver = ({ span }: PartitionInfo, ageMs: number, nowMs: number) =>
@@ -86,40 +86,40 @@ export function planLife(
  * @returns what is said of one; undefined when nothing keeps it
  */
 export async function findObstacles(
-  desk: SealingDesk,
+  admin: SealingAdmin,
   due: readonly PartitionInfo[],
-  needsVerdicts: boolean,
+  needsChecks: boolean,
 ): Promise<(partition: PartitionInfo) => Promise<string | undefined>> {
-  const doubt = await ledgerDoubt(desk, due);
+  const suspect = await ledgerSuspect(admin, due);
   return async (partition) => {
-    if (partition.table === 'trade' && doubt !== undefined) return doubt;
-    return await unsettledNote(desk, partition, needsVerdicts);
+    if (partition.table === 'trade' && suspect !== undefined) return suspect;
+    return await unsettledNote(admin, partition, needsChecks);
   };
 }
 
 /** Counted once for all: covered ranges reach over many partitions. */
-async function ledgerDoubt(
-  desk: SealingDesk,
+async function ledgerSuspect(
+  admin: SealingAdmin,
   due: readonly PartitionInfo[],
 ): Promise<string | undefined> {
   const trades = due.filter(({ table }) => table === 'trade').map(({ span }) => span);
   if (trades.length === 0) return undefined;
   const fromMs = Math.min(...trades.map((span) => span.fromMs));
   const toMs = Math.max(...trades.map((span) => span.toMs));
-  const [doubt] = await desk.ledgerDoubts({ fromMs, toMs });
-  if (doubt === undefined) return undefined;
-  const { market, claimed, counted, span } = doubt;
+  const [suspect] = await admin.ledgerSuspects({ fromMs, toMs });
+  if (suspect === undefined) return undefined;
+  const { market, claimed, counted, span } = suspect;
   const at = new Date(span.fromMs).toISOString();
   return `the ledger claims ${claimed} trades of ${market} from ${at} on, and there are ${counted}`;
 }
 
 /** What is missing or doubted of one partition, in words; undefined when nothing is. */
 export async function unsettledNote(
-  desk: SealingDesk,
+  admin: SealingAdmin,
   partition: PartitionInfo,
-  needsVerdicts: boolean,
+  needsChecks: boolean,
 ): Promise<string | undefined> {
-  const found = await desk.unsettled(partition, needsVerdicts);
+  const found = await admin.unsettled(partition, needsChecks);
   if (found === undefined) return undefined;
   const { why, kind, market, variantS, span } = found;
   const stream = variantS === 0 ? kind : `${kind} ${variantS}s`;

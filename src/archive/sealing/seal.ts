@@ -3,7 +3,7 @@ import type {
   PartitionInfo,
   PartitionMarket,
   SealFacts,
-  SealingDesk,
+  SealingAdmin,
   SealingStore,
 } from '../../store/index.js';
 import { ColdError } from '../cold/errors.js';
@@ -27,16 +27,16 @@ export type MarketSink = (market: PartitionMarket, lines: AsyncIterable<Buffer>)
  * @param sink is given what is read, market by market
  */
 export async function sumRows(
-  desk: SealingDesk,
+  admin: SealingAdmin,
   place: PartitionInfo,
   onProgress: RowsProgress,
   sink?: MarketSink,
 ): Promise<SealFacts> {
   const hash = createHash('sha256');
   let rows = 0;
-  for (const market of await desk.markets(place)) {
+  for (const market of await admin.markets(place)) {
     hash.update(`market ${market.marketId}\n`);
-    const pieces = desk.marketRows(place, market.marketId);
+    const pieces = admin.marketRows(place, market.marketId);
     const counted = async function* () {
       for await (const piece of pieces) {
         hash.update(piece);
@@ -63,7 +63,7 @@ export function assertSealed(partition: PartitionInfo, facts: SealFacts, stays: 
 
 /** What it takes to seal. */
 export interface SealContext {
-  readonly desk: SealingDesk;
+  readonly admin: SealingAdmin;
   readonly sealing: SealingStore;
   readonly watcher: LifeWatcher;
   readonly signal: AbortSignal;
@@ -80,7 +80,7 @@ const FREEZE_NOTE =
  * @throws StoreError `sealing_busy` when somebody holds it for too long
  */
 export async function sealPartition(
-  { desk, sealing, watcher, signal }: SealContext,
+  { admin, sealing, watcher, signal }: SealContext,
   partition: PartitionInfo,
 ): Promise<LifeOutcome> {
   const kept = (note: string): LifeOutcome => ({ partition, became: 'kept', rows: null, note });
@@ -89,20 +89,20 @@ export async function sealPartition(
     await watcher.onStep(name, partition.name);
   };
   await step('seal: guard');
-  if (!(await desk.beginSeal(partition))) return kept('it is not hot any more');
-  const isEmpty = (await desk.markets(partition)).length === 0;
+  if (!(await admin.beginSeal(partition))) return kept('it is not hot any more');
+  const isEmpty = (await admin.markets(partition)).length === 0;
   const before = await sizesOf(sealing, partition);
   let isFrozen = true;
   if (!isEmpty) {
     await step('seal: indexes');
-    await desk.rebuildIndexes(partition);
+    await admin.rebuildIndexes(partition);
     await step('seal: freeze');
-    isFrozen = await desk.freeze(partition);
+    isFrozen = await admin.freeze(partition);
   }
   await step('seal: count');
-  const facts = await sumRows(desk, partition, (rows) => watcher.onRows(rows, partition.rows));
+  const facts = await sumRows(admin, partition, (rows) => watcher.onRows(rows, partition.rows));
   await step('seal: declare');
-  if (!(await desk.finishSeal(partition, facts))) {
+  if (!(await admin.finishSeal(partition, facts))) {
     return kept('rows came while it was being sealed: it is tried again later');
   }
   return {

@@ -59,7 +59,7 @@ export async function exportFor(common: CommonOptions, options: ExportForOptions
           ...{ allowGaps: allowGaps === true, isForced: force === true },
         },
         {
-          ...{ reading, clock: systemClock, signal },
+          ...{ reader: reading, clock: systemClock, signal },
           onProgress: ({ market, rows, atMs }) =>
             progress.advance(market, rows, atMs - (fromMs.get(market) ?? atMs)),
           onPhase: (phase) => progress.say(phase),

@@ -196,7 +196,7 @@ async function write(
         allowGaps: allowGaps === true,
       },
       {
-        ...{ reading, output, clock: systemClock, signal },
+        ...{ reader: reading, output, clock: systemClock, signal },
         onProgress: ({ market, rows, doneMs }) => progress.advance(market, rows, doneMs),
         onPhase: (phase) => progress.say(phase),
       },

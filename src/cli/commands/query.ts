@@ -189,7 +189,7 @@ async function askTogether(
     const onPhase = (phase: string) => {
       if (process.stderr.isTTY) progress.say(`${phase} …`);
     };
-    const question = { reading, coldDir, selection, onPhase, onNote: note };
+    const question = { reader: reading, coldDir, selection, onPhase, onNote: note };
     try {
       const answering = answerQuestion(statement, question, (one) =>
         printAnswer(one, options, write),

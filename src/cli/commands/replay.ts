@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { openPast } from '../../archive/past/past.js';
+import { openAsOf } from '../../archive/past/past.js';
 import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
@@ -111,9 +111,9 @@ export default command({
     const covered = coveredBy(streams, new Set([0, ...chosen.map(({ marketId }) => marketId)]));
     const fromMs = bounds.fromMs ?? covered.fromMs;
     const toMs = bounds.toMs ?? Math.max(covered.toMs, bounds.fromMs ?? covered.toMs);
-    const past = openPast(store, { clock, coldDir: coldDirOf(config) });
+    const past = openAsOf(store, { clock, coldDir: coldDirOf(config) });
     const backend = await openReplay({
-      ...{ past, clock, span: { fromMs, toMs }, speed, as },
+      ...{ asOf: past, clock, span: { fromMs, toMs }, speed, as },
       markets: markets === undefined ? [] : chosen.map(({ market }) => market),
       isStrict: strict === true,
       hasDisconnects: withDisconnects === true,

@@ -60,7 +60,7 @@ export default command({
         coldAfterMs: isArchiving === true ? (isGiven ? 0 : config.cold.after) : null,
         restMs: isGiven ? 0 : rules.restMs,
         retentionMs: {},
-        needsVerdicts: config.verification.enabled,
+        needsChecks: config.verification.enabled,
       },
       isChosen: (partition) => isOfKind(partition, kinds) && partition.span.toMs <= beforeMs,
       run: isDryRun === true ? previewSealing : liveOn,

@@ -1,4 +1,4 @@
-import type { StreamStatus, VerdictTotals } from '../../store/index.js';
+import type { CheckTotals, StreamStatus } from '../../store/index.js';
 import { command } from '../command.js';
 import { HORIZON_WHY, type OpenGaps, openGapsOf } from '../gaps.js';
 import { archive } from '../opening/database.js';
@@ -27,7 +27,7 @@ export default command({
       store.archive(),
       store.statusRows(nowMs),
       store.gapTotals(nowMs),
-      store.verdicts.totals(),
+      store.checks.totals(),
     ]);
     const openGaps = openGapsOf(totals, streams, nowMs);
     const lines = streams.map((stream) => toLine(stream, verdicts, nowMs));
@@ -107,7 +107,7 @@ function absentLines(wanted: readonly string[], streams: readonly StreamStatus[]
     );
 }
 
-function verdictLines(verdicts: readonly VerdictTotals[]): string[] {
+function verdictLines(verdicts: readonly CheckTotals[]): string[] {
   const bad = verdicts.filter(({ mismatches }) => mismatches > 0);
   return bad.map(
     ({ market, intervalS, mismatches }) =>
@@ -115,11 +115,7 @@ function verdictLines(verdicts: readonly VerdictTotals[]): string[] {
   );
 }
 
-function toLine(
-  stream: StreamStatus,
-  verdicts: readonly VerdictTotals[],
-  nowMs: number,
-): StatusLine {
+function toLine(stream: StreamStatus, verdicts: readonly CheckTotals[], nowMs: number): StatusLine {
   const { newestCoveredMs, coveredS, gapS, beforeHistoryS } = stream;
   const expectedS = coveredS + gapS - beforeHistoryS;
   const verdict =

@@ -1,8 +1,8 @@
-import { judgeSpan } from '../../archive/judge.js';
+import { checkSpanSlots } from '../../archive/judge.js';
 import { systemClock } from '../../kernel/clock.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
-import type { Store, VerdictTarget } from '../../store/index.js';
+import type { CheckTarget, Store } from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import { archive } from '../opening/database.js';
@@ -24,7 +24,7 @@ judged makes it 6. A running daemon fetches again what does not agree.`;
 
 /** One interval of one market, in whole slots. */
 interface Job {
-  readonly target: VerdictTarget;
+  readonly target: CheckTarget;
   readonly kline: StreamRef;
   readonly span: Span;
 }
@@ -38,7 +38,7 @@ export default command({
   help: HELP,
   needs: archive('by itself'),
   async run({ store, nowMs, signal }, { market, from, to, json }) {
-    const targets = selectMarkets(market, await store.verdicts.targets());
+    const targets = selectMarkets(market, await store.checks.targets());
     const bounds = selectSpan({ from, to }, nowMs);
     const findings = await verify(store, targets, bounds, nowMs, signal);
     const isWhole = !signal.aborted;
@@ -55,7 +55,7 @@ export default command({
 
 async function verify(
   store: Store,
-  targets: readonly VerdictTarget[],
+  targets: readonly CheckTarget[],
   bounds: Partial<Span>,
   nowMs: number,
   signal: AbortSignal,
@@ -96,16 +96,16 @@ async function run(
 ): Promise<void> {
   if (signal.aborted) return;
   const { market, marketId } = target;
-  for await (const slots of judgeSpan(store.verdicts, target, kline, span)) {
+  for await (const slots of checkSpanSlots(store.checks, target, kline, span)) {
     found.add(kline.variant, slots);
     const mismatches = slots.filter(({ outcome }) => outcome === 'mismatch');
     if (found.isFinest(kline.variant)) {
       for (const slot of mismatches) {
-        const ids = await store.verdicts.tradeIds(marketId, slot.span, MarketFindings.IDS_MAX);
+        const ids = await store.checks.tradeIds(marketId, slot.span, MarketFindings.IDS_MAX);
         found.addTradeIds(slot, ids);
       }
     }
-    await store.verdicts.report(marketId, kline.variant, slots, nowMs);
+    await store.checks.report(marketId, kline.variant, slots, nowMs);
     progress.advance(slots.length, market);
     if (signal.aborted) return;
   }
@@ -117,14 +117,14 @@ async function run(
  */
 async function jobsOf(
   store: Store,
-  target: VerdictTarget,
+  target: CheckTarget,
   bounds: Partial<Span>,
   found: MarketFindings,
 ): Promise<Job[]> {
   const jobs: Job[] = [];
   const isGiven = bounds.fromMs !== undefined || bounds.toMs !== undefined;
   for (const [index, kline] of target.klines.entries()) {
-    const expected = await store.verdicts.expected(target, kline);
+    const expected = await store.checks.expected(target, kline);
     const stepMs = kline.variant * 1000;
     let spans: readonly Span[] = expected;
     if (isGiven) {

@@ -6,7 +6,7 @@ import type { Config } from '../../config/schema.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Telemetry } from '../../observe/events.js';
-import type { Store, StreamStatus, VerdictTotals } from '../../store/index.js';
+import type { CheckTotals, Store, StreamStatus } from '../../store/index.js';
 import { VERSION } from '../command.js';
 import { openGapsOf } from '../gaps.js';
 import { lifeRulesOf } from '../life.js';
@@ -118,7 +118,7 @@ export async function reportCompleteness(
   { telemetry, exchangeTime }: Surroundings,
 ): Promise<void> {
   const nowMs = exchangeTime.nowMs();
-  const [gaps, verdicts] = await Promise.all([store.gapTotals(nowMs), store.verdicts.totals()]);
+  const [gaps, verdicts] = await Promise.all([store.gapTotals(nowMs), store.checks.totals()]);
   telemetry.verify.completenessCounted({
     coverage: coverageOf(streams),
     openGaps: openGapsOf(gaps, streams, nowMs).map(({ oldestMs, ...gap }) => ({
@@ -144,7 +144,7 @@ function coverageOf(streams: readonly StreamStatus[]) {
     .map(({ stream, market, covered, all }) => ({ stream, market, ratio: covered / all }));
 }
 
-function verdictOf({ market, intervalS, mismatches, judgedUntilMs }: VerdictTotals, nowMs: number) {
+function verdictOf({ market, intervalS, mismatches, judgedUntilMs }: CheckTotals, nowMs: number) {
   const lagMs = judgedUntilMs === null ? null : Math.max(0, nowMs - judgedUntilMs);
   return { market, intervalS, mismatches, lagMs };
 }

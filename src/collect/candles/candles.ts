@@ -91,7 +91,7 @@ export class CandleCollector {
     return this.#mutex.run(async () => {
       const { archive, stream, time } = this.#options;
       const atMs = Math.floor(time.nowMs());
-      await archive.uncover(stream, this.#grid.around(span), { reason: 'suspect', note, atMs });
+      await archive.revoke(stream, this.#grid.around(span), { reason: 'suspect', note, atMs });
       this.#ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
       this.#absences.forget(this.#grid.around(span));
       this.retry(span);

@@ -270,7 +270,7 @@ export class Head {
       : `one answer of ${endpoint} showed it, and the next does not reach down to it`;
     const span = { fromMs, toMs };
     const atMs = Math.floor(options.time.nowMs());
-    await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
+    await options.archive.revoke(options.stream, span, { reason: 'suspect', note, atMs });
     await this.#walk.revoked(span);
     return isRefuted;
   }

@@ -24,7 +24,7 @@ const BEYOND_HISTORY_RETRIES = 1;
 const MEMORIES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
 /** Holes that are remembered as told; beyond it they are told once more. */
-const TOLD_MAX = 1000;
+const NAMED_MAX = 1000;
 
 /**
  * What became of the tries at filling holes. The pauses between them live here; each failed try
@@ -171,7 +171,7 @@ export class HoleBook {
   async outlived(hole: Hole): Promise<void> {
     const { fromMs, edgeMs } = hole;
     if (fromMs === -Infinity || this.#toldFromMs.has(fromMs)) return;
-    if (this.#toldFromMs.size >= TOLD_MAX) this.#toldFromMs.clear();
+    if (this.#toldFromMs.size >= NAMED_MAX) this.#toldFromMs.clear();
     this.#toldFromMs.add(fromMs);
     await this.#pages.recordGap({ fromMs, toMs: edgeMs }, 'open', 'head moved');
   }

@@ -32,7 +32,7 @@ export interface PageStoreOptions {
 /** Without news, coverage is extended at most this often; a crash forgets no more than this. */
 const QUIET_FLUSH_MS = 5000;
 /** Gaps that are remembered as told; beyond it they are told once more. */
-const TOLD_MAX = 1000;
+const REPORTED_MAX = 1000;
 const RANGES_MAX = 1000;
 /** Rows that were refused are asked for again this rarely. */
 const REFUSED_RETRY_MS = 600_000;
@@ -202,7 +202,7 @@ export class PageStore {
   #tell({ fromMs, toMs }: Span, reason: GapReason): void {
     const key = `${reason} ${fromMs}`;
     if (this.#told.has(key)) return;
-    if (this.#told.size >= TOLD_MAX) this.#told.clear();
+    if (this.#told.size >= REPORTED_MAX) this.#told.clear();
     this.#told.add(key);
     const { telemetry, market, source } = this.#options;
     const lengthMs = toMs - fromMs;
@@ -242,7 +242,7 @@ export class PageStore {
     const key = `${reason} ${fromMs}`;
     const last = this.#seenSpans.get(key);
     if (last !== undefined && toMs <= last.toMs && nowMs - last.atMs < REFUSED_REWRITE_MS) return;
-    if (this.#seenSpans.size >= TOLD_MAX) this.#seenSpans.clear();
+    if (this.#seenSpans.size >= REPORTED_MAX) this.#seenSpans.clear();
     this.#seenSpans.set(key, { toMs, atMs: nowMs });
     await this.recordGap(span, state, reason, state === 'open' ? REFUSED_RETRY_MS : null);
   }

@@ -113,7 +113,7 @@ export class TradeWalker {
     return this.#mutex.run(async () => {
       const { options } = this.#walk;
       const atMs = Math.floor(options.time.nowMs());
-      await options.archive.uncover(options.stream, span, { reason: 'suspect', note, atMs });
+      await options.archive.revoke(options.stream, span, { reason: 'suspect', note, atMs });
       await this.#walk.revoked(span);
     });
   }

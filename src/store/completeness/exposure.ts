@@ -3,7 +3,7 @@ import type { IdEpoch, StreamRef, TradeExposure } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { partitionOf, sqlstateOf } from '../errors.js';
-import { departedRows } from '../sealing/departed.js';
+import { removedRows } from '../sealing/departed.js';
 import { fromMs, toMs } from '../sql.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { hasLeft, takeBack } from './uncover.js';
@@ -45,15 +45,15 @@ async function expose(runner: Runner, exposure: TradeExposure): Promise<void> {
   const { marketId, rows, span, note, atMs } = exposure;
   await runner.rows(LOCK_MARKETS, [[marketId]]);
   const streams = await runner.rows<StreamRef>(STREAMS, [marketId]);
-  const departed = await departedRows(runner, 'trade', marketId);
-  const gone = departed.map((one) => one.span);
+  const removed = await removedRows(runner, 'trade', marketId);
+  const gone = removed.map((one) => one.span);
   for (const stream of streams) {
     for (const { tradedAtS } of rows) {
       const second = { fromMs: tradedAtS * 1000, toMs: tradedAtS * 1000 + 1000 };
-      if (subtractSpans(second, gone).length === 0) throw hasLeft(stream, departed, second);
+      if (subtractSpans(second, gone).length === 0) throw hasLeft(stream, removed, second);
     }
     for (const part of subtractSpans(span, gone)) {
-      await takeBack(runner, stream, part, { reason: 'suspect', note, atMs }, departed);
+      await takeBack(runner, stream, part, { reason: 'suspect', note, atMs }, removed);
     }
   }
   for (const { tid, tradedAtS } of rows) {

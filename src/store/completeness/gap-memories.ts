@@ -131,9 +131,9 @@ export async function recordGap(database: Database, gap: GapRecord): Promise<voi
  */
 export async function recordAttempt(database: Database, attempt: GapAttempt): Promise<void> {
   const { stream, note = null, ...rest } = attempt;
-  const isDoubt = rest.reason === 'suspect' && rest.state === 'open';
+  const isSuspect = rest.reason === 'suspect' && rest.state === 'open';
   // As in recordGap: coverage is to be taken back once more, even while the last memory is open.
-  const finding = { ...rest, note, isAttempt: true, ...(isDoubt ? { uncoveredAtMs: null } : {}) };
+  const finding = { ...rest, note, isAttempt: true, ...(isSuspect ? { uncoveredAtMs: null } : {}) };
   await database.transaction((runner) => rememberGap(runner, stream, finding));
 }
 

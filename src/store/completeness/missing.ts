@@ -16,7 +16,7 @@ const NONE = `'{}'::tstzmultirange`;
  * Where the expectation of stream `s` begins: collect_from, or the oldest moment that is covered or
  * wanted.
  */
-const BEGINNING = `
+const START = `
   coalesce(s.collect_from, least((
     SELECT lower(c.span) FROM coverage c WHERE c.stream_id = s.stream_id
     ORDER BY lower(c.span) LIMIT 1), (
@@ -33,7 +33,7 @@ const LAST_SEEN = `
 
 /** `expected.spans`: what is expected of stream `s` before `until` (SQL). */
 export const expectedSql = (until: string) => `
-  LATERAL (SELECT ${BEGINNING} AS from_at, least(${until}, ${LAST_SEEN}) AS to_at OFFSET 0) limits,
+  LATERAL (SELECT ${START} AS from_at, least(${until}, ${LAST_SEEN}) AS to_at OFFSET 0) limits,
   LATERAL (
     SELECT CASE WHEN from_at < to_at THEN tstzmultirange(tstzrange(from_at, to_at))
                 ELSE ${NONE} END

@@ -2,7 +2,7 @@ import { holdsSpan, isEmptySpan, type Span } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { seriesOf, tableOfStream } from '../../model/series.js';
 import type { Runner } from '../connection.js';
-import type { DepartedRows } from '../sealing/departed.js';
+import type { RemovedRows } from '../sealing/departed.js';
 import { greatest, least, NO_ROWS, type RowCount, sumCounts } from './ledger.js';
 
 /**
@@ -172,7 +172,7 @@ const WIDER = 16;
 const touches = (a: Span, b: Span) => a.fromMs < b.toMs && b.fromMs < a.toMs;
 
 /** What the partitions that have left hold of a stream of trades or times. */
-function countsAway({ kind }: StreamRef, away: readonly DepartedRows[]): AwayCount[] {
+function countsAway({ kind }: StreamRef, away: readonly RemovedRows[]): AwayCount[] {
   const at = kind === 'times' ? 3 : 0;
   return away.map(({ span, counts }) => {
     const [rowCount, firstId, lastId] = [counts?.[at], counts?.[at + 1], counts?.[at + 2]];
@@ -193,7 +193,7 @@ interface AwayCount extends RowCount {
 export function rowReader(
   runner: Runner,
   stream: StreamRef,
-  away: readonly DepartedRows[],
+  away: readonly RemovedRows[],
 ): RowReader {
   const needsTime = stream.kind === 'times' ? NEEDS_TIME : '';
   // As text and not as numbers: constants, from which partitions are chosen before the work.

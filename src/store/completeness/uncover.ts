@@ -4,9 +4,9 @@ import type { GapReason } from '../../model/gap-reasons.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { StoreError } from '../errors.js';
-import { type DepartedRows, departedRows } from '../sealing/departed.js';
+import { type RemovedRows, removedRows } from '../sealing/departed.js';
 import { type Flat, fromMs, rangeSql, withSpan } from '../sql.js';
-import { doubtStream } from '../verdicts/verdict-rows.js';
+import { invalidateChecks } from '../verdicts/verdict-rows.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
 import { rememberGap } from './gap-memories.js';
 import { coveredRangeSql } from './ledger.js';
@@ -27,7 +27,7 @@ import {
  */
 
 /** What the uncovered span is remembered as. */
-export interface Doubt {
+export interface Revocation {
   readonly reason: GapReason;
   readonly note: string;
   readonly atMs: number;
@@ -71,11 +71,11 @@ interface Taken extends CoveredRange {
  *   be fetched again; `partition_archived` or `partition_expired` when all of it has left the database,
  *   and when what is left of a covered range could not be counted without rows that have
  */
-export async function uncover(
+export async function revoke(
   database: Database,
   stream: StreamRef,
   span: Span,
-  doubt: Doubt,
+  revocation: Revocation,
 ): Promise<CoveredRange[]> {
   if (isEmptySpan(span)) throw refused(stream, 'the span is empty');
   if (stream.kind !== 'trades' && stream.kind !== 'times' && stream.kind !== 'kline') {
@@ -84,15 +84,15 @@ export async function uncover(
   return await database.transaction(async (runner) => {
     await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
     const table = stream.kind === 'kline' ? 'kline' : 'trade';
-    const departed = await departedRows(runner, table, stream.marketId);
+    const removed = await removedRows(runner, table, stream.marketId);
     const parts = subtractSpans(
       span,
-      departed.map((one) => one.span),
+      removed.map((one) => one.span),
     );
-    if (parts.length === 0) throw hasLeft(stream, departed, span);
+    if (parts.length === 0) throw hasLeft(stream, removed, span);
     let rests: CoveredRange[] = [];
     for (const part of parts) {
-      const cut = await takeBack(runner, stream, part, doubt, departed);
+      const cut = await takeBack(runner, stream, part, revocation, removed);
       rests = [...rests.filter((rest) => isEmptySpan(overlapOf(rest.span, part))), ...cut];
     }
     return rests.sort((a, b) => b.span.fromMs - a.span.fromMs);
@@ -108,11 +108,11 @@ export async function takeBack(
   runner: Runner,
   stream: StreamRef,
   span: Span,
-  { reason, note, atMs }: Doubt,
-  departed: readonly DepartedRows[],
+  { reason, note, atMs }: Revocation,
+  removed: readonly RemovedRows[],
 ): Promise<CoveredRange[]> {
-  const rests = await uncoverPart(runner, stream, span, departed);
-  await doubtStream(runner, stream, span);
+  const rests = await revokePart(runner, stream, span, removed);
+  await invalidateChecks(runner, stream, span);
   await rememberGap(runner, stream, {
     ...{ span, state: 'open', reason, note, atMs, nextAttemptAtMs: null },
     ...{ isAttempt: false, uncoveredAtMs: atMs },
@@ -139,25 +139,25 @@ export async function revokeBeyond(
     await database.transaction(async (runner) => {
       await runner.rows(LOCK_MARKETS, [[stream.marketId]]);
       // What lies in the future has not left the database.
-      const doubt = { reason: 'clock jumped', note: JUMP_NOTE, atMs: presentMs } as const;
-      await takeBack(runner, stream, span, doubt, []);
+      const revocation = { reason: 'clock jumped', note: JUMP_NOTE, atMs: presentMs } as const;
+      await takeBack(runner, stream, span, revocation, []);
     });
   }
   return found;
 }
 
 /** @param span holds nothing that has left the database */
-async function uncoverPart(
+async function revokePart(
   runner: Runner,
   stream: StreamRef,
   span: Span,
-  departed: readonly DepartedRows[],
+  removed: readonly RemovedRows[],
 ): Promise<CoveredRange[]> {
   const key = [stream.marketId, stream.streamId];
   const rows = await runner.rows<Flat<Taken>>(TAKE_OVERLAPPING, [...key, span.fromMs, span.toMs]);
   const rests: CoveredRange[] = [];
   for (const { evidence, updatedAt, ...range } of rows.map(withSpan)) {
-    for (const rest of await cutRange(runner, stream, range, span, departed)) {
+    for (const rest of await cutRange(runner, stream, range, span, removed)) {
       rests.push(rest);
       await runner.rows(INSERT_REST, [
         ...[...key, rest.span.fromMs, rest.span.toMs, rest.firstId, rest.lastId, rest.rowCount],
@@ -177,15 +177,15 @@ async function cutRange(
   stream: StreamRef,
   range: CoveredRange,
   span: Span,
-  departed: readonly DepartedRows[],
+  removed: readonly RemovedRows[],
 ): Promise<CoveredRange[]> {
   const left = { fromMs: range.span.fromMs, toMs: span.fromMs };
   const right = { fromMs: span.toMs, toMs: range.span.toMs };
   const pieces = { left, taken: overlapOf(range.span, span), right };
-  const away = departed.filter((one) => !isEmptySpan(overlapOf(one.span, range.span)));
+  const away = removed.filter((one) => !isEmptySpan(overlapOf(one.span, range.span)));
   const rows = rowReader(runner, stream, away);
-  const isMomentary = !['trades', 'times', 'kline'].includes(stream.kind);
-  const counts = isMomentary
+  const isInstant = !['trades', 'times', 'kline'].includes(stream.kind);
+  const counts = isInstant
     ? await observedCount(runner, stream, pieces, range)
     : stream.kind !== 'kline'
       ? await splitCounts(pieces, range, rows)
@@ -204,10 +204,10 @@ async function cutRange(
 /** Why coverage of a span cannot be revoked whose rows have left. */
 export function hasLeft(
   { kind, streamId }: StreamRef,
-  departed: readonly DepartedRows[],
+  removed: readonly RemovedRows[],
   span: Span,
 ): StoreError {
-  const away = departed.filter((one) => !isEmptySpan(overlapOf(one.span, span)));
+  const away = removed.filter((one) => !isEmptySpan(overlapOf(one.span, span)));
   const isArchived = away.some(({ state }) => state === 'archived');
   const [from, to] = [away.at(0)?.span.fromMs, away.at(-1)?.span.toMs].map((ms) =>
     new Date(ms ?? 0).toISOString(),

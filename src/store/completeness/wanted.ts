@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
-import { departedSql } from '../sealing/departed.js';
+import { removedSql } from '../sealing/departed.js';
 import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
 
 /** What is asked of whoever fills gaps: it stands in the ledger until it is done. */
@@ -85,8 +85,8 @@ const HAS_COVERAGE = `
 /** Rows of it are in files or gone: nothing can be added there, and nothing looked at, as long as that is so. */
 const HAS_LEFT = `
   tstzmultirange(g.span) <@ CASE (SELECT s.kind FROM stream s WHERE s.stream_id = g.stream_id)
-    WHEN 'trades' THEN ${departedSql('trade')} WHEN 'times' THEN ${departedSql('trade')}
-    WHEN 'kline' THEN ${departedSql('kline')} ELSE '{}' END`;
+    WHEN 'trades' THEN ${removedSql('trade')} WHEN 'times' THEN ${removedSql('trade')}
+    WHEN 'kline' THEN ${removedSql('kline')} ELSE '{}' END`;
 
 const SUSPECTS = `
   SELECT ${GAP_COLUMNS} FROM gap g

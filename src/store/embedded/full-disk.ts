@@ -11,12 +11,12 @@ const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', '53100']);
  * One typed error for all that a full disk leads to, with the free bytes.
  *
  * @param dataDir the folder on that disk
- * @param trouble an error, or what a program printed
+ * @param error an error, or what a program printed
  * @returns undefined when the disk was not what it failed for
  */
-export async function fullDisk(dataDir: string, trouble: unknown): Promise<StoreError | undefined> {
-  const text = messageOf(trouble);
-  const isFull = FULL_CODES.has(sqlstateOf(trouble) ?? codeOf(trouble)) || FULL_TEXT.test(text);
+export async function fullDisk(dataDir: string, error: unknown): Promise<StoreError | undefined> {
+  const text = messageOf(error);
+  const isFull = FULL_CODES.has(sqlstateOf(error) ?? codeOf(error)) || FULL_TEXT.test(text);
   if (!isFull) return undefined;
   const free = await statfs(dataDir).then(
     ({ bavail, bsize }) => `${bavail * bsize} bytes free`,
@@ -26,6 +26,6 @@ export async function fullDisk(dataDir: string, trouble: unknown): Promise<Store
     'embedded_postgres_disk_full',
     'retry',
     `the disk of ${dataDir} is full (${free}): nothing stored is lost; make room there`,
-    { cause: trouble },
+    { cause: error },
   );
 }

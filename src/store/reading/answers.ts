@@ -155,9 +155,9 @@ function assertReads(sql: string): string {
   throw refused('there is no statement to explain');
 }
 
-function notTaken(begin: string): StoreError {
+function notTaken(start: string): StoreError {
   const taken = `${TAKEN.slice(0, -1).join(', ')} and ${TAKEN.at(-1)}`;
-  return refused(`query takes ${taken} only; this statement begins with ${begin.slice(0, 40)}`);
+  return refused(`query takes ${taken} only; this statement begins with ${start.slice(0, 40)}`);
 }
 
 function refused(message: string): StoreError {

@@ -52,12 +52,12 @@ export function copyRowsSql(
   const table = tableOfKind(kind);
   const { variant } = seriesOf(table);
   const columns = columnsOf(table, false);
-  const moment = timeColumnOf(table);
+  const timeColumn = timeColumnOf(table);
   const conditions = [
     `market_id = ${Math.trunc(marketId)}`,
     ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
-    `${moment} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
-    `${moment} < timestamptz '${timestampTextMs(span.toMs)}'`,
+    `${timeColumn} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
+    `${timeColumn} < timestamptz '${timestampTextMs(span.toMs)}'`,
   ];
   const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${orderOf(table).join(', ')}`;
   if (form === 'json') {
@@ -161,14 +161,14 @@ export type LedgerTable = 'markets' | 'coverage' | 'gaps';
 export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
   const table = tableOfKind(kind);
   const columns = columnsOf(table, false);
-  const moment = timeColumnOf(table);
+  const timeColumn = timeColumnOf(table);
   const selected = columns.map(({ name, type }) =>
     type === 'decimals' ? `'[' || array_to_string(t.${name}, ',') || ']'` : `t.${name}`,
   );
   const ids = marketIds?.map((id) => Math.trunc(id)).join(', ');
   const conditions = [
-    `t.${moment} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
-    `t.${moment} < timestamptz '${timestampTextMs(span.toMs)}'`,
+    `t.${timeColumn} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
+    `t.${timeColumn} < timestamptz '${timestampTextMs(span.toMs)}'`,
     ...(ids === undefined ? [] : [`t.market_id IN (${ids === '' ? 'NULL' : ids})`]),
   ];
   return `COPY (SELECT m.name, ${selected.join(', ')} FROM ${table} t

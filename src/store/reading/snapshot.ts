@@ -17,7 +17,7 @@ import {
 } from './copy-sql.js';
 
 /** A partition whose rows are no longer in the database. */
-export interface DepartedPartition {
+export interface RemovedPartition {
   readonly table: string;
   readonly span: Span;
   /** `archived`: in files; `expired`: gone for good. */
@@ -41,7 +41,7 @@ const LOST = 'read again: the connection that the archive was read through is lo
  */
 const BEGIN = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; ${LOCK_READING}`;
 
-const READ_DEPARTED = `
+const READ_REMOVED = `
   SELECT table_name AS "table", ${boundsSql('span')},
          state, uri, manifest_sha256 AS "manifestSha256"
   FROM partition_state WHERE state IN ('archived', 'expired') ORDER BY table_name, lower(span)`;
@@ -68,18 +68,18 @@ const SEE_NOW = 'SELECT pg_current_snapshot()';
  */
 export class ArchiveSnapshot {
   /** What is not in the database, by table and time. No partition leaves while this is open. */
-  readonly departed: readonly DepartedPartition[];
+  readonly removed: readonly RemovedPartition[];
   readonly #connection: Connection;
-  readonly #openTwin: (seen: string) => Promise<ArchiveSnapshot>;
+  readonly #openFork: (seen: string) => Promise<ArchiveSnapshot>;
 
   constructor(
     connection: Connection,
-    departed: readonly DepartedPartition[],
-    openTwin: (seen: string) => Promise<ArchiveSnapshot>,
+    removed: readonly RemovedPartition[],
+    openFork: (seen: string) => Promise<ArchiveSnapshot>,
   ) {
     this.#connection = connection;
-    this.departed = departed;
-    this.#openTwin = openTwin;
+    this.removed = removed;
+    this.#openFork = openFork;
   }
 
   /** The streams that cover a series; of tickers the one of all markets. */
@@ -115,10 +115,10 @@ export class ArchiveSnapshot {
   }
 
   /** Another connection that sees the same moment, for reading beside this one; to be closed too. */
-  async twin(): Promise<ArchiveSnapshot> {
+  async fork(): Promise<ArchiveSnapshot> {
     const sql = 'SELECT pg_export_snapshot() AS seen';
     const [row] = await this.#connection.rows<{ seen: string }>(sql);
-    return await this.#openTwin(row?.seen ?? '');
+    return await this.#openFork(row?.seen ?? '');
   }
 
   /** Rows in no order as CSV without heading, the market's name first. Otherwise as {@link rows}. */
@@ -157,9 +157,9 @@ export async function openSnapshot(
     await connection.rows(BEGIN);
     const see = seen === undefined ? SEE_NOW : `SET TRANSACTION SNAPSHOT '${seen}'`;
     await connection.rows(`${SETTINGS} ${see}`);
-    const departed = await connection.rows<Flat<DepartedPartition>>(READ_DEPARTED);
-    const openTwin = (at: string) => openSnapshot(options, ending, at);
-    return new ArchiveSnapshot(connection, departed.map(withSpan), openTwin);
+    const removed = await connection.rows<Flat<RemovedPartition>>(READ_REMOVED);
+    const openFork = (at: string) => openSnapshot(options, ending, at);
+    return new ArchiveSnapshot(connection, removed.map(withSpan), openFork);
   } catch (error) {
     connection.destroy();
     throw connectFailure(error, options.databaseUrl);

@@ -56,11 +56,11 @@ export class Partitions {
   }
 
   /** Makes what is missing for rows at these moments. */
-  async ensureMoments(table: SeriesTable, moments: Iterable<number>): Promise<void> {
+  async ensureTimes(table: SeriesTable, times: Iterable<number>): Promise<void> {
     const width = await this.#width(table);
     const starts = new Set<number>();
     let [fromMs, toMs] = [Number.NaN, Number.NaN];
-    for (const ms of moments) {
+    for (const ms of times) {
       // Rows come in the order of time: the calendar is asked once a period, not once a row.
       if (ms >= fromMs && ms < toMs) continue;
       fromMs = periodStartMs(width, ms);

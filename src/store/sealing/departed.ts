@@ -9,13 +9,13 @@ import { boundsSql, type Flat, withSpan } from '../sql.js';
  */
 
 /** The spans of all partitions of these tables that have left, as a multirange (SQL). */
-export const departedSql = (...tables: readonly string[]) => `
+export const removedSql = (...tables: readonly string[]) => `
   (SELECT coalesce(range_agg(gone.span), '{}') FROM partition_state gone
    WHERE gone.state IN ('archived', 'expired')
      AND gone.table_name IN (${tables.map((table) => `'${table}'`).join(', ')}))`;
 
 /** What is known in the database of the rows of a market that have left it. */
-export interface DepartedRows {
+export interface RemovedRows {
   readonly span: Span;
   readonly state: 'archived' | 'expired';
   /**
@@ -25,19 +25,19 @@ export interface DepartedRows {
   readonly counts: readonly (number | null)[] | null;
 }
 
-const DEPARTED_ROWS = `
+const REMOVED_ROWS = `
   SELECT ${boundsSql('span')}, state,
          CASE state WHEN 'archived' THEN market_rows -> $2::text END AS counts
   FROM partition_state WHERE table_name = $1 AND state IN ('archived', 'expired') ORDER BY lower(span)`;
 
 /** The partitions of a table that have left, oldest first, with what they hold of a market. */
-export async function departedRows(
+export async function removedRows(
   runner: Runner,
   table: SeriesTable,
   marketId: number,
-): Promise<DepartedRows[]> {
+): Promise<RemovedRows[]> {
   const values = [table, `${marketId}`];
-  return (await runner.rows<Flat<DepartedRows>>(DEPARTED_ROWS, values)).map(withSpan);
+  return (await runner.rows<Flat<RemovedRows>>(REMOVED_ROWS, values)).map(withSpan);
 }
 
 /** The table that holds what a kind of stream covers (SQL). */

@@ -5,7 +5,7 @@ import { Connection, type ConnectionOptions, inStoreWords, type Runner } from '.
 import { StoreError, sqlstateOf } from '../errors.js';
 import { holdLock } from '../locks.js';
 import { boundsSql, type Flat, fromMs, toMs, withSpan } from '../sql.js';
-import { findLedgerDoubts, findUnsettled, readCoverage, type StreamCoverage } from './settled.js';
+import { findLedgerSuspects, findUnsettled, readCoverage, type StreamCoverage } from './settled.js';
 
 /** `hot`: being written; `sealed`: final; `archived`: in files; `expired`: gone for good. */
 export type PartitionLife = 'hot' | 'sealed' | 'archived' | 'expired';
@@ -131,7 +131,7 @@ const AT = fromMs('$2');
  * the lock that makes it the only one. A step that finds a lock taken for too long throws a StoreError
  * `retry`: nothing has happened, another time will do.
  */
-export class SealingDesk {
+export class SealingAdmin {
   readonly #connection: Connection;
 
   private constructor(connection: Connection) {
@@ -139,15 +139,15 @@ export class SealingDesk {
   }
 
   /** @throws StoreError `sealing_busy`, `sealing_refused`, and when it cannot connect */
-  static async open(options: ConnectionOptions, signal: AbortSignal): Promise<SealingDesk> {
+  static async open(options: ConnectionOptions, signal: AbortSignal): Promise<SealingAdmin> {
     // Statements take as long as they take.
     const use = { silenceMs: null, signal, explain: inStoreWords };
     const connection = await Connection.open({ ...options, statementTimeoutMs: 0 }, use);
     try {
       await connection.rows(PATIENCE);
       await connection.rows(LOOK_FOR_CLIENT);
-      await takeDesk(connection);
-      return new SealingDesk(connection);
+      await takeLock(connection);
+      return new SealingAdmin(connection);
     } catch (error) {
       await connection.close();
       throw error;
@@ -155,13 +155,13 @@ export class SealingDesk {
   }
 
   /** The first thing that keeps a partition from being settled; undefined when it is. */
-  unsettled({ table, span }: Place, needsVerdicts: boolean) {
-    return findUnsettled(this.#connection, table, span, needsVerdicts);
+  unsettled({ table, span }: Place, needsChecks: boolean) {
+    return findUnsettled(this.#connection, table, span, needsChecks);
   }
 
   /** Covered ranges of trades that touch a span and do not add up; the first few. */
-  ledgerDoubts(span: Place['span']) {
-    return findLedgerDoubts(this.#connection, span);
+  ledgerSuspects(span: Place['span']) {
+    return findLedgerSuspects(this.#connection, span);
   }
 
   /** From here on the rows do not change, or the seal fails. False: it is not hot any more. */
@@ -286,7 +286,7 @@ export class SealingDesk {
 }
 
 /** @throws StoreError `sealing_busy`, `sealing_refused` */
-async function takeDesk(connection: Connection): Promise<void> {
+async function takeLock(connection: Connection): Promise<void> {
   await holdLock(connection, 'sealing', {
     ...{ code: 'sealing_busy', action: 'retry' },
     text: (heldBy) =>

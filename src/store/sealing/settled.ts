@@ -4,7 +4,7 @@ import { coveredSql, expectedSql, rangeBeforeSql } from '../completeness/missing
 import type { Runner } from '../connection.js';
 import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
 import { slotsInSql } from '../verdicts/verdicts.js';
-import { departedSql } from './departed.js';
+import { removedSql } from './departed.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
 
@@ -18,7 +18,7 @@ export interface Unsettled {
 }
 
 /** A covered range of trades that does not hold as many rows as the ledger says. */
-export interface LedgerDoubt {
+export interface LedgerSuspect {
   readonly market: string;
   readonly span: Span;
   readonly claimed: number;
@@ -50,7 +50,7 @@ const OPEN_GAP = `
   WHERE s.kind = ANY ($3::text[]) ORDER BY lower(one) LIMIT 1`;
 
 /** What is covered and doubted: it is to be fetched again, which nobody has begun yet. */
-const OPEN_DOUBT = `
+const OPEN_SUSPECT = `
   SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('g.span')}
   FROM stream s JOIN market m USING (market_id)
     JOIN gap g ON g.stream_id = s.stream_id AND g.market_id = s.market_id
@@ -63,7 +63,7 @@ const coveredNear = (streamId: string) => `
             WHERE c.stream_id = ${streamId} AND c.span && p.near), '{}')`;
 
 /** Slots that both roads cover and nobody has judged, mismatches that are being tried, and doubts. */
-const OPEN_VERDICT = `
+const OPEN_CHECK = `
   WITH pairs AS (
     SELECT k.market_id, k.variant AS interval_s, k.stream_id AS kline_id, t.stream_id AS trades_id,
            tstzrange(${FROM} - k.variant * interval '1 s', ${UNTIL} + k.variant * interval '1 s') AS near
@@ -71,7 +71,7 @@ const OPEN_VERDICT = `
     WHERE k.kind = 'kline'),
   slots AS (
     SELECT p.*, ${slotsInSql(
-      `${coveredNear('p.trades_id')} * ${coveredNear('p.kline_id')} - ${departedSql('trade', 'kline')}`,
+      `${coveredNear('p.trades_id')} * ${coveredNear('p.kline_id')} - ${removedSql('trade', 'kline')}`,
       'p.interval_s',
     )} AS slots
     FROM pairs p),
@@ -99,18 +99,18 @@ export async function findUnsettled(
   runner: Runner,
   table: SeriesTable,
   { fromMs: from, toMs: to }: Span,
-  needsVerdicts: boolean,
+  needsChecks: boolean,
 ): Promise<Unsettled | undefined> {
   const { streams, isFetchable } = seriesOf(table);
   // What could only be seen at its moment will never come: there is nothing to wait for.
   if (!isFetchable) return undefined;
   const [gap] = await runner.rows<Found>(OPEN_GAP, [from, to, streams]);
   if (gap !== undefined) return toUnsettled('gap', gap);
-  const [doubt] = await runner.rows<Found>(OPEN_DOUBT, [from, to, streams]);
-  if (doubt !== undefined) return toUnsettled('doubt', doubt);
-  if (!needsVerdicts) return undefined;
-  const [verdict] = await runner.rows<Found>(OPEN_VERDICT, [from, to]);
-  return verdict === undefined ? undefined : toUnsettled('verdict', verdict);
+  const [suspect] = await runner.rows<Found>(OPEN_SUSPECT, [from, to, streams]);
+  if (suspect !== undefined) return toUnsettled('doubt', suspect);
+  if (!needsChecks) return undefined;
+  const [mismatch] = await runner.rows<Found>(OPEN_CHECK, [from, to]);
+  return mismatch === undefined ? undefined : toUnsettled('verdict', mismatch);
 }
 
 function toUnsettled(why: Unsettled['why'], found: Found): Unsettled {
@@ -121,7 +121,7 @@ function toUnsettled(why: Unsettled['why'], found: Found): Unsettled {
  * Covered ranges of trades with another number of rows than they claim. Of partitions that are final
  * the rows are known; the others are counted, all in one snapshot.
  */
-const LEDGER_DOUBTS = `
+const LEDGER_SUSPECTS = `
   WITH islands AS MATERIALIZED (
     SELECT c.market_id, m.name AS market, c.span, c.row_count
     FROM stream s JOIN coverage c USING (stream_id) JOIN market m ON m.market_id = c.market_id
@@ -149,11 +149,11 @@ const LEDGER_DOUBTS = `
          row_count::float8 AS claimed, rows::float8 AS counted
   FROM counted WHERE rows <> row_count ORDER BY market, lower(span) LIMIT 10`;
 
-export async function findLedgerDoubts(
+export async function findLedgerSuspects(
   runner: Runner,
   { fromMs: from, toMs: to }: Span,
-): Promise<LedgerDoubt[]> {
-  const rows = await runner.rows<Flat<LedgerDoubt>>(LEDGER_DOUBTS, [from, to]);
+): Promise<LedgerSuspect[]> {
+  const rows = await runner.rows<Flat<LedgerSuspect>>(LEDGER_SUSPECTS, [from, to]);
   return rows.map(withSpan);
 }
 

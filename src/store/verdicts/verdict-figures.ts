@@ -3,7 +3,7 @@ import type { StreamRef } from '../../model/batch.js';
 import type { CandleFigures, SlotFigures, TradeFigures } from '../../model/verdict.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
-import { departedSql } from '../sealing/departed.js';
+import { removedSql } from '../sealing/departed.js';
 import { boundsSql, fromMs } from '../sql.js';
 
 /**
@@ -12,7 +12,7 @@ import { boundsSql, fromMs } from '../sql.js';
  */
 
 /** A market whose trades can be held against its candles. */
-export interface VerdictTarget {
+export interface CheckTarget {
   readonly marketId: number;
   readonly market: string;
   /** The streams of trades and of their exact times, as far as there are any. */
@@ -52,7 +52,7 @@ const CANDLES = `
 const COVERED = `
   SELECT c.stream_id, ${boundsSql('part')}
   FROM coverage c JOIN stream s USING (stream_id), unnest(tstzmultirange(c.span) - CASE s.kind
-      WHEN 'kline' THEN ${departedSql('kline')} ELSE ${departedSql('trade')} END) AS part
+      WHEN 'kline' THEN ${removedSql('kline')} ELSE ${removedSql('trade')} END) AS part
   WHERE c.market_id = $1 AND c.stream_id = ANY ($2::int[])
     AND c.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')})`;
 
@@ -76,7 +76,7 @@ const iso = (ms: number) => new Date(ms).toISOString();
  */
 export async function readFigures(
   database: Database,
-  target: VerdictTarget,
+  target: CheckTarget,
   kline: StreamRef,
   span: Span,
 ): Promise<SlotFigures[]> {
@@ -133,7 +133,7 @@ function withoutSlot<Figures extends { readonly slot: number }>(
 
 async function closeBefore(
   runner: Runner,
-  { marketId }: VerdictTarget,
+  { marketId }: CheckTarget,
   { variant }: StreamRef,
   fromMs: number,
   covered: readonly Span[],

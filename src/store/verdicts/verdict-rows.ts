@@ -56,7 +56,7 @@ interface StoredRow {
   readonly next_try_ms: number | null;
 }
 
-function toVerdictRow(row: StoredRow): VerdictRow {
+function toCheckResult(row: StoredRow): VerdictRow {
   return {
     span: { fromMs: row.from_ms, toMs: row.to_ms },
     outcome: row.outcome,
@@ -75,7 +75,7 @@ async function changeRows(
   change: (known: readonly VerdictRow[]) => readonly VerdictRow[],
 ): Promise<void> {
   const where = [marketId, intervalS, hull.fromMs, hull.toMs];
-  const known = (await runner.rows<StoredRow>(AROUND, where)).map(toVerdictRow);
+  const known = (await runner.rows<StoredRow>(AROUND, where)).map(toCheckResult);
   const rows = change(known);
   if (known.length > 0) await runner.rows(DELETE_AROUND, where);
   if (rows.length === 0) return;
@@ -94,7 +94,7 @@ async function changeRows(
 }
 
 /** Records verdicts; a later one of the same slot replaces the earlier. */
-export async function recordVerdicts(
+export async function recordCheckResults(
   database: Database,
   marketId: number,
   intervalS: number,
@@ -114,22 +114,22 @@ export async function recordVerdicts(
  *
  * A mismatch that is known already keeps its tries; one that has gone is to be looked at again.
  */
-export async function reportVerdicts(
+export async function reportCheckResults(
   database: Database,
   marketId: number,
   intervalS: number,
-  verdicts: readonly SlotVerdict[],
+  results: readonly SlotVerdict[],
   nowMs: number,
 ): Promise<void> {
-  if (verdicts.length === 0) return;
+  if (results.length === 0) return;
   await database.transaction(async (runner) => {
     await runner.rows(LOCK, [marketId]);
-    const hull = hullOf(verdicts.map(({ span }) => span));
+    const hull = hullOf(results.map(({ span }) => span));
     await changeRows(runner, marketId, intervalS, hull, (known) => {
       const knownAt = new Map(
         known.filter(({ outcome }) => outcome === 'mismatch').map((row) => [row.span.fromMs, row]),
       );
-      const later = verdicts.flatMap(({ span, outcome, differences }): VerdictRow[] => {
+      const later = results.flatMap(({ span, outcome, differences }): VerdictRow[] => {
         const earlier = knownAt.get(span.fromMs);
         if (outcome === 'mismatch' && earlier === undefined) {
           return [{ span, outcome, differences, tries: 0, nextTryAtMs: nowMs }];
@@ -144,29 +144,34 @@ export async function reportVerdicts(
   });
 }
 
-const DOUBT = `
+const ADD_SUSPECT = `
   INSERT INTO verdict_doubt (market_id, interval_s, span)
   VALUES ($1, $2, ${rangeSql('$3', '$4')})`;
 
 /** Marks what was said of a span that has to be fetched again, within the same transaction. */
-export async function doubtStream(
+export async function invalidateChecks(
   runner: Runner,
   { kind, marketId, variant }: StreamRef,
   span: Span,
 ): Promise<void> {
   if (kind !== 'trades' && kind !== 'kline') return;
-  await runner.rows(DOUBT, [marketId, kind === 'kline' ? variant : 0, span.fromMs, span.toMs]);
+  await runner.rows(ADD_SUSPECT, [
+    marketId,
+    kind === 'kline' ? variant : 0,
+    span.fromMs,
+    span.toMs,
+  ]);
 }
 
-const DOUBTS = `
+const SUSPECTS = `
   SELECT doubt_id, market_id, interval_s, ${toMs('lower(span)')} AS from_ms,
          ${toMs('upper(span)')} AS to_ms
   FROM verdict_doubt ORDER BY doubt_id LIMIT $1`;
-const DELETE_DOUBTS =
+const DELETE_SUSPECTS =
   'DELETE FROM verdict_doubt WHERE market_id = $1 AND doubt_id = ANY ($2::bigint[])';
-const JUDGED_INTERVALS = 'SELECT DISTINCT interval_s FROM verdict WHERE market_id = $1';
+const CHECKED_INTERVALS = 'SELECT DISTINCT interval_s FROM verdict WHERE market_id = $1';
 
-interface DoubtRow {
+interface SuspectRow {
   readonly doubt_id: string;
   readonly market_id: number;
   readonly interval_s: number;
@@ -180,34 +185,34 @@ interface DoubtRow {
  *
  * @returns how many changes there were
  */
-export async function applyDoubts(
+export async function applySuspects(
   database: Database,
   nowMs: number,
   limit: number,
 ): Promise<number> {
-  const doubts = await database.rows<DoubtRow>(DOUBTS, [limit]);
-  for (const marketId of new Set(doubts.map(({ market_id }) => market_id))) {
-    const rows = doubts.filter(({ market_id }) => market_id === marketId);
+  const suspects = await database.rows<SuspectRow>(SUSPECTS, [limit]);
+  for (const marketId of new Set(suspects.map(({ market_id }) => market_id))) {
+    const rows = suspects.filter(({ market_id }) => market_id === marketId);
     await database.transaction(async (runner) => {
       await runner.rows(LOCK, [marketId]);
-      const judged = await runner.rows<{ interval_s: number }>(JUDGED_INTERVALS, [marketId]);
-      for (const { interval_s: intervalS } of judged) {
-        for (const doubt of rows) {
-          if (doubt.interval_s !== 0 && doubt.interval_s !== intervalS) continue;
-          const changed = outward(doubt, intervalS * 1000);
+      const checked = await runner.rows<{ interval_s: number }>(CHECKED_INTERVALS, [marketId]);
+      for (const { interval_s: intervalS } of checked) {
+        for (const suspect of rows) {
+          if (suspect.interval_s !== 0 && suspect.interval_s !== intervalS) continue;
+          const changed = outward(suspect, intervalS * 1000);
           await changeRows(runner, marketId, intervalS, changed, (known) =>
             doubtVerdicts(known, changed, nowMs),
           );
         }
       }
-      await runner.rows(DELETE_DOUBTS, [marketId, rows.map(({ doubt_id }) => doubt_id)]);
+      await runner.rows(DELETE_SUSPECTS, [marketId, rows.map(({ doubt_id }) => doubt_id)]);
     });
   }
-  return doubts.length;
+  return suspects.length;
 }
 
 /** The slots that a span lies in. */
-function outward(row: DoubtRow, stepMs: number): Span {
+function outward(row: SuspectRow, stepMs: number): Span {
   return {
     fromMs: Math.floor(row.from_ms / stepMs) * stepMs,
     toMs: Math.ceil(row.to_ms / stepMs) * stepMs,
@@ -228,7 +233,7 @@ type MismatchRow = StoredRow & { market_id: number; market: string; interval_s: 
 
 function toMismatch(row: MismatchRow): Mismatch {
   const { market_id: marketId, market, interval_s: intervalS } = row;
-  return { ...toVerdictRow(row), marketId, market, intervalS };
+  return { ...toCheckResult(row), marketId, market, intervalS };
 }
 
 /** Mismatches whose next try has come, newest first. */

@@ -3,9 +3,9 @@ import type { StreamRef } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
 import { coveredSql, expectedSql } from '../completeness/missing.js';
 import type { Runner } from '../connection.js';
-import { departedSql } from '../sealing/departed.js';
+import { removedSql } from '../sealing/departed.js';
 import { boundsSql, toMs } from '../sql.js';
-import type { VerdictTarget } from './verdict-figures.js';
+import type { CheckTarget } from './verdict-figures.js';
 
 /** What of the ledger concerns verdicts: which markets, which spans, and what is known of them. */
 
@@ -25,8 +25,8 @@ interface StreamRow {
 }
 
 /** All markets that trades or candles are collected of, by name. */
-export async function readTargets(runner: Runner): Promise<VerdictTarget[]> {
-  const targets = new Map<number, VerdictTarget>();
+export async function readTargets(runner: Runner): Promise<CheckTarget[]> {
+  const targets = new Map<number, CheckTarget>();
   for (const row of await runner.rows<StreamRow>(TARGETS)) {
     const { market_id: marketId, name: market } = row;
     const stream = {
@@ -61,7 +61,7 @@ const SPANS_OF = (stream: string) => `
 const EXPECTED = `
   WITH trades AS (${SPANS_OF('$1')}), klines AS (${SPANS_OF('$2')})
   SELECT ${boundsSql('one')}
-  FROM trades t, klines k, unnest(t.spans * k.spans - ${departedSql('trade', 'kline')}) AS one ORDER BY lower(one)`;
+  FROM trades t, klines k, unnest(t.spans * k.spans - ${removedSql('trade', 'kline')}) AS one ORDER BY lower(one)`;
 
 /**
  * What is expected of both roads, oldest first: from where both are to be collected (or happen to
@@ -70,7 +70,7 @@ const EXPECTED = `
  */
 export async function readExpected(
   runner: Runner,
-  { trades }: VerdictTarget,
+  { trades }: CheckTarget,
   kline: StreamRef,
 ): Promise<Span[]> {
   if (trades === null) return [];
@@ -85,7 +85,7 @@ export interface PendingSpan {
 }
 
 /** What is known of one market and interval. */
-export interface VerdictTotals {
+export interface CheckTotals {
   readonly marketId: number;
   readonly market: string;
   readonly intervalS: number;
@@ -132,7 +132,7 @@ const ALL_SPANS = (streamId: string) =>
   `(SELECT range_agg(c.span) FROM coverage c WHERE c.stream_id = ${streamId})`;
 
 /** What both roads cover and the database holds. */
-const HELD = `t.spans * k.spans - ${departedSql('trade', 'kline')}`;
+const HELD = `t.spans * k.spans - ${removedSql('trade', 'kline')}`;
 
 const PAIRS = `
   pairs AS MATERIALIZED (
@@ -229,6 +229,6 @@ const TOTALS = `
     LEFT JOIN slots s ON s.market_id = k.market_id AND s.interval_s = k.variant
   WHERE k.kind = 'kline' ORDER BY m.name, k.variant`;
 
-export async function readTotals(runner: Runner): Promise<VerdictTotals[]> {
-  return await runner.rows<VerdictTotals>(TOTALS);
+export async function readTotals(runner: Runner): Promise<CheckTotals[]> {
+  return await runner.rows<CheckTotals>(TOTALS);
 }

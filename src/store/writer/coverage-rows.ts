@@ -3,7 +3,7 @@ import type { Batch, CoveredRange, Evidence } from '../../model/batch.js';
 import { coveredRangeSql } from '../completeness/ledger.js';
 import { executeSql, type NamedStatement } from '../connection.js';
 import { type Flat, fromMs, rangeSql, unnested, withSpan } from '../sql.js';
-import type { TradeSheet } from './trade-sheet.js';
+import type { TradeColumnSet } from './trade-sheet.js';
 
 /** A row of coverage as it is. */
 export interface Held extends CoveredRange {
@@ -42,7 +42,7 @@ export const READ_COVERAGE = [OF_STREAMS, OF_MARKETS];
 export type HeldRow = Flat<Held>;
 
 /** The statements that read it: of the streams that claims name, and of the trades of markets. */
-export function readHeldSql(batches: readonly Batch[], trades: TradeSheet): string[] {
+export function readHeldSql(batches: readonly Batch[], trades: TradeColumnSet): string[] {
   const markets = new Map<number, Span>();
   for (const { marketId, start, end } of trades.runs) {
     markets.set(marketId, { fromMs: trades.ms[start] ?? 0, toMs: trades.ms[end - 1] ?? 0 });

@@ -90,7 +90,7 @@ export class FreshRows {
 }
 
 /** All that a group of batches does to one stream. */
-export interface StreamWork {
+export interface CoverageUpdate {
   readonly streamId: number;
   readonly marketId: number;
   readonly kind: StreamKind;
@@ -102,7 +102,7 @@ export interface StreamWork {
 
 /** A row of coverage as it will be, and the rows that it takes the place of. */
 interface Merged {
-  readonly work: StreamWork;
+  readonly update: CoverageUpdate;
   readonly span: Span;
   readonly members: readonly Held[];
   /** What nobody had covered before: for trades and times, its rows must be counted. */
@@ -111,10 +111,10 @@ interface Merged {
 }
 
 /** Pure: joins claims with the coverage around them. */
-function mergeCoverage(work: StreamWork, held: readonly Held[]): Merged[] {
+function mergeCoverage(update: CoverageUpdate, held: readonly Held[]): Merged[] {
   const joined = normalizeSpans([
     ...held.map(({ span }) => span),
-    ...work.claims.map((c) => c.span),
+    ...update.claims.map((c) => c.span),
   ]);
   return joined.map((span) => {
     const members = held.filter((one) => holdsSpan(span, one.span));
@@ -122,11 +122,11 @@ function mergeCoverage(work: StreamWork, held: readonly Held[]): Merged[] {
       span,
       members.map((one) => one.span),
     );
-    const newest = work.claims
+    const newest = update.claims
       .filter((claim) => holdsSpan(span, claim.span))
       .sort((a, b) => b.span.toMs - a.span.toMs)[0];
     const evidence = newest?.evidence ?? members.at(-1)?.evidence ?? {};
-    return { work, span, members, uncovered, evidence };
+    return { update, span, members, uncovered, evidence };
   });
 }
 
@@ -152,11 +152,11 @@ interface GroupCoverage {
 
 /** Pure: those pieces of coverage that the works of a group concern, as they will be. */
 export function mergeAll(
-  works: readonly StreamWork[],
+  works: readonly CoverageUpdate[],
   held: ReadonlyMap<number, readonly Held[]>,
 ): Merged[] {
   return works
-    .flatMap((work) => mergeCoverage(work, held.get(work.streamId) ?? []))
+    .flatMap((update) => mergeCoverage(update, held.get(update.streamId) ?? []))
     .filter(isTouched);
 }
 
@@ -168,7 +168,7 @@ export function mustCount(merged: readonly Merged[]): boolean {
 /** Counts what must be counted, and marks what may have been judged already. */
 export async function settleCoverage(
   connection: Connection,
-  works: readonly StreamWork[],
+  works: readonly CoverageUpdate[],
   merged: readonly Merged[],
 ): Promise<GroupCoverage> {
   const ranges = new Map<number, CoveredRange[]>(works.map(({ streamId }) => [streamId, []]));
@@ -178,10 +178,10 @@ export async function settleCoverage(
     const range = rangeOf(one, counts.get(index) ?? []);
     ranges.get(range.streamId)?.push(range);
     if (isUnchanged(one, range)) continue;
-    const { work, evidence, members } = one;
-    changed.push({ range, marketId: work.marketId, evidence, was: members.map((it) => it.span) });
+    const { update, evidence, members } = one;
+    changed.push({ range, marketId: update.marketId, evidence, was: members.map((it) => it.span) });
   }
-  await doubtLateTrades(connection, merged);
+  await suspectLateTrades(connection, merged);
   return { ranges, changed };
 }
 
@@ -189,30 +189,30 @@ export async function settleCoverage(
  * Marks what changes after it may have been judged. A mark commits with the change itself, so that
  * no verdict outlives the rows that it speaks of; whoever verifies takes the marks away.
  */
-const DOUBT_TRADES = `
+const SUSPECT_TRADES = `
   INSERT INTO verdict_doubt (market_id, interval_s, span)
   SELECT market_id, 0, ${rangeSql('from_ms', 'to_ms')}
   FROM unnest($1::int[], $2::float8[], $3::float8[]) AS q(market_id, from_ms, to_ms)`;
 
 /** Trades that came into a span which was covered before them. */
-async function doubtLateTrades(connection: Connection, merged: readonly Merged[]): Promise<void> {
-  const late = merged.flatMap(({ work, span, uncovered }) => {
-    if (work.kind !== 'trades') return [];
-    const hull = work.fresh.hullIn(span, uncovered);
+async function suspectLateTrades(connection: Connection, merged: readonly Merged[]): Promise<void> {
+  const late = merged.flatMap(({ update, span, uncovered }) => {
+    if (update.kind !== 'trades') return [];
+    const hull = update.fresh.hullIn(span, uncovered);
     if (hull === undefined) return [];
     // A trade's moment is a whole second; its span is that second.
-    return [{ marketId: work.marketId, fromMs: hull.fromMs, toMs: hull.toMs + SECOND_MS }];
+    return [{ marketId: update.marketId, fromMs: hull.fromMs, toMs: hull.toMs + SECOND_MS }];
   });
   if (late.length === 0) return;
-  await connection.rows(DOUBT_TRADES, [
+  await connection.rows(SUSPECT_TRADES, [
     late.map(({ marketId }) => marketId),
     late.map(({ fromMs }) => fromMs),
     late.map(({ toMs }) => toMs),
   ]);
 }
 
-function isTouched({ work, span }: Merged): boolean {
-  return work.claims.some((claim) => holdsSpan(span, claim.span)) || work.fresh.isIn(span);
+function isTouched({ update, span }: Merged): boolean {
+  return update.claims.some((claim) => holdsSpan(span, claim.span)) || update.fresh.isIn(span);
 }
 
 function isUnchanged({ members }: Merged, range: CoveredRange): boolean {
@@ -230,7 +230,7 @@ function isUnchanged({ members }: Merged, range: CoveredRange): boolean {
  * The parts of a span, covered by nobody before, in which rows may have been stored before: they must
  * be counted where they lie, fresh ones among them. For trades and times only.
  */
-function partsToCount({ work: { kind, near }, uncovered }: Merged): readonly Span[] {
+function partsToCount({ update: { kind, near }, uncovered }: Merged): readonly Span[] {
   if (kind !== 'trades' && kind !== 'times') return [];
   return uncovered.flatMap((span) => {
     if (near === undefined || !holdsSpan(near.looked, span)) return [span];
@@ -246,16 +246,16 @@ async function countUncovered(
   merged: readonly Merged[],
 ): Promise<Map<number, RowCount[]>> {
   const asked = merged.flatMap((one, index) =>
-    partsToCount(one).map((span) => ({ index, work: one.work, span })),
+    partsToCount(one).map((span) => ({ index, update: one.update, span })),
   );
   const counts = new Map<number, RowCount[]>();
   if (asked.length === 0) return counts;
   const hull = hullOf(asked.map(({ span }) => span));
   const rows = await connection.rowsAgain<RowCount & { readonly ord: number }>(COUNT_TRADES, [
-    asked.map(({ work }) => work.marketId),
+    asked.map(({ update }) => update.marketId),
     asked.map(({ span }) => span.fromMs),
     asked.map(({ span }) => span.toMs),
-    asked.map(({ work }) => work.kind === 'times'),
+    asked.map(({ update }) => update.kind === 'times'),
     new Date(hull.fromMs).toISOString(),
     new Date(hull.toMs).toISOString(),
   ]);
@@ -267,7 +267,7 @@ async function countUncovered(
 }
 
 function rangeOf(merged: Merged, counted: readonly RowCount[]): CoveredRange {
-  const { work, span, members } = merged;
-  const fresh = work.fresh.count(span, partsToCount(merged));
-  return { streamId: work.streamId, span, ...sumCounts([...members, ...counted, fresh]) };
+  const { update, span, members } = merged;
+  const fresh = update.fresh.count(span, partsToCount(merged));
+  return { streamId: update.streamId, span, ...sumCounts([...members, ...counted, fresh]) };
 }

@@ -33,19 +33,19 @@ const FINAL = 'TK001';
 const GONE = new Set(['TK002', 'TK003']);
 
 /** A group that was made ready again, and how its results belong to the batches as they came. */
-export interface Way {
+export interface Resolution {
   readonly group: PreparedGroup;
   readonly realign: (results: readonly CommitResult[]) => readonly CommitResult[];
 }
 
-interface WayContext {
+interface ResolveContext {
   readonly connection: Connection;
   readonly window: SaneWindow;
   readonly onReopened: (partition: string) => void;
 }
 
-/** Whether {@link makeWay} can help. */
-export function isInTheWay(error: unknown): boolean {
+/** Whether {@link resolveFinal} can help. */
+export function isFinalPartition(error: unknown): boolean {
   const sqlstate = sqlstateOf(error) ?? '';
   return sqlstate === FINAL || GONE.has(sqlstate);
 }
@@ -54,20 +54,20 @@ export function isInTheWay(error: unknown): boolean {
  * Opens the partition that refused rows, or takes those rows out of the group.
  *
  * @param batches as they came
- * @param way what is tried at present; the same again after a partition was reopened
+ * @param resolution what is tried at present; the same again after a partition was reopened
  */
-export async function makeWay(
+export async function resolveFinal(
   error: unknown,
   batches: readonly Batch[],
-  way: Way,
-  { connection, window, onReopened }: WayContext,
-): Promise<Way> {
+  resolution: Resolution,
+  { connection, window, onReopened }: ResolveContext,
+): Promise<Resolution> {
   const partition = partitionOf(error);
   if (sqlstateOf(error) === FINAL && partition !== undefined) {
     try {
       const [row] = await connection.rows<{ state: string | null }>(REOPEN, [partition]);
       if (row?.state === 'sealed') onReopened(partition);
-      return way;
+      return resolution;
     } catch (refused) {
       if (!GONE.has(sqlstateOf(refused) ?? '')) throw refused;
     }
@@ -119,7 +119,7 @@ async function withoutGone(
   connection: Connection,
   batches: readonly Batch[],
   window: SaneWindow,
-): Promise<Way> {
+): Promise<Resolution> {
   const placed = batches.flatMap(placedRows);
   const gone = new Map<object, boolean>();
   const found = await connection.rows<{ ord: number; is_known: boolean }>(
@@ -136,9 +136,9 @@ async function withoutGone(
   const refused: Refused[] = [];
   for (const { row, batch, table } of placed) {
     const isKnown = gone.get(row);
-    const tally = group.settled[batch];
-    if (isKnown === undefined || tally === undefined) continue;
-    tally[table][isKnown ? 'duplicate' : 'rejected'] += 1;
+    const counts = group.settled[batch];
+    if (isKnown === undefined || counts === undefined) continue;
+    counts[table][isKnown ? 'duplicate' : 'rejected'] += 1;
     if (!isKnown) refused.push(refusedRow(table, 'partition archived', row));
   }
   return {
@@ -153,7 +153,7 @@ function placedRows(batch: Batch, index: number): Placed[] {
     const { isOfAllMarkets } = SERIES[table];
     const kind = streamsOf(table)[0];
     return rowsIn(batch, table).flatMap((row): Placed[] => {
-      const ms = shape.momentMs(row);
+      const ms = shape.timeMs(row);
       const marketId = isOfAllMarkets ? ALL_MARKETS_ID : row.marketId;
       const variant = shape.variantOf(row);
       // What is no moment is refused later, by name.

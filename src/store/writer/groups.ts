@@ -3,15 +3,15 @@ import { type Batch, type CommitResult, type QuarantineRow, rowsIn } from '../..
 import { type Series, type SeriesRow, seriesOf, WRITTEN_SERIES } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
-  type Candidate,
-  newTally,
+  newRowCounts,
   type Outcome,
+  type PendingRow,
+  type RowCounts,
   type SaneWindow,
   type SeriesShape,
   SHAPES,
-  type Tally,
 } from './series.js';
-import { type TradeSheet, tradeSheet } from './trade-sheet.js';
+import { type TradeColumnSet, tradeColumnSet } from './trade-sheet.js';
 
 /** A refused row on its way to quarantine. The market is named by name or, from a row, by id. */
 export type Refused = QuarantineRow & { readonly marketId: number | null };
@@ -23,15 +23,15 @@ export type Refused = QuarantineRow & { readonly marketId: number | null };
  */
 export interface PreparedGroup {
   readonly batches: readonly Batch[];
-  readonly trades: TradeSheet;
+  readonly trades: TradeColumnSet;
   /**
    * The rows of all other series. Where a series keeps versions they follow each other in the order
    * received: each pass holds a key at most once.
    */
-  readonly passes: ReadonlyMap<Series, readonly (readonly Candidate<SeriesRow>[])[]>;
+  readonly passes: ReadonlyMap<Series, readonly (readonly PendingRow<SeriesRow>[])[]>;
   readonly refused: readonly Refused[];
   /** Outcomes that are settled already, one tally a batch; trades are stored unless they turn out known. */
-  readonly settled: readonly Tally[];
+  readonly settled: readonly RowCounts[];
 }
 
 const MAX_PAYLOAD = 4_000;
@@ -48,25 +48,25 @@ export function refusedRow(table: string, reason: string, row: SeriesRow): Refus
 }
 
 interface Screened {
-  readonly rows: readonly Candidate<SeriesRow>[];
+  readonly rows: readonly PendingRow<SeriesRow>[];
   /** Rows for a later pass over the same table. */
-  readonly later: readonly Candidate<SeriesRow>[];
+  readonly later: readonly PendingRow<SeriesRow>[];
 }
 
 /** The rows of a group, each identity once. */
 class HeldRows {
-  readonly #markets = new Map<number, Map<string | number, Candidate<SeriesRow>>>();
+  readonly #markets = new Map<number, Map<string | number, PendingRow<SeriesRow>>>();
 
-  ofMarket(marketId: number): Map<string | number, Candidate<SeriesRow>> {
+  ofMarket(marketId: number): Map<string | number, PendingRow<SeriesRow>> {
     const found = this.#markets.get(marketId);
     if (found !== undefined) return found;
-    const made = new Map<string | number, Candidate<SeriesRow>>();
+    const made = new Map<string | number, PendingRow<SeriesRow>>();
     this.#markets.set(marketId, made);
     return made;
   }
 
   /** In the order of the key, which every series begins with the market. */
-  inOrder({ compare }: SeriesShape<SeriesRow>): Candidate<SeriesRow>[] {
+  inOrder({ compare }: SeriesShape<SeriesRow>): PendingRow<SeriesRow>[] {
     const markets = [...this.#markets].sort(([a], [b]) => a - b);
     // Rows of one market come in order already, forwards or backwards: sorting them is one pass.
     return markets.flatMap(([, of]) => [...of.values()].sort((a, b) => compare(a.row, b.row)));
@@ -75,15 +75,15 @@ class HeldRows {
 
 class Preparation {
   readonly refused: Refused[] = [];
-  readonly settled: Tally[];
+  readonly settled: RowCounts[];
 
   constructor(batches: readonly Batch[]) {
-    this.settled = batches.map(() => newTally());
+    this.settled = batches.map(() => newRowCounts());
   }
 
   settle(series: Series, batch: number, outcome: Outcome): void {
-    const tally = this.settled[batch];
-    if (tally !== undefined) tally[series][outcome] += 1;
+    const counts = this.settled[batch];
+    if (counts !== undefined) counts[series][outcome] += 1;
   }
 
   /** The passes over the table of a series. */
@@ -91,9 +91,9 @@ class Preparation {
     shape: SeriesShape<SeriesRow>,
     batches: readonly Batch[],
     window: SaneWindow,
-  ): (readonly Candidate<SeriesRow>[])[] {
-    const passes: (readonly Candidate<SeriesRow>[])[] = [];
-    let waiting: readonly Candidate<SeriesRow>[] = batches.flatMap((each, batch) =>
+  ): (readonly PendingRow<SeriesRow>[])[] {
+    const passes: (readonly PendingRow<SeriesRow>[])[] = [];
+    let waiting: readonly PendingRow<SeriesRow>[] = batches.flatMap((each, batch) =>
       rowsIn(each, shape.table).map((row) => ({ row, batch })),
     );
     while (waiting.length > 0) {
@@ -106,14 +106,14 @@ class Preparation {
 
   #screen(
     shape: SeriesShape<SeriesRow>,
-    candidates: readonly Candidate<SeriesRow>[],
+    pendingRows: readonly PendingRow<SeriesRow>[],
     window: SaneWindow,
   ): Screened {
     const held = new HeldRows();
-    const later: Candidate<SeriesRow>[] = [];
+    const later: PendingRow<SeriesRow>[] = [];
     const hasVersions = seriesOf(shape.table).versions !== null;
-    for (const candidate of candidates) {
-      const { row, batch } = candidate;
+    for (const pendingRow of pendingRows) {
+      const { row, batch } = pendingRow;
       const fault = shape.faultOf(row, window);
       if (fault !== undefined) {
         this.settle(shape.table, batch, 'rejected');
@@ -124,12 +124,12 @@ class Preparation {
       const identity = shape.identity(row);
       const before = of.get(identity);
       if (before === undefined) {
-        of.set(identity, candidate);
+        of.set(identity, pendingRow);
       } else if (shape.isSame(before.row, row)) {
         this.settle(shape.table, batch, 'duplicate');
       } else if (hasVersions) {
         // Another version is news, not a conflict.
-        later.push(candidate);
+        later.push(pendingRow);
       } else {
         this.settle(shape.table, batch, 'conflict');
         this.refused.push(refusedRow(shape.table, CONFLICT, row));
@@ -142,7 +142,7 @@ class Preparation {
 export function prepareGroup(batches: readonly Batch[], window: SaneWindow): PreparedGroup {
   const work = new Preparation(batches);
   const given = batches.flatMap(({ quarantine }) => quarantine ?? []);
-  const trades = tradeSheet(batches, window, {
+  const trades = tradeColumnSet(batches, window, {
     settle: (batch, outcome) => work.settle('trade', batch, outcome),
     refuse: (reason, row) => work.refused.push(refusedRow('trade', reason, row)),
   });

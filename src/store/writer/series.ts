@@ -10,7 +10,7 @@ import {
 } from '../../model/series.js';
 
 /** A row that goes to the database, and the batch that it came with. */
-export interface Candidate<Row> {
+export interface PendingRow<Row> {
   readonly row: Row;
   readonly batch: number;
 }
@@ -26,19 +26,19 @@ export interface TradeRun {
 }
 
 /** Counts by outcome that can still change. */
-export type Tally = Record<Series, Record<Outcome, number>>;
+export type RowCounts = Record<Series, Record<Outcome, number>>;
 
-export function newTally(): Tally {
-  const tally = {} as Tally;
-  for (const series of WRITTEN_SERIES) tally[series] = { ...NO_OUTCOMES };
-  return tally;
+export function newRowCounts(): RowCounts {
+  const counts = {} as RowCounts;
+  for (const series of WRITTEN_SERIES) counts[series] = { ...NO_OUTCOMES };
+  return counts;
 }
 
 /** Outcomes of all batches of a group, by table. */
 export function sumOutcomes(
   results: readonly CommitResult[],
 ): Record<string, Record<string, number>> {
-  const sums: Record<string, Record<string, number>> = newTally();
+  const sums: Record<string, Record<string, number>> = newRowCounts();
   for (const { outcomes } of results) {
     for (const [table, counts] of Object.entries(outcomes)) {
       for (const [outcome, count] of Object.entries(counts)) {
@@ -66,7 +66,7 @@ export interface SeriesShape<Row> {
   identity(row: Row): string | number;
   /** Order of the primary key: writers that sort alike do not deadlock. */
   compare(a: Row, b: Row): number;
-  momentMs(row: Row): number;
+  timeMs(row: Row): number;
   /** The interval or period of a row, seconds; 0 where there is one only. */
   variantOf(row: Row): number;
   /** What keeps a row from being stored; undefined when nothing does. */
@@ -80,7 +80,7 @@ export interface SaneWindow {
 }
 
 /** Why a moment cannot be stored as that of a row. */
-export function momentFault(ms: number, { fromMs, toMs }: SaneWindow): string | undefined {
+export function timeFault(ms: number, { fromMs, toMs }: SaneWindow): string | undefined {
   if (!isTimestampMs(ms)) return 'time not storable';
   return ms < fromMs || ms > toMs ? 'time outside the sane window' : undefined;
 }
@@ -128,7 +128,7 @@ function makeShape(table: Series): SeriesShape<SeriesRow> {
   const content = written.filter((one) => one.isContent);
   const checked = written.filter((one) => one !== time);
   const variant = entry.variant === null ? null : columnOf(entry.variant);
-  const momentMs = (row: SeriesRow) => time.type.toMs?.(valueIn(row, time)) ?? Number.NaN;
+  const timeMs = (row: SeriesRow) => time.type.toMs?.(valueIn(row, time)) ?? Number.NaN;
   return {
     table,
     columns,
@@ -154,7 +154,7 @@ function makeShape(table: Series): SeriesShape<SeriesRow> {
       }
       return order;
     },
-    momentMs,
+    timeMs,
     variantOf: (row) => (variant === null ? 0 : Number(valueIn(row, variant))),
     faultOf: (row, window) => {
       const isKnownMarket = entry.hasMarket
@@ -162,9 +162,8 @@ function makeShape(table: Series): SeriesShape<SeriesRow> {
         : row.marketId === 0;
       if (!isKnownMarket) return 'market id not storable';
       const fault = time.type.faultOf(valueIn(row, time));
-      if (fault !== undefined)
-        return `${isTimestampMs(momentMs(row)) ? time.name : 'time'} ${fault}`;
-      const outside = momentFault(momentMs(row), window);
+      if (fault !== undefined) return `${isTimestampMs(timeMs(row)) ? time.name : 'time'} ${fault}`;
+      const outside = timeFault(timeMs(row), window);
       if (outside !== undefined) return outside;
       for (const column of checked) {
         const why = column.type.faultOf(valueIn(row, column));

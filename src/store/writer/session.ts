@@ -129,7 +129,7 @@ const FIND_BLOCKERS = `
   ORDER BY "isWaiting", steps DESC, pid LIMIT ${BLOCKERS_MAX}`;
 
 /** The beginning of a statement without the texts in it, which may be secret. */
-function beginningOf(query: string): string {
+function startOf(query: string): string {
   const plain = query
     .replace(/\$(\w*)\$.*?(\$\1\$|$)/gs, '$$…$$')
     .replace(/'[^']*('|$)/g, "'…'")
@@ -144,7 +144,7 @@ function describe({ pid, user, application, state, since, query, isWaiting }: Bl
   const doing =
     query === null
       ? 'the rest is for members of pg_read_all_stats'
-      : `${state ?? 'at work'} since ${since}: "${beginningOf(query)}"`;
+      : `${state ?? 'at work'} since ${since}: "${startOf(query)}"`;
   const parts = [application ?? '', user === null ? '' : `user ${user}`, doing].filter(Boolean);
   return `process ${pid} (${parts.join(', ')})${isWaiting ? ', which waits itself' : ''}`;
 }

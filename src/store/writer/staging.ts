@@ -1,7 +1,7 @@
 import { SERIES, type SeriesRow } from '../../model/series.js';
 import type { Connection } from '../connection.js';
 import { StoreError } from '../errors.js';
-import { type Candidate, type Outcome, type SeriesShape, SHAPES } from './series.js';
+import { type Outcome, type PendingRow, type SeriesShape, SHAPES } from './series.js';
 
 /** The text form of COPY: one line a row, tabs between fields, backslash escapes (Postgres manual, COPY). */
 
@@ -59,12 +59,12 @@ export type TimeBounds = readonly [from: string, to: string];
 
 function timeBounds<Row>(
   shape: SeriesShape<Row>,
-  candidates: readonly Candidate<Row>[],
+  pendingRows: readonly PendingRow<Row>[],
 ): TimeBounds {
   let from = Number.POSITIVE_INFINITY;
   let to = Number.NEGATIVE_INFINITY;
-  for (const { row } of candidates) {
-    const at = shape.momentMs(row);
+  for (const { row } of pendingRows) {
+    const at = shape.timeMs(row);
     if (at < from) from = at;
     if (at > to) to = at;
   }
@@ -75,20 +75,20 @@ function timeBounds<Row>(
 async function stageRows<Row>(
   connection: Connection,
   shape: SeriesShape<Row>,
-  candidates: readonly Candidate<Row>[],
+  pendingRows: readonly PendingRow<Row>[],
 ): Promise<void> {
-  const lines = candidates.map(({ row }, ord) => copyLine([`${ord}`, ...shape.fields(row)]));
-  await stageLines(connection, shape, Buffer.from(lines.join(''), 'utf8'));
+  const copyText = pendingRows.map(({ row }, ord) => copyLine([`${ord}`, ...shape.fields(row)]));
+  await stageLines(connection, shape, Buffer.from(copyText.join(''), 'utf8'));
 }
 
 /** Fills the stage with lines of COPY: `ord`, then the columns of the shape. */
 export async function stageLines(
   connection: Connection,
   shape: { readonly table: string; readonly columns: readonly string[] },
-  lines: Buffer,
+  copyText: Buffer,
 ): Promise<void> {
   const columns = ['ord', ...shape.columns].join(', ');
-  await connection.copyIn(`COPY ${stageOf(shape)} (${columns}) FROM STDIN`, lines);
+  await connection.copyIn(`COPY ${stageOf(shape)} (${columns}) FROM STDIN`, copyText);
 }
 
 /** Straight into the series; fails as a whole when one key is there already. */
@@ -189,19 +189,19 @@ type Shape = SeriesShape<SeriesRow>;
 export async function storeRows(
   connection: Connection,
   shape: Shape,
-  candidates: readonly Candidate<SeriesRow>[],
+  pendingRows: readonly PendingRow<SeriesRow>[],
 ): Promise<Outcome[]> {
-  const outcomes = candidates.map((): Outcome => 'stored');
-  if (candidates.length === 0) return outcomes;
+  const outcomes = pendingRows.map((): Outcome => 'stored');
+  if (pendingRows.length === 0) return outcomes;
   const { versions } = SERIES[shape.table];
-  const bounds = timeBounds(shape, candidates);
+  const bounds = timeBounds(shape, pendingRows);
   // An earlier pass of the same transaction may have left its rows.
   if (versions !== null) await connection.rows(`DELETE FROM stage_${shape.table}`);
-  await stageRows(connection, shape, candidates);
+  await stageRows(connection, shape, pendingRows);
   if (versions === null) {
     const known = await findKnown(connection, shape, bounds);
     for (const { ord, same } of known) outcomes[ord] = same ? 'duplicate' : 'conflict';
-    await insertStaged(connection, shape, candidates.length - known.length);
+    await insertStaged(connection, shape, pendingRows.length - known.length);
     return outcomes;
   }
   const known = await connection.rows<{ ord: number; same: boolean; stale: boolean }>(
@@ -216,9 +216,9 @@ export async function storeRows(
   if (changed.length > 0) {
     await connection.rows(keepVersionsSql(shape, versions), [...bounds, changed]);
     await connection.rows(setVersionsSql(shape), [changed]);
-    await doubtRevisedCandles(connection, changed);
+    await suspectRevisedCandles(connection, changed);
   }
-  await insertStaged(connection, shape, candidates.length - known.length);
+  await insertStaged(connection, shape, pendingRows.length - known.length);
   return outcomes;
 }
 
@@ -247,16 +247,16 @@ function setVersionsSql({ table, columns, key, content }: Shape): string {
 }
 
 /** The candle after it may open with its close. */
-const DOUBT_CANDLES = `
+const SUSPECT_CANDLES = `
   INSERT INTO verdict_doubt (market_id, interval_s, span)
   SELECT s.market_id, s.interval_s,
          tstzrange(s.open_at, s.open_at + 2 * s.interval_s * interval '1 second')
   FROM stage_kline s WHERE s.ord = ANY ($1::int[])`;
 
 /** Marks candles that took the place of another version; their rows are staged at these positions. */
-async function doubtRevisedCandles(
+async function suspectRevisedCandles(
   connection: Connection,
   positions: readonly number[],
 ): Promise<void> {
-  await connection.rows(DOUBT_CANDLES, [positions]);
+  await connection.rows(SUSPECT_CANDLES, [positions]);
 }

@@ -70,7 +70,7 @@ function fillUsualDecimal(bytes: Buffer, at: number, text: string): number {
  * Each is read once and written as bytes: joining strings and encoding them afterwards takes several
  * times as long as the server takes for the rows.
  */
-export class TradeLines {
+export class TradeEncoder {
   #bytes: Buffer;
   #at = 0;
   #count = 0;

@@ -3,7 +3,7 @@ import { fromMs, toMs } from '../sql.js';
 import type { StoredNear } from './coverage.js';
 import { type Outcome, TRADE } from './series.js';
 import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';
-import { denseLines, type TradeSheet } from './trade-sheet.js';
+import { denseLines, type TradeColumnSet } from './trade-sheet.js';
 
 /** Both endpoints tell one trade with seconds that are this far apart at most. */
 const BESIDE_MS = 1_000;
@@ -102,7 +102,7 @@ export interface StoredTrades {
   /** What was there before them, by market; empty when nobody looked. */
   readonly near: ReadonlyMap<number, StoredNear>;
   /** The new ones that are still to be copied. */
-  readonly lines: Buffer | undefined;
+  readonly copyText: Buffer | undefined;
 }
 
 /**
@@ -114,50 +114,53 @@ export interface StoredTrades {
  */
 export async function sortOutTrades(
   connection: Connection,
-  sheet: TradeSheet,
+  columns: TradeColumnSet,
   stored: readonly Stored[],
   { isDirect, whenSent }: TradeStoring,
 ): Promise<StoredTrades> {
   const outcomes = new Map<number, Outcome>();
-  if (sheet.length === 0) return { outcomes, near: new Map(), lines: undefined };
-  const near = isDirect ? nearEach(sheet, stored) : new Map<number, StoredNear>();
-  const staged = isDirect ? placesToLookUp(sheet, stored) : Uint32Array.from(sheet.rows.keys());
+  if (columns.length === 0) return { outcomes, near: new Map(), copyText: undefined };
+  const near = isDirect ? nearEach(columns, stored) : new Map<number, StoredNear>();
+  const staged = isDirect ? placesToLookUp(columns, stored) : Uint32Array.from(columns.rows.keys());
   if (staged.length > 0) {
-    const numbers = staged.map((place) => sheet.lineNumbers[place] ?? 0);
-    await stageLines(connection, TRADE, sheet.lines.pickNumbered(numbers));
-    const finding = findKnown(connection, boundsOf(sheet));
-    if (2 * staged.length > sheet.length) whenSent();
+    const numbers = staged.map((place) => columns.lineNumbers[place] ?? 0);
+    await stageLines(connection, TRADE, columns.encoder.pickNumbered(numbers));
+    const finding = findKnown(connection, boundsOf(columns));
+    if (2 * staged.length > columns.length) whenSent();
     const known = await finding;
     for (const [ord, outcome] of known) outcomes.set(staged[ord] ?? 0, outcome);
     if (!isDirect) await insertStaged(connection, TRADE, staged.length - known.size);
   }
-  if (!isDirect || outcomes.size === sheet.length) return { outcomes, near, lines: undefined };
-  const lines =
+  if (!isDirect || outcomes.size === columns.length) return { outcomes, near, copyText: undefined };
+  const copyText =
     outcomes.size === 0
-      ? sheet.denseLines
-      : denseLines(sheet, unknownPlaces(sheet.length, outcomes));
-  return { outcomes, near, lines };
+      ? columns.denseLines
+      : denseLines(columns, unknownPlaces(columns.length, outcomes));
+  return { outcomes, near, copyText };
 }
 
 /** With room for those that are told a second beside. */
-function boundsOf({ ms, runs }: TradeSheet): TimeBounds {
+function boundsOf({ ms, runs }: TradeColumnSet): TimeBounds {
   const oldest = runs.reduce((low, { start }) => Math.min(low, ms[start] ?? low), Infinity);
   const newest = runs.reduce((high, { end }) => Math.max(high, ms[end - 1] ?? high), -Infinity);
   return [new Date(oldest - BESIDE_MS).toISOString(), new Date(newest + BESIDE_MS).toISOString()];
 }
 
 /** Asks what is stored near trades, for {@link sortOutTrades}. */
-export function findStoredSql(sheet: TradeSheet): string {
-  const { ms, runs } = sheet;
+export function findStoredSql(columns: TradeColumnSet): string {
+  const { ms, runs } = columns;
   return executeSql(FIND_STORED, [
     runs.map(({ marketId }) => marketId),
     runs.map(({ start }) => (ms[start] ?? 0) - BESIDE_MS),
     runs.map(({ end }) => (ms[end - 1] ?? 0) + BESIDE_MS),
-    ...boundsOf(sheet),
+    ...boundsOf(columns),
   ]);
 }
 
-function nearEach({ ms, runs }: TradeSheet, stored: readonly Stored[]): Map<number, StoredNear> {
+function nearEach(
+  { ms, runs }: TradeColumnSet,
+  stored: readonly Stored[],
+): Map<number, StoredNear> {
   const found = new Map(
     stored.map(({ run, from_ms, to_ms }) => [run, { fromMs: from_ms, toMs: to_ms + 1 }]),
   );
@@ -179,7 +182,10 @@ export interface Stored {
 }
 
 /** Those that may be stored already, in order. */
-function placesToLookUp({ ms, tids, runs }: TradeSheet, stored: readonly Stored[]): Uint32Array {
+function placesToLookUp(
+  { ms, tids, runs }: TradeColumnSet,
+  stored: readonly Stored[],
+): Uint32Array {
   const places: number[] = [];
   for (const { run, from_ms, to_ms, low_id, high_id } of stored) {
     const { start = 0, end = 0 } = runs[run] ?? {};

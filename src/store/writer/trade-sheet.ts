@@ -8,15 +8,15 @@ import {
 import { DAY_MS } from '../../kernel/durations.js';
 import type { Batch, TradeRow } from '../../model/batch.js';
 import { decimalFault, isInt4, isTimestampMs } from '../../model/columns.js';
-import { momentFault, type Outcome, type SaneWindow, type TradeRun } from './series.js';
-import { TradeLines } from './trade-lines.js';
+import { type Outcome, type SaneWindow, type TradeRun, timeFault } from './series.js';
+import { TradeEncoder } from './trade-lines.js';
 
 /**
  * The trades of a group of batches, screened, each once and in the order of the key. A trade is a
  * place in these columns: whatever is asked of ten thousands of them reads a column from one end to
  * the other, and not the rows, which lie all over the memory.
  */
-export interface TradeSheet {
+export interface TradeColumnSet {
   readonly length: number;
   readonly rows: readonly TradeRow[];
   /** Which batch each came with. */
@@ -26,7 +26,7 @@ export interface TradeSheet {
   /** One where the exact time is known. */
   readonly timed: Uint8Array;
   readonly runs: readonly TradeRun[];
-  readonly lines: TradeLines;
+  readonly encoder: TradeEncoder;
   /** Which line is that of each. */
   readonly lineNumbers: Uint32Array;
   /** The lines of all of them as an empty table takes them best, see dense-order.ts. */
@@ -50,7 +50,7 @@ export function tradeKeyFault(row: TradeRow, window: SaneWindow): string | undef
   const us = row.executedAtUs;
   if (!isInt4(row.marketId) || row.marketId === 0) return 'market id not storable';
   if (!Number.isInteger(row.tradedAtS)) return 'time not a whole second';
-  const outside = momentFault(row.tradedAtS * 1_000, window);
+  const outside = timeFault(row.tradedAtS * 1_000, window);
   if (outside !== undefined) return outside;
   if (!Number.isSafeInteger(row.tid) || row.tid <= 0) return 'tid not storable';
   if (row.side !== 'buy' && row.side !== 'sell') return 'side not known';
@@ -76,7 +76,7 @@ class Arrivals {
   readonly ms: Float64Array;
   readonly tids: Float64Array;
   readonly timed: Uint8Array;
-  readonly lines: TradeLines;
+  readonly encoder: TradeEncoder;
   /** Numbers of the trades of each market, as they came. */
   readonly markets = new Map<number, number[]>();
 
@@ -85,17 +85,17 @@ class Arrivals {
     this.ms = new Float64Array(most);
     this.tids = new Float64Array(most);
     this.timed = new Uint8Array(most);
-    this.lines = new TradeLines(most);
+    this.encoder = new TradeEncoder(most);
   }
 
   /** @returns the reason why it cannot be stored */
   add(row: TradeRow, batch: number, window: SaneWindow): string | undefined {
     const reason = tradeKeyFault(row, window);
     if (reason !== undefined) return reason;
-    if (!this.lines.addUsual(row)) {
+    if (!this.encoder.addUsual(row)) {
       const decimals = tradeDecimalsFault(row);
       if (decimals !== undefined) return decimals;
-      this.lines.add(row);
+      this.encoder.add(row);
     }
     const number = this.rows.length;
     this.rows.push(row);
@@ -167,12 +167,12 @@ class Arrivals {
 function isSameTotal(held: TradeRow, again: TradeRow): boolean {
   if (equalDecimals(held.total, again.total)) return true;
   const product = multiplyDecimals(again.price, again.amount);
-  const [told, exact] = equalDecimals(held.total, product)
+  const [rounded, exact] = equalDecimals(held.total, product)
     ? [again.total, held.total]
     : [held.total, again.total];
   if (!equalDecimals(exact, product)) return false;
-  const digits = Math.min(digitsOf(told), digitsOf(exact));
-  const difference = subtractDecimals(told, exact).replace('-', '');
+  const digits = Math.min(digitsOf(rounded), digitsOf(exact));
+  const difference = subtractDecimals(rounded, exact).replace('-', '');
   return compareDecimals(difference, `1e-${digits}`) < 0;
 }
 
@@ -191,11 +191,11 @@ function repeatedTrade(held: TradeRow, again: TradeRow): Outcome {
   return held.executedAtUs === null ? 'updated' : 'conflict';
 }
 
-export function tradeSheet(
+export function tradeColumnSet(
   batches: readonly Batch[],
   window: SaneWindow,
   screening: TradeScreening,
-): TradeSheet {
+): TradeColumnSet {
   const most = batches.reduce((sum, { trades }) => sum + (trades?.length ?? 0), 0);
   const arrivals = new Arrivals(most);
   for (const [batch, { trades }] of batches.entries()) {
@@ -221,14 +221,14 @@ export function tradeSheet(
 }
 
 function inOrder(
-  { rows: came, batches, ms, tids, timed, lines }: Arrivals,
+  { rows: came, batches, ms, tids, timed, encoder }: Arrivals,
   order: Uint32Array,
   runs: readonly TradeRun[],
-): TradeSheet {
+): TradeColumnSet {
   const { length } = order;
   const rows: TradeRow[] = [];
-  const sheet = {
-    ...{ length, rows, runs, lines, lineNumbers: order },
+  const columns = {
+    ...{ length, rows, runs, encoder, lineNumbers: order },
     batches: new Uint32Array(length),
     ms: new Float64Array(length),
     tids: new Float64Array(length),
@@ -239,20 +239,20 @@ function inOrder(
     const row = came[number];
     if (row === undefined) continue;
     rows.push(row);
-    sheet.batches[place] = batches[number] ?? 0;
-    sheet.ms[place] = ms[number] ?? 0;
-    sheet.tids[place] = tids[number] ?? 0;
-    sheet.timed[place] = timed[number] ?? 0;
+    columns.batches[place] = batches[number] ?? 0;
+    columns.ms[place] = ms[number] ?? 0;
+    columns.tids[place] = tids[number] ?? 0;
+    columns.timed[place] = timed[number] ?? 0;
   }
   const all = new Uint32Array(length).map((_, place) => place);
-  return { ...sheet, denseLines: denseLines(sheet, all) };
+  return { ...columns, denseLines: denseLines(columns, all) };
 }
 
 /**
  * Moments on each day that has trades, and so in each partition. Those of a market are in order: where
  * less than a day is between the first and the last, these two will do.
  */
-export function momentsOf({ ms, runs }: TradeSheet): number[] {
+export function timesOf({ ms, runs }: TradeColumnSet): number[] {
   return runs.flatMap(({ start, end }) => {
     const ofRun = ms.subarray(start, end);
     const [first = 0, last = 0] = [ofRun[0], ofRun.at(-1)];
@@ -262,10 +262,10 @@ export function momentsOf({ ms, runs }: TradeSheet): number[] {
 
 /** The lines at some places, which are in order, as the table takes them best. */
 export function denseLines(
-  { lines, lineNumbers, runs }: Pick<TradeSheet, 'lines' | 'lineNumbers' | 'runs'>,
+  { encoder, lineNumbers, runs }: Pick<TradeColumnSet, 'encoder' | 'lineNumbers' | 'runs'>,
   places: Uint32Array,
 ): Buffer {
-  return lines.pick(denseOrder(runs, places).map((place) => lineNumbers[place] ?? 0));
+  return encoder.pick(denseOrder(runs, places).map((place) => lineNumbers[place] ?? 0));
 }
 
 /**

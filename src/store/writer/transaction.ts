@@ -12,11 +12,11 @@ import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
 import {
+  type CoverageUpdate,
   FreshRows,
   mergeAll,
   mustCount,
   type StoredNear,
-  type StreamWork,
   settleCoverage,
 } from './coverage.js';
 import {
@@ -29,7 +29,14 @@ import {
 } from './coverage-rows.js';
 import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './groups.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
-import { newTally, type Outcome, SHAPES, type Tally, TRADE, type TradeRun } from './series.js';
+import {
+  newRowCounts,
+  type Outcome,
+  type RowCounts,
+  SHAPES,
+  TRADE,
+  type TradeRun,
+} from './series.js';
 import { copySql, storeRows } from './staging.js';
 import {
   findStoredSql,
@@ -38,7 +45,7 @@ import {
   sortOutTrades,
   type TradeStoring,
 } from './trade-rows.js';
-import { momentsOf, type TradeSheet } from './trade-sheet.js';
+import { type TradeColumnSet, timesOf } from './trade-sheet.js';
 
 /**
  * One try at committing a group: partitions, then in one transaction the rows, the coverage that
@@ -84,17 +91,17 @@ export async function commitGroup(
   const outcomes = { trades, others: await storeOthers(connection, group) };
   const works = streamWorks(group, outcomes, streams);
   const merged = mergeAll(works, held);
-  let { lines } = trades;
-  if (lines !== undefined && mustCount(merged)) {
-    await connection.copyIn(copySql(TRADE), lines, context.trades.whenSent);
-    lines = undefined;
+  let { copyText } = trades;
+  if (copyText !== undefined && mustCount(merged)) {
+    await connection.copyIn(copySql(TRADE), copyText, context.trades.whenSent);
+    copyText = undefined;
   }
   const { ranges, changed } = await settleCoverage(connection, works, merged);
-  const { tallies, conflicts } = tallyUp(group, outcomes);
+  const { counts, conflicts } = countOutcomes(group, outcomes);
   const refused = await context.quarantine.keep(connection, [...group.refused, ...conflicts]);
-  await end(context, changed, lines);
+  await end(context, changed, copyText);
   const results = group.batches.map((batch, index) => ({
-    outcomes: tallies[index] ?? newTally(),
+    outcomes: counts[index] ?? newRowCounts(),
     ranges: rangesOf(batch, ranges),
   }));
   return { results, refused };
@@ -133,24 +140,24 @@ async function begin(connection: Connection, group: PreparedGroup): Promise<Foun
 async function end(
   { connection, trades }: GroupContext,
   changed: readonly ChangedRange[],
-  lines: Buffer | undefined,
+  copyText: Buffer | undefined,
 ): Promise<void> {
   const statements = [...writeRangesSql(changed), 'COMMIT'];
-  if (lines === undefined) {
+  if (copyText === undefined) {
     await connection.script(statements);
     return;
   }
-  await connection.copyIn([copySql(TRADE), ...statements].join(';\n'), lines, trades.whenSent);
+  await connection.copyIn([copySql(TRADE), ...statements].join(';\n'), copyText, trades.whenSent);
 }
 
 async function makePartitions(partitions: Partitions, group: PreparedGroup): Promise<void> {
-  await partitions.ensureMoments('trade', momentsOf(group.trades));
+  await partitions.ensureTimes('trade', timesOf(group.trades));
   for (const [table, passes] of group.passes) {
     const shape = SHAPES.get(table);
-    const moments = passes.flat().flatMap(({ row }) => shape?.momentMs(row) ?? []);
-    await partitions.ensureMoments(table, moments);
+    const times = passes.flat().flatMap(({ row }) => shape?.timeMs(row) ?? []);
+    await partitions.ensureTimes(table, times);
     const { versions } = SERIES[table];
-    if (versions !== null) await partitions.ensureMoments(versions, moments);
+    if (versions !== null) await partitions.ensureTimes(versions, times);
   }
 }
 
@@ -177,33 +184,33 @@ async function storeOthers(
   return others;
 }
 
-interface TalliedGroup {
-  readonly tallies: readonly Tally[];
+interface CountedGroup {
+  readonly counts: readonly RowCounts[];
   readonly conflicts: readonly Refused[];
 }
 
-function tallyUp(group: PreparedGroup, outcomes: GroupOutcomes): TalliedGroup {
-  const tallies = group.settled.map((tally) => structuredClone(tally));
+function countOutcomes(group: PreparedGroup, outcomes: GroupOutcomes): CountedGroup {
+  const counts = group.settled.map((one) => structuredClone(one));
   const conflicts: Refused[] = [];
   for (const [place, outcome] of outcomes.trades.outcomes) {
-    const tally = tallies[group.trades.batches[place] ?? 0];
+    const ofBatch = counts[group.trades.batches[place] ?? 0];
     const row = group.trades.rows[place];
-    if (tally === undefined || row === undefined) continue;
-    tally.trade.stored -= 1;
-    tally.trade[outcome] += 1;
+    if (ofBatch === undefined || row === undefined) continue;
+    ofBatch.trade.stored -= 1;
+    ofBatch.trade[outcome] += 1;
     if (outcome === 'conflict') conflicts.push(refusedRow('trade', CONFLICT, row));
   }
   for (const [series, passes] of group.passes) {
-    for (const [pass, candidates] of passes.entries()) {
-      for (const [index, { row, batch }] of candidates.entries()) {
+    for (const [pass, pendingRows] of passes.entries()) {
+      for (const [index, { row, batch }] of pendingRows.entries()) {
         const outcome = outcomes.others.get(series)?.[pass]?.[index] ?? 'stored';
-        const tally = tallies[batch];
-        if (tally !== undefined) tally[series][outcome] += 1;
+        const ofBatch = counts[batch];
+        if (ofBatch !== undefined) ofBatch[series][outcome] += 1;
         if (outcome === 'conflict') conflicts.push(refusedRow(series, CONFLICT, row));
       }
     }
   }
-  return { tallies, conflicts };
+  return { counts, conflicts };
 }
 
 function rangesOf(
@@ -254,7 +261,7 @@ function streamWorks(
   group: PreparedGroup,
   outcomes: GroupOutcomes,
   streams: readonly TradeStream[],
-): StreamWork[] {
+): CoverageUpdate[] {
   const drafts = new Map<number, Draft>();
   for (const { claims } of group.batches) {
     for (const claim of claims ?? []) draftOf(drafts, claim.stream).claims.push(claim);
@@ -262,13 +269,13 @@ function streamWorks(
   addFreshTrades(drafts, group, outcomes, streams);
   const observed = new Map<Draft, number[]>();
   for (const [index, batch] of group.batches.entries()) {
-    for (const [streamId, moments] of freshObservations(group, outcomes, batch, index)) {
+    for (const [streamId, times] of freshObservations(group, outcomes, batch, index)) {
       const draft = drafts.get(streamId);
-      if (draft !== undefined) observed.set(draft, [...(observed.get(draft) ?? []), ...moments]);
+      if (draft !== undefined) observed.set(draft, [...(observed.get(draft) ?? []), ...times]);
     }
   }
-  for (const [draft, moments] of observed) {
-    draft.fresh = new FreshRows(Float64Array.from(moments).sort());
+  for (const [draft, times] of observed) {
+    draft.fresh = new FreshRows(Float64Array.from(times).sort());
   }
   return [...drafts.values()].sort((a, b) => a.streamId - b.streamId);
 }
@@ -309,7 +316,7 @@ function addFreshTrades(
 
 /** Trades that are new to a stream: stored, or for times also known before without theirs. */
 function freshTrades(
-  { ms, tids, timed }: TradeSheet,
+  { ms, tids, timed }: TradeColumnSet,
   { start, end }: TradeRun,
   kind: 'trades' | 'times',
   outcomes: ReadonlyMap<number, Outcome>,
@@ -343,11 +350,11 @@ function freshObservations(
     if (stream.kind === 'trades' || stream.kind === 'times' || seen.has(stream.streamId)) continue;
     seen.add(stream.streamId);
     const spans = claims.filter((one) => one.stream.streamId === stream.streamId);
-    const moments = storedMoments(group, outcomes, stream, batch);
+    const times = storedTimes(group, outcomes, stream, batch);
     // A row at the very end of its claim, or beside it, still came with that claim.
     fresh.set(
       stream.streamId,
-      moments.map((ms) => placeIn(spans, ms)),
+      times.map((ms) => placeIn(spans, ms)),
     );
   }
   return fresh;
@@ -358,7 +365,7 @@ function placeIn(claims: readonly CoverageClaim[], ms: number): number {
   return claims.at(-1)?.span.fromMs ?? ms;
 }
 
-function storedMoments(
+function storedTimes(
   group: PreparedGroup,
   outcomes: GroupOutcomes,
   { kind, marketId, variant }: StreamRef,
@@ -372,7 +379,7 @@ function storedMoments(
       const isStored = of === batch && results?.[at]?.[index] === 'stored';
       const isOurs = marketId === ALL_MARKETS_ID || marketId === row.marketId;
       if (!isStored || !isOurs || shape?.variantOf(row) !== variant) return [];
-      return [shape.momentMs(row)];
+      return [shape.timeMs(row)];
     }),
   );
 }

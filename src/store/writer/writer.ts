@@ -9,7 +9,7 @@ import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
 import { actionOf, StoreError, sqlstateOf, toStoreError } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
-import { isInTheWay, makeWay, type Way } from './frozen.js';
+import { isFinalPartition, type Resolution, resolveFinal } from './frozen.js';
 import {
   type PendingBatch,
   PendingBatches,
@@ -18,16 +18,16 @@ import {
   prepareGroup,
 } from './groups.js';
 import { Quarantine } from './refused-rows.js';
-import { newTally, type SaneWindow, sumOutcomes } from './series.js';
+import { newRowCounts, type SaneWindow, sumOutcomes } from './series.js';
 import { BlockerWatch, WriterSession } from './session.js';
 import { commitGroup, type GroupResult } from './transaction.js';
 
 /** What one group has tried so far. */
-class Tries {
+class RetryState {
   readonly backoff: Backoff;
   mayBeDirect = true;
   partition = 0;
-  ways = 0;
+  resolutions = 0;
 
   constructor(backoff: Backoff) {
     this.backoff = backoff;
@@ -64,7 +64,7 @@ const RETRY_BASE_MS = 100;
 /** Makings of a missing partition before it counts as a failure like any other. */
 const MAX_PARTITION_TRIES = 3;
 /** Partitions that one group may find to be final; one batch holds fewer. */
-const MAX_WAYS = 1_000;
+const MAX_RESOLUTIONS = 1_000;
 
 /**
  * Commits batches, those that arrive together in one transaction.
@@ -82,7 +82,7 @@ export class Writer {
   readonly #pending: PendingBatches;
   readonly #session: WriterSession;
   readonly #quarantine: Quarantine;
-  readonly #troubles: Troubles;
+  readonly #outages: OutageLog;
   readonly #abort = new AbortController();
   readonly #running: Promise<void>;
   /** One user of the session at a time. */
@@ -96,7 +96,7 @@ export class Writer {
     this.#pending = new PendingBatches(options.limits, options.telemetry);
     this.#session = new WriterSession(options.connection);
     this.#quarantine = new Quarantine(options.quarantineKeepRows);
-    this.#troubles = new Troubles(options);
+    this.#outages = new OutageLog(options);
     this.#running = this.#run();
   }
 
@@ -117,7 +117,7 @@ export class Writer {
   async acquireLock(): Promise<void> {
     await this.#exclusively(() => this.#session.acquireLock());
     // There may be nothing to commit for long, and yet the database is known to be there.
-    this.#troubles.over();
+    this.#outages.over();
   }
 
   stop(): Promise<void> {
@@ -187,7 +187,7 @@ export class Writer {
     try {
       const results = await this.#commitUntilDone(group);
       for (const [index, entry] of entries.entries()) {
-        entry.resolve(results[index] ?? { outcomes: newTally(), ranges: [] });
+        entry.resolve(results[index] ?? { outcomes: newRowCounts(), ranges: [] });
       }
     } catch (error) {
       const isOneToBlame = !isAborted(error) && actionOf(error) === 'data';
@@ -203,43 +203,52 @@ export class Writer {
   async #commitUntilDone(prepared: PreparedGroup): Promise<readonly CommitResult[]> {
     const { telemetry } = this.#options;
     const { batches } = prepared;
-    let way: Way = { group: prepared, realign: (results) => results };
-    const tries = new Tries(new Backoff(this.#backoffOptions(), this.#options.random));
+    let resolution: Resolution = { group: prepared, realign: (results) => results };
+    const retry = new RetryState(new Backoff(this.#backoffOptions(), this.#options.random));
     for (;;) {
       try {
-        const attempt = this.#exclusively(() => this.#tryOnce(way.group, tries.mayBeDirect));
+        const attempt = this.#exclusively(() => this.#tryOnce(resolution.group, retry.mayBeDirect));
         // A connect that hangs must not hold up the end; it closes itself when it gets through.
         const { committed, durationMs } = await unlessAborted(this.#abort.signal, attempt);
-        this.#troubles.over();
+        this.#outages.over();
         for (const counted of committed.refused) telemetry.quarantined(counted);
         telemetry.committed({
           durationMs,
           batches: batches.length,
           rows: sumOutcomes(committed.results),
         });
-        return way.realign(committed.results);
+        return resolution.realign(committed.results);
       } catch (error) {
         this.#abort.signal.throwIfAborted();
-        if (isInTheWay(error) && tries.ways < MAX_WAYS)
-          way = await this.#giveWay(error, batches, way, tries);
-        else await this.#recover(error, tries);
+        if (isFinalPartition(error) && retry.resolutions < MAX_RESOLUTIONS)
+          resolution = await this.#resolveFinal(error, batches, resolution, retry);
+        else await this.#recover(error, retry);
       }
     }
   }
 
   /** For rows of partitions that are final; see frozen.ts. */
-  async #giveWay(error: unknown, batches: readonly Batch[], way: Way, tries: Tries): Promise<Way> {
+  async #resolveFinal(
+    error: unknown,
+    batches: readonly Batch[],
+    resolution: Resolution,
+    retry: RetryState,
+  ): Promise<Resolution> {
     const { telemetry, saneWindow } = this.#options;
-    tries.ways += 1;
+    retry.resolutions += 1;
     const onReopened = (partition: string) => telemetry.partitionReopened({ partition });
     try {
       return await this.#exclusively(async () => {
         const connection = await this.#session.connection();
-        return await makeWay(error, batches, way, { connection, window: saneWindow(), onReopened });
+        return await resolveFinal(error, batches, resolution, {
+          connection,
+          window: saneWindow(),
+          onReopened,
+        });
       });
     } catch (failure) {
-      await this.#recover(failure, tries);
-      return way;
+      await this.#recover(failure, retry);
+      return resolution;
     }
   }
 
@@ -274,22 +283,22 @@ export class Writer {
   }
 
   /** Prepares the next try, or throws what cannot be helped. */
-  async #recover(error: unknown, tries: Tries): Promise<void> {
+  async #recover(error: unknown, retry: RetryState): Promise<void> {
     const { clock, telemetry, partitions } = this.#options;
     const action = actionOf(error);
-    if (action === 'partition' && tries.partition < MAX_PARTITION_TRIES) {
-      tries.partition += 1;
+    if (action === 'partition' && retry.partition < MAX_PARTITION_TRIES) {
+      retry.partition += 1;
       partitions.forget();
       return;
     }
-    if (action === 'duplicate' && tries.mayBeDirect) {
-      tries.mayBeDirect = false;
+    if (action === 'duplicate' && retry.mayBeDirect) {
+      retry.mayBeDirect = false;
       return;
     }
     const willRetry = action === 'retry' || action === 'partition';
-    this.#troubles.tell(error, willRetry);
+    this.#outages.log(error, willRetry);
     if (!willRetry) throw toStoreError(error, 'the database refused a batch');
-    await sleep(clock, tries.backoff.nextMs(), this.#abort.signal);
+    await sleep(clock, retry.backoff.nextMs(), this.#abort.signal);
     telemetry.queueChanged({
       queue: 'store',
       size: this.#pending.size,
@@ -342,7 +351,7 @@ function isOutage(error: unknown): boolean {
 }
 
 /** Tells of failed commits, not each of them, and of the database's going and coming. */
-class Troubles {
+class OutageLog {
   readonly #clock: Clock;
   readonly #telemetry: StoreEvents;
   #isUp: boolean | undefined;
@@ -359,7 +368,7 @@ class Troubles {
     this.#becomes(true);
   }
 
-  tell(error: unknown, willRetry: boolean): void {
+  log(error: unknown, willRetry: boolean): void {
     const code = sqlstateOf(error) ?? codeOf(error);
     const nowMs = this.#clock.monotonicMs();
     const isKnown = this.#reported.code === code && nowMs - this.#reported.atMs < REPORT_EVERY_MS;

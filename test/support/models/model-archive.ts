@@ -398,12 +398,12 @@ export class ModelArchive implements ArchivePort {
     }
   }
 
-  async uncover(
+  async revoke(
     stream: StreamRef,
     span: Span,
     gap: { reason: string; note: string; atMs: number },
   ): Promise<CoveredRange[]> {
-    await this.before('uncover');
+    await this.before('revoke');
     const cut = this.#ranges.filter(
       (range) =>
         range.streamId === stream.streamId &&
@@ -444,7 +444,7 @@ export class ModelArchive implements ArchivePort {
       this.quarantine.push({ ...refused, reason: note, payload });
     }
     for (const stream of wasCovered) {
-      await this.uncover(stream, span, { reason: 'suspect', note, atMs });
+      await this.revoke(stream, span, { reason: 'suspect', note, atMs });
     }
   }
 

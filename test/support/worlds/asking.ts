@@ -1,7 +1,7 @@
 import { answerQuestion } from '../../../src/archive/query/answer.js';
 import type { Selection } from '../../../src/archive/query/needs.js';
 import { openStatement } from '../../../src/archive/query/statement.js';
-import type { Reading } from '../../../src/archive/reading.js';
+import type { ArchiveReader } from '../../../src/archive/reading.js';
 
 /** An answer as a whole. */
 export interface Asked {
@@ -13,7 +13,7 @@ export interface Asked {
 /** Asks DuckDB as the command does; with null for a reading, the files alone. */
 export async function askRows(
   sql: string,
-  reading: Reading | null,
+  reading: ArchiveReader | null,
   coldDir: string,
   selection: Selection = {},
 ): Promise<Asked> {
@@ -24,7 +24,7 @@ export async function askRows(
   await answerQuestion(
     statement,
     {
-      ...{ reading, coldDir, selection, onPhase: () => undefined },
+      ...{ reader: reading, coldDir, selection, onPhase: () => undefined },
       onNote: (note) => notes.push(note),
     },
     async (answer) => {

@@ -66,7 +66,7 @@ export async function runExport({ store, path, ...given }: ExportRun): Promise<M
         archive: await store.archive(),
       },
       {
-        ...{ reading, output, clock: systemClock, signal },
+        ...{ reader: reading, output, clock: systemClock, signal },
         onProgress: given.onProgress ?? ignore,
         onPhase: given.onPhase ?? ignore,
       },

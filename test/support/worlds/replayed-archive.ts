@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { openPast } from '../../../src/archive/past/past.js';
+import { openAsOf } from '../../../src/archive/past/past.js';
 import { type Clock, systemClock } from '../../../src/kernel/clock.js';
 import type {
   CoverageClaim,
@@ -114,10 +114,10 @@ export async function startReplay(
   const { isSteered = true, serverClock, ...given } = options;
   const clock = given.clock ?? systemClock;
   const coldDir = join(tmpdir(), 'tapekeep-no-such-folder');
-  const past = given.past ?? openPast(store, { clock: systemClock, coldDir });
+  const past = given.asOf ?? openAsOf(store, { clock: systemClock, coldDir });
   const failures: unknown[] = [];
   const backend = await openReplay({
-    ...{ past, clock, span: { fromMs: noonMs(0), toMs: noonMs(600) }, markets: [] },
+    ...{ asOf: past, clock, span: { fromMs: noonMs(0), toMs: noonMs(600) }, markets: [] },
     ...{ speed: 'step', as: 'happened', isStrict: false, hasDisconnects: false },
     onFailure: (error) => failures.push(error),
     ...given,

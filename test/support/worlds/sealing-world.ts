@@ -24,7 +24,7 @@ export const FIRST_MS = Date.UTC(2026, 0, 13);
 export const LATER_MS = Date.UTC(2026, 3, 1);
 
 export const ALL_AT_ONCE: LifeRules = {
-  ...{ sealAfterMs: DAY_MS, coldAfterMs: null, retentionMs: {}, restMs: 0, needsVerdicts: true },
+  ...{ sealAfterMs: DAY_MS, coldAfterMs: null, retentionMs: {}, restMs: 0, needsChecks: true },
 };
 
 /** Trades of two markets on each of three days, with decimals that no float holds. */

@@ -173,7 +173,7 @@ test('a stream that grows again below what was taken back of it does not stand',
   const span = { fromMs: START_MS, toMs: START_MS + 3_600_000 };
   const { streamId, kind, marketId, variant } = stream;
   model.revokeBeyond = async () => {
-    await model.uncover(stream, span, { reason: 'clock jumped', note: '', atMs: START_MS });
+    await model.revoke(stream, span, { reason: 'clock jumped', note: '', atMs: START_MS });
     return [{ streamId, kind, marketId, variant, market: 'A', span }];
   };
   await standing.archive.revokeBeyond(START_MS, { isStart: false });

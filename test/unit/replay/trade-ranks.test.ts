@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { PastArchive, TradeMarks, TradePlace } from '../../../src/archive/past/past.js';
-import { TradeRanks } from '../../../src/replay/trade-ranks.js';
+import type { AsOfReader, TradeMarks, TradePlace } from '../../../src/archive/past/past.js';
+import { TradeOffsets } from '../../../src/replay/trade-ranks.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 /** Trades with the ids 1 to `count`, one a second; remembers how much of them was counted. */
@@ -17,20 +17,20 @@ function pastOf(count: number) {
     const bottom = Math.max(downTo?.tid ?? 1, 1);
     const counted = Math.max(0, Math.min(top - bottom + 1, maxCount));
     asked.rows += counted;
-    const marks = Array.from({ length: Math.floor(counted / step) }, (_one, at) => {
+    const checkpoints = Array.from({ length: Math.floor(counted / step) }, (_one, at) => {
       const tid = top - (at + 1) * step + 1;
       return { tradedAtS: tid, tid };
     });
-    return Promise.resolve({ marks, count: counted, isWhole: counted < maxCount });
+    return Promise.resolve({ checkpoints, count: counted, isWhole: counted < maxCount });
   };
-  return { past: { tradeMarks } as unknown as PastArchive, asked };
+  return { past: { tradeMarks } as unknown as AsOfReader, asked };
 }
 
 test('pages are found at any depth with few marks, and what was counted is not counted again', async () => {
   const trades = 3_000_000;
   const { past, asked } = pastOf(trades);
   const marksMax = 64;
-  const ranks = new TradeRanks(past, 1, new FakeClock(), marksMax);
+  const ranks = new TradeOffsets(past, 1, new FakeClock(), marksMax);
   const top = { tradedAtS: trades + 1, tid: trades + 1 };
   // Fewer marks lie further apart: that much more is read to leave it out.
   const dropMax = (4 * trades) / marksMax;
@@ -52,7 +52,7 @@ test('pages are found at any depth with few marks, and what was counted is not c
 test('what was counted is stale after a while', async () => {
   const clock = new FakeClock();
   const { past, asked } = pastOf(5_000);
-  const ranks = new TradeRanks(past, 1, clock);
+  const ranks = new TradeOffsets(past, 1, clock);
   assert.equal(ranks.isStale, true, 'nothing is known yet');
   const top = { tradedAtS: 5_001, tid: 5_001 };
   await ranks.find(top, 4_000);

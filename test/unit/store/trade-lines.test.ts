@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { TradeRow } from '../../../src/model/batch.js';
 import { TRADE } from '../../../src/store/writer/series.js';
 import { copyLine } from '../../../src/store/writer/staging.js';
-import { tradeKeyFault, tradeSheet } from '../../../src/store/writer/trade-sheet.js';
+import { tradeColumnSet, tradeKeyFault } from '../../../src/store/writer/trade-sheet.js';
 
 const LAST_SECOND = 253_402_300_799;
 const window = { fromMs: 0, toMs: LAST_SECOND * 1_000 };
@@ -50,7 +50,11 @@ const lineOf = (row: TradeRow) => copyLine(TRADE.fields(row)).replace('.000Z', '
 test('lines of trades are those of COPY, in the order of the key, each trade once', () => {
   fc.assert(
     fc.property(trades, (rows) => {
-      const { lines, lineNumbers, ...sheet } = tradeSheet([{ trades: rows }], window, ignore);
+      const {
+        encoder: lines,
+        lineNumbers,
+        ...sheet
+      } = tradeColumnSet([{ trades: rows }], window, ignore);
       assert.equal(lines.bytes.toString(), rows.map(lineOf).join(''));
       const expected = sheet.rows.map(lineOf);
       assert.equal(lines.pick(lineNumbers).toString(), expected.join(''));
@@ -95,7 +99,7 @@ test('a decimal that is none is refused, and the lines around it stay whole', ()
   ]);
   const refused: string[] = [];
   const refuse = (reason: string) => refused.push(reason);
-  const { lines } = tradeSheet([{ trades: rows }], window, { ...ignore, refuse });
+  const { encoder: lines } = tradeColumnSet([{ trades: rows }], window, { ...ignore, refuse });
   assert.equal(refused.length, bad.length);
   const good = rows.filter(({ amount }) => amount === '2');
   assert.equal(lines.bytes.toString(), good.map(lineOf).join(''));

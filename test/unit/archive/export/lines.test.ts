@@ -5,8 +5,8 @@ import {
   csvField,
   keyOfLine,
   LineRewriter,
-  momentOfLine,
   spreadsheetField,
+  timeOfLine,
 } from '../../../../src/archive/export/lines.js';
 
 test('lines are rewritten and counted wherever the pieces end', () => {
@@ -44,7 +44,7 @@ test('a line tells its key and moment', () => {
   const json = '{"traded_at":"2026-01-15T12:00:00+00:00","tid":17}';
   assert.deepEqual(keyOfLine(json, true, true), { at: '2026-01-15T12:00:00Z', id: 17 });
   assert.deepEqual(keyOfLine(json, true, false), { at: '2026-01-15T12:00:00Z' });
-  assert.equal(momentOfLine(csv), Date.UTC(2026, 0, 15, 12, 0, 0, 250));
+  assert.equal(timeOfLine(csv), Date.UTC(2026, 0, 15, 12, 0, 0, 250));
 });
 
 test('texts from outside are fields, and no formulas in a spreadsheet', () => {
