@@ -79,7 +79,7 @@ class Slot {
   }
 }
 
-/** Numbers tell which is greater wherever they differ; the rest needs the digits. */
+/** Numbers show which is greater wherever they differ; the rest needs the digits. */
 function isGreater(a: string, b: string): boolean {
   if (a === b) return false;
   const difference = Number(a) - Number(b);

@@ -33,7 +33,7 @@ function shortest(text: string, type: DecimalForm | null): string {
     : trimmed;
 }
 
-/** `2026-01-31 12:00:00.5`; all moments are UTC, so no zone needs to be looked up. */
+/** `2026-01-31 12:00:00.5`; all times are UTC, so no zone needs to be looked up. */
 const timeText = (column: string) => `make_timestamp(epoch_us(${column}))::VARCHAR`;
 
 /** Whether totals that are left out can be worked out by the statement itself. */

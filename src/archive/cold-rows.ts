@@ -306,7 +306,7 @@ export async function* newestOfFile<Row>(
 /** Least and greatest time of each group, from the file's own statistics; none if it has none. */
 async function groupsOf(engine: ColdEngine, path: string, slice: MergedSlice): Promise<RowGroup[]> {
   const table = tableOfKind(slice.kind);
-  // In a file of several variants a group may hold several of them; there it tells nothing.
+  // In a file of several variants a group may hold several of them; there it has no meaning.
   if (seriesOf(table).variant !== null) return [];
   const us = (name: string) => `epoch_us(${name}::TIMESTAMPTZ)`;
   const rows = await engine.rows(
@@ -321,7 +321,7 @@ async function groupsOf(engine: ColdEngine, path: string, slice: MergedSlice): P
   }));
 }
 
-/** A time from which on there are at least `limit` rows of the slice, as far as statistics tell. */
+/** A time from which on there are at least `limit` rows of the slice, by statistics. */
 function startOfNewest(groups: readonly RowGroup[], slice: MergedSlice, limit: number): number {
   let rows = 0;
   for (const group of groups.toReversed()) {

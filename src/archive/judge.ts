@@ -4,12 +4,12 @@ import type { StreamRef } from '../model/batch.js';
 import { judgeSlot, type SlotVerdict } from '../model/verdict.js';
 import { type CheckStore, type CheckTarget, FIGURE_SLOTS_MAX } from '../store/index.js';
 
-/** Slots that are judged at once: no more than a day's trades are summed up by one statement. */
+/** Slots that are checked at once: no more than a day's trades are summed up by one statement. */
 export function slotsAtOnce(stepMs: number): number {
   return Math.min(FIGURE_SLOTS_MAX, Math.max(1, Math.floor(DAY_MS / stepMs)));
 }
 
-/** Judges a span of whole slots that is short enough to be read at once. */
+/** Checks a span of whole slots that is short enough to be read at once. */
 export async function checkAtOnce(
   checks: CheckStore,
   target: CheckTarget,
@@ -20,7 +20,7 @@ export async function checkAtOnce(
 }
 
 /**
- * Judges every slot of a span by what the archive holds now, oldest first, some at a time; whoever
+ * Checks every slot of a span by what the archive holds now, oldest first, some at a time; whoever
  * iterates sees the progress and may end at any point. Memory does not grow with the span.
  *
  * @param span whole slots of the interval

@@ -48,7 +48,7 @@ export async function openReading(
 }
 
 /**
- * The archive as it is at one moment, rows in the database and rows in files as one: no row twice,
+ * The archive as it is at one instant, rows in the database and rows in files as one: no row twice,
  * none lost where one ends and the other begins.
  *
  * What is promised of a row: its values. The text of a decimal is that of the database as long as
@@ -78,7 +78,7 @@ export class ArchiveReader {
     this.#lines = new ColdLines(signal);
   }
 
-  /** Where the rows of a span are, oldest first, without holes and overlaps. */
+  /** Where the rows of a span are, oldest first, without gaps and overlaps. */
   segments(kind: MergedKind, span: Span): readonly Segment[] {
     return joinSegments(this.#find(kind, span));
   }
@@ -145,7 +145,7 @@ export class ArchiveReader {
     return files;
   }
 
-  /** What the ledger says of a span of a stream; lists are cut at `limit`. @throws StoreError */
+  /** Ledger of a span of a stream; lists are cut at `limit`. @throws StoreError */
   async completeness(
     stream: { readonly streamId: number; readonly marketId: number },
     span: Span,

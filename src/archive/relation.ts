@@ -72,7 +72,7 @@ const WHOLE_PRODUCT_SCALE = 24;
 const LONG_PRODUCT_SCALE = 20;
 /** Of what is text in files, the digits that are let through. */
 const OF_TEXTS: DecimalForm = { precision: MAX_PRECISION, scale: 18 };
-/** Of a column that no file tells about. */
+/** Of a column without file metadata. */
 const NO_ROWS: DecimalForm = { precision: 18, scale: 8 };
 
 /** Rows whose columns have the same types. */

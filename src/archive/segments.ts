@@ -60,7 +60,7 @@ export function findSegments(
   return segments;
 }
 
-/** The same without telling partitions apart: neighbours in the same place are one segment. */
+/** The same without partition boundaries: neighbours in the same place are one segment. */
 export function joinSegments(segments: readonly Segment[]): Segment[] {
   const joined: Segment[] = [];
   for (const { span, state } of segments) {
@@ -189,7 +189,7 @@ const MAX_CHECKED = 50_000;
 const checked = new Set<string>();
 
 /**
- * Holds a file against its manifest: its size now, and its content once in the life of the program.
+ * Holds a file against its manifest: its size now, and its content once per process.
  *
  * @throws ColdError `cold_missing`, `cold_damaged`, `cold_refused`
  */

@@ -17,7 +17,7 @@ export interface VerificationOptions {
   /** Exchange time, UNIX milliseconds. */
   readonly nowMs: () => number;
   readonly telemetry: VerifyEvents;
-  /** Pause while nothing is to be judged, milliseconds of this machine. */
+  /** Pause while nothing is to be checked, milliseconds of this machine. */
   readonly pauseMs: number;
 }
 
@@ -43,11 +43,11 @@ const REST_MAX_MS = 2000;
 
 /**
  * Holds stored trades against stored candles as they come, newest first, and has both fetched again
- * where they differ. What is judged, what is due and how often it was tried stands in the archive
+ * where they differ. What is checked, what is due and how often it was tried stands in the archive
  * alone, so a restart goes on where the last run ended.
  *
- * A mismatch goes: found → suspect (its streams are to be fetched again) → judged anew after a
- * pause → match, or suspect again; after the last try it stands, and says what was found.
+ * A mismatch goes: found → suspect (its streams are to be fetched again) → checked again after a
+ * pause → match, or suspect again; after the last try it stands, with what was found.
  */
 export class Verification {
   readonly #options: VerificationOptions;
@@ -56,7 +56,7 @@ export class Verification {
     this.#options = options;
   }
 
-  /** Verifies until `signal` aborts; failures are told and tried again after a pause. */
+  /** Verifies until `signal` aborts; failures are reported and retried after a pause. */
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       const hasMore = await this.round(signal).catch((error: unknown) => {
@@ -109,7 +109,7 @@ export class Verification {
     if (ms > 0) await sleep(this.#options.clock, ms, signal).catch(() => undefined);
   }
 
-  /** Judges the newest slots of a span that nobody has judged. */
+  /** Checks the newest unchecked slots of a span. */
   async #check(target: CheckTarget, { intervalS, span }: PendingSpan): Promise<void> {
     const kline = target.klines.find(({ variant }) => variant === intervalS);
     if (kline === undefined) return;
@@ -134,7 +134,7 @@ export class Verification {
     }
   }
 
-  /** Judges a mismatch anew, and has it fetched again unless that was done often enough. */
+  /** Checks a mismatch again, and has it fetched again unless that was done often enough. */
   async #review(target: CheckTarget, known: Mismatch): Promise<void> {
     const { checks } = this.#options.archive;
     const { intervalS, span } = known;
@@ -144,7 +144,7 @@ export class Verification {
     const [slot] = await checkAtOnce(checks, target, kline, span);
     const nowMs = this.#nowMs();
     if (slot === undefined || slot.outcome === 'unproven') {
-      // It is being fetched again, or cannot be had any more: then it is a gap and no verdict.
+      // It is being fetched again, or cannot be had any more: then it is a gap and no check result.
       const waitMs = Math.max(UNPROVEN_WAIT_MS, intervalS * UNPROVEN_WAIT_PER_S);
       await record({ ...known, nextTryAtMs: nowMs + waitMs });
       return;
@@ -185,7 +185,7 @@ export class Verification {
   /**
    * The streams that may be wrong. Where shorter candles of the same time agree with the trades,
    * only the longer one can be; where they do not, they are mended first: then the list is empty.
-   * A missing candle makes no stored trade doubtful: it alone is asked for first, which costs one
+   * A missing candle makes no stored trade suspect: it alone is asked for first, which costs one
    * small page instead of a walk over all trades of that time.
    */
   async #suspects(
@@ -221,7 +221,7 @@ export class Verification {
     return shorter.length > 0 && shorter.every(({ nextTryAtMs }) => nextTryAtMs === null);
   }
 
-  /** Says in the ledger what came of the refetches; the verdict itself holds the figures. */
+  /** Records in the ledger what came of the refetches; the check result holds the figures. */
   async #settle(
     target: CheckTarget,
     kline: StreamRef,
@@ -239,7 +239,7 @@ export class Verification {
         : `it does not add up after ${tries} refetches: ${detailOf(rowOf(slot))}`;
     telemetry.mismatchSettled({ market, intervalS, fromMs: span.fromMs, outcome, tries, detail });
     if (tries === 0) return;
-    // Both were covered when they were judged. The verdict may have come before the refetch, by a
+    // Both were covered when they were checked. The result may have come before the refetch, by a
     // late row: then there is nothing left to suspect.
     const isAlone = kline !== target.klines[0] || isCandleAlone(known.differences, tries - 1);
     for (const stream of isAlone ? [kline] : [target.trades, kline]) {
@@ -252,7 +252,7 @@ export class Verification {
   }
 }
 
-/** Whether, after so many tries, the candle is the only one that is doubted: it is missing. */
+/** Whether, after so many tries, the candle is the only suspect: it is missing. */
 function isCandleAlone(differences: VerdictRow['differences'], tries: number): boolean {
   return tries === 0 && differences.every(({ figure }) => figure === 'candle');
 }

@@ -18,7 +18,7 @@ import type { GapBook, TouchedGap } from './gap-book.js';
 import type { LateGaps } from './late-gaps.js';
 import type { TradeView } from './trade-view.js';
 
-/** Candles of one request, more than the server lets anybody ask for. */
+/** Candles of one request, more than the server lets a client ask for. */
 const CANDLES_MAX = 20_000;
 /** Open candles that are remembered, each as far as it was last needed. */
 const OPEN_MAX = 1000;
@@ -37,10 +37,10 @@ export interface CandlesSeen {
 }
 
 /**
- * Candles as they could be seen at some moments: closed ones as the exchange gave them, the open one
+ * Candles as they could be seen at some times: closed ones as the exchange gave them, the open one
  * made of the trades until then. Lengths that were not collected are made of trades altogether. What
  * has to be made and is not wholly covered by trades is left out. One exception where only what was
- * known counts: an open candle whose newest trades are still on their way is told as far as it was known.
+ * known counts: an open candle whose newest trades are still on their way is shown as far as it was known.
  */
 export class CandleView {
   readonly #asOf: AsOfReader;
@@ -155,7 +155,7 @@ export class CandleView {
     return { built: built === undefined ? [] : [built], gaps };
   }
 
-  /** Whether a trade above a place that came late was known already: there was a hole, not only a delay. */
+  /** Whether a trade above a place that came late was known already: there was a gap, not only a delay. */
   async #isKnownAbove(marketId: number, late: TradePlace | undefined, nowMs: number) {
     if (late === undefined) return false;
     const [newest] = await this.#trades.page(marketId, nowMs, 0, 1);

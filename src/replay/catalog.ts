@@ -15,7 +15,7 @@ export interface CatalogOptions {
   readonly clock: Clock;
   /** Names of the markets that are replayed; empty: all. */
   readonly markets: readonly string[];
-  /** Whether only what was known at the time is told. */
+  /** Whether only what was known at the time is shown. */
   readonly isKnownOnly: boolean;
 }
 
@@ -67,7 +67,7 @@ export class Catalog {
   }
 
   /**
-   * Whether a market was listed at a moment. That of which anything older is archived than the first
+   * Whether a market was listed at an instant. That of which anything older is archived than the first
    * look at the list was listed before it, unless only what was known counts.
    */
   isListed(market: PastMarket, atMs: number): boolean {
@@ -98,7 +98,7 @@ function keyOf(kind: string, marketId: number, variant: number): string {
   return `${kind} ${marketId} ${variant}`;
 }
 
-/** The terms of a market at a moment; before the first that is known, those. */
+/** The terms of a market at an instant; before the first that is known, those. */
 export function termsAt({ terms }: PastMarket, atMs: number): Market | undefined {
   return terms.find(({ untilMs }) => untilMs === null || atMs < untilMs)?.market;
 }

@@ -23,7 +23,7 @@ interface Remembered {
   readonly missing: Promise<readonly Missing[] | undefined>;
 }
 
-/** What is missing of each stream, as the ledger says. */
+/** What the ledger lists as missing of each stream. */
 export class GapBook {
   readonly #asOf: AsOfReader;
   readonly #clock: Clock;
@@ -38,7 +38,7 @@ export class GapBook {
   }
 
   /**
-   * The gaps of a stream in a span, each whole as far as it had come by a moment, oldest first. A stream
+   * The gaps of a stream in a span, each whole as far as it had come by an instant, oldest first. A stream
    * that is none is missing whole.
    */
   async touched(
@@ -58,7 +58,7 @@ export class GapBook {
       }));
   }
 
-  /** Whether a moment lies in a gap. */
+  /** Whether an instant lies in a gap. */
   async touchedAt(
     kind: ReplayedKind,
     stream: KnownStream | undefined,
@@ -67,7 +67,7 @@ export class GapBook {
     return await this.touched(kind, stream, { fromMs: atMs, toMs: atMs + 1 }, atMs);
   }
 
-  /** Since when a stream is covered until a moment without a break, as far as the last day goes. */
+  /** Since when a stream is covered until an instant without a break, as far as the last day goes. */
   async coveredSince(
     kind: ReplayedKind,
     stream: KnownStream | undefined,
@@ -91,7 +91,7 @@ export class GapBook {
   }
 }
 
-/** The end of a gap as it is told at a moment: when a gap that goes on will end, nobody knew. */
+/** The end of a gap as reported at an instant; the end of a gap that goes on was not known. */
 export function cutAt(nowMs: number, fromMs: number, toMs: number): number {
   return Math.min(toMs, Math.max(nowMs, fromMs + 1));
 }

@@ -7,7 +7,7 @@ import {
 import type { ReplayedKind } from './catalog.js';
 import { cutAt, type TouchedGap } from './gap-book.js';
 
-/** Late trades of one answer that are told apart; what lies below the last of them is in doubt as a whole. */
+/** Late trades of one answer that are listed; all below the last of them is suspect. */
 const TRADES_MAX = 1000;
 const MS_PER_S = 1000;
 const REASON = 'received later';
@@ -28,8 +28,8 @@ interface LateTrades {
 const NONE: LateTrades = { gaps: [], lowest: undefined };
 
 /**
- * What was missing at a moment because it was received later, where only what was known at the time
- * counts. The ledger does not tell: it says what is covered today.
+ * What was missing at an instant because it was received later, where only what was known at the time
+ * counts. The ledger has only what is covered today.
  */
 export class LateGaps {
   readonly #asOf: AsOfReader;

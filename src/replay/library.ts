@@ -12,12 +12,12 @@ export interface ReplayContextOptions {
   readonly clock: Clock;
   /** Names; empty: all. */
   readonly markets: readonly string[];
-  /** End of the replayed span: nothing of this moment or later is ever seen. */
+  /** End of the replayed span: nothing of this instant or later is ever seen. */
   readonly toMs: number;
   readonly isKnownOnly: boolean;
 }
 
-/** Everything that can be seen of the archive at some moment; the same for all sessions. */
+/** Everything that can be seen of the archive at some instant; the same for all sessions. */
 export class ReplayContext {
   readonly asOf: AsOfReader;
   readonly isKnownOnly: boolean;
@@ -42,7 +42,7 @@ export class ReplayContext {
     this.observations = new Observations(asOf, clock, toMs, isKnownOnly);
   }
 
-  /** The next moment of which anything is recorded of the replayed markets; undefined: none is left. */
+  /** The next instant of which anything is recorded of the replayed markets; undefined: none is left. */
   async nextTimeMs(nowMs: number): Promise<number | undefined> {
     const marketIds = Array.from(this.catalog.markets, ({ marketId }) => marketId);
     return (await this.asOf.nextTimeMs(marketIds, nowMs, this.#toMs)) ?? undefined;

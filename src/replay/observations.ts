@@ -24,7 +24,7 @@ interface SeenTickers extends Holding {
   readonly rows: ReadonlyMap<number, TickerRow>;
 }
 
-/** What was looked at last, at some moments: tickers, depth and states. */
+/** What was looked at last, at some times: tickers, depth and states. */
 export class Observations {
   readonly #asOf: AsOfReader;
   readonly #toMs: number;
@@ -33,7 +33,7 @@ export class Observations {
   readonly #depths: SeenCache<SeenRow<DepthRow>>;
   readonly #states: SeenCache<SeenRow<StateRow>>;
 
-  /** @param toMs nothing of this moment or later is ever seen */
+  /** @param toMs nothing of this instant or later is ever seen */
   constructor(asOf: AsOfReader, clock: Clock, toMs: number, isKnownOnly: boolean) {
     this.#asOf = asOf;
     this.#toMs = toMs;
@@ -125,7 +125,7 @@ export function depthOf(row: DepthRow, limit: number): Depth {
 
 /**
  * One side of a snapshot as orders. Single orders are not recorded: every price level stands for one,
- * with its place as its id, and says nothing of fees or fills.
+ * with its place as its id, and without fees or fills.
  */
 export function ordersOf(row: DepthRow, market: string, side: Side): BookOrder[] {
   const isBuy = side === 'buy';

@@ -6,7 +6,7 @@ import type { VirtualClock } from './virtual-clock.js';
 
 /** Without anything to do it looks again after this: recorded things may have come to be. */
 const REST_MS = 60_000;
-/** Records told in a row before others of the process have their turn. */
+/** Records sent in a row before others of the process have their turn. */
 const EVENTS_AT_ONCE = 64;
 /** After a failure of the archive. */
 const RETRY_MS = 1000;
@@ -15,15 +15,15 @@ export interface PlaybackOptions {
   readonly clock: Clock;
   readonly time: VirtualClock;
   readonly makeTrack: (market: string, periodS: number, sinceMs: number) => Promise<StateChannel>;
-  /** Told when the archive failed; it is asked again. */
+  /** Called when the archive failed; it is asked again. */
   readonly onFailure: (error: unknown) => void;
 }
 
 /**
  * Plays the recorded updates of one session to those who follow them, all tracks in one order of time.
  *
- * States: *resting* (nobody follows anything) → *playing* → *stopped*. While time is driven by its
- * followers, it goes from record to record as fast as all of them have room; while nobody follows
+ * States: *resting* (no followers) → *playing* → *stopped*. While time is driven by its
+ * followers, it goes from record to record as fast as all of them have room; while there are no followers
  * anything it stands.
  */
 export class Playback {
@@ -46,7 +46,7 @@ export class Playback {
   follow(market: string, periodS: number, follower: StateFollower): () => void {
     const key = `${market} ${periodS}`;
     let isEnded = false;
-    // Taken at once: what happens while the track is made is told.
+    // Taken at once: what happens while the channel is made is sent.
     const sinceMs = this.#options.time.nowMs();
     const laps = this.#laps;
     const start = async () => {
@@ -112,13 +112,13 @@ export class Playback {
     while (!signal.aborted) {
       const changes = this.#changes;
       const isFollowed = this.#channels.size > 0;
-      // Without a promise where all is prepared: it would cost as much as the telling.
+      // Without a promise where all is prepared: it would cost as much as the sending.
       const found = this.#peek() ?? (await this.#next());
       if (signal.aborted) return;
       if (found === undefined) {
-        // Whoever came meanwhile, or from another time, is looked at before anything is decided.
+        // Followers that came meanwhile, or from another time, are checked first.
         if (changes !== this.#changes) continue;
-        // All that was recorded is told.
+        // All that was recorded is sent.
         if (time.isDriven && isFollowed) time.advanceTo(time.span.toMs);
         await this.#wakeup.wait(REST_MS, signal);
         continue;

@@ -26,7 +26,7 @@ export interface ReplayOptions {
   readonly isStrict: boolean;
   /** Ends connections where those that recorded the states ended. */
   readonly hasDisconnects: boolean;
-  /** Told when the archive failed; clients who asked are told to ask again, or that it is no use. */
+  /** Called when the archive failed; clients are answered to ask again, or that it is no use. */
   readonly onFailure: (error: unknown) => void;
   /** Default 1,000. */
   readonly maxSessions?: number;
@@ -36,14 +36,14 @@ export interface ReplayOptions {
 
 const DEFAULT_MAX_SESSIONS = 1000;
 const DEFAULT_IDLE_MS = 600_000;
-/** Questions to the archive at once; beyond it clients are told to ask again. */
+/** Questions to the archive at once; beyond it clients are answered to ask again. */
 const MAX_ASKING = 2000;
-/** What clients are told; the owner of the replay is told the rest. */
+/** What clients see; the owner of the replay gets the rest. */
 const TROUBLED = 'the archive cannot be read at the moment; ask again';
 const UNREADABLE = 'what this asks for cannot be read; the log of the replay says why';
 
 /**
- * Opens an archive to be served as an exchange of the past.
+ * Opens an archive to be served as an exchange.
  *
  * @throws ReplayError for an empty archive, a span outside of it, or a market that it does not hold
  */

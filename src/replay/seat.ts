@@ -40,7 +40,7 @@ import type { ReplayContext } from './library.js';
 import { depthOf, ordersOf, recordOf, tickerEntryOf, tickerOf } from './observations.js';
 import type { ReplaySession } from './session.js';
 
-/** Says what single orders are made of where none are recorded. */
+/** Names what single orders are made of where none are recorded. */
 const BOOK_HEADER = 'x-tapekeep-book';
 /** Gaps that a refusal names. */
 const REFUSED_FOR_MAX = 5;
@@ -63,7 +63,7 @@ export class ReplayClient implements Backend {
   readonly identity: string;
   readonly #parts: ReplayClientParts;
   readonly #client: ClientSession;
-  /** A request sees one moment, however long its answer takes. */
+  /** A request sees one instant, however long its answer takes. */
   readonly #frozenMs: number | undefined;
   #isLeft = false;
 
@@ -161,7 +161,7 @@ export class ReplayClient implements Backend {
             : oldest,
         before: upper ?? startOfSecond(Math.floor(nowMs / MS_PER_S) + 1),
       };
-      // Where only the second is known, that is what is told of the exact time.
+      // Where only the second is known, that is shown as the exact time.
       const isInexact =
         form === 'history' && rows.some(({ executedAtUs }) => executedAtUs === null);
       const times = catalog.stream('times', marketId);
@@ -206,7 +206,7 @@ export class ReplayClient implements Backend {
     });
   }
 
-  /** Nothing is told but what was recorded: {@link ReplayClient.follow}. */
+  /** Only what was recorded is sent: {@link ReplayClient.follow}. */
   watch(): () => void {
     return () => undefined;
   }
@@ -220,7 +220,7 @@ export class ReplayClient implements Backend {
     this.#isLeft = true;
   }
 
-  /** Nobody has a key to a recording. */
+  /** A recording has no keys. */
   secretOf(): undefined {
     return undefined;
   }
@@ -270,12 +270,12 @@ export class ReplayClient implements Backend {
 
   #nothing(what: string): RefusedError {
     const now = new Date(this.nowMs()).toISOString();
-    // When the first one comes is not told: it lies in the future.
+    // When the first one comes is not shown: it lies in the future.
     const text = `no ${what} is recorded up to ${now}, ${REPLAY_TIME}: it has to go on first`;
     return new RefusedError('unavailable', text);
   }
 
-  /** Tells what is known of a moment that is shown, and since when. @throws RefusedError when strict */
+  /** Reports what is known of an instant that is shown, and since when. @throws RefusedError when strict */
   async #noteTime(
     kind: 'ticker' | 'depth',
     stream: KnownStream | undefined,
@@ -287,12 +287,12 @@ export class ReplayClient implements Backend {
     this.#note(here);
     if (here.length > 0) return;
     const toMs = Math.floor(nowMs);
-    // What was known of the time before may lack what was received later: of that nothing is told.
+    // What was known of the time before may lack what was received later: that is not shown.
     const sinceMs = isKnownOnly ? toMs : await gaps.coveredSince(kind, stream, nowMs);
     this.#client.note(COVERED_HEADER, describeCovered({ fromMs: Math.min(sinceMs, toMs), toMs }));
   }
 
-  /** Tells of gaps by a header, or refuses. @throws RefusedError when strict */
+  /** Reports gaps by a header, or refuses. @throws RefusedError when strict */
   #note(gaps: readonly TouchedGap[]): void {
     if (gaps.length === 0) return;
     if (this.#parts.isStrict) {

@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 
-/** An answer with the moments between which it is the answer. */
+/** An answer with the times between which it is the answer. */
 export interface Holding {
   readonly sinceMs: number;
   readonly nextAtMs: number;
@@ -13,7 +13,7 @@ interface Held<T> {
 
 /** Answers are believed this long: a daemon may write beside the replay. */
 const FRESH_MS = 10_000;
-/** Answers kept of one thing: sessions at other times ask about other moments. */
+/** Answers kept of one thing: sessions at other times ask about other times. */
 const HELD_MAX = 8;
 
 /** Remembers what was seen last of each thing, for as long as it stayed the last. */
@@ -30,8 +30,8 @@ export class SeenCache<T extends Holding> {
   }
 
   /**
-   * @param atMs the moment asked about
-   * @param isInstant whether the answer holds for that moment alone
+   * @param atMs the instant asked about
+   * @param isInstant whether the answer holds for that instant alone
    */
   get(key: string, atMs: number, isInstant: boolean, fetch: () => Promise<T>): Promise<T> {
     const nowMs = this.#clock.monotonicMs();

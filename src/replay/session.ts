@@ -69,7 +69,7 @@ export class ReplaySession {
     this.#usedAtMs = this.#clock.monotonicMs();
   }
 
-  /** Milliseconds since anybody asked; 0 while anybody is connected. */
+  /** Milliseconds since the last request; 0 while a client is connected. */
   get idleMs(): number {
     return this.#connections > 0 ? 0 : this.#clock.monotonicMs() - this.#usedAtMs;
   }
@@ -99,7 +99,7 @@ export class ReplaySession {
     this.#playback.jumped();
   }
 
-  /** Goes ahead by `ms`, or to the next recorded thing; what lies between is told on the way. */
+  /** Goes ahead by `ms`, or to the next recorded thing; what lies between is sent on the way. */
   async step(ms: number | undefined): Promise<void> {
     const { toMs } = this.time.span;
     const nowMs = this.time.nowMs();

@@ -14,7 +14,7 @@ export interface SessionsOptions {
   readonly make: (name: string | undefined) => ReplaySession;
   /** Named sessions that there may be at once. */
   readonly max: number;
-  /** A named session that nobody uses for so long is forgotten. */
+  /** An unused named session is forgotten after this time. */
   readonly idleMs: number;
 }
 
@@ -103,7 +103,7 @@ export class Sessions implements ClockControl {
     await Promise.all(all.map((session) => session.stop()));
   }
 
-  /** Whoever steers may do so before the first client comes. */
+  /** It may be steered before the first client comes. */
   #known(name: string | undefined): ReplaySession {
     if (name === undefined) return this.#shared;
     const known = this.#named.get(name);

@@ -31,19 +31,19 @@ export interface ChannelOptions {
   readonly clock: Clock;
   readonly marketId: number;
   readonly periodS: number;
-  /** Nothing of this moment or later is told. */
+  /** Nothing of this instant or later is sent. */
   readonly toMs: number;
   /** Whether updates come when they were received, where that was later. */
   readonly isKnownOnly: boolean;
-  /** The last update at a moment. */
+  /** The last update at an instant. */
   readonly lastUpdate: (nowMs: number) => Promise<StateRow | undefined>;
-  /** Recorded connections, where their ends are to be told; oldest first. */
+  /** Recorded connections, where their ends are to be sent; oldest first. */
   readonly sessions: readonly PastSession[] | undefined;
   /** What is not known of the states, oldest first and apart. */
   readonly missing: readonly Span[];
 }
 
-/** A moment at which a gap begins or ends. */
+/** An instant at which a gap begins or ends. */
 interface GapEdge {
   readonly atMs: number;
   readonly isGap: boolean;
@@ -52,8 +52,8 @@ interface GapEdge {
 /**
  * The recorded updates of one market and period, handed to all who follow them in one session.
  *
- * States: *unset* → *set* to a moment (what was last then is known) → *unset* by a jump of time. While
- * set, records are read ahead of the moment, and none is handed out before its own.
+ * States: *unset* → *set* to an instant (what was last then is known) → *unset* by a jump of time. While
+ * set, records are read ahead of the instant, and none is handed out before its own.
  */
 export class StateChannel {
   readonly #options: ChannelOptions;
@@ -65,7 +65,7 @@ export class StateChannel {
   #ahead = AHEAD_MIN;
   #readAtMs = 0;
   #loading: Promise<void> | undefined;
-  /** Last told to anybody, for those who come later. */
+  /** Last sent, for followers that come later. */
   #last: WrittenUpdate | undefined;
   /** Records never come back in time, whenever they were received. */
   #reportedMs = Number.NEGATIVE_INFINITY;
@@ -74,12 +74,12 @@ export class StateChannel {
   /** Recorded ends that lie behind. */
   #ends = 0;
   readonly #edges: readonly GapEdge[];
-  /** Edges of gaps that lie behind; kept only while somebody wants to hear of them. */
+  /** Edges of gaps that lie behind; kept only while a follower listens. */
   #edgesPassed = 0;
   /** Followers that want to. */
   #hearers = 0;
 
-  /** @param sinceMs the moment to be set to: that of the first who follows */
+  /** @param sinceMs the instant to be set to: that of the first follower */
   constructor(options: ChannelOptions, sinceMs: number) {
     this.#options = options;
     this.#sinceMs = sinceMs;
@@ -95,7 +95,7 @@ export class StateChannel {
     return this.#followers.size > 0;
   }
 
-  /** Those who come to a track that is set are told what was last. */
+  /** New followers of a channel that is set get the last update. */
   add(follower: StateFollower, nowMs: number): void {
     this.#followers.add(follower);
     const isHearer = follower.notifyGap !== undefined;
@@ -171,7 +171,7 @@ export class StateChannel {
     const row = this.#rows[this.#at];
     if (row === undefined) return undefined;
     this.#at += 1;
-    // The next batch is fetched while one is told: where they are soon used up, a whole one before.
+    // The next batch is fetched while one is sent: where they are soon used up, a whole one before.
     const isSlow = this.#ahead === AHEAD_MIN;
     const left = this.#rows.length - this.#at;
     if (left <= (isSlow ? AHEAD_MIN / 2 : this.#ahead) && !this.#isAtEnd) {
@@ -242,7 +242,7 @@ export class StateChannel {
     this.#edgesPassed = next < 0 ? this.#edges.length : next;
   }
 
-  /** Tells where the track stands: in a gap since when, or known since when. */
+  /** Reports where the channel stands: in a gap since when, or known since when. */
   #reportGap(follower: StateFollower): void {
     const { atMs = 0, isGap = false } = this.#edges[this.#edgesPassed - 1] ?? {};
     follower.notifyGap?.(isGap, atMs);
@@ -255,7 +255,7 @@ export class StateChannel {
     return sessions[this.#ends];
   }
 
-  /** The end of the recorded connection after which nobody was connected at a moment. */
+  /** The end of the recorded connection after which nothing was connected at an instant. */
   #outageAt(nowMs: number): PastSession | undefined {
     const { sessions } = this.#options;
     if (sessions === undefined) return undefined;

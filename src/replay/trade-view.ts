@@ -20,7 +20,7 @@ const SECONDS_MAX = 2000;
 /** Pages that are remembered: both endpoints show the same one, and many clients the newest. */
 const PAGES_MAX = 48;
 
-/** Trades as they could be seen at some moments. */
+/** Trades as they could be seen at some times. */
 export class TradeView {
   readonly #asOf: AsOfReader;
   readonly #clock: Clock;
@@ -30,7 +30,7 @@ export class TradeView {
   readonly #pages: FreshCache<TradeRow[]>;
   readonly #ranks = new Map<number, TradeOffsets>();
 
-  /** @param toMs no trade of this moment or later is ever seen */
+  /** @param toMs no trade of this instant or later is ever seen */
   constructor(asOf: AsOfReader, clock: Clock, toMs: number, isKnownOnly: boolean) {
     this.#asOf = asOf;
     this.#clock = clock;
@@ -41,11 +41,11 @@ export class TradeView {
   }
 
   /**
-   * The place below which all trades are visible at a moment, and above which none is.
+   * The place below which all trades are visible at an instant, and above which none is.
    *
    * A trade is visible from its exact time on, or where that is not known from the end of its
    * second; and never before one that comes before it in the order of ids. Without that last rule a
-   * trade could appear below others that were shown already, where nobody would look for it again.
+   * trade could appear below others that were shown already, where no client would look for it again.
    */
   async top(marketId: number, nowMs: number): Promise<TradePlace> {
     const nowUs = Math.min(nowMs * US_PER_MS, this.#toMs * US_PER_MS - 1);
@@ -60,7 +60,7 @@ export class TradeView {
   }
 
   /**
-   * A page of the trades that are visible at a moment, newest first, after leaving out the newest.
+   * A page of the trades that are visible at an instant, newest first, after leaving out the newest.
    *
    * @throws RefusedError `unavailable` for a page that lies too deep
    */
@@ -90,7 +90,7 @@ export class TradeView {
   #ranksOf(marketId: number): TradeOffsets {
     const known = this.#ranks.get(marketId);
     if (known !== undefined) return known;
-    // Of markets that nobody pages through any more nothing is kept.
+    // Markets that are no longer paged through are dropped.
     for (const [id, one] of this.#ranks) if (one.isStale) this.#ranks.delete(id);
     const offsets = new TradeOffsets(this.#asOf, marketId, this.#clock);
     this.#ranks.set(marketId, offsets);

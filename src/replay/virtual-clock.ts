@@ -15,11 +15,11 @@ export class VirtualClock {
   readonly #onChange: () => void;
   #phase: 'waiting' | 'running' | 'paused' = 'waiting';
   #speed: PlaySpeed;
-  /** The time at the moment `#anchoredAtMs` of the monotonic clock. */
+  /** The time at the instant `#anchoredAtMs` of the monotonic clock. */
   #anchorMs: number;
   #anchoredAtMs: number;
 
-  /** @param onChange told when time will pass otherwise than before */
+  /** @param onChange called when time will pass otherwise than before */
   constructor(clock: Clock, span: Span, speed: PlaySpeed, onChange: () => void) {
     this.#clock = clock;
     this.span = span;
@@ -49,7 +49,7 @@ export class VirtualClock {
     return this.#phase === 'running' && this.#speed === 'max';
   }
 
-  /** Milliseconds of this machine until a moment is reached; undefined when it does not come by itself. */
+  /** Milliseconds of this machine until an instant is reached; undefined when it does not come by itself. */
   delayMs(timeMs: number): number | undefined {
     if (this.#phase !== 'running' || typeof this.#speed !== 'number') return undefined;
     const elapsedMs = this.#clock.monotonicMs() - this.#anchoredAtMs;
@@ -80,7 +80,7 @@ export class VirtualClock {
     this.#onChange();
   }
 
-  /** Goes ahead to a moment; never back, and not beyond the end. Tells nobody. */
+  /** Goes ahead to an instant; never back, and not beyond the end. No callback. */
   advanceTo(timeMs: number): void {
     const nowMs = this.nowMs();
     if (timeMs > nowMs) this.#anchor(Math.min(timeMs, this.span.toMs));

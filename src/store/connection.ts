@@ -184,7 +184,7 @@ export interface ConnectionUse {
   readonly signal?: AbortSignal;
   /** What a failure is thrown as. Default: what the driver throws. */
   readonly explain?: (error: unknown) => Error;
-  /** What is said when it is used after it was lost; the reason is added. */
+  /** Error text when it is used after it was lost; the reason is added. */
   readonly lostText?: string;
 }
 
@@ -273,7 +273,7 @@ export class Connection implements Runner {
   /** Several statements in one message, without values; answers with the rows of each. */
   script(statements: readonly string[]): Promise<object[][]> {
     return this.#run(async () => {
-      // With more than one statement the driver answers with a list, which its types do not tell.
+      // With more than one statement the driver answers with a list, which its types do not show.
       const answer = (await this.#client.query<object>(statements.join(';\n'))) as
         | pg.QueryResult<object>
         | pg.QueryResult<object>[];

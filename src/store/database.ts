@@ -241,7 +241,7 @@ interface Wire {
  * Asks the server what the answer to a statement will look like, without running it. A text of several
  * statements is refused by the protocol itself.
  *
- * @throws what the server or the driver says
+ * @throws the error of the server or the driver
  */
 function describe(client: pg.PoolClient, text: string): Promise<DescribedColumn[]> {
   return new Promise((resolve, reject) => {

@@ -5,8 +5,8 @@ import type { Runner } from './connection.js';
 import { fromMs, toMs } from './sql.js';
 
 /**
- * What the ledger says of a market that leaves the exchange's list, or comes back to it. While it is
- * not listed nobody can ask about it: what is missing then is given up, until it is listed again.
+ * Ledger of a market that leaves the exchange's list, or comes back to it. While it is
+ * not listed it cannot be asked about: what is missing then is given up, until it is listed again.
  */
 
 const REASON: GapReason = 'delisted';
@@ -32,14 +32,14 @@ export async function giveUpMissing(
   }
 }
 
-/** Of what can be fetched later the exchange may tell the time between after all. */
+/** Of what can be fetched later the exchange may return the time between after all. */
 const REOPEN = `
   UPDATE gap SET state = 'open', reason = '${OPEN_REASON}', closed_at = NULL, next_attempt_at = NULL
   FROM stream s
   WHERE s.stream_id = gap.stream_id AND s.kind IN ('trades', 'times', 'kline')
     AND gap.market_id = ANY ($1::int[]) AND gap.state = 'unfillable' AND gap.reason = '${REASON}'`;
 
-/** What can only be seen at its moment: from the end of its coverage on there was nothing to see. */
+/** What can only be seen at its instant: from the end of its coverage on there was nothing to see. */
 const UNSEEN = `
   SELECT s.stream_id AS "streamId", s.market_id AS "marketId", ${toMs('c.until')} AS "fromMs",
          ${toMs('m.last_seen_at')} AS "lastSeenMs"

@@ -113,9 +113,9 @@ export interface StoreOptions {
    * clock.
    */
   readonly exchangeNowMs?: () => number;
-  /** Oldest storable moment. Default 2009-01-01. */
+  /** Oldest storable instant. Default 2009-01-01. */
   readonly saneFromMs?: number;
-  /** How far past {@link exchangeNowMs} a moment may lie. Default one day. */
+  /** How far past {@link exchangeNowMs} an instant may lie. Default one day. */
   readonly saneAheadMs?: number;
   /** Partitions kept ready beyond the current one, per table. Default 3. */
   readonly partitionsAhead?: number;
@@ -184,7 +184,7 @@ const INSPECTION = {
   quarantineCounts: readQuarantineCounts,
 };
 
-/** Verdicts of trades against candles, and what they are judged by. */
+/** Check results of trades against candles, and their inputs. */
 const CHECKS = {
   ...{ targets: readTargets, figures: readFigures, expected: readExpected, tradeIds: readTradeIds },
   ...{ record: recordCheckResults, report: reportCheckResults, applySuspects, totals: readTotals },
@@ -246,14 +246,14 @@ export async function openStore(options: StoreOptions) {
     inspection: bind(open, INSPECTION),
     checks: {
       ...bind(open, CHECKS),
-      /** For each market and interval its newest span without a verdict, newest first. */
+      /** For each market and interval its newest unchecked span, newest first. */
       pending: async (limit: number) => await pending.find(open(), limit),
     },
-    /** Where partitions are, and a desk to work on them. */
+    /** Where partitions are, and a connection to work on them. */
     sealing: {
       ...bind(open, { partitions: readPartitions }),
       /**
-       * Opens a connection that alone may change the lives of partitions.
+       * Opens a connection that alone may change partition states.
        *
        * @param signal gives up whatever runs on it
        * @throws StoreError `sealing_busy` while another one is open, `sealing_refused` on a Citus cluster
@@ -299,7 +299,7 @@ export async function openStore(options: StoreOptions) {
       await writer.acquireLock();
     },
 
-    /** Makes every partition that holds a moment of `span`. Returns the names of the new ones. */
+    /** Makes every partition that holds an instant of `span`. Returns the names of the new ones. */
     async ensurePartitions(table: SeriesTable, span: Span): Promise<string[]> {
       open();
       return await partitions.ensure(table, span);

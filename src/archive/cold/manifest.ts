@@ -25,7 +25,7 @@ const FILE = z.object({
   rows: count,
   bytes: count,
   sha256: z.string(),
-  /** Oldest and newest moment of the rows, ISO 8601. */
+  /** Oldest and newest instant of the rows, ISO 8601. */
   first: timestamp,
   last: timestamp,
 });
@@ -54,7 +54,7 @@ const CONTENT = z.object({
   /** Of every file, in their order; the market stands in the path. */
   columns: z.array(z.object({ name: z.string(), type: z.enum(COLUMN_TYPES) })).readonly(),
   files: z.array(FILE.readonly()).readonly(),
-  /** What the ledger said of each stream within the partition, when it left. */
+  /** Ledger of each stream within the partition, when it left. */
   coverage: z
     .array(
       z.object({
@@ -70,7 +70,7 @@ const CONTENT = z.object({
 /** One data file: a day of a market. */
 export type ColdFile = Readonly<z.infer<typeof FILE>>;
 
-/** What a manifest says, before it is written. */
+/** A manifest before it is written. */
 export type ColdContent = Readonly<z.infer<typeof CONTENT>>;
 
 /** What a partition is that has left the database. */

@@ -13,7 +13,7 @@ export interface StagedDay extends PartitionMarket {
 }
 
 const LINE_FEED = 0x0a;
-/** A line begins with its moment, and that with its day. */
+/** A line begins with its instant, and that with its day. */
 const DATE_BYTES = 10;
 /** Written to the disk together. */
 const BLOCK_BYTES = 1024 * 1024;

@@ -15,7 +15,7 @@ import { type ColdFile, type ColdManifest, readColdManifest } from './manifest.j
 /** Lines that go to the database together. */
 const BLOCK_CHARACTERS = 1024 * 1024;
 
-/** The manifest of an archived partition, held against what the database says. @throws ColdError */
+/** The manifest of an archived partition, checked against the database. @throws ColdError */
 async function manifestOf(coldDir: string, partition: PartitionInfo): Promise<ColdManifest> {
   const manifest = await readColdManifest(coldDir, partition.uri ?? '');
   const isOurs =

@@ -52,7 +52,7 @@ export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<v
 
 /**
  * Takes away what is under way nowhere: scratch files, manifests of no partition, and data
- * that no such manifest names. Whoever calls it is the only one who works on the folder.
+ * that no such manifest names. The caller is the only process that works on the folder.
  *
  * @returns how many files went
  * @throws ColdError when a manifest that counts cannot be read: then nothing but scratch is touched

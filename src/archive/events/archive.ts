@@ -50,7 +50,7 @@ export class Archive {
    * same on every run, and wherever the rows are kept.
    *
    * Memory does not grow with the span: the reader sets the pace. One exception: trades of the same
-   * second, and rows that were received at the same moment, are held until their order is settled.
+   * second, and rows that were received at the same instant, are held until their order is settled.
    *
    * A reader may pause as long as it likes. Until it ends, what it reads stays where it is: partitions
    * wait for it before they leave the database, so leave what you do not read to its end.
@@ -104,8 +104,8 @@ export class Archive {
   }
 
   /**
-   * The order book of a market as it held at a moment: the last one observed until then. Null where
-   * nobody was looking: what was seen before may have changed.
+   * The order book of a market as it held at an instant: the last one observed until then. Null where
+   * nothing was being collected: what was seen before may have changed.
    *
    * @throws ArchiveError `unknown_market`, `not_collected`, `bad_moment`; StoreError; ColdError
    */

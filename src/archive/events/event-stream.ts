@@ -7,7 +7,7 @@ import type { ArchiveEvent } from './event.js';
  * asked for, and no more than a few thousand ahead of the reader, however slow it is.
  *
  * States: *new* → *reading* → *ended*. Leaving the loop, an error and the abort of a signal end it;
- * connections and files are then closed, and every further `next` says that it is done.
+ * connections and files are then closed, and every further `next` returns done.
  */
 export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   implements AsyncIterableIterator<Event>
@@ -21,7 +21,7 @@ export class EventStream<Event extends ArchiveEvent = ArchiveEvent>
   #batch: readonly Event[] = [];
   #at = 0;
   #isEnded = false;
-  /** Told to the reader once. */
+  /** Thrown to the reader once. */
   #failure: { readonly reason: unknown } | undefined;
   #turn: Promise<unknown> = Promise.resolve();
 

@@ -1,7 +1,7 @@
 /**
- * What an archive tells, one moment after the other. Decimals are exact text in plain notation without
+ * What an archive returns, one instant after the other. Decimals are exact text in plain notation without
  * superfluous zeros (`1.5`, never `1.50`), so that the same number is the same text wherever it was
- * kept. Moments are whole UNIX microseconds, UTC.
+ * kept. Times are whole UNIX microseconds, UTC.
  */
 interface EventBase {
   /** Name of the market. */
@@ -14,10 +14,10 @@ interface EventBase {
 
 /**
  * A trade. `atUs` is its exact time; where the exchange told no more than the second it is the last
- * microsecond of that second, so that nobody sees it before it happened.
+ * microsecond of that second, so that it is never seen before it happened.
  *
  * `receivedAtUs` is when the trade was received first. Exact times may come later, by another endpoint;
- * when they did is not kept, so that a trade has its exact time in either order from the beginning.
+ * when they did is not kept, so that a trade has its exact time in either order from the start.
  */
 export interface TradeEvent extends EventBase {
   readonly kind: 'trade';
@@ -38,7 +38,7 @@ export interface TradeEvent extends EventBase {
 /**
  * A closed candle of the exchange. `atUs` is its close (`openAtUs` and its interval), for nobody could
  * know it before. In the order of happening it is the newest version that the archive has, also where
- * the exchange corrected it after that moment, which nobody knew then; in the order of receipt each
+ * the exchange corrected it after that instant, which was not known then; in the order of receipt each
  * version comes when it was received.
  */
 export interface KlineEvent extends EventBase {
@@ -123,7 +123,7 @@ export interface StateEvent extends EventBase {
   readonly volume: string;
   /** Per cent; updates carry none. */
   readonly change: string | null;
-  /** Orders records of one session at the same moment. */
+  /** Orders records of one session at the same instant. */
   readonly seq: number;
   /** The connection that brought it. */
   readonly sessionId: number;
@@ -131,7 +131,7 @@ export interface StateEvent extends EventBase {
 
 /**
  * An end of a span in which the archive is not proven complete; with `gaps: 'mark'` only. It stands
- * where the missing events would: candles are missed when they close. Both moments are the same in
+ * where the missing events would: candles are missed when they close. Both times are the same in
  * either order.
  */
 export interface GapEvent extends EventBase {
@@ -142,15 +142,15 @@ export interface GapEvent extends EventBase {
   readonly variantS: number;
   /** Which end of the gap this is. */
   readonly edge: 'begin' | 'end';
-  /** Begin of the gap, cut to what was asked for. */
+  /** Start of the gap, cut to what was asked for. */
   readonly fromUs: number;
-  /** Its end, cut likewise; null at its begin, because nobody knew then how long it would last. */
+  /** Its end, cut likewise; null at its start, because it was not known then how long it would last. */
   readonly toUs: number | null;
   /** In the words of the ledger, such as `not observed`. */
   readonly reason: string;
 }
 
-/** Anything that {@link Archive.events} tells; `kind` says what. */
+/** Anything that {@link Archive.events} returns; `kind` says what. */
 export type ArchiveEvent =
   | TradeEvent
   | KlineEvent
@@ -173,7 +173,7 @@ export interface EventOf {
   readonly states: StateEvent;
 }
 
-/** All kinds, in the order in which events of one moment come. */
+/** All kinds, in the order in which events of one instant come. */
 export const EVENT_KINDS = ['klines', 'trades', 'states', 'tickers', 'depth'] as const;
 
 import type { SeriesKind } from '../../model/kinds.js';

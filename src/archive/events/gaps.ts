@@ -91,7 +91,7 @@ function compareMarks(a: GapEvent, b: GapEvent): number {
 }
 
 /**
- * Begin and end of each gap in their order: at one moment ends before begins, then as events.
+ * Start and end of each gap in their order: at one instant ends before begins, then as events.
  *
  * @throws ArchiveError `archive_gaps` when there are too many to be held
  */
@@ -124,7 +124,7 @@ export async function markGaps(
 /** Spans and gaps that are listed at most. */
 const LISTED_MAX = 100_000;
 
-/** What the ledger says of a span. */
+/** Ledger of a span. */
 export interface SpanCoverage {
   /** Whether nothing is missing. */
   readonly isComplete: boolean;

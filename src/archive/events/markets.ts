@@ -10,7 +10,7 @@ export interface CollectedSeries {
   readonly kind: SeriesKind;
   /** Interval of klines or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;
-  /** First moment that is covered, UNIX microseconds; null while nothing is. */
+  /** First instant that is covered, UNIX microseconds; null while nothing is. */
   readonly oldestUs: number | null;
   /** End of what is covered, UNIX microseconds; null while nothing is. */
   readonly newestUs: number | null;

@@ -1,6 +1,6 @@
 import { BadMomentError } from './errors.js';
 
-/** A moment: ISO 8601 text (UTC where it names no zone), a Date, or whole UNIX microseconds. */
+/** An instant: ISO 8601 text (UTC where it names no zone), a Date, or whole UNIX microseconds. */
 export type Moment = string | Date | number;
 
 const FORM =
@@ -9,9 +9,9 @@ const FORM =
 const LEAST_US = 1e14;
 
 /**
- * A moment as whole UNIX microseconds.
+ * An instant as whole UNIX microseconds.
  *
- * @throws BadMomentError for text that is no moment, and for numbers that are not microseconds of a
+ * @throws BadMomentError for text that is no instant, and for numbers that are not microseconds of a
  * year between 1973 and 2255
  */
 export function microsOf(time: Moment): number {

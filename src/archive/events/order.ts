@@ -10,7 +10,7 @@ type Compare = RowOrder<ArchiveEvent>['compare'];
 const byMarket = (a: ArchiveEvent, b: ArchiveEvent) =>
   a.market < b.market ? -1 : a.market > b.market ? 1 : 0;
 
-/** What tells rows of one market at one moment apart. */
+/** Distinguishes rows of one market at one instant. */
 function numberOf(event: ArchiveEvent): number {
   if (event.kind === 'trade') return event.id;
   if (event.kind === 'state') return event.seq;
@@ -32,8 +32,8 @@ export function orderOf(order: EventOrder): RowOrder<ArchiveEvent> {
 const KIND_STEP = 10_000_000;
 
 /**
- * The place of a kind and length among events of the same moment, lowest first. Gaps come before all
- * (below zero), then candles (what closed at a moment was made of what came before it), trades, states,
+ * The place of a kind and length among events of the same instant, lowest first. Gaps come before all
+ * (below zero), then candles (what closed at an instant was made of what came before it), trades, states,
  * tickers and depth (what was looked at shows what came before); shorter intervals before longer ones.
  */
 export function rankOf(kind: MergedKind, variantS: number): number {

@@ -75,7 +75,7 @@ export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): {
 /**
  * The markets of a question, by name.
  *
- * @throws ArchiveError `unknown_market` telling what there is
+ * @throws ArchiveError `unknown_market`, which lists the known markets
  */
 export function marketsOf(
   asked: readonly string[] | undefined,

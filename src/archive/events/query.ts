@@ -6,17 +6,17 @@ import type { EventOrder } from './order.js';
  * What becomes of spans that are not proven complete.
  *
  * - `throw`: the question is refused with an {@link ArchiveGapsError} before its first event, so that
- *   nobody takes what is missing for what did not happen.
+ *   missing data is never taken for what did not happen.
  * - `mark`: each comes as two events of kind `gap`, where it begins and where it ends.
- * - `ignore`: nothing is said of them.
+ * - `ignore`: they are not reported.
  */
 export type GapPolicy = 'throw' | 'mark' | 'ignore';
 
 /** A span of time. */
 export interface SpanQuery {
-  /** First moment of the span. */
+  /** First instant of the span. */
   readonly from: Moment;
-  /** First moment after it. */
+  /** First instant after it. */
   readonly to: Moment;
   /** Default `throw`. */
   readonly gaps?: GapPolicy;
@@ -67,8 +67,8 @@ export interface CoverageQuery {
   readonly kind: SeriesKind;
   /** Interval of klines or period of states in seconds; needed where there are several. */
   readonly variantS?: number;
-  /** First moment of the span. */
+  /** First instant of the span. */
   readonly from: Moment;
-  /** First moment after it. */
+  /** First instant after it. */
   readonly to: Moment;
 }

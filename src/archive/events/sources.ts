@@ -27,7 +27,7 @@ export interface EventPlace {
 }
 
 /**
- * Opens all that events of a plan come from, as of one moment, and merges them. Whatever happens, all
+ * Opens all that events of a plan come from, as of one instant, and merges them. Whatever happens, all
  * of it is closed when the events end, fail, or are left.
  *
  * @throws ArchiveGapsError, ArchiveError, StoreError, ColdError, ParquetError; the signal's reason
@@ -58,7 +58,7 @@ export async function* openEvents(
       sources.push(await openSlice(slice, around));
       if (sources.length > SOURCES_MAX) throw tooMany();
     }
-    // Each source has a connection of its own that sees the same moment.
+    // Each source has a connection of its own that sees the same instant.
     await snapshot.close();
     yield* mergeSources(sources, orderOf(order));
   } finally {
@@ -155,7 +155,7 @@ async function* cut(
   }
 }
 
-/** The book of a market as it held at a moment; null where nobody was looking. */
+/** The book of a market as it held at an instant; null where nothing was being collected. */
 export async function bookAt(
   place: { readonly store: Store; readonly coldDir: string | null },
   market: string,

@@ -97,7 +97,7 @@ function dataOf(type: DataType, values: readonly PlainValue[]): Data {
     : makeData({ type: type as TimestampMicrosecond, ...common, data });
 }
 
-/** Writers that tell how many bytes they have put out. */
+/** Writers that count the bytes that they have put out. */
 class FileWriter extends RecordBatchFileWriter {
   get position(): number {
     return this._position;

@@ -72,7 +72,7 @@ const PREFIXES: Readonly<Record<RowForm, (market: string) => string>> = {
 
 /**
  * Writes series of markets into one file: the markets in their order, the rows of each by time and id,
- * hot and cold. Rows, coverage and gaps are those of one moment. Memory does not grow with the rows.
+ * hot and cold. Rows, coverage and gaps are those of one instant. Memory does not grow with the rows.
  *
  * @returns the manifest, which is in its place with the file
  * @throws ExportGapsError, DiskFullError, or the signal's reason; nothing is then left behind

@@ -81,12 +81,12 @@ export function keyOfLine(line: string, isJson: boolean, hasId: boolean): RowKey
   return { at, id: Number(id) };
 }
 
-/** The moment of the row of a line, UNIX milliseconds. */
+/** The instant of the row of a line, UNIX milliseconds. */
 export function timeOfLine(line: string): number {
   return Date.parse(`${TIMESTAMP.exec(line)?.[0].replace(' ', 'T') ?? ''}Z`);
 }
 
-/** What a spreadsheet may take for the begin of a formula. */
+/** What a spreadsheet may take for the start of a formula. */
 const FORMULA = /^[=+\-@\t\r\n]/;
 
 /** A text of outside as a field of CSV (RFC 4180). */

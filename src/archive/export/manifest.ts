@@ -10,7 +10,7 @@ export type Format = (typeof FORMATS)[number];
 export interface RowKey {
   /** ISO 8601, UTC. */
   readonly at: string;
-  /** What orders rows of the same moment, where there is such a thing: the id of a trade. */
+  /** What orders rows of the same instant, where there is such a thing: the id of a trade. */
   readonly id?: number;
 }
 
@@ -38,7 +38,7 @@ interface Listed<T> {
   readonly list: readonly T[];
 }
 
-/** What a file is, beside it: enough to tell whether it is whole, and whether it is what one needs. */
+/** What a file is, beside it: enough to check whether it is whole, and whether it is what one needs. */
 export interface Manifest {
   readonly tapekeep: string;
   /** Clock of this machine. */
@@ -105,7 +105,7 @@ export function completenessOf({
   };
 }
 
-/** Said of a text whose rows are not all from the database. */
+/** Note in a text whose rows are not all from the database. */
 export const COLD_NOTE =
   'Decimals of rows that were in cold files are without zeros at their ends; the values are the same.';
 

@@ -27,7 +27,7 @@ export interface FeedEvent {
   readonly amount: string;
 }
 
-/** The book of one moment; levels best first, decimals as text. */
+/** The book of one instant; levels best first, decimals as text. */
 export type BookSides = Pick<
   RowOf<'depth'>,
   'bidPrices' | 'bidAmounts' | 'askPrices' | 'askAmounts'

@@ -33,7 +33,7 @@ const EVENT_PLACES = {
 
 /** What stands before the length of the heading: its magic bytes and version 1.0. */
 const MAGIC = Buffer.from('\x93NUMPY\x01\x00', 'latin1');
-/** Readers map the rows as they lie, which must then be at the begin of a cache line. */
+/** Readers map the rows as they lie, which must then be at the start of a cache line. */
 const ALIGNMENT = 64;
 
 /** What an array of so many events begins with in a file of numpy (format version 1.0). */
@@ -94,7 +94,7 @@ export class FeedFile {
     return new FeedFile(scratch, signal, await open(scratch('events.csv'), 'wx', 0o600));
   }
 
-  /** Events of the same moment keep the order in which they are added. */
+  /** Events of the same instant keep the order in which they are added. */
   async add(events: readonly FeedEvent[]): Promise<void> {
     if (events.length === 0) return;
     const lines = events.map(({ ev, exchUs, localUs, price, amount }) => {
@@ -108,7 +108,7 @@ export class FeedFile {
     await this.#staged.close();
   }
 
-  /** @param judge is told what the events are like, and may throw */
+  /** @param judge receives facts about the events, and may throw */
   async seal(
     latency: Latency,
     judge: (facts: FeedFacts) => void,

@@ -175,7 +175,7 @@ export const writeFeed: FileWriter = async (work) => {
   const feed = await FeedFile.open((name) => output.scratch(name), signal);
   try {
     const { span } = work.part;
-    // Of the same moment the trade comes first: the book that follows has lost its amount already.
+    // Of the same instant the trade comes first: the book that follows has lost its amount already.
     const steps = [tradeEvents(trades(work, counts)), depthEvents(rowsOf(work, 'depth'))];
     let seen = 0;
     for (const events of steps) {

@@ -88,7 +88,7 @@ const millisecond = ({ executedAtUs, tradedAtS }: Trade) =>
 const TRADE_COLUMNS: readonly Column<Trade>[] = [
   { name: 'timestamp', type: TIMESTAMP, of: integers(TIMESTAMP, millisecond) },
   { name: 'id', type: new Utf8(), of: (rows) => texts(rows.map(({ tid }) => String(tid))) },
-  // Limit or market: no exchange of this family tells.
+  // Limit or market: no exchange of this family reports it.
   {
     ...{ name: 'type', type: new Utf8(), isNullable: true },
     of: (rows) => texts(rows.map(() => null)),

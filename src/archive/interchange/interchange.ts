@@ -27,7 +27,7 @@ export interface InterchangeSurroundings {
   readonly onProgress: (event: {
     readonly market: string;
     readonly rows: number;
-    /** The moment that was come to; events of the book are read after all trades. */
+    /** The instant that was come to; events of the book are read after all trades. */
     readonly atMs: number;
   }) => void;
   /** What is done now that has no measure. */
@@ -49,7 +49,7 @@ const KNOWN_MAX = 500_000;
 
 /**
  * Writes files that other programs read by themselves, each with a manifest beside it. Rows, coverage
- * and gaps of all files are those of one moment. A file takes its place whole; those that were
+ * and gaps of all files are those of one instant. A file takes its place whole; those that were
  * finished before a failure stay.
  *
  * @returns the manifests of the files
@@ -89,7 +89,7 @@ function planOf({ tool, content, intervalS }: InterchangeRequest, part: Intercha
   }
 }
 
-/** Where slots of other lengths begin is the exchange's to say. @throws InterchangeError */
+/** Where slots of other lengths begin is the exchange's choice. @throws InterchangeError */
 function refuseLength({ content, intervalS, parts }: InterchangeRequest): void {
   const isComputed =
     content === 'candles' && parts.some(({ sources: [one] }) => one?.kind === 'trades');
@@ -141,7 +141,7 @@ async function refuseGaps(
       const one = await reader.completeness(stream, span, LISTED_MAX);
       if (one.missingCount === 0) continue;
       const { missingCount, missingMs } = one;
-      // Of which series it is has to be said where there are two.
+      // Where there are two series, the request must name one.
       const label = (reason: string) => (sources.length === 1 ? reason : `${kind}: ${reason}`);
       const missing = one.missing.map((part) => ({ ...part, reason: label(part.reason) }));
       gaps.push({ kind, market: market.name, span, missing, missingCount, missingMs });

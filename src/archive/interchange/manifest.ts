@@ -16,7 +16,7 @@ export interface InterchangeManifest {
   readonly lotSize: string;
   readonly from: string;
   readonly to: string;
-  /** Of candles: their length, and whether the exchange told them or trades did. */
+  /** Of candles: their length, and whether they come from the exchange or from trades. */
   readonly intervalS?: number;
   readonly candlesFrom?: 'exchange' | 'trades';
   readonly file: string | null;
@@ -33,7 +33,7 @@ export interface InterchangeManifest {
   })[];
 }
 
-/** What a writer tells of the file that it wrote. */
+/** Facts that a writer returns of its file. */
 export interface Written {
   readonly rows: number;
   readonly counts: Readonly<Record<string, number>>;
@@ -74,7 +74,7 @@ const NOTES: Readonly<Record<Tool, Readonly<Partial<Record<Content, readonly str
   },
 };
 
-/** Puts together what is said of a file. */
+/** Puts together the manifest of a file. */
 export function interchangeManifest(
   { tool, content, intervalS, archive, version }: InterchangeRequest,
   { market, span, sources }: InterchangePart,

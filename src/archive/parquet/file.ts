@@ -29,9 +29,9 @@ export const DEPTH_GROUP_ROWS = 8_192;
 const ZSTD_LEVEL = 6;
 
 /**
- * Writes staged rows, in their order, as Parquet: zstd, decimals exact, moments as UTC microseconds,
+ * Writes staged rows, in their order, as Parquet: zstd, decimals exact, timestamps as UTC microseconds,
  * least and greatest value of each column in each row group. The encodings of version 2 take ids and
- * moments as differences, which is half of the size.
+ * timestamps as differences, which is half of the size.
  *
  * @returns the columns as they are in the file
  * @throws ParquetError; what is at `path` is then no file of use
@@ -56,7 +56,7 @@ export async function writeParquet(
   return columns;
 }
 
-/** What a Parquet file says of itself. */
+/** Metadata of a Parquet file. */
 export interface ParquetFacts {
   readonly rows: number;
   readonly columns: readonly { readonly name: string; readonly sqlType: string }[];
@@ -128,7 +128,7 @@ export async function* readStaged(
 
 /**
  * The rows of a Parquet file as text in their order, some thousand at a time, row by row: decimals
- * with all digits of their column, moments as `2026-01-31 12:00:00.5+00`, null for null.
+ * with all digits of their column, timestamps as `2026-01-31 12:00:00.5+00`, null for null.
  *
  * @throws ParquetError
  */

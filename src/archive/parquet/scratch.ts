@@ -54,7 +54,7 @@ export class Scratch {
 
 let swept: Promise<void> | undefined;
 
-/** Removes scratch folders of programs that run no more; what cannot be removed is somebody else's. */
+/** Removes scratch folders of programs that run no more; what cannot be removed belongs to another user. */
 export async function sweep(folder: string): Promise<void> {
   const names = await readdir(folder).catch(() => []);
   const here = numberSpace();
@@ -65,7 +65,7 @@ export async function sweep(folder: string): Promise<void> {
   }
 }
 
-/** Containers that share a folder count their processes each from one; 0 where nothing is told. */
+/** Containers that share a folder count their processes each from one; 0 where it is unknown. */
 function numberSpace(): string {
   try {
     return /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0] ?? '0';

@@ -10,7 +10,7 @@ import { AbortedError, messageOf, TapekeepError } from '../../kernel/errors.js';
 /** Something that DuckDB could not do: a file that is no Parquet, a disk that is full. */
 export class ParquetError extends TapekeepError {
   constructor(doing: string, cause: unknown) {
-    // The first line says what is wrong; the others quote the statement.
+    // The first line has the error; the others quote the statement.
     const [said] = messageOf(cause).split('\n');
     super('parquet_failed', 'fatal', `${doing}: ${said}`, { cause });
   }
@@ -128,7 +128,7 @@ export class DuckSession {
     const result = await this.#guard(doing, () => this.#connection.stream(sql));
     const fetch = () => {
       const fetched = this.#guard(doing, () => result.fetchChunk());
-      // Told to whoever asks for it; nobody may, once the reader has left.
+      // Reported on request; after the reader has left nothing may ask.
       fetched.catch(() => undefined);
       return fetched;
     };

@@ -40,7 +40,7 @@ function isoOf(micros: bigint, zone: string): string {
 }
 
 /**
- * A value without its type: moments are UNIX microseconds, decimals are integers to be divided by
+ * A value without its type: timestamps are UNIX microseconds, decimals are integers to be divided by
  * ten to the power of their column's scale.
  */
 export type PlainValue = bigint | string | null | readonly PlainValue[];

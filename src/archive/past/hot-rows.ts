@@ -74,7 +74,7 @@ export function fieldIs<Kind extends MergedKind, Field extends string & keyof Ro
   return compared(kind, field, comparison, value);
 }
 
-/** Rows of which the receipt compares so with a moment, UNIX milliseconds. */
+/** Rows of which the receipt compares so with an instant, UNIX milliseconds. */
 export function receivedIs<Kind extends MergedKind>(
   kind: Kind,
   comparison: Comparison,

@@ -51,7 +51,7 @@ export interface AsOfOptions {
 type AsOfStore = Pick<Store, 'snapshot' | 'query' | 'inspection'>;
 type StreamPlace = { readonly streamId: number; readonly marketId: number };
 
-/** Opens an archive for questions about moments; `store` stays the caller's. */
+/** Opens an archive for questions about times; `store` stays the caller's. */
 export function openAsOf(store: AsOfStore, options: AsOfOptions): AsOfReader {
   return new AsOfReader(store, options);
 }
@@ -60,7 +60,7 @@ export function openAsOf(store: AsOfStore, options: AsOfOptions): AsOfReader {
 export type StatePlace = Pick<RowOf<'market_state'>, 'observedAtMs' | 'seq'>;
 
 /**
- * When this machine learned of a row decides whether it is there: only rows received at this moment
+ * When this machine learned of a row decides whether it is there: only rows received at this instant
  * or before, in the versions of then. Null: every row is, however late it came. Of a trade the first
  * receipt counts: when its exact time was learned, by another endpoint, is not kept.
  */
@@ -85,7 +85,7 @@ const US_PER_MS = 1000;
 const microsText = (expression: string) => `round(date_part('epoch', ${expression}) * 1e6)`;
 
 /**
- * $1 market, $2 $3 span, $4 period, $5 $6 place, $7 limit. One text with a line for each row: moment,
+ * $1 market, $2 $3 span, $4 period, $5 $6 place, $7 limit. One text with a line for each row: instant,
  * number, receipt, record. A feed at full speed would spend most of its time on taking rows apart, and
  * columns, and putting them together again.
  */
@@ -132,8 +132,8 @@ const candleOf = (row: BuiltCandle): BuiltCandle => {
 };
 
 /**
- * The archive asked about moments of the past, the way an exchange is asked about the present: what
- * was seen last, the newest rows before here, the next ones after. All moments are UNIX
+ * The archive as of past instants, queried the way an exchange is asked about the present: what
+ * was seen last, the newest rows before here, the next ones after. All times are UNIX
  * milliseconds of exchange time unless a name says otherwise.
  */
 export class AsOfReader {
@@ -266,7 +266,7 @@ export class AsOfReader {
     return this.#last({ kind: 'states', marketId, variantS: periodS, where }, atMs, knownAt);
   }
 
-  /** Pushed states after a place and before a moment, oldest first; at most `limit`. */
+  /** Pushed states after a place and before an instant, oldest first; at most `limit`. */
   updatesAfter(
     marketId: number,
     periodS: number,
@@ -292,7 +292,7 @@ export class AsOfReader {
   }
 
   /**
-   * The next moment after `afterMs` and before `beforeMs` of which anything is recorded of these markets:
+   * The next instant after `afterMs` and before `beforeMs` of which anything is recorded of these markets:
    * a trade, a ticker, depth or a state. It may lie between two milliseconds. Null when there is none.
    */
   async nextTimeMs(
@@ -322,7 +322,7 @@ export class AsOfReader {
   }
 
   /**
-   * Trades from a place (included) up to another that had happened by a moment and were received after
+   * Trades from a place (included) up to another that had happened by an instant and were received after
    * it only: what was missing then. Newest first; at most `limit`.
    */
   lateTrades(
@@ -372,7 +372,7 @@ export class AsOfReader {
     return this.#lease.stop();
   }
 
-  /** The last observation at a moment or before it, and when the next one came. */
+  /** The last observation at an instant or before it, and when the next one came. */
   async #last<Kind extends 'depth' | 'states'>(
     question: RowQuestion<Kind>,
     atMs: number,
@@ -383,7 +383,7 @@ export class AsOfReader {
     return { row, nextAtMs: await this.#nextAfter(question, [question.marketId], atMs) };
   }
 
-  /** Within the day after a moment; what comes later is looked for then. */
+  /** Within the day after an instant; what comes later is looked for then. */
   async #nextAfter<Kind extends SeriesKind>(
     { kind, variantS, where }: Omit<RowQuestion<Kind>, 'marketId'>,
     marketIds: readonly number[],
@@ -397,7 +397,7 @@ export class AsOfReader {
       if (state === 'hot') {
         nextAtMs = await firstHot(this.#store, kind, series, where, span, undefined);
       }
-      // Files are not searched for what may never be asked: the answer holds for its moment only.
+      // Files are not searched for what may never be asked: the answer holds for its instant only.
       if (state === 'cold') nextAtMs = span.fromMs;
       return nextAtMs === null;
     });

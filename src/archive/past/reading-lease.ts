@@ -23,8 +23,8 @@ interface Lease {
  * Lends one reading to many questions. While a question holds it, rows that are in the database stay
  * there, so that statements beside it see what it says.
  *
- * States: *none* → *open* (lent to any number) → *worn* (old or broken: nobody new gets it) → *none*.
- * A new one is opened only when the old one is closed: whoever waits to move a partition out of the
+ * States: *none* → *open* (lent to any number) → *worn* (old or broken: not lent again) → *none*.
+ * A new one is opened only when the old one is closed: a process that waits to move a partition out of the
  * database gets its turn between the two.
  */
 export class ReadingLease {
@@ -100,7 +100,7 @@ export class ReadingLease {
     if (lease !== this.#lease || this.#takers.isBusy) return;
     const idle = () => {
       const ending = this.#takers.run(() => (lease.users === 0 ? this.#end() : ended));
-      // Nobody waits for it, and nobody could do anything about a folder that cannot be removed.
+      // Nothing waits for it, and nothing can be done about a folder that cannot be removed.
       ending.catch(() => undefined);
     };
     this.#cancelIdle?.();

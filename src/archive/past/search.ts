@@ -69,7 +69,7 @@ function* widening(
 }
 
 /**
- * Looks for rows next to a moment, in the database and in files as one. A look takes a day at first
+ * Looks for rows next to an instant, in the database and in files as one. A look takes a day at first
  * and then ever more, because a statement over all partitions costs its planner more than the rows.
  */
 export class AsOfSearch {
@@ -84,7 +84,7 @@ export class AsOfSearch {
     this.#clock = clock;
   }
 
-  /** The newest `limit` rows before a moment, newest first; none from before `fromMs`. */
+  /** The newest `limit` rows before an instant, newest first; none from before `fromMs`. */
   async newest<Kind extends MergedKind>(
     question: RowQuestion<Kind>,
     beforeMs: number,
@@ -107,7 +107,7 @@ export class AsOfSearch {
     });
   }
 
-  /** The newest row before a moment of each of several markets, in any order. */
+  /** The newest row before an instant of each of several markets, in any order. */
   async newestOfEach<Kind extends MergedKind>(
     question: Omit<RowQuestion<Kind>, 'marketId'>,
     marketIds: readonly number[],
@@ -166,7 +166,7 @@ export class AsOfSearch {
     });
   }
 
-  /** The first moment in a span of any of several series, UNIX milliseconds. */
+  /** The first instant in a span of any of several series, UNIX milliseconds. */
   async first<Kind extends MergedKind>(
     { kind, where }: Pick<RowQuestion<Kind>, 'kind' | 'where'>,
     series: readonly SeriesFrom[],

@@ -45,7 +45,7 @@ export const TRADE_SEEN = {
     executedAtUs === null ? (tradedAtS + 1) * SECOND_MS : executedAtUs / 1000,
 };
 
-/** Trades that are seen by a moment, or only afterwards. */
+/** Trades that are seen by an instant, or only afterwards. */
 export function tradeIsSeen(by: 'by' | 'after', atMs: number): Condition<TradeRow> {
   const isBy = by === 'by';
   return {

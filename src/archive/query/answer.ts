@@ -157,7 +157,7 @@ class World {
     };
   }
 
-  /** What the manifests of a folder tell of markets and coverage. */
+  /** Markets and coverage and coverage. */
   async #openFolder(tables: readonly QueryTable[]): Promise<Source> {
     const { coldDir, onNote } = this.#question;
     const manifests = await folderManifests(coldDir);

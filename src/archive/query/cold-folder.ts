@@ -9,7 +9,7 @@ import { checkColdFile, type PlacedFile, placeFiles } from '../segments.js';
 import type { Bounds } from './needs.js';
 import { StatementRefusedError } from './statement.js';
 
-/** Data files that an error names; beyond them it says how many more there are. */
+/** Data files that an error names; beyond them it counts how many more there are. */
 const MAX_NAMED = 5;
 const DATA_FILE = /^kind=[^/]+\/.*\.parquet$/;
 
@@ -46,7 +46,7 @@ function assertApart(dir: string, manifests: ReadonlyMap<string, ColdManifest>):
 }
 
 /**
- * The manifests of a folder alone, whatever the archive may say by now.
+ * The manifests of a folder alone, whatever the archive has by now.
  *
  * @throws ColdError, StatementRefusedError when the folder is none of cold partitions
  */

@@ -22,7 +22,7 @@ import { isQueryTable, isQuestion, seriesBehind } from './tables.js';
 export interface Need {
   /** Null for all. */
   readonly markets: ReadonlySet<string> | null;
-  /** SQL of moments; the earliest of the first list and the latest of the second bound it. Null: none. */
+  /** SQL of times; the earliest of the first list and the latest of the second bound it. Null: none. */
   readonly from: readonly string[] | null;
   readonly to: readonly string[] | null;
 }
@@ -224,7 +224,7 @@ const FUNCTIONS: ReadonlySet<string> = new Set([
 ]);
 const NOW_WORDS: ReadonlySet<string> = new Set(['current_timestamp', 'current_date']);
 
-/** SQL of the same constant moment; null for what is not known to be one. */
+/** SQL of the same constant instant; null for what is not known to be one. */
 function timeSql(node: SyntaxNode): string | null {
   const constant = constantOf(node);
   if (constant !== null) {
@@ -269,7 +269,7 @@ export interface Selection {
 
 /** Before and after everything that is stored. */
 const EVER = { fromMs: 0, toMs: Date.UTC(9999, 0) };
-/** What a moment that depends on now may be off by when the statement runs, some seconds later. */
+/** What an instant that depends on now may be off by when the statement runs, some seconds later. */
 const LATER_MS = 2 * 86_400_000;
 const DEPENDS_ON_NOW = /now\(|current_|today\(/;
 
@@ -307,7 +307,7 @@ export function assertWhole({ functions }: Syntax, { markets, fromMs, toMs }: Se
   );
 }
 
-/** Works out what a need comes to now. Of a moment that cannot be worked out nothing is concluded. */
+/** Works out what a need comes to now. Of an instant that cannot be worked out nothing is concluded. */
 export async function boundsOf(
   duck: DuckSession,
   need: Need,
@@ -326,7 +326,7 @@ export async function boundsOf(
   };
 }
 
-/** The moments, a little earlier (-1) or later (1) than they are: rows beside them do no harm. */
+/** The times, a little earlier (-1) or later (1) than they are: rows beside them do no harm. */
 async function timesMs(
   duck: DuckSession,
   times: readonly string[] | null,
@@ -344,7 +344,7 @@ async function timesMs(
 
 async function timeMs(duck: DuckSession, sql: string): Promise<number | null> {
   const question = `SELECT epoch_ms(TRY(CAST(${sql} AS TIMESTAMPTZ)))::DOUBLE`;
-  // What is wrong with it the statement itself will tell, in its own words.
+  // What is wrong with it the statement itself will report, in its own words.
   const [row] = await duck.rows('working out a moment', question).catch(() => []);
   const ms = row?.[0];
   return typeof ms === 'number' && Number.isFinite(ms) ? ms : null;

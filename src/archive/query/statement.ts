@@ -37,7 +37,7 @@ export class QueryResourcesError extends TapekeepError {
 const TOO_MANY_DIGITS =
   /Overflow in (multiplication|addition|subtraction|HUGEINT)|Needed scale \d+/;
 
-/** Errors of a statement in words for whoever wrote it. */
+/** Errors of a statement in words for its author. */
 export function asStatementError(error: unknown): unknown {
   if (error instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
   if (!(error instanceof ParquetError)) return error;

@@ -1,7 +1,7 @@
 import type { PartitionInfo } from '../../store/index.js';
 
 /**
- * The steps of the lives of partitions, in their order. Each is told when it begins; what a program
+ * The steps of the partition lifecycle, in their order. Each is reported when it starts; what a program
  * that ends there leaves behind is the state before the step, or after it.
  */
 export type LifeStep =
@@ -30,7 +30,7 @@ export type LifeStep =
 
 /** What goes on, for people and for logs. */
 export interface LifeWatcher {
-  /** A step begins. Whoever returns a promise is waited for. */
+  /** A step starts. A returned promise is awaited. */
   readonly onStep: (step: LifeStep, partition: string) => void | Promise<void>;
   /** Rows of the step under way; `total` as far as it is known. */
   readonly onRows: (rows: number, total: number | null) => void;

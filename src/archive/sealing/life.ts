@@ -46,7 +46,7 @@ const EVERYTHING = () => true;
 /** Another partition would need as much room. */
 const FULL: ReadonlySet<string> = new Set(['cold_disk_full', 'restore_disk_full']);
 
-/** One run over all partitions, on a desk that is its own. */
+/** One run over all partitions, with its own sealing connection. */
 class LifeRun {
   readonly #options: LifeOptions;
   readonly #admin: SealingAdmin;
@@ -192,7 +192,7 @@ class LifeRun {
 
   async #archive(one: PartitionInfo): Promise<LifeOutcome> {
     const { watcher, signal } = this.#options;
-    // What was doubted since it was sealed is looked at as long as its rows are at hand.
+    // What became suspect since it was sealed is checked as long as its rows are at hand.
     const suspect = await unsettledNote(this.#admin, one, false);
     if (suspect !== undefined) return { partition: one, became: 'kept', rows: null, note: suspect };
     this.#isColdTouched = true;
@@ -247,7 +247,7 @@ class LifeRun {
     const { coldDir } = this.#options;
     this.#isColdTouched = true;
     try {
-      // The manifest last: without it nobody would find the others before the next tidying.
+      // The manifest last: without it nothing would find the others before the next tidying.
       for (const { path } of manifest?.files ?? []) await this.#files.remove(join(coldDir, path));
       if (uri !== null) await this.#files.remove(join(coldDir, uri));
     } catch (error) {

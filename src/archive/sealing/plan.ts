@@ -83,7 +83,7 @@ export function planLife(
  * What keeps partitions from being sealed, in words for people.
  *
  * @param due those that are old enough
- * @returns what is said of one; undefined when nothing keeps it
+ * @returns the note of one; undefined when nothing keeps it
  */
 export async function findObstacles(
   admin: SealingAdmin,
@@ -113,7 +113,7 @@ async function ledgerSuspect(
   return `the ledger claims ${claimed} trades of ${market} from ${at} on, and there are ${counted}`;
 }
 
-/** What is missing or doubted of one partition, in words; undefined when nothing is. */
+/** What is missing or suspect in one partition, in words; undefined when nothing is. */
 export async function unsettledNote(
   admin: SealingAdmin,
   partition: PartitionInfo,

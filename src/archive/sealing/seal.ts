@@ -13,7 +13,7 @@ import type { LifeOutcome, LifeWatcher, Sizes } from './events.js';
 /** What was read of the rows of a partition so far. */
 export type RowsProgress = (rows: number) => void;
 
-/** Says how a checksum was made; another way of making it gets another name. */
+/** Names how a checksum was made; another way of making it gets another name. */
 const CHECKSUM_FORM = 'rows1-sha256';
 
 /** Gets the lines of a market, piece by piece; pieces may end anywhere. */
@@ -77,7 +77,7 @@ const FREEZE_NOTE =
  * rows are frozen, counted and summed up, and it is declared sealed. Until that last step it is hot,
  * and a late row just takes the guard away again, whereupon the last step finds nothing to declare.
  *
- * @throws StoreError `sealing_busy` when somebody holds it for too long
+ * @throws StoreError `sealing_busy` when another process holds it for too long
  */
 export async function sealPartition(
   { admin, sealing, watcher, signal }: SealContext,

@@ -54,7 +54,7 @@ export interface GapAttempt {
   readonly nextAttemptAtMs: number | null;
 }
 
-/** Whoever changes memories of a market holds this until COMMIT; taken in the order of the ids. */
+/** A process that changes memories of a market holds this until COMMIT; taken in the order of the ids. */
 const LOCK_GAPS = lockRowsSql('gaps', '$1::int[]');
 
 export async function lockGaps(runner: Runner, marketIds: Iterable<number>): Promise<void> {
@@ -119,7 +119,7 @@ export async function recordGap(database: Database, gap: GapRecord): Promise<voi
     atMs: gap.atMs,
     nextAttemptAtMs: gap.nextAttemptAtMs ?? null,
     isAttempt: gap.state === 'filling',
-    // A new suspicion is to be acted upon, whatever was done about an earlier one.
+    // A new suspect span is to be acted upon, whatever was done about an earlier one.
     ...(gap.reason === 'suspect' ? { uncoveredAtMs: null } : {}),
   };
   await database.transaction((runner) => rememberGap(runner, gap.stream, finding));
@@ -139,7 +139,7 @@ export async function recordAttempt(database: Database, attempt: GapAttempt): Pr
 
 /**
  * Closes what one covered range holds by now, also what was given up; a suspect only after its coverage was taken back.
- * Rows that somebody works on are left to the next time.
+ * Rows that another process works on are left to the next time.
  */
 const CLOSE_FILLED_GAPS = `
   WITH filled AS (
@@ -155,7 +155,7 @@ const CLOSE_FILLED_GAPS = `
 
 /**
  * Marks remembered gaps that coverage holds by now as filled; suspects only once they were
- * uncovered. Returns how many.
+ * revoked. Returns how many.
  */
 export async function closeFilledGaps(runner: Runner): Promise<number> {
   return (await runner.rows(CLOSE_FILLED_GAPS)).length;

@@ -51,7 +51,7 @@ export interface GapTotals {
   readonly reason: string;
   readonly count: number;
   readonly lengthMs: number;
-  /** Oldest moment that is missing. */
+  /** Oldest instant that is missing. */
   readonly oldestMs: number;
 }
 
@@ -282,7 +282,7 @@ export async function retryGaps(
   });
 }
 
-/** Reads gaps, then again under the lock of their markets: nobody changes their memories now. */
+/** Reads gaps, then again under the lock of their markets: no process changes their memories now. */
 async function findForChange(runner: Runner, filter: GapFilter, untilMs: number) {
   const seen = await listGaps(runner, filter, untilMs);
   await lockGaps(
@@ -337,7 +337,7 @@ export async function noteTheseGaps(
 /** A missing part of a span, with what is remembered of it. */
 export interface MissingPart extends Pick<Gap, 'span' | 'state' | 'reason' | 'note'> {}
 
-/** What the ledger says of a span, whether or not all of it was expected. */
+/** Ledger of a span, whether or not all of it was expected. */
 export interface SpanCompleteness {
   /** Oldest first, as many as were asked for. */
   readonly covered: readonly Span[];
@@ -373,7 +373,7 @@ const MISSING_PARTS = `
          (sum(extract(epoch FROM upper(span) - lower(span))) OVER () * 1000)::float8 AS "sumMs"
   FROM parts ORDER BY lower(span) LIMIT $5`;
 
-/** What the ledger says of a span of a stream; lists are cut at `limit`. */
+/** Ledger of a span of a stream; lists are cut at `limit`. */
 export async function readSpanCompleteness(
   runner: Runner,
   stream: { readonly streamId: number; readonly marketId: number },

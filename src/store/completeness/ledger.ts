@@ -86,7 +86,7 @@ const TOUCH_SESSION = `
 const CLOSE_SESSION = `
   UPDATE session SET closed_at = ${fromMs('$2')}, close_code = $3, reason = left($4, 500)
   WHERE session_id = $1 AND closed_at IS NULL`;
-/** Nobody saw them end: they are known to have lived until their last message, no longer. */
+/** Their end was not seen: they are known to have lived until their last message, no longer. */
 const CLOSE_ORPHANS = `
   UPDATE session SET closed_at = last_message_at, reason = 'the collector ended without closing it'
   WHERE closed_at IS NULL RETURNING session_id`;

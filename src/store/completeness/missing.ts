@@ -13,7 +13,7 @@ import { boundsSql, fromMs } from '../sql.js';
 const NONE = `'{}'::tstzmultirange`;
 
 /**
- * Where the expectation of stream `s` begins: collect_from, or the oldest moment that is covered or
+ * Where the expectation of stream `s` begins: collect_from, or the oldest instant that is covered or
  * wanted.
  */
 const START = `
@@ -24,7 +24,7 @@ const START = `
     WHERE w.market_id = s.market_id AND w.stream_id = s.stream_id)))`;
 
 /**
- * Of a market that is delisted nothing is expected after it was last seen: nobody could ask for it.
+ * Of a market that is delisted nothing is expected after it was last seen: it cannot be asked for.
  * Once it is listed again everything is, as of any other.
  */
 const LAST_SEEN = `
@@ -68,7 +68,7 @@ const MISSING_SPANS = `
 
 /**
  * Expected minus covered of one stream, oldest first: from `collectFromMs` (or, while that is null, from
- * the oldest moment that is covered or wanted) up to `untilMs`, and what was wanted before that.
+ * the oldest instant that is covered or wanted) up to `untilMs`, and what was wanted before that.
  */
 export async function readMissing(
   runner: Runner,

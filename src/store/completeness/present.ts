@@ -35,7 +35,7 @@ const EXCHANGE_NOW = `
   FROM coverage`;
 
 /**
- * The newest covered moment of all streams, moved on by the time since it was written, but never
+ * The newest covered instant of all streams, moved on by the time since it was written, but never
  * beyond what can be the present.
  */
 export async function readExchangeNow(runner: Runner): Promise<number | null> {
@@ -63,12 +63,12 @@ export async function readBeyondPresent(runner: Runner): Promise<BeyondPresent[]
   return (await runner.rows<BeyondRow>(beyondSql(LATEST))).map(toBeyond);
 }
 
-/** Time since the last note. A longer one says more of this server's clock than of a pause. */
+/** Time since the last note. A longer one is a jump of this server's clock rather than a pause. */
 const PAUSE = 'now() - present_noted_at';
 const PAUSE_MAX = `interval '1 hour'`;
 
 /**
- * Coverage after a moment. Of a played exchange, which may begin anew, only what never was past. Where
+ * Coverage after an instant. Of a played exchange, which may begin anew, only what never was past. Where
  * the last run noted a present that has not come yet, its coverage ended too late from then on: the time
  * since that note, in which nothing ran, goes as well.
  */

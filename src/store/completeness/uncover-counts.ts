@@ -130,7 +130,7 @@ const COUNT_OBSERVED = (table: string, ofVariant: string) => `
   WHERE ($1 = 0 OR market_id = $1) AND observed_at >= $2::timestamptz AND observed_at < $3::timestamptz
   ${ofVariant}`;
 
-/** The same of what was seen at its moment, when its upper end is taken. */
+/** The same of what was seen at its instant, when its upper end is taken. */
 export async function observedCount(
   runner: Runner,
   { kind, marketId, variant }: StreamRef,

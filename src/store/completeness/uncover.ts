@@ -20,13 +20,13 @@ import {
 } from './uncover-counts.js';
 
 /**
- * Takes back what the ledger claims of a span. The rows stay: a claim can be doubted, a trade not.
+ * Takes back what the ledger claims of a span. The rows stay: a claim can be suspect, a trade not.
  *
  * What has left the database is passed over: its rows were proven before they went, they cannot be
- * looked at here, and none could be added. It can be doubted again once it is restored.
+ * looked at here, and none could be added. It can be suspect again once it is restored.
  */
 
-/** What the uncovered span is remembered as. */
+/** What the revoked span is remembered as. */
 export interface Revocation {
   readonly reason: GapReason;
   readonly note: string;
@@ -45,7 +45,7 @@ const INSERT_REST = `
 
 /**
  * What was covered once stays expected: before collect_from, and where the expectation began with the
- * oldest covered moment, which may have just gone.
+ * oldest covered instant, which may have just gone.
  */
 const KEEP_EXPECTED = `
   INSERT INTO wanted (stream_id, market_id, span)
@@ -67,7 +67,7 @@ interface Taken extends CoveredRange {
  * Takes back coverage of a span and remembers it as an open gap, in one transaction.
  *
  * @returns what is left of the covered ranges that were cut, newest first
- * @throws {@link StoreError} `data_refused` for an empty span, and for a stream whose moments cannot
+ * @throws {@link StoreError} `data_refused` for an empty span, and for a stream whose times cannot
  *   be fetched again; `partition_archived` or `partition_expired` when all of it has left the database,
  *   and when what is left of a covered range could not be counted without rows that have
  */
@@ -123,7 +123,7 @@ export async function takeBack(
 const JUMP_NOTE = "the exchange's clock had shown a time that had not come";
 
 /**
- * Takes back what every stream covers after a moment that has not come yet, each in a transaction of
+ * Takes back what every stream covers after an instant that has not come yet, each in a transaction of
  * its own, and remembers it as an open gap.
  *
  * @param isStart whether it was covered by an earlier run; see {@link readBeyond}

@@ -5,9 +5,9 @@ import type { Database } from '../database.js';
 import { removedSql } from '../sealing/departed.js';
 import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
 
-/** What is asked of whoever fills gaps: it stands in the ledger until it is done. */
+/** What is asked of the gap filler; it stands in the ledger until it is done. */
 
-/** A span that somebody asked for beyond what is collected anyway (backfill). */
+/** A span requested beyond what is collected anyway (backfill). */
 export interface WantedSpan {
   readonly wantedId: number;
   readonly streamId: number;
@@ -16,12 +16,12 @@ export interface WantedSpan {
 }
 
 /**
- * What a person or the verification asks of whoever fills gaps: read again and again, so that it
+ * What a person or the verification asks of the gap filler: read again and again, so that it
  * reaches a daemon in another process and survives a crash.
  */
 export interface FillRequests {
   readonly wanted: readonly WantedSpan[];
-  /** Open memories with reason `suspect` whose span is still (partly) covered: to be uncovered. */
+  /** Open memories with reason `suspect` whose span is still (partly) covered: to be revoked. */
   readonly suspects: readonly {
     readonly gapId: number;
     readonly streamId: number;
@@ -58,7 +58,7 @@ export async function want(runner: Runner, stream: StreamRef, span: Span): Promi
   return withSpan(row);
 }
 
-/** What is covered, and what is given up, needs nobody's work any more. */
+/** What is covered, and what is given up, needs no more work. */
 const OPEN_WANTED = `
   SELECT ${WANTED_COLUMNS} FROM wanted w
   WHERE lower(w.span) < ${fromMs('$1')}

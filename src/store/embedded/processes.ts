@@ -86,7 +86,7 @@ export async function isZombie(pid: number): Promise<boolean> {
 }
 
 /**
- * Something that tells this life of a process id from an earlier one, where the system says it
+ * Distinguishes this use of a process id from an earlier one, where the system allows it
  * (Linux: boot id and start time), else an empty text. Ids are reused: in a container, after every
  * restart.
  */
@@ -107,7 +107,7 @@ export async function kernelRelease(): Promise<string> {
   return (await readFile('/proc/sys/kernel/osrelease', 'utf8').catch(() => '')).trim();
 }
 
-/** The direct children of a process, where the system tells them (Linux). */
+/** The direct children of a process, where the system lists them (Linux). */
 export async function childrenOf(pid: number): Promise<number[]> {
   const text = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '');
   return text
@@ -126,7 +126,7 @@ export function signalIfAlive(pid: number, signal: NodeJS.Signals): boolean {
   }
 }
 
-/** False only where the system can tell that the process is surely not a Postgres server. */
+/** False only where the system proves that the process is not a Postgres server. */
 export async function mayBePostgres(pid: number): Promise<boolean> {
   try {
     return (await readFile(`/proc/${pid}/cmdline`, 'utf8')).includes('postgres');

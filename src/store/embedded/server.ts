@@ -67,7 +67,7 @@ function settings(port: number, syncMethod: string): string[] {
 
 /**
  * How a server that was killed makes sure, before it recovers, that all files are on the disk. One by one takes
- * seconds for thousands of partitions; the whole file system at once tells of every error since Linux 5.8.
+ * seconds for thousands of partitions; the whole file system at once reports every error since Linux 5.8.
  *
  * @param release of the kernel; empty where it is not Linux
  */
@@ -267,7 +267,7 @@ async function signalAndWait(
   return !isAlive(pid);
 }
 
-/** What `postmaster.pid` says about a server that runs, or ran until it was killed. */
+/** Contents of `postmaster.pid` of a server that runs, or ran until it was killed. */
 export interface Postmaster {
   readonly pid: number;
   readonly port: number;
@@ -287,7 +287,7 @@ export async function readPostmaster(clusterDir: string): Promise<Postmaster | u
 type ProbeResult = 'serving' | 'silent' | 'other';
 
 const PROBE_TIMEOUT_MS = 5_000;
-/** Wrong password, no such user, no such database: somebody else's server. */
+/** Wrong password, no such user, no such database: another owner's server. */
 const NOT_OURS = new Set(['28P01', '28000', '3D000']);
 
 /** Asks the server at `port` which cluster it serves. */
@@ -324,7 +324,7 @@ const KILLED_MS = 5_000;
 /**
  * Ends what a killed server left behind: a backend that has not noticed holds the shared memory, and
  * Postgres starts no server beside it. To be called when no server runs on these files, under the lock of
- * the data folder. Where the system does not tell who they are (not Linux), it waits for nothing.
+ * the data folder. Where the system does not list them (not Linux), it waits for nothing.
  */
 export async function endOrphans(clusterDir: string, clock: Clock): Promise<void> {
   if (await areGone(clusterDir, clock, GRACE_MS)) return;

@@ -22,17 +22,17 @@ import { birthOf } from './processes.js';
 import { endServer, type Postmaster, probeServer, readPostmaster } from './server.js';
 
 /**
- * A process that does something, for others to see whether it still does: its id, what tells this life
- * of the id from an earlier one, and a token that tells uses by the same process apart.
+ * A process that does something, for others to see whether it still does: its id, what distinguishes this use
+ * of the id from an earlier one, and a token that distinguishes uses by the same process.
  */
 interface Life {
   readonly pid: number;
-  /** Empty where the system does not tell. */
+  /** Empty where the system does not report it. */
   readonly birth: string;
   readonly token: string;
 }
 
-/** A life of this process. */
+/** Identity of this process. */
 interface OwnLife extends Life {
   /** From here on it counts as over. */
   end(): void;
@@ -41,7 +41,7 @@ interface OwnLife extends Life {
 const ownTokens = new Set<string>();
 const NO_BIRTH = '-';
 
-/** Begins a life of this process. */
+/** Creates an identity of this process. */
 async function beginLife(): Promise<OwnLife> {
   const token = randomBytes(6).toString('hex');
   const birth = await birthOf(process.pid);
@@ -62,7 +62,7 @@ function readLife(text: string): Life | undefined {
   return { pid: Number(pid), birth: birth === NO_BIRTH ? '' : birth, token };
 }
 
-/** Whether the process still lives and has not ended this life of its own accord. */
+/** Whether the process still lives and has not ended this use itself. */
 async function isLived({ pid, birth, token }: Life): Promise<boolean> {
   // Our own id: it is ours, or of an earlier process that had the same.
   if (pid === process.pid) return ownTokens.has(token);
@@ -71,7 +71,7 @@ async function isLived({ pid, birth, token }: Life): Promise<boolean> {
 }
 
 /**
- * Whoever starts, joins or leaves the server of a data folder does it alone, for as long as that takes
+ * A process that starts, joins or leaves the server of a data folder does it alone, for as long as that takes
  * and no longer. The lock is a file that names its holder; a holder that is gone loses it. Postgres'
  * own `postmaster.pid` is what keeps two servers off one cluster, whatever becomes of this file.
  */
@@ -86,7 +86,7 @@ interface LockLimits {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A disk that is full or not ours to write must keep nobody from looking at a server that runs. */
+/** A disk that is full or not ours to write must not prevent looking at a server that runs. */
 const NOT_TO_BE_WRITTEN: ReadonlySet<string> = new Set([
   ...['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EDQUOT'],
 ]);
@@ -164,7 +164,7 @@ async function takeAway(path: string, deadText: string, { pid, token }: Life): P
   try {
     await rename(path, aside);
   } catch (error) {
-    // Somebody else was quicker; anything else keeps us from ever having it.
+    // Another process was quicker; anything else keeps us from ever having it.
     if (codeOf(error) === 'ENOENT') return;
     throw error;
   }
@@ -183,8 +183,8 @@ function lockedBy(pid: number, dataDir: string): StoreError {
 
 /**
  * Who uses the server of a data folder: an empty file for each, named for the process. Who is gone
- * counts no longer, with or without its file. Files are looked at by whoever holds the lock of the
- * folder, so that nobody comes while the last one stops the server.
+ * counts no longer, with or without its file. Files are read by the process that holds the lock of the
+ * folder, so that no process joins while the last one stops the server.
  */
 export interface ServerUser {
   /** The processes of the others that use the server now. */
@@ -221,7 +221,7 @@ export async function joinUsers(usersDir: string): Promise<ServerUser> {
   };
 }
 
-/** Whoever has the lock for longer than this is doing more than leaving. */
+/** A process that has the lock for longer than this is doing more than leaving. */
 const LEAVE_LOCK_MS = 2_000;
 
 /** A server that serves. */
@@ -262,7 +262,7 @@ export async function leave(
     telemetry.embeddedPostgres({ phase: 'stopped' });
   } catch (error) {
     if (codeOf(error) !== 'embedded_postgres_locked') throw error;
-    // Somebody is coming in, or going out: the server is theirs.
+    // Another process joins or leaves: the server is its own.
     await user.leave();
     telemetry.embeddedPostgres({ phase: 'left', detail: messageOf(error) });
   } finally {

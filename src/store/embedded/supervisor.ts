@@ -52,7 +52,7 @@ export interface EmbeddedPostgres {
   /** Connection string, with the password. Loopback only. */
   readonly url: string;
   /**
-   * Leaves the server, and ends it if nobody else uses it: a fast shutdown, and harder ways when that
+   * Leaves the server, and ends it if no other process uses it: a fast shutdown, and harder ways when that
    * does not end it in time. The first call counts.
    *
    * @param options `timeoutMs` for all of it; 30 s when it is not given
@@ -68,7 +68,7 @@ const PORT_TRIES = 3;
 
 /**
  * Runs the Postgres that ships with tapekeep, on files below `dataDir`, or joins those that use it
- * already: the last one to leave ends it, whoever started it.
+ * already: the last one to leave ends it, whichever started it.
  *
  * States of the data folder: *empty* → *cluster made* (initdb, complete or not there at all) →
  * *server running* ⇄ *server down*. A server that is killed while it is used is started again on its port,
@@ -77,7 +77,7 @@ const PORT_TRIES = 3;
  * only, with a random password kept beside the cluster.
  *
  * @throws {@link StoreError} when it cannot run here; the message says what to do. The signal's reason
- * when it aborts; no server that nobody uses is left running then.
+ * when it aborts; no unused server is left running then.
  */
 export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   const paths = clusterPaths(resolve(options.dataDir));

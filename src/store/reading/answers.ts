@@ -7,7 +7,7 @@ import { toMs } from '../sql.js';
 /** What a statement of a person comes to. */
 export interface Answer {
   readonly names: readonly string[];
-  /** Decimals, 64-bit integers and moments are text. */
+  /** Decimals, 64-bit integers and timestamps are text. */
   readonly rows: ReadonlyArray<readonly unknown[]>;
   /** Tables that the statement looked at and of which a part is in files, so not in the answer. */
   readonly cold: readonly { readonly table: string; readonly span: Span }[];
@@ -36,7 +36,7 @@ const FIND_FUNCTION = `
 
 const LIMIT_TIME = `SELECT set_config('statement_timeout', $1, true),
   set_config('idle_in_transaction_session_timeout', $2, true)`;
-/** Between the statements of one answer; a session that was ended could not say what took too long. */
+/** Between the statements of one answer; a session that was ended could not report what took too long. */
 const IDLE_GRACE_MS = 30_000;
 
 /** Types as texts; those that only the inside of the server knows come with their text form. */

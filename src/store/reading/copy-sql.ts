@@ -13,7 +13,7 @@ import {
 } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 
-/** Rows of one market: those of which the moment lies in the span. */
+/** Rows of one market: those of which the instant lies in the span. */
 export interface SeriesSlice {
   readonly kind: MergedKind;
   readonly marketId: number;
@@ -75,7 +75,7 @@ export function copyRowsSql(
 /** Rows of several markets: those of which the first column of their key lies in the span. */
 export interface MergedSlice {
   readonly kind: MergedKind;
-  /** At least one; rows tell the place in this list. */
+  /** At least one; rows hold the place in this list. */
   readonly marketIds: readonly number[];
   /** Interval of klines or period of states in seconds; 0 for the other kinds. */
   readonly variantS: number;

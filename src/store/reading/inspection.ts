@@ -22,7 +22,7 @@ export interface KnownStream extends StreamRef {
   readonly startReason: StartReason | null;
 }
 
-/** A span of one stream that somebody wants to know about. */
+/** A requested span of one stream. */
 export interface StreamSpan {
   readonly streamId: number;
   readonly marketId: number;
@@ -35,7 +35,7 @@ export interface SpanProgress {
   readonly coveredMs: number;
   /** Not covered, and given up. */
   readonly unfillableMs: number;
-  /** Not covered, open, and not to be tried before the moment asked about. */
+  /** Not covered, open, and not to be tried before the instant asked about. */
   readonly waitingMs: number;
   /** Rows stored under coverage of the whole stream. */
   readonly rows: number;
@@ -121,7 +121,7 @@ export async function readStreams(runner: Runner): Promise<KnownStream[]> {
 /**
  * One answer a span, in their order.
  *
- * @param untilMs tries after this moment count as waiting; exchange time
+ * @param untilMs tries after this instant count as waiting; exchange time
  */
 export async function readProgress(
   runner: Runner,
@@ -180,10 +180,10 @@ export interface StreamStatus {
   /** End of the newest covered span; null while nothing is covered. */
   readonly newestCoveredMs: number | null;
   readonly coveredS: number;
-  /** Spans expected but not covered, up to the newest covered moment: what is newer is lag. */
+  /** Spans expected but not covered, up to the newest covered instant: what is newer is lag. */
   readonly gaps: number;
   readonly gapS: number;
-  /** Seconds of them that are recorded as unfillable: nobody can fetch them any more. */
+  /** Seconds of them that are recorded as unfillable: they cannot be fetched any more. */
   readonly unfillableS: number;
   /**
    * Seconds of the unfillable that lie before all that is covered, because the exchange's history began
@@ -208,7 +208,7 @@ const SECONDS_OF = (spans: string) => `
 
 /**
  * What stream `s` was wished to have and the exchange does not serve, before its oldest covered range.
- * Of what was covered and is doubted, or could not be observed, that cannot be said.
+ * Of what was covered and is suspect, or could not be observed, that is unknown.
  */
 const BEFORE_HISTORY = `
   LATERAL (

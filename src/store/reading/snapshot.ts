@@ -32,7 +32,7 @@ export interface RemovedPartition {
 const SILENCE_MS = 120_000;
 /** The same while it sorts what may be the whole archive. */
 const SORTING_MS = 6 * 3_600_000;
-/** What is said of a snapshot that was lost: what it saw is gone with it. */
+/** Error text of a snapshot that was lost: what it saw is gone with it. */
 const LOST = 'read again: the connection that the archive was read through is lost';
 
 /**
@@ -48,12 +48,12 @@ const READ_REMOVED = `
 
 /**
  * Rows come by COPY, which has neither a limit on its time nor, by the order of the primary key,
- * anything to sort: the planner would otherwise sort whole days on the server's disk. The moment that
+ * anything to sort: the planner would otherwise sort whole days on the server's disk. The instant that
  * is seen is that of the first statement, not of BEGIN.
  *
- * Nobody is too slow: a reader may pause, and one of sparse rows waits for those of dense ones as long as
+ * No reader is too slow: it may pause, and one of sparse rows waits for those of dense ones as long as
  * these take. What ends a snapshot is its reader, or the end of the reader's program; when that goes with
- * its machine and says no word, the server finds out by asking its network.
+ * its machine without closing, the server finds out by asking its network.
  */
 const SETTINGS = `
   SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0;
@@ -62,7 +62,7 @@ const SETTINGS = `
 const SEE_NOW = 'SELECT pg_current_snapshot()';
 
 /**
- * The archive as it is at one moment: rows and ledger agree, whatever is written meanwhile. It is one
+ * The archive as it is at one instant: rows and ledger agree, whatever is written meanwhile. It is one
  * connection in one transaction, which holds old row versions in the database; close it soon. A failure
  * of the wire, a silent server or a reader that left ends it.
  */
@@ -105,7 +105,7 @@ export class ArchiveSnapshot {
   /**
    * Rows of several markets as text, a line each, the fields with tabs between and `\\N` for null:
    * the market's place in the list, the time, and what the kind has (see `copyMergedSql`). In the
-   * order of time, rows of the same moment in any order; or in that of receipt, then by place and
+   * order of time, rows of the same instant in any order; or in that of receipt, then by place and
    * key, which the database sorts before the first row comes. Otherwise as {@link rows}.
    */
   async *merged(slice: MergedSlice, signal?: AbortSignal): AsyncGenerator<Buffer> {
@@ -114,7 +114,7 @@ export class ArchiveSnapshot {
     yield* this.#connection.copyOut(copyMergedSql(slice), { signal, silenceMs });
   }
 
-  /** Another connection that sees the same moment, for reading beside this one; to be closed too. */
+  /** Another connection that sees the same instant, for reading beside this one; to be closed too. */
   async fork(): Promise<ArchiveSnapshot> {
     const sql = 'SELECT pg_export_snapshot() AS seen';
     const [row] = await this.#connection.rows<{ seen: string }>(sql);
@@ -138,11 +138,11 @@ export class ArchiveSnapshot {
 }
 
 /**
- * Begins the transaction of a snapshot. Whatever waits for a lock gives up at the deadline of a
+ * Begins the transaction of a snapshot. A wait for a lock ends at the deadline of a
  * statement.
  *
  * @param ending ends the snapshot with the store
- * @param seen the exported moment of another snapshot; now when left out
+ * @param seen the exported instant of another snapshot; now when left out
  * @throws {@link StoreError} naming host, port and database
  */
 export async function openSnapshot(

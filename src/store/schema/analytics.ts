@@ -97,7 +97,7 @@ export async function replaceAnalytics(
 async function isCurrent(client: pg.Client, files: readonly SqlFile[]): Promise<boolean> {
   const { rows: found } = await client.query<{ exists: boolean }>(FIND_DEFINITIONS);
   if (found[0]?.exists !== true) return false;
-  // A stranger without rights on the schema cannot tell, and cannot change it either.
+  // A user without rights on the schema cannot see it, and cannot change it either.
   const { rows } = await client
     .query<{ name: string; hash: string }>(READ_DEFINITIONS)
     .catch(() => ({ rows: [] }));

@@ -42,7 +42,7 @@ const FIND_POLICY = 'SELECT table_name FROM partition_policy';
 const SETTLE_POLICY = `
   INSERT INTO partition_policy (table_name, width)
   SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING`;
-/** Whoever has the rights of the tables' owner may change them; before there are any, whoever can. */
+/** A user with the rights of the tables' owner may change them; before there are tables, any user. */
 const IS_OWNER = `
   SELECT coalesce((SELECT pg_has_role(relowner, 'USAGE') FROM pg_class
                    WHERE oid = to_regclass('${MIGRATIONS_TABLE}')), true) AS is_owner`;
@@ -113,7 +113,7 @@ export async function migrate(options: MigrateOptions): Promise<string[]> {
 }
 
 /**
- * The same, telling all that became of it: also of the analytics schema and of the roles, which never
+ * The same, with a full report: also of the analytics schema and of the roles, which never
  * keep the archive from working.
  *
  * A user without the rights of the tables' owner may call it too, as a daemon that only writes does:

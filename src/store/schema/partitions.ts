@@ -12,7 +12,7 @@ const READ_POLICY = 'SELECT table_name, width FROM partition_policy';
 const MAKE_PARTITION =
   "SELECT make_partition($1, timestamptz 'epoch' + $2 * interval '1 ms') AS made";
 
-/** Most partitions that one call may make: beyond it somebody has mistaken the unit of a time. */
+/** Most partitions that one call may make: beyond it the caller has mistaken the unit of a time. */
 const MAX_PARTITIONS_A_CALL = 10_000;
 
 /** Start of the period that holds `ms`, UTC. */
@@ -55,7 +55,7 @@ export class Partitions {
     return await this.#make(table, starts);
   }
 
-  /** Makes what is missing for rows at these moments. */
+  /** Makes what is missing for rows at these times. */
   async ensureTimes(table: SeriesTable, times: Iterable<number>): Promise<void> {
     const width = await this.#width(table);
     const starts = new Set<number>();

@@ -34,7 +34,7 @@ const SERIES_RIGHTS = Object.fromEntries(SERIES_TABLES.map((table) => [table, ri
  * What the writer and the reader may do with each table (data model, Roles). The ledger is kept. The account's own data and what was
  * refused (which may hold some of it) are not for readers.
  *
- * Every table of the archive stands here: one that does not belongs to nobody but its owner.
+ * Every table of the archive stands here: one that does not belongs to its owner alone.
  */
 export const TABLE_RIGHTS: Readonly<Record<string, RoleRights>> = {
   ...SERIES_RIGHTS,
@@ -144,7 +144,7 @@ const LOCK_TIMEOUT_MS = 3_000;
 const LOCK_NOT_AVAILABLE = '55P03';
 /** insufficient_privilege. */
 const NOT_ALLOWED = '42501';
-/** duplicate_object, unique_violation: somebody in another database made the role at this moment. */
+/** duplicate_object, unique_violation: a session in another database made the role meanwhile. */
 const MADE_MEANWHILE = new Set(['42710', '23505']);
 
 const FIND_ROLES = 'SELECT rolname AS name FROM pg_roles WHERE rolname = ANY ($1::text[])';

@@ -5,7 +5,7 @@ import { boundsSql, type Flat, withSpan } from '../sql.js';
 
 /**
  * What the ledger covers and the database does not hold any more: rows in files, or gone. What is
- * judged by rows must leave it out, or it would find them missing.
+ * checked by rows must leave it out, or it would find them missing.
  */
 
 /** The spans of all partitions of these tables that have left, as a multirange (SQL). */

@@ -127,7 +127,7 @@ const marketsSql = (name: string) => `
 const AT = fromMs('$2');
 
 /**
- * The steps of which lives of partitions consist, each whole or not at all, on one connection that holds
+ * The steps of the partition lifecycle, each whole or not at all, on one connection that holds
  * the lock that makes it the only one. A step that finds a lock taken for too long throws a StoreError
  * `retry`: nothing has happened, another time will do.
  */
@@ -201,7 +201,7 @@ export class SealingAdmin {
     return columnsOf(table, true);
   }
 
-  /** The rows of a market as canonical lines, day by day. Leaving early ends the desk. */
+  /** The rows of a market as canonical lines, day by day. Leaving early closes the connection. */
   marketRows({ table, name }: Place, marketId: number): AsyncIterable<Buffer> {
     return this.#connection.copyOut(marketRowsSql(table, name, marketId));
   }
@@ -246,7 +246,7 @@ export class SealingAdmin {
   }
 
   /**
-   * Gives up the rows, and in the same transaction what the ledger says of them and of all before.
+   * Gives up the rows, and in the same transaction the ledger of them and of all before.
    * False: it was expired already, or its time has hardly ended.
    */
   async expire(place: Place): Promise<boolean> {
@@ -262,7 +262,7 @@ export class SealingAdmin {
     return row?.may === true;
   }
 
-  /** Calls one of the functions of sql/0006 and sql/0010; AT stands for the begin of the partition. */
+  /** Calls one of the functions of sql/0006 and sql/0010; AT stands for the start of the partition. */
   async #call<T>(
     call: string,
     { table, span, name }: Place,

@@ -17,7 +17,7 @@ export interface Unsettled {
   readonly span: Span;
 }
 
-/** A covered range of trades that does not hold as many rows as the ledger says. */
+/** A covered range of trades that does not hold as many rows as the ledger counts. */
 export interface LedgerSuspect {
   readonly market: string;
   readonly span: Span;
@@ -25,7 +25,7 @@ export interface LedgerSuspect {
   readonly counted: number;
 }
 
-/** What the ledger says of one stream within a partition. */
+/** Ledger of one stream within a partition. */
 export interface StreamCoverage {
   readonly kind: string;
   readonly market: string;
@@ -49,7 +49,7 @@ const OPEN_GAP = `
     unnest(expected.spans * tstzmultirange(${SPAN}) - covered.spans - given_up.spans) AS one
   WHERE s.kind = ANY ($3::text[]) ORDER BY lower(one) LIMIT 1`;
 
-/** What is covered and doubted: it is to be fetched again, which nobody has begun yet. */
+/** What is covered and suspect: to be fetched again, not started yet. */
 const OPEN_SUSPECT = `
   SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('g.span')}
   FROM stream s JOIN market m USING (market_id)
@@ -62,7 +62,7 @@ const coveredNear = (streamId: string) => `
   coalesce((SELECT range_agg(c.span * p.near) FROM coverage c
             WHERE c.stream_id = ${streamId} AND c.span && p.near), '{}')`;
 
-/** Slots that both roads cover and nobody has judged, mismatches that are being tried, and doubts. */
+/** Unchecked slots that both sources cover, mismatches being retried, and suspect spans. */
 const OPEN_CHECK = `
   WITH pairs AS (
     SELECT k.market_id, k.variant AS interval_s, k.stream_id AS kline_id, t.stream_id AS trades_id,
@@ -102,7 +102,7 @@ export async function findUnsettled(
   needsChecks: boolean,
 ): Promise<Unsettled | undefined> {
   const { streams, isFetchable } = seriesOf(table);
-  // What could only be seen at its moment will never come: there is nothing to wait for.
+  // What could only be seen at its instant will never come: there is nothing to wait for.
   if (!isFetchable) return undefined;
   const [gap] = await runner.rows<Found>(OPEN_GAP, [from, to, streams]);
   if (gap !== undefined) return toUnsettled('gap', gap);
@@ -164,7 +164,7 @@ const COVERAGE = `
   WHERE s.kind = ANY ($3::text[]) AND c.span && ${SPAN}
   ORDER BY m.name, s.kind, s.variant, lower(c.span)`;
 
-/** What the ledger says of a span of a table, by stream. */
+/** Ledger of a span of a table, by stream. */
 export async function readCoverage(
   runner: Runner,
   table: SeriesTable,

@@ -7,7 +7,7 @@ import { removedSql } from '../sealing/departed.js';
 import { boundsSql, fromMs } from '../sql.js';
 
 /**
- * What verdicts are judged by. Bounds of time are constants of each statement, so that only the
+ * Inputs of checks. Bounds of time are constants of each statement, so that only the
  * partitions concerned are read, and within them only the market's part of the key.
  */
 
@@ -56,7 +56,7 @@ const COVERED = `
   WHERE c.market_id = $1 AND c.stream_id = ANY ($2::int[])
     AND c.span && tstzrange(${fromMs('$3')} - interval '1 microsecond', ${fromMs('$4')})`;
 
-/** The last traded candle before a moment, if everything in between is known. */
+/** The last traded candle before an instant, if everything in between is known. */
 const PREVIOUS_CLOSE = `
   SELECT close::text FROM kline
   WHERE market_id = $1 AND interval_s = $4 AND volume > 0

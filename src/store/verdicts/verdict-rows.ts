@@ -12,7 +12,7 @@ import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
 import { fromMs, rangeSql, toMs, unnested } from '../sql.js';
 
-/** Reading and writing the rows of verdicts. Every change reads, merges and replaces under a lock. */
+/** Reading and writing of check results. Every change reads, merges and replaces under a lock. */
 
 /** A recorded mismatch. */
 export interface Mismatch extends VerdictRow {
@@ -21,7 +21,7 @@ export interface Mismatch extends VerdictRow {
   readonly intervalS: number;
 }
 
-/** Two programs may judge at once; their changes to one market follow each other. */
+/** Two programs may check at once; their changes to one market follow each other. */
 const LOCK = lockRowsSql('verdicts', 'ARRAY[$1::int]');
 
 const COLUMNS = `
@@ -93,7 +93,7 @@ async function changeRows(
   ]);
 }
 
-/** Records verdicts; a later one of the same slot replaces the earlier. */
+/** Records check results; a later one of the same slot replaces the earlier. */
 export async function recordCheckResults(
   database: Database,
   marketId: number,
@@ -109,7 +109,7 @@ export async function recordCheckResults(
 }
 
 /**
- * Records what somebody found who does not work through everything: mismatches, and what does not
+ * Records results of a partial check: mismatches, and what does not
  * hold any more. The continuous verification goes on from there.
  *
  * A mismatch that is known already keeps its tries; one that has gone is to be looked at again.
@@ -148,7 +148,7 @@ const ADD_SUSPECT = `
   INSERT INTO verdict_doubt (market_id, interval_s, span)
   VALUES ($1, $2, ${rangeSql('$3', '$4')})`;
 
-/** Marks what was said of a span that has to be fetched again, within the same transaction. */
+/** Marks results of a span that has to be fetched again as suspect, within the same transaction. */
 export async function invalidateChecks(
   runner: Runner,
   { kind, marketId, variant }: StreamRef,
@@ -180,8 +180,8 @@ interface SuspectRow {
 }
 
 /**
- * Takes back what was said about spans whose rows have changed since. Each market is one
- * transaction, marks and verdicts together, so that a crash loses no mark.
+ * Invalidates results of spans whose rows have changed since. Each market is one
+ * transaction, marks and results together, so that a crash loses no mark.
  *
  * @returns how many changes there were
  */

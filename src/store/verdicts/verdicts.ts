@@ -7,7 +7,7 @@ import { removedSql } from '../sealing/departed.js';
 import { boundsSql, toMs } from '../sql.js';
 import type { CheckTarget } from './verdict-figures.js';
 
-/** What of the ledger concerns verdicts: which markets, which spans, and what is known of them. */
+/** What of the ledger concerns checks: which markets, which spans, and what is known of them. */
 
 const TARGETS = `
   SELECT s.stream_id, s.kind, s.market_id, s.variant, ${toMs('s.collect_from')} AS collect_from_ms,
@@ -50,7 +50,7 @@ export async function readTargets(runner: Runner): Promise<CheckTarget[]> {
   return [...targets.values()];
 }
 
-/** Expected or covered anyway, of one stream; up to its newest covered moment. */
+/** Expected or covered anyway, of one stream; up to its newest covered instant. */
 const SPANS_OF = (stream: string) => `
   SELECT expected.spans + covered.spans AS spans
   FROM stream s, LATERAL (
@@ -77,7 +77,7 @@ export async function readExpected(
   return await runner.rows<Span>(EXPECTED, [trades.streamId, kline.streamId]);
 }
 
-/** A span of whole slots that both roads cover and nobody has judged. */
+/** An unchecked span of whole slots that both sources cover. */
 export interface PendingSpan {
   readonly marketId: number;
   readonly intervalS: number;
@@ -92,14 +92,14 @@ export interface CheckTotals {
   /** Time whose candles agree with the trades. */
   readonly matchMs: number;
   readonly mismatches: number;
-  /** End of the newest verdict; null while there is none. */
+  /** End of the newest check result; null while there is none. */
   readonly judgedUntilMs: number | null;
   /** End of what both roads cover; null while that is nothing. */
   readonly coveredUntilMs: number | null;
 }
 
 /**
- * What of both roads is covered and not judged. Asked again and again, so it is looked for among the
+ * What both sources cover and is not checked. Asked again and again, so it is looked for among the
  * newest covered ranges first; whole streams are read only now and then, or while that finds
  * something.
  */
@@ -184,11 +184,11 @@ interface PendingRow {
   readonly toMs: number | null;
 }
 
-/** Finds what is to be judged. Remembers how long it is since whole streams were read for that. */
+/** Finds what is to be checked. Remembers how long it is since whole streams were read for that. */
 export class PendingSearch {
   #callsLeft = 0;
 
-  /** For each market and interval its newest span without a verdict, newest first. */
+  /** For each market and interval its newest unchecked span, newest first. */
   async find(runner: Runner, limit: number): Promise<PendingSpan[]> {
     const rows = await runner.rows<PendingRow>(NEWEST_PENDING);
     const newest = rows.flatMap(toPending);

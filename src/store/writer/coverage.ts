@@ -16,7 +16,7 @@ import type { ChangedRange, Held } from './coverage-rows.js';
 
 /** Where rows of a market were stored before those of a transaction. */
 export interface StoredNear {
-  /** Where somebody looked. */
+  /** Where rows were looked up. */
   readonly looked: Span;
   /** From the oldest to the newest that was found there; undefined when there was none. */
   readonly found: Span | undefined;
@@ -30,7 +30,7 @@ export class FreshRows {
   readonly #tids: Float64Array | undefined;
 
   /**
-   * @param ms the moments of the rows, in order
+   * @param ms the times of the rows, in order
    * @param tids their ids, for trades and times
    */
   constructor(ms: Float64Array, tids?: Float64Array) {
@@ -38,7 +38,7 @@ export class FreshRows {
     this.#tids = tids;
   }
 
-  /** From the first moment to the last; undefined when there is none. */
+  /** From the first instant to the last; undefined when there is none. */
   get hull(): Span | undefined {
     const [fromMs, toMs] = [this.#ms[0], this.#ms.at(-1)];
     return fromMs === undefined || toMs === undefined ? undefined : { fromMs, toMs };
@@ -64,7 +64,7 @@ export class FreshRows {
     return { rowCount, firstId, lastId };
   }
 
-  /** From the first to the last moment of those in a span, without those in some parts of it. */
+  /** From the first to the last instant of those in a span, without those in some parts of it. */
   hullIn(span: Span, without: readonly Span[]): Span | undefined {
     let hull: Span | undefined;
     for (const { fromMs, toMs } of subtractSpans(span, without)) {
@@ -76,7 +76,7 @@ export class FreshRows {
     return hull;
   }
 
-  /** How many are before a moment. */
+  /** How many are before an instant. */
   #before(atMs: number): number {
     let low = 0;
     let high = this.#ms.length;
@@ -105,7 +105,7 @@ interface Merged {
   readonly update: CoverageUpdate;
   readonly span: Span;
   readonly members: readonly Held[];
-  /** What nobody had covered before: for trades and times, its rows must be counted. */
+  /** What was not covered before: for trades and times, its rows must be counted. */
   readonly uncovered: readonly Span[];
   readonly evidence: Evidence;
 }
@@ -165,7 +165,7 @@ export function mustCount(merged: readonly Merged[]): boolean {
   return merged.some((one) => partsToCount(one).length > 0);
 }
 
-/** Counts what must be counted, and marks what may have been judged already. */
+/** Counts what must be counted, and marks what may have been checked already. */
 export async function settleCoverage(
   connection: Connection,
   works: readonly CoverageUpdate[],
@@ -186,8 +186,8 @@ export async function settleCoverage(
 }
 
 /**
- * Marks what changes after it may have been judged. A mark commits with the change itself, so that
- * no verdict outlives the rows that it speaks of; whoever verifies takes the marks away.
+ * Marks what changes after it may have been checked. A mark commits with the change itself, so that
+ * no check result outlives its rows; the verification removes the marks.
  */
 const SUSPECT_TRADES = `
   INSERT INTO verdict_doubt (market_id, interval_s, span)
@@ -200,7 +200,7 @@ async function suspectLateTrades(connection: Connection, merged: readonly Merged
     if (update.kind !== 'trades') return [];
     const hull = update.fresh.hullIn(span, uncovered);
     if (hull === undefined) return [];
-    // A trade's moment is a whole second; its span is that second.
+    // A trade's instant is a whole second; its span is that second.
     return [{ marketId: update.marketId, fromMs: hull.fromMs, toMs: hull.toMs + SECOND_MS }];
   });
   if (late.length === 0) return;
@@ -227,7 +227,7 @@ function isUnchanged({ members }: Merged, range: CoveredRange): boolean {
 }
 
 /**
- * The parts of a span, covered by nobody before, in which rows may have been stored before: they must
+ * The parts of a span, not covered before, in which rows may have been stored before: they must
  * be counted where they lie, fresh ones among them. For trades and times only.
  */
 function partsToCount({ update: { kind, near }, uncovered }: Merged): readonly Span[] {
@@ -240,7 +240,7 @@ function partsToCount({ update: { kind, near }, uncovered }: Merged): readonly S
   });
 }
 
-/** Counts, by position in `merged`, the trades that nobody has counted. */
+/** Counts, by position in `merged`, the trades not counted yet. */
 async function countUncovered(
   connection: Connection,
   merged: readonly Merged[],

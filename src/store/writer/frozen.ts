@@ -22,7 +22,7 @@ import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './gr
 import { type SaneWindow, SHAPES } from './series.js';
 
 /**
- * Rows for partitions that are final (sql/0006). A sealed one is reopened, and that is told. Rows for
+ * Rows for partitions that are final (sql/0006). A sealed one is reopened, and that is reported. Rows for
  * one whose rows are no longer here are not stored: those in a covered span were stored before it
  * left and count as repetitions, as do those of a time that is not kept any more; others go to
  * quarantine. Of what they would prove nothing is claimed.
@@ -156,7 +156,7 @@ function placedRows(batch: Batch, index: number): Placed[] {
       const ms = shape.timeMs(row);
       const marketId = isOfAllMarkets ? ALL_MARKETS_ID : row.marketId;
       const variant = shape.variantOf(row);
-      // What is no moment is refused later, by name.
+      // What is no instant is refused later, by name.
       if (![ms, marketId, variant].every(Number.isSafeInteger)) return [];
       return [{ batch: index, table, ms, kind, marketId, variant, row }];
     });

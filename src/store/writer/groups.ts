@@ -30,7 +30,7 @@ export interface PreparedGroup {
    */
   readonly passes: ReadonlyMap<Series, readonly (readonly PendingRow<SeriesRow>[])[]>;
   readonly refused: readonly Refused[];
-  /** Outcomes that are settled already, one tally a batch; trades are stored unless they turn out known. */
+  /** Outcomes that are settled already, row counts by batch; trades are stored unless they turn out known. */
   readonly settled: readonly RowCounts[];
 }
 

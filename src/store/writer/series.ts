@@ -73,13 +73,13 @@ export interface SeriesShape<Row> {
   faultOf(row: Row, window: SaneWindow): string | undefined;
 }
 
-/** Moments that may be stored, exchange time, both ends inclusive. */
+/** Times that may be stored, exchange time, both ends inclusive. */
 export interface SaneWindow {
   readonly fromMs: number;
   readonly toMs: number;
 }
 
-/** Why a moment cannot be stored as that of a row. */
+/** Why an instant cannot be stored as that of a row. */
 export function timeFault(ms: number, { fromMs, toMs }: SaneWindow): string | undefined {
   if (!isTimestampMs(ms)) return 'time not storable';
   return ms < fromMs || ms > toMs ? 'time outside the sane window' : undefined;

@@ -58,7 +58,7 @@ export class WriterSession {
     return connection;
   }
 
-  /** After a failed try: ends the transaction, or the connection where that is in doubt. */
+  /** After a failed try: ends the transaction, or the connection where its state is unknown. */
   async reset(canKeep: boolean): Promise<void> {
     const connection = this.#connection;
     if (connection === undefined) return;
@@ -128,7 +128,7 @@ const FIND_BLOCKERS = `
   LEFT JOIN pg_stat_activity a ON a.pid = b.pid
   ORDER BY "isWaiting", steps DESC, pid LIMIT ${BLOCKERS_MAX}`;
 
-/** The beginning of a statement without the texts in it, which may be secret. */
+/** The start of a statement without the texts in it, which may be secret. */
 function startOf(query: string): string {
   const plain = query
     .replace(/\$(\w*)\$.*?(\$\1\$|$)/gs, '$$…$$')

@@ -111,7 +111,7 @@ export async function unstage(
  * Counted with RETURNING: the command tag of INSERT … ON CONFLICT counts too much on a distributed
  * table.
  *
- * @throws {@link StoreError} `retry` when the count is not `expected`: somebody else wrote too.
+ * @throws {@link StoreError} `retry` when the count is not `expected`: another process wrote too.
  */
 export async function insertStaged(
   connection: Connection,

@@ -5,14 +5,14 @@ import { type Outcome, TRADE } from './series.js';
 import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';
 import { denseLines, type TradeColumnSet } from './trade-sheet.js';
 
-/** Both endpoints tell one trade with seconds that are this far apart at most. */
+/** Both endpoints report one trade with seconds that are this far apart at most. */
 const BESIDE_MS = 1_000;
 
 /**
  * What is stored near the trades of each market that are to be stored: its oldest and its newest second,
  * and the ids in the seconds next to these.
  *
- * Whoever stores trades holds the lock of their market, so what lies outside of it is new for sure.
+ * A writer of trades holds the lock of their market, so what lies outside of it is new for sure.
  */
 const FIND_STORED_SQL = (() => {
   const near = (from: string, to: string) => `
@@ -41,7 +41,7 @@ export const FIND_STORED: NamedStatement = {
 };
 
 /**
- * Whether two rows tell one trade. A server may leave the total out at one of the two endpoints, where
+ * Whether two rows are one trade. A server may leave the total out at one of the two endpoints, where
  * it is then the exact product, and round it at the other: that is no contradiction.
  */
 const SAME_TRADE = (() => {
@@ -56,8 +56,8 @@ const LOOKED_AT = TRADE.content.concat('traded_at', 'executed_at').map((name) =>
 
 /**
  * Finds staged trades that are stored already, and where there is none looks one second to either
- * side as well: the same id there is the same trade, told with another time, and must not be stored
- * twice. OFFSET 0 for the reason told at probeSql.
+ * side as well: the same id there is the same trade, reported with another time, and must not be stored
+ * twice. OFFSET 0 for the reason given at probeSql.
  */
 const FIND_KNOWN = `
   SELECT found, string_agg(ord::text, ',') AS ords
@@ -99,7 +99,7 @@ export interface TradeStoring {
 export interface StoredTrades {
   /** What becomes of those that are not stored as new, by place. */
   readonly outcomes: ReadonlyMap<number, Outcome>;
-  /** What was there before them, by market; empty when nobody looked. */
+  /** What was there before them, by market; empty when not looked up. */
   readonly near: ReadonlyMap<number, StoredNear>;
   /** The new ones that are still to be copied. */
   readonly copyText: Buffer | undefined;
@@ -110,7 +110,7 @@ export interface StoredTrades {
  * changes. New ones are left to be copied, or are stored where `isDirect` is false. The caller holds
  * the locks of their markets.
  *
- * @param stored what {@link findStoredSql} told
+ * @param stored the rows of {@link findStoredSql}
  */
 export async function sortOutTrades(
   connection: Connection,
@@ -139,7 +139,7 @@ export async function sortOutTrades(
   return { outcomes, near, copyText };
 }
 
-/** With room for those that are told a second beside. */
+/** With room for those that are reported a second beside. */
 function boundsOf({ ms, runs }: TradeColumnSet): TimeBounds {
   const oldest = runs.reduce((low, { start }) => Math.min(low, ms[start] ?? low), Infinity);
   const newest = runs.reduce((high, { end }) => Math.max(high, ms[end - 1] ?? high), -Infinity);
@@ -191,7 +191,7 @@ function placesToLookUp(
     const { start = 0, end = 0 } = runs[run] ?? {};
     for (let place = start; place < end; place += 1) {
       const [at, tid] = [ms[place] ?? 0, tids[place] ?? 0];
-      // At an edge the same trade, told with a second beside, would be among those whose ids are known.
+      // At an edge the same trade, reported a second beside, would be among those whose ids are known.
       const isAfter = at > to_ms + BESIDE_MS || (at >= to_ms - BESIDE_MS && tid > high_id);
       const isBefore = at < from_ms - BESIDE_MS || (at <= from_ms + BESIDE_MS && tid < low_id);
       if (!isAfter && !isBefore) places.push(place);

@@ -33,7 +33,7 @@ export interface TradeColumnSet {
   readonly denseLines: Buffer;
 }
 
-/** Both endpoints tell one trade with seconds that are this far apart at most. */
+/** Both endpoints report one trade with seconds that are this far apart at most. */
 const BESIDE_S = 1;
 
 /** What screening settles at once. */
@@ -43,8 +43,8 @@ interface TradeScreening {
 }
 
 /**
- * All of a trade but its decimals, as the shape of its series says it of any row. By hand: of 100,000
- * trades the shape takes 80 ms and this 2 ms, where the whole sheet takes 290 ms.
+ * All of a trade but its decimals, as the shape of its series checks any row. By hand: of 100,000
+ * trades the shape takes 80 ms and this 2 ms, where all columns take 290 ms.
  */
 export function tradeKeyFault(row: TradeRow, window: SaneWindow): string | undefined {
   const us = row.executedAtUs;
@@ -151,7 +151,7 @@ class Arrivals {
       const outcome = repeatedTrade(beforeRow, row);
       if (outcome === 'updated') {
         // It knows more than the one before it, which so becomes its repetition: what the table
-        // makes of the two is told of the one that knows more.
+        // makes of the two is reported of the one that knows more.
         screening.settle(this.batches[before] ?? 0, 'duplicate');
         same[at] = number;
         continue;
@@ -178,7 +178,7 @@ function isSameTotal(held: TradeRow, again: TradeRow): boolean {
 
 const digitsOf = (text: string) => toPlainDecimal(text).split('.')[1]?.length ?? 0;
 
-/** The two history endpoints tell one trade twice, and only one of them knows its exact time. */
+/** The two history endpoints return one trade twice, and only one of them knows its exact time. */
 function repeatedTrade(held: TradeRow, again: TradeRow): Outcome {
   const isSame =
     held.tradedAtS === again.tradedAtS &&
@@ -249,7 +249,7 @@ function inOrder(
 }
 
 /**
- * Moments on each day that has trades, and so in each partition. Those of a market are in order: where
+ * Times on each day that has trades, and so in each partition. Those of a market are in order: where
  * less than a day is between the first and the last, these two will do.
  */
 export function timesOf({ ms, runs }: TradeColumnSet): number[] {
@@ -287,7 +287,7 @@ const FIRST_SHARE = 0.53;
 /** Below, all of them fit into a page or two. */
 const LEAST_RUN = 256;
 
-/** @returns the same places of a sheet whose markets are these runs; they are in the order of the key. */
+/** @returns the same places of columns whose markets are these runs; they are in the order of the key. */
 export function denseOrder(runs: readonly TradeRun[], places: Uint32Array): Uint32Array {
   if (places.length < LEAST_RUN) return places;
   const ordered = new Uint32Array(places.length);

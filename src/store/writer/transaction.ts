@@ -62,7 +62,7 @@ const BEGIN = [
 ];
 
 /**
- * Whoever stores trades of a market or claims coverage of it holds this until COMMIT, so that
+ * A process that stores trades of a market or claims coverage of it holds this until COMMIT, so that
  * counts are exact. Taken in the order of the ids by everybody: no deadlock.
  */
 export const LOCK_MARKETS = lockRowsSql('market', '$1::int[]');

@@ -47,7 +47,7 @@ interface WriterOptions {
   readonly drainDeadlineMs: number;
   readonly quarantineKeepRows: number;
   readonly saneWindow: () => SaneWindow;
-  /** First moment of exchange time that has not come yet. */
+  /** First instant of exchange time that has not come yet. */
   readonly presentMs: () => number;
 }
 
@@ -155,7 +155,7 @@ export class Writer {
     return { entries, group: prepareGroup(batches, this.#options.saneWindow()) };
   }
 
-  /** Uses the time in which the server is busy, if so much waits that nobody could join it. */
+  /** Uses the time in which the server is busy, if so much waits that nothing could join it. */
   #prepareAhead(): void {
     const isFull = this.#pending.rows >= this.#options.maxGroupRows;
     if (isFull && this.#ahead === undefined) this.#ahead = this.#take();
@@ -182,7 +182,7 @@ export class Writer {
     }
   }
 
-  /** Commits a group and tells each batch what became of it. Never rejects. */
+  /** Commits a group and returns each batch its result. Never rejects. */
   async #settle({ entries, group }: Taken): Promise<void> {
     try {
       const results = await this.#commitUntilDone(group);
@@ -350,7 +350,7 @@ function isOutage(error: unknown): boolean {
   return sqlstate === undefined || /^(08|25|53|57|58|XX)/.test(sqlstate);
 }
 
-/** Tells of failed commits, not each of them, and of the database's going and coming. */
+/** Reports failed commits, not each of them, and outages of the database. */
 class OutageLog {
   readonly #clock: Clock;
   readonly #telemetry: StoreEvents;
