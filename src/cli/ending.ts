@@ -44,8 +44,8 @@ export interface HeldEnding extends Disposable {
 }
 
 /**
- * How a command ends early, for all of its parts: the first signal, or output that nobody reads any
- * more, asks it to end and it lets go of what it holds; a second signal ends the process at once.
+ * How a command ends early, for all of its parts: the first signal, or closed output,
+ * asks it to end and it lets go of what it holds; a second signal ends the process at once.
  *
  * States: *free* (signals do what they do to any process) → *held* → *ending* → *free*.
  */

@@ -112,8 +112,8 @@ const SECRET_PARAMETER = /pass|secret|token|key|signature/i;
 
 /**
  * A URL that may be shown: the password and secret query parameters are replaced by `***`, the
- * rest is kept. Text that is no URL is hidden whole after its scheme, since nobody can tell which
- * part of it is the secret.
+ * rest is kept. Text that is no URL is hidden whole after its scheme, since any part of it may be
+ * the secret.
  */
 export function redactUrl(text: string): string {
   if (!URL.canParse(text)) {

@@ -8,7 +8,7 @@ const RETRY_AFTER_MAX_MS = 5 * 60_000;
 /** The same by rate-limit headers. */
 const RESET_MAX_MS = 3_600_000;
 /** How often a line is looked at in which the next one waits for long. */
-const LOOK_AGAIN_MS = 10_000;
+const RECHECK_MS = 10_000;
 
 /** What a budget looks like at one instant. */
 export interface RequestBudgetState {
@@ -245,10 +245,10 @@ export class RequestBudget {
       const pauseMs = this.#pausedUntilMs - this.#nowMs();
       const refillMs = (Math.max(0, 1 - this.#tokens) / this.#ratePerS()) * 1000;
       // The rate may rise before the token is full: when the server's window ends, or as a cut
-      // heals. Looked at again then, and never more often than once a millisecond.
+      // heals. Checked again then, and never more often than once a millisecond.
       const windowMs = this.#headerUntilMs - this.#nowMs();
-      const lookAgainMs = windowMs > 0 ? Math.min(windowMs, LOOK_AGAIN_MS) : LOOK_AGAIN_MS;
-      const waitMs = Math.max(1, Math.ceil(Math.max(pauseMs, Math.min(refillMs, lookAgainMs))));
+      const recheckMs = windowMs > 0 ? Math.min(windowMs, RECHECK_MS) : RECHECK_MS;
+      const waitMs = Math.max(1, Math.ceil(Math.max(pauseMs, Math.min(refillMs, recheckMs))));
       this.#cancelTimer = this.#options.clock.after(waitMs, () => this.#serve());
     }
     this.#options.onChange?.({

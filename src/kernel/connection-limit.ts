@@ -11,7 +11,7 @@ interface Held {
 
 /**
  * Bounds the connections of a server and lets every new one in, so that connections that are held open
- * keep nobody out. Beyond the limit a new one takes the place of another of the address that has most of
+ * keep no client out. Beyond the limit a new one takes the place of another of the address that has most of
  * them: of the one that has waited longest without a whole request, else of the oldest.
  *
  * Does not listen for upgrades: a server without a listener answers such a request as any other, while one

@@ -83,7 +83,7 @@ function candle(
       market: market.name,
     };
   }
-  const { amount, deal, high, low } = columns.figures(from, to);
+  const { amount, quoteVolume, high, low } = columns.figures(from, to);
   const first = columns.priceAt(from);
   const open = candleOpen === 'previous' ? (previous ?? first) : first;
   const isHighest = open > high;
@@ -95,7 +95,7 @@ function candle(
     highest: price(isHighest ? open : high),
     lowest: price(isLowest ? open : low),
     volume: formatTrimmed(amount, columns.amountDigits),
-    amount: formatTrimmed(deal, columns.amountDigits + columns.priceDigits),
+    amount: formatTrimmed(quoteVolume, columns.amountDigits + columns.priceDigits),
     market: market.name,
   };
 }

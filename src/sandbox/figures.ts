@@ -54,7 +54,7 @@ function writeFigures({ columns }: MarketTape, window: WindowFigures): RollingFi
     close: last,
     high: formatScaled(window.high, priceDigits),
     low: formatScaled(window.low, priceDigits),
-    deal: formatTrimmed(window.deal, priceDigits + amountDigits),
+    deal: formatTrimmed(window.quoteVolume, priceDigits + amountDigits),
     volume: formatTrimmed(window.amount, amountDigits),
     change: percentChange(open, last),
   };

@@ -121,7 +121,7 @@ export abstract class MarketData {
   }
 
   /** Checks at once for news to listeners, instead of when it was expected. */
-  protected lookAgain(): void {
+  protected recheck(): void {
     this.#watchers.look();
   }
 }

@@ -106,7 +106,7 @@ export class MarketTape {
     const figures =
       from < end
         ? { ...columns.figures(from, end), open: columns.priceAt(from), last }
-        : { count: 0, amount: 0n, deal: 0n, high: last, low: last, open: last, last };
+        : { count: 0, amount: 0n, quoteVolume: 0n, high: last, low: last, open: last, last };
     if (this.#windows.size >= WINDOWS_MAX) this.#windows.clear();
     this.#windows.set(lengthMs, { from, end, figures });
     return figures;

@@ -6,12 +6,12 @@ export interface Figures {
   count: number;
   amount: bigint;
   /** Sum of price × amount, scaled by both numbers of digits together. */
-  deal: bigint;
+  quoteVolume: bigint;
   high: bigint;
   low: bigint;
 }
 
-const NO_FIGURES: Readonly<Figures> = { count: 0, amount: 0n, deal: 0n, high: 0n, low: 0n };
+const NO_FIGURES: Readonly<Figures> = { count: 0, amount: 0n, quoteVolume: 0n, high: 0n, low: 0n };
 const BLOCK = 64;
 const SUPERBLOCK = BLOCK * BLOCK;
 const INITIAL_CAPACITY = 1024;
@@ -22,7 +22,7 @@ function addFigures(sum: Figures, part: Readonly<Figures>): void {
   sum.low = sum.count === 0 || part.low < sum.low ? part.low : sum.low;
   sum.count += part.count;
   sum.amount += part.amount;
-  sum.deal += part.deal;
+  sum.quoteVolume += part.quoteVolume;
 }
 
 /**
@@ -174,7 +174,7 @@ export class TradeColumns {
     sum.low = sum.count === 0 || price < sum.low ? price : sum.low;
     sum.count += 1;
     sum.amount += amount;
-    sum.deal += price * amount;
+    sum.quoteVolume += price * amount;
   }
 
   #block(from: number): Figures {

@@ -128,8 +128,8 @@ export interface Backend {
   ): Awaitable<readonly BackendTrade[]>;
   /**
    * The same page as the JSON text of the contract's array, to the byte what the server would write
-   * of `trades`, from a backend that has the texts of its trades at hand; in parts, which nobody
-   * may change. Left out by others.
+   * of `trades`, from a backend that has the texts of its trades at hand; in parts, which callers
+   * must not change. Left out by others.
    */
   tradesText?(form: TradeForm, market: string, skip: number, limit: number): readonly Uint8Array[];
   /** Best first on both sides, at most `limit` levels a side. */

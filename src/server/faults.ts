@@ -3,7 +3,7 @@ import type { RealtimeMethod } from '../contract/realtime.js';
 
 /**
  * How a served exchange can be made to misbehave on purpose. The server asks at fixed points and
- * does what it is told; what goes wrong, and when, is decided by the implementation of
+ * does as instructed; what goes wrong, and when, is decided by the implementation of
  * {@link Interference}. Without one the server serves the contract and nothing else.
  */
 

@@ -91,16 +91,16 @@ async function answers(
       );
       told.push([path, atMs, reply.status, ...headers, await reply.text()].join('\n'));
     }
-    const seat = seatOf(backend);
+    const backendOfSession = sessionBackendOf(backend);
     for (const market of EVENT_MARKETS) {
-      const record = await Promise.resolve(seat.state(market, 60)).catch(String);
+      const record = await Promise.resolve(backendOfSession.state(market, 60)).catch(String);
       told.push(`${market} ${atMs} ${JSON.stringify(record)}`);
     }
   }
   return told;
 }
 
-const seatOf = (backend: Replayed['backend']): Backend =>
+const sessionBackendOf = (backend: Replayed['backend']): Backend =>
   backend.sessionFor({ kind: 'request', session: undefined, note: () => undefined });
 
 /** All pushed states, as they are told to those who follow them. */

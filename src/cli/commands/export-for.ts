@@ -101,12 +101,12 @@ function reportExport(
     ...(filled === 0 ? [] : [`${filled.toLocaleString('en-US')} of slots without trades`]),
     ...(gaps === 0 ? [] : [`${gaps} ${gaps === 1 ? 'gap' : 'gaps'} in it, see its manifest`]),
   ];
-  const told = [
+  const summary = [
     `${rows.toLocaleString('en-US')} ${rows === 1 ? content.slice(0, -1) : content} in ${printable(path)}`,
     `${bytes.toLocaleString('en-US')} bytes`,
     ...facts,
   ];
-  process.stderr.write(`${[told.join(', '), ...empty].join('\n')}\n`);
+  process.stderr.write(`${[summary.join(', '), ...empty].join('\n')}\n`);
 }
 
 /** Why there was nothing to read. */

@@ -208,8 +208,8 @@ async function write(
 }
 
 /**
- * What was written, beside the data: those may be on standard output, and then the manifest is all that is
- * told, for programs to read.
+ * What was written, beside the data: those may be on standard output, and then only the manifest is
+ * printed, for programs to read.
  */
 function reportExport(manifest: Manifest, output: Output, empty: readonly string[]): void {
   if (output.manifestPath === undefined) {

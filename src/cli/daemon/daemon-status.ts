@@ -154,8 +154,8 @@ function health({ idleMs, failure }: DaemonView): HealthReport {
 
 async function ready(view: DaemonView): Promise<HealthReport> {
   const { phase, silentMs } = view;
-  const trouble = await view.pingDatabase().then(() => undefined, messageOf);
-  const isStoring = trouble === undefined && view.oldestCommitMs < COMMIT_STUCK_MS;
+  const pingFailure = await view.pingDatabase().then(() => undefined, messageOf);
+  const isStoring = pingFailure === undefined && view.oldestCommitMs < COMMIT_STUCK_MS;
   const limitMs = EXCHANGE_SILENCE_MS + SILENT_PERIODS * view.shortestPeriodMs;
   // While nothing can be stored nothing is asked: then its silence says nothing about the exchange.
   const isAnswering = silentMs !== undefined && (silentMs < limitMs || !isStoring);
@@ -163,7 +163,11 @@ async function ready(view: DaemonView): Promise<HealthReport> {
   const answer = silentMs === undefined ? 'no answer yet' : `last answer ${inSeconds(silentMs)}`;
   return healthReport([
     { name: 'phase', ok: phase === 'collecting', detail: phase },
-    { name: 'database', ok: trouble === undefined, ...(trouble && { detail: trouble }) },
+    {
+      name: 'database',
+      ok: pingFailure === undefined,
+      ...(pingFailure && { detail: pingFailure }),
+    },
     {
       name: 'archive',
       ok: isStoring,

@@ -118,7 +118,7 @@ export class LiveSummary {
     return this.#isTerminal;
   }
 
-  /** Begins to draw. Safe to call twice. */
+  /** Starts drawing. Idempotent. */
   start(): void {
     if (this.#loop !== undefined || this.#stopping.signal.aborted) return;
     if (this.#isTerminal) this.#options.output.write(HIDE_CURSOR);

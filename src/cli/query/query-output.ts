@@ -57,7 +57,7 @@ async function writeTable(
   let first: (readonly unknown[])[] | undefined = [];
   // What comes later is laid out as if it stood beneath the widest text of each column.
   let widest: string[] = [];
-  const begin = async (rows: readonly (readonly unknown[])[]) => {
+  const putFirst = async (rows: readonly (readonly unknown[])[]) => {
     if (rows.length > 0) await put(formatTable(columns, rows));
     widest = names.map((_, at) => longest(rows.map((row) => cell(row[at]))));
     first = undefined;
@@ -69,9 +69,9 @@ async function writeTable(
       continue;
     }
     first.push(...rows);
-    if (first.length >= MEASURED_ROWS) await begin(first);
+    if (first.length >= MEASURED_ROWS) await putFirst(first);
   }
-  if (first !== undefined) await begin(first);
+  if (first !== undefined) await putFirst(first);
   await put([`(${count} ${count === 1 ? 'row' : 'rows'})`]);
 }
 

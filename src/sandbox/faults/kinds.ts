@@ -50,7 +50,7 @@ const retryAfter = {
 const status = (byDefault: number) => whole(200, 599, byDefault);
 const rows = whole(1, 1000, 1);
 /** When a fault of a connection strikes: as it opens, or as a frame is sent. */
-const moment = choice('frame', 'open');
+const trigger = choice('frame', 'open');
 
 /** Endpoints whose result is, or holds, a list. */
 const LISTS = [
@@ -161,9 +161,9 @@ export const FAULT_KINDS = {
   /** Some rows are spoilt. */
   badRows: onReplies({ rows, defect: choice('any', ...DEFECTS) }, MEASURED),
   /** The connection is cut. */
-  dropSocket: onRealtime({ at: moment }),
+  dropSocket: onRealtime({ at: trigger }),
   /** The connection stays, answers protocol pings, and sends nothing, or answers only. */
-  halfOpen: onRealtime({ at: moment, answers: choice('nothing', 'requests') }),
+  halfOpen: onRealtime({ at: trigger, answers: choice('nothing', 'requests') }),
   refuseSubscribe: onRealtime({}),
   ignoreSubscribe: onRealtime({}),
   /** A frame is followed by copies of itself. */

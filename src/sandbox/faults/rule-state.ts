@@ -41,8 +41,9 @@ export class RuleState {
     this.#offered += 1;
     const random = seededRandom(hashText(`${this.#seed}/${id}/${this.#offered}`));
     const isLucky = random() < probability;
-    const turn = this.#offered - after;
-    if (!isLucky || turn <= 0 || turn % every !== 0 || this.#fired >= maxCount) return undefined;
+    const position = this.#offered - after;
+    if (!isLucky || position <= 0 || position % every !== 0 || this.#fired >= maxCount)
+      return undefined;
     this.#fired += 1;
     return random;
   }

@@ -107,7 +107,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
     }
     const placed = this.#exchange.engine.place(read);
     if (placed instanceof Rejection) throw placed.toError();
-    this.lookAgain();
+    this.recheck();
     return createdOrderView(placed, rules);
   }
 

@@ -41,8 +41,8 @@ export interface LiveOptions {
   readonly candleOpen?: CandleOpen;
   /**
    * Names this run of the exchange, and so allows what cannot be repeated: orders and funds from
-   * outside, markets that come and go. It becomes part of the identity. Without it nobody from
-   * outside can change anything, and the same options show the same exchange after every start.
+   * outside, markets that come and go. It becomes part of the identity. Without it clients from
+   * outside cannot change anything, and the same options show the same exchange after every start.
    */
   readonly runId?: string;
   /** API keys; they need a `runId`. Default none. */

@@ -207,8 +207,8 @@ function addErrors(app: FastifyInstance, context: ServerContext): void {
       const refused = errorReplyOf(error);
       return send(reply, variants.errorShapes === 'ok' ? underGoodStatus(refused) : refused);
     }
-    // What fastify itself refuses is a body that is too long or broken off: nobody could be
-    // authenticated by it.
+    // What fastify itself refuses is a body that is too long or broken off: it could not be
+    // authenticated.
     const status: unknown = (error as { statusCode?: unknown }).statusCode;
     const isBodyFault = typeof status === 'number' && status >= 400 && status < 500;
     if (request.is404) return missing(request, reply);

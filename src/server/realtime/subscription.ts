@@ -7,8 +7,8 @@ import type { ServerContext } from '../http/http.js';
  * and at most one per `updateIntervalMs`.
  *
  * States: *resting* (nothing was sent within the interval: a change of the market is sent at once),
- * *pacing* (something was: the timer takes the next look), *looking* (the backend is asked),
- * *ended*. A look is also taken once per interval without any trade, because trades that fall out
+ * *pacing* (something was: the timer starts the next read), *reading* (the backend is asked),
+ * *ended*. A read also happens once per interval without any trade, because trades that fall out
  * of the rolling period change the record too.
  */
 export class StateSubscription {
@@ -19,7 +19,7 @@ export class StateSubscription {
   #cancelTimer: (() => void) | undefined;
   #lastText = '';
   #sentAtMs = Number.NEGATIVE_INFINITY;
-  #isLooking = false;
+  #isReading = false;
   #isEnded = false;
 
   constructor(context: ServerContext, params: StateParams, send: (text: string) => void) {
@@ -30,8 +30,8 @@ export class StateSubscription {
 
   start(): void {
     if (this.#isEnded || this.#endWatch !== undefined) return;
-    this.#endWatch = this.#context.backend.watch(this.#params[0], () => this.#lookIfDue());
-    void this.#look();
+    this.#endWatch = this.#context.backend.watch(this.#params[0], () => this.#readIfDue());
+    void this.#read();
   }
 
   /** After this nothing more is sent. */
@@ -41,18 +41,18 @@ export class StateSubscription {
     this.#cancelTimer?.();
   }
 
-  #lookIfDue(): void {
+  #readIfDue(): void {
     const { clock, variants } = this.#context;
-    // While pacing, the pending timer takes the next look.
+    // While pacing, the pending timer starts the next read.
     if (clock.monotonicMs() - this.#sentAtMs < variants.updateIntervalMs) return;
-    void this.#look();
+    void this.#read();
   }
 
-  async #look(): Promise<void> {
-    if (this.#isEnded || this.#isLooking) return;
+  async #read(): Promise<void> {
+    if (this.#isEnded || this.#isReading) return;
     const { backend, clock, variants } = this.#context;
     const [market, periodS] = this.#params;
-    this.#isLooking = true;
+    this.#isReading = true;
     this.#cancelTimer?.();
     try {
       const record = await backend.state(market, periodS);
@@ -69,12 +69,12 @@ export class StateSubscription {
       }
     } catch (error) {
       this.#context.telemetry.handlerFailed(failureOf('state.update', error));
-      // A notification has no place for an error: the subscriber sees silence, and the next look
+      // A notification has no place for an error: the subscriber sees silence, and the next read
       // may succeed.
     } finally {
-      this.#isLooking = false;
+      this.#isReading = false;
       if (!this.#isEnded) {
-        const next = () => void this.#look();
+        const next = () => void this.#read();
         this.#cancelTimer = clock.after(variants.updateIntervalMs, next, { background: true });
       }
     }

@@ -32,7 +32,7 @@ export interface HistoryTraits {
   readonly brokenEvery: number;
   /**
    * Share of answers that are cut to three rows or less, down to none; at most two of them in a row,
-   * and some whole ones after that, because nobody can tell a server that always lies from an empty
+   * and some whole ones after that, because a server that always lies looks like an empty
    * one.
    */
   readonly shortShare?: number;

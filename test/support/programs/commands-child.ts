@@ -1,7 +1,7 @@
 /**
  * Commands of the built program, one after another in one process: what is slow about a command is the
  * start of its process. Each sees the environment and the arguments that it would have, and what it
- * prints is told to the parent with its exit code. Not for commands that are ended by a signal.
+ * prints is sent to the parent with its exit code. Not for commands that are ended by a signal.
  */
 
 /** What the parent asks for. */

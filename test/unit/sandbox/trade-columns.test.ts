@@ -27,10 +27,10 @@ test('sums over any stretch equal the plain sums, also after old trades were dro
       fc.property(stretch, ([a, b]) => {
         const from = Math.max(dropped, Math.min(a, b));
         const to = Math.max(from, Math.max(a, b));
-        const sum = { count: to - from, amount: 0n, deal: 0n, high: 0n, low: 0n };
+        const sum = { count: to - from, amount: 0n, quoteVolume: 0n, high: 0n, low: 0n };
         for (const [index, [price = 0n, amount = 0n]] of values.slice(from, to).entries()) {
           sum.amount += amount;
-          sum.deal += price * amount;
+          sum.quoteVolume += price * amount;
           if (index === 0 || price > sum.high) sum.high = price;
           if (index === 0 || price < sum.low) sum.low = price;
         }
