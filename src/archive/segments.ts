@@ -32,7 +32,7 @@ export interface PlacedFile extends ColdFile {
  * Cuts a span along the partitions of a series that have left. Partitions that were never made count as
  * hot: there are no rows of them anywhere.
  *
- * @param departed of all tables, those of one oldest first and none overlapping another
+ * @param removed of all tables, those of one oldest first and none overlapping another
  */
 export function findSegments(
   kind: MergedKind,

@@ -20,7 +20,7 @@ export interface PlaybackOptions {
 }
 
 /**
- * Plays the recorded updates of one session to those who follow them, all tracks in one order of time.
+ * Plays the recorded updates of one session to those who follow them, all channels in one order of time.
  *
  * States: *resting* (no followers) → *playing* → *stopped*. While time is driven by its
  * followers, it goes from record to record as fast as all of them have room; while there are no followers
@@ -32,7 +32,7 @@ export class Playback {
   readonly #wakeup: Wakeup;
   readonly #stopping = new AbortController();
   #running: Promise<void> | undefined;
-  /** Counts what makes a look at the tracks outdated. */
+  /** Counts what makes a look at the channels outdated. */
   #changes = 0;
   /** Counts jumps of time. */
   #laps = 0;
@@ -139,7 +139,7 @@ export class Playback {
     }
   }
 
-  /** The next event of all tracks, when every track is prepared. */
+  /** The next event of all channels, when every channel is prepared. */
   #peek(): Found | undefined {
     let next: Found | undefined;
     for (const channel of this.#channels.values()) {
@@ -166,7 +166,7 @@ interface Found {
   readonly event: ChannelEvent;
 }
 
-/** Of two at the same time the one of the older track. */
+/** Of two at the same time the one of the older channel. */
 function earlier(known: Found | undefined, other: Found): Found {
   return known === undefined || other.event.atMs < known.event.atMs ? other : known;
 }

@@ -20,7 +20,7 @@ const AFTER_ALL = 2 ** 31 - 1;
 /** A recorded end that came without a code: the connection is cut. */
 const ABNORMAL_CLOSURE = 1006;
 
-/** What comes next on a track. */
+/** What comes next on a channel. */
 export interface ChannelEvent {
   readonly atMs: number;
   readonly kind: 'update' | 'close' | 'gap';
