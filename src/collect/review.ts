@@ -6,7 +6,7 @@ import type { FillRequests } from '../store/index.js';
 export interface HoleFiller {
   readonly streamId: number;
   want(span: Span): void;
-  doubt(span: Span, note: string): Promise<void>;
+  invalidate(span: Span, note: string): Promise<void>;
   retry(span: Span): void;
 }
 
@@ -23,7 +23,7 @@ export interface ReviewedUnit {
 const REPEAT_MS = 60_000;
 /** Requests that are remembered as passed on; beyond it the oldest are passed on once more. */
 const PASSED_MAX = 10_000;
-const DOUBT_NOTE = 'taken back to be fetched again, because trades and candles disagree';
+const REVOKE_NOTE = 'taken back to be fetched again, because trades and candles disagree';
 
 /**
  * Passes what others ask for (persons by command, the verification) on to the collectors. The same
@@ -63,18 +63,21 @@ export class FillReview {
       return found.filler;
     };
     for (const { streamId, span } of wanted) fillerOf(streamId)?.want(span);
-    const doubts: Promise<void>[] = [];
+    const revocations: Promise<void>[] = [];
     for (const { gapId, streamId, span } of suspects) {
       const key = `suspect ${gapId}`;
-      const doubt = fillerOf(streamId, key)?.doubt(span, DOUBT_NOTE);
+      const revoked = fillerOf(streamId, key)?.invalidate(span, REVOKE_NOTE);
       // Taken back is remembered in the archive: if it asks once more, that is another doubt.
-      if (doubt !== undefined) doubts.push(doubt.then(() => void this.#passedAtMs.delete(key)));
+      if (revoked !== undefined)
+        revocations.push(revoked.then(() => void this.#passedAtMs.delete(key)));
     }
     for (const { gapId, streamId, span, attempts, nextAttemptAtMs } of due) {
       // After another try, or when somebody ended its pause, it is another request.
       fillerOf(streamId, `due ${gapId} ${attempts} ${nextAttemptAtMs}`)?.retry(span);
     }
-    const failed = (await Promise.allSettled(doubts)).find(({ status }) => status === 'rejected');
+    const failed = (await Promise.allSettled(revocations)).find(
+      ({ status }) => status === 'rejected',
+    );
     if (failed?.status === 'rejected') throw failed.reason;
     return touched;
   }

@@ -63,7 +63,7 @@ function edgeAbove(rows: readonly PageRow[]): number {
 }
 
 /** A row of a page that could not be read, between its readable neighbours in page order. */
-export interface Doubt {
+export interface UnreadRow {
   /** Undefined when no readable row of the page is newer. */
   readonly newerS: number | undefined;
   readonly olderS: number;
@@ -74,8 +74,8 @@ export interface Doubt {
  * below to that of the one above, both whole. A refused row with no readable row below it lies
  * under the claim anyway.
  */
-export function withoutDoubts(claim: Span, doubts: readonly Doubt[]): Span[] {
-  const unclear = doubts.map(({ newerS, olderS }) => ({
+export function withoutUnread(claim: Span, unread: readonly UnreadRow[]): Span[] {
+  const unclear = unread.map(({ newerS, olderS }) => ({
     fromMs: olderS * SECOND_MS,
     toMs: newerS === undefined ? claim.toMs : (newerS + 1) * SECOND_MS,
   }));
@@ -87,8 +87,8 @@ export function withoutDoubts(claim: Span, doubts: readonly Doubt[]): Span[] {
  * the second below it, in which the page ended. That second can then not be proven any more, and
  * the chain goes on below it.
  */
-export function edgeBelow(claim: Span, doubts: readonly Doubt[]): number {
-  const lowestMs = Math.min(...doubts.map(({ olderS }) => olderS * SECOND_MS));
+export function edgeBelow(claim: Span, unread: readonly UnreadRow[]): number {
+  const lowestMs = Math.min(...unread.map(({ olderS }) => olderS * SECOND_MS));
   return Math.min(claim.fromMs, lowestMs);
 }
 

@@ -192,7 +192,7 @@ export function mergeVerdicts(
  * mismatches are to be looked at again with the count of their tries kept. Those that wait for their
  * next look go on waiting: a refetch is itself a change, and must not shorten the pause after it.
  */
-export function doubtVerdicts(
+export function invalidateVerdicts(
   known: readonly VerdictRow[],
   changed: Span,
   nowMs: number,

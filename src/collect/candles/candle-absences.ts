@@ -46,8 +46,8 @@ export class CandleAbsences {
   }
 
   /** Forgets a span that is in doubt. */
-  forget(doubted: Span): void {
-    this.#seen = this.#seen.flatMap((span) => subtractSpans(span, [doubted]));
+  forget(suspect: Span): void {
+    this.#seen = this.#seen.flatMap((span) => subtractSpans(span, [suspect]));
   }
 }
 

@@ -61,13 +61,13 @@ export function believedOf(
     (ms) => question.fromMs <= ms && ms < question.toMs && (ms < span.fromMs || ms >= span.toMs),
   );
   if (!isFound && isSeenAgain === hasNeighbour) return [span];
-  const doubted = emptyEnds(question, heldMs, stepMs).map((end) => end.span);
+  const suspect = emptyEnds(question, heldMs, stepMs).map((end) => end.span);
   // The first answer alone has spoken of what the second was not asked for.
   const askedTwice = {
     fromMs: Math.max(span.fromMs, question.fromMs),
     toMs: Math.min(span.toMs, question.toMs),
   };
-  return subtractSpans(askedTwice, doubted);
+  return subtractSpans(askedTwice, suspect);
 }
 
 function isLong({ fromMs, toMs }: Span, stepMs: number): boolean {

@@ -87,7 +87,7 @@ export class CandleCollector {
   }
 
   /** Takes back that the candles of a span are covered, so that they are fetched again. */
-  doubt(span: Span, note: string): Promise<void> {
+  invalidate(span: Span, note: string): Promise<void> {
     return this.#mutex.run(async () => {
       const { archive, stream, time } = this.#options;
       const atMs = Math.floor(time.nowMs());
@@ -132,9 +132,9 @@ export class CandleCollector {
     const reply = await this.#ask(asked, isHead, signal);
     if (await this.#hasMoved(reply)) return true;
     const answer = this.#read(asked, reply);
-    const ends = this.#doubtedEnds(answer);
-    const doubted = [...ends.map(({ span }) => span), ...answer.unknown];
-    await this.#store(answer, this.#weigh(answer, subtractSpans(answer.closed, doubted)));
+    const ends = this.#suspectEnds(answer);
+    const suspect = [...ends.map(({ span }) => span), ...answer.unknown];
+    await this.#store(answer, this.#weigh(answer, subtractSpans(answer.closed, suspect)));
     for (const end of ends) {
       const second = await this.#ask(end.question, isHead, signal);
       if (await this.#hasMoved(second)) return true;
@@ -229,7 +229,7 @@ export class CandleCollector {
   }
 
   /** Ends of an answer that are asked for once more before they count as quiet. */
-  #doubtedEnds({ closed, refusedMs, heldMs, unknown }: CandleAnswer): EmptyEnd[] {
+  #suspectEnds({ closed, refusedMs, heldMs, unknown }: CandleAnswer): EmptyEnd[] {
     // It proves nothing anyway, and is put off as a whole.
     if (refusedMs.includes(undefined)) return [];
     const { stepMs } = this.#grid;

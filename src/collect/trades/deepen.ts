@@ -4,7 +4,7 @@ import type { Hole } from '../../model/holes.js';
 import { comparePlaces, orderPage, placeKey } from '../../model/order.js';
 import { locate } from '../../model/page.js';
 import { deeperSpan } from '../../model/proof.js';
-import { type Frontier, NOTHING, seenDepth } from './frontier.js';
+import { type ChainCursor, NOTHING, seenDepth } from './frontier.js';
 import { isUnread } from './known.js';
 import { sureRows } from './page-ends.js';
 import type { SourceTrade, TradePage } from './source.js';
@@ -26,7 +26,7 @@ const LOOKS_BELOW_MAX = 6;
 export async function deepen(
   walk: Walk,
   hole: Hole,
-  chain: Frontier,
+  chain: ChainCursor,
   signal: AbortSignal,
 ): Promise<void> {
   const { traits, since, source } = walk.options;
@@ -58,7 +58,7 @@ export async function deepen(
         continue;
       case 'broken':
         await walk.pages.commit(page, NOTHING, {});
-        if (headsSeen === request) since.doubt(source.endpoint);
+        if (headsSeen === request) since.invalidate(source.endpoint);
         throw walk.stalled(location.detail);
       case 'beyondHistory':
         await walk.pages.commit(page, NOTHING, {});
@@ -93,7 +93,7 @@ export async function deepen(
   }
   // The next try goes on from here: an estimate that is far off must not stop it for good.
   walk.putAside(hole.edgeMs, search);
-  if (headsSeen === LOCATE_REQUESTS_MAX) since.doubt(source.endpoint);
+  if (headsSeen === LOCATE_REQUESTS_MAX) since.invalidate(source.endpoint);
   throw walk.stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the place (${why})`);
 }
 
@@ -101,7 +101,7 @@ export async function deepen(
 async function goOn(
   walk: Walk,
   hole: Hole,
-  chain: Frontier,
+  chain: ChainCursor,
   page: TradePage,
   rows: readonly SourceTrade[],
   skip: number,
@@ -113,7 +113,7 @@ async function goOn(
   const claim = deeperSpan(rows, hole.edgeMs);
   const isNews = await compareStored(walk, hole, page, skip, signal);
   if (claim.fromMs <= hole.fromMs) await lookBelow(walk, hole, { rows, skip, isNews }, signal);
-  const { ranges, doubtfulEdgesMs } = await pages.commit(page, claim, {
+  const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
     endpoint: options.source.endpoint,
     skip,
     received: page.rowCount,
@@ -121,7 +121,7 @@ async function goOn(
   });
   await walk.epochs.look(rows);
   await book.passed(hole);
-  for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
+  for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
   chains.delete(hole.edgeMs);
   const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
   const seen = seenDepth(skip + rows.length, page);
@@ -225,7 +225,7 @@ async function compareStored(
 export async function endOfHistory(
   walk: Walk,
   hole: Hole,
-  chain: Frontier,
+  chain: ChainCursor,
   page: TradePage,
 ): Promise<void> {
   const { pages, chains, book, options } = walk;
@@ -240,7 +240,7 @@ export async function endOfHistory(
     (pages.lowest !== undefined && comparePlaces(pages.lowest, chain) < 0) ||
     below.some((range) => range.firstId !== null);
   // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
-  const endsUnreadable = page.rejected.length > page.doubts.length;
+  const endsUnreadable = page.rejected.length > page.unread.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
   chains.delete(hole.edgeMs);
   if (endsUnreadable) {
@@ -261,8 +261,8 @@ export async function endOfHistory(
   const fromMs = isFirst ? empty.fromMs : startMs;
   const span = { fromMs: Math.min(fromMs, hole.edgeMs), toMs: hole.edgeMs };
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
-  const { doubtfulEdgesMs } = await pages.commit(page, span, evidence);
-  for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
+  const { suspectEdgesMs } = await pages.commit(page, span, evidence);
+  for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
   await walk.startFoundAt(fromMs);
   // What is expected of the time before that cannot be had.
   for (const rest of walk.holes()) {

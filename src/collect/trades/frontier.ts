@@ -13,7 +13,7 @@ export interface PendingGap {
 }
 
 /** The lowest trade of a contiguous chain below an edge of coverage. */
-export interface Frontier extends PageRow {
+export interface ChainCursor extends PageRow {
   /** Where the coverage above begins. */
   readonly edgeMs: number;
   /**
@@ -36,7 +36,7 @@ export interface Frontier extends PageRow {
 export const NOTHING = { fromMs: 0, toMs: 0 };
 
 /** How deep a trade was seen to lie, and until when new trades are part of that. */
-export type SeenDepth = Pick<Frontier, 'depth' | 'seenUntilMs'>;
+export type SeenDepth = Pick<ChainCursor, 'depth' | 'seenUntilMs'>;
 
 /**
  * A depth that a page deep in history showed. Whatever happened before the page was read is part of
@@ -47,7 +47,7 @@ export function seenDepth(depth: number, page: ReplyTimes): SeenDepth {
 }
 
 /** The frontier that a page leaves behind when its claim begins at `edgeMs`. */
-export function chainEnd(edgeMs: number, oldest: SourceTrade, seen: SeenDepth): Frontier {
+export function chainEnd(edgeMs: number, oldest: SourceTrade, seen: SeenDepth): ChainCursor {
   const { tid, tradedAtS } = oldest;
   return { edgeMs, tid, tradedAtS, wholeFromMs: (tradedAtS + 1) * SECOND_MS, ...seen };
 }
@@ -69,9 +69,9 @@ const CHAINS_MAX = 100;
  * from the ledger; it is lost with the process.
  */
 export class Chains {
-  readonly #byEdge = new Map<number, Frontier>();
+  readonly #byEdge = new Map<number, ChainCursor>();
 
-  at(edgeMs: number): Frontier | undefined {
+  at(edgeMs: number): ChainCursor | undefined {
     return this.#byEdge.get(edgeMs);
   }
 
@@ -79,9 +79,9 @@ export class Chains {
     return [...this.#byEdge.keys()];
   }
 
-  set(frontier: Frontier): void {
-    this.#byEdge.delete(frontier.edgeMs);
-    this.#byEdge.set(frontier.edgeMs, frontier);
+  set(cursor: ChainCursor): void {
+    this.#byEdge.delete(cursor.edgeMs);
+    this.#byEdge.set(cursor.edgeMs, cursor);
     if (this.#byEdge.size > CHAINS_MAX) {
       const [oldest] = this.#byEdge.keys();
       if (oldest !== undefined) this.#byEdge.delete(oldest);

@@ -190,7 +190,7 @@ export class Head {
       ({ span }) => claim.fromMs <= span.fromMs && span.fromMs <= claim.toMs,
     );
     const topBefore = pages.ranges.top;
-    const { ranges, doubtfulEdgesMs } = await pages.commit(page, claim, {
+    const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
       endpoint: source.endpoint,
       skip: 0,
       asked: limit,
@@ -205,7 +205,7 @@ export class Head {
     await this.#walk.epochs.look(rows);
     pages.remember(rows);
     this.#newPerPoll = (this.#newPerPoll + fresh.length) / 2;
-    for (const edgeMs of doubtfulEdgesMs) book.refused(edgeMs);
+    for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
     // What the server does not know cannot be walked; right below it all is covered.
     const isAtGap = page.gaps.some(
       ({ span }) => spanContains(span, claim.fromMs) && this.#walk.isCovered(span.fromMs - 1),

@@ -119,8 +119,8 @@ export class KnownTrades {
 }
 
 /** Whether a row may be one of those that a page holds in a form that cannot be read. */
-export function isUnread({ doubts }: TradePage, { tradedAtS }: PageRow): boolean {
-  return doubts.some(
+export function isUnread({ unread }: TradePage, { tradedAtS }: PageRow): boolean {
+  return unread.some(
     ({ newerS, olderS }) => olderS <= tradedAtS && tradedAtS <= (newerS ?? tradedAtS),
   );
 }

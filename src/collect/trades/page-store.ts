@@ -12,7 +12,7 @@ import type {
 import { type GapReason, isLost, reasonLabel } from '../../model/gap-reasons.js';
 import { CoveredRangeList } from '../../model/islands.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
-import { withoutDoubts } from '../../model/proof.js';
+import { withoutUnread } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
 import type { ArchivePort, ExchangeTime } from '../ports.js';
 import { quarantineRows } from '../quarantine.js';
@@ -89,7 +89,7 @@ export class PageStore {
     page: TradePage,
     claim: Span,
     evidence: Evidence,
-  ): Promise<{ ranges: readonly CoveredRange[]; doubtfulEdgesMs: number[] }> {
+  ): Promise<{ ranges: readonly CoveredRange[]; suspectEdgesMs: number[] }> {
     const { archive, marketId, market, stream, source, telemetry, clock } = this.#options;
     const trades = page.trades.filter((trade) => !page.held.includes(trade));
     const fresh = this.#recent.fresh(trades);
@@ -99,7 +99,7 @@ export class PageStore {
       }
     }
     const unknown = page.gaps.map(({ span }) => span);
-    const spans = withoutDoubts(claim, page.doubts).flatMap((span) => subtractSpans(span, unknown));
+    const spans = withoutUnread(claim, page.unread).flatMap((span) => subtractSpans(span, unknown));
     telemetry.received({ stream: source.kind, market, count: page.rowCount });
     this.#settled('duplicate', page.trades.length - fresh.length);
     this.#settled('rejected', page.rejected.length);
@@ -108,12 +108,12 @@ export class PageStore {
     const quarantine = this.#refused.fresh(refused);
     if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans, unknown)) {
       if (unknown.length === 0) {
-        return { ranges: this.ranges.all.slice(0, 1), doubtfulEdgesMs: [] };
+        return { ranges: this.ranges.all.slice(0, 1), suspectEdgesMs: [] };
       }
       const ranges = this.ranges.all.filter(
         ({ span }) => span.fromMs <= claim.toMs && claim.fromMs <= span.toMs,
       );
-      return { ranges, doubtfulEdgesMs: await this.#noteDoubts(claim, spans, page.gaps) };
+      return { ranges, suspectEdgesMs: await this.#recordSuspects(claim, spans, page.gaps) };
     }
     const batch = {
       trades: fresh.map((trade) => ({ ...trade, marketId, receivedAtMs })),
@@ -142,15 +142,15 @@ export class PageStore {
     if (top !== undefined) {
       telemetry.progressed({ stream: source.kind, market, newestMs: top.span.toMs });
     }
-    const doubtfulEdgesMs = await this.#noteDoubts(claim, spans, page.gaps);
-    return { ranges: result.ranges, doubtfulEdgesMs };
+    const suspectEdgesMs = await this.#recordSuspects(claim, spans, page.gaps);
+    return { ranges: result.ranges, suspectEdgesMs };
   }
 
   /** Keeps nothing of a page that is not believed but its refused rows, in quarantine. */
   async refuse(page: TradePage): Promise<void> {
     if (page.rejected.length === 0) return;
     const { length: rowCount } = page.rejected;
-    await this.commit({ ...page, trades: [], doubts: [], rowCount }, { fromMs: 0, toMs: 0 }, {});
+    await this.commit({ ...page, trades: [], unread: [], rowCount }, { fromMs: 0, toMs: 0 }, {});
   }
 
   /** Call after the commit of a head page: its rows are not sent again while they stay the same. */
@@ -251,7 +251,7 @@ export class PageStore {
    * Lists what refused rows, or a server that does not know all itself, leave uncovered within a claim,
    * unless it was covered before.
    */
-  async #noteDoubts(
+  async #recordSuspects(
     claim: Span,
     covered: readonly Span[],
     gaps: TradePage['gaps'],

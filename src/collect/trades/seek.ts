@@ -67,14 +67,14 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
     } else {
       if (rows !== sure) continue;
       const claim = coveredSpan(rows);
-      const { ranges, doubtfulEdgesMs } = await pages.commit(page, claim, {
+      const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
         endpoint: options.source.endpoint,
         skip,
         received: page.rowCount,
         sought: true,
       });
       await walk.epochs.look(rows);
-      for (const doubtfulMs of doubtfulEdgesMs) book.refused(doubtfulMs);
+      for (const suspectMs of suspectEdgesMs) book.refused(suspectMs);
       const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
       const seen = seenDepth(skip + rows.length, page);
       if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
@@ -83,6 +83,6 @@ export async function seek(walk: Walk, head: Head, hole: Hole, signal: AbortSign
     }
   }
   walk.putAside(edgeMs, search);
-  if (headsSeen === LOCATE_REQUESTS_MAX) options.since.doubt(options.source.endpoint);
+  if (headsSeen === LOCATE_REQUESTS_MAX) options.since.invalidate(options.source.endpoint);
   throw walk.stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the time asked for`);
 }

@@ -16,7 +16,7 @@ export interface SinceKnowledge {
    */
   look(source: TradeSource, market: string, signal: AbortSignal): Promise<void>;
   /** Answers do not fit what is known. It is looked at anew, unless that was done just now. */
-  doubt(endpoint: PagedEndpoint): void;
+  invalidate(endpoint: PagedEndpoint): void;
 }
 
 export interface SinceModesOptions {
@@ -39,7 +39,7 @@ const SAMPLE = 100;
 const RETRY_BASE_MS = 1000;
 const RETRY_CAP_MS = 60_000;
 /** A doubt is followed at most this often. */
-const DOUBT_PAUSE_MS = 600_000;
+const SUSPECT_PAUSE_MS = 600_000;
 
 const unsettled = (): Endpoint => ({
   mode: undefined,
@@ -73,10 +73,10 @@ export class SinceModes implements SinceKnowledge {
     return this.#endpoints[endpoint].mode;
   }
 
-  doubt(endpoint: PagedEndpoint): void {
+  invalidate(endpoint: PagedEndpoint): void {
     const state = this.#endpoints[endpoint];
     const nowMs = this.#options.clock.monotonicMs();
-    if (state.isOpen || nowMs - state.settledAtMs < DOUBT_PAUSE_MS) return;
+    if (state.isOpen || nowMs - state.settledAtMs < SUSPECT_PAUSE_MS) return;
     state.isOpen = true;
     state.dueAtMs = nowMs;
     state.tries = 0;

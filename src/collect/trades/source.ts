@@ -5,7 +5,7 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../model/batch.js';
 import { orderPage, screenPage } from '../../model/order.js';
-import { type Doubt, latestMs, type ReplyTimes } from '../../model/proof.js';
+import { latestMs, type ReplyTimes, type UnreadRow } from '../../model/proof.js';
 import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../../model/sane-window.js';
 import type { CallOptions, ExchangePort, ExchangeReply } from '../ports.js';
 
@@ -17,7 +17,7 @@ export interface TradePage extends ReplyTimes {
   /** In the order of the reply. */
   readonly trades: readonly SourceTrade[];
   readonly rejected: readonly RejectedRow[];
-  readonly doubts: readonly Doubt[];
+  readonly unread: readonly UnreadRow[];
   /** What the server says it does not know whole, in whole seconds; only a replay says so. */
   readonly gaps: readonly ToldGap[];
   /** Rows in the reply, readable or not. */
@@ -97,7 +97,7 @@ export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => Source
     ends: { first: inOrder[0], last: inOrder.at(-1) },
     held: [],
     rejected,
-    doubts: screened.isShuffled ? doubtAll(trades, rejected) : findDoubts(slots),
+    unread: screened.isShuffled ? allUnread(trades, rejected) : findUnread(slots),
     gaps: (reply.gaps ?? []).map(({ span, ...gap }) => ({ ...gap, span: wholeSeconds(span) })),
     rowCount,
     sentAtMs: reply.sentAtMs,
@@ -112,7 +112,7 @@ const OUTSIDE = 'time outside the sane window';
 const isSane = (ms: number, latest: number) => ms >= OLDEST_SANE_MS && ms <= latest + SANE_AHEAD_MS;
 
 /** In a reply without an order a refused row may lie anywhere. */
-function doubtAll(trades: readonly SourceTrade[], rejected: readonly RejectedRow[]): Doubt[] {
+function allUnread(trades: readonly SourceTrade[], rejected: readonly RejectedRow[]): UnreadRow[] {
   if (rejected.length === 0 || trades.length === 0) return [];
   const olderS = Math.min(...trades.map(({ tradedAtS }) => tradedAtS));
   return [{ newerS: undefined, olderS }];
@@ -123,7 +123,7 @@ export function withoutNewest(page: TradePage): TradePage {
   const [newest] = page.trades;
   const unseen = newest === undefined ? [] : [{ newerS: undefined, olderS: newest.tradedAtS }];
   // An empty page may hide one trade: it says nothing of a market without any.
-  return { ...page, doubts: [...unseen, ...page.doubts], rowCount: Math.max(1, page.rowCount) };
+  return { ...page, unread: [...unseen, ...page.unread], rowCount: Math.max(1, page.rowCount) };
 }
 
 /** Trades are kept under whole seconds: one of which a part is unknown is unknown. */
@@ -145,16 +145,16 @@ function exactOnly(trade: SourceTrade, gaps: readonly ToldGap[] = []): SourceTra
   return isWhole && gaps.some(isUnknown) ? { ...trade, executedAtUs: null } : trade;
 }
 
-function findDoubts(slots: ReadonlyArray<SourceTrade | undefined>): Doubt[] {
-  const doubts: Doubt[] = [];
+function findUnread(slots: ReadonlyArray<SourceTrade | undefined>): UnreadRow[] {
+  const unread: UnreadRow[] = [];
   for (const [at, slot] of slots.entries()) {
     if (slot !== undefined) continue;
     const older = slots.slice(at + 1).find((one) => one !== undefined);
     if (older === undefined) break;
     const newer = slots.slice(0, at).findLast((one) => one !== undefined);
-    doubts.push({ newerS: newer?.tradedAtS, olderS: older.tradedAtS });
+    unread.push({ newerS: newer?.tradedAtS, olderS: older.tradedAtS });
   }
-  return doubts;
+  return unread;
 }
 
 /** Trades by history/result: every field but the exact time. */

@@ -11,10 +11,10 @@ import { type EndPlace, HistoryEnds } from './ends.js';
 import { WalkStalledError } from './errors.js';
 import type { TradeEvidence } from './evidence.js';
 import {
+  type ChainCursor,
   Chains,
   chainEnd,
   countAfter,
-  type Frontier,
   NOTHING,
   type SeenDepth,
 } from './frontier.js';
@@ -198,13 +198,13 @@ export class Walk {
   }
 
   /** From where the walk can go down below an edge; undefined when the place must be sought. */
-  async frontierAt(edgeMs: number): Promise<Frontier | undefined> {
-    const frontier = await this.#frontierAt(edgeMs);
-    if (frontier !== undefined) this.#pageEnds.confirm(frontier);
-    return frontier;
+  async cursorAt(edgeMs: number): Promise<ChainCursor | undefined> {
+    const cursor = await this.#cursorAt(edgeMs);
+    if (cursor !== undefined) this.#pageEnds.confirm(cursor);
+    return cursor;
   }
 
-  async #frontierAt(edgeMs: number): Promise<Frontier | undefined> {
+  async #cursorAt(edgeMs: number): Promise<ChainCursor | undefined> {
     const chain = this.chains.at(edgeMs);
     if (chain !== undefined) return chain;
     const { archive, marketId } = this.options;
@@ -224,7 +224,7 @@ export class Walk {
    * Learns from where a trade was found how many rows above it the ledger does not count: those of
    * the holes above, which lie above every older trade as well.
    */
-  foundAt(place: Frontier, depth: number, page: TradePage): void {
+  foundAt(place: ChainCursor, depth: number, page: TradePage): void {
     const { counted } = place;
     if (counted === undefined) return;
     // The ledger will count the newest second as soon as it is over.
@@ -277,8 +277,8 @@ export class Walk {
     page: TradePage,
     oldest: SourceTrade,
     seen: SeenDepth,
-  ): Promise<Frontier> {
-    const edgeMs = edgeBelow(claim, page.doubts);
+  ): Promise<ChainCursor> {
+    const edgeMs = edgeBelow(claim, page.unread);
     if (edgeMs < claim.fromMs) {
       await this.pages.recordRefused({ fromMs: edgeMs, toMs: claim.fromMs });
       this.book.refused(claim.fromMs);

@@ -109,7 +109,7 @@ export class TradeWalker {
   }
 
   /** Takes back that a span is covered, so that it is fetched again like any other hole. */
-  doubt(span: Span, note: string): Promise<void> {
+  invalidate(span: Span, note: string): Promise<void> {
     return this.#mutex.run(async () => {
       const { options } = this.#walk;
       const atMs = Math.floor(options.time.nowMs());
@@ -157,7 +157,7 @@ export class TradeWalker {
     if (hole === undefined) return;
     if (mode === 'id') return this.#tryHorizon(hole, signal);
     const { book, chains, ends } = this.#walk;
-    const before = await this.#walk.frontierAt(hole.edgeMs);
+    const before = await this.#walk.cursorAt(hole.edgeMs);
     const known = ends.below(hole.edgeMs, before);
     if (known === 'seen') return book.putOff(hole.edgeMs);
     if (known === 'proven') {
@@ -197,7 +197,7 @@ export class TradeWalker {
 
   async #tryHorizon(hole: Hole, signal: AbortSignal): Promise<void> {
     const { options, book } = this.#walk;
-    options.since.doubt(options.source.endpoint);
+    options.since.invalidate(options.source.endpoint);
     try {
       const page = await this.#walk.fetchForStep(0, PAGE_MAX, signal);
       await this.#head.store(page, PAGE_MAX);
@@ -234,7 +234,7 @@ export class TradeWalker {
     if (isAgreed) ends.seenBelow(oldest);
     await this.#walk.pages.commit(second, NOTHING, {});
     for (const hole of holes) {
-      const chain = await this.#walk.frontierAt(hole.edgeMs);
+      const chain = await this.#walk.cursorAt(hole.edgeMs);
       const isLowest = isAgreed && chain !== undefined && comparePlaces(chain, oldest) === 0;
       if (isLowest && ends.isAgain(hole.edgeMs, oldest.tid)) {
         await endOfHistory(this.#walk, hole, chain, page);

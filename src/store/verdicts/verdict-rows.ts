@@ -2,7 +2,7 @@ import { hullOf, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import {
   type Difference,
-  doubtVerdicts,
+  invalidateVerdicts,
   mergeVerdicts,
   type SlotVerdict,
   type VerdictRow,
@@ -201,7 +201,7 @@ export async function applySuspects(
           if (suspect.interval_s !== 0 && suspect.interval_s !== intervalS) continue;
           const changed = outward(suspect, intervalS * 1000);
           await changeRows(runner, marketId, intervalS, changed, (known) =>
-            doubtVerdicts(known, changed, nowMs),
+            invalidateVerdicts(known, changed, nowMs),
           );
         }
       }

@@ -20,5 +20,5 @@ export const worldOf = (mode: 'skip' | 'id'): fc.Arbitrary<WalkWorld> =>
     failEvery: fc.integer({ min: 4, max: 60 }),
     floor: fc.option(fc.integer({ min: -50, max: 90 }).map((percent) => percent / 100)),
     wanted: fc.array(fc.tuple(share, share), { maxLength: 3 }),
-    doubtEvery: fc.integer({ min: 7, max: 60 }),
+    invalidateEvery: fc.integer({ min: 7, max: 60 }),
   });

@@ -24,7 +24,7 @@ export interface WalkWorld extends HistoryTraits {
   readonly floor: number | null;
   /** Wanted spans as shares of that time; below 0 there is no history. */
   readonly wanted: readonly (readonly [number, number])[];
-  readonly doubtEvery: number;
+  readonly invalidateEvery: number;
 }
 
 /** Looks in a row that change nothing until a world counts as settled: signs of an end come in twos. */
@@ -35,7 +35,7 @@ export const fired = {
   crashes: 0,
   lies: 0,
   refused: 0,
-  doubts: 0,
+  invalidations: 0,
   failed: 0,
   horizons: 0,
   beyond: 0,
@@ -118,24 +118,24 @@ export class WalkRun {
     });
   }
 
-  async doubt(): Promise<void> {
+  async invalidate(): Promise<void> {
     const { span } = this.archive.allRanges(1)[0] ?? {};
     if (span === undefined) return;
     const fromMs =
       span.fromMs + Math.floor((this.#random() * (span.toMs - span.fromMs)) / 2000) * 1000;
     const toMs = fromMs + Math.ceil(this.#random() * 20) * 1000;
-    await this.walker.doubt({ fromMs, toMs }, 'a test');
+    await this.walker.invalidate({ fromMs, toMs }, 'a test');
     this.assertHonest();
-    fired.doubts += 1;
+    fired.invalidations += 1;
   }
 
   async live(): Promise<void> {
-    const { crashEvery, doubtEvery, forgetEvery } = this.#world;
+    const { crashEvery, invalidateEvery, forgetEvery } = this.#world;
     for (let turn = 1; turn <= 60; turn += 1) {
       await this.attempt(() => this.walker.pollHead(signal));
       for (let step = 0; step < 3; step += 1)
         await this.attempt(() => this.walker.fillStep(signal));
-      if (turn % doubtEvery === 0) await this.doubt();
+      if (turn % invalidateEvery === 0) await this.invalidate();
       this.clock.advance(6000);
       if (forgetEvery > 0 && turn % forgetEvery === 0) {
         this.exchange.away(1000, 40);

@@ -151,7 +151,7 @@ export class TradeWorld {
 
 /** Knowledge that needs no looking up. */
 export function knownMode(of: () => SinceMode | undefined): SinceKnowledge {
-  return { of, look: async () => undefined, doubt: () => undefined };
+  return { of, look: async () => undefined, invalidate: () => undefined };
 }
 
 const afterStart = (ms: number) => (ms - START_MS) / 1000;

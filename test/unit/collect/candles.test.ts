@@ -324,7 +324,7 @@ test('doubted candles are fetched again', async () => {
   const collector = world.collector();
   await pollAll(collector);
   world.volume = '7';
-  await collector.doubt({ fromMs: START_MS + 90_000, toMs: START_MS + 120_000 }, 'a test');
+  await collector.invalidate({ fromMs: START_MS + 90_000, toMs: START_MS + 120_000 }, 'a test');
   await pollAll(collector);
   assert.deepEqual(world.asked().at(-1), { fromMin: 1, toMin: 2 });
   assert.deepEqual(world.covered(), [[0, 99]]);

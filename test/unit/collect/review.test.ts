@@ -21,7 +21,7 @@ class Filler implements HoleFiller {
     this.calls.push(`want ${fromMs} ${toMs}`);
   }
 
-  async doubt({ fromMs, toMs }: Span): Promise<void> {
+  async invalidate({ fromMs, toMs }: Span): Promise<void> {
     this.calls.push(`doubt ${fromMs} ${toMs}`);
     if (this.isFailing) throw new Error('no database');
   }

@@ -15,14 +15,14 @@ import { factor } from '../../support/seeds.js';
 const UNTROUBLED = { brokenEvery: 0, shortShare: 0, forgetEvery: 0 } as const;
 const QUIET = { mode: 'id', seed: 1, cap: 1000, floor: null, ...UNTROUBLED } as const;
 /** Worlds in which a lost hole grows by a doubt, or a wanted span begins before all history. */
-const LOST_AND_DOUBTED: readonly WalkWorld[] = [
+const LOST_AND_INVALIDATED: readonly WalkWorld[] = [
   {
     ...{ ...QUIET, history: 2, perRequest: 0, staleEvery: 36, replicaEvery: 4, wanted: [] },
-    ...{ crashEvery: 39, failEvery: 4, doubtEvery: 12 },
+    ...{ crashEvery: 39, failEvery: 4, invalidateEvery: 12 },
   },
   {
     ...{ ...QUIET, history: 1, perRequest: 2, staleEvery: 3, replicaEvery: 6 },
-    ...{ crashEvery: 7, failEvery: 5, wanted: [[-0.01, 0.02]], doubtEvery: 7 },
+    ...{ crashEvery: 7, failEvery: 5, wanted: [[-0.01, 0.02]], invalidateEvery: 7 },
   },
 ];
 
@@ -37,7 +37,7 @@ for (const mode of ['skip', 'id'] as const) {
       }),
       {
         numRuns: Math.ceil(110 * factor),
-        examples: mode === 'id' ? LOST_AND_DOUBTED.map((one) => [one]) : [],
+        examples: mode === 'id' ? LOST_AND_INVALIDATED.map((one) => [one]) : [],
       },
     );
   });

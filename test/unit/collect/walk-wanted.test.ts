@@ -83,8 +83,8 @@ test('a doubted span is walked again, and rows that had vanished are stored agai
   await fillAll(walker);
   world.archive.trades.delete(`7 ${START_S + 30} 31`);
   world.archive.trades.delete(`7 ${START_S + 49} 50`);
-  await walker.doubt(span(30, 31), 'a test');
-  await walker.doubt(span(45, 60), 'a test');
+  await walker.invalidate(span(30, 31), 'a test');
+  await walker.invalidate(span(45, 60), 'a test');
   assert.deepEqual(world.covered(), [
     [31, 45],
     [1, 30],

@@ -7,8 +7,8 @@ import {
   headSpan,
   latestMs,
   provenUntilMs,
-  withoutDoubts,
   withoutSlots,
+  withoutUnread,
 } from '../../../src/model/proof.js';
 
 const rowsAt = (...seconds: number[]) =>
@@ -47,14 +47,14 @@ test('a deeper page adds from above its oldest second up to the edge, never more
 
 test('refused rows cut out the seconds between their readable neighbours, both whole', () => {
   const claim = span(10, 30);
-  assert.deepEqual(withoutDoubts(claim, []), [claim]);
-  assert.deepEqual(withoutDoubts(claim, [{ newerS: 20, olderS: 18 }]), [
+  assert.deepEqual(withoutUnread(claim, []), [claim]);
+  assert.deepEqual(withoutUnread(claim, [{ newerS: 20, olderS: 18 }]), [
     span(10, 18),
     span(21, 30),
   ]);
-  assert.deepEqual(withoutDoubts(claim, [{ newerS: undefined, olderS: 25 }]), [span(10, 25)]);
-  assert.deepEqual(withoutDoubts(claim, [{ newerS: 12, olderS: 5 }]), [span(13, 30)]);
-  assert.deepEqual(withoutDoubts(claim, [{ newerS: undefined, olderS: 5 }]), []);
+  assert.deepEqual(withoutUnread(claim, [{ newerS: undefined, olderS: 25 }]), [span(10, 25)]);
+  assert.deepEqual(withoutUnread(claim, [{ newerS: 12, olderS: 5 }]), [span(13, 30)]);
+  assert.deepEqual(withoutUnread(claim, [{ newerS: undefined, olderS: 5 }]), []);
 });
 
 test('candles lie on the grid, and refused ones are cut out of it', () => {
@@ -76,8 +76,8 @@ test('whatever is refused: no claim ever holds a second that a refused row may l
       const readable = sorted.filter((_, index) => index !== at);
       const [newerS, olderS] = [sorted[at - 1], sorted[at + 1]];
       const claim = headSpan(rowsAt(...readable), 50_000, 60_000);
-      const doubts = olderS === undefined ? [] : [{ newerS, olderS }];
-      for (const { fromMs, toMs } of withoutDoubts(claim, doubts)) {
+      const unread = olderS === undefined ? [] : [{ newerS, olderS }];
+      for (const { fromMs, toMs } of withoutUnread(claim, unread)) {
         const refusedMs = (refusedS ?? 0) * 1000;
         assert.ok(refusedMs < fromMs || refusedMs >= toMs);
       }

@@ -6,7 +6,7 @@ import type { Span } from '../../../src/kernel/span.js';
 import {
   type CandleFigures,
   describeDifference,
-  doubtVerdicts,
+  invalidateVerdicts,
   judgeSlot,
   matchRow,
   mergeVerdicts,
@@ -223,12 +223,14 @@ test('merging says of every slot what the last word was, and never overlaps', ()
 
 test('a change ends what was proven there, and has mismatches judged anew with their tries', () => {
   const known = [matchRow(minutes(0, 5)), mismatch(5, 2)];
-  assert.deepEqual(doubtVerdicts(known, minutes(3, 4), 7), [
+  assert.deepEqual(invalidateVerdicts(known, minutes(3, 4), 7), [
     matchRow(minutes(0, 3)),
     matchRow(minutes(4, 5)),
     mismatch(5, 2),
   ]);
   const waiting = { ...mismatch(5, 1), nextTryAtMs: 99 };
-  assert.deepEqual(doubtVerdicts([waiting], minutes(0, 9), 7), [waiting]);
-  assert.deepEqual(doubtVerdicts(known, minutes(0, 9), 7), [{ ...mismatch(5, 2), nextTryAtMs: 7 }]);
+  assert.deepEqual(invalidateVerdicts([waiting], minutes(0, 9), 7), [waiting]);
+  assert.deepEqual(invalidateVerdicts(known, minutes(0, 9), 7), [
+    { ...mismatch(5, 2), nextTryAtMs: 7 },
+  ]);
 });
