@@ -23,7 +23,7 @@ export interface Reply<T> {
   readonly dateMs: number | null;
   /**
    * When a cache took up the answer, UNIX milliseconds, where the answer says so (`cache_time`); null
-   * elsewhere. It shows that moment; `sentAtMs` is not later.
+   * elsewhere. It shows that time; `sentAtMs` is not later.
    */
   readonly cachedAtMs: number | null;
   /**
@@ -31,7 +31,7 @@ export interface Reply<T> {
    * offset counts trades, the newest one is then missing.
    */
   readonly isRaised: boolean;
-  /** The header `x-tapekeep-exchange`: names the history that this server tells; null elsewhere. */
+  /** The header `x-tapekeep-exchange`: names the history that is served; null elsewhere. */
   readonly identity: string | null;
   /**
    * Pieces of time of which this answer speaks, and which the server says it does not know whole: the
@@ -39,7 +39,7 @@ export interface Reply<T> {
    */
   readonly gaps: readonly ToldGap[];
   /**
-   * Of an answer of a replay that shows one moment, which is the end of this span: since when it knows
+   * Of an answer of a replay that shows one time, which is the end of this span: since when it knows
    * all that happened until then (the header `x-tapekeep-covered`). Null elsewhere.
    */
   readonly covered: Span | null;
@@ -89,9 +89,9 @@ export interface Credentials {
 /** Keeps the last nonce over restarts, so that a wall clock set back does not lock the key out. */
 export interface NonceStore {
   /**
-   * Waits until nobody else signs with this key, and keeps it so until the function returned is
-   * called, which never fails. Held from before the nonce is taken until the answer is there. Left
-   * out where this client is the only one that uses the key.
+   * Waits until no other request is signed with this key, and keeps it so until the function
+   * returned is called, which never fails. Held from before the nonce is taken until the answer is
+   * there. Left out where this client is the only one that uses the key.
    */
   lock?(signal?: AbortSignal): Promise<() => Promise<void>>;
   /** The last saved nonce, or undefined. Asked before every request: others may have moved it. */

@@ -19,7 +19,7 @@ export interface ExchangeTimeSample {
 export interface LivedTime {
   /** When the process began, or the exchange's time jumped last. */
   readonly sinceMs: number;
-  /** First moment that has not come yet, by the most cautious of the sources that may be right. */
+  /** First instant that has not come yet, by the most cautious of the sources that may be right. */
   readonly untilMs: number;
 }
 
@@ -27,7 +27,7 @@ export interface LivedTime {
 export interface ExchangeClock {
   /** Exchange time now, UNIX milliseconds (whole). Rather a little behind than ahead. */
   nowMs(): number;
-  /** Exchange time at a moment of the recent past on this machine's monotonic clock. */
+  /** Exchange time at an instant of the recent past on this machine's monotonic clock. */
   atMonotonicMs(monotonicMs: number): number;
   /** Exchange time minus this machine's wall clock; 0 while the local clock is used. */
   readonly offsetMs: number;
@@ -345,7 +345,7 @@ class EstimatedExchangeClock implements ExchangeClock {
     }
   }
 
-  /** Tells once of each line that contradicts the one in use. */
+  /** Reports once each line that contradicts the one in use. */
   #report(rival: ClockLine, atMs: number): void {
     const usedMs = this.#line?.estimateMs(atMs) ?? 0;
     const shownMs = rival.estimateMs(atMs);

@@ -102,7 +102,7 @@ export class HttpTransport {
    * Sends one request and reads the whole answer.
    *
    * @param onHead called when the answer's head is there, also if its body then fails
-   * @param onLeaving called when the first bytes are about to leave; before, nobody has seen any
+   * @param onLeaving called when the first bytes are about to leave; before, none was sent
    * @throws StaleConnectionError, NetworkError, TimeoutError, ReplyTooLargeError, or the signal's
    *   reason
    */

@@ -20,7 +20,7 @@ export interface NonceLockOptions {
 
 const DEFAULT_WAIT_MS = 60_000;
 const DEFAULT_LEASE_MS = 10_000;
-/** Mean pause between two looks at a lock that somebody holds. */
+/** Mean pause between two looks at a held lock. */
 const LOOK_EVERY_MS = 20;
 const SIGNS_A_LEASE = 4;
 
@@ -116,7 +116,7 @@ export class NonceLock {
     try {
       await rename(path, aside);
       const moved = await readFile(aside, 'utf8');
-      // Somebody was faster and holds it already: what was moved is that one's.
+      // Another process holds it already: what was moved belongs to that one.
       if (moved !== stale) await writeFile(path, moved, { flag: 'wx', mode: 0o600 });
     } catch (error) {
       if (codeOf(error) !== 'ENOENT' && codeOf(error) !== 'EEXIST') throw error;

@@ -11,14 +11,14 @@ import { Slots } from './slots.js';
  * Where the last nonce of a key is kept.
  *
  * - `{ folder }`: in a file of its own there, shared by all programs that name the same folder.
- * - `memory`: nowhere. For a key that nobody else uses, where nothing can be written: a restart goes
+ * - `memory`: nowhere. For a key with no other user, where nothing can be written: a restart goes
  *   on from the wall clock, which must not have been set back.
  * - a {@link NonceStore}: wherever it says.
  */
 export type NoncePlace = 'memory' | { readonly folder: string } | NonceStore;
 
 /**
- * Where nonces are kept unless told otherwise: a folder of this user's for what programs remember,
+ * Where nonces are kept by default: a folder of this user's for what programs remember,
  * `~/.local/state/tapekeep/nonces` or what the platform has in its place.
  */
 export function defaultNonceFolder(home = homedir(), platform = process.platform): string {

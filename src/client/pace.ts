@@ -1,5 +1,5 @@
 /**
- * What one answer says about the exchange's time: at some moment in `[sentMs, receivedMs]` of this
+ * What one answer says about the exchange's time: at some instant in `[sentMs, receivedMs]` of this
  * machine's monotonic clock, the exchange's clock stood in `[lowMs, highMs)`.
  */
 export interface TimeWindow {
@@ -17,7 +17,7 @@ const SNAP = 0.05;
 /** A pace is believed from this many samples over this time on. */
 const MIN_BASELINE_MS = 3000;
 const MIN_SAMPLES = 4;
-/** Servers build the Date header some moments before or after they answer. */
+/** Servers build the Date header shortly before or after they answer. */
 const SLACK_MS = 100;
 
 /** Paces from `low` to `high`; none when `low` is above `high`. */
@@ -73,7 +73,7 @@ export function isConsistent(
 /** A pace for people and schedulers, and the slope that an estimate may safely run at. */
 export interface PaceFit {
   readonly pace: number;
-  /** At most the true pace as far as the samples tell, so that an estimate falls behind, not ahead. */
+  /** At most the true pace as far as the samples show, so that an estimate falls behind, not ahead. */
   readonly slope: number;
 }
 

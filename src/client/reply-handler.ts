@@ -4,9 +4,9 @@ import { type ErrorPlace, ReplyTooLargeError } from './errors.js';
 import { headerText, type ReplyHeaders } from './reply-headers.js';
 import type { RawReply } from './reply-reader.js';
 
-/** What is told of a request while it is under way. */
+/** What is reported of a request while it is under way. */
 export interface RequestWatch {
-  /** Its first bytes are about to leave on a connection that stands; before, nobody has seen it. */
+  /** Its first bytes are about to leave on a connection that stands; before, nothing was sent. */
   onLeaving(): void;
   /** The answer's head is there, also if its body then fails. */
   onHead(status: number, headers: ReplyHeaders): void;

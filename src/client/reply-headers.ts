@@ -10,7 +10,7 @@ import {
 import type { RateLimitHeaders } from '../kernel/budget.js';
 import type { Span } from '../kernel/span.js';
 
-/** Names the history that a server tells; only servers of this project send it. */
+/** Names the history that a server serves; only servers of this project send it. */
 const IDENTITY_HEADER = 'x-tapekeep-exchange';
 
 /** Response headers as undici gives them, names in lower case. */
@@ -27,7 +27,7 @@ export function identityOf(headers: ReplyHeaders): string | null {
   return headerText(headers, IDENTITY_HEADER)?.slice(0, MAX_VALUE_LENGTH) ?? null;
 }
 
-/** Only a replay tells gaps: what another server sends under these names is not looked at. */
+/** Only a replay reports gaps: what another server sends under these names is not looked at. */
 export function isReplay(identity: string | null | undefined): boolean {
   return identity?.startsWith(REPLAY_IDENTITY) === true;
 }
@@ -44,7 +44,7 @@ export function gapsOf(headers: ReplyHeaders): readonly ToldGap[] {
   return readGaps(typeof value === 'string' ? [value] : value);
 }
 
-/** What a replay has recorded without a break until the moment of its answer; null elsewhere. */
+/** What a replay has recorded without a break until the time of its answer; null elsewhere. */
 export function coveredOf(headers: ReplyHeaders): Span | null {
   const text = isReplay(identityOf(headers)) ? headerText(headers, COVERED_HEADER) : undefined;
   return text === undefined ? null : (readCovered(text) ?? null);
@@ -87,7 +87,7 @@ export function parseRetryAfter(
   return waitMs > RETRY_AFTER_SANE_MS ? undefined : Math.max(waitMs, 0);
 }
 
-/** A reset above this many seconds is a moment, not a length of time. */
+/** A reset above this many seconds is a timestamp, not a duration. */
 const RESET_IS_MOMENT_S = 1e9;
 
 function headerNumber(headers: ReplyHeaders, name: string): number | undefined {

@@ -54,7 +54,7 @@ const UNSPOKEN_RETRY_AFTER_MS = 1000;
 /** Waits that the exchange asks for are lengthened by up to this fraction. */
 const WAIT_SPREAD = 0.1;
 
-/** A request on its way: how it is made, and who is told that it leaves. */
+/** A request on its way: how it is made, and who is notified that it leaves. */
 interface Sending {
   readonly build: () => TransportRequest | Promise<TransportRequest>;
   readonly asked: Asked;
@@ -133,7 +133,7 @@ export class EndpointCaller {
     }
   }
 
-  /** Tickers also tell the time, for exchanges that send no Date header. */
+  /** Tickers also carry the time, for exchanges that send no Date header. */
   async tickers(options?: CallOptions): Promise<Reply<ResultOf<'tickers'>>> {
     const { clock, exchangeClock } = this.#options;
     const reply = await this.call('tickers', {}, options);
@@ -179,7 +179,7 @@ export class EndpointCaller {
       const sending = { build, asked: params, isSigned: true, onLeaving };
       return await this.#sendOnce(endpoint, sending, options);
     } catch (error) {
-      // Whatever went wrong, nobody may take it for an order that can be sent again.
+      // Whatever went wrong, it must not be taken for an order that can be sent again.
       const isUnknown = name === 'orderNew' && hasLeft && !isRefusal(error);
       throw isUnknown ? new UnknownOutcomeError(params as OrderRequest, error) : error;
     } finally {
@@ -219,7 +219,7 @@ export class EndpointCaller {
     }
   }
 
-  /** Sends, reads and counts; whatever happens, exactly one `requestEnded` tells of it. */
+  /** Sends, reads and counts; whatever happens, exactly one `requestEnded` reports it. */
   async #send<R>(
     endpoint: Endpoint<never, R>,
     request: TransportRequest,

@@ -36,7 +36,7 @@ export interface ExchangeClientSettings {
   readonly burst?: number;
   /** Deadline of a whole request, milliseconds; default 10,000. */
   readonly timeoutMs?: number;
-  /** Hears of requests, pauses and connections; default nobody. */
+  /** Hears of requests, pauses and connections; default none. */
   readonly telemetry?: ClientEvents;
 }
 

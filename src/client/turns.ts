@@ -6,7 +6,7 @@ import { Slots } from './slots.js';
 
 /**
  * Turns to send one request: a token of the shared budget and one of the connections. Taken right
- * before sending, or reserved by somebody who chooses only then what to send.
+ * before sending, or reserved by a caller that chooses only then what to send.
  */
 export class Turns {
   readonly #budget: RequestBudget;

@@ -13,7 +13,7 @@ const NOTHING_LIVED = { sinceMs: Number.NEGATIVE_INFINITY, untilMs: Number.NEGAT
  *
  * - Nothing ends after the present that {@link ClaimTime.lived} allows. What is older than the newest
  *   row or coverage of its stream is no growth, and passes: filling history is not slowed down.
- * - What can only be seen at its moment begins no earlier than the time that was lived through. What
+ * - What can only be observed live begins no earlier than the time that was lived through. What
  *   is cut off there is listed as not observed.
  *
  * What is cut off above was proven all the same, if not yet known to be past: it is added to the
@@ -136,7 +136,7 @@ export class ClaimGate {
   }
 }
 
-/** A span up to a moment, in whole seconds of trades and whole candles. */
+/** A span up to an instant, in whole seconds of trades and whole candles. */
 function cutAt({ kind, variant }: StreamRef, { fromMs, toMs }: Span, endMs: number): Span[] {
   if (toMs <= endMs) return [{ fromMs, toMs }];
   const stepMs = kind === 'kline' ? variant * SECOND_MS : SECOND_MS;

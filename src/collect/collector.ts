@@ -50,8 +50,8 @@ const FILL_CONCURRENCY = 4;
  * States: *new* → *starting* (waits for the exchange's list of markets, as long as it takes) →
  * *running* → *stopped*. While running, cron schedules start polls; a poll of one market and stream
  * is never started twice at a time. Trades are polled by a dispatcher, to which their schedule is
- * the floor. Failed polls are told and left to the next schedule: what was missed is still missing
- * in the ledger; nothing needs to be remembered here.
+ * the floor. Failed polls are reported and left to the next schedule: what was missed is still
+ * missing in the ledger; nothing needs to be remembered here.
  */
 export class Collector {
   readonly #options: CollectorOptions;
@@ -170,7 +170,7 @@ export class Collector {
   }
 
   /**
-   * Takes up what others have asked of whoever fills gaps. To be called every few seconds.
+   * Takes up what others have asked of the gap fillers. To be called every few seconds.
    *
    * @throws the errors of the archive
    */
@@ -183,7 +183,7 @@ export class Collector {
     const touched = await this.#review.review(requests, this.#units.values());
     if (touched.size === 0) return;
     this.#filler.wake();
-    // Candles that somebody asks for do not wait for their schedule.
+    // Candles that were requested do not wait for their schedule.
     this.#pollCandles([...touched].filter(({ market }) => !this.#runs.isUnderWay('kline', market)));
   }
 
@@ -363,7 +363,7 @@ export class Collector {
 /** Called for a failed poll: its stream, its market (`*` for all) and what went wrong. */
 type OnPollFailed = (stream: string, market: string, error: unknown) => void;
 
-/** Runs of polls by stream and market. The same one is never under way twice; failures are told. */
+/** Poll runs by stream and market, never the same one twice at a time. Failures are reported. */
 class PollRuns {
   readonly #telemetry: CollectEvents;
   readonly #signal: AbortSignal;

@@ -2,7 +2,7 @@ import { codeOf, type ErrorAction, messageOf, TapekeepError } from '../kernel/er
 import type { CollectEvents } from '../observe/events.js';
 
 /**
- * Tells that a piece of collecting failed.
+ * Reports a failed piece of collecting.
  *
  * @param stream what was asked for: the name of a stream, or of the work
  * @param market `*` when it was none in particular

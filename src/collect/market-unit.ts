@@ -28,7 +28,7 @@ export interface CollectContext {
   readonly since: SinceKnowledge;
   /** What other sources show of each market's newest trades. */
   readonly evidenceOf: (market: string) => TradeEvidence;
-  /** Told what the state feeds say about trades. */
+  /** Called with what the state feeds report of trades. */
   readonly watch: StateWatch;
   /** Longest time between two depth snapshots that still counts as on schedule. */
   readonly depthToleranceMs: number;
@@ -65,7 +65,7 @@ export async function openMarketUnit(
     const coveredUntilMs = ranges[0]?.span.toMs ?? stream.collectFromMs ?? undefined;
     return { stream, ranges, coveredUntilMs };
   };
-  /** For what can only be seen at its moment: where time begins that is not accounted for yet. */
+  /** For what can only be observed live: where time begins that is not accounted for yet. */
   const openMoments = async (kind: 'depth' | 'state', variant: number) => {
     const { stream, coveredUntilMs } = await openStream(kind, variant, nowMs);
     if (coveredUntilMs === undefined) return { stream, coveredUntilMs };
@@ -114,7 +114,7 @@ export async function openMarketUnit(
   }
 
   const stateCollectors: StateCollector[] = [];
-  // In the longest window the fewest trades leave it: its changes tell most surely of new ones.
+  // In the longest window the fewest trades leave it: its changes show new ones most surely.
   const watchedS = Math.max(...states.periodsS);
   for (const periodS of states.enabled ? states.periodsS : []) {
     const { stream, coveredUntilMs } = await openMoments('state', periodS);

@@ -28,7 +28,7 @@ export class NoMarketsError extends TapekeepError {
 
 /**
  * Nothing of what the settings want is there. Most likely the names are misspelt, and to wait in silence
- * would lose the time until somebody looks.
+ * would lose the time until an operator looks.
  */
 export class UnlistedMarketsError extends TapekeepError {
   constructor(missing: string, listed: readonly string[]) {

@@ -50,7 +50,7 @@ export interface RequestTurn {
 export interface ExchangePort {
   /**
    * Waits until one request may start, so that what to ask for can be chosen then and not before.
-   * Whoever gets the turn uses it or gives it back at once.
+   * The holder of the turn uses it or gives it back at once.
    */
   reserve(priority: number, signal: AbortSignal): Promise<RequestTurn>;
   call<N extends EndpointName>(

@@ -2,7 +2,7 @@ import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
 import type { FillRequests } from '../store/index.js';
 
-/** Whoever can fill the holes of one stream: a walk through trades, or a collector of candles. */
+/** A filler of one stream's gaps: a walk through trades, or a collector of candles. */
 export interface HoleFiller {
   readonly streamId: number;
   want(span: Span): void;
@@ -39,7 +39,7 @@ export class FillReview {
   }
 
   /**
-   * Streams that nobody collects here are left alone.
+   * Streams without a collector here are left alone.
    *
    * @returns the units that have something to work on now
    * @throws the first error of the archive, after all requests were tried
@@ -55,7 +55,7 @@ export class FillReview {
       const { walkers, candles } = unit;
       for (const filler of [...walkers, ...candles]) fillers.set(filler.streamId, { filler, unit });
     }
-    /** Whoever fills the stream of a request, if it has to hear of it now. */
+    /** The filler of a request's stream, unless the request was just passed on. */
     const fillerOf = (streamId: number, key?: string): HoleFiller | undefined => {
       const found = fillers.get(streamId);
       if (found === undefined || (key !== undefined && !this.#isNew(key))) return undefined;
@@ -67,12 +67,12 @@ export class FillReview {
     for (const { gapId, streamId, span } of suspects) {
       const key = `suspect ${gapId}`;
       const revoked = fillerOf(streamId, key)?.invalidate(span, REVOKE_NOTE);
-      // Taken back is remembered in the archive: if it asks once more, that is another doubt.
+      // Taken back is remembered in the archive: if it asks once more, that is another request.
       if (revoked !== undefined)
         revocations.push(revoked.then(() => void this.#passedAtMs.delete(key)));
     }
     for (const { gapId, streamId, span, attempts, nextAttemptAtMs } of due) {
-      // After another try, or when somebody ended its pause, it is another request.
+      // After another try, or when its pause was ended, it is another request.
       fillerOf(streamId, `due ${gapId} ${attempts} ${nextAttemptAtMs}`)?.retry(span);
     }
     const failed = (await Promise.allSettled(revocations)).find(

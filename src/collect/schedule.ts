@@ -46,7 +46,7 @@ function startSchedule(key: string, expression: string, run: () => void): Schedu
 
 function createTask(key: string, expression: string, run: () => void) {
   try {
-    // What a missed run misses the ledger tells; the library would print between the lines of the log.
+    // The ledger shows what a missed run misses; the library would print between the lines of the log.
     return cron.schedule(expression, run, { timezone: 'Etc/UTC', suppressMissedWarning: true });
   } catch (error) {
     throw new ScheduleError(key, expression, error instanceof Error ? error.message : 'refused');

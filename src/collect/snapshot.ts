@@ -36,7 +36,7 @@ export interface Look {
   readonly knownSinceMs?: number | null;
 }
 
-/** What an answer says of the moment that it shows. */
+/** What an answer says of the time that it shows. */
 type Cached = Pick<ExchangeReply<unknown>, 'cachedAtMs' | 'covered'>;
 
 /** A stream that is first observed within this time of its making simply begins then. */
@@ -69,8 +69,8 @@ export class SnapshotRecorder {
   }
 
   /**
-   * Whether the server answered with what it saw last, and does not know the moment itself: a replay in
-   * a gap of its archive. Then nobody looked; it is told once, until it knows again.
+   * Whether the server answered with what it saw last, and does not know the time itself: a replay in
+   * a gap of its archive. That is no observation. It is reported once, until it knows again.
    */
   isUnknown({ gaps = [] }: Pick<ExchangeReply<unknown>, 'gaps'>): boolean {
     const [gap] = gaps;
@@ -85,7 +85,7 @@ export class SnapshotRecorder {
   }
 
   /**
-   * The moment that an answer shows: of a cached one that of the cache. Undefined when it was seen
+   * The time that an answer shows: of a cached one that of the cache. Undefined when it was seen
    * before, so that nothing was observed anew.
    */
   momentOf({ cachedAtMs = null, covered = null }: Cached): number | undefined {
@@ -135,7 +135,7 @@ export class SnapshotRecorder {
     telemetry.progressed({ stream: stream.kind, market, newestMs: claim.toMs });
   }
 
-  /** Stores what there is, and claims nothing: as far as coverage goes nobody looked. */
+  /** Stores what there is, and claims nothing: for coverage this is no observation. */
   async #recordPart(look: Look): Promise<void> {
     const { stream, market, telemetry } = this.#options;
     telemetry.received({ stream: stream.kind, market, count: look.received });

@@ -58,7 +58,8 @@ const STALLED = {
 
 /**
  * Watches that the coverage of every stream grows. One that stands is a gap with a reason from the
- * moment on at which it stood, also when it never succeeded at all: then from the start of the run.
+ * instant on at which it stood, also when it never succeeded at all: then from the start of the
+ * run.
  *
  * It sees what goes through the archive, so that no kind of stream can be forgotten. What polls
  * says what failed.
@@ -138,7 +139,7 @@ export class Standing {
     const fromMs = coveredUntilMs ?? stream.collectFromMs ?? openedAtMs;
     if (atMs <= fromMs) return;
     if (coveredUntilMs === undefined && stream.collectFromMs === null) {
-      // Nothing tells where it begins: it is missing from the start of the run on.
+      // Its start is unknown: it is missing from the start of the run on.
       await archive.want(stream, { fromMs, toMs: fromMs + SECOND_MS });
     }
     const isGone = isLost(reason);

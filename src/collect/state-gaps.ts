@@ -54,7 +54,7 @@ export class StateGaps {
     await this.#note(untilMs, reason);
   }
 
-  /** A connection that answers and tells nothing: listed while it lasts. */
+  /** A connection that answers and reports nothing: listed while it lasts. */
   async silent(openedMs: number, untilMs: number): Promise<void> {
     if (this.#missed?.reason !== 'no updates') await this.#note(openedMs, 'no connection');
     await this.#note(untilMs, 'no updates');

@@ -11,7 +11,7 @@ export interface Session {
   /** End of what is committed; coverage grows from here. */
   coveredUntilMs: number;
   seq: number;
-  /** Monotonic moment of the last note of life in the archive. */
+  /** Monotonic time of the last note of life in the archive. */
   touchedAtMs: number;
   /** Whether coverage has begun: nothing is covered before the first update. */
   hasData: boolean;

@@ -22,7 +22,7 @@ export interface StateCollectorOptions {
   readonly openFeed: () => StateFeedPort;
   /** End of the coverage that an earlier run left behind; without one, where it should begin. */
   readonly coveredUntilMs: number | undefined;
-  /** Told at once, before anything is stored, what the feed says about trades. */
+  /** Called with what the feed reports of trades, before anything is stored. */
   readonly watch?: StateWatch;
 }
 
@@ -74,7 +74,7 @@ export class StateCollector {
     this.#feed = feed;
     const queue = new BoundedQueue<StateFeedEvent>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {
-      // A feed reconnects by itself; when it gives up, nobody will bring these states any more.
+      // A feed reconnects by itself; when it gives up, nothing brings these states any more.
       if (!isAborted(error)) this.#failed(error, 'fatal');
     });
     this.#running = Promise.all([pumped, this.#drain(queue)]).then(() => undefined);
@@ -123,7 +123,8 @@ export class StateCollector {
 
   /**
    * Stores a run of events; records of one session between two changes of session share a commit.
-   * What fails is told, and the events after it are taken all the same: none of them comes again.
+   * Failures are reported, and the events after it are taken all the same: none of them comes
+   * again.
    */
   async #store(events: readonly StateFeedEvent[]): Promise<void> {
     let rows: StateRow[] = [];
@@ -163,7 +164,7 @@ export class StateCollector {
         case 'gap':
           prove(Math.floor(event.fromExchangeMs) - 1);
           await flush();
-          // The connection goes on, and yet nothing is told until the archive knows states again.
+          // The connection goes on, and yet nothing is reported until the archive knows states again.
           if (this.#session !== undefined) {
             Object.assign(this.#session, { hasData: false, isAtGap: true });
           }
@@ -189,7 +190,7 @@ export class StateCollector {
     return session !== undefined && jumps !== this.#jumps && exchangeMs < session.coveredUntilMs;
   }
 
-  /** Goes on from the earlier moment: what was covered after it is revoked by others. */
+  /** Goes on from the earlier time: what was covered after it is revoked by others. */
   #setBack(exchangeMs: number): void {
     this.#jumps = this.#options.time.jumps;
     if (this.#session !== undefined) this.#session.coveredUntilMs = Math.floor(exchangeMs);
@@ -220,7 +221,7 @@ export class StateCollector {
     this.#session = { ...own, ...nothing };
   }
 
-  /** An answer to a query shows one moment; only what was pushed shows that nothing is left out. */
+  /** An answer to a query shows one time; only what was pushed shows that nothing is left out. */
   #isProof({ origin }: StateRow): boolean {
     const session = this.#session;
     return origin === 'update' || session?.isVouchedFor === true || session?.isAtGap === true;
@@ -278,7 +279,7 @@ export class StateCollector {
     await this.#attempt(() => this.#touch(session, lastMs));
   }
 
-  /** Notes the last sign of life now and then, for the case that nobody gets to close the session. */
+  /** Notes the last sign of life now and then, in case the session is never closed. */
   async #touch(session: Session, lastMs: number): Promise<void> {
     const { archive, clock } = this.#options;
     const nowMs = clock.monotonicMs();

@@ -19,7 +19,7 @@ interface TickerCollectorOptions extends SnapshotOptions {
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
 }
 
-/** Why a collected market has no readable ticker in an answer; the code under which it is told. */
+/** Why a collected market has no readable ticker in an answer; also its code in reports. */
 type Trouble = 'no_ticker' | 'ticker_refused';
 
 /**
@@ -35,7 +35,7 @@ export class TickerCollector {
   #lastLooks = new Map<number, string>();
   /** Markets that had a readable ticker since they are collected. */
   #seen = new Set<number>();
-  /** What was told of each market, by name, until its ticker is well again. */
+  /** What was reported of each market, by name, until its ticker is well again. */
   #told = new Map<string, Trouble>();
   /** The refused ticker of each market, by name, that is in quarantine. */
   #quarantined = new Map<string, number>();
@@ -106,7 +106,7 @@ export class TickerCollector {
     }
   }
 
-  /** Tells what is wrong with a market once, not at every poll. */
+  /** Reports what is wrong with a market once, not at every poll. */
   #tell(troubles: Map<string, Trouble>, marketIds: ReadonlyMap<string, number>): void {
     for (const [market, code] of troubles) {
       if (this.#told.get(market) === code) continue;
@@ -147,7 +147,8 @@ function lookOf(entry: TickerEntry): string {
 }
 
 /**
- * Prepares the one stream of tickers: what it holds already, and who is told which markets moved.
+ * Prepares the one stream of tickers: what it holds already, and what is notified of markets that
+ * moved.
  *
  * @param periodMs how often it is polled
  */

@@ -51,13 +51,13 @@ export interface ColumnType<Value> {
   readonly isNullable?: true;
   /** The text of a value for COPY, before escapes. */
   encode(value: Value): string;
-  /** The value of what JSON holds for it: text, a number (of moments: microseconds), or a list of texts. */
+  /** Value from its JSON form: text, a number (of timestamps: microseconds), or a list of texts. */
   decode(json: unknown): Value;
   /** What keeps a value from being stored, to be read after the name of its column. */
   faultOf(value: Value): string | undefined;
   /** Whether two texts of {@link ColumnType.encode} mean the same. */
   isSame(a: string, b: string): boolean;
-  /** Of moments: UNIX milliseconds of a value, cut down to whole ones. */
+  /** Of timestamps: UNIX milliseconds of a value, cut down to whole ones. */
   toMs?(value: Value): number;
 }
 
@@ -70,7 +70,7 @@ const MAX_LEVELS = 10_000;
 
 const isSameText = (a: string, b: string) => a === b;
 
-/** Whether a number is a moment that can be stored, UNIX milliseconds. */
+/** Whether a number is a timestamp that can be stored, UNIX milliseconds. */
 export function isTimestampMs(ms: number): boolean {
   return Number.isInteger(ms) && ms >= 0 && ms <= MAX_TIMESTAMP_MS;
 }

@@ -9,8 +9,8 @@ export interface Observed {
 }
 
 /**
- * Coverage of things that can only be observed in the moment (depth, tickers): a span is covered
- * while one observation follows the other within a tolerance. Moments nobody looked at are gone.
+ * Coverage of things that can only be observed live (depth, tickers): a span is covered while one
+ * observation follows the other within a tolerance. Instants without an observation are gone.
  *
  * Instants of `atMs` are exchange time; the tolerance is measured on this machine's monotonic clock,
  * so that an exchange which runs at another pace is judged by how often we looked.
@@ -38,7 +38,7 @@ export class Continuity {
 
   /**
    * @param knownSinceMs since when the server itself knows all that happened until this look; where that
-   * is after the last look, nobody looked in between. Null: it says nothing of it
+   * is after the last look, nothing was observed in between. Null: it says nothing of it
    */
   observe(atMs: number, monotonicMs: number, knownSinceMs: number | null = null): Observed {
     const at = Math.floor(atMs);
@@ -50,7 +50,7 @@ export class Continuity {
     this.#beforeLastAtMs = lastAtMs;
     this.#lastAtMs = at + 1;
     if (lastAtMs === undefined || at < lastAtMs) {
-      // The first look ever, or the exchange's clock was set back: only this moment is proven.
+      // The first look ever, or the exchange's clock was set back: only this time is proven.
       return { claim: { fromMs: at, toMs: at + 1 }, missed: undefined };
     }
     if (isKept) return { claim: { fromMs: lastAtMs, toMs: at + 1 }, missed: undefined };

@@ -9,11 +9,11 @@ interface BlockedEdge {
 const EDGES_MAX = 1000;
 
 /**
- * Upper edges of holes below which a walk could not get on, each with the moment of its next try.
+ * Upper edges of holes below which a walk could not get on, each with the time of its next try.
  * Without it a hole that the server will not fill would be asked for in a hot loop, and would keep
  * the walk from the holes further down.
  *
- * Moments are of a monotonic clock, milliseconds.
+ * Times are of a monotonic clock, milliseconds.
  */
 export class BlockedEdges {
   readonly #edges = new Map<number, BlockedEdge>();

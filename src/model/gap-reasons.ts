@@ -46,7 +46,7 @@ const LOST: ReadonlySet<string> = new Set<GapReason>([
   'not offered',
 ]);
 
-/** Whether nobody will ever fill a gap of this reason, as far as anybody knows. */
+/** Whether a gap of this reason can never be filled, as far as is known. */
 export function isLost(reason: string): boolean {
   return LOST.has(reason);
 }

@@ -9,7 +9,7 @@ export interface Hole {
 }
 
 /**
- * Expected minus covered, newest first, below the newest covered moment (what is newer is not a
+ * Expected minus covered, newest first, below the newest covered instant (what is newer is not a
  * hole but the future of the head).
  *
  * @param cuts edges from which a walk can go on inside a hole: it is cut there

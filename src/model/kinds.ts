@@ -27,7 +27,7 @@ type TableNamed<Kind extends MergedKind> = {
 /** A row by the name of its series. */
 export type RowOfKind<Kind extends MergedKind> = RowOf<TableNamed<Kind>>;
 
-/** A column as files and reports tell of it. */
+/** A column as files and reports name it. */
 export interface SeriesColumn {
   readonly name: string;
   readonly type: ColumnForm;
@@ -118,7 +118,7 @@ export function rowPlaces(table: SeriesTable): ReadonlyMap<string, number> {
   return places;
 }
 
-/** The moment of a row: the column by which partitions are cut. */
+/** The timestamp of a row: the column by which partitions are cut. */
 export function timeColumnOf(table: SeriesTable): string {
   return seriesOf(table).columns[0]?.name ?? '';
 }

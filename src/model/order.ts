@@ -69,8 +69,8 @@ export const AHEAD = 'its time lies beyond the present of the exchange';
  * does not belong to the longest run in order is misplaced.
  *
  * @param rows as the reply has them, newest first if it is well
- * @param latestS the latest moment that the reply may speak of, UNIX seconds
- * @returns by index, why the row is refused; `isShuffled` when the order of the reply tells nothing
+ * @param latestS the latest time that the reply may speak of, UNIX seconds
+ * @returns by index, why the row is refused; `isShuffled` when the order of the reply shows nothing
  */
 export function screenPage(
   rows: readonly PageRow[],

@@ -10,7 +10,7 @@ export interface ReplyTimes {
 }
 
 /**
- * The moment up to which a reply proves that nothing more had happened: the start of the request,
+ * The time up to which a reply proves that nothing more had happened: the start of the request,
  * never later than the server's own Date, less a margin for caches on the way. Always a whole
  * second, because a trade is kept under its whole second: one that happens later in the same second
  * would else lie in a span that was called covered before it happened.
@@ -20,7 +20,7 @@ export function provenUntilMs(times: ReplyTimes, marginMs: number): number {
   return floorToMs(seenMs - marginMs, SECOND_MS);
 }
 
-/** The latest moment that a reply may speak of: the later of its request and the server's Date. */
+/** The latest time that a reply may speak of: the later of its request and the server's Date. */
 export function latestMs(times: ReplyTimes): number {
   return Math.max(times.sentAtMs, times.dateMs ?? times.sentAtMs);
 }
@@ -33,7 +33,7 @@ export function latestMs(times: ReplyTimes): number {
  *
  * @param rows ordered newest first, not empty
  * @param untilMs what the clock proves, see {@link provenUntilMs}
- * @param endMs the latest moment that the reply may speak of, see {@link latestMs}
+ * @param endMs the latest time that the reply may speak of, see {@link latestMs}
  */
 export function headSpan(rows: readonly PageRow[], untilMs: number, endMs: number): Span {
   const newestMs = (rows[0]?.tradedAtS ?? 0) * SECOND_MS;
@@ -70,7 +70,7 @@ export interface UnreadRow {
 }
 
 /**
- * Cuts out of a claim what refused rows put in doubt: the seconds from that of the readable row
+ * Cuts out of a claim what refused rows make suspect: the seconds from that of the readable row
  * below to that of the one above, both whole. A refused row with no readable row below it lies
  * under the claim anyway.
  */
@@ -100,7 +100,7 @@ export function gridWithin(within: Span, stepMs: number): Span {
 
 /**
  * Cuts single candles that were refused out of a fetched span. One whose open time lies beside the
- * grid of `stepMs` puts both candles that it lies across in doubt; one whose open time cannot be
+ * grid of `stepMs` makes both candles that it lies across suspect; one whose open time cannot be
  * read could be any of them, so then nothing is claimed.
  */
 export function withoutSlots(

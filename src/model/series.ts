@@ -64,7 +64,7 @@ export interface SeriesEntry {
   readonly key: readonly string[];
   /** The column of the key that holds an interval or a period in seconds. */
   readonly variant: string | null;
-  /** The column that tells rows of one market at one moment apart. */
+  /** The column that tells rows of one market and time apart. */
   readonly number: string | null;
   /** When a row became known. */
   readonly received: string;
@@ -72,7 +72,7 @@ export interface SeriesEntry {
   readonly versions: string | null;
   /** What keeps a row from being stored though each of its columns could be. */
   faultOf?(row: unknown): string | undefined;
-  /** The first is the moment by which rows are partitioned and asked for. */
+  /** The first is the timestamp by which rows are partitioned and asked for. */
   readonly columns: readonly Column[];
 }
 
@@ -463,7 +463,7 @@ export const WRITTEN_SERIES = SERIES_TABLES.filter(
   (table): table is Series => SERIES[table].batch !== null,
 );
 
-/** The streams of what is seen at its moment and never again. */
+/** The streams of what can only be observed live. */
 export const MOMENT_STREAMS: ReadonlySet<StreamKind> = new Set(
   SERIES_TABLES.filter((table) => !SERIES[table].isFetchable).flatMap(streamsOf),
 );

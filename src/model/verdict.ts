@@ -2,7 +2,7 @@ import { compareDecimals, equalDecimals } from '../kernel/decimal.js';
 import { normalizeSpans, type Span } from '../kernel/span.js';
 
 /**
- * Trades against candles: two roads by which the exchange tells the same facts. Where the archive
+ * Trades against candles: two roads by which the exchange serves the same facts. Where the archive
  * holds both, they must agree to the last digit; where they do not, one of them is wrong.
  */
 

@@ -62,7 +62,7 @@ class ReconnectingFeed implements StateFeed {
       if (!this.#queue.offer(event)) this.#untold = event;
     },
   };
-  /** The end of a connection that never opened, while there was no room to tell it. */
+  /** The end of a connection that never opened, while there was no room to report it. */
   #untold: ClosedEvent | undefined;
   #failure: unknown;
 
@@ -94,7 +94,7 @@ class ReconnectingFeed implements StateFeed {
   }
 
   async stop(): Promise<void> {
-    // A running session tells its end within this call, before the queue closes behind it.
+    // A running session reports its end within this call, before the queue closes behind it.
     this.#stopping.abort(new AbortedError());
     this.#queue.close();
     await this.#done;

@@ -15,11 +15,11 @@ export interface SessionSettings
 
 export type ClosedEvent = Extract<StateEvent, { kind: 'closed' }>;
 
-/** Where a connection tells its events. */
+/** Where a connection reports its events. */
 export interface SessionSink {
   /** Everything but `closed`; false when there is no room, which ends the connection. */
   offer(event: StateEvent): boolean;
-  /** Called exactly once, as the last thing, in the very moment of the end. */
+  /** Called exactly once, as the last thing, synchronously at the end. */
   closed(event: ClosedEvent): void;
 }
 

@@ -14,7 +14,7 @@ export type QueryVerdict =
   | 'stalled';
 
 /**
- * Notices a subscription that no longer tells what happens, on a connection that still answers.
+ * Notices a subscription that no longer reports changes, on a connection that still answers.
  *
  * An answer proves something only when it equals the newest *pushed* record. One that shows another
  * deal should have been pushed before: once may be chance (the update is on its way), twice in a row
@@ -76,7 +76,7 @@ function showsUntoldDeal(told: FeedRecord, found: FeedRecord): boolean {
   );
 }
 
-/** What both an update and an answer tell; updates of the contract carry no change. */
+/** What both an update and an answer carry; updates of the contract carry no change. */
 const FIGURES = ['last', 'open', 'close', 'high', 'low', 'deal', 'volume'] as const;
 
 function isSame(told: FeedRecord, found: FeedRecord): boolean {

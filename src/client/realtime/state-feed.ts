@@ -9,7 +9,7 @@ import type { SubscriptionForm } from './subscription-form.js';
 
 /** A state as it came: the family's updates carry no period, updates of the contract no change. */
 export type FeedRecord = Omit<StateRecord, 'period'> & {
-  /** Length of the period in seconds, where the record tells it. */
+  /** Length of the period in seconds, where the record has it. */
   readonly period: number | undefined;
 };
 
@@ -24,13 +24,13 @@ export type CloseReason =
   | 'subscribe_refused'
   /** The server never acknowledged state.subscribe. */
   | 'subscribe_ignored'
-  /** The server takes a list of markets and so tells one period only, which is another one. */
+  /** The server takes a list of markets and so reports one period only, which is another one. */
   | 'period_not_offered'
   /** The server answered several state.query in a row with errors. */
   | 'query_refused'
   /** No answer to a state.query within its deadline. */
   | 'silent'
-  /** Queries show a state that the updates never told: the subscription is dead. */
+  /** Queries show a state that the updates never reported: the subscription is dead. */
   | 'stalled'
   /** The consumer is too slow: the queue is full. */
   | 'overflow'
@@ -43,7 +43,7 @@ export type CloseReason =
   /** The server or the network ended it. */
   | 'remote';
 
-/** What a feed tells, in order. All `…ExchangeMs` are estimates of exchange time. */
+/** What a feed reports, in order. All `…ExchangeMs` are estimates of exchange time. */
 export type StateEvent =
   /** The subscription was acknowledged. `atMs` is this machine's wall clock. */
   | {
@@ -65,8 +65,8 @@ export type StateEvent =
   /** Nothing was missed up to `exchangeMs`: a query's answer equals the last update. */
   | { readonly kind: 'alive'; readonly exchangeMs: number }
   /**
-   * Of a replay: its archive knows no states from `fromExchangeMs` on, and none are told until it does
-   * again.
+   * Of a replay: its archive knows no states from `fromExchangeMs` on, and none are reported until it
+   * does again.
    */
   | { readonly kind: 'gap'; readonly fromExchangeMs: number }
   /**

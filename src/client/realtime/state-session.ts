@@ -28,9 +28,9 @@ const GAPS_ID = 0;
  *
  * States: *connecting* → *subscribing* (state.subscribe sent, once more as a list of markets where the
  * contract's form is refused as an invalid argument) → *following* (acknowledged;
- * `opened` told; a state.query now and every `queryEveryMs`) → *ended*. Each of the first two, and
+ * `opened` reported; a state.query now and every `queryEveryMs`) → *ended*. Each of the first two, and
  * each query, has a deadline. From every state it goes to *ended* exactly once, which clears all
- * timers, destroys the socket and tells `closed`.
+ * timers, destroys the socket and reports `closed`.
  */
 export class StateSession {
   readonly #settings: SessionSettings;
@@ -172,7 +172,7 @@ export class StateSession {
       this.#count('response');
       this.#queryAnswered(sentMonotonicMs, frame);
     } else {
-      // One that knows nothing of gaps has none to tell of.
+      // One that knows nothing of gaps has none to report.
       if (frame.id === GAPS_ID && frame.error !== null) this.#isUnknown = false;
       this.#count('dropped');
     }
@@ -186,7 +186,7 @@ export class StateSession {
     this.#count('response');
     if (this.#phase !== 'following') return;
     if (isGap && !wasUnknown) this.#tell({ kind: 'gap', fromExchangeMs: atMs });
-    // What is known again is told in full, as on a new connection.
+    // What is known again is reported in full, as on a new connection.
     if (!isGap && wasUnknown && !this.#queries.isWaiting) this.#queries.ask();
   }
 
@@ -213,7 +213,7 @@ export class StateSession {
     const verdict = this.#stalls?.observeQuery(asFeedRecord(record.data), clock.monotonicMs());
     this.#record('query', asFeedRecord(record.data));
     if (this.#phase !== 'following') return;
-    // The answer was true at some moment after the question left.
+    // The answer was true at some time after the question left.
     if (verdict === 'agrees') this.#alive(exchangeClock.atMonotonicMs(sentMonotonicMs), true);
     if (verdict === 'stalled') this.#end('stalled');
   }
@@ -319,7 +319,7 @@ function parseFrame(data: RawData): ServerFrame | undefined {
   }
 }
 
-/** A record with or without its period, as the feed tells it. */
+/** A record with or without its period, as the feed reports it. */
 function asFeedRecord(
   record: Omit<FeedRecord, 'period'> & { period?: number | undefined },
 ): FeedRecord {

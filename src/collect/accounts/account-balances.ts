@@ -36,7 +36,7 @@ export class BalanceCollector {
     const changed: BalanceRow[] = listed
       .filter(([currency, balance]) => !isSame(known.get(currency), balance))
       .map(([currency, { available, freeze }]) => ({ ...seen, currency, available, freeze }));
-    // Of a currency whose entry could not be read nobody knows that it is gone.
+    // An unreadable entry does not prove that the currency is gone.
     const gone: BalanceRow[] = [...known.keys()]
       .filter((currency) => rejected.length === 0 && reply.data[currency] === undefined)
       .map((currency) => ({ ...seen, currency, available: null, freeze: null }));

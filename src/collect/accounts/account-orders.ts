@@ -31,7 +31,7 @@ export class OrdersMovingError extends TapekeepError {
   }
 }
 
-/** All active orders of one market at one moment. */
+/** All active orders of one market at one time. */
 interface OrderBook {
   readonly orders: ReadonlyMap<number, ActiveOrder>;
   readonly rejected: readonly RejectedRow[];
@@ -64,7 +64,7 @@ export class OrderCollector {
     const changed = [...orders.values()]
       .map((order): ActiveOrderRow => ({ ...seen, isGone: false, ...fieldsOf(order) }))
       .filter((row) => !isSame(known.get(row.orderId), row));
-    // Of an order that could not be read nobody knows that it is gone.
+    // An unreadable order is not proven gone.
     const gone = [...known.values()]
       .filter(({ orderId }) => rejected.length === 0 && !orders.has(orderId))
       .map((row): ActiveOrderRow => ({ ...row, ...seen, isGone: true }));

@@ -45,7 +45,7 @@ export class CandleAbsences {
     return believed.flatMap((span) => subtractSpans(span, open));
   }
 
-  /** Forgets a span that is in doubt. */
+  /** Forgets a suspect span. */
   forget(suspect: Span): void {
     this.#seen = this.#seen.flatMap((span) => subtractSpans(span, [suspect]));
   }

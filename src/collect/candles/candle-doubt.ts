@@ -7,7 +7,7 @@ const QUIET_SLOTS_MAX = 5;
 export interface EmptyEnd {
   readonly span: Span;
   /**
-   * What to ask so that a second answer tells which: the run and the candle beside it, which has to
+   * What to ask so that a second answer shows which: the run and the candle beside it, which has to
    * show up again. Its bounds are never those of the first question, so that no cache answers it.
    */
   readonly question: Span;

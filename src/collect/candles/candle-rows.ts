@@ -9,7 +9,7 @@ import type { CandleGrid } from './candle-grid.js';
 
 export type KlineReply = ExchangeReply<ResultOf<'kline'>>;
 
-/** What was asked for, as far as it tells which candles of the answer belong to it. */
+/** What was asked for, as far as it shows which candles of the answer belong to it. */
 export interface CandleQuestion {
   readonly market: string;
   readonly grid: CandleGrid;

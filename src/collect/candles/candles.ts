@@ -346,7 +346,7 @@ function pauseAfter(reason: GapReason): number {
 /** Spans that are put off at most; beyond it the oldest are asked for again sooner. */
 const PUT_OFF_MAX = 10_000;
 
-/** Spans of candles that are left alone for a while. Moments are of a monotonic clock. */
+/** Spans of candles that are left alone for a while. Times are of a monotonic clock. */
 class CandlePauses {
   #putOff: ReadonlyArray<{ readonly span: Span; readonly retryAtMs: number }> = [];
 

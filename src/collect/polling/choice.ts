@@ -3,17 +3,17 @@ import type { Lane, SignSource } from './lane.js';
 /** Why a poll is made; the values of the metric label `cause`. */
 export type PollCause = SignSource | 'urgent' | 'floor' | 'spare';
 
-/** The poll that is worth most at a moment. */
+/** The poll that is worth most at an instant. */
 export interface Choice {
   readonly lane: Lane;
   readonly cause: PollCause;
-  /** Moment of the sign that it answers. */
+  /** Time of the sign that it answers. */
   readonly signAtMs: number | undefined;
 }
 
 /** A walk whose new rows are expected to fill this share of a page goes before all others. */
 const URGENT_FILL = 0.5;
-/** An uncertain sign may wait this long for requests that nobody else needs. */
+/** An uncertain sign may wait this long for requests that no other work needs. */
 const PATIENCE_MS = 5000;
 /** After so many other polls in a row, one that the schedule asks for gets its turn. */
 const NEWS_PER_FLOOR = 4;
@@ -24,9 +24,9 @@ const NEWS_PER_FLOOR = 4;
  *
  * With trades coming at random λ times a second, the oldest one that waits known for `waitedS`: a
  * cycle of polling lasts 1/λ + a and costs a + λa²/2 of waiting; the price of a request at which
- * polling now and polling later cost the same is 1/λ + a + λa²/2. Where nobody tells of trades the
- * same reckoning gives λs²/2, s being the time since the last poll: rates of polling in proportion
- * to √λ. Rare trades go first: their market will not need another request for long.
+ * polling now and polling later cost the same is 1/λ + a + λa²/2. Where no signal of trades exists
+ * the same reckoning gives λs²/2, s being the time since the last poll: rates of polling in
+ * proportion to √λ. Rare trades go first: their market will not need another request for long.
  */
 export function worthOfKnown(perS: number, waitedS: number): number {
   return 1 / perS + waitedS + (perS * waitedS ** 2) / 2;
@@ -43,7 +43,7 @@ const OVERDUE_PER_NEWS = 4;
 /**
  * Chooses which walk is polled next. In this order: whose page is about to overflow; who is overdue by
  * the schedule; then news and what the schedule asks for, in a ratio that starves neither; and, with
- * requests that nobody else needs, signs that may be nothing, and the second walk of a market with
+ * requests that no other work needs, signs that may be nothing, and the second walk of a market with
  * news.
  */
 export class Chooser {
@@ -51,7 +51,7 @@ export class Chooser {
   #overdueInRow = 0;
 
   /**
-   * @param overdueBeforeMs walks whose last poll began before this moment are overdue
+   * @param overdueBeforeMs walks whose last poll began before this time are overdue
    * @returns undefined when nothing is to be polled now
    */
   choose(

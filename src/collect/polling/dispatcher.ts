@@ -43,12 +43,13 @@ type Kind = HeadWalker['kind'];
  * What it goes by: signs of trades, pushed over the state feeds or swept from the tickers; the
  * schedule, which marks every walk that was not polled since its previous run; and how full the next
  * page is expected to be ({@link Chooser}). News and schedule take every other turn of the request
- * budget while other streams wait; what is only worth a request that nobody else needs waits in line
- * with the filling of gaps. A sign needs one request: the walk over `history` brings the trade with
- * its exact time, the walk over `history/result` proves it as well, in spare turns or by schedule.
+ * budget while other streams wait; what is only worth a request that no other work needs waits in
+ * line with the filling of gaps. A sign needs one request: the walk over `history` brings the trade
+ * with its exact time, the walk over `history/result` proves it as well, in spare turns or by
+ * schedule.
  *
- * States: *stopped* → *running* ({@link PollDispatcher.start}) → *stopped*. A failed poll is told,
- * and its walk alone backs off; what waited for it goes on waiting.
+ * States: *stopped* → *running* ({@link PollDispatcher.start}) → *stopped*. A failed poll is
+ * reported, and its walk alone backs off; what waited for it goes on waiting.
  */
 export class PollDispatcher {
   readonly #options: DispatcherOptions;
@@ -86,7 +87,7 @@ export class PollDispatcher {
     await Promise.all(lanes.map((lane) => this.#polls.get(lane) ?? Promise.resolve()));
   }
 
-  /** The state feed of a market told of a change. */
+  /** The state feed of a market reported a change. */
   pushed(market: string, sign: TradeSign): void {
     const nowMs = this.#options.clock.monotonicMs();
     const lanes = this.#markets.get(market);
@@ -278,10 +279,10 @@ export class PollDispatcher {
   }
 }
 
-/** The walks over one market's trades, and what was told about the market. */
+/** The walks over one market's trades, and what was reported about the market. */
 class MarketLanes {
   readonly lanes: readonly Lane[];
-  /** Last time that its state feed told of a trade, monotonic. */
+  /** Last time that its state feed reported a trade, monotonic. */
   pushedAtMs = Number.NEGATIVE_INFINITY;
   /** Whether its state feed is connected. */
   isFollowed = false;

@@ -47,7 +47,7 @@ const PAGE_ROWS = 1000;
 const FIRST_LOOK_S = 60;
 
 /**
- * What is known of one walk's need to be polled. All moments are monotonic.
+ * What is known of one walk's need to be polled. All times are monotonic.
  *
  * States: *idle* → *polling* ({@link Lane.begin}) → *idle* ({@link Lane.succeeded}), or *backing
  * off* until `retryAtMs` ({@link Lane.failed}). Signs that come while a poll is under way stay for
@@ -93,7 +93,7 @@ export class Lane {
 
   /**
    * Trades a second as far as known at `nowMs`: what polls brought, or more, where signs that wait
-   * tell of more already. So a market that has just become busy is not taken for a quiet one.
+   * show more already. So a market that has just become busy is not taken for a quiet one.
    */
   perS(nowMs: number): number {
     const { traded, rate } = this;

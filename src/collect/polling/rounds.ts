@@ -20,7 +20,7 @@ const LEAD_MIN_MS = 500;
  *
  * States: *idle* → *round* (until all that its run made due was polled, or fails) → *idle*. A schedule
  * that asks for more than the budget has cannot be kept: then a round is followed by a *rest* (as long
- * as the round took, up to a minute), so that something is left over for other work, and nobody is
+ * as the round took, up to a minute), so that something is left over for other work, and nothing is
  * overdue, because there would be no end of it. Runs during a round or a rest are left out.
  */
 export class FloorRounds {
@@ -39,7 +39,7 @@ export class FloorRounds {
   /**
    * A run of the schedule.
    *
-   * @param onSkipped told of walks that are left out because a poll of theirs still goes on from
+   * @param onSkipped called with walks that are left out because a poll of theirs still goes on from
    * before the last run
    * @returns false when the run is left out because a round still goes on
    */
@@ -72,7 +72,7 @@ export class FloorRounds {
     }
   }
 
-  /** Walks whose last poll began before this moment are nearly overdue; they have precedence. */
+  /** Walks whose last poll began before this time are nearly overdue; they have precedence. */
   overdueBefore(lanes: Iterable<Lane>, nowMs: number): number {
     const { length } = [...lanes];
     if (!this.#canBeKept(length)) return Number.NEGATIVE_INFINITY;

@@ -239,7 +239,7 @@ export async function endOfHistory(
     pages.ranges.isCut ||
     (pages.lowest !== undefined && comparePlaces(pages.lowest, chain) < 0) ||
     below.some((range) => range.firstId !== null);
-  // Each refused row with a readable one below it is a doubt; more of them lie at the very end.
+  // Each refused row with a readable one below it is listed as unread; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.unread.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
   chains.delete(hole.edgeMs);

@@ -8,20 +8,20 @@ const LOOKS_FOR_PROOF = 3;
 /**
  * The time in which a market was seen to have no trade at all.
  *
- * Every answer says that there was none up to its own moment, so later answers confirm earlier ones,
+ * Every answer says that there was none up to its own time, so later answers confirm earlier ones,
  * at no request more than a poll takes anyway: time counts as empty once three looks in a row say so,
  * at least a second apart, and what the newest two of them saw follows with the next looks. It ends
  * with the first trade; then the end of history below that trade proves the rest.
  *
  * Two looks prove the time between them because the exchange keeps a trade so long that the later one
- * would have shown it. How long that is no answer tells: it is a setting. An earlier run's coverage
- * goes on in the same way, over an absence that was no longer. All moments are exchange time, proven
+ * would have shown it. No answer shows how long that is: it is a setting. An earlier run's coverage
+ * goes on in the same way, over an absence that was no longer. All times are exchange time, proven
  * by clock and cache margin.
  */
 export class EmptyMarket {
   readonly #keptAtLeastMs: number;
   #proven: Span | undefined;
-  /** Moments of looks that are not confirmed yet, oldest first. */
+  /** Times of looks that are not confirmed yet, oldest first. */
   #looks: number[] = [];
 
   /**
@@ -62,7 +62,7 @@ export class EmptyMarket {
     this.#looks = [];
   }
 
-  /** What was covered is in doubt. */
+  /** Forgets the coverage proven so far: it is suspect. */
   clear(): void {
     this.#proven = undefined;
     this.#looks = [];

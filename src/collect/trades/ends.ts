@@ -85,7 +85,7 @@ export class HistoryEnds {
     return isUnder(this.#seen, SECOND_MS) ? 'seen' : undefined;
   }
 
-  /** Somebody asks for another look: what is known without asking does not answer that. */
+  /** Asks for another look: what is known without asking does not answer that. */
   askAnew(): void {
     this.#proven = undefined;
   }

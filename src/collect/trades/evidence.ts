@@ -11,7 +11,7 @@ import type { ClaimTime } from '../ports.js';
 export type EvidenceSource = 'states' | 'tickers' | 'history';
 
 /**
- * How late each source may tell of a trade, exchange milliseconds at real pace; and how long it is
+ * How late each source may report a trade, exchange milliseconds at real pace; and how long it is
  * believed against an endpoint that brings nothing new at all, milliseconds of this machine. States
  * are pushed; tickers may come from a cache or from several servers that do not agree.
  */
@@ -23,7 +23,7 @@ const SOURCES: Readonly<Record<EvidenceSource, { delayMs: number; patienceMs: nu
 /** Trades that are remembered as seen elsewhere, of each market. */
 const SEEN_MAX = 16;
 
-/** A trade that another endpoint has shown, or made certain: between which moments it happened. */
+/** A trade that another endpoint has shown, or made certain: between which times it happened. */
 interface SeenElsewhere {
   readonly source: EvidenceSource;
   readonly afterMs: number;
@@ -91,7 +91,7 @@ export class TradeEvidence {
 
   /**
    * Up to where a page of the newest trades may be claimed, and takes note of it: up to its own rows if
-   * it is stale, and never beyond the begin of a look in which a trade happened that it does not show.
+   * it is stale, and never beyond the start of a look in which a trade happened that it does not show.
    *
    * @param newest its newest row; undefined: it holds none
    * @param untilMs up to where its own times would prove it

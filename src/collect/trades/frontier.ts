@@ -46,7 +46,7 @@ export function seenDepth(depth: number, page: ReplyTimes): SeenDepth {
   return { depth, seenUntilMs: latestMs(page) + SECOND_MS };
 }
 
-/** The frontier that a page leaves behind when its claim begins at `edgeMs`. */
+/** The cursor that a page leaves behind when its claim begins at `edgeMs`. */
 export function chainEnd(edgeMs: number, oldest: SourceTrade, seen: SeenDepth): ChainCursor {
   const { tid, tradedAtS } = oldest;
   return { edgeMs, tid, tradedAtS, wholeFromMs: (tradedAtS + 1) * SECOND_MS, ...seen };
@@ -64,7 +64,7 @@ export function countAfter(
 const CHAINS_MAX = 100;
 
 /**
- * The lower ends of chains that go deeper than their coverage tells: inside a second that is longer
+ * The lower ends of chains that go deeper than their coverage shows: inside a second that is longer
  * than a page, and in depths that the ledger's counts do not reach. All of it can be found again
  * from the ledger; it is lost with the process.
  */
@@ -92,7 +92,7 @@ export class Chains {
     this.#byEdge.delete(edgeMs);
   }
 
-  /** Drops chains that rest on trades of a span, because these are doubted. */
+  /** Drops chains that rest on trades of a span, because these are suspect. */
   dropWithin({ fromMs, toMs }: Span): void {
     for (const { edgeMs, wholeFromMs } of this.#byEdge.values()) {
       if (wholeFromMs - SECOND_MS < toMs && fromMs <= edgeMs) this.#byEdge.delete(edgeMs);

@@ -20,7 +20,7 @@ import { OTHER_PAGE, PAGE_MAX, type Walk } from './walk.js';
 export interface HeadLook {
   /** Trades that this walk saw for the first time. */
   readonly newRows: number;
-  /** Their times, exchange milliseconds, as exact as the endpoint tells; newest first. */
+  /** Their times, exchange milliseconds, as exact as the endpoint gives them; newest first. */
   readonly newTimesMs: readonly number[];
   /** Rows asked for, and those that came. */
   readonly asked: number;
@@ -172,7 +172,7 @@ export class Head {
     await this.#recall(rows);
     const { missing } = this.#walk.known.against(page, rows);
     if (missing.length > 0) {
-      // What lies between two others may be kept; of the first row no later page would tell.
+      // What lies between two others may be kept; no later page would show the first row.
       const [first] = page.trades;
       const held = first === undefined ? page.held : [...page.held, first];
       await pages.commit({ ...page, held }, NOTHING, {});

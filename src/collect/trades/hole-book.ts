@@ -23,7 +23,7 @@ const BEYOND_HISTORY_RETRIES = 1;
 /** Memories of one stream that are read at the start. */
 const MEMORIES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
-/** Holes that are remembered as told; beyond it they are told once more. */
+/** Holes that are remembered as reported; beyond it they are reported again. */
 const NAMED_MAX = 1000;
 
 /**
@@ -35,7 +35,7 @@ export class HoleBook {
   readonly #options: HoleBookOptions;
   readonly #pages: PageStore;
   readonly #edges: BlockedEdges;
-  /** Begins of holes of which the archive knows already that the head moved on. */
+  /** Starts of holes of which the archive knows already that the head moved on. */
   readonly #toldFromMs = new Set<number>();
   /** Tries that did not reach below the lowest edge, while the start of history is open. */
   #horizon = { edgeMs: 0, times: 0 };
@@ -80,7 +80,7 @@ export class HoleBook {
     this.#isRestored = true;
   }
 
-  /** The same of the lowest hole while nobody knows where it begins. */
+  /** The same of the lowest hole while its start is unknown. */
   async #restoreStart(exchangeMs: number, nowMs: number): Promise<void> {
     const { archive, stream } = this.#options;
     const { collectFromMs, ranges } = this.#pages;
@@ -106,7 +106,7 @@ export class HoleBook {
     await archive.noteStartTry(stream.streamId, null);
   }
 
-  /** Somebody asks for another try at the holes of a span. */
+  /** Allows another try at the holes of a span. */
   release({ fromMs, toMs }: Span): void {
     this.#edges.release(fromMs, toMs, this.#options.clock.monotonicMs());
   }
@@ -181,7 +181,7 @@ export class HoleBook {
     await this.#record(hole, 'unfillable', reason, note, null);
   }
 
-  /** A try at the lowest hole while nobody knows where it begins: no gap could be listed with it. */
+  /** A try at the lowest hole while its start is unknown: no gap could be listed with it. */
   async #recordStart(reason: GapReason, note: string, waitMs: number): Promise<void> {
     const { archive, stream, time } = this.#options;
     if (this.#pages.collectFromMs !== null) return;

@@ -9,7 +9,7 @@ export interface WalkPace {
 
 /** Time in which the weight of what was seen falls to a third, seconds. */
 const MEMORY_S = 60;
-/** Beyond it nobody needs to hurry; keeps a quiet market's figure finite. */
+/** Upper bound: keeps a quiet market's figure finite. */
 const HEADROOM_MAX = 10_000;
 
 /** Trades a second, averaged with more weight on what was seen last. */

@@ -31,7 +31,7 @@ export interface PageStoreOptions {
 
 /** Without news, coverage is extended at most this often; a crash forgets no more than this. */
 const QUIET_FLUSH_MS = 5000;
-/** Gaps that are remembered as told; beyond it they are told once more. */
+/** Gaps that are remembered as reported; beyond it they are reported again. */
 const REPORTED_MAX = 1000;
 const RANGES_MAX = 1000;
 /** Rows that were refused are asked for again this rarely. */
@@ -48,9 +48,9 @@ export class PageStore {
   readonly #options: PageStoreOptions;
   readonly #recent = new RecentTrades();
   readonly #refused = new RecentRefusals();
-  /** Gaps that were told, by reason and begin. */
+  /** Gaps that were reported, by reason and start. */
   readonly #told = new Set<string>();
-  /** Spans in doubt as they were last written down, by reason and begin. */
+  /** Suspect spans as they were last written down, by reason and start. */
   readonly #seenSpans = new Map<string, { readonly toMs: number; readonly atMs: number }>();
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
@@ -80,10 +80,10 @@ export class PageStore {
   }
 
   /**
-   * Stores a page with the claim that it proves, less the seconds that refused rows put in doubt and
+   * Stores a page with the claim that it proves, less the seconds that refused rows make suspect and
    * those that the server itself does not know.
    *
-   * @returns the covered ranges that now hold the claim, and the upper edges of spans left in doubt
+   * @returns the covered ranges that now hold the claim, and the upper edges of suspect spans
    */
   async commit(
     page: TradePage,
@@ -198,7 +198,7 @@ export class PageStore {
     return { stream, span, atMs, nextAttemptAtMs };
   }
 
-  /** Tells of a gap once for each reason, not at every try. */
+  /** Reports a gap once for each reason, not at every try. */
   #tell({ fromMs, toMs }: Span, reason: GapReason): void {
     const key = `${reason} ${fromMs}`;
     if (this.#told.has(key)) return;
@@ -209,7 +209,7 @@ export class PageStore {
     telemetry.gapFound({ stream: source.kind, market, reason: reasonLabel(reason), lengthMs });
   }
 
-  /** Whether a claim only extends the newest coverage by a moment that can wait to be written. */
+  /** Whether a claim only extends the newest coverage by a short time that can wait. */
   #isQuiet(spans: readonly Span[], unknown: readonly Span[]): boolean {
     const top = this.ranges.top;
     // Below a gap of the server all may be covered, and only what is above it grows.
@@ -224,8 +224,8 @@ export class PageStore {
 
   /**
    * Lists a span as a gap because of rows in it that could not be read. The same rows come again at
-   * every look, and the span may grow meanwhile; it is told once, and written when it grew or when
-   * the last word on its next try has grown old.
+   * every look, and the span may grow meanwhile; it is reported once, and written when it grew or
+   * when the last word on its next try has grown old.
    */
   recordRefused(span: Span): Promise<void> {
     return this.#recordSeen(span, 'refused rows');

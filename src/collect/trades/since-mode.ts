@@ -27,7 +27,7 @@ export interface SinceModesOptions {
 
 interface Endpoint {
   mode: SinceMode | undefined;
-  /** Not settled, or doubted. */
+  /** Not settled, or suspect. */
   isOpen: boolean;
   isLooking: boolean;
   dueAtMs: number;
@@ -38,7 +38,7 @@ interface Endpoint {
 const SAMPLE = 100;
 const RETRY_BASE_MS = 1000;
 const RETRY_CAP_MS = 60_000;
-/** A doubt is followed at most this often. */
+/** Shortest pause between two invalidations of a settled mode. */
 const SUSPECT_PAUSE_MS = 600_000;
 
 const unsettled = (): Endpoint => ({
@@ -55,7 +55,7 @@ const unsettled = (): Endpoint => ({
  * or as an id (field notes, since / lastId).
  *
  * States per endpoint: *open* → *settled* (three agreeing observations, kept in the archive) →
- * *doubted* (answers that only the other mode explains; the known mode stays in force) → *settled*.
+ * *suspect* (answers that only the other mode explains; the known mode stays in force) → *settled*.
  */
 export class SinceModes implements SinceKnowledge {
   readonly #options: SinceModesOptions;

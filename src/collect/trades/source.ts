@@ -118,7 +118,7 @@ function allUnread(trades: readonly SourceTrade[], rejected: readonly RejectedRo
   return [{ newerS: undefined, olderS }];
 }
 
-/** The page with a row above it that nobody saw: as one that could not be read. */
+/** The page with an unseen row above it, treated as one that could not be read. */
 export function withoutNewest(page: TradePage): TradePage {
   const [newest] = page.trades;
   const unseen = newest === undefined ? [] : [{ newerS: undefined, olderS: newest.tradedAtS }];
@@ -132,7 +132,7 @@ function wholeSeconds({ fromMs, toMs }: Span): Span {
 }
 
 /**
- * Where an archive does not have the exact times its replay tells the second, which must not be taken
+ * Where an archive does not have the exact times its replay gives the second, which must not be taken
  * for exact.
  */
 function exactOnly(trade: SourceTrade, gaps: readonly ToldGap[] = []): SourceTrade {

@@ -137,7 +137,7 @@ export class Walk {
     }
     const topMs = Math.max(ranges.top?.span.toMs ?? -Infinity, ...edgesMs);
     const always = { fromMs: isStartOpen ? -Infinity : (collectFromMs ?? -Infinity), toMs: topMs };
-    // While the start of history is open, what is expected has a begin of its own to be listed with.
+    // While the start of history is open, what is expected has a start of its own to be listed with.
     const beginsMs = isStartOpen ? this.#wanted.map(({ fromMs }) => fromMs) : [];
     const floorsMs = isStartOpen && collectFromMs !== null ? [collectFromMs] : [];
     const cutsMs = [...edgesMs, ...beginsMs, ...floorsMs];
@@ -269,7 +269,7 @@ export class Walk {
   }
 
   /**
-   * The chain that a page leaves behind below its claim. What refused rows put in doubt right below
+   * The chain that a page leaves behind below its claim. What refused rows make suspect right below
    * the claim is listed as a gap, and left alone for a while.
    */
   async endChain(
@@ -344,7 +344,7 @@ export class Walk {
     this.options.onRevoked?.(span);
   }
 
-  /** Reads coverage anew, of which somebody took a span back. */
+  /** Reads coverage anew, of which a span was taken back. */
   async revoked(span: Span): Promise<void> {
     await this.pages.reload();
     this.chains.dropWithin(span);

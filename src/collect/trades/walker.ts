@@ -118,7 +118,7 @@ export class TradeWalker {
     });
   }
 
-  /** Somebody took coverage of a span back: it is read anew before the next look. */
+  /** Coverage of a span was taken back: it is read anew before the next look. */
   revoked(span: Span): void {
     this.#revoked = [...this.#revoked, span];
   }
