@@ -64,9 +64,9 @@ const LOCAL_LEAVE_MS = 2500;
 /** An answer that took longer says too little about the time. */
 const MAX_ROUND_TRIP_MS = 10_000;
 /** Changes worth telling: a second of offset, a hundredth of pace, and the time between tellings. */
-const TOLD_OFFSET_MS = 1000;
-const TOLD_PACE = 0.01;
-const TELL_EVERY_MS = 10_000;
+const REPORTED_OFFSET_MS = 1000;
+const REPORTED_PACE = 0.01;
+const REPORT_EVERY_MS = 10_000;
 
 /** Answers that agree before anything is claimed: with the wall clock on their side, or without. */
 const SETTLE_SAMPLES_LOCAL = 3;
@@ -133,7 +133,7 @@ class EstimatedExchangeClock implements ExchangeClock {
   #jumps = 0;
   #datedMs = Number.NEGATIVE_INFINITY;
   #isLocal = true;
-  #told: { atMs: number; offsetMs: number; pace: number; isLocal: boolean } | undefined;
+  #reported: { atMs: number; offsetMs: number; pace: number; isLocal: boolean } | undefined;
 
   constructor(options: ExchangeClockOptions) {
     this.#options = options;
@@ -232,9 +232,9 @@ class EstimatedExchangeClock implements ExchangeClock {
     if (known === undefined) this.#addRivals(line, lines);
     if (this.#sinceMs === undefined) this.#settle();
     else this.#weigh();
-    const toleranceMs = this.#isLocal && this.#told ? LOCAL_LEAVE_MS : LOCAL_TOLERANCE_MS;
+    const toleranceMs = this.#isLocal && this.#reported ? LOCAL_LEAVE_MS : LOCAL_TOLERANCE_MS;
     this.#isLocal = this.#agreesWithWall(this.#line, toleranceMs);
-    this.#tell();
+    this.#reportLineInUse();
   }
 
   #usesLocal(): boolean {
@@ -377,18 +377,19 @@ class EstimatedExchangeClock implements ExchangeClock {
     this.#options.telemetry?.exchangeClockDisputed({ fromMs, toMs, share, isFollowed: true });
   }
 
-  #tell(): void {
-    const told = this.#told;
+  #reportLineInUse(): void {
+    const reported = this.#reported;
     const nowMs = this.#options.clock.monotonicMs();
     const { offsetMs, pace } = this;
     const isLocal = this.#isLocal;
     const hasChanged =
-      told === undefined ||
-      told.isLocal !== isLocal ||
-      Math.abs(pace - told.pace) > TOLD_PACE * told.pace ||
-      (Math.abs(offsetMs - told.offsetMs) > TOLD_OFFSET_MS && nowMs - told.atMs >= TELL_EVERY_MS);
+      reported === undefined ||
+      reported.isLocal !== isLocal ||
+      Math.abs(pace - reported.pace) > REPORTED_PACE * reported.pace ||
+      (Math.abs(offsetMs - reported.offsetMs) > REPORTED_OFFSET_MS &&
+        nowMs - reported.atMs >= REPORT_EVERY_MS);
     if (!hasChanged) return;
-    this.#told = { atMs: nowMs, offsetMs, pace, isLocal };
+    this.#reported = { atMs: nowMs, offsetMs, pace, isLocal };
     this.#options.telemetry?.exchangeClock({ offsetMs, pace });
   }
 }

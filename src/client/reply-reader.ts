@@ -81,26 +81,27 @@ export function readReply<R>(question: Question<R>, reply: RawReply): Reading<R>
   const contentType = headerText(headers, 'content-type');
   const opening = Buffer.from(reply.body.subarray(0, 1024)).toString('utf8');
   // Made only for an error: most answers have none, and making it costs more than decoding them.
-  const told: ErrorPlace = {
+  const errorPlace: ErrorPlace = {
     ...place,
     get excerpt() {
       return safeExcerpt(opening, question.secrets);
     },
   };
   if (contentType !== undefined && !JSON_TYPE.test(contentType.trim())) {
-    throw new UnexpectedPageError(told, safeExcerpt(contentType, question.secrets));
+    throw new UnexpectedPageError(errorPlace, safeExcerpt(contentType, question.secrets));
   }
-  if (opening.trimStart().startsWith('<')) throw new UnexpectedPageError(told, undefined);
+  if (opening.trimStart().startsWith('<')) throw new UnexpectedPageError(errorPlace, undefined);
 
-  const body = parseJson(told, question, reply);
+  const body = parseJson(errorPlace, question, reply);
   const reading = readBody(body, question.endpoint.envelope);
   if (reading.kind !== 'success' && reading.kind !== 'bare') {
-    throw errorOfBody(reading, told, question);
+    throw errorOfBody(reading, errorPlace, question);
   }
-  if (status < 200 || status >= 300) throw errorOfStatus(told, question, 'a status without error');
-  const parsed = parsePayload(told, question, reading.payload);
+  if (status < 200 || status >= 300)
+    throw errorOfStatus(errorPlace, question, 'a status without error');
+  const parsed = parsePayload(errorPlace, question, reading.payload);
   if (reading.kind === 'bare' && !question.endpoint.result.isTelling(parsed)) {
-    throw errorOfStatus(told, question, "not of this endpoint's shape");
+    throw errorOfStatus(errorPlace, question, "not of this endpoint's shape");
   }
   return { ...parsed, cachedAtMs: cachedAtMsOf(body) };
 }

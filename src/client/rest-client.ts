@@ -233,9 +233,9 @@ export class EndpointCaller {
     let bytes = 0;
     const ended = (outcome: RequestOutcome, error?: unknown) => {
       const durationMs = clock.monotonicMs() - sentMonotonicMs;
-      const told =
+      const reported =
         error === undefined ? {} : { error: { code: codeOf(error), message: messageOf(error) } };
-      telemetry.requestEnded({ endpoint: name, outcome, durationMs, bytes, ...told });
+      telemetry.requestEnded({ endpoint: name, outcome, durationMs, bytes, ...reported });
       return durationMs;
     };
     try {

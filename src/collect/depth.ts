@@ -36,7 +36,7 @@ export class DepthCollector {
     const look = JSON.stringify([asks, bids]);
     const isUnchanged = look === this.#lastLook;
     const { receivedAtMs, covered = null } = reply;
-    const observedAtMs = this.#recorder.momentOf(reply);
+    const observedAtMs = this.#recorder.instantOf(reply);
     if (observedAtMs === undefined) return;
     const row = {
       marketId,

@@ -66,7 +66,7 @@ export async function openMarketUnit(
     return { stream, ranges, coveredUntilMs };
   };
   /** For what can only be observed live: where time begins that is not accounted for yet. */
-  const openMoments = async (kind: 'depth' | 'state', variant: number) => {
+  const openLive = async (kind: 'depth' | 'state', variant: number) => {
     const { stream, coveredUntilMs } = await openStream(kind, variant, nowMs);
     if (coveredUntilMs === undefined) return { stream, coveredUntilMs };
     const backMs = await listedAgainMs(archive, stream, nowMs);
@@ -97,7 +97,7 @@ export async function openMarketUnit(
 
   let depthCollector: DepthCollector | undefined;
   if (depth.enabled) {
-    const { stream, coveredUntilMs } = await openMoments('depth', 0);
+    const { stream, coveredUntilMs } = await openLive('depth', 0);
     const toleranceMs = context.depthToleranceMs;
     const { levels } = depth;
     depthCollector = new DepthCollector({ ...shared, stream, coveredUntilMs, toleranceMs, levels });
@@ -117,7 +117,7 @@ export async function openMarketUnit(
   // In the longest window the fewest trades leave it: its changes show new ones most surely.
   const watchedS = Math.max(...states.periodsS);
   for (const periodS of states.enabled ? states.periodsS : []) {
-    const { stream, coveredUntilMs } = await openMoments('state', periodS);
+    const { stream, coveredUntilMs } = await openLive('state', periodS);
     const openFeed = () => context.openStateFeed(market, periodS);
     const { watch, ...unwatched } = shared;
     const own = { periodS, stream, coveredUntilMs, openFeed };

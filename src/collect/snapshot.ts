@@ -88,7 +88,7 @@ export class SnapshotRecorder {
    * The time that an answer shows: of a cached one that of the cache. Undefined when it was seen
    * before, so that nothing was observed anew.
    */
-  momentOf({ cachedAtMs = null, covered = null }: Cached): number | undefined {
+  instantOf({ cachedAtMs = null, covered = null }: Cached): number | undefined {
     const nowMs = Math.floor(this.#options.time.nowMs());
     if (covered !== null) return covered.toMs;
     if (cachedAtMs === null) return nowMs;

@@ -91,7 +91,7 @@ export class StateCollector {
   async #pump(feed: StateFeedPort, queue: BoundedQueue<StateFeedEvent>): Promise<void> {
     try {
       for await (const event of feed) {
-        this.#tellWatch(event);
+        this.#reportWatch(event);
         await queue.put(event);
       }
     } finally {
@@ -100,7 +100,7 @@ export class StateCollector {
     }
   }
 
-  #tellWatch(event: StateFeedEvent): void {
+  #reportWatch(event: StateFeedEvent): void {
     const { watch, market } = this.#options;
     if (watch === undefined) return;
     if (event.kind === 'closed' || event.kind === 'gap') watch.followed(market, false);

@@ -36,7 +36,7 @@ export class TickerCollector {
   /** Markets that had a readable ticker since they are collected. */
   #seen = new Set<number>();
   /** What was reported of each market, by name, until its ticker is well again. */
-  #told = new Map<string, Trouble>();
+  #reported = new Map<string, Trouble>();
   /** The refused ticker of each market, by name, that is in quarantine. */
   #quarantined = new Map<string, number>();
 
@@ -51,7 +51,7 @@ export class TickerCollector {
     this.#options.onTickers?.(reply.data, reply.sentAtMs);
     if (this.#recorder.isUnknown(reply)) return;
     const { receivedAtMs, covered = null } = reply;
-    const observedAtMs = this.#recorder.momentOf(reply);
+    const observedAtMs = this.#recorder.instantOf(reply);
     if (observedAtMs === undefined) return;
     const marketIds = this.#options.marketIds();
     const rejected = reply.rejected.filter(({ at }) => marketIds.has(String(at)));
@@ -79,7 +79,7 @@ export class TickerCollector {
         ...figuresOf(entry),
       });
     }
-    this.#tell(troubles, marketIds);
+    this.#report(troubles, marketIds);
     const collectedIds = new Set(marketIds.values());
     this.#seen = new Set([...this.#seen, ...looks.keys()].filter((id) => collectedIds.has(id)));
     const fresh = rejected.filter((row) => this.#quarantined.get(String(row.at)) !== markOf(row));
@@ -107,9 +107,9 @@ export class TickerCollector {
   }
 
   /** Reports what is wrong with a market once, not at every poll. */
-  #tell(troubles: Map<string, Trouble>, marketIds: ReadonlyMap<string, number>): void {
+  #report(troubles: Map<string, Trouble>, marketIds: ReadonlyMap<string, number>): void {
     for (const [market, code] of troubles) {
-      if (this.#told.get(market) === code) continue;
+      if (this.#reported.get(market) === code) continue;
       const isMissed = this.#seen.has(marketIds.get(market) ?? -1);
       const message =
         code === 'ticker_refused'
@@ -125,7 +125,7 @@ export class TickerCollector {
         action: 'skip',
       });
     }
-    this.#told = troubles;
+    this.#reported = troubles;
   }
 }
 

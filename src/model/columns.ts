@@ -82,7 +82,7 @@ export function isInt4(value: number): boolean {
 
 const unless = (isStorable: boolean) => (isStorable ? undefined : NOT_STORABLE);
 
-function moment(
+function timestamp(
   unitUs: number,
   faultOf: (value: number) => string | undefined,
 ): ColumnType<number> {
@@ -96,13 +96,13 @@ function moment(
 }
 
 /** A whole second, as a number of seconds. */
-export const seconds = moment(1_000_000, (value) =>
+export const seconds = timestamp(1_000_000, (value) =>
   Number.isInteger(value) ? unless(isTimestampMs(value * 1000)) : 'not a whole second',
 );
 /** A number of milliseconds. */
-export const millis = moment(1000, (value) => unless(isTimestampMs(value)));
+export const millis = timestamp(1000, (value) => unless(isTimestampMs(value)));
 /** A number of microseconds. */
-export const micros = moment(1, (value) =>
+export const micros = timestamp(1, (value) =>
   unless(Number.isSafeInteger(value) && isTimestampMs(Math.floor(value / 1000))),
 );
 

@@ -93,8 +93,9 @@ function missingCandle(trades: TradeFigures | null): Difference[] {
 function differencesOf(slot: SlotFigures, candle: CandleFigures): Difference[] {
   const { trades } = slot;
   const differences: Difference[] = [];
-  const compare = (figure: Difference['figure'], summed: string, told: string) => {
-    if (!equalDecimals(summed, told)) differences.push({ figure, trades: summed, candle: told });
+  const compare = (figure: Difference['figure'], summed: string, reported: string) => {
+    if (!equalDecimals(summed, reported))
+      differences.push({ figure, trades: summed, candle: reported });
   };
   compare('volume', trades?.amount ?? '0', candle.volume);
   compare('amount', trades?.total ?? '0', candle.amount);

@@ -55,7 +55,7 @@ export class StallDetector {
   /** @param nowMs monotonic */
   observeQuery(record: FeedRecord, nowMs: number): QueryVerdict {
     this.#known ??= record;
-    if (showsUntoldDeal(this.#known, record)) {
+    if (showsUnreportedDeal(this.#known, record)) {
       this.#differing += 1;
       this.#differsSinceMs ??= nowMs;
       return this.#differing >= PROOF ? 'stalled' : 'unproven';
@@ -68,17 +68,17 @@ export class StallDetector {
   }
 }
 
-function showsUntoldDeal(told: FeedRecord, found: FeedRecord): boolean {
+function showsUnreportedDeal(reported: FeedRecord, found: FeedRecord): boolean {
   return (
-    !equalDecimals(told.last, found.last) ||
-    compareDecimals(found.volume, told.volume) > 0 ||
-    compareDecimals(found.deal, told.deal) > 0
+    !equalDecimals(reported.last, found.last) ||
+    compareDecimals(found.volume, reported.volume) > 0 ||
+    compareDecimals(found.deal, reported.deal) > 0
   );
 }
 
 /** What both an update and an answer carry; updates of the contract carry no change. */
 const FIGURES = ['last', 'open', 'close', 'high', 'low', 'deal', 'volume'] as const;
 
-function isSame(told: FeedRecord, found: FeedRecord): boolean {
-  return FIGURES.every((figure) => equalDecimals(told[figure], found[figure]));
+function isSame(reported: FeedRecord, found: FeedRecord): boolean {
+  return FIGURES.every((figure) => equalDecimals(reported[figure], found[figure]));
 }

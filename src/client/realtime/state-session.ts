@@ -185,7 +185,7 @@ export class StateSession {
     if (!isGap) this.#knownFromMs = atMs;
     this.#count('response');
     if (this.#phase !== 'following') return;
-    if (isGap && !wasUnknown) this.#tell({ kind: 'gap', fromExchangeMs: atMs });
+    if (isGap && !wasUnknown) this.#report({ kind: 'gap', fromExchangeMs: atMs });
     // What is known again is reported in full, as on a new connection.
     if (!isGap && wasUnknown && !this.#queries.isWaiting) this.#queries.ask();
   }
@@ -195,7 +195,7 @@ export class StateSession {
     this.#phase = 'following';
     this.#cancelDeadline?.();
     telemetry.socketOpened({ market, periodS });
-    this.#tell({
+    this.#report({
       kind: 'opened',
       identity: this.#identity,
       atMs: clock.wallMs(),
@@ -246,7 +246,7 @@ export class StateSession {
   #record(origin: 'query' | 'update', record: FeedRecord): void {
     const { clock, exchangeClock } = this.#settings;
     this.#hadData = true;
-    this.#tell({
+    this.#report({
       kind: 'record',
       origin,
       record,
@@ -255,12 +255,12 @@ export class StateSession {
     });
   }
 
-  #alive(exchangeMs: number, isTold: boolean): void {
+  #alive(exchangeMs: number, isReported: boolean): void {
     this.#lastAliveExchangeMs = Math.max(this.#lastAliveExchangeMs ?? exchangeMs, exchangeMs);
-    if (isTold) this.#tell({ kind: 'alive', exchangeMs });
+    if (isReported) this.#report({ kind: 'alive', exchangeMs });
   }
 
-  #tell(event: StateEvent): void {
+  #report(event: StateEvent): void {
     if (!this.#sink.offer(event)) this.#end('overflow');
   }
 

@@ -182,7 +182,7 @@ export class CandleCollector {
     const { archive, clock } = this.#options;
     this.#pauses.putOff([span], clock.monotonicMs(), reason);
     await archive.recordAttempt({ ...this.#memory(span, reason), state: 'open', reason, note });
-    this.#tell(span, reason);
+    this.#report(span, reason);
   }
 
   /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
@@ -305,7 +305,7 @@ export class CandleCollector {
         ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
         : ({ state: 'open' } as const);
       await this.#options.archive.recordGap({ ...this.#memory(span, reason), ...state, reason });
-      this.#tell(span, reason);
+      this.#report(span, reason);
     }
   }
 
@@ -315,7 +315,7 @@ export class CandleCollector {
     return { stream, span, atMs, nextAttemptAtMs: atMs + pauseAfter(reason) };
   }
 
-  #tell({ fromMs, toMs }: Span, reason: GapReason): void {
+  #report({ fromMs, toMs }: Span, reason: GapReason): void {
     const { telemetry, market } = this.#options;
     const lengthMs = toMs - fromMs;
     telemetry.gapFound({ stream: 'kline', market, reason: reasonLabel(reason), lengthMs });

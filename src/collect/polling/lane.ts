@@ -98,8 +98,8 @@ export class Lane {
   perS(nowMs: number): number {
     const { traded, rate } = this;
     const waitedS = traded === undefined ? 0 : (nowMs - traded.atMs) / 1000;
-    const told = traded !== undefined && waitedS > 0 ? traded.more / waitedS : 0;
-    return Math.max(rate.perS, told);
+    const reported = traded !== undefined && waitedS > 0 ? traded.more / waitedS : 0;
+    return Math.max(rate.perS, reported);
   }
 
   /** Share of a page that is expected to be new by now; 0 before the first poll. */

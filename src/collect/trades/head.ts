@@ -177,7 +177,7 @@ export class Head {
       const held = first === undefined ? page.held : [...page.held, first];
       await pages.commit({ ...page, held }, NOTHING, {});
       this.#walk.known.add(rows);
-      throw this.#walk.stalled(tellMissing(missing, newest));
+      throw this.#walk.stalled(describeMissing(missing, newest));
     }
     if (!this.#walk.hasTrades) this.#walk.empty.tradedAt(untilMs);
     const known = this.#walk.newest;
@@ -363,7 +363,7 @@ function timeMsOf({ executedAtUs, tradedAtS }: SourceTrade): number {
   return executedAtUs === null ? tradedAtS * SECOND_MS : executedAtUs / 1000;
 }
 
-function tellMissing(missing: readonly PageRow[], newest: PageRow): string {
+function describeMissing(missing: readonly PageRow[], newest: PageRow): string {
   const [row] = missing;
   if (row === undefined) return '';
   const others = missing.length === 1 ? '' : ` and ${missing.length - 1} more`;
