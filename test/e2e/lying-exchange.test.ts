@@ -87,14 +87,14 @@ async function missingIds(world: TapeProgram): Promise<string[]> {
   const url = world.databaseUrl;
   const stored = await runSql<{ tid: string }>(url, 'SELECT tid::text FROM trade');
   const ids = new Set(stored.map(({ tid }) => tid));
-  const [judged] = await runSql<{ fromMs: number; toMs: number }>(
+  const judged = await runSql<{ fromMs: number; toMs: number }>(
     url,
-    `SELECT extract(epoch FROM min(lower(span)))::float8 * 1000 AS "fromMs",
-            extract(epoch FROM max(upper(span)))::float8 * 1000 AS "toMs" FROM verdict`,
+    `SELECT extract(epoch FROM lower(span))::float8 * 1000 AS "fromMs",
+            extract(epoch FROM upper(span))::float8 * 1000 AS "toMs" FROM verdict`,
   );
-  assert.ok(judged !== undefined);
+  assert.ok(judged.length > 0);
   return world.trades
-    .filter(({ timeMs }) => judged.fromMs <= timeMs && timeMs < judged.toMs)
+    .filter(({ timeMs }) => judged.some(({ fromMs, toMs }) => fromMs <= timeMs && timeMs < toMs))
     .map(({ id }) => String(id))
     .filter((id) => !ids.has(id));
 }
@@ -104,10 +104,13 @@ suite('an exchange that lies', { concurrency: 3 }, () => {
   test('candles that lie for a while are found, fetched again with their trades, and match in the end', async (t) => {
     const { world, daemon, mismatches } = await start(t, 41, 10, [LYING_CANDLES]);
     await daemon.line((line) => line.includes('trades and candle differ'));
-    const doubtful = await world.ask('verify');
+    // The candles are fetched again three times at most, and the exchange's time runs fast.
+    const [doubtful] = await Promise.all([
+      world.ask('verify'),
+      daemon.until(async () => (await suspects(world, 'kline')).length > 0),
+    ]);
     assert.equal(doubtful.code, 6, doubtful.out + doubtful.err);
     assert.match(doubtful.out, /MISMATCH .*volume: trades .*, candle /);
-    await daemon.until(async () => (await suspects(world, 'kline')).length > 0);
     const before = await suspects(world, 'trades');
     assert.ok(before.length > 0, 'both are doubted');
     for (const { note } of before) assert.match(note, /volume|trades and candles disagree/);
