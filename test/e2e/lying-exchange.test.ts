@@ -87,14 +87,14 @@ async function missingIds(world: TapeProgram): Promise<string[]> {
   const url = world.databaseUrl;
   const stored = await runSql<{ tid: string }>(url, 'SELECT tid::text FROM trade');
   const ids = new Set(stored.map(({ tid }) => tid));
-  const judged = await runSql<{ fromMs: number; toMs: number }>(
+  const [judged] = await runSql<{ fromMs: number; toMs: number }>(
     url,
-    `SELECT extract(epoch FROM lower(span))::float8 * 1000 AS "fromMs",
-            extract(epoch FROM upper(span))::float8 * 1000 AS "toMs" FROM verdict`,
+    `SELECT extract(epoch FROM min(lower(span)))::float8 * 1000 AS "fromMs",
+            extract(epoch FROM max(upper(span)))::float8 * 1000 AS "toMs" FROM verdict`,
   );
-  assert.ok(judged.length > 0);
+  assert.ok(judged !== undefined);
   return world.trades
-    .filter(({ timeMs }) => judged.some(({ fromMs, toMs }) => fromMs <= timeMs && timeMs < toMs))
+    .filter(({ timeMs }) => judged.fromMs <= timeMs && timeMs < judged.toMs)
     .map(({ id }) => String(id))
     .filter((id) => !ids.has(id));
 }
@@ -153,7 +153,8 @@ suite('an exchange that lies', { concurrency: 3 }, () => {
     assert.ok(
       after.some(({ note }) => /it adds up after \d refetches; before: .*volume/.test(note)),
     );
-    assert.deepEqual(await missingIds(world), []);
+    // What is not covered yet cannot be judged, and is no mismatch.
+    await daemon.until(async () => (await missingIds(world)).length === 0);
     await world.stop(daemon);
   });
 
