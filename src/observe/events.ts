@@ -15,6 +15,7 @@ export type { RequestOutcome };
 export interface RequestEnded {
   /** Name of the endpoint, such as `depth`. */
   readonly endpoint: string;
+  /** How it ended, as the metric of requests counts it. */
   readonly outcome: RequestOutcome;
   /** From sending to the end, milliseconds. */
   readonly durationMs: number;
@@ -44,6 +45,45 @@ export interface ClockDispute {
   readonly share: number;
   /** Whether they are followed from now on. */
   readonly isFollowed: boolean;
+}
+
+/**
+ * Events of a client, for logs and metrics. Written out, because users of the package report to their own;
+ * {@link EVENTS} has the same by its types.
+ */
+export interface ClientEvents {
+  /** An HTTP request ended, well or not. */
+  requestEnded(event: RequestEnded): void;
+  /** The request budget changed. */
+  budgetChanged(event: BudgetState): void;
+  /** The exchange asked us to wait (429, Retry-After, exhausted headers). */
+  budgetPaused(event: { readonly reason: string; readonly waitMs: number }): void;
+  /** Exchange time minus this machine's time, and how fast it runs (1 is real time). */
+  exchangeClock(event: { readonly offsetMs: number; readonly pace: number }): void;
+  /** Answers contradict the course of the exchange's time that is in use. */
+  exchangeClockDisputed(event: ClockDispute): void;
+  /** A connection for states is open, and subscribed. */
+  socketOpened(event: { readonly market: string; readonly periodS: number }): void;
+  /** A connection for states ended: WebSocket close code, reason, and how long it had lived. */
+  socketClosed(event: {
+    readonly market: string;
+    readonly periodS: number;
+    readonly code: number;
+    readonly reason: string;
+    readonly livedMs: number;
+    /** Why no connection came about, where that is how it ended. */
+    readonly detail?: string;
+  }): void;
+  /** The next connection for states is tried after this wait. */
+  socketRetry(event: {
+    readonly market: string;
+    readonly periodS: number;
+    readonly waitMs: number;
+  }): void;
+  /** A WebSocket frame came, and what became of it. */
+  frameReceived(event: {
+    readonly outcome: 'update' | 'response' | 'unrecognised' | 'dropped';
+  }): void;
 }
 
 /** A connection for the states of one market. */
@@ -429,8 +469,6 @@ export const EVENTS = {
   ...{ server: SERVER, daemon: DAEMON },
 };
 
-/** Events of a client, for logs and metrics. */
-export type ClientEvents = Reports<typeof CLIENT>;
 export type StoreEvents = Reports<typeof STORE>;
 export type CollectEvents = Reports<typeof COLLECT>;
 export type VerifyEvents = Reports<typeof VERIFY>;
