@@ -255,12 +255,12 @@ export class Head {
     if (top === undefined || newest === undefined || !hasTrades) return false;
     const { toMs } = top.span;
     const isRefuted = fresh.some(({ tradedAtS }) => tradedAtS * SECOND_MS < toMs);
-    const hasDeeper = options.since.of(options.source.endpoint) === 'skip';
-    const seenMs = this.#hasStored
-      ? seenUntilMs(rows, known, toMs, hasDeeper)
-      : hasDeeper
-        ? toMs
-        : await this.#storedUntilMs(rows, top);
+    const oldestMs = (rows.at(-1)?.tradedAtS ?? 0) * SECOND_MS;
+    // The pages that fill the gap below this one are held against what is covered there.
+    const isWalked = oldestMs >= toMs && options.since.of(options.source.endpoint) === 'skip';
+    let seenMs = toMs;
+    if (!isWalked && this.#hasStored) seenMs = seenUntilMs(rows, known, toMs);
+    else if (!isWalked) seenMs = await this.#storedUntilMs(rows, top);
     const ownMs = isRefuted ? newest.tradedAtS * SECOND_MS : toMs;
     const fromMs = Math.max(top.span.fromMs, Math.min(seenMs, ownMs));
     if (fromMs >= toMs) return isRefuted;
@@ -336,18 +336,12 @@ export class Head {
 }
 
 /** Up to where what is covered was seen by this run; all of it where the page reaches down to that. */
-function seenUntilMs(
-  rows: readonly PageRow[],
-  known: PageRow | undefined,
-  toMs: number,
-  hasDeeper: boolean,
-): number {
+function seenUntilMs(rows: readonly PageRow[], known: PageRow | undefined, toMs: number): number {
   const oldest = rows.at(-1);
   if (known === undefined || oldest === undefined || comparePlaces(oldest, known) <= 0) return toMs;
   const knownMs = known.tradedAtS * SECOND_MS;
   const isRefuted = oldest.tradedAtS * SECOND_MS < toMs;
-  if (isRefuted) return knownMs;
-  return hasDeeper ? toMs : Math.max(knownMs, toMs - HIDDEN_MAX_MS);
+  return isRefuted ? knownMs : Math.max(knownMs, toMs - HIDDEN_MAX_MS);
 }
 
 /** Of a head whose first row is held back nothing is claimed from that row's second on. */

@@ -109,6 +109,19 @@ test('what the exchange has forgotten between two islands is unfillable, and ask
   world.record.assertAccounted('trades');
 });
 
+test('after a restart a page that begins amid time claimed by an old page is not joined to that claim', async () => {
+  const world = new TradeWorld(every(40, 1), 60);
+  await world.walker().pollHead(signal);
+  assert.deepEqual(world.covered()[0]?.[1], 60, 'a cache has hidden the trades after 40 s');
+  world.trades = every(105, 1);
+  world.cap = 50;
+  world.clock.advance(46_000);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.assertHonest();
+});
+
 test('a head older than what is stored is an error and claims nothing, over a restart as well', async () => {
   const world = new TradeWorld(every(20, 1), 30);
   const walker = world.walker();
