@@ -26,8 +26,8 @@ import { selectMarkets, selectSpan } from '../selection.js';
 const HELP = `
 Serves the archive as the exchange that it recorded, as of a moment that moves: every public GET
 endpoint, and state.query and state.subscribe at the recorded spacing. Nothing later than that moment
-is ever shown. Time begins with the first request, and stands at its end. Orders are refused: nobody
-has a key to a recording. The book is made of depth snapshots, a level an order.
+is ever shown. Time begins with the first request, and stands at its end. Orders are refused: a
+recording has no keys. The book is made of depth snapshots, a level an order.
 
   tapekeep replay --from 2026-01-31 --to 2026-02-01 --speed 20 --port 8080
   tapekeep replay --from 2h --markets BTC_USDT,ETH_USDT --speed step --json
@@ -35,7 +35,7 @@ has a key to a recording. The book is made of depth snapshots, a level an order.
 
 An answer that touches a gap carries the header x-tapekeep-gap (kind, from, to, reason); with --strict
 it is refused with 503. A client that sends the header X-Tapekeep-Session, or the parameter session, has
-a time of its own, which begins with its first request; sessions that nobody uses for ten minutes end.
+a time of its own, which begins with its first request; sessions that are not used for ten minutes end.
 
 --speed   seconds of the recording in a second; max: as fast as real-time clients read; step: by hand
 --as      happened: every trade and candle, however late it was collected (default);

@@ -19,7 +19,7 @@ const HELP = `
 Whole partitions come back: all that hold a moment of the span. Their rows must add up to the checksum
 that they were sealed with. A daemon leaves them in the database for the time of cold.after.
 
-Their files stay: nobody reads them any more, and they serve again, unwritten, when the partition leaves
+Their files stay: they are not read any more, and serve again, unwritten, when the partition leaves
 once more with the same rows; rows that come late make them void, and the next run deletes them. With
 --remove-files they are deleted at once, when the rows in the database have been held against the
 checksum; for partitions that are back already the same command does that too.`;
@@ -50,7 +50,7 @@ export default command({
         'Nothing to do: no partition of this span is archived ("tapekeep partitions" lists them).',
       inTheEnd: ({ outcomes }) =>
         !isRemoving && outcomes.some(({ became }) => became === 'restored')
-          ? `Their files stay in ${coldDirOf(config)}: nobody reads them now, and they serve again when the partitions leave. The same command with --remove-files deletes them.`
+          ? `Their files stay in ${coldDirOf(config)}: they are not read now, and serve again when the partitions leave. The same command with --remove-files deletes them.`
           : null,
       rules: lifeRulesOf(config),
       isChosen: (partition) =>

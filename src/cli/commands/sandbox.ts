@@ -89,7 +89,7 @@ const OPTIONS = {
   ),
   takerFee: option('--fee-taker <rate>', 'fee rate of takers (default: 0.002)'),
   makerFee: option('--fee-maker <rate>', 'fee rate of makers (default: 0.001)'),
-  emptyCandles: choice('--empty-candles <how>', 'where nobody traded', ['omitted', 'filled']),
+  emptyCandles: choice('--empty-candles <how>', 'where nothing was traded', ['omitted', 'filled']),
   candleOpen: choice('--candle-open <price>', 'what candles open with', ['first', 'previous']),
   like: choice('--like <exchange>', 'as this one of the family does', knownExchanges),
 };
@@ -312,7 +312,7 @@ function tapeOptions(options: Sandbox): TapeOptions {
     ...(runId === undefined ? [] : [['--run', runId === true ? '' : runId] as const]),
   ][0] ?? [undefined, ''];
   if (option !== undefined) {
-    const allowed = 'nobody can trade on a tape; leave out --tape and --backend tape';
+    const allowed = 'a tape takes no orders; leave out --tape and --backend tape';
     throw new UsageError(option, value, allowed);
   }
   if (options.marketsFile !== undefined) {
