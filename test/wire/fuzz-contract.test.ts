@@ -106,13 +106,14 @@ test('results of any kind are read, or refused with the one documented error', (
     for (const name of endpointNames) {
       const { result, params } = endpoints[name];
       params.safeParse(value);
+      let data: unknown;
       try {
-        const { data } = result.parse(value);
-        const again = (result.schema as z.ZodType).safeParse(data);
-        assert.ok(again.success, `${name}: data that its own schema refuses`);
+        ({ data } = result.parse(value));
       } catch (error) {
         if (!(error instanceof z.ZodError)) throw error;
+        continue;
       }
+      assert.deepEqual(result.parse(data).data, data, `${name}: read again it is another value`);
     }
   }
 });
