@@ -20,7 +20,7 @@ export type { SessionClosing } from './completeness/ledger.js';
 export type { BeyondPresent } from './completeness/present.js';
 export type { FillRequests, WantedSpan } from './completeness/wanted.js';
 export { pingPostgres } from './connection.js';
-export { fullDisk } from './embedded/full-disk.js';
+export { fullDisk } from './embedded/cluster.js';
 export {
   type EmbeddedOptions,
   type EmbeddedPostgres,

@@ -1,11 +1,20 @@
 import { randomBytes } from 'node:crypto';
-import { chown, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import {
+  chown,
+  mkdir,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  statfs,
+  writeFile,
+} from 'node:fs/promises';
 import { join } from 'node:path';
-import { codeOf } from '../../kernel/errors.js';
-import { StoreError } from '../errors.js';
+import { codeOf, messageOf } from '../../kernel/errors.js';
+import { StoreError, sqlstateOf } from '../errors.js';
 import { type Account, commandAs, fileOwner } from './accounts.js';
 import type { Binaries } from './binaries.js';
-import { fullDisk } from './full-disk.js';
 import { EMBEDDED_SUPERUSER } from './logins.js';
 import { runToEnd } from './processes.js';
 
@@ -19,8 +28,6 @@ export interface ClusterPaths {
   readonly programPasswordFile: string;
   readonly portFile: string;
   readonly lockFile: string;
-  /** Folder with a file for each process that uses the server. */
-  readonly usersDir: string;
 }
 
 export function clusterPaths(dataDir: string): ClusterPaths {
@@ -32,7 +39,6 @@ export function clusterPaths(dataDir: string): ClusterPaths {
     programPasswordFile: `${clusterDir}.program.password`,
     portFile: `${clusterDir}.port`,
     lockFile: `${clusterDir}.lock`,
-    usersDir: `${clusterDir}.users`,
   };
 }
 
@@ -128,5 +134,33 @@ async function initFailed(
     'embedded_postgres_failed',
     'fatal',
     `initdb could not make a database in ${clusterDir}: ${detail}`,
+  );
+}
+
+/** What the C library says in English and Postgres passes on. */
+const FULL_TEXT = /No space left on device|Disk quota exceeded/;
+/** Of Node, and of Postgres. */
+const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', '53100']);
+
+/**
+ * One typed error for all that a full disk leads to, with the free bytes.
+ *
+ * @param dataDir the folder on that disk
+ * @param error an error, or what a program printed
+ * @returns undefined when the disk was not what it failed for
+ */
+export async function fullDisk(dataDir: string, error: unknown): Promise<StoreError | undefined> {
+  const text = messageOf(error);
+  const isFull = FULL_CODES.has(sqlstateOf(error) ?? codeOf(error)) || FULL_TEXT.test(text);
+  if (!isFull) return undefined;
+  const free = await statfs(dataDir).then(
+    ({ bavail, bsize }) => `${bavail * bsize} bytes free`,
+    () => 'free bytes unknown',
+  );
+  return new StoreError(
+    'embedded_postgres_disk_full',
+    'retry',
+    `the disk of ${dataDir} is full (${free}): nothing stored is lost; make room there`,
+    { cause: error },
   );
 }

@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, realpath, writeFile } from 'node:fs/promises';
 import pg from 'pg';
+import { isAlive } from '../../kernel/processes.js';
 import { settleQueryRole } from '../schema/query-role.js';
 import { makeRoles, passOwnership } from '../schema/roles.js';
 
@@ -12,7 +13,12 @@ const DATABASE = 'tapekeep';
 /** The database that every cluster has. */
 const MAINTENANCE = 'postgres';
 
+/** Start of the name of each process's connection; its id follows. */
+const USER_NAME = 'tapekeep-user';
+
 const CONNECT_TIMEOUT_MS = 5_000;
+/** A server that does not answer in this time is taken for frozen. */
+const USERS_TIMEOUT_MS = 2_000;
 /** Tables that change their owner may be in use by a program of the version before. */
 const LOCK_TIMEOUT_MS = 10_000;
 
@@ -37,11 +43,6 @@ interface Look {
   readonly isOwner: boolean;
 }
 
-/** Connects as the superuser; to the maintenance database by default. */
-export function superuserUrl(port: number, password: string, database = MAINTENANCE): string {
-  return urlOf(EMBEDDED_SUPERUSER, password, port, database);
-}
-
 /** Connects as the program to its archive. @param password that of the superuser */
 export function programUrl(port: number, password: string): string {
   return urlOf(PROGRAM_LOGIN, programPassword(password), port, DATABASE);
@@ -56,6 +57,69 @@ function programPassword(password: string): string {
   return createHmac('sha256', password).update(PROGRAM_LOGIN).digest('hex');
 }
 
+/** The driver has these two methods; its types do not. */
+interface UserConnection extends pg.Client {
+  /** Keeps this process alive, as at first. */
+  ref(): void;
+  unref(): void;
+}
+
+/**
+ * A server that serves, with the connection that counts this process among its users. It ends when the
+ * server or this process does, so that Postgres itself reports who is left.
+ */
+export interface Running {
+  readonly pid: number;
+  readonly port: number;
+  readonly password: string;
+  readonly connection: UserConnection;
+  /** Resolves at the end of the connection. */
+  readonly ended: Promise<void>;
+}
+
+/**
+ * Connects as the superuser, counted as a user of the server.
+ *
+ * @returns undefined when no server of this cluster answers there
+ */
+export async function joinServer(
+  { pid, port }: Pick<Running, 'pid' | 'port'>,
+  password: string,
+  clusterDir: string,
+): Promise<Running | undefined> {
+  if (port === 0) return undefined;
+  const connection = superuserClient(port, password, MAINTENANCE) as UserConnection;
+  const ended = new Promise<void>((resolve) => connection.once('end', resolve));
+  try {
+    await connection.connect();
+    const { rows } = await connection.query<{ folder: string }>(
+      `SELECT current_setting('data_directory') AS folder`,
+    );
+    if ((await realpath(rows[0]?.folder ?? '')) === (await realpath(clusterDir))) {
+      return { pid, port, password, connection, ended };
+    }
+  } catch {
+    // Down, starting, or the server of another cluster.
+  }
+  await connection.end().catch(() => undefined);
+  return undefined;
+}
+
+/**
+ * Processes of the other users of a server. None when it does not answer: one that is down or frozen
+ * serves no process.
+ */
+export async function otherUsers({ connection }: Running): Promise<number[]> {
+  const sql = `
+    SELECT split_part(application_name, ' ', 2)::int AS pid FROM pg_stat_activity
+    WHERE usename = current_user AND application_name ~ '^${USER_NAME} \\d{1,9}$'
+      AND pid <> pg_backend_pid()`;
+  const query = { text: sql, query_timeout: USERS_TIMEOUT_MS };
+  const { rows } = await connection.query<{ pid: number }>(query).catch(() => ({ rows: [] }));
+  // A backend may outlive its killed client for a moment.
+  return rows.map(({ pid }) => pid).filter(isAlive);
+}
+
 /**
  * Makes the database of the archive and the program's login, on a server that serves. An archive of a
  * version that worked as the superuser is made over: its tables to the owners' role, then the database,
@@ -63,28 +127,30 @@ function programPassword(password: string): string {
  *
  * @throws the driver's errors
  */
-export async function settleLogins(port: number, password: string): Promise<void> {
-  await withClient(superuserUrl(port, password), async (client) => {
-    const { rows } = await client.query<Look>(LOOK);
-    const [found] = rows;
-    if (found?.isOwner === true) return;
-    await makeRoles(client);
-    if (found?.hasLogin !== true) {
-      await client.query(
-        `CREATE ROLE ${PROGRAM_LOGIN} LOGIN PASSWORD '${programPassword(password)}';
-         COMMENT ON ROLE ${PROGRAM_LOGIN} IS 'The programs of this archive log in as this role.';
-         GRANT tapekeep_owner TO ${PROGRAM_LOGIN}`,
-      );
-    }
-    if (found?.hasDatabase !== true) await client.query(`CREATE DATABASE ${DATABASE}`);
-    await withClient(superuserUrl(port, password, DATABASE), async (archive) => {
-      await archive.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; ${CLOSE_JOURNAL}`);
-      await passOwnership(archive);
-      await settleQueryRole(archive);
-      await archive.query('COMMIT');
-    });
-    await client.query(`ALTER DATABASE ${DATABASE} OWNER TO ${PROGRAM_LOGIN}`);
-  });
+export async function settleLogins({ connection, port, password }: Running): Promise<void> {
+  const { rows } = await connection.query<Look>(LOOK);
+  const [found] = rows;
+  if (found?.isOwner === true) return;
+  await makeRoles(connection);
+  if (found?.hasLogin !== true) {
+    await connection.query(
+      `CREATE ROLE ${PROGRAM_LOGIN} LOGIN PASSWORD '${programPassword(password)}';
+       COMMENT ON ROLE ${PROGRAM_LOGIN} IS 'The programs of this archive log in as this role.';
+       GRANT tapekeep_owner TO ${PROGRAM_LOGIN}`,
+    );
+  }
+  if (found?.hasDatabase !== true) await connection.query(`CREATE DATABASE ${DATABASE}`);
+  const archive = superuserClient(port, password, DATABASE);
+  await archive.connect();
+  try {
+    await archive.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; ${CLOSE_JOURNAL}`);
+    await passOwnership(archive);
+    await settleQueryRole(archive);
+    await archive.query('COMMIT');
+  } finally {
+    await archive.end();
+  }
+  await connection.query(`ALTER DATABASE ${DATABASE} OWNER TO ${PROGRAM_LOGIN}`);
 }
 
 /** Writes the program's password down for people, where that can be written. */
@@ -94,16 +160,12 @@ export async function writeProgramPassword(path: string, password: string): Prom
   await writeFile(path, text, { mode: 0o600 }).catch(() => undefined);
 }
 
-async function withClient(url: string, work: (client: pg.Client) => Promise<void>): Promise<void> {
+function superuserClient(port: number, password: string, database: string): pg.Client {
   const client = new pg.Client({
-    connectionString: url,
+    connectionString: urlOf(EMBEDDED_SUPERUSER, password, port, database),
+    application_name: `${USER_NAME} ${process.pid}`,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
   });
   client.on('error', () => undefined);
-  await client.connect();
-  try {
-    await work(client);
-  } finally {
-    await client.end();
-  }
+  return client;
 }

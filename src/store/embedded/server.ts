@@ -2,15 +2,14 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { readdir, readFile, readlink, realpath, rm, stat } from 'node:fs/promises';
 import { createServer, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
-import pg from 'pg';
 import { type Clock, sleep } from '../../kernel/clock.js';
-import { codeOf, messageOf } from '../../kernel/errors.js';
+import { messageOf } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
 import { StoreError } from '../errors.js';
 import { type Account, commandAs } from './accounts.js';
-import type { Binaries } from './binaries.js';
-import { fullDisk } from './full-disk.js';
-import { superuserUrl } from './logins.js';
+import { type Binaries, findBinaries } from './binaries.js';
+import { fullDisk } from './cluster.js';
+import { joinServer, type Running } from './logins.js';
 import {
   accountOptions,
   birthOf,
@@ -26,11 +25,11 @@ import {
 /** How often a starting or ending server is looked at. */
 const LOOK_EVERY_MS = 25;
 /** A fast shutdown that takes longer is followed by an immediate one (recovery at next start). */
-const STOP_TIMEOUT_MS = 30_000;
+export const STOP_TIMEOUT_MS = 30_000;
 const IMMEDIATE_STOP_MS = 1_000;
 const KILL_STOP_MS = 500;
 /** For a server that never served: it has nothing to write out. */
-export const GIVEN_UP_STOP_MS = 4_000;
+const GIVEN_UP_STOP_MS = 4_000;
 /** A fast shutdown is tried for this long even when the time is over. */
 const SHORTEST_STOP_MS = 500;
 
@@ -112,7 +111,7 @@ export interface StartOptions {
  *
  * @throws {@link StoreError} with the end of the server's log.
  */
-export async function launchServer(options: StartOptions, port: number): Promise<number> {
+export async function launchServer(options: StartOptions, port: number): Promise<Running> {
   const { binaries, account, clusterDir, clock } = options;
   const given = settings(port, syncMethodOf(await kernelRelease()));
   const command = commandAs(account, binaries.postgres, ['-D', clusterDir, ...given]);
@@ -140,11 +139,10 @@ export async function launchServer(options: StartOptions, port: number): Promise
   child.unref();
   (child.stderr as Socket | null)?.unref();
   while (!isGone && options.signal?.aborted !== true && clock.monotonicMs() < options.deadlineMs) {
-    const running = await readPostmaster(clusterDir);
-    if (running?.pid === child.pid && running !== undefined) {
-      if ((await probeServer(running.port, options.password, clusterDir)) === 'serving') {
-        return running.pid;
-      }
+    const found = await readPostmaster(clusterDir);
+    if (found !== undefined && found.pid === child.pid) {
+      const running = await joinServer(found, options.password, clusterDir);
+      if (running !== undefined) return running;
     }
     await sleep(clock, LOOK_EVERY_MS);
   }
@@ -186,23 +184,27 @@ async function newestLog(clusterDir: string): Promise<string> {
 }
 
 /**
- * Looks for a server that still runs on the cluster, as after a kill of the daemon. Waits for one
- * that is starting or going down. A stale `postmaster.pid` whose process id now belongs to some
+ * Joins a server that still runs on the cluster, as after a kill of the daemon. Waits for one
+ * that is starting or going down, and ends it when the signal aborts that. A stale `postmaster.pid` whose process id now belongs to some
  * other program is removed, because Postgres itself would refuse to start over it.
  */
 export async function findRunning(
   options: Pick<StartOptions, 'clusterDir' | 'password' | 'clock' | 'deadlineMs' | 'signal'>,
-): Promise<{ pid: number; port: number } | undefined> {
-  const { clusterDir, password, clock } = options;
+): Promise<Running | undefined> {
+  const { clusterDir, password, clock, signal } = options;
   for (;;) {
-    options.signal?.throwIfAborted();
     const found = await readPostmaster(clusterDir);
     if (found === undefined || !isAlive(found.pid)) return undefined;
     if (!(await mayBePostgres(found.pid))) {
       await rm(join(clusterDir, 'postmaster.pid'), { force: true });
       return undefined;
     }
-    if ((await probeServer(found.port, password, clusterDir)) === 'serving') return found;
+    const running = await joinServer(found, password, clusterDir);
+    if (running !== undefined) return running;
+    if (signal?.aborted === true) {
+      await endServer(found.pid, await findBinaries(), clusterDir, clock, GIVEN_UP_STOP_MS);
+      signal.throwIfAborted();
+    }
     if (clock.monotonicMs() >= options.deadlineMs) {
       throw new StoreError(
         'embedded_postgres_failed',
@@ -268,7 +270,7 @@ async function signalAndWait(
 }
 
 /** Contents of `postmaster.pid` of a server that runs, or ran until it was killed. */
-export interface Postmaster {
+interface Postmaster {
   readonly pid: number;
   readonly port: number;
 }
@@ -281,39 +283,6 @@ export async function readPostmaster(clusterDir: string): Promise<Postmaster | u
   if (!Number.isInteger(pid) || pid < 1) return undefined;
   // A server that has only begun to start has not written its port yet.
   return { pid, port: Number(lines[3] ?? '') || 0 };
-}
-
-/** How a server answered: it serves this cluster, it does not (yet), or it serves another one. */
-type ProbeResult = 'serving' | 'silent' | 'other';
-
-const PROBE_TIMEOUT_MS = 5_000;
-/** Wrong password, no such user, no such database: another owner's server. */
-const NOT_OURS = new Set(['28P01', '28000', '3D000']);
-
-/** Asks the server at `port` which cluster it serves. */
-export async function probeServer(
-  port: number,
-  password: string,
-  clusterDir: string,
-): Promise<ProbeResult> {
-  if (port === 0) return 'silent';
-  const client = new pg.Client({
-    connectionString: superuserUrl(port, password),
-    application_name: 'tapekeep-probe',
-    connectionTimeoutMillis: PROBE_TIMEOUT_MS,
-    query_timeout: PROBE_TIMEOUT_MS,
-  });
-  client.on('error', () => undefined);
-  try {
-    await client.connect();
-    const { rows } = await client.query<{ data_directory: string }>('SHOW data_directory');
-    const served = await realpath(rows[0]?.data_directory ?? '').catch(() => '');
-    return served === (await realpath(clusterDir)) ? 'serving' : 'other';
-  } catch (error) {
-    return NOT_OURS.has(codeOf(error)) ? 'other' : 'silent';
-  } finally {
-    await client.end().catch(() => undefined);
-  }
 }
 
 /** They end by themselves at once, unless they are frozen or busy. */

@@ -1,8 +1,10 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import type { Clock } from '../../kernel/clock.js';
-import { AbortedError, codeOf, messageOf } from '../../kernel/errors.js';
+import { type Clock, sleep } from '../../kernel/clock.js';
+import { AbortedError, codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
+import { Backoff } from '../../kernel/retry.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { StoreError } from '../errors.js';
 import { type Account, chooseAccount, describeAccount } from './accounts.js';
@@ -10,25 +12,31 @@ import { findBinaries } from './binaries.js';
 import {
   type ClusterPaths,
   clusterPaths,
+  fullDisk,
   hasCluster,
   makeCluster,
   readPassword,
 } from './cluster.js';
-import { fullDisk } from './full-disk.js';
-import { keepRunning } from './keeping.js';
-import { programUrl, settleLogins, writeProgramPassword } from './logins.js';
+import { lockDataDir } from './lock.js';
+import {
+  joinServer,
+  otherUsers,
+  programUrl,
+  type Running,
+  settleLogins,
+  writeProgramPassword,
+} from './logins.js';
 import { MINIMAL_ENV, mayBePostgres } from './processes.js';
 import {
   endOrphans,
   endServer,
   findRunning,
   freePort,
-  GIVEN_UP_STOP_MS,
   launchServer,
   readPostmaster,
+  STOP_TIMEOUT_MS,
   type StartOptions,
 } from './server.js';
-import { joinUsers, leave, lockUnlessReadOnly, type Running, type ServerUser } from './sharing.js';
 
 /** What {@link startEmbeddedPostgres} needs. */
 export interface EmbeddedOptions {
@@ -65,16 +73,25 @@ const START_TIMEOUT_MS = 60_000;
 const RESTART_TIMEOUT_MS = 300_000;
 /** A port that was free a moment ago may be taken by the time the server listens. */
 const PORT_TRIES = 3;
+/** A process that holds the lock for longer than this is doing more than leaving. */
+const LEAVE_LOCK_MS = 2_000;
+/** Attempts to start a lost server again, without a steady time between them. */
+const RESTARTS_MAX = 7;
+/** A server that ran for so long is steady: the next loss is a new one. */
+const STEADY_MS = 60_000;
+/** Without jitter: the lock lets one process start it anyway. */
+const RESTART_WAIT = { baseMs: 500, capMs: 10_000 };
 
 /**
  * Runs the Postgres that ships with tapekeep, on files below `dataDir`, or joins those that use it
  * already: the last one to leave ends it, whichever started it.
  *
  * States of the data folder: *empty* → *cluster made* (initdb, complete or not there at all) →
- * *server running* ⇄ *server down*. A server that is killed while it is used is started again on its port,
- * and `onLost` is called when that cannot be done. A server whose users are all gone without leaving, as after a
- * kill, is adopted by the next one, who then is the last. The server listens on the loopback interface
- * only, with a random password kept beside the cluster.
+ * *server running* ⇄ *server down*. Each process that uses the server keeps a connection to it, so that
+ * Postgres knows who is left, and its end reports the loss of the server. A lost server is started again
+ * on its port, and `onLost` is called when that cannot be done. A server whose users were all killed is
+ * adopted by the next one. The server listens on the loopback interface only, with a random password
+ * kept beside the cluster.
  *
  * @throws {@link StoreError} when it cannot run here; the message says what to do. The signal's reason
  * when it aborts; no unused server is left running then.
@@ -82,42 +99,22 @@ const PORT_TRIES = 3;
 export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   const paths = clusterPaths(resolve(options.dataDir));
   await makeDataDir(paths.dataDir);
-  const deadlineMs = deadlineOf(options);
-  let user: ServerUser | undefined;
-  const lock = await lockUnlessReadOnly(paths, { ...options, deadlineMs });
   try {
-    user = await joinUsers(paths.usersDir);
-    const others = await user.others();
-    const running = await bringUp(options, paths, others.length > 0).catch(async (error: Error) => {
-      const isGivenUp = options.signal?.aborted === true;
-      if (isGivenUp && others.length === 0) await endAnyServer(options.clock, paths);
-      throw (await fullDisk(paths.dataDir, error)) ?? error;
-    });
+    const running = await bringUp(options, paths);
     options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${running.port}` });
-    return joined(options, paths, user, running);
+    return supervise(options, paths, running);
   } catch (error) {
-    await user?.leave();
     const isPassing = error instanceof StoreError && error.action === 'retry';
     const phase = isPassing ? 'not started' : 'failed';
     const isGivenUp = options.signal?.aborted === true;
     const detail = messageOf(error);
     options.telemetry.embeddedPostgres({ phase: isGivenUp ? 'stopped' : phase, detail });
     throw error;
-  } finally {
-    await lock?.release();
   }
 }
 
 function deadlineOf({ clock, startTimeoutMs }: EmbeddedOptions): number {
   return clock.monotonicMs() + (startTimeoutMs ?? START_TIMEOUT_MS);
-}
-
-/** A start that was given up leaves no server behind, be it new or from an earlier run. */
-async function endAnyServer(clock: Clock, paths: ClusterPaths): Promise<void> {
-  const { clusterDir } = paths;
-  const found = await readPostmaster(clusterDir);
-  if (found === undefined || !isAlive(found.pid) || !(await mayBePostgres(found.pid))) return;
-  await endServer(found.pid, await findBinaries(), clusterDir, clock, GIVEN_UP_STOP_MS);
 }
 
 /** Whether an embedded archive was ever made below `dataDir`. */
@@ -140,43 +137,82 @@ async function makeDataDir(dataDir: string): Promise<void> {
   }
 }
 
+/** A server that was lost, and a report of its loss. */
+interface Lost {
+  readonly server: Running;
+  readonly report: () => void;
+}
+
 /**
- * The server, found or started.
+ * The server, found or started, under the lock of the data folder.
  *
- * @param port given at a restart: the one that its users know, and nothing is made anew then
+ * @param lost given at a restart: its users know its port, and no cluster is made then
  */
 async function bringUp(
   options: EmbeddedOptions,
   paths: ClusterPaths,
-  isShared: boolean,
+  lost?: Lost,
+): Promise<Running> {
+  await using _lock = await lockDataDir(paths, { ...options, deadlineMs: deadlineOf(options) });
+  try {
+    const found = await findServer(options, paths);
+    if (found?.pid !== lost?.server.pid) lost?.report();
+    const running = found ?? (await startServer(options, paths, lost?.server.port));
+    try {
+      await settleLogins(running);
+      await writeProgramPassword(paths.programPasswordFile, running.password);
+      options.signal?.throwIfAborted();
+      if (running.port !== (lost?.server.port ?? running.port)) throw portTaken(running.port);
+      running.connection.unref();
+      return running;
+    } catch (error) {
+      await letGo(options, paths, running);
+      throw error;
+    }
+  } catch (error) {
+    throw (await fullDisk(paths.dataDir, error)) ?? error;
+  }
+}
+
+/** The server that runs on these files, if one does. */
+async function findServer(
+  options: EmbeddedOptions,
+  paths: ClusterPaths,
+): Promise<Running | undefined> {
+  const { clusterDir } = paths;
+  const { clock, telemetry, signal } = options;
+  if (!(await hasCluster(paths)) || (await readPostmaster(clusterDir)) === undefined) {
+    return undefined;
+  }
+  const password = await readPassword(paths);
+  const deadlineMs = deadlineOf(options);
+  const found = await findRunning({ clusterDir, password, clock, deadlineMs, signal });
+  if (found === undefined) return undefined;
+  const phase = (await otherUsers(found)).length > 0 ? 'joined' : 'adopted';
+  telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
+  return found;
+}
+
+/** @param port the only one that will do; default: the last one if it is free */
+async function startServer(
+  options: EmbeddedOptions,
+  paths: ClusterPaths,
   port?: number,
 ): Promise<Running> {
   const { clock, telemetry, signal } = options;
-  const deadlineMs = deadlineOf(options);
-  const isRestart = port !== undefined;
-  const found = await findServer(options, paths, deadlineMs);
-  if (found !== undefined) {
-    const phase = isShared ? 'joined' : 'adopted';
-    telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
-    // Its first user may have been killed before it came to that.
-    if (!isRestart) await admitPrograms(paths, found);
-    signal?.throwIfAborted();
-    return found;
-  }
   const binaries = await findBinaries();
   const env = options.env ?? MINIMAL_ENV;
   const account = await chooseAccount(binaries, paths.dataDir, paths.clusterDir, env);
   signal?.throwIfAborted();
   const log = options.log === undefined ? undefined : byLine(options.log);
   if (!(await hasCluster(paths))) {
-    if (isRestart) throw removed(paths);
+    if (port !== undefined) throw removed(paths);
     telemetry.embeddedPostgres({ phase: 'initialising', detail: describeAccount(account) });
     await makeCluster(paths, binaries, account, env, log, signal);
   }
-  const password = await readPassword(paths);
   const start: StartOptions = {
     clusterDir: paths.clusterDir,
-    password,
+    password: await readPassword(paths),
     binaries,
     account,
     env,
@@ -187,38 +223,7 @@ async function bringUp(
   };
   await endOrphans(paths.clusterDir, clock);
   telemetry.embeddedPostgres({ phase: 'starting', detail: describeAccount(account) });
-  const launched = await launchOnFreePort(start, paths, account, port);
-  try {
-    await admitPrograms(paths, { port: launched.port, password });
-    signal?.throwIfAborted();
-  } catch (error) {
-    await endServer(launched.pid, binaries, paths.clusterDir, clock);
-    throw error;
-  }
-  return { ...launched, password };
-}
-
-async function admitPrograms(
-  { programPasswordFile }: ClusterPaths,
-  { port, password }: Pick<Running, 'port' | 'password'>,
-): Promise<void> {
-  await settleLogins(port, password);
-  await writeProgramPassword(programPasswordFile, password);
-}
-
-/** The server that runs on these files, if one does. */
-async function findServer(
-  { clock, signal }: EmbeddedOptions,
-  paths: ClusterPaths,
-  deadlineMs: number,
-): Promise<Running | undefined> {
-  const { clusterDir } = paths;
-  if (!(await hasCluster(paths)) || (await readPostmaster(clusterDir)) === undefined) {
-    return undefined;
-  }
-  const password = await readPassword(paths);
-  const found = await findRunning({ clusterDir, password, clock, deadlineMs, signal });
-  return found === undefined ? undefined : { ...found, password };
+  return await launchOnFreePort(start, paths, account, port);
 }
 
 /** The port of last time if it is free, so that saved connections of people go on working. */
@@ -227,15 +232,15 @@ async function launchOnFreePort(
   paths: ClusterPaths,
   account: Account,
   onlyPort?: number,
-): Promise<{ pid: number; port: number }> {
+): Promise<Running> {
   const lastPort = Number((await readFile(paths.portFile, 'utf8').catch(() => '')).trim()) || 0;
   for (let attempt = 1; ; attempt += 1) {
     const port = await freePort(attempt === 1 ? (onlyPort ?? lastPort) : 0);
     if (onlyPort !== undefined && port !== onlyPort) throw portTaken(onlyPort);
     try {
-      const pid = await launchServer({ ...start, account }, port);
+      const running = await launchServer({ ...start, account }, port);
       await writeFile(paths.portFile, `${port}\n`);
-      return { pid, port };
+      return running;
     } catch (error) {
       start.signal?.throwIfAborted();
       const isPortTaken = messageOf(error).includes('Address already in use');
@@ -244,55 +249,136 @@ async function launchOnFreePort(
   }
 }
 
-function joined(
+function supervise(
   options: EmbeddedOptions,
   paths: ClusterPaths,
-  user: ServerUser,
-  running: Running,
+  first: Running,
 ): EmbeddedPostgres {
   const ending = new AbortController();
-  let current = running;
-  const kept = keepRunning(running, {
-    ...{ clock: options.clock, telemetry: options.telemetry, signal: ending.signal },
-    clusterDir: paths.clusterDir,
-    startAgain: async () => {
-      current = await startAgain({ ...options, signal: ending.signal }, paths, running.port);
-      return current;
+  const kept = { running: first };
+  const keeping = keepRunning({ ...options, signal: ending.signal }, paths, kept).catch(
+    (error: Error) => {
+      if (ending.signal.aborted) return;
+      options.telemetry.embeddedPostgres({ phase: 'failed', detail: messageOf(error) });
+      options.onLost?.(error);
     },
-  }).catch((error: Error) => {
-    if (ending.signal.aborted) return;
-    options.telemetry.embeddedPostgres({ phase: 'failed', detail: messageOf(error) });
-    options.onLost?.(error);
-  });
+  );
   let stopping: Promise<void> | undefined;
   return {
-    url: programUrl(running.port, running.password),
+    url: programUrl(first.port, first.password),
     stop(limits) {
       ending.abort(new AbortedError());
-      stopping ??= kept.then(() => leave(options, paths, user, current, limits?.timeoutMs));
+      stopping ??= keeping.then(() => leave(options, paths, kept.running, limits?.timeoutMs));
       return stopping;
     },
   };
 }
 
-/** After its loss, by whichever of its users has the lock first. */
-async function startAgain(
+/**
+ * Keeps the server running that the system may kill, as it does when memory runs out.
+ *
+ * States: *connected* → *lost* → *starting again*, after growing pauses → *connected*. A full disk is waited
+ * for as long as it takes; any other failure a limited number of times. Ends with the signal.
+ *
+ * @throws {@link StoreError} `embedded_postgres_lost`
+ */
+async function keepRunning(
+  options: EmbeddedOptions & { readonly signal: AbortSignal },
+  paths: ClusterPaths,
+  kept: { running: Running },
+): Promise<never> {
+  const { clock, telemetry, signal } = options;
+  for (let tries = 0; ; ) {
+    const sinceMs = clock.monotonicMs();
+    const server = kept.running;
+    await unlessAborted(signal, server.ended);
+    if (clock.monotonicMs() - sinceMs >= STEADY_MS) tries = 0;
+    let isReported = false;
+    const report = () => {
+      const detail = `process ${server.pid} is gone`;
+      if (!isReported) telemetry.embeddedPostgres({ phase: 'lost', detail });
+      isReported = true;
+    };
+    const backoff = new Backoff(RESTART_WAIT, () => 1);
+    while (kept.running === server) {
+      tries += 1;
+      try {
+        const timed = { ...options, startTimeoutMs: RESTART_TIMEOUT_MS };
+        kept.running = await bringUp(timed, paths, { server, report });
+        telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${server.port}, again` });
+      } catch (error) {
+        signal.throwIfAborted();
+        if (isAborted(error)) throw error;
+        telemetry.embeddedPostgres({ phase: 'not started', detail: messageOf(error) });
+        if (error instanceof TapekeepError && error.action === 'retry') tries -= 1;
+        if (tries >= RESTARTS_MAX) throw notRestarted(paths, tries, error);
+        await sleep(clock, backoff.nextMs(), signal);
+      }
+    }
+  }
+}
+
+/** Leaves the server to those who still use it; the last one ends it. */
+async function leave(
   options: EmbeddedOptions,
   paths: ClusterPaths,
-  port: number,
-): Promise<Running> {
-  const timed = { ...options, startTimeoutMs: RESTART_TIMEOUT_MS };
-  const lock = await lockUnlessReadOnly(paths, { ...timed, deadlineMs: deadlineOf(timed) });
+  running: Running,
+  timeoutMs = STOP_TIMEOUT_MS,
+): Promise<void> {
+  const { clock, telemetry } = options;
+  const endMs = clock.monotonicMs() + timeoutMs;
+  const deadlineMs = clock.monotonicMs() + Math.min(LEAVE_LOCK_MS, timeoutMs / 2);
+  running.connection.ref();
   try {
-    const running = await bringUp(timed, paths, true, port).catch(async (error: Error) => {
-      throw (await fullDisk(paths.dataDir, error)) ?? error;
-    });
-    if (running.port !== port) throw portTaken(port);
-    options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${port}, again` });
-    return running;
-  } finally {
-    await lock?.release();
+    await using _lock = await lockDataDir(paths, { clock, deadlineMs });
+    const others = await letGo(options, paths, running, endMs);
+    const detail = `still used by ${others.map((pid) => `process ${pid}`).join(', ')}`;
+    if (others.length > 0) telemetry.embeddedPostgres({ phase: 'left', detail });
+    else telemetry.embeddedPostgres({ phase: 'stopped' });
+  } catch (error) {
+    if (codeOf(error) !== 'embedded_postgres_locked') throw error;
+    // Another process joins or leaves: the server is its own.
+    await running.connection.end();
+    telemetry.embeddedPostgres({ phase: 'left', detail: messageOf(error) });
   }
+}
+
+/**
+ * Ends the server unless other processes use it, under the lock of the data folder.
+ *
+ * @returns the ids of the others
+ */
+async function letGo(
+  { clock, telemetry }: EmbeddedOptions,
+  { clusterDir }: ClusterPaths,
+  running: Running,
+  endMs?: number,
+): Promise<number[]> {
+  const found = await readPostmaster(clusterDir);
+  // Another process may have started it anew since.
+  const current =
+    found === undefined || found.pid === running.pid
+      ? running
+      : ((await joinServer(found, running.password, clusterDir)) ?? running);
+  const others = await otherUsers(current);
+  if (others.length === 0) {
+    telemetry.embeddedPostgres({ phase: 'stopping' });
+    if (found !== undefined && isAlive(found.pid) && (await mayBePostgres(found.pid))) {
+      const leftMs = endMs === undefined ? undefined : endMs - clock.monotonicMs();
+      await endServer(found.pid, await findBinaries(), clusterDir, clock, leftMs);
+    }
+  }
+  await current.connection.end();
+  return others;
+}
+
+function notRestarted({ clusterDir }: ClusterPaths, tries: number, error: unknown): StoreError {
+  return new StoreError(
+    'embedded_postgres_lost',
+    'fatal',
+    `the embedded Postgres in ${clusterDir} is gone and could not be started again in ${tries} tries; what is stored is not touched by that. The last one failed: ${messageOf(error)}`,
+    { cause: error },
+  );
 }
 
 function removed({ clusterDir }: ClusterPaths): StoreError {

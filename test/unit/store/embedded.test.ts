@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { tmpdir } from 'node:os';
 import test from 'node:test';
-import { fullDisk } from '../../../src/store/embedded/full-disk.js';
+import { fullDisk } from '../../../src/store/embedded/cluster.js';
 import { syncMethodOf } from '../../../src/store/embedded/server.js';
 
 test('a full disk is one sentence, whoever met it; other troubles stay as they are', async () => {
