@@ -150,8 +150,9 @@ export async function launchServer(options: StartOptions, port: number): Promise
     await endServer(child.pid, binaries, clusterDir, clock, GIVEN_UP_STOP_MS);
   }
   options.signal?.throwIfAborted();
-  const detail = `${output()}\n${await newestLog(clusterDir)}`;
-  throw await launchFailed(clusterDir, isGone ? detail : `no answer in time; ${detail}`);
+  // Its own words last: the log may hold nothing but those of the server before.
+  const detail = `${await newestLog(clusterDir)}\n${output()}`;
+  throw await launchFailed(clusterDir, isGone ? detail : `${detail}\nno answer in time`);
 }
 
 async function launchFailed(
