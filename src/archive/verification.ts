@@ -12,7 +12,7 @@ import type { CheckTarget, Mismatch, PendingSpan, Store } from '../store/index.j
 import { checkAtOnce, checkSpanSlots, slotsAtOnce } from './judge.js';
 
 export interface VerificationOptions {
-  readonly archive: Pick<Store, 'checks' | 'recordAttempt' | 'recordGap'>;
+  readonly archive: Pick<Store, 'checks' | 'recordGap'>;
   readonly clock: Clock;
   /** Exchange time, UNIX milliseconds. */
   readonly nowMs: () => number;
@@ -175,9 +175,9 @@ export class Verification {
       nextTryAtMs: nowMs + FIRST_PAUSE_MS * PAUSE_GROWTH ** known.tries,
     });
     for (const stream of streams) {
-      await this.#options.archive.recordAttempt({
+      await this.#options.archive.recordGap({
         ...{ stream, span, state: 'open', reason: 'suspect', note },
-        ...{ atMs: nowMs, nextAttemptAtMs: null },
+        ...{ atMs: nowMs, nextAttemptAtMs: null, isAttempt: true },
       });
     }
   }

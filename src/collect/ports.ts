@@ -114,7 +114,7 @@ export type { Gap as RememberedGap, PagedEndpoint, SinceMode } from '../store/in
 /** What collectors ask of the store, and nothing more. */
 export const ARCHIVE_METHODS = [
   ...(['commit', 'ensureMarkets', 'ensureStream', 'setCollectFrom', 'coveredRanges'] as const),
-  ...(['want', 'fillRequests', 'listGaps', 'recordGap', 'recordAttempt'] as const),
+  ...(['want', 'fillRequests', 'listGaps', 'recordGap'] as const),
   ...(['startTries', 'noteStartTry', 'revoke', 'revokeBeyond', 'notePresent'] as const),
   ...(['storedTrades', 'tradedSlots', 'exposeTrades', 'recordIdEpoch'] as const),
   ...(['sinceModes', 'rememberSinceMode', 'openSession', 'touchSession', 'closeSession'] as const),

@@ -3,22 +3,23 @@
  */
 import type { Store } from './open-store.js';
 
-export type {
-  GapAttempt,
-  GapRecord,
-  GapState,
-  RecordedGap,
-} from './completeness/gap-memories.js';
+export type { CheckTotals, PendingSpan } from './checks/inputs.js';
+export {
+  type CheckTarget,
+  FIGURE_SLOTS_MAX,
+} from './checks/inputs.js';
+export type { Mismatch } from './checks/results.js';
+export type { FillRequests, WantedSpan } from './completeness/fill-requests.js';
 export type {
   Gap,
   GapFilter,
+  GapRecord,
+  GapState,
   GapTotals,
   MissingPart,
   SpanCompleteness,
 } from './completeness/gaps.js';
-export type { SessionClosing } from './completeness/ledger.js';
-export type { BeyondPresent } from './completeness/present.js';
-export type { FillRequests, WantedSpan } from './completeness/wanted.js';
+export type { BeyondPresent, SessionClosing } from './completeness/ledger.js';
 export { pingPostgres } from './connection.js';
 export { fullDisk } from './embedded/cluster.js';
 export {
@@ -31,13 +32,6 @@ export { StoreError, type StoreErrorCode } from './errors.js';
 export { openStore, type SqlValue, type Store, type StoreOptions } from './open-store.js';
 export type { Answer } from './reading/answers.js';
 export type {
-  LedgerTable,
-  MergedSlice,
-  RowForm,
-  SeriesSlice,
-  TableSlice,
-} from './reading/copy-sql.js';
-export type {
   CoverageNeighbour,
   GapDetail,
   KnownStream,
@@ -48,7 +42,15 @@ export type {
   StreamSpan,
   StreamStatus,
 } from './reading/inspection.js';
-export type { ArchiveSnapshot, RemovedPartition } from './reading/snapshot.js';
+export type {
+  ArchiveSnapshot,
+  LedgerTable,
+  MergedSlice,
+  RemovedPartition,
+  RowForm,
+  SeriesSlice,
+  TableSlice,
+} from './reading/snapshot.js';
 export type { TradeKey } from './reading/stored-rows.js';
 export type {
   ArchiveIdentity,
@@ -75,12 +77,6 @@ export type {
   SealingAdmin,
 } from './sealing/partitions.js';
 export type { LedgerSuspect, StreamCoverage, Unsettled } from './sealing/settled.js';
-export {
-  type CheckTarget,
-  FIGURE_SLOTS_MAX,
-} from './verdicts/verdict-figures.js';
-export type { Mismatch } from './verdicts/verdict-rows.js';
-export type { CheckTotals, PendingSpan } from './verdicts/verdicts.js';
 
 export type SealingStore = Store['sealing'];
 export type CheckStore = Store['checks'];

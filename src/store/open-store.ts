@@ -7,32 +7,43 @@ import type { Batch, CommitResult } from '../model/batch.js';
 import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../model/sane-window.js';
 import type { SeriesTable } from '../model/series.js';
 import type { StoreEvents } from '../observe/events.js';
+import {
+  PendingSearch,
+  readExpected,
+  readFigures,
+  readTargets,
+  readTotals,
+} from './checks/inputs.js';
+import {
+  applySuspects,
+  readDueMismatches,
+  readMismatches,
+  recordCheckResults,
+  reportCheckResults,
+} from './checks/results.js';
 import { exposeTrades, recordIdEpoch } from './completeness/exposure.js';
+import { readFillRequests, want } from './completeness/fill-requests.js';
 import {
   closeFilledGaps,
-  readRecordedGaps,
-  recordAttempt,
-  recordGap,
-} from './completeness/gap-memories.js';
-import {
   listGaps,
   noteGaps,
-  noteTheseGaps,
   readGapTotals,
+  recordGap,
   retryGaps,
 } from './completeness/gaps.js';
 import {
   closeOrphanSessions,
   closeSession,
+  notePresent,
   openSession,
+  readBeyondPresent,
   readCoveredRanges,
+  readExchangeNow,
+  readMissing,
   readRangesWithin,
   touchSession,
 } from './completeness/ledger.js';
-import { readMissing } from './completeness/missing.js';
-import { notePresent, readBeyondPresent, readExchangeNow } from './completeness/present.js';
-import { revoke, revokeBeyond } from './completeness/uncover.js';
-import { readFillRequests, want } from './completeness/wanted.js';
+import { revoke, revokeBeyond } from './completeness/revocation.js';
 import { Database } from './database.js';
 import { readAnswer } from './reading/answers.js';
 import {
@@ -69,19 +80,12 @@ import {
 import { checkMigrated } from './schema/migrate.js';
 import { Partitions } from './schema/partitions.js';
 import { readPartitions, SealingAdmin } from './sealing/partitions.js';
-import { readFigures } from './verdicts/verdict-figures.js';
-import {
-  applySuspects,
-  readDueMismatches,
-  readMismatches,
-  recordCheckResults,
-  reportCheckResults,
-} from './verdicts/verdict-rows.js';
-import { PendingSearch, readExpected, readTargets, readTotals } from './verdicts/verdicts.js';
 import { Writer } from './writer/writer.js';
 
 /** For the writer's goodbye to the server, after its drain. */
 const GOODBYE_MS = 500;
+/** Rows that may wait; beyond it `commit` waits for room. */
+const QUEUED_ROWS_MAX = 200_000;
 
 /** What {@link openStore} needs. Everything optional has a default; times are milliseconds. */
 export interface StoreOptions {
@@ -102,8 +106,6 @@ export interface StoreOptions {
   readonly maxGroupRows?: number;
   /** Batches that may wait; beyond it `commit` waits for room. Default 1,000. */
   readonly maxQueuedBatches?: number;
-  /** Rows that may wait; beyond it `commit` waits for room. Default 200,000. */
-  readonly maxQueuedRows?: number;
   /** Longest pause between two tries of a failed transaction. Default 2,000. */
   readonly retryCapMs?: number;
   /** How long `stop` lets the queue drain. Default 8,000. */
@@ -113,10 +115,6 @@ export interface StoreOptions {
    * clock.
    */
   readonly exchangeNowMs?: () => number;
-  /** Oldest storable instant. Default 2009-01-01. */
-  readonly saneFromMs?: number;
-  /** How far past {@link exchangeNowMs} an instant may lie. Default one day. */
-  readonly saneAheadMs?: number;
   /** Partitions kept ready beyond the current one, per table. Default 3. */
   readonly partitionsAhead?: number;
   /** Quarantined rows kept, the newest ones; counts are never lost. Default 10,000. */
@@ -127,11 +125,9 @@ const DEFAULTS = {
   ...{ poolSize: 4, connectTimeoutMs: 10_000, statementTimeoutMs: 30_000 },
   commitLatencyMs: 100,
   maxGroupRows: 20_000,
-  ...{ maxQueuedBatches: 1_000, maxQueuedRows: 200_000 },
+  maxQueuedBatches: 1_000,
   retryCapMs: 2_000,
   drainDeadlineMs: 8_000,
-  saneFromMs: OLDEST_SANE_MS,
-  saneAheadMs: SANE_AHEAD_MS,
   partitionsAhead: 3,
   quarantineKeepRows: 10_000,
 };
@@ -165,8 +161,8 @@ const LEDGER = {
   ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream, setCollectFrom },
   ...{ sinceModes: readSinceModes, rememberSinceMode, startTries: readStartTries, noteStartTry },
   ...{ coveredRanges: readCoveredRanges, rangesWithin: readRangesWithin, statusRows: readStatus },
-  ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, noteGaps, retryGaps },
-  ...{ recordGap, recordAttempt, recordedGaps: readRecordedGaps, closeFilledGaps },
+  ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, retryGaps },
+  ...{ recordGap, closeFilledGaps },
   ...{ want, fillRequests: readFillRequests, revoke, revokeBeyond },
   ...{ notePresent, beyondPresent: readBeyondPresent, exchangeNowMs: readExchangeNow },
   ...{ exposeTrades, recordIdEpoch, storedTrades: readStoredTrades },
@@ -178,7 +174,7 @@ const LEDGER = {
 /** What people look at, and write to, beside the series: the ledger in detail, and what was refused. */
 const INSPECTION = {
   ...{ streams: readStreams, progress: readProgress, neighbours: readNeighbours, gap: readGap },
-  ...{ note: noteTheseGaps, ask: readAnswer, isWritten: readIsWritten },
+  ...{ note: noteGaps, ask: readAnswer, isWritten: readIsWritten },
   quarantined: readQuarantine,
   quarantinedRow: readQuarantinedRow,
   quarantineCounts: readQuarantineCounts,
@@ -226,11 +222,11 @@ export async function openStore(options: StoreOptions) {
   const pending = new PendingSearch();
   const writer = new Writer({
     ...{ ...settings, connection, partitions },
-    limits: { maxBatches: settings.maxQueuedBatches, maxRows: settings.maxQueuedRows },
+    limits: { maxBatches: settings.maxQueuedBatches, maxRows: QUEUED_ROWS_MAX },
     presentMs: () => settings.exchangeNowMs() + 1,
     saneWindow: () => ({
-      fromMs: settings.saneFromMs,
-      toMs: settings.exchangeNowMs() + settings.saneAheadMs,
+      fromMs: OLDEST_SANE_MS,
+      toMs: settings.exchangeNowMs() + SANE_AHEAD_MS,
     }),
   });
   /** Commits that have not ended, the oldest first. */

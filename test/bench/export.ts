@@ -10,7 +10,7 @@ import { openReading } from '../../src/archive/reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { openStore, type Store } from '../../src/store/index.js';
-import { copyRowsSql } from '../../src/store/reading/copy-sql.js';
+import { copyRowsSql } from '../../src/store/reading/snapshot.js';
 import {
   makeTempDir,
   quietStoreEvents,

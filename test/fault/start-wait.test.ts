@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { childrenOf } from '../../src/store/embedded/processes.js';
+import { childrenOf } from '../../src/store/embedded/accounts.js';
 import { readPostmaster } from '../../src/store/embedded/server.js';
 import { startEmbeddedPostgres } from '../../src/store/index.js';
 import { makeDatabase, quietStoreEvents } from '../support/postgres/postgres.js';

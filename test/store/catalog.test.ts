@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 
 const SANDBOX = {
@@ -129,12 +129,12 @@ test('gaps are what is expected and not covered, and what became of them is reme
   await store.recordGap({ ...gap, state: 'filling', nextAttemptAtMs: ms(60) });
   await store.recordGap({ ...gap, state: 'filling' });
   await store.recordGap({ ...gap, state: 'unfillable', reason: 'beyond history', note: 'why' });
-  const [recorded, ...others] = await store.recordedGaps(stream, 10);
+  const [recorded, ...others] = await rememberedGaps(store, stream);
   assert.deepEqual(others, []);
   assert.deepEqual(recorded, {
     ...{ gapId: recorded?.gapId, streamId: stream.streamId, marketId: 1, span },
     ...{ state: 'unfillable', reason: 'beyond history', note: 'why' },
-    ...{ firstSeenAtMs: ms(50), attempts: 2, nextAttemptAtMs: null },
+    ...{ firstSeenAtMs: ms(50), attempts: 2, nextAttemptAtMs: null, closedAtMs: ms(50) },
   });
   // What lies past the newest covered moment is lag, not a gap.
   const [status] = await store.statusRows(ms(50));

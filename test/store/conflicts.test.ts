@@ -3,7 +3,12 @@ import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { Database } from '../../src/store/database.js';
-import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
+import {
+  openTestStore,
+  quietStoreEvents,
+  rememberedGaps,
+  runSql,
+} from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { type OpenSql, openSql } from '../support/postgres/postgres-server.js';
 import { BTC } from '../support/worlds/store-world.js';
@@ -110,7 +115,7 @@ test('what is remembered of a gap is written all the same after a deadlock', asy
   await other.run('COMMIT');
   await recorded;
   assert.deepEqual(failed, ['40P01 true']);
-  const gaps = await store.recordedGaps(first, 5);
+  const gaps = await rememberedGaps(store, first);
   assert.deepEqual(
     gaps.map(({ span }) => span),
     [claim(first, 5, 20).span, claim(first, 0, 5).span],
@@ -163,6 +168,6 @@ test('a database that isolates transactions strictly by default is worked with a
     }),
   );
   assert.deepEqual(failed, []);
-  const gaps = await store.recordedGaps(first, 100);
+  const gaps = await rememberedGaps(store, first);
   assert.equal(gaps.length, 24);
 });

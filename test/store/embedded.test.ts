@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { kernelRelease } from '../../src/store/embedded/processes.js';
+import { kernelRelease } from '../../src/store/embedded/accounts.js';
 import { readPostmaster, syncMethodOf } from '../../src/store/embedded/server.js';
 import { migrate, migrateAll, startEmbeddedPostgres } from '../../src/store/index.js';
 import {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { StreamRef } from '../../src/model/batch.js';
-import type { GapAttempt, Store } from '../../src/store/index.js';
+import type { GapFilter, GapRecord, Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
-import { openTestStore } from '../support/postgres/postgres.js';
+import { openTestStore, rememberedGaps } from '../support/postgres/postgres.js';
 import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
 
 const market = {
@@ -12,6 +12,11 @@ const market = {
 };
 const ms = (s: number) => (NOON_S + s) * 1_000;
 const all = { limit: 100 };
+
+/** Writes to all gaps that a filter selects. */
+async function noteAll(store: Store, filter: GapFilter, text: string): Promise<number> {
+  return await store.inspection.note(await store.listGaps(filter, ms(100)), text, ms(100));
+}
 
 /** A stream that is covered in [0, 10) and [90, 100) seconds after noon. */
 async function openWithGap(): Promise<{ store: Store; stream: StreamRef }> {
@@ -22,7 +27,7 @@ async function openWithGap(): Promise<{ store: Store; stream: StreamRef }> {
   return { store, stream };
 }
 
-const attempt = (stream: StreamRef, fromS: number, toS: number): GapAttempt => ({
+const attempt = (stream: StreamRef, fromS: number, toS: number): GapRecord => ({
   ...{
     stream,
     span: spanOf(fromS, toS),
@@ -30,26 +35,26 @@ const attempt = (stream: StreamRef, fromS: number, toS: number): GapAttempt => (
     reason: 'exchange failed',
     note: 'HTTP 502',
   },
-  ...{ atMs: ms(100), nextAttemptAtMs: ms(200) },
+  ...{ atMs: ms(100), nextAttemptAtMs: ms(200), isAttempt: true },
 });
 
 test('tries are counted on, also when the gap shrinks from either end, and tell when the next is due', async () => {
   const { store, stream } = await openWithGap();
-  await store.recordAttempt(attempt(stream, 10, 90));
-  await store.recordAttempt({ ...attempt(stream, 10, 90), nextAttemptAtMs: ms(300) });
+  await store.recordGap(attempt(stream, 10, 90));
+  await store.recordGap({ ...attempt(stream, 10, 90), nextAttemptAtMs: ms(300) });
   assert.deepEqual((await store.fillRequests(ms(299))).due, []);
   assert.deepEqual((await store.fillRequests(ms(300))).due.map(inSeconds), [
     { fromS: 10, toS: 90 },
   ]);
   await store.commit({ claims: [claim(stream, 60, 90), claim(stream, 10, 20)] });
-  await store.recordAttempt(attempt(stream, 20, 60));
+  await store.recordGap(attempt(stream, 20, 60));
   const [gap, ...others] = await store.listGaps(all, ms(100));
   assert.deepEqual(others, []);
   assert.deepEqual(
     [gap && inSeconds(gap), gap?.attempts, gap?.nextAttemptAtMs, gap?.firstSeenAtMs],
     [{ fromS: 20, toS: 60 }, 3, ms(200), ms(100)],
   );
-  await store.recordAttempt({
+  await store.recordGap({
     ...attempt(stream, 20, 60),
     ...{ state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null },
   });
@@ -60,10 +65,10 @@ test('tries are counted on, also when the gap shrinks from either end, and tell 
 
 test('what people write stays, whatever is tried after it', async () => {
   const { store, stream } = await openWithGap();
-  assert.equal(await store.noteGaps(all, ms(100), 'asked the exchange'), 1);
-  await store.recordAttempt(attempt(stream, 10, 90));
-  await store.recordAttempt({ ...attempt(stream, 30, 40), note: 'empty page' });
-  assert.equal(await store.noteGaps({ ...all, span: spanOf(35, 36) }, ms(100), 'they answered'), 1);
+  assert.equal(await noteAll(store, all, 'asked the exchange'), 1);
+  await store.recordGap(attempt(stream, 10, 90));
+  await store.recordGap({ ...attempt(stream, 30, 40), note: 'empty page' });
+  assert.equal(await noteAll(store, { ...all, span: spanOf(35, 36) }, 'they answered'), 1);
   const notes = (await store.listGaps(all, ms(100))).map(({ note }) => note);
   assert.deepEqual(notes, [
     'HTTP 502\nasked the exchange',
@@ -74,8 +79,8 @@ test('what people write stays, whatever is tried after it', async () => {
 
 test('gaps are made due again, given up ones only when asked for', async () => {
   const { store, stream } = await openWithGap();
-  await store.recordAttempt(attempt(stream, 10, 50));
-  await store.recordAttempt({ ...attempt(stream, 50, 70), state: 'unfillable' });
+  await store.recordGap(attempt(stream, 10, 50));
+  await store.recordGap({ ...attempt(stream, 50, 70), state: 'unfillable' });
   assert.deepEqual((await store.fillRequests(ms(100))).due, []);
   assert.equal(await store.retryGaps(all, ms(100), false), 1);
   assert.deepEqual((await store.fillRequests(ms(100))).due.map(inSeconds), [
@@ -99,7 +104,7 @@ test('what is wanted is asked for once, and until it is covered or given up', as
   assert.deepEqual([status?.gaps, status?.gapS], [2, 130]);
   await store.commit({ claims: [claim(stream, -40, -20)] });
   assert.deepEqual((await store.fillRequests(ms(100))).wanted, [wanted]);
-  await store.recordAttempt({
+  await store.recordGap({
     ...attempt(stream, -60, -40),
     ...{ state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null },
   });
@@ -124,11 +129,11 @@ test('how the endpoints page is remembered, as long as the exchange stays at its
 test('what was given up is filled once coverage holds it all the same', async () => {
   const { store, stream } = await openWithGap();
   const givenUp = { state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null } as const;
-  await store.recordAttempt({ ...attempt(stream, 10, 50), ...givenUp });
-  await store.recordAttempt({ ...attempt(stream, 50, 90), ...givenUp });
+  await store.recordGap({ ...attempt(stream, 10, 50), ...givenUp });
+  await store.recordGap({ ...attempt(stream, 50, 90), ...givenUp });
   await store.commit({ claims: [claim(stream, 10, 50)] });
   assert.equal(await store.closeFilledGaps(), 1);
-  const memories = await store.recordedGaps(stream, 10);
+  const memories = await rememberedGaps(store, stream);
   assert.deepEqual(
     memories.map((one) => [inSeconds(one), one.state]),
     [

@@ -101,8 +101,8 @@ async function play(
   } else {
     const { state, reason } = one;
     model.remember(fromS, toS, { state, reason, isAttempt: true });
-    const attempt = { stream, span, state, reason, atMs: ms(END_S), nextAttemptAtMs: null };
-    await store.recordAttempt(attempt);
+    const attempt = { stream, span, state, reason, atMs: ms(END_S), isAttempt: true };
+    await store.recordGap(attempt);
   }
 }
 

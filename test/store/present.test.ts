@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { StreamKind } from '../../src/model/series.js';
-import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
 
@@ -69,7 +69,7 @@ test('what is covered beyond a new present is taken back of every stream, as a g
   assert.deepEqual(await covered(ticker), [[0, 100.5, 0, null]]);
   const rows = await runSql<{ count: number }>(url, 'SELECT count(*)::int AS count FROM depth');
   assert.deepEqual(rows, [{ count: 3 }]);
-  const [gap] = await store.recordedGaps(depth, 10);
+  const [gap] = await rememberedGaps(store, depth);
   assert.deepEqual([gap?.reason, gap?.state], ['clock jumped', 'open']);
   assert.deepEqual(await brokenCoverage(url), []);
   assert.deepEqual(await store.revokeBeyond(time.nowMs, { isStart: false }), []);

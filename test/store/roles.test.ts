@@ -2,8 +2,12 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { VerdictRow } from '../../src/model/verdict.js';
 import { migrate } from '../../src/store/schema/migrate.js';
-import { QUERY_FUNCTION } from '../../src/store/schema/query-role.js';
-import { OWNED_FUNCTIONS, OWNED_TYPES, TABLE_RIGHTS } from '../../src/store/schema/roles.js';
+import {
+  OWNED_FUNCTIONS,
+  OWNED_TYPES,
+  QUERY_FUNCTION,
+  TABLE_RIGHTS,
+} from '../../src/store/schema/roles.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import { brokenCoverage, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
@@ -129,7 +133,8 @@ test('a daemon that only writes does everything it does', async () => {
     reason: 'walk stalled',
     atMs,
   });
-  await store.noteGaps({ limit: 10 }, atMs, 'looked at');
+  const listed = await store.listGaps({ limit: 10 }, atMs);
+  await store.inspection.note(listed, 'looked at', atMs);
   await store.retryGaps({ limit: 10 }, atMs, true);
   await store.want(trades, span(-9000, -8000));
   await store.revoke(trades, span(600, 900), { reason: 'suspect', note: 'test', atMs });

@@ -181,7 +181,8 @@ export class CandleCollector {
   async #putOff(span: Span, reason: GapReason, note: string): Promise<void> {
     const { archive, clock } = this.#options;
     this.#pauses.putOff([span], clock.monotonicMs(), reason);
-    await archive.recordAttempt({ ...this.#memory(span, reason), state: 'open', reason, note });
+    const tried = { state: 'open', reason, note, isAttempt: true } as const;
+    await archive.recordGap({ ...this.#memory(span, reason), ...tried });
     this.#report(span, reason);
   }
 

@@ -178,7 +178,7 @@ export class PageStore {
     waitMs: number | null,
   ): Promise<void> {
     const memory = this.#memory(span, waitMs);
-    await this.#options.archive.recordAttempt({ ...memory, state, reason, note });
+    await this.#options.archive.recordGap({ ...memory, state, reason, note, isAttempt: true });
     this.#tell(span, reason);
   }
 

@@ -3,10 +3,10 @@ import type { IdEpoch, StreamRef, TradeExposure } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { partitionOf, sqlstateOf } from '../errors.js';
-import { removedRows } from '../sealing/departed.js';
+import { removedRows } from '../schema/partitions.js';
 import { fromMs, toMs } from '../sql.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
-import { hasLeft, takeBack } from './uncover.js';
+import { hasLeft, takeBack } from './revocation.js';
 
 /** Rows that an exchange showed and that never were trades, and where it began its ids anew. */
 

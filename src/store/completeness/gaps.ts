@@ -1,10 +1,127 @@
 import type { Span } from '../../kernel/span.js';
+import type { StreamRef } from '../../model/batch.js';
+import { type GapFinding, type GapMemory, placeFinding } from '../../model/gap-memories.js';
+import type { GapReason } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
+import { lockRowsSql } from '../locks.js';
 import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
-import { lockGaps, NOTES, rememberGap } from './gap-memories.js';
-import { coveredSql, expectedSql, rangeBeforeSql } from './missing.js';
+import { coveredSql, expectedSql, rangeBeforeSql } from './ledger.js';
+
+/** What the ledger remembers of gaps: one row a memory, those of a stream apart from each other. */
+
+export type GapState = 'open' | 'filling' | 'filled' | 'unfillable';
+
+/** What happened to a gap. It takes the place of what was remembered of its span; of memories that
+ *  reach beyond it the rest stays. */
+export interface GapRecord {
+  readonly stream: StreamRef;
+  readonly span: Span;
+  readonly state: GapState;
+  readonly reason: GapReason;
+  readonly note?: string;
+  /** When it was seen; exchange time. */
+  readonly atMs: number;
+  /** Exchange time; null (the default): as soon as possible, or never for what is unfillable. */
+  readonly nextAttemptAtMs?: number | null;
+  /** It was tried in vain to fill it, which is counted. */
+  readonly isAttempt?: boolean;
+}
+
+/** A process that changes memories of a market holds this until COMMIT; taken in the order of the ids. */
+const LOCK_GAPS = lockRowsSql('gaps', '$1::int[]');
+
+export async function lockGaps(runner: Runner, marketIds: Iterable<number>): Promise<void> {
+  const sorted = [...new Set(marketIds)].sort((a, b) => a - b);
+  if (sorted.length > 0) await runner.rows(LOCK_GAPS, [sorted]);
+}
+
+const READ_OVERLAPPING = `
+  SELECT gap_id::float8 AS "gapId", ${boundsSql('span')}, state, reason, note, remarks,
+         ${toMs('first_seen_at')} AS "firstSeenAtMs", attempts,
+         ${toMs('next_attempt_at')} AS "nextAttemptAtMs", ${toMs('closed_at')} AS "closedAtMs",
+         ${toMs('uncovered_at')} AS "uncoveredAtMs"
+  FROM gap WHERE market_id = $1 AND stream_id = $2 AND state <> 'filled'
+    AND span && ${rangeSql('$3', '$4')}
+  ORDER BY lower(span) FOR UPDATE`;
+
+const REMOVE = 'DELETE FROM gap WHERE market_id = $1 AND gap_id = ANY ($2::bigint[])';
+
+const INSERT = `
+  INSERT INTO gap (market_id, stream_id, span, state, reason, note, remarks, first_seen_at,
+                   attempts, next_attempt_at, closed_at, uncovered_at)
+  VALUES ($1, $2, ${rangeSql('$3', '$4')}, $5, $6, $7, $8, ${fromMs('$9')}, $10,
+          ${fromMs('$11')}, ${fromMs('$12')}, ${fromMs('$13')})`;
+
+const UPDATE = `
+  UPDATE gap SET span = ${rangeSql('$3', '$4')}, state = $5, reason = $6,
+    note = $7, remarks = $8, first_seen_at = ${fromMs('$9')}, attempts = $10,
+    next_attempt_at = ${fromMs('$11')}, closed_at = ${fromMs('$12')},
+    uncovered_at = ${fromMs('$13')}
+  WHERE market_id = $1 AND stream_id = $2 AND gap_id = $14`;
+
+/** Places a finding among the memories of its stream. Runs inside the caller's transaction. */
+export async function rememberGap(
+  runner: Runner,
+  { streamId, marketId }: Pick<StreamRef, 'streamId' | 'marketId'>,
+  finding: GapFinding,
+): Promise<void> {
+  await lockGaps(runner, [marketId]);
+  const { fromMs: from, toMs: to } = finding.span;
+  const rows = await runner.rows<Flat<GapMemory>>(READ_OVERLAPPING, [marketId, streamId, from, to]);
+  const held = rows.map(withSpan);
+  const { removed, kept } = placeFinding(held, finding);
+  if (removed.length > 0) await runner.rows(REMOVE, [marketId, removed]);
+  for (const memory of kept) {
+    const values = [
+      ...[marketId, streamId, memory.span.fromMs, memory.span.toMs],
+      ...[memory.state, memory.reason, memory.note, memory.remarks, memory.firstSeenAtMs],
+      ...[memory.attempts, memory.nextAttemptAtMs, memory.closedAtMs, memory.uncoveredAtMs],
+    ];
+    if (memory.gapId === null) await runner.rows(INSERT, values);
+    else await runner.rows(UPDATE, [...values, memory.gapId]);
+  }
+}
+
+/** Remembers what happened to a gap: one memory for each stream and start of span. */
+export async function recordGap(database: Database, gap: GapRecord): Promise<void> {
+  const { stream, note = null, nextAttemptAtMs = null, isAttempt = false, ...rest } = gap;
+  const isSuspect = rest.reason === 'suspect' && (rest.state === 'open' || !isAttempt);
+  const finding = {
+    ...{ ...rest, note, nextAttemptAtMs, isAttempt: isAttempt || rest.state === 'filling' },
+    // A new suspect span is to be acted upon, whatever was done about an earlier one.
+    ...(isSuspect ? { uncoveredAtMs: null } : {}),
+  };
+  await database.transaction((runner) => rememberGap(runner, stream, finding));
+}
+
+/**
+ * Closes what one covered range holds by now, also what was given up; a suspect only after its coverage was taken back.
+ * Rows that another process works on are left to the next time.
+ */
+const CLOSE_FILLED_GAPS = `
+  WITH filled AS (
+    SELECT g.gap_id, g.market_id FROM gap g
+    WHERE g.state IN ('open', 'filling', 'unfillable')
+      AND NOT (g.state = 'open' AND g.reason = 'suspect' AND g.uncovered_at IS NULL)
+      AND EXISTS (SELECT FROM coverage c WHERE c.market_id = g.market_id
+                    AND c.stream_id = g.stream_id AND c.span @> g.span)
+    FOR UPDATE SKIP LOCKED)
+  UPDATE gap SET state = 'filled', closed_at = now() FROM filled f
+  WHERE gap.gap_id = f.gap_id AND gap.market_id = f.market_id
+  RETURNING gap.gap_id`;
+
+/**
+ * Marks remembered gaps that coverage holds by now as filled; suspects only once they were
+ * revoked. Returns how many.
+ */
+export async function closeFilledGaps(runner: Runner): Promise<number> {
+  return (await runner.rows(CLOSE_FILLED_GAPS)).length;
+}
+
+/** What the last try found, and what people wrote. */
+export const NOTES = `nullif(concat_ws(E'\\n', g.note, g.remarks), '')`;
 
 /** Gaps: what is expected and not covered, cut along what is remembered of it. */
 
@@ -229,36 +346,6 @@ export async function readGapTotals(runner: Runner, untilMs: number): Promise<Ga
   return await runner.rows<GapTotals>(GAP_TOTALS, [untilMs]);
 }
 
-const ADD_REMARK = `
-  UPDATE gap SET remarks = left(concat_ws(E'\\n', remarks, $3::text), 10000)
-  WHERE gap_id = ANY ($1::bigint[]) AND market_id = ANY ($2::int[]) AND state <> 'filled'
-  RETURNING gap_id`;
-
-/** Appends a person's words to the memories that overlap, making one where there is none. Returns how many. */
-export async function noteGaps(
-  database: Database,
-  filter: GapFilter,
-  untilMs: number,
-  note: string,
-): Promise<number> {
-  return await database.transaction(async (runner) => {
-    const { gaps, ids, marketIds } = await findForChange(runner, filter, untilMs);
-    const fresh = gaps.filter(({ gapId }) => gapId === null);
-    for (const { streamId, marketId, span } of fresh) {
-      await rememberGap(
-        runner,
-        { streamId, marketId },
-        {
-          ...{ span, state: 'open', reason: 'not collected', note: null, remarks: note },
-          ...{ atMs: untilMs, nextAttemptAtMs: null, isAttempt: false },
-        },
-      );
-    }
-    const noted = await runner.rows(ADD_REMARK, [ids, marketIds, note]);
-    return fresh.length + noted.length;
-  });
-}
-
 const MAKE_DUE = `
   UPDATE gap SET state = 'open', next_attempt_at = NULL, closed_at = NULL
   WHERE gap_id = ANY ($1::bigint[]) AND market_id = ANY ($2::int[])
@@ -277,26 +364,18 @@ export async function retryGaps(
   isUnfillableToo: boolean,
 ): Promise<number> {
   return await database.transaction(async (runner) => {
-    const { ids, marketIds } = await findForChange(runner, filter, untilMs);
+    const seen = await listGaps(runner, filter, untilMs);
+    const marketIds = [...new Set(seen.map(({ marketId }) => marketId))];
+    if (marketIds.length === 0) return 0;
+    // Read again under the lock of their markets: no process changes their memories now.
+    await lockGaps(runner, marketIds);
+    const gaps = await listGaps(runner, { ...filter, marketIds }, untilMs);
+    const ids = gaps.flatMap(({ gapId }) => gapId ?? []);
     return (await runner.rows(MAKE_DUE, [ids, marketIds, isUnfillableToo])).length;
   });
 }
 
-/** Reads gaps, then again under the lock of their markets: no process changes their memories now. */
-async function findForChange(runner: Runner, filter: GapFilter, untilMs: number) {
-  const seen = await listGaps(runner, filter, untilMs);
-  await lockGaps(
-    runner,
-    seen.map(({ marketId }) => marketId),
-  );
-  const locked = [...new Set(seen.map(({ marketId }) => marketId))];
-  const gaps =
-    locked.length === 0 ? [] : await listGaps(runner, { ...filter, marketIds: locked }, untilMs);
-  const ids = [...new Set(gaps.flatMap(({ gapId }) => (gapId === null ? [] : [gapId])))];
-  return { gaps, ids, marketIds: locked };
-}
-
-const ADD_REMARK_WITHIN = `
+const ADD_REMARK = `
   UPDATE gap SET remarks = left(concat_ws(E'\\n', remarks, $5::text), 10000)
   WHERE market_id = $1 AND stream_id = $2 AND state <> 'filled'
     AND span && ${rangeSql('$3', '$4')}
@@ -309,7 +388,7 @@ const ADD_REMARK_WITHIN = `
  * @param atMs exchange time
  * @returns how many memories have the words now
  */
-export async function noteTheseGaps(
+export async function noteGaps(
   database: Database,
   gaps: readonly Pick<Gap, 'streamId' | 'marketId' | 'span'>[],
   note: string,
@@ -323,7 +402,7 @@ export async function noteTheseGaps(
     let noted = 0;
     for (const { marketId, streamId, span } of gaps) {
       const values = [marketId, streamId, span.fromMs, span.toMs, note];
-      const known = await runner.rows(ADD_REMARK_WITHIN, values);
+      const known = await runner.rows(ADD_REMARK, values);
       noted += Math.max(1, known.length);
       if (known.length > 0) continue;
       const fresh = { state: 'open', reason: 'not collected', note: null, remarks: note } as const;

@@ -13,10 +13,9 @@ import {
 import { join } from 'node:path';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { StoreError, sqlstateOf } from '../errors.js';
-import { type Account, commandAs, fileOwner } from './accounts.js';
+import { type Account, commandAs, fileOwner, runToEnd } from './accounts.js';
 import type { Binaries } from './binaries.js';
 import { EMBEDDED_SUPERUSER } from './logins.js';
-import { runToEnd } from './processes.js';
 
 /** Where things are below the data folder. */
 export interface ClusterPaths {

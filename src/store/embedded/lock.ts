@@ -4,8 +4,8 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
 import { StoreError } from '../errors.js';
+import { birthOf } from './accounts.js';
 import type { ClusterPaths } from './cluster.js';
-import { birthOf } from './processes.js';
 
 interface LockLimits {
   readonly clock: Clock;

@@ -2,8 +2,7 @@ import { createHmac } from 'node:crypto';
 import { readFile, realpath, writeFile } from 'node:fs/promises';
 import pg from 'pg';
 import { isAlive } from '../../kernel/processes.js';
-import { settleQueryRole } from '../schema/query-role.js';
-import { makeRoles, passOwnership } from '../schema/roles.js';
+import { makeRoles, passOwnership, settleQueryRole } from '../schema/roles.js';
 
 /** The superuser that initdb makes. The program uses it to set the server up, and for nothing else. */
 export const EMBEDDED_SUPERUSER = 'tapekeep';

@@ -6,21 +6,22 @@ import { type Clock, sleep } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
 import { StoreError } from '../errors.js';
-import { type Account, commandAs } from './accounts.js';
-import { type Binaries, findBinaries } from './binaries.js';
-import { fullDisk } from './cluster.js';
-import { joinServer, type Running } from './logins.js';
 import {
+  type Account,
   accountOptions,
   birthOf,
   childrenOf,
   collectOutput,
+  commandAs,
   isZombie,
   kernelRelease,
   mayBePostgres,
   runToEnd,
   signalIfAlive,
-} from './processes.js';
+} from './accounts.js';
+import { type Binaries, findBinaries } from './binaries.js';
+import { fullDisk } from './cluster.js';
+import { joinServer, type Running } from './logins.js';
 
 /** How often a starting or ending server is looked at. */
 const LOOK_EVERY_MS = 25;

@@ -7,7 +7,13 @@ import { Backoff } from '../../kernel/retry.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { StoreError } from '../errors.js';
-import { type Account, chooseAccount, describeAccount } from './accounts.js';
+import {
+  type Account,
+  chooseAccount,
+  describeAccount,
+  MINIMAL_ENV,
+  mayBePostgres,
+} from './accounts.js';
 import { findBinaries } from './binaries.js';
 import {
   type ClusterPaths,
@@ -26,7 +32,6 @@ import {
   settleLogins,
   writeProgramPassword,
 } from './logins.js';
-import { MINIMAL_ENV, mayBePostgres } from './processes.js';
 import {
   endOrphans,
   endServer,

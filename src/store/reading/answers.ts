@@ -1,7 +1,7 @@
 import type { Span } from '../../kernel/span.js';
 import type { Database, TransactionRunner } from '../database.js';
 import { StoreError } from '../errors.js';
-import { QUERY_FUNCTION, QUERY_ROLE } from '../schema/query-role.js';
+import { QUERY_FUNCTION, QUERY_ROLE } from '../schema/roles.js';
 import { toMs } from '../sql.js';
 
 /** What a statement of a person comes to. */

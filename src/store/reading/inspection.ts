@@ -1,8 +1,8 @@
 import type { Span } from '../../kernel/span.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
-import { NOTES, type RecordedGap } from '../completeness/gap-memories.js';
-import { expectedSql } from '../completeness/missing.js';
+import { type GapState, NOTES } from '../completeness/gaps.js';
+import { expectedSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { IS_WRITTEN } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
@@ -52,7 +52,14 @@ export interface CoverageNeighbour {
 }
 
 /** What is remembered of one gap, also of one that is closed. */
-export interface GapDetail extends RecordedGap {
+export interface GapDetail extends StreamSpan {
+  readonly gapId: number;
+  readonly state: GapState;
+  readonly reason: string;
+  readonly note: string | null;
+  readonly firstSeenAtMs: number;
+  readonly attempts: number;
+  readonly nextAttemptAtMs: number | null;
   readonly closedAtMs: number | null;
 }
 

@@ -4,20 +4,25 @@ import pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
-import type { Runner } from '../connection.js';
 import {
   checkServerVersion,
   clientConfig,
   connectFailure,
   describeAddress,
+  type Runner,
   refuseReadOnly,
 } from '../connection.js';
 import { actionOf, StoreError, sqlstateOf } from '../errors.js';
 import { FIND_EARLIER_WRITER, TAKE_EARLIER_LOCK } from '../locks.js';
-import { type AnalyticsOutcome, replaceAnalytics } from './analytics.js';
+import {
+  type AnalyticsOutcome,
+  BEGIN_ALONE,
+  MIGRATIONS_TABLE,
+  packageRoot,
+  replaceAnalytics,
+} from './analytics.js';
 import type { PartitionWidth } from './partitions.js';
 import { type RolesOutcome, settleRoles } from './roles.js';
-import { BEGIN_ALONE, MIGRATIONS_TABLE, packageRoot } from './sql-files.js';
 
 /** What {@link migrate} needs. */
 export interface MigrateOptions {

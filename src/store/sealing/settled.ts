@@ -1,10 +1,10 @@
 import type { Span } from '../../kernel/span.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
-import { coveredSql, expectedSql, rangeBeforeSql } from '../completeness/missing.js';
+import { slotsInSql } from '../checks/inputs.js';
+import { coveredSql, expectedSql, rangeBeforeSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
+import { removedSql } from '../schema/partitions.js';
 import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
-import { slotsInSql } from '../verdicts/verdicts.js';
-import { removedSql } from './departed.js';
 
 /** Whether all that can be known of a partition is known, and whether it adds up. */
 

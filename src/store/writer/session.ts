@@ -3,7 +3,7 @@ import type { StoreEvents } from '../../observe/events.js';
 import { Connection, type ConnectionOptions, prepareSql, refuseReadOnly } from '../connection.js';
 import { StoreError, sqlstateOf } from '../errors.js';
 import { holdLock, TAKE_EARLIER_LOCK } from '../locks.js';
-import { READ_COVERAGE, WRITE_COVERAGE } from './coverage-rows.js';
+import { READ_COVERAGE, WRITE_COVERAGE } from './coverage.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';
 

@@ -12,21 +12,19 @@ import type { Connection } from '../connection.js';
 import { lockRowsSql } from '../locks.js';
 import type { Partitions } from '../schema/partitions.js';
 import {
+  type ChangedRange,
   type CoverageUpdate,
   FreshRows,
-  mergeAll,
-  mustCount,
-  type StoredNear,
-  settleCoverage,
-} from './coverage.js';
-import {
-  type ChangedRange,
   type Held,
   type HeldRow,
   heldByStream,
+  mergeAll,
+  mustCount,
   readHeldSql,
+  type StoredNear,
+  settleCoverage,
   writeRangesSql,
-} from './coverage-rows.js';
+} from './coverage.js';
 import { CONFLICT, type PreparedGroup, type Refused, refusedRow } from './groups.js';
 import type { Quarantine, RefusedCount } from './refused-rows.js';
 import {

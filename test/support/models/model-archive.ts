@@ -31,7 +31,6 @@ import type { Series } from '../../../src/model/series.js';
 import type {
   FillRequests,
   Gap,
-  GapAttempt,
   GapFilter,
   GapRecord,
   MarketChanges,
@@ -247,11 +246,6 @@ export class ModelArchive implements ArchivePort {
     await this.before('recordGap');
     const { nextAttemptAtMs = null, ...rest } = gap;
     this.#remember({ isAttempt: false, nextAttemptAtMs, ...rest });
-  }
-
-  async recordAttempt(attempt: GapAttempt): Promise<void> {
-    await this.before('recordAttempt');
-    this.#remember({ ...attempt, isAttempt: true });
   }
 
   #remember(

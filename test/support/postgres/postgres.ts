@@ -80,3 +80,13 @@ after(async () => {
   while (urls.length > 0) await Promise.all(urls.splice(0, DROPPED_AT_ONCE).map(dropDatabase));
   await server.stop();
 });
+
+/** What is remembered of a stream's gaps, of filled ones as well; newest first. */
+export async function rememberedGaps(store: Store, { streamId }: { readonly streamId: number }) {
+  const rows = await store.query<{ id: number }>(
+    `SELECT gap_id::float8 AS id FROM gap WHERE stream_id = $1 ORDER BY lower(span) DESC, gap_id DESC`,
+    [streamId],
+  );
+  const gaps = await Promise.all(rows.map(({ id }) => store.inspection.gap(id)));
+  return gaps.filter((one) => one !== null);
+}

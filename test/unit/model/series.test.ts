@@ -15,7 +15,7 @@ import {
   timeColumnOf,
 } from '../../../src/model/kinds.js';
 import { SERIES_TABLES, seriesOf } from '../../../src/model/series.js';
-import { copyMergedSql, copyRowsSql, copyTableSql } from '../../../src/store/reading/copy-sql.js';
+import { copyMergedSql, copyRowsSql, copyTableSql } from '../../../src/store/reading/snapshot.js';
 import { marketRowsSql } from '../../../src/store/sealing/partitions.js';
 import { SHAPES } from '../../../src/store/writer/series.js';
 

@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
-import { removedSql } from '../sealing/departed.js';
+import { removedSql } from '../schema/partitions.js';
 import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.js';
 
 /** What is asked of the gap filler; it stands in the ledger until it is done. */
