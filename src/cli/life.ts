@@ -10,7 +10,7 @@ import { EXIT_CODES, type ExitCode } from './failure.js';
 import { archive, coldDirOf, type Look, stoppable } from './opening/database.js';
 import { listOf, oneOf } from './options.js';
 import { type Column, formatTable, jsonLine, printable } from './output.js';
-import { Progress } from './progress.js';
+import { CountProgress } from './progress.js';
 
 /** What people call the rows of tables in the settings and on the command line. */
 export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
@@ -106,7 +106,7 @@ export async function workOnLives(
 
 /** Progress of one partition after the other. */
 class Shown {
-  #progress: Progress | undefined;
+  #progress: CountProgress | undefined;
   #title = '';
   #rows = 0;
   #isCounting = false;
@@ -132,7 +132,7 @@ class Shown {
 
   #begin(total: number, isCounting: boolean): void {
     this.end();
-    this.#progress = new Progress(process.stderr, systemClock, 'rows', total);
+    this.#progress = new CountProgress('rows', total);
     this.#rows = 0;
     this.#isCounting = isCounting;
   }

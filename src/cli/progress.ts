@@ -1,11 +1,5 @@
-import type { Clock } from '../kernel/clock.js';
+import { systemClock } from '../kernel/clock.js';
 import { roughDuration } from './output.js';
-
-/** Where progress is drawn: stderr, or a stand-in. */
-interface ProgressOutput {
-  write(text: string): unknown;
-  readonly isTTY?: boolean;
-}
 
 const BAR_WIDTH = 30;
 /** A terminal is drawn again this often at most; anything else gets a line this often. */
@@ -18,56 +12,61 @@ const CLEAR_LINE = '\r\x1b[2K';
  * elsewhere, nothing for work that ends soon. It goes to stderr, so that stdout holds results only.
  */
 export class Progress {
-  readonly #output: ProgressOutput;
-  readonly #clock: Clock;
-  readonly #unit: string;
-  readonly #total: number;
-  #done = 0;
-  #shownMs: number;
-  #isDrawn = false;
+  #shownMs = systemClock.monotonicMs();
+  #drawn = '';
 
-  /** @param unit what is counted, in plural */
-  constructor(output: ProgressOutput, clock: Clock, unit: string, total: number) {
-    this.#output = output;
-    this.#clock = clock;
-    this.#unit = unit;
-    this.#total = total;
-    this.#shownMs = clock.monotonicMs();
-  }
-
-  /** Counts work that is done; draws if it is time to. */
-  advance(count: number, detail: string): void {
-    this.#done += count;
-    const isTerminal = this.#output.isTTY === true;
-    const nowMs = this.#clock.monotonicMs();
+  /** Draws if it is time to. @param share of the work that is done, 0 to 1 */
+  show(share: number, text: string): void {
+    const isTerminal = process.stderr.isTTY === true;
+    const nowMs = systemClock.monotonicMs();
     if (nowMs - this.#shownMs < (isTerminal ? DRAW_PERIOD_MS : LINE_PERIOD_MS)) return;
     this.#shownMs = nowMs;
-    const share = this.#total === 0 ? 1 : Math.min(1, this.#done / this.#total);
-    const percent = `${Math.floor(share * 100)}%`.padStart(4);
-    const counted = `${this.#done.toLocaleString('en-US')} of ${this.#total.toLocaleString('en-US')}`;
-    const text = `${percent} ${counted} ${this.#unit} ${detail}`;
-    if (!isTerminal) {
-      this.#output.write(`${text.trim()}\n`);
-      return;
-    }
-    const filled = Math.round(share * BAR_WIDTH);
-    this.#output.write(
-      `${CLEAR_LINE}${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)}${text}`,
-    );
-    this.#isDrawn = true;
+    const line = `${percent(share)} ${text}`;
+    const filled = Math.floor(Math.min(1, share) * BAR_WIDTH);
+    if (isTerminal) this.#draw(`${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)} ${line}`);
+    else process.stderr.write(`${line}\n`);
   }
 
   /** Shows on a terminal the current step without a measure. */
   say(text: string): void {
-    if (this.#output.isTTY !== true) return;
-    this.#output.write(`${CLEAR_LINE}${text}`);
-    this.#isDrawn = true;
+    if (process.stderr.isTTY === true) this.#draw(text);
+  }
+
+  /** Writes a line of something else, above the bar where there is one. */
+  write(line: string): void {
+    process.stderr.write(this.#drawn === '' ? line : `${CLEAR_LINE}${line}${this.#drawn}`);
   }
 
   /** Takes the bar away. Safe to call twice. */
   end(): void {
-    if (this.#isDrawn) this.#output.write(CLEAR_LINE);
-    this.#isDrawn = false;
+    if (this.#drawn !== '') process.stderr.write(CLEAR_LINE);
+    this.#drawn = '';
+  }
+
+  #draw(text: string): void {
+    this.#drawn = text;
+    process.stderr.write(`${CLEAR_LINE}${text}`);
+  }
+}
+
+/** Progress in things that are counted. */
+export class CountProgress extends Progress {
+  readonly #unit: string;
+  readonly #total: number;
+  #done = 0;
+
+  /** @param unit what is counted, in plural */
+  constructor(unit: string, total: number) {
+    super();
+    this.#unit = unit;
+    this.#total = total;
+  }
+
+  advance(count: number, detail: string): void {
+    this.#done += count;
+    const [done, total] = [this.#done, this.#total].map((one) => one.toLocaleString('en-US'));
+    const share = this.#total === 0 ? 1 : this.#done / this.#total;
+    this.show(share, `${done} of ${total} ${this.#unit} ${detail}`);
   }
 }
 
@@ -81,13 +80,6 @@ export interface FillTotals {
   readonly rows: number;
 }
 
-/** The part that is covered, 0 to 1. */
-export function shareOf({ coveredMs, lengthMs }: FillTotals): number {
-  return lengthMs === 0 ? 1 : coveredMs / lengthMs;
-}
-
-/** Anything but a terminal gets a line this often at most. */
-const FILL_LINE_PERIOD_MS = 5000;
 /** Window from which pace and time left are derived. */
 const WINDOW_MS = 30_000;
 
@@ -97,23 +89,11 @@ interface Sample {
   readonly rows: number;
 }
 
-/**
- * Draws how far filling has come: a bar in place on a terminal, a line every few seconds elsewhere.
- * Everything goes to stderr, so that stdout holds results only.
- */
-export class ProgressLine {
-  readonly #output: ProgressOutput;
-  readonly #clock: Clock;
+/** Progress of filling, with its pace and the time left. */
+export class FillProgress extends Progress {
   /** The newest last; of the window, and one before it. */
   #samples: Sample[] = [];
   #firstRows: number | undefined;
-  #lineAtMs = Number.NEGATIVE_INFINITY;
-  #drawn = '';
-
-  constructor(output: ProgressOutput, clock: Clock) {
-    this.#output = output;
-    this.#clock = clock;
-  }
 
   /** Rows that were added since the first look. */
   rowsSince({ rows }: FillTotals): number {
@@ -121,52 +101,30 @@ export class ProgressLine {
     return Math.max(0, rows - this.#firstRows);
   }
 
-  show(totals: FillTotals): void {
-    const atMs = this.#clock.monotonicMs();
-    this.#samples.push({ atMs, share: shareOf(totals), rows: this.rowsSince(totals) });
+  look(totals: FillTotals): void {
+    const { coveredMs, lengthMs, unfillableMs, waitingMs } = totals;
+    const atMs = systemClock.monotonicMs();
+    const share = lengthMs === 0 ? 1 : coveredMs / lengthMs;
+    const rows = this.rowsSince(totals);
+    this.#samples.push({ atMs, share, rows });
     while ((this.#samples[1]?.atMs ?? atMs) < atMs - WINDOW_MS) this.#samples.shift();
-    const text = this.#text(totals);
-    if (this.#output.isTTY === true) {
-      const filled = Math.floor(shareOf(totals) * BAR_WIDTH);
-      this.#drawn = `${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)} ${text}`;
-      this.#output.write(`${CLEAR_LINE}${this.#drawn}`);
-    } else if (atMs - this.#lineAtMs >= FILL_LINE_PERIOD_MS) {
-      this.#lineAtMs = atMs;
-      this.#output.write(`${text}\n`);
-    }
-  }
-
-  /** Writes a line of something else, above the bar where there is one. */
-  write(line: string): void {
-    this.#output.write(this.#drawn === '' ? line : `${CLEAR_LINE}${line}${this.#drawn}`);
-  }
-
-  /** Takes the bar away. Safe to call twice. */
-  end(): void {
-    if (this.#drawn !== '') this.#output.write(CLEAR_LINE);
-    this.#drawn = '';
-  }
-
-  #text(totals: FillTotals): string {
-    const [first, last] = [this.#samples[0], this.#samples.at(-1)];
-    const parts = [
-      percent(shareOf(totals)),
-      `${this.rowsSince(totals).toLocaleString('en-US')} rows`,
-    ];
-    if (first !== undefined && last !== undefined && last.atMs - first.atMs >= 1000) {
-      const tookMs = last.atMs - first.atMs;
-      const rowsPerS = ((last.rows - first.rows) / tookMs) * 1000;
+    const parts = [`${rows.toLocaleString('en-US')} rows`];
+    const [first = { atMs, share, rows }] = this.#samples;
+    const tookMs = atMs - first.atMs;
+    if (tookMs >= 1000) {
+      const rowsPerS = ((rows - first.rows) / tookMs) * 1000;
       parts.push(`${Math.round(rowsPerS).toLocaleString('en-US')} rows/s`);
-      const gained = last.share - first.share;
-      const settledShare = (totals.unfillableMs + totals.waitingMs) / Math.max(1, totals.lengthMs);
-      const leftMs = ((1 - last.share - settledShare) / gained) * tookMs;
+      const gained = share - first.share;
+      const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
+      const leftMs = (openShare / gained) * tookMs;
       if (gained > 0 && leftMs > 0) parts.push(`about ${roughDuration(leftMs)} left`);
     }
-    return parts.join(', ');
+    this.show(share, parts.join(', '));
   }
 }
 
 /** Never rounds up to 100: that is kept for what is complete. */
-export function percent(share: number): string {
-  return share >= 1 ? '100%' : `${(Math.floor(share * 1000) / 10).toFixed(1)}%`;
+export function percent(share: number, digits = 1): string {
+  const parts = 10 ** (digits + 2);
+  return share >= 1 ? '100%' : `${((Math.floor(share * parts) / parts) * 100).toFixed(digits)}%`;
 }

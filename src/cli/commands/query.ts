@@ -178,7 +178,7 @@ async function askTogether(
   const { answerQuestion } = await import('../../archive/query/answer.js');
   const { openReading } = await import('../../archive/reading.js');
   const coldDir = options.cold ?? coldDirOf(session.config);
-  const progress = new Progress(process.stderr, systemClock, '', 0);
+  const progress = new Progress();
   const ask = async (store: Store | null, nowMs: number) => {
     const reading = store === null ? null : await openReading(store, { coldDir, signal });
     const { market } = options;
@@ -186,9 +186,7 @@ async function askTogether(
       ...selectSpan(options, nowMs),
       ...(market === undefined ? {} : { markets: market }),
     };
-    const onPhase = (phase: string) => {
-      if (process.stderr.isTTY) progress.say(`${phase} …`);
-    };
+    const onPhase = (phase: string) => progress.say(`${phase} …`);
     const question = { reader: reading, coldDir, selection, onPhase, onNote: note };
     try {
       const answering = answerQuestion(statement, question, (one) =>

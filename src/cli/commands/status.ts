@@ -4,6 +4,7 @@ import { HORIZON_WHY, type OpenGaps, openGapsOf } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT } from '../options.js';
 import { type Column, formatTable, printable, roughDuration } from '../output.js';
+import { percent } from '../progress.js';
 
 /** One line of the status, with the ratio that people look for first. */
 interface StatusLine extends StreamStatus {
@@ -160,7 +161,7 @@ const COLUMNS: readonly Column<StatusLine>[] = [
     text: (line) =>
       line.coverage === null
         ? '–'
-        : `${percent(line.coverage)}${isPartOfHistory(line) ? ' of part' : ''}`,
+        : `${percent(line.coverage, 2)}${isPartOfHistory(line) ? ' of part' : ''}`,
   },
   { title: 'gaps', align: right, text: (line) => whole(line.gapsWithinHistory) },
   {
@@ -171,8 +172,3 @@ const COLUMNS: readonly Column<StatusLine>[] = [
   },
   { title: 'verified until', text: ({ verifiedUntilMs: ms }) => instant(ms) },
 ];
-
-/** Never rounds up to 100: that is kept for what is complete. */
-function percent(share: number): string {
-  return share >= 1 ? '100%' : `${(Math.floor(share * 10_000) / 100).toFixed(2)}%`;
-}

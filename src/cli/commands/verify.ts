@@ -1,5 +1,4 @@
 import { checkSpanSlots } from '../../archive/judge.js';
-import { systemClock } from '../../kernel/clock.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import type { CheckTarget, Store } from '../../store/index.js';
@@ -7,7 +6,7 @@ import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import { archive } from '../opening/database.js';
 import { JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
-import { Progress } from '../progress.js';
+import { CountProgress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';
 import { isUnproven, MarketFindings, printFindings, verifyDocument } from './verify-findings.js';
 
@@ -74,7 +73,7 @@ async function verify(
   const slots = work
     .flatMap(({ jobs }) => jobs)
     .reduce((sum, { span, kline }) => sum + (span.toMs - span.fromMs) / (kline.variant * 1000), 0);
-  const progress = new Progress(process.stderr, systemClock, 'candles', slots);
+  const progress = new CountProgress('candles', slots);
   try {
     for (const { jobs, found } of work) {
       for (const job of jobs) await run(store, job, found, nowMs, progress, signal);
@@ -91,7 +90,7 @@ async function run(
   { target, kline, span }: Job,
   found: MarketFindings,
   nowMs: number,
-  progress: Progress,
+  progress: CountProgress,
   signal: AbortSignal,
 ): Promise<void> {
   if (signal.aborted) return;

@@ -1,6 +1,5 @@
 import { ExportGapsError } from '../../archive/export/errors.js';
 import type { MarketPart, SeriesGaps } from '../../archive/export/manifest.js';
-import { systemClock } from '../../kernel/clock.js';
 import { MINUTE_MS } from '../../kernel/durations.js';
 import { type Span, totalLengthMs } from '../../kernel/span.js';
 import { tableOfKind } from '../../model/kinds.js';
@@ -12,7 +11,7 @@ import { EXIT_CODES } from '../failure.js';
 import { archive, type Left, type Look, stoppable } from '../opening/database.js';
 import { formatInstant } from '../options.js';
 import { type Column, formatTable, printable, roughDuration } from '../output.js';
-import { Progress } from '../progress.js';
+import { CountProgress } from '../progress.js';
 
 /**
  * The need of a command that exports. Gaps, and being stopped, have exit codes of their own.
@@ -35,14 +34,14 @@ export function exporting(left: string): Need<Look & Left> {
 
 /** Progress in minutes of the spans that are written, over all markets. */
 export class SpanProgressBar {
-  readonly #progress: Progress;
+  readonly #progress: CountProgress;
   readonly #doneMs = new Map<string, number>();
   #shown = 0;
 
   constructor(parts: readonly { readonly span: Span }[]) {
     const totalMs = parts.reduce((sum, { span }) => sum + totalLengthMs([span]), 0);
     const minutes = Math.ceil(totalMs / MINUTE_MS);
-    this.#progress = new Progress(process.stderr, systemClock, 'minutes of', minutes);
+    this.#progress = new CountProgress('minutes of', minutes);
   }
 
   advance(market: string, rows: number, doneMs: number): void {

@@ -13,7 +13,7 @@ import { borrowDatabase, migrateDatabase, openArchive } from '../opening/databas
 import { openSession, type Session } from '../opening/session.js';
 import { formatInstant, streamName } from '../options.js';
 import { jsonLine, printable, roughDuration } from '../output.js';
-import { ProgressLine, percent } from '../progress.js';
+import { FillProgress, percent } from '../progress.js';
 import { type FillEnd, Filling } from './filling.js';
 import type { FillTask } from './worker.js';
 
@@ -200,7 +200,7 @@ type Plan = readonly FillTask[] | string;
 export function filling(need: 'existing' | 'any'): Need<FillDesk> {
   return async (common, use) => {
     const clock = systemClock;
-    const progress = new ProgressLine(process.stderr, clock);
+    const progress = new FillProgress();
     const destination = ({ isTTY }: LogDestination) => ({
       ...(isTTY === undefined ? {} : { isTTY }),
       write: (line: string) => progress.write(line),
@@ -216,7 +216,7 @@ export function filling(need: 'existing' | 'any'): Need<FillDesk> {
         const say = (text: string) => progress.write(`${text}\n`);
         const filling = new Filling({
           ...{ session, store, clock, signal, onWorker: say },
-          onProgress: (totals) => progress.show(totals),
+          onProgress: (totals) => progress.look(totals),
         });
         const startedMs = clock.monotonicMs();
         const fill: FillDesk['fill'] = async (plan, json) => {
@@ -265,7 +265,7 @@ async function openOrMake(
 async function run(
   { filling, store }: Pick<FillDesk, 'filling' | 'store'>,
   tasks: Plan,
-  progress: ProgressLine,
+  progress: FillProgress,
   startedMs: number,
 ): Promise<FillOutcome | string> {
   if (typeof tasks === 'string') return tasks;
