@@ -7,24 +7,32 @@ import { Backoff } from '../kernel/retry.js';
 import { floorToMs } from '../kernel/span.js';
 import { reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
-import { AccountCollector, type AccountOptions } from './accounts/accounts.js';
+import { AccountCollector, type AccountOptions } from './accounts.js';
 import { pollByTurns } from './candles/candles.js';
 import { ClaimGate } from './claim-gate.js';
-import { reportFailure } from './failures.js';
-import { type CollectContext, type MarketUnit, openMarketUnit } from './market-unit.js';
+import {
+  type CollectContext,
+  type CollectSettings,
+  type MarketUnit,
+  openMarketUnit,
+} from './market-unit.js';
 import { MarketList } from './markets.js';
-import { patientArchive } from './patient.js';
-import { persistentExchange } from './persistent.js';
 import { PollDispatcher } from './polling/dispatcher.js';
-import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
+import {
+  type ArchivePort,
+  type ClaimTime,
+  type ExchangePort,
+  type OpenStateFeed,
+  reportFailure,
+} from './ports.js';
+import { retryingArchive, retryingExchange } from './retrying.js';
 import { FillReview } from './review.js';
 import { Schedules, toleranceMs } from './schedule.js';
-import type { CollectSettings } from './settings.js';
 import { Standing, type StandingStream } from './standing.js';
 import { openTickers, type TickerCollector } from './tickers.js';
 import { TradeEvidence } from './trades/evidence.js';
 import { GapFiller } from './trades/filler.js';
-import { SinceModes } from './trades/since-mode.js';
+import { OffsetModes } from './trades/offset-mode.js';
 
 interface CollectorOptions {
   readonly settings: CollectSettings;
@@ -79,11 +87,11 @@ export class Collector {
   constructor(options: CollectorOptions) {
     this.#options = options;
     const { clock, random, telemetry, requestsPerS, time, settings } = options;
-    const exchange = persistentExchange(options.exchange, { clock, random });
+    const exchange = retryingExchange(options.exchange, { clock, random });
     const signal = this.#stopping.signal;
     // Every poll, feed and wait listens to it, and there are many of them.
     setMaxListeners(0, signal);
-    const patient = patientArchive(options.archive, { clock, random, signal });
+    const patient = retryingArchive(options.archive, { clock, random, signal });
     const gate = new ClaimGate(patient, time, clock);
     this.#standing = new Standing({ archive: gate.archive, time, clock, telemetry });
     const { archive } = this.#standing;
@@ -92,7 +100,7 @@ export class Collector {
     this.#runs = new PollRuns(telemetry, signal, onFailed);
     this.#filler = new GapFiller({
       ...{ exchange, clock, telemetry, concurrency: FILL_CONCURRENCY },
-      // A sign of trades may have come while the walk was busy.
+      // An activity signal of trades may have come while the walk was busy.
       onStepped: () => this.#dispatcher.wake(),
     });
     this.#review = new FillReview(clock);
@@ -105,13 +113,13 @@ export class Collector {
       ...options,
       ...{ exchange, archive },
       watch: {
-        pushed: (market, sign) => this.#dispatcher.pushed(market, sign),
+        pushed: (market, activity) => this.#dispatcher.pushed(market, activity),
         followed: (market, isFollowed) => this.#dispatcher.followed(market, isFollowed),
         looked: (market, figures, atMs) => this.#evidenceOf(market).looked('states', figures, atMs),
       },
       evidenceOf: (market) => this.#evidenceOf(market),
       traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
-      since: new SinceModes({ archive, clock, telemetry }),
+      offsets: new OffsetModes({ archive, clock, telemetry }),
     };
     const { markets: wanted, streams } = settings;
     const { max } = streams.markets;
@@ -226,7 +234,7 @@ export class Collector {
     if (trades.enabled) {
       const { periodMs } = every('trades', trades.schedule, () => this.#dispatcher.markDue());
       for (const kind of ['trades', 'times'] as const) this.#standing.keepsTo(kind, periodMs);
-      this.#dispatcher.keepFloor(periodMs);
+      this.#dispatcher.keepBaseline(periodMs);
     }
     if (klines.enabled) {
       const { periodMs } = every('klines', klines.schedule, () => this.#pollCandles());

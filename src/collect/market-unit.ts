@@ -5,12 +5,11 @@ import type { StreamRef } from '../model/batch.js';
 import type { StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import { CandleCollector } from './candles/candles.js';
-import { DepthCollector } from './depth.js';
 import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
-import type { CollectSettings } from './settings.js';
+import { DepthCollector } from './snapshot.js';
 import { StateCollector, type StateWatch } from './states.js';
 import type { TradeEvidence } from './trades/evidence.js';
-import type { SinceKnowledge } from './trades/since-mode.js';
+import type { OffsetKnowledge } from './trades/offset-mode.js';
 import { timesSource, tradesSource } from './trades/source.js';
 import { type ServerTraits, TradeWalker } from './trades/walker.js';
 
@@ -25,7 +24,7 @@ export interface CollectContext {
   readonly random: Random;
   readonly telemetry: CollectEvents;
   readonly traits: Readonly<Record<'trades' | 'times', ServerTraits>>;
-  readonly since: SinceKnowledge;
+  readonly offsets: OffsetKnowledge;
   /** What other sources show of each market's newest trades. */
   readonly evidenceOf: (market: string) => TradeEvidence;
   /** Called with what the state feeds report of trades. */
@@ -34,7 +33,7 @@ export interface CollectContext {
   readonly depthToleranceMs: number;
 }
 
-/** Covered ranges that a walk remembers at the start; holes below them wait for a later start. */
+/** Covered ranges that a walk remembers at the start; gaps below them wait for a later start. */
 const RANGES_MAX = 1000;
 
 /** Everything that is collected of one market. */
@@ -141,4 +140,41 @@ async function listedAgainMs(
   const gaps = await archive.listGaps(filter, nowMs);
   const away = gaps.find((gap) => gap.streamId === streamId && gap.reason === 'delisted');
   return away?.span.toMs ?? Number.NEGATIVE_INFINITY;
+}
+
+/**
+ * What the collectors need to know from the configuration. The composition root passes the sections
+ * of the same shape. All durations in milliseconds.
+ */
+export interface CollectSettings {
+  /** Markets to collect; empty for all that the exchange lists. */
+  readonly markets: readonly string[];
+  readonly streams: {
+    readonly markets: { readonly schedule: string; readonly max: number };
+    readonly trades: {
+      readonly enabled: boolean;
+      readonly schedule: string;
+      readonly exactTimes: boolean;
+      /** How far back history is walked from the first start; 0 for not at all. */
+      readonly history: number | 'all';
+      readonly cacheMargin: number;
+      /** How long the exchange is trusted to keep a trade at least. */
+      readonly keptAtLeast: number;
+    };
+    readonly depth: {
+      readonly enabled: boolean;
+      readonly schedule: string;
+      readonly levels: number;
+    };
+    readonly tickers: { readonly enabled: boolean; readonly schedule: string };
+    readonly klines: {
+      readonly enabled: boolean;
+      readonly schedule: string;
+      readonly intervalsS: readonly number[];
+      readonly history: number;
+      readonly grace: number;
+      readonly rereads: number;
+    };
+    readonly states: { readonly enabled: boolean; readonly periodsS: readonly number[] };
+  };
 }

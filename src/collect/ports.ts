@@ -2,7 +2,10 @@ import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js'
 import type { StateRecord } from '../contract/resources.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { ToldGap } from '../contract/told-gaps.js';
+import { codeOf, type ErrorAction, messageOf, TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
+import type { QuarantineRow } from '../model/batch.js';
+import type { CollectEvents } from '../observe/events.js';
 import type { Store } from '../store/index.js';
 
 /**
@@ -109,7 +112,7 @@ export interface StateFeedPort extends AsyncIterable<StateFeedEvent> {
 
 export type OpenStateFeed = (market: string, periodS: number) => StateFeedPort;
 
-export type { Gap as RememberedGap, PagedEndpoint, SinceMode } from '../store/index.js';
+export type { Gap as RememberedGap, OffsetMode, PagedEndpoint } from '../store/index.js';
 
 /** What collectors ask of the store, and nothing more. */
 export const ARCHIVE_METHODS = [
@@ -117,7 +120,13 @@ export const ARCHIVE_METHODS = [
   ...(['want', 'fillRequests', 'listGaps', 'recordGap'] as const),
   ...(['startTries', 'noteStartTry', 'revoke', 'revokeBeyond', 'notePresent'] as const),
   ...(['storedTrades', 'tradedSlots', 'exposeTrades', 'recordIdEpoch'] as const),
-  ...(['sinceModes', 'rememberSinceMode', 'openSession', 'touchSession', 'closeSession'] as const),
+  ...([
+    'offsetModes',
+    'rememberOffsetMode',
+    'openSession',
+    'touchSession',
+    'closeSession',
+  ] as const),
 ] as const;
 
 /** The store as collectors see it. The tests' model of an archive stands in for it. */
@@ -136,3 +145,47 @@ export const PRIORITY = {
   klines: 2,
   fill: 3,
 } as const;
+
+/**
+ * Reports a failed piece of collecting.
+ *
+ * @param stream what was asked for: the name of a stream, or of the work
+ * @param market `*` when it was none in particular
+ * @param action what follows, where the error itself does not say; by default it is tried again
+ */
+export function reportFailure(
+  telemetry: Pick<CollectEvents, 'pollFailed'>,
+  stream: string,
+  market: string,
+  error: unknown,
+  action: ErrorAction = error instanceof TapekeepError ? error.action : 'retry',
+): void {
+  const [code, message] = [codeOf(error), messageOf(error)];
+  telemetry.pollFailed({ stream, market, code, message, action });
+}
+
+/** Longest text of a refused row that is kept. */
+const PAYLOAD_MAX_LENGTH = 4000;
+const REASON_MAX_LENGTH = 300;
+
+/** Refused rows of a reply in the form in which the archive keeps them. */
+export function quarantineRows(
+  endpoint: string,
+  market: string | null,
+  rejected: readonly RejectedRow[],
+  receivedAtMs: number,
+): QuarantineRow[] {
+  return rejected.map(({ reason, payload }) => ({
+    receivedAtMs,
+    endpoint,
+    market,
+    reason: reason.slice(0, REASON_MAX_LENGTH),
+    payload: toText(payload),
+  }));
+}
+
+/** JSON with what Postgres cannot hold in text (NUL) made visible, cut to a bound. */
+function toText(payload: unknown): string {
+  const text = JSON.stringify(payload) ?? String(payload);
+  return text.slice(0, PAYLOAD_MAX_LENGTH).replaceAll('\u0000', '\\u0000');
+}

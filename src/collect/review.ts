@@ -3,17 +3,17 @@ import type { Span } from '../kernel/span.js';
 import type { FillRequests } from '../store/index.js';
 
 /** A filler of one stream's gaps: a walk through trades, or a collector of candles. */
-export interface HoleFiller {
+export interface StreamFiller {
   readonly streamId: number;
-  want(span: Span): void;
+  backfill(span: Span): void;
   invalidate(span: Span, note: string): Promise<void>;
   retry(span: Span): void;
 }
 
 /** The part of a market's collectors that a review speaks to. */
 export interface ReviewedUnit {
-  readonly walkers: readonly HoleFiller[];
-  readonly candles: readonly HoleFiller[];
+  readonly walkers: readonly StreamFiller[];
+  readonly candles: readonly StreamFiller[];
 }
 
 /**
@@ -50,19 +50,19 @@ export class FillReview {
   ): Promise<ReadonlySet<T>> {
     const touched = new Set<T>();
     if (wanted.length + suspects.length + due.length === 0) return touched;
-    const fillers = new Map<number, { readonly filler: HoleFiller; readonly unit: T }>();
+    const fillers = new Map<number, { readonly filler: StreamFiller; readonly unit: T }>();
     for (const unit of units) {
       const { walkers, candles } = unit;
       for (const filler of [...walkers, ...candles]) fillers.set(filler.streamId, { filler, unit });
     }
     /** The filler of a request's stream, unless the request was just passed on. */
-    const fillerOf = (streamId: number, key?: string): HoleFiller | undefined => {
+    const fillerOf = (streamId: number, key?: string): StreamFiller | undefined => {
       const found = fillers.get(streamId);
       if (found === undefined || (key !== undefined && !this.#isNew(key))) return undefined;
       touched.add(found.unit);
       return found.filler;
     };
-    for (const { streamId, span } of wanted) fillerOf(streamId)?.want(span);
+    for (const { streamId, span } of wanted) fillerOf(streamId)?.backfill(span);
     const revocations: Promise<void>[] = [];
     for (const { gapId, streamId, span } of suspects) {
       const key = `suspect ${gapId}`;

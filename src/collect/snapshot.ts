@@ -1,10 +1,18 @@
+import type { Depth } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
+import { compareDecimals } from '../kernel/decimal.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
 import type { Batch, Evidence, RowOutcomes, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
 import { type GapReason, reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
-import type { ArchivePort, ExchangeReply, ExchangeTime } from './ports.js';
+import {
+  type ArchivePort,
+  type ExchangePort,
+  type ExchangeReply,
+  type ExchangeTime,
+  PRIORITY,
+} from './ports.js';
 
 export interface SnapshotOptions {
   readonly market: string;
@@ -58,7 +66,7 @@ export class SnapshotRecorder {
   readonly #options: SnapshotOptions;
   readonly #continuity: Continuity;
   #flushedAtMs = Number.NEGATIVE_INFINITY;
-  #isToldUnknown = false;
+  #isUnknownReported = false;
   #cachedAtMs = Number.NEGATIVE_INFINITY;
   /** Observed without news, and not written yet. */
   #pending: Span | undefined;
@@ -75,13 +83,13 @@ export class SnapshotRecorder {
   isUnknown({ gaps = [] }: Pick<ExchangeReply<unknown>, 'gaps'>): boolean {
     const [gap] = gaps;
     const { stream, market, telemetry } = this.#options;
-    if (gap !== undefined && !this.#isToldUnknown) {
+    if (gap !== undefined && !this.#isUnknownReported) {
       const message = `the archive that is replayed has a gap here (${gap.reason}); nothing counts as seen until it ends`;
       const code = 'missing_at_source';
       telemetry.pollFailed({ stream: stream.kind, market, code, message, action: 'skip' });
     }
-    this.#isToldUnknown = gap !== undefined;
-    return this.#isToldUnknown;
+    this.#isUnknownReported = gap !== undefined;
+    return this.#isUnknownReported;
   }
 
   /**
@@ -182,4 +190,70 @@ export class SnapshotRecorder {
       }
     }
   }
+}
+
+export interface DepthCollectorOptions extends SnapshotOptions {
+  readonly marketId: number;
+  readonly exchange: ExchangePort;
+  /** Price levels asked for on each side. */
+  readonly levels: number;
+}
+
+/**
+ * Takes snapshots of one market's depth. A snapshot equal to the one before it is not stored again;
+ * it extends coverage.
+ */
+export class DepthCollector {
+  readonly #options: DepthCollectorOptions;
+  readonly #recorder: SnapshotRecorder;
+  #lastLook = '';
+
+  constructor(options: DepthCollectorOptions) {
+    this.#options = options;
+    this.#recorder = new SnapshotRecorder(options);
+  }
+
+  async poll(signal: AbortSignal): Promise<void> {
+    const { exchange, market, levels, marketId } = this.#options;
+    const reply = await exchange.call(
+      'depth',
+      { market, limit: levels },
+      { priority: PRIORITY.snapshot, signal },
+    );
+    if (this.#recorder.isUnknown(reply)) return;
+    const { asks, bids } = sortedDepth(reply.data);
+    const look = JSON.stringify([asks, bids]);
+    const isUnchanged = look === this.#lastLook;
+    const { receivedAtMs, covered = null } = reply;
+    const observedAtMs = this.#recorder.instantOf(reply);
+    if (observedAtMs === undefined) return;
+    const row = {
+      marketId,
+      observedAtMs,
+      receivedAtMs,
+      bidPrices: bids.map(([price]) => price),
+      bidAmounts: bids.map(([, amount]) => amount),
+      askPrices: asks.map(([price]) => price),
+      askAmounts: asks.map(([, amount]) => amount),
+    };
+    await this.#recorder.record({
+      observedAtMs,
+      batch: { depths: isUnchanged ? [] : [row] },
+      evidence: { endpoint: 'depth', levels },
+      series: 'depth',
+      received: 1,
+      rejected: 0,
+      unchanged: isUnchanged ? 1 : 0,
+      knownSinceMs: covered?.fromMs ?? null,
+    });
+    this.#lastLook = look;
+  }
+}
+
+/** Best first on both sides, whatever the server's order (field notes: bids may come ascending). */
+export function sortedDepth({ asks, bids }: Depth): Depth {
+  return {
+    asks: [...asks].sort(([a], [b]) => compareDecimals(a, b)),
+    bids: [...bids].sort(([a], [b]) => compareDecimals(b, a)),
+  };
 }

@@ -7,7 +7,7 @@ import { type GapReason, isLost } from '../model/gap-reasons.js';
 import { MOMENT_STREAMS, type StreamKind } from '../model/series.js';
 import type { CollectEvents } from '../observe/events.js';
 import type { ArchivePort, ExchangeTime } from './ports.js';
-import { WalkStalledError } from './trades/errors.js';
+import { WalkStalledError } from './trades/walk.js';
 
 /** A stream whose coverage does not grow, and why as far as is known. */
 export interface StandingStream {

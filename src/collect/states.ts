@@ -2,13 +2,19 @@ import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
+import type { Span } from '../kernel/span.js';
 import type { StateRow, StreamRef } from '../model/batch.js';
+import { type GapReason, reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
-import { reportFailure } from './failures.js';
-import { type TradeSign, tradeSign, type WindowFigures } from './polling/signs.js';
-import type { ArchivePort, ClaimTime, StateFeedEvent, StateFeedPort } from './ports.js';
-import { StateGaps } from './state-gaps.js';
-import { type Proof, rowOf, type Session, spanOf } from './state-session.js';
+import {
+  type ArchivePort,
+  type ClaimTime,
+  reportFailure,
+  type StateFeedEvent,
+  type StateFeedPort,
+} from './ports.js';
+import { isBeginning } from './snapshot.js';
+import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
 export interface StateCollectorOptions {
   readonly market: string;
@@ -27,7 +33,7 @@ export interface StateCollectorOptions {
 }
 
 export interface StateWatch {
-  pushed(market: string, sign: TradeSign): void;
+  pushed(market: string, activity: ActivityKind): void;
   followed(market: string, isFollowed: boolean): void;
   /** Called for every record; exchange milliseconds. */
   looked?(market: string, figures: WindowFigures, atMs: number): void;
@@ -109,8 +115,8 @@ export class StateCollector {
     this.#figures = event.record;
     watch.looked?.(market, event.record, Math.floor(event.exchangeMs));
     watch.followed(market, true);
-    const sign = before && tradeSign(before, event.record);
-    if (sign !== undefined) watch.pushed(market, sign);
+    const activity = before && activityOf(before, event.record);
+    if (activity !== undefined) watch.pushed(market, activity);
   }
 
   async #drain(queue: BoundedQueue<StateFeedEvent>): Promise<void> {
@@ -300,4 +306,145 @@ export class StateCollector {
       reason: event.reason,
     });
   }
+}
+
+export interface StateGapsOptions {
+  readonly market: string;
+  readonly periodS: number;
+  readonly stream: StreamRef;
+  readonly archive: Pick<ArchivePort, 'recordGap' | 'setCollectFrom'>;
+  readonly telemetry: CollectEvents;
+  /** End of the coverage that an earlier run left behind; without one, where it should begin. */
+  readonly coveredUntilMs: number | undefined;
+}
+
+/** A gap since the last coverage, which may still grow. */
+interface Missed {
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly reason: GapReason;
+}
+
+/**
+ * Lists what is missing of the states of one market and period, with what happened. None of it can be
+ * fetched later. What goes on for the same reason is one gap, however many connections it takes.
+ */
+export class StateGaps {
+  readonly #options: StateGapsOptions;
+  #coveredUntilMs: number | undefined;
+  #missed: Missed | undefined;
+  #isToldNotOffered = false;
+
+  constructor(options: StateGapsOptions) {
+    this.#options = options;
+    this.#coveredUntilMs = options.coveredUntilMs;
+  }
+
+  coveredUntil(ms: number): void {
+    this.#coveredUntilMs = ms;
+    this.#missed = undefined;
+  }
+
+  /** What is missing before the first that a connection covers. */
+  async before(untilMs: number, isAtGap: boolean): Promise<void> {
+    const { archive, stream } = this.#options;
+    const fromMs = this.#coveredUntilMs;
+    if (fromMs !== undefined && isBeginning(stream, { fromMs, toMs: untilMs })) {
+      await archive.setCollectFrom(stream.streamId, untilMs);
+      return;
+    }
+    const wasSilent = this.#missed?.reason === 'no updates';
+    const reason = isAtGap ? 'missing at source' : wasSilent ? 'no updates' : 'no connection';
+    await this.#note(untilMs, reason);
+  }
+
+  /** A connection that answers and reports nothing: listed while it lasts. */
+  async silent(openedMs: number, untilMs: number): Promise<void> {
+    if (this.#missed?.reason !== 'no updates') await this.#note(openedMs, 'no connection');
+    await this.#note(untilMs, 'no updates');
+  }
+
+  /** The exchange sends states of another period only. Reported once, and listed while it is so. */
+  async notOffered(untilMs: number): Promise<void> {
+    const { telemetry, market, periodS } = this.#options;
+    if (!this.#isToldNotOffered) {
+      const message = `the exchange subscribes lists of markets and tells no states of ${periodS} s; take ${periodS} out of streams.states.periodsS`;
+      const code = 'period_not_offered';
+      telemetry.pollFailed({ stream: 'state', market, code, message, action: 'skip' });
+    }
+    this.#isToldNotOffered = true;
+    await this.#note(untilMs, 'not offered');
+  }
+
+  async #note(untilMs: number, reason: GapReason): Promise<void> {
+    const { archive, stream, market, telemetry } = this.#options;
+    const last = this.#missed;
+    const listedMs = last?.toMs ?? this.#coveredUntilMs;
+    if (listedMs === undefined || listedMs >= untilMs) return;
+    const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs: untilMs };
+    await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
+    this.#missed = { ...span, reason };
+    const lengthMs = untilMs - listedMs;
+    telemetry.gapFound({ stream: 'state', market, reason: reasonLabel(reason), lengthMs });
+  }
+}
+
+/** A connection while it lives, as the ledger sees it. */
+export interface Session {
+  readonly sessionId: number;
+  readonly openedMs: number;
+  /** A replay says itself when it knows states: there an answer to a query proves something. */
+  readonly isVouchedFor: boolean;
+  /** End of what is committed; coverage grows from here. */
+  coveredUntilMs: number;
+  seq: number;
+  /** Monotonic time of the last note of life in the archive. */
+  touchedAtMs: number;
+  /** Whether coverage has begun: nothing is covered before the first update. */
+  hasData: boolean;
+  /** Answers to queries since the last that was proven. */
+  unproven: number;
+  /** Whether the last that was covered ends where a replayed archive knows no more. */
+  isAtGap: boolean;
+}
+
+/** What one commit proves: from its first proof to its last sign of life. */
+export interface Proof {
+  /** Undefined: only the end of what is covered already moves. */
+  readonly fromMs: number | undefined;
+  readonly aliveMs: number;
+}
+
+/** What a commit covers; undefined while nothing was pushed on this connection. */
+export function spanOf(session: Session, proof: Proof | undefined): Span | undefined {
+  if (proof === undefined) return undefined;
+  const fromMs = session.hasData ? session.coveredUntilMs : proof.fromMs;
+  return fromMs === undefined ? undefined : { fromMs, toMs: Math.max(proof.aliveMs + 1, fromMs) };
+}
+
+/** A record as a row of its session, which counts it. It never goes back into what is covered. */
+export function rowOf(
+  session: Session,
+  event: Extract<StateFeedEvent, { kind: 'record' }>,
+  { marketId, periodS }: Pick<StateRow, 'marketId' | 'periodS'>,
+): StateRow {
+  const { last, open, close, high, low, deal, volume, change } = event.record;
+  session.seq += 1;
+  return {
+    marketId,
+    periodS,
+    observedAtMs: Math.max(Math.floor(event.exchangeMs), session.coveredUntilMs),
+    seq: session.seq,
+    receivedAtMs: event.receivedAtMs,
+    last,
+    open,
+    close,
+    high,
+    low,
+    deal,
+    volume,
+    change: change ?? null,
+    origin: event.origin,
+    sessionId: session.sessionId,
+  };
 }

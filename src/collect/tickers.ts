@@ -5,11 +5,10 @@ import { hashText } from '../kernel/random.js';
 import { ALL_MARKETS_ID, type TickerRow } from '../model/batch.js';
 import type { CollectContext } from './market-unit.js';
 import type { PollDispatcher } from './polling/dispatcher.js';
-import { TickerSweep } from './polling/signs.js';
-import { type ExchangePort, PRIORITY } from './ports.js';
-import { quarantineRows } from './quarantine.js';
+import { type ExchangePort, PRIORITY, quarantineRows } from './ports.js';
 import { toleranceMs } from './schedule.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
+import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
 interface TickerCollectorOptions extends SnapshotOptions {
   readonly exchange: ExchangePort;
@@ -183,4 +182,24 @@ export async function openTickers(
       }
     },
   });
+}
+
+/** Tells from one answer of `tickers` to the next which markets moved. */
+export class TickerSweep {
+  #before = new Map<string, WindowFigures>();
+
+  /** Activity signals by market, of those that moved since the answer before. */
+  compare(entries: Readonly<Record<string, TickerEntry>>): Map<string, ActivityKind> {
+    const now = new Map<string, WindowFigures>();
+    const activities = new Map<string, ActivityKind>();
+    for (const [market, { ticker }] of Object.entries(entries)) {
+      const figures = { last: ticker.last, volume: ticker.vol, deal: ticker.deal };
+      now.set(market, figures);
+      const before = this.#before.get(market);
+      const activity = before && activityOf(before, figures);
+      if (activity !== undefined) activities.set(market, activity);
+    }
+    this.#before = now;
+    return activities;
+  }
 }

@@ -9,9 +9,9 @@ interface BlockedEdge {
 const EDGES_MAX = 1000;
 
 /**
- * Upper edges of holes below which a walk could not get on, each with the time of its next try.
- * Without it a hole that the server will not fill would be asked for in a hot loop, and would keep
- * the walk from the holes further down.
+ * Upper edges of gaps below which a walk could not get on, each with the time of its next try.
+ * Without it a gap that the server will not fill would be asked for in a hot loop, and would keep
+ * the walk from the gaps further down.
  *
  * Times are of a monotonic clock, milliseconds.
  */

@@ -162,7 +162,7 @@ export const COLLECT = {
     moves: { stale_pages_total: 1 },
   }),
   /** How the server counts the offset of an endpoint; `before` when it was thought otherwise. */
-  sinceModeSettled: event<{
+  offsetModeSettled: event<{
     endpoint: string;
     mode: 'skip' | 'id';
     before: 'skip' | 'id' | null;

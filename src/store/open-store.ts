@@ -72,9 +72,9 @@ import {
   ensureStream,
   noteStartTry,
   readArchive,
-  readSinceModes,
+  readOffsetModes,
   readStartTries,
-  rememberSinceMode,
+  rememberOffsetMode,
   setCollectFrom,
 } from './schema/catalog.js';
 import { checkMigrated } from './schema/migrate.js';
@@ -159,7 +159,7 @@ function bind<
 /** The archive's catalog and its ledger: what is collected, what is complete, what is to be filled. */
 const LEDGER = {
   ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream, setCollectFrom },
-  ...{ sinceModes: readSinceModes, rememberSinceMode, startTries: readStartTries, noteStartTry },
+  ...{ offsetModes: readOffsetModes, rememberOffsetMode, startTries: readStartTries, noteStartTry },
   ...{ coveredRanges: readCoveredRanges, rangesWithin: readRangesWithin, statusRows: readStatus },
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, retryGaps },
   ...{ recordGap, closeFilledGaps },

@@ -13,7 +13,7 @@ const LYING_CANDLES = {
   ...{ id: 'candles', kind: 'conflictRows', where: 'kline' },
   ...{ place: 'instead', rows: 1000 },
 };
-/** Pages of trades with holes in them, which nothing but the candles can tell. */
+/** Pages of trades with gaps in them, which nothing but the candles can tell. */
 const LYING_TRADES = { id: 'trades', kind: 'missingRows', where: 'historyResult', rows: 5 };
 const ENV = {
   TAPEKEEP_STREAMS_TRADES_HISTORY: 'all',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { AccountCollector } from '../../src/collect/accounts/accounts.js';
+import { AccountCollector } from '../../src/collect/accounts.js';
 import type { ParamsOf } from '../../src/contract/endpoints.js';
 import type { ActiveOrder, Balance } from '../../src/contract/resources.js';
 import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../../src/model/batch.js';

@@ -115,15 +115,15 @@ test('what is wanted is asked for once, and until it is covered or given up', as
 test('how the endpoints page is remembered, as long as the exchange stays at its address', async () => {
   const { store } = await openWithGap();
   const archive = { name: 'a', baseUrl: 'http://a', isSandbox: true, identity: 'seed 1' };
-  assert.deepEqual(await store.sinceModes(), {});
+  assert.deepEqual(await store.offsetModes(), {});
   await store.claimArchive(archive);
-  await store.rememberSinceMode('history', 'skip');
-  await store.rememberSinceMode('historyResult', 'id');
-  await store.rememberSinceMode('history', 'id');
+  await store.rememberOffsetMode('history', 'skip');
+  await store.rememberOffsetMode('historyResult', 'id');
+  await store.rememberOffsetMode('history', 'id');
   await store.claimArchive(archive);
-  assert.deepEqual(await store.sinceModes(), { history: 'id', historyResult: 'id' });
+  assert.deepEqual(await store.offsetModes(), { history: 'id', historyResult: 'id' });
   await store.claimArchive({ ...archive, baseUrl: 'http://b' });
-  assert.deepEqual(await store.sinceModes(), {});
+  assert.deepEqual(await store.offsetModes(), {});
 });
 
 test('what was given up is filled once coverage holds it all the same', async () => {

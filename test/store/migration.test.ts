@@ -97,5 +97,5 @@ test('old memories of gaps get the words of the list, and are cut where they ove
     { from_s: 95, to_s: 120, state: 'open', reason: 'no connection', attempts: 6, note: 'sixth' },
   ]);
   const { store } = await openTestStore({ databaseUrl: url });
-  assert.deepEqual(await store.sinceModes(), {});
+  assert.deepEqual(await store.offsetModes(), {});
 });

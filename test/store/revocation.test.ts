@@ -100,7 +100,7 @@ test('after any commits and doubts every count and id is exact, and what was exp
           const isGap = gaps.some(({ fromS, toS }) => fromS <= s && s < toS);
           assert.equal(isGap, !covered[name].has(s), `second ${s} of ${name}`);
         }
-        // Once expected, always expected: from the first second that was ever covered there is no hole.
+        // Once expected, always expected: from the first second that was ever covered there is no gap.
         if (ever[name].size === 0) continue;
         for (let s = Math.min(...ever[name]); s < Math.max(...ever[name]); s += 1) {
           const isGap = gaps.some(({ fromS, toS }) => fromS <= s && s < toS);

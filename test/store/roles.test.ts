@@ -143,7 +143,7 @@ test('a daemon that only writes does everything it does', async () => {
   await store.touchSession(session, atMs + 1);
   await store.closeSession(session, { atMs: atMs + 2, code: 1000, reason: 'test' });
   await store.closeOrphanSessions();
-  await store.rememberSinceMode('historyResult', 'skip');
+  await store.rememberOffsetMode('historyResult', 'skip');
   const [target] = await store.checks.targets();
   assert.equal(target?.marketId, 1);
   await runVerdicts(url, store);

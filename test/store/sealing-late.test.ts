@@ -91,11 +91,11 @@ test('what is archived takes no rows: known ones are repetitions, others are ref
   // Half of the first day is not covered, and given up.
   const halfMs = FIRST_MS + DAY_MS / 2;
   await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
-  const hole = { fromMs: halfMs, toMs: halfMs + 3_600_000 };
-  await store.revoke(stream, hole, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  const gap = { fromMs: halfMs, toMs: halfMs + 3_600_000 };
+  await store.revoke(stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
   await store.recordGap({
     stream,
-    span: hole,
+    span: gap,
     state: 'unfillable',
     reason: 'beyond history',
     atMs: FIRST_MS,

@@ -26,9 +26,9 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
   const { store, url, streams } = world;
   const [stream] = streams;
   assert.ok(stream !== undefined);
-  const hole = { fromMs: FIRST_MS + DAY_MS, toMs: FIRST_MS + DAY_MS + 60_000 };
+  const gap = { fromMs: FIRST_MS + DAY_MS, toMs: FIRST_MS + DAY_MS + 60_000 };
   await runSql(url, 'UPDATE stream SET collect_from = $1', [new Date(FIRST_MS)]);
-  await store.revoke(stream, hole, { reason: 'suspect', note: '', atMs: FIRST_MS });
+  await store.revoke(stream, gap, { reason: 'suspect', note: '', atMs: FIRST_MS });
   const notes = async () => (await live(world)).outcomes.map(({ note }) => note);
   assert.deepEqual(await notes(), [
     null,
@@ -36,7 +36,7 @@ test('what has not settled is not sealed, and it is said why', async (t) => {
     null,
   ]);
   await store.recordGap({
-    ...{ stream, span: hole, state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS },
+    ...{ stream, span: gap, state: 'unfillable', reason: 'beyond history', atMs: FIRST_MS },
   });
   assert.deepEqual(await notes(), [null]);
 

@@ -286,7 +286,7 @@ test('late trades and revised candles are judged anew', async () => {
   await runSql(world.url, 'DELETE FROM trade WHERE tid = 30');
   await world.store.commit({ trades: [again] });
   assert.equal(await world.store.checks.applySuspects(world.nowMs, 10), 1);
-  assert.equal((await world.outcomes(60)).length, 2, 'a match with a hole where it changed');
+  assert.equal((await world.outcomes(60)).length, 2, 'a match with a gap where it changed');
   await world.settle();
   assert.deepEqual(await world.outcomes(60), ['match']);
 });

@@ -200,7 +200,7 @@ test('a page far back is the same as by walking there, at every depth', async (t
   const { store } = world;
   const trades = await world.stream('trades');
   const rows = Array.from({ length: 4_321 }, (_, at) => {
-    // Floods in some seconds, days without any trade, and ids with holes.
+    // Floods in some seconds, days without any trade, and ids with gaps.
     const atS = Math.floor(at / 700) * 86_400 + Math.floor((at % 700) / 90) + 0.5;
     return exactTrade(3 * at + 1, atS);
   });
@@ -315,11 +315,11 @@ test('what was received later is a gap of what was known, for every answer that 
     (result as { kline: Array<{ time: number; volume: string }> }).kline.map(
       ({ time, volume }): [number, string] => [time - noonMs(0) / 1000, volume],
     );
-  const [hole, delay] = [lateText('trades', 70, 131), lateText('trades', 214, 215)];
+  const [gap, delay] = [lateText('trades', 70, 131), lateText('trades', 214, 215)];
   const since = (kind: string) => lateText(kind, 150, 215);
   for (const [path, told, read, expected] of [
-    ['history?market=BTC_USDT', `${hole}, ${delay}`, ids, [4, 1]],
-    ['history?market=BTC_USDT&limit=1&lastId=1', hole, ids, [1]],
+    ['history?market=BTC_USDT', `${gap}, ${delay}`, ids, [4, 1]],
+    ['history?market=BTC_USDT&limit=1&lastId=1', gap, ids, [1]],
     ['history?market=BTC_USDT&limit=1', delay, ids, [4]],
     // What nobody collected is made of trades: not where some of them were missing then.
     [candles(300, 0), lateText('trades', 70, 215), volumes, []],

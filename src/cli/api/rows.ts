@@ -1,5 +1,5 @@
 import { safeExcerpt } from '../../client/index.js';
-import { sortedDepth } from '../../collect/depth.js';
+import { sortedDepth } from '../../collect/snapshot.js';
 import type { EndpointName, ResultOf } from '../../contract/endpoints.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { isDecimalText } from '../../kernel/decimal.js';

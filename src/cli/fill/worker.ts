@@ -1,12 +1,16 @@
 import type { CandleCollector } from '../../collect/candles/candles.js';
 import { ClaimGate } from '../../collect/claim-gate.js';
-import { reportFailure } from '../../collect/failures.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
-import { patientArchive } from '../../collect/patient.js';
-import type { ArchivePort, ClaimTime, ExchangePort } from '../../collect/ports.js';
+import {
+  type ArchivePort,
+  type ClaimTime,
+  type ExchangePort,
+  reportFailure,
+} from '../../collect/ports.js';
+import { retryingArchive } from '../../collect/retrying.js';
 import { TradeEvidence } from '../../collect/trades/evidence.js';
 import { GapFiller } from '../../collect/trades/filler.js';
-import { SinceModes } from '../../collect/trades/since-mode.js';
+import { OffsetModes } from '../../collect/trades/offset-mode.js';
 import type { TradeWalker } from '../../collect/trades/walker.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
@@ -51,17 +55,17 @@ export class FillUnits {
   readonly #surroundings: UnitSurroundings;
   readonly #archive: ArchivePort;
   readonly #traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
-  readonly since: SinceModes;
+  readonly offsets: OffsetModes;
 
   constructor(surroundings: UnitSurroundings) {
     this.#surroundings = surroundings;
     const { archive, clock, telemetry, signal, time } = surroundings;
-    const patient = patientArchive(archive, { clock, random: systemRandom, signal });
+    const patient = retryingArchive(archive, { clock, random: systemRandom, signal });
     this.#archive = onlyWanted(
       new ClaimGate(patient, time, clock).archive,
       Math.floor(time.nowMs()),
     );
-    this.since = new SinceModes({ archive: patient, clock, telemetry: telemetry.collect });
+    this.offsets = new OffsetModes({ archive: patient, clock, telemetry: telemetry.collect });
   }
 
   /** Its streams are made as the daemon makes them, so that a later start expects the same. */
@@ -82,7 +86,7 @@ export class FillUnits {
       ...{ settings, exchange, archive: this.#archive, time, clock, random: systemRandom },
       telemetry: telemetry.collect,
       traits: this.#traits,
-      since: this.since,
+      offsets: this.offsets,
       evidenceOf: (name: string) =>
         new TradeEvidence({ market: name, time, clock, telemetry: telemetry.collect }),
       depthToleranceMs: 0,
@@ -186,7 +190,7 @@ export class FillWorker {
       await walker.pollHead(signal);
       filler.wake();
       const newestMs = await this.#newestCoveredMs(walker.streamId);
-      return newestMs >= topMs && this.#units.since.of(endpoint) !== undefined;
+      return newestMs >= topMs && this.#units.offsets.of(endpoint) !== undefined;
     });
   }
 
@@ -237,13 +241,13 @@ export class FillWorker {
 /** Hands each collector its backfill requests. */
 function spansOf(
   tasks: readonly FillTask[],
-  collector: Pick<TradeWalker | CandleCollector, 'streamId' | 'want' | 'retry'>,
+  collector: Pick<TradeWalker | CandleCollector, 'streamId' | 'backfill' | 'retry'>,
 ) {
   const spans = tasks
     .filter(({ stream }) => stream.streamId === collector.streamId)
     .map(({ span }) => span);
   for (const span of spans) {
-    collector.want(span);
+    collector.backfill(span);
     collector.retry(span);
   }
   return spans;

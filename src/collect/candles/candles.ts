@@ -3,15 +3,26 @@ import { isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
+import { CoveredRangeList } from '../../model/covered-ranges.js';
 import { type GapReason, reasonLabel } from '../../model/gap-reasons.js';
-import { CoveredRangeList } from '../../model/islands.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
-import { quarantineRows } from '../quarantine.js';
-import { CandleAbsences, CONTRADICTED_NOTE, hearTrades } from './candle-absences.js';
-import { believedOf, type EmptyEnd, emptyEnds, isWorthAsking } from './candle-doubt.js';
-import { CandleGrid } from './candle-grid.js';
-import { type CandleAnswer, type KlineReply, readCandles } from './candle-rows.js';
+import {
+  type ArchivePort,
+  type ExchangePort,
+  type ExchangeTime,
+  PRIORITY,
+  quarantineRows,
+} from '../ports.js';
+import { type CandleAnswer, CandleGrid, type KlineReply, readCandles } from './candle-answer.js';
+import {
+  believedOf,
+  CandleAbsences,
+  CONTRADICTED_NOTE,
+  type EmptyEnd,
+  emptyEnds,
+  hearTrades,
+  isWorthAsking,
+} from './quiet-slots.js';
 
 interface CandleCollectorOptions {
   readonly market: string;
@@ -52,7 +63,7 @@ export class CandleCollector {
   readonly #grid: CandleGrid;
   readonly #mutex = new Mutex();
   #collectFromMs: number | null;
-  #wanted: readonly Span[] = [];
+  #backfills: readonly Span[] = [];
   readonly #pauses = new CandlePauses();
   readonly #absences = new CandleAbsences();
   readonly #questions: CandleQuestions;
@@ -81,9 +92,9 @@ export class CandleCollector {
   }
 
   /** Expects the candles of a span besides what is collected anyway. The same span twice is one. */
-  want(span: Span): void {
-    if (this.#wanted.some((one) => one.fromMs <= span.fromMs && span.toMs <= one.toMs)) return;
-    this.#wanted = normalizeSpans([...this.#wanted, span]);
+  backfill(span: Span): void {
+    if (this.#backfills.some((one) => one.fromMs <= span.fromMs && span.toMs <= one.toMs)) return;
+    this.#backfills = normalizeSpans([...this.#backfills, span]);
   }
 
   /** Takes back that the candles of a span are covered, so that they are fetched again. */
@@ -198,7 +209,7 @@ export class CandleCollector {
 
   #missing(finalToMs: number): Span[] {
     const always = { fromMs: this.#grid.ceil(this.#collectFromMs ?? finalToMs), toMs: finalToMs };
-    const wanted = this.#wanted.map((span) => {
+    const wanted = this.#backfills.map((span) => {
       const { fromMs, toMs } = this.#grid.around(span);
       return { fromMs, toMs: Math.min(toMs, finalToMs) };
     });

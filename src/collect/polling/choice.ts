@@ -1,19 +1,19 @@
-import type { Lane, SignSource } from './lane.js';
+import type { ActivitySource, PollTarget } from './poll-target.js';
 
 /** Why a poll is made; the values of the metric label `cause`. */
-export type PollCause = SignSource | 'urgent' | 'floor' | 'spare';
+export type PollCause = ActivitySource | 'urgent' | 'floor' | 'spare';
 
 /** The poll that is worth most at an instant. */
 export interface Choice {
-  readonly lane: Lane;
+  readonly target: PollTarget;
   readonly cause: PollCause;
-  /** Time of the sign that it answers. */
-  readonly signAtMs: number | undefined;
+  /** Time of the activity signal that it answers. */
+  readonly activityAtMs: number | undefined;
 }
 
 /** A walk whose new rows are expected to fill this share of a page goes before all others. */
 const URGENT_FILL = 0.5;
-/** An uncertain sign may wait this long for requests that no other work needs. */
+/** An uncertain activity signal may wait this long for requests that no other work needs. */
 const PATIENCE_MS = 5000;
 /** After so many other polls in a row, one that the schedule asks for gets its turn. */
 const NEWS_PER_FLOOR = 4;
@@ -43,7 +43,7 @@ const OVERDUE_PER_NEWS = 4;
 /**
  * Chooses which walk is polled next. In this order: whose page is about to overflow; who is overdue by
  * the schedule; then news and what the schedule asks for, in a ratio that starves neither; and, with
- * requests that no other work needs, signs that may be nothing, and the second walk of a market with
+ * requests that no other work needs, activity signals that may be nothing, and the second walk of a market with
  * news.
  */
 export class Chooser {
@@ -55,37 +55,38 @@ export class Chooser {
    * @returns undefined when nothing is to be polled now
    */
   choose(
-    lanes: Iterable<Lane>,
+    targets: Iterable<PollTarget>,
     nowMs: number,
     overdueBeforeMs: number,
-    isOpen: (lane: Lane) => boolean,
+    isOpen: (target: PollTarget) => boolean,
   ): Choice | undefined {
     const overdue = new Best();
     const urgent = new Best();
     const news = new Best();
     const floor = new Best();
     const spare = new Best();
-    for (const lane of lanes) {
-      if (lane.isPolling || lane.walker.isBusy || nowMs < lane.retryAtMs || !isOpen(lane)) continue;
-      const fill = lane.pageFill(nowMs);
-      if (fill >= URGENT_FILL) urgent.offer(lane, 'urgent', fill, lane.traded?.atMs);
-      const { traded, suspected, companionAtMs, dueAtMs } = lane;
-      const perS = lane.perS(nowMs);
+    for (const target of targets) {
+      if (target.isPolling || target.walker.isBusy || nowMs < target.retryAtMs || !isOpen(target))
+        continue;
+      const fill = target.pageFill(nowMs);
+      if (fill >= URGENT_FILL) urgent.offer(target, 'urgent', fill, target.traded?.atMs);
+      const { traded, suspected, companionAtMs, dueAtMs } = target;
+      const perS = target.perS(nowMs);
       if (traded !== undefined) {
         const worth = worthOfKnown(perS, (nowMs - traded.atMs) / 1000);
-        news.offer(lane, traded.source, worth, traded.atMs);
+        news.offer(target, traded.source, worth, traded.atMs);
       } else if (suspected !== undefined) {
         const isPatient = nowMs - suspected.atMs < PATIENCE_MS;
-        const worth = worthOfUnknown(perS, (nowMs - lane.polledAtMs) / 1000);
-        if (isPatient) spare.offer(lane, 'spare', -suspected.atMs, suspected.atMs);
-        else news.offer(lane, suspected.source, worth, suspected.atMs);
+        const worth = worthOfUnknown(perS, (nowMs - target.polledAtMs) / 1000);
+        if (isPatient) spare.offer(target, 'spare', -suspected.atMs, suspected.atMs);
+        else news.offer(target, suspected.source, worth, suspected.atMs);
       }
-      if (companionAtMs !== undefined) spare.offer(lane, 'spare', -companionAtMs, companionAtMs);
+      if (companionAtMs !== undefined) spare.offer(target, 'spare', -companionAtMs, companionAtMs);
       if (dueAtMs === undefined) continue;
-      floor.offer(lane, 'floor', -lane.polledAtMs, traded?.atMs);
+      floor.offer(target, 'floor', -target.polledAtMs, traded?.atMs);
       // One that was never polled is new, not late.
-      if (Number.isFinite(lane.begunAtMs) && lane.begunAtMs <= overdueBeforeMs) {
-        overdue.offer(lane, 'floor', -lane.begunAtMs, traded?.atMs);
+      if (Number.isFinite(target.begunAtMs) && target.begunAtMs <= overdueBeforeMs) {
+        overdue.offer(target, 'floor', -target.begunAtMs, traded?.atMs);
       }
     }
     const isFloorsTurn = this.#newsInRow >= NEWS_PER_FLOOR;
@@ -109,9 +110,117 @@ class Best {
   choice: Choice | undefined;
   #worth = Number.NEGATIVE_INFINITY;
 
-  offer(lane: Lane, cause: PollCause, worth: number, signAtMs: number | undefined): void {
+  offer(
+    target: PollTarget,
+    cause: PollCause,
+    worth: number,
+    activityAtMs: number | undefined,
+  ): void {
     if (this.choice !== undefined && worth <= this.#worth) return;
     this.#worth = worth;
-    this.choice = { lane, cause, signAtMs };
+    this.choice = { target, cause, activityAtMs };
+  }
+}
+
+/** Longest rest between two rounds of a schedule that asks for more than the budget has. */
+const REST_MAX_MS = 60_000;
+/** Share of the budget that a schedule may ask for and still be kept. */
+const KEPT_SHARE = 0.8;
+/**
+ * Who will be overdue has precedence so much earlier, as a share of the time that all walks together
+ * take: polled one after the other as fast as could be, they come due like that again, and news take
+ * their turns in between.
+ */
+const LEAD_SHARE = 0.25;
+/** How often who is overdue is looked at, at least. */
+const LEAD_MIN_MS = 500;
+
+/**
+ * What the schedule asks for: each of its runs begins a round, in which every walk that was not
+ * polled since the run before is due once. Between runs those are due, too, whose last poll is nearly
+ * as long ago as the time between two runs: a round takes its time, and would reach them late.
+ *
+ * States: *idle* → *round* (until all that its run made due was polled, or fails) → *idle*. A schedule
+ * that asks for more than the budget has cannot be kept: then a round is followed by a *rest* (as long
+ * as the round took, up to a minute), so that something is left over for other work, and nothing is
+ * overdue, because there would be no end of it. Runs during a round or a rest are left out.
+ */
+export class BaselineSchedule {
+  readonly #requestsPerS: () => number;
+  #lastRunMs = Number.NEGATIVE_INFINITY;
+  #sinceMs: number | undefined;
+  #restUntilMs = Number.NEGATIVE_INFINITY;
+  /** Longest time between two runs. */
+  periodMs = Number.POSITIVE_INFINITY;
+
+  /** @param requestsPerS what the budget allows now */
+  constructor(requestsPerS: () => number) {
+    this.#requestsPerS = requestsPerS;
+  }
+
+  /**
+   * A run of the schedule.
+   *
+   * @param onSkipped called with walks that are left out because a poll of theirs still goes on from
+   * before the last run
+   * @returns false when the run is left out because a round still goes on
+   */
+  begin(
+    targets: Iterable<PollTarget>,
+    nowMs: number,
+    onSkipped: (target: PollTarget) => void,
+  ): boolean {
+    const all = [...targets];
+    this.#settle(all, nowMs);
+    if (this.#sinceMs !== undefined) return false;
+    if (nowMs < this.#restUntilMs) return true;
+    for (const target of all) {
+      if (target.countedAtMs > this.#lastRunMs) continue;
+      if (target.isPolling) onSkipped(target);
+      else target.dueAtMs ??= nowMs;
+    }
+    this.#lastRunMs = nowMs;
+    this.#sinceMs = nowMs;
+    return true;
+  }
+
+  /** To be called again and again: notes the end of a round, and who is nearly overdue. */
+  look(targets: Iterable<PollTarget>, nowMs: number): void {
+    const all = [...targets];
+    this.#settle(all, nowMs);
+    const isKept = this.#canBeKept(all.length);
+    if (!isKept && (this.#sinceMs !== undefined || nowMs < this.#restUntilMs)) return;
+    const leadMs = isKept ? this.#leadMs(all.length) : 0;
+    for (const target of all) {
+      if (target.isPolling || nowMs - target.begunAtMs < this.periodMs - leadMs) continue;
+      target.dueAtMs ??= nowMs;
+      if (!isKept) this.#sinceMs = nowMs;
+    }
+  }
+
+  /** Walks whose last poll began before this time are nearly overdue; they have precedence. */
+  overdueBefore(targets: Iterable<PollTarget>, nowMs: number): number {
+    const { length } = [...targets];
+    if (!this.#canBeKept(length)) return Number.NEGATIVE_INFINITY;
+    return nowMs - this.periodMs + this.#leadMs(length);
+  }
+
+  #leadMs(targets: number): number {
+    const allMs = (targets * 1000) / this.#requestsPerS();
+    return Math.min(LEAD_MIN_MS + allMs * LEAD_SHARE, this.periodMs / 4);
+  }
+
+  #canBeKept(targets: number): boolean {
+    return (targets * 1000) / this.periodMs <= KEPT_SHARE * this.#requestsPerS();
+  }
+
+  #settle(targets: readonly PollTarget[], nowMs: number): void {
+    if (this.#sinceMs === undefined) return;
+    for (const { dueAtMs, isFailing } of targets) {
+      if (dueAtMs !== undefined && dueAtMs <= this.#sinceMs && !isFailing) return;
+    }
+    const tookMs = nowMs - this.#sinceMs;
+    this.#sinceMs = undefined;
+    if (!this.#canBeKept(targets.length)) this.#restUntilMs = nowMs + Math.min(REST_MAX_MS, tookMs);
   }
 }

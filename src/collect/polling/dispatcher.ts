@@ -4,12 +4,22 @@ import { AbortedError, isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { reportFailure } from '../failures.js';
-import { type ExchangePort, type ExchangeTime, PRIORITY, type RequestTurn } from '../ports.js';
-import { type Choice, Chooser } from './choice.js';
-import { type HeadWalker, Lane, type Sign, type SignSource, type Waiting } from './lane.js';
-import { FloorRounds } from './rounds.js';
-import type { TradeSign } from './signs.js';
+import {
+  type ExchangePort,
+  type ExchangeTime,
+  PRIORITY,
+  type RequestTurn,
+  reportFailure,
+} from '../ports.js';
+import type { ActivityKind } from '../trades/evidence.js';
+import { BaselineSchedule, type Choice, Chooser } from './choice.js';
+import {
+  type ActivitySignal,
+  type ActivitySource,
+  type HeadWalker,
+  PollTarget,
+  type Waiting,
+} from './poll-target.js';
 
 interface DispatcherOptions {
   readonly exchange: Pick<ExchangePort, 'reserve'>;
@@ -38,13 +48,13 @@ type Kind = HeadWalker['kind'];
 
 /**
  * Polls the newest trades of all markets: whenever a request may start, the market where it is worth
- * most. Nothing is lined up beforehand, so that a sign that comes now counts at once.
+ * most. Nothing is lined up beforehand, so that an activity signal that comes now counts at once.
  *
- * What it goes by: signs of trades, pushed over the state feeds or swept from the tickers; the
+ * What it goes by: activity signals of trades, pushed over the state feeds or swept from the tickers; the
  * schedule, which marks every walk that was not polled since its previous run; and how full the next
  * page is expected to be ({@link Chooser}). News and schedule take every other turn of the request
  * budget while other streams wait; what is only worth a request that no other work needs waits in
- * line with the filling of gaps. A sign needs one request: the walk over `history` brings the trade
+ * line with the filling of gaps. An activity signal needs one request: the walk over `history` brings the trade
  * with its exact time, the walk over `history/result` proves it as well, in spare turns or by
  * schedule.
  *
@@ -53,11 +63,11 @@ type Kind = HeadWalker['kind'];
  */
 export class PollDispatcher {
   readonly #options: DispatcherOptions;
-  readonly #markets = new Map<string, MarketLanes>();
+  readonly #markets = new Map<string, MarketTargets>();
   readonly #chooser = new Chooser();
-  readonly #rounds: FloorRounds;
+  readonly #baseline: BaselineSchedule;
   readonly #wakeup: Wakeup;
-  readonly #polls = new Map<Lane, Promise<void>>();
+  readonly #polls = new Map<PollTarget, Promise<void>>();
   readonly #failuresInRow: Record<Kind, number> = { trades: 0, times: 0 };
   readonly #underWay: Record<Kind, number> = { trades: 0, times: 0 };
   #reservation: Reservation | undefined;
@@ -67,7 +77,7 @@ export class PollDispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options;
-    this.#rounds = new FloorRounds(options.requestsPerS);
+    this.#baseline = new BaselineSchedule(options.requestsPerS);
     this.#wakeup = new Wakeup(options.clock);
   }
 
@@ -75,61 +85,61 @@ export class PollDispatcher {
   add(market: string, walkers: readonly HeadWalker[]): void {
     const { clock, random } = this.#options;
     const nowMs = clock.monotonicMs();
-    const lanes = walkers.map((walker) => new Lane(walker, random, nowMs));
-    this.#markets.set(market, new MarketLanes(lanes));
+    const targets = walkers.map((walker) => new PollTarget(walker, random, nowMs));
+    this.#markets.set(market, new MarketTargets(targets));
     this.#changed();
   }
 
   /** Nothing more of the market is polled; resolves when a poll under way has ended. */
   async remove(market: string): Promise<void> {
-    const lanes = this.#markets.get(market)?.lanes ?? [];
+    const targets = this.#markets.get(market)?.targets ?? [];
     this.#markets.delete(market);
-    await Promise.all(lanes.map((lane) => this.#polls.get(lane) ?? Promise.resolve()));
+    await Promise.all(targets.map((target) => this.#polls.get(target) ?? Promise.resolve()));
   }
 
   /** The state feed of a market reported a change. */
-  pushed(market: string, sign: TradeSign): void {
+  pushed(market: string, activity: ActivityKind): void {
     const nowMs = this.#options.clock.monotonicMs();
-    const lanes = this.#markets.get(market);
-    if (lanes === undefined) return;
-    if (sign === 'trade') lanes.pushedAtMs = nowMs;
-    this.#note(lanes, sign, 'pushed', nowMs);
+    const targets = this.#markets.get(market);
+    if (targets === undefined) return;
+    if (activity === 'trade') targets.pushedAtMs = nowMs;
+    this.#note(targets, activity, 'pushed', nowMs);
   }
 
   /** Whether the state feed of a market is connected, so that trades will be pushed. */
   followed(market: string, isFollowed: boolean): void {
-    const lanes = this.#markets.get(market);
-    if (lanes !== undefined) lanes.isFollowed = isFollowed;
+    const targets = this.#markets.get(market);
+    if (targets !== undefined) targets.isFollowed = isFollowed;
   }
 
   /** An answer about all markets: those that moved since the answer before. */
-  swept(signs: ReadonlyMap<string, TradeSign>): void {
+  swept(activities: ReadonlyMap<string, ActivityKind>): void {
     const nowMs = this.#options.clock.monotonicMs();
-    for (const [market, sign] of signs) {
-      const lanes = this.#markets.get(market);
+    for (const [market, activity] of activities) {
+      const targets = this.#markets.get(market);
       // What was pushed meanwhile is known; where a feed is connected it will still come.
-      if (lanes === undefined || lanes.pushedAtMs >= this.#lastSweepMs) continue;
-      this.#note(lanes, lanes.isFollowed ? 'maybe' : sign, 'swept', nowMs);
+      if (targets === undefined || targets.pushedAtMs >= this.#lastSweepMs) continue;
+      this.#note(targets, targets.isFollowed ? 'maybe' : activity, 'swept', nowMs);
     }
     this.#lastSweepMs = nowMs;
   }
 
   /** @param periodMs longest time between two runs of the schedule */
-  keepFloor(periodMs: number): void {
-    this.#rounds.periodMs = periodMs;
+  keepBaseline(periodMs: number): void {
+    this.#baseline.periodMs = periodMs;
   }
 
-  /** A run of the schedule: whatever was not polled since the run before is due ({@link FloorRounds}). */
+  /** A run of the schedule: whatever was not polled since the run before is due ({@link BaselineSchedule}). */
   markDue(): void {
     const { clock, telemetry } = this.#options;
-    const isTaken = this.#rounds.begin(this.#lanes(), clock.monotonicMs(), ({ walker }) =>
+    const isTaken = this.#baseline.begin(this.#targets(), clock.monotonicMs(), ({ walker }) =>
       telemetry.runSkipped({ stream: walker.kind }),
     );
     if (isTaken) this.#changed();
     else telemetry.runSkipped({ stream: 'trades' });
   }
 
-  /** A walk that was at work on a hole is free again: what waited for it may be polled now. */
+  /** A walk that was at work on a gap is free again: what waited for it may be polled now. */
   wake(): void {
     this.#changed();
   }
@@ -151,7 +161,7 @@ export class PollDispatcher {
 
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
-      this.#rounds.look(this.#lanes(), this.#options.clock.monotonicMs());
+      this.#baseline.look(this.#targets(), this.#options.clock.monotonicMs());
       const wanted = this.#choose();
       if (wanted === undefined) {
         await this.#wakeup.wait(RECHECK_MS, signal);
@@ -194,52 +204,52 @@ export class PollDispatcher {
   }
 
   #start(choice: Choice, turn: RequestTurn, signal: AbortSignal): void {
-    const { lane } = choice;
+    const { target } = choice;
     this.#chooser.carriedOut(choice);
-    const waiting = lane.begin(this.#options.clock.monotonicMs());
-    this.#underWay[lane.walker.kind] += 1;
+    const waiting = target.begin(this.#options.clock.monotonicMs());
+    this.#underWay[target.walker.kind] += 1;
     const poll = this.#poll(choice, waiting, turn, signal).finally(() => {
       turn.giveBack();
-      this.#underWay[lane.walker.kind] -= 1;
-      this.#polls.delete(lane);
+      this.#underWay[target.walker.kind] -= 1;
+      this.#polls.delete(target);
       this.#changed();
     });
-    this.#polls.set(lane, poll);
+    this.#polls.set(target, poll);
   }
 
   async #poll(
-    { lane, cause, signAtMs }: Choice,
+    { target, cause, activityAtMs }: Choice,
     waiting: Waiting,
     turn: RequestTurn,
     signal: AbortSignal,
   ): Promise<void> {
     const { clock, time, telemetry, onPolled, onFailed } = this.#options;
-    const { walker } = lane;
+    const { walker } = target;
     const { kind, market } = walker;
-    const { begunAtMs } = lane;
-    const isFirst = lane.polledAtMs === Number.NEGATIVE_INFINITY;
+    const { begunAtMs } = target;
+    const isFirst = target.polledAtMs === Number.NEGATIVE_INFINITY;
     try {
       const look = await walker.pollHead(signal, turn);
-      lane.succeeded(look);
+      target.succeeded(look);
       this.#failuresInRow[kind] = 0;
-      const isFastest = this.#markets.get(market)?.fastest === lane;
+      const isFastest = this.#markets.get(market)?.fastest === target;
       const nowMs = time.nowMs();
       telemetry.headPolled({
         stream: kind,
         market,
         cause,
-        waitMs: signAtMs === undefined ? undefined : begunAtMs - signAtMs,
+        waitMs: activityAtMs === undefined ? undefined : begunAtMs - activityAtMs,
         // Of the walk that stores first, and not of what happened before it began.
         agesMs: isFastest && !isFirst ? look.newTimesMs.map((atMs) => nowMs - atMs) : [],
       });
       if (waiting.traded !== undefined && look.newRows === 0) {
         // The answer may come from a cache, or the trade was in the poll before.
-        lane.suspected ??= { atMs: clock.monotonicMs(), source: waiting.traded.source };
+        target.suspected ??= { atMs: clock.monotonicMs(), source: waiting.traded.source };
       }
       onPolled?.(walker);
     } catch (error) {
-      lane.failed(clock.monotonicMs(), waiting, error);
-      this.#markets.get(market)?.handOver(lane);
+      target.failed(clock.monotonicMs(), waiting, error);
+      this.#markets.get(market)?.handOver(target);
       if (signal.aborted || isAborted(error)) return;
       this.#failuresInRow[kind] += 1;
       reportFailure(telemetry, kind, market, error);
@@ -247,23 +257,28 @@ export class PollDispatcher {
     }
   }
 
-  #note(lanes: MarketLanes, sign: TradeSign, source: SignSource, nowMs: number): void {
-    lanes.note(sign, { atMs: nowMs, source });
+  #note(
+    targets: MarketTargets,
+    activity: ActivityKind,
+    source: ActivitySource,
+    nowMs: number,
+  ): void {
+    targets.note(activity, { atMs: nowMs, source });
     this.#changed();
   }
 
   #choose(): Choice | undefined {
     if (this.#polls.size >= UNDER_WAY_MAX) return undefined;
     const nowMs = this.#options.clock.monotonicMs();
-    const overdueBeforeMs = this.#rounds.overdueBefore(this.#lanes(), nowMs);
-    return this.#chooser.choose(this.#lanes(), nowMs, overdueBeforeMs, ({ walker: { kind } }) => {
+    const overdueBeforeMs = this.#baseline.overdueBefore(this.#targets(), nowMs);
+    return this.#chooser.choose(this.#targets(), nowMs, overdueBeforeMs, ({ walker: { kind } }) => {
       const isAway = this.#failuresInRow[kind] >= AWAY_FAILURES;
       return this.#underWay[kind] < (isAway ? 1 : UNDER_WAY_OF_KIND_MAX);
     });
   }
 
-  *#lanes(): Generator<Lane> {
-    for (const { lanes } of this.#markets.values()) yield* lanes;
+  *#targets(): Generator<PollTarget> {
+    for (const { targets } of this.#markets.values()) yield* targets;
   }
 
   #changed(): void {
@@ -280,38 +295,38 @@ export class PollDispatcher {
 }
 
 /** The walks over one market's trades, and what was reported about the market. */
-class MarketLanes {
-  readonly lanes: readonly Lane[];
+class MarketTargets {
+  readonly targets: readonly PollTarget[];
   /** Last time that its state feed reported a trade, monotonic. */
   pushedAtMs = Number.NEGATIVE_INFINITY;
   /** Whether its state feed is connected. */
   isFollowed = false;
 
-  /** @param lanes the one that stores a trade completest first */
-  constructor(lanes: readonly Lane[]) {
-    this.lanes = lanes;
+  /** @param targets the one that stores a trade completest first */
+  constructor(targets: readonly PollTarget[]) {
+    this.targets = targets;
   }
 
   /** The walk that stores a new trade with one request: the first one that works. */
-  get fastest(): Lane | undefined {
-    return this.lanes.find((lane) => !lane.isFailing) ?? this.lanes[0];
+  get fastest(): PollTarget | undefined {
+    return this.targets.find((target) => !target.isFailing) ?? this.targets[0];
   }
 
-  /** A walk failed with a certain sign of a trade: another one that works takes it over. */
-  handOver(from: Lane): void {
+  /** A walk failed with a certain activity signal of a trade: another one that works takes it over. */
+  handOver(from: PollTarget): void {
     const { fastest } = this;
     if (fastest !== undefined && fastest !== from) fastest.traded ??= from.traded;
   }
 
-  note(kind: TradeSign, sign: Sign): void {
+  note(kind: ActivityKind, activity: ActivitySignal): void {
     const { fastest } = this;
-    for (const lane of this.lanes) {
-      if (lane !== fastest) {
-        if (kind === 'trade') lane.companionAtMs ??= sign.atMs;
+    for (const target of this.targets) {
+      if (target !== fastest) {
+        if (kind === 'trade') target.companionAtMs ??= activity.atMs;
       } else if (kind === 'trade') {
-        lane.noteTrade(sign);
+        target.noteTrade(activity);
       } else {
-        lane.suspected ??= sign;
+        target.suspected ??= activity;
       }
     }
   }

@@ -1,11 +1,34 @@
 import type { Clock } from '../../kernel/clock.js';
+import { compareDecimals } from '../../kernel/decimal.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { floorToMs } from '../../kernel/span.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 import type { ReplyTimes } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { tradeSign, type WindowFigures } from '../polling/signs.js';
 import type { ClaimTime } from '../ports.js';
+
+/**
+ * What a change of a market's figures says: `trade` – there was one, for certain; `maybe` – the
+ * figures of the window fell while the last price stayed, which an old trade does that leaves the
+ * window, and which can hide a new one.
+ */
+export type ActivityKind = 'trade' | 'maybe';
+
+/** The figures of a window of time that only trades change. */
+export interface WindowFigures {
+  readonly last: string;
+  readonly volume: string;
+  readonly deal: string;
+}
+
+/** Compares two looks at one window; undefined when nothing moved. */
+export function activityOf(before: WindowFigures, now: WindowFigures): ActivityKind | undefined {
+  if (compareDecimals(now.last, before.last) !== 0) return 'trade';
+  const volume = compareDecimals(now.volume, before.volume);
+  const deal = compareDecimals(now.deal, before.deal);
+  if (volume > 0 || deal > 0) return 'trade';
+  return volume < 0 || deal < 0 ? 'maybe' : undefined;
+}
 
 /** What shows newer trades than a page of history does. */
 export type EvidenceSource = 'states' | 'tickers' | 'history';
@@ -82,7 +105,7 @@ export class TradeEvidence {
     this.#followJump();
     const before = this.#looks.get(source);
     this.#looks.set(source, { figures, atMs });
-    if (before === undefined || tradeSign(before.figures, figures) !== 'trade') return;
+    if (before === undefined || activityOf(before.figures, figures) !== 'trade') return;
     const { time } = this.#options;
     const delayMs = SOURCES[source].delayMs * Math.max(1, time.pace);
     const seen = { source, afterMs: before.atMs - delayMs, byMs: time.nowMs() };

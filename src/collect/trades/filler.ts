@@ -3,9 +3,8 @@ import type { Clock } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { reportFailure } from '../failures.js';
-import { type ExchangePort, PRIORITY, type RequestTurn } from '../ports.js';
-import type { PendingGap } from './frontier.js';
+import { type ExchangePort, PRIORITY, type RequestTurn, reportFailure } from '../ports.js';
+import type { PendingGap } from './chains.js';
 import type { TradeWalker } from './walker.js';
 
 export interface FillerOptions {
@@ -18,18 +17,18 @@ export interface FillerOptions {
   readonly onStepped?: () => void;
 }
 
-/** How often holes that were put off are looked at again when nothing else wakes the filler. */
+/** How often gaps that were put off are looked at again when nothing else wakes the filler. */
 const RECHECK_MS = 1000;
-/** Steps in a row before a walk lets all others with a hole go first. */
+/** Steps in a row before a walk lets all others with a gap go first. */
 const TURN_STEPS = 20;
 
 /**
- * Works on holes in trade history in the background, with whatever the request budget leaves over:
+ * Works on gaps in trade history in the background, with whatever the request budget leaves over:
  * first where the walk has lost touch with the head, then what is in work already, then the newest
- * hole of all. After {@link TURN_STEPS} steps a walk stands back until every other had its turn, so
- * that a hole without end starves none.
+ * gap of all. After {@link TURN_STEPS} steps a walk stands back until every other had its turn, so
+ * that a gap without end starves none.
  *
- * States: *stopped* → *running* ({@link GapFiller.start}) → *stopped*. Holes are not kept here: they
+ * States: *stopped* → *running* ({@link GapFiller.start}) → *stopped*. Gaps are not kept here: they
  * are read from the walkers, which read them from the ledger.
  */
 export class GapFiller {
@@ -56,7 +55,7 @@ export class GapFiller {
     this.#steps.delete(walker);
   }
 
-  /** Says that there may be a new hole. */
+  /** Says that there may be a new gap. */
   wake(): void {
     this.#wakeup.notify();
   }
@@ -130,7 +129,7 @@ export class GapFiller {
       if (this.#busy.has(walker) || walker.isBusy) continue;
       const gap = walker.pendingGap();
       if (gap === undefined) {
-        // Its hole is closed, or put off: the next one is another turn.
+        // Its gap is closed, or put off: the next one is another turn.
         this.#steps.delete(walker);
         continue;
       }

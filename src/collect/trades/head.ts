@@ -10,9 +10,8 @@ import {
 } from '../../model/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
-import { NOTHING } from './frontier.js';
-import { Pace, type WalkPace } from './pace.js';
-import { sureRows } from './page-ends.js';
+import { NOTHING } from './chains.js';
+import { sureRows } from './known.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { OTHER_PAGE, PAGE_MAX, type Walk } from './walk.js';
 
@@ -76,8 +75,8 @@ export class Head {
     signal: AbortSignal,
     turn?: RequestTurn,
   ): Promise<{ look: HeadLook; page: TradePage }> {
-    const { source, since, market } = this.#walk.options;
-    const isIdMode = since.of(source.endpoint) === 'id';
+    const { source, offsets, market } = this.#walk.options;
+    const isIdMode = offsets.of(source.endpoint) === 'id';
     // Half-full pages: room for twice what usually is new, so that a burst still connects.
     const room = Math.ceil(this.#newPerPoll * (isIdMode ? 4 : 2));
     const least = isIdMode ? Math.max(PAGE_MIN_ID, room) : room;
@@ -94,7 +93,7 @@ export class Head {
       const newRows = full.newRows + look.newRows;
       look = { ...full, newRows, newTimesMs, isConnected: full.isMerged };
     }
-    if (look.received > 1) await since.look(source, market, signal);
+    if (look.received > 1) await offsets.look(source, market, signal);
     return { look, page };
   }
 
@@ -197,7 +196,7 @@ export class Head {
       received: page.rowCount,
       dateMs: page.dateMs,
     });
-    if (topBefore !== undefined) await this.#seamInHole(rows, topBefore, claim.fromMs);
+    if (topBefore !== undefined) await this.#seamInGap(rows, topBefore, claim.fromMs);
     const isFirst = !this.#walk.hasTrades;
     this.#hasStored = true;
     this.#walk.newest = newest;
@@ -257,7 +256,7 @@ export class Head {
     const isRefuted = fresh.some(({ tradedAtS }) => tradedAtS * SECOND_MS < toMs);
     const oldestMs = (rows.at(-1)?.tradedAtS ?? 0) * SECOND_MS;
     // The pages that fill the gap below this one are held against what is covered there.
-    const isWalked = oldestMs >= toMs && options.since.of(options.source.endpoint) === 'skip';
+    const isWalked = oldestMs >= toMs && options.offsets.of(options.source.endpoint) === 'skip';
     let seenMs = toMs;
     if (!isWalked && this.#hasStored) seenMs = seenUntilMs(rows, known, toMs);
     else if (!isWalked) seenMs = await this.#storedUntilMs(rows, top);
@@ -290,7 +289,7 @@ export class Head {
   }
 
   /** A head whose ids all lie below those of the coverage that it does not reach. */
-  async #seamInHole(rows: readonly PageRow[], below: CoveredRange, fromMs: number): Promise<void> {
+  async #seamInGap(rows: readonly PageRow[], below: CoveredRange, fromMs: number): Promise<void> {
     const { lastId, span } = below;
     if (lastId === null || fromMs <= span.toMs || rows.length < SEAM_ROWS_MIN) return;
     if (rows.some(({ tid }) => tid > lastId)) return;
@@ -364,4 +363,52 @@ function describeMissing(missing: readonly PageRow[], newest: PageRow): string {
   return comparePlaces(newest, row) < 0
     ? `its newest trade is ${newest.tid}, older than ${row.tid}${others}, which is stored`
     : `it lacks trade ${row.tid}${others}, which it held before`;
+}
+
+/** How fast a market trades, as far as its walk has seen. All times are the exchange's. */
+export interface WalkPace {
+  readonly tradesPerS: number;
+  /** When the last look at the head was sent, milliseconds; undefined before the first. */
+  readonly polledAtMs: number | undefined;
+  /** The longest page that the server ever returned, over all markets. */
+  readonly largestPage: number;
+}
+
+/** Time in which the weight of what was seen falls to a third, seconds. */
+const MEMORY_S = 60;
+/** Upper bound: keeps a quiet market's figure finite. */
+const HEADROOM_MAX = 10_000;
+
+/** Trades a second, averaged with more weight on what was seen last. */
+export class Pace {
+  #tradesPerS = 0;
+  #polledAtMs: number | undefined;
+  #intervalS = 0;
+
+  get now(): Pick<WalkPace, 'tradesPerS' | 'polledAtMs'> {
+    return { tradesPerS: this.#tradesPerS, polledAtMs: this.#polledAtMs };
+  }
+
+  /** @param pageSpanMs time that the page reaches back, which the first look judges by */
+  polled(atMs: number, newRows: number, pageSpanMs: number): void {
+    const lastMs = this.#polledAtMs;
+    if (lastMs === undefined) {
+      this.#tradesPerS = newRows / Math.max(1, pageSpanMs / 1000);
+      this.#polledAtMs = atMs;
+      return;
+    }
+    const passedS = (atMs - lastMs) / 1000;
+    if (passedS <= 0) return;
+    const weight = 1 - Math.exp(-passedS / MEMORY_S);
+    this.#tradesPerS += weight * (newRows / passedS - this.#tradesPerS);
+    this.#intervalS = passedS;
+    this.#polledAtMs = atMs;
+  }
+
+  /** How many intervals between polls a page holds; undefined before there was one. */
+  headroom(pageRows: number): number | undefined {
+    if (this.#intervalS === 0) return undefined;
+    const perInterval = this.#tradesPerS * this.#intervalS;
+    return Math.min(HEADROOM_MAX, pageRows / Math.max(perInterval, Number.MIN_VALUE));
+  }
 }

@@ -9,13 +9,12 @@ import type {
   StartReason,
   StreamRef,
 } from '../../model/batch.js';
+import { CoveredRangeList } from '../../model/covered-ranges.js';
 import { type GapReason, isLost, reasonLabel } from '../../model/gap-reasons.js';
-import { CoveredRangeList } from '../../model/islands.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 import { withoutUnread } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
-import type { ArchivePort, ExchangeTime } from '../ports.js';
-import { quarantineRows } from '../quarantine.js';
+import { type ArchivePort, type ExchangeTime, quarantineRows } from '../ports.js';
 import type { SourceTrade, TradePage, TradeSource } from './source.js';
 
 export interface PageStoreOptions {
@@ -49,7 +48,7 @@ export class PageStore {
   readonly #recent = new RecentTrades();
   readonly #refused = new RecentRefusals();
   /** Gaps that were reported, by reason and start. */
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
   /** Suspect spans as they were last written down, by reason and start. */
   readonly #seenSpans = new Map<string, { readonly toMs: number; readonly atMs: number }>();
   #flushedAtMs = Number.NEGATIVE_INFINITY;
@@ -166,7 +165,7 @@ export class PageStore {
     waitMs: number | null = null,
   ): Promise<void> {
     await this.#options.archive.recordGap({ ...this.#memory(span, waitMs), state, reason });
-    this.#tell(span, reason);
+    this.#report(span, reason);
   }
 
   /** Lists a span as a gap that was tried to be filled in vain. */
@@ -179,7 +178,7 @@ export class PageStore {
   ): Promise<void> {
     const memory = this.#memory(span, waitMs);
     await this.#options.archive.recordGap({ ...memory, state, reason, note, isAttempt: true });
-    this.#tell(span, reason);
+    this.#report(span, reason);
   }
 
   /** Reads the covered ranges anew and forgets the rows known to be stored: they are suspect. */
@@ -199,11 +198,11 @@ export class PageStore {
   }
 
   /** Reports a gap once for each reason, not at every try. */
-  #tell({ fromMs, toMs }: Span, reason: GapReason): void {
+  #report({ fromMs, toMs }: Span, reason: GapReason): void {
     const key = `${reason} ${fromMs}`;
-    if (this.#told.has(key)) return;
-    if (this.#told.size >= REPORTED_MAX) this.#told.clear();
-    this.#told.add(key);
+    if (this.#reported.has(key)) return;
+    if (this.#reported.size >= REPORTED_MAX) this.#reported.clear();
+    this.#reported.add(key);
     const { telemetry, market, source } = this.#options;
     const lengthMs = toMs - fromMs;
     telemetry.gapFound({ stream: source.kind, market, reason: reasonLabel(reason), lengthMs });

@@ -1,15 +1,12 @@
 import { SECOND_MS } from '../../kernel/durations.js';
+import { TapekeepError } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
-import { findHoles, type Hole } from '../../model/holes.js';
+import { findGaps, type Gap } from '../../model/gaps.js';
 import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../model/order.js';
 import { edgeBelow, latestMs } from '../../model/proof.js';
 import { type Search, searchFrom } from '../../model/search.js';
 import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
-import { EmptyMarket } from './empty-market.js';
-import { type EndPlace, HistoryEnds } from './ends.js';
-import { WalkStalledError } from './errors.js';
-import type { TradeEvidence } from './evidence.js';
 import {
   type ChainCursor,
   Chains,
@@ -17,15 +14,16 @@ import {
   countAfter,
   NOTHING,
   type SeenDepth,
-} from './frontier.js';
-import { HoleBook, type HoleBookOptions } from './hole-book.js';
-import { KnownTrades } from './known.js';
-import { PageEnds } from './page-ends.js';
+} from './chains.js';
+import type { TradeEvidence } from './evidence.js';
+import { GapBook, type GapBookOptions } from './gap-book.js';
+import { EmptyMarket, type EndPlace, HistoryEnds } from './history-ends.js';
+import { KnownTrades, PageEnds } from './known.js';
+import type { OffsetKnowledge } from './offset-mode.js';
 import { PageStore, type PageStoreOptions } from './page-store.js';
-import type { SinceKnowledge } from './since-mode.js';
 import { type SourceTrade, type TradePage, withoutNewest } from './source.js';
 
-export interface WalkerOptions extends HoleBookOptions {
+export interface WalkerOptions extends GapBookOptions {
   /** Age that caches in front of the exchange may add to an answer, exchange milliseconds. */
   readonly cacheMarginMs: number;
   /** How long the exchange is trusted to keep a trade at least, exchange milliseconds. */
@@ -35,7 +33,7 @@ export interface WalkerOptions extends HoleBookOptions {
   /** What other sources show of the market's newest trades; left out: nothing does. */
   readonly evidence?: TradeEvidence;
   /** How this server understands its offset, shared by all walkers. */
-  readonly since: SinceKnowledge;
+  readonly offsets: OffsetKnowledge;
   /** Called when coverage of a span of the market's trades was taken back: of its other streams as well. */
   readonly onRevoked?: (span: Span) => void;
   /**
@@ -70,11 +68,11 @@ export class FetchFailure extends Error {
   }
 }
 
-/** What the parts of one walk share: its pages, its holes, and where its chains end. */
+/** What the parts of one walk share: its pages, its gaps, and where its chains end. */
 export class Walk {
   readonly options: WalkerOptions;
   readonly pages: PageStore;
-  readonly book: HoleBook;
+  readonly book: GapBook;
   readonly chains = new Chains();
   readonly ends: HistoryEnds;
   readonly epochs: IdEpochs;
@@ -89,7 +87,7 @@ export class Walk {
   stepTurn: RequestTurn | undefined;
   /** What the server said in its last answer that it does not know itself. */
   unknown: TradePage['gaps'] = [];
-  #wanted: readonly Span[] = [];
+  #backfills: readonly Span[] = [];
   /** Searches for the place of an edge that take several steps. */
   readonly #searches = new Map<number, Search>();
   /** Rows above a trade that the ledger's counts lack, as was seen last. */
@@ -98,12 +96,12 @@ export class Walk {
   #topRows = 0;
   readonly #isAllWanted: boolean;
   #startFoundAtMs = Number.NEGATIVE_INFINITY;
-  #known: { readonly key: readonly unknown[]; readonly holes: readonly Hole[] } | undefined;
+  #known: { readonly key: readonly unknown[]; readonly gaps: readonly Gap[] } | undefined;
 
   constructor(options: WalkerOptions, ranges: readonly CoveredRange[]) {
     this.options = options;
     this.pages = new PageStore(options, ranges);
-    this.book = new HoleBook(options, this.pages);
+    this.book = new GapBook(options, this.pages);
     this.ends = new HistoryEnds(options.clock);
     this.empty = new EmptyMarket(ranges, options.keptAtLeastMs);
     this.#isAllWanted = options.isAllWanted ?? options.stream.collectFromMs === null;
@@ -119,37 +117,37 @@ export class Walk {
   }
 
   /** Trades are kept under whole seconds, so what is wanted is widened to them. */
-  want({ fromMs, toMs }: Span): void {
+  backfill({ fromMs, toMs }: Span): void {
     const whole = { fromMs: floorToMs(fromMs, SECOND_MS), toMs: ceilToMs(toMs, SECOND_MS) };
-    if (this.#wanted.some((one) => one.fromMs <= whole.fromMs && whole.toMs <= one.toMs)) return;
-    this.#wanted = normalizeSpans([...this.#wanted, whole]);
+    if (this.#backfills.some((one) => one.fromMs <= whole.fromMs && whole.toMs <= one.toMs)) return;
+    this.#backfills = normalizeSpans([...this.#backfills, whole]);
   }
 
   /** Expected and not covered below the newest coverage, newest first. */
-  holes(): readonly Hole[] {
+  gaps(): readonly Gap[] {
     const { ranges, collectFromMs } = this.pages;
     const edgesMs = this.chains.edgesMs;
     const isStartOpen = collectFromMs === null || this.#isStartDue();
-    const key = [ranges.all, collectFromMs, isStartOpen, this.#wanted, ...edgesMs];
+    const key = [ranges.all, collectFromMs, isStartOpen, this.#backfills, ...edgesMs];
     const known = this.#known;
     if (known?.key.length === key.length && key.every((one, at) => one === known.key[at])) {
-      return known.holes;
+      return known.gaps;
     }
     const topMs = Math.max(ranges.top?.span.toMs ?? -Infinity, ...edgesMs);
     const always = { fromMs: isStartOpen ? -Infinity : (collectFromMs ?? -Infinity), toMs: topMs };
     // While the start of history is open, what is expected has a start of its own to be listed with.
-    const beginsMs = isStartOpen ? this.#wanted.map(({ fromMs }) => fromMs) : [];
+    const beginsMs = isStartOpen ? this.#backfills.map(({ fromMs }) => fromMs) : [];
     const floorsMs = isStartOpen && collectFromMs !== null ? [collectFromMs] : [];
     const cutsMs = [...edgesMs, ...beginsMs, ...floorsMs];
-    const holes = findHoles([always, ...this.#wanted], ranges.spans, topMs, cutsMs);
-    this.#known = { key, holes };
-    return holes;
+    const gaps = findGaps([always, ...this.#backfills], ranges.spans, topMs, cutsMs);
+    this.#known = { key, gaps };
+    return gaps;
   }
 
   /** Whether a start of history that is known is to be looked for again. */
   #isStartDue(): boolean {
-    const { clock, since, source } = this.options;
-    if (!this.#isAllWanted || !this.hasTrades || since.of(source.endpoint) !== 'skip') {
+    const { clock, offsets, source } = this.options;
+    if (!this.#isAllWanted || !this.hasTrades || offsets.of(source.endpoint) !== 'skip') {
       return false;
     }
     return clock.monotonicMs() - this.#startFoundAtMs >= START_RECHECK_MS;
@@ -167,7 +165,7 @@ export class Walk {
   /**
    * Weighs an empty answer that says that history ends. It is believed when a page of another size
    * is empty as well, and when all of that was so before, at least a second ago, below the same
-   * trade. Until then the hole is put off.
+   * trade. Until then the gap is put off.
    */
   async isTheEnd(place: EndPlace, skip: number, signal: AbortSignal): Promise<boolean> {
     const { edgeMs, above, lowest } = place;
@@ -183,18 +181,18 @@ export class Walk {
     return false;
   }
 
-  /** Lets the holes that a span touches be tried at once; they may reach beyond it. */
+  /** Lets the gaps that a span touches be tried at once; they may reach beyond it. */
   release(span: Span): void {
     this.ends.askAnew();
     this.book.release(span);
-    for (const { fromMs, edgeMs } of this.holes()) {
+    for (const { fromMs, edgeMs } of this.gaps()) {
       if (fromMs >= span.toMs || span.fromMs >= edgeMs) continue;
       this.book.release({ fromMs: edgeMs - 1, toMs: edgeMs });
     }
   }
 
-  openHoles(): Hole[] {
-    return this.holes().filter((hole) => !this.book.isBlocked(hole.edgeMs));
+  openGaps(): Gap[] {
+    return this.gaps().filter((gap) => !this.book.isBlocked(gap.edgeMs));
   }
 
   /** From where the walk can go down below an edge; undefined when the place must be sought. */
@@ -222,7 +220,7 @@ export class Walk {
 
   /**
    * Learns from where a trade was found how many rows above it the ledger does not count: those of
-   * the holes above, which lie above every older trade as well.
+   * the gaps above, which lie above every older trade as well.
    */
   foundAt(place: ChainCursor, depth: number, page: TradePage): void {
     const { counted } = place;
@@ -291,7 +289,7 @@ export class Walk {
   }
 
   /**
-   * A page for a step into a hole: the first one with the turn that was reserved for the step; any
+   * A page for a step into a gap: the first one with the turn that was reserved for the step; any
    * more of them soon, because looks at the head wait for the end of a step.
    *
    * @throws FetchFailure
@@ -305,11 +303,11 @@ export class Walk {
 
   /** @throws FetchFailure */
   async fetch(skip: number, limit: number, options: CallOptions): Promise<TradePage> {
-    const { source, market, traits, since, evidence } = this.options;
+    const { source, market, traits, offsets, evidence } = this.options;
     const fetched = await source.fetch(market, skip, limit, options).catch((error: unknown) => {
       throw new FetchFailure(error);
     });
-    const isBelowNewest = fetched.isRaised && since.of(source.endpoint) !== 'id';
+    const isBelowNewest = fetched.isRaised && offsets.of(source.endpoint) !== 'id';
     const page = isBelowNewest ? withoutNewest(fetched) : fetched;
     traits.largestPage = Math.max(traits.largestPage, page.rowCount);
     this.unknown = page.gaps;
@@ -402,5 +400,29 @@ class IdEpochs {
     this.#recorded.add(key);
     if (!isNew) return;
     telemetry.idsBegunAnew({ market, firstId: first.tid, lastIdBefore: last.tid, atMs: beginsMs });
+  }
+}
+
+/**
+ * The exchange's answers do not let the walk through history get on: a request made no progress, or
+ * contradicts what was answered before. The walk stops at its edge, backs off and tries again; the
+ * span stays a gap meanwhile.
+ */
+export class WalkStalledError extends TapekeepError {
+  /** Why the span is a gap. */
+  readonly reason: 'walk stalled' | 'refused rows';
+
+  constructor(
+    market: string,
+    endpoint: string,
+    detail: string,
+    reason: WalkStalledError['reason'] = 'walk stalled',
+  ) {
+    super(
+      'walk_stalled',
+      'retry',
+      `${market}: paging through ${endpoint} made no progress: ${detail}. It is tried again later; the span stays listed as a gap.`,
+    );
+    this.reason = reason;
   }
 }

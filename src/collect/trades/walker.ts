@@ -3,36 +3,40 @@ import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import type { Hole } from '../../model/holes.js';
+import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
 import { PRIORITY, type RequestTurn } from '../ports.js';
-import { deepen, endOfHistory } from './deepen.js';
-import { WalkStalledError } from './errors.js';
-import { NOTHING, type PendingGap } from './frontier.js';
-import { Head, type HeadLook } from './head.js';
-import type { WalkPace } from './pace.js';
-import { seek } from './seek.js';
+import { NOTHING, type PendingGap } from './chains.js';
+import { Head, type HeadLook, type WalkPace } from './head.js';
+import { endOfHistory, locateOffset, pageBack } from './page-back.js';
 import type { TradePage } from './source.js';
-import { FetchFailure, OTHER_PAGE, PAGE_MAX, Walk, type WalkerOptions } from './walk.js';
+import {
+  FetchFailure,
+  OTHER_PAGE,
+  PAGE_MAX,
+  Walk,
+  type WalkerOptions,
+  WalkStalledError,
+} from './walk.js';
 
 export type { HeadLook } from './head.js';
 export type { ServerTraits, WalkerOptions } from './walk.js';
 
-/** Every so many steps go to another hole than the newest, so that an endless one starves none. */
-const OTHER_HOLE_STEPS = 8;
+/** Every so many steps go to another gap than the newest, so that an endless one starves none. */
+const OTHER_GAP_STEPS = 8;
 
 /**
  * Walks one market's trade history over one endpoint, so that its coverage grows from the head
  * down, over any crash, and claims nothing that an answer did not prove.
  *
  * Two moves, never at the same time: {@link TradeWalker.pollHead} stores what is new and extends
- * coverage in time; {@link TradeWalker.fillStep} goes one page deeper into a hole, the newest
- * first. A hole is expected and not covered: from `collectFromMs` on, and what is wanted besides.
+ * coverage in time; {@link TradeWalker.fillStep} goes one page deeper into a gap, the newest
+ * first. A gap is expected and not covered: from `collectFromMs` on, and what is wanted besides.
  * Where to go on is read from the covered ranges of the ledger; only inside a second that is longer
  * than a page does the walk depend on memory, and then a restart repeats that second.
  *
  * While it is not known how the server counts its offset, only the head is asked for. In id mode
- * nothing below the newest page can be asked for: a hole is tried some times with the longest page,
+ * nothing below the newest page can be asked for: a gap is tried some times with the longest page,
  * then listed as lost.
  */
 export class TradeWalker {
@@ -69,13 +73,13 @@ export class TradeWalker {
     return this.#mutex.isBusy;
   }
 
-  /** The newest hole that may be worked on now, or undefined when there is none. */
+  /** The newest gap that may be worked on now, or undefined when there is none. */
   pendingGap(): PendingGap | undefined {
     if (this.#mode() === undefined) return undefined;
-    const [hole] = this.#walk.openHoles();
-    if (hole === undefined) return undefined;
+    const [gap] = this.#walk.openGaps();
+    if (gap === undefined) return undefined;
     const topEdgeMs = this.#walk.pages.ranges.top?.span.fromMs ?? 0;
-    return { edgeMs: hole.edgeMs, isTop: hole.edgeMs >= topEdgeMs };
+    return { edgeMs: gap.edgeMs, isTop: gap.edgeMs >= topEdgeMs };
   }
 
   /**
@@ -89,12 +93,12 @@ export class TradeWalker {
   }
 
   /**
-   * Goes one page deeper into the newest hole, now and then into another; does nothing when there
+   * Goes one page deeper into the newest gap, now and then into another; does nothing when there
    * is none.
    *
    * @param turn the reserved right to send a request: without one, a look at the head may have to
    * wait until the step gets its request
-   * @throws WalkStalledError and the errors of the exchange; the hole is then left for a while
+   * @throws WalkStalledError and the errors of the exchange; the gap is then left for a while
    */
   fillStep(signal: AbortSignal, turn?: RequestTurn): Promise<void> {
     return this.#mutex.run(async () => {
@@ -104,11 +108,11 @@ export class TradeWalker {
   }
 
   /** Expects a span of history besides what is collected anyway. The same span twice is one. */
-  want(span: Span): void {
-    this.#walk.want(span);
+  backfill(span: Span): void {
+    this.#walk.backfill(span);
   }
 
-  /** Takes back that a span is covered, so that it is fetched again like any other hole. */
+  /** Takes back that a span is covered, so that it is fetched again like any other gap. */
   invalidate(span: Span, note: string): Promise<void> {
     return this.#mutex.run(async () => {
       const { options } = this.#walk;
@@ -123,14 +127,14 @@ export class TradeWalker {
     this.#revoked = [...this.#revoked, span];
   }
 
-  /** Lets the holes of a span be tried at once, whatever their pause. */
+  /** Lets the gaps of a span be tried at once, whatever their pause. */
   retry(span: Span): void {
     this.#walk.release(span);
   }
 
   #mode() {
-    const { since, source } = this.#walk.options;
-    return since.of(source.endpoint);
+    const { offsets, source } = this.#walk.options;
+    return offsets.of(source.endpoint);
   }
 
   async #prepare(): Promise<void> {
@@ -152,78 +156,78 @@ export class TradeWalker {
     await this.#prepare();
     const mode = this.#mode();
     if (mode === undefined) return;
-    const open = this.#walk.openHoles();
-    const hole = open[this.#turnOf(open.length)];
-    if (hole === undefined) return;
-    if (mode === 'id') return this.#tryHorizon(hole, signal);
+    const open = this.#walk.openGaps();
+    const gap = open[this.#turnOf(open.length)];
+    if (gap === undefined) return;
+    if (mode === 'id') return this.#tryHorizon(gap, signal);
     const { book, chains, ends } = this.#walk;
-    const before = await this.#walk.cursorAt(hole.edgeMs);
-    const known = ends.below(hole.edgeMs, before);
-    if (known === 'seen') return book.putOff(hole.edgeMs);
+    const before = await this.#walk.cursorAt(gap.edgeMs);
+    const known = ends.below(gap.edgeMs, before);
+    if (known === 'seen') return book.putOff(gap.edgeMs);
     if (known === 'proven') {
-      chains.delete(hole.edgeMs);
-      return book.beyondHistory(hole);
+      chains.delete(gap.edgeMs);
+      return book.beyondHistory(gap);
     }
     try {
-      if (before === undefined) await seek(this.#walk, this.#head, hole, signal);
-      else await deepen(this.#walk, hole, before, signal);
+      if (before === undefined) await locateOffset(this.#walk, this.#head, gap, signal);
+      else await pageBack(this.#walk, gap, before, signal);
     } catch (error) {
-      if (!signal.aborted && !isAborted(error)) await this.#failed(hole, error);
+      if (!signal.aborted && !isAborted(error)) await this.#failed(gap, error);
       throw error;
     }
-    const rest = this.#walk.openHoles();
-    const isSame = rest.some(({ edgeMs }) => edgeMs === hole.edgeMs);
-    if (isSame && chains.at(hole.edgeMs)?.tid === before?.tid) {
+    const rest = this.#walk.openGaps();
+    const isSame = rest.some(({ edgeMs }) => edgeMs === gap.edgeMs);
+    if (isSame && chains.at(gap.edgeMs)?.tid === before?.tid) {
       const { unknown } = this.#walk;
       const isUnknown = unknown.some(
-        ({ span }) => span.fromMs < hole.edgeMs && hole.fromMs < span.toMs,
+        ({ span }) => span.fromMs < gap.edgeMs && gap.fromMs < span.toMs,
       );
       const reason = isUnknown ? 'missing at source' : 'walk stalled';
-      await book.failed(hole, reason, 'a step changed nothing');
+      await book.failed(gap, reason, 'a step changed nothing');
       return;
     }
-    const left = rest.find(({ fromMs }) => fromMs === hole.fromMs);
-    const isBetween = this.#walk.isCovered(hole.fromMs - 1);
+    const left = rest.find(({ fromMs }) => fromMs === gap.fromMs);
+    const isBetween = this.#walk.isCovered(gap.fromMs - 1);
     if (left !== undefined && isBetween) await book.outlived(left);
-    chains.keepWithin(this.#walk.holes());
+    chains.keepWithin(this.#walk.gaps());
   }
 
-  /** Index of the hole that the next step works on. */
+  /** Index of the gap that the next step works on. */
   #turnOf(count: number): number {
     this.#steps += 1;
-    if (this.#steps % OTHER_HOLE_STEPS !== 0) return 0;
-    return Math.floor(this.#steps / OTHER_HOLE_STEPS) % Math.max(1, count);
+    if (this.#steps % OTHER_GAP_STEPS !== 0) return 0;
+    return Math.floor(this.#steps / OTHER_GAP_STEPS) % Math.max(1, count);
   }
 
-  async #tryHorizon(hole: Hole, signal: AbortSignal): Promise<void> {
+  async #tryHorizon(gap: Gap, signal: AbortSignal): Promise<void> {
     const { options, book } = this.#walk;
-    options.since.invalidate(options.source.endpoint);
+    options.offsets.invalidate(options.source.endpoint);
     try {
       const page = await this.#walk.fetchForStep(0, PAGE_MAX, signal);
       await this.#head.store(page, PAGE_MAX);
       await this.#meetHorizon(page, signal);
     } catch (error) {
-      if (!signal.aborted && !isAborted(error)) await book.failed(hole, ...reasonOf(error));
+      if (!signal.aborted && !isAborted(error)) await book.failed(gap, ...reasonOf(error));
       throw error;
     }
   }
 
-  /** The longest page was asked for and holes are left: none of them can be reached by paging. */
+  /** The longest page was asked for and gaps are left: none of them can be reached by paging. */
   async #meetHorizon(page: TradePage, signal: AbortSignal): Promise<void> {
     const { book, options } = this.#walk;
-    const holes = this.#walk.openHoles();
-    if (holes.length === 0) return;
+    const gaps = this.#walk.openGaps();
+    if (gaps.length === 0) return;
     // Only a page as long as any of this server was cut off by it.
     if (page.rowCount >= Math.min(PAGE_MAX, options.traits.largestPage)) {
-      for (const hole of holes) await book.horizon(hole);
-    } else await this.#meetEnd(page, holes, signal);
+      for (const gap of gaps) await book.horizon(gap);
+    } else await this.#meetEnd(page, gaps, signal);
   }
 
   /**
    * A page that is shorter than others ends where history does, or was cut on its way. As below a
    * chain in skip mode, it takes another page that agrees, and both once more.
    */
-  async #meetEnd(page: TradePage, holes: readonly Hole[], signal: AbortSignal): Promise<void> {
+  async #meetEnd(page: TradePage, gaps: readonly Gap[], signal: AbortSignal): Promise<void> {
     const { book, ends } = this.#walk;
     const size = Math.max(OTHER_PAGE, page.rowCount + 1);
     const second = await this.#walk.fetch(0, size, { priority: PRIORITY.head, signal });
@@ -233,22 +237,22 @@ export class TradeWalker {
       oldest !== undefined && again !== undefined && comparePlaces(again, oldest) === 0;
     if (isAgreed) ends.seenBelow(oldest);
     await this.#walk.pages.commit(second, NOTHING, {});
-    for (const hole of holes) {
-      const chain = await this.#walk.cursorAt(hole.edgeMs);
+    for (const gap of gaps) {
+      const chain = await this.#walk.cursorAt(gap.edgeMs);
       const isLowest = isAgreed && chain !== undefined && comparePlaces(chain, oldest) === 0;
-      if (isLowest && ends.isAgain(hole.edgeMs, oldest.tid)) {
-        await endOfHistory(this.#walk, hole, chain, page);
-      } else if (isAgreed && ends.below(hole.edgeMs, chain) === 'proven') {
-        await book.beyondHistory(hole);
-      } else book.putOff(hole.edgeMs);
+      if (isLowest && ends.isAgain(gap.edgeMs, oldest.tid)) {
+        await endOfHistory(this.#walk, gap, chain, page);
+      } else if (isAgreed && ends.below(gap.edgeMs, chain) === 'proven') {
+        await book.beyondHistory(gap);
+      } else book.putOff(gap.edgeMs);
     }
   }
 
-  async #failed(hole: Hole, error: unknown): Promise<void> {
+  async #failed(gap: Gap, error: unknown): Promise<void> {
     const { book } = this.#walk;
     const isOurs = !(error instanceof FetchFailure || error instanceof WalkStalledError);
-    if (isOurs || isOverrun(error)) book.putOff(hole.edgeMs);
-    else await book.failed(hole, ...reasonOf(error));
+    if (isOurs || isOverrun(error)) book.putOff(gap.edgeMs);
+    else await book.failed(gap, ...reasonOf(error));
   }
 }
 

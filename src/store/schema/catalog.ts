@@ -344,28 +344,28 @@ export async function noteStartTry(
 }
 
 /** How a server understands `since` and `lastId` (field notes, since / lastId). */
-export type SinceMode = 'skip' | 'id';
+export type OffsetMode = 'skip' | 'id';
 
 /** The endpoints that page through trades. */
 export type PagedEndpoint = 'history' | 'historyResult';
 
-type SinceModes = Partial<Record<PagedEndpoint, SinceMode>>;
+type OffsetModes = Partial<Record<PagedEndpoint, OffsetMode>>;
 
 const READ_MODES = 'SELECT since_modes AS modes FROM archive';
 const REMEMBER_MODE = `
   UPDATE archive SET since_modes = since_modes || jsonb_build_object($1::text, $2::text)`;
 
 /** How each endpoint understands its offset, as far as it was found out. Empty as well while the archive belongs to no exchange. */
-export async function readSinceModes(runner: Runner): Promise<SinceModes> {
-  const [row] = await runner.rows<{ modes: SinceModes }>(READ_MODES);
+export async function readOffsetModes(runner: Runner): Promise<OffsetModes> {
+  const [row] = await runner.rows<{ modes: OffsetModes }>(READ_MODES);
   return row?.modes ?? {};
 }
 
 /** Of an archive that belongs to no exchange yet nothing is remembered: it is found out again. */
-export async function rememberSinceMode(
+export async function rememberOffsetMode(
   runner: Runner,
   endpoint: PagedEndpoint,
-  mode: SinceMode,
+  mode: OffsetMode,
 ): Promise<void> {
   await runner.rows(REMEMBER_MODE, [endpoint, mode]);
 }

@@ -5,12 +5,11 @@ import {
   openStateFeed,
 } from '../../../src/client/index.js';
 import { Collector } from '../../../src/collect/collector.js';
-import { openMarketUnit } from '../../../src/collect/market-unit.js';
+import { type CollectSettings, openMarketUnit } from '../../../src/collect/market-unit.js';
 import { type ArchivePort, type ExchangePort, PRIORITY } from '../../../src/collect/ports.js';
-import type { CollectSettings } from '../../../src/collect/settings.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import { GapFiller } from '../../../src/collect/trades/filler.js';
-import { SinceModes } from '../../../src/collect/trades/since-mode.js';
+import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { RequestBudget } from '../../../src/kernel/budget.js';
 import { systemClock } from '../../../src/kernel/clock.js';
@@ -177,7 +176,7 @@ async function roundRobin(context: Context): Promise<() => Promise<void>> {
     ...context,
     watch: { pushed() {}, followed() {} },
     traits: { trades: { largestPage: 0 }, times: { largestPage: 0 } },
-    since: new SinceModes({ archive, clock, telemetry }),
+    offsets: new OffsetModes({ archive, clock, telemetry }),
     evidenceOf: (market: string) => new TradeEvidence({ market, time, clock, telemetry }),
     depthToleranceMs: 0,
   };

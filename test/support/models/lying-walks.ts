@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { createExchangeClock, type ExchangeClock } from '../../../src/client/exchange-clock.js';
 import { ClaimGate } from '../../../src/collect/claim-gate.js';
 import type { ArchivePort } from '../../../src/collect/ports.js';
-import { WalkStalledError } from '../../../src/collect/trades/errors.js';
 import { TradeEvidence } from '../../../src/collect/trades/evidence.js';
 import type { SourceTrade, TradeSource } from '../../../src/collect/trades/source.js';
+import { WalkStalledError } from '../../../src/collect/trades/walk.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
@@ -139,7 +139,7 @@ export class LyingWalks {
           ...{ market: 'A', marketId: MARKET_ID, stream, source: this.#source(kind), archive },
           ...{ time, clock, random: seededRandom(seed), telemetry, evidence },
           ...{ cacheMarginMs: CACHE_MARGIN_MS, keptAtLeastMs: 900_000 },
-          ...{ traits: { largestPage: 0 }, since: knownMode(() => mode), isAllWanted: false },
+          ...{ traits: { largestPage: 0 }, offsets: knownMode(() => mode), isAllWanted: false },
           onRevoked: (span) => {
             for (const other of this.#walkers) if (other.kind !== kind) other.revoked(span);
           },
@@ -292,7 +292,7 @@ export class LyingWalks {
   #assertWhole(): void {
     for (const [at, kind] of KINDS.entries()) {
       const spans = this.#archive.allRanges(at + 1).map(({ span }) => span);
-      const text = `${kind} is left with holes: ${JSON.stringify(spans.map(({ fromMs, toMs }) => [fromMs - this.#fromMs, toMs - this.#fromMs]))}`;
+      const text = `${kind} is left with gaps: ${JSON.stringify(spans.map(({ fromMs, toMs }) => [fromMs - this.#fromMs, toMs - this.#fromMs]))}`;
       assert.equal(spans.length, 1, text);
       const firstMs = ((this.#exchange.issued[0]?.tradedAtS ?? 0) + 1) * 1000;
       assert.ok((spans[0]?.fromMs ?? Infinity) <= Math.max(firstMs, this.#fromMs), text);

@@ -34,8 +34,8 @@ import type {
   GapFilter,
   GapRecord,
   MarketChanges,
+  OffsetMode,
   PagedEndpoint,
-  SinceMode,
   StartTries,
   StartTry,
   StreamKey,
@@ -94,7 +94,7 @@ export class ModelArchive implements ArchivePort {
   /** Epochs of ids that were recorded. */
   readonly epochs: IdEpoch[] = [];
   /** What was found out of the offsets; by default nothing is left to find out. */
-  modes: Partial<Record<PagedEndpoint, SinceMode>> = { history: 'skip', historyResult: 'skip' };
+  modes: Partial<Record<PagedEndpoint, OffsetMode>> = { history: 'skip', historyResult: 'skip' };
   commits = 0;
   /** Called before anything is stored; what it throws is what the collector sees. */
   before: (method: keyof ArchivePort, batch?: Batch) => void | Promise<void> = () => undefined;
@@ -451,13 +451,13 @@ export class ModelArchive implements ArchivePort {
     return !isKnown;
   }
 
-  async sinceModes(): Promise<Partial<Record<PagedEndpoint, SinceMode>>> {
-    await this.before('sinceModes');
+  async offsetModes(): Promise<Partial<Record<PagedEndpoint, OffsetMode>>> {
+    await this.before('offsetModes');
     return { ...this.modes };
   }
 
-  async rememberSinceMode(endpoint: PagedEndpoint, mode: SinceMode): Promise<void> {
-    await this.before('rememberSinceMode');
+  async rememberOffsetMode(endpoint: PagedEndpoint, mode: OffsetMode): Promise<void> {
+    await this.before('rememberOffsetMode');
     this.modes = { ...this.modes, [endpoint]: mode };
   }
 

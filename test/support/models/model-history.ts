@@ -1,4 +1,4 @@
-import type { SinceMode } from '../../../src/collect/ports.js';
+import type { OffsetMode } from '../../../src/collect/ports.js';
 import {
   type SourceTrade,
   type TradePage,
@@ -17,7 +17,7 @@ export const HISTORY_START_S = 1_700_000_000;
 
 export interface HistoryTraits {
   readonly seed: number;
-  readonly mode: SinceMode;
+  readonly mode: OffsetMode;
   /** Trades before the first request. */
   readonly history: number;
   /** At most so many new trades a request, less one. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { WalkStalledError } from '../../../src/collect/trades/errors.js';
-import { SinceModes } from '../../../src/collect/trades/since-mode.js';
+import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
+import { WalkStalledError } from '../../../src/collect/trades/walk.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { Span } from '../../../src/kernel/span.js';
@@ -103,11 +103,11 @@ export class WalkRun {
         cacheMarginMs: 60_000,
         keptAtLeastMs: 900_000,
         traits: { largestPage: 0 },
-        since: new SinceModes({ archive, clock, telemetry }),
+        offsets: new OffsetModes({ archive, clock, telemetry }),
       },
       archive.allRanges(1),
     );
-    for (const span of this.wanted) walker.want(span);
+    for (const span of this.wanted) walker.backfill(span);
     return walker;
   }
 

@@ -13,7 +13,7 @@ export class CollectRecord implements CollectEvents {
   readonly stalls: Told<'walkStalled'>[] = [];
   readonly stale: Told<'historyStale'>[] = [];
   readonly steps: Told<'walkStepped'>[] = [];
-  readonly modes: Told<'sinceModeSettled'>[] = [];
+  readonly modes: Told<'offsetModeSettled'>[] = [];
   readonly headrooms: Told<'historyHeadroom'>[] = [];
   readonly changes: Told<'marketsChanged'>[] = [];
   readonly missing: Told<'marketsMissing'>[] = [];
@@ -74,7 +74,7 @@ export class CollectRecord implements CollectEvents {
     this.stale.push(event);
   }
 
-  sinceModeSettled(event: Told<'sinceModeSettled'>): void {
+  offsetModeSettled(event: Told<'offsetModeSettled'>): void {
     this.modes.push(event);
   }
 

@@ -1,5 +1,5 @@
 import { PollDispatcher } from '../../../src/collect/polling/dispatcher.js';
-import type { HeadWalker } from '../../../src/collect/polling/lane.js';
+import type { HeadWalker } from '../../../src/collect/polling/poll-target.js';
 import type { RequestTurn } from '../../../src/collect/ports.js';
 import type { HeadLook } from '../../../src/collect/trades/walker.js';
 import { RequestBudget } from '../../../src/kernel/budget.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type { SinceMode } from '../../../src/collect/ports.js';
-import type { SinceKnowledge } from '../../../src/collect/trades/since-mode.js';
+import type { OffsetMode } from '../../../src/collect/ports.js';
+import type { OffsetKnowledge } from '../../../src/collect/trades/offset-mode.js';
 import { timesSource, tradesSource } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
@@ -44,9 +44,9 @@ export class TradeWorld {
   /** What a walk believes. */
   keptAtLeastMs = 900_000;
   /** How the server reads the offset, and how the walk thinks that it does. */
-  mode: SinceMode = 'skip';
+  mode: OffsetMode = 'skip';
   isModeKnown = true;
-  readonly since: SinceKnowledge = knownMode(() => (this.isModeKnown ? this.mode : undefined));
+  readonly offsets: OffsetKnowledge = knownMode(() => (this.isModeKnown ? this.mode : undefined));
   readonly traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
 
   constructor(trades: Trade[], nowS: number) {
@@ -102,7 +102,7 @@ export class TradeWorld {
       cacheMarginMs: 0,
       keptAtLeastMs: this.keptAtLeastMs,
       traits: this.traits[kind],
-      since: this.since,
+      offsets: this.offsets,
     };
     const isAllWanted = collectFromS === undefined;
     const ranges = this.archive.allRanges(streamId).slice(0, rangesMax);
@@ -150,7 +150,7 @@ export class TradeWorld {
 }
 
 /** Knowledge that needs no looking up. */
-export function knownMode(of: () => SinceMode | undefined): SinceKnowledge {
+export function knownMode(of: () => OffsetMode | undefined): OffsetKnowledge {
   return { of, look: async () => undefined, invalidate: () => undefined };
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { AccountCollector } from '../../../src/collect/accounts/accounts.js';
+import { AccountCollector } from '../../../src/collect/accounts.js';
 import type { ParamsOf } from '../../../src/contract/endpoints.js';
 import type { ActiveOrder } from '../../../src/contract/resources.js';
 import type { ActiveOrderRow, Batch } from '../../../src/model/batch.js';

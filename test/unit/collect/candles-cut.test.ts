@@ -156,7 +156,7 @@ test('an empty market costs one more request for each page, and none while it st
   assert.equal(world.asked().length, 5, 'what is read again only is no news');
 });
 
-test('a few quiet minutes, and holes between candles, cost one more request', async () => {
+test('a few quiet minutes, and gaps between candles, cost one more request', async () => {
   const world = new World(1001);
   world.holds = (minute) => minute < 300 || (minute > 700 && minute < 995);
   await pollAll(world.collector());

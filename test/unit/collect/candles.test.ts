@@ -284,8 +284,8 @@ test('a wanted span before everything else is fetched in full, and nothing betwe
   const collector = world.collector({ collectFromMin: 4900 });
   await pollAll(collector);
   const wanted = { fromMs: START_MS + 90_000, toMs: START_MS + 1500 * MINUTE_MS };
-  collector.want(wanted);
-  collector.want(wanted);
+  collector.backfill(wanted);
+  collector.backfill(wanted);
   await pollAll(collector);
   assert.deepEqual(world.covered(), [
     [4900, 4999],

@@ -77,7 +77,7 @@ class World {
         cacheMarginMs: 0,
         keptAtLeastMs: 900_000,
         traits: { largestPage: PAGE },
-        since: knownMode(() => 'skip'),
+        offsets: knownMode(() => 'skip'),
       },
       this.archive.allRanges(marketId),
     );
@@ -88,7 +88,7 @@ class World {
   }
 }
 
-test('all holes are filled, and then nothing is asked any more', async () => {
+test('all gaps are filled, and then nothing is asked any more', async () => {
   const world = new World(4);
   const walkers = [world.walker('A', 1), world.walker('B', 2), world.walker('C', 3)];
   for (const walker of walkers) {
@@ -128,7 +128,7 @@ test('the end of every step is told, when the walk is free again', async () => {
   assert.ok(!world.stepped.includes(true));
 });
 
-test('the newest hole goes first', async () => {
+test('the newest gap goes first', async () => {
   const world = new World();
   const old = world.walker('OLD', 1);
   await old.pollHead(signal);
@@ -136,7 +136,7 @@ test('the newest hole goes first', async () => {
   const deep = world.walker('DEEP', 2);
   await deep.pollHead(signal);
   world.clock.advance(2_000_000);
-  // DEEP holds two covered ranges: its newest hole is newer than that of OLD, which touches the head.
+  // DEEP holds two covered ranges: its newest gap is newer than that of OLD, which touches the head.
   const again = world.walker('DEEP', 2);
   await again.pollHead(signal);
   const before = world.exchange.asked.length;
@@ -144,7 +144,7 @@ test('the newest hole goes first', async () => {
   world.isHeld = true;
   world.filler.start();
   await world.clock.run(0);
-  assert.deepEqual(world.marketsAsked(before), ['DEEP'], 'both are at the top: the newest hole');
+  assert.deepEqual(world.marketsAsked(before), ['DEEP'], 'both are at the top: the newest gap');
   for (const wake of world.waiting.splice(0)) wake();
   world.isHeld = false;
   await world.clock.run(20_000);
@@ -152,7 +152,7 @@ test('the newest hole goes first', async () => {
   assert.deepEqual([old.pendingGap(), again.pendingGap()], [undefined, undefined]);
 });
 
-test('a walk that lost touch with the head goes before a newer hole deep in another history', async () => {
+test('a walk that lost touch with the head goes before a newer gap deep in another history', async () => {
   const world = new World();
   const top = world.walker('TOP', 1);
   await top.pollHead(signal);
@@ -178,7 +178,7 @@ test('a walk that lost touch with the head goes before a newer hole deep in anot
   await world.filler.stop();
 });
 
-test('while the exchange fails a hole is tried ever more rarely, and about once a minute at last', async () => {
+test('while the exchange fails a gap is tried ever more rarely, and about once a minute at last', async () => {
   const world = new World(4);
   const walkers = ['A', 'B', 'C'].map((market, index) => world.walker(market, index + 1));
   for (const walker of walkers) {
@@ -250,7 +250,7 @@ test('stopping waits for what is under way, then nothing runs; a removed walker 
   await world.filler.stop();
 });
 
-test('a hole without end lets others have their turn, and a turn is not broken off', async () => {
+test('a gap without end lets others have their turn, and a turn is not broken off', async () => {
   const world = new World();
   const walkers = [world.walker('A', 1), world.walker('B', 2)];
   world.clock.advance(9_000_000);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { FillReview, type HoleFiller } from '../../../src/collect/review.js';
+import { FillReview, type StreamFiller } from '../../../src/collect/review.js';
 import type { Span } from '../../../src/kernel/span.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -8,7 +8,7 @@ const span = { fromMs: 0, toMs: 1000 };
 const NOTHING = { wanted: [], suspects: [], due: [] };
 const DUE = { attempts: 3, nextAttemptAtMs: null };
 
-class Filler implements HoleFiller {
+class Filler implements StreamFiller {
   readonly calls: string[] = [];
   readonly streamId: number;
   isFailing = false;
@@ -17,7 +17,7 @@ class Filler implements HoleFiller {
     this.streamId = streamId;
   }
 
-  want({ fromMs, toMs }: Span): void {
+  backfill({ fromMs, toMs }: Span): void {
     this.calls.push(`want ${fromMs} ${toMs}`);
   }
 

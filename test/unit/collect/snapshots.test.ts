@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { DepthCollector, sortedDepth } from '../../../src/collect/depth.js';
+import { DepthCollector, sortedDepth } from '../../../src/collect/snapshot.js';
 import { TickerCollector } from '../../../src/collect/tickers.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { patientArchive } from '../../../src/collect/patient.js';
+import { retryingArchive } from '../../../src/collect/retrying.js';
 import { Standing } from '../../../src/collect/standing.js';
-import { WalkStalledError } from '../../../src/collect/trades/errors.js';
+import { WalkStalledError } from '../../../src/collect/trades/walk.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
 import { STREAM_KINDS } from '../../../src/model/series.js';
@@ -21,7 +21,7 @@ class World {
   readonly model = new ModelArchive();
   readonly record = new CollectRecord();
   readonly standing = new Standing({
-    archive: patientArchive(this.model, { clock: this.clock, random: seededRandom(1), signal }),
+    archive: retryingArchive(this.model, { clock: this.clock, random: seededRandom(1), signal }),
     time: { nowMs: () => this.clock.wallMs() },
     clock: this.clock,
     telemetry: this.record,

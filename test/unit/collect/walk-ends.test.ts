@@ -16,7 +16,7 @@ const span = (fromS: number, toS: number) => ({
   toMs: START_MS + toS * 1000,
 });
 
-/** A head with many holes below, of which the exchange serves nothing any more. */
+/** A head with many gaps below, of which the exchange serves nothing any more. */
 async function forgotten() {
   const world = new TradeWorld(every(1000, 1), 1000);
   world.cap = 100;
@@ -32,7 +32,7 @@ async function forgotten() {
   return { world, walker };
 }
 
-test('holes of which nothing is served any more are given up, on two signs for all of them', async () => {
+test('gaps of which nothing is served any more are given up, on two signs for all of them', async () => {
   const { world, walker } = await forgotten();
   const before = world.exchange.asked.length;
   let steps = 0;
@@ -55,7 +55,7 @@ test('holes of which nothing is served any more are given up, on two signs for a
     assert.deepEqual([state, reason], ['unfillable', 'beyond history'], text);
   }
   const requests = world.exchange.asked.length - before;
-  assert.ok(requests <= 40, `${requests} requests for ${gaps.length} holes`);
+  assert.ok(requests <= 40, `${requests} requests for ${gaps.length} gaps`);
   world.assertHonest();
 });
 

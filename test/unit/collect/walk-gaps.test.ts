@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import { SinceModes } from '../../../src/collect/trades/since-mode.js';
+import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
 import {
   type SourceTrade,
   type TradeSource,
@@ -125,7 +125,7 @@ class GapRun {
         time: { nowMs: () => this.nowMs },
         random: seededRandom(this.#world.seed),
         ...{ cacheMarginMs: 1000, keptAtLeastMs: 900_000, traits: { largestPage: 0 } },
-        since: new SinceModes({ archive, clock, telemetry }),
+        offsets: new OffsetModes({ archive, clock, telemetry }),
       },
       archive.allRanges(1),
     );

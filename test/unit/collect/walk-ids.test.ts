@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { WalkStalledError } from '../../../src/collect/trades/errors.js';
+import { WalkStalledError } from '../../../src/collect/trades/walk.js';
 import type { TradeWalker } from '../../../src/collect/trades/walker.js';
 import {
   every,

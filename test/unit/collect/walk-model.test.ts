@@ -14,7 +14,7 @@ import { factor } from '../../support/seeds.js';
 
 const UNTROUBLED = { brokenEvery: 0, shortShare: 0, forgetEvery: 0 } as const;
 const QUIET = { mode: 'id', seed: 1, cap: 1000, floor: null, ...UNTROUBLED } as const;
-/** Worlds in which a lost hole grows by a doubt, or a wanted span begins before all history. */
+/** Worlds in which a lost gap grows by a doubt, or a wanted span begins before all history. */
 const LOST_AND_INVALIDATED: readonly WalkWorld[] = [
   {
     ...{ ...QUIET, history: 2, perRequest: 0, staleEvery: 36, replicaEvery: 4, wanted: [] },

@@ -18,7 +18,7 @@ const PROOF_OF_THE_END = 8;
 /** A market that trades on at the same pace while the walk goes through what was. */
 class BusyWorld extends TradeWorld {
   readonly #perS: number;
-  /** Requests that steps into holes took. */
+  /** Requests that steps into gaps took. */
   stepRequests = 0;
 
   constructor(rows: number, perS: number) {
@@ -38,7 +38,7 @@ class BusyWorld extends TradeWorld {
     }
   }
 
-  /** Three steps to every look at the head, until no hole is left. */
+  /** Three steps to every look at the head, until no gap is left. */
   async walkDown(walker: TradeWalker, roundsMax = 100): Promise<void> {
     for (let round = 0; round < roundsMax; round += 1) {
       await walker.pollHead(signal);
@@ -65,7 +65,7 @@ for (const perS of [0.5, 1, 5, 30]) {
     assert.ok(world.stepRequests <= most, `${world.stepRequests} requests, at most ${most}`);
   });
 
-  test(`at ${perS} trades a second the hole of an absence takes its pages, and no more`, async () => {
+  test(`at ${perS} trades a second the gap of an absence takes its pages, and no more`, async () => {
     const world = new BusyWorld(20_000, perS);
     await world.walkDown(world.walker(), 3);
     const before = world.stepRequests;

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { CoveredRange } from '../../../src/model/batch.js';
 import { Continuity } from '../../../src/model/continuity.js';
+import { CoveredRangeList } from '../../../src/model/covered-ranges.js';
 import { BlockedEdges } from '../../../src/model/edges.js';
-import { CoveredRangeList } from '../../../src/model/islands.js';
 
 const range = (fromMs: number, toMs: number, rowCount = 1): CoveredRange => ({
   streamId: 1,
@@ -58,7 +58,7 @@ test('blocked edges are bounded: the oldest is forgotten', () => {
   assert.ok(!edges.isBlocked(0, 0) && edges.isBlocked(1, 0) && edges.isBlocked(1000, 0));
 });
 
-test('looks within the tolerance make one span, a late one leaves a hole', () => {
+test('looks within the tolerance make one span, a late one leaves a gap', () => {
   const looks = new Continuity(100, undefined);
   assert.deepEqual(looks.observe(1000.7, 0), {
     claim: { fromMs: 1000, toMs: 1001 },

@@ -106,7 +106,7 @@ const EXAMPLES: Examples = {
     historyStale: {
       ...{ stream: 'trades', market: 'BTC_USDT', source: 'states', behindMs: 9000, isFirst: true },
     },
-    sinceModeSettled: { endpoint: 'history', mode: 'id', before: null },
+    offsetModeSettled: { endpoint: 'history', mode: 'id', before: null },
     historyHeadroom: { stream: 'trades', market: 'BTC_USDT', ratio: 12 },
     gapFound: {
       stream: 'depth',

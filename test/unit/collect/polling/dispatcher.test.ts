@@ -45,7 +45,7 @@ test('what waits for a busy walk is polled as soon as somebody says that it is f
   await world.dispatcher.stop();
 });
 
-test('a sign needs one request: the other walk of the market follows with spare turns', async () => {
+test('an activity signal needs one request: the other walk of the market follows with spare turns', async () => {
   const world = await settled(10, ['A'], ['times', 'trades']);
   world.walkers.get('A')?.forEach((walker) => {
     walker.waiting = 1;
@@ -91,9 +91,9 @@ test('what is polled is chosen when the request may start, not when it is asked 
   world.budget.pause(10_000, 'test');
   for (const market of ['A', 'B', 'C']) world.dispatcher.pushed(market, 'trade');
   await world.clock.run(5000);
-  const lanes = world.walkers.get('C');
+  const targets = world.walkers.get('C');
   await world.dispatcher.remove('C');
-  assert.equal(lanes?.[0]?.underWay, 0);
+  assert.equal(targets?.[0]?.underWay, 0);
   await world.clock.run(20_000);
   assert.deepEqual([...new Set(world.taken())].sort(), ['A', 'B']);
   assert.equal(world.held, 0);
@@ -168,7 +168,7 @@ test('the schedule asks for what was not polled since its last run, and for noth
 
 test('what was polled right after a run is not left alone until the run after the next', async () => {
   const world = await settled(10, ['A', 'B']);
-  world.dispatcher.keepFloor(30_000);
+  world.dispatcher.keepBaseline(30_000);
   world.dispatcher.markDue();
   await world.clock.run(100);
   world.dispatcher.pushed('A', 'trade');
@@ -212,7 +212,7 @@ test('neither news nor the schedule starves the other', async () => {
 test('a round that takes long is followed by a rest, so that something is left for others', async () => {
   const names = Array.from({ length: 50 }, (_, at) => `M${at}`);
   const world = await settled(1, names);
-  world.dispatcher.keepFloor(2000);
+  world.dispatcher.keepBaseline(2000);
   let spare = 0;
   const ask = () => {
     void world.budget.take(3).then(() => {
@@ -236,7 +236,7 @@ test('whatever is told of others, no market waits longer than the schedule says 
   const quiet = Array.from({ length: 50 }, (_, at) => `Q${at}`);
   const world = await settled(2, [...busy, ...quiet]);
   const periodMs = 60_000;
-  world.dispatcher.keepFloor(periodMs);
+  world.dispatcher.keepBaseline(periodMs);
   const fromMs = world.clock.monotonicMs();
   for (let step = 0; step < 3000; step += 1) {
     if (step % 600 === 0) world.dispatcher.markDue();
@@ -281,7 +281,7 @@ test('what the tickers tell is polled; where a feed is connected, it has the fir
   await world.dispatcher.stop();
 });
 
-test('a sign that may be nothing waits for spare turns, but not for ever', async () => {
+test('an activity signal that may be nothing waits for spare turns, but not for ever', async () => {
   const world = await settled(5, ['A']);
   const ask = () => void world.budget.take(2).then(ask);
   for (let count = 0; count < 3; count += 1) ask();
@@ -307,7 +307,7 @@ test('a market that fails backs off alone, and keeps what waited for it', async 
   assert.ok(world.taken().filter((market) => market === 'B').length >= 120);
   if (bad !== undefined) bad.error = undefined;
   await world.clock.run(61_000);
-  assert.ok(world.taken().includes('A'), 'the sign is not forgotten');
+  assert.ok(world.taken().includes('A'), 'the activity is not forgotten');
   await world.dispatcher.stop();
 });
 
@@ -325,7 +325,7 @@ test('an endpoint that hangs leaves room for the other', async () => {
   await world.dispatcher.stop();
 });
 
-test('an endpoint that fails hands its signs to the other walk', async () => {
+test('an endpoint that fails hands its activity signals to the other walk', async () => {
   const world = await settled(10, ['A'], ['times', 'trades']);
   const [times, trades] = world.walkers.get('A') ?? [];
   if (times !== undefined) times.error = new Error('gone');
@@ -340,7 +340,7 @@ test('an endpoint that fails hands its signs to the other walk', async () => {
   await world.dispatcher.stop();
 });
 
-test('a walk at work on a hole is left alone until it is free', async () => {
+test('a walk at work on a gap is left alone until it is free', async () => {
   const world = await settled(10, ['A']);
   const [walker] = world.walkers.get('A') ?? [];
   if (walker !== undefined) walker.isBusy = true;
@@ -368,10 +368,10 @@ test('nothing is asked inside a pause, and nothing turns idly', async () => {
 });
 
 test('stopping ends polls and waits under way, and leaves no timer and no turn', async () => {
-  for (const sign of ['trade', 'maybe'] as const) {
+  for (const activity of ['trade', 'maybe'] as const) {
     const world = await settled(1, ['A', 'B']);
     world.budget.pause(60_000, 'test');
-    world.dispatcher.pushed('A', sign);
+    world.dispatcher.pushed('A', activity);
     await world.clock.run(100);
     await Promise.all([world.dispatcher.stop(), world.dispatcher.stop()]);
     world.dispatcher.pushed('B', 'trade');
@@ -387,7 +387,7 @@ test('whatever is told and however requests are short: all within the floor, the
   const told = fc.array(
     fc.record({
       market: fc.integer({ min: 0, max: 9 }),
-      sign: fc.constantFrom('trade', 'trade', 'maybe'),
+      activity: fc.constantFrom('trade', 'trade', 'maybe'),
       trades: fc.integer({ min: 0, max: 40 }),
       waitMs: fc.integer({ min: 0, max: 900 }),
       latencyMs: fc.integer({ min: 1, max: 400 }),
@@ -399,9 +399,9 @@ test('whatever is told and however requests are short: all within the floor, the
       const names = Array.from({ length: 10 }, (_, at) => `M${at}`);
       const world = await settled(ratePerS, names);
       const floorMs = 30_000;
-      world.dispatcher.keepFloor(floorMs);
+      world.dispatcher.keepBaseline(floorMs);
       let nextRunMs = world.clock.monotonicMs();
-      for (const { market, sign, trades, waitMs, latencyMs } of events) {
+      for (const { market, activity, trades, waitMs, latencyMs } of events) {
         if (world.clock.monotonicMs() >= nextRunMs) {
           world.dispatcher.markDue();
           nextRunMs += floorMs;
@@ -410,7 +410,7 @@ test('whatever is told and however requests are short: all within the floor, the
         assert.ok(walker !== undefined);
         walker.waiting += trades;
         walker.latencyMs = latencyMs;
-        world.dispatcher.pushed(`M${market}`, sign as 'trade' | 'maybe');
+        world.dispatcher.pushed(`M${market}`, activity as 'trade' | 'maybe');
         await world.clock.run(waitMs);
       }
       const endMs = world.clock.monotonicMs();

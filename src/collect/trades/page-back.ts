@@ -1,19 +1,20 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { spanContains } from '../../kernel/span.js';
-import type { Hole } from '../../model/holes.js';
+import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage, placeKey } from '../../model/order.js';
 import { locate } from '../../model/page.js';
-import { deeperSpan } from '../../model/proof.js';
-import { type ChainCursor, NOTHING, seenDepth } from './frontier.js';
-import { isUnread } from './known.js';
-import { sureRows } from './page-ends.js';
+import { coveredSpan, deeperSpan } from '../../model/proof.js';
+import { goDeeper, goShallower, isPastTheEnd } from '../../model/search.js';
+import { type ChainCursor, NOTHING, seenDepth } from './chains.js';
+import type { Head } from './head.js';
+import { isUnread, sureRows } from './known.js';
 import type { SourceTrade, TradePage } from './source.js';
 import { LOCATE_REQUESTS_MAX, PAGE_MAX, type Walk } from './walk.js';
 
 /** Stored rows that a page is held against, and how many of them it may expose. */
 const STORED_MAX = 2 * PAGE_MAX;
 const STRANGERS_MAX = 5;
-/** How far below the newest row under a hole its pages should reach, and requests spent on that. */
+/** How far below the newest row under a gap its pages should reach, and requests spent on that. */
 const SEEN_ONCE_S = 3;
 const LOOKS_BELOW_MAX = 6;
 
@@ -23,14 +24,14 @@ const LOOKS_BELOW_MAX = 6;
  *
  * @throws WalkStalledError when the place is not found, or the answers contradict each other
  */
-export async function deepen(
+export async function pageBack(
   walk: Walk,
-  hole: Hole,
+  gap: Gap,
   chain: ChainCursor,
   signal: AbortSignal,
 ): Promise<void> {
-  const { traits, since, source } = walk.options;
-  let search = walk.searchFor(hole.edgeMs, chain.depth - 1);
+  const { traits, offsets, source } = walk.options;
+  let search = walk.searchFor(gap.edgeMs, chain.depth - 1);
   let isProbe = false;
   let why = '';
   let headsSeen = 0;
@@ -58,25 +59,25 @@ export async function deepen(
         continue;
       case 'broken':
         await walk.pages.commit(page, NOTHING, {});
-        if (headsSeen === request) since.invalidate(source.endpoint);
+        if (headsSeen === request) offsets.invalidate(source.endpoint);
         throw walk.stalled(location.detail);
       case 'beyondHistory':
         await walk.pages.commit(page, NOTHING, {});
         walk.stepped(request, false);
         if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
-          walk.chains.delete(hole.edgeMs);
-          await walk.book.beyondHistory(hole);
+          walk.chains.delete(gap.edgeMs);
+          await walk.book.beyondHistory(gap);
         }
         return;
       case 'endOfHistory':
         walk.stepped(request, false);
         if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
-          await endOfHistory(walk, hole, chain, page);
+          await endOfHistory(walk, gap, chain, page);
         }
         return;
       case 'unreadableEnd':
         walk.stepped(request, false);
-        return endOfHistory(walk, hole, chain, page);
+        return endOfHistory(walk, gap, chain, page);
       case 'found': {
         const sure = sureRows(page, rows);
         if (!sure.some((row) => comparePlaces(row, chain) < 0)) {
@@ -87,20 +88,20 @@ export async function deepen(
         }
         walk.stepped(request, false);
         walk.foundAt(chain, skip + location.olderFrom, page);
-        return goOn(walk, hole, chain, page, sure, skip, signal);
+        return goOn(walk, gap, chain, page, sure, skip, signal);
       }
     }
   }
   // The next try goes on from here: an estimate that is far off must not stop it for good.
-  walk.putAside(hole.edgeMs, search);
-  if (headsSeen === LOCATE_REQUESTS_MAX) since.invalidate(source.endpoint);
+  walk.putAside(gap.edgeMs, search);
+  if (headsSeen === LOCATE_REQUESTS_MAX) offsets.invalidate(source.endpoint);
   throw walk.stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the place (${why})`);
 }
 
 /** Stores a page that connects to the chain above it, and moves the chain's end down. */
 async function goOn(
   walk: Walk,
-  hole: Hole,
+  gap: Gap,
   chain: ChainCursor,
   page: TradePage,
   rows: readonly SourceTrade[],
@@ -110,9 +111,9 @@ async function goOn(
   const oldest = rows.at(-1);
   if (oldest === undefined) return;
   const { pages, chains, book, options } = walk;
-  const claim = deeperSpan(rows, hole.edgeMs);
-  const isNews = await compareStored(walk, hole, page, skip, signal);
-  if (claim.fromMs <= hole.fromMs) await lookBelow(walk, hole, { rows, skip, isNews }, signal);
+  const claim = deeperSpan(rows, gap.edgeMs);
+  const isNews = await compareStored(walk, gap, page, skip, signal);
+  if (claim.fromMs <= gap.fromMs) await lookBelow(walk, gap, { rows, skip, isNews }, signal);
   const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
     endpoint: options.source.endpoint,
     skip,
@@ -120,24 +121,24 @@ async function goOn(
     overlapTid: chain.tid,
   });
   await walk.epochs.look(rows);
-  await book.passed(hole);
+  await book.passed(gap);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
-  chains.delete(hole.edgeMs);
+  chains.delete(gap.edgeMs);
   const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
   const seen = seenDepth(skip + rows.length, page);
   if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
 }
 
 /**
- * Looks once more at the newest rows below a hole: one answer alone has shown them, the last one before
+ * Looks once more at the newest rows below a gap: one answer alone has shown them, the last one before
  * it, and that one may have been old. The rows that are looked at reach well below the newest one there,
  * and down to a page that shows nothing new.
  *
- * @param last the page that closes the hole
+ * @param last the page that closes the gap
  */
 async function lookBelow(
   walk: Walk,
-  hole: Hole,
+  gap: Gap,
   last: { rows: readonly SourceTrade[]; skip: number; isNews: boolean },
   signal: AbortSignal,
 ): Promise<void> {
@@ -145,12 +146,12 @@ async function lookBelow(
   let newestBelowS: number | undefined;
   for (let request = 0; request < LOOKS_BELOW_MAX; request += 1) {
     const oldestS = rows.at(-1)?.tradedAtS ?? Number.NEGATIVE_INFINITY;
-    newestBelowS ??= rows.find(({ tradedAtS }) => tradedAtS * SECOND_MS < hole.fromMs)?.tradedAtS;
+    newestBelowS ??= rows.find(({ tradedAtS }) => tradedAtS * SECOND_MS < gap.fromMs)?.tradedAtS;
     const isReached = newestBelowS !== undefined && oldestS < newestBelowS - SEEN_ONCE_S;
     if (isReached && !isNews) return;
     skip += Math.max(1, Math.floor(rows.length / 2));
     const below = await walk.fetchForStep(skip, PAGE_MAX, signal);
-    isNews = await compareStored(walk, hole, below, skip, signal);
+    isNews = await compareStored(walk, gap, below, skip, signal);
     await walk.pages.commit(below, NOTHING, {});
     rows = sureRows(below, orderPage(below.trades));
     // There is nothing older.
@@ -162,12 +163,12 @@ async function lookBelow(
  * Holds a page against what is stored. What an earlier run stored between its rows, and it does not hold,
  * never was: where that run ended before its next look, only this shows it. A second answer must agree.
  *
- * @returns whether the page shows trades of the time covered right below the hole that are not stored
+ * @returns whether the page shows trades of the time covered right below the gap that are not stored
  * @throws WalkStalledError when the two contradict each other
  */
 async function compareStored(
   walk: Walk,
-  hole: Hole,
+  gap: Gap,
   page: TradePage,
   skip: number,
   signal: AbortSignal,
@@ -176,7 +177,7 @@ async function compareStored(
   const rows = sureRows(page, all);
   const [newest, oldest] = [rows[0], rows.at(-1)];
   // Below all that is known nothing was stored but pages of this very walk.
-  if (newest === undefined || oldest === undefined || hole.fromMs === -Infinity) {
+  if (newest === undefined || oldest === undefined || gap.fromMs === -Infinity) {
     return false;
   }
   const { archive, marketId } = walk.options;
@@ -187,10 +188,10 @@ async function compareStored(
   const held = new Set(all.map(placeKey));
   const strangers = stored.filter((row) => !held.has(placeKey(row)) && !isUnread(page, row));
   const known = new Set(stored.map(placeKey));
-  const below = walk.pages.ranges.all.find((range) => range.span.toMs === hole.fromMs);
+  const below = walk.pages.ranges.all.find((range) => range.span.toMs === gap.fromMs);
   const covered = {
-    fromMs: Math.max(span.fromMs, below?.span.fromMs ?? hole.fromMs),
-    toMs: Math.min(span.toMs, hole.fromMs),
+    fromMs: Math.max(span.fromMs, below?.span.fromMs ?? gap.fromMs),
+    toMs: Math.min(span.toMs, gap.fromMs),
   };
   const isNews = rows.some(
     (row) => spanContains(covered, row.tradedAtS * SECOND_MS) && !known.has(placeKey(row)),
@@ -224,15 +225,15 @@ async function compareStored(
  */
 export async function endOfHistory(
   walk: Walk,
-  hole: Hole,
+  gap: Gap,
   chain: ChainCursor,
   page: TradePage,
 ): Promise<void> {
   const { pages, chains, book, options } = walk;
   // Above a covered edge there is nothing to be proven; one that is not may lie within that second.
-  const isEdgeCovered = walk.isCovered(hole.edgeMs);
-  const startMs = isEdgeCovered ? Math.min(chain.wholeFromMs, hole.edgeMs) : chain.wholeFromMs;
-  const below = pages.ranges.all.filter((range) => range.span.fromMs < hole.edgeMs);
+  const isEdgeCovered = walk.isCovered(gap.edgeMs);
+  const startMs = isEdgeCovered ? Math.min(chain.wholeFromMs, gap.edgeMs) : chain.wholeFromMs;
+  const below = pages.ranges.all.filter((range) => range.span.fromMs < gap.edgeMs);
   // Below a list that was cut there are more of them. And trades that were seen need not be covered:
   // all of them may lie in one second.
   const hasForgotten =
@@ -242,16 +243,16 @@ export async function endOfHistory(
   // Each refused row with a readable one below it is listed as unread; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.unread.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
-  chains.delete(hole.edgeMs);
+  chains.delete(gap.edgeMs);
   if (endsUnreadable) {
     await pages.commit(page, NOTHING, {});
-    await pages.recordRefused({ fromMs: refusedFromMs, toMs: hole.edgeMs });
-    book.refused(hole.edgeMs);
+    await pages.recordRefused({ fromMs: refusedFromMs, toMs: gap.edgeMs });
+    book.refused(gap.edgeMs);
     return;
   }
   if (hasForgotten) {
     await pages.commit(page, NOTHING, {});
-    await book.beyondHistory(hole);
+    await book.beyondHistory(gap);
     return;
   }
   // Where the market was seen empty until just before, that trade is its first one, and its second is
@@ -259,13 +260,96 @@ export async function endOfHistory(
   const empty = walk.empty.span;
   const isFirst = empty !== undefined && empty.toMs <= startMs;
   const fromMs = isFirst ? empty.fromMs : startMs;
-  const span = { fromMs: Math.min(fromMs, hole.edgeMs), toMs: hole.edgeMs };
+  const span = { fromMs: Math.min(fromMs, gap.edgeMs), toMs: gap.edgeMs };
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };
   const { suspectEdgesMs } = await pages.commit(page, span, evidence);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
   await walk.startFoundAt(fromMs);
   // What is expected of the time before that cannot be had.
-  for (const rest of walk.holes()) {
+  for (const rest of walk.gaps()) {
     if (rest.edgeMs <= fromMs) await book.beyondHistory(rest);
   }
+}
+
+/**
+ * Finds the page that holds the upper edge of a gap with no known trade above it, without walking
+ * what lies between, and stores it as a covered range of its own. From there the gap is walked
+ * down like any other. Pages run in the order of time, so the way there is a search.
+ *
+ * @throws WalkStalledError when the place is not found within a bounded number of requests; the
+ * next step goes on from there
+ */
+export async function locateOffset(
+  walk: Walk,
+  head: Head,
+  gap: Gap,
+  signal: AbortSignal,
+): Promise<void> {
+  const { options, pages, book, chains } = walk;
+  const { edgeMs } = gap;
+  let search = walk.searchFor(edgeMs, pages.ranges.rowsAbove(edgeMs) - 1);
+  let headsSeen = 0;
+  let lowest: SourceTrade | undefined;
+  for (let request = 1; request <= LOCATE_REQUESTS_MAX; request += 1) {
+    const { skip } = search;
+    const page = await walk.fetchForStep(skip, PAGE_MAX, signal);
+    const all = orderPage(page.trades);
+    const sure = sureRows(page, all);
+    // Where nothing is sure, even that shows the way.
+    const rows = sure.length > 0 ? sure : all;
+    if (walk.looksLikeIdMode(skip, rows)) headsSeen += 1;
+    const [newest, oldest] = [rows[0], rows.at(-1)];
+    if (skip === 0 && page.rowCount === 0 && !walk.hasTrades) {
+      await pages.commit(page, NOTHING, {});
+      await head.poll(signal);
+      walk.stepped(request, false);
+      if (walk.hasTrades) return;
+      if (walk.ends.isAgain(edgeMs, 0)) await book.beyondHistory(gap);
+      else book.putOff(edgeMs);
+      return;
+    }
+    if (skip === 0 && (newest === undefined || newest.tradedAtS * SECOND_MS < edgeMs)) {
+      // Nothing is newer than the edge: this is the head, and it proves more than a covered range does.
+      await head.store(page, PAGE_MAX);
+      walk.stepped(request, false);
+      return;
+    }
+    if (newest === undefined || oldest === undefined) {
+      await pages.commit(page, NOTHING, {});
+      if (page.rowCount === 0 && isPastTheEnd(search)) {
+        walk.stepped(request, false);
+        const place = { edgeMs, above: undefined, lowest };
+        if (await walk.isTheEnd(place, skip, signal)) await book.beyondHistory(gap);
+        return;
+      }
+      const pageRows = Math.max(1, options.traits.largestPage);
+      search = goShallower(search, pageRows, page.rowCount === 0);
+    } else if (oldest.tradedAtS * SECOND_MS >= edgeMs) {
+      lowest = oldest;
+      await pages.commit(page, NOTHING, {});
+      search = goDeeper(search, rows.length);
+    } else if (newest.tradedAtS * SECOND_MS < edgeMs) {
+      await pages.commit(page, NOTHING, {});
+      search = goShallower(search, Math.max(rows.length, options.traits.largestPage));
+    } else {
+      if (rows !== sure) continue;
+      const claim = coveredSpan(rows);
+      const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
+        endpoint: options.source.endpoint,
+        skip,
+        received: page.rowCount,
+        sought: true,
+      });
+      await walk.epochs.look(rows);
+      for (const suspectMs of suspectEdgesMs) book.refused(suspectMs);
+      const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
+      const seen = seenDepth(skip + rows.length, page);
+      if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
+      walk.stepped(request, false);
+      return;
+    }
+  }
+  walk.putAside(edgeMs, search);
+  if (headsSeen === LOCATE_REQUESTS_MAX) options.offsets.invalidate(options.source.endpoint);
+  throw walk.stalled(`${LOCATE_REQUESTS_MAX} requests in a row did not find the time asked for`);
 }

@@ -1,13 +1,13 @@
 import type { Clock } from '../../kernel/clock.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { type ArchivePort, type PagedEndpoint, PRIORITY, type SinceMode } from '../ports.js';
+import { type ArchivePort, type OffsetMode, type PagedEndpoint, PRIORITY } from '../ports.js';
 import type { TradeSource } from './source.js';
 
 /** What the walkers know together of how the server understands `since` and `lastId`. */
-export interface SinceKnowledge {
+export interface OffsetKnowledge {
   /** Undefined while it is not settled: then only the head may be asked for. */
-  of(endpoint: PagedEndpoint): SinceMode | undefined;
+  of(endpoint: PagedEndpoint): OffsetMode | undefined;
   /**
    * Tries to settle what is open with a market that has trades; does nothing when nothing is open,
    * or when it is not yet time for another try.
@@ -19,14 +19,14 @@ export interface SinceKnowledge {
   invalidate(endpoint: PagedEndpoint): void;
 }
 
-export interface SinceModesOptions {
-  readonly archive: Pick<ArchivePort, 'sinceModes' | 'rememberSinceMode'>;
+export interface OffsetModesOptions {
+  readonly archive: Pick<ArchivePort, 'offsetModes' | 'rememberOffsetMode'>;
   readonly clock: Clock;
   readonly telemetry: CollectEvents;
 }
 
 interface Endpoint {
-  mode: SinceMode | undefined;
+  mode: OffsetMode | undefined;
   /** Not settled, or suspect. */
   isOpen: boolean;
   isLooking: boolean;
@@ -57,19 +57,19 @@ const unsettled = (): Endpoint => ({
  * States per endpoint: *open* → *settled* (three agreeing observations, kept in the archive) →
  * *suspect* (answers that only the other mode explains; the known mode stays in force) → *settled*.
  */
-export class SinceModes implements SinceKnowledge {
-  readonly #options: SinceModesOptions;
+export class OffsetModes implements OffsetKnowledge {
+  readonly #options: OffsetModesOptions;
   readonly #endpoints: Readonly<Record<PagedEndpoint, Endpoint>> = {
     history: unsettled(),
     historyResult: unsettled(),
   };
   #loading: Promise<void> | undefined;
 
-  constructor(options: SinceModesOptions) {
+  constructor(options: OffsetModesOptions) {
     this.#options = options;
   }
 
-  of(endpoint: PagedEndpoint): SinceMode | undefined {
+  of(endpoint: PagedEndpoint): OffsetMode | undefined {
     return this.#endpoints[endpoint].mode;
   }
 
@@ -101,13 +101,13 @@ export class SinceModes implements SinceKnowledge {
     }
   }
 
-  async #settle(endpoint: PagedEndpoint, mode: SinceMode): Promise<void> {
+  async #settle(endpoint: PagedEndpoint, mode: OffsetMode): Promise<void> {
     const { archive, clock, telemetry } = this.#options;
     const state = this.#endpoints[endpoint];
     const before = state.mode;
     if (before !== mode) {
-      await archive.rememberSinceMode(endpoint, mode);
-      telemetry.sinceModeSettled({ endpoint, mode, before: before ?? null });
+      await archive.rememberOffsetMode(endpoint, mode);
+      telemetry.offsetModeSettled({ endpoint, mode, before: before ?? null });
     }
     state.mode = mode;
     state.isOpen = false;
@@ -117,7 +117,7 @@ export class SinceModes implements SinceKnowledge {
   /** Reads once what an earlier run found out; a failure is repeated at the next call. */
   #load(): Promise<void> {
     this.#loading ??= this.#options.archive
-      .sinceModes()
+      .offsetModes()
       .then((modes) => {
         for (const endpoint of ['history', 'historyResult'] as const) {
           const mode = modes[endpoint];
@@ -140,7 +140,7 @@ async function agreement(
   source: TradeSource,
   market: string,
   signal: AbortSignal,
-): Promise<SinceMode | undefined> {
+): Promise<OffsetMode | undefined> {
   const first = await observe(source, market, SAMPLE, signal);
   if (first === undefined) return undefined;
   if ((await observe(source, market, SAMPLE - 7, signal)) !== first) return undefined;
@@ -159,7 +159,7 @@ async function observe(
   market: string,
   size: number,
   signal: AbortSignal,
-): Promise<SinceMode | undefined> {
+): Promise<OffsetMode | undefined> {
   const page = async (skip: number, limit: number) => {
     const options = { priority: PRIORITY.head, signal };
     const { trades, rowCount } = await source.fetch(market, skip, limit, options);

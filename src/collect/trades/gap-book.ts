@@ -2,85 +2,85 @@ import type { Random } from '../../kernel/random.js';
 import type { Span } from '../../kernel/span.js';
 import { BlockedEdges } from '../../model/edges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import type { Hole } from '../../model/holes.js';
+import type { Gap } from '../../model/gaps.js';
 import type { RememberedGap } from '../ports.js';
 import type { PageStore, PageStoreOptions } from './page-store.js';
 
-export interface HoleBookOptions extends PageStoreOptions {
+export interface GapBookOptions extends PageStoreOptions {
   readonly random: Random;
 }
 
 const RETRY_BASE_MS = 1000;
 export const RETRY_CAP_MS = 600_000;
-/** What failed lay with the exchange, not with the hole: once it answers again the walk goes on. */
+/** What failed lay with the exchange, not with the gap: once it answers again the walk goes on. */
 const EXCHANGE_RETRY_CAP_MS = 60_000;
-/** A hole that the exchange no longer serves is looked at again this rarely. */
+/** A gap that the exchange no longer serves is looked at again this rarely. */
 const BEYOND_HISTORY_RETRY_MS = 3_600_000;
-/** Tries after the first to find a hole in id mode within the newest page after all. */
+/** Tries after the first to find a gap in id mode within the newest page after all. */
 const HORIZON_RETRIES = 3;
 /** Tries after the first to find the start of a history that is forgotten as fast as it is walked. */
 const BEYOND_HISTORY_RETRIES = 1;
 /** Memories of one stream that are read at the start. */
 const MEMORIES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
-/** Holes that are remembered as reported; beyond it they are reported again. */
+/** Gaps that are remembered as reported; beyond it they are reported again. */
 const NAMED_MAX = 1000;
 
 /**
- * What became of the tries at filling holes. The pauses between them live here; each failed try
+ * What became of the tries at filling gaps. The pauses between them live here; each failed try
  * also goes to the archive, so that a restart neither forgets nor hammers. Nothing is written for a
- * hole that the next step closes.
+ * gap that the next step closes.
  */
-export class HoleBook {
-  readonly #options: HoleBookOptions;
+export class GapBook {
+  readonly #options: GapBookOptions;
   readonly #pages: PageStore;
   readonly #edges: BlockedEdges;
-  /** Starts of holes of which the archive knows already that the head moved on. */
-  readonly #toldFromMs = new Set<number>();
+  /** Starts of gaps of which the archive knows already that the head moved on. */
+  readonly #reportedFromMs = new Set<number>();
   /** Tries that did not reach below the lowest edge, while the start of history is open. */
   #horizon = { edgeMs: 0, times: 0 };
   #isRestored = false;
-  /** Whether the archive remembers tries at the lowest hole while the start of history is open. */
+  /** Whether the archive remembers tries at the lowest gap while the start of history is open. */
   #hasStartTries = false;
 
-  constructor(options: HoleBookOptions, pages: PageStore) {
+  constructor(options: GapBookOptions, pages: PageStore) {
     this.#options = options;
     this.#pages = pages;
     this.#edges = new BlockedEdges(options.random, RETRY_BASE_MS, RETRY_CAP_MS);
   }
 
-  /** Takes over, once, what an earlier run learned of holes. */
+  /** Takes over, once, what an earlier run learned of gaps. */
   async restore(): Promise<void> {
     if (this.#isRestored) return;
     const { archive, stream, clock, time, source } = this.#options;
     const exchangeMs = Math.floor(time.nowMs());
     const filter = { marketIds: [stream.marketId], kinds: [source.kind], limit: MEMORIES_MAX };
-    const gaps = await archive.listGaps(filter, exchangeMs);
+    const memories = await archive.listGaps(filter, exchangeMs);
     const nowMs = clock.monotonicMs();
     await this.#restoreStart(exchangeMs, nowMs);
-    // Memories lie side by side in what the walk sees as one hole: it is tried by its upper edge, as
+    // Memories lie side by side in what the walk sees as one gap: it is tried by its upper edge, as
     // soon as any part of it is due.
-    let hole: { fromMs: number; edgeMs: number; attempts: number; waitMs: number } | undefined;
-    for (const gap of gaps) {
-      if (gap.streamId !== stream.streamId) continue;
-      const { span, attempts } = gap;
-      if (gap.reason === 'head moved') this.#toldFromMs.add(span.fromMs);
-      const waitMs = pauseOf(gap, exchangeMs);
-      hole =
-        hole?.fromMs === span.toMs
+    let gap: { fromMs: number; edgeMs: number; attempts: number; waitMs: number } | undefined;
+    for (const memory of memories) {
+      if (memory.streamId !== stream.streamId) continue;
+      const { span, attempts } = memory;
+      if (memory.reason === 'head moved') this.#reportedFromMs.add(span.fromMs);
+      const waitMs = pauseOf(memory, exchangeMs);
+      gap =
+        gap?.fromMs === span.toMs
           ? {
               fromMs: span.fromMs,
-              edgeMs: hole.edgeMs,
-              attempts: Math.max(hole.attempts, attempts),
-              waitMs: Math.min(hole.waitMs, waitMs),
+              edgeMs: gap.edgeMs,
+              attempts: Math.max(gap.attempts, attempts),
+              waitMs: Math.min(gap.waitMs, waitMs),
             }
           : { fromMs: span.fromMs, edgeMs: span.toMs, attempts, waitMs };
-      this.#edges.restore(hole.edgeMs, hole.attempts, nowMs + hole.waitMs);
+      this.#edges.restore(gap.edgeMs, gap.attempts, nowMs + gap.waitMs);
     }
     this.#isRestored = true;
   }
 
-  /** The same of the lowest hole while its start is unknown. */
+  /** The same of the lowest gap while its start is unknown. */
   async #restoreStart(exchangeMs: number, nowMs: number): Promise<void> {
     const { archive, stream } = this.#options;
     const { collectFromMs, ranges } = this.#pages;
@@ -98,7 +98,7 @@ export class HoleBook {
   }
 
   /** The walk has got on below an edge. */
-  async passed({ fromMs, edgeMs }: Hole): Promise<void> {
+  async passed({ fromMs, edgeMs }: Gap): Promise<void> {
     this.#edges.clear(edgeMs);
     if (fromMs !== -Infinity || !this.#hasStartTries) return;
     this.#hasStartTries = false;
@@ -106,12 +106,12 @@ export class HoleBook {
     await archive.noteStartTry(stream.streamId, null);
   }
 
-  /** Allows another try at the holes of a span. */
+  /** Allows another try at the gaps of a span. */
   release({ fromMs, toMs }: Span): void {
     this.#edges.release(fromMs, toMs, this.#options.clock.monotonicMs());
   }
 
-  /** Puts a hole off without a word to the archive: the failure was not the exchange's. */
+  /** Puts a gap off without a word to the archive: the failure was not the exchange's. */
   putOff(edgeMs: number): void {
     this.#edges.block(edgeMs, this.#options.clock.monotonicMs());
   }
@@ -121,43 +121,43 @@ export class HoleBook {
     this.#edges.block(edgeMs, this.#options.clock.monotonicMs(), RETRY_CAP_MS);
   }
 
-  /** A try at a hole led nowhere; it is repeated after a growing pause. */
-  async failed(hole: Hole, reason: GapReason, note: string): Promise<void> {
+  /** A try at a gap led nowhere; it is repeated after a growing pause. */
+  async failed(gap: Gap, reason: GapReason, note: string): Promise<void> {
     const capMs = reason === 'exchange failed' ? EXCHANGE_RETRY_CAP_MS : RETRY_CAP_MS;
     const nowMs = this.#options.clock.monotonicMs();
-    const waitMs = this.#edges.block(hole.edgeMs, nowMs, 0, capMs);
-    await this.#record(hole, 'open', reason, note, waitMs);
+    const waitMs = this.#edges.block(gap.edgeMs, nowMs, 0, capMs);
+    await this.#record(gap, 'open', reason, note, waitMs);
   }
 
   /**
-   * A hole lies outside the newest page of a server that pages no deeper (id mode), and that page was
+   * A gap lies outside the newest page of a server that pages no deeper (id mode), and that page was
    * as long as any. It is tried again some times, because a page may turn out longer than the last;
    * then it is given up.
    */
-  async horizon(hole: Hole): Promise<void> {
+  async horizon(gap: Gap): Promise<void> {
     const note = 'the server counts since and lastId as trade ids: only its newest page is served';
-    if (hole.fromMs === -Infinity) {
-      this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs());
-      await this.#startAtHorizon(hole, HORIZON_RETRIES);
-    } else if (this.#edges.attempts(hole.edgeMs) < HORIZON_RETRIES) {
-      await this.failed(hole, 'history horizon', note);
+    if (gap.fromMs === -Infinity) {
+      this.#edges.block(gap.edgeMs, this.#options.clock.monotonicMs());
+      await this.#startAtHorizon(gap, HORIZON_RETRIES);
+    } else if (this.#edges.attempts(gap.edgeMs) < HORIZON_RETRIES) {
+      await this.failed(gap, 'history horizon', note);
     } else {
-      await this.#lost(hole, 'history horizon', note, Number.POSITIVE_INFINITY);
+      await this.#lost(gap, 'history horizon', note, Number.POSITIVE_INFINITY);
     }
   }
 
-  /** The exchange serves nothing as old as a hole. */
-  async beyondHistory(hole: Hole): Promise<void> {
+  /** The exchange serves nothing as old as a gap. */
+  async beyondHistory(gap: Gap): Promise<void> {
     const note = 'its history ended above when this was asked for';
-    await this.#lost(hole, 'beyond history', note, BEYOND_HISTORY_RETRY_MS);
-    if (hole.fromMs === -Infinity) await this.#startAtHorizon(hole, BEYOND_HISTORY_RETRIES);
+    await this.#lost(gap, 'beyond history', note, BEYOND_HISTORY_RETRY_MS);
+    if (gap.fromMs === -Infinity) await this.#startAtHorizon(gap, BEYOND_HISTORY_RETRIES);
   }
 
   /**
    * What there was below the lowest edge cannot be known: after some tries what can be had from there on
    * is all that is expected. That is said for good, so tries that failed for another reason do not count.
    */
-  async #startAtHorizon({ edgeMs }: Hole, retries: number): Promise<void> {
+  async #startAtHorizon({ edgeMs }: Gap, retries: number): Promise<void> {
     const times = this.#horizon.edgeMs === edgeMs ? this.#horizon.times + 1 : 1;
     this.#horizon = { edgeMs, times };
     if (times <= retries || this.#pages.collectFromMs !== null) return;
@@ -165,23 +165,23 @@ export class HoleBook {
   }
 
   /**
-   * A hole between known trades outlived a step of filling. Most holes are bursts that the next
+   * A gap between known trades outlived a step of filling. Most gaps are bursts that the next
    * page closes, and are not worth a write.
    */
-  async outlived(hole: Hole): Promise<void> {
-    const { fromMs, edgeMs } = hole;
-    if (fromMs === -Infinity || this.#toldFromMs.has(fromMs)) return;
-    if (this.#toldFromMs.size >= NAMED_MAX) this.#toldFromMs.clear();
-    this.#toldFromMs.add(fromMs);
+  async outlived(gap: Gap): Promise<void> {
+    const { fromMs, edgeMs } = gap;
+    if (fromMs === -Infinity || this.#reportedFromMs.has(fromMs)) return;
+    if (this.#reportedFromMs.size >= NAMED_MAX) this.#reportedFromMs.clear();
+    this.#reportedFromMs.add(fromMs);
     await this.#pages.recordGap({ fromMs, toMs: edgeMs }, 'open', 'head moved');
   }
 
-  async #lost(hole: Hole, reason: GapReason, note: string, retryMs: number): Promise<void> {
-    this.#edges.block(hole.edgeMs, this.#options.clock.monotonicMs(), retryMs);
-    await this.#record(hole, 'unfillable', reason, note, null);
+  async #lost(gap: Gap, reason: GapReason, note: string, retryMs: number): Promise<void> {
+    this.#edges.block(gap.edgeMs, this.#options.clock.monotonicMs(), retryMs);
+    await this.#record(gap, 'unfillable', reason, note, null);
   }
 
-  /** A try at the lowest hole while its start is unknown: no gap could be listed with it. */
+  /** A try at the lowest gap while its start is unknown: no gap could be listed with it. */
   async #recordStart(reason: GapReason, note: string, waitMs: number): Promise<void> {
     const { archive, stream, time } = this.#options;
     if (this.#pages.collectFromMs !== null) return;
@@ -192,7 +192,7 @@ export class HoleBook {
   }
 
   async #record(
-    { fromMs, edgeMs }: Hole,
+    { fromMs, edgeMs }: Gap,
     state: 'open' | 'unfillable',
     reason: GapReason,
     note: string,

@@ -1,11 +1,12 @@
 import type { ResultOf } from '../../contract/endpoints.js';
 import type { Candle } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
-import type { Span } from '../../kernel/span.js';
+import { DAY_MS } from '../../kernel/durations.js';
+import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { KlineRow } from '../../model/batch.js';
 import { isLost } from '../../model/gap-reasons.js';
+import { gridWithin, withoutSlots } from '../../model/proof.js';
 import type { ExchangeReply } from '../ports.js';
-import type { CandleGrid } from './candle-grid.js';
 
 export type KlineReply = ExchangeReply<ResultOf<'kline'>>;
 
@@ -100,4 +101,78 @@ function sortCandles(
 function slotOf(payload: unknown): number | undefined {
   const time: unknown = (payload as { time?: unknown } | null)?.time;
   return typeof time === 'number' && Number.isSafeInteger(time) ? time * 1000 : undefined;
+}
+
+/** A server that keeps changing its mind is not followed. */
+const CHANGES_MAX = 3;
+
+/**
+ * The open times of candles of one length. Below a day they are multiples of the length; days and
+ * weeks may begin at another hour or weekday, as the server's own time zone has it (field notes,
+ * kline). Where that is shows in the first answer.
+ */
+export class CandleGrid {
+  readonly stepMs: number;
+  #offsetMs = 0;
+  #changes = 0;
+
+  /** @param edgeMs an edge of what is covered already; undefined when nothing is */
+  constructor(stepMs: number, edgeMs: number | undefined) {
+    this.stepMs = stepMs;
+    if (edgeMs !== undefined && this.#mayBeShifted) this.#offsetMs = edgeMs % stepMs;
+  }
+
+  get #mayBeShifted(): boolean {
+    return this.stepMs >= DAY_MS;
+  }
+
+  floor(ms: number): number {
+    return floorToMs(ms - this.#offsetMs, this.stepMs) + this.#offsetMs;
+  }
+
+  ceil(ms: number): number {
+    return ceilToMs(ms - this.#offsetMs, this.stepMs) + this.#offsetMs;
+  }
+
+  holds(openMs: number): boolean {
+    return this.floor(openMs) === openMs;
+  }
+
+  /** The candles that overlap a span. */
+  around({ fromMs, toMs }: Span): Span {
+    return { fromMs: this.floor(fromMs), toMs: this.ceil(toMs) };
+  }
+
+  /** The candles that lie wholly inside a span. */
+  within(span: Span): Span {
+    return this.#shift(gridWithin(this.#shift(span, -this.#offsetMs), this.stepMs), this.#offsetMs);
+  }
+
+  /** A fetched span without refused candles, see {@link withoutSlots}. */
+  without(fetched: Span, refusedMs: ReadonlyArray<number | undefined>): Span[] {
+    const own = refusedMs.map((ms) => (ms === undefined ? undefined : ms - this.#offsetMs));
+    const spans = withoutSlots(this.#shift(fetched, -this.#offsetMs), own, this.stepMs);
+    return spans.map((span) => this.#shift(span, this.#offsetMs));
+  }
+
+  /**
+   * Takes over the hour at which the server's candles begin, when an answer shows two or more and
+   * all of them agree.
+   *
+   * @returns whether the grid has changed, so that the answer is one to another question
+   */
+  learn(openTimesMs: readonly number[]): boolean {
+    const [first] = openTimesMs;
+    if (!this.#mayBeShifted || first === undefined || openTimesMs.length < 2) return false;
+    const offsetMs = first % this.stepMs;
+    const isAgreed = openTimesMs.every((ms) => ms % this.stepMs === offsetMs);
+    if (!isAgreed || offsetMs === this.#offsetMs || this.#changes >= CHANGES_MAX) return false;
+    this.#changes += 1;
+    this.#offsetMs = offsetMs;
+    return true;
+  }
+
+  #shift({ fromMs, toMs }: Span, byMs: number): Span {
+    return { fromMs: fromMs + byMs, toMs: toMs + byMs };
+  }
 }

@@ -1,11 +1,11 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
-import type { Hole } from '../../model/holes.js';
+import type { Gap } from '../../model/gaps.js';
 import type { PageRow } from '../../model/order.js';
 import { latestMs, type ReplyTimes } from '../../model/proof.js';
 import type { SourceTrade } from './source.js';
 
-/** A hole below an edge of coverage: what the walk would fill next. */
+/** A gap below an edge of coverage: what the walk would fill next. */
 export interface PendingGap {
   readonly edgeMs: number;
   /** Directly below the newest coverage: the walk has lost touch with the head. */
@@ -107,10 +107,10 @@ export class Chains {
     }
   }
 
-  /** Drops chains whose edge no longer lies in or at the top of a hole. */
-  keepWithin(holes: readonly Hole[]): void {
+  /** Drops chains whose edge no longer lies in or at the top of a gap. */
+  keepWithin(gaps: readonly Gap[]): void {
     for (const edgeMs of this.#byEdge.keys()) {
-      const isOpen = holes.some((hole) => hole.fromMs < edgeMs && edgeMs <= hole.edgeMs);
+      const isOpen = gaps.some((gap) => gap.fromMs < edgeMs && edgeMs <= gap.edgeMs);
       if (!isOpen) this.#byEdge.delete(edgeMs);
     }
   }

@@ -1,8 +1,8 @@
 import { normalizeSpans, type Span, subtractSpans } from '../kernel/span.js';
 
 /** A piece of expected history that is not covered, as a walk works on it: from its upper edge down. */
-export interface Hole {
-  /** Where the hole begins; minus infinity while the start of history is not known. */
+export interface Gap {
+  /** Where the gap begins; minus infinity while the start of history is not known. */
   readonly fromMs: number;
   /** Its upper edge. */
   readonly edgeMs: number;
@@ -10,28 +10,28 @@ export interface Hole {
 
 /**
  * Expected minus covered, newest first, below the newest covered instant (what is newer is not a
- * hole but the future of the head).
+ * gap but the future of the head).
  *
- * @param cuts edges from which a walk can go on inside a hole: it is cut there
+ * @param cuts edges from which a walk can go on inside a gap: it is cut there
  */
-export function findHoles(
+export function findGaps(
   expected: readonly Span[],
   covered: readonly Span[],
   topMs: number,
   cuts: readonly number[] = [],
-): Hole[] {
-  const holes: Hole[] = [];
+): Gap[] {
+  const gaps: Gap[] = [];
   for (const { fromMs, toMs } of normalizeSpans(expected)) {
     const whole = { fromMs, toMs: Math.min(toMs, topMs) };
     for (const gap of subtractSpans(whole, covered)) {
       const inside = cuts.filter((cut) => gap.fromMs < cut && cut < gap.toMs);
       let lowerMs = gap.fromMs;
       for (const edgeMs of [...new Set(inside)].sort((a, b) => a - b)) {
-        holes.push({ fromMs: lowerMs, edgeMs });
+        gaps.push({ fromMs: lowerMs, edgeMs });
         lowerMs = edgeMs;
       }
-      holes.push({ fromMs: lowerMs, edgeMs: gap.toMs });
+      gaps.push({ fromMs: lowerMs, edgeMs: gap.toMs });
     }
   }
-  return holes.reverse();
+  return gaps.reverse();
 }

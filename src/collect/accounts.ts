@@ -1,11 +1,137 @@
-import type { ActiveOrder } from '../../contract/resources.js';
-import type { RejectedRow } from '../../contract/shape.js';
-import { equalDecimals } from '../../kernel/decimal.js';
-import { TapekeepError } from '../../kernel/errors.js';
-import type { ActiveOrderRow } from '../../model/batch.js';
-import { type ExchangePort, PRIORITY } from '../ports.js';
-import { quarantineRows } from '../quarantine.js';
-import { type SnapshotOptions, SnapshotRecorder } from '../snapshot.js';
+import type { ActiveOrder, Balance } from '../contract/resources.js';
+import type { RejectedRow } from '../contract/shape.js';
+import { equalDecimals } from '../kernel/decimal.js';
+import { TapekeepError } from '../kernel/errors.js';
+import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../model/batch.js';
+import type { CollectContext } from './market-unit.js';
+import { type ExchangePort, type ExchangeTime, PRIORITY, quarantineRows } from './ports.js';
+import { toleranceMs } from './schedule.js';
+import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
+
+/** What the archive remembers of an account over restarts. */
+export interface AccountArchive {
+  knownBalances(): Promise<readonly BalanceRow[]>;
+  openOrders(marketId: number): Promise<readonly ActiveOrderRow[]>;
+}
+
+/** Given to the collector only where the account is to be followed. */
+export interface AccountOptions {
+  /** Cron expression. */
+  readonly schedule: string;
+  readonly archive: AccountArchive;
+}
+
+type AccountContext = Pick<CollectContext, 'exchange' | 'archive' | 'clock' | 'telemetry'> & {
+  readonly time: ExchangeTime;
+};
+
+/**
+ * Follows the account behind the client's key: its balances, and its active orders in each market.
+ * The streams are opened at their first look.
+ */
+export class AccountCollector {
+  readonly #context: AccountContext & { readonly toleranceMs: number };
+  readonly #account: AccountArchive;
+  #balances: BalanceCollector | undefined;
+  readonly #orders = new Map<number, OrderCollector>();
+
+  /** @param periodMs how often it is polled */
+  constructor(context: AccountContext, account: AccountArchive, periodMs: number) {
+    this.#context = { ...context, toleranceMs: toleranceMs(periodMs) };
+    this.#account = account;
+  }
+
+  async pollBalances(signal: AbortSignal): Promise<void> {
+    this.#balances ??= new BalanceCollector({
+      ...this.#context,
+      ...(await this.#openStream('balance', ALL_MARKETS_ID)),
+      market: '*',
+      knownBalances: () => this.#account.knownBalances(),
+    });
+    await this.#balances.poll(signal);
+  }
+
+  async pollOrders(market: string, marketId: number, signal: AbortSignal): Promise<void> {
+    const orders =
+      this.#orders.get(marketId) ??
+      new OrderCollector({
+        ...this.#context,
+        ...(await this.#openStream('orders', marketId)),
+        market,
+        marketId,
+        openOrders: (id) => this.#account.openOrders(id),
+      });
+    this.#orders.set(marketId, orders);
+    await orders.poll(signal);
+  }
+
+  async #openStream(kind: 'balance' | 'orders', marketId: number) {
+    const { archive } = this.#context;
+    const stream = await archive.ensureStream({ kind, marketId, variant: 0 });
+    const [newest] = await archive.coveredRanges(stream, 1);
+    return { stream, coveredUntilMs: newest?.span.toMs };
+  }
+}
+
+export interface BalanceCollectorOptions extends SnapshotOptions {
+  readonly exchange: ExchangePort;
+  readonly knownBalances: () => Promise<readonly BalanceRow[]>;
+}
+
+/**
+ * Follows what the account holds: a row for each currency that changed, appeared or is listed no
+ * longer. What the archive knows from before a restart is not stored again.
+ */
+export class BalanceCollector {
+  readonly #options: BalanceCollectorOptions;
+  readonly #recorder: SnapshotRecorder;
+  #known: ReadonlyMap<string, BalanceRow> | undefined;
+
+  constructor(options: BalanceCollectorOptions) {
+    this.#options = options;
+    this.#recorder = new SnapshotRecorder(options);
+  }
+
+  async poll(signal: AbortSignal): Promise<void> {
+    const { exchange, time, knownBalances } = this.#options;
+    this.#known ??= new Map((await knownBalances()).map((row) => [row.currency, row]));
+    const known = this.#known;
+    const reply = await exchange.call('balances', {}, { priority: PRIORITY.snapshot, signal });
+    const { receivedAtMs, rejected } = reply;
+    const observedAtMs = Math.floor(time.nowMs());
+    const seen = { marketId: ALL_MARKETS_ID, observedAtMs, receivedAtMs };
+    const listed = Object.entries(reply.data);
+    const changed: BalanceRow[] = listed
+      .filter(([currency, balance]) => !isSameBalance(known.get(currency), balance))
+      .map(([currency, { available, freeze }]) => ({ ...seen, currency, available, freeze }));
+    // An unreadable entry does not prove that the currency is gone.
+    const gone: BalanceRow[] = [...known.keys()]
+      .filter((currency) => rejected.length === 0 && reply.data[currency] === undefined)
+      .map((currency) => ({ ...seen, currency, available: null, freeze: null }));
+    await this.#recorder.record({
+      observedAtMs,
+      batch: {
+        balances: [...changed, ...gone],
+        quarantine: quarantineRows('balances', null, rejected, receivedAtMs),
+      },
+      evidence: { endpoint: 'balances', currencies: listed.length },
+      series: 'balance',
+      received: listed.length + gone.length + rejected.length,
+      rejected: rejected.length,
+      unchanged: listed.length - changed.length,
+      isWhole: rejected.length === 0,
+    });
+    const next = new Map(known);
+    for (const row of changed) next.set(row.currency, row);
+    for (const { currency } of gone) next.delete(currency);
+    this.#known = next;
+  }
+}
+
+function isSameBalance(known: BalanceRow | undefined, { available, freeze }: Balance): boolean {
+  const [a, f] = [known?.available ?? null, known?.freeze ?? null];
+  return a !== null && f !== null && equalDecimals(a, available) && equalDecimals(f, freeze);
+}
 
 export interface OrderCollectorOptions extends SnapshotOptions {
   readonly marketId: number;
@@ -63,7 +189,7 @@ export class OrderCollector {
     const seen = { marketId, observedAtMs, receivedAtMs };
     const changed = [...orders.values()]
       .map((order): ActiveOrderRow => ({ ...seen, isGone: false, ...fieldsOf(order) }))
-      .filter((row) => !isSame(known.get(row.orderId), row));
+      .filter((row) => !isSameOrder(known.get(row.orderId), row));
     // An unreadable order is not proven gone.
     const gone = [...known.values()]
       .filter(({ orderId }) => rejected.length === 0 && !orders.has(orderId))
@@ -150,7 +276,7 @@ const DECIMALS = [
   'makerFee',
 ] as const;
 
-function isSame(known: ActiveOrderRow | undefined, row: ActiveOrderRow): boolean {
+function isSameOrder(known: ActiveOrderRow | undefined, row: ActiveOrderRow): boolean {
   if (known === undefined || known.side !== row.side || known.type !== row.type) return false;
   return DECIMALS.every((name) => equalDecimals(known[name], row[name]));
 }

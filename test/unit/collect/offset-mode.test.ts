@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import type { SinceMode } from '../../../src/collect/ports.js';
-import { SinceModes } from '../../../src/collect/trades/since-mode.js';
+import type { OffsetMode } from '../../../src/collect/ports.js';
+import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { type HistoryTraits, ModelHistory } from '../../support/models/model-history.js';
@@ -23,7 +23,7 @@ function open() {
   const archive = new ModelArchive();
   archive.modes = {};
   const [clock, telemetry] = [new FakeClock(), new CollectRecord()];
-  const begin = () => new SinceModes({ archive, clock, telemetry });
+  const begin = () => new OffsetModes({ archive, clock, telemetry });
   return { archive, clock, telemetry, begin };
 }
 
@@ -107,7 +107,7 @@ test('however fast trades come and however often caches answer, a mode is never 
   let [settled, lies] = [0, 0];
   const world = fc.record({
     seed: fc.integer({ min: 1, max: 2 ** 31 }),
-    mode: fc.constantFrom<SinceMode>('skip', 'id'),
+    mode: fc.constantFrom<OffsetMode>('skip', 'id'),
     history: fc.integer({ min: 3, max: 400 }),
     perRequest: fc.integer({ min: 0, max: 120 }),
     cap: fc.constantFrom(1000, 100, 30),

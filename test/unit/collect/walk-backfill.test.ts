@@ -9,7 +9,7 @@ import {
   TradeWorld,
 } from '../../support/worlds/trade-world.js';
 
-/** Spans that are wanted besides, spans that are doubted, and what is remembered of holes. */
+/** Spans that are wanted besides, spans that are doubted, and what is remembered of gaps. */
 
 const span = (fromS: number, toS: number) => ({
   fromMs: START_MS + fromS * 1000,
@@ -23,7 +23,7 @@ test('a span deep in history is reached without walking what lies between', asyn
   await walker.pollHead(signal);
   await fillAll(walker);
   const before = world.exchange.asked.length;
-  walker.want(span(4000.5, 4300));
+  walker.backfill(span(4000.5, 4300));
   assert.deepEqual(walker.pendingGap(), { edgeMs: START_MS + 4_300_000, isTop: false });
   while (walker.pendingGap() !== undefined) {
     await walker.fillStep(signal).catch(() => world.clock.advance(3000));
@@ -43,7 +43,7 @@ test('what an interrupted search has reached is gone on with after a restart', a
   await world.walker('trades', 19_950).pollHead(signal);
   const begin = () => {
     const walker = world.walker('trades', 19_950);
-    walker.want(span(4000, 6000));
+    walker.backfill(span(4000, 6000));
     return walker;
   };
   let before = 0;
@@ -65,7 +65,7 @@ test('what is wanted of a time before history is given up as beyond it', async (
   const world = new TradeWorld(every(300, 1, 1000), 1400);
   const walker = world.walker('trades', 1350);
   await walker.pollHead(signal);
-  walker.want(span(0, 1100));
+  walker.backfill(span(0, 1100));
   await fillAll(walker);
   assert.deepEqual(world.covered(), [[1001, 1400]]);
   assert.deepEqual(world.gaps(), [[0, 1001, 'unfillable']]);
@@ -97,7 +97,7 @@ test('a doubted span is walked again, and rows that had vanished are stored agai
   world.assertHonest();
 });
 
-test('a hole that the next page closes is not written down; one that lasts is, once', async () => {
+test('a gap that the next page closes is not written down; one that lasts is, once', async () => {
   const world = new TradeWorld(every(60, 1), 60);
   world.cap = 50;
   const walker = world.walker();
@@ -207,13 +207,13 @@ test('in id mode what has left the newest page is tried some times, then listed 
   world.trades = every(900, 1);
   world.clock.advance(800_000);
   await walker.pollHead(signal);
-  const hole = () =>
+  const gap = () =>
     world.archive.gapsOf(
       { streamId: 1, kind: 'trades', marketId: 7, variant: 0, collectFromMs: START_MS },
       START_MS + 900_000,
     );
   assert.deepEqual(
-    hole()
+    gap()
       .map(({ state, reason, attempts }) => [state, reason, attempts])
       .at(0),
     ['open', 'history horizon', 1],
@@ -223,7 +223,7 @@ test('in id mode what has left the newest page is tried some times, then listed 
     await fillAll(walker);
   }
   assert.deepEqual(
-    hole()
+    gap()
       .map(({ state, reason, attempts }) => [state, reason, attempts])
       .at(0),
     ['unfillable', 'history horizon', 5],

@@ -1,20 +1,21 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { TickerSweep, tradeSign } from '../../../../src/collect/polling/signs.js';
+import { TickerSweep } from '../../../src/collect/tickers.js';
+import { activityOf } from '../../../src/collect/trades/evidence.js';
 
 const figures = (last: string, volume: string, deal: string) => ({ last, volume, deal });
 
 test('a rise of volume or deal, and another last price, are trades for certain', () => {
   const before = figures('10', '5', '50');
-  assert.equal(tradeSign(before, figures('10', '5.1', '50')), 'trade');
-  assert.equal(tradeSign(before, figures('10', '5', '50.01')), 'trade');
-  assert.equal(tradeSign(before, figures('9', '4', '40')), 'trade');
+  assert.equal(activityOf(before, figures('10', '5.1', '50')), 'trade');
+  assert.equal(activityOf(before, figures('10', '5', '50.01')), 'trade');
+  assert.equal(activityOf(before, figures('9', '4', '40')), 'trade');
 });
 
 test('figures that only fall may be an old trade that leaves; the same ones are nothing', () => {
   const before = figures('10', '5', '50');
-  assert.equal(tradeSign(before, figures('10', '4', '40')), 'maybe');
-  assert.equal(tradeSign(before, figures('10.0', '5.00', '5e1')), undefined);
+  assert.equal(activityOf(before, figures('10', '4', '40')), 'maybe');
+  assert.equal(activityOf(before, figures('10.0', '5.00', '5e1')), undefined);
 });
 
 test('a sweep names the markets that moved since the answer before', () => {
@@ -27,9 +28,9 @@ test('a sweep names the markets that moved since the answer before', () => {
   });
   const sweep = new TickerSweep();
   assert.deepEqual([...sweep.compare({ A: entry('1', '1'), B: entry('1', '1') })], []);
-  const signs = sweep.compare({ A: entry('1', '2'), B: entry('1', '0'), C: entry('1', '9') });
+  const activities = sweep.compare({ A: entry('1', '2'), B: entry('1', '0'), C: entry('1', '9') });
   assert.deepEqual(
-    [...signs],
+    [...activities],
     [
       ['A', 'trade'],
       ['B', 'maybe'],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { persistentExchange } from '../../../src/collect/persistent.js';
 import type { CallOptions } from '../../../src/collect/ports.js';
+import { retryingExchange } from '../../../src/collect/retrying.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -14,7 +14,7 @@ function make(failures: readonly Error[], latencyMs = 0) {
   const clock = new FakeClock();
   const calls: Array<{ readonly atMs: number; readonly options: CallOptions | undefined }> = [];
   const left = [...failures];
-  const exchange = persistentExchange(
+  const exchange = retryingExchange(
     {
       reserve: async () => ({ giveBack: () => undefined }),
       async call(_name, _params, options) {

@@ -7,7 +7,7 @@ import {
   spanContains,
   subtractSpans,
 } from '../../../src/kernel/span.js';
-import { findHoles } from '../../../src/model/holes.js';
+import { findGaps } from '../../../src/model/gaps.js';
 
 const anySpan = fc
   .tuple(fc.integer({ min: 0, max: 60 }), fc.integer({ min: 0, max: 60 }))
@@ -16,24 +16,24 @@ const anySpans = fc.array(anySpan, { maxLength: 8 });
 const instants = Array.from({ length: 61 }, (_, at) => at);
 const holds = (spans: readonly Span[], at: number) => spans.some((one) => spanContains(one, at));
 
-test('holes are what is expected and not covered, newest first, and end where a chain goes on', () => {
+test('gaps are what is expected and not covered, newest first, and end where a chain goes on', () => {
   const expected = [{ fromMs: 10, toMs: 100 }];
   const covered = [
     { fromMs: 20, toMs: 30 },
     { fromMs: 60, toMs: 80 },
   ];
-  assert.deepEqual(findHoles(expected, covered, 80, [45, 20, 60]), [
+  assert.deepEqual(findGaps(expected, covered, 80, [45, 20, 60]), [
     { fromMs: 45, edgeMs: 60 },
     { fromMs: 30, edgeMs: 45 },
     { fromMs: 10, edgeMs: 20 },
   ]);
-  assert.deepEqual(findHoles([{ fromMs: -Infinity, toMs: 100 }], covered, 80)[1], {
+  assert.deepEqual(findGaps([{ fromMs: -Infinity, toMs: 100 }], covered, 80)[1], {
     fromMs: -Infinity,
     edgeMs: 20,
   });
 });
 
-test('an instant lies in exactly one hole if it is expected and not covered, else in none', () => {
+test('an instant lies in exactly one gap if it is expected and not covered, else in none', () => {
   const cuts = fc.array(fc.integer({ min: 0, max: 60 }), { maxLength: 5 });
   fc.assert(
     fc.property(
@@ -42,15 +42,13 @@ test('an instant lies in exactly one hole if it is expected and not covered, els
       fc.integer({ min: 0, max: 60 }),
       cuts,
       (want, have, topMs, at) => {
-        const holes = findHoles(want, have, topMs, at);
+        const gaps = findGaps(want, have, topMs, at);
         for (const instant of instants) {
           const isHole = instant < topMs && holds(want, instant) && !holds(have, instant);
-          const inside = holes.filter(
-            ({ fromMs, edgeMs }) => fromMs <= instant && instant < edgeMs,
-          );
+          const inside = gaps.filter(({ fromMs, edgeMs }) => fromMs <= instant && instant < edgeMs);
           assert.equal(inside.length, isHole ? 1 : 0);
         }
-        const edges = holes.map(({ edgeMs }) => edgeMs);
+        const edges = gaps.map(({ edgeMs }) => edgeMs);
         assert.deepEqual(
           edges,
           [...edges].sort((a, b) => b - a),

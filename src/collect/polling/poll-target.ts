@@ -8,7 +8,7 @@ import type { HeadLook } from '../trades/walker.js';
 export interface HeadWalker {
   readonly market: string;
   readonly kind: 'trades' | 'times';
-  /** It works on a hole at present: a poll would have to wait for that. */
+  /** It works on a gap at present: a poll would have to wait for that. */
   readonly isBusy: boolean;
   /** `largestPage`: rows of the longest page that the server ever returned. */
   readonly pace: { readonly largestPage: number };
@@ -16,23 +16,23 @@ export interface HeadWalker {
 }
 
 /** Who said that there is something new. */
-export type SignSource = 'pushed' | 'swept';
+export type ActivitySource = 'pushed' | 'swept';
 
-/** A sign of news that was not looked into yet. */
-export interface Sign {
+/** An activity signal of news that was not looked into yet. */
+export interface ActivitySignal {
   readonly atMs: number;
-  readonly source: SignSource;
+  readonly source: ActivitySource;
 }
 
-/** Certain signs of trades: the oldest, and how many came since. */
-export interface Traded extends Sign {
+/** Certain activity signals of trades: the oldest, and how many came since. */
+export interface Traded extends ActivitySignal {
   readonly more: number;
 }
 
 /** What waited for a poll when it began: given back when it fails. */
 export interface Waiting {
   readonly traded: Traded | undefined;
-  readonly suspected: Sign | undefined;
+  readonly suspected: ActivitySignal | undefined;
   readonly companionAtMs: number | undefined;
 }
 
@@ -49,17 +49,17 @@ const FIRST_LOOK_S = 60;
 /**
  * What is known of one walk's need to be polled. All times are monotonic.
  *
- * States: *idle* → *polling* ({@link Lane.begin}) → *idle* ({@link Lane.succeeded}), or *backing
- * off* until `retryAtMs` ({@link Lane.failed}). Signs that come while a poll is under way stay for
+ * States: *idle* → *polling* ({@link PollTarget.begin}) → *idle* ({@link PollTarget.succeeded}), or *backing
+ * off* until `retryAtMs` ({@link PollTarget.failed}). Activity signals that come while a poll is under way stay for
  * the next one: its answer may be older than they are.
  */
-export class Lane {
+export class PollTarget {
   readonly walker: HeadWalker;
   readonly rate = new TradeRate();
   readonly #backoff: Backoff;
   traded: Traded | undefined;
-  /** Oldest sign that may be nothing. */
-  suspected: Sign | undefined;
+  /** Oldest activity signal that may be nothing. */
+  suspected: ActivitySignal | undefined;
   /** Since when the market's other walk has news that this one has to prove as well. */
   companionAtMs: number | undefined;
   /** Since when the schedule says that it is time. */
@@ -85,14 +85,14 @@ export class Lane {
     return this.#backoff.attempts > 0;
   }
 
-  noteTrade(sign: Sign): void {
+  noteTrade(activity: ActivitySignal): void {
     const { traded } = this;
     this.traded =
-      traded === undefined ? { ...sign, more: 0 } : { ...traded, more: traded.more + 1 };
+      traded === undefined ? { ...activity, more: 0 } : { ...traded, more: traded.more + 1 };
   }
 
   /**
-   * Trades a second as far as known at `nowMs`: what polls brought, or more, where signs that wait
+   * Trades a second as far as known at `nowMs`: what polls brought, or more, where activity signals that wait
    * show more already. So a market that has just become busy is not taken for a quiet one.
    */
   perS(nowMs: number): number {
