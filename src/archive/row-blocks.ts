@@ -220,6 +220,7 @@ export function rowMaker<Kind extends MergedKind>(
   kind: Kind,
   marketIds: readonly number[],
   variantS: number,
+  decimalOf = (row: ArchiveRow, text: string) => row.decimal(text),
 ): RowMaker<RowOfKind<Kind>> {
   const table = tableOfKind(kind);
   const places = rowPlaces(table);
@@ -238,7 +239,7 @@ export function rowMaker<Kind extends MergedKind>(
     }
     if (type.form === 'timestamp') return type.decode(row.us(place));
     if (type.form === 'integer') return row.number(place);
-    return type.form === 'decimal' ? row.decimal(row.text(place)) : type.decode(row.text(place));
+    return type.form === 'decimal' ? decimalOf(row, row.text(place)) : type.decode(row.text(place));
   };
   const { variant, columns: declared } = seriesOf(table);
   const variantField = declared.find(({ name }) => name === variant)?.field ?? null;
@@ -249,7 +250,7 @@ export function rowMaker<Kind extends MergedKind>(
     const texts = lists.length === 0 ? [] : row.text(listsAt).split('|');
     for (const [index, { field }] of lists.entries()) {
       const text = texts[index] ?? '';
-      const values = text === '' ? [] : text.split(' ').map((one) => row.decimal(one));
+      const values = text === '' ? [] : text.split(' ').map((one) => decimalOf(row, one));
       if (field !== null) made[field] = values;
     }
     return made as RowOfKind<Kind>;

@@ -3,6 +3,7 @@ import type { LifeOptions, LifeReport } from '../archive/sealing/life.js';
 import type { LifeRules } from '../archive/sealing/plan.js';
 import type { Config } from '../config/schema.js';
 import { systemClock } from '../kernel/clock.js';
+import { nameMeant } from '../model/kinds.js';
 import { SERIES, SERIES_TABLES, type SeriesTable } from '../model/series.js';
 import type { PartitionInfo } from '../store/index.js';
 import { VERSION } from './command.js';
@@ -16,15 +17,12 @@ import { CountProgress } from './progress.js';
 export type LifeKind = (typeof SERIES)[SeriesTable]['retention'];
 export const LIFE_KIND_NAMES = [...new Set(SERIES_TABLES.map((table) => SERIES[table].retention))];
 
-const SINGULAR: Readonly<Record<string, LifeKind>> = {
-  ...{ trade: 'trades', kline: 'klines', candles: 'klines', ticker: 'tickers', state: 'states' },
-  ...{ balances: 'account', orders: 'account' },
-};
-
 /** Reads and gathers a list of such kinds with commas. */
 export function lifeKindsArgument(text: string, earlier?: readonly LifeKind[]): LifeKind[] {
   return listOf(text, earlier, (word) => {
-    return SINGULAR[word.trim().toLowerCase()] ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
+    const isOfAccount = nameMeant(word, ['balances', 'orders']) !== undefined;
+    const meant = isOfAccount ? 'account' : nameMeant(word, LIFE_KIND_NAMES);
+    return meant ?? oneOf(word, 'kind', LIFE_KIND_NAMES);
   });
 }
 

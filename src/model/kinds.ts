@@ -21,6 +21,28 @@ export type SeriesKind = Exclude<
   { readonly retention: 'account' } | { readonly batch: null }
 >['kind'];
 
+/** The series of markets by the names of their rows. */
+export const SERIES_KINDS = SERIES_TABLES.flatMap((table): SeriesKind[] => {
+  const entry = SERIES[table];
+  return entry.retention === 'account' || entry.batch === null ? [] : [entry.kind];
+});
+
+/** A word in the form in which names of series are compared: `Candle` is `kline`, as `klines` is. */
+const stemOf = (word: string) =>
+  word
+    .trim()
+    .toLowerCase()
+    .replace(/s$/, '')
+    .replace(/^candle$/, 'kline');
+
+/** The one of the names that a word means, in the singular or the plural. */
+export function nameMeant<Name extends string>(
+  word: string,
+  names: readonly Name[],
+): Name | undefined {
+  return names.find((name) => stemOf(name) === stemOf(word));
+}
+
 type TableNamed<Kind extends MergedKind> = {
   [Table in SeriesTable]: (typeof SERIES)[Table]['kind'] extends Kind ? Table : never;
 }[SeriesTable];

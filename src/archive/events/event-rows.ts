@@ -1,19 +1,20 @@
 import { multiplyDecimals } from '../../kernel/decimal.js';
 import { SECOND_US } from '../../kernel/durations.js';
-import { type MergedKind, rowPlaces, tableOfKind } from '../../model/kinds.js';
+import { type MergedKind, rowPlaces, tableOfKind, timeColumnOf } from '../../model/kinds.js';
 import { shortest } from '../parquet/texts.js';
-import type { ArchiveRow } from '../row-blocks.js';
+import { type ArchiveRow, receivedAt as receiptOf, rowMaker } from '../row-blocks.js';
 import type { ArchiveEvent, PriceLevel } from './event.js';
+import type { KnownMarket } from './plan.js';
 
-/** Makes the events of the rows of a series. @param markets by their places in the slice */
+/** Makes the events of the rows of a series. @param markets in their order in the slice */
 export function eventMaker(
   kind: MergedKind,
-  markets: readonly string[],
+  markets: readonly KnownMarket[],
   variantS: number,
 ): (row: ArchiveRow) => ArchiveEvent {
   const places = rowPlaces(tableOfKind(kind));
   const at = (name: string) => places.get(name) ?? 0;
-  const marketOf = (row: ArchiveRow) => markets[row.number(0)] ?? '';
+  const marketOf = (row: ArchiveRow) => markets[row.number(0)]?.market ?? '';
   const text = (row: ArchiveRow, place: number) => shortest(row.text(place));
   const [openAt, high, low, close] = [at('open'), at('high'), at('low'), at('close')];
   const [volumeAt, amountAt, dealAt, lastAt] = [at('volume'), at('amount'), at('deal'), at('last')];
@@ -118,6 +119,19 @@ export function eventMaker(
         change: row.isNull(changeAt) ? null : text(row, changeAt),
         seq: row.number(seqAt),
         sessionId: row.number(session),
+      });
+    }
+    default: {
+      const timeAt = at(timeColumnOf(tableOfKind(kind)));
+      const received = receiptOf(kind);
+      const marketIds = markets.map(({ marketId }) => marketId);
+      const { make } = rowMaker(kind, marketIds, variantS, (_, digits) => shortest(digits));
+      return (row) => ({
+        kind,
+        market: marketOf(row),
+        atUs: row.us(timeAt),
+        receivedAtUs: row.us(received),
+        row: make(row),
       });
     }
   }

@@ -1,3 +1,5 @@
+import { type RowOfKind, SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
+
 /**
  * What an archive returns, one instant after the other. Decimals are exact text in plain notation without
  * superfluous zeros (`1.5`, never `1.50`), so that the same number is the same text wherever it was
@@ -150,17 +152,25 @@ export interface GapEvent extends EventBase {
   readonly reason: string;
 }
 
+/** A row of a series that has no event of its own above; `atUs` is the time by which it is kept. */
+export interface RowEvent<Kind extends SeriesKind = OtherKind> extends EventBase {
+  /** What its rows are called. */
+  readonly kind: Kind;
+  /** Its columns by the names of their fields. */
+  readonly row: RowOfKind<Kind>;
+}
+
 /** Anything that {@link Archive.events} returns; `kind` says what. */
-export type ArchiveEvent =
-  | TradeEvent
-  | KlineEvent
-  | TickerEvent
-  | DepthEvent
-  | StateEvent
-  | GapEvent;
+export type ArchiveEvent = NamedEvents[keyof NamedEvents] | RowEvent | GapEvent;
 
 /** The events of a kind of series. */
-export interface EventOf {
+export type EventOf = NamedEvents & { readonly [Kind in OtherKind]: RowEvent<Kind> };
+
+/** The series without an event of their own. */
+export type OtherKind = Exclude<SeriesKind, keyof NamedEvents>;
+
+/** The events of series that have one of their own. */
+export interface NamedEvents {
   /** Trades, each once. */
   readonly trades: TradeEvent;
   /** Closed candles of the exchange. */
@@ -173,7 +183,7 @@ export interface EventOf {
   readonly states: StateEvent;
 }
 
-/** All kinds, in the order in which events of one instant come. */
-export const EVENT_KINDS = ['klines', 'trades', 'states', 'tickers', 'depth'] as const;
+const FIRST = ['klines', 'trades', 'states', 'tickers', 'depth'] as const;
 
-import type { SeriesKind } from '../../model/kinds.js';
+/** All kinds, in the order in which events of one instant come. */
+export const EVENT_KINDS: readonly SeriesKind[] = [...new Set([...FIRST, ...SERIES_KINDS])];

@@ -1,6 +1,7 @@
-import type { MergedKind } from '../../model/kinds.js';
+import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds.js';
+import { seriesOf } from '../../model/series.js';
 import type { RowOrder } from '../merge.js';
-import { type ArchiveEvent, EVENT_KINDS } from './event.js';
+import { type ArchiveEvent, EVENT_KINDS, type RowEvent } from './event.js';
 
 /** By what events are ordered: when they happened, or when the collector received them. */
 export type EventOrder = 'happened' | 'received';
@@ -10,10 +11,17 @@ type Compare = RowOrder<ArchiveEvent>['compare'];
 const byMarket = (a: ArchiveEvent, b: ArchiveEvent) =>
   a.market < b.market ? -1 : a.market > b.market ? 1 : 0;
 
+function numberOfRow({ kind, row }: RowEvent<SeriesKind>): number {
+  const { columns, number } = seriesOf(tableOfKind(kind));
+  const field = columns.find(({ name }) => name === number)?.field ?? '';
+  return Number((row as Readonly<Record<string, unknown>>)[field] ?? 0);
+}
+
 /** Distinguishes rows of one market at one instant. */
 function numberOf(event: ArchiveEvent): number {
   if (event.kind === 'trade') return event.id;
   if (event.kind === 'state') return event.seq;
+  if ('row' in event) return numberOfRow(event as unknown as RowEvent<SeriesKind>);
   return event.kind === 'kline' ? event.revision : 0;
 }
 

@@ -114,8 +114,7 @@ async function openSlice(
   const fork = segments.some(({ state }) => state === 'hot') ? await snapshot.fork() : snapshot;
   closers.push(() => fork.close());
   const folder = new ColdFolder(coldDir ?? '', signal);
-  const names = markets.map(({ market }) => market);
-  const maker = { ...orderOf(order), make: eventMaker(kind, names, variantS) };
+  const maker = { ...orderOf(order), make: eventMaker(kind, markets, variantS) };
   const batches = async function* (): Batches<ArchiveEvent> {
     yield* readRows({ snapshot: fork, folder, engine, signal }, rows, segments, maker);
     // What has been read to its end need not wait for the others.

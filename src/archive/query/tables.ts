@@ -1,12 +1,6 @@
-import type { SeriesKind } from '../../model/kinds.js';
-import { SERIES, WRITTEN_SERIES } from '../../model/series.js';
+import { SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
 import type { LedgerTable } from '../../store/index.js';
 
-/** The series that a statement can ask, as analysts know them. */
-const SERIES_KINDS = WRITTEN_SERIES.flatMap((table): SeriesKind[] => {
-  const entry = SERIES[table];
-  return entry.retention === 'account' ? [] : [entry.kind];
-});
 /** All tables that it can ask; `depth_levels` are the rows of `depth`, a row for each level. */
 export const QUERY_TABLES = [
   ...SERIES_KINDS,

@@ -8,7 +8,7 @@ import { TOOLS, type Tool } from '../../archive/interchange/request.js';
 import { openReading } from '../../archive/reading.js';
 import { parseDuration } from '../../config/durations.js';
 import { systemClock } from '../../kernel/clock.js';
-import type { SeriesKind } from '../../model/kinds.js';
+import { nameMeant, SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
 import type { KnownStream } from '../../store/index.js';
 import {
   type CommonOptions,
@@ -58,11 +58,6 @@ hftbacktest  PAIR.npz: trades and the book; --latency received takes the times o
 
 freqtrade and hftbacktest keep doubles: there, and nowhere before, decimals are rounded to the nearest.`;
 
-const KINDS = ['trades', 'klines', 'tickers', 'depth', 'states'] as const;
-const SINGULAR: Readonly<Record<string, (typeof KINDS)[number]>> = {
-  ...{ trade: 'trades', kline: 'klines', candles: 'klines', ticker: 'tickers' },
-  ...{ depths: 'depth', state: 'states' },
-};
 const FORMATS = ['csv', 'ndjson', 'parquet', 'arrow'] as const;
 const BY_ENDING: Readonly<Record<string, Format>> = {
   '.csv': 'csv',
@@ -77,8 +72,8 @@ const FOR_OPTIONS = ['dir', 'candles', 'latency'] as const;
 const FILE_OPTIONS = ['out', 'format', 'manifest', 'period'] as const;
 
 const OPTIONS = {
-  kind: option('--kind <kind>', `${KINDS.join(', ')}; needed without --for`, (word) => {
-    return SINGULAR[word.trim().toLowerCase()] ?? oneOf(word, 'kind', KINDS);
+  kind: option('--kind <kind>', `${SERIES_KINDS.join(', ')}; needed without --for`, (word) => {
+    return nameMeant(word, SERIES_KINDS) ?? oneOf(word, 'kind', SERIES_KINDS);
   }),
   market: MARKETS,
   interval: option('--interval <length>', 'length of klines, such as 60 or 1h', lengthArgument),
