@@ -190,7 +190,6 @@ export const configSchema = section({
     format: oneOf('auto', 'json', 'pretty').prefault('auto'),
   }),
   sandbox: section({
-    backend: oneOf('live', 'tape').prefault('live'),
     seed: whole(0, 4_294_967_295).prefault(7),
     speed: positive(1000).prefault(1),
     requestsPerS: positive(10_000).prefault(50),

@@ -1,18 +1,19 @@
 import type { Candle } from '../contract/resources.js';
+import { formatScaled, formatTrimmed } from './amounts.js';
 import type { MarketTape } from './market-tape.js';
-import { formatScaled, formatTrimmed } from './scaled.js';
-
-/** Values of a candle without trades (field notes, kline). */
-export type EmptyCandles = 'omitted' | 'filled';
-/** What a candle opens with (field notes, kline); `previous` widens high and low accordingly. */
-export type CandleOpen = 'first' | 'previous';
 
 export interface CandleRules {
-  readonly emptyCandles: EmptyCandles;
-  readonly candleOpen: CandleOpen;
+  /** Times without trades (field notes, kline); default `omitted`. */
+  readonly emptyCandles: 'omitted' | 'filled';
+  /** What a candle opens with; `previous` widens high and low accordingly. Default `first`. */
+  readonly candleOpen: 'first' | 'previous';
 }
 
-export interface CandleSpan {
+export function candleRulesOf(rules: Partial<CandleRules>): CandleRules {
+  return { emptyCandles: rules.emptyCandles ?? 'omitted', candleOpen: rules.candleOpen ?? 'first' };
+}
+
+interface CandleSpan {
   /** Rounded down to the interval. */
   readonly startS: number;
   /** Inclusive. */
@@ -65,7 +66,7 @@ function candle(
   timeS: number,
   from: number,
   to: number,
-  candleOpen: CandleOpen,
+  candleOpen: CandleRules['candleOpen'],
 ): Candle | undefined {
   const previous = from > columns.base ? columns.priceAt(from - 1) : undefined;
   const price = (value: bigint) => formatScaled(value, columns.priceDigits);

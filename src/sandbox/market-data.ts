@@ -3,11 +3,38 @@ import type { Clock } from '../kernel/clock.js';
 import { DAY_MS } from '../kernel/durations.js';
 import type { BackendTrade, KlineQuery, TradeForm } from '../server/backend.js';
 import { type CandleRules, candlesOf } from './candles.js';
-import { rollingFigures } from './figures.js';
 import type { MarketTape } from './market-tape.js';
-import type { TapeClock } from './tape-clock.js';
 import { TradeTexts } from './trade-texts.js';
-import { TradeWatchers } from './watchers.js';
+
+/**
+ * The time of a sandbox exchange: starts at a chosen instant and runs at a chosen pace, carried by
+ * the machine's monotonic clock, so that corrections of the wall clock do not touch it.
+ */
+export class ExchangeTime {
+  readonly #clock: Clock;
+  readonly #startMs: number;
+  readonly #startedAtMs: number;
+  readonly #pace: number;
+
+  /** @param pace seconds of the exchange per second of this machine, above 0 */
+  constructor(clock: Clock, startMs: number, pace: number) {
+    this.#clock = clock;
+    this.#startMs = startMs;
+    this.#startedAtMs = clock.monotonicMs();
+    this.#pace = pace;
+  }
+
+  /** The exchange's time, whole UNIX milliseconds; it never goes back. */
+  nowMs(): number {
+    const elapsedMs = this.#clock.monotonicMs() - this.#startedAtMs;
+    return Math.floor(this.#startMs + elapsedMs * this.#pace);
+  }
+
+  /** Milliseconds of this machine until the exchange's time has reached `timeMs`. */
+  delayMs(timeMs: number): number {
+    return Math.max(0, (timeMs - this.nowMs()) / this.#pace);
+  }
+}
 
 /** Best prices of a book; `0` where a side is empty. */
 export interface Touch {
@@ -20,7 +47,7 @@ export interface MarketDataParts {
   /** Names the exchange's history; see `Backend.identity`. */
   readonly identity: string;
   readonly clock: Clock;
-  readonly time: TapeClock;
+  readonly time: ExchangeTime;
   readonly rules: CandleRules;
 }
 
@@ -30,7 +57,7 @@ export interface MarketDataParts {
  */
 export abstract class MarketData {
   readonly identity: string;
-  readonly #time: TapeClock;
+  readonly #time: ExchangeTime;
   readonly #rules: CandleRules;
   readonly #watchers: TradeWatchers;
   readonly #texts = new TradeTexts();
@@ -68,7 +95,7 @@ export abstract class MarketData {
 
   ticker(market: string): Ticker {
     const nowMs = this.nowMs();
-    const { close: _close, ...figures } = rollingFigures(this.tapeOf(market), nowMs, DAY_MS);
+    const { close: _close, ...figures } = this.tapeOf(market).rollingFigures(nowMs, DAY_MS);
     const { bid, ask } = this.touchOf(market);
     return { name: market, bid, ask, ...figures };
   }
@@ -95,7 +122,7 @@ export abstract class MarketData {
   }
 
   state(market: string, periodS: number): StateRecord {
-    const figures = rollingFigures(this.tapeOf(market), this.nowMs(), periodS * 1000);
+    const figures = this.tapeOf(market).rollingFigures(this.nowMs(), periodS * 1000);
     return { period: periodS, ...figures };
   }
 
@@ -122,6 +149,95 @@ export abstract class MarketData {
 
   /** Checks at once for news to listeners, instead of when it was expected. */
   protected recheck(): void {
-    this.#watchers.look();
+    this.#watchers.check();
+  }
+}
+
+/** Shortest time of this machine between two calls of one listener. */
+const MIN_GAP_MS = 50;
+
+interface Watched {
+  readonly listeners: Set<() => void>;
+  end: number;
+}
+
+/**
+ * Notifies listeners when new trades of their market have become visible. One timer, set for the next
+ * trade of any watched market; without watchers there is none.
+ *
+ * States: *idle* (no listener), *waiting* (timer set), *stopped* for good.
+ */
+class TradeWatchers {
+  readonly #clock: Clock;
+  readonly #time: ExchangeTime;
+  readonly #tapeOf: (market: string) => MarketTape;
+  readonly #watched = new Map<string, Watched>();
+  #cancelTimer: (() => void) | undefined;
+  #isStopped = false;
+
+  /** @param tapeOf read at every check: a market that is listed again may have another tape */
+  constructor(clock: Clock, time: ExchangeTime, tapeOf: (market: string) => MarketTape) {
+    this.#clock = clock;
+    this.#time = time;
+    this.#tapeOf = tapeOf;
+  }
+
+  /** Returns a function that ends the watch. */
+  add(market: string, listener: () => void): () => void {
+    if (this.#isStopped) return () => {};
+    const watched = this.#watched.get(market) ?? {
+      listeners: new Set(),
+      end: this.#tapeOf(market).visible(this.#time.nowMs()).end,
+    };
+    this.#watched.set(market, watched);
+    // One function may watch twice; each watch has its own end.
+    const own = () => listener();
+    watched.listeners.add(own);
+    this.#schedule(0);
+    return () => {
+      watched.listeners.delete(own);
+      if (watched.listeners.size === 0 && this.#watched.get(market) === watched) {
+        this.#watched.delete(market);
+      }
+      if (this.#watched.size === 0) this.#cancelTimer?.();
+    };
+  }
+
+  /** Checks at once, because trades may have come that could not be foreseen. */
+  check(): void {
+    if (this.#watched.size > 0) this.#schedule(0);
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#cancelTimer?.();
+    this.#watched.clear();
+  }
+
+  #schedule(minWaitMs: number): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    if (this.#isStopped) return;
+    const nowMs = this.#time.nowMs();
+    let nextMs = Number.POSITIVE_INFINITY;
+    for (const [market, { end }] of this.#watched) {
+      const tape = this.#tapeOf(market);
+      const isBehind = tape.visible(nowMs).end !== end;
+      nextMs = Math.min(nextMs, isBehind ? nowMs : (tape.nextAfterMs(nowMs) ?? nextMs));
+    }
+    if (nextMs === Number.POSITIVE_INFINITY) return;
+    const waitMs = Math.max(minWaitMs, this.#time.delayMs(nextMs));
+    this.#cancelTimer = this.#clock.after(waitMs, () => this.#notify(), { background: true });
+  }
+
+  #notify(): void {
+    const nowMs = this.#time.nowMs();
+    for (const [market, watched] of this.#watched) {
+      const { end } = this.#tapeOf(market).visible(nowMs);
+      if (end === watched.end) continue;
+      watched.end = end;
+      for (const listener of watched.listeners) listener();
+    }
+    this.#schedule(MIN_GAP_MS);
   }
 }

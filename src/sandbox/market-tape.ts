@@ -1,6 +1,14 @@
-import type { Market } from '../contract/resources.js';
+import type { Market, StateRecord } from '../contract/resources.js';
+import {
+  decimalSign,
+  divideDecimals,
+  multiplyDecimals,
+  subtractDecimals,
+  toPlainDecimal,
+} from '../kernel/decimal.js';
 import type { BackendTrade } from '../server/backend.js';
-import type { Figures, TradeColumns } from './trade-columns.js';
+import { formatScaled, formatTrimmed } from './amounts.js';
+import type { TradeColumns } from './trade-columns.js';
 
 /** Where the trades of one market come from. */
 export interface TradeSource {
@@ -32,16 +40,31 @@ export interface Visible {
   readonly end: number;
 }
 
-/** What a rolling window shows; prices scaled by `priceDigits`, the rest as {@link Figures}. */
-export interface WindowFigures extends Figures {
-  readonly open: bigint;
-  readonly last: bigint;
+/** What a rolling window shows, as decimal texts; all zero before the first trade. */
+type RollingFigures = Omit<StateRecord, 'period' | 'change'> & { readonly change: string };
+
+const NOTHING: RollingFigures = {
+  last: '0',
+  open: '0',
+  close: '0',
+  high: '0',
+  low: '0',
+  deal: '0',
+  volume: '0',
+  change: '0',
+};
+
+/** Percent from `open` to `last`, two places. */
+function percentChange(open: string, last: string): string {
+  if (decimalSign(open) === 0) return '0';
+  const percent = multiplyDecimals(subtractDecimals(last, open), '100');
+  return toPlainDecimal(divideDecimals(percent, open, 2));
 }
 
 interface KnownWindow {
   readonly from: number;
   readonly end: number;
-  readonly figures: WindowFigures;
+  readonly figures: RollingFigures;
 }
 
 /** Lengths of windows that are remembered; the API names six, but any can be asked for. */
@@ -57,7 +80,7 @@ export class MarketTape {
   readonly columns: TradeColumns;
   readonly #source: TradeSource;
   readonly #historyMax: number;
-  /** What each length of window was found to hold last: between trades it is asked for many times. */
+  /** The figures of each length as last worked out: between trades they are read many times. */
   readonly #windows = new Map<number, KnownWindow>();
   #completeFromUs: number;
 
@@ -93,20 +116,15 @@ export class MarketTape {
 
   /**
    * What the trades in `(nowMs − lengthMs, nowMs]` add up to; with none, all prices are the last
-   * known one. Undefined before the first trade. The same object as long as no trade comes or goes.
+   * known one.
    */
-  window(nowMs: number, lengthMs: number): WindowFigures | undefined {
+  rollingFigures(nowMs: number, lengthMs: number): RollingFigures {
     const { first, end } = this.visible(nowMs);
-    if (first === end) return undefined;
-    const { columns } = this;
-    const from = Math.max(first, columns.firstAfter((nowMs - lengthMs) * 1000));
+    if (first === end) return NOTHING;
+    const from = Math.max(first, this.columns.firstAfter((nowMs - lengthMs) * 1000));
     const known = this.#windows.get(lengthMs);
     if (known?.from === from && known.end === end) return known.figures;
-    const last = columns.priceAt(end - 1);
-    const figures =
-      from < end
-        ? { ...columns.figures(from, end), open: columns.priceAt(from), last }
-        : { count: 0, amount: 0n, quoteVolume: 0n, high: last, low: last, open: last, last };
+    const figures = this.#figures(from, end);
     if (this.#windows.size >= WINDOWS_MAX) this.#windows.clear();
     this.#windows.set(lengthMs, { from, end, figures });
     return figures;
@@ -121,5 +139,25 @@ export class MarketTape {
   /** See {@link TradeSource.issued}. */
   issued(nowMs: number, fromUs: number): Iterable<BackendTrade> {
     return this.#source.issued(nowMs * 1000, fromUs);
+  }
+
+  #figures(from: number, end: number): RollingFigures {
+    const { columns } = this;
+    const { priceDigits, amountDigits } = columns;
+    const last = columns.priceAt(end - 1);
+    const isEmpty = from === end;
+    const sums = columns.figures(from, end);
+    const price = (value: bigint) => formatScaled(isEmpty ? last : value, priceDigits);
+    const open = price(columns.priceAt(from));
+    return {
+      last: price(last),
+      open,
+      close: price(last),
+      high: price(sums.high),
+      low: price(sums.low),
+      deal: formatTrimmed(sums.quoteVolume, priceDigits + amountDigits),
+      volume: formatTrimmed(sums.amount, amountDigits),
+      change: percentChange(open, price(last)),
+    };
   }
 }

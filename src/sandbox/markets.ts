@@ -1,11 +1,11 @@
+import { z } from 'zod';
 import type { Market } from '../contract/resources.js';
 import { hashText } from '../kernel/random.js';
-import type { FlowShape } from './generator.js';
-import { parseScaled } from './scaled.js';
-import { TapeError } from './tape-error.js';
+import { parseScaled } from './amounts.js';
+import { LiveError, refusalOf, show, TapeError } from './errors.js';
 
-/** A market of a generated tape. Prices in the quote currency, amounts in the base currency. */
-export interface GeneratedMarket {
+/** A market of a live exchange. Prices in the quote currency, amounts in the base currency. */
+export interface MarketDescription {
   /** `<STOCK>_<MONEY>` */
   readonly name: string;
   readonly stockPrec: number;
@@ -17,10 +17,13 @@ export interface GeneratedMarket {
   readonly usualAmount: string;
   /** Share of seconds with trades in ordinary times: 0.5 is busy, 0.01 quiet. */
   readonly activity: number;
+  /** Fee rates of orders in this market; default: those of the exchange. */
+  readonly takerFee?: string | undefined;
+  readonly makerFee?: string | undefined;
 }
 
 /** The markets of a sandbox that was asked for nothing else: busy, middling and quiet ones. */
-export const DEFAULT_MARKETS: readonly GeneratedMarket[] = [
+export const DEFAULT_MARKETS: readonly MarketDescription[] = [
   {
     name: 'BTC_USDT',
     stockPrec: 6,
@@ -61,6 +64,9 @@ export const DEFAULT_MARKETS: readonly GeneratedMarket[] = [
 
 /** Fee rates are given to this many places. */
 const FEE_PREC = 4;
+/** Share of seconds with trades: the scale of quiet markets, and what the busiest have. */
+const QUIET_ACTIVITY = 0.003;
+const BUSIEST_ACTIVITY = 0.6;
 
 /** The two currencies of a pair (contract, What the service does, rule 5). */
 export function splitPair(name: string): { readonly stock: string; readonly money: string } {
@@ -80,12 +86,17 @@ export function describeMarket(
   return { name, ...splitPair(name), stockPrec, moneyPrec, feePrec: FEE_PREC, minAmount };
 }
 
-/** A default market by its name; any other name gets a market of its own, derived from the name. */
-export function generatedMarketOf(name: string): GeneratedMarket {
+/**
+ * A default market by its name; any other name gets a market of its own, derived from the name. How
+ * busy markets are is heavy-tailed: half of them trade in less than one second out of 150, one in a
+ * hundred all the time.
+ */
+export function usualMarket(name: string): MarketDescription {
   const known = DEFAULT_MARKETS.find((market) => market.name === name);
   if (known !== undefined) return known;
   splitPair(name);
   const hash = hashText(name);
+  const share = (hashText(`${name} activity`) + 1) / 2 ** 32;
   return {
     name,
     stockPrec: 4,
@@ -93,12 +104,24 @@ export function generatedMarketOf(name: string): GeneratedMarket {
     minAmount: '0.01',
     basePrice: `${1 + (hash % 500)}`,
     usualAmount: `${1 + (hash % 9)}`,
-    activity: 0.01 + (hash % 12) / 100,
+    activity: Math.min(BUSIEST_ACTIVITY, QUIET_ACTIVITY / share),
   };
 }
 
-/** What the traders of a market need to know, in its smallest units. */
-export function flowShapeOf(market: GeneratedMarket): FlowShape {
+/** What the simulated traders know about a market. Prices and amounts are in smallest units. */
+export interface FlowShape {
+  readonly name: string;
+  /** Where the price swings around, in units of the quote precision. */
+  readonly baseTicks: number;
+  /** Smallest amount, in units of the base precision. */
+  readonly minUnits: number;
+  /** Usual amount of one fill, in units of the base precision. */
+  readonly usualUnits: number;
+  /** Share of seconds with trades in ordinary times: 0.5 is busy, 0.01 quiet. */
+  readonly activity: number;
+}
+
+export function flowShapeOf(market: MarketDescription): FlowShape {
   const { name, stockPrec, moneyPrec, minAmount, basePrice, usualAmount, activity } = market;
   return {
     name,
@@ -107,4 +130,102 @@ export function flowShapeOf(market: GeneratedMarket): FlowShape {
     usualUnits: Number(parseScaled(usualAmount, stockPrec)),
     activity,
   };
+}
+
+const PRECISION_MAX = 12;
+/** The traders draw up to 400 usual amounts, in floats that must stay exact. */
+const AMOUNT_UNITS_MAX = 1e12;
+const PRICE_TICKS_MIN = 100;
+const PRICE_TICKS_MAX = 1e14;
+
+const text = (pattern: RegExp, error: string) => z.string({ error }).regex(pattern, { error });
+const precision = () => {
+  const error = `a whole number from 0 to ${PRECISION_MAX}`;
+  return z.int({ error }).min(0, { error }).max(PRECISION_MAX, { error });
+};
+const decimal = (example: string) =>
+  text(/^\d{1,12}(\.\d{1,12})?$/, `a decimal above 0 as text, such as "${example}"`);
+
+const NAME = text(
+  /^[^\s\p{Cc}]{3,64}$/u,
+  'a text of 3 to 64 characters without spaces, <STOCK>_<MONEY>',
+);
+export const FEE_FORM =
+  'a rate from 0 to below 1 with at most four places, as text such as "0.002"';
+export const FEE_RATE = text(/^0(\.\d{1,4})?$/, FEE_FORM);
+const ACTIVITY_FORM = { error: 'a number above 0 and up to 1' };
+
+const FIELDS = {
+  name: NAME,
+  stock: z.string().optional(),
+  money: z.string().optional(),
+  stockPrec: precision(),
+  moneyPrec: precision(),
+  minAmount: decimal('0.5'),
+  basePrice: decimal('150'),
+  usualAmount: decimal('0.5'),
+  activity: z.number(ACTIVITY_FORM).gt(0, ACTIVITY_FORM).max(1, ACTIVITY_FORM),
+  takerFee: FEE_RATE.optional(),
+  makerFee: FEE_RATE.optional(),
+};
+
+/** How many units of 10^−digits a decimal text is; 0 when it has more places. */
+function unitsOf(amount: string, digits: number): number {
+  const places = (amount.split('.')[1] ?? '').length;
+  return places <= digits ? Number(amount) * 10 ** digits : 0;
+}
+
+const MARKET = z
+  .strictObject(FIELDS, { error: `only ${Object.keys(FIELDS).join(', ')}` })
+  .superRefine((market, context) => {
+    const check = (field: keyof typeof FIELDS, holds: boolean, message: string) => {
+      if (!holds) context.addIssue({ code: 'custom', path: [field], message });
+    };
+    const { stockPrec, moneyPrec } = market;
+    for (const field of ['minAmount', 'usualAmount'] as const) {
+      const units = unitsOf(market[field], stockPrec);
+      const form = `a decimal above 0 with at most ${stockPrec} places (stockPrec), up to 10^12 units of the last place`;
+      check(field, units >= 1 && units <= AMOUNT_UNITS_MAX, form);
+    }
+    const ticks = unitsOf(market.basePrice, moneyPrec);
+    check(
+      'basePrice',
+      ticks >= PRICE_TICKS_MIN && ticks <= PRICE_TICKS_MAX,
+      `a decimal with at most ${moneyPrec} places (moneyPrec), of 100 to 10^14 units of the last place`,
+    );
+    const pair = splitPair(market.name);
+    check('name', pair.stock !== pair.money, 'two different currencies');
+    for (const field of ['stock', 'money'] as const) {
+      const isSame = market[field] === undefined || market[field] === pair[field];
+      check(field, isSame, `${show(pair[field])}, as in the name`);
+    }
+  });
+
+/** @throws LiveError or TapeError naming the field that makes a market impossible */
+export function checkMarket(written: { readonly name: string }): MarketDescription {
+  const { data, error } = MARKET.safeParse(written);
+  if (error !== undefined) {
+    throw new LiveError(`market ${show(written.name)}: ${refusalOf(error, written)}`);
+  }
+  const { stock: _stock, money: _money, ...market } = data;
+  return market;
+}
+
+const NAMED = z.looseObject({ name: NAME }, { error: 'a name or an object' });
+
+/**
+ * Reads a market as people write it: its name alone, or an object with its `name` and whichever of
+ * its fields are to be other than usual. `stock` and `money` may be named, and follow from the name.
+ *
+ * @param usual what is left out; default: what follows from the name
+ * @throws LiveError or TapeError naming the field, its value and what is allowed
+ */
+export function readMarket(
+  written: unknown,
+  usual: (name: string) => MarketDescription = usualMarket,
+): MarketDescription {
+  const fields = typeof written === 'string' ? { name: written } : written;
+  const named = NAMED.safeParse(fields);
+  if (!named.success) throw new LiveError(`market: ${refusalOf(named.error, fields)}`);
+  return checkMarket({ ...usual(named.data.name), ...named.data });
 }

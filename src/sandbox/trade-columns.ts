@@ -1,5 +1,5 @@
 import type { BackendTrade } from '../server/backend.js';
-import { formatScaled, formatTrimmed } from './scaled.js';
+import { formatScaled, formatTrimmed } from './amounts.js';
 
 /** What a stretch of trades adds up to, scaled: amount by `amountDigits`, prices by `priceDigits`. */
 export interface Figures {
@@ -125,6 +125,12 @@ export class TradeColumns {
     return this.firstAtOrAfter(timeUs + 1);
   }
 
+  /** The held trades in `[fromUs, toUs]`, oldest first. */
+  *between(fromUs: number, toUs: number): Iterable<BackendTrade> {
+    const end = this.firstAfter(toUs);
+    for (let at = this.firstAtOrAfter(fromUs); at < end; at += 1) yield this.tradeAt(at);
+  }
+
   /** Sums over the positions `[from, to)`, all of which must be held. */
   figures(from: number, to: number): Figures {
     const sum: Figures = { ...NO_FIGURES };
@@ -142,6 +148,26 @@ export class TradeColumns {
       }
     }
     return sum;
+  }
+
+  /** The same trades with at least these places: this object itself when it has them. */
+  withDigits(priceDigits: number, amountDigits: number): TradeColumns {
+    const price = Math.max(this.priceDigits, priceDigits);
+    const amount = Math.max(this.amountDigits, amountDigits);
+    if (price === this.priceDigits && amount === this.amountDigits) return this;
+    const widened = new TradeColumns(price, amount);
+    const priceFactor = 10n ** BigInt(price - this.priceDigits);
+    const amountFactor = 10n ** BigInt(amount - this.amountDigits);
+    for (let at = this.#base; at < this.#end; at += 1) {
+      widened.append(
+        this.idAt(at),
+        this.timeUsAt(at),
+        this.priceAt(at) * priceFactor,
+        this.amountAt(at) * amountFactor,
+        this.isSellAt(at),
+      );
+    }
+    return widened;
   }
 
   /** Moves all times by a whole number of microseconds. */

@@ -1,5 +1,5 @@
 import type { TradeForm } from '../server/backend.js';
-import { formatScaled, formatTrimmed } from './scaled.js';
+import { formatScaled, formatTrimmed } from './amounts.js';
 import type { TradeColumns } from './trade-columns.js';
 
 /** Trades of a block. A longer one costs more whenever the newest trade changes it. */

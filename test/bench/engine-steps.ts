@@ -1,19 +1,19 @@
-import { type LevelKey, LevelTree, TreeEntry } from '../../src/sandbox/engine/level-tree.js';
+import { LevelEntry, type LevelKey, LevelList } from '../../src/sandbox/engine/level-list.js';
 import { apply, newEngine, type Operation, type Place, type Stream } from './engine-stream.js';
 
 /** A price level of which only the key and the number of its orders matter. */
-class Level extends TreeEntry<Level> {
+class Level extends LevelEntry {
   held = 0;
 }
 
 /**
- * One side of a book whose prices count how often they are compared. The engine's own tree of levels
+ * One side of a book whose prices count how often they are compared. The engine's own list of levels
  * is asked the same as in the engine, so the count is what the engine does, whatever machine it is.
  */
 class CountingSide {
   readonly #sign: 1 | -1;
   readonly #keys = new Map<number, LevelKey>();
-  readonly #tree = new LevelTree<Level>((key) => new Level(key));
+  readonly #list = new LevelList<Level>((key) => new Level(key));
   readonly #levels = new Map<number, Level>();
   #reads = 0;
 
@@ -28,7 +28,7 @@ class CountingSide {
 
   /** An order begins to rest at a price. */
   add(ticks: number): void {
-    const level = this.#tree.obtain(this.#keyOf(ticks));
+    const level = this.#list.obtain(this.#keyOf(ticks));
     level.held += 1;
     this.#levels.set(ticks, level);
   }
@@ -39,11 +39,11 @@ class CountingSide {
     if (level === undefined) throw new Error(`no level at ${ticks}`);
     level.held -= 1;
     if (level.held > 0) return;
-    this.#tree.remove(level);
+    this.#list.remove(level);
     this.#levels.delete(ticks);
   }
 
-  /** The tree compares keys by `<` and `===` only, which an object with a value does as well. */
+  /** The list compares keys by `<` and `===` only, which an object with a value does as well. */
   #keyOf(ticks: number): LevelKey {
     const known = this.#keys.get(ticks);
     if (known !== undefined) return known;

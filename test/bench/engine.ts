@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { OrderBook, Side as TheirSide } from 'nodejs-order-book';
 import { systemClock } from '../../src/kernel/clock.js';
-import { Rejection } from '../../src/sandbox/engine/rejection.js';
+import { Rejection } from '../../src/sandbox/errors.js';
 import { comparisonsAStep } from './engine-steps.js';
 import {
   apply,

@@ -29,7 +29,7 @@ interface Sample {
   readonly series: number;
 }
 
-/** More markets than this are listed by an exchange without an engine behind each. */
+/** More markets than this are served by an exchange without an engine: theirs would take the processor. */
 const SANDBOX_MARKETS_MAX = 512;
 
 async function startExchange(names: readonly string[]) {
@@ -39,7 +39,7 @@ async function startExchange(names: readonly string[]) {
     return { ready: server, stop: () => server.stop() };
   }
   const { program, ready } = await startSandbox([
-    ...['--backend', 'tape', '--no-rate-limit', '--start-offset', '5m'],
+    ...['--no-rate-limit', '--start-offset', '5m'],
     ...names.flatMap((name) => ['--market', name]),
   ]);
   return { ready, stop: () => program.dispose() };

@@ -8,7 +8,7 @@ import { type BenchReport, median, tableOf } from './report.js';
 export const about = 'our server against bare fastify with ready texts, requests a second';
 
 /*
- * Ours checks the query and asks a generated tape whose time stands still. The other is fastify
+ * Ours checks the query and asks a recorded tape whose time stands still. The other is fastify
  * without any hook that sends the recorded text with the same headers. Both are processes of their
  * own; the load comes from here, over kept-alive connections, in short rounds that take turns. A ratio is
  * that of a pair of neighbouring rounds, and told is the middle of all pairs: what slows the machine for

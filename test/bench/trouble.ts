@@ -7,10 +7,10 @@ import { createExchangeClient, createExchangeClock } from '../../src/client/inde
 import { RequestBudget } from '../../src/kernel/budget.js';
 import { sleep, systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import { TAPE_HEADER } from '../../src/sandbox/csv-tape.js';
-import { createFaults } from '../../src/sandbox/faults/faults.js';
+import { Faults } from '../../src/sandbox/faults/faults.js';
 import type { FaultRuleInput } from '../../src/sandbox/faults/script.js';
-import { openTape } from '../../src/sandbox/open-tape.js';
+import { TAPE_HEADER } from '../../src/sandbox/tape/recorded-tape.js';
+import { openTape } from '../../src/sandbox/tape/tape-backend.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
 import { startContestant } from '../support/exchanges/freshness-contestants.js';
 import { makeTrades, tapeLines } from '../support/exchanges/recorded.js';
@@ -83,9 +83,8 @@ async function startExchange(folder: string, rules: readonly FaultRuleInput[]): 
     await writeFile(path, `${[TAPE_HEADER, ...tapeLines(trades)].join('\n')}\n`);
     tapes.push({ market, path });
   }
-  const source = { kind: 'recorded', tapes } as const;
-  const backend = await openTape({ source, time: 'now', startOffsetS: HISTORY_S }, systemClock);
-  const faults = createFaults({ rules, seed: SEED, clock: systemClock });
+  const backend = await openTape({ tapes, time: 'now', startOffsetS: HISTORY_S }, systemClock);
+  const faults = new Faults({ rules, seed: SEED, clock: systemClock });
   let served = 0;
   const server = await startExchangeServer({
     ...{ backend, clock: systemClock, interference: faults },

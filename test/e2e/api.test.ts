@@ -15,7 +15,6 @@ import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
 import { STILL_MARKET } from '../support/exchanges/live-exchange.js';
 import { sendJson, startHttpStub } from '../support/exchanges/stub-server.js';
 import {
-  GENERATED,
   ServerRecord,
   startTapeExchange,
   TEST_ORIGIN_MS,
@@ -98,7 +97,7 @@ const PUBLIC: Readonly<Record<string, readonly string[]>> = {
 
 test('every public endpoint: the exact data as JSON, by both forms, and a table', async (t) => {
   const keys = { [KEY]: SECRET };
-  const { server, record } = await startTapeExchange(t, { ...GENERATED, keys });
+  const { server, record } = await startTapeExchange(t, { keys });
   const dataDir = await temporaryFolder(t);
   const url = ['--url', server.url];
   const open = endpointNames.filter((name) => endpoints[name].access === 'public');
@@ -399,7 +398,7 @@ test('an order that is interrupted under way is unknown too', async (t) => {
 });
 
 test('watch tells each event in a line, shows reconnects, and ends with Ctrl-C', async (t) => {
-  const { server } = await startTapeExchange(t, { ...GENERATED, time: 'now' }, {}, systemClock);
+  const { server } = await startTapeExchange(t, { time: 'now' }, {}, systemClock);
   const args = ['watch', 'BTC_USDT', '--period', '60', '--realtime-url', server.realtimeUrl];
   const json = start(t, [...args, '--json']);
   const text = start(t, args, { TAPEKEEP_REALTIME_RECONNECT_BASE: '10ms' });
@@ -427,7 +426,7 @@ test('watch tells each event in a line, shows reconnects, and ends with Ctrl-C',
 });
 
 test('watch stops by itself after its time, and fails when nothing could be watched', async (t) => {
-  const { server } = await startTapeExchange(t, { ...GENERATED, time: 'now' }, {}, systemClock);
+  const { server } = await startTapeExchange(t, { time: 'now' }, {}, systemClock);
   const env = { TAPEKEEP_EXCHANGE_URL: server.url, TAPEKEEP_REALTIME_URL: server.realtimeUrl };
   const ended = await runAlone(t, ['watch', 'BTC_USDT', '--for', '1s'], env);
   assert.equal(ended.code, 0, ended.stderr);

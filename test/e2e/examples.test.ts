@@ -7,7 +7,7 @@ import { movingAverage } from '../../docs/examples/moving-average.js';
 import { paperTrader } from '../../docs/examples/paper-trader.js';
 import { ExchangeClient, openArchive } from '../../src/index.js';
 import type { KlineRow } from '../../src/model/batch.js';
-import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { openTestStore } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { repositoryPath } from '../support/repository/repository.js';
@@ -97,7 +97,7 @@ test('the examples find what can be worked out by hand, and run by command', asy
 });
 
 test('the paper trader speaks to a server of the contract as to the exchange', async (t) => {
-  const { server } = await startTapeExchange(t, GENERATED, { rateLimit: false });
+  const { server } = await startTapeExchange(t, {}, { rateLimit: false });
   const { url: baseUrl, realtimeUrl } = server;
   const exchange = new ExchangeClient({ baseUrl, realtimeUrl });
   t.after(() => exchange.close());

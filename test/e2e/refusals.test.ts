@@ -90,13 +90,17 @@ test('keys of the sandbox: one name each, known fields only, told with the optio
   const twice = await fileOf(ann, { ...ann, key: 'other' });
   await run(/--keys: .*name ann.*two keys/, '--keys', twice);
   const misspelt = await fileOf({ ...ann, activ: false });
-  await run(/--keys.*entry 1.*"activ" is unknown; expected name,.*active/, '--keys', misspelt);
+  await run(
+    /--keys.*entry 1: activ is not allowed; expected .*only name,.*active/,
+    '--keys',
+    misspelt,
+  );
   const wrong = await fileOf({ ...ann, active: 'no' });
-  await run(/--keys.*entry 1: active must be true or false/, '--keys', wrong);
+  await run(/--keys.*entry 1: active is not allowed; expected true or false/, '--keys', wrong);
   await run(/--key: alice: currency: no market trades "FOO"/, '--key', 'alice:FOO=1');
   const poor = await fileOf({ ...ann, balances: { FOO: '1' } });
   await run(/--keys: ann: currency: no market trades "FOO"/, '--keys', poor);
-  await run(/--key: "alice" is not allowed.*tape/, '--backend', 'tape', '--key', 'alice');
+  await run(/--key: "alice" is not allowed.*tape/, '--tape', 'x.csv', '--key', 'alice');
   await run(/--fee-taker: takerFee 2: expected a rate/, '--fee-taker', '2');
   await run(/--fee-maker: makerFee x: expected a rate/, '--fee-maker', 'x');
   const rule = 'kind=html,market=NOPE_X';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
-import { createFaults } from '../../src/sandbox/faults/faults.js';
+import { Faults } from '../../src/sandbox/faults/faults.js';
 import type { FaultRuleInput } from '../../src/sandbox/faults/script.js';
 import { openLive } from '../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
@@ -54,7 +54,7 @@ test('an account is followed truly through broken answers, revocation, foreign n
     },
     systemClock,
   );
-  const faults = createFaults({ rules: everywhere(TROUBLE), seed: 11, clock: systemClock });
+  const faults = new Faults({ rules: everywhere(TROUBLE), seed: 11, clock: systemClock });
   const telemetry = new ServerRecord();
   const open = (port: number) =>
     startExchangeServer({

@@ -21,7 +21,7 @@ async function start(t: Test, ...rules: FaultRuleInput[]) {
   );
   const path = await writeTape(t, lines);
   const clock = new FakeClock();
-  const tape = { source: { kind: 'recorded', tapes: [{ market: 'BTC_USDT', path }] } } as const;
+  const tape = { tapes: [{ market: 'BTC_USDT', path }] };
   return { clock, ...(await startFaultyExchange(t, { rules, tape, clock })) };
 }
 
@@ -140,7 +140,8 @@ test('garbageFrame and oversizeFrame come before the true frame', async (t) => {
     utf8: (frame: Buffer) =>
       assert.throws(() => new TextDecoder('utf-8', { fatal: true }).decode(frame)),
   };
-  for (const [form, check] of Object.entries(forms)) {
+  for (const form of ['text', 'json', 'utf8'] as const) {
+    const check = forms[form];
     const { server, fired } = await start(t, { kind: 'garbageFrame', form });
     const [garbage, answer] = await rawFrames(t, server.realtimeUrl, 2);
     assert.ok(garbage && answer);

@@ -8,7 +8,7 @@ import { BAD_REQUEST_PAGE } from '../../src/contract/error-shapes.js';
 import { readServerFrame } from '../../src/contract/realtime.js';
 import { AUTH_HEADERS, encodePayload, sign } from '../../src/contract/signing.js';
 import type { Random } from '../../src/kernel/random.js';
-import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import {
   below,
   mutateBytes,
@@ -33,7 +33,7 @@ const MAX_GROWTH_BYTES = 16 * 1024 * 1024;
 
 const KEY = 'fuzz-key';
 const SECRET = 'fuzz-secret';
-const OPTIONS = { ...GENERATED, keys: { [KEY]: SECRET } };
+const OPTIONS = { keys: { [KEY]: SECRET } };
 const GOOD_PATH = '/api/v1/public/ticker?market=BTC_USDT';
 let nonce = 1_700_000_000_000;
 

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ExchangeClient, TapekeepError } from '../../src/index.js';
-import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 
 /** The library as its users see it: one class from the package's root, nothing else to set up. */
 
 test('a client from the package root asks, follows and closes', async (t) => {
-  const { server } = await startTapeExchange(t, GENERATED, { rateLimit: false });
+  const { server } = await startTapeExchange(t, {}, { rateLimit: false });
   const { url: baseUrl, realtimeUrl } = server;
   const exchange = new ExchangeClient({ baseUrl, realtimeUrl });
   t.after(() => exchange.close());

@@ -66,15 +66,6 @@ test('nobody has a key to it', async (t) => {
   assert.match(await reply.text(), /authentication failure/);
 });
 
-test('the generated tape can be chosen, and is another exchange', async (t) => {
-  const dataDir = await temporaryFolder(t);
-  const settings = config(dataDir, { backend: 'tape', markets: ['BTC_USDT'] });
-  const exchange = await startBuiltInExchange(settings, new FakeClock(NOW_MS), new ServerRecord());
-  t.after(() => exchange.stop());
-  assert.match(exchange.identity, /^sandbox-tape-/);
-  assert.ok((await get(exchange, `${HISTORY}0`)).length > 1000);
-});
-
 test('its variants, truth and faults come from the settings, and are off by default', async (t) => {
   const settings = (sandbox: object) =>
     loadConfig({ env: {}, overrides: { sandbox: { markets: ['BTC_USDT'], ...sandbox } } });

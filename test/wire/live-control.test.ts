@@ -201,7 +201,7 @@ test('what is not possible is refused with field, value and what is allowed; not
     ['markets', { name: 'XMR_EUR', activity: 2 }, /activity 2 .*up to 1/],
     ['markets', { name: 'XMR_EUR', takerFee: '1' }, /takerFee "1" .*below 1/],
     ['markets', { name: 'XMR_EUR', stock: 'BTC' }, /stock "BTC".*"XMR"/],
-    ['markets', { name: 'XMR_EUR', color: 'red' }, /"color".*only name, stock/],
+    ['markets', { name: 'XMR_EUR', color: 'red' }, /color "red".*only name, stock/],
     ['markets/delist', { market: 'NO_SUCH' }, /"NO_SUCH".*BTC_USDT, ETH_USDT/],
     ['markets/block', { market: 7 }, /^market 7 .*a text/],
     ['markets/unblock', {}, /^market is missing; expected market$/],

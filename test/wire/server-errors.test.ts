@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
 import { BAD_REQUEST_PAGE } from '../../src/contract/error-shapes.js';
-import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
 
 const invalid = { code: 400, success: false, message: 'invalid input', result: [] };
@@ -201,7 +201,7 @@ test('what fails inside is a 500 that tells nothing, and its cause is told to th
 });
 
 test('family error shapes: a success status that is none, and other words', async (t) => {
-  const { server } = await startTapeExchange(t, GENERATED, { errorShapes: 'family' });
+  const { server } = await startTapeExchange(t, {}, { errorShapes: 'family' });
   const get = async (path: string) => {
     const response = await fetch(`${server.url}${path}`);
     return [response.status, await response.json()] as const;
@@ -225,11 +225,15 @@ test('family error shapes: a success status that is none, and other words', asyn
 });
 
 test('since as an id: only newer trades, at most a page', async (t) => {
-  const { backend, server } = await startTapeExchange(t, GENERATED, {
-    sinceMode: 'id',
-    pageCap: 10,
-    bidsOrder: 'ascending',
-  });
+  const { backend, server } = await startTapeExchange(
+    t,
+    {},
+    {
+      sinceMode: 'id',
+      pageCap: 10,
+      bidsOrder: 'ascending',
+    },
+  );
   const newest = backend.trades('BTC_USDT', 0, 20).map(({ id }) => id);
   const page = async (since: number) => {
     const url = `${server.url}/api/v1/public/history/result?${M}&limit=1000&since=${since}`;
@@ -251,7 +255,7 @@ test('since as an id: only newer trades, at most a page', async (t) => {
 test('an enforced rate limit refuses with 429 and lets go when its window ends', async (t) => {
   const clock = new FakeClock();
   const rateLimit = { limit: 2, windowMs: 10_000, enforce: true };
-  const { server } = await startTapeExchange(t, GENERATED, { rateLimit }, clock);
+  const { server } = await startTapeExchange(t, {}, { rateLimit }, clock);
   const status = async () => (await fetch(`${server.url}/api/v1/public/markets`)).status;
   assert.deepEqual([await status(), await status()], [200, 200]);
   clock.advance(4_500);
@@ -265,7 +269,7 @@ test('an enforced rate limit refuses with 429 and lets go when its window ends',
 });
 
 test('without the rate-limit variant no such header is sent', async (t) => {
-  const { server } = await startTapeExchange(t, GENERATED, { rateLimit: false });
+  const { server } = await startTapeExchange(t, {}, { rateLimit: false });
   const { headers } = await fetch(`${server.url}/api/v1/public/markets`);
   assert.equal(headers.get('x-ratelimit-limit'), null);
 });

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { splitReplies, talkRaw } from '../support/fuzz/fuzz-http.js';
 
 test('pages asked for in one go come in order, each whole and after its 100 Continue', async (t) => {
-  const { server } = await startTapeExchange(t, GENERATED);
+  const { server } = await startTapeExchange(t);
   const ask = (limit: number, more = '') =>
     Buffer.from(
       `GET /api/v1/public/history?market=BTC_USDT&limit=${limit} HTTP/1.1\r\nHost: here\r\n${more}\r\n`,

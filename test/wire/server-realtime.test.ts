@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { WebSocket } from 'ws';
 import { stateRecord } from '../../src/contract/resources.js';
-import { GENERATED, startTapeExchange, writeTape } from '../support/exchanges/tape-exchange.js';
+import { startTapeExchange, writeTape } from '../support/exchanges/tape-exchange.js';
 import { TapeSocket } from '../support/exchanges/tape-socket.js';
 import { FakeClock } from '../support/fake-clock.js';
 
@@ -15,7 +15,7 @@ async function pacedTape(t: Parameters<typeof writeTape>[0]) {
     t,
     [0, 300, 600, 5000].map((ms, index) => `${index + 1},${START_MS + ms},${100 + index}.0,1,buy`),
   );
-  return { source: { kind: 'recorded', tapes: [{ market: 'BTC_USDT', path }] } } as const;
+  return { tapes: [{ market: 'BTC_USDT', path }] };
 }
 
 test('state.query answers with the whole record and echoes the request', async (t) => {
@@ -113,7 +113,7 @@ test('a second subscribe replaces the first, and unsubscribe ends updates', asyn
 });
 
 test("the family's update names the market and carries the change", async (t) => {
-  const { backend, server } = await startTapeExchange(t, GENERATED, { updateShape: 'family' });
+  const { backend, server } = await startTapeExchange(t, {}, { updateShape: 'family' });
   const socket = await TapeSocket.open(t, server.realtimeUrl);
   await socket.ask('state.subscribe', ['ETH_BTC', 900]);
   const { period: _period, ...record } = backend.state('ETH_BTC', 900);
@@ -127,7 +127,7 @@ test("the family's update names the market and carries the change", async (t) =>
 test('a connection without data frames is closed; pings do not count, requests do', async (t) => {
   const clock = new FakeClock();
   const variants = { idleTimeoutMs: 10_000 };
-  const { server, record } = await startTapeExchange(t, GENERATED, variants, clock);
+  const { server, record } = await startTapeExchange(t, {}, variants, clock);
   const quiet = await TapeSocket.open(t, server.realtimeUrl);
   const lively = await TapeSocket.open(t, server.realtimeUrl);
   await quiet.ask('server.ping', []);
@@ -144,7 +144,7 @@ test('a connection without data frames is closed; pings do not count, requests d
 
 test('unreadable frames are ignored, or end the connection', async (t) => {
   const { server } = await startTapeExchange(t);
-  const closing = await startTapeExchange(t, GENERATED, { badJson: 'close' });
+  const closing = await startTapeExchange(t, {}, { badJson: 'close' });
   const garbage = ['{', '[]', 'null', '{"method":"server.ping"}', Buffer.from([1, 2, 3])];
   const patient = await TapeSocket.open(t, server.realtimeUrl);
   for (const frame of garbage) patient.socket.send(frame);
@@ -158,7 +158,7 @@ test('unreadable frames are ignored, or end the connection', async (t) => {
 });
 
 test('an unknown method may stay unanswered', async (t) => {
-  const { server } = await startTapeExchange(t, GENERATED, { unknownMethod: 'silent' });
+  const { server } = await startTapeExchange(t, {}, { unknownMethod: 'silent' });
   const socket = await TapeSocket.open(t, server.realtimeUrl);
   socket.socket.send(JSON.stringify({ method: 'no.such', params: [], id: 90 }));
   assert.deepEqual(await socket.ask('server.ping', []), {
@@ -233,7 +233,7 @@ test('only the real-time path can be upgraded', async (t) => {
 
 test('stop ends connections and leaves no timer', async (t) => {
   const clock = new FakeClock();
-  const { backend, server, record } = await startTapeExchange(t, GENERATED, {}, clock);
+  const { backend, server, record } = await startTapeExchange(t, {}, {}, clock);
   const socket = await TapeSocket.open(t, server.realtimeUrl);
   await socket.ask('state.subscribe', ['BTC_USDT', 60]);
   await socket.next();

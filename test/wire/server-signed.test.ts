@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { test } from 'node:test';
 import { encodePayload, sign } from '../../src/contract/signing.js';
-import type { TapeBackend } from '../../src/sandbox/tape-backend.js';
+import type { TapeBackend } from '../../src/sandbox/tape/tape-backend.js';
 import { startExchangeServer } from '../../src/server/exchange-server.js';
-import { GENERATED, ServerRecord, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { ServerRecord, startTapeExchange } from '../support/exchanges/tape-exchange.js';
 import { FakeClock } from '../support/fake-clock.js';
 
 const KEY = 'key-1';
 const SECRET = 'secret-1';
-const OPTIONS = { ...GENERATED, keys: { [KEY]: SECRET, other: 'secret-2' } };
+const OPTIONS = { keys: { [KEY]: SECRET, other: 'secret-2' } };
 const NONCE = 1_800_000_000_000;
 const BALANCES = '/api/v1/account/balances';
 const failure = { code: 400, success: false, message: 'authentication failure', result: [] };

@@ -5,7 +5,7 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { KNOWN_EXCHANGES, knownExchanges } from '../../src/server/known-exchanges.js';
 import type { ServerVariants } from '../../src/server/variants.js';
 import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
-import { GENERATED, startTapeExchange } from '../support/exchanges/tape-exchange.js';
+import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 
 /** Each variant as the sandbox shows it on the wire; the default keeps to the contract. */
 
@@ -106,7 +106,7 @@ const cases: readonly Case[] = [
 for (const { variants, path, look, expected } of cases) {
   test(`${JSON.stringify(variants)} on ${path}`, async (t) => {
     for (const [at, own] of [{}, variants].entries()) {
-      const { server } = await startTapeExchange(t, GENERATED, own);
+      const { server } = await startTapeExchange(t, {}, own);
       const response = await fetch(`${server.url}/api/v1/public/${path}`);
       assert.deepEqual(look(await response.json(), response.status), expected[at]);
     }
@@ -118,7 +118,7 @@ test('whatever the variants, the client reads the same of them as of the contrac
     ...{ historyTotal: 'omitted', tickerName: 'omitted', precisions: 'text', envelopes: 'swapped' },
   };
   const read = async (variants: Partial<ServerVariants>) => {
-    const { server } = await startTapeExchange(t, GENERATED, variants);
+    const { server } = await startTapeExchange(t, {}, variants);
     const client = new ExchangeClient({ baseUrl: server.url, requestsPerS: 1000, burst: 100 });
     t.after(() => client.close());
     const market = 'BTC_USDT';

@@ -5,6 +5,7 @@ import { StateCollector } from '../../src/collect/states.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import type { FaultRuleInput } from '../../src/sandbox/faults/script.js';
 import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
+import { TEST_ORIGIN_MS } from '../support/exchanges/tape-exchange.js';
 import { ModelArchive } from '../support/models/model-archive.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import { CollectRecord } from '../support/worlds/collect-record.js';
@@ -22,14 +23,10 @@ async function collect(
   rules: readonly FaultRuleInput[],
   { origin, count }: { readonly origin: 'query' | 'update'; readonly count: number },
 ) {
-  const originMs = Date.UTC(2026, 5, 1);
   const { server, fired } = await startFaultyExchange(t, {
     rules,
     clock: systemClock,
-    tape: {
-      source: { kind: 'generated', originMs },
-      ...{ time: 'tape', startOffsetS: 3600, pace: 1000 },
-    },
+    tape: { startOffsetS: 600, pace: 300 },
     variants: { updateIntervalMs: 5 },
   });
   const exchangeClock = createExchangeClock({ clock: systemClock });
@@ -45,7 +42,7 @@ async function collect(
   const collector = new StateCollector({
     ...{ market: 'BTC_USDT', marketId: 1, periodS: PERIOD_S, stream, archive },
     ...{ clock: systemClock, telemetry: record, time: { jumps: 0 } },
-    coveredUntilMs: originMs,
+    coveredUntilMs: TEST_ORIGIN_MS,
     openFeed: () =>
       openStateFeed({
         ...{ url: server.realtimeUrl, market: 'BTC_USDT', periodS: PERIOD_S },

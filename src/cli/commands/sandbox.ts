@@ -6,12 +6,10 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger } from '../../observe/logger.js';
 import { createTelemetry } from '../../observe/telemetry.js';
-import { createFaults } from '../../sandbox/faults/faults.js';
-import { LiveError } from '../../sandbox/live/live-error.js';
-import { openLive } from '../../sandbox/live/open-live.js';
-import type { LiveOptions } from '../../sandbox/live/options.js';
-import { openTape } from '../../sandbox/open-tape.js';
-import type { TapeOptions } from '../../sandbox/options.js';
+import { LiveError } from '../../sandbox/errors.js';
+import { Faults } from '../../sandbox/faults/faults.js';
+import { type LiveOptions, openLive } from '../../sandbox/live/open-live.js';
+import { openTape, type TapeOptions } from '../../sandbox/tape/tape-backend.js';
 import { marketsForGood } from '../../server/control/control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import { KNOWN_EXCHANGES, knownExchanges } from '../../server/known-exchanges.js';
@@ -54,7 +52,6 @@ const RATE_WINDOW_MS = 60_000;
 const OPTIONS = {
   host: HOST,
   port: PORT,
-  backend: choice('--backend <kind>', 'a working exchange, or played trades', ['live', 'tape']),
   tape: option('--tape <file>', 'CSV of recorded trades; repeat it for more markets', gather),
   market: option(
     '--market <name>',
@@ -69,7 +66,7 @@ const OPTIONS = {
   seed: option('--seed <number>', 'seed of traders and books', seedArgument, 7),
   time: choice('--time <mode>', "the tape's own time, or moved to now", ['tape', 'now']),
   startOffsetMs: option('--start-offset <duration>', 'history before the start', durationArgument),
-  originMs: option('--origin <time>', 'begin of the history, UTC', utcInstantArgument),
+  originMs: option('--origin <time>', 'start of the history, UTC', utcInstantArgument),
   forMs: FOR,
   json: READY_AS_JSON,
   key: option(
@@ -162,13 +159,14 @@ export default command({
   needs: nothing,
   async run(_, options) {
     const clock = systemClock;
-    const interference = createFaults({ rules: [], seed: options.seed, clock });
+    const interference = new Faults({ rules: [], seed: options.seed, clock });
     const faultScript = gatherFaultScript(options.faults, options.fault ?? []);
     interference.control.replace(faultScript);
     const { made, read } = gatherKeys(options.key ?? [], options.keys);
-    const opening = isLive(options)
-      ? openLive(liveOptions(options, [...made, ...read]), clock)
-      : openTape(tapeOptions(options), clock);
+    const opening =
+      options.tape === undefined
+        ? openLive(liveOptions(options, [...made, ...read]), clock)
+        : openTape(tapeOptions(options, options.tape), clock);
     const backend = await opening.catch((error: unknown) => {
       throw namingOption(error, made.length);
     });
@@ -207,10 +205,6 @@ export default command({
     return EXIT_CODES.ok;
   },
 });
-
-function isLive({ backend, tape = [] }: Sandbox): boolean {
-  return (backend ?? (tape.length > 0 ? 'tape' : 'live')) === 'live';
-}
 
 /** What was given of it. */
 function given<T extends object>(values: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
@@ -270,10 +264,7 @@ function namingOption(error: unknown, madeKeys: number): unknown {
 const RUN_ID_BYTES = 6;
 
 function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
-  const { tape = [], market = [], speed, seed, time, startOffsetMs, originMs } = options;
-  if (tape.length > 0) {
-    throw new UsageError('--tape', tape.join(' '), 'a tape needs --backend tape');
-  }
+  const { market = [], speed, seed, time, startOffsetMs, originMs } = options;
   if (speed === 'instant') {
     throw new UsageError(
       '--speed',
@@ -302,8 +293,8 @@ function liveOptions(options: Sandbox, keys: readonly NamedKey[]): LiveOptions {
   };
 }
 
-function tapeOptions(options: Sandbox): TapeOptions {
-  const { tape = [], market = [], speed, seed, time, startOffsetMs, originMs } = options;
+function tapeOptions(options: Sandbox, tape: readonly string[]): TapeOptions {
+  const { market = [], speed, seed, time, startOffsetMs } = options;
   const { emptyCandles, candleOpen } = options;
   const { key = [], keys, runId } = options;
   const [option, value] = [
@@ -312,23 +303,12 @@ function tapeOptions(options: Sandbox): TapeOptions {
     ...(runId === undefined ? [] : [['--run', runId === true ? '' : runId] as const]),
   ][0] ?? [undefined, ''];
   if (option !== undefined) {
-    const allowed = 'a tape takes no orders; leave out --tape and --backend tape';
+    const allowed = 'a tape takes no orders; leave out --tape';
     throw new UsageError(option, value, allowed);
   }
   if (options.marketsFile !== undefined) {
     const allowed = 'the markets of a tape are named by --market';
     throw new UsageError('--markets-file', options.marketsFile, allowed);
-  }
-  const shared = {
-    seed,
-    pace: speed,
-    ...given({ emptyCandles, candleOpen, time }),
-    ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
-  };
-  if (tape.length === 0) {
-    const markets = market.length === 0 ? {} : { markets: market };
-    const origin = originMs === undefined ? {} : { originMs };
-    return { ...shared, source: { kind: 'generated', ...markets, ...origin } };
   }
   if (tape.length !== market.length) {
     throw new UsageError(
@@ -337,6 +317,11 @@ function tapeOptions(options: Sandbox): TapeOptions {
       `each --tape needs its own --market, in the same order (${tape.length} tapes, ${market.length} markets)`,
     );
   }
-  const tapes = tape.map((path, index) => ({ path, market: market[index] ?? '' }));
-  return { ...shared, source: { kind: 'recorded', tapes } };
+  return {
+    tapes: tape.map((path, index) => ({ path, market: market[index] ?? '' })),
+    seed,
+    pace: speed,
+    ...given({ emptyCandles, candleOpen, time }),
+    ...(startOffsetMs === undefined ? {} : { startOffsetS: startOffsetMs / 1000 }),
+  };
 }

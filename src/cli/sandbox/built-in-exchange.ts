@@ -5,9 +5,8 @@ import type { Clock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import type { ServerEvents } from '../../observe/events.js';
-import { createFaults } from '../../sandbox/faults/faults.js';
+import { Faults } from '../../sandbox/faults/faults.js';
 import { openLive } from '../../sandbox/live/open-live.js';
-import { openTape } from '../../sandbox/open-tape.js';
 import { type ExchangeServer, startExchangeServer } from '../../server/exchange-server.js';
 import { KNOWN_EXCHANGES } from '../../server/known-exchanges.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from '../../server/variants.js';
@@ -35,10 +34,19 @@ export async function startBuiltInExchange(
 ): Promise<RunningExchange> {
   const { seed, port } = config.sandbox;
   const originMs = await originOf(config.dataDir, seed, clock.wallMs() - config.sandbox.history);
-  const backend = await openBackend(config, originMs, clock);
+  const { speed, emptyCandles, candleOpen, keepAll, markets } = config.sandbox;
+  // A clock that was set back must not find an exchange that has not begun.
+  const startMs = Math.max(originMs, clock.wallMs());
+  const backend = await openLive(
+    {
+      ...{ seed, pace: speed, emptyCandles, candleOpen, keepAll, originMs, startMs },
+      ...(markets.length > 0 ? { markets } : {}),
+    },
+    clock,
+  );
   const variants = variantsOf(config);
   const control = config.sandbox.control
-    ? { control: true, interference: createFaults({ rules: [], seed, clock }) }
+    ? { control: true, interference: new Faults({ rules: [], seed, clock }) }
     : {};
   const server = await startExchangeServer({
     ...{ backend, clock, telemetry, port, variants, ...control },
@@ -73,20 +81,6 @@ function variantsOf({ sandbox }: Config): Partial<ServerVariants> {
     ...(limit === undefined ? {} : { rateLimit: { ...limit, windowMs: RATE_WINDOW_MS } }),
     ...(rateLimit === 'none' ? { rateLimit: false } : {}),
   };
-}
-
-function openBackend(config: Config, originMs: number, clock: Clock) {
-  const { backend, seed, speed, emptyCandles, candleOpen, keepAll } = config.sandbox;
-  const markets = config.sandbox.markets.length > 0 ? { markets: config.sandbox.markets } : {};
-  const shared = { seed, pace: speed, emptyCandles, candleOpen };
-  if (backend === 'live') {
-    // A clock that was set back must not find an exchange that has not begun.
-    const startMs = Math.max(originMs, clock.wallMs());
-    return openLive({ ...shared, ...markets, originMs, startMs, keepAll }, clock);
-  }
-  const startOffsetS = Math.max(0, (clock.wallMs() - originMs) / 1000);
-  const source = { kind: 'generated', originMs, ...markets } as const;
-  return openTape({ ...shared, source, startOffsetS }, clock);
 }
 
 /** When the exchange of this data folder and seed began, remembered over restarts. */

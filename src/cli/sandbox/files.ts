@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { z } from 'zod';
 import { readYamlFile } from '../../config/yaml-file.js';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { messageOf } from '../../kernel/errors.js';
-import { parseJson } from '../../kernel/json.js';
-import { readMarket } from '../../sandbox/live/live-markets.js';
-import type { LiveMarketDescription } from '../../sandbox/live/market-description.js';
+import { refusalOf } from '../../sandbox/errors.js';
+import { type MarketDescription, readMarket } from '../../sandbox/markets.js';
 import { UsageError } from '../failure.js';
 
 const RULE_FORM = 'write kind=…,key=value,…, such as kind=latency,where=history,ms=500';
@@ -28,17 +27,21 @@ function readRule(text: string): Readonly<Record<string, unknown>> {
   return Object.fromEntries(rule);
 }
 
-function readFile(path: string): { readonly rules: unknown } {
-  let document: unknown;
+/** @throws UsageError when the file is not readable, or no YAML */
+function readDocument(option: string, path: string): unknown {
   try {
-    document = readYamlFile(path);
+    return readYamlFile(path);
   } catch (error) {
-    throw new UsageError('--faults', path, `it cannot be read: ${messageOf(error)}`);
+    throw new UsageError(option, path, `it cannot be read: ${messageOf(error)}`);
   }
-  if (Array.isArray(document)) return { rules: document };
-  if (document !== null && typeof document === 'object' && 'rules' in document) return document;
-  throw new UsageError('--faults', path, 'it must hold a list of rules, or {seed, rules}');
 }
+
+const RULES = z
+  .union([
+    z.array(z.unknown()).transform((rules) => ({ rules })),
+    z.looseObject({ rules: z.unknown() }),
+  ])
+  .refine(({ rules }) => rules !== undefined);
 
 /**
  * Puts the rules of a file and those of the command line into one script, which is not checked yet:
@@ -49,18 +52,17 @@ function readFile(path: string): { readonly rules: unknown } {
 export function gatherFaultScript(file: string | undefined, rules: readonly string[]): object {
   const own = rules.map(readRule);
   if (file === undefined) return { rules: own };
-  const script = readFile(file);
+  const script = RULES.safeParse(readDocument('--faults', file)).data;
+  if (script === undefined) {
+    throw new UsageError('--faults', file, 'it must hold a list of rules, or {seed, rules}');
+  }
   return Array.isArray(script.rules) ? { ...script, rules: [...script.rules, ...own] } : script;
 }
 
-const OPTION = '--markets-file';
-
-function listOf(document: unknown): readonly unknown[] | undefined {
-  if (Array.isArray(document)) return document;
-  if (document === null || typeof document !== 'object') return undefined;
-  const { markets, ...others } = document as { readonly markets?: unknown };
-  return Array.isArray(markets) && Object.keys(others).length === 0 ? markets : undefined;
-}
+const MARKETS = z.union([
+  z.array(z.unknown()).min(1),
+  z.strictObject({ markets: z.array(z.unknown()).min(1) }).transform(({ markets }) => markets),
+]);
 
 /**
  * Reads a YAML or JSON file of markets: a list of names and of descriptions, or the same below the
@@ -68,22 +70,17 @@ function listOf(document: unknown): readonly unknown[] | undefined {
  *
  * @throws UsageError naming the entry, the field, its value and what is allowed
  */
-export function readMarketsFile(path: string): LiveMarketDescription[] {
-  let document: unknown;
-  try {
-    document = readYamlFile(path);
-  } catch (error) {
-    throw new UsageError(OPTION, path, `it cannot be read: ${messageOf(error)}`);
-  }
-  const list = listOf(document);
-  if (list === undefined || list.length === 0) {
-    throw new UsageError(OPTION, path, 'it must hold a list of markets, or {markets: [...]}');
+export function readMarketsFile(path: string): MarketDescription[] {
+  const option = '--markets-file';
+  const list = MARKETS.safeParse(readDocument(option, path)).data;
+  if (list === undefined) {
+    throw new UsageError(option, path, 'it must hold a list of markets, or {markets: [...]}');
   }
   return list.map((entry, index) => {
     try {
       return readMarket(entry);
     } catch (error) {
-      throw new UsageError(OPTION, path, `entry ${index + 1}: ${messageOf(error)}`);
+      throw new UsageError(option, path, `entry ${index + 1}: ${messageOf(error)}`);
     }
   });
 }
@@ -105,14 +102,30 @@ export interface GatheredKeys {
   readonly read: readonly NamedKey[];
 }
 
-const NAME = /^[A-Za-z0-9_-]{1,64}$/;
-const CURRENCY = /^[^\s:,=]{1,32}$/;
+const NAME_FORM = '1 to 64 letters, digits, hyphens or underscores';
+const AMOUNT_FORM = 'an amount as decimal text for each currency, such as BTC=0.5';
+const BALANCES = z.record(
+  z.string().regex(/^[^\s:,=]{1,32}$/),
+  z
+    .string(AMOUNT_FORM)
+    .regex(/^[\d.]+$/, AMOUNT_FORM)
+    .refine(isDecimalText, AMOUNT_FORM),
+  AMOUNT_FORM,
+);
 /** As headers carry them. */
-const KEY_TEXT = /^[\x21-\x7e]{1,200}$/;
+const KEY_TEXT = z
+  .string('visible text')
+  .regex(/^[\x21-\x7e]{1,200}$/, '1 to 200 visible characters');
+const FIELDS = {
+  name: z.string(NAME_FORM).regex(/^[A-Za-z0-9_-]{1,64}$/, NAME_FORM),
+  key: KEY_TEXT,
+  secret: KEY_TEXT,
+  balances: BALANCES.optional(),
+  active: z.boolean('true or false').optional(),
+};
+const KEY = z.strictObject(FIELDS, `an object with only ${Object.keys(FIELDS).join(', ')}`);
 const KEY_BYTES = 16;
 const SECRET_BYTES = 32;
-/** What an entry of a file may hold. */
-const FIELDS = ['name', 'key', 'secret', 'balances', 'active'] as const;
 
 /**
  * The keys of `--key` and `--keys`. Deposits go by names, so each belongs to one key only.
@@ -148,7 +161,7 @@ export function gatherKeys(texts: readonly string[], file: string | undefined): 
  */
 function makeKey(text: string): NamedKey {
   const [name = '', balances, ...more] = text.split(':');
-  if (!NAME.test(name) || more.length > 0) {
+  if (!FIELDS.name.safeParse(name).success || more.length > 0) {
     throw new UsageError('--key', text, 'write NAME or NAME:CURRENCY=AMOUNT,CURRENCY=AMOUNT');
   }
   const key = randomBytes(KEY_BYTES).toString('hex');
@@ -162,9 +175,9 @@ function makeKey(text: string): NamedKey {
       if (rest.length > 0) throw new UsageError('--key', text, 'write CURRENCY=AMOUNT');
       return [currency, amount];
     });
-  const fault = faultOfBalances(Object.fromEntries(entries));
-  if (fault !== undefined) throw new UsageError('--key', text, fault);
-  return { name, key, secret, balances: Object.fromEntries(entries) };
+  const { data, error } = BALANCES.safeParse(Object.fromEntries(entries));
+  if (error !== undefined) throw new UsageError('--key', text, refusalOf(error));
+  return { name, key, secret, balances: data };
 }
 
 /**
@@ -175,58 +188,18 @@ function makeKey(text: string): NamedKey {
  * @throws UsageError naming the entry and what is allowed
  */
 function readKeys(path: string): NamedKey[] {
-  let content: unknown;
-  try {
-    content = parseJson(readFileSync(path, 'utf8'));
-  } catch (error) {
-    throw new UsageError('--keys', path, `it cannot be read as JSON (${messageOf(error)})`);
-  }
-  if (!Array.isArray(content)) throw new UsageError('--keys', path, 'it must hold a JSON array');
-  return content.map((entry: unknown, index) => {
-    const written = entry as WrittenKey | null;
-    const fault = faultOfKey(written);
-    if (fault !== undefined) throw new UsageError('--keys', path, `entry ${index + 1}: ${fault}`);
-    const { name, key, secret, balances, active } = written as Omit<NamedKey, 'isActive'> & {
-      readonly active?: boolean;
-    };
+  const list = z.array(z.unknown()).safeParse(readDocument('--keys', path)).data;
+  if (list === undefined) throw new UsageError('--keys', path, 'it must hold a JSON array');
+  return list.map((entry, index) => {
+    const { data, error } = KEY.safeParse(entry);
+    if (error !== undefined) {
+      throw new UsageError('--keys', path, `entry ${index + 1}: ${refusalOf(error)}`);
+    }
+    const { active, balances, ...named } = data;
     return {
-      ...{ name, key, secret },
+      ...named,
       ...(balances === undefined ? {} : { balances }),
       ...(active === undefined ? {} : { isActive: active }),
     };
   });
-}
-
-type WrittenKey = Partial<Record<(typeof FIELDS)[number], unknown>>;
-
-function faultOfKey(entry: WrittenKey | null): string | undefined {
-  if (entry === null || typeof entry !== 'object' || Array.isArray(entry)) {
-    return 'must be an object';
-  }
-  const unknown = Object.keys(entry).find((field) => !FIELDS.some((known) => known === field));
-  if (unknown !== undefined) {
-    return `the field ${JSON.stringify(unknown.slice(0, 80))} is unknown; expected ${FIELDS.join(', ')}`;
-  }
-  const { name, key, secret, balances, active } = entry;
-  if (active !== undefined && typeof active !== 'boolean') return 'active must be true or false';
-  if (typeof name !== 'string' || !NAME.test(name)) {
-    return 'name must be 1 to 64 letters, digits, hyphens or underscores';
-  }
-  const isText = (value: unknown) => typeof value === 'string' && KEY_TEXT.test(value);
-  if (!isText(key) || !isText(secret)) {
-    return 'key and secret must be 1 to 200 visible characters';
-  }
-  if (balances === undefined) return undefined;
-  if (balances === null || typeof balances !== 'object') return 'balances must be an object';
-  return faultOfBalances(balances as Record<string, unknown>);
-}
-
-function faultOfBalances(balances: Readonly<Record<string, unknown>>): string | undefined {
-  for (const [currency, amount] of Object.entries(balances)) {
-    const isAmount = typeof amount === 'string' && isDecimalText(amount) && /^[\d.]+$/.test(amount);
-    if (!CURRENCY.test(currency) || !isAmount) {
-      return `${currency}=${String(amount)}: an amount is a decimal such as 100000 or 0.5, as text`;
-    }
-  }
-  return undefined;
 }

@@ -1,8 +1,13 @@
 import type { Balance } from '../../contract/resources.js';
-import { formatTrimmed } from '../scaled.js';
-import { MAX_PLACES, parseUnits, placesOf, powerOfTen, unitBound } from './amounts.js';
-import { EngineError } from './engine-error.js';
-import { Rejection } from './rejection.js';
+import {
+  formatTrimmed,
+  MAX_PLACES,
+  parseUnits,
+  placesOf,
+  powerOfTen,
+  unitBound,
+} from '../amounts.js';
+import { EngineError, Rejection } from '../errors.js';
 
 /** Most places of a deposit or withdrawal. */
 const MAX_TRANSFER_PLACES = 18;

@@ -1,5 +1,5 @@
 import type { Side } from '../../contract/values.js';
-import { type LevelKey, LevelTree } from './level-tree.js';
+import { type LevelKey, LevelList } from './level-list.js';
 import { type Order, PriceLevel } from './order.js';
 
 const LAST_EXACT_NUMBER = BigInt(Number.MAX_SAFE_INTEGER);
@@ -7,11 +7,11 @@ const LAST_EXACT_NUMBER = BigInt(Number.MAX_SAFE_INTEGER);
 /** One side of a market's book: price levels best first, in each the oldest order first. */
 export class BookSide {
   readonly #isBuy: boolean;
-  readonly #levels: LevelTree<PriceLevel>;
+  readonly #levels: LevelList<PriceLevel>;
 
   constructor(side: Side) {
     this.#isBuy = side === 'buy';
-    this.#levels = new LevelTree((key) => new PriceLevel(key, BigInt(key < 0 ? -key : key)));
+    this.#levels = new LevelList((key) => new PriceLevel(key, BigInt(key < 0 ? -key : key)));
   }
 
   /** Number of open orders. */

@@ -1,13 +1,12 @@
 import type { Balance } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
 import type { Slice } from '../../server/backend.js';
+import { EngineError, Rejection } from '../errors.js';
 import { Accounts, type Currency } from './accounts.js';
-import { EngineError } from './engine-error.js';
 import { faultOf, type LimitOrder, type LimitOrderText, readOrder } from './limit-order.js';
 import { ListedMarket, type MarketRules } from './market.js';
 import { type FillSink, freeze, matchOrder, release, type Trade } from './matching.js';
 import { Order, type OrderState } from './order.js';
-import { Rejection } from './rejection.js';
 
 /** Listeners of the engine, called when the operation is done. They must not change it. */
 export interface EngineListeners {

@@ -1,8 +1,8 @@
 import type { Side } from '../../contract/values.js';
+import { parseUnits } from '../amounts.js';
+import { Rejection } from '../errors.js';
 import { fundsShort } from './accounts.js';
-import { parseUnits } from './amounts.js';
 import { type ListedMarket, type MarketRules, needOf, parseRate } from './market.js';
-import { Rejection } from './rejection.js';
 
 /** A limit order in units of its market. */
 export interface LimitOrder {

@@ -1,11 +1,11 @@
 import type { Market } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
+import { MAX_PLACES, parseUnits, powerOfTen, unitBound } from '../amounts.js';
+import type { Rejection } from '../errors.js';
+import { EngineError } from '../errors.js';
 import type { Currency, Holding } from './accounts.js';
-import { MAX_PLACES, parseUnits, powerOfTen, unitBound } from './amounts.js';
 import { BookSide } from './book-side.js';
-import { EngineError } from './engine-error.js';
 import { Participant } from './order.js';
-import type { Rejection } from './rejection.js';
 
 /** A market as it is listed. */
 export interface MarketRules extends Market {

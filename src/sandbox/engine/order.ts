@@ -1,6 +1,6 @@
 import type { Side } from '../../contract/values.js';
 import type { Holding } from './accounts.js';
-import { type LevelKey, TreeEntry } from './level-tree.js';
+import { LevelEntry, type LevelKey } from './level-list.js';
 
 /** What can be seen of an order. Quantities are in units of its market. */
 export interface OrderState {
@@ -127,7 +127,7 @@ export class Order implements OrderState {
 }
 
 /** All open orders of one side at one price, oldest first. */
-export class PriceLevel extends TreeEntry<PriceLevel> {
+export class PriceLevel extends LevelEntry {
   readonly price: bigint;
   /** Sum of what is left of the orders. */
   amount = 0n;

@@ -1,6 +1,6 @@
 import type { ActiveOrder, BookOrder, CreatedOrder, Market } from '../../contract/resources.js';
 import type { BackendTrade } from '../../server/backend.js';
-import { formatScaled, formatTrimmed } from '../scaled.js';
+import { formatScaled, formatTrimmed } from '../amounts.js';
 import type { DepthLevel } from './engine.js';
 import type { MarketRules } from './market.js';
 import type { Trade } from './matching.js';

@@ -8,18 +8,17 @@ import type {
   Interference,
   InterferenceControl,
 } from '../../server/faults.js';
-import { ReplyCache } from './cache.js';
+import { FaultScriptError } from '../errors.js';
 import { FaultyConnection, type FrameScript } from './frames.js';
 import { shapeOf } from './kinds.js';
 import { spoilReply } from './replies.js';
 import { ReplyRows } from './rows.js';
-import { drawBelow, type FaultCount, RuleState } from './rule-state.js';
+import { drawBelow, type FaultCount, ReplyCache, RuleState } from './rule-state.js';
 import { type FaultRule, type FaultRuleInput, readFaultScript } from './script.js';
-import { FaultScriptError } from './script-error.js';
 
 const DEFAULT_SEED = 7;
 
-export interface FaultOptions {
+interface FaultOptions {
   /** The rules in the order in which they are asked; checked, whatever their type claims. */
   readonly rules: readonly FaultRuleInput[];
   /** Draws every decision; default 7. */
@@ -68,14 +67,15 @@ interface Script {
  *
  * Of the rules that apply to an event, the first that fires is carried out and ends the search;
  * `latency` alone adds its delay and leaves the rest to the rules behind it. So every fired fault is
- * seen by the client, and counts can be compared with what it saw.
+ * seen by the client, and counts can be compared with what it saw. The same seed and the same
+ * sequence of requests make the same faults.
  */
 export class Faults implements Interference {
   readonly #clock: Clock;
   readonly #defaultSeed: number;
   #script: Script;
 
-  /** @throws FaultScriptError when a rule is not usable. */
+  /** @throws FaultScriptError naming the rule, the key, the value and what is allowed. */
   constructor({ rules, seed, clock }: FaultOptions) {
     this.#clock = clock;
     this.#defaultSeed = seed ?? DEFAULT_SEED;
@@ -244,14 +244,4 @@ function rowsFor(rule: FaultRule, endpoint: EndpointName, reply: HttpReply): Rep
   if (!isAboutRows(rule) || reply.status !== 200) return undefined;
   const rows = ReplyRows.read(endpoint, reply.body);
   return rows?.allows(rule) === true ? rows : undefined;
-}
-
-/**
- * Faults from a script of rules. The same seed and the same sequence of requests make the same
- * faults.
- *
- * @throws FaultScriptError naming the rule, the key, the value and what is allowed.
- */
-export function createFaults(options: FaultOptions): Faults {
-  return new Faults(options);
 }

@@ -6,8 +6,7 @@ import type {
   RealtimeAsked,
   RealtimeFrame,
 } from '../../server/faults.js';
-import type { ReplyCache } from './cache.js';
-import { drawBelow, type RuleState } from './rule-state.js';
+import { drawBelow, type ReplyCache, type RuleState } from './rule-state.js';
 import type { FaultRule } from './script.js';
 
 /** What a connection needs of the script in force; it may be another one at each call. */

@@ -36,8 +36,9 @@ export class RuleState {
    * @param nowMs monotonic time of this machine
    */
   offer(atMs: number, nowMs: number): Random | undefined {
-    const { id, probability, after, every, fromMs, toMs, firstMs, maxCount } = this.rule;
-    if (atMs < fromMs || atMs >= toMs || nowMs - this.#startedAtMs >= firstMs) return undefined;
+    const { id, probability, after, every, from, to, firstS, maxCount } = this.rule;
+    const sinceMs = nowMs - this.#startedAtMs;
+    if (atMs < from || atMs >= to || sinceMs >= firstS * 1000) return undefined;
     this.#offered += 1;
     const random = seededRandom(hashText(`${this.#seed}/${id}/${this.#offered}`));
     const isLucky = random() < probability;
@@ -57,4 +58,47 @@ export class RuleState {
 /** A whole number in `[0, below)`. */
 export function drawBelow(random: Random, below: number): number {
   return Math.floor(random() * below);
+}
+
+interface Kept<T> {
+  readonly value: T;
+  readonly weight: number;
+  readonly untilMs: number;
+}
+
+const MAX_ENTRIES = 256;
+/** Characters kept in all. */
+const MAX_WEIGHT = 16 * 1024 * 1024;
+
+/**
+ * Keeps the first value seen under each key for a time, as a cache in front of a server does: what
+ * comes within that time may be answered by the kept one. Bounded; the oldest make room.
+ */
+export class ReplyCache<T> {
+  readonly #keepMs: number;
+  readonly #kept = new Map<string, Kept<T>>();
+  #weight = 0;
+
+  constructor(keepMs: number) {
+    this.#keepMs = keepMs;
+  }
+
+  /** The kept value of `key`; when there is none, `value` is kept from now on. */
+  take(key: string, value: T, weight: number, nowMs: number): T | undefined {
+    const known = this.#kept.get(key);
+    if (known !== undefined && nowMs < known.untilMs) return known.value;
+    this.#forget(key);
+    this.#kept.set(key, { value, weight, untilMs: nowMs + this.#keepMs });
+    this.#weight += weight;
+    for (const oldest of this.#kept.keys()) {
+      if (this.#kept.size <= MAX_ENTRIES && this.#weight <= MAX_WEIGHT) break;
+      this.#forget(oldest);
+    }
+    return undefined;
+  }
+
+  #forget(key: string): void {
+    this.#weight -= this.#kept.get(key)?.weight ?? 0;
+    this.#kept.delete(key);
+  }
 }

@@ -9,23 +9,34 @@ import type {
 import type { Side } from '../../contract/values.js';
 import { type NewOrder, RefusedError, type Slice } from '../../server/backend.js';
 import type { ChangeableBackend, MarketControl } from '../../server/control/market-control.js';
+import { formatScaled } from '../amounts.js';
 import { readOrder } from '../engine/limit-order.js';
-import { Rejection } from '../engine/rejection.js';
 import { createdOrderView, depthView, openOrderView } from '../engine/views.js';
+import { LiveError, Rejection, show } from '../errors.js';
 import { MarketData, type MarketDataParts, type Touch } from '../market-data.js';
 import type { MarketTape } from '../market-tape.js';
-import { formatScaled } from '../scaled.js';
-import { controlOf } from './live-control.js';
-import { LiveError } from './live-error.js';
+import { type MarketDescription, readMarket, usualMarket } from '../markets.js';
 import type { LiveExchange, LiveMarket } from './live-exchange.js';
-import { liveMarketOf } from './live-markets.js';
-import type { LiveMarketDescription } from './market-description.js';
-import type { LiveKey } from './options.js';
+
+/** An API key with the account behind it. */
+export interface LiveKey {
+  /** What people call it; deposits may go by it. */
+  readonly name?: string;
+  readonly key: string;
+  readonly secret: string;
+  /**
+   * What the account has at the start: plain decimal texts by currency; default: 10,000 of every
+   * currency that is traded.
+   */
+  readonly balances?: Readonly<Record<string, string>>;
+  /** Whether it is activated; default true. What is signed with another fails to authenticate. */
+  readonly isActive?: boolean;
+}
 
 /** What a live backend is put together from. */
 export interface LiveParts extends MarketDataParts {
   readonly exchange: LiveExchange;
-  /** Whether anybody from outside may change anything. */
+  /** Whether clients from outside may change anything. */
   readonly isOpen: boolean;
   readonly keys: readonly LiveKey[];
 }
@@ -37,8 +48,10 @@ const COLUMN_BOUND = 2n ** 63n;
 const STARTING_BALANCE = '10000';
 const NOTHING = /^0+(\.0+)?$/;
 
-function shorten(text: string): string {
-  return JSON.stringify(text.slice(0, 80));
+/** Description of a market: all of it can be read and, but for its state, set. */
+function shown({ description, rules, isBlocked }: LiveMarket, isListed: boolean): object {
+  const { basePrice, usualAmount, activity } = description;
+  return { ...rules, basePrice, usualAmount, activity, listed: isListed, blocked: isBlocked };
 }
 
 /** Keys cannot lead to the traders' accounts, whatever they are called. */
@@ -50,7 +63,7 @@ function accountOf(key: string): string {
  * A working exchange: a matching engine with simulated traders, and with clients that have an API key.
  *
  * Before anything is answered everything happens that is due by then, so that answers depend on the
- * time and never on how often anybody asks.
+ * time and never on how often it is read.
  */
 export class LiveBackend extends MarketData implements ChangeableBackend {
   readonly marketControl: MarketControl;
@@ -65,7 +78,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
     super(parts);
     this.#exchange = parts.exchange;
     this.#isOpen = parts.isOpen;
-    this.marketControl = controlOf(this, parts.exchange, parts.isOpen);
+    this.marketControl = this.#control();
     for (const [at, key] of parts.keys.entries()) this.#addKey(key, at);
   }
 
@@ -97,7 +110,8 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
 
   /** @throws RefusedError */
   placeOrder(apiKey: string, order: NewOrder): CreatedOrder {
-    if (!this.#isOpen) throw new RefusedError('operationBlocked', 'nobody can trade here');
+    if (!this.#isOpen)
+      throw new RefusedError('operationBlocked', 'this exchange takes no orders from outside');
     const { rules } = this.#now(order.market);
     const timeUs = this.nowMs() * 1000;
     const read = readOrder({ ...order, account: accountOf(apiKey), timeUs }, rules);
@@ -125,20 +139,10 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
    *
    * @throws LiveError when it is listed, or cannot be, or nothing may be changed
    */
-  createMarket(market: string | LiveMarketDescription): Market {
+  createMarket(market: string | MarketDescription): Market {
     this.#prepareChange();
-    const described = typeof market === 'string' ? this.usualMarket(market) : market;
+    const described = typeof market === 'string' ? this.#usualMarket(market) : market;
     return this.#exchange.list(described, this.nowMs() * 1000).tape.market;
-  }
-
-  /** A market of this name as it was listed before, or else as it follows from the name. */
-  usualMarket(name: string): LiveMarketDescription {
-    return this.#exchange.anyMarket(name)?.description ?? liveMarketOf(name);
-  }
-
-  /** The API key of a name that was given to it; any other text is a key itself. */
-  keyOf(name: string): string {
-    return this.#keysByName.get(name) ?? name;
   }
 
   /**
@@ -171,11 +175,11 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
   deposit(apiKey: string, currency: string, amount: string): void {
     this.#prepareChange();
     if (!this.#secrets.has(apiKey))
-      throw new LiveError(`account: there is no API key or name of one ${shorten(apiKey)}`);
+      throw new LiveError(`account: there is no API key or name of one ${show(apiKey)}`);
     const names = Array.from(this.#exchange.engine.currencies(), ({ name }) => name);
     if (!names.includes(currency)) {
       throw new LiveError(
-        `currency: no market trades ${shorten(currency)}; there are ${names.join(', ')}`,
+        `currency: no market trades ${show(currency)}; there are ${names.join(', ')}`,
       );
     }
     const refused = this.#exchange.engine.deposit(accountOf(apiKey), currency, amount);
@@ -192,7 +196,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
     if (found === undefined) {
       const names = Array.from(this.#exchange.markets(), ({ rules }) => rules.name);
       throw new LiveError(
-        `market ${shorten(market)} is not one of this exchange and never was; there are ${names.slice(0, 20).join(', ')}`,
+        `market ${show(market)} is not one of this exchange and never was; there are ${names.slice(0, 20).join(', ')}`,
       );
     }
     return found.tape;
@@ -205,6 +209,44 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
       return level === undefined ? '0' : formatScaled(level.price, rules.moneyPrec);
     };
     return { bid: best('buy'), ask: best('sell') };
+  }
+
+  /** The exchange as it is changed from outside. */
+  #control(): MarketControl {
+    const exchange = this.#exchange;
+    const show = (market: string) => {
+      const listed = exchange.market(market);
+      const known = listed ?? exchange.anyMarket(market);
+      return known === undefined ? {} : shown(known, listed !== undefined);
+    };
+    return {
+      isOpen: this.#isOpen,
+      describe: () => [
+        ...Array.from(exchange.markets(), (market) => shown(market, true)),
+        ...Array.from(exchange.delistedMarkets(), (market) => shown(market, false)),
+      ],
+      create: (description) =>
+        show(this.createMarket(readMarket(description, (name) => this.#usualMarket(name))).name),
+      delist: (market) => {
+        this.delistMarket(market);
+        return show(market);
+      },
+      block: (market, isBlocked) => {
+        this.blockOrders(market, isBlocked);
+        return show(market);
+      },
+      deposit: (account, currency, amount) => {
+        // Any text but a name that was given to a key is a key itself.
+        const key = this.#keysByName.get(account) ?? account;
+        this.deposit(key, currency, amount);
+        return { account, balances: this.balances(key) };
+      },
+    };
+  }
+
+  /** A market of this name as it was listed before, or else as it follows from the name. */
+  #usualMarket(name: string): MarketDescription {
+    return this.#exchange.anyMarket(name)?.description ?? usualMarket(name);
   }
 
   /** @throws LiveError when its text or name is another one's, or its balances are not possible */

@@ -1,13 +1,12 @@
+import type { BackendTrade } from '../../server/backend.js';
 import { MatchingEngine } from '../engine/engine.js';
 import type { MarketRules } from '../engine/market.js';
 import type { Trade } from '../engine/matching.js';
-import { MarketTape } from '../market-tape.js';
-import { describeMarket, flowShapeOf } from '../markets.js';
+import { LiveError } from '../errors.js';
+import { MarketTape, type TradeSource } from '../market-tape.js';
+import { checkMarket, describeMarket, flowShapeOf, type MarketDescription } from '../markets.js';
+import { TradeColumns } from '../trade-columns.js';
 import { SESSION_US, Traders } from '../traders/traders.js';
-import { LiveError } from './live-error.js';
-import { checkMarket } from './live-markets.js';
-import { LiveSource, type LiveTime } from './live-source.js';
-import type { LiveMarketDescription } from './market-description.js';
 
 /**
  * Whole sessions before the running one whose trades are kept: a day, so that every 24-hour figure
@@ -19,9 +18,105 @@ export const MARKETS_MAX = 2000;
 /** Markets that are remembered after their end. */
 const DELISTED_MAX = 2000;
 
+/** The exchange's time, as far as a source of trades is concerned. */
+interface LiveTime {
+  /** Lets everything happen up to and including a time, UNIX microseconds. */
+  advanceTo(timeUs: number): void;
+  /** The next time at which anything may happen, UNIX microseconds. */
+  readonly nextUs: number;
+}
+
+interface LiveSourceOptions {
+  readonly time: LiveTime;
+  /** Places of the market's prices and amounts. */
+  readonly digits: { readonly price: number; readonly amount: number };
+  /** Trades before it are not part of the history, UNIX microseconds. */
+  readonly originUs: number;
+  /** Whether there were trades before the origin, which are unknown here. */
+  readonly isCut: boolean;
+  /** Whether nothing is ever dropped. */
+  readonly keepAll: boolean;
+  /** The market as it was listed before: its trades come first. */
+  readonly former?: LiveSource;
+}
+
+/** The trades of one market, as the engine makes them. */
+class LiveSource implements TradeSource {
+  readonly columns: TradeColumns;
+  readonly canDrop: boolean;
+  readonly #time: LiveTime;
+  readonly #priceFactor: bigint;
+  readonly #amountFactor: bigint;
+  #originUs: number;
+  #isCut: boolean;
+  /** First position of the trades since the origin. */
+  #originAt: number;
+
+  constructor({ time, digits, originUs, isCut, keepAll, former }: LiveSourceOptions) {
+    this.#time = time;
+    this.canDrop = !keepAll;
+    const { columns, heldFromUs } = former ?? {};
+    // With other precisions than before, the finer ones hold each value exactly.
+    this.columns = (columns ?? new TradeColumns(0, 0)).withDigits(digits.price, digits.amount);
+    this.#priceFactor = 10n ** BigInt(this.columns.priceDigits - digits.price);
+    this.#amountFactor = 10n ** BigInt(this.columns.amountDigits - digits.amount);
+    this.#isCut = former === undefined ? isCut : heldFromUs !== undefined;
+    this.#originUs = heldFromUs ?? former?.originUs ?? originUs;
+    this.#originAt = this.columns.base;
+  }
+
+  get originUs(): number {
+    return this.#originUs;
+  }
+
+  /** All trades from this time on are known; undefined when all there ever were are. */
+  get heldFromUs(): number | undefined {
+    const { base, end } = this.columns;
+    if (base === this.#originAt) return this.#isCut ? this.#originUs : undefined;
+    // Of the trades of one microsecond some may be dropped.
+    return base < end ? Math.max(this.#originUs, this.columns.timeUsAt(base) + 1) : this.#originUs;
+  }
+
+  add({ id, timeUs, price, amount, takerSide }: Trade): void {
+    if (timeUs < this.#originUs) return;
+    const scaledPrice = price * this.#priceFactor;
+    const scaledAmount = amount * this.#amountFactor;
+    this.columns.append(id, timeUs, scaledPrice, scaledAmount, takerSide === 'sell');
+  }
+
+  /** Forgets the trades before a time, unless all are kept. */
+  forgetBefore(timeUs: number): void {
+    if (!this.canDrop || timeUs <= this.#originUs) return;
+    this.columns.dropBefore(this.columns.firstAtOrAfter(timeUs));
+    this.#originUs = timeUs;
+    this.#originAt = this.columns.base;
+    this.#isCut = true;
+  }
+
+  extendTo(timeUs: number): void {
+    this.#time.advanceTo(timeUs);
+  }
+
+  nextAfter(timeUs: number): number {
+    return Math.max(timeUs + 1, this.#time.nextUs);
+  }
+
+  *issued(timeUs: number, fromUs: number): Iterable<BackendTrade> {
+    this.extendTo(timeUs);
+    const { heldFromUs = fromUs } = this;
+    if (fromUs < heldFromUs) {
+      const held = (heldFromUs / 1e6).toFixed(6);
+      throw new LiveError(
+        `from ${Number.isFinite(fromUs) ? (fromUs / 1e6).toFixed(6) : '(the beginning)'}: trades before ${held} (${new Date(heldFromUs / 1000).toISOString()}) are forgotten; ask with from=${held} or later, or start the exchange with --keep-all (keepAll)`,
+      );
+    }
+    yield* this.columns.between(fromUs, timeUs);
+  }
+}
+
 /** A market with what was traded in it. */
 export interface LiveMarket {
-  readonly description: LiveMarketDescription;
+  readonly description: MarketDescription;
   readonly rules: MarketRules;
   readonly tape: MarketTape;
   readonly source: LiveSource;
@@ -53,7 +148,7 @@ export class LiveExchange implements LiveTime {
   readonly #listed = new Map<string, LiveMarket>();
   readonly #delisted = new Map<string, LiveMarket>();
 
-  constructor(options: LiveExchangeOptions, markets: readonly LiveMarketDescription[]) {
+  constructor(options: LiveExchangeOptions, markets: readonly MarketDescription[]) {
     this.#options = options;
     this.engine = new MatchingEngine({ onTrade: (trade) => this.#keep(trade) });
     this.#traders = new Traders({
@@ -100,7 +195,7 @@ export class LiveExchange implements LiveTime {
    * @param fromUs when it was never listed, trades before that are not part of the history
    * @throws LiveError when it is listed already, or cannot be traded as described
    */
-  list(market: LiveMarketDescription, fromUs: number): LiveMarket {
+  list(market: MarketDescription, fromUs: number): LiveMarket {
     return this.#list(market, fromUs, false);
   }
 
@@ -125,14 +220,14 @@ export class LiveExchange implements LiveTime {
     this.#listed.set(name, { ...market, isBlocked });
   }
 
-  #list(description: LiveMarketDescription, fromUs: number, isCut: boolean): LiveMarket {
+  #list(description: MarketDescription, fromUs: number, isCut: boolean): LiveMarket {
     checkMarket(description);
     const { name, stockPrec, moneyPrec, minAmount } = description;
     if (this.#listed.has(name)) throw new LiveError(`market ${name} is listed already`);
     if (this.#listed.size >= MARKETS_MAX) {
       throw new LiveError(`market ${name}: ${MARKETS_MAX} markets are listed, which is the most`);
     }
-    const { takerFee, makerFee } = { ...this.#options, ...description };
+    const { takerFee = this.#options.takerFee, makerFee = this.#options.makerFee } = description;
     const shown = describeMarket(name, stockPrec, moneyPrec, minAmount);
     const former = this.#delisted.get(name);
     const { historyMax, keepAll } = this.#options;

@@ -1,14 +1,52 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../kernel/clock.js';
-import { DEFAULT_MARKETS } from '../markets.js';
-import { TapeClock } from '../tape-clock.js';
+import { type CandleRules, candleRulesOf } from '../candles.js';
+import { LiveError } from '../errors.js';
+import { ExchangeTime } from '../market-data.js';
+import {
+  DEFAULT_MARKETS,
+  FEE_FORM,
+  FEE_RATE,
+  type MarketDescription,
+  usualMarket,
+} from '../markets.js';
 import { SESSION_US, sessionOf, TRADERS_VERSION } from '../traders/traders.js';
-import { LiveBackend } from './live-backend.js';
-import { LiveError } from './live-error.js';
+import { LiveBackend, type LiveKey } from './live-backend.js';
 import { HISTORY_SESSIONS, LiveExchange, MARKETS_MAX } from './live-exchange.js';
-import { FEE_FORM, isFee, liveMarketOf } from './live-markets.js';
-import type { LiveMarketDescription } from './market-description.js';
-import type { LiveOptions } from './options.js';
+
+/** What a live exchange trades, and how its time runs. */
+export interface LiveOptions extends Partial<CandleRules> {
+  /** Draws everything that the simulated traders do; default 7. */
+  readonly seed?: number;
+  /** Markets by name, or described in full; default: four, from busy to quiet. */
+  readonly markets?: readonly (string | MarketDescription)[];
+  /** Seconds of the exchange per second of this machine; default 1, at most 1000. */
+  readonly pace?: number;
+  /** The exchange's time at the start, UNIX milliseconds; default: this machine's wall time. */
+  readonly startMs?: number;
+  /** Trading begins here, UNIX milliseconds; default: `startOffsetS` before the start. */
+  readonly originMs?: number;
+  /** How much history lies before the start, seconds; default 900. Left out when there is an origin. */
+  readonly startOffsetS?: number;
+  /** Most trades of a market that are served; default 100,000. */
+  readonly historyMax?: number;
+  /** Fee rates of all orders; default 0.002 and 0.001. */
+  readonly takerFee?: string;
+  readonly makerFee?: string;
+  /**
+   * Names this run of the exchange, and so allows what cannot be repeated: orders and funds from
+   * outside, markets that come and go. It becomes part of the identity. Without it clients from
+   * outside cannot change anything, and the same options show the same exchange after every start.
+   */
+  readonly runId?: string;
+  /** API keys; they need a `runId`. Default none. */
+  readonly keys?: readonly LiveKey[];
+  /**
+   * Nothing is ever forgotten, so that `truth` stays whole however long the exchange runs. For
+   * tests: memory grows with every trade.
+   */
+  readonly keepAll?: boolean;
+}
 
 const DEFAULT_SEED = 7;
 const DEFAULT_HISTORY_S = 900;
@@ -20,7 +58,7 @@ const MAX_PACE = 1000;
 const LAST_MS = 9_000_000_000_000;
 const RUN_ID = /^[A-Za-z0-9-]{1,32}$/;
 
-function checkOptions(options: LiveOptions, markets: readonly LiveMarketDescription[]): void {
+function checkOptions(options: LiveOptions, markets: readonly MarketDescription[]): void {
   const { pace = 1, startOffsetS = 0, historyMax = 1, runId, keys = [] } = options;
   const check = (option: keyof LiveOptions, holds: boolean, text: string) => {
     if (!holds) throw new LiveError(text, option);
@@ -39,7 +77,8 @@ function checkOptions(options: LiveOptions, markets: readonly LiveMarketDescript
   );
   for (const name of ['takerFee', 'makerFee'] as const) {
     const { [name]: fee } = options;
-    check(name, fee === undefined || isFee(fee), `${name} ${fee}: expected ${FEE_FORM}`);
+    const isRate = FEE_RATE.optional().safeParse(fee).success;
+    check(name, isRate, `${name} ${fee}: expected ${FEE_FORM}`);
   }
   check(
     'markets',
@@ -72,7 +111,7 @@ function checkOptions(options: LiveOptions, markets: readonly LiveMarketDescript
  */
 export async function openLive(options: LiveOptions, clock: Clock): Promise<LiveBackend> {
   const markets = (options.markets ?? DEFAULT_MARKETS).map((market) =>
-    typeof market === 'string' ? liveMarketOf(market) : market,
+    typeof market === 'string' ? usualMarket(market) : market,
   );
   checkOptions(options, markets);
   const { seed = DEFAULT_SEED, runId, pace = 1 } = options;
@@ -87,7 +126,7 @@ export async function openLive(options: LiveOptions, clock: Clock): Promise<Live
   const oldestUs = keepAll ? 0 : (sessionOf(startMs * 1000) - HISTORY_SESSIONS) * SESSION_US;
   const originUs = Math.max(originMs * 1000, oldestUs);
   // The exchange's time runs while its past is simulated.
-  const time = new TapeClock(clock, startMs, pace);
+  const time = new ExchangeTime(clock, startMs, pace);
   const exchange = new LiveExchange(
     {
       seed,
@@ -108,21 +147,18 @@ export async function openLive(options: LiveOptions, clock: Clock): Promise<Live
     exchange,
     clock,
     time,
-    rules: {
-      emptyCandles: options.emptyCandles ?? 'omitted',
-      candleOpen: options.candleOpen ?? 'first',
-    },
+    rules: candleRulesOf(options),
     isOpen: runId !== undefined,
     keys: options.keys ?? [],
   });
 }
 
 /** What the simulated traders' trades follow from: fees are not among it. */
-function traded({ takerFee: _taker, makerFee: _maker, ...market }: LiveMarketDescription): object {
+function traded({ takerFee: _taker, makerFee: _maker, ...market }: MarketDescription): object {
   return market;
 }
 
-/** Session by session, with a breath between: a day takes seconds. */
+/** Session by session, so that other work goes on: a day takes seconds. */
 async function simulatePast(
   exchange: LiveExchange,
   originUs: number,

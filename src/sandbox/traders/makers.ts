@@ -1,7 +1,7 @@
 import type { Side } from '../../contract/values.js';
-import { Rejection } from '../engine/rejection.js';
-import { type Desk, OTHER_SIDE } from './desk.js';
-import { drawHeavy } from './draws.js';
+import { drawHeavy } from '../draws.js';
+import { Rejection } from '../errors.js';
+import { OTHER_SIDE, type TraderContext } from './trader-context.js';
 
 /** The account of all makers in every market. No API key leads to it. */
 export const MAKERS = 'makers';
@@ -19,15 +19,15 @@ const SIDES = ['buy', 'sell'] as const;
  * it. They never take; what the reference has left behind they take back.
  */
 export class Makers {
-  readonly #desk: Desk;
+  readonly #context: TraderContext;
   readonly #halfSpread: number;
   readonly #ordersPerSide: number;
   /** Ids of their orders; those that were filled are noticed when they are looked at. */
   readonly #quotes: Record<Side, number[]> = { buy: [], sell: [] };
 
-  constructor(desk: Desk) {
-    this.#desk = desk;
-    const { activity, baseTicks } = desk.shape;
+  constructor(context: TraderContext) {
+    this.#context = context;
+    const { activity, baseTicks } = context.shape;
     this.#halfSpread = (HALF_SPREAD / Math.sqrt(activity)) * baseTicks;
     this.#ordersPerSide = 20 + Math.floor(180 * Math.sqrt(Math.min(1, activity)));
   }
@@ -36,18 +36,18 @@ export class Makers {
   fill(timeUs: number): void {
     for (let count = 0; count < this.#ordersPerSide; count += 1) {
       for (const side of SIDES) {
-        if (this.#desk.ordersOn(side) < this.#ordersPerSide) this.#quote(side, timeUs);
+        if (this.#context.ordersOn(side) < this.#ordersPerSide) this.#quote(side, timeUs);
       }
     }
   }
 
   /** One look at the book: what is stale goes, and on each side something moves. */
   requote(timeUs: number): void {
-    const reference = this.#desk.referenceAt(timeUs);
+    const reference = this.#context.referenceAt(timeUs);
     this.#flee('buy', (price) => price > reference);
     this.#flee('sell', (price) => price < reference);
     for (const side of SIDES) {
-      const missing = this.#ordersPerSide - this.#desk.ordersOn(side);
+      const missing = this.#ordersPerSide - this.#context.ordersOn(side);
       // After a sweep a few more come, so that the book fills again within a while.
       const count = Math.max(1, Math.min(REFILL_MAX, missing));
       for (let index = 0; index < count; index += 1) this.#quote(side, timeUs);
@@ -58,12 +58,12 @@ export class Makers {
   /** Takes back everything. */
   leave(): void {
     for (const side of SIDES) {
-      for (const id of this.#quotes[side].splice(0)) this.#desk.engine.cancel(id);
+      for (const id of this.#quotes[side].splice(0)) this.#context.engine.cancel(id);
     }
   }
 
   #flee(side: Side, isStale: (price: number) => boolean): void {
-    const { engine, shape } = this.#desk;
+    const { engine, shape } = this.#context;
     for (let count = 0; count < FLEES_MAX; count += 1) {
       const order = engine.book(shape.name, side, 0, 1).rows[0];
       // Orders of others stay where they are, for takers.
@@ -73,7 +73,7 @@ export class Makers {
   }
 
   #dropOne(side: Side): void {
-    const { engine, random } = this.#desk;
+    const { engine, random } = this.#context;
     if (this.#quotes[side].length > 2 * this.#ordersPerSide) {
       this.#quotes[side] = this.#quotes[side].filter((id) => engine.order(id) !== undefined);
     }
@@ -90,24 +90,24 @@ export class Makers {
 
   /** An order away from the reference, never one that would fill at once. */
   #quote(side: Side, timeUs: number): void {
-    const desk = this.#desk;
-    const half = this.#halfSpread * (0.6 + 0.8 * desk.random());
-    const away = Math.floor(half + desk.reach * drawHeavy(desk.random));
-    const reference = Math.floor(desk.referenceAt(timeUs));
+    const context = this.#context;
+    const half = this.#halfSpread * (0.6 + 0.8 * context.random());
+    const away = Math.floor(half + context.reach * drawHeavy(context.random));
+    const reference = Math.floor(context.referenceAt(timeUs));
     let price = this.#rounded(side === 'buy' ? reference - away : reference + 1 + away, side);
-    const units = desk.drawUnits(2);
-    const opposite = desk.best(OTHER_SIDE[side]);
+    const units = context.drawUnits(2);
+    const opposite = context.best(OTHER_SIDE[side]);
     if (opposite !== undefined) {
       price = side === 'buy' ? Math.min(price, opposite - 1) : Math.max(price, opposite + 1);
     }
     if (price < 1) return;
-    const order = desk.place(MAKERS, side, price, units, timeUs);
+    const order = context.place(MAKERS, side, price, units, timeUs);
     if (order !== undefined && order.left > 0n) this.#quotes[side].push(order.id);
   }
 
   /** People like round prices: some are moved outward to a multiple of ten or a hundred ticks. */
   #rounded(ticks: number, side: Side): number {
-    const { random, reach } = this.#desk;
+    const { random, reach } = this.#context;
     const draw = random();
     const step = draw < 0.1 ? 100 : draw < 0.4 ? 10 : 1;
     // Where a step is wide compared to the book it would leave nothing but round prices.

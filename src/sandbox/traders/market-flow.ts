@@ -1,10 +1,9 @@
 import { hashText } from '../../kernel/random.js';
+import { drawCount, drawExponential, drawHeavy, Noise } from '../draws.js';
 import type { MatchingEngine } from '../engine/engine.js';
-import type { FlowShape } from '../generator.js';
-import { Noise } from '../noise.js';
-import { Desk, OTHER_SIDE } from './desk.js';
-import { drawCount, drawExponential, drawHeavy } from './draws.js';
+import type { FlowShape } from '../markets.js';
 import { Makers } from './makers.js';
+import { OTHER_SIDE, TraderContext } from './trader-context.js';
 
 /** The account of all takers in every market. No API key leads to it. */
 export const TAKERS = 'takers';
@@ -34,7 +33,7 @@ const MOOD_RANGE = 1.4;
 /** Looks of makers at their book per taker order, and those that come anyway, per second. */
 const QUOTES_PER_TAKER = 2;
 const QUOTES_PER_S = 0.04;
-/** Ticks that a taker goes beyond the best price at most, in reaches of the desk. */
+/** Ticks that a taker goes beyond the best price at most, in reaches of the context. */
 const SLIP = 3;
 const US_PER_S = 1_000_000;
 
@@ -48,7 +47,7 @@ const US_PER_S = 1_000_000;
  * {@link MarketFlow.close} takes back what still rests.
  */
 export class MarketFlow {
-  readonly #desk: Desk;
+  readonly #context: TraderContext;
   readonly #makers: Makers;
   readonly #schedule: ScheduleEvent;
   readonly #mood: Noise;
@@ -65,8 +64,8 @@ export class MarketFlow {
     session: number,
     schedule: ScheduleEvent,
   ) {
-    this.#desk = new Desk(engine, shape, seed, session);
-    this.#makers = new Makers(this.#desk);
+    this.#context = new TraderContext(engine, shape, seed, session);
+    this.#makers = new Makers(this.#context);
     this.#schedule = schedule;
     const salt = hashText(shape.name);
     this.#mood = new Noise(seed, salt, 180, 3);
@@ -78,7 +77,7 @@ export class MarketFlow {
   }
 
   get market(): string {
-    return this.#desk.shape.name;
+    return this.#context.shape.name;
   }
 
   /** Fills the book and lets the first traders come. */
@@ -99,7 +98,7 @@ export class MarketFlow {
     } else {
       this.#scheduleNext('newcomer', timeUs, this.#newcomersPerS);
       const mood = LEAST_MOOD + MOOD_RANGE * this.#mood.at(timeUs / US_PER_S);
-      if (this.#desk.random() * (LEAST_MOOD + MOOD_RANGE) >= mood) return;
+      if (this.#context.random() * (LEAST_MOOD + MOOD_RANGE) >= mood) return;
     }
     this.#take(timeUs);
     this.#drawFollowers(timeUs);
@@ -111,12 +110,12 @@ export class MarketFlow {
   }
 
   #scheduleNext(kind: FlowEventKind, timeUs: number, perS: number): void {
-    const delayUs = (US_PER_S / perS) * drawExponential(this.#desk.random);
+    const delayUs = (US_PER_S / perS) * drawExponential(this.#context.random);
     this.#schedule(kind, timeUs + 1 + Math.floor(delayUs));
   }
 
   #drawFollowers(timeUs: number): void {
-    const { random } = this.#desk;
+    const { random } = this.#context;
     const count = drawCount(random, FOLLOWER_WEIGHT, FOLLOWERS_MAX);
     for (let index = 0; index < count; index += 1) {
       if (this.#followers >= FOLLOWERS_UNDER_WAY_MAX) return;
@@ -128,24 +127,24 @@ export class MarketFlow {
 
   /** A taker's order: it fills up to its limit, and what is left is taken back at once. */
   #take(timeUs: number): void {
-    const desk = this.#desk;
-    const side = desk.random() < this.#buyShare(timeUs) ? 'buy' : 'sell';
-    const units = desk.drawUnits(1);
-    const slip = 1 + Math.floor(desk.reach * SLIP * desk.random());
-    const best = desk.best(OTHER_SIDE[side]);
+    const context = this.#context;
+    const side = context.random() < this.#buyShare(timeUs) ? 'buy' : 'sell';
+    const units = context.drawUnits(1);
+    const slip = 1 + Math.floor(context.reach * SLIP * context.random());
+    const best = context.best(OTHER_SIDE[side]);
     if (best === undefined) return;
     const limit = side === 'buy' ? best + slip : Math.max(1, best - slip);
-    const order = desk.place(TAKERS, side, limit, units, timeUs);
-    if (order !== undefined && order.left > 0n) desk.engine.cancel(order.id);
+    const order = context.place(TAKERS, side, limit, units, timeUs);
+    if (order !== undefined && order.left > 0n) context.engine.cancel(order.id);
   }
 
   /** The share of buyers: a slow mood, and a pull of the book towards the reference. */
   #buyShare(timeUs: number): number {
     const mood = 0.2 + 0.6 * this.#sides.at(timeUs / US_PER_S);
-    const bid = this.#desk.best('buy');
-    const ask = this.#desk.best('sell');
+    const bid = this.#context.best('buy');
+    const ask = this.#context.best('sell');
     if (bid === undefined || ask === undefined) return mood;
-    const gap = (this.#desk.referenceAt(timeUs) - (bid + ask) / 2) / this.#desk.reach;
+    const gap = (this.#context.referenceAt(timeUs) - (bid + ask) / 2) / this.#context.reach;
     return mood + Math.max(-0.4, Math.min(0.4, gap));
   }
 }

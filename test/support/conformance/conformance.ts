@@ -1,8 +1,8 @@
 import type { TestContext } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { LiveBackend } from '../../../src/sandbox/live/live-backend.js';
+import type { LiveOptions } from '../../../src/sandbox/live/open-live.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
-import type { LiveOptions } from '../../../src/sandbox/live/options.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import type { ServerVariants } from '../../../src/server/variants.js';
 import {
@@ -11,12 +11,7 @@ import {
   type SuiteOptions,
   type SuiteResult,
 } from '../../conformance/suite.js';
-import {
-  GENERATED,
-  ServerRecord,
-  startTapeExchange,
-  TEST_ORIGIN_MS,
-} from '../exchanges/tape-exchange.js';
+import { ServerRecord, startTapeExchange, TEST_ORIGIN_MS } from '../exchanges/tape-exchange.js';
 import { FakeClock } from '../fake-clock.js';
 
 const UNLIMITED = { limit: 1_000_000, windowMs: 1000, enforce: false };
@@ -26,7 +21,7 @@ const INACTIVE = { apiKey: 'key-2', secret: 'secret-2' };
 
 /** A tape exchange to be judged. Its rate-limit headers have no limit worth waiting for. */
 export function startJudged(t: TestContext, variants: Partial<ServerVariants> = {}) {
-  const options = { ...GENERATED, keys: { [KEYS.apiKey]: KEYS.secret } };
+  const options = { keys: { [KEYS.apiKey]: KEYS.secret } };
   return startTapeExchange(t, options, { rateLimit: UNLIMITED, ...variants });
 }
 

@@ -1,22 +1,25 @@
 import { once } from 'node:events';
 import { fastify } from 'fastify';
-import { openTape } from '../../../src/sandbox/open-tape.js';
+import { openTape } from '../../../src/sandbox/tape/tape-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import { FakeClock } from '../fake-clock.js';
 import type { BenchServerOrder, BenchServerReport } from './bench-server.js';
-import { GENERATED } from './tape-exchange.js';
+import { testTape } from './tape-exchange.js';
 
 /**
  * A server in a process of its own, so that a benchmark's load does not share its core: either
- * ours, over a generated tape whose time stands still, or fastify with nothing but ready texts.
+ * ours, over a recorded tape whose time stands still, or fastify with nothing but ready texts.
  * It ends with its parent.
  */
+
+/** Long enough for more pages than the texts of one block of trades. */
+const HISTORY_S = 7000;
 
 /** @returns the address */
 async function serve(order: BenchServerOrder): Promise<string> {
   if (order.kind === 'ours') {
     const clock = new FakeClock();
-    const backend = await openTape(GENERATED, clock);
+    const backend = await openTape(await testTape({ startOffsetS: HISTORY_S }), clock);
     const telemetry = { served() {}, realtimeOpened() {}, realtimeClosed() {}, handlerFailed() {} };
     const { url } = await startExchangeServer({ backend, clock, telemetry });
     return url;

@@ -1,13 +1,13 @@
 import type { TestContext } from 'node:test';
 import type { Clock } from '../../../src/kernel/clock.js';
-import { createFaults, type Faults } from '../../../src/sandbox/faults/faults.js';
+import { Faults } from '../../../src/sandbox/faults/faults.js';
 import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
-import { openTape } from '../../../src/sandbox/open-tape.js';
-import type { TapeOptions } from '../../../src/sandbox/options.js';
+import type { TapeOptions } from '../../../src/sandbox/tape/tape-backend.js';
+import { openTape } from '../../../src/sandbox/tape/tape-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import type { ServerVariants } from '../../../src/server/variants.js';
 import { FakeClock } from '../fake-clock.js';
-import { GENERATED, ServerRecord, type TapeExchange } from './tape-exchange.js';
+import { ServerRecord, type TapeExchange, testTape } from './tape-exchange.js';
 
 export interface FaultyExchange extends TapeExchange {
   readonly faults: Faults;
@@ -18,7 +18,7 @@ export interface FaultyExchange extends TapeExchange {
 export interface FaultyExchangeOptions {
   readonly rules: readonly FaultRuleInput[];
   readonly seed?: number;
-  readonly tape?: TapeOptions;
+  readonly tape?: Partial<TapeOptions>;
   readonly variants?: Partial<ServerVariants>;
   /** Default: a clock that stands still. */
   readonly clock?: Clock;
@@ -31,10 +31,10 @@ export async function startFaultyExchange(
   t: TestContext,
   options: FaultyExchangeOptions,
 ): Promise<FaultyExchange> {
-  const { rules, seed = 7, tape = GENERATED, variants = {}, control = true } = options;
+  const { rules, seed = 7, tape, variants = {}, control = true } = options;
   const clock = options.clock ?? new FakeClock();
-  const backend = await openTape(tape, clock);
-  const interference = createFaults({ rules, seed, clock });
+  const backend = await openTape(await testTape(tape), clock);
+  const interference = new Faults({ rules, seed, clock });
   const record = new ServerRecord();
   const server = await startExchangeServer({
     ...{ backend, clock, telemetry: record, variants, interference, control },

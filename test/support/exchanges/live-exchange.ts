@@ -1,9 +1,9 @@
 import type { TestContext } from 'node:test';
 import { encodePayload, sign } from '../../../src/contract/signing.js';
 import type { LiveBackend } from '../../../src/sandbox/live/live-backend.js';
+import type { LiveOptions } from '../../../src/sandbox/live/open-live.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
-import type { LiveOptions } from '../../../src/sandbox/live/options.js';
-import type { GeneratedMarket } from '../../../src/sandbox/markets.js';
+import type { MarketDescription } from '../../../src/sandbox/markets.js';
 import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
 import type { ServerVariants } from '../../../src/server/variants.js';
 import { FakeClock } from '../fake-clock.js';
@@ -13,7 +13,7 @@ import { ServerRecord } from './tape-exchange.js';
 export const LIVE_START_MS = Date.UTC(2026, 5, 1, 12, 20);
 
 /** A market without trades for years, but those of a test. */
-export const STILL_MARKET: GeneratedMarket = {
+export const STILL_MARKET: MarketDescription = {
   name: 'AAA_ZZZ',
   stockPrec: 4,
   moneyPrec: 2,

@@ -1,13 +1,19 @@
+import { rmSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { Clock } from '../../../src/kernel/clock.js';
+import { HOUR_MS } from '../../../src/kernel/durations.js';
 import type { ServerEvents } from '../../../src/observe/events.js';
-import { TAPE_HEADER } from '../../../src/sandbox/csv-tape.js';
-import { openTape } from '../../../src/sandbox/open-tape.js';
-import type { TapeOptions } from '../../../src/sandbox/options.js';
-import type { TapeBackend } from '../../../src/sandbox/tape-backend.js';
+import { openLive } from '../../../src/sandbox/live/open-live.js';
+import { TAPE_HEADER } from '../../../src/sandbox/tape/recorded-tape.js';
+import {
+  openTape,
+  type RecordedTape,
+  type TapeBackend,
+  type TapeOptions,
+} from '../../../src/sandbox/tape/tape-backend.js';
 import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
 import type { ServerVariants } from '../../../src/server/variants.js';
 import { FakeClock } from '../fake-clock.js';
@@ -57,24 +63,54 @@ export interface TapeExchange {
   readonly record: ServerRecord;
 }
 
-/** Start of generated tapes of tests. */
+/** Start of the recorded tapes of tests, on a full hour. */
 export const TEST_ORIGIN_MS = Date.UTC(2026, 5, 1);
 
-/** A generated tape in its own time, an hour after its origin. */
-export const GENERATED: TapeOptions = {
-  source: { kind: 'generated', originMs: TEST_ORIGIN_MS },
-  time: 'tape',
-  startOffsetS: 3600,
-};
+interface Recording {
+  readonly tapes: RecordedTape[];
+  readonly firstMs: number;
+}
+
+let recording: Promise<Recording> | undefined;
+
+/** Writes two hours of the live exchange into tape files, which go with the process. */
+async function record(): Promise<Recording> {
+  const startMs = TEST_ORIGIN_MS + 2 * HOUR_MS;
+  const exchange = await openLive({ originMs: TEST_ORIGIN_MS, startMs }, new FakeClock());
+  const folder = await mkdtemp(join(tmpdir(), 'tapekeep-recorded-'));
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+  const tapes: RecordedTape[] = [];
+  let firstMs = startMs;
+  for (const { name: market } of exchange.markets()) {
+    const lines = Array.from(exchange.truth(market), ({ id, timeUs, price, amount, side }) => {
+      const timeMs = Math.floor(timeUs / 1000);
+      firstMs = Math.min(firstMs, timeMs);
+      return [id, timeMs, price, amount, side].join(',');
+    });
+    const path = join(folder, `${market}.csv`);
+    await writeFile(path, `${[TAPE_HEADER, ...lines].join('\n')}\n`);
+    tapes.push({ market, path });
+  }
+  exchange.stop();
+  return { tapes, firstMs };
+}
+
+/** A tape of four markets, from busy to quiet, an hour after its origin; or what `options` say. */
+export async function testTape(options: Partial<TapeOptions> = {}): Promise<TapeOptions> {
+  if (options.tapes !== undefined) return { tapes: options.tapes, ...options };
+  recording ??= record();
+  const { tapes, firstMs } = await recording;
+  return { tapes, startOffsetS: (TEST_ORIGIN_MS + HOUR_MS - firstMs) / 1000, ...options };
+}
 
 /** A tape exchange on a free port; ends with the test. */
 export async function startTapeExchange(
   t: TestContext,
-  options: TapeOptions = GENERATED,
+  options: Partial<TapeOptions> = {},
   variants: Partial<ServerVariants> = {},
   clock: Clock = new FakeClock(),
 ): Promise<TapeExchange> {
-  const backend = await openTape(options, clock);
+  const backend = await openTape(await testTape(options), clock);
   const record = new ServerRecord();
   const server = await startExchangeServer({ backend, clock, telemetry: record, variants });
   t.after(async () => {

@@ -2,10 +2,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { systemClock } from '../../../src/kernel/clock.js';
-import { TAPE_HEADER } from '../../../src/sandbox/csv-tape.js';
-import { createFaults, type Faults } from '../../../src/sandbox/faults/faults.js';
-import { openTape } from '../../../src/sandbox/open-tape.js';
-import type { TapeBackend } from '../../../src/sandbox/tape-backend.js';
+import { Faults } from '../../../src/sandbox/faults/faults.js';
+import { TAPE_HEADER } from '../../../src/sandbox/tape/recorded-tape.js';
+import type { TapeBackend } from '../../../src/sandbox/tape/tape-backend.js';
+import { openTape } from '../../../src/sandbox/tape/tape-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
 import { tapeLines } from '../exchanges/recorded.js';
 import { noTelemetry } from '../no-telemetry.js';
@@ -88,9 +88,9 @@ async function openPlace(world: OracleWorld): Promise<Place> {
   const path = join(folder, 'tape.csv');
   await writeFile(path, `${[TAPE_HEADER, ...tapeLines(world.trades)].join('\n')}\n`);
   const { pace, startOffsetS, seed, variants } = world;
-  const source = { kind: 'recorded' as const, tapes: [{ market: MARKET, path }] };
-  const backend = await openTape({ source, seed, pace, startOffsetS }, systemClock);
-  const faults = createFaults({ rules: world.rules, seed, clock: systemClock });
+  const tapes = [{ market: MARKET, path }];
+  const backend = await openTape({ tapes, seed, pace, startOffsetS }, systemClock);
+  const faults = new Faults({ rules: world.rules, seed, clock: systemClock });
   const server = await startExchangeServer({
     ...{ backend, clock: systemClock, telemetry: noTelemetry.server, variants },
     interference: faults,

@@ -57,7 +57,7 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   pino: ['observe'],
   'pino-pretty': ['observe'],
   'node-cron': ['collect'],
-  zod: ['contract', 'config', 'archive/cold'],
+  zod: ['contract', 'config', 'archive/cold', 'sandbox', 'cli/sandbox'],
   fastify: ['server', 'status'],
   'big.js': ['kernel'],
   commander: ['cli'],

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
-import { EngineError } from '../../../../src/sandbox/engine/engine-error.js';
 import type { LimitOrderText } from '../../../../src/sandbox/engine/limit-order.js';
 import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
 import type { OrderState } from '../../../../src/sandbox/engine/order.js';
-import { Rejection } from '../../../../src/sandbox/engine/rejection.js';
 import {
   createdOrderView,
   depthView,
@@ -14,6 +12,7 @@ import {
   openOrderView,
   tradeView,
 } from '../../../../src/sandbox/engine/views.js';
+import { EngineError, Rejection } from '../../../../src/sandbox/errors.js';
 
 const BTC_USDT: MarketRules = {
   name: 'BTC_USDT',

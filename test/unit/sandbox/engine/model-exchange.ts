@@ -1,7 +1,7 @@
 import type { Side } from '../../../../src/contract/values.js';
 import type { LimitOrderText } from '../../../../src/sandbox/engine/limit-order.js';
 import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
-import type { RejectionReason } from '../../../../src/sandbox/engine/rejection.js';
+import type { RejectionReason } from '../../../../src/sandbox/errors.js';
 
 /*
  * An exchange so plain that it can be seen to be right: all orders in one array, sorted anew for

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Side } from '../../../../src/contract/values.js';
+import { formatTrimmed } from '../../../../src/sandbox/amounts.js';
 import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
 import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
 import type { OrderState } from '../../../../src/sandbox/engine/order.js';
-import { Rejection } from '../../../../src/sandbox/engine/rejection.js';
-import { formatTrimmed } from '../../../../src/sandbox/scaled.js';
+import { Rejection } from '../../../../src/sandbox/errors.js';
 import { assertInvariants } from './invariants.js';
 import { exact, FEE_ACCOUNT, ModelExchange, type ModelOrder, shown } from './model-exchange.js';
 

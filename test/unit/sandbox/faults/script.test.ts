@@ -7,7 +7,7 @@ import { readFaultScript } from '../../../../src/sandbox/faults/script.js';
 const refused: ReadonlyArray<readonly [unknown, ...string[]]> = [
   ['x', 'rules "x"', 'a list'],
   [undefined, 'rules undefined', 'a list'],
-  [{ rules: [], chance: 1 }, '"chance"', 'seed, rules'],
+  [{ rules: [], chance: 1 }, 'chance 1', 'seed, rules'],
   [{ rules: [], seed: -1 }, 'seed -1', '0 to 4294967295'],
   [[7], 'rule 1', '7', 'keys and values'],
   [[{}], 'rule 1', 'kind undefined', 'latency'],
@@ -49,7 +49,7 @@ const refused: ReadonlyArray<readonly [unknown, ...string[]]> = [
     'rule 2',
     'id "a"',
   ],
-  [Array.from({ length: 101 }, () => ({ kind: 'reset' })), '101 rules', '100'],
+  [Array.from({ length: 101 }, () => ({ kind: 'reset' })), 'at most 100 rules'],
 ];
 
 test('a bad script is refused by rule, key, value and what is allowed', () => {

@@ -7,8 +7,8 @@ import {
   multiplyDecimals,
 } from '../../../../src/kernel/decimal.js';
 import { LiveExchange } from '../../../../src/sandbox/live/live-exchange.js';
+import type { LiveOptions } from '../../../../src/sandbox/live/open-live.js';
 import { openLive } from '../../../../src/sandbox/live/open-live.js';
-import type { LiveOptions } from '../../../../src/sandbox/live/options.js';
 import { DEFAULT_MARKETS } from '../../../../src/sandbox/markets.js';
 import { RefusedError } from '../../../../src/server/backend.js';
 import {
@@ -50,6 +50,26 @@ test('at no moment a book is crossed, and the ticker shows its touch and the las
       assert.equal(last, newest?.price ?? '0');
       assert.equal(backend.state(name, 60).last, last);
     }
+  }
+});
+
+test('beyond the served history no candle pretends to be whole', async (t) => {
+  const clock = new FakeClock();
+  const options = { startOffsetS: 3600, markets: [BTC] };
+  const backend = await openTestLive(t, { ...options, historyMax: 300 }, clock);
+  const whole = await openTestLive(t, { ...options, keepAll: true }, clock);
+  clock.advance(1_200_000);
+  const nowS = Math.floor(backend.nowMs() / 1000);
+  const oldest = backend.trades(BTC, 299, 1)[0];
+  assert.ok(oldest);
+  const candles = backend.kline({ market: BTC, startS: 0, endS: nowS, intervalS: 60 });
+  assert.ok(candles.length > 1);
+  const truth = [...whole.truth(BTC)];
+  for (const { time, volume } of candles) {
+    assert.ok(time * 1e6 > oldest.timeUs, `candle ${time} begins inside the history`);
+    const inside = truth.filter(({ timeUs }) => timeUs >= time * 1e6 && timeUs < (time + 60) * 1e6);
+    const sum = inside.map(({ amount }) => amount).reduce(addDecimals, '0');
+    assert.ok(equalDecimals(volume, sum), `candle ${time}: ${volume}, not ${sum}`);
   }
 });
 

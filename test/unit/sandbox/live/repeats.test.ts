@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { seededRandom } from '../../../../src/kernel/random.js';
 import type { LiveBackend } from '../../../../src/sandbox/live/live-backend.js';
-import type { LiveOptions } from '../../../../src/sandbox/live/options.js';
+import type { LiveOptions } from '../../../../src/sandbox/live/open-live.js';
 import { LIVE_START_MS, openTestLive } from '../../../support/exchanges/live-exchange.js';
 import { FakeClock } from '../../../support/fake-clock.js';
 

@@ -3,17 +3,24 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Side } from '../../../../src/contract/values.js';
 import { hashText, seededRandom } from '../../../../src/kernel/random.js';
+import {
+  drawCount,
+  drawExponential,
+  drawHeavy,
+  PriceSwing,
+} from '../../../../src/sandbox/draws.js';
 import { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
-import { Rejection } from '../../../../src/sandbox/engine/rejection.js';
-import { liveMarketOf } from '../../../../src/sandbox/live/live-markets.js';
-import { describeMarket, flowShapeOf } from '../../../../src/sandbox/markets.js';
-import { PriceSwing } from '../../../../src/sandbox/noise.js';
-import { drawCount, drawExponential, drawHeavy } from '../../../../src/sandbox/traders/draws.js';
-import { EventQueue } from '../../../../src/sandbox/traders/event-queue.js';
+import { Rejection } from '../../../../src/sandbox/errors.js';
+import { describeMarket, flowShapeOf, usualMarket } from '../../../../src/sandbox/markets.js';
 import { MAKERS } from '../../../../src/sandbox/traders/makers.js';
 import { TAKERS } from '../../../../src/sandbox/traders/market-flow.js';
-import { SESSION_US, sessionOf, Traders } from '../../../../src/sandbox/traders/traders.js';
+import {
+  EventQueue,
+  SESSION_US,
+  sessionOf,
+  Traders,
+} from '../../../../src/sandbox/traders/traders.js';
 
 const ORIGIN_US = Date.UTC(2026, 5, 1, 10) * 1000;
 const DEFAULTS = ['BTC_USDT', 'ETH_USDT', 'ETH_BTC', 'LTC_USDT'];
@@ -31,7 +38,7 @@ function world(markets: readonly string[], seed = 7, fromUs = ORIGIN_US) {
     onSession: (startUs) => void sessions.push(startUs),
   });
   for (const name of markets) {
-    const market = liveMarketOf(name);
+    const market = usualMarket(name);
     const { stockPrec, moneyPrec, minAmount } = market;
     const described = describeMarket(name, stockPrec, moneyPrec, minAmount);
     engine.addMarket({ ...described, takerFee: '0.002', makerFee: '0.001' });
@@ -216,7 +223,7 @@ test('makers never take, takers never rest, and the book follows what the market
   for (let minute = 1; minute < 600; minute += 1) {
     traders.advanceTo(ORIGIN_US + minute * 60_000_000);
     for (const market of ['BTC_USDT', 'LTC_USDT']) {
-      const { baseTicks } = flowShapeOf(liveMarketOf(market));
+      const { baseTicks } = flowShapeOf(usualMarket(market));
       const worth = baseTicks * new PriceSwing(7, hashText(market)).at(traders.nowUs / 1e6);
       const [bid] = engine.depth(market, 'buy', 1);
       const [ask] = engine.depth(market, 'sell', 1);

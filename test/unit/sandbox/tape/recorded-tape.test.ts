@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { readCsvTape, TAPE_HEADER } from '../../../src/sandbox/csv-tape.js';
-import { TapeError } from '../../../src/sandbox/tape-error.js';
-import { temporaryFolder, writeTape } from '../../support/exchanges/tape-exchange.js';
+import { TapeError } from '../../../../src/sandbox/errors.js';
+import { readCsvTape, TAPE_HEADER } from '../../../../src/sandbox/tape/recorded-tape.js';
+import { temporaryFolder, writeTape } from '../../../support/exchanges/tape-exchange.js';
 
 const GOOD = '5,1000,1.5,2,buy';
 

@@ -5,12 +5,13 @@ import {
   compareDecimals,
   equalDecimals,
   multiplyDecimals,
-} from '../../../src/kernel/decimal.js';
-import { openTape } from '../../../src/sandbox/open-tape.js';
-import type { TapeOptions } from '../../../src/sandbox/options.js';
-import type { BackendTrade } from '../../../src/server/backend.js';
-import { GENERATED, writeTape } from '../../support/exchanges/tape-exchange.js';
-import { FakeClock } from '../../support/fake-clock.js';
+} from '../../../../src/kernel/decimal.js';
+import { TapeError } from '../../../../src/sandbox/errors.js';
+import type { TapeOptions } from '../../../../src/sandbox/tape/tape-backend.js';
+import { openTape } from '../../../../src/sandbox/tape/tape-backend.js';
+import type { BackendTrade } from '../../../../src/server/backend.js';
+import { testTape, writeTape } from '../../../support/exchanges/tape-exchange.js';
+import { FakeClock } from '../../../support/fake-clock.js';
 
 /** A full minute, so that candles are easy to count. */
 const T0_S = 1_780_000_020;
@@ -27,7 +28,7 @@ async function open(
     return `${index + 1},${T0_S * 1000 + atS * 1000},${price},${amount},${index % 2 ? 'sell' : 'buy'}`;
   });
   const tapes = [{ market: MARKET, path: await writeTape(t, lines) }];
-  const backend = await openTape({ source: { kind: 'recorded', tapes }, ...options }, clock);
+  const backend = await openTape({ tapes, ...options }, clock);
   t.after(() => backend.stop());
   return { backend, clock };
 }
@@ -55,9 +56,9 @@ test('nothing is visible before its time', async (t) => {
   assert.equal(backend.nowMs(), T0_S * 1000 + 65_000, 'time runs on past the end');
 });
 
-test('generated trades obey the same rule at every moment', async () => {
+test('recorded trades obey the same rule at every time', async () => {
   const clock = new FakeClock();
-  const backend = await openTape({ ...GENERATED, pace: 7 }, clock);
+  const backend = await openTape(await testTape({ pace: 7 }), clock);
   for (let step = 0; step < 300; step += 1) {
     clock.advance(37);
     const nowUs = backend.nowMs() * 1000;
@@ -185,13 +186,13 @@ test('variants of candles: gaps filled, and opened with the close before', async
 });
 
 test('candles of every length equal the sums of the trades they span', async () => {
-  const backend = await openTape({ ...GENERATED, startOffsetS: 7200 }, new FakeClock());
+  const backend = await openTape(await testTape({ startOffsetS: 7000 }), new FakeClock());
   const truth = [...backend.truth(MARKET)];
   const nowS = Math.floor(backend.nowMs() / 1000);
   for (const intervalS of [5, 60, 900, 3600]) {
     const query = { market: MARKET, startS: nowS - 7200, endS: nowS, intervalS };
     const candles = backend.kline(query);
-    assert.ok(candles.length >= 2);
+    assert.ok(candles.length >= 1);
     let counted = 0;
     for (const { time, open, close, highest, lowest, volume, amount } of candles) {
       const inside = truth.filter(({ timeUs }) => {
@@ -207,25 +208,9 @@ test('candles of every length equal the sums of the trades they span', async () 
       const paid = sum(inside.map((trade) => multiplyDecimals(trade.price, trade.amount)));
       assert.ok(equalDecimals(amount, paid), `candle ${time}: ${amount}, not ${paid}`);
     }
-    assert.equal(counted, truth.length, 'every trade is in exactly one candle');
-  }
-});
-
-test('beyond the served history no candle pretends to be whole', async () => {
-  const clock = new FakeClock();
-  const backend = await openTape({ ...GENERATED, historyMax: 300 }, clock);
-  clock.advance(1_200_000);
-  const nowS = Math.floor(backend.nowMs() / 1000);
-  const oldest = backend.trades(MARKET, 299, 1)[0];
-  assert.ok(oldest);
-  const candles = backend.kline({ market: MARKET, startS: 0, endS: nowS, intervalS: 60 });
-  assert.ok(candles.length > 1);
-  const truth = [...backend.truth(MARKET)];
-  for (const { time, volume } of candles) {
-    assert.ok(time * 1e6 > oldest.timeUs, `candle ${time} begins inside the history`);
-    const inside = truth.filter(({ timeUs }) => timeUs >= time * 1e6 && timeUs < (time + 60) * 1e6);
-    const sum = inside.map(({ amount }) => amount).reduce(addDecimals, '0');
-    assert.ok(equalDecimals(volume, sum), `candle ${time}: ${volume}, not ${sum}`);
+    const fromUs = (candles[0]?.time ?? 0) * 1e6;
+    const whole = truth.filter(({ timeUs }) => timeUs >= fromUs);
+    assert.equal(counted, whole.length, 'every trade is in exactly one candle');
   }
 });
 
@@ -309,9 +294,9 @@ test('watchers hear of new trades when they become visible, seldom and without p
   assert.equal(clock.pendingTimers, 0);
 });
 
-test('watching a generated market hears of every trade and ends with stop', async () => {
+test('watching a quiet market hears of every trade and ends with stop', async () => {
   const clock = new FakeClock();
-  const backend = await openTape(GENERATED, clock);
+  const backend = await openTape(await testTape(), clock);
   let heard = backend.trades('LTC_USDT', 0, 1)[0]?.id;
   backend.watch('LTC_USDT', () => {
     heard = backend.trades('LTC_USDT', 0, 1)[0]?.id;
@@ -335,7 +320,7 @@ test('several files run on one clock', async (t) => {
     { market: 'B_X', path: second },
   ];
   const clock = new FakeClock();
-  const backend = await openTape({ source: { kind: 'recorded', tapes } }, clock);
+  const backend = await openTape({ tapes }, clock);
   assert.deepEqual(backend.trades('B_X', 0, 5), []);
   assert.deepEqual(backend.depth('B_X', 5), { asks: [], bids: [] });
   assert.equal(backend.ticker('B_X').last, '0');
@@ -343,4 +328,21 @@ test('several files run on one clock', async (t) => {
   clock.advance(3000);
   assert.equal(backend.trades('B_X', 0, 5).length, 1);
   assert.equal(backend.trades('A_X', 0, 5).length, 1);
+});
+
+test('unusable options are refused by name', async (t) => {
+  const tapes = [{ market: 'A_X', path: await writeTape(t, ['1,1000000,1,1,buy']) }];
+  const wrong: ReadonlyArray<readonly [TapeOptions, RegExp]> = [
+    [{ tapes, pace: 0 }, /pace 0/],
+    [{ tapes, pace: Number.NaN }, /pace NaN/],
+    [{ tapes, startOffsetS: -1 }, /start offset -1/],
+    [{ tapes: [...tapes, ...tapes] }, /A_X/],
+    [{ tapes: [{ market: 'BTCUSDT', path: 'x.csv' }] }, /"BTCUSDT"/],
+    [{ tapes: [] }, /at least one/],
+  ];
+  for (const [options, message] of wrong) {
+    await assert.rejects(openTape(options, new FakeClock()), (error) => {
+      return error instanceof TapeError && message.test(error.message);
+    });
+  }
 });

@@ -1,9 +1,9 @@
-import type { BookOrder } from '../contract/resources.js';
-import type { Side } from '../contract/values.js';
-import { hashText } from '../kernel/random.js';
-import type { MarketTape, Visible } from './market-tape.js';
-import { share } from './noise.js';
-import { formatScaled } from './scaled.js';
+import type { BookOrder } from '../../contract/resources.js';
+import type { Side } from '../../contract/values.js';
+import { hashText } from '../../kernel/random.js';
+import { formatScaled } from '../amounts.js';
+import { share } from '../draws.js';
+import type { MarketTape, Visible } from '../market-tape.js';
 
 /** One price with its resting orders, best first within a side. */
 interface BookLevel {

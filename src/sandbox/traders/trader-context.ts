@@ -1,11 +1,10 @@
 import type { Side } from '../../contract/values.js';
 import { hashText, type Random, seededRandom } from '../../kernel/random.js';
+import { drawHeavy, mix, PriceSwing } from '../draws.js';
 import type { MatchingEngine } from '../engine/engine.js';
 import type { OrderState } from '../engine/order.js';
-import { Rejection } from '../engine/rejection.js';
-import type { FlowShape } from '../generator.js';
-import { mix, PriceSwing } from '../noise.js';
-import { drawHeavy } from './draws.js';
+import { Rejection } from '../errors.js';
+import type { FlowShape } from '../markets.js';
 
 /** Scale of how far from the best price is still near, as a share of the price. */
 const REACH = 0.000_35;
@@ -17,7 +16,7 @@ const US_PER_S = 1_000_000;
 export const OTHER_SIDE = { buy: 'sell', sell: 'buy' } as const;
 
 /** One market in one session, as its traders see it. Prices are in ticks of the quote precision. */
-export class Desk {
+export class TraderContext {
   readonly engine: MatchingEngine;
   readonly shape: FlowShape;
   readonly random: Random;

@@ -2,34 +2,34 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { seededRandom } from '../../../../src/kernel/random.js';
-import { type LevelKey, LevelTree, TreeEntry } from '../../../../src/sandbox/engine/level-tree.js';
+import { LevelEntry, type LevelKey, LevelList } from '../../../../src/sandbox/engine/level-list.js';
 
-class Entry extends TreeEntry<Entry> {}
+class Entry extends LevelEntry {}
 
 const HUGE = 2n ** 60n;
 
-function newTree(): LevelTree<Entry> {
-  return new LevelTree((key) => new Entry(key));
+function newList(): LevelList<Entry> {
+  return new LevelList((key) => new Entry(key));
 }
 
-/** A tree beside a plain map of orders by key. */
+/** a list beside a plain map of orders by key. */
 class Twin {
-  readonly tree = newTree();
+  readonly list = newList();
   readonly orders = new Map<LevelKey, number>();
 
   add(key: LevelKey, count: number): void {
-    const entry = this.tree.obtain(key);
+    const entry = this.list.obtain(key);
     assert.equal(entry.key, key);
-    this.tree.count(entry, count);
+    this.list.count(entry, count);
     this.orders.set(key, (this.orders.get(key) ?? 0) + count);
   }
 
   drop(key: LevelKey): void {
     const count = this.orders.get(key);
     if (count === undefined) return;
-    const entry = this.tree.obtain(key);
-    this.tree.count(entry, -count);
-    this.tree.remove(entry);
+    const entry = this.list.obtain(key);
+    this.list.count(entry, -count);
+    this.list.remove(entry);
     this.orders.delete(key);
   }
 
@@ -39,19 +39,19 @@ class Twin {
 
   compare(offset: number, limit: number): void {
     const sorted = this.sorted();
-    assert.equal(this.tree.size, sorted.length);
-    assert.equal(this.tree.first?.key, sorted[0]?.[0]);
+    assert.equal(this.list.size, sorted.length);
+    assert.equal(this.list.first?.key, sorted[0]?.[0]);
     assert.deepEqual(
-      Array.from(this.tree, ({ key, orders }) => [key, orders]),
+      Array.from(this.list, ({ key, orders }) => [key, orders]),
       sorted,
     );
     assert.deepEqual(
-      this.tree.head(limit).map(({ key }) => key),
+      this.list.head(limit).map(({ key }) => key),
       sorted.slice(0, limit).map(([key]) => key),
     );
     const all = sorted.flatMap(([key, count]) => Array.from({ length: count }, () => key));
-    assert.equal(this.tree.orders, all.length);
-    const { entries, skip } = this.tree.seek(offset, limit);
+    assert.equal(this.list.orders, all.length);
+    const { entries, skip } = this.list.seek(offset, limit);
     const found = entries.flatMap(({ key, orders }) => Array.from({ length: orders }, () => key));
     assert.deepEqual(found.slice(skip, skip + limit), all.slice(offset, offset + limit));
     const last = entries.at(-1);
@@ -120,7 +120,7 @@ test('a key is found with as many comparisons as the logarithm says', () => {
   const counts: number[] = [];
   for (const size of [1_000, 100_000]) {
     const random = seededRandom(7);
-    const tree = newTree();
+    const tree = newList();
     for (let index = 0; index < size; index += 1) tree.obtain(Math.floor(random() * 2 ** 50));
     let comparisons = 0;
     const probes = 500;

@@ -1,8 +1,9 @@
-import { Rejection } from './rejection.js';
+import { Rejection } from './errors.js';
 
 /*
- * Quantities are integers in units of 10^−digits, so that every sum and product is exact. The
- * bounds keep everything that is shown within what the contract's decimal texts carry.
+ * Decimals as integers in units of 10^−digits: `61837.63` with 2 digits is `6183763n`. Every sum and
+ * product is exact, and a column of them is compact. The bounds keep everything that is shown within
+ * what the contract's decimal texts carry.
  */
 
 /** Most digits before the point of a price, an amount or everything ever deposited of a currency. */
@@ -53,5 +54,30 @@ export function parseUnits(text: string, digits: number, what: string): bigint |
   if (fraction.length > digits) {
     return new Rejection('precisionExceeded', `${what} ${shown} has more than ${digits} places`);
   }
+  return BigInt(whole + fraction.padEnd(digits, '0'));
+}
+
+/** `value` ÷ 10^`digits` as plain decimal text with exactly `digits` places. */
+export function formatScaled(value: bigint, digits: number): string {
+  if (digits === 0) return value.toString();
+  const sign = value < 0n ? '-' : '';
+  const text = (value < 0n ? -value : value).toString().padStart(digits + 1, '0');
+  return `${sign}${text.slice(0, -digits)}.${text.slice(-digits)}`;
+}
+
+/** The same without superfluous zeros: `1.500` is `1.5`, `2.00` is `2`. */
+export function formatTrimmed(value: bigint, digits: number): string {
+  const text = formatScaled(value, digits);
+  return digits === 0 ? text : text.replace(/\.?0+$/, '');
+}
+
+/**
+ * Reads plain decimal text as an integer scaled by 10^`digits`.
+ *
+ * @throws RangeError when the text has more places than `digits`.
+ */
+export function parseScaled(text: string, digits: number): bigint {
+  const [whole = '0', fraction = ''] = text.split('.');
+  if (fraction.length > digits) throw new RangeError(`${text} has more than ${digits} places`);
   return BigInt(whole + fraction.padEnd(digits, '0'));
 }

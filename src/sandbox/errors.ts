@@ -1,0 +1,93 @@
+import type { z } from 'zod';
+import { TapekeepError } from '../kernel/errors.js';
+import { type Refusal, RefusedError } from '../server/backend.js';
+
+/** A tape file or the options of a tape are not usable; the message says where and what is allowed. */
+export class TapeError extends TapekeepError {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super('tape_invalid', 'fatal', message, options);
+  }
+}
+
+/** The options of a live exchange, or a change asked of it, are not possible. */
+export class LiveError extends TapekeepError {
+  /** The option that is at fault, where there is one; of keys also which, such as `keys.0`. */
+  readonly option: string | undefined;
+
+  constructor(message: string, option?: string, cause?: unknown) {
+    super('live_invalid', 'fatal', message, { cause });
+    this.option = option;
+  }
+}
+
+/** A fault script is not usable; the message names the rule, the key, the value and what is allowed. */
+export class FaultScriptError extends TapekeepError {
+  constructor(message: string) {
+    super('fault_script_invalid', 'fatal', message);
+  }
+}
+
+/** The engine was set up or called in a way that no request of a client can cause. */
+export class EngineError extends TapekeepError {
+  constructor(message: string) {
+    super('engine_misused', 'fatal', message);
+  }
+}
+
+/** A value as it may be shown in an error. */
+export function show(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
+
+/**
+ * What a schema refuses first: the key, its value, and what is expected, which its message says.
+ *
+ * @param written what was checked; left out, no value is shown
+ */
+export function refusalOf({ issues: [issue] }: z.ZodError, written?: unknown): string {
+  const [key] = issue?.code === 'unrecognized_keys' ? issue.keys : [];
+  const path = [...(issue?.path ?? []), ...(key === undefined ? [] : [key])];
+  let value = written;
+  for (const name of path)
+    value = (value as Readonly<Record<PropertyKey, unknown>> | undefined)?.[name];
+  const shown = written === undefined ? [] : [show(value)];
+  const what = [...(path.length === 0 ? [] : [path.join('.')]), ...shown].join(' ');
+  return `${what || 'it'} is not allowed; expected ${issue?.message}`;
+}
+
+/** Why the engine did not do what it was asked for. */
+export type RejectionReason =
+  | 'unknownMarket'
+  | 'unknownOrder'
+  | 'blocked'
+  | 'notDecimal'
+  | 'notPositive'
+  | 'precisionExceeded'
+  | 'tooManyDigits'
+  | 'badFee'
+  | 'belowMinAmount'
+  | 'fundsShort'
+  | 'tooManyOrders';
+
+/** What the contract answers (section Errors); whatever is not named here is `invalidInput`. */
+const REFUSALS: Partial<Record<RejectionReason, Refusal>> = { blocked: 'operationBlocked' };
+
+/**
+ * The answer of an operation that was refused and changed nothing. A value, not an exception:
+ * refusals are everyday business of an exchange.
+ */
+export class Rejection {
+  readonly reason: RejectionReason;
+  readonly message: string;
+
+  constructor(reason: RejectionReason, message: string) {
+    this.reason = reason;
+    this.message = message;
+  }
+
+  /** The error that makes the server answer as the contract says. */
+  toError(): RefusedError {
+    return new RefusedError(REFUSALS[this.reason] ?? 'invalidInput', this.message);
+  }
+}

@@ -1,0 +1,191 @@
+import { createHash } from 'node:crypto';
+import type {
+  ActiveOrder,
+  Balance,
+  BookOrder,
+  CreatedOrder,
+  Depth,
+} from '../../contract/resources.js';
+import type { Side } from '../../contract/values.js';
+import type { Clock } from '../../kernel/clock.js';
+import { type Backend, RefusedError, type Slice } from '../../server/backend.js';
+import { formatScaled } from '../amounts.js';
+import { type CandleRules, candleRulesOf } from '../candles.js';
+import { TapeError } from '../errors.js';
+import { ExchangeTime, MarketData, type MarketDataParts, type Touch } from '../market-data.js';
+import { MarketTape } from '../market-tape.js';
+import { describeMarket, splitPair } from '../markets.js';
+import { type ReadTape, RecordedSource, readCsvTape } from './recorded-tape.js';
+import { drawBook, EMPTY_BOOK, type TapeBook } from './tape-book.js';
+
+/** A recorded tape in a file; see `readCsvTape` for its format. */
+export interface RecordedTape {
+  readonly market: string;
+  readonly path: string;
+}
+
+/** What a tape exchange plays, and how its time runs. */
+export interface TapeOptions extends Partial<CandleRules> {
+  /** One tape per market; all run on one clock. */
+  readonly tapes: readonly RecordedTape[];
+  /** Draws the order books; default 7. */
+  readonly seed?: number;
+  /**
+   * Seconds of the exchange per second of this machine; default 1. `instant` shows the tapes whole
+   * at once, and the exchange's time stands at their end and runs on from there at pace 1.
+   */
+  readonly pace?: number | 'instant';
+  /**
+   * `tape`, the default: the tape's own time. `now`: times are moved so that the exchange's start is
+   * this machine's wall time.
+   */
+  readonly time?: 'tape' | 'now';
+  /** How much history lies before the start, seconds; default 0. */
+  readonly startOffsetS?: number;
+  /** Activated API keys with their secrets; default none. */
+  readonly keys?: Readonly<Record<string, string>>;
+}
+
+const DEFAULT_SEED = 7;
+
+function checkOptions({ tapes, pace, startOffsetS }: TapeOptions): void {
+  const names = tapes.map(({ market }) => market);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined) throw new TapeError(`the market ${twice} has more than one tape`);
+  if (names.length === 0) throw new TapeError('a tape exchange needs at least one market');
+  for (const name of names) splitPair(name);
+  if (typeof pace === 'number' && !(pace > 0 && pace <= 1e6)) {
+    throw new TapeError(
+      `pace ${pace}: expected a number above 0 and up to 1,000,000, or "instant"`,
+    );
+  }
+  if (startOffsetS !== undefined && !(Number.isFinite(startOffsetS) && startOffsetS >= 0)) {
+    throw new TapeError(`start offset ${startOffsetS} s: expected a number of at least 0`);
+  }
+}
+
+/**
+ * Opens one or several tapes as one exchange with one clock.
+ *
+ * The identity is `sandbox-tape-` and a digest of what defines the history: each file's digest with
+ * its market, and by how much times were moved. Pace, offset and order books do not enter: the same
+ * text means the same trades at the same times, seen sooner or later.
+ *
+ * @throws TapeError when a file or an option is not usable.
+ */
+export async function openTape(options: TapeOptions, clock: Clock): Promise<TapeBackend> {
+  checkOptions(options);
+  const { pace = 1, startOffsetS = 0, seed = DEFAULT_SEED } = options;
+  const isInstant = pace === 'instant';
+  const read = [];
+  for (const { market, path } of options.tapes) read.push({ market, ...(await readCsvTape(path)) });
+  const timeMs = ({ columns }: ReadTape, at: number) => columns.timeUsAt(at) / 1000;
+  const startMs = isInstant
+    ? Math.max(...read.map((tape) => timeMs(tape, tape.columns.end - 1)))
+    : Math.min(...read.map((tape) => timeMs(tape, 0))) + Math.round(startOffsetS * 1000);
+  const shiftMs = options.time === 'now' ? Math.round(clock.wallMs()) - startMs : 0;
+  const tapes = read.map(({ market, columns, tickDigits }) => {
+    if (shiftMs !== 0) columns.shiftTimes(shiftMs * 1000);
+    const { amountDigits, priceDigits } = columns;
+    const minAmount = formatScaled(1n, amountDigits);
+    const described = describeMarket(market, amountDigits, priceDigits, minAmount);
+    const tick = 10n ** BigInt(priceDigits - tickDigits);
+    const source = new RecordedSource(columns);
+    return new MarketTape(described, tick, source, Number.POSITIVE_INFINITY);
+  });
+  const digests = read.map(({ market, digest }) => ({ market, digest }));
+  const definition = JSON.stringify({ kind: 'recorded', shiftMs, tapes: digests });
+  const digest = createHash('sha256').update(definition).digest('hex');
+  return new TapeBackend({
+    ...{ identity: `sandbox-tape-${digest.slice(0, 32)}`, tapes, clock, seed },
+    time: new ExchangeTime(clock, startMs + shiftMs, isInstant ? 1 : pace),
+    rules: candleRulesOf(options),
+    keys: new Map(Object.entries(options.keys ?? {})),
+  });
+}
+
+/** What a tape backend is put together from. */
+interface TapeParts extends MarketDataParts {
+  readonly tapes: readonly MarketTape[];
+  /** Draws the order books. */
+  readonly seed: number;
+  /** Secrets by API key; a tape has no accounts, but signed requests can be answered. */
+  readonly keys: ReadonlyMap<string, string>;
+}
+
+/**
+ * An exchange that plays tapes. There is no engine behind it: orders are refused as blocked,
+ * balances and active orders are empty.
+ */
+export class TapeBackend extends MarketData implements Backend {
+  readonly #tapes: ReadonlyMap<string, MarketTape>;
+  readonly #seed: number;
+  readonly #keys: ReadonlyMap<string, string>;
+  readonly #books = new Map<string, { readonly lastId: number; readonly book: TapeBook }>();
+
+  constructor(parts: TapeParts) {
+    super(parts);
+    this.#tapes = new Map(parts.tapes.map((tape) => [tape.market.name, tape]));
+    this.#seed = parts.seed;
+    this.#keys = parts.keys;
+  }
+
+  hasMarket(market: string): boolean {
+    return this.#tapes.has(market);
+  }
+
+  depth(market: string, limit: number): Depth {
+    const { buy, sell } = this.#book(this.tapeOf(market));
+    const side = (levels: TapeBook[Side]) =>
+      levels.slice(0, limit).map(({ price, amount }): [string, string] => [price, amount]);
+    return { asks: side(sell), bids: side(buy) };
+  }
+
+  book(market: string, side: Side, offset: number, limit: number): Slice<BookOrder> {
+    const orders = this.#book(this.tapeOf(market))[side].flatMap((level) => level.orders);
+    return { total: orders.length, rows: orders.slice(offset, offset + limit) };
+  }
+
+  secretOf(apiKey: string): string | undefined {
+    return this.#keys.get(apiKey);
+  }
+
+  balances(): Record<string, Balance> {
+    return {};
+  }
+
+  placeOrder(): CreatedOrder {
+    throw new RefusedError('operationBlocked', 'a tape takes no orders');
+  }
+
+  activeOrders(): Slice<ActiveOrder> {
+    return { total: 0, rows: [] };
+  }
+
+  protected override tapes(): Iterable<MarketTape> {
+    return this.#tapes.values();
+  }
+
+  protected override tapeOf(market: string): MarketTape {
+    const tape = this.#tapes.get(market);
+    if (tape === undefined)
+      throw new TapeError(`market ${JSON.stringify(market)}: no tape of it is open`);
+    return tape;
+  }
+
+  protected override touchOf(market: string): Touch {
+    const { buy, sell } = this.#book(this.tapeOf(market));
+    return { bid: buy[0]?.price ?? '0', ask: sell[0]?.price ?? '0' };
+  }
+
+  #book(tape: MarketTape): TapeBook {
+    const visible = tape.visible(this.nowMs());
+    if (visible.first === visible.end) return EMPTY_BOOK;
+    const lastId = tape.columns.idAt(visible.end - 1);
+    const known = this.#books.get(tape.market.name);
+    if (known?.lastId === lastId) return known.book;
+    const book = drawBook(tape, this.#seed, visible);
+    this.#books.set(tape.market.name, { lastId, book });
+    return book;
+  }
+}
