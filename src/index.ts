@@ -90,7 +90,7 @@ export { AbortedError, type ErrorAction, isAborted, TapekeepError } from './kern
 export { type Random, seededRandom, systemRandom } from './kernel/random.js';
 export type { BackoffOptions } from './kernel/retry.js';
 export type { Span } from './kernel/span.js';
-export type { RowOfKind, SeriesKind } from './model/kinds.js';
+export type { SeriesKind } from './model/kinds.js';
 export type {
   BudgetState,
   ClientEvents,

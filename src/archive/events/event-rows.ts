@@ -131,7 +131,7 @@ export function eventMaker(
         market: marketOf(row),
         atUs: row.us(timeAt),
         receivedAtUs: row.us(received),
-        row: make(row),
+        row: { ...make(row) },
       });
     }
   }

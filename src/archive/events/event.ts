@@ -1,4 +1,4 @@
-import { type RowOfKind, SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
+import { SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
 
 /**
  * What an archive returns, one instant after the other. Decimals are exact text in plain notation without
@@ -157,7 +157,7 @@ export interface RowEvent<Kind extends SeriesKind = OtherKind> extends EventBase
   /** What its rows are called. */
   readonly kind: Kind;
   /** Its columns by the names of their fields. */
-  readonly row: RowOfKind<Kind>;
+  readonly row: Readonly<Record<string, unknown>>;
 }
 
 /** Anything that {@link Archive.events} returns; `kind` says what. */

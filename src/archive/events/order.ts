@@ -14,7 +14,7 @@ const byMarket = (a: ArchiveEvent, b: ArchiveEvent) =>
 function numberOfRow({ kind, row }: RowEvent<SeriesKind>): number {
   const { columns, number } = seriesOf(tableOfKind(kind));
   const field = columns.find(({ name }) => name === number)?.field ?? '';
-  return Number((row as Readonly<Record<string, unknown>>)[field] ?? 0);
+  return Number(row[field] ?? 0);
 }
 
 /** Distinguishes rows of one market at one instant. */
