@@ -2,43 +2,51 @@
  * tapekeep as a library: the typed client of the exchange's contract, and the archive as a source of
  * backtests. Everything is exported by name; anything not exported here may change at any time.
  */
-export { ColdError, type ColdErrorCode } from './archive/cold/errors.js';
-export type { Archive, MaybeGap } from './archive/events/archive.js';
 export {
   ArchiveError,
   type ArchiveErrorCode,
   type ArchiveGap,
   ArchiveGapsError,
   BadMomentError,
-} from './archive/events/errors.js';
+  ColdError,
+  type ColdErrorCode,
+} from './archive/errors.js';
+export {
+  type Archive,
+  type ArchiveOptions,
+  type MaybeGap,
+  openArchive,
+} from './archive/events/archive.js';
 export type {
   ArchiveEvent,
+  CandleQuery,
+  CoverageQuery,
   DepthEvent,
   EventOf,
+  EventOrder,
+  EventQuery,
   GapEvent,
+  GapPolicy,
   KlineEvent,
+  MarketQuery,
+  Moment,
   NamedEvents,
   OtherKind,
   PriceLevel,
   RowEvent,
+  SpanQuery,
   StateEvent as MarketStateEvent,
   TickerEvent,
   TradeEvent,
 } from './archive/events/event.js';
 export type { EventStream } from './archive/events/event-stream.js';
 export type { SpanCoverage } from './archive/events/gaps.js';
-export type { CollectedSeries, MarketContents } from './archive/events/markets.js';
-export { dateOf, isoOf, type Moment, microsOf } from './archive/events/moments.js';
-export type { EventOrder } from './archive/events/order.js';
-export type {
-  CandleQuery,
-  CoverageQuery,
-  EventQuery,
-  GapPolicy,
-  MarketQuery,
-  SpanQuery,
-} from './archive/events/query.js';
-export { type ArchiveOptions, openArchive } from './archive/open-archive.js';
+export {
+  type CollectedSeries,
+  dateOf,
+  type MarketContents,
+  microsOf,
+} from './archive/events/plan.js';
 export * from './client/index.js';
 export {
   type Endpoint,
@@ -90,6 +98,7 @@ export { AbortedError, type ErrorAction, isAborted, TapekeepError } from './kern
 export { type Random, seededRandom, systemRandom } from './kernel/random.js';
 export type { BackoffOptions } from './kernel/retry.js';
 export type { Span } from './kernel/span.js';
+export { timestampTextUs as isoOf } from './kernel/timestamp.js';
 export type { SeriesKind } from './model/kinds.js';
 export type {
   BudgetState,

@@ -2,10 +2,10 @@ import { DAY_US, SECOND_US } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import { timestampTextUs } from '../kernel/timestamp.js';
 import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../model/kinds.js';
-import { type Column, seriesOf } from '../model/series.js';
+import { type Column, type SERIES, type SeriesTable, seriesOf } from '../model/series.js';
 import type { MergedSlice } from '../store/index.js';
+import { Scratch } from './files.js';
 import { type Batches, inOneOrder } from './merge.js';
-import { Scratch } from './parquet/scratch.js';
 import { DuckSession, identifier, literal } from './parquet/session.js';
 import {
   MADE_TOGETHER,
@@ -42,12 +42,8 @@ export class ColdEngine {
   /** Rows of a statement. @throws ParquetError; the signal's reason */
   async *blocks(sql: string): AsyncGenerator<RowBlock> {
     const session = await (await this.#open()).session.beside();
-    const block = new VectorBlock();
     try {
-      for await (const vectors of session.vectors('reading cold files', sql, MADE_TOGETHER)) {
-        block.take(vectors);
-        yield block;
-      }
+      yield* vectorBlocks(session, sql);
     } finally {
       session.close();
     }
@@ -88,6 +84,15 @@ export class ColdEngine {
   }
 }
 
+/** Rows of a statement made by {@link fileRowsSql}. @throws ParquetError; the signal's reason */
+export async function* vectorBlocks(session: DuckSession, sql: string): AsyncGenerator<RowBlock> {
+  const block = new VectorBlock();
+  for await (const vectors of session.vectors('reading cold files', sql, MADE_TOGETHER)) {
+    block.take(vectors);
+    yield block;
+  }
+}
+
 /** The files of one market, in the order of their days. */
 export interface MarketFiles {
   /** The market's place in the slice. */
@@ -104,7 +109,11 @@ function selectedSql({ name, type }: Column): string {
   return type.form === 'text' ? column : `${column}::VARCHAR`;
 }
 
-type ColdQuery = Pick<MergedSlice, 'kind' | 'variantS' | 'fromUs' | 'toUs'>;
+interface ColdQuery extends Pick<MergedSlice, 'fromUs' | 'toUs'> {
+  readonly kind: (typeof SERIES)[SeriesTable]['kind'];
+  /** Null for all, each row with its own behind the other columns. */
+  readonly variantS: number | null;
+}
 
 /**
  * Rows of one market in the order of its files, which is that of its key: nothing is sorted.
@@ -119,13 +128,15 @@ export function fileRowsSql(
   const table = tableOfKind(kind);
   const { variant } = seriesOf(table);
   const time = timeColumnOf(table);
-  const names = rowFields(table, selectedSql).map((one, index) => `${one} AS c${index + 1}`);
+  const isOfAll = variant !== null && variantS === null;
+  const fields = [...rowFields(table, selectedSql), ...(isOfAll ? [`${variant}::DOUBLE`] : [])];
+  const names = fields.map((one, index) => `${one} AS c${index + 1}`);
   // Files may differ in the digits of a decimal; the widest holds all of them.
   const paths = files.paths.map(literal).join(', ');
   const conditions = [
     `${time} >= TIMESTAMPTZ ${literal(timestampTextUs(fromUs))}`,
     `${time} < TIMESTAMPTZ ${literal(timestampTextUs(toUs))}`,
-    ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+    ...(variant === null || variantS === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
   ];
   const from = `read_parquet([${paths}], hive_partitioning = false, union_by_name = ${files.paths.length > 1})
     WHERE ${conditions.join(' AND ')}`;
@@ -143,7 +154,7 @@ export function fileRowsSql(
  * goes to the scratch folder.
  */
 export function sortedRowsSql(
-  slice: ColdQuery & Pick<MergedSlice, 'isByReceipt'>,
+  slice: Omit<MergedSlice, 'marketIds' | 'newest'>,
   markets: readonly MarketFiles[],
 ): string {
   const all = markets.map((files) => fileRowsSql(slice, files)).join(' UNION ALL ');

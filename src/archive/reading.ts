@@ -1,6 +1,6 @@
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import type { MergedKind, RowOfKind } from '../model/kinds.js';
+import { type MergedKind, type RowOfKind, tableOfKind } from '../model/kinds.js';
 import type {
   ArchiveSnapshot,
   MergedSlice,
@@ -9,11 +9,11 @@ import type {
   SpanCompleteness,
   Store,
 } from '../store/index.js';
-import { ColdLines } from './cold-lines.js';
 import { ColdEngine } from './cold-rows.js';
 import type { Batches } from './merge.js';
 import { type RowMaker, rowMaker } from './row-blocks.js';
-import { newestRows, type RowPlace, readRows } from './rows.js';
+import { lineWriter } from './row-lines.js';
+import { newestRows, type RowPlace, readRows, sliceWithin } from './rows.js';
 import {
   ColdFolder,
   findSegments,
@@ -30,6 +30,9 @@ export interface ReadingOptions {
   /** Ends whatever is being read. */
   readonly signal?: AbortSignal;
 }
+
+/** Text of cold rows that is handed on together. */
+const PIECE_CHARACTERS = 64 * 1024;
 
 /** Rows of one market, by the name of their series. */
 export type SliceOf<Kind extends MergedKind> = SeriesSlice & { readonly kind: Kind };
@@ -66,7 +69,6 @@ export class ArchiveReader {
   readonly snapshot: ArchiveSnapshot;
   readonly #signal: AbortSignal | undefined;
   readonly #place: RowPlace;
-  readonly #lines: ColdLines;
   #isClosed = false;
 
   /** Use {@link openReading}. */
@@ -75,7 +77,6 @@ export class ArchiveReader {
     this.#signal = signal;
     const folder = new ColdFolder(coldDir, signal);
     this.#place = { snapshot, folder, engine: new ColdEngine(false, signal), signal };
-    this.#lines = new ColdLines(signal);
   }
 
   /** Where the rows of a span are, oldest first, without gaps and overlaps. */
@@ -94,15 +95,24 @@ export class ArchiveReader {
    */
   async *rows(slice: SeriesSlice, form: RowForm): AsyncGenerator<Buffer> {
     this.#check();
-    for (const segment of this.#find(slice.kind, slice.span)) {
-      const { span } = segment;
+    const { kind, variantS } = slice;
+    const make = lineWriter(tableOfKind(kind), form, variantS);
+    const maker = { make, timeOf: () => 0, compare: () => 0 };
+    const { merged } = asked(slice);
+    for (const segment of this.#find(kind, slice.span)) {
       if (segment.state === 'hot') {
-        yield* this.snapshot.rows({ ...slice, span }, form, this.#signal);
+        yield* this.snapshot.rows({ ...slice, span: segment.span }, form, this.#signal);
         continue;
       }
-      for (const file of await this.#place.folder.filesOf(segment, span, [slice.marketId])) {
-        yield* this.#lines.of(file, { ...slice, span: file.span }, form);
+      let lines = '';
+      const cold = readRows(this.#place, sliceWithin(merged, segment), [segment], maker);
+      for await (const batch of cold) {
+        lines += batch.join('');
+        if (lines.length < PIECE_CHARACTERS) continue;
+        yield Buffer.from(lines);
+        lines = '';
       }
+      if (lines !== '') yield Buffer.from(lines);
     }
   }
 
@@ -160,7 +170,6 @@ export class ArchiveReader {
     this.#isClosed = true;
     await this.snapshot.close();
     await this.#place.engine.close();
-    await this.#lines.close();
   }
 
   #find(kind: MergedKind, span: Span): PlacedSegment[] {

@@ -8,7 +8,7 @@ import {
   tableOfKind,
   timeColumnOf,
 } from '../model/kinds.js';
-import { fillFile } from './export/blocks.js';
+import { fillFile } from './files.js';
 import {
   type DecimalForm,
   decimalForm,

@@ -11,7 +11,7 @@ import { seriesOf } from '../model/series.js';
 import type { ArchiveSnapshot, MergedSlice } from '../store/index.js';
 import { type Batches, InOrder, type RowOrder } from './merge.js';
 import type { RowVectors } from './parquet/session.js';
-import { shortest } from './parquet/texts.js';
+import { shortest } from './parquet/values.js';
 
 /**
  * Rows of one series, the same wherever they lie: those of the database come as lines of COPY, those of

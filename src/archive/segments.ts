@@ -1,12 +1,11 @@
-import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DAY_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import { type MergedKind, tableOfKind } from '../model/kinds.js';
 import type { RemovedPartition } from '../store/index.js';
-import { asColdError, ColdError } from './cold/errors.js';
-import { sumFile } from './cold/files.js';
+import { checkFileOnce } from './cold/folder.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from './cold/manifest.js';
+import { ColdError } from './errors.js';
 
 /** Where the rows of a span are: in the database, in which files, or nowhere any more. */
 
@@ -133,7 +132,7 @@ export class ColdFolder {
     if (state !== 'cold' || partition === undefined) return [];
     const manifest = await this.#manifestOf(partition);
     const files = placeFiles(this.#dir, manifest, span, marketIds);
-    for (const file of files) await checkColdFile(file, this.#signal);
+    for (const file of files) await checkFileOnce(file.absolutePath, file, this.#signal);
     return files;
   }
 
@@ -177,39 +176,4 @@ export class ColdFolder {
     const text = `${path} is of ${manifest.table} from ${manifest.from} to ${manifest.to}, which is another partition: bring the right one back from a copy`;
     throw new ColdError('cold_damaged', 'fatal', text);
   }
-}
-
-/** Files whose content was found right; a year of a hundred markets. */
-const MAX_CHECKED = 50_000;
-
-/**
- * Files whose content was held against its checksum by this program, by what would change if they
- * did. A server that opens many readings looks at each file once.
- */
-const checked = new Set<string>();
-
-/**
- * Holds a file against its manifest: its size now, and its content once per process.
- *
- * @throws ColdError `cold_missing`, `cold_damaged`, `cold_refused`
- */
-export async function checkColdFile(
-  { absolutePath: path, bytes, sha256 }: PlacedFile,
-  signal?: AbortSignal,
-): Promise<void> {
-  const found = await stat(path).catch((error: unknown) => {
-    throw asColdError(error, path);
-  });
-  if (found.size !== bytes) throw damaged(path, `it has ${found.size} bytes and not ${bytes}`);
-  const key = `${path}\0${found.ino}\0${found.size}\0${found.mtimeMs}\0${sha256}`;
-  if (checked.has(key)) return;
-  const { sha256: digest } = await sumFile(path, signal);
-  if (digest !== sha256) throw damaged(path, `its sha256 is ${digest} and not ${sha256}`);
-  if (checked.size >= MAX_CHECKED) checked.clear();
-  checked.add(key);
-}
-
-function damaged(path: string, what: string): ColdError {
-  const text = `${path} is not what was written: ${what}. Bring it back from a copy`;
-  return new ColdError('cold_damaged', 'fatal', text);
 }

@@ -1,15 +1,24 @@
 import { type Clock, sleep } from '../kernel/clock.js';
+import { DAY_MS } from '../kernel/durations.js';
 import { codeOf, isAborted, messageOf } from '../kernel/errors.js';
+import type { Span } from '../kernel/span.js';
 import type { StreamRef } from '../model/batch.js';
 import {
   describeDifference,
+  judgeSlot,
   matchRow,
   type SlotVerdict,
   type VerdictRow,
 } from '../model/verdict.js';
 import type { VerifyEvents } from '../observe/events.js';
-import type { CheckTarget, Mismatch, PendingSpan, Store } from '../store/index.js';
-import { checkAtOnce, checkSpanSlots, slotsAtOnce } from './judge.js';
+import {
+  type CheckStore,
+  type CheckTarget,
+  FIGURE_SLOTS_MAX,
+  type Mismatch,
+  type PendingSpan,
+  type Store,
+} from '../store/index.js';
 
 export interface VerificationOptions {
   readonly archive: Pick<Store, 'checks' | 'recordGap'>;
@@ -263,4 +272,39 @@ function rowOf({ span, differences }: SlotVerdict) {
 
 function detailOf({ differences }: { readonly differences: VerdictRow['differences'] }): string {
   return differences.map(describeDifference).join('; ');
+}
+
+/** Slots that are checked at once: no more than a day's trades are summed up by one statement. */
+export function slotsAtOnce(stepMs: number): number {
+  return Math.min(FIGURE_SLOTS_MAX, Math.max(1, Math.floor(DAY_MS / stepMs)));
+}
+
+/** Checks a span of whole slots that is short enough to be read at once. */
+export async function checkAtOnce(
+  checks: CheckStore,
+  target: CheckTarget,
+  kline: StreamRef,
+  span: Span,
+): Promise<SlotVerdict[]> {
+  return (await checks.figures(target, kline, span)).map(judgeSlot);
+}
+
+/**
+ * Checks every slot of a span by what the archive holds now, oldest first, some at a time; whoever
+ * iterates sees the progress and may end at any point. Memory does not grow with the span.
+ *
+ * @param span whole slots of the interval
+ */
+export async function* checkSpanSlots(
+  checks: CheckStore,
+  target: CheckTarget,
+  kline: StreamRef,
+  span: Span,
+): AsyncGenerator<SlotVerdict[], void, void> {
+  const stepMs = kline.variant * 1000;
+  const lengthMs = slotsAtOnce(stepMs) * stepMs;
+  for (let fromMs = span.fromMs; fromMs < span.toMs; fromMs += lengthMs) {
+    const toMs = Math.min(span.toMs, fromMs + lengthMs);
+    yield await checkAtOnce(checks, target, kline, { fromMs, toMs });
+  }
 }

@@ -1,6 +1,6 @@
-import type { LifeOutcome, LifeStep } from '../archive/sealing/events.js';
 import type { LifeOptions, LifeReport } from '../archive/sealing/life.js';
 import type { LifeRules } from '../archive/sealing/plan.js';
+import type { LifeOutcome, LifeStep } from '../archive/sealing/seal.js';
 import type { Config } from '../config/schema.js';
 import { systemClock } from '../kernel/clock.js';
 import { nameMeant } from '../model/kinds.js';

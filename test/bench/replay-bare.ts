@@ -2,7 +2,7 @@ import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
 import type { ArchiveEvent } from '../../src/archive/events/event.js';
 import { levels } from '../../src/archive/events/event-rows.js';
-import { shortest } from '../../src/archive/parquet/texts.js';
+import { shortest } from '../../src/archive/parquet/values.js';
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import type { ColdArchiveFile, MadeArchive, MadeKind } from './replay-world.js';
 

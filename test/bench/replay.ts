@@ -1,7 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
-import type { Archive } from '../../src/archive/events/archive.js';
-import { openArchive } from '../../src/archive/open-archive.js';
+import { type Archive, openArchive } from '../../src/archive/events/archive.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { makeTempDir, startTestPostgres } from '../support/postgres/postgres-server.js';
 import { bareCursor, bareScan } from './replay-bare.js';

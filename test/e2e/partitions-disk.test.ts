@@ -5,7 +5,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import test from 'node:test';
-import { filesBelow } from '../../src/archive/cold/files.js';
+import { filesBelow } from '../../src/archive/cold/folder.js';
 import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import {
   allTrades,
@@ -73,6 +73,7 @@ test('a disk without room for text, data or manifest leaves all rows where they 
       const { code, said } = await archiveWithin(world, bytes);
       assert.equal(code, 1, `${stopped}: ${said}`);
       assert.match(said, /^tapekeep: no space is left for .*stays in the database\. Free some/m);
+      assert.equal(said.match(/no space is left/g)?.length, 1, 'other partitions are not tried');
       assert.deepEqual(await statesOf(world), ['sealed', 'sealed', 'sealed'], stopped);
       assert.deepEqual(await allTrades(world.url), before, stopped);
       assert.deepEqual(await filesBelow(world.coldDir), ['archive.json'], stopped);

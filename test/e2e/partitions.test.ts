@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test from 'node:test';
-import { filesBelow } from '../../src/archive/cold/files.js';
+import { filesBelow } from '../../src/archive/cold/folder.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program, startSandbox } from '../support/programs/program.js';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { openArchive } from '../../src/archive/open-archive.js';
+import { openArchive } from '../../src/archive/events/archive.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom, systemRandom } from '../../src/kernel/random.js';
 import { migrate, openStore, StoreError, startEmbeddedPostgres } from '../../src/store/index.js';

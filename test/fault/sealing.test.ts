@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test from 'node:test';
-import { checkFile, filesBelow } from '../../src/archive/cold/files.js';
+import { checkFile, filesBelow } from '../../src/archive/cold/folder.js';
 import { readColdManifest } from '../../src/archive/cold/manifest.js';
 import type { LifeRules } from '../../src/archive/sealing/plan.js';
 import { runSql } from '../support/postgres/postgres.js';

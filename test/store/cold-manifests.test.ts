@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { cp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { filesBelow } from '../../src/archive/cold/files.js';
+import { filesBelow } from '../../src/archive/cold/folder.js';
 import { parseColdManifest } from '../../src/archive/cold/manifest.js';
 import { openReading } from '../../src/archive/reading.js';
 import { askRows } from '../support/worlds/asking.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { ArchiveGapsError } from '../../src/archive/events/errors.js';
-import { openArchive } from '../../src/archive/open-archive.js';
+import { ArchiveGapsError } from '../../src/archive/errors.js';
+import { openArchive } from '../../src/archive/events/archive.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { StoreError } from '../../src/store/index.js';
 import { runSql } from '../support/postgres/postgres.js';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { openArchive } from '../../src/archive/events/archive.js';
 import type { ArchiveEvent } from '../../src/archive/events/event.js';
-import { openArchive } from '../../src/archive/open-archive.js';
 import { DuckSession } from '../../src/archive/parquet/session.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
-import { DiskFullError, ExportGapsError, OutputError } from '../../src/archive/export/errors.js';
+import { DiskFullError, ExportGapsError, OutputError } from '../../src/archive/errors.js';
 import { FORMATS } from '../../src/archive/export/manifest.js';
 import { runSql } from '../support/postgres/postgres.js';
 import {

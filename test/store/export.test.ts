@@ -4,11 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
-import {
-  describeParquet,
-  digestParquet,
-  readParquetTexts,
-} from '../../src/archive/parquet/file.js';
+import { describeParquet, digestParquet } from '../../src/archive/parquet/file.js';
 import { MARKET_COLUMN, seriesColumns } from '../../src/model/kinds.js';
 import { runSql } from '../support/postgres/postgres.js';
 import {
@@ -17,6 +13,7 @@ import {
   namesIn,
   openDuck,
   openTradeArchive,
+  parquetTexts,
   readCsv,
   runExport,
 } from '../support/worlds/export-world.js';
@@ -90,8 +87,7 @@ test('each form holds every row exactly, in order, and the manifest tells what i
   assert.equal(typed.columns.find(({ name }) => name === 'price')?.type, 'DECIMAL(38,18)');
   assert.equal(typed.columns.find(({ name }) => name === 'amount')?.type, 'DECIMAL(18,0)');
   const duck = await openDuck(t);
-  const read: (string | null)[][] = [];
-  for await (const some of readParquetTexts(duck, COLUMNS, parquet)) read.push(...some);
+  const read = await parquetTexts(duck, COLUMNS, parquet);
   const short = (text: string | null | undefined) => text?.replace(/\.?0+$/, '');
   assert.deepEqual(
     read.map((row) => [row[0], row[2], short(row[5]), row[6], row[7] === null]),

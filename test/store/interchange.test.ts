@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
-import { ExportGapsError } from '../../src/archive/export/errors.js';
+import { ExportGapsError } from '../../src/archive/errors.js';
 import { exportFor } from '../../src/archive/interchange/interchange.js';
 import type {
   InterchangePart,

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { rm } from 'node:fs/promises';
 import { type TestContext, test } from 'node:test';
 import { WebSocket } from 'ws';
-import { openArchive } from '../../src/archive/open-archive.js';
+import { openArchive } from '../../src/archive/events/archive.js';
 import { openAsOf } from '../../src/archive/past/past.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';

@@ -5,7 +5,7 @@ import type { PartitionMarket } from '../../store/index.js';
 import type { DecimalForm, DecimalForms, TypedColumn } from '../parquet/columns.js';
 import { describeParquet } from '../parquet/file.js';
 import type { DuckSession } from '../parquet/session.js';
-import { coldMarketFolder } from './layout.js';
+import { coldMarketFolder } from './folder.js';
 
 /**
  * Types of decimals in cold files. Programs that read many files as one table want a column to have

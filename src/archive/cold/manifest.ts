@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto';
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import type { ColumnForm } from '../../model/columns.js';
 import { SERIES, SERIES_TABLES } from '../../model/series.js';
-import { asColdError, ColdError } from './errors.js';
-import { isColdPath } from './layout.js';
+import { asColdError, ColdError } from '../errors.js';
+import { syncFolder, writeSynced } from '../files.js';
+import { isColdPath } from './folder.js';
 
 const timestamp = z
   .string()
@@ -186,13 +187,8 @@ export async function writeColdManifest(
   const temporary = `${path}.new`;
   try {
     await mkdir(dirname(path), { recursive: true });
-    const file = await open(temporary, 'w', 0o644);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await rm(temporary, { force: true });
+    await writeSynced(temporary, text);
     await rename(temporary, path);
     await syncFolder(dirname(path));
     return { ...content, sha256 };
@@ -200,11 +196,4 @@ export async function writeColdManifest(
     await rm(temporary, { force: true }).catch(() => undefined);
     throw asColdError(error, path);
   }
-}
-
-/** Makes renames last over a loss of power, where the system can. */
-export async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r').catch(() => undefined);
-  await folder?.sync().catch(() => undefined);
-  await folder?.close();
 }

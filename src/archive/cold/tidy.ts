@@ -1,10 +1,10 @@
-import { mkdir, open, readFile, rmdir } from 'node:fs/promises';
+import { mkdir, readFile, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
 import type { PartitionInfo } from '../../store/index.js';
-import { asColdError, ColdError } from './errors.js';
-import { type ColdFileSystem, filesBelow } from './files.js';
-import { coldManifestPath, SCRATCH_FOLDER } from './layout.js';
+import { asColdError, ColdError } from '../errors.js';
+import { writeSynced } from '../files.js';
+import { coldManifestPath, filesBelow, SCRATCH_FOLDER } from './folder.js';
 import { readColdManifest } from './manifest.js';
 
 /** Names the archive whose folder this is: tidying must never take another one's files away. */
@@ -28,13 +28,7 @@ export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<v
   const text = `${JSON.stringify(owner, null, 2)}\n`;
   try {
     await mkdir(coldDir, { recursive: true });
-    const file = await open(path, 'wx', 0o644);
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await writeSynced(path, text);
     return;
   } catch (error) {
     if (codeOf(error) !== 'EEXIST') throw asColdError(error, path);
@@ -60,9 +54,8 @@ export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<v
 export async function tidyColdDir(
   coldDir: string,
   partitions: readonly PartitionInfo[],
-  files: ColdFileSystem,
 ): Promise<number> {
-  await files.remove(join(coldDir, SCRATCH_FOLDER));
+  await rm(join(coldDir, SCRATCH_FOLDER), { recursive: true, force: true });
   const known = new Set<string>();
   for (const { table, name, uri, state, checksum } of partitions) {
     if (state !== 'archived' && state !== 'sealed') continue;
@@ -77,7 +70,7 @@ export async function tidyColdDir(
   let removed = 0;
   for (const path of await filesBelow(coldDir)) {
     if (known.has(path) || !OURS.test(path)) continue;
-    await files.remove(join(coldDir, path));
+    await rm(join(coldDir, path), { force: true });
     await removeEmptyFolders(coldDir, dirname(path));
     removed += 1;
   }

@@ -1,11 +1,9 @@
+import { timestampTextUs } from '../../kernel/timestamp.js';
 import type { ArchiveSnapshot, Store } from '../../store/index.js';
-import { ArchiveError, type ArchiveGap, ArchiveGapsError } from './errors.js';
-import type { GapEvent } from './event.js';
-import { readMarkets } from './markets.js';
-import { isoOf } from './moments.js';
-import { rankOf } from './order.js';
-import { findStream, type PlannedStream, shiftUs, spanOf } from './plan.js';
-import type { CoverageQuery } from './query.js';
+import { ArchiveError, type ArchiveGap, ArchiveGapsError } from '../errors.js';
+import type { CoverageQuery, GapEvent } from './event.js';
+import { rankOf } from './event-rows.js';
+import { findStream, type PlannedStream, readMarkets, shiftUs, spanOf } from './plan.js';
 
 /** Gaps that an error carries. */
 const NAMED_MAX = 100;
@@ -78,7 +76,7 @@ export async function refuseGaps(
   throw new ArchiveGapsError(
     gaps.slice(0, NAMED_MAX),
     count,
-    `${what} from ${isoOf(first.fromUs)} to ${isoOf(first.toUs)}, ${first.reason}`,
+    `${what} from ${timestampTextUs(first.fromUs)} to ${timestampTextUs(first.toUs)}, ${first.reason}`,
   );
 }
 

@@ -1,13 +1,18 @@
 import { SECOND_US } from '../../kernel/durations.js';
+import { timestampTextUs } from '../../kernel/timestamp.js';
 import { ALL_MARKETS_ID } from '../../model/batch.js';
 import { type MergedKind, type SeriesKind, tableOfKind } from '../../model/kinds.js';
 import { streamsOf } from '../../model/series.js';
-import type { KnownStream } from '../../store/index.js';
-import { ArchiveError } from './errors.js';
-import { EVENT_KINDS } from './event.js';
-import { isoOf, microsOf } from './moments.js';
-import type { EventOrder } from './order.js';
-import type { CoverageQuery, EventQuery, GapPolicy } from './query.js';
+import type { KnownStream, Store } from '../../store/index.js';
+import { ArchiveError, BadMomentError } from '../errors.js';
+import {
+  type CoverageQuery,
+  EVENT_KINDS,
+  type EventOrder,
+  type EventQuery,
+  type GapPolicy,
+  type Moment,
+} from './event.js';
 
 /** A market as the archive knows it. */
 export interface KnownMarket {
@@ -68,7 +73,7 @@ export function spanOf({ from, to }: Pick<EventQuery, 'from' | 'to'>): {
   const what = fromUs === toUs ? 'is empty' : 'ends before it begins';
   throw new ArchiveError(
     'bad_span',
-    `the span from ${isoOf(fromUs)} to ${isoOf(toUs)} ${what}: "to" is the first moment after it`,
+    `the span from ${timestampTextUs(fromUs)} to ${timestampTextUs(toUs)} ${what}: "to" is the first moment after it`,
   );
 }
 
@@ -269,9 +274,100 @@ function checkExtent(
   const reaches =
     oldest > newest
       ? 'nothing of it is collected yet'
-      : `what is collected of it reaches from ${isoOf(oldest * 1000)} to ${isoOf(newest * 1000)}`;
+      : `what is collected of it reaches from ${timestampTextUs(oldest * 1000)} to ${timestampTextUs(newest * 1000)}`;
   throw new ArchiveError(
     'span_outside_archive',
-    `the archive has nothing from ${isoOf(fromUs)} to ${isoOf(toUs)}: ${reaches}`,
+    `the archive has nothing from ${timestampTextUs(fromUs)} to ${timestampTextUs(toUs)}: ${reaches}`,
   );
+}
+
+/** A series that is collected of a market. */
+export interface CollectedSeries {
+  /** Kind of the series. */
+  readonly kind: SeriesKind;
+  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  /** First instant that is covered, UNIX microseconds; null while nothing is. */
+  readonly oldestUs: number | null;
+  /** End of what is covered, UNIX microseconds; null while nothing is. */
+  readonly newestUs: number | null;
+}
+
+/** A market, and what the archive has of it. */
+export interface MarketContents {
+  /** Name of the market. */
+  readonly market: string;
+  /** What is collected of it, by kind and then by length. */
+  readonly series: readonly CollectedSeries[];
+}
+
+const MARKETS = `
+  SELECT name AS market, market_id AS "marketId" FROM market WHERE market_id <> $1
+  ORDER BY name COLLATE "C"`;
+
+/** All markets that the archive ever saw, by name. */
+export async function readMarkets(store: Pick<Store, 'query'>): Promise<KnownMarket[]> {
+  return await store.query<KnownMarket>(MARKETS, [ALL_MARKETS_ID]);
+}
+
+const micros = (ms: number | null) => (ms === null ? null : ms * 1000);
+
+/** All markets with what is collected of each. */
+export async function describeMarkets(
+  store: Pick<Store, 'query' | 'inspection'>,
+): Promise<MarketContents[]> {
+  const streams = await store.inspection.streams();
+  return (await readMarkets(store)).map(({ market, marketId }) => ({
+    market,
+    series: EVENT_KINDS.flatMap((kind) =>
+      marketStreams(streams, kind, marketId).map((stream) => ({
+        kind,
+        variantS: stream.variant,
+        oldestUs: micros(stream.oldestCoveredMs),
+        newestUs: micros(stream.newestCoveredMs),
+      })),
+    ),
+  }));
+}
+
+const FORM =
+  /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d(?::?\d\d)?)?)?$/;
+/** Microseconds of 1973: what is less was meant to be milliseconds or seconds. */
+const LEAST_US = 1e14;
+
+/**
+ * An instant as whole UNIX microseconds.
+ *
+ * @throws BadMomentError for text that is no instant, and for numbers that are not microseconds of a
+ * year between 1973 and 2255
+ */
+export function microsOf(time: Moment): number {
+  if (typeof time === 'number') {
+    if (time < LEAST_US) throw new BadMomentError(String(time));
+    return exact(time, String(time));
+  }
+  if (typeof time !== 'string') {
+    const ms = time.getTime();
+    if (Number.isNaN(ms)) throw new BadMomentError('an invalid Date');
+    return exact(ms * 1000, time.toISOString());
+  }
+  const [, day, minutes = '00:00', seconds = '00', fraction = '', zone = 'Z'] =
+    FORM.exec(time.trim()) ?? [];
+  if (day === undefined) throw new BadMomentError(JSON.stringify(time));
+  const offset = zone.length === 3 ? `${zone}:00` : zone;
+  const ms = Date.parse(`${day}T${minutes}:${seconds}${offset}`);
+  const isDay = new Date(Date.parse(`${day}T00:00Z`)).toJSON()?.slice(0, 10) === day;
+  if (Number.isNaN(ms) || !isDay) throw new BadMomentError(JSON.stringify(time));
+  return exact(ms * 1000 + Number(fraction.padEnd(6, '0')), time);
+}
+
+/** Integers are exact up to the year 2255. */
+function exact(us: number, given: string): number {
+  if (Number.isSafeInteger(us)) return us;
+  throw new BadMomentError(given);
+}
+
+/** The Date of UNIX microseconds; what is less than a millisecond is cut off. */
+export function dateOf(us: number): Date {
+  return new Date(Math.floor(us / 1000));
 }

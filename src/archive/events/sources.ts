@@ -3,18 +3,16 @@ import { SECOND_US } from '../../kernel/durations.js';
 import type { RowOf } from '../../model/series.js';
 import type { ArchiveSnapshot, MergedSlice, Store } from '../../store/index.js';
 import { ColdEngine } from '../cold-rows.js';
+import { ArchiveError } from '../errors.js';
 import { type Batches, mergeSources, type Source } from '../merge.js';
-import { shortest } from '../parquet/texts.js';
+import { shortest } from '../parquet/values.js';
 import { openReading } from '../reading.js';
 import { readRows, segmentsOf } from '../rows.js';
 import { ColdFolder } from '../segments.js';
-import { ArchiveError } from './errors.js';
-import type { ArchiveEvent, DepthEvent, PriceLevel } from './event.js';
-import { eventMaker } from './event-rows.js';
+import type { ArchiveEvent, DepthEvent, EventOrder, PriceLevel } from './event.js';
+import { eventMaker, GAP_RANK, orderOf, rankOf } from './event-rows.js';
 import { findIncomplete, markGaps, refuseGaps } from './gaps.js';
-import { readMarkets } from './markets.js';
-import { type EventOrder, GAP_RANK, orderOf, rankOf } from './order.js';
-import { type EventPlan, type EventSlice, findStream, shiftUs } from './plan.js';
+import { type EventPlan, type EventSlice, findStream, readMarkets, shiftUs } from './plan.js';
 
 /** Connections and readers that one stream of events may have. */
 const SOURCES_MAX = 24;

@@ -3,6 +3,7 @@ import {
   type DataType,
   Decimal,
   Field,
+  Float64,
   Int64,
   List,
   makeData,
@@ -66,6 +67,11 @@ function offsetsOf(values: readonly PlainValue[], lengthOf: (value: PlainValue) 
   return offsets;
 }
 
+/** The fields of columns as DuckDB typed them. */
+export function arrowFields(columns: readonly TypedColumn[]): Field[] {
+  return columns.map((one) => new Field(one.name, typeOf(one), one.isNullable));
+}
+
 /** The values of a column in the layout of Arrow's memory. */
 function dataOf(type: DataType, values: readonly PlainValue[]): Data {
   const common = { length: values.length, ...validity(values) };
@@ -81,6 +87,9 @@ function dataOf(type: DataType, values: readonly PlainValue[]): Data {
     const valueOffsets = offsetsOf(values, (value) => (Array.isArray(value) ? value.length : 0));
     const child = dataOf((type.children[0] as Field).type as DataType, items);
     return makeData({ type, ...common, valueOffsets, child });
+  }
+  if (type instanceof Float64) {
+    return makeData({ type, ...common, data: Float64Array.from(values, Number) });
   }
   const integers = values.map((value) => (typeof value === 'bigint' ? value : 0n));
   if (type instanceof Decimal) {
@@ -111,33 +120,47 @@ class StreamWriter extends RecordBatchStreamWriter {
 
 /**
  * Writes rows as Arrow IPC, uncompressed, decimals as 128-bit integers: a file that can be mapped
- * into memory, or a stream that can be read from a pipe.
+ * into memory, or a stream that can be read from a pipe. Texts in a column of doubles become the
+ * nearest ones.
  *
- * @param batches rows, some at a time, one array a column
+ * @param rows some at a time, one array a column
  * @param write takes what comes next; the rows wait for it
  */
 export async function writeArrow(
-  columns: readonly TypedColumn[],
-  batches: AsyncIterable<readonly (readonly PlainValue[])[]>,
+  fields: Field[],
+  rows: AsyncIterable<readonly (readonly PlainValue[])[]>,
   form: 'file' | 'stream',
   write: (bytes: Uint8Array) => Promise<void>,
 ): Promise<void> {
-  const types = columns.map(typeOf);
-  const fields = columns.map(
-    ({ name, isNullable }, index) => new Field(name, types[index] as DataType, isNullable),
-  );
   const schema = new Schema(fields);
-  async function* toBatches() {
-    for await (const rows of gathered(columns.length, batches)) {
-      const children = rows.map((values, index) => dataOf(types[index] as DataType, values));
-      const length = rows[0]?.length ?? 0;
-      yield new RecordBatch(
-        schema,
-        makeData({ type: new Struct(fields), length, nullCount: 0, children }),
-      );
+  const writer = form === 'file' ? new FileWriter() : new StreamWriter();
+  const bytes = writer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
+  let written = 0;
+  const drain = async (): Promise<void> => {
+    while (written < writer.position) {
+      const piece = await bytes.next();
+      if (piece.done === true) return;
+      await write(piece.value);
+      written += piece.value.byteLength;
     }
+  };
+  writer.reset(undefined, schema);
+  for await (const columns of gathered(fields.length, rows)) {
+    const children = columns.map((values, at) =>
+      dataOf((fields[at] as Field).type as DataType, values),
+    );
+    const [{ length } = []] = columns;
+    const data = makeData({ type: new Struct(fields), length, nullCount: 0, children });
+    (writer as RecordBatchWriter).write(new RecordBatch(schema, data));
+    await drain();
   }
-  await writeArrowBatches(schema, toBatches(), form, write);
+  writer.finish();
+  // What closes it: small, and no longer counted by the writer.
+  for (;;) {
+    const piece = await bytes.next();
+    if (piece.done === true) return;
+    await write(piece.value);
+  }
 }
 
 /** Rows in batches that are worth their heads; at least one, which may be empty. */
@@ -156,36 +179,4 @@ async function* gathered(
     waiting = none();
   }
   yield waiting;
-}
-
-/** Writes batches that are in Arrow's memory layout already, as {@link writeArrow} does. */
-export async function writeArrowBatches(
-  schema: Schema,
-  batches: AsyncIterable<RecordBatch>,
-  form: 'file' | 'stream',
-  write: (bytes: Uint8Array) => Promise<void>,
-): Promise<void> {
-  const writer = form === 'file' ? new FileWriter() : new StreamWriter();
-  const bytes = writer[Symbol.asyncIterator]() as AsyncIterator<Uint8Array>;
-  let written = 0;
-  const drain = async (): Promise<void> => {
-    while (written < writer.position) {
-      const piece = await bytes.next();
-      if (piece.done === true) return;
-      await write(piece.value);
-      written += piece.value.byteLength;
-    }
-  };
-  writer.reset(undefined, schema);
-  for await (const batch of batches) {
-    (writer as RecordBatchWriter).write(batch);
-    await drain();
-  }
-  writer.finish();
-  // What closes it: small, and no longer counted by the writer.
-  for (;;) {
-    const piece = await bytes.next();
-    if (piece.done === true) return;
-    await write(piece.value);
-  }
 }

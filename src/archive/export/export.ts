@@ -3,13 +3,13 @@ import type { Span } from '../../kernel/span.js';
 import { FORM_NAMES } from '../../model/columns.js';
 import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
 import type { ArchiveIdentity, RowForm, SpanCompleteness } from '../../store/index.js';
+import { asDiskFull, ExportGapsError, type SeriesGaps } from '../errors.js';
+import { fillFile } from '../files.js';
 import { type StagedRows, typeColumns } from '../parquet/columns.js';
 import { readStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession } from '../parquet/session.js';
 import type { ArchiveReader } from '../reading.js';
-import { arrowTypeName, writeArrow } from './arrow.js';
-import { fillFile } from './blocks.js';
-import { asDiskFull, ExportGapsError } from './errors.js';
+import { arrowFields, arrowTypeName, writeArrow } from './arrow.js';
 import { csvField, keyOfLine, LineRewriter, spreadsheetField, timeOfLine } from './lines.js';
 import {
   COLD_NOTE,
@@ -20,7 +20,6 @@ import {
   type ManifestColumn,
   type MarketPart,
   notesOf,
-  type SeriesGaps,
 } from './manifest.js';
 import type { Output } from './output.js';
 
@@ -169,7 +168,7 @@ async function writeTyped(
     const columns = await typeColumns(duck, rows);
     const form = output.fileName === null ? 'stream' : 'file';
     const values = readStaged(duck, rows, columns);
-    await writeArrow(columns, values, form, (bytes) => output.write(bytes));
+    await writeArrow(arrowFields(columns), values, form, (bytes) => output.write(bytes));
     return { written, columns: columns.map((one) => ({ ...one, type: arrowTypeName(one) })) };
   } catch (error) {
     throw asDiskFull(error, output.name);

@@ -1,6 +1,5 @@
-import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
-import type { ArchiveIdentity, MissingPart, SpanCompleteness } from '../../store/index.js';
+import type { ArchiveIdentity, SpanCompleteness } from '../../store/index.js';
 
 /** The forms of a file. */
 export const FORMATS = ['csv', 'ndjson', 'parquet', 'arrow'] as const;
@@ -66,16 +65,6 @@ export interface ManifestColumn {
   readonly type: string;
   readonly isNullable: boolean;
   readonly about: string;
-}
-
-/** Missing parts of one market, for people. */
-export interface SeriesGaps {
-  readonly kind: SeriesKind;
-  readonly market: string;
-  readonly span: Span;
-  readonly missing: readonly MissingPart[];
-  readonly missingCount: number;
-  readonly missingMs: number;
 }
 
 /** Spans that a manifest lists of one market at most. */

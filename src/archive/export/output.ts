@@ -1,10 +1,10 @@
 import { createHash, type Hash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
-import { Scratch, sweep } from '../parquet/scratch.js';
-import { BlockWriter, writeWhole } from './blocks.js';
-import { asDiskFull, OutputError } from './errors.js';
+import { asDiskFull, OutputError } from '../errors.js';
+import { BlockWriter, Scratch, sweep, syncFolder, writeSynced } from '../files.js';
 
 /** Where bytes go when they go to no file of ours: standard output. */
 export interface ByteSink {
@@ -132,17 +132,9 @@ export class Output {
 
   /** Writes what another file holds. */
   async writeFile(path: string, signal?: AbortSignal): Promise<void> {
-    const file = await open(path, 'r');
-    try {
-      const buffer = Buffer.allocUnsafe(READ_BYTES);
-      for (;;) {
-        signal?.throwIfAborted();
-        const { bytesRead } = await file.read(buffer, 0, READ_BYTES);
-        if (bytesRead === 0) return;
-        await this.write(buffer.subarray(0, bytesRead));
-      }
-    } finally {
-      await file.close();
+    for await (const piece of createReadStream(path, { highWaterMark: READ_BYTES })) {
+      signal?.throwIfAborted();
+      await this.write(piece as Buffer);
     }
   }
 
@@ -194,16 +186,6 @@ export class Output {
   }
 }
 
-async function writeSynced(path: string, text: string): Promise<void> {
-  const file = await open(path, 'wx', 0o644);
-  try {
-    await writeWhole(file, Buffer.from(text));
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
 async function kindOf(path: string): Promise<'file' | 'folder' | 'device' | 'new'> {
   try {
     const found = await stat(path);
@@ -224,11 +206,4 @@ function refusal(code: string): string {
   if (code === 'EACCES' || code === 'EPERM' || code === 'EROFS')
     return 'writing there is not allowed';
   return 'it cannot be opened';
-}
-
-/** Makes a rename last over a loss of power, where the system can. */
-async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path, 'r').catch(() => undefined);
-  await folder?.sync().catch(() => undefined);
-  await folder?.close();
 }

@@ -1,15 +1,80 @@
+import { type DataType, Field, Float64, Int64, TimestampMillisecond, Utf8 } from 'apache-arrow';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { RowOf } from '../../model/series.js';
 import type { SpanCompleteness } from '../../store/index.js';
+import { InterchangeError } from '../errors.js';
+import { writeArrow } from '../export/arrow.js';
 import type { Output } from '../export/output.js';
+import type { PlainValue } from '../parquet/values.js';
 import type { ArchiveReader } from '../reading.js';
-import { depthEvents, tradeEvents } from './feed-events.js';
-import { FeedFile, zipOne } from './feed-file.js';
-import { writeFreqtradeCandles, writeFreqtradeTrades } from './freqtrade.js';
-import type { Written } from './manifest.js';
-import { InterchangeError, type InterchangePart, type InterchangeRequest } from './request.js';
+import { depthEvents, FeedFile, tradeEvents, zipOne } from './feed.js';
+import type { InterchangePart, InterchangeRequest } from './request.js';
 import { type Candle, CoveredWalk, computeCandles, withQuietSlots } from './slots.js';
+
+/**
+ * What freqtrade keeps in a data folder: feather files, which are Arrow IPC files. Its own writer
+ * compresses them; its reader takes both. Numbers are doubles there. This is where exact decimals
+ * become such, each by itself and correctly rounded.
+ */
+
+type Write = (bytes: Uint8Array) => Promise<void>;
+/** The columns of a feather file, and how they are made of rows. */
+type Feather<Row> = readonly (readonly [field: Field, of: (row: Row) => PlainValue])[];
+
+const DOUBLE = new Float64();
+const field = (name: string, type: DataType) => new Field(name, type, false);
+
+const CANDLES: Feather<Candle> = [
+  [field('date', new TimestampMillisecond('UTC')), ({ openAtS }) => BigInt(openAtS * SECOND_MS)],
+  [field('open', DOUBLE), ({ open }) => open],
+  [field('high', DOUBLE), ({ high }) => high],
+  [field('low', DOUBLE), ({ low }) => low],
+  [field('close', DOUBLE), ({ close }) => close],
+  [field('volume', DOUBLE), ({ volume }) => volume],
+];
+
+type Trade = RowOf<'trade'>;
+const millisecond = ({ executedAtUs, tradedAtS }: Trade) =>
+  BigInt(executedAtUs === null ? tradedAtS * SECOND_MS : Math.floor(executedAtUs / 1000));
+const TRADES: Feather<Trade> = [
+  [field('timestamp', new Int64()), millisecond],
+  [field('id', new Utf8()), ({ tid }) => String(tid)],
+  // Limit or market: no exchange of this family reports it.
+  [new Field('type', new Utf8(), true), () => null],
+  [field('side', new Utf8()), ({ side }) => side],
+  [field('price', DOUBLE), ({ price }) => price],
+  [field('amount', DOUBLE), ({ amount }) => amount],
+  [field('cost', DOUBLE), ({ total }) => total],
+];
+
+async function writeFeatherOf<Row>(
+  columns: Feather<Row>,
+  rows: AsyncIterable<readonly Row[]>,
+  write: Write,
+): Promise<void> {
+  const batches = async function* () {
+    for await (const some of rows) yield columns.map(([, of]) => some.map(of));
+  };
+  const fields = columns.map(([one]) => one);
+  await writeArrow(fields, batches(), 'file', write);
+}
+
+/** Writes `PAIR-TIMEFRAME.feather`: date, open, high, low, close, volume. */
+export async function writeFreqtradeCandles(
+  candles: AsyncIterable<readonly Candle[]>,
+  write: Write,
+): Promise<void> {
+  await writeFeatherOf(CANDLES, candles, write);
+}
+
+/** Writes `PAIR-trades.feather`: timestamp (ms), id, type, side, price, amount, cost. */
+export async function writeFreqtradeTrades(
+  trades: AsyncIterable<readonly Trade[]>,
+  write: Write,
+): Promise<void> {
+  await writeFeatherOf(TRADES, trades, write);
+}
 
 /** Candles as lines of CSV, with all their digits: the reader makes numbers of them. */
 interface LineForm {
@@ -47,6 +112,12 @@ export async function* barLines(
   for await (const batch of candles) {
     if (batch.length > 0) yield Buffer.from(batch.map((one) => line(one) + ending).join(''));
   }
+}
+
+/** Facts that a writer returns of its file. */
+export interface Written {
+  readonly rows: number;
+  readonly counts: Readonly<Record<string, number>>;
 }
 
 /** What one file is made of. */

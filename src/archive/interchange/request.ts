@@ -1,17 +1,9 @@
 import { DAY_S } from '../../kernel/durations.js';
-import { TapekeepError } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { ArchiveIdentity } from '../../store/index.js';
-import { OutputError } from '../export/errors.js';
-import type { Latency } from './feed-file.js';
-
-/** A tool cannot be given what was asked for. Nothing was written. */
-export class InterchangeError extends TapekeepError {
-  constructor(message: string) {
-    super('interchange_refused', 'fatal', message);
-  }
-}
+import { OutputError } from '../errors.js';
+import type { Latency } from './feed.js';
 
 /** The programs whose own files can be written. */
 export const TOOLS = ['freqtrade', 'backtrader', 'vectorbt', 'hftbacktest'] as const;

@@ -9,7 +9,7 @@ import {
   typedSql,
   valueText,
 } from './columns.js';
-import { type DuckSession, identifier, literal } from './session.js';
+import { type DuckSession, literal } from './session.js';
 import { type PlainValue, plainOf } from './values.js';
 
 export interface ParquetOptions {
@@ -124,25 +124,4 @@ export async function* readStaged(
 ): AsyncGenerator<PlainValue[][]> {
   const chunks = duck.columns('reading rows', typedSql(rows, columns));
   for await (const chunk of chunks) yield chunk.map((values) => values.map(plainOf));
-}
-
-/**
- * The rows of a Parquet file as text in their order, some thousand at a time, row by row: decimals
- * with all digits of their column, timestamps as `2026-01-31 12:00:00.5+00`, null for null.
- *
- * @throws ParquetError
- */
-export async function* readParquetTexts(
-  duck: DuckSession,
-  columns: readonly SeriesColumn[],
-  path: string,
-): AsyncGenerator<(string | null)[][]> {
-  const selected = columns.map(({ name }) => `${identifier(name)}::VARCHAR`).join(', ');
-  const sql = `SELECT ${selected} FROM read_parquet(${literal(path)})`;
-  for await (const chunk of duck.columns(`reading ${path}`, sql)) {
-    const length = chunk[0]?.length ?? 0;
-    yield Array.from({ length }, (_, row) =>
-      chunk.map((values) => (typeof values[row] === 'string' ? values[row] : null)),
-    );
-  }
 }

@@ -5,16 +5,8 @@ import {
   type DuckDBValue,
   type DuckDBVector,
 } from '@duckdb/node-api';
-import { AbortedError, messageOf, TapekeepError } from '../../kernel/errors.js';
-
-/** Something that DuckDB could not do: a file that is no Parquet, a disk that is full. */
-export class ParquetError extends TapekeepError {
-  constructor(doing: string, cause: unknown) {
-    // The first line has the error; the others quote the statement.
-    const [said] = messageOf(cause).split('\n');
-    super('parquet_failed', 'fatal', `${doing}: ${said}`, { cause });
-  }
-}
+import { AbortedError } from '../../kernel/errors.js';
+import { ParquetError } from '../errors.js';
 
 /** What one piece of work may use. Beyond the memory DuckDB goes to the scratch folder. */
 export interface DuckLimits {

@@ -3,7 +3,7 @@ import { comparePlaces } from '../../model/order.js';
 import type { RowOf } from '../../model/series.js';
 import type { Store } from '../../store/index.js';
 import { appendCandles, type BuiltCandle, CandleMaker } from '../candles.js';
-import { shortest } from '../parquet/texts.js';
+import { shortest } from '../parquet/values.js';
 import { type Condition, timestampSql } from './hot-rows.js';
 import type { AsOfSearch, VisitedPart } from './search.js';
 

@@ -1,9 +1,14 @@
 import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { LedgerTable } from '../../store/index.js';
-import { assertColdDir } from '../cold/files.js';
-import { fillFile } from '../export/blocks.js';
-import { asDiskFull } from '../export/errors.js';
+import { assertColdDir } from '../cold/folder.js';
+import {
+  asDiskFull,
+  asStatementError,
+  NoSuchTableError,
+  StatementRefusedError,
+} from '../errors.js';
+import { fillFile } from '../files.js';
 import { csvSql } from '../parquet/columns.js';
 import { type DuckSession, identifier, literal } from '../parquet/session.js';
 import { jsonOf } from '../parquet/values.js';
@@ -19,13 +24,7 @@ import {
   needsOf,
   type Selection,
 } from './needs.js';
-import {
-  asStatementError,
-  NoSuchTableError,
-  type Statement,
-  StatementRefusedError,
-  type Syntax,
-} from './statement.js';
+import type { Statement, Syntax } from './statement.js';
 import {
   DEPTH_LEVELS,
   isQueryTable,

@@ -2,12 +2,11 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
 import type { SeriesKind } from '../../model/kinds.js';
-import { ColdError } from '../cold/errors.js';
-import { filesBelow } from '../cold/files.js';
+import { checkFileOnce, filesBelow } from '../cold/folder.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
-import { checkColdFile, type PlacedFile, placeFiles } from '../segments.js';
+import { ColdError, StatementRefusedError } from '../errors.js';
+import { type PlacedFile, placeFiles } from '../segments.js';
 import type { Bounds } from './needs.js';
-import { StatementRefusedError } from './statement.js';
 
 /** Data files that an error names; beyond them it counts how many more there are. */
 const MAX_NAMED = 5;
@@ -83,6 +82,6 @@ export async function folderFiles(
     .filter((manifest) => manifest.kind === kind)
     .flatMap((manifest) => placeFiles(dir, manifest, span))
     .filter(({ market }) => markets?.has(market) ?? true);
-  for (const file of files) await checkColdFile(file, signal);
+  for (const file of files) await checkFileOnce(file.absolutePath, file, signal);
   return files;
 }

@@ -1,5 +1,6 @@
 import { nearestName } from '../../kernel/nearest.js';
 import { type SeriesKind, tableOfKind, timeColumnOf } from '../../model/kinds.js';
+import { StatementRefusedError } from '../errors.js';
 import { type DuckSession, literal } from '../parquet/session.js';
 import {
   isNode,
@@ -7,7 +8,6 @@ import {
   namedFunction,
   namedTable,
   nodesOf,
-  StatementRefusedError,
   type Syntax,
   type SyntaxNode,
   textOf,

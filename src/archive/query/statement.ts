@@ -1,61 +1,8 @@
 import { join } from 'node:path';
-import { messageOf, TapekeepError } from '../../kernel/errors.js';
-import { asDiskFull, DiskFullError } from '../export/errors.js';
-import { Scratch } from '../parquet/scratch.js';
-import { DuckSession, literal, ParquetError } from '../parquet/session.js';
+import { asStatementError, StatementRefusedError } from '../errors.js';
+import { Scratch } from '../files.js';
+import { DuckSession, literal } from '../parquet/session.js';
 import { isQueryTable } from './tables.js';
-
-/** A statement that cannot be answered as it is; the message says what to change. */
-export class StatementRefusedError extends TapekeepError {
-  constructor(message: string, cause?: unknown) {
-    super('usage', 'fatal', message, { cause });
-  }
-}
-
-/** A statement names a table that there is not. */
-export class NoSuchTableError extends StatementRefusedError {
-  readonly table: string;
-
-  constructor(table: string, message: string) {
-    super(message);
-    this.table = table;
-  }
-}
-
-/** The machine has not enough memory or disk for a statement. */
-export class QueryResourcesError extends TapekeepError {
-  constructor(what: string, cause: unknown) {
-    super(
-      'query_resources',
-      'retry',
-      `${what}: ask for fewer markets or a shorter time (in the statement, or with --market, --from and --to), or let TMPDIR name a folder on a larger disk`,
-      { cause },
-    );
-  }
-}
-
-const TOO_MANY_DIGITS =
-  /Overflow in (multiplication|addition|subtraction|HUGEINT)|Needed scale \d+/;
-
-/** Errors of a statement in words for its author. */
-export function asStatementError(error: unknown): unknown {
-  if (error instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
-  if (!(error instanceof ParquetError)) return error;
-  const said = messageOf(error.cause);
-  const full = asDiskFull(error.cause, '');
-  if (full instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
-  if (/^Out of Memory/i.test(said))
-    return new QueryResourcesError('there is not enough memory', error);
-  if (/^(IO|Internal|Fatal|Serialization) Error/.test(said)) return error;
-  const [first = ''] = said.split('\n');
-  if (TOO_MANY_DIGITS.test(first)) {
-    return new StatementRefusedError(
-      `a result has more than 38 digits (${first}): the column total has the product of price and amount; give a factor of another product fewer digits after the point where it has no more, such as price::DECIMAL(38,8)`,
-      error,
-    );
-  }
-  return new StatementRefusedError(`the statement is refused: ${said}`, error);
-}
 
 export type Statement = Awaited<ReturnType<typeof openStatement>>;
 

@@ -1,16 +1,15 @@
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import type { SeriesTable } from '../../model/series.js';
 import type { PartitionInfo, SealingAdmin, Store } from '../../store/index.js';
-import { asColdError, ColdError } from '../cold/errors.js';
-import { type ColdFileSystem, isThere, systemFiles } from '../cold/files.js';
-import { archivePartition, type ColdContext } from '../cold/freeze.js';
-import { SCRATCH_FOLDER } from '../cold/layout.js';
+import { archivePartition, type ColdContext } from '../cold/archiving.js';
+import { isThere, SCRATCH_FOLDER } from '../cold/folder.js';
 import { type ColdManifest, readColdManifest } from '../cold/manifest.js';
-import { restorePartition } from '../cold/thaw.js';
+import { restorePartition } from '../cold/restoring.js';
 import { claimColdDir, tidyColdDir } from '../cold/tidy.js';
-import type { LifeOutcome, LifeWatcher } from './events.js';
+import { asColdError, ColdError } from '../errors.js';
 import {
   findObstacles,
   type LifePlan,
@@ -19,7 +18,13 @@ import {
   planLife,
   unsettledNote,
 } from './plan.js';
-import { assertSealed, sealPartition, sumRows } from './seal.js';
+import {
+  assertSealed,
+  type LifeOutcome,
+  type LifeWatcher,
+  sealPartition,
+  sumRows,
+} from './seal.js';
 
 export interface LifeOptions {
   readonly store: Store;
@@ -30,8 +35,6 @@ export interface LifeOptions {
   readonly version: string;
   readonly signal: AbortSignal;
   readonly watcher: LifeWatcher;
-  /** Default: this machine's. */
-  readonly files?: ColdFileSystem;
   /** Only partitions for which this is true. */
   readonly isChosen?: (partition: PartitionInfo) => boolean;
 }
@@ -50,7 +53,6 @@ const FULL: ReadonlySet<string> = new Set(['cold_disk_full', 'restore_disk_full'
 class LifeRun {
   readonly #options: LifeOptions;
   readonly #admin: SealingAdmin;
-  readonly #files: ColdFileSystem;
   readonly #outcomes: LifeOutcome[] = [];
   readonly #failures: { partition: string; error: TapekeepError }[] = [];
   #isColdTouched = false;
@@ -58,7 +60,6 @@ class LifeRun {
   constructor(options: LifeOptions, admin: SealingAdmin) {
     this.#options = options;
     this.#admin = admin;
-    this.#files = options.files ?? systemFiles;
   }
 
   get report(): LifeReport {
@@ -135,16 +136,50 @@ class LifeRun {
     await watcher.onStep('tidy', '');
     try {
       await this.#claim();
-      await tidyColdDir(coldDir, partitions, this.#files);
+      await tidyColdDir(coldDir, partitions);
     } catch (error) {
       this.#fail(coldDir, error);
     }
   }
 
+  /** Reports what would become of each partition, and changes nothing. */
+  async preview(): Promise<void> {
+    const { store, nowMs, isChosen = EVERYTHING } = this.#options;
+    const plan = await this.#plan();
+    const obstacle = await this.#obstacles(plan.seal);
+    const report = (
+      partition: PartitionInfo,
+      became: LifeOutcome['became'],
+      note: string | undefined,
+    ) => {
+      const { rows } = partition;
+      this.#outcomes.push({
+        partition,
+        became: note === undefined ? became : 'kept',
+        rows,
+        note: note ?? null,
+      });
+    };
+    const isOf = (due: readonly PartitionInfo[], { name }: PartitionInfo) =>
+      due.some((one) => one.name === name);
+    // What is made ahead has nothing in it to be sealed.
+    const begun = (await store.sealing.partitions()).filter(({ span }) => span.fromMs <= nowMs);
+    for (const one of begun.filter(isChosen)) {
+      if (isOf(plan.seal, one)) report(one, 'sealed', await obstacle(one));
+      else if (isOf(plan.archive, one)) {
+        report(one, 'archived', await unsettledNote(this.#admin, one, false));
+      } else {
+        const note = dueNote(one, this.#options);
+        if (note !== undefined) report(one, 'kept', note);
+      }
+    }
+  }
+
   async #plan(): Promise<LifePlan> {
-    const { store, rules, nowMs, clock, isChosen } = this.#options;
+    const { store, rules, nowMs, clock, isChosen = EVERYTHING } = this.#options;
     const now = { nowMs, wallMs: clock.wallMs() };
-    return planLife(await store.sealing.partitions(), rules, now, isChosen);
+    const partitions = await store.sealing.partitions();
+    return planLife(partitions.filter(isChosen), rules, now);
   }
 
   /** Runs the work on one partition. Returns false when nothing came of it. */
@@ -248,8 +283,11 @@ class LifeRun {
     this.#isColdTouched = true;
     try {
       // The manifest last: without it nothing would find the others before the next tidying.
-      for (const { path } of manifest?.files ?? []) await this.#files.remove(join(coldDir, path));
-      if (uri !== null) await this.#files.remove(join(coldDir, uri));
+      const paths = [
+        ...(manifest?.files ?? []).map(({ path }) => path),
+        ...(uri === null ? [] : [uri]),
+      ];
+      for (const path of paths) await rm(join(coldDir, path), { force: true });
     } catch (error) {
       throw asColdError(error, coldDir);
     }
@@ -257,7 +295,7 @@ class LifeRun {
 
   #cold(): ColdContext {
     const { coldDir, clock, version, watcher, signal } = this.#options;
-    return { admin: this.#admin, files: this.#files, coldDir, clock, version, watcher, signal };
+    return { admin: this.#admin, coldDir, clock, version, watcher, signal };
   }
 
   async #claim(): Promise<void> {
@@ -270,6 +308,21 @@ class LifeRun {
   }
 }
 
+/** Runs steps on a sealing connection, which is closed after them. */
+async function inRun(
+  options: LifeOptions,
+  work: (run: LifeRun) => Promise<void>,
+): Promise<LifeReport> {
+  const admin = await options.store.sealing.open(options.signal);
+  try {
+    const run = new LifeRun(options, admin);
+    await work(run);
+    return run.report;
+  } finally {
+    await admin.close();
+  }
+}
+
 /**
  * Does what is due: gives up what is older than its retention, seals what has settled, moves what is
  * old enough into files, and takes away what an interrupted run left behind. Stopped at any point it
@@ -279,18 +332,13 @@ class LifeRun {
  *   signal's reason
  */
 export async function liveOn(options: LifeOptions): Promise<LifeReport> {
-  const admin = await options.store.sealing.open(options.signal);
-  try {
-    const run = new LifeRun(options, admin);
+  return await inRun(options, async (run) => {
     await run.tidyTables();
     await run.expireDue();
     await run.sealDue();
     await run.archiveDue();
     await run.tidyFiles();
-    return run.report;
-  } finally {
-    await admin.close();
-  }
+  });
 }
 
 /**
@@ -307,16 +355,11 @@ export async function restore(
   const rules = {
     ...{ sealAfterMs: null, coldAfterMs: null, restMs: 0, retentionMs: {}, needsChecks: false },
   };
-  const admin = await options.store.sealing.open(options.signal);
-  try {
-    const run = new LifeRun({ ...options, rules, nowMs: 0 }, admin);
+  return await inRun({ ...options, rules, nowMs: 0 }, async (run) => {
     await run.tidyTables();
     await run.restoreChosen(isWithoutFiles);
     await run.tidyFiles();
-    return run.report;
-  } finally {
-    await admin.close();
-  }
+  });
 }
 
 /**
@@ -326,37 +369,7 @@ export async function restore(
  * @throws as {@link liveOn}
  */
 export async function previewSealing(options: LifeOptions): Promise<LifeReport> {
-  const { store, rules, nowMs, clock, signal, isChosen = () => true } = options;
-  const admin = await store.sealing.open(signal);
-  try {
-    const all = await store.sealing.partitions();
-    const plan = planLife(all, rules, { nowMs, wallMs: clock.wallMs() }, isChosen);
-    const obstacle = await findObstacles(admin, plan.seal, rules.needsChecks);
-    const outcomes: LifeOutcome[] = [];
-    const report = (
-      partition: PartitionInfo,
-      became: LifeOutcome['became'],
-      note: string | null,
-    ) => {
-      outcomes.push({ partition, became, rows: partition.rows, note });
-    };
-    // What is made ahead has nothing in it to be sealed.
-    for (const one of all.filter(isChosen).filter(({ span }) => span.fromMs <= nowMs)) {
-      if (plan.seal.includes(one)) {
-        const note = await obstacle(one);
-        report(one, note === undefined ? 'sealed' : 'kept', note ?? null);
-      } else if (plan.archive.includes(one)) {
-        const note = await unsettledNote(admin, one, false);
-        report(one, note === undefined ? 'archived' : 'kept', note ?? null);
-      } else {
-        const note = dueNote(one, options);
-        if (note !== undefined) report(one, 'kept', note);
-      }
-    }
-    return { outcomes, failures: [] };
-  } finally {
-    await admin.close();
-  }
+  return await inRun(options, (run) => run.preview());
 }
 
 /** When the next step of a partition is due; undefined when there is none. */

@@ -15,11 +15,6 @@ export interface LifeRules {
   readonly needsChecks: boolean;
 }
 
-const isOver = ({ span }: PartitionInfo, ageMs: number, nowMs: number) =>
-  span.toMs + ageMs <= nowMs;
-export const ofState = (partitions: readonly PartitionInfo[], state: PartitionInfo['state']) =>
-  partitions.filter((one) => one.state === state);
-
 /** When a partition is due for what is still before it, in the exchange's time; null: never. */
 export interface LifeDates {
   readonly sealsAtMs: number | null;
@@ -60,23 +55,17 @@ export function planLife(
   partitions: readonly PartitionInfo[],
   rules: LifeRules,
   { nowMs, wallMs }: { readonly nowMs: number; readonly wallMs: number },
-  isChosen: (partition: PartitionInfo) => boolean = () => true,
 ): LifePlan {
-  const chosen = partitions.filter(isChosen);
-  const expire = chosen.filter((one) => {
-    const keptMs = rules.retentionMs[one.table];
-    return keptMs !== undefined && one.state !== 'expired' && isOver(one, keptMs, nowMs);
-  });
-  const rest = chosen.filter((one) => !expire.includes(one));
-  const due = (state: PartitionInfo['state'], afterMs: number | null) =>
-    afterMs === null ? [] : ofState(rest, state).filter((one) => isOver(one, afterMs, nowMs));
-  return {
-    expire,
-    seal: due('hot', rules.sealAfterMs),
-    archive: due('sealed', rules.coldAfterMs).filter(
-      ({ restoredAtMs }) => restoredAtMs === null || restoredAtMs + rules.restMs <= wallMs,
-    ),
-  };
+  const plan = { expire: [], seal: [], archive: [] } as Record<keyof LifePlan, PartitionInfo[]>;
+  for (const one of partitions) {
+    const { sealsAtMs, archivesAtMs, expiresAtMs } = lifeDates(one, rules);
+    const isDue = (atMs: number | null) => atMs !== null && atMs <= nowMs;
+    const hasRested = one.restoredAtMs === null || one.restoredAtMs + rules.restMs <= wallMs;
+    if (isDue(expiresAtMs)) plan.expire.push(one);
+    else if (isDue(sealsAtMs)) plan.seal.push(one);
+    else if (one.state === 'sealed' && isDue(archivesAtMs) && hasRested) plan.archive.push(one);
+  }
+  return plan;
 }
 
 /**

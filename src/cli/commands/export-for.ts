@@ -1,6 +1,8 @@
-import type { Latency } from '../../archive/interchange/feed-file.js';
-import { exportFor as writeFilesFor } from '../../archive/interchange/interchange.js';
-import type { InterchangeManifest } from '../../archive/interchange/manifest.js';
+import type { Latency } from '../../archive/interchange/feed.js';
+import {
+  type InterchangeManifest,
+  exportFor as writeFilesFor,
+} from '../../archive/interchange/interchange.js';
 import { openReading } from '../../archive/reading.js';
 import { systemClock } from '../../kernel/clock.js';
 import type { KnownStream } from '../../store/index.js';

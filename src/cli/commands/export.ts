@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { type ExportPart, exportSeries } from '../../archive/export/export.js';
 import type { Format, Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
-import type { Latency } from '../../archive/interchange/feed-file.js';
+import type { Latency } from '../../archive/interchange/feed.js';
 import { TOOLS, type Tool } from '../../archive/interchange/request.js';
 import { openReading } from '../../archive/reading.js';
 import { parseDuration } from '../../config/durations.js';

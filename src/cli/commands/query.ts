@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { NoSuchTableError } from '../../archive/errors.js';
 import type { Statement } from '../../archive/query/statement.js';
 import { QUERY_TABLES } from '../../archive/query/tables.js';
 import { systemClock } from '../../kernel/clock.js';
@@ -157,7 +158,6 @@ async function askNearby(
   options: QueryOptions,
   limit: TimeLimit,
 ): Promise<void> {
-  const { NoSuchTableError } = await import('../../archive/query/statement.js');
   try {
     await askTogether(statement, options, limit);
   } catch (error) {

@@ -1,4 +1,4 @@
-import { checkSpanSlots } from '../../archive/judge.js';
+import { checkSpanSlots } from '../../archive/verification.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import type { CheckTarget, Store } from '../../store/index.js';

@@ -1,5 +1,5 @@
-import { ExportGapsError } from '../../archive/export/errors.js';
-import type { MarketPart, SeriesGaps } from '../../archive/export/manifest.js';
+import { ExportGapsError, type SeriesGaps } from '../../archive/errors.js';
+import type { MarketPart } from '../../archive/export/manifest.js';
 import { MINUTE_MS } from '../../kernel/durations.js';
 import { type Span, totalLengthMs } from '../../kernel/span.js';
 import { tableOfKind } from '../../model/kinds.js';

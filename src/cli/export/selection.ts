@@ -1,5 +1,5 @@
 import type { ExportPart } from '../../archive/export/export.js';
-import type { Latency } from '../../archive/interchange/feed-file.js';
+import type { Latency } from '../../archive/interchange/feed.js';
 import {
   CONTENTS,
   type Content,

@@ -1,4 +1,4 @@
-import { coldFolder } from '../../archive/cold/layout.js';
+import { coldFolder } from '../../archive/cold/folder.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, systemClock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';

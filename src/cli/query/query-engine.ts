@@ -1,3 +1,4 @@
+import { StatementRefusedError } from '../../archive/errors.js';
 import type { Statement } from '../../archive/query/statement.js';
 import { isQuestion, QUERY_TABLES, QUESTIONS } from '../../archive/query/tables.js';
 import { SERIES_TABLES } from '../../model/series.js';
@@ -46,7 +47,7 @@ export async function chooseEngine(
   }
   const isChosen = engine === 'duckdb' || cold !== undefined || isNarrowed;
   if (!isChosen && !MENTIONS_OWN.test(sql)) return null;
-  const { openStatement, StatementRefusedError } = await import('../../archive/query/statement.js');
+  const { openStatement } = await import('../../archive/query/statement.js');
   try {
     const statement = await openStatement(sql, signal);
     if (isChosen || namesOwnTable(statement)) return statement;

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { coldDataPath, coldManifestPath } from '../../../src/archive/cold/layout.js';
+import { coldDataPath, coldManifestPath } from '../../../src/archive/cold/folder.js';
 import { type ColdFile, writeColdManifest } from '../../../src/archive/cold/manifest.js';
 import { writeParquet } from '../../../src/archive/parquet/file.js';
 import { DuckSession } from '../../../src/archive/parquet/session.js';

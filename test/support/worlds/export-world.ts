@@ -5,7 +5,7 @@ import type { TestContext } from 'node:test';
 import { type ExportPart, exportSeries } from '../../../src/archive/export/export.js';
 import type { Format, Manifest } from '../../../src/archive/export/manifest.js';
 import { Output } from '../../../src/archive/export/output.js';
-import { DuckSession } from '../../../src/archive/parquet/session.js';
+import { DuckSession, identifier, literal } from '../../../src/archive/parquet/session.js';
 import { openReading } from '../../../src/archive/reading.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { TradeRow } from '../../../src/model/batch.js';
@@ -32,6 +32,17 @@ export async function openDuck(t: TestContext): Promise<DuckSession> {
   const duck = await DuckSession.open(await makeFolder(t, 'spill'));
   t.after(() => duck.close());
   return duck;
+}
+
+/** The rows of a Parquet file in their order, each value as text. */
+export async function parquetTexts(
+  duck: DuckSession,
+  columns: readonly { readonly name: string }[],
+  path: string,
+): Promise<(string | null)[][]> {
+  const selected = columns.map(({ name }) => `${identifier(name)}::VARCHAR`).join(', ');
+  const rows = await duck.rows('reading', `SELECT ${selected} FROM read_parquet(${literal(path)})`);
+  return rows.map((row) => row.map((value) => (value === null ? null : String(value))));
 }
 
 export interface ExportRun {

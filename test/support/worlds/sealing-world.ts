@@ -2,7 +2,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import type { LifeStep, LifeWatcher } from '../../../src/archive/sealing/events.js';
 import {
   type LifeOptions,
   type LifeReport,
@@ -10,6 +9,7 @@ import {
   restore,
 } from '../../../src/archive/sealing/life.js';
 import type { LifeRules } from '../../../src/archive/sealing/plan.js';
+import type { LifeStep, LifeWatcher } from '../../../src/archive/sealing/seal.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { StreamRef, TradeRow } from '../../../src/model/batch.js';
 import type { PartitionInfo, Store } from '../../../src/store/index.js';

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { ParquetError } from '../../../src/archive/errors.js';
 import {
   type DecimalForms,
   type StagedRows,
@@ -11,14 +12,12 @@ import {
   describeParquet,
   digestParquet,
   digestStaged,
-  readParquetTexts,
   readStaged,
   writeParquet,
 } from '../../../src/archive/parquet/file.js';
-import { ParquetError } from '../../../src/archive/parquet/session.js';
 import type { ColumnForm } from '../../../src/model/columns.js';
 import type { SeriesColumn } from '../../../src/model/kinds.js';
-import { makeFolder, openDuck } from '../../support/worlds/export-world.js';
+import { makeFolder, openDuck, parquetTexts } from '../../support/worlds/export-world.js';
 
 const COLUMNS = (
   [
@@ -83,12 +82,11 @@ test('what is written is read back to the last digit, in its order', async (t) =
   assert.equal((await readFile(path)).subarray(0, 4).toString(), 'PAR1');
   const facts = await describeParquet(duck, path);
   assert.deepEqual([facts.rows, facts.about], [4, { "it's": 'this' }]);
-  const texts: unknown[] = [];
-  for await (const some of readParquetTexts(duck, COLUMNS, path)) texts.push(...some);
+  const texts = await parquetTexts(duck, COLUMNS, path);
   assert.deepEqual(texts[0], [
     ...['a,"b"', '2026-01-15 12:00:00.000001+00', '0', '1.500000000000000000', '[0.5, 0.0]'],
   ]);
-  assert.equal((texts[1] as string[])[3], null);
+  assert.equal(texts[1]?.[3], null);
   const plain: unknown[][] = [];
   for await (const some of readStaged(duck, rows, typed)) plain.push(...some);
   assert.deepEqual(plain[3], [15n * 10n ** 17n, null, -1n, (10n ** 20n - 1n) * 10n ** 18n]);

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
-import { lineSql } from '../../../src/archive/cold-lines.js';
 import { sortedRowsSql } from '../../../src/archive/cold-rows.js';
 import { tablesKept } from '../../../src/cli/life.js';
 import {
@@ -31,10 +30,6 @@ const FORMS = ['csv', 'lean', 'json'] as const;
 const span = { fromMs: 1_700_000_000_000, toMs: 1_700_000_600_000 };
 const us = { fromUs: span.fromMs * 1000, toUs: span.toMs * 1000 };
 const slice = { marketId: 7, variantS: 60, span };
-const types = new Map([
-  ['price', 'DECIMAL(18,8)'],
-  ['amount', 'DECIMAL(18,8)'],
-]);
 
 /** Names in quotes are the same names. */
 const plain = (text: string) => text.replaceAll('"', '');
@@ -93,10 +88,6 @@ test('how rows leave files', () => {
     plain(String(sql)),
   ]);
   assert.deepEqual(made, Object.fromEntries(before));
-  assert.deepEqual(
-    byForm((kind, form) => lineSql(kind, form, types)),
-    golden.coldLines,
-  );
 });
 
 test('the columns of files and tables', () => {

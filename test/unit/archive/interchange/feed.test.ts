@@ -7,8 +7,10 @@ import {
   type BookSides,
   FEED,
   type FeedEvent,
-} from '../../../../src/archive/interchange/feed-events.js';
-import { FeedFile, type Latency, zipOne } from '../../../../src/archive/interchange/feed-file.js';
+  FeedFile,
+  type Latency,
+  zipOne,
+} from '../../../../src/archive/interchange/feed.js';
 import { makeFolder } from '../../../support/worlds/export-world.js';
 import { type ReadEvent, readEvents, unzipOne } from '../../../support/worlds/interchange.js';
 

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import {
   writeFreqtradeCandles,
   writeFreqtradeTrades,
-} from '../../../../src/archive/interchange/freqtrade.js';
+} from '../../../../src/archive/interchange/file-writers.js';
 import type { TradeRow } from '../../../../src/model/batch.js';
 import { batches } from '../../../support/worlds/interchange.js';
 

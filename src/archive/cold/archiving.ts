@@ -1,15 +1,23 @@
-import { join } from 'node:path';
+import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../../kernel/clock.js';
 import { SERIES } from '../../model/series.js';
-import type { PartitionInfo, SealFacts, SealingAdmin } from '../../store/index.js';
+import type { PartitionInfo, PartitionMarket, SealFacts, SealingAdmin } from '../../store/index.js';
+import { asColdError, ColdError } from '../errors.js';
+import { BlockWriter, syncFolder } from '../files.js';
 import { digestParquet, digestStaged, writeParquet } from '../parquet/file.js';
-import { DuckSession } from '../parquet/session.js';
-import type { LifeWatcher } from '../sealing/events.js';
-import { assertSealed, sumRows } from '../sealing/seal.js';
+import { DuckSession, identifier, literal } from '../parquet/session.js';
+import { assertSealed, type LifeWatcher, type RowsProgress, sumRows } from '../sealing/seal.js';
 import { ColdDecimals } from './decimals.js';
-import { asColdError, ColdError } from './errors.js';
-import { assertColdDir, type ColdFileSystem, checkFile, sumFile } from './files.js';
-import { coldDataPath, coldManifestPath, NO_MARKET, SCRATCH_FOLDER } from './layout.js';
+import {
+  assertColdDir,
+  checkFile,
+  coldDataPath,
+  coldManifestPath,
+  NO_MARKET,
+  SCRATCH_FOLDER,
+  sumFile,
+} from './folder.js';
 import {
   type ColdContent,
   type ColdFile,
@@ -17,13 +25,11 @@ import {
   readColdManifest,
   writeColdManifest,
 } from './manifest.js';
-import { type StagedDay, stageDays } from './staging.js';
 
 /** What writing and reading files needs. */
 export interface ColdContext {
   readonly admin: SealingAdmin;
   readonly coldDir: string;
-  readonly files: ColdFileSystem;
   readonly clock: Clock;
   readonly version: string;
   readonly watcher: LifeWatcher;
@@ -52,14 +58,14 @@ export async function archivePartition(
   context: ColdContext,
   partition: PartitionInfo,
 ): Promise<ArchivedFiles> {
-  const { coldDir, admin, files, watcher, signal } = context;
+  const { coldDir, admin, watcher, signal } = context;
   assertColdDir(coldDir);
   const uri = coldManifestPath(partition.table, partition.name);
   const earlier = await findEarlier(context, partition, uri);
   if (earlier !== undefined) return earlier;
   const folder = join(coldDir, SCRATCH_FOLDER);
   const written: ColdFile[] = [];
-  await files.makeFolder(folder).catch((error: unknown) => {
+  await mkdir(folder, { recursive: true }).catch((error: unknown) => {
     throw asColdError(error, coldDir);
   });
   const duck = await DuckSession.open(join(folder, 'spill'), DUCK_LIMITS, signal);
@@ -70,7 +76,7 @@ export async function archivePartition(
     facts = await stageDays(
       admin,
       partition,
-      { files, folder },
+      folder,
       (rows) => watcher.onRows(rows, partition.rows),
       async (day) => {
         written.push(await archiveDay(context, { duck, decimals }, partition, day));
@@ -103,7 +109,7 @@ async function findEarlier(
   if (manifest.sha256 === null) return undefined;
   await watcher.onStep('archive: verify', partition.name);
   try {
-    for (const file of manifest.files) await checkFile(coldDir, file, signal);
+    for (const file of manifest.files) await checkFile(join(coldDir, file.path), file, signal);
   } catch (error) {
     if (error instanceof ColdError) return undefined;
     throw error;
@@ -114,7 +120,7 @@ async function findEarlier(
 }
 
 async function archiveDay(
-  { admin, coldDir, files, watcher, version, signal }: ColdContext,
+  { admin, coldDir, watcher, version, signal }: ColdContext,
   { duck, decimals }: { readonly duck: DuckSession; readonly decimals: ColdDecimals },
   partition: PartitionInfo,
   day: StagedDay,
@@ -130,7 +136,7 @@ async function archiveDay(
       forms: await decimals.formsOf(day, market),
       about: { tapekeep: version, kind, market: day.market, date: day.date },
     });
-    await files.sync(path);
+    await syncFile(path);
     await watcher.onStep('archive: verify', partition.name);
     const [wanted, found] = [
       await digestStaged(duck, staged),
@@ -148,22 +154,38 @@ async function archiveDay(
     decimals.written(day, typed);
     const place = coldDataPath(kind, market, day.date, sums.sha256);
     await watcher.onStep('archive: place', partition.name);
-    await files.move(path, join(coldDir, place));
+    await moveSynced(path, join(coldDir, place));
     return {
       ...{ path: place, market, marketId: day.marketId, date: day.date, rows: day.rows },
       ...{ ...sums, first, last },
     };
   } catch (error) {
-    await files.remove(path).catch(() => undefined);
+    await rm(path, { force: true }).catch(() => undefined);
     throw error;
   }
+}
+
+async function syncFile(path: string): Promise<void> {
+  const file = await open(path, 'r+');
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Gives a file its place, which lasts from then on. */
+async function moveSynced(from: string, to: string): Promise<void> {
+  await mkdir(dirname(to), { recursive: true });
+  await rename(from, to);
+  await syncFolder(dirname(to));
 }
 
 async function timesOf(duck: DuckSession, column: string, path: string): Promise<[string, string]> {
   const [row] = await duck.rows(
     `reading ${path}`,
-    `SELECT epoch_us(min("${column}"))::VARCHAR, epoch_us(max("${column}"))::VARCHAR
-     FROM read_parquet('${path.replaceAll("'", "''")}')`,
+    `SELECT epoch_us(min(${identifier(column)}))::VARCHAR, epoch_us(max(${identifier(column)}))::VARCHAR
+     FROM read_parquet(${literal(path)})`,
   );
   const text = (us: unknown) => {
     const whole = BigInt(String(us ?? '0'));
@@ -196,4 +218,91 @@ async function contentOf(
       spans: spans.map(({ fromMs, toMs }) => ({ from: iso(fromMs), to: iso(toMs) })),
     })),
   };
+}
+
+/** The rows of a day of a market, as text on the disk. */
+interface StagedDay extends PartitionMarket {
+  /** UTC, `2026-01-31`. */
+  readonly date: string;
+  readonly path: string;
+  readonly rows: number;
+}
+
+const LINE_FEED = 0x0a;
+/** A line begins with its instant, and that with its day. */
+const DATE_BYTES = 10;
+/** Calls `onRun` with stretches of whole lines that begin with the same day. */
+async function splitDays(
+  pieces: AsyncIterable<Buffer>,
+  onRun: (date: string, lines: Buffer, rows: number) => Promise<void>,
+): Promise<void> {
+  let rest: Buffer = Buffer.alloc(0);
+  for await (const piece of pieces) {
+    const buffer = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
+    let runFrom = 0;
+    let rows = 0;
+    let date: string | undefined;
+    let at = 0;
+    for (;;) {
+      const end = buffer.indexOf(LINE_FEED, at);
+      if (end < 0) break;
+      const day = buffer.toString('latin1', at, at + DATE_BYTES);
+      if (date !== undefined && day !== date) {
+        await onRun(date, buffer.subarray(runFrom, at), rows);
+        runFrom = at;
+        rows = 0;
+      }
+      date = day;
+      rows += 1;
+      at = end + 1;
+    }
+    if (date !== undefined) await onRun(date, buffer.subarray(runFrom, at), rows);
+    rest = buffer.subarray(at);
+  }
+}
+
+/**
+ * Stages the rows of a partition as text, a file for each day of each market, and hands each on as
+ * soon as it is whole. Only one is there at a time.
+ *
+ * @returns row count and checksum of all that was staged
+ */
+async function stageDays(
+  admin: SealingAdmin,
+  partition: PartitionInfo,
+  folder: string,
+  onRows: RowsProgress,
+  onDay: (day: StagedDay) => Promise<void>,
+): Promise<SealFacts> {
+  return await sumRows(admin, partition, onRows, async (market, lines) => {
+    let day:
+      | { date: string; path: string; file: FileHandle; blocks: BlockWriter; rows: number }
+      | undefined;
+    const finish = async () => {
+      if (day === undefined) return;
+      const { date, path, file, blocks, rows } = day;
+      await blocks.flush();
+      await file.close();
+      day = undefined;
+      await onDay({ ...market, date, path, rows });
+      await rm(path, { force: true });
+    };
+    try {
+      await splitDays(lines, async (date, run, rows) => {
+        if (day?.date !== date) await finish();
+        if (day === undefined) {
+          const path = join(folder, `${market.marketId}-${date}.csv`);
+          const file = await open(path, 'w', 0o644);
+          day = { date, path, file, blocks: new BlockWriter(file), rows: 0 };
+        }
+        await day.blocks.add(run);
+        day.rows += rows;
+      });
+      await finish();
+    } catch (error) {
+      await day?.file.close().catch(() => undefined);
+      if (day !== undefined) await rm(day.path, { force: true }).catch(() => undefined);
+      throw asColdError(error, folder);
+    }
+  });
 }

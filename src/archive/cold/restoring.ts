@@ -1,15 +1,14 @@
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { multiplyDecimals } from '../../kernel/decimal.js';
-import type { SeriesColumn } from '../../model/kinds.js';
+import { SERIES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
-import { readParquetTexts } from '../parquet/file.js';
-import { DuckSession, ParquetError } from '../parquet/session.js';
-import { shortest } from '../parquet/texts.js';
+import { fileRowsSql, vectorBlocks } from '../cold-rows.js';
+import { asRestoreError, ColdError, ParquetError } from '../errors.js';
+import { DuckSession } from '../parquet/session.js';
+import { lineWriter } from '../row-lines.js';
 import { sumRows } from '../sealing/seal.js';
-import { asRestoreError, ColdError } from './errors.js';
-import { assertColdDir, checkFile } from './files.js';
-import { type ColdContext, DUCK_LIMITS } from './freeze.js';
-import { SCRATCH_FOLDER } from './layout.js';
+import { type ColdContext, DUCK_LIMITS } from './archiving.js';
+import { assertColdDir, checkFile, SCRATCH_FOLDER } from './folder.js';
 import { type ColdFile, type ColdManifest, readColdManifest } from './manifest.js';
 
 /** Lines that go to the database together. */
@@ -41,11 +40,11 @@ export async function restorePartition(
   context: ColdContext,
   partition: PartitionInfo,
 ): Promise<number | null> {
-  const { admin, coldDir, watcher, signal, files } = context;
+  const { admin, coldDir, watcher, signal } = context;
   assertColdDir(coldDir);
   await watcher.onStep('restore: check', partition.name);
   const manifest = await manifestOf(coldDir, partition);
-  for (const file of manifest.files) await checkFile(coldDir, file, signal);
+  for (const file of manifest.files) await checkFile(join(coldDir, file.path), file, signal);
   await watcher.onStep('restore: load', partition.name);
   const folder = join(coldDir, SCRATCH_FOLDER);
   try {
@@ -81,30 +80,40 @@ export async function restorePartition(
     if (!signal.aborted) await admin.dropEmptied(partition).catch(() => undefined);
     throw asRestoreError(error, coldDir, partition.name);
   } finally {
-    await files.remove(join(folder, 'spill')).catch(() => undefined);
+    await rm(join(folder, 'spill'), { recursive: true, force: true }).catch(() => undefined);
   }
 }
 
+/** Copies the rows of a file into the table aside, as CSV with the market before the columns. */
 async function loadFile(
   { admin, coldDir, signal }: ColdContext,
   duck: DuckSession,
   partition: PartitionInfo,
   file: ColdFile,
 ): Promise<void> {
-  const columns = admin.columns(partition.table);
+  const { table, span } = partition;
   const path = join(coldDir, file.path);
-  const lineOf = lineWriter(partition, columns);
-  let block = '';
+  const slice = {
+    kind: SERIES[table].kind,
+    variantS: null,
+    fromUs: span.fromMs * 1000,
+    toUs: span.toMs * 1000,
+  };
+  const sql = fileRowsSql(slice, { place: file.marketId, paths: [path] });
+  const line = lineWriter(table, 'copy', null);
+  let lines = '';
   const flush = async () => {
-    const lines = Buffer.from(block, 'utf8');
-    block = '';
-    if (lines.length > 0) await admin.copyIn(partition, lines);
+    if (lines !== '') await admin.copyIn(partition, Buffer.from(lines, 'utf8'));
+    lines = '';
   };
   try {
-    for await (const rows of readParquetTexts(duck, columns, path)) {
+    for await (const block of vectorBlocks(duck, sql)) {
       signal.throwIfAborted();
-      for (const row of rows) block += `${file.marketId},${lineOf(row)}\n`;
-      if (block.length >= BLOCK_CHARACTERS) await flush();
+      for (let row = 0; row < block.rows; row += 1) {
+        block.move(row);
+        lines += line(block);
+      }
+      if (lines.length >= BLOCK_CHARACTERS) await flush();
     }
     await flush();
   } catch (error) {
@@ -116,34 +125,4 @@ async function loadFile(
       { cause: error },
     );
   }
-}
-
-const quoted = (text: string) => `"${text.replaceAll('"', '""')}"`;
-
-/** Files have the digits of their column, the archive those of the number. */
-function fieldOf({ type }: SeriesColumn, text: string | null): string {
-  if (text === null) return '';
-  if (type === 'decimal') return shortest(text);
-  if (type === 'decimals') {
-    const inner = text.slice(1, -1).replaceAll(' ', '');
-    return `"{${inner === '' ? '' : inner.split(',').map(shortest).join(',')}}"`;
-  }
-  return type === 'text' ? quoted(text) : text;
-}
-
-/** Writes rows of a file as lines of CSV, with all that is left out in files. */
-function lineWriter(
-  { table }: PartitionInfo,
-  columns: readonly SeriesColumn[],
-): (row: readonly (string | null)[]) => string {
-  const at = (name: string) => columns.findIndex((one) => one.name === name);
-  const [price, amount, total] = [at('price'), at('amount'), at('total')];
-  return (row) =>
-    columns
-      .map((column, index) => {
-        const text = row[index] ?? null;
-        if (table !== 'trade' || index !== total || text !== null) return fieldOf(column, text);
-        return shortest(multiplyDecimals(row[price] ?? '0', row[amount] ?? '0'));
-      })
-      .join(',');
 }

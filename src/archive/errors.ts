@@ -1,0 +1,294 @@
+import { codeOf, type ErrorAction, messageOf, TapekeepError } from '../kernel/errors.js';
+import type { Span } from '../kernel/span.js';
+import type { SeriesKind } from '../model/kinds.js';
+import { type MissingPart, StoreError } from '../store/index.js';
+
+/** Errors of the archive: of questions to it, of cold files, of exports, and of statements. */
+
+/** Stable codes of what can be wrong with a question to the archive. */
+export type ArchiveErrorCode =
+  /** A moment that is none. */
+  | 'bad_moment'
+  /** A span that is empty, or ends before it begins. */
+  | 'bad_span'
+  /** A span of which nothing was ever collected. */
+  | 'span_outside_archive'
+  /** An option with a value that is none of those allowed. */
+  | 'bad_option'
+  /** A market that the archive does not know. */
+  | 'unknown_market'
+  /** A kind of rows that is none of those known. */
+  | 'unknown_kind'
+  /** The market exists, but nothing of this kind (or interval, or period) is collected of it. */
+  | 'not_collected'
+  /** The span is not proven complete, and that was not allowed. */
+  | 'archive_gaps'
+  /** Nothing is there to be opened. */
+  | 'no_archive'
+  /** The archive was closed before. */
+  | 'archive_closed';
+
+/** The archive cannot answer. The message says what it has, or what to do. */
+export class ArchiveError extends TapekeepError {
+  declare readonly code: ArchiveErrorCode;
+
+  constructor(code: ArchiveErrorCode, message: string, options?: { cause?: unknown }) {
+    super(code, 'fatal', message, options);
+  }
+}
+
+/** A moment that is none. */
+export class BadMomentError extends ArchiveError {
+  constructor(given: string) {
+    super(
+      'bad_moment',
+      `${given} is no moment: give a Date, text such as 2026-01-31T12:00:00Z, or whole UNIX microseconds`,
+    );
+  }
+}
+
+/** A part of the archive that is not proven complete. */
+export interface ArchiveGap {
+  /** `*` for what covers all markets together. */
+  readonly market: string;
+  /** What is missing. */
+  readonly kind: SeriesKind;
+  /** Interval of klines or period of states in seconds; 0 for the other kinds. */
+  readonly variantS: number;
+  /** Where it begins, UNIX microseconds. */
+  readonly fromUs: number;
+  /** The first moment after it, UNIX microseconds. */
+  readonly toUs: number;
+  /** In the words of the ledger, such as `not observed`. */
+  readonly reason: string;
+}
+
+/** The span is not complete. `gaps` has the first of them, `gapCount` tells how many there are. */
+export class ArchiveGapsError extends ArchiveError {
+  /** The first gaps, in order. */
+  readonly gaps: readonly ArchiveGap[];
+  /** How many there are in all. */
+  readonly gapCount: number;
+
+  constructor(gaps: readonly ArchiveGap[], gapCount: number, first: string) {
+    super(
+      'archive_gaps',
+      `the archive is not complete there (${gapCount === 1 ? 'one gap' : `${gapCount} gaps`}, first ${first}): fill it where that is possible ("tapekeep gaps fill", trades and candles), choose another span, or ask with gaps: 'mark' (they come as events) or 'ignore'`,
+    );
+    this.gaps = gaps;
+    this.gapCount = gapCount;
+  }
+}
+
+/** Stable codes of what can go wrong with cold partitions. */
+export type ColdErrorCode =
+  /** A file that the archive counts on is not there. */
+  | 'cold_missing'
+  /** A file is not what was written: other bytes, no Parquet, no manifest. */
+  | 'cold_damaged'
+  /** Rows do not add up to the checksum that they were sealed with. */
+  | 'cold_mismatch'
+  /** The disk of the cold folder is full. */
+  | 'cold_disk_full'
+  /** The database has no room for the rows of a partition that is brought back. */
+  | 'restore_disk_full'
+  /** The cold folder cannot be written or read. */
+  | 'cold_refused';
+
+/** Something is wrong with cold partitions. Nothing was dropped for it. */
+export class ColdError extends TapekeepError {
+  declare readonly code: ColdErrorCode;
+
+  constructor(
+    code: ColdErrorCode,
+    action: ErrorAction,
+    message: string,
+    options?: { cause?: unknown },
+  ) {
+    super(code, action, message, options);
+  }
+}
+
+const FULL_CODES: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
+const FULL_WORDS = /No space left on device|File too large|Disk quota exceeded/i;
+
+/** Whether an error says that a disk is full, be it ours or that of a server. */
+export function isFullDisk(error: unknown): boolean {
+  return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
+}
+
+/** Names what a file system refused, however it was told; errors of our own stay as they are. */
+export function asColdError(error: unknown, path: string): unknown {
+  // A server's disk is none of ours.
+  if (error instanceof ColdError || error instanceof StoreError) return error;
+  const code = codeOf(error);
+  if (isFullDisk(error)) {
+    return new ColdError(
+      'cold_disk_full',
+      'retry',
+      `no space is left for ${path}; the partition stays in the database. Free some, or set cold.dir to another disk`,
+      { cause: error },
+    );
+  }
+  if (error instanceof TapekeepError) return error;
+  if (code === 'ENOENT') {
+    return new ColdError(
+      'cold_missing',
+      'fatal',
+      `${path} is not there: bring it back from a copy`,
+      {
+        cause: error,
+      },
+    );
+  }
+  if (['EACCES', 'EPERM', 'EROFS', 'ENOTDIR', 'EISDIR', 'EIO', 'ENAMETOOLONG'].includes(code)) {
+    return new ColdError(
+      'cold_refused',
+      'retry',
+      `${path} cannot be read or written (${code}): check the disk and the rights of cold.dir`,
+      { cause: error },
+    );
+  }
+  return error;
+}
+
+/**
+ * What kept a partition from coming back, and that it is where it was. Errors that say so by themselves
+ * stay as they are.
+ */
+export function asRestoreError(error: unknown, coldDir: string, partition: string): unknown {
+  const stays = `${partition} stays archived, and its files are as they were`;
+  if (error instanceof ColdError) return error;
+  if (error instanceof StoreError) {
+    if (error.sqlstate === '53100' || isFullDisk(error)) {
+      return new ColdError(
+        'restore_disk_full',
+        'retry',
+        `the database has no room for the rows of ${partition} (${error.message}): ${stays}. Free space on the disk of the database server, then run the same command again`,
+        { cause: error },
+      );
+    }
+    if (error.action !== 'retry' || error.code === 'sealing_busy') return error;
+    const { code, action, sqlstate } = error;
+    const text = `${error.message}. ${stays}: run the same command again when the database is well`;
+    return new StoreError(code, action, text, { cause: error, sqlstate });
+  }
+  if (isFullDisk(error)) {
+    const text = `no space is left for what is laid aside in ${coldDir} while reading: ${stays}. Free some, then run the same command again`;
+    return new ColdError('cold_disk_full', 'retry', text, { cause: error });
+  }
+  return asColdError(error, coldDir);
+}
+
+/** Missing parts of one market, for people. */
+export interface SeriesGaps {
+  readonly kind: SeriesKind;
+  readonly market: string;
+  readonly span: Span;
+  readonly missing: readonly MissingPart[];
+  readonly missingCount: number;
+  readonly missingMs: number;
+}
+
+/** Rows are not written because some of the span is not proven complete. Nothing was written. */
+export class ExportGapsError extends TapekeepError {
+  readonly gaps: readonly SeriesGaps[];
+
+  constructor(gaps: readonly SeriesGaps[]) {
+    const names = [...new Set(gaps.map(({ market }) => market))].join(', ');
+    super('export_gaps', 'fatal', `the span is not complete for ${names}; nothing was written`);
+    this.gaps = gaps;
+  }
+}
+
+/** The place to write to cannot be used. */
+export class OutputError extends TapekeepError {
+  constructor(path: string, advice: string, cause?: unknown) {
+    super('output_refused', 'fatal', `cannot write ${path}: ${advice}`, { cause });
+  }
+}
+
+/** The disk is full. What was begun is taken away. */
+export class DiskFullError extends TapekeepError {
+  constructor(path: string, cause: unknown) {
+    super(
+      'disk_full',
+      'retry',
+      `no space is left for ${path}; nothing was left behind there. Free some, choose another place with --out, or a shorter span`,
+      { cause },
+    );
+  }
+}
+
+/** Names a full disk as such; other errors stay as they are. */
+export function asDiskFull(error: unknown, path: string): unknown {
+  if (error instanceof DiskFullError || !isFullDisk(error)) return error;
+  return new DiskFullError(path, error);
+}
+
+/** A tool cannot be given what was asked for. Nothing was written. */
+export class InterchangeError extends TapekeepError {
+  constructor(message: string) {
+    super('interchange_refused', 'fatal', message);
+  }
+}
+
+/** Something that DuckDB could not do: a file that is no Parquet, a disk that is full. */
+export class ParquetError extends TapekeepError {
+  constructor(doing: string, cause: unknown) {
+    // The first line has the error; the others quote the statement.
+    const [said] = messageOf(cause).split('\n');
+    super('parquet_failed', 'fatal', `${doing}: ${said}`, { cause });
+  }
+}
+
+/** A statement that cannot be answered as it is; the message says what to change. */
+export class StatementRefusedError extends TapekeepError {
+  constructor(message: string, cause?: unknown) {
+    super('usage', 'fatal', message, { cause });
+  }
+}
+
+/** A statement names a table that there is not. */
+export class NoSuchTableError extends StatementRefusedError {
+  readonly table: string;
+
+  constructor(table: string, message: string) {
+    super(message);
+    this.table = table;
+  }
+}
+
+/** The machine has not enough memory or disk for a statement. */
+export class QueryResourcesError extends TapekeepError {
+  constructor(what: string, cause: unknown) {
+    super(
+      'query_resources',
+      'retry',
+      `${what}: ask for fewer markets or a shorter time (in the statement, or with --market, --from and --to), or let TMPDIR name a folder on a larger disk`,
+      { cause },
+    );
+  }
+}
+
+const TOO_MANY_DIGITS =
+  /Overflow in (multiplication|addition|subtraction|HUGEINT)|Needed scale \d+/;
+
+/** Errors of a statement in words for its author. */
+export function asStatementError(error: unknown): unknown {
+  if (error instanceof DiskFullError) return new QueryResourcesError('the disk is full', error);
+  if (!(error instanceof ParquetError)) return error;
+  const said = messageOf(error.cause);
+  if (isFullDisk(error.cause)) return new QueryResourcesError('the disk is full', error);
+  if (/^Out of Memory/i.test(said))
+    return new QueryResourcesError('there is not enough memory', error);
+  if (/^(IO|Internal|Fatal|Serialization) Error/.test(said)) return error;
+  const [first = ''] = said.split('\n');
+  if (TOO_MANY_DIGITS.test(first)) {
+    return new StatementRefusedError(
+      `a result has more than 38 digits (${first}): the column total has the product of price and amount; give a factor of another product fewer digits after the point where it has no more, such as price::DECIMAL(38,8)`,
+      error,
+    );
+  }
+  return new StatementRefusedError(`the statement is refused: ${said}`, error);
+}
