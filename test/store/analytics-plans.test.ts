@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
+import { hotRows, newestOfMarkets } from '../../src/archive/past/hot-rows.js';
+import { SERIES_KINDS } from '../../src/model/kinds.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 
 /**
@@ -54,10 +56,11 @@ function nodesOf(plan: Plan): Plan[] {
 }
 
 /** Nodes of the plan that were run. */
-async function explain(url: string, sql: string): Promise<Plan[]> {
+async function explain(url: string, sql: string, values?: unknown[]): Promise<Plan[]> {
   const [row] = await runSql<{ 'QUERY PLAN': readonly { readonly Plan: Plan }[] }>(
     url,
     `EXPLAIN (ANALYZE, FORMAT JSON) ${sql}`,
+    values,
   );
   const plan = row?.['QUERY PLAN'][0]?.Plan;
   assert.ok(plan !== undefined);
@@ -112,6 +115,30 @@ test('the first trades of a long span are read without sorting it', async () => 
     read.map((node) => node['Index Name']),
     ['trade_20260111_pkey'],
   );
+});
+
+test('rows next to an instant are read from the key, not sorted', async () => {
+  const url = await openPlannedWorld();
+  const fromMs = Date.UTC(2026, 0, 15);
+  const span = { fromMs, toMs: fromMs + 86_400_000 };
+  const variants = { trades: 0, klines: 600, tickers: 0, depth: 0, states: 86_400 };
+  for (const kind of SERIES_KINDS) {
+    const question = { kind, marketId: 7, variantS: variants[kind], where: [] };
+    const statements: [sql: string, values: unknown[]][] = [];
+    const query = async (sql: string, values: readonly unknown[] = []) => {
+      statements.push([sql, [...values]]);
+      return [];
+    };
+    await hotRows({ query }, question, span, 'newest', 10);
+    await hotRows({ query }, question, span, 'oldest', 10);
+    await newestOfMarkets({ query }, question, [1, 7], span);
+    assert.equal(statements.length, 3);
+    for (const [sql, values] of statements) {
+      const nodes = await explain(url, sql, values);
+      assert.ok(!nodes.some((node) => node['Node Type'].includes('Sort')), `${kind}: ${sql}`);
+      assert.ok(nodes.some((node) => node['Index Name'] !== undefined));
+    }
+  }
 });
 
 test('parameters prune as literals do', async () => {

@@ -145,6 +145,14 @@ function selectedSql(table: SeriesTable): string {
   return ['market_id', ...columns].join(', ');
 }
 
+/** By the columns themselves, as the index has them: a bare name means the number that is selected. */
+function orderSql(table: SeriesTable, end: 'newest' | 'oldest'): string {
+  const direction = end === 'newest' ? ' DESC' : '';
+  return orderOf(table)
+    .map((name) => `${table}.${name}${direction}`)
+    .join(', ');
+}
+
 function rowOf<Kind extends MergedKind>(
   kind: Kind,
   fields: Readonly<Record<string, unknown>>,
@@ -188,9 +196,9 @@ export async function hotRows<Kind extends MergedKind>(
   const table = tableOfKind(kind);
   const { all, add } = values();
   const of = { market: add(marketId), variant: () => add(variantS) };
-  const order = orderOf(table).map((name) => (end === 'newest' ? `${name} DESC` : name));
+  const order = orderSql(table, end);
   const sql = `SELECT ${selectedSql(table)} FROM ${table}
-    WHERE ${whereSql(table, of, span, where, add)} ORDER BY ${order.join(', ')} LIMIT ${add(limit)}`;
+    WHERE ${whereSql(table, of, span, where, add)} ORDER BY ${order} LIMIT ${add(limit)}`;
   const rows = await store.query<Readonly<Record<string, unknown>>>(sql, all);
   return rows.map((fields) => rowOf(kind, fields));
 }
@@ -205,10 +213,10 @@ export async function newestOfMarkets<Kind extends MergedKind>(
   const table = tableOfKind(kind);
   const { all, add } = values();
   const of = { market: 'm.id', variant: () => add(variantS) };
-  const order = orderOf(table).map((name) => `${name} DESC`);
+  const order = orderSql(table, 'newest');
   const sql = `SELECT found.* FROM unnest(${add(marketIds)}::int[]) AS m(id), LATERAL (
     SELECT ${selectedSql(table)} FROM ${table}
-    WHERE ${whereSql(table, of, span, where, add)} ORDER BY ${order.join(', ')} LIMIT 1) found`;
+    WHERE ${whereSql(table, of, span, where, add)} ORDER BY ${order} LIMIT 1) found`;
   const rows = await store.query<Readonly<Record<string, unknown>>>(sql, all);
   return rows.map((fields) => rowOf(kind, fields));
 }
