@@ -89,18 +89,16 @@ function offsetsOf(content: string, { start, end }: Mutant['location']): [number
  */
 export function sampleOf(root: string, all: readonly Mutant[], size: number, seed: number) {
   const rank = new Map(all.map((mutant) => [mutant, hashOf(`${seed} ${mutant.id}`)]));
-  const compiles = makeCompileCheck(root);
+  const inOrder = [...all].sort((a, b) => ((rank.get(a) ?? '') < (rank.get(b) ?? '') ? -1 : 1));
+  const others = inOrder.filter((mutant) => !isEquivalent(mutant));
   const sample: Mutant[] = [];
-  const counts = { equivalent: 0, invalid: 0 };
-  for (const mutant of [...all].sort((a, b) =>
-    (rank.get(a) ?? '') < (rank.get(b) ?? '') ? -1 : 1,
-  )) {
-    if (sample.length === size) break;
-    if (isEquivalent(mutant)) counts.equivalent += 1;
-    else if (compiles(mutant)) sample.push(mutant);
-    else counts.invalid += 1;
+  let tried = 0;
+  while (sample.length < size && tried < others.length) {
+    const next = others.slice(tried, tried + size - sample.length);
+    tried += next.length;
+    sample.push(...thatCompile(root, next));
   }
-  return { sample, ...counts };
+  return { sample, invalid: tried - sample.length, equivalent: all.length - others.length };
 }
 
 function isEquivalent({ file, original, replacement }: Mutant): boolean {
@@ -109,43 +107,47 @@ function isEquivalent({ file, original, replacement }: Mutant): boolean {
   );
 }
 
-/** Whether the compiler takes a mutated file. What it refuses needs no test. */
-function makeCompileCheck(root: string): (mutant: Mutant) => boolean {
+/**
+ * The mutants that the compiler takes: what it refuses needs no test. It looks at one mutant of each
+ * file at a time, because each look costs about as much as one at the whole program.
+ */
+function thatCompile(root: string, mutants: readonly Mutant[]): Mutant[] {
   const config = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile);
   const raw = config.config as object;
   const parsed = ts.parseJsonConfigFileContent({ ...raw, include: ['src'] }, ts.sys, root);
   const options = { ...parsed.options, noUnusedLocals: false, noUnusedParameters: false };
   const mutated = new Map<string, string>();
-  let version = 0;
+  let round = 0;
   const service = ts.createLanguageService({
+    ...{ ...ts.sys, useCaseSensitiveFileNames: () => ts.sys.useCaseSensitiveFileNames },
     getCompilationSettings: () => options,
     getScriptFileNames: () => parsed.fileNames,
-    getScriptVersion: (path) => (mutated.has(path) ? `mutated ${version}` : 'original'),
+    getScriptVersion: (path) => (mutated.has(path) ? `${round}` : 'original'),
     getScriptSnapshot: (path) => {
       const text = mutated.get(path) ?? ts.sys.readFile(path);
       return text === undefined ? undefined : ts.ScriptSnapshot.fromString(text);
     },
-    getCurrentDirectory: () => root,
     getDefaultLibFileName: ts.getDefaultLibFilePath,
-    fileExists: ts.sys.fileExists,
-    readFile: ts.sys.readFile,
-    readDirectory: ts.sys.readDirectory,
-    directoryExists: ts.sys.directoryExists,
-    getDirectories: ts.sys.getDirectories,
   });
-  return ({ file, location, replacement }) => {
-    const path = join(root, 'src', file);
-    const content = readFileSync(path, 'utf8');
-    const [from, to] = offsetsOf(content, location);
-    version += 1;
-    mutated.set(path, content.slice(0, from) + replacement + content.slice(to));
-    const errors = [
-      ...service.getSyntacticDiagnostics(path),
-      ...service.getSemanticDiagnostics(path),
-    ];
-    mutated.delete(path);
-    return errors.length === 0;
-  };
+  const compiling = new Set<Mutant>();
+  for (let rest = mutants; rest.length > 0; round += 1) {
+    const firsts = new Map(rest.toReversed().map((mutant) => [mutant.file, mutant]));
+    mutated.clear();
+    for (const { file, location, replacement } of firsts.values()) {
+      const path = join(root, 'src', file);
+      const content = readFileSync(path, 'utf8');
+      const [from, to] = offsetsOf(content, location);
+      mutated.set(path, content.slice(0, from) + replacement + content.slice(to));
+    }
+    for (const mutant of firsts.values()) {
+      const path = join(root, 'src', mutant.file);
+      const errors =
+        service.getSyntacticDiagnostics(path).length || service.getSemanticDiagnostics(path).length;
+      if (errors === 0) compiling.add(mutant);
+    }
+    rest = rest.filter((mutant) => firsts.get(mutant.file) !== mutant);
+  }
+  return mutants.filter((mutant) => compiling.has(mutant));
 }
 
 /**
