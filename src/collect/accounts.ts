@@ -4,7 +4,8 @@ import { equalDecimals } from '../kernel/decimal.js';
 import { TapekeepError } from '../kernel/errors.js';
 import { type ActiveOrderRow, ALL_MARKETS_ID, type BalanceRow } from '../model/batch.js';
 import type { CollectContext } from './market-unit.js';
-import { type ExchangePort, type ExchangeTime, PRIORITY, quarantineRows } from './ports.js';
+import { type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
+import { quarantineRows } from './reports.js';
 import { toleranceMs } from './schedule.js';
 import { type SnapshotOptions, SnapshotRecorder } from './snapshot.js';
 

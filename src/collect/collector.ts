@@ -5,7 +5,6 @@ import { Mutex } from '../kernel/mutex.js';
 import type { Random } from '../kernel/random.js';
 import { Backoff } from '../kernel/retry.js';
 import { floorToMs } from '../kernel/span.js';
-import { reasonLabel } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import { AccountCollector, type AccountOptions } from './accounts.js';
 import { pollByTurns } from './candles/candles.js';
@@ -18,13 +17,8 @@ import {
 } from './market-unit.js';
 import { MarketList } from './markets.js';
 import { PollDispatcher } from './polling/dispatcher.js';
-import {
-  type ArchivePort,
-  type ClaimTime,
-  type ExchangePort,
-  type OpenStateFeed,
-  reportFailure,
-} from './ports.js';
+import type { ArchivePort, ClaimTime, ExchangePort, OpenStateFeed } from './ports.js';
+import { reportFailure, reportGap } from './reports.js';
 import { retryingArchive, retryingExchange } from './retrying.js';
 import { FillReview } from './review.js';
 import { Schedules, toleranceMs } from './schedule.js';
@@ -205,8 +199,7 @@ export class Collector {
       const isStart = this.#revokedJumps === undefined;
       const revoked = await archive.revokeBeyond(lived.untilMs, { isStart });
       for (const { kind, market, span } of revoked) {
-        const lengthMs = span.toMs - span.fromMs;
-        telemetry.gapFound({ stream: kind, market, reason: reasonLabel('clock jumped'), lengthMs });
+        reportGap(telemetry, kind, market, span, 'clock jumped');
       }
       const fromMs = Math.min(lived.untilMs, ...revoked.map(({ span }) => span.fromMs));
       if (revoked.length > 0) await this.#reload(fromMs);

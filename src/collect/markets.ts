@@ -1,13 +1,8 @@
 import { TapekeepError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest.js';
 import type { CollectEvents } from '../observe/events.js';
-import {
-  type ArchivePort,
-  type ExchangePort,
-  type ExchangeTime,
-  PRIORITY,
-  quarantineRows,
-} from './ports.js';
+import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from './ports.js';
+import { quarantineRows } from './reports.js';
 
 export interface MarketListOptions {
   readonly exchange: ExchangePort;

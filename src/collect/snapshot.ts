@@ -2,9 +2,9 @@ import type { Depth } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import { compareDecimals } from '../kernel/decimal.js';
 import { isEmptySpan, normalizeSpans, type Span } from '../kernel/span.js';
-import type { Batch, Evidence, RowOutcomes, StreamRef } from '../model/batch.js';
+import type { Batch, Evidence, StreamRef } from '../model/batch.js';
 import { Continuity } from '../model/continuity.js';
-import { type GapReason, reasonLabel } from '../model/gap-reasons.js';
+import type { GapReason } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
 import {
   type ArchivePort,
@@ -13,6 +13,7 @@ import {
   type ExchangeTime,
   PRIORITY,
 } from './ports.js';
+import { reportGap, reportOutcomes } from './reports.js';
 
 export interface SnapshotOptions {
   readonly market: string;
@@ -117,8 +118,7 @@ export class SnapshotRecorder {
     const { observedAtMs, knownSinceMs } = look;
     const { claim, missed: since } = this.#continuity.observe(observedAtMs, nowMs, knownSinceMs);
     const missed = since === undefined || isEmptySpan(since) ? undefined : since;
-    telemetry.received({ stream: stream.kind, market, count: look.received });
-    this.#settle({ rejected: look.rejected, unchanged: look.unchanged });
+    this.#received(look);
     // Observed before the time went back: it was no time of the exchange's.
     if (this.#pending !== undefined && this.#pending.fromMs > observedAtMs)
       this.#pending = undefined;
@@ -145,9 +145,7 @@ export class SnapshotRecorder {
 
   /** Stores what there is, and claims nothing: for coverage this is no observation. */
   async #recordPart(look: Look): Promise<void> {
-    const { stream, market, telemetry } = this.#options;
-    telemetry.received({ stream: stream.kind, market, count: look.received });
-    this.#settle({ rejected: look.rejected, unchanged: look.unchanged });
+    this.#received(look);
     if (Object.values(look.batch).every((rows) => rows.length === 0)) return;
     try {
       await this.#commit(look, []);
@@ -173,22 +171,18 @@ export class SnapshotRecorder {
     }
     const reason: GapReason = 'not observed';
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs });
-    const lengthMs = span.toMs - span.fromMs;
-    telemetry.gapFound({ stream: stream.kind, market, reason: reasonLabel(reason), lengthMs });
+    reportGap(telemetry, stream.kind, market, span, reason);
   }
 
-  #settle(outcomes: Partial<RowOutcomes> & { unchanged?: number; lost?: number }): void {
+  #received({ received, rejected, unchanged }: Look): void {
+    const { stream, market, telemetry } = this.#options;
+    telemetry.received({ stream: stream.kind, market, count: received });
+    this.#settle({ rejected, unchanged });
+  }
+
+  #settle(outcomes: Parameters<typeof reportOutcomes>[3]): void {
     const { telemetry, stream, market } = this.#options;
-    for (const [outcome, count] of Object.entries(outcomes)) {
-      if (count > 0) {
-        telemetry.settled({
-          stream: stream.kind,
-          market,
-          outcome: outcome as keyof typeof outcomes,
-          count,
-        });
-      }
-    }
+    reportOutcomes(telemetry, stream.kind, market, outcomes);
   }
 }
 

@@ -1,18 +1,14 @@
+import type { StateEvent } from '../client/index.js';
 import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
 import type { Clock } from '../kernel/clock.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';
 import type { Span } from '../kernel/span.js';
 import type { StateRow, StreamRef } from '../model/batch.js';
-import { type GapReason, reasonLabel } from '../model/gap-reasons.js';
+import type { GapReason } from '../model/gap-reasons.js';
 import type { CollectEvents } from '../observe/events.js';
-import {
-  type ArchivePort,
-  type ClaimTime,
-  reportFailure,
-  type StateFeedEvent,
-  type StateFeedPort,
-} from './ports.js';
+import type { ArchivePort, ClaimTime, StateFeedPort } from './ports.js';
+import { reportFailure, reportGap, reportOutcomes } from './reports.js';
 import { isBeginning } from './snapshot.js';
 import { type ActivityKind, activityOf, type WindowFigures } from './trades/evidence.js';
 
@@ -78,7 +74,7 @@ export class StateCollector {
     if (this.#running !== undefined) return;
     const feed = this.#options.openFeed();
     this.#feed = feed;
-    const queue = new BoundedQueue<StateFeedEvent>(QUEUE_LIMIT);
+    const queue = new BoundedQueue<StateEvent>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {
       // A feed reconnects by itself; when it gives up, nothing brings these states any more.
       if (!isAborted(error)) this.#failed(error, 'fatal');
@@ -94,7 +90,7 @@ export class StateCollector {
     this.#feed = undefined;
   }
 
-  async #pump(feed: StateFeedPort, queue: BoundedQueue<StateFeedEvent>): Promise<void> {
+  async #pump(feed: StateFeedPort, queue: BoundedQueue<StateEvent>): Promise<void> {
     try {
       for await (const event of feed) {
         this.#reportWatch(event);
@@ -106,7 +102,7 @@ export class StateCollector {
     }
   }
 
-  #reportWatch(event: StateFeedEvent): void {
+  #reportWatch(event: StateEvent): void {
     const { watch, market } = this.#options;
     if (watch === undefined) return;
     if (event.kind === 'closed' || event.kind === 'gap') watch.followed(market, false);
@@ -119,7 +115,7 @@ export class StateCollector {
     if (activity !== undefined) watch.pushed(market, activity);
   }
 
-  async #drain(queue: BoundedQueue<StateFeedEvent>): Promise<void> {
+  async #drain(queue: BoundedQueue<StateEvent>): Promise<void> {
     for (;;) {
       const events = await queue.takeUpTo(EVENTS_PER_COMMIT);
       if (events.length === 0) return;
@@ -132,7 +128,7 @@ export class StateCollector {
    * Failures are reported, and the events after it are taken all the same: none of them comes
    * again.
    */
-  async #store(events: readonly StateFeedEvent[]): Promise<void> {
+  async #store(events: readonly StateEvent[]): Promise<void> {
     let rows: StateRow[] = [];
     let proof: Proof | undefined;
     const prove = (atMs: number, fromMs?: number) => {
@@ -216,7 +212,7 @@ export class StateCollector {
     reportFailure(telemetry, 'state', market, error, action);
   }
 
-  async #open(event: Extract<StateFeedEvent, { kind: 'opened' }>): Promise<void> {
+  async #open(event: Extract<StateEvent, { kind: 'opened' }>): Promise<void> {
     const { archive, stream } = this.#options;
     const openedMs = Math.floor(event.exchangeMs);
     const sessionId = await archive.openSession(stream, openedMs);
@@ -233,11 +229,11 @@ export class StateCollector {
     return origin === 'update' || session?.isVouchedFor === true || session?.isAtGap === true;
   }
 
-  #toRow(event: Extract<StateFeedEvent, { kind: 'record' }>): StateRow | undefined {
+  #toRow(event: Extract<StateEvent, { kind: 'record' }>): StateRow | undefined {
     const { market, telemetry } = this.#options;
     telemetry.received({ stream: 'state', market, count: 1 });
     if (this.#session !== undefined) return rowOf(this.#session, event, this.#options);
-    telemetry.settled({ stream: 'state', market, outcome: 'lost', count: 1 });
+    reportOutcomes(telemetry, 'state', market, { lost: 1 });
     return undefined;
   }
 
@@ -262,9 +258,7 @@ export class StateCollector {
     const result = await write().catch((error: unknown) => {
       // What did not get in must not be covered by the next claim of this session.
       session.hasData = false;
-      if (rows.length > 0) {
-        telemetry.settled({ stream: 'state', market, outcome: 'lost', count: rows.length });
-      }
+      reportOutcomes(telemetry, 'state', market, { lost: rows.length });
       throw error;
     });
     if (span !== undefined) {
@@ -274,12 +268,7 @@ export class StateCollector {
       this.#gaps.coveredUntil(span.toMs);
       telemetry.progressed({ stream: 'state', market, newestMs: span.toMs });
     }
-    for (const [outcome, count] of Object.entries(result.outcomes.market_state)) {
-      if (count > 0) {
-        const name = outcome as keyof typeof result.outcomes.market_state;
-        telemetry.settled({ stream: 'state', market, outcome: name, count });
-      }
-    }
+    reportOutcomes(telemetry, 'state', market, result.outcomes.market_state);
     const lastMs = span?.toMs ?? rows.at(-1)?.observedAtMs ?? session.openedMs;
     // Last, and by itself: the rows are stored and accounted for, whatever becomes of the note.
     await this.#attempt(() => this.#touch(session, lastMs));
@@ -294,7 +283,7 @@ export class StateCollector {
     await archive.touchSession(session.sessionId, lastMs);
   }
 
-  async #close(event: Extract<StateFeedEvent, { kind: 'closed' }>): Promise<void> {
+  async #close(event: Extract<StateEvent, { kind: 'closed' }>): Promise<void> {
     const session = this.#session;
     this.#session = undefined;
     if (session === undefined) return;
@@ -384,8 +373,7 @@ export class StateGaps {
     const span = { fromMs: last?.reason === reason ? last.fromMs : listedMs, toMs: untilMs };
     await archive.recordGap({ stream, span, state: 'unfillable', reason, atMs: untilMs });
     this.#missed = { ...span, reason };
-    const lengthMs = untilMs - listedMs;
-    telemetry.gapFound({ stream: 'state', market, reason: reasonLabel(reason), lengthMs });
+    reportGap(telemetry, 'state', market, { fromMs: listedMs, toMs: untilMs }, reason);
   }
 }
 
@@ -425,7 +413,7 @@ export function spanOf(session: Session, proof: Proof | undefined): Span | undef
 /** A record as a row of its session, which counts it. It never goes back into what is covered. */
 export function rowOf(
   session: Session,
-  event: Extract<StateFeedEvent, { kind: 'record' }>,
+  event: Extract<StateEvent, { kind: 'record' }>,
   { marketId, periodS }: Pick<StateRow, 'marketId' | 'periodS'>,
 ): StateRow {
   const { last, open, close, high, low, deal, volume, change } = event.record;

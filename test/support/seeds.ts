@@ -9,8 +9,8 @@ import { env } from 'node:process';
 export const factor = Number(env.TEST_WORLDS ?? 1);
 const only = env.TEST_SEED;
 
-/** Whether one world is replayed, which need not show everything that all of them show. */
-export const isReplay = only !== undefined;
+/** Whether fewer worlds are lived through, which need not show everything that all of them show. */
+export const isReplay = only !== undefined || factor < 1;
 
 /** @param usual worlds of a usual run */
 export function seedsOf(usual: number): number[] {

@@ -1,12 +1,8 @@
 import type { CandleCollector } from '../../collect/candles/candles.js';
 import { ClaimGate } from '../../collect/claim-gate.js';
 import { type MarketUnit, openMarketUnit } from '../../collect/market-unit.js';
-import {
-  type ArchivePort,
-  type ClaimTime,
-  type ExchangePort,
-  reportFailure,
-} from '../../collect/ports.js';
+import type { ArchivePort, ClaimTime, ExchangePort } from '../../collect/ports.js';
+import { reportFailure } from '../../collect/reports.js';
 import { retryingArchive } from '../../collect/retrying.js';
 import { TradeEvidence } from '../../collect/trades/evidence.js';
 import { GapFiller } from '../../collect/trades/filler.js';

@@ -1,4 +1,4 @@
-import { reportFailure } from '../../collect/ports.js';
+import { reportFailure } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { type Clock, sleep } from '../../kernel/clock.js';

@@ -1,9 +1,5 @@
-import type {
-  ExchangePort,
-  ExchangeReply,
-  OpenStateFeed,
-  StateFeedEvent,
-} from '../../collect/ports.js';
+import type { StateEvent } from '../../client/index.js';
+import type { ExchangePort, ExchangeReply, OpenStateFeed } from '../../collect/ports.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../../contract/endpoints.js';
 import { TapekeepError } from '../../kernel/errors.js';
 
@@ -64,7 +60,7 @@ export function guardFeedIdentity(
     const feed = open(market, periodS);
     return {
       stop: () => feed.stop(),
-      async *[Symbol.asyncIterator](): AsyncGenerator<StateFeedEvent> {
+      async *[Symbol.asyncIterator](): AsyncGenerator<StateEvent> {
         for await (const event of feed) {
           const found = event.kind === 'opened' ? (event.identity ?? null) : expected;
           if (found !== expected) {

@@ -4,15 +4,10 @@ import { Mutex } from '../../kernel/mutex.js';
 import { normalizeSpans, type Span, subtractSpans, totalLengthMs } from '../../kernel/span.js';
 import type { CoveredRange, StreamRef } from '../../model/batch.js';
 import { CoveredRangeList } from '../../model/covered-ranges.js';
-import { type GapReason, reasonLabel } from '../../model/gap-reasons.js';
+import type { GapReason } from '../../model/gap-reasons.js';
 import type { CollectEvents } from '../../observe/events.js';
-import {
-  type ArchivePort,
-  type ExchangePort,
-  type ExchangeTime,
-  PRIORITY,
-  quarantineRows,
-} from '../ports.js';
+import { type ArchivePort, type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
+import { quarantineRows, reportGap, reportOutcomes } from '../reports.js';
 import { type CandleAnswer, CandleGrid, type KlineReply, readCandles } from './candle-answer.js';
 import {
   believedOf,
@@ -47,8 +42,6 @@ const RANGES_MAX = 1000;
 const NOTE_MAX_LENGTH = 500;
 /** Why candles are left open of which a replayed archive does not know all itself. */
 const MISSING: GapReason = 'missing at source';
-
-type RowOutcome = Parameters<CollectEvents['settled']>[0]['outcome'];
 
 /**
  * Collects the closed candles of one market and interval. Their open times are known beforehand, so
@@ -190,11 +183,11 @@ export class CandleCollector {
 
   /** Leaves a span alone for a while that was asked for in vain. */
   async #putOff(span: Span, reason: GapReason, note: string): Promise<void> {
-    const { archive, clock } = this.#options;
+    const { archive, clock, telemetry, market } = this.#options;
     this.#pauses.putOff([span], clock.monotonicMs(), reason);
     const tried = { state: 'open', reason, note, isAttempt: true } as const;
     await archive.recordGap({ ...this.#memory(span, reason), ...tried });
-    this.#report(span, reason);
+    reportGap(telemetry, 'kline', market, span, reason);
   }
 
   /** Expected is from a whole candle on: no gap smaller than one can ever be filled. */
@@ -273,16 +266,12 @@ export class CandleCollector {
     };
     const result = await archive.commit(batch).catch((error: unknown) => {
       const lost = { lost: rows.length, unchanged: open, rejected: rejected.length };
-      this.#settle(lost);
+      reportOutcomes(telemetry, 'kline', market, lost);
       throw error;
     });
     for (const range of result.ranges) this.#ranges.absorb(range);
-    const { stored, updated, duplicate, conflict } = result.outcomes.kline;
-    this.#settle({
-      stored,
-      updated,
-      duplicate,
-      conflict,
+    reportOutcomes(telemetry, 'kline', market, {
+      ...result.outcomes.kline,
       unchanged: open,
       rejected: rejected.length + result.outcomes.kline.rejected,
     });
@@ -299,25 +288,18 @@ export class CandleCollector {
     }
   }
 
-  #settle(outcomes: Partial<Record<RowOutcome, number>>): void {
-    const { telemetry, market } = this.#options;
-    for (const [outcome, count] of Object.entries(outcomes)) {
-      if (count === 0) continue;
-      telemetry.settled({ stream: 'kline', market, outcome: outcome as RowOutcome, count });
-    }
-  }
-
   /** Lists closed candles that could not be had as gaps, and leaves them alone for a while. */
   async #noteOpen(spans: readonly Span[], reason: GapReason, isLost = false): Promise<void> {
+    const { archive, clock, telemetry, market } = this.#options;
     // A candle that is stored already and cannot be read again is no gap.
     const open = spans.flatMap((span) => subtractSpans(span, this.#ranges.spans));
-    this.#pauses.putOff(open, this.#options.clock.monotonicMs(), reason);
+    this.#pauses.putOff(open, clock.monotonicMs(), reason);
     for (const span of open) {
       const state = isLost
         ? ({ state: 'unfillable', nextAttemptAtMs: null } as const)
         : ({ state: 'open' } as const);
-      await this.#options.archive.recordGap({ ...this.#memory(span, reason), ...state, reason });
-      this.#report(span, reason);
+      await archive.recordGap({ ...this.#memory(span, reason), ...state, reason });
+      reportGap(telemetry, 'kline', market, span, reason);
     }
   }
 
@@ -325,12 +307,6 @@ export class CandleCollector {
     const { stream, time } = this.#options;
     const atMs = Math.floor(time.nowMs());
     return { stream, span, atMs, nextAttemptAtMs: atMs + pauseAfter(reason) };
-  }
-
-  #report({ fromMs, toMs }: Span, reason: GapReason): void {
-    const { telemetry, market } = this.#options;
-    const lengthMs = toMs - fromMs;
-    telemetry.gapFound({ stream: 'kline', market, reason: reasonLabel(reason), lengthMs });
   }
 }
 

@@ -1,16 +1,12 @@
 import { setMaxListeners } from 'node:events';
+import type { RequestTurn } from '../../client/index.js';
 import type { Clock } from '../../kernel/clock.js';
 import { AbortedError, isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
-import {
-  type ExchangePort,
-  type ExchangeTime,
-  PRIORITY,
-  type RequestTurn,
-  reportFailure,
-} from '../ports.js';
+import { type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
+import { reportFailure } from '../reports.js';
 import type { ActivityKind } from '../trades/evidence.js';
 import { BaselineSchedule, type Choice, Chooser } from './choice.js';
 import {

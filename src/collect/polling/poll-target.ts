@@ -1,7 +1,7 @@
+import type { RequestTurn } from '../../client/index.js';
 import { codeOf } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
-import type { RequestTurn } from '../ports.js';
 import type { HeadLook } from '../trades/walker.js';
 
 /** A walk over one market's trades, as far as polling its newest page goes. */

@@ -1,9 +1,11 @@
 import { setMaxListeners } from 'node:events';
+import type { RequestTurn } from '../../client/index.js';
 import type { Clock } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { type ExchangePort, PRIORITY, type RequestTurn, reportFailure } from '../ports.js';
+import { type ExchangePort, PRIORITY } from '../ports.js';
+import { reportFailure } from '../reports.js';
 import type { PendingGap } from './chains.js';
 import type { TradeWalker } from './walker.js';
 

@@ -3,7 +3,7 @@ import type { Span } from '../../kernel/span.js';
 import { BlockedEdges } from '../../model/edges.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
-import type { RememberedGap } from '../ports.js';
+import type { Gap as RememberedGap } from '../../store/index.js';
 import type { PageStore, PageStoreOptions } from './page-store.js';
 
 export interface GapBookOptions extends PageStoreOptions {

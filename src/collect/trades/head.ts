@@ -1,3 +1,4 @@
+import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { type Span, spanContains } from '../../kernel/span.js';
 import type { CoveredRange } from '../../model/batch.js';
@@ -9,7 +10,7 @@ import {
   SEAM_ROWS_MIN,
 } from '../../model/order.js';
 import { headSpan, latestMs, provenUntilMs } from '../../model/proof.js';
-import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
+import { PRIORITY } from '../ports.js';
 import { NOTHING } from './chains.js';
 import { sureRows } from './known.js';
 import type { SourceTrade, TradePage } from './source.js';

@@ -1,7 +1,8 @@
 import type { Clock } from '../../kernel/clock.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { type ArchivePort, type OffsetMode, type PagedEndpoint, PRIORITY } from '../ports.js';
+import type { OffsetMode, PagedEndpoint } from '../../store/index.js';
+import { type ArchivePort, PRIORITY } from '../ports.js';
 import type { TradeSource } from './source.js';
 
 /** What the walkers know together of how the server understands `since` and `lastId`. */

@@ -10,11 +10,12 @@ import type {
   StreamRef,
 } from '../../model/batch.js';
 import { CoveredRangeList } from '../../model/covered-ranges.js';
-import { type GapReason, isLost, reasonLabel } from '../../model/gap-reasons.js';
+import { type GapReason, isLost } from '../../model/gap-reasons.js';
 import { comparePlaces, type PageRow } from '../../model/order.js';
 import { withoutUnread } from '../../model/proof.js';
 import type { CollectEvents } from '../../observe/events.js';
-import { type ArchivePort, type ExchangeTime, quarantineRows } from '../ports.js';
+import type { ArchivePort, ExchangeTime } from '../ports.js';
+import { quarantineRows, reportGap, reportOutcomes } from '../reports.js';
 import type { SourceTrade, TradePage, TradeSource } from './source.js';
 
 export interface PageStoreOptions {
@@ -36,8 +37,6 @@ const RANGES_MAX = 1000;
 /** Rows that were refused are asked for again this rarely. */
 const REFUSED_RETRY_MS = 600_000;
 const REFUSED_REWRITE_MS = 60_000;
-
-type Outcome = 'stored' | 'updated' | 'duplicate' | 'conflict' | 'rejected' | 'lost';
 
 /**
  * Brings pages of one stream into the archive and keeps the stream's covered ranges as the archive
@@ -100,8 +99,8 @@ export class PageStore {
     const unknown = page.gaps.map(({ span }) => span);
     const spans = withoutUnread(claim, page.unread).flatMap((span) => subtractSpans(span, unknown));
     telemetry.received({ stream: source.kind, market, count: page.rowCount });
-    this.#settled('duplicate', page.trades.length - fresh.length);
-    this.#settled('rejected', page.rejected.length);
+    const duplicate = page.trades.length - fresh.length;
+    this.#settled({ duplicate, rejected: page.rejected.length });
     const { receivedAtMs } = page;
     const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
     const quarantine = this.#refused.fresh(refused);
@@ -120,22 +119,18 @@ export class PageStore {
       claims: spans.map((span): CoverageClaim => ({ stream, span, evidence })),
     };
     const result = await archive.commit(batch).catch((error: unknown) => {
-      this.#settled('lost', fresh.length);
+      this.#settled({ lost: fresh.length });
       throw error;
     });
     if (spans.length > 0) this.#flushedAtMs = clock.monotonicMs();
     this.#refused.remember(quarantine);
-    const { stored, updated, duplicate, conflict, rejected } = result.outcomes.trade;
-    this.#settled('stored', stored);
+    const { stored } = result.outcomes.trade;
+    this.#settled(result.outcomes.trade);
     if (source.kind === 'times' && stored > 0) {
       // A row of history that is a new trade is both: a trade that came in, and its exact time.
       telemetry.received({ stream: 'trades', market, count: stored });
       telemetry.settled({ stream: 'trades', market, outcome: 'stored', count: stored });
     }
-    this.#settled('updated', updated);
-    this.#settled('duplicate', duplicate);
-    this.#settled('conflict', conflict);
-    this.#settled('rejected', rejected);
     for (const range of result.ranges) this.ranges.absorb(range);
     const top = this.ranges.top;
     if (top !== undefined) {
@@ -198,14 +193,13 @@ export class PageStore {
   }
 
   /** Reports a gap once for each reason, not at every try. */
-  #report({ fromMs, toMs }: Span, reason: GapReason): void {
-    const key = `${reason} ${fromMs}`;
+  #report(span: Span, reason: GapReason): void {
+    const key = `${reason} ${span.fromMs}`;
     if (this.#reported.has(key)) return;
     if (this.#reported.size >= REPORTED_MAX) this.#reported.clear();
     this.#reported.add(key);
     const { telemetry, market, source } = this.#options;
-    const lengthMs = toMs - fromMs;
-    telemetry.gapFound({ stream: source.kind, market, reason: reasonLabel(reason), lengthMs });
+    reportGap(telemetry, source.kind, market, span, reason);
   }
 
   /** Whether a claim only extends the newest coverage by a short time that can wait. */
@@ -268,9 +262,9 @@ export class PageStore {
     return open.map((span) => span.toMs);
   }
 
-  #settled(outcome: Outcome, count: number): void {
+  #settled(outcomes: Parameters<typeof reportOutcomes>[3]): void {
     const { telemetry, market, source } = this.#options;
-    if (count > 0) telemetry.settled({ stream: source.kind, market, outcome, count });
+    reportOutcomes(telemetry, source.kind, market, outcomes);
   }
 }
 

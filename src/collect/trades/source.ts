@@ -1,3 +1,4 @@
+import type { CallOptions } from '../../client/index.js';
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import type { ToldGap } from '../../contract/told-gaps.js';
@@ -7,7 +8,7 @@ import type { TradeRow } from '../../model/batch.js';
 import { orderPage, screenPage } from '../../model/order.js';
 import { latestMs, type ReplyTimes, type UnreadRow } from '../../model/proof.js';
 import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../../model/sane-window.js';
-import type { CallOptions, ExchangePort, ExchangeReply } from '../ports.js';
+import type { ExchangePort, ExchangeReply } from '../ports.js';
 
 /** A trade before it is given to a market of the archive. */
 export type SourceTrade = Omit<TradeRow, 'marketId' | 'receivedAtMs'>;

@@ -1,3 +1,4 @@
+import type { CallOptions, RequestTurn } from '../../client/index.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
@@ -6,7 +7,7 @@ import { findGaps, type Gap } from '../../model/gaps.js';
 import { comparePlaces, type PageRow, placeKey, type Seam, seamsOf } from '../../model/order.js';
 import { edgeBelow, latestMs } from '../../model/proof.js';
 import { type Search, searchFrom } from '../../model/search.js';
-import { type CallOptions, PRIORITY, type RequestTurn } from '../ports.js';
+import { PRIORITY } from '../ports.js';
 import {
   type ChainCursor,
   Chains,

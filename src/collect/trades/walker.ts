@@ -1,3 +1,4 @@
+import type { RequestTurn } from '../../client/index.js';
 import { codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
@@ -5,7 +6,7 @@ import type { CoveredRange } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
-import { PRIORITY, type RequestTurn } from '../ports.js';
+import { PRIORITY } from '../ports.js';
 import { NOTHING, type PendingGap } from './chains.js';
 import { Head, type HeadLook, type WalkPace } from './head.js';
 import { endOfHistory, locateOffset, pageBack } from './page-back.js';

@@ -1,9 +1,5 @@
-import type {
-  CallOptions,
-  ExchangePort,
-  ExchangeReply,
-  RequestTurn,
-} from '../../../src/collect/ports.js';
+import type { CallOptions, RequestTurn } from '../../../src/client/index.js';
+import type { ExchangePort, ExchangeReply } from '../../../src/collect/ports.js';
 import {
   type EndpointName,
   endpoints,

@@ -1,4 +1,3 @@
-import type { OffsetMode } from '../../../src/collect/ports.js';
 import {
   type SourceTrade,
   type TradePage,
@@ -7,6 +6,7 @@ import {
 } from '../../../src/collect/trades/source.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { Span } from '../../../src/kernel/span.js';
+import type { OffsetMode } from '../../../src/store/index.js';
 import { lowerBound } from './by-seconds.js';
 
 const CUTS_MAX = 2;

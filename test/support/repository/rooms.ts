@@ -20,7 +20,7 @@ export const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   config: ['model', 'kernel', 'contract'],
   client: ['contract', 'observe', 'kernel'],
   store: ['model', 'contract', 'observe', 'kernel'],
-  collect: ['model', 'store', 'contract', 'observe', 'kernel'],
+  collect: ['model', 'store', 'client', 'contract', 'observe', 'kernel'],
   server: ['contract', 'observe', 'kernel'],
   sandbox: ['server', 'contract', 'kernel'],
   replay: ['model', 'server', 'archive', 'contract', 'kernel'],
@@ -39,7 +39,7 @@ const ONLY_FILES: Readonly<Record<string, Readonly<Record<string, readonly strin
 /** Rooms that use another room's types only. */
 const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = {
   store: ['contract'],
-  collect: ['store'],
+  collect: ['store', 'client'],
 };
 
 /**

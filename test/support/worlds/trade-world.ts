@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import type { OffsetMode } from '../../../src/collect/ports.js';
 import type { OffsetKnowledge } from '../../../src/collect/trades/offset-mode.js';
 import { timesSource, tradesSource } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { StreamRef } from '../../../src/model/batch.js';
+import type { OffsetMode } from '../../../src/store/index.js';
 import { ScriptedExchange } from '../exchanges/scripted-exchange.js';
 import { FakeClock } from '../fake-clock.js';
 import { ModelArchive } from '../models/model-archive.js';

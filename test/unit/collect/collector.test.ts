@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
 import cron from 'node-cron';
+import type { StateEvent } from '../../../src/client/index.js';
 import { Collector } from '../../../src/collect/collector.js';
-import type { StateFeedEvent, StateFeedPort } from '../../../src/collect/ports.js';
+import type { StateFeedPort } from '../../../src/collect/ports.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { seededRandom } from '../../../src/kernel/random.js';
@@ -15,7 +16,7 @@ import { CollectRecord } from '../../support/worlds/collect-record.js';
 const START_MS = Date.UTC(2026, 0, 1, 12);
 
 class QuietFeed implements StateFeedPort {
-  readonly #queue = new BoundedQueue<StateFeedEvent>(10);
+  readonly #queue = new BoundedQueue<StateEvent>(10);
   isStopped = false;
 
   [Symbol.asyncIterator]() {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
-import type { OffsetMode } from '../../../src/collect/ports.js';
 import { OffsetModes } from '../../../src/collect/trades/offset-mode.js';
+import type { OffsetMode } from '../../../src/store/index.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { type HistoryTraits, ModelHistory } from '../../support/models/model-history.js';

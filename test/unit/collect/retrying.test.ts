@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { CallOptions } from '../../../src/collect/ports.js';
+import type { CallOptions } from '../../../src/client/index.js';
 import { retryingExchange } from '../../../src/collect/retrying.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
 import { seededRandom } from '../../../src/kernel/random.js';

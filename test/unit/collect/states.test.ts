@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { ArchivePort, StateFeedEvent, StateFeedPort } from '../../../src/collect/ports.js';
+import type { CloseReason, StateEvent } from '../../../src/client/index.js';
+import type { ArchivePort, StateFeedPort } from '../../../src/collect/ports.js';
 import { StateCollector } from '../../../src/collect/states.js';
 import { AbortedError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
@@ -11,11 +12,11 @@ import { CollectRecord } from '../../support/worlds/collect-record.js';
 const START_MS = Date.UTC(2026, 0, 1);
 
 class ScriptedFeed implements StateFeedPort {
-  readonly queue = new BoundedQueue<StateFeedEvent>(10_000);
+  readonly queue = new BoundedQueue<StateEvent>(10_000);
   stops = 0;
   failure: Error | undefined;
 
-  async *[Symbol.asyncIterator](): AsyncGenerator<StateFeedEvent> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<StateEvent> {
     yield* this.queue;
     if (this.failure !== undefined) throw this.failure;
   }
@@ -76,7 +77,7 @@ class World {
    * Runs a collector over events, and stops it; it must take them all. The archive is held up while
    * the events of a run come in, so that all but the first are taken together.
    */
-  async play(...runs: StateFeedEvent[][]): Promise<void> {
+  async play(...runs: StateEvent[][]): Promise<void> {
     const collector = this.collector();
     collector.start();
     for (const events of runs) {
@@ -111,19 +112,31 @@ class World {
 
 const settle = () => new Promise<void>((resolve) => setImmediate(() => setImmediate(resolve)));
 const at = (ms: number) => START_MS + ms;
-const opened = (ms: number): StateFeedEvent => ({ kind: 'opened', exchangeMs: at(ms) });
-const alive = (ms: number): StateFeedEvent => ({ kind: 'alive', exchangeMs: at(ms) });
-const closed = (ms: number | null, reason = 'remote', endMs = ms ?? 0): StateFeedEvent => ({
+const opened = (ms: number, identity: string | null = null): StateEvent => ({
+  kind: 'opened',
+  identity,
+  atMs: at(ms),
+  exchangeMs: at(ms),
+});
+const alive = (ms: number): StateEvent => ({ kind: 'alive', exchangeMs: at(ms) });
+const closed = (
+  ms: number | null,
+  reason: CloseReason = 'remote',
+  endMs = ms ?? 0,
+): StateEvent => ({
   kind: 'closed',
   code: 1006,
   reason,
   lastAliveExchangeMs: ms === null ? null : at(ms),
   exchangeMs: at(endMs),
+  livedMs: endMs,
 });
-const state = (ms: number, last = '1', origin: 'query' | 'update' = 'update'): StateFeedEvent => ({
+const state = (ms: number, last = '1', origin: 'query' | 'update' = 'update'): StateEvent => ({
   kind: 'record',
   origin,
-  record: { last, open: '1', close: last, high: '1', low: '1', deal: '1', volume: '1' },
+  record: {
+    ...{ period: 60, last, open: '1', close: last, high: '1', low: '1', deal: '1', volume: '1' },
+  },
   receivedAtMs: at(ms),
   exchangeMs: at(ms) + 0.5,
 });
@@ -166,7 +179,7 @@ test('after a jump back of the time the same session goes on from there', async 
   const world = new World();
   const collector = world.collector();
   collector.start();
-  const take = async (...events: StateFeedEvent[]) => {
+  const take = async (...events: StateEvent[]) => {
     for (const event of events) await world.feeds.at(-1)?.queue.put(event);
     await settle();
   };
@@ -376,7 +389,7 @@ test('a feed that breaks for good is told as fatal, and what it brought is store
 
 test('what a replay does not know is no coverage, although the connection goes on', async () => {
   const world = new World();
-  const gap = (ms: number): StateFeedEvent => ({ kind: 'gap', fromExchangeMs: at(ms) });
+  const gap = (ms: number): StateEvent => ({ kind: 'gap', fromExchangeMs: at(ms) });
   await world.play(
     [opened(0), state(10), alive(20)],
     [gap(1000), alive(2000), gap(3000)],
@@ -457,7 +470,7 @@ test('a subscription that went silent is a gap from its last update on', async (
 
 test('at a replay, which says itself what it knows, an answer is proof enough', async () => {
   const world = new World();
-  const replay = { ...opened(0), identity: 'replay-1' } as StateFeedEvent;
+  const replay = opened(0, 'replay-1');
   await world.play([replay, query(100), alive(90)], [query(20_100), alive(20_090)]);
   assert.deepEqual(world.covered(), [[100, 20_101]]);
 });
