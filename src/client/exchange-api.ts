@@ -1,7 +1,7 @@
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
 import type { Side } from '../contract/values.js';
+import type { OrderRequest } from './errors.js';
 import type { CallOptions, Reply, RequestTurn } from './exchange-client.js';
-import type { OrderRequest } from './order-outcome.js';
 
 /** Which candles: both times are inclusive and UNIX seconds, and best multiples of `interval`. */
 export interface KlineQuery {

@@ -1,6 +1,6 @@
+import type { ToldGap } from '../contract/gap-notices.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { SignedContent } from '../contract/signing.js';
-import type { ToldGap } from '../contract/told-gaps.js';
 import type { RequestBudget } from '../kernel/budget.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Random } from '../kernel/random.js';

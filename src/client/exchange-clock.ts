@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import type { ClientEvents } from '../observe/events.js';
+import type { TimeWindow } from './clock-line.js';
 import { ClockLine } from './clock-line.js';
-import type { TimeWindow } from './pace.js';
 
 /** One reading of the exchange's clock. */
 export interface ExchangeTimeSample {
@@ -63,7 +63,7 @@ const LOCAL_TOLERANCE_MS = 2000;
 const LOCAL_LEAVE_MS = 2500;
 /** An answer that took longer says too little about the time. */
 const MAX_ROUND_TRIP_MS = 10_000;
-/** Changes worth telling: a second of offset, a hundredth of pace, and the time between tellings. */
+/** Smallest changes reported: a second of offset, a hundredth of pace; and the time between reports. */
 const REPORTED_OFFSET_MS = 1000;
 const REPORTED_PACE = 0.01;
 const REPORT_EVERY_MS = 10_000;

@@ -1,22 +1,20 @@
 import type { Socket } from 'node:net';
-import { buildConnector, Pool } from 'undici';
+import { buildConnector, type Dispatcher, Pool } from 'undici';
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import { tlsRefusal } from '../kernel/tls-refusal.js';
-import { readAddress } from './address.js';
-import { BodyRoom } from './body-room.js';
 import {
   type ErrorPlace,
   ExchangeError,
   InvalidAddressError,
   NetworkError,
+  ReplyTooLargeError,
   safeExcerpt,
   TimeoutError,
   TlsRefusedError,
 } from './errors.js';
-import { ReplyHandler, type RequestWatch } from './reply-handler.js';
-import type { ReplyHeaders } from './reply-headers.js';
 import type { RawReply } from './reply-reader.js';
+import { headerText, type ReplyHeaders } from './reply-reader.js';
 
 /** The largest honest answer, the tickers of 10,000 markets, takes some 3 MB. */
 const DEFAULT_MAX_BODY_BYTES = 4 * 1024 * 1024;
@@ -66,7 +64,7 @@ export class HttpTransport {
   readonly #pool: Pool;
   readonly #prefix: string;
   readonly #maxBodyBytes: number;
-  readonly #room: BodyRoom;
+  readonly #memory: BodyMemory;
   readonly #underWay = new Set<AbortController>();
   readonly #sockets = new Set<Socket>();
   #closing: Promise<void> | undefined;
@@ -79,7 +77,7 @@ export class HttpTransport {
     }
     this.#options = options;
     this.#maxBodyBytes = options.maxBodyBytes ?? DEFAULT_MAX_BODY_BYTES;
-    this.#room = new BodyRoom(this.#maxBodyBytes, options.connections);
+    this.#memory = new BodyMemory(this.#maxBodyBytes, options.connections);
     this.#prefix = url.pathname.replace(/\/+$/, '');
     const connector = buildConnector({ timeout: options.timeoutMs });
     this.#pool = new Pool(url.origin, {
@@ -156,7 +154,7 @@ export class HttpTransport {
     const place = { endpoint: request.endpoint };
     const query = new URLSearchParams(request.query).toString();
     const open = new Map([...this.#sockets].map((socket) => [socket, socket.bytesRead]));
-    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#room, watch);
+    const handler = new ReplyHandler(place, this.#maxBodyBytes, this.#memory, watch);
     const onAbort = () => handler.abort(signal.reason as Error);
     signal.addEventListener('abort', onAbort, { once: true });
     if (signal.aborted) onAbort();
@@ -218,4 +216,175 @@ function networkError(place: ErrorPlace, error: unknown): ExchangeError {
 function describe(error: unknown): string {
   const shown = error instanceof AggregateError ? (error.errors[0] ?? error) : error;
   return safeExcerpt(`${codeOf(shown)} ${messageOf(shown)}`);
+}
+
+/** What is reported of a request while it is under way. */
+export interface RequestWatch {
+  /** Its first bytes are about to leave on a connection that stands; before, nothing was sent. */
+  onLeaving(): void;
+  /** The answer's head is there, also if its body then fails. */
+  onHead(status: number, headers: ReplyHeaders): void;
+}
+
+/**
+ * Takes in the answer to one request, up to a limit.
+ *
+ * States: *waiting* (for a connection) → *sent* → *answered* (the head is there) → settled: either
+ * the whole answer came, or it was given up, or the connection broke. Given up while waiting, it
+ * leaves nothing behind that could still be sent.
+ */
+export class ReplyHandler implements Dispatcher.DispatchHandler {
+  /** The whole answer. Rejects with the reason of {@link abort}, or with the connection's error. */
+  readonly complete: Promise<RawReply>;
+  readonly #place: ErrorPlace;
+  readonly #maxBodyBytes: number;
+  readonly #memory: BodyMemory;
+  readonly #watch: RequestWatch;
+  /** The body so far, with room behind it: a server may send it byte by byte. */
+  #body: Buffer = Buffer.alloc(0);
+  #resolve: (reply: RawReply) => void = () => undefined;
+  #reject: (error: unknown) => void = () => undefined;
+  #controller: Dispatcher.DispatchController | undefined;
+  #given: { readonly reason: Error } | undefined;
+  #head: { readonly status: number; readonly headers: ReplyHeaders } | undefined;
+  #size = 0;
+
+  constructor(place: ErrorPlace, maxBodyBytes: number, memory: BodyMemory, watch: RequestWatch) {
+    this.#place = place;
+    this.#maxBodyBytes = maxBodyBytes;
+    this.#memory = memory;
+    this.#watch = watch;
+    this.complete = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  /** Status of the answer; undefined as long as none came. */
+  get status(): number | undefined {
+    return this.#head?.status;
+  }
+
+  /** Bytes of the body so far. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Gives the body's memory back. To be called once, when the request has ended. */
+  release(): void {
+    this.#memory.giveBack(this.#size);
+    this.#size = 0;
+    this.#given ??= { reason: new Error('the request has ended') };
+  }
+
+  /** Gives the request up, at once: the pool does not look up while it makes a connection. */
+  abort(reason: Error): void {
+    if (this.#given !== undefined) return;
+    this.#given = { reason };
+    this.#controller?.abort(reason);
+    this.#reject(reason);
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#given === undefined) this.#watch.onLeaving();
+    else controller.abort(this.#given.reason);
+  }
+
+  onResponseStart(_controller: unknown, status: number, headers: ReplyHeaders): void {
+    // An interim answer, such as 103.
+    if (status < 200 || this.#given !== undefined) return;
+    this.#head = { status, headers };
+    this.#watch.onHead(status, headers);
+    this.#bound(Number(headerText(headers, 'content-length') ?? 0));
+  }
+
+  onResponseData(_controller: unknown, chunk: Buffer): void {
+    if (this.#given !== undefined) return;
+    const before = this.#size;
+    this.#size += chunk.length;
+    const hasMemory = this.#memory.take(chunk.length);
+    if (!this.#bound(this.#size)) return;
+    if (!hasMemory) {
+      this.#refuse(this.#memory.maxBytes, 'the answers that are read at once are');
+      return;
+    }
+    if (before === 0) {
+      this.#body = chunk;
+      return;
+    }
+    if (this.#size > this.#body.length) {
+      const larger = Buffer.allocUnsafe(Math.max(this.#size, 2 * this.#body.length));
+      this.#body.copy(larger, 0, 0, before);
+      this.#body = larger;
+    }
+    chunk.copy(this.#body, before);
+  }
+
+  onResponseEnd(): void {
+    if (this.#head === undefined) return;
+    this.#resolve({ ...this.#head, body: this.#body.subarray(0, this.#size) });
+  }
+
+  onResponseError(_controller: unknown, error: Error): void {
+    this.#reject(error);
+  }
+
+  #bound(size: number): boolean {
+    if (size <= this.#maxBodyBytes) return true;
+    this.#refuse(this.#maxBodyBytes, 'the answer is');
+    return false;
+  }
+
+  #refuse(maxBytes: number, what: string): void {
+    const place = { ...this.#place, ...(this.#head && { status: this.#head.status }) };
+    this.abort(new ReplyTooLargeError(place, what, maxBytes));
+  }
+}
+
+/** What honest pages of history need, for each connection that reads one at the same time. */
+const PER_CONNECTION_BYTES = 256 * 1024;
+/** Of the largest answers that are accepted, so many may be read at the same time. */
+const LARGEST_AT_ONCE = 4;
+
+/** Memory for the bodies that all connections are reading at once, bytes. */
+export class BodyMemory {
+  readonly maxBytes: number;
+  #bytes = 0;
+
+  constructor(maxBodyBytes: number, connections: number) {
+    this.maxBytes = maxBodyBytes * LARGEST_AT_ONCE + connections * PER_CONNECTION_BYTES;
+  }
+
+  /** @returns whether there is enough; what was taken is given back in any case */
+  take(bytes: number): boolean {
+    this.#bytes += bytes;
+    return this.#bytes <= this.maxBytes;
+  }
+
+  giveBack(bytes: number): void {
+    this.#bytes -= bytes;
+  }
+}
+
+/**
+ * Checks an address from the configuration.
+ *
+ * @param setting what to call it in the message
+ * @param protocols the allowed schemes, such as `['http:', 'https:']`
+ * @throws InvalidAddressError for another scheme, credentials, or anything that is not an address
+ */
+export function readAddress(setting: string, text: string, protocols: readonly string[]): URL {
+  if (!URL.canParse(text)) {
+    throw new InvalidAddressError(setting, text, 'it is not an address');
+  }
+  const url = new URL(text);
+  if (url.username !== '' || url.password !== '') {
+    throw new InvalidAddressError(setting, url.host, 'leave user name and password out of it');
+  }
+  if (!protocols.includes(url.protocol)) {
+    const allowed = protocols.map((protocol) => `${protocol}//`).join(' or ');
+    throw new InvalidAddressError(setting, text, `it must begin with ${allowed}`);
+  }
+  return url;
 }

@@ -1,7 +1,7 @@
 /** The client room: the contract spoken to an exchange, over HTTP and WebSocket. */
-export type { ToldGap } from '../contract/told-gaps.js';
-export { createExchangeClient } from './create-exchange-client.js';
+export type { ToldGap } from '../contract/gap-notices.js';
 export * from './errors.js';
+export { type OrderRequest, UnknownOutcomeError } from './errors.js';
 export type {
   ActiveOrdersQuery,
   BookQuery,
@@ -27,10 +27,14 @@ export {
   type ExchangeTimeSample,
   type LivedTime,
 } from './exchange-clock.js';
-export { NonceFile, NonceFileError, type NonceFileOptions } from './nonce-file.js';
 export { NonceLockedError, type NonceLockOptions } from './nonce-lock.js';
-export { defaultNonceFolder, type NoncePlace } from './nonces.js';
-export { type OrderRequest, UnknownOutcomeError } from './order-outcome.js';
+export {
+  defaultNonceFolder,
+  NonceFile,
+  NonceFileError,
+  type NonceFileOptions,
+  type NoncePlace,
+} from './nonces.js';
 export { openStateFeed } from './realtime/open-state-feed.js';
 export type {
   CloseReason,
@@ -40,4 +44,5 @@ export type {
   StateFeedOptions,
 } from './realtime/state-feed.js';
 export { SubscriptionForm } from './realtime/subscription-form.js';
+export { createExchangeClient } from './rest-client.js';
 export { ExchangeClient, type ExchangeClientSettings } from './standalone.js';

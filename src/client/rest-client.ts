@@ -13,10 +13,14 @@ import {
   ExchangeError,
   FieldErrorsError,
   InvalidParameterError,
+  isRefusal,
   MissingCredentialsError,
+  type OrderRequest,
   RateLimitedError,
   safeExcerpt,
+  UnknownOutcomeError,
 } from './errors.js';
+import type { ExchangeApi } from './exchange-api.js';
 import {
   type CallOptions,
   DEFAULT_PRIORITY,
@@ -30,7 +34,6 @@ import {
   StaleConnectionError,
   type TransportRequest,
 } from './http-transport.js';
-import { isRefusal, type OrderRequest, UnknownOutcomeError } from './order-outcome.js';
 import {
   coveredOf,
   gapsOf,
@@ -38,12 +41,12 @@ import {
   identityOf,
   parseHttpDate,
   parseRetryAfter,
+  type Reading,
   readRateLimit,
-} from './reply-headers.js';
-import { type Reading, readReply } from './reply-reader.js';
+  readReply,
+} from './reply-reader.js';
+import { RequestGate, Semaphore } from './request-gate.js';
 import { RequestSigner } from './request-signer.js';
-import { Slots } from './slots.js';
-import { Turns } from './turns.js';
 
 const DEFAULT_TIMEOUT_MS = 10_000;
 const DEFAULT_CONNECTIONS = 8;
@@ -74,9 +77,9 @@ interface Sent<T> extends Reading<T> {
 export class EndpointCaller {
   readonly #options: ExchangeClientOptions;
   readonly #transport: HttpTransport;
-  readonly #turns: Turns;
+  readonly #gate: RequestGate;
   /** Signed requests go one at a time, so that nonces arrive in their order. */
-  readonly #signing = new Slots(1);
+  readonly #signing = new Semaphore(1);
   readonly #signer: RequestSigner | undefined;
   readonly #secrets: readonly string[];
   readonly #offsets = new LowestOffsets();
@@ -91,7 +94,7 @@ export class EndpointCaller {
       maxBodyBytes: options.maxBodyBytes,
       connections,
     });
-    this.#turns = new Turns(options.budget, options.clock, connections);
+    this.#gate = new RequestGate(options.budget, options.clock, connections);
     const { credentials, clock, signedContent, nonceStore } = options;
     this.#signer = credentials && new RequestSigner(credentials, clock, signedContent, nonceStore);
     this.#secrets = credentials ? [credentials.secret, credentials.apiKey] : [];
@@ -147,7 +150,7 @@ export class EndpointCaller {
   }
 
   reserve(priority: number, signal?: AbortSignal): Promise<RequestTurn> {
-    return this.#turns.reserve(priority, signal);
+    return this.#gate.reserve(priority, signal);
   }
 
   close(): Promise<void> {
@@ -195,7 +198,7 @@ export class EndpointCaller {
     { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
   ): Promise<Omit<Reply<R>, 'isRaised'>> {
     const { clock, exchangeClock } = this.#options;
-    const leave = await this.#turns.take(priority, signal, turn);
+    const leave = await this.#gate.take(priority, signal, turn);
     try {
       const sent = await this.#send(endpoint, await sending.build(), sending, signal);
       return {
@@ -371,4 +374,32 @@ function checkParams<N extends EndpointName>(name: N, given: ParamsOf<N>): Reque
     return `${String(field)} = ${safeExcerpt(JSON.stringify(value) ?? String(value))}`;
   });
   throw new InvalidParameterError(name, `${describeIssues(checked.error)} (${values.join(', ')})`);
+}
+
+/**
+ * A client for one exchange, see {@link ExchangeApi}.
+ *
+ * @throws InvalidAddressError when `baseUrl` is not a plain http or https address
+ */
+export function createExchangeClient(options: ExchangeClientOptions): ExchangeApi {
+  const caller = new EndpointCaller(options);
+  const call: ExchangeApi['call'] = (name, params, callOptions) =>
+    caller.call(name, params, callOptions);
+  return {
+    reserve: (priority, signal) => caller.reserve(priority, signal),
+    call,
+    markets: (callOptions) => call('markets', {}, callOptions),
+    products: (callOptions) => call('products', {}, callOptions),
+    tickers: (callOptions) => caller.tickers(callOptions),
+    ticker: (market, callOptions) => call('ticker', { market }, callOptions),
+    kline: (query, callOptions) => call('kline', query, callOptions),
+    history: (query, callOptions) => call('history', query, callOptions),
+    historyResult: (query, callOptions) => call('historyResult', query, callOptions),
+    depth: (query, callOptions) => call('depth', query, callOptions),
+    book: (query, callOptions) => call('book', query, callOptions),
+    balances: (callOptions) => call('balances', {}, callOptions),
+    placeOrder: (order, callOptions) => call('orderNew', order, callOptions),
+    activeOrders: (query, callOptions) => call('orders', query, callOptions),
+    close: () => caller.close(),
+  };
 }

@@ -4,7 +4,6 @@ import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/random.js';
 import type { ClientEvents } from '../observe/events.js';
 import { silentClientEvents } from '../observe/events.js';
-import { createExchangeClient } from './create-exchange-client.js';
 import { MissingRealtimeError } from './errors.js';
 import type { ExchangeApi } from './exchange-api.js';
 import type { Credentials } from './exchange-client.js';
@@ -13,6 +12,7 @@ import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
 import { openStateFeed } from './realtime/open-state-feed.js';
 import type { StateFeed } from './realtime/state-feed.js';
 import { SubscriptionForm } from './realtime/subscription-form.js';
+import { createExchangeClient } from './rest-client.js';
 
 /** How to reach an exchange. Everything but the address has a default. */
 export interface ExchangeClientSettings {

@@ -1,5 +1,5 @@
 import type { StateEvent } from '../client/index.js';
-import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
+import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { isAborted } from '../kernel/errors.js';
 import { BoundedQueue } from '../kernel/queue.js';

@@ -1,6 +1,5 @@
 import { z } from 'zod';
-import { isKlineInterval } from '../contract/intervals.js';
-import { PAGE_LIMIT } from '../contract/limits.js';
+import { isKlineInterval, PAGE_LIMIT } from '../contract/limits.js';
 import { SERIES, type Series, WRITTEN_SERIES } from '../model/series.js';
 import {
   credentialOrNull,

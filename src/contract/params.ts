@@ -1,7 +1,9 @@
 import { z } from 'zod';
-import { DOCUMENTED_INTERVALS_S, isKlineInterval, KLINE_INTERVALS_S } from './intervals.js';
 import {
+  DOCUMENTED_INTERVALS_S,
+  isKlineInterval,
   KLINE_INTERVAL_DEFAULT_S,
+  KLINE_INTERVALS_S,
   NONCE_DIGITS,
   ORDERS_LIMIT_DEFAULT,
   PAGE_LIMIT,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
+import { GAP_NOTICE } from './gap-notices.js';
 import { type StateRecord, stateRecord } from './resources.js';
-import { GAP_NOTICE } from './told-gaps.js';
 import { nameText, wholeNumber } from './values.js';
 
 /** Market and period in seconds: the params of `state.query` and `state.subscribe`. */
@@ -102,7 +102,7 @@ const familyUpdate = z.object({
   id: z.null().optional(),
 });
 
-/** The notification of a replay, see told-gaps.ts. */
+/** The notification of a replay, see gap-notices.ts. */
 const gapNotice = z.object({
   method: z.literal(GAP_NOTICE),
   params: z.tuple([z.boolean(), z.number()]),

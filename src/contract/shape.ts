@@ -67,6 +67,37 @@ export function describeIssues(error: z.ZodError): string {
   return [...new Set(texts)].slice(0, 5).join('; ');
 }
 
+/** A value as it may be shown in an error. */
+export function show(value: unknown): string {
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}
+
+/**
+ * What a schema refuses first: the key, its value, and what is expected, which its message says.
+ *
+ * @param written what was checked; left out, no value is shown
+ */
+export function refusalOf({ issues: [issue] }: z.ZodError, written?: unknown): string {
+  const [key] = issue?.code === 'unrecognized_keys' ? issue.keys : [];
+  const path = [...(issue?.path ?? []), ...(key === undefined ? [] : [key])];
+  let value = written;
+  for (const name of path)
+    value = (value as Readonly<Record<PropertyKey, unknown>> | undefined)?.[name];
+  const shown = written === undefined ? [] : [show(value)];
+  const what = [...(path.length === 0 ? [] : [path.join('.')]), ...shown].join(' ');
+  return `${what || 'it'} is not allowed; expected ${issue?.message}`;
+}
+
+/** An object with these keys only; its messages say what {@link refusalOf} expects. */
+export function onlyKeys<const S extends z.core.$ZodShape>(shape: S) {
+  const names = Object.keys(shape).join(', ');
+  const only = names === '' ? 'no keys' : `only ${names}`;
+  return z.strictObject(shape, {
+    error: ({ code }) => (code === 'unrecognized_keys' ? only : `an object with ${only}`),
+  });
+}
+
 /** The same for anything that {@link ResultShape.parse} threw; undefined when it is no such error. */
 export function describeShapeError(error: unknown): string | undefined {
   return error instanceof z.ZodError ? describeIssues(error) : undefined;

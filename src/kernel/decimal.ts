@@ -91,3 +91,10 @@ export function divideDecimals(part: string, whole: string, digits: number): str
 export function roundDecimal(text: string, digits: number): string {
   return Big(text).round(digits, Big.roundHalfUp).toFixed(digits);
 }
+
+/** Change from `open` to `last` in percent, with two places; 0 from nothing. */
+export function percentChange(open: string, last: string): string {
+  if (decimalSign(open) === 0) return '0';
+  const percent = multiplyDecimals(subtractDecimals(last, open), '100');
+  return toPlainDecimal(divideDecimals(percent, open, 2));
+}

@@ -12,10 +12,9 @@ import type { Candle } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
 import type { KlineQuery } from '../server/backend.js';
+import { FreshCache } from './caches.js';
 import type { Catalog } from './catalog.js';
-import { FreshCache } from './fresh-cache.js';
-import type { GapBook, TouchedGap } from './gap-book.js';
-import type { LateGaps } from './late-gaps.js';
+import type { GapBook, LateGaps, TouchedGap } from './gaps.js';
 import type { TradeView } from './trade-view.js';
 
 /** Candles of one request, more than the server lets a client ask for. */

@@ -2,14 +2,8 @@ import type { AsOfReader, DepthRow, StateRow, TickerRow } from '../archive/past/
 import type { BookOrder, Depth, StateRecord, Ticker, TickerEntry } from '../contract/resources.js';
 import type { Side } from '../contract/values.js';
 import type { Clock } from '../kernel/clock.js';
-import {
-  decimalSign,
-  divideDecimals,
-  multiplyDecimals,
-  subtractDecimals,
-  toPlainDecimal,
-} from '../kernel/decimal.js';
-import { type Holding, SeenCache } from './seen-cache.js';
+import { percentChange } from '../kernel/decimal.js';
+import { type Holding, SeenCache } from './caches.js';
 
 /** Sets of tickers that are remembered, and snapshots of depth, which may be large. */
 const TICKERS_MAX = 64;
@@ -151,10 +145,4 @@ export function updateOf(row: StateRow): StateRecord {
 /** A whole record. Updates carried no change: it is what open and last say, in percent. */
 export function recordOf(row: StateRow): StateRecord {
   return { ...updateOf(row), change: row.change ?? percentChange(row.open, row.last) };
-}
-
-function percentChange(open: string, last: string): string {
-  if (decimalSign(open) === 0) return '0';
-  const percent = multiplyDecimals(subtractDecimals(last, open), '100');
-  return toPlainDecimal(divideDecimals(percent, open, 2));
 }

@@ -1,16 +1,13 @@
 import { createHash } from 'node:crypto';
 import type { AsOfReader, PastIdentity } from '../archive/past/past.js';
-import { REPLAY_IDENTITY } from '../contract/told-gaps.js';
+import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
+import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/backend.js';
 import { type Backend, type ClientSession, RefusedError } from '../server/backend.js';
-import type { ClockControl, PlayedBackend, PlaySpeed } from '../server/control/clock-control.js';
-import { ReplayContext } from './library.js';
-import { ReplayError } from './replay-error.js';
-import { ReplayClient, type ReplayClientParts } from './seat.js';
-import { ReplaySession } from './session.js';
-import { Sessions } from './sessions.js';
+import { ReplayClient, type ReplayClientParts } from './replay-client.js';
+import { ReplayContext, ReplayError, ReplaySession, Sessions } from './sessions.js';
 
 export interface ReplayOptions {
   readonly asOf: AsOfReader;
@@ -122,7 +119,7 @@ export class ReplayBackend extends ReplayClient implements PlayedBackend {
       }
     };
     const parts = { identity, context, isStrict, ask };
-    super({ ...parts, session: sessions.shared }, NOBODY);
+    super({ ...parts, session: sessions.shared }, NO_CLIENT);
     this.#sessions = sessions;
     this.#parts = parts;
     this.#onFailure = onFailure;
@@ -147,4 +144,4 @@ export class ReplayBackend extends ReplayClient implements PlayedBackend {
 }
 
 /** The backend itself is no client. */
-const NOBODY: ClientSession = { kind: 'connection', session: undefined, note: () => undefined };
+const NO_CLIENT: ClientSession = { kind: 'connection', session: undefined, note: () => undefined };

@@ -1,8 +1,211 @@
+import type { AsOfReader, PastMarket } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
-import { RefusedError } from '../server/backend.js';
-import type { ClockControl, ClockReading, PlaySpeed } from '../server/control/clock-control.js';
-import { ReplayError } from './replay-error.js';
-import type { ReplaySession } from './session.js';
+import { TapekeepError } from '../kernel/errors.js';
+import { normalizeSpans, type Span } from '../kernel/span.js';
+import type { ClockControl, ClockReading, PlaySpeed } from '../server/backend.js';
+import { RefusedError, type StateFollower } from '../server/backend.js';
+import { CandleView } from './candle-view.js';
+import { Catalog } from './catalog.js';
+import { GapBook, LateGaps } from './gaps.js';
+import { Observations } from './observations.js';
+import { Playback } from './playback.js';
+import { StateChannel } from './state-channel.js';
+import { TradeView } from './trade-view.js';
+import { VirtualClock } from './virtual-clock.js';
+
+/** A replay cannot do what was asked of it; the message says why, and what to do. */
+export class ReplayError extends TapekeepError {
+  /** @param option the setting that is wrong, if it is one */
+  readonly option: 'from' | 'to' | 'markets' | undefined;
+
+  constructor(message: string, option?: 'from' | 'to' | 'markets') {
+    super('replay_invalid', 'fatal', message);
+    this.option = option;
+  }
+}
+
+export interface ReplayContextOptions {
+  readonly asOf: AsOfReader;
+  readonly clock: Clock;
+  /** Names; empty: all. */
+  readonly markets: readonly string[];
+  /** End of the replayed span: nothing of this instant or later is ever seen. */
+  readonly toMs: number;
+  readonly isKnownOnly: boolean;
+}
+
+/** Everything that can be seen of the archive at some instant; the same for all sessions. */
+export class ReplayContext {
+  readonly asOf: AsOfReader;
+  readonly isKnownOnly: boolean;
+  readonly catalog: Catalog;
+  readonly gaps: GapBook;
+  readonly late: LateGaps;
+  readonly trades: TradeView;
+  readonly candles: CandleView;
+  readonly observations: Observations;
+  readonly #toMs: number;
+
+  constructor({ asOf, clock, markets, toMs, isKnownOnly }: ReplayContextOptions) {
+    this.asOf = asOf;
+    this.isKnownOnly = isKnownOnly;
+    this.#toMs = toMs;
+    this.catalog = new Catalog({ asOf, clock, markets, isKnownOnly });
+    this.gaps = new GapBook(asOf, clock, toMs);
+    this.trades = new TradeView(asOf, clock, toMs, isKnownOnly);
+    this.late = new LateGaps(asOf, isKnownOnly);
+    const { catalog, gaps, late, trades } = this;
+    this.candles = new CandleView(clock, { asOf, catalog, gaps, late, trades, isKnownOnly });
+    this.observations = new Observations(asOf, clock, toMs, isKnownOnly);
+  }
+
+  /** The next instant of which anything is recorded of the replayed markets; undefined: none is left. */
+  async nextTimeMs(nowMs: number): Promise<number | undefined> {
+    const marketIds = Array.from(this.catalog.markets, ({ marketId }) => marketId);
+    return (await this.asOf.nextTimeMs(marketIds, nowMs, this.#toMs)) ?? undefined;
+  }
+}
+
+/** Of a connection whose session has ended (RFC 6455, 7.4.1). */
+const GOING_AWAY = 1001;
+const SESSION_ENDED = 'the session has ended';
+
+export interface SessionOptions {
+  /** Undefined for the one that all share who name none. */
+  readonly name: string | undefined;
+  readonly clock: Clock;
+  readonly span: Span;
+  readonly speed: PlaySpeed;
+  readonly context: ReplayContext;
+  readonly hasDisconnects: boolean;
+  readonly onFailure: (error: unknown) => void;
+}
+
+/** A time of its own, with those who live in it. */
+export class ReplaySession {
+  readonly name: string | undefined;
+  readonly time: VirtualClock;
+  readonly #clock: Clock;
+  readonly #context: ReplayContext;
+  readonly #playback: Playback;
+  readonly #followers = new Set<StateFollower>();
+  #connections = 0;
+  #usedAtMs: number;
+  #isStopped = false;
+
+  constructor(options: SessionOptions) {
+    const { clock, context } = options;
+    this.name = options.name;
+    this.#clock = clock;
+    this.#context = context;
+    this.#usedAtMs = clock.monotonicMs();
+    this.time = new VirtualClock(clock, options.span, options.speed, () =>
+      this.#playback.changed(),
+    );
+    this.#playback = new Playback({
+      clock,
+      time: this.time,
+      onFailure: options.onFailure,
+      makeChannel: (market, periodS, sinceMs) =>
+        this.#makeChannel(market, periodS, sinceMs, options),
+    });
+  }
+
+  /** A client asks: time begins if it has not begun, and the session is not idle. */
+  use(): void {
+    this.#usedAtMs = this.#clock.monotonicMs();
+    this.time.start();
+  }
+
+  connect(): void {
+    this.#connections += 1;
+    this.use();
+  }
+
+  disconnect(): void {
+    this.#connections -= 1;
+    this.#usedAtMs = this.#clock.monotonicMs();
+  }
+
+  /** Milliseconds since the last request; 0 while a client is connected. */
+  get idleMs(): number {
+    return this.#connections > 0 ? 0 : this.#clock.monotonicMs() - this.#usedAtMs;
+  }
+
+  follow(market: string, periodS: number, follower: StateFollower): () => void {
+    // A connection may outlive its session without having followed anything until now.
+    if (this.#isStopped) {
+      follower.close(GOING_AWAY, SESSION_ENDED);
+      return () => undefined;
+    }
+    this.#followers.add(follower);
+    const end = this.#playback.follow(market, periodS, follower);
+    return () => {
+      this.#followers.delete(follower);
+      end();
+    };
+  }
+
+  seek(atMs: number): void {
+    const { fromMs, toMs } = this.time.span;
+    if (!(atMs >= fromMs && atMs <= toMs)) {
+      const [from, to] = [new Date(fromMs).toISOString(), new Date(toMs).toISOString()];
+      const asked = Math.abs(atMs) <= 8.64e15 ? new Date(atMs).toISOString() : String(atMs);
+      throw new ReplayError(`to ${asked} is not allowed; this replay goes from ${from} to ${to}`);
+    }
+    this.time.seek(atMs);
+    this.#playback.jumped();
+  }
+
+  /** Goes ahead by `ms`, or to the next recorded thing; what lies between is sent on the way. */
+  async step(ms: number | undefined): Promise<void> {
+    const { toMs } = this.time.span;
+    const nowMs = this.time.nowMs();
+    const aheadMs =
+      ms === undefined ? ((await this.#context.nextTimeMs(nowMs)) ?? toMs) : nowMs + ms;
+    this.time.advanceTo(Math.ceil(aheadMs));
+    this.#playback.changed();
+  }
+
+  read(): ClockReading {
+    return {
+      session: this.name ?? null,
+      nowMs: this.time.nowMs(),
+      ...this.time.span,
+      state: this.time.state,
+      speed: this.time.speed,
+      connections: this.#connections,
+    };
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    for (const follower of [...this.#followers]) follower.close(GOING_AWAY, SESSION_ENDED);
+    await this.#playback.stop();
+  }
+
+  async #makeChannel(
+    name: string,
+    periodS: number,
+    sinceMs: number,
+    { clock, span, hasDisconnects }: SessionOptions,
+  ): Promise<StateChannel> {
+    const { asOf, catalog, gaps, observations, isKnownOnly } = this.#context;
+    const market = catalog.market(name) as PastMarket;
+    const { marketId } = market;
+    const stream = catalog.stream('state', marketId, periodS);
+    const sessions =
+      hasDisconnects && stream !== undefined ? await asOf.sessions(stream, span) : undefined;
+    const lastUpdate = (nowMs: number) => observations.state(marketId, periodS, nowMs, true);
+    const { toMs } = span;
+    const found = await gaps.touched('state', stream, { fromMs: 0, toMs }, toMs);
+    const missing = normalizeSpans(found.map((gap) => gap.span));
+    return new StateChannel(
+      { asOf, clock, marketId, periodS, isKnownOnly, sessions, missing, toMs, lastUpdate },
+      sinceMs,
+    );
+  }
+}
 
 /** How often idle sessions are looked for. */
 const LOOK_EVERY_MS = 15_000;
@@ -47,7 +250,7 @@ export class Sessions implements ClockControl {
     if (this.#isStopped || this.#named.size >= max) {
       throw new RefusedError(
         'unavailable',
-        `there are ${max} sessions; one ends when nobody uses it for ${idleMs / 1000} s`,
+        `there are ${max} sessions; one ends after no use for ${idleMs / 1000} s`,
       );
     }
     const session = make(name);

@@ -1,13 +1,191 @@
 import {
   type AsOfReader,
+  comparePlaces,
   startOfSecond,
   type TradePlace,
   type TradeRow,
 } from '../archive/past/past.js';
 import type { Clock } from '../kernel/clock.js';
+import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from '../server/backend.js';
-import { FreshCache } from './fresh-cache.js';
-import { TradeOffsets } from './trade-ranks.js';
+import { FreshCache } from './caches.js';
+
+/** Between two marks lie this many trades: about what finding a page reads too much. */
+const STEP = 1000;
+const COUNTED_AT_ONCE = 200 * STEP;
+/** Trades that one request may have counted; what was counted is remembered for the next. */
+const COUNTED_MAX = 5_000_000;
+/**
+ * Marks that are kept of a market. Where there would be more they lie further apart: a page of a hundred
+ * million trades costs reading some ten thousand too many, and the marks of all markets have room.
+ */
+const CHECKPOINTS_MAX = 10_000;
+/** Marks are believed this long: a daemon may fill gaps beside the replay. */
+const FRESH_MS = 600_000;
+
+interface Checkpoint {
+  readonly place: TradePlace;
+  /** Trades below this place, counted from an arbitrary one. */
+  readonly offset: number;
+}
+
+/** Where a page begins: below `before`, after leaving out `drop` trades. */
+export interface PageStart {
+  readonly before: TradePlace;
+  readonly drop: number;
+}
+
+/**
+ * Finds the trade that is so many trades below another one, without reading those between: along
+ * marks a thousand trades apart, which are counted once, from where they are first needed down to
+ * where a page was asked for.
+ */
+export class TradeOffsets {
+  readonly #asOf: AsOfReader;
+  readonly #marketId: number;
+  readonly #clock: Clock;
+  readonly #checkpointsMax: number;
+  readonly #turns = new Mutex();
+  /** Lowest first. */
+  #checkpoints: Checkpoint[] = [];
+  /** How far apart marks are kept. */
+  #spacing = STEP;
+  /** Rank of the very first trade, once it was reached. */
+  #bottom: number | undefined;
+  #madeAtMs = Number.NEGATIVE_INFINITY;
+
+  /** @param checkpointsMax how many marks are kept; fewer for tests */
+  constructor(asOf: AsOfReader, marketId: number, clock: Clock, checkpointsMax = CHECKPOINTS_MAX) {
+    this.#checkpointsMax = checkpointsMax;
+    this.#asOf = asOf;
+    this.#marketId = marketId;
+    this.#clock = clock;
+  }
+
+  get markCount(): number {
+    return this.#checkpoints.length;
+  }
+
+  /** Whether what is remembered would not be believed any more. */
+  get isStale(): boolean {
+    return this.#clock.monotonicMs() - this.#madeAtMs > FRESH_MS;
+  }
+
+  /**
+   * Where to begin after `skip` trades below `top`; undefined when there are no more than that.
+   *
+   * @throws RefusedError `unavailable` when too much had to be counted; asked again it goes on
+   */
+  find(top: TradePlace, skip: number): Promise<PageStart | undefined> {
+    return this.#turns.run(async () => {
+      if (this.isStale) {
+        this.#checkpoints = [];
+        this.#spacing = STEP;
+        this.#bottom = undefined;
+        this.#madeAtMs = this.#clock.monotonicMs();
+      }
+      const budget = { left: COUNTED_MAX };
+      const offset = (await this.#offsetOf(top, budget)) - skip;
+      let [lowest] = this.#checkpoints;
+      while (lowest !== undefined && lowest.offset > offset && this.#bottom === undefined) {
+        await this.#goDown(lowest, undefined, budget);
+        [lowest] = this.#checkpoints;
+      }
+      if (this.#bottom !== undefined && offset <= this.#bottom) return undefined;
+      const above = this.#checkpoints.find((checkpoint) => checkpoint.offset >= offset);
+      return above === undefined
+        ? { before: top, drop: skip }
+        : { before: above.place, drop: above.offset - offset };
+    });
+  }
+
+  async #offsetOf(place: TradePlace, budget: { left: number }): Promise<number> {
+    const [lowest] = this.#checkpoints;
+    if (lowest === undefined) {
+      this.#checkpoints = [{ place, offset: 0 }];
+      return 0;
+    }
+    const below = this.#checkpoints.findLast(
+      (checkpoint) => comparePlaces(checkpoint.place, place) <= 0,
+    );
+    if (below === undefined) return this.#goDown(lowest, place, budget);
+    // Counted from the new place down, so its marks get their ranks when the sum is known.
+    const { count, places } = await this.#count(place, below.place, budget);
+    const offset = below.offset + count;
+    const checkpoints = places.map((one, at) => ({ place: one, offset: offset - (at + 1) * STEP }));
+    if (count >= STEP) this.#add([...checkpoints.reverse(), { place, offset }]);
+    return offset;
+  }
+
+  /** Counts below the lowest mark, to a place or for one turn; answers with the rank reached. */
+  async #goDown(
+    lowest: Checkpoint,
+    downTo: TradePlace | undefined,
+    budget: { left: number },
+  ): Promise<number> {
+    const { count, places, isWhole } = await this.#count(lowest.place, downTo, budget);
+    const offset = lowest.offset - count;
+    const checkpoints = places.map((place, at) => ({
+      place,
+      offset: lowest.offset - (at + 1) * STEP,
+    }));
+    if (downTo !== undefined) checkpoints.push({ place: downTo, offset });
+    else if (isWhole) this.#bottom = offset;
+    this.#add(checkpoints.reverse());
+    return offset;
+  }
+
+  /** To the place below, or without one for a single turn. */
+  async #count(top: TradePlace, downTo: TradePlace | undefined, budget: { left: number }) {
+    const places: TradePlace[] = [];
+    let before = top;
+    let count = 0;
+    for (;;) {
+      if (budget.left <= 0) {
+        throw new RefusedError(
+          'unavailable',
+          'that many trades back is still being counted; ask again',
+        );
+      }
+      const limits = { step: STEP, maxCount: COUNTED_AT_ONCE };
+      const found = await this.#asOf.tradeMarks(this.#marketId, before, downTo, limits);
+      budget.left -= Math.max(STEP, found.count);
+      count += found.count;
+      for (const checkpoint of found.checkpoints) places.push(checkpoint);
+      const last = found.checkpoints.at(-1);
+      if (found.isWhole || downTo === undefined || last === undefined) {
+        return { count, places, isWhole: found.isWhole };
+      }
+      before = last;
+    }
+  }
+
+  #add(checkpoints: readonly Checkpoint[]): void {
+    const known = new Set(this.#checkpoints.map(({ offset }) => offset));
+    const added = checkpoints.filter(({ offset }) => !known.has(offset));
+    this.#checkpoints = [...this.#checkpoints, ...added].sort((a, b) => a.offset - b.offset);
+    if (this.#spacing > STEP) this.#checkpoints = thinned(this.#checkpoints, this.#spacing);
+    while (this.#checkpoints.length > this.#checkpointsMax) {
+      this.#spacing *= 2;
+      this.#checkpoints = thinned(this.#checkpoints, this.#spacing);
+    }
+  }
+}
+
+/**
+ * Marks that lie so far apart at least. The ends stay: below the lowest nothing is counted yet, and at
+ * the highest the next page is looked for.
+ */
+function thinned(checkpoints: readonly Checkpoint[], spacing: number): Checkpoint[] {
+  const kept: Checkpoint[] = [];
+  for (const checkpoint of checkpoints) {
+    const last = kept.at(-1);
+    if (last === undefined || checkpoint.offset - last.offset >= spacing) kept.push(checkpoint);
+  }
+  const highest = checkpoints.at(-1);
+  if (highest !== undefined && kept.at(-1) !== highest) kept.push(highest);
+  return kept;
+}
 
 const US_PER_S = 1_000_000;
 const US_PER_MS = 1000;
@@ -28,7 +206,7 @@ export class TradeView {
   readonly #isKnownOnly: boolean;
   readonly #seconds: FreshCache<TradeRow[]>;
   readonly #pages: FreshCache<TradeRow[]>;
-  readonly #ranks = new Map<number, TradeOffsets>();
+  readonly #offsets = new Map<number, TradeOffsets>();
 
   /** @param toMs no trade of this instant or later is ever seen */
   constructor(asOf: AsOfReader, clock: Clock, toMs: number, isKnownOnly: boolean) {
@@ -83,17 +261,17 @@ export class TradeView {
         `with --as known pages end ${KNOWN_DEPTH_MAX} trades back; begin at an earlier time instead`,
       );
     }
-    const start = await this.#ranksOf(marketId).find(top, skip);
+    const start = await this.#offsetsOf(marketId).find(top, skip);
     return start === undefined ? [] : read(start.before, start.drop);
   }
 
-  #ranksOf(marketId: number): TradeOffsets {
-    const known = this.#ranks.get(marketId);
+  #offsetsOf(marketId: number): TradeOffsets {
+    const known = this.#offsets.get(marketId);
     if (known !== undefined) return known;
     // Markets that are no longer paged through are dropped.
-    for (const [id, one] of this.#ranks) if (one.isStale) this.#ranks.delete(id);
+    for (const [id, one] of this.#offsets) if (one.isStale) this.#offsets.delete(id);
     const offsets = new TradeOffsets(this.#asOf, marketId, this.#clock);
-    this.#ranks.set(marketId, offsets);
+    this.#offsets.set(marketId, offsets);
     return offsets;
   }
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
-import type { ClockReading, PlaySpeed } from '../server/control/clock-control.js';
+import type { ClockReading, PlaySpeed } from '../server/backend.js';
 
 /**
  * The time of one session, within its span; at the end it stands.

@@ -1,4 +1,3 @@
-import type { z } from 'zod';
 import { TapekeepError } from '../kernel/errors.js';
 import { type Refusal, RefusedError } from '../server/backend.js';
 
@@ -32,28 +31,6 @@ export class EngineError extends TapekeepError {
   constructor(message: string) {
     super('engine_misused', 'fatal', message);
   }
-}
-
-/** A value as it may be shown in an error. */
-export function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
-  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
-}
-
-/**
- * What a schema refuses first: the key, its value, and what is expected, which its message says.
- *
- * @param written what was checked; left out, no value is shown
- */
-export function refusalOf({ issues: [issue] }: z.ZodError, written?: unknown): string {
-  const [key] = issue?.code === 'unrecognized_keys' ? issue.keys : [];
-  const path = [...(issue?.path ?? []), ...(key === undefined ? [] : [key])];
-  let value = written;
-  for (const name of path)
-    value = (value as Readonly<Record<PropertyKey, unknown>> | undefined)?.[name];
-  const shown = written === undefined ? [] : [show(value)];
-  const what = [...(path.length === 0 ? [] : [path.join('.')]), ...shown].join(' ');
-  return `${what || 'it'} is not allowed; expected ${issue?.message}`;
 }
 
 /** Why the engine did not do what it was asked for. */

@@ -1,11 +1,5 @@
 import type { Market, StateRecord } from '../contract/resources.js';
-import {
-  decimalSign,
-  divideDecimals,
-  multiplyDecimals,
-  subtractDecimals,
-  toPlainDecimal,
-} from '../kernel/decimal.js';
+import { percentChange } from '../kernel/decimal.js';
 import type { BackendTrade } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 import type { TradeColumns } from './trade-columns.js';
@@ -53,13 +47,6 @@ const NOTHING: RollingFigures = {
   volume: '0',
   change: '0',
 };
-
-/** Percent from `open` to `last`, two places. */
-function percentChange(open: string, last: string): string {
-  if (decimalSign(open) === 0) return '0';
-  const percent = multiplyDecimals(subtractDecimals(last, open), '100');
-  return toPlainDecimal(divideDecimals(percent, open, 2));
-}
 
 interface KnownWindow {
   readonly from: number;

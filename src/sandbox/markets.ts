@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import type { Market } from '../contract/resources.js';
+import { onlyKeys, refusalOf, show } from '../contract/shape.js';
 import { hashText } from '../kernel/random.js';
 import { parseScaled } from './amounts.js';
-import { LiveError, refusalOf, show, TapeError } from './errors.js';
+import { LiveError, TapeError } from './errors.js';
 
 /** A market of a live exchange. Prices in the quote currency, amounts in the base currency. */
 export interface MarketDescription {
@@ -175,31 +176,29 @@ function unitsOf(amount: string, digits: number): number {
   return places <= digits ? Number(amount) * 10 ** digits : 0;
 }
 
-const MARKET = z
-  .strictObject(FIELDS, { error: `only ${Object.keys(FIELDS).join(', ')}` })
-  .superRefine((market, context) => {
-    const check = (field: keyof typeof FIELDS, holds: boolean, message: string) => {
-      if (!holds) context.addIssue({ code: 'custom', path: [field], message });
-    };
-    const { stockPrec, moneyPrec } = market;
-    for (const field of ['minAmount', 'usualAmount'] as const) {
-      const units = unitsOf(market[field], stockPrec);
-      const form = `a decimal above 0 with at most ${stockPrec} places (stockPrec), up to 10^12 units of the last place`;
-      check(field, units >= 1 && units <= AMOUNT_UNITS_MAX, form);
-    }
-    const ticks = unitsOf(market.basePrice, moneyPrec);
-    check(
-      'basePrice',
-      ticks >= PRICE_TICKS_MIN && ticks <= PRICE_TICKS_MAX,
-      `a decimal with at most ${moneyPrec} places (moneyPrec), of 100 to 10^14 units of the last place`,
-    );
-    const pair = splitPair(market.name);
-    check('name', pair.stock !== pair.money, 'two different currencies');
-    for (const field of ['stock', 'money'] as const) {
-      const isSame = market[field] === undefined || market[field] === pair[field];
-      check(field, isSame, `${show(pair[field])}, as in the name`);
-    }
-  });
+const MARKET = onlyKeys(FIELDS).superRefine((market, context) => {
+  const check = (field: keyof typeof FIELDS, holds: boolean, message: string) => {
+    if (!holds) context.addIssue({ code: 'custom', path: [field], message });
+  };
+  const { stockPrec, moneyPrec } = market;
+  for (const field of ['minAmount', 'usualAmount'] as const) {
+    const units = unitsOf(market[field], stockPrec);
+    const form = `a decimal above 0 with at most ${stockPrec} places (stockPrec), up to 10^12 units of the last place`;
+    check(field, units >= 1 && units <= AMOUNT_UNITS_MAX, form);
+  }
+  const ticks = unitsOf(market.basePrice, moneyPrec);
+  check(
+    'basePrice',
+    ticks >= PRICE_TICKS_MIN && ticks <= PRICE_TICKS_MAX,
+    `a decimal with at most ${moneyPrec} places (moneyPrec), of 100 to 10^14 units of the last place`,
+  );
+  const pair = splitPair(market.name);
+  check('name', pair.stock !== pair.money, 'two different currencies');
+  for (const field of ['stock', 'money'] as const) {
+    const isSame = market[field] === undefined || market[field] === pair[field];
+    check(field, isSame, `${show(pair[field])}, as in the name`);
+  }
+});
 
 /** @throws LiveError or TapeError naming the field that makes a market impossible */
 export function checkMarket(written: { readonly name: string }): MarketDescription {

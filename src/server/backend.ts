@@ -73,7 +73,7 @@ export class RefusedError extends Error {
   }
 }
 
-/** A client as a backend meets it that is not the same to everybody. */
+/** A client of a backend that differs by client. */
 export interface ClientSession {
   /** A request is answered as of one instant; on a connection time goes on. */
   readonly kind: 'request' | 'connection';
@@ -150,7 +150,7 @@ export interface Backend {
    */
   follow?(market: string, periodS: number, follower: StateFollower): () => void;
   /**
-   * The backend as this client is to see it. Left out where it is the same to everybody.
+   * The backend as this client is to see it. Left out where it is the same for all clients.
    *
    * @throws RefusedError `badSession`, `unavailable`
    */
@@ -168,4 +168,72 @@ export interface Backend {
     offset: number,
     limit: number,
   ): Awaitable<Slice<ActiveOrder>>;
+}
+
+/** Seconds of the exchange per second of this machine, as fast as followers read, or by hand. */
+export type PlaySpeed = number | 'max' | 'step';
+
+/** How the time of a session stands. */
+export interface ClockReading {
+  /** Null for the one that all share who name none. */
+  readonly session: string | null;
+  /** UNIX milliseconds, as all times here. */
+  readonly nowMs: number;
+  readonly fromMs: number;
+  readonly toMs: number;
+  /** `waiting` for its first client, `ended` at the end of the span. */
+  readonly state: 'waiting' | 'running' | 'paused' | 'ended';
+  readonly speed: PlaySpeed;
+  /** Real-time connections. */
+  readonly connections: number;
+}
+
+/**
+ * The time of a served recording, steered from outside its contract. Each method throws a
+ * TapekeepError, naming what was wrong and what is allowed, when it cannot do what is asked for;
+ * then nothing has changed.
+ */
+export interface ClockControl {
+  read(session: string | undefined): ClockReading;
+  /** All sessions, the shared one first. */
+  sessions(): readonly ClockReading[];
+  pause(session: string | undefined): ClockReading;
+  resume(session: string | undefined): ClockReading;
+  seek(session: string | undefined, atMs: number): ClockReading;
+  /** Goes ahead by `ms`, or, left out, to the next thing that was recorded. */
+  step(session: string | undefined, ms: number | undefined): Promise<ClockReading>;
+  setSpeed(session: string | undefined, speed: PlaySpeed): ClockReading;
+  /** Forgets a session: its connections are closed, and its name starts anew. */
+  end(session: string): ClockReading;
+}
+
+/** A backend whose time can be steered while it is served. */
+export interface PlayedBackend extends Backend {
+  readonly clockControl: ClockControl;
+}
+
+/**
+ * Changes of a served exchange from outside its contract. What is handed in is as it was written, in
+ * JSON; what comes back is shown as JSON.
+ *
+ * Each method but `describe` throws a TapekeepError, naming field, value and what is allowed, when
+ * it cannot do what is asked for; then nothing has changed.
+ */
+export interface MarketControl {
+  /** Whether anything can be changed at all. */
+  readonly isOpen: boolean;
+  /** The markets that are listed, and those that were, with all that describes them. */
+  describe(): object;
+  /** Lists a market, a new one or one that was delisted. */
+  create(description: unknown): object;
+  delist(market: string): object;
+  /** Blocks the creation of orders in a market, or allows it again. */
+  block(market: string, isBlocked: boolean): object;
+  /** Gives funds to the account of an API key, by the key or by its name. */
+  deposit(account: string, currency: string, amount: string): object;
+}
+
+/** A backend whose markets can be changed while it is served. */
+export interface ChangeableBackend extends Backend {
+  readonly marketControl: MarketControl;
 }

@@ -1,5 +1,4 @@
-import { headerText } from '../../src/client/reply-headers.js';
-import { readReply } from '../../src/client/reply-reader.js';
+import { headerText, readReply } from '../../src/client/reply-reader.js';
 import {
   type Endpoint,
   type EndpointName,

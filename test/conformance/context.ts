@@ -1,5 +1,5 @@
 import type { Credentials, NonceStore } from '../../src/client/index.js';
-import { identityOf } from '../../src/client/reply-headers.js';
+import { identityOf } from '../../src/client/reply-reader.js';
 import { RequestSigner } from '../../src/client/request-signer.js';
 import type { EndpointName, ResultOf } from '../../src/contract/endpoints.js';
 import type { SignedContent } from '../../src/contract/signing.js';

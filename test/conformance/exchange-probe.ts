@@ -9,7 +9,7 @@ import {
   parseRetryAfter,
   type ReplyHeaders,
   readRateLimit,
-} from '../../src/client/reply-headers.js';
+} from '../../src/client/reply-reader.js';
 import { type EndpointName, endpoints } from '../../src/contract/endpoints.js';
 import { RequestBudget } from '../../src/kernel/budget.js';
 import type { Clock } from '../../src/kernel/clock.js';

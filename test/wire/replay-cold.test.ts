@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { openAsOf } from '../../src/archive/past/past.js';
-import { GAP_HEADER } from '../../src/contract/told-gaps.js';
+import { GAP_HEADER } from '../../src/contract/gap-notices.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../src/kernel/random.js';
 import type { Backend } from '../../src/server/backend.js';

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { REPLAY_TIME } from '../../src/contract/replay-time.js';
-import { COVERED_HEADER, GAP_HEADER } from '../../src/contract/told-gaps.js';
+import { COVERED_HEADER, GAP_HEADER, REPLAY_TIME } from '../../src/contract/gap-notices.js';
 import { ticker } from '../support/postgres/postgres-rows.js';
 import {
   covered,

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type EndpointName, endpointNames, endpoints } from '../../src/contract/endpoints.js';
 import { encodePayload, sign } from '../../src/contract/signing.js';
+import { startTestLive } from '../support/exchanges/live-exchange.js';
 import { startTapeExchange, TEST_ORIGIN_MS } from '../support/exchanges/tape-exchange.js';
 
 const KEY = 'key-1';
@@ -75,7 +76,8 @@ async function get(url: string): Promise<unknown> {
 }
 
 test('both history endpoints are views of the same trades, newest first', async (t) => {
-  const { backend, server } = await startTapeExchange(t);
+  // Times of a tape file have milliseconds only.
+  const { backend, server } = await startTestLive(t, { startOffsetS: 3600 });
   const truth = [...backend.truth('BTC_USDT')].reverse();
   assert.ok(truth.length > 1000, 'the hour holds more than a page');
   const path = `${server.url}/api/v1/public/history`;

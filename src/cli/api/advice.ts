@@ -1,6 +1,6 @@
 import { type ExchangeApi, safeExcerpt } from '../../client/index.js';
 import type { EndpointName } from '../../contract/endpoints.js';
-import { REPLAY_TIME } from '../../contract/replay-time.js';
+import { REPLAY_TIME } from '../../contract/gap-notices.js';
 import type { Market } from '../../contract/resources.js';
 import { compareDecimals } from '../../kernel/decimal.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';

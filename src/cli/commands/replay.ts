@@ -4,7 +4,7 @@ import { isLoopback } from '../../config/rules.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { openReplay } from '../../replay/replay-backend.js';
-import { ReplayError } from '../../replay/replay-error.js';
+import { ReplayError } from '../../replay/sessions.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
 import type { KnownStream } from '../../store/index.js';
 import { choice, command, flag, option } from '../command.js';

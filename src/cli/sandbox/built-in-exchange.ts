@@ -8,8 +8,7 @@ import type { ServerEvents } from '../../observe/events.js';
 import { Faults } from '../../sandbox/faults/faults.js';
 import { openLive } from '../../sandbox/live/open-live.js';
 import { type ExchangeServer, startExchangeServer } from '../../server/exchange-server.js';
-import { KNOWN_EXCHANGES } from '../../server/known-exchanges.js';
-import { DEFAULT_VARIANTS, type ServerVariants } from '../../server/variants.js';
+import { DEFAULT_VARIANTS, KNOWN_EXCHANGES, type ServerVariants } from '../../server/variants.js';
 
 /** A sandbox exchange with its server. */
 export interface RunningExchange {

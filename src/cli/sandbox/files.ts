@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { z } from 'zod';
 import { readYamlFile } from '../../config/yaml-file.js';
+import { onlyKeys, refusalOf } from '../../contract/shape.js';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { messageOf } from '../../kernel/errors.js';
-import { refusalOf } from '../../sandbox/errors.js';
 import { type MarketDescription, readMarket } from '../../sandbox/markets.js';
 import { UsageError } from '../failure.js';
 
@@ -123,7 +123,7 @@ const FIELDS = {
   balances: BALANCES.optional(),
   active: z.boolean('true or false').optional(),
 };
-const KEY = z.strictObject(FIELDS, `an object with only ${Object.keys(FIELDS).join(', ')}`);
+const KEY = onlyKeys(FIELDS);
 const KEY_BYTES = 16;
 const SECRET_BYTES = 32;
 

@@ -4,17 +4,17 @@ import { sleep } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
 import { BoundedQueue } from '../../kernel/queue.js';
 import { Backoff } from '../../kernel/retry.js';
-import { readAddress } from '../address.js';
 import { InvalidAddressError } from '../errors.js';
 import { DEFAULT_PRIORITY } from '../exchange-client.js';
+import { readAddress } from '../http-transport.js';
+import type { StateEvent, StateFeed, StateFeedOptions } from './state-feed.js';
 import {
   type ClosedEvent,
   NORMAL_CLOSURE,
   type SessionSettings,
   type SessionSink,
-} from './session-settings.js';
-import type { StateEvent, StateFeed, StateFeedOptions } from './state-feed.js';
-import { StateSession } from './state-session.js';
+  StateSession,
+} from './state-session.js';
 import { SubscriptionForm } from './subscription-form.js';
 
 const DEFAULT_ACKNOWLEDGE_TIMEOUT_MS = 10_000;
@@ -43,7 +43,7 @@ export function openStateFeed(options: StateFeedOptions): StateFeed {
  * → *stopped*. It never gives up by itself: attempts are bounded in rate, not in number.
  *
  * The queue has one place more than data may take. So the `closed` of a connection that was open,
- * hence had room, always finds one, even while the feed is being stopped. Nothing else is told
+ * hence had room, always finds one, even while the feed is being stopped. Nothing else is reported
  * while the consumer lags: the next connection waits until `retrying` has found room.
  */
 class ReconnectingFeed implements StateFeed {
@@ -59,11 +59,11 @@ class ReconnectingFeed implements StateFeed {
   readonly #sink: SessionSink = {
     offer: (event) => this.#queue.size < this.#queueLimit && this.#queue.offer(event),
     closed: (event) => {
-      if (!this.#queue.offer(event)) this.#untold = event;
+      if (!this.#queue.offer(event)) this.#unreported = event;
     },
   };
   /** The end of a connection that never opened, while there was no room to report it. */
-  #untold: ClosedEvent | undefined;
+  #unreported: ClosedEvent | undefined;
   #failure: unknown;
 
   constructor(options: StateFeedOptions) {
@@ -108,8 +108,8 @@ class ReconnectingFeed implements StateFeed {
     try {
       while (!signal.aborted) {
         const isOffered = await this.#follow(backoff);
-        if (this.#untold !== undefined) await this.#queue.put(this.#untold);
-        this.#untold = undefined;
+        if (this.#unreported !== undefined) await this.#queue.put(this.#unreported);
+        this.#unreported = undefined;
         const waitMs = isOffered ? backoff.nextMs() : NOT_OFFERED_WAIT_MS;
         telemetry.socketRetry({ market, periodS, waitMs });
         await this.#queue.put({ kind: 'retrying', waitMs, attempts: backoff.attempts });
@@ -131,7 +131,7 @@ class ReconnectingFeed implements StateFeed {
   async #follow(backoff: Backoff): Promise<boolean> {
     const { subscriptionForm } = this.#settings;
     if (subscriptionForm.isList && this.periodS !== LIST_PERIOD_S) {
-      this.#untold = this.#notOffered();
+      this.#unreported = this.#notOffered();
       return false;
     }
     if (!(await this.#mayConnect())) return true;

@@ -1,5 +1,6 @@
 import type { Clock } from '../../kernel/clock.js';
-import type { CloseReason } from './state-feed.js';
+import { compareDecimals, equalDecimals } from '../../kernel/decimal.js';
+import type { CloseReason, FeedRecord } from './state-feed.js';
 
 /** Refused queries in a row that end a connection. */
 const MAX_REFUSED = 3;
@@ -77,4 +78,86 @@ export class StateQueries {
     this.end();
     this.#cancel = clock.after(queryEveryMs, () => this.ask());
   }
+}
+
+/** Differing answers in a row, without an update between, that prove a dead subscription. */
+const PROOF = 2;
+
+/** What a query's answer says about the updates. */
+export type QueryResult =
+  /** It equals the newest update: nothing was missed so far. */
+  | 'agrees'
+  /** It proves nothing: it is not what was pushed last, or nothing was pushed yet. */
+  | 'unproven'
+  /** It shows once more what should have been pushed: the subscription is dead. */
+  | 'stalled';
+
+/**
+ * Notices a subscription that no longer reports changes, on a connection that still answers.
+ *
+ * An answer proves something only when it equals the newest *pushed* record. One that shows another
+ * deal should have been pushed before: once may be chance (the update is on its way), twice in a row
+ * without an update is proof. A volume that only shrank is neither: not every server pushes that old
+ * deals leave the window.
+ */
+export class StallDetector {
+  readonly #lateMs: number;
+  readonly #isVouchedFor: boolean;
+  #known: FeedRecord | undefined;
+  #isPushed = false;
+  #differing = 0;
+  #differsSinceMs: number | undefined;
+
+  /**
+   * @param lateMs how long after a differing answer an update may still be on its way
+   * @param isVouchedFor whether the server itself says when it has updates: a replay does
+   */
+  constructor(lateMs: number, isVouchedFor: boolean) {
+    this.#lateMs = lateMs;
+    this.#isVouchedFor = isVouchedFor;
+  }
+
+  /**
+   * @param nowMs monotonic
+   * @returns false when it comes so late after an answer that showed more, that others are lost
+   */
+  observeUpdate(record: FeedRecord, nowMs: number): boolean {
+    const isLate =
+      this.#differsSinceMs !== undefined && nowMs - this.#differsSinceMs > this.#lateMs;
+    this.#known = record;
+    this.#isPushed = true;
+    this.#differing = 0;
+    this.#differsSinceMs = undefined;
+    return !isLate;
+  }
+
+  /** @param nowMs monotonic */
+  observeQuery(record: FeedRecord, nowMs: number): QueryResult {
+    this.#known ??= record;
+    if (showsUnreportedDeal(this.#known, record)) {
+      this.#differing += 1;
+      this.#differsSinceMs ??= nowMs;
+      return this.#differing >= PROOF ? 'stalled' : 'unproven';
+    }
+    this.#differing = 0;
+    const isProof = this.#isVouchedFor || (this.#isPushed && isSame(this.#known, record));
+    if (!isProof) return 'unproven';
+    this.#differsSinceMs = undefined;
+    return 'agrees';
+  }
+}
+
+function showsUnreportedDeal(reported: FeedRecord, found: FeedRecord): boolean {
+  return (
+    !equalDecimals(reported.last, found.last) ||
+    compareDecimals(found.volume, reported.volume) > 0 ||
+    compareDecimals(found.deal, reported.deal) > 0
+  );
+}
+
+/** What both an update and an answer carry; updates of the contract carry no change. */
+const FIGURES = ['last', 'open', 'close', 'high', 'low', 'deal', 'volume'] as const;
+
+function isSame(reported: FeedRecord, found: FeedRecord): boolean {
+  return FIGURES.every((figure) => equalDecimals(reported[figure], found[figure]));
 }

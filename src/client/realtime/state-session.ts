@@ -1,21 +1,46 @@
 import { type RawData, WebSocket } from 'ws';
+import { GAP_NOTICES_METHOD } from '../../contract/gap-notices.js';
 import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
 import { stateRecord } from '../../contract/resources.js';
-import { GAP_NOTICES_METHOD } from '../../contract/told-gaps.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import { tlsRefusal } from '../../kernel/tls-refusal.js';
-import { identityOf, isReplay } from '../reply-headers.js';
-import {
-  NORMAL_CLOSURE,
-  reasonOfFailure,
-  type SessionSettings,
-  type SessionSink,
-} from './session-settings.js';
-import { StallDetector } from './stall-detector.js';
-import type { CloseReason, FeedRecord, StateEvent } from './state-feed.js';
-import { StateQueries } from './state-queries.js';
-import { SubscriptionRequest } from './subscription-form.js';
+import { identityOf, isReplay } from '../reply-reader.js';
+import type { CloseReason, FeedRecord, StateEvent, StateFeedOptions } from './state-feed.js';
+import { StallDetector, StateQueries } from './state-queries.js';
+import { type SubscriptionForm, SubscriptionRequest } from './subscription-form.js';
+
+/** The options of a feed with everything filled in that a connection needs. */
+export interface SessionSettings
+  extends Pick<
+    StateFeedOptions,
+    'url' | 'market' | 'periodS' | 'clock' | 'telemetry' | 'exchangeClock'
+  > {
+  readonly subscriptionForm: SubscriptionForm;
+  readonly acknowledgeTimeoutMs: number;
+  readonly queryEveryMs: number;
+  readonly maxFrameBytes: number;
+}
+
+export type ClosedEvent = Extract<StateEvent, { kind: 'closed' }>;
+
+/** Where a connection reports its events. */
+export interface SessionSink {
+  /** Everything but `closed`; false when there is no room, which ends the connection. */
+  offer(event: StateEvent): boolean;
+  /** Called exactly once, as the last thing, synchronously at the end. */
+  closed(event: ClosedEvent): void;
+}
+
+/** Close code of an end that we wish for (RFC 6455, 7.4.1). */
+export const NORMAL_CLOSURE = 1000;
+
+/** Why a connection ends whose library gave up, by the library's own code. */
+export function reasonOfFailure(code: string, isOpen: boolean): CloseReason {
+  if (code === 'WS_ERR_UNSUPPORTED_MESSAGE_LENGTH') return 'oversized';
+  if (code.startsWith('WS_ERR_')) return 'protocol_error';
+  return isOpen ? 'remote' : 'connect_failed';
+}
 
 /** Frames without meaning that one connection may send. */
 const MAX_UNRECOGNISED = 10;
@@ -210,12 +235,12 @@ export class StateSession {
     const isAnswer = record?.success === true && this.#isOurs(record.data.period);
     this.#queries.settled(isAnswer);
     if (!isAnswer || this.#isUnknown) return;
-    const verdict = this.#stalls?.observeQuery(asFeedRecord(record.data), clock.monotonicMs());
+    const result = this.#stalls?.observeQuery(asFeedRecord(record.data), clock.monotonicMs());
     this.#record('query', asFeedRecord(record.data));
     if (this.#phase !== 'following') return;
     // The answer was true at some time after the question left.
-    if (verdict === 'agrees') this.#alive(exchangeClock.atMonotonicMs(sentMonotonicMs), true);
-    if (verdict === 'stalled') this.#end('stalled');
+    if (result === 'agrees') this.#alive(exchangeClock.atMonotonicMs(sentMonotonicMs), true);
+    if (result === 'stalled') this.#end('stalled');
   }
 
   #updated(frame: Extract<ServerFrame, { kind: 'update' }>): void {

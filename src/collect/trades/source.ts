@@ -1,7 +1,7 @@
 import type { CallOptions } from '../../client/index.js';
+import type { ToldGap } from '../../contract/gap-notices.js';
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
-import type { ToldGap } from '../../contract/told-gaps.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../model/batch.js';

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { EndpointName } from '../../contract/endpoints.js';
-import { FaultScriptError, refusalOf, show } from '../errors.js';
+import { onlyKeys, refusalOf, show } from '../../contract/shape.js';
+import { FaultScriptError } from '../errors.js';
 import {
   type FaultKind,
   type FaultParameters,
@@ -87,16 +88,8 @@ function read<T extends z.ZodType>(schema: T, written: unknown, place: string): 
   return data;
 }
 
-/** An object with these keys only. */
-function keys<const S extends z.core.$ZodShape>(shape: S) {
-  const only = `only the keys ${Object.keys(shape).join(', ')}`;
-  return z.strictObject(shape, {
-    error: ({ code }) => (code === 'unrecognized_keys' ? only : 'keys and values'),
-  });
-}
-
-const KIND = z.looseObject({ kind: oneOf(faultKinds) }, { error: 'keys and values' });
-const SCRIPT = keys({
+const KIND = z.looseObject({ kind: oneOf(faultKinds) }, { error: 'an object with a kind' });
+const SCRIPT = onlyKeys({
   seed: whole(0, 2 ** 32 - 1).optional(),
   rules: z
     .array(z.unknown(), { error: 'a list' })
@@ -111,7 +104,7 @@ function placesOf(kind: FaultKind): FaultPlace[] {
 function readRule(written: unknown, index: number): FaultRule {
   const { kind } = read(KIND, written, `rule ${index + 1}`);
   const place = `rule ${index + 1} (${kind})`;
-  const schema = keys({ ...conditions(placesOf(kind)), ...shapeOf(kind).parameters });
+  const schema = onlyKeys({ ...conditions(placesOf(kind)), ...shapeOf(kind).parameters });
   const rule = read(schema, written, place) as z.output<Conditions> & FaultParameters;
   if (rule.to <= rule.from) {
     const { to } = written as FaultRuleInput;

@@ -6,13 +6,14 @@ import type {
   Depth,
   Market,
 } from '../../contract/resources.js';
+import { show } from '../../contract/shape.js';
 import type { Side } from '../../contract/values.js';
+import type { ChangeableBackend, MarketControl } from '../../server/backend.js';
 import { type NewOrder, RefusedError, type Slice } from '../../server/backend.js';
-import type { ChangeableBackend, MarketControl } from '../../server/control/market-control.js';
 import { formatScaled } from '../amounts.js';
 import { readOrder } from '../engine/limit-order.js';
 import { createdOrderView, depthView, openOrderView } from '../engine/views.js';
-import { LiveError, Rejection, show } from '../errors.js';
+import { LiveError, Rejection } from '../errors.js';
 import { MarketData, type MarketDataParts, type Touch } from '../market-data.js';
 import type { MarketTape } from '../market-tape.js';
 import { type MarketDescription, readMarket, usualMarket } from '../markets.js';

@@ -42,7 +42,7 @@ const US_PER_S = 1_000_000;
  * price that wanders by itself, and *takers* who come alone or draw others after them.
  *
  * Everything follows from seed, market, session and the market's own book; neither other markets
- * nor the times at which anybody reads have any influence. A flow is used for one session:
+ * nor the times of reads have any influence. A flow is used for one session:
  * {@link MarketFlow.open} fills the book, {@link MarketFlow.happen} goes on, and
  * {@link MarketFlow.close} takes back what still rests.
  */

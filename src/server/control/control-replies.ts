@@ -1,9 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { z } from 'zod';
 import { errorEnvelope, successEnvelope } from '../../contract/error-shapes.js';
+import { refusalOf } from '../../contract/shape.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
 import { isFromOtherSite, isLocalHost } from '../../kernel/hosts.js';
 import { parseJson } from '../../kernel/json.js';
-import { isEncoded, JSON_TYPE } from '../http/reply-head.js';
+import { isEncoded, JSON_TYPE } from '../http/replies.js';
 
 /** Everything below this path steers the served exchange; it is outside the contract. */
 export const CONTROL_PREFIX = '/sandbox/';
@@ -46,6 +48,31 @@ export function readJson(request: FastifyRequest): unknown {
   const text = Buffer.isBuffer(request.body) ? request.body.toString('utf8') : '';
   if (text === '') throw new SyntaxError('the body is empty; expected JSON');
   return parseJson(text);
+}
+
+/** The body of a control request cannot be used. */
+export class ControlError extends TapekeepError {
+  constructor(message: string) {
+    super('control_body_invalid', 'fatal', message);
+  }
+}
+
+/**
+ * The JSON of a body as a schema reads it.
+ *
+ * @param empty what an empty body stands for; left out, there must be one
+ * @throws ControlError naming the key, its value and what is expected, or SyntaxError
+ */
+export function readBody<S extends z.ZodType>(
+  request: FastifyRequest,
+  schema: S,
+  empty?: object,
+): z.output<S> {
+  const isEmpty = !Buffer.isBuffer(request.body) || request.body.length === 0;
+  const body = isEmpty && empty !== undefined ? empty : readJson(request);
+  const { data, error } = schema.safeParse(body);
+  if (error !== undefined) throw new ControlError(refusalOf(error, body));
+  return data;
 }
 
 /** Carries out a change and shows what came of it. */

@@ -1,10 +1,9 @@
-import type { FastifyInstance, FastifyReply } from 'fastify';
-import type { Backend } from '../backend.js';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { onlyKeys } from '../../contract/shape.js';
+import type { Backend, ChangeableBackend, MarketControl, PlayedBackend } from '../backend.js';
 import type { Interference, InterferenceControl } from '../faults.js';
-import type { PlayedBackend } from './clock-control.js';
-import { CONTROL_PREFIX, readJson, showResult, steer } from './control-replies.js';
-import type { ChangeableBackend } from './market-control.js';
-import { addMarketsControl } from './markets-control.js';
+import { CONTROL_PREFIX, readBody, readJson, showResult, steer } from './control-replies.js';
 import { addReplayControl } from './replay-control.js';
 import { addTruthControl } from './truth-control.js';
 
@@ -74,4 +73,34 @@ function addFaultsControl(
       return control.describe();
     }),
   );
+}
+
+/** Largest description of a market, bytes. */
+const MARKET_MAX_BYTES = 16 * 1024;
+const text = z.string('a text, in quotes');
+const MARKET = onlyKeys({ market: text });
+const DEPOSIT = onlyKeys({ account: text, currency: text, amount: text });
+
+/**
+ * Markets and funds from outside, each a POST of JSON: `/sandbox/markets` lists a market, its paths
+ * `/delist`, `/block` and `/unblock` end it and close or open it for orders, `/sandbox/deposits` gives
+ * funds. GET of `/sandbox/markets` shows all markets with their states.
+ */
+function addMarketsControl(app: FastifyInstance, control: MarketControl): void {
+  const markets = `${CONTROL_PREFIX}markets`;
+  const add = (path: string, change: (request: FastifyRequest) => object) => {
+    app.post(path, { bodyLimit: MARKET_MAX_BYTES }, (request, reply) =>
+      steer(reply, () => change(request)),
+    );
+  };
+  const marketOf = (request: FastifyRequest) => readBody(request, MARKET).market;
+  app.get(markets, (_request, reply) => showResult(reply, control.describe()));
+  add(markets, (request) => control.create(readJson(request)));
+  add(`${markets}/delist`, (request) => control.delist(marketOf(request)));
+  add(`${markets}/block`, (request) => control.block(marketOf(request), true));
+  add(`${markets}/unblock`, (request) => control.block(marketOf(request), false));
+  add(`${CONTROL_PREFIX}deposits`, (request) => {
+    const { account, currency, amount } = readBody(request, DEPOSIT);
+    return control.deposit(account, currency, amount);
+  });
 }

@@ -1,8 +1,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { onlyKeys, show } from '../../contract/shape.js';
 import { TapekeepError } from '../../kernel/errors.js';
-import { SESSION_HEADER } from '../seats.js';
-import type { ClockControl, PlaySpeed } from './clock-control.js';
-import { REPLAY_PREFIX, readJson, refuse, refuseFor, showResult } from './control-replies.js';
+import type { ClockControl } from '../backend.js';
+import { SESSION_HEADER } from '../http/request.js';
+import {
+  ControlError,
+  REPLAY_PREFIX,
+  readBody,
+  refuse,
+  refuseFor,
+  showResult,
+} from './control-replies.js';
 
 /** Largest body of a control request, bytes. */
 const BODY_MAX_BYTES = 4 * 1024;
@@ -10,65 +19,32 @@ const SPEED_MAX = 100_000;
 /** Longest single step: a year. */
 const STEP_MAX_MS = 366 * 86_400_000;
 
-/** The body of a control request cannot be used. */
-class ControlError extends TapekeepError {
-  constructor(message: string) {
-    super('control_body_invalid', 'fatal', message);
-  }
-}
-
-function show(value: unknown): string {
-  const text = JSON.stringify(value) ?? String(value);
-  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
-}
-
-type Fields = Readonly<Record<string, unknown>>;
-
-/** The fields of a body that may be left out whole. */
-function readFields(request: FastifyRequest, ...known: readonly string[]): Fields {
-  const body = Buffer.isBuffer(request.body) && request.body.length > 0 ? readJson(request) : {};
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-    throw new ControlError(`the body ${show(body)} is not allowed; expected a JSON object`);
-  }
-  for (const name of Object.keys(body)) {
-    if (known.includes(name)) continue;
-    const expected = known.length === 0 ? 'expected none' : `expected ${known.join(', ')}`;
-    throw new ControlError(`unknown field ${show(name)}; ${expected}`);
-  }
-  return body as Fields;
-}
+const INSTANT_FORM = {
+  error: 'a time such as 2026-01-31T12:00:00Z, or UNIX milliseconds',
+};
+const STEP_FORM = { error: `a whole number of milliseconds from 1 to ${STEP_MAX_MS}` };
+const NOTHING = onlyKeys({});
+const SEEK = onlyKeys({
+  to: z.preprocess(
+    (time) => (typeof time === 'string' ? Date.parse(time) : time),
+    z.int(INSTANT_FORM),
+  ),
+});
+const STEP = onlyKeys({
+  ms: z.int(STEP_FORM).min(1, STEP_FORM).max(STEP_MAX_MS, STEP_FORM).optional(),
+});
+const SPEED = onlyKeys({
+  speed: z.union([z.enum(['max', 'step']), z.number().gt(0).max(SPEED_MAX)], {
+    error: `a number above 0 and up to ${SPEED_MAX}, "max" or "step"`,
+  }),
+});
 
 /** @throws ControlError when it is not plain */
 function readSession(request: FastifyRequest): string | undefined {
-  const named = request.headers[SESSION_HEADER] ?? (request.query as Fields).session;
+  const named =
+    request.headers[SESSION_HEADER] ?? (request.query as Readonly<Record<string, unknown>>).session;
   if (named === undefined || typeof named === 'string') return named;
   throw new ControlError(`session ${show(named)} is not allowed; name one`);
-}
-
-function readInstant(value: unknown): number {
-  const ms = typeof value === 'string' ? Date.parse(value) : value;
-  const isInstant = typeof ms === 'number' && Number.isSafeInteger(ms);
-  if (isInstant) return ms;
-  throw new ControlError(
-    `to ${show(value)} is not allowed; expected a time such as 2026-01-31T12:00:00Z, or UNIX milliseconds`,
-  );
-}
-
-function readStep(value: unknown): number | undefined {
-  if (value === undefined) return undefined;
-  const isStep = typeof value === 'number' && Number.isSafeInteger(value) && value >= 1;
-  if (isStep && value <= STEP_MAX_MS) return value;
-  throw new ControlError(
-    `ms ${show(value)} is not allowed; expected a whole number of milliseconds from 1 to ${STEP_MAX_MS}`,
-  );
-}
-
-function readSpeed(value: unknown): PlaySpeed {
-  if (value === 'max' || value === 'step') return value;
-  if (typeof value === 'number' && value > 0 && value <= SPEED_MAX) return value;
-  throw new ControlError(
-    `speed ${show(value)} is not allowed; expected a number above 0 and up to ${SPEED_MAX}, "max" or "step"`,
-  );
 }
 
 /** What each path below `/replay/` does. */
@@ -83,19 +59,17 @@ const changes: Readonly<
   >
 > = {
   pause: (control, session, request) => {
-    readFields(request);
+    readBody(request, NOTHING, {});
     return control.pause(session);
   },
   resume: (control, session, request) => {
-    readFields(request);
+    readBody(request, NOTHING, {});
     return control.resume(session);
   },
-  seek: (control, session, request) =>
-    control.seek(session, readInstant(readFields(request, 'to').to)),
-  step: (control, session, request) =>
-    control.step(session, readStep(readFields(request, 'ms').ms)),
+  seek: (control, session, request) => control.seek(session, readBody(request, SEEK, {}).to),
+  step: (control, session, request) => control.step(session, readBody(request, STEP, {}).ms),
   speed: (control, session, request) =>
-    control.setSpeed(session, readSpeed(readFields(request, 'speed').speed)),
+    control.setSpeed(session, readBody(request, SPEED, {}).speed),
 };
 
 async function answer(

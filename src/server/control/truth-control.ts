@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Backend, BackendTrade } from '../backend.js';
-import { readQuery } from '../http/query.js';
+import { readQuery } from '../http/request.js';
 import { CONTROL_PREFIX, refuse, refuseFor } from './control-replies.js';
 
 /** A backend that can list everything it ever issued. */

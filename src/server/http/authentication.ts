@@ -4,8 +4,13 @@ import { signedFields } from '../../contract/params.js';
 import { AUTH_HEADERS, isSignedBy, type SignedContent } from '../../contract/signing.js';
 import { parseJson } from '../../kernel/json.js';
 import { Mutex } from '../../kernel/mutex.js';
-import { AUTHENTICATION_FAILURE, type ErrorReply, ReplyError, tooManyRequests } from './refusal.js';
-import { isEncoded } from './reply-head.js';
+import {
+  AUTHENTICATION_FAILURE,
+  type ErrorReply,
+  isEncoded,
+  ReplyError,
+  tooManyRequests,
+} from './replies.js';
 import type { RawParams } from './validation.js';
 
 /** Most requests of one key that may wait. */

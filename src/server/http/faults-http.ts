@@ -7,7 +7,7 @@ import { isAborted } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import type { Backend } from '../backend.js';
 import type { HttpDelivery, HttpReply, Interference } from '../faults.js';
-import { readQuery } from './query.js';
+import { readQuery } from './request.js';
 
 const endpointOfPath = new Map(endpointNames.map((name) => [endpoints[name].path as string, name]));
 

@@ -12,36 +12,32 @@ import { type Backend, RefusedError } from '../backend.js';
 import { addControl } from '../control/control.js';
 import { guardControl, isControlPath } from '../control/control-replies.js';
 import type { Interference } from '../faults.js';
-import { failureOf } from '../handler-failure.js';
-import { openSession, sessionBackendOf } from '../seats.js';
 import type { ServerVariants } from '../variants.js';
-import { sendAnswer, sendJson } from './answer-reply.js';
-import { answerText } from './answers.js';
+import { answerText, sendAnswer, sendJson } from './answers.js';
 import { Authenticator } from './authentication.js';
 import { addInterference } from './faults-http.js';
-import { pathOf, readQuery } from './query.js';
 import { RateWindows } from './rate-window.js';
 import {
   AUTHENTICATION_FAILURE,
   BAD_REQUEST,
+  BARE_BAD_REQUEST,
+  bareReplyText,
   type ErrorReply,
+  failureOf,
   familyNotFound,
+  HTML_TYPE,
+  httpDate,
+  IDENTITY_HEADER,
   INTERNAL_ERROR,
   INVALID_INPUT,
+  isUnambiguous,
   notFound,
   ReplyError,
   refusedReply,
   tooManyRequests,
   underGoodStatus,
-} from './refusal.js';
-import {
-  BARE_BAD_REQUEST,
-  bareReplyText,
-  HTML_TYPE,
-  httpDate,
-  IDENTITY_HEADER,
-  isUnambiguous,
-} from './reply-head.js';
+} from './replies.js';
+import { openSession, pathOf, readQuery, sessionBackendOf } from './request.js';
 import { type RawParams, validateParams } from './validation.js';
 
 /** What the parts of one server share. */

@@ -11,7 +11,7 @@ import {
   fieldErrors,
   INVALID_INPUT,
   ReplyError,
-} from './refusal.js';
+} from './replies.js';
 
 /** Candles that one kline request may span; bounds the work of one request. */
 const KLINE_SPAN_MAX = 10_000;

@@ -5,8 +5,6 @@ import { notFoundBody } from '../../contract/error-shapes.js';
 import { REALTIME_FRAME_MAX_BYTES } from '../../contract/limits.js';
 import { type Backend, RefusedError } from '../backend.js';
 import type { ServerContext } from '../http/http.js';
-import { pathOf } from '../http/query.js';
-import { refusedReply } from '../http/refusal.js';
 import {
   BARE_BAD_REQUEST,
   type BareReply,
@@ -15,8 +13,9 @@ import {
   IDENTITY_HEADER,
   isUnambiguous,
   JSON_TYPE,
-} from '../http/reply-head.js';
-import { sessionOf } from '../seats.js';
+  refusedReply,
+} from '../http/replies.js';
+import { pathOf, sessionOf } from '../http/request.js';
 import { RealtimeConnection } from './connection.js';
 
 /** Connections served at once; more are refused with 503. */

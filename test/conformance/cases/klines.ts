@@ -1,5 +1,5 @@
 import type { ResultOf } from '../../../src/contract/endpoints.js';
-import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/intervals.js';
+import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/limits.js';
 import {
   addDecimals,
   compareDecimals,

@@ -1,5 +1,5 @@
 import { createExchangeClock, openStateFeed } from '../../../src/client/index.js';
-import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/intervals.js';
+import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/limits.js';
 import { readServerFrame, STATE_UPDATE } from '../../../src/contract/realtime.js';
 import { systemRandom } from '../../../src/kernel/random.js';
 import { silentClientEvents } from '../../../src/observe/events.js';

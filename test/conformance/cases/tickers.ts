@@ -1,4 +1,4 @@
-import { headerText, parseHttpDate } from '../../../src/client/reply-headers.js';
+import { headerText, parseHttpDate } from '../../../src/client/reply-reader.js';
 import {
   compareDecimals,
   decimalSign,

@@ -32,9 +32,9 @@ const UNBOUND_ROOMS: ReadonlySet<string> = new Set(['cli', 'index.ts']);
 /** Rooms that know another room only through some files of it, which hold nothing but interfaces. */
 const ONLY_FILES: Readonly<Record<string, Readonly<Record<string, readonly string[]>>>> = {
   sandbox: {
-    server: ['server/backend.ts', 'server/faults.ts', 'server/control/market-control.ts'],
+    server: ['server/backend.ts', 'server/faults.ts'],
   },
-  replay: { server: ['server/backend.ts', 'server/control/clock-control.ts'] },
+  replay: { server: ['server/backend.ts'] },
 };
 /** Rooms that use another room's types only. */
 const ONLY_TYPES: Readonly<Record<string, readonly string[]>> = {
@@ -57,7 +57,7 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   pino: ['observe'],
   'pino-pretty': ['observe'],
   'node-cron': ['collect'],
-  zod: ['contract', 'config', 'archive/cold', 'sandbox', 'cli/sandbox'],
+  zod: ['contract', 'config', 'archive/cold', 'sandbox', 'server/control', 'cli/sandbox'],
   fastify: ['server', 'status'],
   'big.js': ['kernel'],
   commander: ['cli'],

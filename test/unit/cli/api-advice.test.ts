@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { withAdvice } from '../../../src/cli/api/advice.js';
-import { REPLAY_TIME } from '../../../src/contract/replay-time.js';
+import { REPLAY_TIME } from '../../../src/contract/gap-notices.js';
 import { messageOf, TapekeepError } from '../../../src/kernel/errors.js';
 
 test('what may pass is to be tried again; a replay whose time stands has to be moved', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { coveredOf, gapsOf } from '../../../src/client/reply-headers.js';
+import { coveredOf, gapsOf } from '../../../src/client/reply-reader.js';
 
 const SINCE = '2026-01-31T12:01:00.000Z';
 const NOW = '2026-01-31T12:03:00.000Z';

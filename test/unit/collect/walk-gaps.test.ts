@@ -9,7 +9,7 @@ import {
   toPage,
 } from '../../../src/collect/trades/source.js';
 import { TradeWalker } from '../../../src/collect/trades/walker.js';
-import { describeGaps, readGaps } from '../../../src/contract/told-gaps.js';
+import { describeGaps, readGaps } from '../../../src/contract/gap-notices.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { normalizeSpans, type Span, subtractSpans } from '../../../src/kernel/span.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';

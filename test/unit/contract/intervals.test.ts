@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { DOCUMENTED_INTERVALS_S, isKlineInterval } from '../../../src/contract/intervals.js';
+import { DOCUMENTED_INTERVALS_S, isKlineInterval } from '../../../src/contract/limits.js';
 
 const HOUR_S = 3600;
 const DAY_S = 24 * HOUR_S;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { z } from 'zod';
 import { endpoints } from '../../../src/contract/endpoints.js';
-import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/intervals.js';
+import { DOCUMENTED_INTERVALS_S } from '../../../src/contract/limits.js';
 import { signedFields } from '../../../src/contract/params.js';
 
 /** Reads one field of one endpoint, all others being good. */

@@ -7,7 +7,7 @@ import {
   readCovered,
   readGaps,
   type ToldGap,
-} from '../../../src/contract/told-gaps.js';
+} from '../../../src/contract/gap-notices.js';
 import { subtractSpans } from '../../../src/kernel/span.js';
 
 const moment = fc.integer({ min: 0, max: Date.UTC(2100, 0, 1) });

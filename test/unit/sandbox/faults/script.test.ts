@@ -9,7 +9,7 @@ const refused: ReadonlyArray<readonly [unknown, ...string[]]> = [
   [undefined, 'rules undefined', 'a list'],
   [{ rules: [], chance: 1 }, 'chance 1', 'seed, rules'],
   [{ rules: [], seed: -1 }, 'seed -1', '0 to 4294967295'],
-  [[7], 'rule 1', '7', 'keys and values'],
+  [[7], 'rule 1', '7', 'an object with a kind'],
   [[{}], 'rule 1', 'kind undefined', 'latency'],
   [[{ kind: 'constructor' }], 'rule 1', 'kind "constructor"', 'latency'],
   [

@@ -4,7 +4,13 @@ import {
   startOfSecond,
   type TickerRow,
 } from '../archive/past/past.js';
-import { REPLAY_TIME } from '../contract/replay-time.js';
+import {
+  COVERED_HEADER,
+  describeCovered,
+  describeGaps,
+  GAP_HEADER,
+  REPLAY_TIME,
+} from '../contract/gap-notices.js';
 import type {
   ActiveOrder,
   Balance,
@@ -17,12 +23,6 @@ import type {
   Ticker,
   TickerEntry,
 } from '../contract/resources.js';
-import {
-  COVERED_HEADER,
-  describeCovered,
-  describeGaps,
-  GAP_HEADER,
-} from '../contract/told-gaps.js';
 import type { Side } from '../contract/values.js';
 import {
   type Backend,
@@ -35,10 +35,9 @@ import {
   type TradeForm,
 } from '../server/backend.js';
 import { termsAt } from './catalog.js';
-import type { TouchedGap } from './gap-book.js';
-import type { ReplayContext } from './library.js';
+import type { TouchedGap } from './gaps.js';
 import { depthOf, ordersOf, recordOf, tickerEntryOf, tickerOf } from './observations.js';
-import type { ReplaySession } from './session.js';
+import type { ReplayContext, ReplaySession } from './sessions.js';
 
 /** Names what single orders are made of where none are recorded. */
 const BOOK_HEADER = 'x-tapekeep-book';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { AsOfReader, TradeMarks, TradePlace } from '../../../src/archive/past/past.js';
-import { TradeOffsets } from '../../../src/replay/trade-ranks.js';
+import { TradeOffsets } from '../../../src/replay/trade-view.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 /** Trades with the ids 1 to `count`, one a second; remembers how much of them was counted. */

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { Turns } from '../../../src/client/turns.js';
+import { RequestGate } from '../../../src/client/request-gate.js';
 import { RequestBudget } from '../../../src/kernel/budget.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 function make(burst: number, connections: number) {
   const clock = new FakeClock();
   const budget = new RequestBudget({ clock, ratePerS: 1, burst, maxWaiting: 10 });
-  return { clock, budget, turns: new Turns(budget, clock, connections) };
+  return { clock, budget, turns: new RequestGate(budget, clock, connections) };
 }
 
 test('a call with a reserved turn waits for nothing, and uses it up', async () => {

@@ -1,17 +1,16 @@
 import type { RequestBudget } from '../kernel/budget.js';
 import type { Clock } from '../kernel/clock.js';
-import { queueKeyOf } from '../kernel/waiting-line.js';
+import { queueKeyOf, WaitingLine } from '../kernel/waiting-line.js';
 import type { RequestTurn } from './exchange-client.js';
-import { Slots } from './slots.js';
 
 /**
- * Turns to send one request: a token of the shared budget and one of the connections. Taken right
+ * RequestGate to send one request: a token of the shared budget and one of the connections. Taken right
  * before sending, or reserved by a caller that chooses only then what to send.
  */
-export class Turns {
+export class RequestGate {
   readonly #budget: RequestBudget;
   readonly #clock: Clock;
-  readonly #slots: Slots;
+  readonly #connections: Semaphore;
   /** How to leave the connection of each turn that is reserved and not used yet. */
   readonly #reserved = new WeakMap<RequestTurn, () => void>();
 
@@ -19,7 +18,7 @@ export class Turns {
   constructor(budget: RequestBudget, clock: Clock, connections: number) {
     this.#budget = budget;
     this.#clock = clock;
-    this.#slots = new Slots(connections);
+    this.#connections = new Semaphore(connections);
   }
 
   /**
@@ -57,12 +56,45 @@ export class Turns {
   }
 
   #enter(priority: number, signal?: AbortSignal): Promise<() => void> {
-    return this.#slots.enter(queueKeyOf(priority, this.#clock.monotonicMs()), signal);
+    return this.#connections.enter(queueKeyOf(priority, this.#clock.monotonicMs()), signal);
   }
 
   #redeem(turn: RequestTurn): (() => void) | undefined {
     const leave = this.#reserved.get(turn);
     this.#reserved.delete(turn);
     return leave;
+  }
+}
+
+/**
+ * A fixed number of permits, given out in order of their keys. It bounds the
+ * requests under way, so that none waits inside the connection pool after its token was taken.
+ */
+export class Semaphore {
+  readonly #line = new WaitingLine();
+  #free: number;
+
+  constructor(count: number) {
+    if (!Number.isInteger(count) || count < 1)
+      throw new RangeError(`not a number of permits: ${count}`);
+    this.#free = count;
+  }
+
+  /**
+   * Waits for a permit.
+   *
+   * @returns gives the permit back; a second call does nothing
+   * @throws the signal's reason when it aborts first
+   */
+  async enter(turn: number, signal?: AbortSignal): Promise<() => void> {
+    signal?.throwIfAborted();
+    if (this.#free > 0) this.#free -= 1;
+    else await this.#line.join(turn, signal);
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      if (!this.#line.admitNext()) this.#free += 1;
+    };
   }
 }

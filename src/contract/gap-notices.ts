@@ -113,3 +113,9 @@ function readTimestamp(text: string | undefined): number | undefined {
   const atMs = Date.parse(text);
   return Number.isNaN(atMs) ? undefined : atMs;
 }
+
+/**
+ * How a replay names its time when it has nothing to show yet. A reader knows from it that asking again
+ * does not help before that time has gone on.
+ */
+export const REPLAY_TIME = 'the time of this replay';

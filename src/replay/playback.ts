@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.js';
 import { Wakeup } from '../kernel/wakeup.js';
 import type { StateFollower } from '../server/backend.js';
-import type { ChannelEvent, StateChannel } from './state-track.js';
+import type { ChannelEvent, StateChannel } from './state-channel.js';
 import type { VirtualClock } from './virtual-clock.js';
 
 /** Without anything to do it looks again after this: recorded things may have come to be. */
@@ -14,7 +14,7 @@ const RETRY_MS = 1000;
 export interface PlaybackOptions {
   readonly clock: Clock;
   readonly time: VirtualClock;
-  readonly makeTrack: (market: string, periodS: number, sinceMs: number) => Promise<StateChannel>;
+  readonly makeChannel: (market: string, periodS: number, sinceMs: number) => Promise<StateChannel>;
   /** Called when the archive failed; it is asked again. */
   readonly onFailure: (error: unknown) => void;
 }
@@ -51,7 +51,7 @@ export class Playback {
     const laps = this.#laps;
     const start = async () => {
       const channel =
-        this.#channels.get(key) ?? (await this.#options.makeTrack(market, periodS, sinceMs));
+        this.#channels.get(key) ?? (await this.#options.makeChannel(market, periodS, sinceMs));
       // Another one may have made it meanwhile.
       const known = this.#channels.get(key) ?? channel;
       if (isEnded || this.#stopping.signal.aborted) return;
