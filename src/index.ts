@@ -4,12 +4,10 @@
  */
 export {
   ArchiveError,
-  type ArchiveErrorCode,
   type ArchiveGap,
   ArchiveGapsError,
   BadMomentError,
   ColdError,
-  type ColdErrorCode,
 } from './archive/errors.js';
 export {
   type Archive,
@@ -94,7 +92,16 @@ export {
   roundDecimal,
   subtractDecimals,
 } from './kernel/decimal.js';
-export { AbortedError, type ErrorAction, isAborted, TapekeepError } from './kernel/errors.js';
+export {
+  AbortedError,
+  type ArchiveErrorCode,
+  type ColdErrorCode,
+  type ErrorAction,
+  type ErrorCode,
+  isAborted,
+  type StoreErrorCode,
+  TapekeepError,
+} from './kernel/errors.js';
 export { type Random, seededRandom, systemRandom } from './kernel/random.js';
 export type { BackoffOptions } from './kernel/retry.js';
 export type { Span } from './kernel/span.js';
@@ -107,4 +114,4 @@ export type {
   RequestEnded,
   RequestOutcome,
 } from './observe/events.js';
-export { StoreError, type StoreErrorCode } from './store/index.js';
+export { StoreError } from './store/index.js';

@@ -1,32 +1,16 @@
-import { codeOf, type ErrorAction, messageOf, TapekeepError } from '../kernel/errors.js';
+import {
+  type ArchiveErrorCode,
+  type ColdErrorCode,
+  codeOf,
+  type ErrorAction,
+  messageOf,
+  TapekeepError,
+} from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { SeriesKind } from '../model/kinds.js';
 import { type MissingPart, StoreError } from '../store/index.js';
 
 /** Errors of the archive: of questions to it, of cold files, of exports, and of statements. */
-
-/** Stable codes of what can be wrong with a question to the archive. */
-export type ArchiveErrorCode =
-  /** A moment that is none. */
-  | 'bad_moment'
-  /** A span that is empty, or ends before it begins. */
-  | 'bad_span'
-  /** A span of which nothing was ever collected. */
-  | 'span_outside_archive'
-  /** An option with a value that is none of those allowed. */
-  | 'bad_option'
-  /** A market that the archive does not know. */
-  | 'unknown_market'
-  /** A kind of rows that is none of those known. */
-  | 'unknown_kind'
-  /** The market exists, but nothing of this kind (or interval, or period) is collected of it. */
-  | 'not_collected'
-  /** The span is not proven complete, and that was not allowed. */
-  | 'archive_gaps'
-  /** Nothing is there to be opened. */
-  | 'no_archive'
-  /** The archive was closed before. */
-  | 'archive_closed';
 
 /** The archive cannot answer. The message says what it has, or what to do. */
 export class ArchiveError extends TapekeepError {
@@ -79,21 +63,6 @@ export class ArchiveGapsError extends ArchiveError {
     this.gapCount = gapCount;
   }
 }
-
-/** Stable codes of what can go wrong with cold partitions. */
-export type ColdErrorCode =
-  /** A file that the archive counts on is not there. */
-  | 'cold_missing'
-  /** A file is not what was written: other bytes, no Parquet, no manifest. */
-  | 'cold_damaged'
-  /** Rows do not add up to the checksum that they were sealed with. */
-  | 'cold_mismatch'
-  /** The disk of the cold folder is full. */
-  | 'cold_disk_full'
-  /** The database has no room for the rows of a partition that is brought back. */
-  | 'restore_disk_full'
-  /** The cold folder cannot be written or read. */
-  | 'cold_refused';
 
 /** Something is wrong with cold partitions. Nothing was dropped for it. */
 export class ColdError extends TapekeepError {

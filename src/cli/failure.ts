@@ -1,19 +1,6 @@
-import { messageOf, TapekeepError } from '../kernel/errors.js';
+import { ERRORS, EXITS, type ExitName, messageOf, TapekeepError } from '../kernel/errors.js';
 
-/** How the program ends, for scripts and supervisors, with what help says of it. Numbers never change. */
-const EXITS = {
-  ok: [0, 'done, or stopped on request after everything received was stored'],
-  failure: [1, 'something failed while running; starting again may help'],
-  usage: [2, 'a wrong option or setting'],
-  database: [3, 'the database refuses: newer schema, archive of another exchange, another writer'],
-  exchange: [4, 'the exchange cannot be used, has become another one, or refuses a call'],
-  unknown: [5, 'nothing tells whether an order was placed: look before placing it again'],
-  doubt: [6, 'verify: something is not proven, or wrong; the output names it'],
-  incomplete: [7, 'gaps fill, backfill: not all of it could be filled now; the output tells why'],
-  gaps: [8, 'export: the span is not complete; nothing was written'],
-  forced: [130, 'ended at once: the daemon on a second signal, other commands on the first'],
-} as const;
-type ExitName = keyof typeof EXITS;
+/** One of {@link EXITS}. */
 export type ExitCode = (typeof EXITS)[ExitName][0];
 
 export const EXIT_CODES = Object.fromEntries(
@@ -39,39 +26,9 @@ export class StatementError extends TapekeepError {
   }
 }
 
-/** Codes of errors by the exit code that fits them; all others are failures. */
-const CODES: Readonly<Partial<Record<ExitName, readonly string[]>>> = {
-  usage: [
-    ...['usage', 'config_invalid', 'bad_schedule', 'markets_not_listed'],
-    ...['bad_database_url', 'fault_script_invalid', 'tape_invalid', 'live_invalid'],
-    ...['replay_invalid', 'query_refused', 'no_archive', 'output_refused'],
-    ...['interchange_refused', 'invalid_address', 'invalid_parameter', 'missing_credentials'],
-  ],
-  database: [
-    ...[
-      'archive_of_another_exchange',
-      'query_role_missing',
-      'database_read_only',
-      'database_login_refused',
-    ],
-    ...['database_tls_refused', 'database_too_new', 'database_too_old', 'database_not_migrated'],
-    ...['writer_lock_held', 'embedded_postgres_locked'],
-  ],
-  gaps: ['export_gaps'],
-  exchange: [
-    ...['exchange_changed', 'exchange_silent', 'tls_refused', 'redirected'],
-    ...['authentication_failed', 'field_errors', 'invalid_input', 'market_unavailable'],
-    ...['not_found', 'operation_blocked', 'request_refused', 'rows_unreadable'],
-    ...['subscription_refused'],
-  ],
-  unknown: ['order_outcome_unknown'],
-};
-
-/** The exit code that fits an error. */
+/** The exit code that fits an error, by the catalogue. */
 export function exitCodeOf(error: unknown): ExitCode {
-  const code = error instanceof TapekeepError ? error.code : '';
-  const found = Object.entries(CODES).find(([, codes]) => codes.includes(code));
-  return EXIT_CODES[(found?.[0] ?? 'failure') as ExitName];
+  return EXIT_CODES[error instanceof TapekeepError ? ERRORS[error.code].exit : 'failure'];
 }
 
 /** Error text for people: our own errors speak for themselves, others come with their stack. */

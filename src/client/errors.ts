@@ -1,7 +1,13 @@
 import type { EndpointName } from '../contract/endpoints.js';
 import type { FieldErrors } from '../contract/error-shapes.js';
 import type { Side } from '../contract/values.js';
-import { type ErrorAction, isAborted, messageOf, TapekeepError } from '../kernel/errors.js';
+import {
+  type ErrorAction,
+  type ErrorCode,
+  isAborted,
+  messageOf,
+  TapekeepError,
+} from '../kernel/errors.js';
 import type { RequestOutcome } from '../observe/events.js';
 
 /** Where an error happened: what was asked, and what came back if anything did. */
@@ -27,7 +33,7 @@ export class ExchangeError extends TapekeepError {
   readonly outcome: RequestOutcome;
 
   constructor(
-    code: string,
+    code: ErrorCode,
     action: ErrorAction,
     outcome: RequestOutcome,
     place: ErrorPlace,
@@ -55,7 +61,7 @@ export class FieldErrorsError extends ExchangeError {
   /** Names and texts as the exchange wrote them. Match the names, never the words. */
   readonly fields: FieldErrors;
 
-  constructor(place: ErrorPlace, fields: FieldErrors, code = 'field_errors', hint = '') {
+  constructor(place: ErrorPlace, fields: FieldErrors, code: ErrorCode = 'field_errors', hint = '') {
     const names = Object.keys(fields)
       .slice(0, 5)
       .map((name) => safeExcerpt(name))

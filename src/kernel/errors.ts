@@ -7,6 +7,230 @@
  */
 export type ErrorAction = 'retry' | 'skip' | 'fatal';
 
+/** How the program ends, for scripts and supervisors, with what help says of it. Numbers never change. */
+export const EXITS = {
+  ok: [0, 'done, or stopped on request after everything received was stored'],
+  failure: [1, 'something failed while running; starting again may help'],
+  usage: [2, 'a wrong option or setting'],
+  database: [3, 'the database refuses: newer schema, archive of another exchange, another writer'],
+  exchange: [4, 'the exchange cannot be used, has become another one, or refuses a call'],
+  unknown: [5, 'nothing tells whether an order was placed: look before placing it again'],
+  doubt: [6, 'verify: something is not proven, or wrong; the output names it'],
+  incomplete: [7, 'gaps fill, backfill: not all of it could be filled now; the output tells why'],
+  gaps: [8, 'export: the span is not complete; nothing was written'],
+  forced: [130, 'ended at once: the daemon on a second signal, other commands on the first'],
+} as const;
+export type ExitName = keyof typeof EXITS;
+
+interface ErrorEntry {
+  readonly action: ErrorAction | `${ErrorAction} or ${ErrorAction}`;
+  /** Exit code of a command that ends with it. */
+  readonly exit: ExitName;
+  readonly meaning: string;
+}
+
+/** Entries that have action and exit code in common. */
+function entries<Code extends string>(
+  action: ErrorEntry['action'],
+  exit: ExitName,
+  meanings: Readonly<Record<Code, string>>,
+): Readonly<Record<Code, ErrorEntry>> {
+  const all = Object.entries<string>(meanings);
+  const made = all.map(([code, meaning]) => [code, { action, exit, meaning }]);
+  return Object.fromEntries(made) as Record<Code, ErrorEntry>;
+}
+
+/** Codes of the store, beside Postgres' own SQLSTATEs. */
+const STORE = {
+  ...entries('fatal', 'database', {
+    archive_of_another_exchange: 'The archive belongs to another exchange, or to the sandbox.',
+    database_not_migrated:
+      'The schema is older than the program, and this command does not migrate.',
+    database_too_new: 'The schema is newer than the program.',
+    database_too_old: 'Postgres is older than 15.',
+    embedded_postgres_locked: 'Another program is starting or stopping the embedded Postgres.',
+    query_role_missing: 'The role or function that read-only statements run with is missing.',
+    writer_lock_held: 'Another daemon writes to this archive.',
+  }),
+  ...entries('retry', 'database', {
+    database_login_refused: 'Postgres refuses the user, the password or the database.',
+    database_read_only: 'The address leads to a standby or to read-only sessions.',
+    database_tls_refused: 'The certificate of Postgres is not trusted, or it speaks no TLS.',
+  }),
+  ...entries('fatal', 'failure', {
+    embedded_postgres_failed: 'The embedded Postgres cannot be set up or started.',
+    embedded_postgres_lost: 'The embedded Postgres ended, and attempts to start it again failed.',
+    embedded_postgres_needs_user:
+      'Started as root, and no user can be found or made for the embedded Postgres.',
+    migration_failed: 'A migration failed; the schema is as it was before.',
+    query_timeout: 'The statement took longer than it may.',
+    sealing_refused: 'The partition cannot be sealed, archived or restored as asked.',
+  }),
+  ...entries('fatal or retry', 'failure', {
+    database_failed:
+      'A statement failed in a way that has no code of its own; `sqlstate` has that of Postgres.',
+  }),
+  ...entries('retry', 'failure', {
+    database_unreachable: 'Postgres does not answer.',
+    embedded_postgres_disk_full: 'The disk of the embedded Postgres is full.',
+    sealing_busy: 'A reader or another program holds the partition.',
+  }),
+  ...entries('skip', 'failure', {
+    claim_beyond_present: 'A batch claims time that is not over yet.',
+    data_refused: 'The database refuses rows or values; the batch is left out.',
+    partition_archived: 'The rows of that time are in cold files, not in the database.',
+    partition_expired: 'The rows of that time are older than their retention and no longer kept.',
+    partition_final: 'The partition is sealed and takes no rows.',
+  }),
+  ...entries('fatal', 'usage', {
+    bad_database_url: 'The address of the database cannot be read.',
+    query_refused: 'The statement is not read-only, or not one statement.',
+  }),
+};
+
+/** Codes of what can be wrong with a question to the archive. */
+const ARCHIVE = {
+  ...entries('fatal', 'failure', {
+    archive_closed: 'The archive was closed before.',
+    archive_gaps: 'The span is not proven complete, and that was not allowed.',
+    bad_moment: 'A moment that is none.',
+    bad_option: 'An option with a value that is none of those allowed.',
+    bad_span: 'A span that is empty, or ends before it begins.',
+    not_collected:
+      'The market exists, but nothing of this kind (or interval, or period) is collected of it.',
+    span_outside_archive: 'A span of which nothing was ever collected.',
+    unknown_kind: 'A kind of rows that is none of those known.',
+    unknown_market: 'A market that the archive does not know.',
+  }),
+  ...entries('fatal', 'usage', {
+    no_archive: 'Nothing is there to be opened.',
+  }),
+};
+
+/** Codes of what can go wrong with cold partitions. */
+const COLD = {
+  ...entries('fatal', 'failure', {
+    cold_damaged: 'A file is not what was written: other bytes, no Parquet, no manifest.',
+    cold_missing: 'A file that the archive counts on is not there.',
+  }),
+  ...entries('fatal or retry', 'failure', {
+    cold_mismatch: 'Rows do not add up to the checksum that they were sealed with.',
+    cold_refused: 'The cold folder cannot be written or read.',
+  }),
+  ...entries('retry', 'failure', {
+    cold_disk_full: 'The disk of the cold folder is full.',
+    restore_disk_full: 'The database has no room for the rows of a partition that is brought back.',
+  }),
+};
+
+/** Codes of all other rooms. */
+const OTHER = {
+  ...entries('fatal', 'exchange', {
+    authentication_failed: 'Signature, nonce, key or path is wrong, or the key is not activated.',
+    exchange_changed:
+      'The server behind the address is suddenly another exchange: its rows must not be mixed in.',
+    exchange_silent:
+      'The time for the run was over before the exchange had given one usable answer.',
+    redirected: 'Redirects are never followed: they could point anywhere, also inward.',
+  }),
+  ...entries('retry', 'exchange', {
+    rows_unreadable: 'The answer has rows, and none of them fits the contract.',
+    tls_refused: "The exchange's certificate is not to be believed, or it speaks no TLS.",
+  }),
+  ...entries('skip', 'exchange', {
+    field_errors: 'The exchange names the fields that it does not accept.',
+    invalid_input: 'The exchange calls the request invalid.',
+    market_unavailable: 'The exchange does not offer this market now.',
+    not_found: 'No such path, or no data to be found.',
+    operation_blocked: 'The exchange does not take orders for this pair now.',
+    request_refused: 'Refused for a reason that the contract does not know.',
+    subscription_refused: 'The exchange answered and does not let anybody subscribe to this.',
+  }),
+  ...entries('fatal', 'failure', {
+    bad_sandbox_file: 'The file that remembers when the built-in exchange began is damaged.',
+    control_body_invalid: 'The body of a control request cannot be used.',
+    control_failed: 'A server that is steered does not answer, or refuses.',
+    engine_misused:
+      'The engine was set up or called in a way that no request of a client can cause.',
+    missing_realtime_url: 'The real-time interface was asked for without its address.',
+    nonce_exhausted:
+      "No nonce is left below the contract's 13 digits: the saved one must be wrong.",
+    nonce_file: 'The nonces of a key cannot be kept, so nothing is signed with it.',
+    parquet_failed:
+      'Something that DuckDB could not do: a file that is no Parquet, a disk that is full.',
+    query_stuck:
+      'A statement was to end and cannot be stopped: only the end of the process ends it.',
+    status_server: 'The status server cannot listen where it should.',
+  }),
+  ...entries('retry', 'failure', {
+    budget_overrun:
+      'More callers wait for the budget than its limit allows: the caller must shed work.',
+    candle_mismatch:
+      'The answer is for another market or interval than was asked for, so it proves nothing.',
+    disk_full: 'The disk is full.',
+    malformed_reply: "Empty, cut off, not UTF-8, not JSON, or not of the endpoint's shape.",
+    network: 'The connection could not be made, or broke.',
+    no_markets: 'The exchange lists no market at all: more likely its fault than the truth.',
+    nonce_locked: 'Another program signs with this key and does not come to an end.',
+    orders_moving: 'The orders changed during every try to read all pages of them.',
+    query_resources: 'The machine has not enough memory or disk for a statement.',
+    rate_limited: 'Too fast for the exchange.',
+    reply_too_large:
+      'The body, or all that are read at once, are larger than the client accepts; reading was stopped.',
+    server_error: 'The exchange failed: a 5xx status.',
+    service_unavailable:
+      'An envelope that says failure under HTTP 200, as for an unknown market on depth.',
+    start_unfinished:
+      'The time for the run was over before everything stood that collecting needs.',
+    status_timeout: 'An answer that an operator asked for did not come in time.',
+    timeout: 'The total deadline passed before the answer was complete.',
+    walk_stalled:
+      "The exchange's answers do not let the walk through history get on: a request made no progress, or contradicts what was answered before.",
+  }),
+  ...entries('skip', 'failure', {
+    aborted: 'Work was given up because its owner asked for it, not because it failed.',
+  }),
+  ...entries('fatal', 'gaps', {
+    export_gaps: 'Rows are not written because some of the span is not proven complete.',
+  }),
+  ...entries('fatal', 'unknown', {
+    order_outcome_unknown:
+      'An order left, and no answer tells what became of it: it may rest in the book, may have been executed, or may never have arrived.',
+  }),
+  ...entries('fatal', 'usage', {
+    bad_schedule: 'A cron expression that node-cron does not accept.',
+    config_invalid: 'The settings cannot be used.',
+    fault_script_invalid:
+      'A fault script is not usable; the message names the rule, the key, the value and what is allowed.',
+    interchange_refused: 'A tool cannot be given what was asked for.',
+    invalid_address: 'An address in the configuration cannot be used.',
+    live_invalid: 'The options of a live exchange, or what it was told to do, are not possible.',
+    markets_not_listed: 'Nothing of what the settings want is there.',
+    missing_credentials:
+      'A signed call was asked for, but the client was built without credentials.',
+    output_refused: 'The place to write to cannot be used.',
+    replay_invalid:
+      'A replay cannot do what was asked of it; the message says why, and what to do.',
+    tape_invalid:
+      'A tape file or the options of a tape are not usable; the message says where and what is allowed.',
+    usage: 'A wrong option or argument, or a statement that the database does not accept.',
+  }),
+  ...entries('skip', 'usage', {
+    invalid_parameter: "A parameter is outside the contract's limits; nothing was sent.",
+  }),
+  ...entries('retry or skip', 'failure', {
+    unexpected_page: 'The answer is a web page, or of another content type than JSON.',
+  }),
+};
+
+export type StoreErrorCode = keyof typeof STORE;
+export type ArchiveErrorCode = keyof typeof ARCHIVE;
+export type ColdErrorCode = keyof typeof COLD;
+
+/** Every code that an error of ours carries; `docs/reference/errors.md` shows them. None changes its meaning. */
+export const ERRORS = { ...STORE, ...ARCHIVE, ...COLD, ...OTHER };
+export type ErrorCode = keyof typeof ERRORS;
+
 /**
  * Base of every error that tapekeep throws on purpose.
  *
@@ -14,11 +238,16 @@ export type ErrorAction = 'retry' | 'skip' | 'fatal';
  */
 export class TapekeepError extends Error {
   /** Stable, for programs: it never changes its meaning. */
-  readonly code: string;
+  readonly code: ErrorCode;
   /** What the caller should do about it. */
   readonly action: ErrorAction;
 
-  constructor(code: string, action: ErrorAction, message: string, options?: { cause?: unknown }) {
+  constructor(
+    code: ErrorCode,
+    action: ErrorAction,
+    message: string,
+    options?: { cause?: unknown },
+  ) {
     super(message, options);
     this.name = new.target.name;
     this.code = code;

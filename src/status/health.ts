@@ -1,5 +1,6 @@
 import { type Clock, startDeadline } from '../kernel/clock.js';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
+import { unlessAborted } from '../kernel/unless-aborted.js';
 
 /** One thing that was looked at. `detail` says in words what was seen, above all when not ok. */
 export interface HealthCheck {
@@ -19,13 +20,6 @@ export function healthReport(checks: readonly HealthCheck[]): HealthReport {
   return { ok: checks.every((check) => check.ok), checks };
 }
 
-/** An answer that an operator asked for did not come in time. */
-class StatusTimeoutError extends TapekeepError {
-  constructor(limitMs: number) {
-    super('status_timeout', 'retry', `no answer within ${limitMs / 1000} s`);
-  }
-}
-
 /**
  * Guards a question that many may ask at once: one asking is under way at a time and shared by all
  * who wait, and no caller waits longer than `limitMs`. A question that hangs is not asked again until
@@ -39,17 +33,10 @@ export function shared<T>(clock: Clock, limitMs: number, ask: () => Promise<T>):
       .finally(() => {
         underWay = undefined;
       });
-    const deadline = startDeadline(clock, limitMs, () => new StatusTimeoutError(limitMs));
-    const late = new Promise<never>((_, reject) => {
-      deadline.signal.addEventListener('abort', () => reject(deadline.signal.reason as Error), {
-        once: true,
-      });
-    });
-    try {
-      return await Promise.race([underWay, late]);
-    } finally {
-      deadline.clear();
-    }
+    const late = () =>
+      new TapekeepError('status_timeout', 'retry', `no answer within ${limitMs / 1000} s`);
+    using deadline = startDeadline(clock, limitMs, late);
+    return await unlessAborted(deadline.signal, underWay);
   };
 }
 

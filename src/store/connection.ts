@@ -59,7 +59,6 @@ export function clientConfig(
   if (!/^postgres(ql)?:\/\//.test(databaseUrl) || !URL.canParse(databaseUrl)) {
     throw new StoreError(
       'bad_database_url',
-      'fatal',
       'the database URL is not of the form postgres://user:password@host:port/database',
     );
   }
@@ -100,8 +99,6 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
   if (refused !== undefined) {
     return new StoreError(
       'database_tls_refused',
-      // A certificate is renewed while rows wait; a start does not wait for it.
-      'retry',
       `no TLS connection to Postgres at ${where}: ${refused}`,
       { cause: error },
     );
@@ -114,11 +111,11 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
   if (sqlstate !== undefined && LOGIN_REFUSED.test(sqlstate)) {
     const advice = 'check the user, the password and the database name';
     // As with a certificate: a password is changed back while rows wait; a start does not wait for it.
-    return new StoreError('database_login_refused', 'retry', `${text}: ${advice}`, context);
+    return new StoreError('database_login_refused', `${text}: ${advice}`, context);
   }
   return sqlstate?.startsWith('42') === true
-    ? new StoreError('database_failed', 'fatal', text, context)
-    : new StoreError('database_unreachable', 'retry', text, context);
+    ? new StoreError('database_failed', text, { ...context, action: 'fatal' })
+    : new StoreError('database_unreachable', text, context);
 }
 
 /** @throws {@link StoreError} `database_too_old` */
@@ -131,7 +128,6 @@ export async function checkServerVersion(
   if (major >= OLDEST_SERVER) return;
   throw new StoreError(
     'database_too_old',
-    'fatal',
     `Postgres at ${describeAddress(databaseUrl)} is version ${major}; tapekeep needs ${OLDEST_SERVER} or newer`,
   );
 }
@@ -159,12 +155,9 @@ export async function refuseReadOnly(
   const why = rows[0].isStandby
     ? 'is a standby, which takes no rows: promote it, or set database.url to the primary'
     : 'makes this login read-only (default_transaction_read_only is on for the server, the database or the role): set it to off';
-  throw new StoreError(
-    'database_read_only',
-    'retry',
-    `Postgres at ${describeAddress(databaseUrl)} ${why}`,
-    { sqlstate: '25006' },
-  );
+  throw new StoreError('database_read_only', `Postgres at ${describeAddress(databaseUrl)} ${why}`, {
+    sqlstate: '25006',
+  });
 }
 
 /** Runs statements: a connection, a transaction on one, and the pool. */
@@ -368,7 +361,7 @@ export class Connection implements Runner {
     if (this.#lostBy === undefined) throw new AbortedError('the connection is closed');
     const cause = this.#lostBy;
     const { lostText = 'the connection to Postgres is lost' } = this.#use;
-    throw new StoreError('database_unreachable', 'retry', `${lostText} (${messageOf(cause)})`, {
+    throw new StoreError('database_unreachable', `${lostText} (${messageOf(cause)})`, {
       ...{ cause, sqlstate: sqlstateOf(cause) },
     });
   }
@@ -404,7 +397,7 @@ export class Connection implements Runner {
 
 function silent(afterMs: number): StoreError {
   const text = `the connection to Postgres did not answer within ${afterMs} ms`;
-  return new StoreError('database_unreachable', 'retry', text);
+  return new StoreError('database_unreachable', text);
 }
 
 /**

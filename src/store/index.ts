@@ -28,7 +28,7 @@ export {
   hasEmbeddedCluster,
   startEmbeddedPostgres,
 } from './embedded/supervisor.js';
-export { StoreError, type StoreErrorCode } from './errors.js';
+export { StoreError } from './errors.js';
 export { openStore, type SqlValue, type Store, type StoreOptions } from './open-store.js';
 export type { Answer } from './reading/answers.js';
 export type {

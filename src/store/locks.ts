@@ -1,6 +1,6 @@
-import type { ErrorAction } from '../kernel/errors.js';
+import type { ErrorAction, StoreErrorCode } from '../kernel/errors.js';
 import type { Runner } from './connection.js';
-import { StoreError, type StoreErrorCode } from './errors.js';
+import { StoreError } from './errors.js';
 
 /**
  * Locks that only logins with the writer's rights can take: rows of `exclusive_lock`, in place of
@@ -64,5 +64,5 @@ export async function holdLock(
 ): Promise<void> {
   const [row] = await connection.rows<{ got: boolean; heldBy: string }>(HOLD, [name]);
   if (row?.got === true) return;
-  throw new StoreError(code, action, text(row?.heldBy ?? 'unknown'));
+  throw new StoreError(code, text(row?.heldBy ?? 'unknown'), { action });
 }

@@ -25,28 +25,6 @@ first; a second Ctrl-C ends at once, and nothing is lost but time.`;
 /** After a stop, what is left over gets this long before the process ends all the same. */
 const LEFTOVER_MS = 300;
 
-/** The time for the run was over before the exchange had given one usable answer. */
-class ExchangeSilentError extends TapekeepError {
-  constructor(url: string) {
-    super(
-      'exchange_silent',
-      'fatal',
-      `the exchange at ${url} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`,
-    );
-  }
-}
-
-/** The time for the run was over before everything stood that collecting needs. */
-class UnfinishedStartError extends TapekeepError {
-  constructor(phase: string) {
-    super(
-      'start_unfinished',
-      'retry',
-      `the time of this run was over while it was still ${phase}; give it longer, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL), or at dataDir (TAPEKEEP_DATA_DIR) for the embedded server`,
-    );
-  }
-}
-
 /** What a daemon does without when an output cannot be written any more. */
 const WITHOUT = {
   stdout: ['output_closed', 'the summary'],
@@ -142,9 +120,12 @@ export default command({
 
 /** Why a run had no time to collect. */
 function unready(phase: string, { exchange }: Config): TapekeepError {
-  return phase === WAITING_FOR_EXCHANGE
-    ? new ExchangeSilentError(exchange.url ?? 'built-in')
-    : new UnfinishedStartError(phase);
+  if (phase !== WAITING_FOR_EXCHANGE) {
+    const text = `the time of this run was over while it was still ${phase}; give it longer, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL), or at dataDir (TAPEKEEP_DATA_DIR) for the embedded server`;
+    return new TapekeepError('start_unfinished', 'retry', text);
+  }
+  const text = `the exchange at ${exchange.url ?? 'built-in'} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
+  return new TapekeepError('exchange_silent', 'fatal', text);
 }
 
 /** Waits briefly for work that has almost ended. */

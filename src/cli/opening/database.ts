@@ -42,23 +42,12 @@ async function openDatabase(
   return { url: embedded.url, isEmbedded: true, stop: () => embedded.stop() };
 }
 
-/** There is nothing to look at in the data folder. */
-export class NoArchiveError extends TapekeepError {
-  constructor(dataDir: string) {
-    super(
-      'no_archive',
-      'fatal',
-      `there is no archive in ${dataDir}: "tapekeep start" makes one; or name another folder by dataDir (TAPEKEEP_DATA_DIR), or a database by database.url (TAPEKEEP_DATABASE_URL)`,
-    );
-  }
-}
-
 /**
  * The same for a command beside a daemon: it shares the server, which the last of them ends. As long
  * as it is held, a signal does not end the process, but aborts what the command does.
  *
  * @param need `existing` refuses to make an empty archive just to look at it
- * @throws NoArchiveError; EndedError
+ * @throws TapekeepError `no_archive`; EndedError
  */
 export async function borrowDatabase(
   config: Config,
@@ -69,7 +58,8 @@ export async function borrowDatabase(
   const { dataDir } = config;
   const isOwn = config.database.url === null;
   if (isOwn && need === 'existing' && !(await hasEmbeddedCluster(dataDir))) {
-    throw new NoArchiveError(dataDir);
+    const text = `there is no archive in ${dataDir}: "tapekeep start" makes one; or name another folder by dataDir (TAPEKEEP_DATA_DIR), or a database by database.url (TAPEKEEP_DATABASE_URL)`;
+    throw new TapekeepError('no_archive', 'fatal', text);
   }
   const ending = commandEnding.hold();
   try {

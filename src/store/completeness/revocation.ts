@@ -228,13 +228,12 @@ export function hasLeft(
       ] as const)
     : (['partition_expired', `rows from ${from} to ${to} are no longer kept`] as const);
   const text = `coverage of stream ${streamId} (${kind}) cannot be taken back: ${why}`;
-  return new StoreError(code, 'skip', text);
+  return new StoreError(code, text, { action: 'skip' });
 }
 
 function refused({ kind, streamId }: StreamRef, why: string): StoreError {
   return new StoreError(
     'data_refused',
-    'skip',
     `coverage of stream ${streamId} (${kind}) cannot be taken back: ${why}`,
   );
 }

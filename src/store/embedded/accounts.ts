@@ -251,7 +251,6 @@ export async function chooseAccount(
     if (self === undefined || owner === undefined || owner.uid === self) return { kind: 'self' };
     throw new StoreError(
       'embedded_postgres_needs_user',
-      'fatal',
       `the database in ${clusterDir} belongs to uid ${owner.uid}, not to you (${self}): run tapekeep as the user who made it, give it another data folder, or set TAPEKEEP_DATABASE_URL`,
     );
   }
@@ -287,7 +286,6 @@ async function firstUsable(
 function noAccount(dataDir: string, why: string): StoreError {
   return new StoreError(
     'embedded_postgres_needs_user',
-    'fatal',
     `Postgres refuses to run as root and cannot run as another user in ${dataDir} (${why}): run tapekeep as a normal user, move the project and its data folder to where every user may go, or set TAPEKEEP_DATABASE_URL`,
   );
 }

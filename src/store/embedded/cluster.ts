@@ -51,7 +51,6 @@ export async function readPassword({ passwordFile, clusterDir }: ClusterPaths): 
   if (password !== '') return password;
   throw new StoreError(
     'embedded_postgres_failed',
-    'fatal',
     `the database in ${clusterDir} has lost its password file ${passwordFile}: restore that file, or move the folder away to begin a new archive`,
   );
 }
@@ -131,7 +130,6 @@ async function initFailed(
   const detail = output.split('\n').slice(-4).join(' ');
   return new StoreError(
     'embedded_postgres_failed',
-    'fatal',
     `initdb could not make a database in ${clusterDir}: ${detail}`,
   );
 }
@@ -158,7 +156,6 @@ export async function fullDisk(dataDir: string, error: unknown): Promise<StoreEr
   );
   return new StoreError(
     'embedded_postgres_disk_full',
-    'retry',
     `the disk of ${dataDir} is full (${free}): nothing stored is lost; make room there`,
     { cause: error },
   );

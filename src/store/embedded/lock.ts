@@ -107,7 +107,6 @@ async function takeAway(path: string, staleText: string): Promise<void> {
 function lockedBy(pid: string | undefined, dataDir: string): StoreError {
   return new StoreError(
     'embedded_postgres_locked',
-    'fatal',
     `another tapekeep (process ${pid || 'unknown'}) has been starting or stopping the database in ${dataDir} for long: try again when it has ended, end it if it hangs, or give this one another dataDir (TAPEKEEP_DATA_DIR)`,
   );
 }

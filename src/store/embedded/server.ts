@@ -166,7 +166,6 @@ async function launchFailed(
   const lines = detail.split('\n').filter((line) => line.trim() !== '');
   return new StoreError(
     'embedded_postgres_failed',
-    'fatal',
     `the embedded Postgres in ${clusterDir} did not start: ${lines.slice(-6).join(' | ').slice(0, 1_500)}`,
     { cause },
   );
@@ -210,7 +209,6 @@ export async function findRunning(
     if (clock.monotonicMs() >= options.deadlineMs) {
       throw new StoreError(
         'embedded_postgres_failed',
-        'fatal',
         `a Postgres server (process ${found.pid}) holds ${clusterDir} but does not answer on port ${found.port} with the stored password: end that process, then start again`,
       );
     }

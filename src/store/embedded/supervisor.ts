@@ -135,7 +135,6 @@ async function makeDataDir(dataDir: string): Promise<void> {
     if (full !== undefined) throw full;
     throw new StoreError(
       'embedded_postgres_failed',
-      'fatal',
       `cannot make the data folder ${dataDir} (${codeOf(error)}): make it a writable folder, or name another one by dataDir (TAPEKEEP_DATA_DIR)`,
       { cause: error },
     );
@@ -380,7 +379,6 @@ async function letGo(
 function notRestarted({ clusterDir }: ClusterPaths, tries: number, error: unknown): StoreError {
   return new StoreError(
     'embedded_postgres_lost',
-    'fatal',
     `the embedded Postgres in ${clusterDir} is gone and could not be started again in ${tries} tries; what is stored is not touched by that. The last one failed: ${messageOf(error)}`,
     { cause: error },
   );
@@ -389,7 +387,6 @@ function notRestarted({ clusterDir }: ClusterPaths, tries: number, error: unknow
 function removed({ clusterDir }: ClusterPaths): StoreError {
   return new StoreError(
     'embedded_postgres_failed',
-    'fatal',
     `the folder ${clusterDir} was taken away: put it back, or start anew`,
   );
 }
@@ -397,7 +394,6 @@ function removed({ clusterDir }: ClusterPaths): StoreError {
 function portTaken(port: number): StoreError {
   return new StoreError(
     'embedded_postgres_failed',
-    'fatal',
     `another program has taken port ${port}, which the users of this server know it by: the next start finds a free one`,
   );
 }

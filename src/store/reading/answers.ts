@@ -84,12 +84,9 @@ export async function readAnswer(
 
 /** A statement took longer than it may. */
 function queryTimeout(timeoutMs: number, cause: unknown): StoreError {
-  return new StoreError(
-    'query_timeout',
-    'fatal',
-    `the statement took longer than ${timeoutMs} ms`,
-    { cause },
-  );
+  return new StoreError('query_timeout', `the statement took longer than ${timeoutMs} ms`, {
+    cause,
+  });
 }
 
 async function run(
@@ -100,7 +97,7 @@ async function run(
   const columns = await runner.describe(sql);
   const names = columns.map(({ name }) => name);
   // A function that returns rows has columns; those of a statement without any cannot be shown either.
-  if (columns.length === 0) throw new StoreError('query_refused', 'fatal', NO_COLUMNS);
+  if (columns.length === 0) throw new StoreError('query_refused', NO_COLUMNS);
   const types = await runner.rows<{ type: string; isPseudo: boolean }>(NAME_TYPES, [
     columns.map(({ type }) => type),
   ]);
@@ -124,7 +121,6 @@ function castPseudo(sql: string, types: readonly { readonly isPseudo: boolean }[
 function roleMissing(): StoreError {
   return new StoreError(
     'query_role_missing',
-    'fatal',
     `statements run with the rights of the role ${QUERY_ROLE}, and this database has not given it the function ${QUERY_FUNCTION}: run "tapekeep migrate" as a user who may make roles; it names what is left to do`,
   );
 }
@@ -161,7 +157,7 @@ function notTaken(start: string): StoreError {
 }
 
 function refused(message: string): StoreError {
-  return new StoreError('query_refused', 'fatal', message);
+  return new StoreError('query_refused', message);
 }
 
 /**

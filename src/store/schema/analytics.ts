@@ -166,7 +166,6 @@ async function install(client: pg.Client, files: readonly SqlFile[]): Promise<vo
       if (outsiders.length === 0 || sqlstateOf(error) === LOCK_NOT_AVAILABLE) throw error;
       throw new StoreError(
         'migration_failed',
-        'fatal',
         `the analytics schema cannot be changed beneath ${outsiders.join(', ')} (${messageOf(error)}): drop what was built upon it, migrate, and make it again`,
         { cause: error, sqlstate: sqlstateOf(error) },
       );

@@ -100,7 +100,6 @@ function describeExchange({ name, baseUrl, isSandbox, identity }: ArchiveIdentit
 function otherExchange(bound: ArchiveIdentity, wanted: ArchiveIdentity): StoreError {
   return new StoreError(
     'archive_of_another_exchange',
-    'fatal',
     `this database is the archive of ${describeExchange(bound)} and cannot take the data of ${describeExchange(wanted)}: give each exchange a database of its own (database.url, or dataDir for the embedded one)`,
   );
 }
@@ -274,7 +273,9 @@ export async function ensureStream(runner: Runner, key: StreamKey): Promise<Stre
   await runner.rows(INSERT_STREAM, [...unique, key.collectFromMs ?? null]);
   const [made] = await runner.rows<StreamRef>(FIND_STREAM, unique);
   if (made === undefined) {
-    throw new StoreError('database_failed', 'retry', `the stream ${unique.join('/')} was not made`);
+    throw new StoreError('database_failed', `the stream ${unique.join('/')} was not made`, {
+      action: 'retry',
+    });
   }
   return made;
 }

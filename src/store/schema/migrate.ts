@@ -83,7 +83,6 @@ export async function checkMigrated(database: Runner, databaseUrl: string): Prom
   if (missing.length === 0) return;
   throw new StoreError(
     'database_not_migrated',
-    'fatal',
     `the database at ${describeAddress(databaseUrl)} lacks the migration ${missing.join(', ')}: run the migrations first`,
   );
 }
@@ -93,7 +92,6 @@ function refuseNewer(applied: readonly string[], known: readonly string[], url: 
   if (unknown.length === 0) return;
   throw new StoreError(
     'database_too_new',
-    'fatal',
     `the database at ${describeAddress(url)} was migrated by a newer tapekeep (${unknown.join(', ')}): use that version or a later one`,
   );
 }
@@ -216,7 +214,6 @@ async function refuseEarlierWriter(client: pg.Client, databaseUrl: string): Prom
   const { pid, user, application } = holder;
   throw new StoreError(
     'writer_lock_held',
-    'fatal',
     `a tapekeep of an earlier version writes to the database at ${describeAddress(databaseUrl)} (user ${user}, server process ${pid}, application "${application}"): stop it, and start this one again`,
   );
 }
@@ -224,7 +221,6 @@ async function refuseEarlierWriter(client: pg.Client, databaseUrl: string): Prom
 function notOwner(missing: readonly string[], databaseUrl: string): StoreError {
   return new StoreError(
     'migration_failed',
-    'fatal',
     `the database at ${describeAddress(databaseUrl)} lacks the migration ${missing.join(', ')}, and this user is not of the tables' owner: run "tapekeep migrate" as a member of tapekeep_owner`,
   );
 }
@@ -247,8 +243,7 @@ function migrationFailed(error: unknown, databaseUrl: string, isLost: boolean): 
   const isPassing = isLost || (actionOf(error) === 'retry' && sqlstateOf(error) !== undefined);
   return new StoreError(
     'migration_failed',
-    isPassing ? 'retry' : 'fatal',
     `the database at ${describeAddress(databaseUrl)} could not be migrated: ${messageOf(error)}`,
-    { cause: error, sqlstate: sqlstateOf(error) },
+    { action: isPassing ? 'retry' : 'fatal', cause: error, sqlstate: sqlstateOf(error) },
   );
 }

@@ -123,7 +123,6 @@ export class Partitions {
 function tooMany(table: string): StoreError {
   return new StoreError(
     'data_refused',
-    'skip',
     `more than ${MAX_PARTITIONS_A_CALL} partitions of ${table} at once: the span is too long`,
   );
 }

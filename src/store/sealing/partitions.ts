@@ -277,7 +277,6 @@ export class SealingAdmin {
       if (sqlstateOf(error) !== '55P03') throw error;
       throw new StoreError(
         'sealing_busy',
-        'retry',
         `${name} is in use, so that it stays as it is for now: try again later`,
         { cause: error, sqlstate: '55P03' },
       );
@@ -298,7 +297,6 @@ async function takeLock(connection: Connection): Promise<void> {
     if (found?.is_so === true) {
       throw new StoreError(
         'sealing_refused',
-        'fatal',
         'the tables are distributed over a Citus cluster, where partitions are not sealed, archived or given up: set partitions.seal to false, and leave retention at forever',
       );
     }

@@ -49,7 +49,7 @@ export class WriterSession {
       await refuseReadOnly(run, this.#options.databaseUrl);
       await connection.rows(PREPARE.join(';\n'));
       if (this.#mustHoldLock) await this.#lock(connection, 'retry');
-      if (this.#isClosed) throw new StoreError('database_unreachable', 'retry', 'closed');
+      if (this.#isClosed) throw new StoreError('database_unreachable', 'closed');
     } catch (error) {
       connection.destroy();
       throw error;
@@ -181,9 +181,8 @@ export class BlockerWatch implements Disposable {
     const said = error instanceof Error ? error.message : 'timeout';
     return new StoreError(
       'database_failed',
-      'retry',
       `${said}: a lock was waited for that is held by ${this.#seen}; end its transaction, or it by pg_terminate_backend`,
-      { cause: error, sqlstate },
+      { action: 'retry', cause: error, sqlstate },
     );
   }
 

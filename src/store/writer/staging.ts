@@ -133,8 +133,8 @@ export async function insertStaged(
   if (row?.stored === expected) return;
   throw new StoreError(
     'database_failed',
-    'retry',
     `${row?.stored ?? 0} of ${expected} new rows were inserted into ${shape.table}: another writer was faster`,
+    { action: 'retry' },
   );
 }
 

@@ -106,7 +106,6 @@ export class Writer {
         const text = `[${span.fromMs}, ${span.toMs})`;
         throw new StoreError(
           'data_refused',
-          'skip',
           `a claim for stream ${stream.streamId} covers no whole milliseconds: ${text}`,
         );
       }
@@ -324,7 +323,6 @@ function refuseFuture(batches: readonly Batch[], presentMs: number): void {
     const [end, present] = [span.toMs, presentMs].map((ms) => new Date(ms).toISOString());
     throw new StoreError(
       'claim_beyond_present',
-      'skip',
       `a claim for stream ${stream.streamId} (${stream.kind}) ends at ${end}, and at the exchange it is ${present}: nothing of this batch is stored. Check the clocks of the exchange and of this machine`,
     );
   }

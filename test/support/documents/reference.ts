@@ -1,14 +1,10 @@
-import { join } from 'node:path';
 import type { Argument, Command, Option } from 'commander';
 import { Registry } from 'prom-client';
-import ts from 'typescript';
-import { exitCodeOf } from '../../../src/cli/failure.js';
 import { buildProgram, loadCommands } from '../../../src/cli/program.js';
 import { KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
-import { TapekeepError } from '../../../src/kernel/errors.js';
+import { ERRORS, EXITS } from '../../../src/kernel/errors.js';
 import { Metrics } from '../../../src/observe/metrics.js';
-import { parse, readSources, walk } from '../repository/imports.js';
-import { defaultYaml, repositoryPath } from '../repository/repository.js';
+import { defaultYaml } from '../repository/repository.js';
 
 /** The pages of `docs/reference` that come from the code; the one of SQL comes from a database. */
 
@@ -222,91 +218,17 @@ export async function metricsPage(): Promise<string> {
   ].join('');
 }
 
-interface ErrorEntry {
-  readonly code: string;
-  readonly actions: Set<string>;
-  meaning: string;
-}
-
-/** Files whose classes say best what a code means that several carry. */
-const AUTHORITIES: ReadonlySet<string> = new Set(['cli/failure.ts', 'client/errors.ts']);
-/** What no class or union explains. */
-const OTHER_MEANINGS: Readonly<Record<string, string>> = {
-  bad_sandbox_file: 'The file that remembers when the built-in exchange began is damaged.',
-};
-const ACTIONS: ReadonlySet<string> = new Set(['retry', 'skip', 'fatal']);
-
-function literal(node: ts.Node | undefined): string | undefined {
-  return node !== undefined && ts.isStringLiteralLike(node) ? node.text : undefined;
-}
-
-function commentOf(node: ts.Node): string {
-  const [note] = ts.getJSDocCommentsAndTags(node).filter(ts.isJSDoc);
-  const text = ts.getTextOfJSDocComment(note?.comment) ?? '';
-  const own = text.replaceAll(/ \((?:contract|field notes)[^)]*\)/g, '');
-  return /^[\s\S]*?\.(?=\s|$)/.exec(own)?.[0] ?? own;
-}
-
-/** Codes of all errors, from the classes that carry them and the unions that list them. */
-function errorsOf(): ErrorEntry[] {
-  const found = new Map<string, ErrorEntry>();
-  const entry = (code: string) => {
-    const one = found.get(code) ?? { code, actions: new Set<string>(), meaning: '' };
-    found.set(code, one);
-    return one;
-  };
-  let isAuthority = false;
-  const noteCall = (args: readonly ts.Expression[], meaning: string) => {
-    const [code, action] = args.map(literal);
-    if (code === undefined || !/^[a-z]+(?:_[a-z]+)*$/.test(code)) return;
-    if (action === undefined || !ACTIONS.has(action)) return;
-    const one = entry(code);
-    one.actions.add(action);
-    if (one.meaning === '' || isAuthority) one.meaning = meaning || one.meaning;
-  };
-  for (const [path, text] of readSources(join(repositoryPath, 'src'))) {
-    if (!/Error/.test(text)) continue;
-    isAuthority = AUTHORITIES.has(path);
-    walk(parse(path, text), (node) => {
-      if (ts.isTypeAliasDeclaration(node) && node.name.text.endsWith('ErrorCode')) {
-        const members = node.getText().matchAll(/(?:\/\*\*([\s\S]*?)\*\/\s*)?\|\s*'([a-z_]+)'/g);
-        for (const [, note = '', code = ''] of members) {
-          const one = entry(code);
-          one.meaning = note.replaceAll(/\s+/g, ' ').trim() || one.meaning;
-          if (node.name.text === 'ArchiveErrorCode') one.actions.add('fatal');
-        }
-      }
-      if (ts.isNewExpression(node) && node.expression.getText().endsWith('Error')) {
-        noteCall(node.arguments ?? [], '');
-      }
-      if (ts.isClassDeclaration(node)) {
-        walk(node, (inner) => {
-          if (ts.isCallExpression(inner) && inner.expression.kind === ts.SyntaxKind.SuperKeyword) {
-            noteCall(inner.arguments, commentOf(node));
-          }
-        });
-      }
-    });
-  }
-  return [...found.values()].sort((a, b) => (a.code < b.code ? -1 : 1));
-}
-
-function meaningOf(code: string): string {
-  const meaning = OTHER_MEANINGS[code];
-  if (meaning !== undefined) return meaning;
-  throw new Error(`no comment says what the error code ${code} means: give its class or union one`);
-}
-
 export function errorsPage(): string {
-  const errors = errorsOf();
-  const rows = errors.map(({ code, actions, meaning }) => [
-    `\`${code}\``,
-    plain(meaning || meaningOf(code)),
-    actions.size === 0 ? 'as the cause' : [...actions].sort().join(' or '),
-    String(exitCodeOf(new TapekeepError(code, 'fatal', ''))),
-  ]);
+  const rows = Object.entries(ERRORS)
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([code, { meaning, action, exit }]) => [
+      `\`${code}\``,
+      plain(meaning),
+      action,
+      String(EXITS[exit][0]),
+    ]);
   return [
-    head('Errors', 'the classes and codes of errors'),
+    head('Errors', 'the catalogue of errors'),
     'Every error that the program throws on purpose has a `code`, which never changes its meaning, a message that\n',
     'names what was wrong, where, and what to do, and an `action`:\n\n',
     table(

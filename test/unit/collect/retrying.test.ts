@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { CallOptions } from '../../../src/client/index.js';
 import { retryingExchange } from '../../../src/collect/retrying.js';
-import { TapekeepError } from '../../../src/kernel/errors.js';
+import { type ErrorCode, TapekeepError } from '../../../src/kernel/errors.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const reply = { data: {}, rejected: [], sentAtMs: 0, dateMs: null, receivedAtMs: 0 };
-const failure = (code = 'server_error') => new TapekeepError(code, 'retry', code);
+const failure = (code: ErrorCode = 'server_error') => new TapekeepError(code, 'retry', code);
 
 /** An exchange that fails with what the test puts there, and then answers. */
 function make(failures: readonly Error[], latencyMs = 0) {

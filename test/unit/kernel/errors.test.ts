@@ -11,7 +11,7 @@ import {
 
 class DiskFullError extends TapekeepError {
   constructor(cause: unknown) {
-    super('disk-full', 'retry', 'the disk is full: free some space', { cause });
+    super('disk_full', 'retry', 'the disk is full: free some space', { cause });
   }
 }
 
@@ -20,7 +20,7 @@ test('an error carries a stable code, an action, its cause and the name of its c
   const error = new DiskFullError(cause);
   assert.ok(error instanceof TapekeepError && error instanceof Error);
   assert.equal(error.name, 'DiskFullError');
-  assert.equal(error.code, 'disk-full');
+  assert.equal(error.code, 'disk_full');
   assert.equal(error.action, 'retry');
   assert.equal(error.cause, cause);
   assert.match(String(error), /^DiskFullError: the disk is full/);
@@ -37,7 +37,7 @@ test('work stopped on request is told from work that failed', () => {
 });
 
 test('the code of a thrown value is its own, else the name of its class', () => {
-  assert.equal(codeOf(new DiskFullError(undefined)), 'disk-full');
+  assert.equal(codeOf(new DiskFullError(undefined)), 'disk_full');
   assert.equal(codeOf(Object.assign(new Error('x'), { code: '57P01' })), '57P01');
   assert.equal(codeOf(Object.assign(new Error('x'), { code: 20 })), 'Error');
   assert.equal(codeOf(new RangeError('x')), 'RangeError');
