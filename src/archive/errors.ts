@@ -140,7 +140,7 @@ export function asRestoreError(error: unknown, coldDir: string, partition: strin
     if (error.action !== 'retry' || error.code === 'sealing_busy') return error;
     const { code, action, sqlstate } = error;
     const text = `${error.message}. ${stays}: run the same command again when the database is well`;
-    return new StoreError(code, action, text, { cause: error, sqlstate });
+    return new StoreError(code, text, { action, cause: error, sqlstate });
   }
   if (isFullDisk(error)) {
     const text = `no space is left for what is laid aside in ${coldDir} while reading: ${stays}. Free some, then run the same command again`;

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { DURATION_FORM, parseDuration } from '../config/durations.js';
+import { DURATION_FORM, parseDuration } from '../config/values.js';
 import { nearestName } from '../kernel/nearest.js';
 import { GAP_REASONS } from '../model/gap-reasons.js';
 import { SERIES, type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';

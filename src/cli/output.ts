@@ -1,4 +1,4 @@
-import { formatDuration } from '../config/durations.js';
+import { formatDuration } from '../config/values.js';
 
 /**
  * Characters that steer a terminal, reverse the direction of writing, or are not seen at all. Texts of

@@ -6,7 +6,7 @@ import { systemRandom } from '../../src/kernel/random.js';
 import type { Batch, StreamRef, TradeRow } from '../../src/model/batch.js';
 import { openStore, type Store } from '../../src/store/index.js';
 import { TRADE } from '../../src/store/writer/series.js';
-import { tradeColumnSet } from '../../src/store/writer/trade-sheet.js';
+import { tradeColumnSet } from '../../src/store/writer/trade-columns.js';
 import {
   quietStoreEvents,
   runSql,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { TradeRow } from '../../src/model/batch.js';
 import type { Store } from '../../src/store/index.js';
-import { denseOrder } from '../../src/store/writer/trade-sheet.js';
+import { denseOrder } from '../../src/store/writer/trade-columns.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
 import { BTC, openWithStreams } from '../support/worlds/store-world.js';

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
-import { DURATION_FORM, parseDuration } from '../../config/durations.js';
 import type { Config } from '../../config/schema.js';
+import { DURATION_FORM, parseDuration } from '../../config/values.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';

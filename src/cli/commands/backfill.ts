@@ -7,7 +7,7 @@ import type { StreamKind } from '../../model/series.js';
 import type { KnownStream, Store } from '../../store/index.js';
 import { command, flag, option, required } from '../command.js';
 import { UsageError } from '../failure.js';
-import { assertCollected, type FillDesk, filling } from '../fill/with-filling.js';
+import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
 import {
   fetchedKindsArgument,
@@ -55,8 +55,8 @@ export default command({
   },
   help: HELP,
   needs: filling('any'),
-  async run(desk, { market, from, to, kinds = KINDS, again = false, json }) {
-    const { filling, store, session, say, signal } = desk;
+  async run(context, { market, from, to, kinds = KINDS, again = false, json }) {
+    const { filling, store, session, say, signal } = context;
     const knownNowMs = await store.exchangeNowMs();
     // Reported before the exchange is asked, where that is possible.
     if (knownNowMs !== null) spanOf({ from, to }, Math.floor(knownNowMs));
@@ -64,14 +64,14 @@ export default command({
     signal.throwIfAborted();
     const nowMs = await filling.nowMs();
     const { span, isCut } = spanOf({ from, to }, nowMs);
-    const chosen = await chooseMarkets(desk, market, kinds);
-    if (isOwn) await openStreams(desk, chosen, kinds);
+    const chosen = await chooseMarkets(context, market, kinds);
+    if (isOwn) await openStreams(context, chosen, kinds);
     const streams = await store.inspection.streams();
     if (isCut)
       say(`--to lies in the future of the exchange; the span ends now, ${formatInstant(nowMs)}.`);
     const tasks = tasksOf(session.config, chosen, kinds, streams, span, nowMs);
     if (tasks.length === 0) {
-      return await desk.fill('Nothing to do: no candle of this time is complete yet.', json);
+      return await context.fill('Nothing to do: no candle of this time is complete yet.', json);
     }
     for (const { stream, span: wanted } of tasks) await store.want(stream, wanted);
     await endPauses(store, chosen, span, nowMs, again);
@@ -80,7 +80,7 @@ export default command({
     say(
       `Filling ${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)} of ${names}, ${tasks.length} streams.`,
     );
-    return await desk.fill(tasks, json);
+    return await context.fill(tasks, json);
   },
 });
 
@@ -106,7 +106,7 @@ function spanOf(
 
 /** @throws UsageError naming the nearest market */
 async function chooseMarkets(
-  { filling, store, session, signal }: FillDesk,
+  { filling, store, session, signal }: FillContext,
   names: readonly string[],
   kinds: readonly StreamKind[],
 ): Promise<ChosenMarket[]> {
@@ -134,7 +134,7 @@ async function chooseMarkets(
 
 /** Makes the streams that the archive does not know yet. */
 async function openStreams(
-  { filling, session }: FillDesk,
+  { filling, session }: FillContext,
   markets: readonly ChosenMarket[],
   kinds: readonly StreamKind[],
 ): Promise<void> {

@@ -6,7 +6,7 @@ import { Output } from '../../archive/export/output.js';
 import type { Latency } from '../../archive/interchange/feed.js';
 import { TOOLS, type Tool } from '../../archive/interchange/request.js';
 import { openReading } from '../../archive/reading.js';
-import { parseDuration } from '../../config/durations.js';
+import { parseDuration } from '../../config/values.js';
 import { systemClock } from '../../kernel/clock.js';
 import { nameMeant, SERIES_KINDS, type SeriesKind } from '../../model/kinds.js';
 import type { KnownStream } from '../../store/index.js';

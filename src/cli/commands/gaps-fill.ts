@@ -2,7 +2,7 @@ import { subtractSpans } from '../../kernel/span.js';
 import type { StreamKind } from '../../model/series.js';
 import type { Gap, Store } from '../../store/index.js';
 import { argument, command, flag } from '../command.js';
-import { assertCollected, type FillDesk, filling } from '../fill/with-filling.js';
+import { assertCollected, type FillContext, filling } from '../fill/with-filling.js';
 import type { FillTask } from '../fill/worker.js';
 import { findGap } from '../gaps.js';
 import { JSON_DOCUMENT } from '../options.js';
@@ -22,21 +22,21 @@ export default command({
     json: JSON_DOCUMENT,
   },
   needs: filling('existing'),
-  async run(desk, { ids, again = false, json, ...selected }) {
-    const { filling, store, session, say, signal } = desk;
+  async run(context, { ids, again = false, json, ...selected }) {
+    const { filling, store, session, say, signal } = context;
     const knownMs = Math.floor((await store.exchangeNowMs()) ?? (await filling.nowMs()));
     // Mistakes are reported before the exchange is asked.
-    await select(desk, ids, selected, knownMs);
+    await select(context, ids, selected, knownMs);
     const isOwn = await filling.begin();
     signal.throwIfAborted();
     const nowMs = await filling.nowMs();
-    const found = await select(desk, ids, selected, nowMs);
+    const found = await select(context, ids, selected, nowMs);
     const fetchable = found.filter(({ kind }) => FETCHABLE.includes(kind));
     const passed = found.length - fetchable.length;
     if (passed > 0) {
       say(`${passed} gaps of depth, tickers or states are left out: nothing brings those back.`);
     }
-    const present = await withoutDeparted(store, fetchable);
+    const present = await withoutArchived(store, fetchable);
     const away = fetchable.length - present.length;
     if (away > 0) {
       say(
@@ -44,19 +44,19 @@ export default command({
       );
     }
     const due = present.filter(({ state }) => again || state !== 'unfillable');
-    if (due.length === 0) return await desk.fill(nothing(present.length, ids.length), json);
+    if (due.length === 0) return await context.fill(nothing(present.length, ids.length), json);
     if (due.length >= FILLED_MAX)
       say(`The newest ${FILLED_MAX} gaps first; run it again for more.`);
     if (!isOwn) for (const { market, kind } of due) assertCollected(session.config, market, [kind]);
     await makeDue(store, due, nowMs, again);
     if (isOwn) say('No daemon writes to this archive: this program does the work itself.');
     say(`Filling ${due.length} ${due.length === 1 ? 'gap' : 'gaps'}.`);
-    return await desk.fill(due.map(taskOf), json);
+    return await context.fill(due.map(taskOf), json);
   },
 });
 
 /** Gaps of which at least a part lies where rows can be added. */
-async function withoutDeparted(store: Store, gaps: readonly Gap[]): Promise<readonly Gap[]> {
+async function withoutArchived(store: Store, gaps: readonly Gap[]): Promise<readonly Gap[]> {
   const partitions = await store.sealing.partitions();
   const gone = partitions.filter(({ state }) => state === 'archived' || state === 'expired');
   return gaps.filter(({ kind, span }) => {
@@ -73,7 +73,7 @@ function nothing(unfillable: number, ids: number): string {
 }
 
 async function select(
-  { store }: FillDesk,
+  { store }: FillContext,
   ids: readonly string[],
   selected: GapOptions,
   nowMs: number,

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 import { openAsOf } from '../../archive/past/past.js';
-import { isLoopback } from '../../config/rules.js';
+import { isLoopback } from '../../config/load.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { openReplay } from '../../replay/replay-backend.js';

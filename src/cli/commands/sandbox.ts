@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Option } from 'commander';
-import { isLoopback } from '../../config/rules.js';
+import { isLoopback } from '../../config/load.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';

@@ -8,15 +8,22 @@ import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';
-import { archiveIdentityOf, exchangeAddress, firstAnswer, settleTime } from '../opening/connect.js';
+import { boundedStep } from '../ending.js';
 import { describeDatabase, migrateDatabase, openArchive } from '../opening/database.js';
-import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
-import { guardFeedIdentity, guardIdentity } from '../opening/identity.js';
+import {
+  archiveIdentityOf,
+  type ExchangeAccess,
+  exchangeAddress,
+  firstAnswer,
+  guardFeedIdentity,
+  guardIdentity,
+  openExchange,
+  settleTime,
+} from '../opening/exchange.js';
 import { whenDatabaseAnswers } from '../opening/waiting.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
 import { type DaemonView, openDaemonStatus } from './daemon-status.js';
 import { keepHouse } from './housekeeping.js';
-import { boundedStep } from './lifecycle.js';
 
 /** Ready notice for the operator. */
 export interface DaemonAddresses {

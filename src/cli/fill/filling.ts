@@ -2,10 +2,16 @@ import type { ClaimTime, ExchangePort } from '../../collect/ports.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import type { SpanProgress, Store } from '../../store/index.js';
-import { boundedStep } from '../daemon/lifecycle.js';
-import { archiveIdentityOf, exchangeAddress, firstAnswer, settleTime } from '../opening/connect.js';
-import { type ExchangeAccess, openExchange } from '../opening/exchange.js';
-import { guardIdentity } from '../opening/identity.js';
+import { boundedStep } from '../ending.js';
+import {
+  archiveIdentityOf,
+  type ExchangeAccess,
+  exchangeAddress,
+  firstAnswer,
+  guardIdentity,
+  openExchange,
+  settleTime,
+} from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
 import type { FillTotals } from '../progress.js';
 import { type FillTask, FillWorker } from './worker.js';

@@ -178,7 +178,7 @@ export function gapDocument(gap: Gap) {
 const LEFTOVER_MS = 500;
 
 /** What a command that fills works with. */
-export interface FillDesk {
+export interface FillContext {
   readonly session: Session;
   readonly store: Store;
   readonly filling: Filling;
@@ -197,7 +197,7 @@ type Plan = readonly FillTask[] | string;
  *
  * @param need `any` makes the archive when there is none
  */
-export function filling(need: 'existing' | 'any'): Need<FillDesk> {
+export function filling(need: 'existing' | 'any'): Need<FillContext> {
   return async (common, use) => {
     const clock = systemClock;
     const progress = new FillProgress();
@@ -219,7 +219,7 @@ export function filling(need: 'existing' | 'any'): Need<FillDesk> {
           onProgress: (totals) => progress.look(totals),
         });
         const startedMs = clock.monotonicMs();
-        const fill: FillDesk['fill'] = async (plan, json) => {
+        const fill: FillContext['fill'] = async (plan, json) => {
           const outcome = await run({ filling, store }, plan, progress, startedMs);
           return reportOutcome(outcome, json === true);
         };
@@ -263,7 +263,7 @@ async function openOrMake(
 }
 
 async function run(
-  { filling, store }: Pick<FillDesk, 'filling' | 'store'>,
+  { filling, store }: Pick<FillContext, 'filling' | 'store'>,
   tasks: Plan,
   progress: FillProgress,
   startedMs: number,

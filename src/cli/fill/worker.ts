@@ -44,58 +44,6 @@ export interface UnitScope {
 }
 
 /**
- * The collectors of markets, limited to what is requested of them: no history of
- * their own accord, and only streams that can be fetched later.
- */
-export class FillUnits {
-  readonly #surroundings: UnitSurroundings;
-  readonly #archive: ArchivePort;
-  readonly #traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
-  readonly offsets: OffsetModes;
-
-  constructor(surroundings: UnitSurroundings) {
-    this.#surroundings = surroundings;
-    const { archive, clock, telemetry, signal, time } = surroundings;
-    const patient = retryingArchive(archive, { clock, random: systemRandom, signal });
-    this.#archive = onlyWanted(
-      new ClaimGate(patient, time, clock).archive,
-      Math.floor(time.nowMs()),
-    );
-    this.offsets = new OffsetModes({ archive: patient, clock, telemetry: telemetry.collect });
-  }
-
-  /** Its streams are made as the daemon makes them, so that a later start expects the same. */
-  open({ market, marketId, trades, times, intervalsS }: UnitScope): Promise<MarketUnit> {
-    const { config, exchange, time, clock, telemetry } = this.#surroundings;
-    const { streams } = config;
-    const settings = {
-      markets: config.markets,
-      streams: {
-        ...streams,
-        trades: { ...streams.trades, enabled: trades, exactTimes: times },
-        depth: { ...streams.depth, enabled: false },
-        klines: { ...streams.klines, enabled: intervalsS.length > 0, intervalsS },
-        states: { ...streams.states, enabled: false },
-      },
-    };
-    const context = {
-      ...{ settings, exchange, archive: this.#archive, time, clock, random: systemRandom },
-      telemetry: telemetry.collect,
-      traits: this.#traits,
-      offsets: this.offsets,
-      evidenceOf: (name: string) =>
-        new TradeEvidence({ market: name, time, clock, telemetry: telemetry.collect }),
-      depthToleranceMs: 0,
-      watch: { pushed: () => undefined, followed: () => undefined },
-      openStateFeed: () => {
-        throw new Error('no states are collected here');
-      },
-    };
-    return openMarketUnit(context, market, marketId);
-  }
-}
-
-/**
  * The archive, with streams that expect nothing before now: what their collectors take for missing
  * is then only what was requested. What the ledger itself expects stays as it is.
  */
@@ -124,18 +72,51 @@ const AGAIN_MS = 2000;
  */
 export class FillWorker {
   readonly #surroundings: UnitSurroundings;
-  readonly #units: FillUnits;
+  readonly #archive: ArchivePort;
+  readonly #traits = { trades: { largestPage: 0 }, times: { largestPage: 0 } };
+  readonly #offsets: OffsetModes;
   readonly #open = new Map<number, MarketUnit>();
 
   constructor(surroundings: UnitSurroundings) {
     this.#surroundings = surroundings;
-    this.#units = new FillUnits(surroundings);
+    const { archive, clock, telemetry, signal, time } = surroundings;
+    const retrying = retryingArchive(archive, { clock, random: systemRandom, signal });
+    this.#archive = onlyWanted(
+      new ClaimGate(retrying, time, clock).archive,
+      Math.floor(time.nowMs()),
+    );
+    this.#offsets = new OffsetModes({ archive: retrying, clock, telemetry: telemetry.collect });
   }
 
-  /** Opens the streams of one market, making those that the archive does not know yet. */
-  async prepare(scope: UnitScope): Promise<void> {
-    if (this.#open.has(scope.marketId)) return;
-    this.#open.set(scope.marketId, await this.#units.open(scope));
+  /** Opens the streams of one market, making new ones as the daemon does: a later start expects the same. */
+  async prepare({ market, marketId, trades, times, intervalsS }: UnitScope): Promise<void> {
+    if (this.#open.has(marketId)) return;
+    const { config, exchange, time, clock, telemetry } = this.#surroundings;
+    const { streams } = config;
+    const settings = {
+      markets: config.markets,
+      streams: {
+        ...streams,
+        trades: { ...streams.trades, enabled: trades, exactTimes: times },
+        depth: { ...streams.depth, enabled: false },
+        klines: { ...streams.klines, enabled: intervalsS.length > 0, intervalsS },
+        states: { ...streams.states, enabled: false },
+      },
+    };
+    const context = {
+      ...{ settings, exchange, archive: this.#archive, time, clock, random: systemRandom },
+      telemetry: telemetry.collect,
+      traits: this.#traits,
+      offsets: this.#offsets,
+      evidenceOf: (name: string) =>
+        new TradeEvidence({ market: name, time, clock, telemetry: telemetry.collect }),
+      depthToleranceMs: 0,
+      watch: { pushed: () => undefined, followed: () => undefined },
+      openStateFeed: () => {
+        throw new Error('no states are collected here');
+      },
+    };
+    this.#open.set(marketId, await openMarketUnit(context, market, marketId));
   }
 
   /** Works on the spans until `signal` aborts; never rejects. */
@@ -186,7 +167,7 @@ export class FillWorker {
       await walker.pollHead(signal);
       filler.wake();
       const newestMs = await this.#newestCoveredMs(walker.streamId);
-      return newestMs >= topMs && this.#units.offsets.of(endpoint) !== undefined;
+      return newestMs >= topMs && this.#offsets.of(endpoint) !== undefined;
     });
   }
 
@@ -201,7 +182,7 @@ export class FillWorker {
     return top?.span.toMs ?? Number.NEGATIVE_INFINITY;
   }
 
-  /** Candles that are put off, or not final yet, are looked at again until somebody says stop. */
+  /** Candles that are put off, or not final yet, are looked at again until the signal. */
   #collect(market: string, collector: CandleCollector, signal: AbortSignal): Promise<void> {
     return this.#untilDone(market, signal, async () => {
       while (!signal.aborted && (await collector.poll(signal))) {

@@ -1,4 +1,4 @@
-import { formatDuration } from '../../config/durations.js';
+import { formatDuration } from '../../config/values.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';

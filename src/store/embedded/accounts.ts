@@ -5,7 +5,8 @@ import { StoreError } from '../errors.js';
 import type { Binaries } from './binaries.js';
 
 /** Environment of the server's processes: nothing of ours, so nothing of ours can leak there. */
-export const MINIMAL_ENV: Readonly<Record<string, string>> = { PATH: '/usr/bin:/bin', LC_ALL: 'C' };
+export const MINIMAL_ENV = { PATH: '/usr/bin:/bin', LC_ALL: 'C' };
+type Env = typeof MINIMAL_ENV;
 
 /** Most output of a child that is kept for an error message. */
 const MAX_KEPT_OUTPUT = 16_384;
@@ -33,12 +34,10 @@ export function accountOptions(command: Command): Pick<SpawnOptions, 'uid' | 'gi
 }
 
 /** Collects the newest part of a child's output. The returned function reads it. */
-export function collectOutput(child: ChildProcess, onText?: (text: string) => void): () => string {
+export function collectOutput(child: ChildProcess): () => string {
   let output = '';
   const keep = (chunk: Buffer) => {
-    const text = chunk.toString('utf8');
-    output = (output + text).slice(-MAX_KEPT_OUTPUT);
-    onText?.(text);
+    output = (output + chunk.toString('utf8')).slice(-MAX_KEPT_OUTPUT);
   };
   child.stdout?.on('data', keep);
   child.stderr?.on('data', keep);
@@ -51,16 +50,17 @@ export function collectOutput(child: ChildProcess, onText?: (text: string) => vo
  */
 export function runToEnd(
   command: Command,
-  env: Readonly<Record<string, string>>,
-  onText?: (text: string) => void,
-  signal?: AbortSignal,
+  {
+    signal,
+    env = MINIMAL_ENV,
+  }: { readonly signal?: AbortSignal | undefined; readonly env?: Env } = {},
 ): Promise<Finished> {
   return new Promise((resolve) => {
     let child: ChildProcess;
     try {
       child = spawn(command.file, [...command.args], {
         ...accountOptions(command),
-        env: { ...env },
+        env,
         cwd: '/',
         stdio: ['ignore', 'pipe', 'pipe'],
       });
@@ -68,7 +68,7 @@ export function runToEnd(
       resolve({ code: null, output: messageOf(error) });
       return;
     }
-    const output = collectOutput(child, onText);
+    const output = collectOutput(child);
     const end = () => child.kill('SIGTERM');
     const finish = (finished: Finished) => {
       signal?.removeEventListener('abort', end);
@@ -193,12 +193,12 @@ async function readPasswd(): Promise<PasswdEntry[]> {
 }
 
 /** Makes the user `postgres` where the system lets us; failing is no error, others can serve. */
-async function createPostgresUser(env: Readonly<Record<string, string>>): Promise<void> {
-  const rootEnv = { ...env, PATH: `/usr/sbin:/sbin:${env.PATH ?? '/usr/bin:/bin'}` };
+async function createPostgresUser(): Promise<void> {
+  const env = { ...MINIMAL_ENV, PATH: `/usr/sbin:/sbin:${MINIMAL_ENV.PATH}` };
   const useradd = ['--system', '--user-group', '--no-create-home', '--shell', '/bin/false'];
-  const { code } = await runToEnd({ file: 'useradd', args: [...useradd, 'postgres'] }, rootEnv);
+  const { code } = await runToEnd({ file: 'useradd', args: [...useradd, 'postgres'] }, { env });
   if (code !== 0)
-    await runToEnd({ file: 'adduser', args: ['-S', '-D', '-H', 'postgres'] }, rootEnv);
+    await runToEnd({ file: 'adduser', args: ['-S', '-D', '-H', 'postgres'] }, { env });
 }
 
 async function candidates(): Promise<PasswdEntry[]> {
@@ -211,13 +211,12 @@ async function canServe(
   account: OtherAccount,
   binaries: Binaries,
   reachableDir: string,
-  env: Readonly<Record<string, string>>,
 ): Promise<boolean> {
-  const version = await runToEnd(commandAs(account, binaries.postgres, ['--version']), env);
+  const version = await runToEnd(commandAs(account, binaries.postgres, ['--version']));
   if (version.code !== 0) return false;
   // The cluster's folder itself will be handed to the account; its parents must let it through.
   const probe = ['-c', 'cd "$1"', 'sh', reachableDir];
-  return (await runToEnd(commandAs(account, '/bin/sh', probe), env)).code === 0;
+  return (await runToEnd(commandAs(account, '/bin/sh', probe))).code === 0;
 }
 
 /** The account whose files these are: a cluster stays with the owner that it was made for. */
@@ -243,7 +242,6 @@ export async function chooseAccount(
   binaries: Binaries,
   dataDir: string,
   clusterDir: string,
-  env: Readonly<Record<string, string>>,
 ): Promise<Account> {
   const self = process.getuid?.();
   if (self !== 0) {
@@ -256,11 +254,11 @@ export async function chooseAccount(
   }
   const existing = await accountOfCluster(clusterDir, await candidates());
   if (existing !== undefined) {
-    const usable = await firstUsable(existing, binaries, dataDir, env);
+    const usable = await firstUsable(existing, binaries, dataDir);
     if (usable !== undefined) return usable;
     throw noAccount(dataDir, `the database there belongs to uid ${existing[0]?.uid ?? 0}`);
   }
-  if (!(await candidates()).some(({ name }) => name === 'postgres')) await createPostgresUser(env);
+  if (!(await candidates()).some(({ name }) => name === 'postgres')) await createPostgresUser();
   const entries = await candidates();
   const ways: OtherAccount[] = [
     ...entries.map((entry) => ({ kind: 'user' as const, ...entry })),
@@ -268,7 +266,7 @@ export async function chooseAccount(
       ? entries.map((entry) => ({ kind: 'namespace' as const, ...entry }))
       : []),
   ];
-  const usable = await firstUsable(ways, binaries, dataDir, env);
+  const usable = await firstUsable(ways, binaries, dataDir);
   if (usable !== undefined) return usable;
   throw noAccount(dataDir, 'no other user can reach it and user namespaces are not allowed');
 }
@@ -277,9 +275,8 @@ async function firstUsable(
   ways: readonly OtherAccount[],
   binaries: Binaries,
   dataDir: string,
-  env: Readonly<Record<string, string>>,
 ): Promise<OtherAccount | undefined> {
-  for (const way of ways) if (await canServe(way, binaries, dataDir, env)) return way;
+  for (const way of ways) if (await canServe(way, binaries, dataDir)) return way;
   return undefined;
 }
 

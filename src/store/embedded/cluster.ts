@@ -63,8 +63,6 @@ export async function makeCluster(
   paths: ClusterPaths,
   binaries: Binaries,
   account: Account,
-  env: Readonly<Record<string, string>>,
-  log?: (text: string) => void,
   signal?: AbortSignal,
 ): Promise<void> {
   await removeUnfinished(paths);
@@ -85,9 +83,7 @@ export async function makeCluster(
         '--data-checksums',
         '--no-instructions',
       ]),
-      env,
-      log,
-      signal,
+      { signal },
     );
     signal?.throwIfAborted();
     if (finished.code !== 0) throw await initFailed(paths, finished.output);

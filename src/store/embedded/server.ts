@@ -15,6 +15,7 @@ import {
   commandAs,
   isZombie,
   kernelRelease,
+  MINIMAL_ENV,
   mayBePostgres,
   runToEnd,
   signalIfAlive,
@@ -98,10 +99,8 @@ export interface StartOptions {
   readonly password: string;
   readonly binaries: Binaries;
   readonly account: Account;
-  readonly env: Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly deadlineMs: number;
-  readonly log?: (text: string) => void;
   /** Ends a start that is under way. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -120,7 +119,7 @@ export async function launchServer(options: StartOptions, port: number): Promise
   try {
     child = spawn(command.file, [...command.args], {
       ...accountOptions(command),
-      env: { ...options.env },
+      env: MINIMAL_ENV,
       cwd: '/',
       detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -128,7 +127,7 @@ export async function launchServer(options: StartOptions, port: number): Promise
   } catch (error) {
     throw await launchFailed(clusterDir, messageOf(error), error);
   }
-  const output = collectOutput(child, options.log);
+  const output = collectOutput(child);
   let isGone = false;
   child.once('exit', () => {
     isGone = true;
@@ -237,7 +236,7 @@ export async function endServer(
     const stop = (mode: string, waitMs: number) => {
       const wait = ['-w', '-t', String(Math.max(1, Math.round(waitMs / 1000)))];
       const args = ['stop', '-D', clusterDir, '-m', mode, ...wait];
-      return runToEnd({ file: binaries.pgCtl, args }, {});
+      return runToEnd({ file: binaries.pgCtl, args });
     };
     if ((await stop('fast', fastMs)).code !== 0) await stop('immediate', hardMs);
     return;

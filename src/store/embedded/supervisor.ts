@@ -7,13 +7,7 @@ import { Backoff } from '../../kernel/retry.js';
 import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { StoreError } from '../errors.js';
-import {
-  type Account,
-  chooseAccount,
-  describeAccount,
-  MINIMAL_ENV,
-  mayBePostgres,
-} from './accounts.js';
+import { chooseAccount, describeAccount, mayBePostgres } from './accounts.js';
 import { findBinaries } from './binaries.js';
 import {
   type ClusterPaths,
@@ -49,10 +43,6 @@ export interface EmbeddedOptions {
   readonly dataDir: string;
   readonly clock: Clock;
   readonly telemetry: StoreEvents;
-  /** Receives the server's own log lines. */
-  readonly log?: (line: string) => void;
-  /** Whole environment of the server's processes. */
-  readonly env?: Readonly<Record<string, string>>;
   /** Deadline of start and of stop. Default 60,000. */
   readonly startTimeoutMs?: number;
   /** Called when the server was killed and cannot be started again. */
@@ -205,36 +195,26 @@ async function startServer(
 ): Promise<Running> {
   const { clock, telemetry, signal } = options;
   const binaries = await findBinaries();
-  const env = options.env ?? MINIMAL_ENV;
-  const account = await chooseAccount(binaries, paths.dataDir, paths.clusterDir, env);
+  const account = await chooseAccount(binaries, paths.dataDir, paths.clusterDir);
   signal?.throwIfAborted();
-  const log = options.log === undefined ? undefined : byLine(options.log);
   if (!(await hasCluster(paths))) {
     if (port !== undefined) throw removed(paths);
     telemetry.embeddedPostgres({ phase: 'initialising', detail: describeAccount(account) });
-    await makeCluster(paths, binaries, account, env, log, signal);
+    await makeCluster(paths, binaries, account, signal);
   }
-  const start: StartOptions = {
-    clusterDir: paths.clusterDir,
-    password: await readPassword(paths),
-    binaries,
-    account,
-    env,
-    clock,
-    deadlineMs: deadlineOf(options),
-    signal,
-    ...(log === undefined ? {} : { log }),
-  };
-  await endOrphans(paths.clusterDir, clock);
+  const { clusterDir } = paths;
+  const password = await readPassword(paths);
+  const deadlineMs = deadlineOf(options);
+  const start = { clusterDir, password, binaries, account, clock, deadlineMs, signal };
+  await endOrphans(clusterDir, clock);
   telemetry.embeddedPostgres({ phase: 'starting', detail: describeAccount(account) });
-  return await launchOnFreePort(start, paths, account, port);
+  return await launchOnFreePort(start, paths, port);
 }
 
 /** The port of last time if it is free, so that saved connections of people go on working. */
 async function launchOnFreePort(
   start: StartOptions,
   paths: ClusterPaths,
-  account: Account,
   onlyPort?: number,
 ): Promise<Running> {
   const lastPort = Number((await readFile(paths.portFile, 'utf8').catch(() => '')).trim()) || 0;
@@ -242,7 +222,7 @@ async function launchOnFreePort(
     const port = await freePort(attempt === 1 ? (onlyPort ?? lastPort) : 0);
     if (onlyPort !== undefined && port !== onlyPort) throw portTaken(onlyPort);
     try {
-      const running = await launchServer({ ...start, account }, port);
+      const running = await launchServer(start, port);
       await writeFile(paths.portFile, `${port}\n`);
       return running;
     } catch (error) {
@@ -396,14 +376,4 @@ function portTaken(port: number): StoreError {
     'embedded_postgres_failed',
     `another program has taken port ${port}, which the users of this server know it by: the next start finds a free one`,
   );
-}
-
-/** Cuts a child's output into lines. */
-function byLine(log: (line: string) => void): (text: string) => void {
-  let rest = '';
-  return (text) => {
-    const lines = (rest + text).split('\n');
-    rest = (lines.pop() ?? '').slice(-4_096);
-    for (const line of lines) if (line.trim() !== '') log(line);
-  };
 }

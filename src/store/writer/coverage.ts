@@ -5,7 +5,7 @@ import type { StreamKind } from '../../model/series.js';
 import { coveredRangeSql, type RowCount, sumCounts } from '../completeness/ledger.js';
 import { type Connection, executeSql, type NamedStatement } from '../connection.js';
 import { type Flat, fromMs, rangeSql, unnested, withSpan } from '../sql.js';
-import type { TradeColumnSet } from './trade-sheet.js';
+import type { TradeColumnSet } from './trade-columns.js';
 
 /** A row of coverage as it is. */
 export interface Held extends CoveredRange {

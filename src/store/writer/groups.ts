@@ -11,7 +11,7 @@ import {
   type SeriesShape,
   SHAPES,
 } from './series.js';
-import { type TradeColumnSet, tradeColumnSet } from './trade-sheet.js';
+import { type TradeColumnSet, tradeColumnSet } from './trade-columns.js';
 
 /** A refused row on its way to quarantine. The market is named by name or, from a row, by id. */
 export type Refused = QuarantineRow & { readonly marketId: number | null };

@@ -3,7 +3,7 @@ import { fromMs, toMs } from '../sql.js';
 import type { StoredNear } from './coverage.js';
 import { type Outcome, TRADE } from './series.js';
 import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';
-import { denseLines, type TradeColumnSet } from './trade-sheet.js';
+import { denseLines, type TradeColumnSet } from './trade-columns.js';
 
 /** Both endpoints report one trade with seconds that are this far apart at most. */
 const BESIDE_MS = 1_000;

@@ -36,6 +36,7 @@ import {
   type TradeRun,
 } from './series.js';
 import { copySql, storeRows } from './staging.js';
+import { type TradeColumnSet, timesOf } from './trade-columns.js';
 import {
   findStoredSql,
   type Stored,
@@ -43,7 +44,6 @@ import {
   sortOutTrades,
   type TradeStoring,
 } from './trade-rows.js';
-import { type TradeColumnSet, timesOf } from './trade-sheet.js';
 
 /**
  * One try at committing a group: partitions, then in one transaction the rows, the coverage that

@@ -9,7 +9,7 @@ import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
 import { actionOf, StoreError, sqlstateOf, toStoreError } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
-import { isFinalPartition, type Resolution, resolveFinal } from './frozen.js';
+import { isFinalPartition, type Resolution, resolveFinal } from './final-partitions.js';
 import {
   type PendingBatch,
   PendingBatches,

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { parse } from 'yaml';
-import { ConfigError } from '../../../src/config/config-error.js';
 import { DEFAULTS, KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
+import { ConfigError } from '../../../src/config/layers.js';
 import {
   exchangeNameOf,
   type LoadOptions,

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { cronFault } from '../../../src/config/cron.js';
-import { formatDuration, parseDuration } from '../../../src/config/durations.js';
+import { cronFault, formatDuration, parseDuration } from '../../../src/config/values.js';
 
 test('durations are read with every unit and with fractions', () => {
   assert.equal(parseDuration('500ms'), 500);

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { TradeRow } from '../../../src/model/batch.js';
 import { TRADE } from '../../../src/store/writer/series.js';
 import { copyLine } from '../../../src/store/writer/staging.js';
-import { tradeColumnSet, tradeKeyFault } from '../../../src/store/writer/trade-sheet.js';
+import { tradeColumnSet, tradeKeyFault } from '../../../src/store/writer/trade-columns.js';
 
 const LAST_SECOND = 253_402_300_799;
 const window = { fromMs: 0, toMs: LAST_SECOND * 1_000 };

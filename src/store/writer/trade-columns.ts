@@ -9,7 +9,7 @@ import { DAY_MS } from '../../kernel/durations.js';
 import type { Batch, TradeRow } from '../../model/batch.js';
 import { decimalFault, isInt4, isTimestampMs } from '../../model/columns.js';
 import { type Outcome, type SaneWindow, type TradeRun, timeFault } from './series.js';
-import { TradeEncoder } from './trade-lines.js';
+import { TradeEncoder } from './trade-encoder.js';
 
 /**
  * The trades of a group of batches, screened, each once and in the order of the key. A trade is a
