@@ -12,8 +12,13 @@ const CLEAR_LINE = '\r\x1b[2K';
  * elsewhere, nothing for work that ends soon. It goes to stderr, so that stdout holds results only.
  */
 export class Progress {
-  #shownMs = systemClock.monotonicMs();
+  #shownMs: number;
   #drawn = '';
+
+  /** @param shownMs when the last line was shown, monotonic; default: now */
+  constructor(shownMs = systemClock.monotonicMs()) {
+    this.#shownMs = shownMs;
+  }
 
   /** Draws if it is time to. @param share of the work that is done, 0 to 1 */
   show(share: number, text: string): void {
@@ -21,7 +26,7 @@ export class Progress {
     const nowMs = systemClock.monotonicMs();
     if (nowMs - this.#shownMs < (isTerminal ? DRAW_PERIOD_MS : LINE_PERIOD_MS)) return;
     this.#shownMs = nowMs;
-    const line = `${percent(share)} ${text}`;
+    const line = `${percent(share)}, ${text}`;
     const filled = Math.floor(Math.min(1, share) * BAR_WIDTH);
     if (isTerminal) this.#draw(`${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)} ${line}`);
     else process.stderr.write(`${line}\n`);
@@ -94,6 +99,10 @@ export class FillProgress extends Progress {
   /** The newest last; of the window, and one before it. */
   #samples: Sample[] = [];
   #firstRows: number | undefined;
+
+  constructor() {
+    super(Number.NEGATIVE_INFINITY);
+  }
 
   /** Rows that were added since the first look. */
   rowsSince({ rows }: FillTotals): number {

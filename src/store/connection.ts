@@ -119,12 +119,9 @@ export function connectFailure(error: unknown, databaseUrl: string): Error {
 }
 
 /** @throws {@link StoreError} `database_too_old` */
-export async function checkServerVersion(
-  run: (sql: string) => Promise<{ rows: { server_version_num: string }[] }>,
-  databaseUrl: string,
-): Promise<void> {
-  const { rows } = await run('SHOW server_version_num');
-  const major = Math.floor(Number(rows[0]?.server_version_num ?? 0) / 10_000);
+export async function checkServerVersion(runner: Runner, databaseUrl: string): Promise<void> {
+  const [row] = await runner.rows<{ server_version_num: string }>('SHOW server_version_num');
+  const major = Math.floor(Number(row?.server_version_num ?? 0) / 10_000);
   if (major >= OLDEST_SERVER) return;
   throw new StoreError(
     'database_too_old',
@@ -143,16 +140,13 @@ interface SessionKind {
  *
  * @throws {@link StoreError} `database_read_only`
  */
-export async function refuseReadOnly(
-  run: (sql: string) => Promise<{ rows: SessionKind[] }>,
-  databaseUrl: string,
-): Promise<void> {
-  const { rows } = await run(
+export async function refuseReadOnly(runner: Runner, databaseUrl: string): Promise<void> {
+  const [row] = await runner.rows<SessionKind>(
     `SELECT pg_is_in_recovery() AS "isStandby",
        current_setting('transaction_read_only') = 'on' AS "isReadOnly"`,
   );
-  if (rows[0]?.isReadOnly !== true) return;
-  const why = rows[0].isStandby
+  if (row?.isReadOnly !== true) return;
+  const why = row.isStandby
     ? 'is a standby, which takes no rows: promote it, or set database.url to the primary'
     : 'makes this login read-only (default_transaction_read_only is on for the server, the database or the role): set it to off';
   throw new StoreError('database_read_only', `Postgres at ${describeAddress(databaseUrl)} ${why}`, {

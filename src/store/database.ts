@@ -77,10 +77,7 @@ export class Database implements Runner {
 
   /** @throws {@link StoreError} when the server cannot be reached or is too old. */
   async check(): Promise<void> {
-    await checkServerVersion(
-      async (sql) => ({ rows: await this.rows<{ server_version_num: string }>(sql) }),
-      this.#databaseUrl,
-    );
+    await checkServerVersion(this, this.#databaseUrl);
   }
 
   rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {

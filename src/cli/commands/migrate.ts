@@ -3,7 +3,7 @@ import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { MigrationReport } from '../../store/index.js';
 import { command, flag, nothing } from '../command.js';
 import { UsageError } from '../failure.js';
-import { borrowDatabase, migrateDatabaseWholly } from '../opening/database.js';
+import { borrowDatabase, migrateDatabase } from '../opening/database.js';
 import { openSession } from '../opening/session.js';
 
 export default command({
@@ -19,7 +19,7 @@ export default command({
     const database = await borrowDatabase(config, systemClock, telemetry.store, 'any');
     try {
       const { signal, url } = database;
-      const migrating = migrateDatabaseWholly(config, url, telemetry.store);
+      const migrating = migrateDatabase(config, url, telemetry.store);
       // What is cut off is rolled back; the next run goes on from there.
       const report = await unlessAborted(signal, migrating);
       process.stdout.write(

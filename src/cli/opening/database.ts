@@ -8,7 +8,6 @@ import type { StoreEvents } from '../../observe/events.js';
 import {
   hasEmbeddedCluster,
   type MigrationReport,
-  migrate,
   migrateAll,
   openStore,
   type Store,
@@ -72,18 +71,8 @@ export async function borrowDatabase(
   }
 }
 
-/** Brings the schema up to date. Returns the names of the migrations that were applied. */
+/** Brings the schema up to date. */
 export function migrateDatabase(
-  config: Config,
-  databaseUrl: string,
-  telemetry: StoreEvents,
-): Promise<string[]> {
-  const partitionWidths = config.database.partitionWidth;
-  return migrate({ databaseUrl, telemetry, partitionWidths });
-}
-
-/** The same, with all that became of it. */
-export function migrateDatabaseWholly(
   config: Config,
   databaseUrl: string,
   telemetry: StoreEvents,

@@ -140,8 +140,9 @@ export async function migrateAll(options: MigrateOptions): Promise<MigrationRepo
     throw connectFailure(error, databaseUrl);
   }
   try {
-    await checkServerVersion((sql) => client.query(sql), databaseUrl);
-    await refuseReadOnly((sql) => client.query(sql), databaseUrl);
+    const runner: Runner = { rows: async (sql) => (await client.query(sql)).rows as never };
+    await checkServerVersion(runner, databaseUrl);
+    await refuseReadOnly(runner, databaseUrl);
     await client.query('SET client_min_messages = warning');
     const { rows } = await client.query<{ is_owner: boolean }>(IS_OWNER);
     const isOwner = rows[0]?.is_owner === true;

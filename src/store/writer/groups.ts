@@ -1,4 +1,7 @@
+import type { Clock } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
+import { Wakeup } from '../../kernel/wakeup.js';
 import { type Batch, type CommitResult, type QuarantineRow, rowsIn } from '../../model/batch.js';
 import { type Series, type SeriesRow, seriesOf, WRITTEN_SERIES } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
@@ -173,6 +176,12 @@ export interface PendingBatch {
   reject(error: Error): void;
 }
 
+interface PendingOptions {
+  readonly limits: PendingLimits;
+  readonly telemetry: StoreEvents;
+  readonly clock: Clock;
+}
+
 export interface PendingLimits {
   readonly maxBatches: number;
   readonly maxRows: number;
@@ -186,16 +195,20 @@ export interface PendingLimits {
 export class PendingBatches {
   readonly #limits: PendingLimits;
   readonly #telemetry: StoreEvents;
+  readonly #clock: Clock;
   readonly #waiting: PendingBatch[] = [];
   #rows = 0;
   #isClosed = false;
   /** Adders that wait for room, first come first served. */
-  #roomWaiters: (() => void)[] = [];
-  #arrival: (() => void) | undefined;
+  readonly #roomWaiters: (() => void)[] = [];
+  /** Notified of every arrival and of the end. */
+  readonly arrival: Wakeup;
 
-  constructor(limits: PendingLimits, telemetry: StoreEvents) {
+  constructor({ limits, telemetry, clock }: PendingOptions) {
     this.#limits = limits;
     this.#telemetry = telemetry;
+    this.#clock = clock;
+    this.arrival = new Wakeup(clock);
   }
 
   get size(): number {
@@ -215,7 +228,7 @@ export class PendingBatches {
   }
 
   /** Adds a batch as soon as there is room; settles when it is committed, refused or given up. */
-  async add(batch: Batch, nowMs: () => number, signal?: AbortSignal): Promise<CommitResult> {
+  async add(batch: Batch, signal?: AbortSignal): Promise<CommitResult> {
     const rows = batchSize(batch);
     while (!this.#isClosed && !this.#hasRoom(rows)) await this.#room(signal);
     if (this.#isClosed) throw new AbortedError('the store is stopped');
@@ -229,7 +242,7 @@ export class PendingBatches {
       const entry: PendingBatch = {
         batch,
         rows,
-        arrivedMs: nowMs(),
+        arrivedMs: this.#clock.monotonicMs(),
         resolve(result) {
           done();
           resolve(result);
@@ -243,7 +256,7 @@ export class PendingBatches {
       this.#waiting.push(entry);
       this.#rows += rows;
       this.#changed();
-      this.#arrival?.();
+      this.arrival.notify();
     });
   }
 
@@ -262,14 +275,9 @@ export class PendingBatches {
     return taken;
   }
 
-  /** Calls `wake` at the next arrival and at closing; undefined ends that. */
-  onArrival(wake: (() => void) | undefined): void {
-    this.#arrival = wake;
-  }
-
   close(): void {
     this.#isClosed = true;
-    this.#arrival?.();
+    this.arrival.notify();
     this.#wakeAdders();
   }
 
@@ -281,22 +289,8 @@ export class PendingBatches {
   }
 
   #room(signal?: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted) {
-        reject(signal.reason as Error);
-        return;
-      }
-      const wake = () => {
-        signal?.removeEventListener('abort', onAbort);
-        resolve();
-      };
-      const onAbort = () => {
-        this.#roomWaiters = this.#roomWaiters.filter((one) => one !== wake);
-        reject(signal?.reason as Error);
-      };
-      signal?.addEventListener('abort', onAbort, { once: true });
-      this.#roomWaiters.push(wake);
-    });
+    const room = new Promise<void>((resolve) => this.#roomWaiters.push(resolve));
+    return signal === undefined ? room : unlessAborted(signal, room);
   }
 
   #remove(entry: PendingBatch): void {

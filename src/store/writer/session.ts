@@ -43,10 +43,7 @@ export class WriterSession {
     if (this.#connection !== undefined && !this.#connection.isLost) return this.#connection;
     const connection = await Connection.open(this.#options);
     try {
-      const run = async <Row extends object>(sql: string) => ({
-        rows: await connection.rows<Row>(sql),
-      });
-      await refuseReadOnly(run, this.#options.databaseUrl);
+      await refuseReadOnly(connection, this.#options.databaseUrl);
       await connection.rows(PREPARE.join(';\n'));
       if (this.#mustHoldLock) await this.#lock(connection, 'retry');
       if (this.#isClosed) throw new StoreError('database_unreachable', 'closed');

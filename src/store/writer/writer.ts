@@ -1,5 +1,6 @@
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { AbortedError, codeOf, isAborted, messageOf } from '../../kernel/errors.js';
+import { Mutex } from '../../kernel/mutex.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
@@ -86,14 +87,14 @@ export class Writer {
   readonly #abort = new AbortController();
   readonly #running: Promise<void>;
   /** One user of the session at a time. */
-  #turn: Promise<unknown> = Promise.resolve();
+  readonly #turn = new Mutex();
   #stopped: Promise<void> | undefined;
   /** Made ready while the group before it was at the database. */
   #ahead: Taken | undefined;
 
   constructor(options: WriterOptions) {
     this.#options = options;
-    this.#pending = new PendingBatches(options.limits, options.telemetry);
+    this.#pending = new PendingBatches(options);
     this.#session = new WriterSession(options.connection);
     this.#quarantine = new Quarantine(options.quarantineKeepRows);
     this.#outages = new OutageLog(options);
@@ -110,11 +111,11 @@ export class Writer {
         );
       }
     }
-    return await this.#pending.add(batch, () => this.#options.clock.monotonicMs(), signal);
+    return await this.#pending.add(batch, signal);
   }
 
   async acquireLock(): Promise<void> {
-    await this.#exclusively(() => this.#session.acquireLock());
+    await this.#turn.run(() => this.#session.acquireLock());
     // There may be nothing to commit for long, and yet the database is known to be there.
     this.#outages.over();
   }
@@ -164,20 +165,11 @@ export class Writer {
   async #gather(): Promise<void> {
     const { clock, commitLatencyMs, maxGroupRows } = this.#options;
     for (;;) {
-      const oldestMs = this.#pending.oldestArrivalMs;
+      const oldestMs = this.#pending.oldestArrivalMs ?? Number.POSITIVE_INFINITY;
       if (this.#pending.isClosed || this.#pending.rows >= maxGroupRows) return;
-      const waitMs =
-        oldestMs === undefined ? undefined : oldestMs + commitLatencyMs - clock.monotonicMs();
-      if (waitMs !== undefined && waitMs <= 0) return;
-      await new Promise<void>((resolve) => {
-        const cancel = waitMs === undefined ? undefined : clock.after(waitMs, () => wake());
-        const wake = () => {
-          cancel?.();
-          this.#pending.onArrival(undefined);
-          resolve();
-        };
-        this.#pending.onArrival(wake);
-      });
+      const waitMs = oldestMs + commitLatencyMs - clock.monotonicMs();
+      if (waitMs <= 0) return;
+      await this.#pending.arrival.wait(waitMs, this.#abort.signal);
     }
   }
 
@@ -206,7 +198,7 @@ export class Writer {
     const retry = new RetryState(new Backoff(this.#backoffOptions(), this.#options.random));
     for (;;) {
       try {
-        const attempt = this.#exclusively(() => this.#tryOnce(resolution.group, retry.mayBeDirect));
+        const attempt = this.#turn.run(() => this.#tryOnce(resolution.group, retry.mayBeDirect));
         // A connect that hangs must not hold up the end; it closes itself when it gets through.
         const { committed, durationMs } = await unlessAborted(this.#abort.signal, attempt);
         this.#outages.over();
@@ -237,7 +229,7 @@ export class Writer {
     retry.resolutions += 1;
     const onReopened = (partition: string) => telemetry.partitionReopened({ partition });
     try {
-      return await this.#exclusively(async () => {
+      return await this.#turn.run(async () => {
         const connection = await this.#session.connection();
         return await resolveFinal(error, batches, resolution, {
           connection,
@@ -307,12 +299,6 @@ export class Writer {
 
   #backoffOptions() {
     return { baseMs: RETRY_BASE_MS, capMs: this.#options.retryCapMs };
-  }
-
-  #exclusively<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#turn.then(work, work);
-    this.#turn = result.catch(() => undefined);
-    return result;
   }
 }
 
