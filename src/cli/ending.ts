@@ -1,4 +1,4 @@
-import { type Clock, sleep, systemClock } from '../kernel/clock.js';
+import { type Clock, endsInTime, systemClock } from '../kernel/clock.js';
 import { AbortedError, codeOf, messageOf } from '../kernel/errors.js';
 import type { Telemetry } from '../observe/events.js';
 import { EXIT_CODES, type ExitCode } from './failure.js';
@@ -186,16 +186,11 @@ export async function boundedStep(
   ms: number,
   step: () => Promise<unknown> | undefined,
 ): Promise<void> {
-  const patience = new AbortController();
-  const late = sleep(clock, ms, patience.signal).then(() => {
-    telemetry.daemon.warned({ code: 'stop_late', message: `${name}: not ended in time` });
-  });
+  const { daemon } = telemetry;
   try {
-    await Promise.race([step(), late]);
+    const isInTime = await endsInTime(clock, ms, Promise.resolve(step()));
+    if (!isInTime) daemon.warned({ code: 'stop_late', message: `${name}: not ended in time` });
   } catch (error) {
-    telemetry.daemon.warned({ code: codeOf(error), message: `${name}: ${messageOf(error)}` });
-  } finally {
-    late.catch(() => undefined);
-    patience.abort();
+    daemon.warned({ code: codeOf(error), message: `${name}: ${messageOf(error)}` });
   }
 }

@@ -61,6 +61,29 @@ export function sleep(
   });
 }
 
+/**
+ * Waits for work, but no longer than `ms` milliseconds.
+ *
+ * @returns whether it ended in time
+ * @throws what the work throws
+ */
+export async function endsInTime(
+  clock: Clock,
+  ms: number,
+  work: Promise<unknown>,
+): Promise<boolean> {
+  const waiting = new AbortController();
+  const late = () => false;
+  try {
+    return await Promise.race([
+      work.then(() => true),
+      sleep(clock, ms, waiting.signal).then(late, late),
+    ]);
+  } finally {
+    waiting.abort();
+  }
+}
+
 /** A deadline in the form that Node's I/O understands: an AbortSignal. */
 export interface Deadline extends Disposable {
   /** Aborts with `reason()` when time is up, or with the parent's reason when the parent aborts. */

@@ -1,5 +1,5 @@
 import { setMaxListeners } from 'node:events';
-import { type Clock, sleep } from '../kernel/clock.js';
+import { type Clock, endsInTime } from '../kernel/clock.js';
 import { AbortedError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Span } from '../kernel/span.js';
@@ -326,12 +326,8 @@ export async function openStore(options: StoreOptions) {
     /** Drains the queue up to a deadline, then closes every connection. Safe to call twice. */
     stop(): Promise<void> {
       stopped ??= (async () => {
-        const patience = new AbortController();
         // The writer's goodbye to a server that hangs must not keep the pool open.
-        const lateMs = settings.drainDeadlineMs + GOODBYE_MS;
-        const late = sleep(clock, lateMs, patience.signal).catch(() => undefined);
-        await Promise.race([writer.stop(), late]);
-        patience.abort();
+        await endsInTime(clock, settings.drainDeadlineMs + GOODBYE_MS, writer.stop());
         ending.abort(new AbortedError('the store is stopped'));
         await database.close();
       })();

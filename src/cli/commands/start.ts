@@ -1,6 +1,6 @@
 import { setFlagsFromString } from 'node:v8';
 import type { Config } from '../../config/schema.js';
-import { type Clock, sleep, systemClock } from '../../kernel/clock.js';
+import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { command, nothing, option, VERSION } from '../command.js';
@@ -104,7 +104,7 @@ export default command({
     const outcome = isUnready ? unready(daemon.view.phase, config) : ended;
     telemetry.daemon.stopping({ reason: reasonOf(outcome) });
     await daemon.stop();
-    await soon(clock, work);
+    await endsInTime(clock, LEFTOVER_MS, work);
     await summary?.stop();
     const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;
     if (outcome instanceof Error) {
@@ -126,14 +126,6 @@ function unready(phase: string, { exchange }: Config): TapekeepError {
   }
   const text = `the exchange at ${exchange.url ?? 'built-in'} gave no usable answer in the time of this run; the log says what came instead. Check exchange.url (TAPEKEEP_EXCHANGE_URL)`;
   return new TapekeepError('exchange_silent', 'fatal', text);
-}
-
-/** Waits briefly for work that has almost ended. */
-async function soon(clock: Clock, work: Promise<void>): Promise<void> {
-  const patience = new AbortController();
-  const late = sleep(clock, LEFTOVER_MS, patience.signal).catch(() => undefined);
-  await Promise.race([work, late]);
-  patience.abort();
 }
 
 function reasonOf(outcome: StopReason | Error): string {

@@ -116,13 +116,13 @@ export class Daemon {
     const database = await this.#openDatabase();
     this.#database = database;
     this.#enter('migrating the database');
-    await this.#patiently(() => migrateDatabase(config, database.url, telemetry.store));
+    await this.#retrying(() => migrateDatabase(config, database.url, telemetry.store));
     const exchangeNowMs = () => exchangeTime.nowMs();
     const opening = () => openArchive(config, database.url, clock, telemetry.store, exchangeNowMs);
-    const store = await this.#patiently(opening, (late) => late.stop());
+    const store = await this.#retrying(opening, (late) => late.stop());
     this.#store = store;
-    await this.#patiently(() => store.acquireWriterLock());
-    await this.#patiently(() => store.closeOrphanSessions());
+    await this.#retrying(() => store.acquireWriterLock());
+    await this.#retrying(() => store.closeOrphanSessions());
     const { address, builtIn } = await exchangeAddress(config, this.#options);
     this.#builtIn = builtIn;
     signal.throwIfAborted();
@@ -143,8 +143,8 @@ export class Daemon {
     const identity = await firstAnswer(access, signal, this.#options);
     this.#lastAnswerMs = this.#options.clock.monotonicMs();
     await settleTime(access, signal, this.#options);
-    await this.#patiently(() => store.claimArchive(archiveIdentityOf(config, identity)));
-    await this.#patiently(() => store.makePartitionsAhead(exchangeTime.nowMs()));
+    await this.#retrying(() => store.claimArchive(archiveIdentityOf(config, identity)));
+    await this.#retrying(() => store.makePartitionsAhead(exchangeTime.nowMs()));
     this.#identity = { value: identity };
   }
 
@@ -249,7 +249,7 @@ export class Daemon {
     return unlessAborted(this.#stopping.signal, work);
   }
 
-  #patiently<T>(work: () => Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
+  #retrying<T>(work: () => Promise<T>, discard?: (late: T) => Promise<void>): Promise<T> {
     const { clock, telemetry, config } = this.#options;
     const databaseUrl = this.#database?.url ?? null;
     const options = { databaseUrl, clock, telemetry: telemetry.store, waitMs: this.#waitMs };
@@ -288,7 +288,7 @@ export class Daemon {
         startTimeoutMs: Math.max(EMBEDDED_START_MS, this.#waitMs),
         onLost: (error) => this.#fail(error),
       });
-    const server = await this.#patiently(starting);
+    const server = await this.#retrying(starting);
     return { url: server.url, stop: (limits) => server.stop(limits) };
   }
 

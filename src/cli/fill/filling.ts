@@ -32,8 +32,8 @@ export interface FillingOptions {
 export type FillEnd = 'settled' | 'stuck' | 'stopped';
 
 const LOOK_MS = 1000;
-/** Who waits longer than this for the next try is not waited for. */
-const PATIENCE_MS = 60_000;
+/** A gap whose next try is later than this is not waited for. */
+const NEXT_TRY_MAX_MS = 60_000;
 /** Without any change in the ledger for this long nothing more is expected of this run. */
 const STUCK_MS = 120_000;
 /** The same while another program does the work, which may have other work to do first. */
@@ -192,7 +192,7 @@ export class Filling {
     let changedAtMs = clock.monotonicMs();
     while (!signal.aborted) {
       await this.#notePresent();
-      const parts = await this.progress(tasks, (await this.nowMs()) + PATIENCE_MS);
+      const parts = await this.progress(tasks, (await this.nowMs()) + NEXT_TRY_MAX_MS);
       const totals = Filling.totalsOf(tasks, parts);
       onProgress(totals);
       if (parts.every(isSettled)) return 'settled';

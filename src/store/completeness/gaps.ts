@@ -212,9 +212,9 @@ const listGapsSql = (column: 'stream_id' | 'market_id') => `
   missing AS MATERIALIZED (
     SELECT s.stream_id, s.market_id, one AS span
     FROM candidates s, ${rangeBeforeSql(WINDOW_FROM)}, ${expectedSql(UNTIL)},
-      ${coveredSql(`coalesce(island.at, '-infinity')`, UNTIL)},
+      ${coveredSql(`coalesce(range_before.at, '-infinity')`, UNTIL)},
       unnest(expected.spans * tstzmultirange(tstzrange(
-               greatest(island.at, ${CUT_FROM}), NULL)) - covered.spans) AS one
+               greatest(range_before.at, ${CUT_FROM}), NULL)) - covered.spans) AS one
     WHERE upper(one) > ${WINDOW_FROM} ${ENOUGH}),
   remembered AS MATERIALIZED (
     SELECT m.stream_id, m.span AS missing, g.span * m.span AS part, g.gap_id, g.state, g.reason,

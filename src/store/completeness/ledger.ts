@@ -159,14 +159,14 @@ export const expectedSql = (until: string) => `
     AS spans OFFSET 0) expected`;
 
 /**
- * `island.at`: the start of the last covered range of stream `s` that starts at `from` (SQL) or
+ * `range_before.at`: the start of the last covered range of stream `s` that starts at `from` (SQL) or
  * before; null when there is none. What is missing after that start is missing whole.
  */
 export const rangeBeforeSql = (from: string) => `
   LATERAL (SELECT (
     SELECT lower(c.span) FROM coverage c
     WHERE c.stream_id = s.stream_id AND lower(c.span) <= ${from}
-    ORDER BY lower(c.span) DESC LIMIT 1) AS at OFFSET 0) island`;
+    ORDER BY lower(c.span) DESC LIMIT 1) AS at OFFSET 0) range_before`;
 
 /** `covered.spans`: the covered ranges of stream `s` that start in [`from`, `until`) (SQL). */
 export const coveredSql = (from: string, until: string) => `

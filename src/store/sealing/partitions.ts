@@ -97,7 +97,7 @@ export function marketRowsSql(table: SeriesTable, partition: string, marketId: n
 type Place = Pick<PartitionInfo, 'table' | 'name' | 'span'>;
 
 /** A lock that is not had by then is for another time. */
-const PATIENCE = `SET lock_timeout = 30000; SET enable_sort = on`;
+const LOCK_SETTINGS = `SET lock_timeout = 30000; SET enable_sort = on`;
 /** The server looks this often whether we are still there: a killed program frees its locks. */
 const LOOK_FOR_CLIENT = `
   DO $$ BEGIN
@@ -144,7 +144,7 @@ export class SealingAdmin {
     const use = { silenceMs: null, signal, explain: inStoreWords };
     const connection = await Connection.open({ ...options, statementTimeoutMs: 0 }, use);
     try {
-      await connection.rows(PATIENCE);
+      await connection.rows(LOCK_SETTINGS);
       await connection.rows(LOOK_FOR_CLIENT);
       await takeLock(connection);
       return new SealingAdmin(connection);

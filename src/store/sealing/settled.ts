@@ -41,7 +41,7 @@ const SPAN = `tstzrange(${FROM}, ${UNTIL})`;
 const OPEN_GAP = `
   SELECT s.kind, m.name AS market, s.variant AS "variantS", ${boundsSql('one')}
   FROM stream s JOIN market m USING (market_id), ${rangeBeforeSql(FROM)}, ${expectedSql(UNTIL)},
-    ${coveredSql(`coalesce(island.at, '-infinity')`, UNTIL)},
+    ${coveredSql(`coalesce(range_before.at, '-infinity')`, UNTIL)},
     LATERAL (
       SELECT coalesce(range_agg(g.span), '{}') AS spans FROM gap g
       WHERE g.market_id = s.market_id AND g.stream_id = s.stream_id AND g.state = 'unfillable'
@@ -122,7 +122,7 @@ function toUnsettled(why: Unsettled['why'], found: Found): Unsettled {
  * the rows are known; the others are counted, all in one snapshot.
  */
 const LEDGER_SUSPECTS = `
-  WITH islands AS MATERIALIZED (
+  WITH ranges AS MATERIALIZED (
     SELECT c.market_id, m.name AS market, c.span, c.row_count
     FROM stream s JOIN coverage c USING (stream_id) JOIN market m ON m.market_id = c.market_id
     WHERE s.kind = 'trades' AND c.span && ${SPAN} AND NOT EXISTS (
@@ -144,7 +144,7 @@ const LEDGER_SUSPECTS = `
           LATERAL (SELECT count(*) AS rows FROM trade t
                    WHERE t.market_id = i.market_id AND t.traded_at >= lower(part)
                      AND t.traded_at < upper(part)) n), 0) AS rows
-    FROM islands i)
+    FROM ranges i)
   SELECT market, ${boundsSql('span')},
          row_count::float8 AS claimed, rows::float8 AS counted
   FROM counted WHERE rows <> row_count ORDER BY market, lower(span) LIMIT 10`;

@@ -71,7 +71,7 @@ function timeBounds<Row>(
   return [new Date(from).toISOString(), new Date(to).toISOString()];
 }
 
-/** Fills the stage; `ord` is the position in `candidates`. */
+/** Fills the stage; `ord` is the position in `pendingRows`. */
 async function stageRows<Row>(
   connection: Connection,
   shape: SeriesShape<Row>,
@@ -184,7 +184,7 @@ type Shape = SeriesShape<SeriesRow>;
  * Stores rows of any series but trades. What is known stays as it is, or gives way to a later version
  * where its series keeps versions.
  *
- * @returns what became of each candidate, in their order.
+ * @returns what became of each row, in their order.
  */
 export async function storeRows(
   connection: Connection,

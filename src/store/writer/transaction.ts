@@ -221,7 +221,7 @@ function rangesOf(
   });
 }
 
-/** What became of the rows of a group, in the order of its candidates. */
+/** What became of the rows of a group, in their order. */
 interface GroupOutcomes {
   readonly trades: StoredTrades;
   /** Of the passes of each other series. */

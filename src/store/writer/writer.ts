@@ -218,7 +218,7 @@ export class Writer {
     }
   }
 
-  /** For rows of partitions that are final; see frozen.ts. */
+  /** For rows of partitions that are final; see final-partitions.ts. */
   async #resolveFinal(
     error: unknown,
     batches: readonly Batch[],
