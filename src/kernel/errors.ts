@@ -195,7 +195,7 @@ const OTHER = {
   }),
   ...entries('fatal', 'unknown', {
     order_outcome_unknown:
-      'An order left, and no answer tells what became of it: it may rest in the book, may have been executed, or may never have arrived.',
+      'An order left, and no answer says what became of it: it may rest in the book, may have been executed, or may never have arrived.',
   }),
   ...entries('fatal', 'usage', {
     bad_schedule: 'A cron expression that node-cron does not accept.',
