@@ -2,7 +2,7 @@ import type { CallOptions, ExchangeClock, Reply, RequestTurn, StateFeed } from '
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
 import type { Store } from '../store/index.js';
 
-/** An answer of the exchange with what is needed to judge it. */
+/** An answer of the exchange with what shows how old and complete it is. */
 export type ExchangeReply<T> = Pick<
   Reply<T>,
   'data' | 'rejected' | 'sentAtMs' | 'dateMs' | 'receivedAtMs'
@@ -53,7 +53,7 @@ export type ArchivePort = Pick<Store, (typeof ARCHIVE_METHODS)[number]>;
 
 /**
  * Order in which work may use the request budget (kernel, `queueKeyOf`): heads of trades and the tickers
- * that tell which of them moved get every other turn; the rest goes ahead by some seconds for each
+ * that show which of them moved get every other turn; the rest goes ahead by some seconds for each
  * step; filling waits for all others.
  */
 export const PRIORITY = {

@@ -357,7 +357,7 @@ export class StateGaps {
   async notOffered(untilMs: number): Promise<void> {
     const { telemetry, market, periodS } = this.#options;
     if (!this.#isToldNotOffered) {
-      const message = `the exchange subscribes lists of markets and tells no states of ${periodS} s; take ${periodS} out of streams.states.periodsS`;
+      const message = `the exchange subscribes lists of markets and reports no states of ${periodS} s; take ${periodS} out of streams.states.periodsS`;
       const code = 'period_not_offered';
       telemetry.pollFailed({ stream: 'state', market, code, message, action: 'skip' });
     }

@@ -15,7 +15,7 @@ interface TickerCollectorOptions extends SnapshotOptions {
   readonly exchange: ExchangePort;
   /** Ids of the markets that are collected, by name; it changes while running. */
   readonly marketIds: () => ReadonlyMap<string, number>;
-  /** Given every answer as soon as it is there: it tells which markets moved. */
+  /** Given every answer as soon as it is there: it shows which markets moved. */
   readonly onTickers?: (entries: Readonly<Record<string, TickerEntry>>, sentAtMs: number) => void;
 }
 
@@ -185,7 +185,7 @@ export async function openTickers(
   });
 }
 
-/** Tells from one answer of `tickers` to the next which markets moved. */
+/** Finds from one answer of `tickers` to the next which markets moved. */
 export class TickerSweep {
   #before = new Map<string, WindowFigures>();
 

@@ -3,10 +3,9 @@
  * underscores is the label of the metrics.
  */
 export const GAP_REASONS = {
-  'not collected':
-    'It is expected, but nobody has asked for it yet; filling works on it, newest first.',
+  'not collected': 'It is expected, but was not asked for yet; filling works on it, newest first.',
   'head moved':
-    'More happened between two looks than a page holds, or nobody looked for a while; the walk goes down page by page until it reaches what is stored.',
+    'More happened between two looks than a page holds, or nothing was asked for a while; the walk goes down page by page until it reaches what is stored.',
   'ids begun anew':
     'The exchange began the ids of its trades anew within it, and no answer has shown both sides of that yet; the walk goes down until one does.',
   'walk stalled':
@@ -22,12 +21,12 @@ export const GAP_REASONS = {
   'beyond history': 'The exchange serves nothing as old as this any more.',
   delisted:
     'The market was not on the list of the exchange, or left it before this was asked for: nothing can be asked about a market that is not listed.',
-  'not observed': 'It could only be seen at its moment, and nobody looked.',
+  'not observed': 'It could be seen only while it happened, and nothing was asked then.',
   'missing at source':
     'It was collected from the replay of an archive that says it does not have this itself; unless it is lost there, it is asked for again now and then.',
   'clock jumped':
     'It was covered while the exchange showed a time that had not come yet; that was taken back when its clock was right again.',
-  'no connection': 'It is only told over a connection, and there was none.',
+  'no connection': 'It is reported over a connection only, and there was none.',
   'no updates':
     'The subscription was acknowledged and the connection answered, but no update came over it that proves what happened; answers to questions are stored, and cover nothing.',
   'not offered':

@@ -40,7 +40,7 @@ export interface CandleAnswer {
   readonly lost: readonly Span[];
 }
 
-/** Tells final candles, others and refused ones apart. */
+/** Sorts final candles from others and refused ones. */
 export function readCandles(question: CandleQuestion, reply: KlineReply): CandleAnswer {
   const { grid, asked, graceMs } = question;
   const seenMs = Math.min(reply.sentAtMs, reply.dateMs ?? reply.sentAtMs);

@@ -13,9 +13,9 @@ import {
   believedOf,
   CandleAbsences,
   CONTRADICTED_NOTE,
+  crossCheckWithTrades,
   type EmptyEnd,
   emptyEnds,
-  hearTrades,
   isWorthAsking,
 } from './quiet-slots.js';
 
@@ -138,7 +138,7 @@ export class CandleCollector {
     const answer = this.#read(asked, reply);
     const ends = this.#suspectEnds(answer);
     const suspect = [...ends.map(({ span }) => span), ...answer.unknown];
-    await this.#store(answer, this.#weigh(answer, subtractSpans(answer.closed, suspect)));
+    await this.#store(answer, this.#confirmed(answer, subtractSpans(answer.closed, suspect)));
     for (const end of ends) {
       const second = await this.#ask(end.question, isHead, signal);
       if (await this.#hasMoved(second)) return true;
@@ -227,10 +227,10 @@ export class CandleCollector {
   }
 
   /** What an answer proves, given what earlier ones left out as well. */
-  #weigh({ refusedMs, heldMs }: CandleAnswer, believed: readonly Span[]): readonly Span[] {
+  #confirmed({ refusedMs, heldMs }: CandleAnswer, believed: readonly Span[]): readonly Span[] {
     // With an unreadable time among them it proves nothing, and is put off as a whole.
     if (refusedMs.includes(undefined)) return believed;
-    return this.#absences.weigh(believed, heldMs, this.#ranges.spans, this.#grid.stepMs);
+    return this.#absences.confirmed(believed, heldMs, this.#ranges.spans, this.#grid.stepMs);
   }
 
   /** Ends of an answer that are asked for once more before they count as quiet. */
@@ -248,9 +248,14 @@ export class CandleCollector {
     const { archive, stream, market, marketId, intervalS, telemetry } = this.#options;
     const { rows, rejected, open, reply, heldMs } = answer;
     const covered = this.#ranges.spans;
-    const { believed, contradicted } = await hearTrades(archive, marketId, this.#grid.stepMs, {
-      ...{ believed: said, heldMs, covered },
-    });
+    const { believed, contradicted } = await crossCheckWithTrades(
+      archive,
+      marketId,
+      this.#grid.stepMs,
+      {
+        ...{ believed: said, heldMs, covered },
+      },
+    );
     const claims = believed.flatMap((span) => this.#grid.without(span, answer.refusedMs));
     const count = rows.length + rejected.length + open;
     telemetry.received({ stream: 'kline', market, count });

@@ -30,7 +30,7 @@ export class CandleAbsences {
    * @param covered what needs no proof any more
    * @returns what it proves in any case: slots of which it speaks, and those that were absent before
    */
-  weigh(
+  confirmed(
     believed: readonly Span[],
     heldMs: readonly number[],
     covered: readonly Span[],
@@ -56,7 +56,7 @@ export const CONTRADICTED_NOTE =
   'trades of this time are stored, but the answers held no candle of it';
 
 /** What an answer is believed to prove, and what of that the stored trades contradict. */
-interface Weighed {
+interface CrossChecked {
   readonly believed: readonly Span[];
   /** Slots without a candle in which trades are stored. */
   readonly contradicted: readonly Span[];
@@ -66,13 +66,13 @@ interface Weighed {
  * Lets the stored trades speak before a slot counts as one without a candle: however many answers
  * agree that it has none, they were cut if something was traded in it. Where no trade is stored, or not
  * all of the slot's are proven to be, the answers stand: it was quiet, it lies where history begins, or
- * its trades are not collected yet; then the verification judges the slot as soon as they are.
+ * its trades are not collected yet; then verification checks the slot as soon as they are.
  *
  * @param believed whole slots
  * @param heldMs open times of which the answer speaks
  * @param covered what is proven already and not asked about again
  */
-export async function hearTrades(
+export async function crossCheckWithTrades(
   archive: Pick<ArchivePort, 'tradedSlots'>,
   marketId: number,
   stepMs: number,
@@ -85,7 +85,7 @@ export async function hearTrades(
     readonly heldMs: readonly number[];
     readonly covered: Iterable<Span>;
   },
-): Promise<Weighed> {
+): Promise<CrossChecked> {
   const slotAt = (fromMs: number) => ({ fromMs, toMs: fromMs + stepMs });
   const known = normalizeSpans([...heldMs.map(slotAt), ...covered]);
   const absent = believed.flatMap((span) => subtractSpans(span, known));

@@ -390,7 +390,7 @@ export class Pace {
     return { tradesPerS: this.#tradesPerS, polledAtMs: this.#polledAtMs };
   }
 
-  /** @param pageSpanMs time that the page reaches back, which the first look judges by */
+  /** @param pageSpanMs time that the page reaches back, which the first estimate rests on */
   polled(atMs: number, newRows: number, pageSpanMs: number): void {
     const lastMs = this.#polledAtMs;
     if (lastMs === undefined) {

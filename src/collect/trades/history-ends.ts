@@ -24,7 +24,7 @@ const PROOF_MAX_MS = 1_800_000;
 const EDGES_MAX = 100;
 
 /**
- * Where the exchange's history ends, as far as its answers tell. One answer is a sign, a second one
+ * Where the exchange's history ends, as far as its answers show. One answer is a sign, a second one
  * that agrees is the proof: a page may be cut on its way, and a cache may repeat itself.
  *
  * Signs are kept by the edge that was walked, because the end itself moves up with every trade that
