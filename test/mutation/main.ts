@@ -26,10 +26,10 @@ import { findMutants, instrument, type Mutant, sampleOf } from './mutants.js';
  */
 const ROOMS = {
   engine: { sources: ['sandbox/engine/'], tests: ['unit/sandbox/engine/'] },
-  kernel: { sources: ['kernel/'], tests: ['unit/kernel/', 'unit/client/'] },
+  kernel: { sources: ['kernel/'], tests: ['unit/kernel/', 'unit/client/', 'wire/held'] },
   model: {
     sources: ['model/'],
-    tests: ['unit/model/', 'unit/collect/candles', 'unit/collect/walk-pages', 'store/verification'],
+    tests: ['unit/model/', 'unit/collect/candles', 'unit/collect/walk-pages', 'store/gap-memories'],
   },
   reader: {
     sources: [

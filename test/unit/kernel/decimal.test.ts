@@ -153,6 +153,23 @@ test('sum, difference and product are exact', () => {
   assert.equal(multiplyDecimals('61837.63000000', '0.00000001'), '0.0006183763');
 });
 
+test('products of short numbers are exact, wherever their points stand', () => {
+  const short = fc.tuple(digits(0, 4), digits(0, 3)).map(([whole, part]) => {
+    const text = part === '' ? whole : `${whole}.${part}`;
+    return text === '' ? '0' : text;
+  });
+  fc.assert(
+    fc.property(short, short, (a, b) => {
+      const [one, other] = [a, b].map((text) => rational(text.startsWith('.') ? `0${text}` : text));
+      assert.ok(one && other);
+      const product = { over: one.over * other.over, under: one.under * other.under };
+      assertSame(multiplyDecimals(a, b), product);
+    }),
+  );
+  assert.equal(multiplyDecimals('1.50', '0.20'), '0.3');
+  assert.equal(multiplyDecimals('100', '20'), '2000');
+});
+
 test('order, equality and sign go by value, not by text', () => {
   fc.assert(
     fc.property(anyDecimal, anyDecimal, (a, b) => {

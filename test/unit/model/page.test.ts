@@ -102,6 +102,12 @@ const CASES: readonly Case[] = [
     expected: again(11, true),
   },
   {
+    name: 'the second of the target began below it: half a page up',
+    tids: [],
+    input: { rows: [60, 40].map((tid) => ({ tid, tradedAtS: 50 })), received: 2 },
+    expected: again(8),
+  },
+  {
     name: 'nothing below a probe',
     tids: [],
     input: { isProbe: true },

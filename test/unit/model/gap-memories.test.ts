@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { type GapFinding, type GapMemory, placeFinding } from '../../../src/model/gap-memories.js';
+
+/** What a finding leaves of the memories that it overlaps. */
+
+const span = (fromMs: number, toMs: number) => ({ fromMs, toMs });
+
+const memory = (gapId: number, fromMs: number, toMs: number, known: Partial<GapMemory> = {}) => ({
+  ...{ gapId, span: span(fromMs, toMs), state: 'open' as const, reason: 'head moved' },
+  ...{ note: null, remarks: null, firstSeenAtMs: 1000, attempts: 0 },
+  ...{ nextAttemptAtMs: null, closedAtMs: null, uncoveredAtMs: null, ...known },
+});
+
+const found = (fromMs: number, toMs: number, what: Partial<GapFinding> = {}): GapFinding => ({
+  ...{ span: span(fromMs, toMs), state: 'open', reason: 'walk stalled', note: null },
+  ...{ atMs: 5000, nextAttemptAtMs: null, isAttempt: false, ...what },
+});
+
+/** The rows that are kept, in their order: id, span and reason. */
+const kept = (held: readonly GapMemory[], finding: GapFinding) =>
+  placeFinding(held, finding).kept.map(({ gapId, span: { fromMs, toMs }, reason }) =>
+    [gapId, fromMs, toMs, reason].join(' '),
+  );
+
+test('what reaches beyond a finding stays: below it under its id, above it as a new row', () => {
+  const held = [memory(7, 0, 100)];
+  assert.deepEqual(kept(held, found(40, 60)), [
+    '7 0 40 head moved',
+    ' 60 100 head moved',
+    ' 40 60 walk stalled',
+  ]);
+  assert.deepEqual(placeFinding(held, found(40, 60)).removed, []);
+});
+
+test('a finding takes over the row that begins with it, and the rest of that becomes a new one', () => {
+  const held = [memory(7, 0, 100)];
+  assert.deepEqual(kept(held, found(0, 60)), ['7 0 60 walk stalled', ' 60 100 head moved']);
+  assert.deepEqual(placeFinding(held, found(0, 100)).removed, []);
+});
+
+test('memories that a finding swallows are removed, and one that overlaps its end is cut', () => {
+  const held = [memory(1, 0, 10), memory(2, 20, 30), memory(3, 40, 60)];
+  assert.deepEqual(placeFinding(held, found(5, 50)).removed, [2]);
+  assert.deepEqual(kept(held, found(5, 50)), [
+    '1 0 5 head moved',
+    '3 50 60 head moved',
+    ' 5 50 walk stalled',
+  ]);
+});
+
+test('tries go on from the most of any part, and only a try in vain is one more', () => {
+  const held = [memory(1, 0, 10, { attempts: 2 }), memory(2, 10, 20, { attempts: 4 })];
+  const attemptsOf = (finding: GapFinding) => placeFinding(held, finding).kept.at(-1)?.attempts;
+  assert.equal(attemptsOf(found(0, 20)), 4);
+  assert.equal(attemptsOf(found(0, 20, { isAttempt: true })), 5);
+});
+
+test('a finding keeps the first sight, the note and the remarks that are known', () => {
+  const known = { note: 'before', remarks: 'one', firstSeenAtMs: 900, uncoveredAtMs: 800 };
+  const held = [memory(1, 0, 10, known), memory(2, 10, 20, { remarks: 'two' })];
+  const placed = (what: Partial<GapFinding>) => placeFinding(held, found(0, 20, what)).kept.at(-1);
+  const plain = placed({});
+  assert.deepEqual([plain?.note, plain?.remarks], ['before', 'one\ntwo']);
+  assert.deepEqual(
+    [plain?.firstSeenAtMs, plain?.uncoveredAtMs, plain?.closedAtMs],
+    [900, 800, null],
+  );
+  const said = placed({ note: 'now', remarks: 'one', uncoveredAtMs: null, state: 'unfillable' });
+  assert.deepEqual([said?.note, said?.remarks], ['now', 'one\ntwo']);
+  assert.deepEqual([said?.uncoveredAtMs, said?.closedAtMs], [null, 5000]);
+  assert.equal(placed({ state: 'filled' })?.closedAtMs, 5000);
+  assert.equal(placeFinding([], found(0, 20)).kept[0]?.remarks, null);
+});
