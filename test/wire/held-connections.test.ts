@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createServer, get, type IncomingMessage } from 'node:http';
+import { createServer, get, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { limitConnections } from '../../src/kernel/connection-limit.js';
@@ -138,4 +138,36 @@ test('beyond the limit the address that holds most makes room, its longest waiti
   await next;
   const closed = [modest, answered, newcomer, again, ...greedy].map(({ closed: is }) => is);
   assert.deepEqual(closed, [false, false, false, false, true, true, false, false]);
+});
+
+test('a connection whose request was answered makes room before one that waits for its answer', async (t) => {
+  const server = createServer((request, response) => {
+    response.write('begun');
+    if (request.url === '/whole') response.end();
+  });
+  limitConnections(server, 2);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const ask = async (path: string) => {
+    const socket = connect(port, '127.0.0.1').resume();
+    socket.on('error', () => undefined);
+    t.after(() => socket.destroy());
+    const [answered] = await Promise.all([
+      once(server, 'request') as Promise<[IncomingMessage, ServerResponse]>,
+      once(socket, 'connect').then(() => socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`)),
+    ]);
+    if (path === '/whole' && !answered[1].closed) await once(answered[1], 'close');
+    return socket;
+  };
+  const waiting = await ask('/slow');
+  const answered = await ask('/whole');
+  const left = once(answered, 'close');
+  await ask('/slow');
+  await left;
+  assert.equal(waiting.closed, false);
 });
