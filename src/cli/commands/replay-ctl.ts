@@ -50,7 +50,7 @@ function steering<T>(
   });
 }
 
-const seek = argument('a moment within the replayed span', fixedInstantArgument);
+const seek = argument('a time within the replayed span', fixedInstantArgument);
 const step: Argument<number | undefined> = argument('such as 500ms or 30s', durationArgument);
 const speed = argument('1, 100, max or step', playSpeedArgument);
 
@@ -67,7 +67,7 @@ export default group({
       steering('DELETE', 'sessions'),
     ],
     'seek [options] <time>': [
-      'go to a moment, ahead or back',
+      'go to a time, ahead or back',
       steering('POST', 'seek', seek, (to) => ({ to })),
     ],
     'step [options] [duration]': [

@@ -98,7 +98,10 @@ const VARIANTS = {
   historyTotal: choice('--history-total <how>', 'total of trades in history', PRESENCE),
   tickerName: choice('--ticker-name <how>', 'name in tickers', PRESENCE),
   envelopes: choice('--envelopes <how>', 'which answers have one', ['contract', 'swapped']),
-  precisions: choice('--precisions <form>', 'how markets tell them', ['number', 'text']),
+  precisions: choice('--precisions <form>', 'form of the precisions of markets', [
+    'number',
+    'text',
+  ]),
   bookFees: choice('--book-fees <how>', 'fees of orders in the book', PRESENCE),
   pageCap: option('--page-cap <rows>', 'return pages of at most this many trades', countArgument),
   errorShapes: choice('--error-shapes <kind>', 'bodies of errors', ['contract', 'family', 'ok']),

@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { readYamlFile } from '../../config/yaml-file.js';
 import { onlyKeys, refusalOf } from '../../contract/shape.js';
 import { isDecimalText } from '../../kernel/decimal.js';
 import { messageOf } from '../../kernel/errors.js';
+import { parseJson } from '../../kernel/json.js';
 import { type MarketDescription, readMarket } from '../../sandbox/markets.js';
 import { UsageError } from '../failure.js';
 
@@ -188,7 +190,14 @@ function makeKey(text: string): NamedKey {
  * @throws UsageError naming the entry and what is allowed
  */
 function readKeys(path: string): NamedKey[] {
-  const list = z.array(z.unknown()).safeParse(readDocument('--keys', path)).data;
+  let content: unknown;
+  try {
+    // No YAML: its errors quote the line, which may hold a secret.
+    content = parseJson(readFileSync(path, 'utf8'));
+  } catch (error) {
+    throw new UsageError('--keys', path, `it cannot be read as JSON (${messageOf(error)})`);
+  }
+  const list = z.array(z.unknown()).safeParse(content).data;
   if (list === undefined) throw new UsageError('--keys', path, 'it must hold a JSON array');
   return list.map((entry, index) => {
     const { data, error } = KEY.safeParse(entry);

@@ -19,11 +19,6 @@ export class BookSide {
     return this.#levels.orders;
   }
 
-  /** Number of price levels. */
-  get size(): number {
-    return this.#levels.size;
-  }
-
   /** The level that is matched first. */
   get best(): PriceLevel | undefined {
     return this.#levels.first;
@@ -50,11 +45,6 @@ export class BookSide {
   /** The best `limit` levels. */
   levels(limit: number): PriceLevel[] {
     return this.#levels.head(limit);
-  }
-
-  /** All levels, best first. The side must not change meanwhile. */
-  allLevels(): Iterable<PriceLevel> {
-    return this.#levels;
   }
 
   /** Up to `limit` orders after the best `offset`, best first. Costs O(log levels + limit + skipped orders of one level). */
