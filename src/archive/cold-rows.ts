@@ -4,9 +4,15 @@ import { timestampTextUs } from '../kernel/timestamp.js';
 import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../model/kinds.js';
 import { type Column, type SERIES, type SeriesTable, seriesOf } from '../model/series.js';
 import type { MergedSlice } from '../store/index.js';
-import { Scratch } from './files.js';
+import { FIELD_END, NO_VALUE } from './lines.js';
 import { type Batches, inOneOrder } from './merge.js';
-import { DuckSession, identifier, literal } from './parquet/session.js';
+import {
+  type DuckSession,
+  identifier,
+  literal,
+  openDuck,
+  type ScratchDuck,
+} from './parquet/session.js';
 import {
   MADE_TOGETHER,
   makeRows,
@@ -25,12 +31,14 @@ import type { ColdFolder, PlacedFile, PlacedSegment } from './segments.js';
  * first row wait for them.
  */
 const AHEAD_KB = 64;
+/** Rows that become lines together. */
+const TEXTS_TOGETHER = 512;
 
 /** DuckDB for the files of one reader, opened when the first is read; all series share its limits. */
 export class ColdEngine {
   readonly #signal: AbortSignal | undefined;
   readonly #isSorting: boolean;
-  #opened: Promise<{ readonly session: DuckSession; readonly scratch: Scratch }> | undefined;
+  #opened: Promise<ScratchDuck> | undefined;
   #isClosed = false;
 
   /** @param isSorting whether all rows are sorted before the first comes */
@@ -42,11 +50,20 @@ export class ColdEngine {
   /** Rows of a statement. @throws ParquetError; the signal's reason */
   async *blocks(sql: string): AsyncGenerator<RowBlock> {
     const session = await (await this.#open()).session.beside();
+    const block = new VectorBlock();
     try {
-      yield* vectorBlocks(session, sql);
+      for await (const vectors of session.vectors('reading cold files', sql, MADE_TOGETHER)) {
+        block.take(vectors);
+        yield block;
+      }
     } finally {
       session.close();
     }
+  }
+
+  /** {@link textsOf} a statement. */
+  async *texts(sql: string): AsyncGenerator<string[]> {
+    yield* textsOf((await this.#open()).session, sql);
   }
 
   /** All rows of a small result. */
@@ -59,37 +76,25 @@ export class ColdEngine {
     this.#isClosed = true;
     const opened = await this.#opened?.catch(() => undefined);
     this.#opened = undefined;
-    opened?.session.close();
-    await opened?.scratch.remove();
+    await opened?.close();
   }
 
-  async #open() {
+  async #open(): Promise<ScratchDuck> {
     this.#signal?.throwIfAborted();
     if (this.#isClosed) throw new Error('the reader of cold files is closed');
-    this.#opened ??= this.#start();
-    return await this.#opened;
-  }
-
-  async #start() {
     // Files that are read in their order are read side by side already; each further thread would only
     // hold what it decodes, of every one of them. One large sort is quicker with two.
     const limits = { threads: this.#isSorting ? 2 : 1, aheadKb: AHEAD_KB };
-    const scratch = await Scratch.make('rows');
-    try {
-      return { session: await DuckSession.open(scratch.path, limits, this.#signal), scratch };
-    } catch (error) {
-      await scratch.remove();
-      throw error;
-    }
+    this.#opened ??= openDuck('rows', limits, this.#signal);
+    return await this.#opened;
   }
 }
 
-/** Rows of a statement made by {@link fileRowsSql}. @throws ParquetError; the signal's reason */
-export async function* vectorBlocks(session: DuckSession, sql: string): AsyncGenerator<RowBlock> {
-  const block = new VectorBlock();
-  for await (const vectors of session.vectors('reading cold files', sql, MADE_TOGETHER)) {
-    block.take(vectors);
-    yield block;
+/** Rows of a statement by {@link fileTextSql}, some hundred at a time. @throws ParquetError; the signal's reason */
+export async function* textsOf(session: DuckSession, sql: string): AsyncGenerator<string[]> {
+  const pieces = session.vectors('reading cold files', sql, TEXTS_TOGETHER);
+  for await (const { rows, columns } of pieces) {
+    yield Array.from({ length: rows }, (_, row) => columns[0]?.getItem(row) as string);
   }
 }
 
@@ -109,10 +114,24 @@ function selectedSql({ name, type }: Column): string {
   return type.form === 'text' ? column : `${column}::VARCHAR`;
 }
 
+/** What is read of files; the variant is null for all, and of no meaning where there is none. */
 interface ColdQuery extends Pick<MergedSlice, 'fromUs' | 'toUs'> {
   readonly kind: (typeof SERIES)[SeriesTable]['kind'];
-  /** Null for all, each row with its own behind the other columns. */
   readonly variantS: number | null;
+}
+
+function sourceSql({ kind, variantS, fromUs, toUs }: ColdQuery, paths: readonly string[]): string {
+  const table = tableOfKind(kind);
+  const { variant } = seriesOf(table);
+  const time = timeColumnOf(table);
+  const conditions = [
+    `${time} >= TIMESTAMPTZ ${literal(timestampTextUs(fromUs))}`,
+    `${time} < TIMESTAMPTZ ${literal(timestampTextUs(toUs))}`,
+    ...(variant === null || variantS === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
+  ];
+  // Files may differ in the digits of a decimal; the widest holds all of them.
+  return `read_parquet([${paths.map(literal).join(', ')}], hive_partitioning = false, union_by_name = ${paths.length > 1})
+    WHERE ${conditions.join(' AND ')}`;
 }
 
 /**
@@ -120,26 +139,10 @@ interface ColdQuery extends Pick<MergedSlice, 'fromUs' | 'toUs'> {
  *
  * @param newest only so many of its rows, the newest ones, newest first
  */
-export function fileRowsSql(
-  { kind, variantS, fromUs, toUs }: ColdQuery,
-  files: MarketFiles,
-  newest?: number,
-): string {
-  const table = tableOfKind(kind);
-  const { variant } = seriesOf(table);
-  const time = timeColumnOf(table);
-  const isOfAll = variant !== null && variantS === null;
-  const fields = [...rowFields(table, selectedSql), ...(isOfAll ? [`${variant}::DOUBLE`] : [])];
-  const names = fields.map((one, index) => `${one} AS c${index + 1}`);
-  // Files may differ in the digits of a decimal; the widest holds all of them.
-  const paths = files.paths.map(literal).join(', ');
-  const conditions = [
-    `${time} >= TIMESTAMPTZ ${literal(timestampTextUs(fromUs))}`,
-    `${time} < TIMESTAMPTZ ${literal(timestampTextUs(toUs))}`,
-    ...(variant === null || variantS === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
-  ];
-  const from = `read_parquet([${paths}], hive_partitioning = false, union_by_name = ${files.paths.length > 1})
-    WHERE ${conditions.join(' AND ')}`;
+export function fileRowsSql(query: ColdQuery, files: MarketFiles, newest?: number): string {
+  const table = tableOfKind(query.kind);
+  const names = rowFields(table, selectedSql).map((one, index) => `${one} AS c${index + 1}`);
+  const from = sourceSql(query, files.paths);
   const order = orderOf(table).map((name) => `${identifier(name)} DESC`);
   const source =
     newest === undefined
@@ -147,6 +150,30 @@ export function fileRowsSql(
       : `(SELECT * FROM ${from} ORDER BY ${order.join(', ')} LIMIT ${Math.trunc(newest)})`;
   return `SELECT ${files.place}::DOUBLE AS c0, ${names.join(', ')}
     FROM ${source}`;
+}
+
+/** As text, times as the database writes them; all are UTC, so no zone needs to be looked up. */
+function textSql(column: Column): string {
+  if (column.type.form === 'timestamp') {
+    return `make_timestamp(epoch_us(${identifier(column.name)}))::VARCHAR || '+00'`;
+  }
+  return column.type.form === 'integer'
+    ? `${identifier(column.name)}::VARCHAR`
+    : selectedSql(column);
+}
+
+/**
+ * Rows of a file in its order, one text each: the fields of `rowPlaces`, and the variant behind them
+ * where all are read. It takes a third of the time of as many values.
+ */
+export function fileTextSql(query: ColdQuery, path: string): string {
+  const table = tableOfKind(query.kind);
+  const { variant } = seriesOf(table);
+  const behind = variant === null || query.variantS !== null ? [] : [`${variant}::VARCHAR`];
+  const fields = [...rowFields(table, textSql), ...behind];
+  const texts = fields.map((one) => `coalesce(${one}, ${literal(NO_VALUE)})`);
+  return `SELECT concat_ws(${literal(FIELD_END)}, '', ${texts.join(', ')})
+    FROM ${sourceSql(query, [path])}`;
 }
 
 /**

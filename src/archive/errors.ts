@@ -21,7 +21,7 @@ export class ArchiveError extends TapekeepError {
   }
 }
 
-/** A moment that is none. */
+/** A time that is none. */
 export class BadMomentError extends ArchiveError {
   constructor(given: string) {
     super(
@@ -41,13 +41,13 @@ export interface ArchiveGap {
   readonly variantS: number;
   /** Where it begins, UNIX microseconds. */
   readonly fromUs: number;
-  /** The first moment after it, UNIX microseconds. */
+  /** The first instant after it, UNIX microseconds. */
   readonly toUs: number;
   /** In the words of the ledger, such as `not observed`. */
   readonly reason: string;
 }
 
-/** The span is not complete. `gaps` has the first of them, `gapCount` tells how many there are. */
+/** The span is not complete. `gaps` has the first of them, `gapCount` counts all of them. */
 export class ArchiveGapsError extends ArchiveError {
   /** The first gaps, in order. */
   readonly gaps: readonly ArchiveGap[];
@@ -86,7 +86,7 @@ export function isFullDisk(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error)) || FULL_WORDS.test(messageOf(error));
 }
 
-/** Names what a file system refused, however it was told; errors of our own stay as they are. */
+/** Names what a file system refused, whatever its form; errors of our own stay as they are. */
 export function asColdError(error: unknown, path: string): unknown {
   // A server's disk is none of ours.
   if (error instanceof ColdError || error instanceof StoreError) return error;

@@ -9,11 +9,11 @@ import type {
   SpanCompleteness,
   Store,
 } from '../store/index.js';
-import { ColdEngine } from './cold-rows.js';
+import { ColdEngine, fileTextSql } from './cold-rows.js';
+import { lineWriter } from './lines.js';
 import type { Batches } from './merge.js';
 import { type RowMaker, rowMaker } from './row-blocks.js';
-import { lineWriter } from './row-lines.js';
-import { newestRows, type RowPlace, readRows, sliceWithin } from './rows.js';
+import { newestRows, type RowPlace, readRows } from './rows.js';
 import {
   ColdFolder,
   findSegments,
@@ -30,9 +30,6 @@ export interface ReadingOptions {
   /** Ends whatever is being read. */
   readonly signal?: AbortSignal;
 }
-
-/** Text of cold rows that is handed on together. */
-const PIECE_CHARACTERS = 64 * 1024;
 
 /** Rows of one market, by the name of their series. */
 export type SliceOf<Kind extends MergedKind> = SeriesSlice & { readonly kind: Kind };
@@ -96,31 +93,27 @@ export class ArchiveReader {
   async *rows(slice: SeriesSlice, form: RowForm): AsyncGenerator<Buffer> {
     this.#check();
     const { kind, variantS } = slice;
-    const make = lineWriter(tableOfKind(kind), form, variantS);
-    const maker = { make, timeOf: () => 0, compare: () => 0 };
-    const { merged } = asked(slice);
+    const write = lineWriter(tableOfKind(kind), form, variantS);
     for (const segment of this.#find(kind, slice.span)) {
+      const { span } = segment;
       if (segment.state === 'hot') {
-        yield* this.snapshot.rows({ ...slice, span: segment.span }, form, this.#signal);
+        yield* this.snapshot.rows({ ...slice, span }, form, this.#signal);
         continue;
       }
-      let lines = '';
-      const cold = readRows(this.#place, sliceWithin(merged, segment), [segment], maker);
-      for await (const batch of cold) {
-        lines += batch.join('');
-        if (lines.length < PIECE_CHARACTERS) continue;
-        yield Buffer.from(lines);
-        lines = '';
+      const { folder, engine } = this.#place;
+      for (const file of await folder.filesOf(segment, span, [slice.marketId])) {
+        const sql = fileTextSql(mergedSlice({ ...slice, span: file.span }), file.absolutePath);
+        for await (const texts of engine.texts(sql)) yield Buffer.from(texts.map(write).join(''));
       }
-      if (lines !== '') yield Buffer.from(lines);
     }
   }
 
   /** The same rows as values, some at a time. */
   async *typed<Kind extends MergedKind>(slice: SliceOf<Kind>): Batches<RowOfKind<Kind>> {
     this.#check();
-    const { merged, maker } = asked(slice);
-    yield* readRows(this.#place, merged, this.#find(slice.kind, slice.span), maker);
+    const { kind, marketId, variantS } = slice;
+    const maker = rowMaker(kind, [marketId], variantS);
+    yield* readRows(this.#place, mergedSlice(slice), this.#find(kind, slice.span), maker);
   }
 
   /**
@@ -131,9 +124,14 @@ export class ArchiveReader {
     slice: SliceOf<Kind>,
     limit: number,
   ): Batches<RowOfKind<Kind>> {
+    yield* this.newestAs(slice, limit, rowMaker(slice.kind, [slice.marketId], slice.variantS));
+  }
+
+  /** The same as other values than rows. */
+  async *newestAs<Row>(slice: SeriesSlice, limit: number, maker: RowMaker<Row>): Batches<Row> {
     this.#check();
-    const { merged, maker } = asked(slice);
-    yield* newestRows(this.#place, merged, this.#find(slice.kind, slice.span), limit, maker);
+    const segments = this.#find(slice.kind, slice.span);
+    yield* newestRows(this.#place, mergedSlice(slice), segments, limit, maker);
   }
 
   /**
@@ -182,16 +180,10 @@ export class ArchiveReader {
   }
 }
 
-function asked<Kind extends MergedKind>(
-  slice: SliceOf<Kind>,
-): { readonly merged: MergedSlice; readonly maker: RowMaker<RowOfKind<Kind>> } {
-  const { kind, marketId, variantS, span } = slice;
-  const marketIds = [marketId];
+/** A slice of one market as a slice of several, in the order of time. */
+function mergedSlice({ kind, marketId, variantS, span }: SeriesSlice): MergedSlice {
   return {
-    merged: {
-      ...{ kind, marketIds, variantS, isByReceipt: false },
-      ...{ fromUs: Math.floor(span.fromMs) * 1000, toUs: Math.floor(span.toMs) * 1000 },
-    },
-    maker: rowMaker(kind, marketIds, variantS),
+    ...{ kind, marketIds: [marketId], variantS, isByReceipt: false },
+    ...{ fromUs: Math.floor(span.fromMs) * 1000, toUs: Math.floor(span.toMs) * 1000 },
   };
 }

@@ -290,8 +290,8 @@ export async function checkAtOnce(
 }
 
 /**
- * Checks every slot of a span by what the archive holds now, oldest first, some at a time; whoever
- * iterates sees the progress and may end at any point. Memory does not grow with the span.
+ * Checks every slot of a span by what the archive holds now, oldest first, some at a time, so
+ * that the caller sees the progress and may end at any point. Memory does not grow with the span.
  *
  * @param span whole slots of the interval
  */

@@ -96,7 +96,7 @@ export async function sumFile(
 /** DuckDB takes these for patterns in the names of files that it reads. */
 const PATTERN = /[*?[\]{}]/;
 
-/** @throws ColdError `cold_refused` when DuckDB could not be told the names of files in a folder */
+/** @throws ColdError `cold_refused` when DuckDB would take the name of the folder for a pattern */
 export function assertColdDir(coldDir: string): void {
   if (!PATTERN.test(coldDir)) return;
   const text = `the name of the folder ${coldDir} holds one of * ? [ ] { }, which are patterns to DuckDB: call the folder of cold files otherwise`;

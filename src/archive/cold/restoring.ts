@@ -2,10 +2,10 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SERIES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
-import { fileRowsSql, vectorBlocks } from '../cold-rows.js';
+import { fileTextSql, textsOf } from '../cold-rows.js';
 import { asRestoreError, ColdError, ParquetError } from '../errors.js';
+import { lineWriter } from '../lines.js';
 import { DuckSession } from '../parquet/session.js';
-import { lineWriter } from '../row-lines.js';
 import { sumRows } from '../sealing/seal.js';
 import { type ColdContext, DUCK_LIMITS } from './archiving.js';
 import { assertColdDir, checkFile, SCRATCH_FOLDER } from './folder.js';
@@ -99,20 +99,16 @@ async function loadFile(
     fromUs: span.fromMs * 1000,
     toUs: span.toMs * 1000,
   };
-  const sql = fileRowsSql(slice, { place: file.marketId, paths: [path] });
-  const line = lineWriter(table, 'copy', null);
+  const write = lineWriter(table, 'copy', null);
   let lines = '';
   const flush = async () => {
     if (lines !== '') await admin.copyIn(partition, Buffer.from(lines, 'utf8'));
     lines = '';
   };
   try {
-    for await (const block of vectorBlocks(duck, sql)) {
+    for await (const texts of textsOf(duck, fileTextSql(slice, path))) {
       signal.throwIfAborted();
-      for (let row = 0; row < block.rows; row += 1) {
-        block.move(row);
-        lines += line(block);
-      }
+      for (const row of texts) lines += `${file.marketId},${write(row)}`;
       if (lines.length >= BLOCK_CHARACTERS) await flush();
     }
     await flush();

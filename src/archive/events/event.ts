@@ -15,7 +15,7 @@ interface EventBase {
 }
 
 /**
- * A trade. `atUs` is its exact time; where the exchange told no more than the second it is the last
+ * A trade. `atUs` is its exact time; where only its second is known it is the last
  * microsecond of that second, so that it is never seen before it happened.
  *
  * `receivedAtUs` is when the trade was received first. Exact times may come later, by another endpoint;
@@ -38,8 +38,8 @@ export interface TradeEvent extends EventBase {
 }
 
 /**
- * A closed candle of the exchange. `atUs` is its close (`openAtUs` and its interval), for nobody could
- * know it before. In the order of happening it is the newest version that the archive has, also where
+ * A closed candle of the exchange. `atUs` is its close (`openAtUs` and its interval), before which nothing
+ * knows it. In the order of happening it is the newest version that the archive has, also where
  * the exchange corrected it after that instant, which was not known then; in the order of receipt each
  * version comes when it was received.
  */

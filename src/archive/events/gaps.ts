@@ -20,7 +20,7 @@ interface Missing {
 
 /**
  * The streams that are not covered whole. Asked before the rows are looked at: rows only come to be,
- * so that what was covered then has all its rows a moment later.
+ * so that what was covered then has all its rows by then.
  */
 export async function findIncomplete(
   store: Pick<Store, 'inspection'>,

@@ -1,15 +1,13 @@
 import { setMaxListeners } from 'node:events';
 import { SECOND_US } from '../../kernel/durations.js';
-import type { RowOf } from '../../model/series.js';
 import type { ArchiveSnapshot, MergedSlice, Store } from '../../store/index.js';
 import { ColdEngine } from '../cold-rows.js';
 import { ArchiveError } from '../errors.js';
 import { type Batches, mergeSources, type Source } from '../merge.js';
-import { shortest } from '../parquet/values.js';
 import { openReading } from '../reading.js';
 import { readRows, segmentsOf } from '../rows.js';
 import { ColdFolder } from '../segments.js';
-import type { ArchiveEvent, DepthEvent, EventOrder, PriceLevel } from './event.js';
+import type { ArchiveEvent, DepthEvent, EventOrder } from './event.js';
 import { eventMaker, GAP_RANK, orderOf, rankOf } from './event-rows.js';
 import { findIncomplete, markGaps, refuseGaps } from './gaps.js';
 import { type EventPlan, type EventSlice, findStream, readMarkets, shiftUs } from './plan.js';
@@ -174,26 +172,12 @@ export async function bookAt(
       throw new ArchiveError('bad_option', text);
     }
     const slice = { kind: 'depth', marketId, variantS: 0, span } as const;
-    for await (const [row] of reader.newest(slice, 1)) {
-      if (row !== undefined) return bookOf(market, row);
+    const make = eventMaker('depth', [{ market, marketId }], 0);
+    for await (const [book] of reader.newestAs(slice, 1, { make, ...orderOf('happened') })) {
+      if (book?.kind === 'depth') return book;
     }
     return null;
   } finally {
     await reader.close();
   }
-}
-
-function bookOf(market: string, row: RowOf<'depth'>): DepthEvent {
-  return {
-    kind: 'depth',
-    market,
-    atUs: Math.round(row.observedAtMs * 1000),
-    receivedAtUs: Math.round(row.receivedAtMs * 1000),
-    bids: side(row.bidPrices, row.bidAmounts),
-    asks: side(row.askPrices, row.askAmounts),
-  };
-}
-
-function side(prices: readonly string[], amounts: readonly string[]): PriceLevel[] {
-  return prices.map((price, at) => [shortest(price), shortest(amounts[at] ?? '')]);
 }

@@ -3,23 +3,23 @@ import type { Span } from '../../kernel/span.js';
 import { FORM_NAMES } from '../../model/columns.js';
 import { MARKET_COLUMN, type SeriesKind, seriesColumns, seriesOrder } from '../../model/kinds.js';
 import type { ArchiveIdentity, RowForm, SpanCompleteness } from '../../store/index.js';
-import { asDiskFull, ExportGapsError, type SeriesGaps } from '../errors.js';
+import { asDiskFull } from '../errors.js';
 import { fillFile } from '../files.js';
+import { csvField, keyOfLine, LineRewriter, spreadsheetField, timeOfLine } from '../lines.js';
 import { type StagedRows, typeColumns } from '../parquet/columns.js';
 import { readStaged, writeParquet } from '../parquet/file.js';
 import { DuckSession } from '../parquet/session.js';
 import type { ArchiveReader } from '../reading.js';
 import { arrowFields, arrowTypeName, writeArrow } from './arrow.js';
-import { csvField, keyOfLine, LineRewriter, spreadsheetField, timeOfLine } from './lines.js';
 import {
   COLD_NOTE,
   completenessOf,
   type Format,
-  LISTED_MAX,
   type Manifest,
   type ManifestColumn,
   type MarketPart,
   notesOf,
+  readCompleteness,
 } from './manifest.js';
 import type { Output } from './output.js';
 
@@ -82,7 +82,8 @@ export async function exportSeries(
 ): Promise<Manifest> {
   const { kind, format, parts } = request;
   const { output, reader } = around;
-  const known = await readCompleteness(request, reader);
+  const wanted = parts.map((one) => ({ ...one, kind }));
+  const known = await readCompleteness(reader, wanted, request.allowGaps);
   const isText = format === 'csv' || format === 'ndjson';
   const { written, columns } = isText
     ? await writeText(request, format, known, around)
@@ -186,23 +187,6 @@ function isPartlyCold({ kind, parts }: ExportRequest, reader: ArchiveReader): bo
 
 function orderOf(kind: SeriesKind): string[] {
   return [MARKET_COLUMN.name, ...seriesOrder(kind)];
-}
-
-/** @throws ExportGapsError unless all is there, or gaps are allowed */
-async function readCompleteness(
-  { kind, parts, allowGaps }: ExportRequest,
-  reader: ArchiveReader,
-): Promise<SpanCompleteness[]> {
-  const known: SpanCompleteness[] = [];
-  const gaps: SeriesGaps[] = [];
-  for (const { market, stream, span } of parts) {
-    const one = await reader.completeness(stream, span, LISTED_MAX);
-    known.push(one);
-    const { missing, missingCount, missingMs } = one;
-    if (missingCount > 0) gaps.push({ kind, market, span, missing, missingCount, missingMs });
-  }
-  if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);
-  return known;
 }
 
 async function writeLines(

@@ -1,17 +1,12 @@
 import type { SeriesKind } from '../../model/kinds.js';
 import type { ArchiveIdentity, SpanCompleteness } from '../../store/index.js';
+import { ExportGapsError, type SeriesGaps } from '../errors.js';
+import type { RowKey } from '../lines.js';
+import type { ArchiveReader } from '../reading.js';
 
 /** The forms of a file. */
 export const FORMATS = ['csv', 'ndjson', 'parquet', 'arrow'] as const;
 export type Format = (typeof FORMATS)[number];
-
-/** A row by what orders it. */
-export interface RowKey {
-  /** ISO 8601, UTC. */
-  readonly at: string;
-  /** What orders rows of the same instant, where there is such a thing: the id of a trade. */
-  readonly id?: number;
-}
 
 /** What a file holds of one market. */
 export interface MarketPart {
@@ -92,6 +87,36 @@ export function completenessOf({
       })),
     },
   };
+}
+
+/** A span of a market that is to be complete. */
+interface WantedSpan extends Pick<SeriesGaps, 'kind' | 'market' | 'span'> {
+  readonly stream: { readonly streamId: number; readonly marketId: number };
+  /** Stands before the reason of a gap where several series are written together. */
+  readonly label?: string;
+}
+
+/**
+ * The ledger of spans that are to be written.
+ *
+ * @throws ExportGapsError unless all is there, or gaps are allowed
+ */
+export async function readCompleteness(
+  reader: ArchiveReader,
+  wanted: readonly WantedSpan[],
+  allowGaps: boolean,
+): Promise<SpanCompleteness[]> {
+  const known: SpanCompleteness[] = [];
+  const gaps: SeriesGaps[] = [];
+  for (const { kind, market, span, stream, label = '' } of wanted) {
+    const found = await reader.completeness(stream, span, LISTED_MAX);
+    known.push(found);
+    const { missingCount, missingMs } = found;
+    const missing = found.missing.map((part) => ({ ...part, reason: label + part.reason }));
+    if (missingCount > 0) gaps.push({ kind, market, span, missing, missingCount, missingMs });
+  }
+  if (gaps.length > 0 && !allowGaps) throw new ExportGapsError(gaps);
+  return known;
 }
 
 /** Note in a text whose rows are not all from the database. */

@@ -3,6 +3,7 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { RowOf } from '../../model/series.js';
 import type { SpanCompleteness } from '../../store/index.js';
+import { type Candle, CoveredWalk, computeCandles, withQuietSlots } from '../candles.js';
 import { InterchangeError } from '../errors.js';
 import { writeArrow } from '../export/arrow.js';
 import type { Output } from '../export/output.js';
@@ -10,7 +11,6 @@ import type { PlainValue } from '../parquet/values.js';
 import type { ArchiveReader } from '../reading.js';
 import { depthEvents, FeedFile, tradeEvents, zipOne } from './feed.js';
 import type { InterchangePart, InterchangeRequest } from './request.js';
-import { type Candle, CoveredWalk, computeCandles, withQuietSlots } from './slots.js';
 
 /**
  * What freqtrade keeps in a data folder: feather files, which are Arrow IPC files. Its own writer

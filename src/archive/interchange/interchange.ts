@@ -4,14 +4,13 @@ import type { Clock } from '../../kernel/clock.js';
 import { DAY_S } from '../../kernel/durations.js';
 import { codeOf } from '../../kernel/errors.js';
 import type { ArchiveIdentity, SpanCompleteness } from '../../store/index.js';
+import { asDiskFull, InterchangeError, OutputError } from '../errors.js';
 import {
-  asDiskFull,
-  ExportGapsError,
-  InterchangeError,
-  OutputError,
-  type SeriesGaps,
-} from '../errors.js';
-import { completenessOf, LISTED_MAX, type MarketPart } from '../export/manifest.js';
+  completenessOf,
+  LISTED_MAX,
+  type MarketPart,
+  readCompleteness,
+} from '../export/manifest.js';
 import { Output } from '../export/output.js';
 import type { ArchiveReader } from '../reading.js';
 import { type FileWork, type Written, writeBars, writeFeather, writeFeed } from './file-writers.js';
@@ -161,7 +160,13 @@ export async function exportFor(
   refuseLength(request);
   const plans = request.parts.map((part) => planOf(request, part));
   await refuseTaken(request, plans);
-  await refuseGaps(request, around.reader);
+  const wanted = request.parts.flatMap(({ market, span, sources }) =>
+    sources.map(({ kind, stream }) => ({
+      ...{ kind, stream, span, market: market.name },
+      label: sources.length === 1 ? '' : `${kind}: `,
+    })),
+  );
+  if (!request.allowGaps) await readCompleteness(around.reader, wanted, false);
   const manifests: InterchangeManifest[] = [];
   for (const plan of plans) {
     manifests.push(await writeFile(request, plan, around));
@@ -225,27 +230,6 @@ async function isThere(path: string): Promise<boolean> {
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(error))) return false;
     throw new OutputError(path, `it cannot be looked at (${codeOf(error)})`, error);
   }
-}
-
-/** @throws ExportGapsError unless all is there, or gaps are allowed */
-async function refuseGaps(
-  { parts, allowGaps }: InterchangeRequest,
-  reader: ArchiveReader,
-): Promise<void> {
-  if (allowGaps) return;
-  const gaps: SeriesGaps[] = [];
-  for (const { market, span, sources } of parts) {
-    for (const { kind, stream } of sources) {
-      const one = await reader.completeness(stream, span, LISTED_MAX);
-      if (one.missingCount === 0) continue;
-      const { missingCount, missingMs } = one;
-      // Where there are two series, the request must name one.
-      const label = (reason: string) => (sources.length === 1 ? reason : `${kind}: ${reason}`);
-      const missing = one.missing.map((part) => ({ ...part, reason: label(part.reason) }));
-      gaps.push({ kind, market: market.name, span, missing, missingCount, missingMs });
-    }
-  }
-  if (gaps.length > 0) throw new ExportGapsError(gaps);
 }
 
 async function writeFile(

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import {
   type DuckDBConnection,
   DuckDBInstance,
@@ -7,6 +8,7 @@ import {
 } from '@duckdb/node-api';
 import { AbortedError } from '../../kernel/errors.js';
 import { ParquetError } from '../errors.js';
+import { Scratch } from '../files.js';
 
 /** What one piece of work may use. Beyond the memory DuckDB goes to the scratch folder. */
 export interface DuckLimits {
@@ -175,6 +177,32 @@ export class DuckSession {
       throw new ParquetError(doing, error);
     }
   }
+}
+
+export type ScratchDuck = Awaited<ReturnType<typeof openDuck>>;
+
+/**
+ * DuckDB with a folder of its own on the disk, which goes with it.
+ *
+ * @param purpose a word for people who find the folder
+ */
+export async function openDuck(purpose: string, limits: DuckLimits, signal?: AbortSignal) {
+  const folder = await Scratch.make(purpose);
+  let session: DuckSession;
+  try {
+    session = await DuckSession.open(join(folder.path, 'spill'), limits, signal);
+  } catch (error) {
+    await folder.remove();
+    throw error;
+  }
+  let closing: Promise<void> | undefined;
+  /** Safe to call twice; to call it while something is read is not. */
+  const close = (): Promise<void> => {
+    if (closing === undefined) session.close();
+    closing ??= folder.remove();
+    return closing;
+  };
+  return { session, close, scratch: (name: string) => join(folder.path, name) };
 }
 
 async function connect(

@@ -345,7 +345,7 @@ async function timesMs(
 async function timeMs(duck: DuckSession, sql: string): Promise<number | null> {
   const question = `SELECT epoch_ms(TRY(CAST(${sql} AS TIMESTAMPTZ)))::DOUBLE`;
   // What is wrong with it the statement itself will report, in its own words.
-  const [row] = await duck.rows('working out a moment', question).catch(() => []);
+  const [row] = await duck.rows('working out a time', question).catch(() => []);
   const ms = row?.[0];
   return typeof ms === 'number' && Number.isFinite(ms) ? ms : null;
 }

@@ -1,7 +1,5 @@
-import { join } from 'node:path';
 import { asStatementError, StatementRefusedError } from '../errors.js';
-import { Scratch } from '../files.js';
-import { DuckSession, literal } from '../parquet/session.js';
+import { type DuckSession, literal, openDuck } from '../parquet/session.js';
 import { isQueryTable } from './tables.js';
 
 export type Statement = Awaited<ReturnType<typeof openStatement>>;
@@ -13,19 +11,9 @@ export type Statement = Awaited<ReturnType<typeof openStatement>>;
  * @throws StatementRefusedError unless it is one statement that reads; the signal's reason
  */
 export async function openStatement(sql: string, signal: AbortSignal) {
-  const folder = await Scratch.make('query');
-  let duck: DuckSession | undefined;
-  const close = async () => {
-    duck?.close();
-    duck = undefined;
-    await folder.remove();
-  };
+  const { session: duck, scratch, close } = await openDuck('query', {}, signal);
   try {
-    duck = await DuckSession.open(join(folder.path, 'spill'), {}, signal);
     const syntax = await parseStatement(duck, sql);
-    /** A path for a file of this statement alone. */
-    const scratch = (name: string) => join(folder.path, name);
-    // To close it twice is safe; to close it while it runs is not.
     return { sql, syntax, duck, signal, scratch, close };
   } catch (error) {
     await close();

@@ -92,14 +92,14 @@ const SLOTS = `
            max(c.ends_at) OVER (ORDER BY c.starts_at, c.ends_at
                                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_at
     FROM main.coverage c, asked a WHERE c.market = a.market_name AND c.kind = 'trades'),
-  islands AS (
+  ranges AS (
     SELECT min(n.starts_at) AS starts_at, max(n.ends_at) AS ends_at
     FROM (SELECT p.*, count(*) FILTER (p.before_at IS NULL OR p.starts_at > p.before_at)
-                        OVER (ORDER BY p.starts_at, p.ends_at) AS island FROM pieces p) n
-    GROUP BY n.island),
+                        OVER (ORDER BY p.starts_at, p.ends_at) AS number FROM pieces p) n
+    GROUP BY n.number),
   slot AS (
     SELECT o.open_at, coalesce(o.open_at + o.length <= i.ends_at, false) AS is_complete
-    FROM opened o ASOF LEFT JOIN islands i ON o.open_at >= i.starts_at),
+    FROM opened o ASOF LEFT JOIN ranges i ON o.open_at >= i.starts_at),
   traded AS (
     SELECT t.*, time_bucket(a.length, t.traded_at, a.zero_at) AS open_at
     FROM main.trades t, asked a

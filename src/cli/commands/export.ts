@@ -1,7 +1,7 @@
 import { extname } from 'node:path';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type ExportPart, exportSeries } from '../../archive/export/export.js';
-import type { Format, Manifest } from '../../archive/export/manifest.js';
+import { FORMATS, type Format, type Manifest } from '../../archive/export/manifest.js';
 import { Output } from '../../archive/export/output.js';
 import type { Latency } from '../../archive/interchange/feed.js';
 import { TOOLS, type Tool } from '../../archive/interchange/request.js';
@@ -39,7 +39,7 @@ Both take their place only when they are whole. A span with gaps is refused with
 
 csv      RFC 4180 with a heading; begins of formulas in texts are made harmless
 ndjson   an object a line, decimals in quotes
-parquet  zstd, exact decimals, moments in UTC; the total of a trade where it is not price × amount
+parquet  zstd, exact decimals, times in UTC; the total of a trade where it is not price × amount
 arrow    IPC file (a stream on standard output), columns as in Parquet
 
 With --for the files are those of another program, in its folder (--dir), one for each market, each
@@ -58,14 +58,11 @@ hftbacktest  PAIR.npz: trades and the book; --latency received takes the times o
 
 freqtrade and hftbacktest keep doubles: there, and nowhere before, decimals are rounded to the nearest.`;
 
-const FORMATS = ['csv', 'ndjson', 'parquet', 'arrow'] as const;
-const BY_ENDING: Readonly<Record<string, Format>> = {
-  '.csv': 'csv',
-  '.ndjson': 'ndjson',
-  '.jsonl': 'ndjson',
-  '.parquet': 'parquet',
-  '.arrow': 'arrow',
-};
+/** The form of a file, by what its name ends with. */
+function formatOf(path: string): Format | undefined {
+  const ending = extname(path).toLowerCase().slice(1);
+  return ending === 'jsonl' ? 'ndjson' : FORMATS.find((one) => one === ending);
+}
 
 /** Options that only one of the two ways to export has. */
 const FOR_OPTIONS = ['dir', 'candles', 'latency'] as const;
@@ -145,7 +142,7 @@ function lengthArgument(text: string): number {
 const NOTHING_WRITTEN = 'nothing was written';
 
 async function exportFile(common: CommonOptions, options: FileOptions) {
-  const format = options.format ?? BY_ENDING[extname(options.out).toLowerCase()] ?? 'csv';
+  const format = options.format ?? formatOf(options.out) ?? 'csv';
   const path = options.out === '-' ? undefined : options.out;
   const isBinary = format === 'parquet' || format === 'arrow';
   if (path === undefined && isBinary && process.stdout.isTTY) {

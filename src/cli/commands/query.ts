@@ -46,7 +46,7 @@ One statement that reads. The names of its tables decide what runs it (or --engi
 duckdb    trades, klines, tickers, depth, depth_levels, states, markets, coverage, gaps, and the functions
           candles, vwap and returns (market, step, from, to): rows in the database and rows in cold
           files as one. Rows of the database are brought to it first; those
-          that a WHERE leaves out (market = or IN, and the time column against moments) are not. It can
+          that a WHERE leaves out (market = or IN, and the time column against constants) are not. It can
           read nothing else: no other file, no network.
 postgres  the tables of the archive (trade, kline, …), its functions and the schema analytics. Rows
           that have moved to cold files are not there: functions refuse such a span, and for tables a
@@ -114,9 +114,9 @@ async function askPostgres(sql: string, options: QueryOptions): Promise<void> {
   const session = openSession({ logLevel: 'warn', ...options });
   const { timeoutMs } = options;
   await withArchive(session, async (store) => {
-    const answer = await store.inspection.ask(sql, timeoutMs).catch((error: unknown) => {
+    const answer = await store.inspection.ask(sql, timeoutMs).catch(async (error: unknown) => {
       if (codeOf(error) === 'query_timeout') throw new QueryTimeoutError(timeoutMs, error);
-      throw asUsageError(error);
+      throw await asUsageError(error, store);
     });
     for (const line of coldWarnings(answer)) note(line);
     await printAnswer({ names: answer.names, chunks: [answer.rows] }, options, writeOut);
@@ -133,16 +133,6 @@ function coldWarnings({ cold }: Answer): string[] {
     return `rows of ${table} have moved to cold files, within ${time}; what is read of that time from the database is not all. In this command ${advice}`;
   });
 }
-
-/** Tables that can be asked, of both engines. */
-const KNOWN_TABLES: readonly string[] = [
-  ...[...QUERY_TABLES, ...SERIES_TABLES, 'market', 'market_history', 'stream', 'gap'],
-  ...['session', 'quarantine', 'verdict', 'partition_state', 'archive'],
-];
-const VIEWS: readonly string[] = [
-  ...['trades', 'klines', 'tickers', 'depth_levels', 'states', 'markets', 'coverage', 'gaps'],
-  ...['verdicts', 'refusals', 'partitions'],
-];
 
 /** The name by which both engines answer for rows in files too. */
 function otherName(table: string): string | undefined {
@@ -163,7 +153,10 @@ async function askNearby(
   } catch (error) {
     if (!(error instanceof StuckStatementError)) await statement.close();
     if (!(error instanceof NoSuchTableError)) throw error;
-    throw new StatementError(`${messageOf(error)}${nearestAdvice(error.table)}`, error);
+    throw new StatementError(
+      `${messageOf(error)}${nearestAdvice(error.table, [...QUERY_TABLES, ...SERIES_TABLES])}`,
+      error,
+    );
   }
 }
 
@@ -216,8 +209,14 @@ function note(text: string): void {
   process.stderr.write(`tapekeep: ${printable(text)}\n`);
 }
 
+/** Tables and views of a schema, partitions aside. */
+const RELATIONS = `
+  SELECT relname AS name FROM pg_class
+  WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p', 'v') AND NOT relispartition
+  ORDER BY relname`;
+
 /** What Postgres refuses in a statement is the asker's to mend, not a failure of the archive. */
-function asUsageError(error: unknown): unknown {
+async function asUsageError(error: unknown, store: Store): Promise<unknown> {
   const sqlstate: unknown = (error as { sqlstate?: unknown }).sqlstate;
   if (typeof sqlstate !== 'string' || !/^(22|25006|42|TK)/.test(sqlstate)) return error;
   const { cause } = error as Error;
@@ -228,7 +227,9 @@ function asUsageError(error: unknown): unknown {
   }
   if (sqlstate === '42P01') {
     const [, schema, table = ''] = /"(?:([^".]+)\.)?([^".]+)"/.exec(message) ?? [];
-    const advice = nearestAdvice(table, schema === 'analytics' ? VIEWS : KNOWN_TABLES);
+    const relations = await store.query<{ readonly name: string }>(RELATIONS, [schema ?? 'public']);
+    const known = relations.map(({ name }) => name);
+    const advice = nearestAdvice(table, schema === undefined ? [...QUERY_TABLES, ...known] : known);
     return new StatementError(`the statement is refused: ${message}${advice}`, error);
   }
   const hint: unknown = (cause as { hint?: unknown } | undefined)?.hint;
@@ -237,7 +238,7 @@ function asUsageError(error: unknown): unknown {
 }
 
 /** The table whose name comes nearest to one that there is not. */
-function nearestAdvice(table: string, known: readonly string[] = KNOWN_TABLES): string {
+function nearestAdvice(table: string, known: readonly string[]): string {
   const nearest = nearestName(table, known);
   return nearest === undefined ? '' : `. Did you mean ${nearest}?`;
 }

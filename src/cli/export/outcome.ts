@@ -97,7 +97,7 @@ function advice(gaps: readonly SeriesGaps[]): string[] {
   const market = first === undefined ? '' : ` --market ${printable(first.market)}`;
   return [
     ...wholeSpan(gaps),
-    `  "tapekeep gaps${market}" tells what is missing and why`,
+    `  "tapekeep gaps${market}" lists what is missing and why`,
     ...(gaps.some(({ kind }) => SERIES[tableOfKind(kind)].isFetchable)
       ? [
           '  "tapekeep gaps fill" has it fetched; "tapekeep backfill" does so of a time before collecting began',
@@ -156,7 +156,7 @@ export function emptyReason(
   }
   if (isWhole) return `none, because there were none: ${what} of ${name} are covered from ${span}`;
   if (coverage.count > 0) {
-    return `none in what is covered of ${what} of ${name} from ${span}; "tapekeep gaps --market ${name}" tells what is missing`;
+    return `none in what is covered of ${what} of ${name} from ${span}; "tapekeep gaps --market ${name}" lists what is missing`;
   }
   const stream = streams.find((one) => one.streamId === streamId);
   const [oldestMs, newestMs] = [stream?.oldestCoveredMs, stream?.newestCoveredMs];

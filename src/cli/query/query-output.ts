@@ -1,4 +1,4 @@
-import { csvField, spreadsheetField } from '../../archive/export/lines.js';
+import { csvField, spreadsheetField } from '../../archive/lines.js';
 import { formatTable, jsonLine } from '../output.js';
 
 /** The forms of an answer. */

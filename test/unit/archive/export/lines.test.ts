@@ -7,7 +7,7 @@ import {
   LineRewriter,
   spreadsheetField,
   timeOfLine,
-} from '../../../../src/archive/export/lines.js';
+} from '../../../../src/archive/lines.js';
 
 test('lines are rewritten and counted wherever the pieces end', () => {
   const line = fc.stringMatching(/^[a-zé$&,]{0,12}$/);

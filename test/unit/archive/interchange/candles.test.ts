@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { Big } from 'big.js';
 import fc from 'fast-check';
-import { ExactSum } from '../../../../src/archive/candles.js';
-import { BAR_LINES, barLines } from '../../../../src/archive/interchange/file-writers.js';
 import {
   type Candle,
   CoveredWalk,
   computeCandles,
+  ExactSum,
   withQuietSlots,
-} from '../../../../src/archive/interchange/slots.js';
+} from '../../../../src/archive/candles.js';
+import { BAR_LINES, barLines } from '../../../../src/archive/interchange/file-writers.js';
 import { batches, gather, trade } from '../../../support/worlds/interchange.js';
 
 const MINUTE_MS = 60_000;

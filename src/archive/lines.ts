@@ -1,4 +1,81 @@
-import type { RowKey } from './manifest.js';
+import { multiplyDecimals } from '../kernel/decimal.js';
+import type { ColumnForm } from '../model/columns.js';
+import { rowPlaces } from '../model/kinds.js';
+import { type SeriesTable, seriesOf } from '../model/series.js';
+import type { RowForm } from '../store/index.js';
+import { shortest } from './parquet/values.js';
+
+/** Rows as lines of text. */
+
+/** Between the fields of a row, and in place of one without a value: neither is in any text that is stored. */
+export const FIELD_END = '\t';
+export const NO_VALUE = '\u0001';
+
+type LineForm = RowForm | 'copy';
+
+/**
+ * Writes rows of files as lines of text, from their fields by `rowPlaces`. The forms are those in which
+ * the database writes rows, and `copy`: all columns as COPY takes them back.
+ *
+ * @param variantS interval or period of the rows; null where each has it behind its other fields
+ */
+export function lineWriter(
+  table: SeriesTable,
+  form: LineForm,
+  variantS: number | null,
+): (row: string) => string {
+  const { columns, variant } = seriesOf(table);
+  const places = rowPlaces(table);
+  const behind = Math.max(...places.values()) + 1;
+  const [price = 0, amount = 0] = ['price', 'amount'].map((name) => places.get(name) ?? 0);
+  const lists = columns.filter(({ type }) => type.form === 'decimals');
+  const [first, ...others] = columns.map((column) => {
+    const { name, type, lean } = column;
+    const place = places.get(name) ?? behind;
+    const lead = form === 'json' ? `"${name}":` : '';
+    const write = valueWriter(form, type.form, lists.indexOf(column));
+    return (fields: string[]): string => {
+      if (name === variant && variantS !== null) return lead + variantS;
+      let text = fields[place] ?? '';
+      // Files have the digits of their column, lines those of the number; products are made of these.
+      if (type.form === 'decimal') {
+        text = shortest(text);
+        fields[place] = text;
+      }
+      if (text !== NO_VALUE) return lead + write(text);
+      if (lean === undefined || form === 'lean') return form === 'json' ? `${lead}null` : '';
+      return lead + write(multiplyDecimals(fields[price] ?? '', fields[amount] ?? ''));
+    };
+  });
+  return (row) => {
+    const fields = row.split(FIELD_END);
+    let line = first?.(fields) ?? '';
+    for (const field of others) line += `,${field(fields)}`;
+    return form === 'json' ? `{${line}}\n` : `${line}\n`;
+  };
+}
+
+/** @param list place among the lists of the row */
+function valueWriter(form: LineForm, of: ColumnForm, list: number): (text: string) => string {
+  const isJson = form === 'json';
+  if (of === 'integer') return (text) => text;
+  if (of === 'timestamp') {
+    return isJson ? (text) => `"${text.replace(' ', 'T')}:00"` : (text) => text;
+  }
+  if (of === 'decimal') return isJson ? (text) => `"${text}"` : (text) => text;
+  if (of === 'text') {
+    if (isJson) return JSON.stringify;
+    return form === 'copy' ? (text) => `"${text.replaceAll('"', '""')}"` : (text) => text;
+  }
+  return (text) => {
+    const one = text.split('|')[list] ?? '';
+    const values = one === '' ? [] : one.split(' ').map(shortest);
+    if (isJson) return JSON.stringify(values);
+    if (form === 'copy') return `"{${values.join(',')}}"`;
+    // The database puts quotes around what holds a comma, and around nothing else.
+    return values.length > 1 ? `"[${values.join(',')}]"` : `[${values.join(',')}]`;
+  };
+}
 
 const LINE_FEED = 10;
 
@@ -71,6 +148,14 @@ export class LineRewriter {
 }
 
 const TIMESTAMP = /\d{4,}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?/;
+
+/** A row by what orders it. */
+export interface RowKey {
+  /** ISO 8601, UTC. */
+  readonly at: string;
+  /** What orders rows of the same instant, where there is such a thing: the id of a trade. */
+  readonly id?: number;
+}
 
 /** What orders a row, from its line. */
 export function keyOfLine(line: string, isJson: boolean, hasId: boolean): RowKey {
