@@ -1,13 +1,13 @@
-import { joinCandles } from '../archive/candles.js';
 import {
+  type AsOfMarket,
   type AsOfReader,
   type BuiltCandle,
   comparePlaces,
   type KnownStream,
-  type PastMarket,
   startOfSecond,
   type TradePlace,
-} from '../archive/past/past.js';
+} from '../archive/as-of/reader.js';
+import { joinCandles } from '../archive/candles.js';
 import type { Candle } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
@@ -70,7 +70,7 @@ export class CandleView {
     this.#open = new FreshCache(clock, OPEN_MAX);
   }
 
-  async seen(market: PastMarket, nowMs: number, query: KlineQuery): Promise<CandlesSeen> {
+  async seen(market: AsOfMarket, nowMs: number, query: KlineQuery): Promise<CandlesSeen> {
     const { intervalS } = query;
     const lengthMs = intervalS * MS_PER_S;
     const floor = (ms: number) => Math.floor(ms / lengthMs) * lengthMs;
@@ -106,7 +106,7 @@ export class CandleView {
   }
 
   /** Candles of a length that was not collected, from trades. */
-  async #made(market: PastMarket, nowMs: number, intervalS: number, asked: Span) {
+  async #made(market: AsOfMarket, nowMs: number, intervalS: number, asked: Span) {
     // Before the oldest thing that is known of it there is nothing to be made.
     const oldestMs = Math.max(asked.fromMs, market.oldestCoveredMs ?? asked.toMs);
     const lengthMs = intervalS * MS_PER_S;
@@ -137,7 +137,7 @@ export class CandleView {
     return { built: made.candles.filter(isWhole), gaps };
   }
 
-  async #openCandle(market: PastMarket, nowMs: number, intervalS: number, openMs: number) {
+  async #openCandle(market: AsOfMarket, nowMs: number, intervalS: number, openMs: number) {
     const { marketId } = market;
     const trades = this.#catalog.stream('trades', marketId);
     const span = { fromMs: openMs, toMs: nowMs };

@@ -1,4 +1,4 @@
-import type { AsOfReader, KnownStream, PastMarket } from '../archive/past/past.js';
+import type { AsOfMarket, AsOfReader, KnownStream } from '../archive/as-of/reader.js';
 import type { Market } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
 
@@ -22,7 +22,7 @@ export interface CatalogOptions {
 /** The markets and streams of the archive, and what was listed when. */
 export class Catalog {
   readonly #options: CatalogOptions;
-  #markets: ReadonlyMap<string, PastMarket> = new Map();
+  #markets: ReadonlyMap<string, AsOfMarket> = new Map();
   #streams: ReadonlyMap<string, KnownStream> = new Map();
   #readAtMs = Number.NEGATIVE_INFINITY;
   #reading: Promise<void> | undefined;
@@ -42,7 +42,7 @@ export class Catalog {
   }
 
   /** All that are replayed, listed now or not. */
-  get markets(): Iterable<PastMarket> {
+  get markets(): Iterable<AsOfMarket> {
     return this.#markets.values();
   }
 
@@ -50,7 +50,7 @@ export class Catalog {
     return this.#streams.values();
   }
 
-  market(name: string): PastMarket | undefined {
+  market(name: string): AsOfMarket | undefined {
     return this.#markets.get(name);
   }
 
@@ -70,7 +70,7 @@ export class Catalog {
    * Whether a market was listed at an instant. That of which anything older is archived than the first
    * look at the list was listed before it, unless only what was known counts.
    */
-  isListed(market: PastMarket, atMs: number): boolean {
+  isListed(market: AsOfMarket, atMs: number): boolean {
     const { firstSeenMs, oldestCoveredMs, delistedMs } = market;
     const sinceMs = this.#options.isKnownOnly
       ? firstSeenMs
@@ -78,7 +78,7 @@ export class Catalog {
     return sinceMs <= atMs && (delistedMs === null || atMs < delistedMs);
   }
 
-  listed(atMs: number): PastMarket[] {
+  listed(atMs: number): AsOfMarket[] {
     return [...this.#markets.values()].filter((market) => this.isListed(market, atMs));
   }
 
@@ -99,6 +99,6 @@ function keyOf(kind: string, marketId: number, variant: number): string {
 }
 
 /** The terms of a market at an instant; before the first that is known, those. */
-export function termsAt({ terms }: PastMarket, atMs: number): Market | undefined {
+export function termsAt({ terms }: AsOfMarket, atMs: number): Market | undefined {
   return terms.find(({ untilMs }) => untilMs === null || atMs < untilMs)?.market;
 }

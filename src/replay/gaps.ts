@@ -5,7 +5,7 @@ import {
   type SeriesFrom,
   type SpanCompleteness,
   type TradePlace,
-} from '../archive/past/past.js';
+} from '../archive/as-of/reader.js';
 import type { ToldGap } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';

@@ -1,4 +1,4 @@
-import type { AsOfReader, DepthRow, StateRow, TickerRow } from '../archive/past/past.js';
+import type { AsOfReader, DepthRow, StateRow, TickerRow } from '../archive/as-of/reader.js';
 import type { BookOrder, Depth, StateRecord, Ticker, TickerEntry } from '../contract/resources.js';
 import type { Side } from '../contract/values.js';
 import type { Clock } from '../kernel/clock.js';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { AsOfReader, PastIdentity } from '../archive/past/past.js';
+import type { AsOfIdentity, AsOfReader } from '../archive/as-of/reader.js';
 import { REPLAY_IDENTITY } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
@@ -84,7 +84,7 @@ function checkSpan(context: ReplayContext, span: Span): void {
  * The same archive, asked in the same way, is the same exchange, whenever and at what speed it is
  * replayed: what follows of it is the same history. It is never the exchange that was recorded.
  */
-function identityText({ name, baseUrl, identity, createdAt }: PastIdentity, as: string): string {
+function identityText({ name, baseUrl, identity, createdAt }: AsOfIdentity, as: string): string {
   const text = JSON.stringify([name, baseUrl, identity, createdAt, as]);
   return REPLAY_IDENTITY + createHash('sha256').update(text).digest('hex').slice(0, 32);
 }

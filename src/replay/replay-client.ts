@@ -1,9 +1,9 @@
 import {
+  type AsOfMarket,
   type KnownStream,
-  type PastMarket,
   startOfSecond,
   type TickerRow,
-} from '../archive/past/past.js';
+} from '../archive/as-of/reader.js';
 import {
   COVERED_HEADER,
   describeCovered,
@@ -236,7 +236,7 @@ export class ReplayClient implements Backend {
     return { total: 0, rows: [] };
   }
 
-  async #tickersOf(markets: readonly PastMarket[]) {
+  async #tickersOf(markets: readonly AsOfMarket[]) {
     const { catalog, late, observations } = this.#parts.context;
     const nowMs = this.nowMs();
     const ids = markets.map(({ marketId }) => marketId);
@@ -261,7 +261,7 @@ export class ReplayClient implements Backend {
     return row;
   }
 
-  #market(name: string): PastMarket {
+  #market(name: string): AsOfMarket {
     const market = this.#parts.context.catalog.market(name);
     if (market === undefined) throw new RefusedError('invalidInput', `no market ${name}`);
     return market;

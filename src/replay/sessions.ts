@@ -1,4 +1,4 @@
-import type { AsOfReader, PastMarket } from '../archive/past/past.js';
+import type { AsOfMarket, AsOfReader } from '../archive/as-of/reader.js';
 import type { Clock } from '../kernel/clock.js';
 import { TapekeepError } from '../kernel/errors.js';
 import { normalizeSpans, type Span } from '../kernel/span.js';
@@ -191,7 +191,7 @@ export class ReplaySession {
     { clock, span, hasDisconnects }: SessionOptions,
   ): Promise<StateChannel> {
     const { asOf, catalog, gaps, observations, isKnownOnly } = this.#context;
-    const market = catalog.market(name) as PastMarket;
+    const market = catalog.market(name) as AsOfMarket;
     const { marketId } = market;
     const stream = catalog.stream('state', marketId, periodS);
     const sessions =

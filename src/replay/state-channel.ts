@@ -1,10 +1,10 @@
 import type {
   AsOfReader,
+  AsOfSession,
   AsOfUpdate,
-  PastSession,
   StatePlace,
   StateRow,
-} from '../archive/past/past.js';
+} from '../archive/as-of/reader.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
 import type { StateFollower, WrittenUpdate } from '../server/backend.js';
@@ -38,7 +38,7 @@ export interface ChannelOptions {
   /** The last update at an instant. */
   readonly lastUpdate: (nowMs: number) => Promise<StateRow | undefined>;
   /** Recorded connections, where their ends are to be sent; oldest first. */
-  readonly sessions: readonly PastSession[] | undefined;
+  readonly sessions: readonly AsOfSession[] | undefined;
   /** What is not known of the states, oldest first and apart. */
   readonly missing: readonly Span[];
 }
@@ -248,7 +248,7 @@ export class StateChannel {
     follower.notifyGap?.(isGap, atMs);
   }
 
-  #nextEnd(): PastSession | undefined {
+  #nextEnd(): AsOfSession | undefined {
     const { sessions = [] } = this.#options;
     while ((sessions[this.#ends]?.endedMs ?? this.#reportedMs + 1) <= this.#reportedMs)
       this.#ends += 1;
@@ -256,7 +256,7 @@ export class StateChannel {
   }
 
   /** The end of the recorded connection after which nothing was connected at an instant. */
-  #outageAt(nowMs: number): PastSession | undefined {
+  #outageAt(nowMs: number): AsOfSession | undefined {
     const { sessions } = this.#options;
     if (sessions === undefined) return undefined;
     const isLive = sessions.some(({ openedMs, endedMs }) => openedMs <= nowMs && nowMs <= endedMs);
@@ -264,14 +264,14 @@ export class StateChannel {
   }
 }
 
-const NO_SESSION: PastSession = {
+const NO_SESSION: AsOfSession = {
   openedMs: Number.NEGATIVE_INFINITY,
   endedMs: Number.NEGATIVE_INFINITY,
   closeCode: ABNORMAL_CLOSURE,
   reason: 'no connection was recorded yet',
 };
 
-function close(follower: StateFollower, { closeCode, reason }: PastSession): void {
+function close(follower: StateFollower, { closeCode, reason }: AsOfSession): void {
   // A close frame has room for 123 bytes of reason.
   follower.close(closeCode ?? ABNORMAL_CLOSURE, `recorded: ${reason}`.slice(0, 100));
 }

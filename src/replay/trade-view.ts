@@ -4,7 +4,7 @@ import {
   startOfSecond,
   type TradePlace,
   type TradeRow,
-} from '../archive/past/past.js';
+} from '../archive/as-of/reader.js';
 import type { Clock } from '../kernel/clock.js';
 import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from '../server/backend.js';

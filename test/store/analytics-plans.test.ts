@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
-import { hotRows, newestOfMarkets } from '../../src/archive/past/hot-rows.js';
+import { hotRows, newestOfMarkets } from '../../src/archive/as-of/hot-rows.js';
 import { SERIES_KINDS } from '../../src/model/kinds.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';
 

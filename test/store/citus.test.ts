@@ -150,7 +150,7 @@ test('a use of the count is noticed, whatever it looks like', () => {
 });
 
 /** Sources whose statements a cluster is asked; on one, partitions are not sealed (see below). */
-const ASKED = ['store', 'archive/past'];
+const ASKED = ['store', 'archive/as-of'];
 const SEALING = 'store/sealing/';
 
 function askedSources(): { readonly name: string; readonly source: string }[] {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { openAsOf } from '../../src/archive/past/past.js';
+import { openAsOf } from '../../src/archive/as-of/reader.js';
 import { GAP_HEADER } from '../../src/contract/gap-notices.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { type Random, seededRandom } from '../../src/kernel/random.js';

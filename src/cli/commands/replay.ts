@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from 'commander';
-import { openAsOf } from '../../archive/past/past.js';
+import { openAsOf } from '../../archive/as-of/reader.js';
 import { isLoopback } from '../../config/load.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';

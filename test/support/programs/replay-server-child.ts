@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { openAsOf } from '../../../src/archive/past/past.js';
+import { openAsOf } from '../../../src/archive/as-of/reader.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { systemRandom } from '../../../src/kernel/random.js';
 import { openReplay } from '../../../src/replay/replay-backend.js';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { AsOfReader, TradeMarks, TradePlace } from '../../../src/archive/past/past.js';
+import type { AsOfReader, TradeMarks, TradePlace } from '../../../src/archive/as-of/reader.js';
 import { TradeOffsets } from '../../../src/replay/trade-view.js';
 import { FakeClock } from '../../support/fake-clock.js';
 

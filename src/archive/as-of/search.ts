@@ -16,7 +16,7 @@ import {
   type SeriesFrom,
   timeOfRow,
 } from './hot-rows.js';
-import type { ReadingLease } from './reading-lease.js';
+import type { ReadingLease } from './lease.js';
 
 /** How much further each look goes than the one before. */
 const WIDENING = 8;

@@ -15,15 +15,15 @@ import {
   type SeriesFrom,
   timestampSql,
 } from './hot-rows.js';
+import { ReadingLease } from './lease.js';
 import {
+  type AsOfIdentity,
+  type AsOfMarket,
+  type AsOfSession,
   IDENTITY,
-  type PastIdentity,
-  type PastMarket,
-  type PastSession,
-  readPastMarkets,
+  readMarketsWithTerms,
   SESSIONS,
-} from './past-markets.js';
-import { ReadingLease } from './reading-lease.js';
+} from './markets.js';
 import { AsOfSearch } from './search.js';
 import {
   countTrades,
@@ -38,7 +38,7 @@ import {
 export type { DepthRow, StateRow, TickerRow, TradeRow } from '../../model/batch.js';
 export type { BuiltCandle } from '../candles.js';
 export type { SeriesFrom } from './hot-rows.js';
-export type { PastIdentity, PastMarket, PastSession } from './past-markets.js';
+export type { AsOfIdentity, AsOfMarket, AsOfSession } from './markets.js';
 export { comparePlaces, startOfSecond, type TradeMarks, type TradePlace } from './trades.js';
 export type { KnownStream, SpanCompleteness };
 
@@ -149,12 +149,12 @@ export class AsOfReader {
   }
 
   /** Null while nothing was ever collected into it. */
-  async identity(): Promise<PastIdentity | null> {
-    return (await this.#store.query<PastIdentity>(IDENTITY))[0] ?? null;
+  async identity(): Promise<AsOfIdentity | null> {
+    return (await this.#store.query<AsOfIdentity>(IDENTITY))[0] ?? null;
   }
 
-  markets(): Promise<PastMarket[]> {
-    return readPastMarkets(this.#store);
+  markets(): Promise<AsOfMarket[]> {
+    return readMarketsWithTerms(this.#store);
   }
 
   streams(): Promise<KnownStream[]> {
@@ -169,8 +169,8 @@ export class AsOfReader {
   }
 
   /** Connections of a state stream that lived in a span, oldest first. */
-  sessions({ streamId, marketId }: StreamPlace, { fromMs, toMs }: Span): Promise<PastSession[]> {
-    return this.#store.query<PastSession>(SESSIONS, [streamId, marketId, fromMs, toMs]);
+  sessions({ streamId, marketId }: StreamPlace, { fromMs, toMs }: Span): Promise<AsOfSession[]> {
+    return this.#store.query<AsOfSession>(SESSIONS, [streamId, marketId, fromMs, toMs]);
   }
 
   /** The newest trades before a place, newest first, at most `limit`. */

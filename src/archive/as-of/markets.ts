@@ -5,7 +5,7 @@ import { millisSql, timestampSql } from './hot-rows.js';
 /** What the archive knows beside rows: whose it is, its markets with all their terms, its connections. */
 
 /** A market with all the terms that it ever had. */
-export interface PastMarket {
+export interface AsOfMarket {
   readonly marketId: number;
   readonly name: string;
   /** Oldest first; each holds up to `untilMs`, the last one (null) until now. */
@@ -17,7 +17,7 @@ export interface PastMarket {
 }
 
 /** A connection that once brought states. */
-export interface PastSession {
+export interface AsOfSession {
   readonly openedMs: number;
   /** Its end, or its last message where it never was closed. */
   readonly endedMs: number;
@@ -26,7 +26,7 @@ export interface PastSession {
 }
 
 /** Whose archive it is. */
-export interface PastIdentity {
+export interface AsOfIdentity {
   readonly name: string;
   readonly baseUrl: string;
   readonly identity: string | null;
@@ -59,10 +59,10 @@ const FORMER_TERMS = `
   FROM market_history WHERE market_id <> 0 ORDER BY market_id, lower(span)`;
 
 type Terms = Omit<Market, 'name' | 'stock' | 'money'>;
-type MarketRecord = Omit<PastMarket, 'terms'> & Market;
+type MarketRecord = Omit<AsOfMarket, 'terms'> & Market;
 
 /** All markets by name, each with its former terms. */
-export async function readPastMarkets(store: Pick<Store, 'query'>): Promise<PastMarket[]> {
+export async function readMarketsWithTerms(store: Pick<Store, 'query'>): Promise<AsOfMarket[]> {
   const rows = await store.query<MarketRecord>(MARKETS);
   const former = await store.query<Terms & { marketId: number; untilMs: number }>(FORMER_TERMS);
   return rows.map((row) => {
