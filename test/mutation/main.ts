@@ -40,7 +40,13 @@ const ROOMS = {
   },
   writer: {
     sources: ['store/writer/'],
-    tests: ['unit/store/', 'store/writer', 'store/conflicts', 'store/sealing-late'],
+    tests: [
+      'unit/store/',
+      'store/writer',
+      'store/conflicts',
+      'store/sealing-late',
+      'store/blocked',
+    ],
   },
   walk: { sources: ['collect/trades/'], tests: ['unit/collect/'] },
 } as const;

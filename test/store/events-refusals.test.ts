@@ -161,6 +161,9 @@ test('questions that the archive cannot answer, and readers that leave', async (
       markets.map(({ market }) => market),
       ['AAA_USD', 'BBB_USD', 'CCC_USD'],
     );
+    const trades = markets[0]?.series.find(({ kind }) => kind === 'trades');
+    assert.ok((trades?.oldestUs ?? Infinity) <= from.getTime() * 1000, 'in microseconds');
+    assert.ok((trades?.newestUs ?? 0) >= to.getTime() * 1000, 'in microseconds');
   });
 
   await t.test('an archive that is closed tells the readers of its events', async () => {

@@ -35,7 +35,14 @@ test('a time is read to the microsecond, and nothing else is taken for one', asy
       },
     ),
   );
-  for (const text of ['', '2026-01-15', '2026-01-15 12:00:00', '2026-01-15 12:00:00+01', 'x']) {
+  for (const text of [
+    '',
+    '2026-01-15',
+    '2026-01-15 12:00:00',
+    '2026-01-15 12:00:00+01',
+    '2026-01-15 12:00:00+0030',
+    'x',
+  ]) {
     await assert.rejects(tradesOf(line(text, 1)), RangeError, text);
   }
 });

@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { ArchiveEvent } from '../../../../src/archive/events/event.js';
+import { orderOf, rankOf } from '../../../../src/archive/events/event-rows.js';
+
+/** Which of two events comes first. */
+
+const trade = (id: number, atUs: number, market = 'A', receivedAtUs = 0) =>
+  ({ kind: 'trade', id, atUs, market, receivedAtUs }) as ArchiveEvent;
+
+/** An event of a series that has no form of its own. */
+const row = (tid: number) =>
+  ({
+    ...{ kind: 'trades', market: 'A', atUs: 1, receivedAtUs: 1 },
+    row: { marketId: 9 - tid, tradedAtS: 9 - tid, tid },
+  }) as unknown as ArchiveEvent;
+
+test('events go by their time, at one time by market, then by id', () => {
+  const { compare, timeOf } = orderOf('happened');
+  const inOrder = [trade(9, 1, 'Z'), trade(2, 2, 'A'), trade(3, 2, 'A'), trade(1, 2, 'B')];
+  for (const [at, one] of inOrder.entries()) {
+    for (const [place, other] of inOrder.entries()) {
+      assert.equal(Math.sign(compare(one, other)), Math.sign(at - place), `${at}, ${place}`);
+    }
+  }
+  assert.equal(timeOf(trade(1, 5)), 5);
+});
+
+test('in the order of receipt the time when it happened decides only among equals', () => {
+  const { compare, timeOf } = orderOf('received');
+  assert.ok(compare(trade(1, 9, 'A', 1), trade(1, 1, 'A', 2)) < 0);
+  assert.ok(compare(trade(1, 9, 'A', 1), trade(1, 1, 'B', 1)) < 0, 'the market goes first');
+  assert.ok(compare(trade(2, 1, 'A', 1), trade(1, 2, 'A', 1)) < 0);
+  assert.ok(compare(trade(1, 1, 'A', 1), trade(2, 1, 'A', 1)) < 0);
+  assert.equal(timeOf(trade(1, 5, 'A', 6)), 6);
+});
+
+test('rows of a series without a form of its own go by the number column of that series', () => {
+  const { compare } = orderOf('happened');
+  assert.ok(compare(row(1), row(2)) < 0);
+  assert.ok(compare(row(2), row(1)) > 0);
+});
+
+test('states and revisions of a candle keep their order at one instant', () => {
+  const { compare } = orderOf('happened');
+  const at = { market: 'A', atUs: 1 };
+  const state = (seq: number) => ({ ...at, kind: 'state', seq }) as ArchiveEvent;
+  const kline = (revision: number) => ({ ...at, kind: 'kline', revision }) as ArchiveEvent;
+  assert.ok(compare(state(1), state(2)) < 0 && compare(kline(1), kline(2)) < 0);
+});
+
+test('of one instant come candles, shorter ones first, then trades, states, tickers and depth', () => {
+  const ranks = [
+    ...[rankOf('klines', 60), rankOf('klines', 300), rankOf('trades', 0), rankOf('states', 60)],
+    ...[rankOf('tickers', 0), rankOf('depth', 0)],
+  ];
+  assert.deepEqual(
+    [...ranks].sort((a, b) => a - b),
+    ranks,
+  );
+  assert.equal(rankOf('kline_revisions', 60), rankOf('klines', 60));
+});
