@@ -243,15 +243,16 @@ function report(sample: readonly Mutant[], survivors: readonly Mutant[]): void {
       mutants.filter((mutant) => room === 'all' || mutant.room === room).length;
     const [mutants, survived] = [of(sample), of(survivors)];
     const caught = mutants - survived;
-    return { room, mutants, caught, share: mutants === 0 ? 1 : caught / mutants };
+    return { room, mutants, caught, share: caught / mutants };
   });
-  for (const { room, mutants, caught, share } of rooms) {
+  const measured = rooms.filter(({ mutants }) => mutants > 0);
+  for (const { room, mutants, caught, share } of measured) {
     const percent = `${(share * 100).toFixed(1)} %`;
     process.stdout.write(
       `${room.padEnd(8)} ${String(caught).padStart(4)} of ${String(mutants).padStart(4)} caught ${percent.padStart(8)}\n`,
     );
   }
-  const figures = { seed, rooms, survivors: survivors.map(({ id }) => id) };
+  const figures = { seed, rooms: measured, survivors: survivors.map(({ id }) => id) };
   process.stdout.write(`${JSON.stringify(figures)}\n`);
 }
 
