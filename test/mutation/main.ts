@@ -46,6 +46,7 @@ const ROOMS = {
       'store/conflicts',
       'store/sealing-late',
       'store/blocked',
+      'store/check-results',
     ],
   },
   walk: { sources: ['collect/trades/'], tests: ['unit/collect/'] },
