@@ -1,14 +1,16 @@
-import { readdirSync, readFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative, sep } from 'node:path';
 import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { run } from 'node:test';
 import { spec, type TestEvent } from 'node:test/reporters';
+import { pathToFileURL } from 'node:url';
 import { POSTGRES_VARIABLE } from './support/postgres/postgres-variable.js';
 import { factor } from './support/seeds.js';
 
 /**
- * Runs the test files, one process each. Arguments pick files whose path contains one of them:
+ * Runs the test files, a few by one or many by some in a process. Arguments pick files whose path contains one of them:
  * `tsx test/run.ts unit/kernel wire`.
  */
 const root = import.meta.dirname;
@@ -40,6 +42,33 @@ async function startSharedPostgres() {
 
 /** Up to so many files each test has its line; beyond, each file has, and failures come whole. */
 const DETAILED_FILES = 8;
+const isDetailed = files.length <= DETAILED_FILES;
+/** To start a process and load the program's source takes longer than most of these files do. */
+const SHARE_PROCESSES: ReadonlySet<string | undefined> = new Set(['unit', 'wire']);
+const SHARED_BY = 12;
+
+/** The files that processes are started with: each imports the test files that share it. */
+function entriesIn(folder: string): string[] {
+  const alone: string[] = [];
+  const shared = new Map<string, string[]>();
+  for (const file of files) {
+    const [room] = relative(root, file).split(sep);
+    if (isDetailed || room === undefined || !SHARE_PROCESSES.has(room)) alone.push(file);
+    else shared.set(room, [...(shared.get(room) ?? []), file]);
+  }
+  const entries = [...shared].flatMap(([room, paths]) => {
+    const made: string[] = [];
+    for (let from = 0; from < paths.length; from += SHARED_BY) {
+      const imports = paths.slice(from, from + SHARED_BY).map((path) => {
+        return `import ${JSON.stringify(pathToFileURL(path).href)};\n`;
+      });
+      made.push(join(folder, `${room}-${from}.mjs`));
+      writeFileSync(made.at(-1) ?? '', imports.join(''));
+    }
+    return made;
+  });
+  return [...alone, ...entries];
+}
 
 /** One line a file, and the events that a reporter tells of failures with. */
 async function* quietly(events: AsyncIterable<TestEvent>): AsyncGenerator<TestEvent> {
@@ -71,18 +100,20 @@ async function* quietly(events: AsyncIterable<TestEvent>): AsyncGenerator<TestEv
 }
 
 const postgres = await startSharedPostgres();
+const folder = mkdtempSync(join(tmpdir(), 'tapekeep-test-run-'));
 try {
   let failed = 0;
-  // Each file's process inherits this one's loader flags, so TypeScript runs there as it does here.
-  const stream = run({ files, concurrency: 2, timeout: FILE_LIMIT_MS });
+  // Each process inherits this one's loader flags, so TypeScript runs there as it does here.
+  const stream = run({ files: entriesIn(folder), concurrency: 2, timeout: FILE_LIMIT_MS });
   stream.on('test:fail', () => {
     failed += 1;
   });
-  const events = files.length > DETAILED_FILES ? Readable.from(quietly(stream)) : stream;
+  const events = isDetailed ? stream : Readable.from(quietly(stream));
   const output = events.compose(new spec());
   output.pipe(process.stdout);
   await finished(output);
   process.exitCode = failed === 0 ? 0 : 1;
 } finally {
+  rmSync(folder, { recursive: true, force: true });
   await postgres?.stop();
 }

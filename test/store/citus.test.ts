@@ -169,14 +169,12 @@ function askedSources(): { readonly name: string; readonly source: string }[] {
  * another statement. `none` are asked of all nodes, or bound by what is put in at their end.
  */
 const LOOSE: Readonly<Record<string, { readonly stream?: number; readonly none?: number }>> = {
+  'store/checks/inputs.ts': { stream: 3 },
   'store/completeness/gaps.ts': { stream: 10, none: 2 },
-  'store/completeness/ledger.ts': { stream: 3, none: 3 },
-  'store/completeness/missing.ts': { stream: 4 },
-  'store/completeness/present.ts': { none: 1 },
-  'store/completeness/uncover.ts': { stream: 1 },
+  'store/completeness/ledger.ts': { stream: 7, none: 4 },
+  'store/completeness/revocation.ts': { stream: 1 },
   'store/reading/inspection.ts': { stream: 3, none: 1 },
-  'store/verdicts/verdicts.ts': { stream: 3 },
-  'store/writer/frozen.ts': { stream: 2 },
+  'store/writer/final-partitions.ts': { stream: 2 },
   'store/writer/trade-rows.ts': { none: 1 },
 };
 
