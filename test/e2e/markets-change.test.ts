@@ -138,6 +138,9 @@ test('a market comes, goes and comes back in other precisions; what is missing i
     const open = (await gapsOf('--state', 'open')).filter(({ to }) => Date.parse(to) < backMs);
     return open.filter(({ kind }) => kind !== 'kline').length === 0;
   });
+  await daemon.until(async () =>
+    (await ctl('truth', NEW)).some((line) => (JSON.parse(line) as Truth).timeUs > backMs * 1000),
+  );
   const untilMs = systemClock.wallMs();
   await daemon.until(isCollectedAfter(untilMs));
   const away = (await gapsOf('--reason', 'delisted')).filter(

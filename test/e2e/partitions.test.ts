@@ -102,7 +102,7 @@ test('sealed, moved, asked and brought back by commands', async (t) => {
 test('a daemon seals, moves and gives up by its settings, while it collects', async (t) => {
   const { url } = await openDaysWorld('');
   const dataDir = await makeFolder(t);
-  const { program, ready } = await startSandbox(['--seed', '7', '--backend', 'live']);
+  const { program, ready } = await startSandbox(['--seed', '7']);
   t.after(() => program.dispose());
   const daemon = new Program(['--log-level', 'info', '--log-format', 'json', 'start'], {
     env: {
@@ -156,7 +156,7 @@ test('a daemon seals, moves and gives up by its settings, while it collects', as
 
 test('gaps whose time has left are not filled, and it is said what would bring them back', async (t) => {
   const { url, coldDir, store } = await openDaysWorld(await makeFolder(t));
-  const { program, ready } = await startSandbox(['--seed', '7', '--backend', 'live']);
+  const { program, ready } = await startSandbox(['--seed', '7']);
   t.after(() => program.dispose());
   const env = {
     TAPEKEEP_DATABASE_URL: url,

@@ -26,7 +26,7 @@ interface Document {
 /** An archive with a quarter of an hour of a market in it, all judged; its daemon has ended. */
 async function collect(t: TestContext): Promise<Record<string, string>> {
   const databaseUrl = await makeDatabase('empty');
-  const { program, ready } = await startSandbox(['--seed', '11', '--backend', 'live']);
+  const { program, ready } = await startSandbox(['--seed', '11']);
   t.after(() => program.dispose());
   const env = {
     TAPEKEEP_DATABASE_URL: databaseUrl,
