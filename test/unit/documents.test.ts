@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { KEY_PATHS, SECRET_FILE_PATHS, SECTION_PATHS } from '../../src/config/keys.js';
@@ -63,6 +63,17 @@ test('planted: a link to no file, to no heading or out of the repository is foun
     'a\n',
     '  b\n',
   ]);
+});
+
+test('every source file on the ways through the program is there', () => {
+  const { text } = readDocument('docs/architecture.md');
+  const named = Array.from(text.matchAll(/^\| `([\w/-]+\.ts)` \|/gm), ([, path = '']) => path);
+  assert.ok(named.length >= 40, `${named.length}`);
+  const isThere = (path: string) => existsSync(join(repositoryPath, 'src', path));
+  assert.deepEqual(
+    named.filter((path) => !isThere(path) && !isThere(join('archive', path))),
+    [],
+  );
 });
 
 test('every setting that a document names exists', () => {
