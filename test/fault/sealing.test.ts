@@ -75,7 +75,7 @@ async function assertWhole(world: SealingWorld, before: readonly object[]): Prom
     if (state !== 'archived') continue;
     const manifest = await readColdManifest(coldDir, uri ?? '');
     assert.equal(manifest.rows, own.length);
-    for (const file of manifest.files) await checkFile(coldDir, file);
+    for (const file of manifest.files) await checkFile(join(coldDir, file.path), file);
   }
   assert.ok(here.size <= before.length, 'no row twice');
   return partitions.map(({ state }) => state);
