@@ -223,12 +223,16 @@ const OTHER = {
   }),
 };
 
+/** Codes of errors of the database. */
 export type StoreErrorCode = keyof typeof STORE;
+/** Codes of refused questions to an archive. */
 export type ArchiveErrorCode = keyof typeof ARCHIVE;
+/** Codes of errors of cold files. */
 export type ColdErrorCode = keyof typeof COLD;
 
 /** Every code that an error of ours carries; `docs/reference/errors.md` shows them. None changes its meaning. */
 export const ERRORS = { ...STORE, ...ARCHIVE, ...COLD, ...OTHER };
+/** Any of them. */
 export type ErrorCode = keyof typeof ERRORS;
 
 /**
