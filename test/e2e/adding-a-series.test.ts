@@ -33,7 +33,7 @@ async function followPage(t: TestContext): Promise<string> {
   for (const name of COPIED) await cp(join(ROOT, name), join(copy, name), { recursive: true });
   await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
   const page = await readFile(join(ROOT, 'docs/adding-a-series.md'), 'utf8');
-  const [entry, migration, collector] = [...page.matchAll(/^```(?:ts|sql)\n(.*?)^```$/gms)].map(
+  const [entry, migration, collector] = [...page.matchAll(/^```(?:typescript|sql)\n(.*?)^```$/gms)].map(
     ([, text = '']) => text,
   );
   assert.ok(entry !== undefined && migration !== undefined && collector !== undefined);
