@@ -33,9 +33,9 @@ async function followPage(t: TestContext): Promise<string> {
   for (const name of COPIED) await cp(join(ROOT, name), join(copy, name), { recursive: true });
   await symlink(join(ROOT, 'node_modules'), join(copy, 'node_modules'));
   const page = await readFile(join(ROOT, 'docs/adding-a-series.md'), 'utf8');
-  const [entry, migration, collector] = [...page.matchAll(/^```(?:typescript|sql)\n(.*?)^```$/gms)].map(
-    ([, text = '']) => text,
-  );
+  const [entry, migration, collector] = [
+    ...page.matchAll(/^```(?:typescript|sql)\n(.*?)^```$/gms),
+  ].map(([, text = '']) => text);
   assert.ok(entry !== undefined && migration !== undefined && collector !== undefined);
   const registry = await readFile(join(copy, REGISTRY), 'utf8');
   assert.equal(registry.split(END_OF_ENTRIES).length, 2, REGISTRY);
