@@ -218,7 +218,7 @@ export class StatementRefusedError extends TapekeepError {
   }
 }
 
-/** A statement names a table that there is not. */
+/** Unknown table in a statement. */
 export class NoSuchTableError extends StatementRefusedError {
   readonly table: string;
 

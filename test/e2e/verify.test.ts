@@ -77,7 +77,7 @@ async function assertInterrupted(
     await client.query('ROLLBACK');
     assert.equal((await program.ended()).code, 130, program.dump());
     const out = program.text('stdout');
-    if (args.length === 0) assert.match(out, /^Interrupted: what is told above is only a part\.$/m);
+    if (args.length === 0) assert.match(out, /^Interrupted: the figures above are only a part\.$/m);
     else {
       const { isWhole, isProven } = JSON.parse(out) as Document & { readonly isWhole: boolean };
       assert.deepEqual([isWhole, isProven], [false, false]);

@@ -274,7 +274,7 @@ const LATER_MS = 2 * 86_400_000;
 const DEPENDS_ON_NOW = /now\(|current_|today\(/;
 
 /**
- * Rows of a market that there is not were asked for by mistake: "none" would be no answer.
+ * Rows of an unknown market were asked for by mistake: "none" would be no answer.
  *
  * @param known markets by their names
  * @throws StatementRefusedError naming the nearest one

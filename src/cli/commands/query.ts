@@ -237,7 +237,7 @@ async function asUsageError(error: unknown, store: Store): Promise<unknown> {
   return new StatementError(`the statement is refused: ${message}${advice}`, error);
 }
 
-/** The table whose name comes nearest to one that there is not. */
+/** The known table whose name comes nearest to an unknown one. */
 function nearestAdvice(table: string, known: readonly string[]): string {
   const nearest = nearestName(table, known);
   return nearest === undefined ? '' : `. Did you mean ${nearest}?`;

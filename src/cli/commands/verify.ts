@@ -170,7 +170,7 @@ export function printFindings(findings: readonly MarketFindings[], isWhole: bool
   const judged = findings
     .flatMap(({ counts }) => [...counts.values()])
     .reduce((sum, { slots }) => sum + slots, 0);
-  if (!isWhole) lines.push('Interrupted: what is told above is only a part.');
+  if (!isWhole) lines.push('Interrupted: the figures above are only a part.');
   else if (findings.length === 0) lines.push('Nothing is collected that could be verified.');
   else if (unproven.length > 0) lines.push(`There is doubt about ${unproven.join(', ')}.`);
   else lines.push(`No doubt: all ${count(judged)} candles agree with the stored trades.`);
