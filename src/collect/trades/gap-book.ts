@@ -173,12 +173,21 @@ export class GapBook {
     if (fromMs === -Infinity || this.#reportedFromMs.has(fromMs)) return;
     if (this.#reportedFromMs.size >= NAMED_MAX) this.#reportedFromMs.clear();
     this.#reportedFromMs.add(fromMs);
+    this.#retryWithin(gap);
     await this.#pages.recordGap({ fromMs, toMs: edgeMs }, 'open', 'head moved');
   }
 
   async #lost(gap: Gap, reason: GapReason, note: string, retryMs: number): Promise<void> {
     this.#edges.block(gap.edgeMs, this.#options.clock.monotonicMs(), retryMs);
     await this.#record(gap, 'unfillable', reason, note, null);
+  }
+
+  /**
+   * A gap that is listed as open takes the place of all that was remembered within it. When its upper
+   * part is filled, an edge within that was given up must be tried again: it is listed as open now.
+   */
+  #retryWithin({ fromMs, edgeMs }: Gap): void {
+    this.#edges.release(fromMs, edgeMs - 1, this.#options.clock.monotonicMs());
   }
 
   /** A try at the lowest gap while its start is unknown: no gap could be listed with it. */
@@ -203,6 +212,7 @@ export class GapBook {
       await this.#recordStart(reason, note, waitMs ?? BEYOND_HISTORY_RETRY_MS);
       return;
     }
+    if (state === 'open') this.#retryWithin({ fromMs, edgeMs });
     const span = { fromMs, toMs: edgeMs };
     await this.#pages.recordAttempt(span, state, reason, note.slice(0, NOTE_MAX_LENGTH), waitMs);
   }

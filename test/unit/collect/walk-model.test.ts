@@ -14,7 +14,7 @@ import { factor, isReplay } from '../../support/seeds.js';
 
 const UNTROUBLED = { brokenEvery: 0, shortShare: 0, forgetEvery: 0 } as const;
 const QUIET = { mode: 'id', seed: 1, cap: 1000, floor: null, ...UNTROUBLED } as const;
-/** Worlds in which a lost gap grows by a doubt, or a wanted span begins before all history. */
+/** Worlds in which a lost gap grows by a doubt, twice, or a wanted span begins before all history. */
 const LOST_AND_INVALIDATED: readonly WalkWorld[] = [
   {
     ...{ ...QUIET, history: 2, perRequest: 0, staleEvery: 36, replicaEvery: 4, wanted: [] },
@@ -23,6 +23,10 @@ const LOST_AND_INVALIDATED: readonly WalkWorld[] = [
   {
     ...{ ...QUIET, history: 1, perRequest: 2, staleEvery: 3, replicaEvery: 6 },
     ...{ crashEvery: 7, failEvery: 5, wanted: [[-0.01, 0.02]], invalidateEvery: 7 },
+  },
+  {
+    ...{ ...QUIET, seed: 8, history: 2, perRequest: 0, staleEvery: 2, replicaEvery: 4, floor: 0 },
+    ...{ crashEvery: 30, failEvery: 4, wanted: [], invalidateEvery: 7 },
   },
 ];
 
