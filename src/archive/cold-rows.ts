@@ -4,7 +4,7 @@ import { timestampTextUs } from '../kernel/timestamp.js';
 import { orderOf, rowFields, tableOfKind, timeColumnOf } from '../model/kinds.js';
 import { type Column, type SERIES, type SeriesTable, seriesOf } from '../model/series.js';
 import type { MergedSlice } from '../store/index.js';
-import { FIELD_END, NO_VALUE } from './lines.js';
+import { type LineForm, lineSql, withTotals } from './lines.js';
 import { type Batches, inOneOrder } from './merge.js';
 import {
   type DuckSession,
@@ -32,7 +32,7 @@ import type { ColdFolder, PlacedFile, PlacedSegment } from './segments.js';
  */
 const AHEAD_KB = 64;
 /** Rows that become lines together. */
-const TEXTS_TOGETHER = 512;
+const LINES_TOGETHER = 512;
 
 /** DuckDB for the files of one reader, opened when the first is read; all series share its limits. */
 export class ColdEngine {
@@ -61,9 +61,9 @@ export class ColdEngine {
     }
   }
 
-  /** {@link textsOf} a statement. */
-  async *texts(sql: string): AsyncGenerator<string[]> {
-    yield* textsOf((await this.#open()).session, sql);
+  /** {@link linesOf} a file. */
+  async *lines(path: string, query: ColdQuery, form: LineForm): AsyncGenerator<string> {
+    yield* linesOf((await this.#open()).session, path, query, form);
   }
 
   /** All rows of a small result. */
@@ -90,11 +90,29 @@ export class ColdEngine {
   }
 }
 
-/** Rows of a statement by {@link fileTextSql}, some hundred at a time. @throws ParquetError; the signal's reason */
-export async function* textsOf(session: DuckSession, sql: string): AsyncGenerator<string[]> {
-  const pieces = session.vectors('reading cold files', sql, TEXTS_TOGETHER);
-  for await (const { rows, columns } of pieces) {
-    yield Array.from({ length: rows }, (_, row) => columns[0]?.getItem(row) as string);
+/**
+ * Rows of a file in its order as lines of text, some hundred at a time.
+ *
+ * @param lead text before each line
+ * @throws ParquetError; the signal's reason
+ */
+export async function* linesOf(
+  session: DuckSession,
+  path: string,
+  query: ColdQuery,
+  form: LineForm,
+  lead = '',
+): AsyncGenerator<string> {
+  const doing = `reading ${path}`;
+  const described = `DESCRIBE SELECT * FROM read_parquet(${literal(path)}, hive_partitioning = false)`;
+  const columns = await session.rows(doing, described);
+  const types = new Map(columns.map(([name, type]) => [String(name), String(type)]));
+  const line = lineSql(tableOfKind(query.kind), form, types, lead);
+  const sql = `SELECT ${line} FROM ${sourceSql(query, [path])}`;
+  for await (const { rows, columns: vectors } of session.vectors(doing, sql, LINES_TOGETHER)) {
+    let lines = '';
+    for (let row = 0; row < rows; row += 1) lines += `${vectors[0]?.getItem(row) as string}\n`;
+    yield withTotals(lines);
   }
 }
 
@@ -150,30 +168,6 @@ export function fileRowsSql(query: ColdQuery, files: MarketFiles, newest?: numbe
       : `(SELECT * FROM ${from} ORDER BY ${order.join(', ')} LIMIT ${Math.trunc(newest)})`;
   return `SELECT ${files.place}::DOUBLE AS c0, ${names.join(', ')}
     FROM ${source}`;
-}
-
-/** As text, times as the database writes them; all are UTC, so no zone needs to be looked up. */
-function textSql(column: Column): string {
-  if (column.type.form === 'timestamp') {
-    return `make_timestamp(epoch_us(${identifier(column.name)}))::VARCHAR || '+00'`;
-  }
-  return column.type.form === 'integer'
-    ? `${identifier(column.name)}::VARCHAR`
-    : selectedSql(column);
-}
-
-/**
- * Rows of a file in its order, one text each: the fields of `rowPlaces`, and the variant behind them
- * where all are read. It takes a third of the time of as many values.
- */
-export function fileTextSql(query: ColdQuery, path: string): string {
-  const table = tableOfKind(query.kind);
-  const { variant } = seriesOf(table);
-  const behind = variant === null || query.variantS !== null ? [] : [`${variant}::VARCHAR`];
-  const fields = [...rowFields(table, textSql), ...behind];
-  const texts = fields.map((one) => `coalesce(${one}, ${literal(NO_VALUE)})`);
-  return `SELECT concat_ws(${literal(FIELD_END)}, '', ${texts.join(', ')})
-    FROM ${sourceSql(query, [path])}`;
 }
 
 /**

@@ -1,6 +1,6 @@
 import { AbortedError } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
-import { type MergedKind, type RowOfKind, tableOfKind } from '../model/kinds.js';
+import type { MergedKind, RowOfKind } from '../model/kinds.js';
 import type {
   ArchiveSnapshot,
   MergedSlice,
@@ -9,8 +9,7 @@ import type {
   SpanCompleteness,
   Store,
 } from '../store/index.js';
-import { ColdEngine, fileTextSql } from './cold-rows.js';
-import { lineWriter } from './lines.js';
+import { ColdEngine } from './cold-rows.js';
 import type { Batches } from './merge.js';
 import { type RowMaker, rowMaker } from './row-blocks.js';
 import { newestRows, type RowPlace, readRows } from './rows.js';
@@ -92,9 +91,7 @@ export class ArchiveReader {
    */
   async *rows(slice: SeriesSlice, form: RowForm): AsyncGenerator<Buffer> {
     this.#check();
-    const { kind, variantS } = slice;
-    const write = lineWriter(tableOfKind(kind), form, variantS);
-    for (const segment of this.#find(kind, slice.span)) {
+    for (const segment of this.#find(slice.kind, slice.span)) {
       const { span } = segment;
       if (segment.state === 'hot') {
         yield* this.snapshot.rows({ ...slice, span }, form, this.#signal);
@@ -102,8 +99,10 @@ export class ArchiveReader {
       }
       const { folder, engine } = this.#place;
       for (const file of await folder.filesOf(segment, span, [slice.marketId])) {
-        const sql = fileTextSql(mergedSlice({ ...slice, span: file.span }), file.absolutePath);
-        for await (const texts of engine.texts(sql)) yield Buffer.from(texts.map(write).join(''));
+        const part = mergedSlice({ ...slice, span: file.span });
+        for await (const lines of engine.lines(file.absolutePath, part, form)) {
+          yield Buffer.from(lines);
+        }
       }
     }
   }

@@ -2,9 +2,8 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { SERIES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
-import { fileTextSql, textsOf } from '../cold-rows.js';
+import { linesOf } from '../cold-rows.js';
 import { asRestoreError, ColdError, ParquetError } from '../errors.js';
-import { lineWriter } from '../lines.js';
 import { DuckSession } from '../parquet/session.js';
 import { sumRows } from '../sealing/seal.js';
 import { type ColdContext, DUCK_LIMITS } from './archiving.js';
@@ -99,16 +98,15 @@ async function loadFile(
     fromUs: span.fromMs * 1000,
     toUs: span.toMs * 1000,
   };
-  const write = lineWriter(table, 'copy', null);
   let lines = '';
   const flush = async () => {
     if (lines !== '') await admin.copyIn(partition, Buffer.from(lines, 'utf8'));
     lines = '';
   };
   try {
-    for await (const texts of textsOf(duck, fileTextSql(slice, path))) {
+    for await (const more of linesOf(duck, path, slice, 'copy', `${file.marketId},`)) {
       signal.throwIfAborted();
-      for (const row of texts) lines += `${file.marketId},${write(row)}`;
+      lines += more;
       if (lines.length >= BLOCK_CHARACTERS) await flush();
     }
     await flush();
