@@ -7,6 +7,7 @@ import type { Gap, GapFilter, Store } from '../../src/store/index.js';
 import { inSeconds, type ModelGap, ModelStream, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
+import { worlds } from '../support/seeds.js';
 
 const END_S = 80;
 const REASONS = ['head moved', 'exchange failed', 'beyond history'] as const;
@@ -180,7 +181,7 @@ test('gaps are what a naive ledger of seconds says, in any window and to any lim
         assert.deepEqual(told, modelStatus(model, untilS));
       }
     }),
-    { numRuns: 60, examples: [[WANTED_LONG_BEFORE]] },
+    { numRuns: worlds(60), examples: [[WANTED_LONG_BEFORE]] },
   );
 });
 

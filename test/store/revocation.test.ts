@@ -7,6 +7,7 @@ import type { Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { worlds } from '../support/seeds.js';
 
 const END_S = 90;
 const market = {
@@ -108,7 +109,7 @@ test('after any commits and doubts every count and id is exact, and what was exp
         }
       }
     }),
-    { numRuns: 30 },
+    { numRuns: worlds(30) },
   );
 });
 

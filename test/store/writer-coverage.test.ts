@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { worlds } from '../support/seeds.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
 
 test('claims that touch become one island, whatever their order', async () => {
@@ -66,7 +67,7 @@ test('any order of pages, repeats and claims leaves an exact ledger', async () =
         assert.deepEqual(await brokenCoverage(url), []);
       },
     ),
-    { numRuns: 25 },
+    { numRuns: worlds(25) },
   );
 });
 

@@ -10,6 +10,7 @@ import { WriterSession } from '../../src/store/writer/session.js';
 import { commitGroup } from '../../src/store/writer/transaction.js';
 import { quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, trade } from '../support/postgres/postgres-rows.js';
+import { worlds } from '../support/seeds.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
 
 /*
@@ -102,6 +103,6 @@ test('whichever way trades take into the archive, it is the same archive', async
       assert.deepEqual(await archiveOf(1), await archiveOf(2));
       assert.deepEqual(await brokenCoverage(url), []);
     }),
-    { numRuns: 12, endOnFailure: true },
+    { numRuns: worlds(12), endOnFailure: true },
   );
 });

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { NO_OUTCOMES, type RowOutcomes, type TradeRow } from '../../src/model/batch.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { brokenCoverage, claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { worlds } from '../support/seeds.js';
 import { openWithStreams } from '../support/worlds/store-world.js';
 
 /** A trade as it is told: some ids twice, at other seconds, in other words, with and without a time. */
@@ -98,6 +99,6 @@ test('whatever is told of trades again, each is stored once and what became of i
       assert.deepEqual(stored, expected);
       assert.deepEqual(await brokenCoverage(url), []);
     }),
-    { numRuns: 25, endOnFailure: true },
+    { numRuns: worlds(25), endOnFailure: true },
   );
 });

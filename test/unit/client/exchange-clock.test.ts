@@ -5,6 +5,7 @@ import { createExchangeClock } from '../../../src/client/exchange-clock.js';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { ClockDispute } from '../../../src/observe/events.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { worlds } from '../../support/seeds.js';
 
 const RESOLUTION_MS = 1000;
 
@@ -137,7 +138,7 @@ test('any pace from half to hundredfold: behind within bounds, never ahead beyon
         assert.ok(error <= 0.25, `pace ${exchange.estimate.pace} for ${pace}`);
       },
     ),
-    { numRuns: 300 },
+    { numRuns: worlds(300) },
   );
 });
 

@@ -6,6 +6,7 @@ import type { OffsetMode } from '../../../src/store/index.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { type HistoryTraits, ModelHistory } from '../../support/models/model-history.js';
+import { worlds } from '../../support/seeds.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
 const { signal } = new AbortController();
@@ -129,8 +130,8 @@ test('however fast trades come and however often caches answer, a mode is never 
       if (found !== undefined) settled += 1;
       assert.ok(found === undefined || found === traits.mode, `${found}, not ${traits.mode}`);
     }),
-    { numRuns: 300 },
+    { numRuns: worlds(300) },
   );
   // Random worlds settle now more, now less often: only that both happen is claimed.
-  assert.ok(settled > 30 && lies > 300, `${settled} settled, ${lies} lies`);
+  assert.ok(settled > worlds(30) && lies > worlds(300), `${settled} settled, ${lies} lies`);
 });

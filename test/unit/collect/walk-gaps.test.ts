@@ -16,6 +16,7 @@ import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { noTelemetry } from '../../support/no-telemetry.js';
+import { worlds } from '../../support/seeds.js';
 
 /**
  * The walk through the replay of an archive that has gaps: whatever the archive does not have, it
@@ -187,9 +188,9 @@ test('of what a replay does not know nothing is covered; the rest is, and nothin
       run.assertComplete();
       if (run.archive.allRanges(1).length > 1) reached += 1;
     }),
-    { numRuns: 40 },
+    { numRuns: worlds(40) },
   );
-  assert.ok(reached > 10, `gaps within coverage: ${reached}`);
+  assert.ok(reached > worlds(10), `gaps within coverage: ${reached}`);
 });
 
 test('an exact time that a replay does not know is not the whole second that it tells', async () => {

@@ -3,7 +3,7 @@ import test from 'node:test';
 import fc from 'fast-check';
 import { fired, WalkRun, type WalkWorld } from '../../support/models/model-walk.js';
 import { worldOf } from '../../support/models/model-walk-arb.js';
-import { factor, isReplay } from '../../support/seeds.js';
+import { isReplay, worlds } from '../../support/seeds.js';
 
 /**
  * The walk in both modes against a model exchange, with everything that may befall it at once:
@@ -40,7 +40,7 @@ for (const mode of ['skip', 'id'] as const) {
         run.assertComplete();
       }),
       {
-        numRuns: Math.ceil(110 * factor),
+        numRuns: worlds(110),
         examples: mode === 'id' ? LOST_AND_INVALIDATED.map((one) => [one]) : [],
       },
     );

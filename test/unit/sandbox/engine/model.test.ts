@@ -8,6 +8,7 @@ import type { MarketRules } from '../../../../src/sandbox/engine/market.js';
 import type { Trade } from '../../../../src/sandbox/engine/matching.js';
 import type { OrderState } from '../../../../src/sandbox/engine/order.js';
 import { Rejection } from '../../../../src/sandbox/errors.js';
+import { worlds } from '../../../support/seeds.js';
 import { assertInvariants } from './invariants.js';
 import { exact, FEE_ACCOUNT, ModelExchange, type ModelOrder, shown } from './model-exchange.js';
 
@@ -299,7 +300,7 @@ test('does what a naive exchange does, event for event, and keeps all invariants
       trades += pair.events.filter((event) => event.startsWith('trade')).length;
       refusals += steps.length;
     }),
-    { numRuns: 300 },
+    { numRuns: worlds(300) },
   );
   context.diagnostic(`${trades} trades in ${refusals} steps`);
   assert.ok(trades > 500, `only ${trades} trades: the streams hardly meet`);
