@@ -21,7 +21,7 @@ const NOT_TO_BE_WRITTEN: ReadonlySet<string> = new Set([
 const LOOK_EVERY_MS = 25;
 /** A file exists shortly before its text does; one that stays empty was left by a crash. */
 const EMPTY_LOOKS = 40;
-/** Locks that this process holds: its id in any other lock file is that of an earlier process. */
+/** Texts of the locks that this process holds: its id in any other text is that of an earlier process. */
 const heldHere = new Set<string>();
 
 /**
@@ -36,7 +36,8 @@ export async function lockDataDir(
   { lockFile, dataDir }: Pick<ClusterPaths, 'lockFile' | 'dataDir'>,
   { clock, deadlineMs, signal }: LockLimits,
 ): Promise<AsyncDisposable | undefined> {
-  const own = `${process.pid} ${await birthOf(process.pid)}\n`;
+  // Each lock has a text of its own, so that a new one is never taken for the stale one before it.
+  const own = `${process.pid} ${await birthOf(process.pid)} ${randomUUID()}\n`;
   let emptyLooks = 0;
   for (;;) {
     signal?.throwIfAborted();
@@ -49,22 +50,22 @@ export async function lockDataDir(
     const text = await readFile(lockFile, 'utf8').catch(() => undefined);
     const [pid, birth] = (text ?? '').trim().split(' ');
     emptyLooks = text === '' ? emptyLooks + 1 : 0;
-    const isStale = text === '' ? emptyLooks >= EMPTY_LOOKS : !(await isHeld(lockFile, pid, birth));
+    const isStale = text === '' ? emptyLooks >= EMPTY_LOOKS : !(await isHeld(text, pid, birth));
     if (text !== undefined && isStale) await takeAway(lockFile, text);
     if (clock.monotonicMs() >= deadlineMs) throw lockedBy(pid, dataDir);
     if (!isStale) await sleep(clock, LOOK_EVERY_MS, signal);
   }
   return {
     async [Symbol.asyncDispose]() {
-      heldHere.delete(lockFile);
       await rm(lockFile, { force: true });
+      heldHere.delete(own);
     },
   };
 }
 
-async function isHeld(path: string, text: string | undefined, birth = ''): Promise<boolean> {
-  const pid = Number(text);
-  if (pid === process.pid) return heldHere.has(path);
+async function isHeld(text = '', holder = '', birth = ''): Promise<boolean> {
+  const pid = Number(holder);
+  if (pid === process.pid && birth === '') return heldHere.has(text);
   return isAlive(pid) && (birth === '' || birth === (await birthOf(pid)));
 }
 
@@ -77,12 +78,12 @@ async function writeNew(path: string, text: string): Promise<boolean> {
     if (codeOf(error) === 'EEXIST') return false;
     throw error;
   }
-  heldHere.add(path);
+  heldHere.add(text);
   try {
     await file.writeFile(text);
     return true;
   } catch (error) {
-    heldHere.delete(path);
+    heldHere.delete(text);
     await rm(path, { force: true });
     throw error;
   } finally {

@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import test from 'node:test';
+import { systemClock } from '../../../src/kernel/clock.js';
 import { fullDisk } from '../../../src/store/embedded/cluster.js';
+import { lockDataDir } from '../../../src/store/embedded/lock.js';
 import { syncMethodOf } from '../../../src/store/embedded/server.js';
 
 test('a full disk is one sentence, whoever met it; other troubles stay as they are', async () => {
@@ -33,4 +37,23 @@ test('the whole file system is synced at once where its errors are told, else fi
   for (const release of ['', '5.7.19', '4.4.0', '3.10.0-1160.el7.x86_64', 'unknown']) {
     assert.equal(syncMethodOf(release), 'fsync', release);
   }
+});
+
+test('one at a time holds the lock of a data folder, also of those in one process', async (t) => {
+  const dataDir = mkdtempSync(join(tmpdir(), 'tapekeep-lock-'));
+  t.after(() => rmSync(dataDir, { recursive: true }));
+  const paths = { dataDir, lockFile: join(dataDir, 'postgres.lock') };
+  let [inside, most] = [0, 0];
+  const visit = async () => {
+    for (let times = 0; times < 100; times += 1) {
+      const deadlineMs = systemClock.monotonicMs() + 60_000;
+      await using _lock = await lockDataDir(paths, { clock: systemClock, deadlineMs });
+      inside += 1;
+      most = Math.max(most, inside);
+      await new Promise(setImmediate);
+      inside -= 1;
+    }
+  };
+  await Promise.all([visit(), visit(), visit(), visit(), visit()]);
+  assert.equal(most, 1);
 });
