@@ -20,8 +20,9 @@ import {
   assertMarkets,
   assertWhole,
   type Bounds,
-  boundsOf,
-  needsOf,
+  narrowed,
+  PLANNED,
+  planBounds,
   type Selection,
 } from './needs.js';
 import type { Statement, Syntax } from './statement.js';
@@ -120,23 +121,30 @@ class World {
     assertWhole(syntax, selection);
     const source = await this.#openSource(tables);
     assertMarkets(selection, source.ids);
-    const needs = needsOf(syntax.root);
-    for (const kind of new Set(tables.flatMap((table) => seriesBehind(table) ?? []))) {
-      const need = needs.get(kind);
-      if (need === undefined) continue;
-      await this.#makeSeries(kind, await boundsOf(this.#duck, need, selection), source);
+    const kinds = new Set(tables.flatMap((table) => seriesBehind(table) ?? []));
+    const needed = await planBounds(this.#duck, this.#statement, async () => {
+      for (const kind of kinds) {
+        const empty = await relationSql(this.#duck, kind, { cold: [], hot: null }, {});
+        await this.#run(`CREATE TABLE ${PLANNED}.${identifier(kind)} AS ${empty}`);
+        await this.#view(kind, `FROM ${PLANNED}.${identifier(kind)}`);
+      }
+      await this.#makeViews(tables);
+    });
+    for (const kind of kinds) {
+      await this.#makeSeries(kind, narrowed(needed(kind), selection), source);
     }
-    if (tables.includes('depth_levels')) await this.#view('depth_levels', DEPTH_LEVELS);
-    await this.#run('CREATE SCHEMA analytics');
-    for (const table of tables) {
-      const name = identifier(table);
-      await this.#run(`CREATE VIEW analytics.${name} AS FROM main.${name}`);
-    }
-    if (syntax.functions.some(({ name }) => isQuestion(name))) await this.#makeQuestions();
+    await this.#makeViews(tables);
+    await this.#run(`DROP SCHEMA IF EXISTS ${PLANNED} CASCADE`);
     await this.#shut();
   }
 
-  async #makeQuestions(): Promise<void> {
+  /** What stands over the series: levels, the other schema, and the questions. */
+  async #makeViews(tables: readonly QueryTable[]): Promise<void> {
+    if (tables.includes('depth_levels')) await this.#view('depth_levels', DEPTH_LEVELS);
+    await this.#run('CREATE SCHEMA IF NOT EXISTS analytics');
+    for (const table of tables)
+      await this.#view(table, `FROM main.${identifier(table)}`, 'analytics');
+    if (!this.#statement.syntax.functions.some(({ name }) => isQuestion(name))) return;
     const columns = await this.#duck.rows('looking at trades', 'DESCRIBE trades');
     const types = new Map(columns.map(([name, type]) => [String(name), String(type)]));
     for (const sql of questionSql(types)) await this.#run(sql);
@@ -259,8 +267,8 @@ class World {
     await this.#run('SET lock_configuration = true');
   }
 
-  async #view(name: string, sql: string): Promise<void> {
-    await this.#run(`CREATE VIEW ${identifier(name)} AS ${sql}`);
+  async #view(name: string, sql: string, schema = 'main'): Promise<void> {
+    await this.#run(`CREATE OR REPLACE VIEW ${schema}.${identifier(name)} AS ${sql}`);
   }
 
   async #run(sql: string): Promise<void> {

@@ -21,110 +21,79 @@ export async function openStatement(sql: string, signal: AbortSignal) {
   }
 }
 
-/**
- * A statement as DuckDB's own parser has it: objects with a `type`, and lists of them. Only statements
- * that read come so far; all others its serializer refuses.
- */
-export type SyntaxNode = Readonly<Record<string, unknown>>;
-
-export function isNode(value: unknown): value is SyntaxNode {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+/** A node of a statement as DuckDB's own parser has it, with what is looked at here. */
+interface SyntaxNode {
+  readonly type?: string;
+  readonly schema_name?: string;
+  readonly table_name?: string;
+  readonly function?: { readonly schema?: string; readonly function_name?: string };
+  /** Tables that it makes itself, by name. */
+  readonly cte_map?: { readonly map?: readonly { readonly key: string }[] };
 }
 
-/** Nodes that are direct parts of a node, through lists. */
-function partsOf(node: SyntaxNode): SyntaxNode[] {
-  const spread = (value: unknown): SyntaxNode[] =>
-    Array.isArray(value) ? value.flatMap(spread) : isNode(value) ? [value] : [];
-  return Object.values(node).flatMap(spread);
+/** All of a statement, or why it is none that reads. */
+interface Parsed {
+  readonly error?: boolean;
+  readonly error_type?: string;
+  readonly error_message?: string;
+  readonly statements?: readonly unknown[];
 }
 
-/** A node and everything below it, outer before inner. */
-export function* nodesOf(root: SyntaxNode): Generator<SyntaxNode> {
-  const waiting = [root];
-  for (let node = waiting.pop(); node !== undefined; node = waiting.pop()) {
-    yield node;
-    waiting.push(...partsOf(node).toReversed());
-  }
-}
-
-export function textOf(node: SyntaxNode, name: string): string {
-  const value = node[name];
-  return typeof value === 'string' ? value : '';
-}
-
-export function listOf(node: SyntaxNode, name: string): SyntaxNode[] {
-  const value = node[name];
-  return Array.isArray(value) ? value.filter(isNode) : [];
-}
-
-/** A table that is named in a statement, in lower case. */
-export interface NamedTable {
+/** A table or a function that is named in a statement, in lower case. */
+interface Named {
   readonly schema: string;
   readonly name: string;
 }
 
-export function namedTable(node: SyntaxNode): NamedTable {
-  const schema = textOf(node, 'schema_name').toLowerCase();
-  return { schema, name: textOf(node, 'table_name').toLowerCase() };
-}
-
 /** What a parsed statement is made of. */
 export interface Syntax {
-  readonly root: SyntaxNode;
   /** Tables that it names, those aside that it makes itself with WITH. */
-  readonly tables: readonly NamedTable[];
+  readonly tables: readonly Named[];
   /** Functions that it uses as tables. */
-  readonly functions: readonly NamedTable[];
+  readonly functions: readonly Named[];
 }
 
-/** The function behind a table; undefined for anything else. */
-export function namedFunction(node: SyntaxNode): NamedTable | undefined {
-  if (node.type !== 'TABLE_FUNCTION' || !isNode(node.function)) return undefined;
-  const called = node.function;
-  return {
-    schema: textOf(called, 'schema').toLowerCase(),
-    name: textOf(called, 'function_name').toLowerCase(),
-  };
-}
+const named = (schema = '', name = ''): Named => ({
+  schema: schema.toLowerCase(),
+  name: name.toLowerCase(),
+});
 
 /**
  * Takes a statement apart without running it.
  *
  * @throws StatementRefusedError unless it is one statement that reads
  */
-export async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
+async function parseStatement(duck: DuckSession, sql: string): Promise<Syntax> {
   const [row] = await duck.rows(
     'reading the statement',
     `SELECT json_serialize_sql(${literal(sql)}, skip_null := true, skip_empty := true)`,
   );
-  const parsed = JSON.parse(String(row?.[0] ?? '{}')) as SyntaxNode;
+  const nodes: SyntaxNode[] = [];
+  const parsed = JSON.parse(String(row?.[0] ?? '{}'), (_, value: unknown) => {
+    if (typeof value === 'object' && value !== null) nodes.push(value);
+    return value;
+  }) as Parsed;
   if (parsed.error === true) {
-    const isOther = textOf(parsed, 'error_type') === 'not implemented';
-    const said = textOf(parsed, 'error_message');
     throw new StatementRefusedError(
-      isOther ? 'query only reads: write a SELECT' : `the statement is refused: ${said}`,
+      parsed.error_type === 'not implemented'
+        ? 'query only reads: write a SELECT'
+        : `the statement is refused: ${parsed.error_message}`,
     );
   }
-  const statements = listOf(parsed, 'statements');
-  const [root] = statements;
-  if (root === undefined) throw new StatementRefusedError('there is no statement');
-  if (statements.length > 1) throw new StatementRefusedError('query takes one statement at a time');
-  const own = new Set<string>();
-  const tables: NamedTable[] = [];
-  const functions: NamedTable[] = [];
-  for (const node of nodesOf(root)) {
-    for (const { key } of isNode(node.cte_map) ? listOf(node.cte_map, 'map') : []) {
-      if (typeof key === 'string') own.add(key.toLowerCase());
-    }
-  }
-  for (const node of nodesOf(root)) {
-    const called = namedFunction(node);
-    if (called !== undefined) functions.push(called);
-    if (node.type !== 'BASE_TABLE') continue;
-    const table = namedTable(node);
-    // A name that is both may mean either: then it counts as a table.
-    if (table.schema === '' && own.has(table.name) && !isQueryTable(table.name)) continue;
-    tables.push(table);
-  }
-  return { root, tables, functions };
+  const count = parsed.statements?.length ?? 0;
+  if (count === 0) throw new StatementRefusedError('there is no statement');
+  if (count > 1) throw new StatementRefusedError('query takes one statement at a time');
+  const own = new Set(
+    nodes.flatMap(({ cte_map: made }) => (made?.map ?? []).map(({ key }) => key.toLowerCase())),
+  );
+  return {
+    tables: nodes
+      .filter(({ type }) => type === 'BASE_TABLE')
+      .map((node) => named(node.schema_name, node.table_name))
+      // A name that is both may mean either: then it counts as a table.
+      .filter(({ schema, name }) => schema !== '' || !own.has(name) || isQueryTable(name)),
+    functions: nodes.flatMap(({ type, function: called }) =>
+      type === 'TABLE_FUNCTION' ? [named(called?.schema, called?.function_name)] : [],
+    ),
+  };
 }

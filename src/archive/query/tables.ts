@@ -103,7 +103,10 @@ const SLOTS = `
   traded AS (
     SELECT t.*, time_bucket(a.length, t.traded_at, a.zero_at) AS open_at
     FROM main.trades t, asked a
-    WHERE t.market = a.market_name AND t.traded_at >= a.start_at AND t.traded_at < a.stop_at + a.length)`;
+    WHERE t.market = a.market_name AND t.traded_at >= a.start_at AND t.traded_at < a.stop_at + a.length
+      -- The same by the arguments themselves: by constants rows are left out before they are read.
+      AND t.market = market AND t.traded_at >= from_at::TIMESTAMPTZ
+      AND t.traded_at < to_at::TIMESTAMPTZ + TRY_CAST(step::VARCHAR AS INTERVAL))`;
 
 const ANSWERS: Readonly<Record<QuestionName, string>> = {
   candles: `${SLOTS}
@@ -158,10 +161,10 @@ export function questionSql(types: ReadonlyMap<string, string>): string[] {
   const answer = (name: QuestionName) =>
     ANSWERS[name].replaceAll(/\$(amount|total)\b/g, (_, column: string) => zero(column));
   return [
-    ...READERS.map((reader) => `CREATE MACRO main.${reader}`),
+    ...READERS.map((reader) => `CREATE OR REPLACE MACRO main.${reader}`),
     ...QUESTIONS.flatMap((name) => [
-      `CREATE MACRO main.${name}(${ARGUMENTS}) AS TABLE ${answer(name)}`,
-      `CREATE MACRO analytics.${name}(${ARGUMENTS}) AS TABLE FROM main.${name}(${PASSED_ON})`,
+      `CREATE OR REPLACE MACRO main.${name}(${ARGUMENTS}) AS TABLE ${answer(name)}`,
+      `CREATE OR REPLACE MACRO analytics.${name}(${ARGUMENTS}) AS TABLE FROM main.${name}(${PASSED_ON})`,
     ]),
   ];
 }
