@@ -1,7 +1,8 @@
 import type { EndpointName, ParamsOf, ResultOf } from '../contract/endpoints.js';
 import type { Side } from '../contract/values.js';
 import type { OrderRequest } from './errors.js';
-import type { CallOptions, Reply, RequestTurn } from './exchange-client.js';
+import type { CallOptions, ExchangeClientOptions, Reply, RequestTurn } from './exchange-client.js';
+import { EndpointCaller } from './rest-client.js';
 
 /** Which candles: both times are inclusive and UNIX seconds, and best multiples of `interval`. */
 export interface KlineQuery {
@@ -100,7 +101,14 @@ export interface ActiveOrdersQuery {
  * | NonceError, NonceFileError | fatal | no nonce is left, or it cannot be kept; nothing was sent |
  * | NonceLockedError | retry | another program signs with the key and does not end; nothing was sent |
  */
-export interface ExchangeApi {
+export class ExchangeApi {
+  readonly #caller: EndpointCaller;
+
+  /** @throws InvalidAddressError when `baseUrl` is not a plain http or https address */
+  constructor(options: ExchangeClientOptions) {
+    this.#caller = new EndpointCaller(options);
+  }
+
   /**
    * Waits until one request may be sent, so that what to ask for can be chosen then. Use the turn or
    * give it back at once: it holds a connection.
@@ -109,7 +117,9 @@ export interface ExchangeApi {
    * @returns the turn, for {@link CallOptions.turn}
    * @throws BudgetOverrunError when too many wait already; the signal's reason when it aborts first
    */
-  reserve(priority: number, signal?: AbortSignal): Promise<RequestTurn>;
+  reserve(priority: number, signal?: AbortSignal): Promise<RequestTurn> {
+    return this.#caller.reserve(priority, signal);
+  }
 
   /**
    * Calls any endpoint of the table by its name. The named methods below are this, typed
@@ -124,7 +134,9 @@ export interface ExchangeApi {
     name: N,
     params: ParamsOf<N>,
     options?: CallOptions,
-  ): Promise<Reply<ResultOf<N>>>;
+  ): Promise<Reply<ResultOf<N>>> {
+    return this.#caller.call(name, params, options);
+  }
 
   /**
    * All markets with their precisions (digits after the point) and minimal amounts of an order (in
@@ -133,7 +145,9 @@ export interface ExchangeApi {
    * @returns one entry a market, in the exchange's order
    * @throws the errors of every call, see {@link ExchangeApi}
    */
-  markets(options?: CallOptions): Promise<Reply<ResultOf<'markets'>>>;
+  markets(options?: CallOptions): Promise<Reply<ResultOf<'markets'>>> {
+    return this.call('markets', {}, options);
+  }
 
   /**
    * All pairs with their two currencies. Contract: Product.
@@ -141,7 +155,9 @@ export interface ExchangeApi {
    * @returns one entry a pair, in the exchange's order
    * @throws the errors of every call, see {@link ExchangeApi}
    */
-  products(options?: CallOptions): Promise<Reply<ResultOf<'products'>>>;
+  products(options?: CallOptions): Promise<Reply<ResultOf<'products'>>> {
+    return this.call('products', {}, options);
+  }
 
   /**
    * 24-hour figures of all markets at once. Contract: Ticker entry (endpoint tickers).
@@ -150,7 +166,9 @@ export interface ExchangeApi {
    *   money, `change` in percent
    * @throws the errors of every call, see {@link ExchangeApi}
    */
-  tickers(options?: CallOptions): Promise<Reply<ResultOf<'tickers'>>>;
+  tickers(options?: CallOptions): Promise<Reply<ResultOf<'tickers'>>> {
+    return this.#caller.tickers(options);
+  }
 
   /**
    * 24-hour figures of one market. Contract: Ticker of one pair (endpoint ticker).
@@ -160,7 +178,9 @@ export interface ExchangeApi {
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
    * @throws the errors of every call, see {@link ExchangeApi}
    */
-  ticker(market: string, options?: CallOptions): Promise<Reply<ResultOf<'ticker'>>>;
+  ticker(market: string, options?: CallOptions): Promise<Reply<ResultOf<'ticker'>>> {
+    return this.call('ticker', { market }, options);
+  }
 
   /**
    * Candles of one market from `start` to `end`, both inclusive. Contract: Kline result.
@@ -174,7 +194,9 @@ export interface ExchangeApi {
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
    * @throws the errors of every call, see {@link ExchangeApi}
    */
-  kline(query: KlineQuery, options?: CallOptions): Promise<Reply<ResultOf<'kline'>>>;
+  kline(query: KlineQuery, options?: CallOptions): Promise<Reply<ResultOf<'kline'>>> {
+    return this.call('kline', query, options);
+  }
 
   /**
    * Trades of one market, newest first, with exact times. Contract: Trade, endpoint history.
@@ -186,7 +208,9 @@ export interface ExchangeApi {
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
    * @throws the errors of every call, see {@link ExchangeApi}
    */
-  history(query: HistoryQuery, options?: CallOptions): Promise<Reply<ResultOf<'history'>>>;
+  history(query: HistoryQuery, options?: CallOptions): Promise<Reply<ResultOf<'history'>>> {
+    return this.call('history', query, options);
+  }
 
   /**
    * Trades of one market, newest first, with whole seconds. Contract: Trade, endpoint history/result.
@@ -201,7 +225,9 @@ export interface ExchangeApi {
   historyResult(
     query: HistoryResultQuery,
     options?: CallOptions,
-  ): Promise<Reply<ResultOf<'historyResult'>>>;
+  ): Promise<Reply<ResultOf<'historyResult'>>> {
+    return this.call('historyResult', query, options);
+  }
 
   /**
    * Price levels of one market. Contract: Depth.
@@ -214,7 +240,9 @@ export interface ExchangeApi {
    * @throws MarketUnavailableError, InvalidInputError or UnavailableError when there is no such market
    * @throws the errors of every call, see {@link ExchangeApi}
    */
-  depth(query: DepthQuery, options?: CallOptions): Promise<Reply<ResultOf<'depth'>>>;
+  depth(query: DepthQuery, options?: CallOptions): Promise<Reply<ResultOf<'depth'>>> {
+    return this.call('depth', query, options);
+  }
 
   /**
    * Single orders of one side of the public book, best price first. Contract: Order book entry.
@@ -225,7 +253,9 @@ export interface ExchangeApi {
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
    * @throws the errors of every call, see {@link ExchangeApi}
    */
-  book(query: BookQuery, options?: CallOptions): Promise<Reply<ResultOf<'book'>>>;
+  book(query: BookQuery, options?: CallOptions): Promise<Reply<ResultOf<'book'>>> {
+    return this.call('book', query, options);
+  }
 
   /**
    * What the account holds. Signed. Contract: Balances.
@@ -233,7 +263,9 @@ export interface ExchangeApi {
    * @returns by currency: `available`, and `freeze`, which is bound in active orders
    * @throws the errors of every call and of signed ones, see {@link ExchangeApi}
    */
-  balances(options?: CallOptions): Promise<Reply<ResultOf<'balances'>>>;
+  balances(options?: CallOptions): Promise<Reply<ResultOf<'balances'>>> {
+    return this.call('balances', {}, options);
+  }
 
   /**
    * Places a limit order. Signed, sent once and never repeated. Contract: Order (created order), and
@@ -251,7 +283,9 @@ export interface ExchangeApi {
    * @throws TimeoutError or NetworkError only as long as no connection stood: nothing was sent
    * @throws the errors of every call and of signed ones, see {@link ExchangeApi}
    */
-  placeOrder(order: OrderRequest, options?: CallOptions): Promise<Reply<ResultOf<'orderNew'>>>;
+  placeOrder(order: OrderRequest, options?: CallOptions): Promise<Reply<ResultOf<'orderNew'>>> {
+    return this.call('orderNew', order, options);
+  }
 
   /**
    * The caller's active orders in one market. Signed. Contract: Active order.
@@ -261,12 +295,28 @@ export interface ExchangeApi {
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
    * @throws the errors of every call and of signed ones, see {@link ExchangeApi}
    */
-  activeOrders(query: ActiveOrdersQuery, options?: CallOptions): Promise<Reply<ResultOf<'orders'>>>;
+  activeOrders(
+    query: ActiveOrdersQuery,
+    options?: CallOptions,
+  ): Promise<Reply<ResultOf<'orders'>>> {
+    return this.call('orders', query, options);
+  }
 
   /**
    * Ends all requests under way with an AbortedError and closes the connections. Idempotent.
    *
    * An order under way ends with an UnknownOutcomeError instead.
    */
-  close(): Promise<void>;
+  close(): Promise<void> {
+    return this.#caller.close();
+  }
+}
+
+/**
+ * A client for one exchange, see {@link ExchangeApi}.
+ *
+ * @throws InvalidAddressError when `baseUrl` is not a plain http or https address
+ */
+export function createExchangeClient(options: ExchangeClientOptions): ExchangeApi {
+  return new ExchangeApi(options);
 }

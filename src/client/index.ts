@@ -1,7 +1,6 @@
 /** The client room: the contract spoken to an exchange, over HTTP and WebSocket. */
 export type { ToldGap } from '../contract/gap-notices.js';
 export * from './errors.js';
-export { type OrderRequest, UnknownOutcomeError } from './errors.js';
 export type {
   ActiveOrdersQuery,
   BookQuery,
@@ -11,6 +10,7 @@ export type {
   HistoryResultQuery,
   KlineQuery,
 } from './exchange-api.js';
+export { createExchangeClient } from './exchange-api.js';
 export {
   type CallOptions,
   type Credentials,
@@ -44,5 +44,4 @@ export type {
   StateFeedOptions,
 } from './realtime/state-feed.js';
 export { SubscriptionForm } from './realtime/subscription-form.js';
-export { createExchangeClient } from './rest-client.js';
 export { ExchangeClient, type ExchangeClientSettings } from './standalone.js';

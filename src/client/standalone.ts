@@ -2,17 +2,15 @@ import type { SignedContent } from '../contract/signing.js';
 import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';
 import { systemRandom } from '../kernel/random.js';
-import type { ClientEvents } from '../observe/events.js';
-import { silentClientEvents } from '../observe/events.js';
+import { type ClientEvents, silentClientEvents } from '../observe/events.js';
 import { MissingRealtimeError } from './errors.js';
-import type { ExchangeApi } from './exchange-api.js';
+import { ExchangeApi } from './exchange-api.js';
 import type { Credentials } from './exchange-client.js';
 import { createExchangeClock, type ExchangeClock } from './exchange-clock.js';
 import { defaultNonceFolder, type NoncePlace, openNonces } from './nonces.js';
 import { openStateFeed } from './realtime/open-state-feed.js';
 import type { StateFeed } from './realtime/state-feed.js';
 import { SubscriptionForm } from './realtime/subscription-form.js';
-import { createExchangeClient } from './rest-client.js';
 
 /** How to reach an exchange. Everything but the address has a default. */
 export interface ExchangeClientSettings {
@@ -59,38 +57,9 @@ const WAITING_MAX = 10_000;
  * their `code` is stable, their `action` says whether to retry. Signed requests of one key go one
  * at a time, and orders are never sent twice.
  */
-export class ExchangeClient implements ExchangeApi {
-  /** Waits for the right to send one request; see {@link ExchangeApi.reserve}. */
-  readonly reserve: ExchangeApi['reserve'];
-  /** Calls any endpoint by its name; see {@link ExchangeApi.call}. */
-  readonly call: ExchangeApi['call'];
-  /** All markets with precisions and minimal amounts; see {@link ExchangeApi.markets}. */
-  readonly markets: ExchangeApi['markets'];
-  /** All pairs with their two currencies; see {@link ExchangeApi.products}. */
-  readonly products: ExchangeApi['products'];
-  /** 24-hour figures of all markets; see {@link ExchangeApi.tickers}. */
-  readonly tickers: ExchangeApi['tickers'];
-  /** 24-hour figures of one market; see {@link ExchangeApi.ticker}. */
-  readonly ticker: ExchangeApi['ticker'];
-  /** Candles between two times, UNIX seconds; see {@link ExchangeApi.kline}. */
-  readonly kline: ExchangeApi['kline'];
-  /** Trades, newest first, with exact times; see {@link ExchangeApi.history}. */
-  readonly history: ExchangeApi['history'];
-  /** Trades, newest first, with whole seconds; see {@link ExchangeApi.historyResult}. */
-  readonly historyResult: ExchangeApi['historyResult'];
-  /** Price levels of both sides; see {@link ExchangeApi.depth}. */
-  readonly depth: ExchangeApi['depth'];
-  /** Single orders of one side of the public book; see {@link ExchangeApi.book}. */
-  readonly book: ExchangeApi['book'];
-  /** What the account holds, signed; see {@link ExchangeApi.balances}. */
-  readonly balances: ExchangeApi['balances'];
-  /** Places a limit order, signed, sent once; see {@link ExchangeApi.placeOrder}. */
-  readonly placeOrder: ExchangeApi['placeOrder'];
-  /** The caller's active orders in one market, signed; see {@link ExchangeApi.activeOrders}. */
-  readonly activeOrders: ExchangeApi['activeOrders'];
+export class ExchangeClient extends ExchangeApi {
   /** What time it is at the exchange, learnt from its answers. */
   readonly time: ExchangeClock;
-  readonly #api: ExchangeApi;
   readonly #settings: ExchangeClientSettings;
   readonly #feeds = new Set<StateFeed>();
   readonly #subscriptionForm = new SubscriptionForm(systemClock);
@@ -100,15 +69,14 @@ export class ExchangeClient implements ExchangeApi {
     const { requestsPerS, burst, telemetry, realtimeUrl: _realtimeUrl, nonces, ...own } = settings;
     const { credentials } = own;
     const place = nonces ?? { folder: defaultNonceFolder() };
-    this.#settings = settings;
-    this.time = createExchangeClock({ clock: systemClock });
-    const api = createExchangeClient({
+    const exchangeClock = createExchangeClock({ clock: systemClock });
+    super({
       ...own,
       ...(credentials && { nonceStore: openNonces(place, credentials.apiKey) }),
       clock: systemClock,
       random: systemRandom,
       telemetry: telemetry ?? silentClientEvents,
-      exchangeClock: this.time,
+      exchangeClock,
       budget: new RequestBudget({
         clock: systemClock,
         ratePerS: requestsPerS ?? DEFAULT_REQUESTS_PER_S,
@@ -116,21 +84,8 @@ export class ExchangeClient implements ExchangeApi {
         maxWaiting: WAITING_MAX,
       }),
     });
-    this.#api = api;
-    this.reserve = api.reserve;
-    this.call = api.call;
-    this.markets = api.markets;
-    this.products = api.products;
-    this.tickers = api.tickers;
-    this.ticker = api.ticker;
-    this.kline = api.kline;
-    this.history = api.history;
-    this.historyResult = api.historyResult;
-    this.depth = api.depth;
-    this.book = api.book;
-    this.balances = api.balances;
-    this.placeOrder = api.placeOrder;
-    this.activeOrders = api.activeOrders;
+    this.#settings = settings;
+    this.time = exchangeClock;
   }
 
   /**
@@ -166,9 +121,9 @@ export class ExchangeClient implements ExchangeApi {
   }
 
   /** Ends requests under way and feeds, and closes all connections. Idempotent. */
-  async close(): Promise<void> {
+  override async close(): Promise<void> {
     await Promise.all([...this.#feeds].map((feed) => feed.stop()));
     this.#feeds.clear();
-    await this.#api.close();
+    await super.close();
   }
 }
