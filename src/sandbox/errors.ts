@@ -42,7 +42,6 @@ export type RejectionReason =
   | 'notPositive'
   | 'precisionExceeded'
   | 'tooManyDigits'
-  | 'badFee'
   | 'belowMinAmount'
   | 'fundsShort'
   | 'tooManyOrders';

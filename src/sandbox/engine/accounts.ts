@@ -9,7 +9,7 @@ import {
 } from '../amounts.js';
 import { EngineError, Rejection } from '../errors.js';
 
-/** Most places of a deposit or withdrawal. */
+/** Most places of a deposit. */
 const MAX_TRANSFER_PLACES = 18;
 
 /** What one account holds of one currency, in units of the currency. */
@@ -26,7 +26,7 @@ export class Currency {
   readonly holdings = new Map<string, Holding>();
   /** The exchange's own account: all fees ever paid. */
   readonly fees = new Holding();
-  /** Deposits less withdrawals. */
+  /** All that was ever deposited. */
   deposited = 0n;
   /** A unit is 10^−digits. Grows when a market or a deposit needs more. */
   digits = 0;
@@ -86,19 +86,6 @@ export class Accounts {
     }
     currency.holding(account).available += units;
     currency.deposited += units;
-    return undefined;
-  }
-
-  /** Takes available funds out of the exchange. May widen the currency. */
-  withdraw(account: string, name: string, amount: string): Rejection | undefined {
-    const currency = this.#currencies.get(name);
-    const holding = currency?.holdings.get(account);
-    if (currency === undefined || holding === undefined) return fundsShort(account, name);
-    const units = unitsOf(currency, amount);
-    if (units instanceof Rejection) return units;
-    if (units > holding.available) return fundsShort(account, name);
-    holding.available -= units;
-    currency.deposited -= units;
     return undefined;
   }
 

@@ -3,23 +3,14 @@ import type { Side } from '../../contract/values.js';
 import type { Slice } from '../../server/backend.js';
 import { EngineError, Rejection } from '../errors.js';
 import { Accounts, type Currency } from './accounts.js';
-import { faultOf, type LimitOrder, type LimitOrderText, readOrder } from './limit-order.js';
+import { faultOf, type LimitOrder } from './limit-order.js';
 import { ListedMarket, type MarketRules } from './market.js';
 import { type FillSink, freeze, matchOrder, release, type Trade } from './matching.js';
 import { Order, type OrderState } from './order.js';
 
-/** Listeners of the engine, called when the operation is done. They must not change it. */
-export interface EngineListeners {
-  /** Once for every trade, in order of ids. */
+export interface EngineOptions {
+  /** Called once for every trade, in order of ids, when its operation is done. It must not change the engine. */
   readonly onTrade?: (trade: Trade) => void;
-  /** Once for an operation that changed the market's book, after its trades. */
-  readonly onBookChange?: (market: string) => void;
-}
-
-export interface EngineOptions extends EngineListeners {
-  /** Default 1. */
-  readonly firstOrderId?: number;
-  readonly firstTradeId?: number;
   /** Most open orders of one account in one market; default 10,000. */
   readonly maxOpenOrders?: number;
 }
@@ -43,7 +34,7 @@ const MAX_OPEN_ORDERS = 10_000;
  * fill each other.
  */
 export class MatchingEngine {
-  readonly #listeners: EngineListeners;
+  readonly #onTrade: EngineOptions['onTrade'];
   readonly #maxOpenOrders: number;
   readonly #accounts = new Accounts();
   readonly #markets = new Map<string, ListedMarket>();
@@ -51,18 +42,16 @@ export class MatchingEngine {
   readonly #sink: FillSink = {
     filled: (maker, taker, amount, total) => this.#filled(maker, taker, amount, total),
   };
-  #nextOrderId: number;
-  #nextTradeId: number;
+  #nextOrderId = 1;
+  #nextTradeId = 1;
   #timeUs = 0;
   /** Trades of the running operation, not reported yet. */
   #trades: Trade[] = [];
   #isNotifying = false;
 
   constructor(options: EngineOptions = {}) {
-    this.#listeners = options;
+    this.#onTrade = options.onTrade;
     this.#maxOpenOrders = options.maxOpenOrders ?? MAX_OPEN_ORDERS;
-    this.#nextOrderId = options.firstOrderId ?? 1;
-    this.#nextTradeId = options.firstTradeId ?? 1;
   }
 
   /**
@@ -96,7 +85,7 @@ export class MatchingEngine {
       }
     }
     this.#markets.delete(name);
-    this.#notify(name);
+    this.#notify();
     return count;
   }
 
@@ -133,22 +122,6 @@ export class MatchingEngine {
     return rejection;
   }
 
-  /** Takes available funds out of the exchange. */
-  withdraw(account: string, currency: string, amount: string): Rejection | undefined {
-    this.#guard();
-    const rejection = this.#accounts.withdraw(account, currency, amount);
-    this.#rescale();
-    return rejection;
-  }
-
-  /** {@link place} for decimal texts; also refuses what is no decimal or has too many digits. */
-  placeText(text: LimitOrderText): OrderState | Rejection {
-    const rules = this.rulesOf(text.market);
-    if (rules === undefined) return unknownMarket(text.market);
-    const order = readOrder(text, rules);
-    return order instanceof Rejection ? order : this.place(order);
-  }
-
   /**
    * Places a limit order: fills what crosses, then freezes and rests what is left.
    *
@@ -162,8 +135,6 @@ export class MatchingEngine {
     const fault = faultOf(market, order, this.#maxOpenOrders);
     if (fault !== undefined) return fault;
     this.#timeUs = Math.max(this.#timeUs, order.timeUs);
-    const takerFee = order.takerFee ?? market.takerFee;
-    const makerFee = order.makerFee ?? market.makerFee;
     const participant = market.participant(account);
     const id = this.#nextOrderId;
     this.#nextOrderId += 1;
@@ -176,8 +147,8 @@ export class MatchingEngine {
       this.#timeUs,
       price,
       amount,
-      takerFee,
-      makerFee,
+      market.takerFee,
+      market.makerFee,
     );
     matchOrder(market, taker, this.#sink);
     if (taker.left > 0n) {
@@ -186,7 +157,7 @@ export class MatchingEngine {
       participant.add(taker);
       this.#orders.set(id, taker);
     }
-    this.#notify(name);
+    this.#notify();
     return taker;
   }
 
@@ -199,7 +170,7 @@ export class MatchingEngine {
       return new Rejection('unknownOrder', `order ${orderId} is not open`);
     }
     this.#takeOut(market, order);
-    this.#notify(order.market);
+    this.#notify();
     return order;
   }
 
@@ -250,7 +221,7 @@ export class MatchingEngine {
     if (maker.left === 0n) this.#forget(maker);
     const id = this.#nextTradeId;
     this.#nextTradeId += 1;
-    if (this.#listeners.onTrade === undefined) return;
+    if (this.#onTrade === undefined) return;
     this.#trades.push({
       id,
       market: taker.market,
@@ -264,17 +235,14 @@ export class MatchingEngine {
     });
   }
 
-  /** Notifies listeners of an operation, once the state is consistent again. */
-  #notify(market: string): void {
-    const { onTrade, onBookChange } = this.#listeners;
+  /** Reports the trades of an operation, once the state is consistent again. */
+  #notify(): void {
+    const trades = this.#trades;
+    if (trades.length === 0) return;
+    this.#trades = [];
     this.#isNotifying = true;
     try {
-      if (this.#trades.length > 0) {
-        const trades = this.#trades;
-        this.#trades = [];
-        for (const trade of trades) onTrade?.(trade);
-      }
-      onBookChange?.(market);
+      for (const trade of trades) this.#onTrade?.(trade);
     } finally {
       this.#isNotifying = false;
     }

@@ -9,7 +9,7 @@ import { Participant } from './order.js';
 
 /** A market as it is listed. */
 export interface MarketRules extends Market {
-  /** Rates of orders that bring none of their own: from 0 to below 1, at most `feePrec` places. */
+  /** Fee rates of its orders: from 0 to below 1, at most `feePrec` places. */
   readonly takerFee: string;
   readonly makerFee: string;
 }
@@ -17,7 +17,7 @@ export interface MarketRules extends Market {
 const ZERO = /^0+(\.0+)?$/;
 
 /** Reads a fee rate in units of 10^−feePrec. */
-export function parseRate(text: string, feePrec: number, what: string): bigint | Rejection {
+function parseRate(text: string, feePrec: number, what: string): bigint | Rejection {
   return ZERO.test(text) ? 0n : parseUnits(text, feePrec, what);
 }
 
@@ -37,10 +37,9 @@ export class ListedMarket {
   readonly minAmount: bigint;
   readonly takerFee: bigint;
   readonly makerFee: bigint;
-  /** Prices, amounts and rates stay below these. */
+  /** Prices and amounts stay below these. */
   readonly priceBound: bigint;
   readonly amountBound: bigint;
-  readonly #rateBound: bigint;
   readonly buy = new BookSide('buy');
   readonly sell = new BookSide('sell');
   readonly base: Currency;
@@ -73,13 +72,13 @@ export class ListedMarket {
     this.quote = quote;
     this.priceBound = unitBound(moneyPrec);
     this.amountBound = unitBound(stockPrec);
-    this.#rateBound = powerOfTen(feePrec);
     this.minAmount = ZERO.test(rules.minAmount)
       ? 0n
       : required(parseUnits(rules.minAmount, stockPrec, 'minAmount'), name);
     this.takerFee = required(parseRate(rules.takerFee, feePrec, 'takerFee'), name);
     this.makerFee = required(parseRate(rules.makerFee, feePrec, 'makerFee'), name);
-    if (!this.isRate(this.takerFee) || !this.isRate(this.makerFee)) {
+    const rateBound = powerOfTen(feePrec);
+    if (this.takerFee >= rateBound || this.makerFee >= rateBound) {
       throw new EngineError(`market ${name}: fee rates go from 0 to below 1`);
     }
     base.widen(stockPrec + feePrec);
@@ -98,11 +97,6 @@ export class ListedMarket {
 
   side(side: Side): BookSide {
     return side === 'buy' ? this.buy : this.sell;
-  }
-
-  /** True for a fee rate from 0 to below 1, in units of 10^−feePrec. */
-  isRate(rate: bigint): boolean {
-    return rate >= 0n && rate < this.#rateBound;
   }
 
   /** The holding that an order of this side is paid from. */

@@ -1,9 +1,7 @@
-import type { ActiveOrder, BookOrder, CreatedOrder, Market } from '../../contract/resources.js';
-import type { BackendTrade } from '../../server/backend.js';
+import type { ActiveOrder, BookOrder, CreatedOrder } from '../../contract/resources.js';
 import { formatScaled, formatTrimmed } from '../amounts.js';
 import type { DepthLevel } from './engine.js';
 import type { MarketRules } from './market.js';
-import type { Trade } from './matching.js';
 import type { OrderState } from './order.js';
 
 /*
@@ -11,11 +9,6 @@ import type { OrderState } from './order.js';
  * market; sums, rates and what is left have no superfluous zeros, so that a finished order's `left`
  * is exactly `0`.
  */
-
-export function marketView(rules: MarketRules): Market {
-  const { takerFee: _takerFee, makerFee: _makerFee, ...market } = rules;
-  return market;
-}
 
 function progress(order: OrderState, { stockPrec, moneyPrec, feePrec }: MarketRules) {
   return {
@@ -40,17 +33,6 @@ export function openOrderView(order: OrderState, rules: MarketRules): BookOrder 
 
 export function createdOrderView(order: OrderState, rules: MarketRules): CreatedOrder {
   return { orderId: order.id, ...progress(order, rules) };
-}
-
-export function tradeView(trade: Trade, { stockPrec, moneyPrec }: MarketRules): BackendTrade {
-  return {
-    id: trade.id,
-    timeUs: trade.timeUs,
-    price: formatScaled(trade.price, moneyPrec),
-    amount: formatScaled(trade.amount, stockPrec),
-    total: formatTrimmed(trade.total, stockPrec + moneyPrec),
-    side: trade.takerSide,
-  };
 }
 
 /** A level of the contract's Depth: price and amount. */

@@ -8,11 +8,10 @@ import type { OrderState } from '../../../../src/sandbox/engine/order.js';
 import {
   createdOrderView,
   depthView,
-  marketView,
   openOrderView,
-  tradeView,
 } from '../../../../src/sandbox/engine/views.js';
 import { EngineError, Rejection } from '../../../../src/sandbox/errors.js';
+import { placeText } from './invariants.js';
 
 const BTC_USDT: MarketRules = {
   name: 'BTC_USDT',
@@ -29,7 +28,6 @@ const BTC_USDT: MarketRules = {
 interface Desk {
   readonly engine: MatchingEngine;
   readonly trades: Trade[];
-  readonly changes: string[];
   /** Places an order that must be taken. */
   place(account: string, side: 'buy' | 'sell', price: string, amount: string): OrderState;
   /** The reason why an order is refused. */
@@ -38,10 +36,8 @@ interface Desk {
 
 function openDesk(rules: MarketRules = BTC_USDT): Desk {
   const trades: Trade[] = [];
-  const changes: string[] = [];
   const engine = new MatchingEngine({
     onTrade: (trade) => trades.push(trade),
-    onBookChange: (market) => changes.push(market),
     maxOpenOrders: 5,
   });
   engine.addMarket(rules);
@@ -53,14 +49,13 @@ function openDesk(rules: MarketRules = BTC_USDT): Desk {
   return {
     engine,
     trades,
-    changes,
     place(account, side, price, amount) {
-      const order = engine.placeText({ ...text, account, side, price, amount });
+      const order = placeText(engine, { ...text, account, side, price, amount });
       if (order instanceof Rejection) assert.fail(order.message);
       return order;
     },
     refusal(order) {
-      const done = engine.placeText({ ...text, amount: '1', ...order });
+      const done = placeText(engine, { ...text, amount: '1', ...order });
       return done instanceof Rejection ? done.reason : assert.fail('the order was taken');
     },
   };
@@ -77,10 +72,19 @@ test('a taker is filled at the makers’ prices, best and oldest first; fees go 
   const taken = place('bob', 'buy', '100.5', '2.5');
   assert.equal(taken.left, 0n);
   assert.deepEqual(
-    trades.map((trade) => tradeView(trade, BTC_USDT)),
+    trades.map(
+      ({ market: _market, makerOrderId: _maker, takerOrderId: _taker, ...trade }) => trade,
+    ),
     [
-      { id: 1, timeUs: 7, price: '100.00', amount: '1.000000', total: '100', side: 'buy' },
-      { id: 2, timeUs: 7, price: '100.00', amount: '1.500000', total: '150', side: 'buy' },
+      { id: 1, timeUs: 7, price: 10_000n, amount: 1_000_000n, total: 10n ** 10n, takerSide: 'buy' },
+      {
+        id: 2,
+        timeUs: 7,
+        price: 10_000n,
+        amount: 1_500_000n,
+        total: 15n * 10n ** 9n,
+        takerSide: 'buy',
+      },
     ],
   );
   assert.deepEqual(
@@ -132,7 +136,7 @@ test('a cheaper fill gives back the difference at once; what rests is frozen at 
 });
 
 test('every refusal has its reason, changes nothing and becomes the contract’s error', () => {
-  const { engine, changes, refusal, place } = openDesk();
+  const { engine, refusal, place } = openDesk();
   const before = [engine.balances('ann'), engine.balances('bob')];
   assert.equal(refusal({ market: 'XRP_USDT' }), 'unknownMarket');
   assert.equal(refusal({ price: '1.001' }), 'precisionExceeded');
@@ -149,14 +153,10 @@ test('every refusal has its reason, changes nothing and becomes the contract’s
   assert.equal(refusal({ price: '1000000.01' }), 'fundsShort');
   assert.equal(refusal({ side: 'sell', amount: '10.000001' }), 'fundsShort');
   assert.equal(refusal({ account: 'nobody' }), 'fundsShort');
-  assert.equal(refusal({ takerFee: '1' }), 'badFee');
-  assert.equal(refusal({ takerFee: '-0.1' }), 'notPositive');
-  assert.equal(refusal({ makerFee: '0.00001' }), 'precisionExceeded');
   engine.setBlocked('BTC_USDT', true);
   assert.equal(refusal({}), 'blocked');
   engine.setBlocked('BTC_USDT', false);
   assert.deepEqual([engine.balances('ann'), engine.balances('bob')], before);
-  assert.deepEqual(changes, []);
   assert.equal(engine.cancel(1) instanceof Rejection, true);
 
   for (let count = 0; count < 5; count += 1) place('ann', 'buy', '1', '1');
@@ -174,11 +174,10 @@ test('the last unit of a balance can be spent, and not one more', () => {
   assert.equal(refusal({ price: '0.02' }), 'fundsShort');
   place('ann', 'buy', '0.01', '1');
   assert.deepEqual(engine.balances('ann').USDT, held('0', '1000000'));
-  assert.equal(engine.withdraw('ann', 'USDT', '0.000000000001')?.reason, 'fundsShort');
 });
 
 test('cancelling releases what is left, once', () => {
-  const { engine, changes, place } = openDesk();
+  const { engine, place } = openDesk();
   const order = place('bob', 'buy', '100', '3');
   place('ann', 'sell', '100', '1');
   const done = engine.cancel(order.id);
@@ -187,17 +186,14 @@ test('cancelling releases what is left, once', () => {
   assert.deepEqual(engine.balances('bob').USDT, held('999900'));
   assert.equal(engine.book('BTC_USDT', 'buy', 0, 9).total, 0);
   assert.ok(engine.cancel(order.id) instanceof Rejection);
-  assert.equal(changes.length, 3);
 });
 
 test('delisting cancels everything and releases all funds; the name can be listed anew', () => {
-  const { engine, changes, refusal, place } = openDesk();
+  const { engine, refusal, place } = openDesk();
   place('ann', 'sell', '101', '4');
   place('ann', 'sell', '102', '4');
   place('bob', 'buy', '99.5', '1');
-  changes.length = 0;
   assert.equal(engine.delistMarket('BTC_USDT'), 3);
-  assert.deepEqual(changes, ['BTC_USDT']);
   assert.deepEqual(engine.balances('ann'), { BTC: held('10'), USDT: held('1000000') });
   assert.deepEqual(engine.balances('bob'), { BTC: held('10'), USDT: held('1000000') });
   assert.equal(refusal({}), 'unknownMarket');
@@ -275,7 +271,7 @@ test('ids and times are one sequence over all markets; times never go back', () 
   const ids = [50, 40, 60, 55].map((timeUs, index) => {
     const side = index < 2 ? ('sell' as const) : ('buy' as const);
     const market = index % 2 === 0 ? 'BTC_USDT' : 'USDT_BTC';
-    const order = engine.placeText({
+    const order = placeText(engine, {
       account: 'ann',
       market,
       side,
@@ -298,20 +294,19 @@ test('ids and times are one sequence over all markets; times never go back', () 
 test('listeners see the finished operation and may not change the engine', () => {
   const seen: unknown[] = [];
   const engine: MatchingEngine = new MatchingEngine({
-    firstOrderId: 100,
-    firstTradeId: 500,
     onTrade({ id, takerOrderId }) {
       seen.push([id, takerOrderId, engine.balances('ann').USDT?.freeze]);
       assert.throws(() => engine.cancel(takerOrderId), EngineError);
     },
   });
   engine.addMarket(BTC_USDT);
+  engine.advanceIds(100);
   engine.deposit('ann', 'BTC', '10');
   engine.deposit('ann', 'USDT', '1000');
   const order = { account: 'ann', market: 'BTC_USDT', price: '10', timeUs: 0 };
-  engine.placeText({ ...order, side: 'sell', amount: '1' });
-  engine.placeText({ ...order, side: 'buy', amount: '3' });
-  assert.deepEqual(seen, [[500, 101, '20']], 'the rest is frozen before anyone is told');
+  placeText(engine, { ...order, side: 'sell', amount: '1' });
+  placeText(engine, { ...order, side: 'buy', amount: '3' });
+  assert.deepEqual(seen, [[100, 101, '20']], 'the rest is frozen before anyone is told');
   assert.ok(!(engine.cancel(101) instanceof Rejection), 'afterwards it goes on');
 });
 
@@ -345,11 +340,10 @@ test('rules that cannot be are refused when a market is listed', () => {
   }
   engine.addMarket(BTC_USDT);
   assert.throws(() => engine.addMarket(BTC_USDT), /BTC_USDT is listed already/);
-  const { takerFee: _taker, makerFee: _maker, ...shown } = BTC_USDT;
-  assert.deepEqual(engine.markets().map(marketView), [shown]);
+  assert.deepEqual(engine.markets(), [BTC_USDT]);
 });
 
-test('deposits and withdrawals are exact and bounded', () => {
+test('deposits are exact and bounded', () => {
   const engine = new MatchingEngine();
   assert.equal(engine.deposit('ann', 'BTC', '0.000000000000000001'), undefined);
   assert.equal(engine.deposit('ann', 'BTC', '5'), undefined);
@@ -357,8 +351,4 @@ test('deposits and withdrawals are exact and bounded', () => {
   assert.equal(engine.deposit('ann', 'BTC', '0.0000000000000000001')?.reason, 'precisionExceeded');
   assert.equal(engine.deposit('ann', 'BTC', '0')?.reason, 'notPositive');
   assert.equal(engine.deposit('ann', 'BTC', '9'.repeat(30))?.reason, 'tooManyDigits');
-  assert.equal(engine.withdraw('ann', 'BTC', '5.000000000000000002')?.reason, 'fundsShort');
-  assert.equal(engine.withdraw('bob', 'BTC', '1')?.reason, 'fundsShort');
-  assert.equal(engine.withdraw('ann', 'BTC', '5.000000000000000001'), undefined);
-  assert.deepEqual(engine.balances('ann'), { BTC: held('0') });
 });

@@ -1,10 +1,20 @@
 import assert from 'node:assert/strict';
 import type { MatchingEngine } from '../../../../src/sandbox/engine/engine.js';
+import { type LimitOrderText, readOrder } from '../../../../src/sandbox/engine/limit-order.js';
 import type { OrderState } from '../../../../src/sandbox/engine/order.js';
+import { Rejection } from '../../../../src/sandbox/errors.js';
+
+/** Places an order as it comes over HTTP, in decimal texts. */
+export function placeText(engine: MatchingEngine, text: LimitOrderText): OrderState | Rejection {
+  const rules = engine.rulesOf(text.market);
+  if (rules === undefined) return new Rejection('unknownMarket', text.market);
+  const order = readOrder(text, rules);
+  return order instanceof Rejection ? order : engine.place(order);
+}
 
 /**
  * What holds between any two operations, worked out from nothing but the engine's open state and
- * what was put in: `deposited` is the sum of deposits less withdrawals by currency, as fractions of
+ * what was put in: `deposited` is the sum of deposits by currency, as fractions of
  * `unit(digits)`.
  */
 export function assertInvariants(

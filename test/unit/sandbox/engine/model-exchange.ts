@@ -73,20 +73,12 @@ export class ModelExchange {
     this.purse(account, currency).available += exact(amount);
   }
 
-  withdraw(account: string, currency: string, amount: string): RejectionReason | undefined {
-    const purse = this.purse(account, currency);
-    if (purse.available < exact(amount)) return 'fundsShort';
-    purse.available -= exact(amount);
-    return undefined;
-  }
-
   delist(name: string): RejectionReason | number {
     if (!this.markets.delete(name)) return 'unknownMarket';
     this.blocked.delete(name);
     const mine = this.open.filter((order) => order.market === name);
     for (const order of mine) this.#unfreeze(order);
     this.open = this.open.filter((order) => order.market !== name);
-    this.events.push(`book ${name}`);
     return mine.length;
   }
 
@@ -105,8 +97,8 @@ export class ModelExchange {
       timeUs: this.#timeUs,
       price: exact(text.price),
       amount: exact(text.amount),
-      takerFee: exact(text.takerFee ?? rules.takerFee),
-      makerFee: exact(text.makerFee ?? rules.makerFee),
+      takerFee: exact(rules.takerFee),
+      makerFee: exact(rules.makerFee),
       left: exact(text.amount),
       dealStock: 0n,
       dealMoney: 0n,
@@ -122,7 +114,6 @@ export class ModelExchange {
       this.#fill(maker, order, rules);
     }
     if (order.left > 0n) this.open.push(order);
-    this.events.push(`book ${text.market}`);
     return order;
   }
 
@@ -131,7 +122,6 @@ export class ModelExchange {
     if (order === undefined) return 'unknownOrder';
     this.open = this.open.filter((each) => each !== order);
     this.#unfreeze(order);
-    this.events.push(`book ${order.market}`);
     return order;
   }
 

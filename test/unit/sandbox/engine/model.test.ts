@@ -9,7 +9,7 @@ import type { Trade } from '../../../../src/sandbox/engine/matching.js';
 import type { OrderState } from '../../../../src/sandbox/engine/order.js';
 import { Rejection } from '../../../../src/sandbox/errors.js';
 import { worlds } from '../../../support/seeds.js';
-import { assertInvariants } from './invariants.js';
+import { assertInvariants, placeText } from './invariants.js';
 import { exact, FEE_ACCOUNT, ModelExchange, type ModelOrder, shown } from './model-exchange.js';
 
 /** Currencies stand on both sides of markets, and each market needs other places of them. */
@@ -76,14 +76,13 @@ const step = fc.oneof(
       price,
       amount,
       timeUs: fc.integer({ min: 0, max: 1000 }),
-      ownFees: fc.boolean(),
     }),
   },
   { weight: 6, arbitrary: fc.record({ kind: fc.constant('cancel' as const), age: fc.nat(12) }) },
   {
     weight: 4,
     arbitrary: fc.record({
-      kind: fc.constantFrom('deposit' as const, 'withdraw' as const),
+      kind: fc.constant('deposit' as const),
       account,
       currency: fc.constantFrom('AAA', 'BBB', 'CCC'),
       amount: fc.constantFrom('1', '20.5', '300', '0.000000000000000007', '1000000000000000.25'),
@@ -145,7 +144,6 @@ class Pair {
   readonly model = new ModelExchange();
   readonly engine = new MatchingEngine({
     onTrade: (trade) => this.events.push(tradeWords(trade)),
-    onBookChange: (name) => this.events.push(`book ${name}`),
   });
   readonly deposited = new Map<string, bigint>();
   #placed = 0;
@@ -161,9 +159,8 @@ class Pair {
   step(next: Step): void {
     switch (next.kind) {
       case 'place': {
-        const { kind: _kind, ownFees, ...plain } = next;
-        const order = ownFees ? { ...plain, takerFee: '0.25', makerFee: '0.5' } : plain;
-        const done = this.engine.placeText(order);
+        const { kind: _kind, ...order } = next;
+        const done = placeText(this.engine, order);
         const expected = this.model.place(order);
         if (!(done instanceof Rejection)) this.#placed += 1;
         this.#same(done, expected);
@@ -177,12 +174,6 @@ class Pair {
       case 'deposit':
         this.#deposit(next.account, next.currency, next.amount);
         break;
-      case 'withdraw': {
-        const done = this.engine.withdraw(next.account, next.currency, next.amount);
-        assert.equal(done?.reason, this.model.withdraw(next.account, next.currency, next.amount));
-        if (done === undefined) this.#count(next.currency, -exact(next.amount));
-        break;
-      }
       case 'delist': {
         const done = this.engine.delistMarket(next.market);
         assert.equal(
@@ -303,7 +294,7 @@ test('does what a naive exchange does, event for event, and keeps all invariants
     { numRuns: worlds(300) },
   );
   context.diagnostic(`${trades} trades in ${refusals} steps`);
-  assert.ok(trades > 500, `only ${trades} trades: the streams hardly meet`);
+  assert.ok(trades > worlds(500), `only ${trades} trades: the streams hardly meet`);
 });
 
 test('the same input gives the same output', () => {
