@@ -143,7 +143,6 @@ export class ExchangeApi {
    * stock currency). Contract: Market (pair).
    *
    * @returns one entry a market, in the exchange's order
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   markets(options?: CallOptions): Promise<Reply<ResultOf<'markets'>>> {
     return this.call('markets', {}, options);
@@ -153,7 +152,6 @@ export class ExchangeApi {
    * All pairs with their two currencies. Contract: Product.
    *
    * @returns one entry a pair, in the exchange's order
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   products(options?: CallOptions): Promise<Reply<ResultOf<'products'>>> {
     return this.call('products', {}, options);
@@ -164,7 +162,6 @@ export class ExchangeApi {
    *
    * @returns by name of the market: `at` in UNIX seconds, prices in money, `vol` in stock, `deal` in
    *   money, `change` in percent
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   tickers(options?: CallOptions): Promise<Reply<ResultOf<'tickers'>>> {
     return this.#caller.tickers(options);
@@ -176,7 +173,6 @@ export class ExchangeApi {
    * @param market name of a pair, `<STOCK>_<MONEY>`, at most 64 characters
    * @returns prices in money, `volume` in stock, `deal` in money, `change` in percent
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   ticker(market: string, options?: CallOptions): Promise<Reply<ResultOf<'ticker'>>> {
     return this.call('ticker', { market }, options);
@@ -192,7 +188,6 @@ export class ExchangeApi {
    *   seconds, `volume` in stock, `amount` in money
    * @throws InvalidParameterError for an interval that candles do not come in
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   kline(query: KlineQuery, options?: CallOptions): Promise<Reply<ResultOf<'kline'>>> {
     return this.call('kline', query, options);
@@ -206,7 +201,6 @@ export class ExchangeApi {
    * @returns trades: `time` in UNIX seconds with a fraction, `price` and `total` in money, `amount` in
    *   stock, `type` the taker's side
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   history(query: HistoryQuery, options?: CallOptions): Promise<Reply<ResultOf<'history'>>> {
     return this.call('history', query, options);
@@ -220,7 +214,6 @@ export class ExchangeApi {
    *
    * @returns trades: `date` in whole UNIX seconds, else as {@link history}
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   historyResult(
     query: HistoryResultQuery,
@@ -238,7 +231,6 @@ export class ExchangeApi {
    * @returns `asks` and `bids`, each level `[price in money, amount in stock]`; good as a whole or not
    *   at all
    * @throws MarketUnavailableError, InvalidInputError or UnavailableError when there is no such market
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   depth(query: DepthQuery, options?: CallOptions): Promise<Reply<ResultOf<'depth'>>> {
     return this.call('depth', query, options);
@@ -251,7 +243,6 @@ export class ExchangeApi {
    *   seconds with a fraction, `amount`, `left` and `dealStock` in stock, `price` and `dealMoney` in
    *   money, fees as rates
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
-   * @throws the errors of every call, see {@link ExchangeApi}
    */
   book(query: BookQuery, options?: CallOptions): Promise<Reply<ResultOf<'book'>>> {
     return this.call('book', query, options);
@@ -261,7 +252,6 @@ export class ExchangeApi {
    * What the account holds. Signed. Contract: Balances.
    *
    * @returns by currency: `available`, and `freeze`, which is bound in active orders
-   * @throws the errors of every call and of signed ones, see {@link ExchangeApi}
    */
   balances(options?: CallOptions): Promise<Reply<ResultOf<'balances'>>> {
     return this.call('balances', {}, options);
@@ -281,7 +271,6 @@ export class ExchangeApi {
    * @throws OperationBlockedError when the exchange takes no orders for the pair now
    * @throws InvalidInputError when funds or the minimal amount are short, too
    * @throws TimeoutError or NetworkError only as long as no connection stood: nothing was sent
-   * @throws the errors of every call and of signed ones, see {@link ExchangeApi}
    */
   placeOrder(order: OrderRequest, options?: CallOptions): Promise<Reply<ResultOf<'orderNew'>>> {
     return this.call('orderNew', order, options);
@@ -293,7 +282,6 @@ export class ExchangeApi {
    * @returns limit, offset and total as the exchange counts them, and the orders in `result`, with the
    *   units of {@link book}
    * @throws MarketUnavailableError or InvalidInputError when there is no such market
-   * @throws the errors of every call and of signed ones, see {@link ExchangeApi}
    */
   activeOrders(
     query: ActiveOrdersQuery,

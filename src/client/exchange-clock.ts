@@ -1,7 +1,6 @@
 import type { Clock } from '../kernel/clock.js';
 import type { ClientEvents } from '../observe/events.js';
-import type { TimeWindow } from './clock-line.js';
-import { ClockLine } from './clock-line.js';
+import { ClockLine, type TimeWindow } from './clock-line.js';
 
 /** One reading of the exchange's clock. */
 export interface ExchangeTimeSample {
@@ -21,32 +20,6 @@ export interface LivedTime {
   readonly sinceMs: number;
   /** First instant that has not come yet, by the most cautious of the sources that may be right. */
   readonly untilMs: number;
-}
-
-/** What time it is at the exchange. */
-export interface ExchangeClock {
-  /** Exchange time now, UNIX milliseconds (whole). Rather a little behind than ahead. */
-  nowMs(): number;
-  /** Exchange time at an instant of the recent past on this machine's monotonic clock. */
-  atMonotonicMs(monotonicMs: number): number;
-  /** Exchange time minus this machine's wall clock; 0 while the local clock is used. */
-  readonly offsetMs: number;
-  /** How many exchange seconds pass in one second here; 1 for every exchange but a played tape. */
-  readonly pace: number;
-  /** Whether the exchange has been heard at all; until then {@link nowMs} is the local clock. */
-  readonly isSynced: boolean;
-  /** What {@link nowMs} rests on: answers of the exchange, or this machine's clock alone. */
-  readonly basis: 'exchange' | 'local';
-  /** Times that the estimate moved to another course since the process began. */
-  readonly jumps: number;
-  /** What coverage may be claimed of; undefined until several answers agree about the time. */
-  readonly lived: LivedTime | undefined;
-  /** Takes what an answer said of the time. */
-  observe(sample: ExchangeTimeSample): void;
-  /** Takes note of an answer that said nothing of it. Monotonic milliseconds. */
-  observeUndated(sentMonotonicMs: number, receivedMonotonicMs: number): void;
-  /** Takes the time of something that has happened at the exchange, as of a new trade. */
-  witness(happenedMs: number): void;
 }
 
 /** What {@link createExchangeClock} needs. */
@@ -99,10 +72,12 @@ const UNDATED_MS = 60_000;
 
 /** The clock of one exchange, fed by the client with every answer. */
 export function createExchangeClock(options: ExchangeClockOptions): ExchangeClock {
-  return new EstimatedExchangeClock(options);
+  return new ExchangeClock(options);
 }
 
 /**
+ * What time it is at the exchange.
+ *
  * No source of time is believed alone. Answers that agree with each other make a line
  * ({@link ClockLine}); there may be several, and one is in use. States: *unheard* (no line: local
  * clock) → *heard* (the line that most answers speak for) → *settled* (enough of them over enough
@@ -121,7 +96,7 @@ export function createExchangeClock(options: ExchangeClockOptions): ExchangeCloc
  * the wall clock agree within 2 s at most exchanges: then the wall clock is taken as it is. A step of
  * the wall clock ends that and moves nothing else.
  */
-class EstimatedExchangeClock implements ExchangeClock {
+export class ExchangeClock {
   readonly #options: ExchangeClockOptions;
   readonly #startedMs: number;
   #line: ClockLine | undefined;
@@ -140,26 +115,32 @@ class EstimatedExchangeClock implements ExchangeClock {
     this.#startedMs = options.clock.monotonicMs();
   }
 
+  /** Whether the exchange has been heard at all; until then {@link nowMs} is the local clock. */
   get isSynced(): boolean {
     return this.#line !== undefined;
   }
 
+  /** What {@link nowMs} rests on: answers of the exchange, or this machine's clock alone. */
   get basis(): 'exchange' | 'local' {
     return this.#line === undefined || this.#line.isOwn ? 'local' : 'exchange';
   }
 
+  /** Times that the estimate moved to another course since the process began. */
   get jumps(): number {
     return this.#jumps;
   }
 
+  /** How many exchange seconds pass in one second here; 1 for every exchange but a played tape. */
   get pace(): number {
     return this.#usesLocal() ? 1 : (this.#line?.pace ?? 1);
   }
 
+  /** Exchange time minus this machine's wall clock; 0 while the local clock is used. */
   get offsetMs(): number {
     return this.#usesLocal() ? 0 : this.nowMs() - Math.floor(this.#options.clock.wallMs());
   }
 
+  /** What coverage may be claimed of; undefined until several answers agree about the time. */
   get lived(): LivedTime | undefined {
     const sinceMs = this.#sinceMs;
     if (sinceMs === undefined) return undefined;
@@ -172,10 +153,12 @@ class EstimatedExchangeClock implements ExchangeClock {
     return { sinceMs, untilMs: nowMs + 1 };
   }
 
+  /** Exchange time now, UNIX milliseconds (whole). Rather a little behind than ahead. */
   nowMs(): number {
     return this.atMonotonicMs(this.#options.clock.monotonicMs());
   }
 
+  /** Exchange time at an instant of the recent past on this machine's monotonic clock. */
   atMonotonicMs(monotonicMs: number): number {
     const { clock } = this.#options;
     if (this.#line !== undefined && !this.#usesLocal()) {
@@ -184,6 +167,7 @@ class EstimatedExchangeClock implements ExchangeClock {
     return Math.floor(clock.wallMs() - (clock.monotonicMs() - monotonicMs));
   }
 
+  /** Takes what an answer said of the time. */
   observe(sample: ExchangeTimeSample): void {
     const window = readWindow(sample);
     if (window === undefined) return;
@@ -191,6 +175,7 @@ class EstimatedExchangeClock implements ExchangeClock {
     this.#take(window, false);
   }
 
+  /** Takes note of an answer that said nothing of it. Monotonic milliseconds. */
   observeUndated(sentMonotonicMs: number, receivedMonotonicMs: number): void {
     const { clock } = this.#options;
     if (receivedMonotonicMs - this.#datedMs < UNDATED_MS) return;
@@ -201,6 +186,7 @@ class EstimatedExchangeClock implements ExchangeClock {
     if (window !== undefined) this.#take(window, true);
   }
 
+  /** Takes the time of something that has happened at the exchange, as of a new trade. */
   witness(happenedMs: number): void {
     const line = this.#line;
     if (line === undefined || this.#sinceMs === undefined) return;

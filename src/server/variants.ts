@@ -10,77 +10,58 @@ export interface RateLimitVariant {
 }
 
 /**
- * What the contract leaves open, or servers of the family do otherwise (field notes, Our defaults).
- * Each value is a behaviour that a client must survive; {@link DEFAULT_VARIANTS} are ours.
+ * What the contract leaves open, or servers of the family do otherwise (field notes, Our defaults), as
+ * ours do it. Each value of a type is a behaviour that a client must survive.
  */
-export interface ServerVariants {
+export const DEFAULT_VARIANTS = {
   /** What a request's signature is computed over. */
-  readonly signedContent: SignedContent;
+  signedContent: 'payload' as SignedContent,
   /**
    * Meaning of `since` and `lastId`. `skip`: the number of most recent trades to leave out. `id`:
    * only trades with a greater id are returned.
    */
-  readonly sinceMode: 'skip' | 'id';
+  sinceMode: 'skip' as 'skip' | 'id',
   /** Smallest `since` and `lastId` that is taken; a smaller one is refused by name. */
-  readonly sinceMin: 0 | 1;
+  sinceMin: 0 as 0 | 1,
   /** Whether `history` has the total of a trade. */
-  readonly historyTotal: 'told' | 'omitted';
+  historyTotal: 'told' as 'told' | 'omitted',
   /** Whether a ticker has its market's name. */
-  readonly tickerName: 'told' | 'omitted';
+  tickerName: 'told' as 'told' | 'omitted',
   /** `swapped`: what is due in an envelope comes bare, and the other way round. */
-  readonly envelopes: 'contract' | 'swapped';
+  envelopes: 'contract' as 'contract' | 'swapped',
   /** How precisions of markets are carried. */
-  readonly precisions: 'number' | 'text';
+  precisions: 'number' as 'number' | 'text',
   /** Whether an order of the book has its fees. */
-  readonly bookFees: 'told' | 'omitted';
+  bookFees: 'told' as 'told' | 'omitted',
   /** Most trades in one page, whatever limit was asked for; undefined: the limit asked for. */
-  readonly pageCap: number | undefined;
+  pageCap: undefined as number | undefined,
   /** Order of bids in depth/result. */
-  readonly bidsOrder: 'best' | 'ascending';
+  bidsOrder: 'best' as 'best' | 'ascending',
   /**
    * `family`: an unknown market is HTTP 200 with code 500 on depth, and so on. `ok`: every refusal is
    * HTTP 200 with `success: false`.
    */
-  readonly errorShapes: 'contract' | 'family' | 'ok';
+  errorShapes: 'contract' as 'contract' | 'family' | 'ok',
   /**
    * What `state.subscribe` takes: one `market` with a period, or a list of `markets`. Their states are
    * those of a day then, and each update names its market.
    */
-  readonly subscribeForm: 'market' | 'markets';
+  subscribeForm: 'market' as 'market' | 'markets',
   /** Shape of state.update: `family` names the market and carries `change`. */
-  readonly updateShape: 'contract' | 'family';
+  updateShape: 'contract' as 'contract' | 'family',
   /** Shortest time between two updates of one subscription. */
-  readonly updateIntervalMs: number;
-  /** A connection that sent no data frame for this long is closed. */
-  readonly idleTimeoutMs: number;
-  /** Whether an unknown real-time method is answered. */
-  readonly unknownMethod: 'error' | 'silent';
-  /** What happens on a real-time frame that is not JSON. */
-  readonly badJson: 'ignore' | 'close';
-  /** Rate-limit headers and enforcement; false: neither. */
-  readonly rateLimit: RateLimitVariant | false;
-}
-
-export const DEFAULT_VARIANTS: ServerVariants = {
-  signedContent: 'payload',
-  sinceMode: 'skip',
-  sinceMin: 0,
-  historyTotal: 'told',
-  tickerName: 'told',
-  envelopes: 'contract',
-  precisions: 'number',
-  bookFees: 'told',
-  pageCap: undefined,
-  bidsOrder: 'best',
-  errorShapes: 'contract',
-  subscribeForm: 'market',
-  updateShape: 'contract',
   updateIntervalMs: 1000,
+  /** A connection that sent no data frame for this long is closed. */
   idleTimeoutMs: 60_000,
-  unknownMethod: 'error',
-  badJson: 'ignore',
-  rateLimit: { limit: 500, windowMs: 60_000, enforce: false },
+  /** Whether an unknown real-time method is answered. */
+  unknownMethod: 'error' as 'error' | 'silent',
+  /** What happens on a real-time frame that is not JSON. */
+  badJson: 'ignore' as 'ignore' | 'close',
+  /** Rate-limit headers and enforcement; false: neither. */
+  rateLimit: { limit: 500, windowMs: 60_000, enforce: false } as RateLimitVariant | false,
 };
+
+export type ServerVariants = Readonly<typeof DEFAULT_VARIANTS>;
 
 /** What all exchanges have in common whose documents are one text (docs/reference/exchanges.md). */
 const DOCUMENTED = {

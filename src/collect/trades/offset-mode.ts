@@ -6,19 +6,7 @@ import { type ArchivePort, PRIORITY } from '../ports.js';
 import type { TradeSource } from './source.js';
 
 /** What the walkers know together of how the server understands `since` and `lastId`. */
-export interface OffsetKnowledge {
-  /** Undefined while it is not settled: then only the head may be asked for. */
-  of(endpoint: PagedEndpoint): OffsetMode | undefined;
-  /**
-   * Tries to settle what is open with a market that has trades; does nothing when nothing is open,
-   * or when it is not yet time for another try.
-   *
-   * @throws the errors of the exchange and of the archive
-   */
-  look(source: TradeSource, market: string, signal: AbortSignal): Promise<void>;
-  /** Answers do not fit what is known. It is looked at anew, unless that was done just now. */
-  invalidate(endpoint: PagedEndpoint): void;
-}
+export type OffsetKnowledge = Pick<OffsetModes, 'of' | 'look' | 'invalidate'>;
 
 export interface OffsetModesOptions {
   readonly archive: Pick<ArchivePort, 'offsetModes' | 'rememberOffsetMode'>;
@@ -58,7 +46,7 @@ const unsettled = (): Endpoint => ({
  * States per endpoint: *open* → *settled* (three agreeing observations, kept in the archive) →
  * *suspect* (answers that only the other mode explains; the known mode stays in force) → *settled*.
  */
-export class OffsetModes implements OffsetKnowledge {
+export class OffsetModes {
   readonly #options: OffsetModesOptions;
   readonly #endpoints: Readonly<Record<PagedEndpoint, Endpoint>> = {
     history: unsettled(),
@@ -70,10 +58,12 @@ export class OffsetModes implements OffsetKnowledge {
     this.#options = options;
   }
 
+  /** Undefined while it is not settled: then only the head may be asked for. */
   of(endpoint: PagedEndpoint): OffsetMode | undefined {
     return this.#endpoints[endpoint].mode;
   }
 
+  /** Answers do not fit what is known. It is looked at anew, unless that was done just now. */
   invalidate(endpoint: PagedEndpoint): void {
     const state = this.#endpoints[endpoint];
     const nowMs = this.#options.clock.monotonicMs();
@@ -83,6 +73,12 @@ export class OffsetModes implements OffsetKnowledge {
     state.tries = 0;
   }
 
+  /**
+   * Tries to settle what is open with a market that has trades; does nothing when nothing is open,
+   * or when it is not yet time for another try.
+   *
+   * @throws the errors of the exchange and of the archive
+   */
   async look(source: TradeSource, market: string, signal: AbortSignal): Promise<void> {
     await this.#load();
     const state = this.#endpoints[source.endpoint];

@@ -5,7 +5,7 @@ import { EngineError, Rejection } from '../errors.js';
 import { Accounts, type Currency } from './accounts.js';
 import { faultOf, type LimitOrder } from './limit-order.js';
 import { ListedMarket, type MarketRules } from './market.js';
-import { type FillSink, freeze, matchOrder, release, type Trade } from './matching.js';
+import { freeze, matchOrder, release, type Trade } from './matching.js';
 import { Order, type OrderState } from './order.js';
 
 export interface EngineOptions {
@@ -39,9 +39,6 @@ export class MatchingEngine {
   readonly #accounts = new Accounts();
   readonly #markets = new Map<string, ListedMarket>();
   readonly #orders = new Map<number, Order>();
-  readonly #sink: FillSink = {
-    filled: (maker, taker, amount, total) => this.#filled(maker, taker, amount, total),
-  };
   #nextOrderId = 1;
   #nextTradeId = 1;
   #timeUs = 0;
@@ -150,7 +147,7 @@ export class MatchingEngine {
       market.takerFee,
       market.makerFee,
     );
-    matchOrder(market, taker, this.#sink);
+    matchOrder(market, taker, this.#filled);
     if (taker.left > 0n) {
       freeze(market, taker);
       market.side(side).add(taker);
@@ -217,7 +214,7 @@ export class MatchingEngine {
     this.#orders.delete(order.id);
   }
 
-  #filled(maker: Order, taker: Order, amount: bigint, total: bigint): void {
+  readonly #filled = (maker: Order, taker: Order, amount: bigint, total: bigint): void => {
     if (maker.left === 0n) this.#forget(maker);
     const id = this.#nextTradeId;
     this.#nextTradeId += 1;
@@ -233,7 +230,7 @@ export class MatchingEngine {
       makerOrderId: maker.id,
       takerOrderId: taker.id,
     });
-  }
+  };
 
   /** Reports the trades of an operation, once the state is consistent again. */
   #notify(): void {

@@ -20,17 +20,15 @@ export interface Trade {
   readonly takerOrderId: number;
 }
 
-/** Receives every fill, after it was settled. */
-export interface FillSink {
-  filled(maker: Order, taker: Order, amount: bigint, total: bigint): void;
-}
+/** Called for every fill, after it was settled. */
+type OnFilled = (maker: Order, taker: Order, amount: bigint, total: bigint) => void;
 
 /**
  * Fills an order that stands in no book from the other side of its market, best price first and
  * oldest order first, each fill at the maker's price (field notes, Matching). The taker's funds are
  * taken from what is available; what is left of the order afterwards is not frozen yet.
  */
-export function matchOrder(market: ListedMarket, taker: Order, sink: FillSink): void {
+export function matchOrder(market: ListedMarket, taker: Order, onFilled: OnFilled): void {
   const isBuy = taker.side === 'buy';
   const book = isBuy ? market.sell : market.buy;
   while (taker.left > 0n) {
@@ -43,7 +41,7 @@ export function matchOrder(market: ListedMarket, taker: Order, sink: FillSink): 
     settle(market, maker, taker, amount, total);
     level.amount -= amount;
     if (maker.left === 0n) book.remove(maker);
-    sink.filled(maker, taker, amount, total);
+    onFilled(maker, taker, amount, total);
   }
 }
 

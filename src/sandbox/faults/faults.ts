@@ -13,7 +13,7 @@ import { FaultyConnection, type FrameScript } from './frames.js';
 import { shapeOf } from './kinds.js';
 import { spoilReply } from './replies.js';
 import { ReplyRows } from './rows.js';
-import { drawBelow, type FaultCount, ReplyCache, RuleState } from './rule-state.js';
+import { drawBelow, type FaultCount, RuleState } from './rule-state.js';
 import { type FaultRule, type FaultRuleInput, readFaultScript } from './script.js';
 
 const DEFAULT_SEED = 7;
@@ -26,40 +26,9 @@ interface FaultOptions {
   readonly clock: Clock;
 }
 
-/** Rules about stale replies keep what they have seen. */
-class Caches {
-  readonly #replies = new Map<RuleState, ReplyCache<HttpReply>>();
-  readonly #dates = new Map<RuleState, string>();
-  readonly #states = new WeakMap<object, Map<RuleState, ReplyCache<string>>>();
-
-  replies(state: RuleState): ReplyCache<HttpReply> {
-    const known = this.#replies.get(state);
-    if (known !== undefined) return known;
-    const cache = new ReplyCache<HttpReply>(state.rule.ms ?? 0);
-    this.#replies.set(state, cache);
-    return cache;
-  }
-
-  /** The first date that a rule was shown. */
-  date(state: RuleState, date: string): string {
-    const first = this.#dates.get(state) ?? date;
-    this.#dates.set(state, first);
-    return first;
-  }
-
-  states(state: RuleState, connection: object): ReplyCache<string> {
-    const ofConnection = this.#states.get(connection) ?? new Map<RuleState, ReplyCache<string>>();
-    this.#states.set(connection, ofConnection);
-    const cache = ofConnection.get(state) ?? new ReplyCache<string>(state.rule.ms ?? 0);
-    ofConnection.set(state, cache);
-    return cache;
-  }
-}
-
 interface Script {
   readonly seed: number;
   readonly states: readonly RuleState[];
-  readonly caches: Caches;
 }
 
 /**
@@ -130,7 +99,7 @@ export class Faults implements Interference {
       if (rows !== undefined) {
         return { reply: { ...reply, body: rows.spoil(rule, random) }, waitMs };
       }
-      if (rule.kind === 'wrongDate') return { reply: this.#redated(state, reply), waitMs };
+      if (rule.kind === 'wrongDate') return { reply: redated(state, reply), waitMs };
       const spoilt = spoilReply(rule, random, reply, asked.atMs);
       if (spoilt !== undefined) return { ...spoilt, waitMs };
     }
@@ -142,10 +111,9 @@ export class Faults implements Interference {
   }
 
   #frameScript(): FrameScript {
-    const { states, caches } = this.#script;
+    const { states } = this.#script;
     return {
       rulesAbout: (market) => states.filter(({ rule }) => isAbout(rule, 'realtime', market)),
-      cacheOf: (state, connection) => caches.states(state, connection),
       nowMs: this.#clock.monotonicMs(),
     };
   }
@@ -158,32 +126,31 @@ export class Faults implements Interference {
     nowMs: number,
   ): HttpReply | undefined {
     if (!isAboutEarlier(state.rule) || reply.status !== 200) return undefined;
-    const cache = this.#script.caches.replies(state);
     const key = state.rule.kind === 'stuckPage' ? withoutPage(request) : request;
     const showsCacheTime = state.rule.cacheTime === true;
     const kept = showsCacheTime ? { ...reply, body: withCacheTime(reply.body, atMs) } : reply;
-    const older = cache.take(key, kept, kept.body.length, nowMs);
+    const older = state.replies.take(key, kept, kept.body.length, nowMs);
     if (older === undefined || older.body === reply.body) return undefined;
     const { date } = reply.headers;
     const isDated = state.rule.oldDate === true || date === undefined;
     return isDated ? older : { ...older, headers: { ...older.headers, date } };
   }
 
-  #redated(state: RuleState, reply: HttpReply): HttpReply {
-    const { date = '', ...others } = reply.headers;
-    const { form, byS = 0 } = state.rule;
-    if (form === 'missing') return { ...reply, headers: others };
-    const shifted = () => new Date(Date.parse(date) + byS * 1000).toUTCString();
-    const shown = form === 'frozen' ? this.#script.caches.date(state, date) : shifted();
-    return { ...reply, headers: { ...others, date: shown } };
-  }
-
   #load(written: unknown): Script {
     const { seed = this.#defaultSeed, rules } = readFaultScript(written);
     const nowMs = this.#clock.monotonicMs();
     const states = rules.map((rule) => new RuleState(rule, seed, nowMs));
-    return { seed, states, caches: new Caches() };
+    return { seed, states };
   }
+}
+
+function redated(state: RuleState, reply: HttpReply): HttpReply {
+  const { date = '', ...others } = reply.headers;
+  const { form, byS = 0 } = state.rule;
+  if (form === 'missing') return { ...reply, headers: others };
+  const shifted = () => new Date(Date.parse(date) + byS * 1000).toUTCString();
+  const shown = form === 'frozen' ? state.firstDate(date) : shifted();
+  return { ...reply, headers: { ...others, date: shown } };
 }
 
 /** An answer that says when a cache took it up; a bare list has no place for it. */
@@ -226,18 +193,7 @@ function withoutPage(request: string): string {
   return request.replace(PAGE_IN_QUERY, '').replace(PAGE_IN_BODY, '');
 }
 
-const ROW_KINDS: ReadonlySet<string> = new Set([
-  'shortPage',
-  'missingRows',
-  'duplicateRows',
-  'reorderRows',
-  'conflictRows',
-  'badRows',
-  'wrongHead',
-  'idsAnew',
-]);
-
-const isAboutRows = ({ kind }: FaultRule) => ROW_KINDS.has(kind);
+const isAboutRows = ({ kind }: FaultRule) => shapeOf(kind).isAboutRows;
 
 /** The rows of a reply, when the rule is about rows and its fault can befall these. */
 function rowsFor(rule: FaultRule, endpoint: EndpointName, reply: HttpReply): ReplyRows | undefined {

@@ -6,15 +6,13 @@ import type {
   RealtimeAsked,
   RealtimeFrame,
 } from '../../server/faults.js';
-import { drawBelow, type ReplyCache, type RuleState } from './rule-state.js';
+import { drawBelow, type RuleState } from './rule-state.js';
 import type { FaultRule } from './script.js';
 
 /** What a connection needs of the script in force; it may be another one at each call. */
 export interface FrameScript {
   /** States of the rules that are about real-time connections and this market. */
   rulesAbout(market: string | undefined): readonly RuleState[];
-  /** Kept states of one rule and one connection. */
-  cacheOf(rule: RuleState, connection: object): ReplyCache<string>;
   readonly nowMs: number;
 }
 
@@ -124,7 +122,7 @@ export class FaultyConnection implements ConnectionInterference {
     if (state.rule.kind !== 'staleState' || !isAboutState(frame)) return undefined;
     const key = `${frame.kind} ${frame.market ?? ''}`;
     const { text } = frame;
-    const older = script.cacheOf(state, this).take(key, text, text.length, script.nowMs);
+    const older = state.statesOf(this).take(key, text, text.length, script.nowMs);
     return older === undefined ? undefined : underIdOf(text, older);
   }
 

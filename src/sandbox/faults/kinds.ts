@@ -8,6 +8,8 @@ interface FaultKindShape {
   /** Endpoints whose replies it can befall; empty for faults of real-time connections only. */
   readonly endpoints: readonly EndpointName[];
   readonly isRealtime: boolean;
+  /** It spoils the rows of a reply, and needs some. */
+  readonly isAboutRows: boolean;
   readonly parameters: Parameters;
 }
 
@@ -27,11 +29,15 @@ function onReplies<P extends Parameters>(
   parameters: P,
   endpoints: readonly EndpointName[] = endpointNames,
 ) {
-  return { endpoints, isRealtime: false, parameters };
+  return { endpoints, isRealtime: false, isAboutRows: false, parameters };
+}
+
+function onRows<P extends Parameters>(parameters: P, endpoints: readonly EndpointName[]) {
+  return { ...onReplies(parameters, endpoints), isAboutRows: true };
 }
 
 function onRealtime<P extends Parameters>(parameters: P) {
-  return { endpoints: [], isRealtime: true, parameters };
+  return { endpoints: [], isRealtime: true, isAboutRows: false, parameters };
 }
 
 /** Far beyond any sensible wait on both sides: a client must survive what it cannot obey. */
@@ -93,6 +99,7 @@ export const FAULT_KINDS = {
   latency: {
     endpoints: endpointNames as readonly EndpointName[],
     isRealtime: true,
+    isAboutRows: false,
     parameters: { ms: whole(0, HOUR_MS).default(500), jitterMs: whole(0, HOUR_MS).default(0) },
   },
   /** An error envelope with this status; 200 is the success that is none. */
@@ -133,20 +140,17 @@ export const FAULT_KINDS = {
   hang: onReplies({ ms: whole(0, HOUR_MS).optional() }),
   reset: onReplies({}),
   /** Some rows are left out, neither the first nor the last: nothing shows that the page is not whole. */
-  missingRows: onReplies({ rows }, LISTS),
+  missingRows: onRows({ rows }, LISTS),
   /** Some rows come twice. */
-  duplicateRows: onReplies({ rows }, LISTS),
+  duplicateRows: onRows({ rows }, LISTS),
   /** All rows come in a drawn order, never in their own. */
-  reorderRows: onReplies({}, LISTS),
+  reorderRows: onRows({}, LISTS),
   /** The list ends after `keep` rows, without its other end; default: drawn. */
-  shortPage: onReplies({ keep: whole(0, 1000).optional() }, LISTS),
+  shortPage: onRows({ keep: whole(0, 1000).optional() }, LISTS),
   /** Rows with a known identity and other figures come right behind some, or in their place. */
-  conflictRows: onReplies(
-    { rows, place: oneOf(['behind', 'instead']).default('behind') },
-    IDENTIFIED,
-  ),
+  conflictRows: onRows({ rows, place: oneOf(['behind', 'instead']).default('behind') }, IDENTIFIED),
   /** The newest row comes with another id, another time or both, and is well-formed otherwise. */
-  wrongHead: onReplies(
+  wrongHead: onRows(
     {
       idBy: whole(-MOST_ID, MOST_ID).default(1_000_000),
       timeByS: whole(-10_000_000_000, 10_000_000_000).default(0),
@@ -154,9 +158,9 @@ export const FAULT_KINDS = {
     TRADE_LISTS,
   ),
   /** Ids above this one begin anew at 1, while those up to it stay what they are. */
-  idsAnew: onReplies({ above: whole(1, MOST_ID).default(1) }, TRADE_LISTS),
+  idsAnew: onRows({ above: whole(1, MOST_ID).default(1) }, TRADE_LISTS),
   /** Some rows are spoilt. */
-  badRows: onReplies({ rows, defect: oneOf(['any', ...DEFECTS]).default('any') }, MEASURED),
+  badRows: onRows({ rows, defect: oneOf(['any', ...DEFECTS]).default('any') }, MEASURED),
   /** The connection is cut. */
   dropSocket: onRealtime({ at: trigger }),
   /** The connection stays, answers protocol pings, and sends nothing, or answers only. */

@@ -1,4 +1,5 @@
 import { hashText, type Random, seededRandom } from '../../kernel/random.js';
+import type { HttpReply } from '../../server/faults.js';
 import type { FaultRule } from './script.js';
 
 /** What one rule did so far. */
@@ -20,12 +21,30 @@ export class RuleState {
   readonly #startedAtMs: number;
   #offered = 0;
   #fired = 0;
+  /** What a rule about stale answers has seen: replies, the first date, and states by connection. */
+  readonly replies: ReplyCache<HttpReply>;
+  readonly #states = new WeakMap<object, ReplyCache<string>>();
+  #date: string | undefined;
 
   /** @param startedAtMs monotonic time at which the script took effect */
   constructor(rule: FaultRule, seed: number, startedAtMs: number) {
     this.rule = rule;
     this.#seed = seed;
     this.#startedAtMs = startedAtMs;
+    this.replies = new ReplyCache(rule.ms ?? 0);
+  }
+
+  /** The first date that the rule was shown. */
+  firstDate(date: string): string {
+    this.#date ??= date;
+    return this.#date;
+  }
+
+  /** States that were sent over a connection. */
+  statesOf(connection: object): ReplyCache<string> {
+    const cache = this.#states.get(connection) ?? new ReplyCache<string>(this.rule.ms ?? 0);
+    this.#states.set(connection, cache);
+    return cache;
   }
 
   /**
@@ -74,7 +93,7 @@ const MAX_WEIGHT = 16 * 1024 * 1024;
  * Keeps the first value seen under each key for a time, as a cache in front of a server does: what
  * comes within that time may be answered by the kept one. Bounded; the oldest make room.
  */
-export class ReplyCache<T> {
+class ReplyCache<T> {
   readonly #keepMs: number;
   readonly #kept = new Map<string, Kept<T>>();
   #weight = 0;

@@ -19,12 +19,7 @@ export const MARKETS_MAX = 2000;
 const DELISTED_MAX = 2000;
 
 /** The exchange's time, as far as a source of trades is concerned. */
-interface LiveTime {
-  /** Lets everything happen up to and including a time, UNIX microseconds. */
-  advanceTo(timeUs: number): void;
-  /** The next time at which anything may happen, UNIX microseconds. */
-  readonly nextUs: number;
-}
+type LiveTime = Pick<LiveExchange, 'advanceTo' | 'nextUs'>;
 
 interface LiveSourceOptions {
   readonly time: LiveTime;
@@ -141,7 +136,7 @@ export interface LiveExchangeOptions {
  * A market is *listed*, can be *blocked* and unblocked while it is, and is *delisted* in the end;
  * its trades remain known, and when it is listed again, with these precisions or others, they go on.
  */
-export class LiveExchange implements LiveTime {
+export class LiveExchange {
   readonly engine: MatchingEngine;
   readonly #options: LiveExchangeOptions;
   readonly #traders: Traders;
@@ -161,10 +156,12 @@ export class LiveExchange implements LiveTime {
     for (const market of markets) this.#list(market, options.originUs, options.isCut);
   }
 
+  /** The next time at which anything may happen, UNIX microseconds. */
   get nextUs(): number {
     return this.#traders.nextUs;
   }
 
+  /** Lets everything happen up to and including a time, UNIX microseconds. */
   advanceTo(timeUs: number): void {
     this.#traders.advanceTo(timeUs);
   }
