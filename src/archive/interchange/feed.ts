@@ -1,10 +1,9 @@
 import { createReadStream } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
 import { PassThrough, Readable } from 'node:stream';
 import { ZipFile } from 'yazl';
 import { SECOND_US } from '../../kernel/durations.js';
 import type { RowOf } from '../../model/series.js';
-import { BlockWriter, fillFile } from '../files.js';
+import { fillFile } from '../files.js';
 import { DuckSession, literal } from '../parquet/session.js';
 
 /**
@@ -141,17 +140,8 @@ const EVENT_FIELDS = [
   ['fval', '<f8'],
 ] as const;
 
-const FIELD_BYTES = 8;
-const EVENT_BYTES = EVENT_FIELDS.length * FIELD_BYTES;
-
-/** At which byte of an event a field begins. */
-const EVENT_PLACES = {
-  ev: 0,
-  exch_ts: 8,
-  local_ts: 16,
-  px: 24,
-  qty: 32,
-} as const;
+const EVENT_BYTES = EVENT_FIELDS.length * 8;
+const US_TO_NS = 1000n;
 
 /** What stands before the length of the heading: its magic bytes and version 1.0. */
 const MAGIC = Buffer.from('\x93NUMPY\x01\x00', 'latin1');
@@ -189,109 +179,77 @@ export interface FeedFacts {
 type Scratch = (name: string) => string;
 
 const FAR_US = 60_000_000;
-const US_TO_NS = 1000n;
+
+const stagedSql = (scratch: Scratch) => `
+  read_csv(${literal(scratch('events.csv'))}, auto_detect = false, header = false,
+    delim = ',', columns = {'place': 'BIGINT', 'exch': 'BIGINT', 'local': 'BIGINT',
+    'ev': 'BIGINT', 'px': 'DOUBLE', 'qty': 'DOUBLE'})`;
+
+/** Gathers events on the disk; those of the same instant keep the order in which they come. */
+export async function stageEvents(
+  scratch: Scratch,
+  events: AsyncIterable<readonly FeedEvent[]>,
+): Promise<void> {
+  let count = 0;
+  await fillFile(scratch('events.csv'), async (add) => {
+    for await (const batch of events) {
+      const lines = batch.map(({ ev, exchUs, localUs, price, amount }) => {
+        count += 1;
+        return `${count},${exchUs},${localUs},${ev},${price},${amount}\n`;
+      });
+      if (lines.length > 0) await add(Buffer.from(lines.join(''), 'latin1'));
+    }
+  });
+}
 
 /**
- * Gathers events on the disk, then puts them into the order that hftbacktest asks for: ascending in
- * `exch_ts` for those that the exchange side sees, and in `local_ts` for those that the local side
- * sees. An event that comes at another place in the two orders is there twice, once for each side.
+ * Puts gathered events into the order that hftbacktest asks for: ascending in `exch_ts` for those that
+ * the exchange side sees, and in `local_ts` for those that the local side sees. An event that comes at
+ * another place in the two orders is there twice, once for each side.
  *
- * States: *gathering* → {@link seal} → *sealed* → {@link content}.
+ * @param check receives facts about the events, and may throw
  */
-export class FeedFile {
-  readonly #scratch: Scratch;
-  readonly #signal: AbortSignal;
-  readonly #staged: FileHandle;
-  readonly #blocks: BlockWriter;
-  #count = 0;
-
-  private constructor(scratch: Scratch, signal: AbortSignal, staged: FileHandle) {
-    this.#scratch = scratch;
-    this.#signal = signal;
-    this.#staged = staged;
-    this.#blocks = new BlockWriter(staged);
-  }
-
-  static async open(scratch: Scratch, signal: AbortSignal): Promise<FeedFile> {
-    return new FeedFile(scratch, signal, await open(scratch('events.csv'), 'wx', 0o600));
-  }
-
-  /** Events of the same instant keep the order in which they are added. */
-  async add(events: readonly FeedEvent[]): Promise<void> {
-    if (events.length === 0) return;
-    const lines = events.map(({ ev, exchUs, localUs, price, amount }) => {
-      this.#count += 1;
-      return `${this.#count},${exchUs},${localUs},${ev},${price},${amount}\n`;
-    });
-    await this.#blocks.add(Buffer.from(lines.join(''), 'latin1'));
-  }
-
-  async close(): Promise<void> {
-    await this.#staged.close();
-  }
-
-  /** @param check receives facts about the events, and may throw */
-  async seal(
-    latency: Latency,
-    check: (facts: FeedFacts) => void,
-  ): Promise<{ readonly rows: number; readonly facts: FeedFacts }> {
-    await this.#blocks.flush();
-    const duck = await DuckSession.open(this.#scratch('spill'), {}, this.#signal);
-    try {
-      const facts = await this.#facts(duck);
-      check(facts);
-      const isFixed = latency.kind === 'fixed';
-      const local = isFixed
-        ? `exch + ${Math.trunc(latency.latencyUs)}`
-        : `local + ${Math.max(0, -facts.leastLatencyUs)}`;
-      const from = `SELECT place, exch, ${local} AS local, ev, px, qty FROM ${this.#source()}`;
-      const sorted = async function* (session: DuckSession, order: string) {
-        for await (const columns of session.columns(
-          'sorting events',
-          `${from} ORDER BY ${order}`,
-        )) {
-          const length = columns[0]?.length ?? 0;
-          for (let row = 0; row < length; row += 1) {
-            yield columns.map((values) => values[row]) as unknown as SortedEvent;
-          }
-        }
-      };
-      const byExchange = sorted(duck, 'exch, place');
-      const beside = await duck.beside();
-      try {
-        const rows = await fillFile(this.#scratch('feed'), async (add) => {
-          if (isFixed) return await writeEvents(byExchange, add);
-          return await writeMerged(byExchange, sorted(beside, 'local, exch, place'), add);
-        });
-        return { rows, facts };
-      } finally {
-        beside.close();
-      }
-    } finally {
-      duck.close();
-    }
-  }
-
-  /** The sealed events as an array of numpy. */
-  async *content(rows: number): AsyncGenerator<Uint8Array> {
-    yield npyHead(rows);
-    for await (const piece of createReadStream(this.#scratch('feed'))) yield piece as Buffer;
-  }
-
-  #source(): string {
-    return `read_csv(${literal(this.#scratch('events.csv'))}, auto_detect = false, header = false,
-      delim = ',', columns = {'place': 'BIGINT', 'exch': 'BIGINT', 'local': 'BIGINT',
-      'ev': 'BIGINT', 'px': 'DOUBLE', 'qty': 'DOUBLE'})`;
-  }
-
-  async #facts(duck: DuckSession): Promise<FeedFacts> {
+export async function sealEvents(
+  scratch: Scratch,
+  latency: Latency,
+  check: (facts: FeedFacts) => void,
+  signal: AbortSignal,
+): Promise<{ readonly rows: number; readonly facts: FeedFacts }> {
+  const duck = await DuckSession.open(scratch('spill'), {}, signal);
+  try {
     const [row] = await duck.rows(
       'looking at events',
       `SELECT count(*), count(*) FILTER (abs(local - exch) > ${FAR_US}),
-         coalesce(min(local - exch), 0) FROM ${this.#source()}`,
+         coalesce(min(local - exch), 0) FROM ${stagedSql(scratch)}`,
     );
-    const [events, farOff, leastLatencyUs] = (row ?? []).map(Number);
-    return { events: events ?? 0, farOff: farOff ?? 0, leastLatencyUs: leastLatencyUs ?? 0 };
+    const [events = 0, farOff = 0, leastLatencyUs = 0] = (row ?? []).map(Number);
+    const facts = { events, farOff, leastLatencyUs };
+    check(facts);
+    const isFixed = latency.kind === 'fixed';
+    const local = isFixed
+      ? `exch + ${Math.trunc(latency.latencyUs)}`
+      : `local + ${Math.max(0, -leastLatencyUs)}`;
+    const sorted = async function* (session: DuckSession, order: string) {
+      const sql = `SELECT place, exch, ${local} AS local, ev, px, qty FROM ${stagedSql(scratch)} ORDER BY ${order}`;
+      for await (const columns of session.columns('sorting events', sql)) {
+        for (const row of columns[0]?.keys() ?? []) {
+          yield columns.map((values) => values[row]) as unknown as SortedEvent;
+        }
+      }
+    };
+    const byExchange = sorted(duck, 'exch, place');
+    const beside = await duck.beside();
+    try {
+      const rows = await fillFile(scratch('feed'), async (add) => {
+        if (isFixed) return await writeEvents(byExchange, add);
+        return await writeMerged(byExchange, sorted(beside, 'local, exch, place'), add);
+      });
+      return { rows, facts };
+    } finally {
+      beside.close();
+    }
+  } finally {
+    duck.close();
   }
 }
 
@@ -310,11 +268,11 @@ type Add = (bytes: Uint8Array) => Promise<void>;
 /** The bytes of an event in the array; what it does not have is zero. */
 function eventBytes([, exch, local, ev, px, qty]: SortedEvent, flags: number): Buffer {
   const bytes = Buffer.alloc(EVENT_BYTES);
-  bytes.writeBigUInt64LE(ev + BigInt(flags), EVENT_PLACES.ev);
-  bytes.writeBigInt64LE(exch * US_TO_NS, EVENT_PLACES.exch_ts);
-  bytes.writeBigInt64LE(local * US_TO_NS, EVENT_PLACES.local_ts);
-  bytes.writeDoubleLE(px, EVENT_PLACES.px);
-  bytes.writeDoubleLE(qty, EVENT_PLACES.qty);
+  bytes.writeBigUInt64LE(ev + BigInt(flags), 0);
+  bytes.writeBigInt64LE(exch * US_TO_NS, 8);
+  bytes.writeBigInt64LE(local * US_TO_NS, 16);
+  bytes.writeDoubleLE(px, 24);
+  bytes.writeDoubleLE(qty, 32);
   return bytes;
 }
 
@@ -353,6 +311,12 @@ async function writeMerged(
     if (isLocal) local = (await byLocal.next()).value as SortedEvent | undefined;
   }
   return rows;
+}
+
+/** The sealed events as an array of numpy. */
+export async function* feedContent(scratch: Scratch, rows: number): AsyncGenerator<Uint8Array> {
+  yield npyHead(rows);
+  for await (const piece of createReadStream(scratch('feed'))) yield piece as Buffer;
 }
 
 /** Half the time of the default, and a twentieth more bytes of what is written here. */

@@ -9,7 +9,16 @@ import { writeArrow } from '../export/arrow.js';
 import type { Output } from '../export/output.js';
 import type { PlainValue } from '../parquet/values.js';
 import type { ArchiveReader } from '../reading.js';
-import { depthEvents, FeedFile, tradeEvents, zipOne } from './feed.js';
+import {
+  depthEvents,
+  type FeedEvent,
+  type FeedFacts,
+  feedContent,
+  sealEvents,
+  stageEvents,
+  tradeEvents,
+  zipOne,
+} from './feed.js';
 import type { InterchangePart, InterchangeRequest } from './request.js';
 
 /**
@@ -25,7 +34,8 @@ type Feather<Row> = readonly (readonly [field: Field, of: (row: Row) => PlainVal
 const DOUBLE = new Float64();
 const field = (name: string, type: DataType) => new Field(name, type, false);
 
-const CANDLES: Feather<Candle> = [
+/** The columns of `PAIR-TIMEFRAME.feather`. */
+export const CANDLES: Feather<Candle> = [
   [field('date', new TimestampMillisecond('UTC')), ({ openAtS }) => BigInt(openAtS * SECOND_MS)],
   [field('open', DOUBLE), ({ open }) => open],
   [field('high', DOUBLE), ({ high }) => high],
@@ -37,7 +47,8 @@ const CANDLES: Feather<Candle> = [
 type Trade = RowOf<'trade'>;
 const millisecond = ({ executedAtUs, tradedAtS }: Trade) =>
   BigInt(executedAtUs === null ? tradedAtS * SECOND_MS : Math.floor(executedAtUs / 1000));
-const TRADES: Feather<Trade> = [
+/** The columns of `PAIR-trades.feather`. */
+export const TRADES: Feather<Trade> = [
   [field('timestamp', new Int64()), millisecond],
   [field('id', new Utf8()), ({ tid }) => String(tid)],
   // Limit or market: no exchange of this family reports it.
@@ -48,7 +59,8 @@ const TRADES: Feather<Trade> = [
   [field('cost', DOUBLE), ({ total }) => total],
 ];
 
-async function writeFeatherOf<Row>(
+/** Writes rows as an Arrow file, its columns as freqtrade has them. */
+export async function writeFeatherOf<Row>(
   columns: Feather<Row>,
   rows: AsyncIterable<readonly Row[]>,
   write: Write,
@@ -60,26 +72,9 @@ async function writeFeatherOf<Row>(
   await writeArrow(fields, batches(), 'file', write);
 }
 
-/** Writes `PAIR-TIMEFRAME.feather`: date, open, high, low, close, volume. */
-export async function writeFreqtradeCandles(
-  candles: AsyncIterable<readonly Candle[]>,
-  write: Write,
-): Promise<void> {
-  await writeFeatherOf(CANDLES, candles, write);
-}
-
-/** Writes `PAIR-trades.feather`: timestamp (ms), id, type, side, price, amount, cost. */
-export async function writeFreqtradeTrades(
-  trades: AsyncIterable<readonly Trade[]>,
-  write: Write,
-): Promise<void> {
-  await writeFeatherOf(TRADES, trades, write);
-}
-
 /** Candles as lines of CSV, with all their digits: the reader makes numbers of them. */
 interface LineForm {
-  readonly heading: readonly string[];
-  readonly ending: string;
+  readonly heading: string;
   readonly line: (candle: Candle) => string;
 }
 
@@ -91,14 +86,12 @@ const values = ({ open, high, low, close, volume }: Candle) =>
 export const BAR_LINES = {
   /** What `GenericCSVData` reads as it comes: its order of columns and its form of time. */
   backtrader: {
-    heading: ['datetime', 'open', 'high', 'low', 'close', 'volume', 'openinterest'],
-    ending: '\n',
+    heading: 'datetime,open,high,low,close,volume,openinterest',
     line: (candle) => `${plainTime(candle.openAtS * SECOND_MS)},${values(candle)},0`,
   },
   /** What `pandas.read_csv` makes an index with a zone of, under the names that vectorbt looks for. */
   vectorbt: {
-    heading: ['Date', 'Open', 'High', 'Low', 'Close', 'Volume'],
-    ending: '\n',
+    heading: 'Date,Open,High,Low,Close,Volume',
     line: (candle) => `${plainTime(candle.openAtS * SECOND_MS)}+00:00,${values(candle)}`,
   },
 } as const satisfies Readonly<Record<string, LineForm>>;
@@ -106,11 +99,11 @@ export const BAR_LINES = {
 /** The file's text in pieces. */
 export async function* barLines(
   candles: AsyncIterable<readonly Candle[]>,
-  { heading, ending, line }: LineForm,
+  { heading, line }: LineForm,
 ): AsyncGenerator<Buffer> {
-  yield Buffer.from(heading.join(',') + ending);
+  yield Buffer.from(`${heading}\n`);
   for await (const batch of candles) {
-    if (batch.length > 0) yield Buffer.from(batch.map((one) => line(one) + ending).join(''));
+    if (batch.length > 0) yield Buffer.from(batch.map((one) => `${line(one)}\n`).join(''));
   }
 }
 
@@ -215,20 +208,15 @@ function written({ rows = 0, ...counts }: Counts): Written {
 
 type FileWriter = (work: FileWork) => Promise<Written>;
 
-const writerTo =
-  ({ output }: FileWork) =>
-  (bytes: Uint8Array) =>
-    output.write(bytes);
-
 async function writeAll(pieces: AsyncIterable<Uint8Array>, { output }: FileWork): Promise<void> {
   for await (const piece of pieces) await output.write(piece);
 }
 
 export const writeFeather: FileWriter = async (work) => {
   const counts: Counts = {};
-  const write = writerTo(work);
-  if (work.request.content === 'trades') await writeFreqtradeTrades(trades(work, counts), write);
-  else await writeFreqtradeCandles(candles(work, counts, false), write);
+  const write: Write = (bytes) => work.output.write(bytes);
+  if (work.request.content === 'trades') await writeFeatherOf(TRADES, trades(work, counts), write);
+  else await writeFeatherOf(CANDLES, candles(work, counts, false), write);
   return written(counts);
 };
 
@@ -241,45 +229,47 @@ export const writeBars =
   };
 
 export const writeFeed: FileWriter = async (work) => {
-  const { output, signal, request, onPhase } = work;
+  const { output, signal, onPhase } = work;
+  const { latency, isAnyLatency } = work.request;
   const counts: Counts = {};
-  const feed = await FeedFile.open((name) => output.scratch(name), signal);
-  try {
-    const { span } = work.part;
-    // Of the same instant the trade comes first: the book that follows has lost its amount already.
-    const steps = [tradeEvents(trades(work, counts)), depthEvents(rowsOf(work, 'depth'))];
-    let seen = 0;
-    for (const events of steps) {
-      for await (const batch of events) {
-        signal.throwIfAborted();
-        await feed.add(batch);
-        seen += batch.length;
-        const at = batch.at(-1);
-        if (at !== undefined) work.onProgress(seen, Math.min(at.exchUs / 1000, span.toMs));
-      }
-    }
-    onPhase('sorting events');
-    const { rows, facts } = await feed.seal(request.latency, ({ events, farOff }) => {
-      if (request.latency.kind === 'fixed' || request.isAnyLatency) return;
-      if (farOff > events * FAR_SHARE) throw farAway(farOff, events);
-    });
-    onPhase('writing events');
-    await writeAll(zipOne('data.npy', feed.content(rows), work.madeAt), work);
-    const shift = Math.max(0, -facts.leastLatencyUs);
-    return {
-      rows,
-      counts: {
-        ...{ trades: counts.rows ?? 0, timesToTheSecond: counts.timesToTheSecond ?? 0 },
-        ...{ events: facts.events, eventsPutApart: rows - facts.events },
-        ...(request.latency.kind === 'fixed'
-          ? { latencyUs: request.latency.latencyUs }
-          : { localTimesShiftedUs: shift, receivedFarOff: facts.farOff }),
-      },
-    };
-  } finally {
-    await feed.close();
-  }
+  const scratch = (name: string) => output.scratch(name);
+  await stageEvents(scratch, allEvents(work, counts));
+  onPhase('sorting events');
+  const check = ({ events, farOff }: FeedFacts) => {
+    if (latency.kind === 'fixed' || isAnyLatency) return;
+    if (farOff > events * FAR_SHARE) throw farAway(farOff, events);
+  };
+  const { rows, facts } = await sealEvents(scratch, latency, check, signal);
+  onPhase('writing events');
+  await writeAll(zipOne('data.npy', feedContent(scratch, rows), work.madeAt), work);
+  return {
+    rows,
+    counts: {
+      ...{ trades: counts.rows ?? 0, timesToTheSecond: counts.timesToTheSecond ?? 0 },
+      ...{ events: facts.events, eventsPutApart: rows - facts.events },
+      ...(latency.kind === 'fixed'
+        ? { latencyUs: latency.latencyUs }
+        : {
+            localTimesShiftedUs: Math.max(0, -facts.leastLatencyUs),
+            receivedFarOff: facts.farOff,
+          }),
+    },
+  };
 };
+
+/** Of the same instant the trade comes first: the book that follows has lost its amount already. */
+async function* allEvents(work: FileWork, counts: Counts): AsyncGenerator<FeedEvent[]> {
+  let seen = 0;
+  for (const events of [tradeEvents(trades(work, counts)), depthEvents(rowsOf(work, 'depth'))]) {
+    for await (const batch of events) {
+      work.signal.throwIfAborted();
+      yield batch;
+      seen += batch.length;
+      const at = batch.at(-1);
+      if (at !== undefined) work.onProgress(seen, Math.min(at.exchUs / 1000, work.part.span.toMs));
+    }
+  }
+}
 
 function farAway(farOff: number, events: number): InterchangeError {
   const share = `${Math.round((100 * farOff) / events)} %`;

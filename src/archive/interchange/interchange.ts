@@ -15,6 +15,7 @@ import { Output } from '../export/output.js';
 import type { ArchiveReader } from '../reading.js';
 import { type FileWork, type Written, writeBars, writeFeather, writeFeed } from './file-writers.js';
 import {
+  CONTENTS,
   type Content,
   type InterchangePart,
   type InterchangeRequest,
@@ -59,61 +60,6 @@ const iso = (ms: number) => new Date(ms).toISOString();
 /** `0.01` for two digits. */
 const step = (digits: number) =>
   digits > 0 ? `0.${'1'.padStart(digits, '0')}` : '1'.padEnd(1 - digits, '0');
-
-const FLOATS =
-  'Numbers are doubles, as the tool has them: each is the double nearest to the exact decimal of the archive.';
-const DIGITS =
-  'Numbers have every digit of the archive; the tool makes of them what it calculates with.';
-const NOTES: Readonly<Record<Tool, Readonly<Partial<Record<Content, readonly string[]>>>>> = {
-  freqtrade: {
-    candles: [
-      FLOATS,
-      'A candle that is absent had no trades; freqtrade itself puts the close before in its place. It does the same over gaps.',
-    ],
-    trades: [
-      FLOATS,
-      'timestamp is the exact time where the archive has it, else the whole second.',
-    ],
-  },
-  backtrader: {
-    candles: [DIGITS, 'A slot without trades has the close before it, and no volume. UTC.'],
-  },
-  vectorbt: {
-    candles: [DIGITS, 'A slot without trades has the close before it, and no volume. UTC.'],
-  },
-  hftbacktest: {
-    events: [
-      FLOATS,
-      'The book comes from observations of its best levels: the first as a snapshot, then what changed from one to the next.',
-      'exch_ts of a trade is its exact time where the archive has it, else its whole second. Times are nanoseconds.',
-    ],
-  },
-};
-
-/** Puts together the manifest of a file. */
-export function interchangeManifest(
-  { tool, content, intervalS, archive, version }: InterchangeRequest,
-  { market, span, sources }: InterchangePart,
-  known: readonly SpanCompleteness[],
-  file: Pick<InterchangeManifest, 'file' | 'bytes' | 'sha256' | 'madeAt'> & Written,
-): InterchangeManifest {
-  const candlesFrom = sources[0]?.kind === 'klines' ? 'exchange' : 'trades';
-  const counts = Object.entries(file.counts).filter(([, count]) => count !== 0);
-  return {
-    ...{ tapekeep: version, madeAt: file.madeAt, archive, for: tool, content },
-    ...{ market: market.name, tickSize: step(market.moneyPrec), lotSize: step(market.stockPrec) },
-    ...{ from: iso(span.fromMs), to: iso(span.toMs) },
-    ...(content === 'candles' ? { intervalS, candlesFrom } : {}),
-    ...{ file: file.file, bytes: file.bytes, sha256: file.sha256, rows: file.rows },
-    isComplete: known.every(({ missingCount }) => missingCount === 0),
-    counts: Object.fromEntries(counts),
-    notes: NOTES[tool][content] ?? [],
-    sources: known.map((one, index) => ({
-      kind: sources[index]?.kind ?? 'trades',
-      ...completenessOf(one),
-    })),
-  };
-}
 
 export interface InterchangeSurroundings {
   /** Stays open. */
@@ -174,22 +120,18 @@ export async function exportFor(
   return manifests;
 }
 
+/** How the files of each program end, and what writes them. */
+const FILES: Readonly<Record<Tool, readonly [ending: string, write: FilePlan['write']]>> = {
+  freqtrade: ['feather', writeFeather],
+  backtrader: ['csv', writeBars('backtrader')],
+  vectorbt: ['csv', writeBars('vectorbt')],
+  hftbacktest: ['npz', writeFeed],
+};
+
 function planOf({ tool, content, intervalS }: InterchangeRequest, part: InterchangePart): FilePlan {
-  const { market } = part;
-  switch (tool) {
-    case 'freqtrade': {
-      const what = content === 'trades' ? 'trades' : timeframeOf(intervalS);
-      return { part, path: `${pairName(market)}-${what}.feather`, write: writeFeather };
-    }
-    case 'backtrader':
-    case 'vectorbt':
-      return {
-        ...{ part, path: `${pairName(market)}-${timeframeOf(intervalS)}.csv` },
-        write: writeBars(tool),
-      };
-    case 'hftbacktest':
-      return { part, path: `${pairName(market)}.npz`, write: writeFeed };
-  }
+  const [ending, write] = FILES[tool];
+  const what = { candles: `-${timeframeOf(intervalS)}`, trades: '-trades', events: '' }[content];
+  return { part, path: `${pairName(part.market)}${what}.${ending}`, write };
 }
 
 /** Where slots of other lengths begin is the exchange's choice. @throws InterchangeError */
@@ -253,14 +195,29 @@ async function writeFile(
       onProgress: (rows, atMs) => around.onProgress({ market: name, rows, atMs }),
     });
     signal.throwIfAborted();
-    const listed = known.map((one) => ({
-      ...one,
-      ...{ covered: one.covered.slice(0, LISTED_MAX), missing: one.missing.slice(0, LISTED_MAX) },
-    }));
-    const manifest = interchangeManifest(request, part, listed, {
-      ...{ file: output.fileName, madeAt: madeAt.toISOString() },
-      ...{ ...output.sums(), ...written },
-    });
+    const { tool, content, intervalS, archive, version } = request;
+    const { market, span, sources } = part;
+    const candlesFrom = sources[0]?.kind === 'klines' ? 'exchange' : 'trades';
+    const manifest: InterchangeManifest = {
+      ...{ tapekeep: version, madeAt: madeAt.toISOString(), archive, for: tool, content },
+      ...{ market: name, tickSize: step(market.moneyPrec), lotSize: step(market.stockPrec) },
+      ...{ from: iso(span.fromMs), to: iso(span.toMs) },
+      ...(content === 'candles' ? { intervalS, candlesFrom } : {}),
+      ...{ file: output.fileName, ...output.sums(), rows: written.rows },
+      isComplete: known.every(({ missingCount }) => missingCount === 0),
+      counts: Object.fromEntries(Object.entries(written.counts).filter(([, count]) => count !== 0)),
+      notes: CONTENTS[tool][content] ?? [],
+      sources: known.map(({ covered, missing, ...one }, index) => ({
+        kind: sources[index]?.kind ?? 'trades',
+        ...completenessOf({
+          ...{
+            ...one,
+            covered: covered.slice(0, LISTED_MAX),
+            missing: missing.slice(0, LISTED_MAX),
+          },
+        }),
+      })),
+    };
     await output.commit(`${JSON.stringify(manifest, null, 2)}\n`);
     around.onFile(manifest, target);
     return manifest;

@@ -12,16 +12,40 @@ export type Tool = (typeof TOOLS)[number];
 /** What a file holds: candles, trades, or trades and the book as one feed of events. */
 export type Content = 'candles' | 'trades' | 'events';
 
-/** What each program takes. */
-export const CONTENTS: Readonly<Record<Tool, readonly Content[]>> = {
-  freqtrade: ['candles', 'trades'],
-  backtrader: ['candles'],
-  vectorbt: ['candles'],
-  hftbacktest: ['events'],
+const FLOATS =
+  'Numbers are doubles, as the tool has them: each is the double nearest to the exact decimal of the archive.';
+const BARS = [
+  'Numbers have every digit of the archive; the tool makes of them what it calculates with.',
+  'A slot without trades has the close before it, and no volume. UTC.',
+];
+/** What each program takes, the usual first, with what its manifests note. */
+export const CONTENTS: Readonly<Record<Tool, Readonly<Partial<Record<Content, string[]>>>>> = {
+  freqtrade: {
+    candles: [
+      FLOATS,
+      'A candle that is absent had no trades; freqtrade itself puts the close before in its place. It does the same over gaps.',
+    ],
+    trades: [
+      FLOATS,
+      'timestamp is the exact time where the archive has it, else the whole second.',
+    ],
+  },
+  backtrader: { candles: BARS },
+  vectorbt: { candles: BARS },
+  hftbacktest: {
+    events: [
+      FLOATS,
+      'The book comes from observations of its best levels: the first as a snapshot, then what changed from one to the next.',
+      'exch_ts of a trade is its exact time where the archive has it, else its whole second. Times are nanoseconds.',
+    ],
+  },
 };
 
-export interface InterchangeMarket extends NamedMarket {
+export interface InterchangeMarket {
   readonly marketId: number;
+  readonly name: string;
+  readonly stock: string;
+  readonly money: string;
   /** Digits after the point of amounts, and of prices. */
   readonly stockPrec: number;
   readonly moneyPrec: number;
@@ -59,13 +83,6 @@ export interface InterchangeRequest {
   readonly version: string;
 }
 
-/** A market as other tools name it. */
-export interface NamedMarket {
-  readonly name: string;
-  readonly stock: string;
-  readonly money: string;
-}
-
 const UNITS: readonly (readonly [seconds: number, letter: string])[] = [
   [7 * DAY_S, 'w'],
   [DAY_S, 'd'],
@@ -89,14 +106,11 @@ const PLAIN = /^[A-Za-z0-9_-]{1,80}$/;
  *
  * @throws OutputError for currencies that no such name can hold
  */
-export function pairName({ name, stock, money }: NamedMarket): string {
-  return plain(`${stock}_${money}`, name);
-}
-
-function plain(text: string, market: string): string {
-  if (PLAIN.test(text)) return text;
+export function pairName({ name, stock, money }: InterchangeMarket): string {
+  const pair = `${stock}_${money}`;
+  if (PLAIN.test(pair)) return pair;
   throw new OutputError(
-    text,
-    `the currencies of ${market} make no name of a file that the tool would know; use another format`,
+    pair,
+    `the currencies of ${name} make no name of a file that the tool would know; use another format`,
   );
 }

@@ -239,7 +239,7 @@ function common(one: Span | undefined, other: Span): Span {
 
 /** @throws UsageError for what the program cannot be given, and options that would do nothing */
 function contentOf({ for: tool, kind, interval, candles, latency }: InterchangeSelection): Content {
-  const allowed = CONTENTS[tool];
+  const allowed = Object.keys(CONTENTS[tool]) as Content[];
   const content: Content | undefined =
     kind === undefined
       ? allowed[0]

@@ -7,12 +7,19 @@ import {
   type BookSides,
   FEED,
   type FeedEvent,
-  FeedFile,
+  feedContent,
   type Latency,
+  sealEvents,
+  stageEvents,
   zipOne,
 } from '../../../../src/archive/interchange/feed.js';
 import { makeFolder } from '../../../support/worlds/export-world.js';
-import { type ReadEvent, readEvents, unzipOne } from '../../../support/worlds/interchange.js';
+import {
+  batches,
+  type ReadEvent,
+  readEvents,
+  unzipOne,
+} from '../../../support/worlds/interchange.js';
 
 const side = fc.uniqueArray(
   fc.tuple(fc.integer({ min: 1, max: 12 }), fc.integer({ min: 1, max: 3 })),
@@ -75,21 +82,18 @@ test('who follows the changes has every observed book, level by level', () => {
 
 async function sealed(t: TestContext, events: readonly FeedEvent[], latency: Latency) {
   const folder = await makeFolder(t);
-  const feed = await FeedFile.open((name) => join(folder, name), new AbortController().signal);
-  try {
-    for (let at = 0; at < events.length; at += 3) await feed.add(events.slice(at, at + 3));
-    const { rows, facts } = await feed.seal(latency, () => undefined);
-    const pieces: Uint8Array[] = [];
-    for await (const piece of zipOne('data.npy', feed.content(rows), new Date(0)))
-      pieces.push(piece);
-    const { name, content } = unzipOne(Buffer.concat(pieces));
-    assert.equal(name, 'data.npy');
-    const read = readEvents(content);
-    assert.equal(read.events.length, rows);
-    return { ...read, facts };
-  } finally {
-    await feed.close();
-  }
+  const scratch = (name: string) => join(folder, name);
+  await stageEvents(scratch, batches(events, 3));
+  const { signal } = new AbortController();
+  const { rows, facts } = await sealEvents(scratch, latency, () => undefined, signal);
+  const pieces: Uint8Array[] = [];
+  for await (const piece of zipOne('data.npy', feedContent(scratch, rows), new Date(0)))
+    pieces.push(piece);
+  const { name, content } = unzipOne(Buffer.concat(pieces));
+  assert.equal(name, 'data.npy');
+  const read = readEvents(content);
+  assert.equal(read.events.length, rows);
+  return { ...read, facts };
 }
 
 const hasFlag =

@@ -3,8 +3,9 @@ import test from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
 import fc from 'fast-check';
 import {
-  writeFreqtradeCandles,
-  writeFreqtradeTrades,
+  CANDLES,
+  TRADES,
+  writeFeatherOf,
 } from '../../../../src/archive/interchange/file-writers.js';
 import type { TradeRow } from '../../../../src/model/batch.js';
 import { batches } from '../../../support/worlds/interchange.js';
@@ -34,7 +35,7 @@ test('candles: an Arrow file with the columns and types of freqtrade, each numbe
           ...{ openAtS: 1_768_478_400 + index * 60, open, high, low, close, volume },
         }),
       );
-      const bytes = await bytesOf((write) => writeFreqtradeCandles(batches(candles, 3), write));
+      const bytes = await bytesOf((write) => writeFeatherOf(CANDLES, batches(candles, 3), write));
       assert.equal(bytes.toString('latin1', 0, 6), 'ARROW1');
       const table = tableFromIPC(bytes);
       assert.deepEqual(
@@ -61,7 +62,7 @@ test('trades: ids stay text, times are milliseconds, the type of the order is no
     ...{ price: '61837.63000000', amount: '0.1', total: '6183.763' },
   });
   const trades = Array.from({ length: 70_000 }, (_, index) => trade(index));
-  const bytes = await bytesOf((write) => writeFreqtradeTrades(batches(trades, 999), write));
+  const bytes = await bytesOf((write) => writeFeatherOf(TRADES, batches(trades, 999), write));
   const table = tableFromIPC(bytes);
   assert.deepEqual(
     table.schema.fields.map(({ name, type }) => `${name} ${type}`),
