@@ -23,4 +23,22 @@ export const EQUIVALENTS: readonly {
     replacement: 'false',
     reason: 'what follows adds nothing to a full list',
   },
+  {
+    file: 'store/writer/trade-encoder.ts',
+    original: '!hasValue || pointAt === 0 || pointAt === length - 1',
+    replacement: 'true',
+    reason: 'the slower way, for unusual decimals, writes the same bytes',
+  },
+  {
+    file: 'store/writer/writer.ts',
+    original: 'this.#pending.rows >= this.#options.maxGroupRows',
+    replacement: 'this.#pending.rows > this.#options.maxGroupRows',
+    reason: 'only when the next group is prepared, not what is in it',
+  },
+  {
+    file: 'store/writer/session.ts',
+    original: 'true',
+    replacement: 'false',
+    reason: 'the timer is cancelled when its try ends, and no process ends before that',
+  },
 ];

@@ -26,7 +26,10 @@ import { findMutants, instrument, type Mutant, sampleOf } from './mutants.js';
  */
 const ROOMS = {
   engine: { sources: ['sandbox/engine/'], tests: ['unit/sandbox/engine/'] },
-  kernel: { sources: ['kernel/'], tests: ['unit/kernel/', 'unit/client/', 'wire/held'] },
+  kernel: {
+    sources: ['kernel/'],
+    tests: ['unit/kernel/', 'unit/client/', 'unit/documents', 'wire/held'],
+  },
   model: {
     sources: ['model/'],
     tests: ['unit/model/', 'unit/collect/candles', 'unit/collect/walk-pages', 'store/gap-memories'],
@@ -47,6 +50,7 @@ const ROOMS = {
       'store/sealing-late',
       'store/blocked',
       'store/check-results',
+      'store/present',
     ],
   },
   walk: { sources: ['collect/trades/'], tests: ['unit/collect/'] },

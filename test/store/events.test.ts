@@ -75,6 +75,8 @@ test('all kinds and markets come in one order, hot, cold and mixed, as they happ
   await t.test('the first day in files', async () => {
     for (const kind of KINDS) await archiveDay({ ...world, coldDir }, kind, dayText(0));
     sameEvents(await collected(archive.events(EVENT_SPAN)), world.happened);
+    const unaware = (await openWorld(t, world)).events(EVENT_SPAN).next();
+    await assert.rejects(unaware, { code: 'bad_option', message: /coldDir/ });
     const received = archive.events({ ...EVENT_SPAN, order: 'received' });
     sameEvents(await collected(received), world.received);
   });

@@ -33,6 +33,19 @@ test('claims that touch become one island, whatever their order', async () => {
   assert.deepEqual(await brokenCoverage(url), []);
 });
 
+test('a claim of another stream joins what it has, also beside trades of its market', async () => {
+  const { store, trades } = await openWithStreams();
+  const depth = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
+  for (const at of [0, 10, 20]) {
+    await store.commit({
+      trades: [trade(at + 1, at)],
+      claims: [claim(trades, at, at + 10), claim(depth, at, at + 10)],
+    });
+  }
+  const spans = (await store.coveredRanges(depth, 10)).map(({ span }) => span);
+  assert.deepEqual(spans, [claim(depth, 0, 30).span]);
+});
+
 test('any order of pages, repeats and claims leaves an exact ledger', async () => {
   const { store, url, trades, times } = await openWithStreams();
   const operation = fc.record({

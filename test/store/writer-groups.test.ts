@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { StreamRef } from '../../src/model/batch.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
 
 const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, rejected = 0) => ({
@@ -131,6 +131,15 @@ test('each row in conflict is kept: it is the only copy of another version', asy
   });
   assert.equal(outcomes.trade.conflict, 3);
   assert.deepEqual(await runSql(url, 'SELECT count(*)::int AS n FROM quarantine'), [{ n: 3 }]);
+});
+
+test('of two tickers of one moment in a batch the first stays, and the other one is kept', async () => {
+  const { store, url } = await openTestStore();
+  const rows = ['1', '2'].map((last) => ({ ...ticker(1, 0), last }));
+  const { outcomes } = await store.commit({ tickers: rows });
+  assert.deepEqual(outcomes.ticker, counts(1, 0, 0, 1));
+  assert.deepEqual(await runSql(url, 'SELECT last FROM ticker'), [{ last: '1' }]);
+  assert.deepEqual(await runSql(url, 'SELECT reason FROM quarantine'), [{ reason: 'conflict' }]);
 });
 
 test('a missing partition is made and the work repeated', async () => {

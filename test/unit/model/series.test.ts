@@ -6,6 +6,7 @@ import { sortedRowsSql } from '../../../src/archive/cold-rows.js';
 import { tablesKept } from '../../../src/cli/life.js';
 import {
   columnsOf,
+  nameMeant,
   seriesColumns,
   seriesOrder,
   seriesVariant,
@@ -120,4 +121,11 @@ test('the life of partitions', () => {
   for (const [kind, tables] of Object.entries(golden.retention ?? {})) {
     assert.deepEqual(tablesKept(kind as Parameters<typeof tablesKept>[0]), tables);
   }
+});
+
+test('a series is meant by its name in the singular or plural, or as candles', () => {
+  const meant = ['Candle', 'candles', ' klines', 'trade', 'TICKERS', 'tick', ''].map((word) =>
+    nameMeant(word, ['klines', 'trades', 'ticker'] as const),
+  );
+  assert.deepEqual(meant, ['klines', 'klines', 'klines', 'trades', 'ticker', undefined, undefined]);
 });

@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { marketsOf, microsOf } from '../../../../src/archive/events/plan.js';
+
+const US = Date.UTC(2026, 0, 31, 12, 34, 56) * 1000;
+
+test('an instant is a text, a Date or microseconds, to the microsecond', () => {
+  assert.equal(microsOf('2026-01-31T12:34:56.000007Z'), US + 7);
+  assert.equal(microsOf('2026-01-31 12:34:56'), US);
+  assert.equal(microsOf('2026-01-31 12:34'), US - 56_000_000);
+  assert.equal(microsOf('2026-01-31T14:34:56.5+02:00'), US + 500_000);
+  assert.equal(microsOf('2026-01-31T14:34:56+02'), US);
+  assert.equal(microsOf('2026-01-31'), Date.UTC(2026, 0, 31) * 1000);
+  assert.equal(microsOf(new Date(US / 1000)), US);
+  assert.equal(microsOf(US), US);
+});
+
+test('what is no instant is refused, also a day that no month has', () => {
+  const none = ['', 'soon', '2026-02-30', '2026-01-31T25:00', US / 1000, new Date(Number.NaN)];
+  for (const one of none) assert.throws(() => microsOf(one), { code: 'bad_moment' }, String(one));
+});
+
+test('a market that the archive does not have is named with those that it has', () => {
+  const known = [{ market: 'BTC_USDT', marketId: 1 }] as unknown as Parameters<typeof marketsOf>[1];
+  assert.throws(
+    () => marketsOf(['ETH_USDT'], known),
+    /no market ETH_USDT; the archive has BTC_USDT/,
+  );
+  assert.throws(
+    () => marketsOf(['ETH_USDT'], []),
+    /no market ETH_USDT; the archive has no market yet/,
+  );
+  assert.throws(() => marketsOf([], known), { code: 'bad_option' });
+  assert.deepEqual(marketsOf(['BTC_USDT', 'BTC_USDT'], known), known);
+});
