@@ -1,4 +1,4 @@
-import { Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { finished } from 'node:stream/promises';
 import pg from 'pg';
 import { from as copyFrom, to as copyTo } from 'pg-copy-streams';
@@ -10,7 +10,7 @@ import { actionOf, StoreError, sqlstateOf, toStoreError } from './errors.js';
 /** The oldest server whose SQL we speak (multiranges, NULLS NOT DISTINCT, MERGE). */
 const OLDEST_SERVER = 15;
 /** The client gives up a little after the server should have, so that the server's word is heard. */
-const CLIENT_GRACE_MS = 5_000;
+export const CLIENT_GRACE_MS = 5_000;
 /** TCP keepalive finds a server that vanished without a word. */
 const KEEPALIVE_AFTER_MS = 10_000;
 /** Read ahead of a slow reader, bytes. */
@@ -53,9 +53,9 @@ export function sessionSettings(statementTimeoutMs: number): string {
 
 /** @throws {@link StoreError} `bad_database_url` */
 export function clientConfig(
-  options: Pick<ConnectionOptions, 'databaseUrl' | 'connectTimeoutMs'>,
+  { databaseUrl, connectTimeoutMs }: ConnectionOptions,
+  applicationName = 'tapekeep',
 ): pg.ClientConfig {
-  const { databaseUrl } = options;
   if (!/^postgres(ql)?:\/\//.test(databaseUrl) || !URL.canParse(databaseUrl)) {
     throw new StoreError(
       'bad_database_url',
@@ -70,8 +70,8 @@ export function clientConfig(
   }
   return {
     connectionString: databaseUrl,
-    application_name: 'tapekeep',
-    connectionTimeoutMillis: options.connectTimeoutMs,
+    application_name: applicationName,
+    connectionTimeoutMillis: connectTimeoutMs,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,
   };
@@ -154,7 +154,7 @@ export async function refuseReadOnly(runner: Runner, databaseUrl: string): Promi
   });
 }
 
-/** Runs statements: a connection, a transaction on one, and the pool. */
+/** Runs statements: a connection, and the pool. */
 export interface Runner {
   /** @throws {@link StoreError} */
   rows<Row extends object>(sql: string, values?: readonly unknown[]): Promise<Row[]>;
@@ -173,6 +173,8 @@ export interface ConnectionUse {
   readonly explain?: (error: unknown) => Error;
   /** Error text when it is used after it was lost; the reason is added. */
   readonly lostText?: string;
+  /** What the server calls the program. Default: tapekeep. */
+  readonly applicationName?: string;
 }
 
 /** A failure in the store's words, for {@link ConnectionUse.explain}. */
@@ -191,30 +193,31 @@ export function inStoreWords(error: unknown): Error {
  * used again after that.
  */
 export class Connection implements Runner {
-  readonly #client: pg.Client;
-  readonly #socket: Socket;
+  readonly #client: pg.ClientBase;
   readonly #clock: Clock;
   readonly #use: ConnectionUse;
-  readonly #silenceMs: number | null;
+  #silenceMs: number | null;
   readonly #onAbort = () => this.destroy();
   /** Names of statements by their text; texts are constants of this program. */
   readonly #prepared = new Map<string, string>();
   #isLost = false;
   /** What ended it, where that was not its owner. */
   #lostBy: unknown;
+  /** Resolves at its end, whoever ends it. */
+  readonly ended: Promise<void>;
 
-  private constructor(
-    client: pg.Client,
-    socket: Socket,
+  /** @param client on its way to the server, or connected */
+  constructor(
+    client: pg.ClientBase,
     { clock, statementTimeoutMs }: ConnectionOptions,
-    use: ConnectionUse,
+    use: ConnectionUse = {},
   ) {
     this.#client = client;
-    this.#socket = socket;
     this.#clock = clock;
     this.#use = use;
     this.#silenceMs =
       use.silenceMs === undefined ? statementTimeoutMs + CLIENT_GRACE_MS : use.silenceMs;
+    this.ended = new Promise((resolve) => this.#socket.once('close', () => resolve()));
     client.on('error', (error) => this.#lose(error));
     client.on('end', () => this.#lose(new Error('the server closed it')));
     use.signal?.addEventListener('abort', this.#onAbort, { once: true });
@@ -223,18 +226,22 @@ export class Connection implements Runner {
   /** @throws {@link StoreError} naming host, port and database; the signal's reason */
   static async open(options: ConnectionOptions, use: ConnectionUse = {}): Promise<Connection> {
     use.signal?.throwIfAborted();
-    const socket = new Socket();
+    const client = new pg.Client(clientConfig(options, use.applicationName));
+    const connection = new Connection(client, options, use);
     try {
-      const client = new pg.Client({ ...clientConfig(options), stream: () => socket });
-      const connection = new Connection(client, socket, options, use);
       await client.connect();
       await client.query(sessionSettings(options.statementTimeoutMs));
       return connection;
     } catch (error) {
-      socket.destroy();
+      connection.destroy();
       use.signal?.throwIfAborted();
       throw connectFailure(error, options.databaseUrl);
     }
+  }
+
+  /** The driver has it; its types do not. */
+  get #socket(): Socket {
+    return (this.#client as unknown as { connection: { stream: Socket } }).connection.stream;
   }
 
   get isLost(): boolean {
@@ -244,17 +251,53 @@ export class Connection implements Runner {
   /** Of the server's process behind it. */
   get pid(): number {
     // The driver has it; its types do not.
-    return (this.#client as pg.Client & { readonly processID: number }).processID;
+    return (this.#client as pg.ClientBase & { readonly processID: number }).processID;
   }
 
+  /** For a library that takes no other; statements run through it have no deadline. */
+  get driver(): pg.ClientBase {
+    return this.#client;
+  }
+
+  /** Whether an open connection keeps this process alive, as it does at first. */
+  keepAlive(isKept: boolean): void {
+    if (isKept) this.#socket.ref();
+    else this.#socket.unref();
+  }
+
+  /** Does some work with another deadline of the server's answers. */
+  async withSilence<T>(silenceMs: number, work: () => Promise<T>): Promise<T> {
+    const before = this.#silenceMs;
+    this.#silenceMs = silenceMs;
+    try {
+      return await work();
+    } finally {
+      this.#silenceMs = before;
+    }
+  }
+
+  /** @param values none: there may be several statements in the text */
   rows<Row extends object>(sql: string, values: readonly unknown[] = []): Promise<Row[]> {
-    return this.#run(async () => {
-      const { rows } =
-        values.length === 0
-          ? await this.#client.query<Row>(sql)
-          : await this.#client.query<Row>(sql, [...values]);
-      return rows;
-    });
+    return this.#query<Row>({ text: sql, values: [...values] });
+  }
+
+  /**
+   * Runs one statement that comes from outside. Several in one text are refused by the protocol
+   * itself, so that none can end the transaction it runs in.
+   */
+  single<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
+    return this.#query<Row>({ text: sql, values: [...values], queryMode: 'extended' });
+  }
+
+  /** As {@link single}, with the columns in their order, whatever they are called. */
+  table(sql: string, values: readonly unknown[]): Promise<unknown[][]> {
+    const form = { rowMode: 'array', queryMode: 'extended', types: ANSWER_TYPES };
+    return this.#query({ text: sql, values: [...values], ...form });
+  }
+
+  /** The columns of what a statement from outside would answer; it is not run. */
+  describe(sql: string): Promise<DescribedColumn[]> {
+    return this.#run(() => describe(this.#client, sql));
   }
 
   /** Several statements in one message, without values; answers with the rows of each. */
@@ -270,12 +313,9 @@ export class Connection implements Runner {
 
   /** A statement that comes again and again: the server reads its text but once. */
   rowsAgain<Row extends object>(sql: string, values: readonly unknown[]): Promise<Row[]> {
-    return this.#run(async () => {
-      const name = this.#prepared.get(sql) ?? `tapekeep_${this.#prepared.size + 1}`;
-      this.#prepared.set(sql, name);
-      const { rows } = await this.#client.query<Row>({ name, text: sql, values: [...values] });
-      return rows;
-    });
+    const name = this.#prepared.get(sql) ?? `tapekeep_${this.#prepared.size + 1}`;
+    this.#prepared.set(sql, name);
+    return this.#query<Row>({ name, text: sql, values: [...values] });
   }
 
   /**
@@ -334,7 +374,10 @@ export class Connection implements Runner {
   async close(): Promise<void> {
     const isOpen = !this.#isLost;
     this.#isLost = true;
-    if (isOpen) await this.#inTime(this.#client.end(), this.#silenceMs).catch(() => undefined);
+    if (isOpen) {
+      const ending = (this.#client as pg.Client).end();
+      await this.#inTime(ending, this.#silenceMs).catch(() => undefined);
+    }
     this.destroy();
   }
 
@@ -362,6 +405,11 @@ export class Connection implements Runner {
 
   #explain(error: unknown): Error {
     return this.#use.explain?.(error) ?? (error as Error);
+  }
+
+  /** @param query also with settings that the driver knows and its types do not */
+  #query<Row>(query: pg.QueryConfig & { readonly queryMode?: string }): Promise<Row[]> {
+    return this.#run(async () => (await this.#client.query(query)).rows as Row[]);
   }
 
   async #run<T>(work: () => Promise<T>): Promise<T> {
@@ -410,44 +458,86 @@ export async function pingPostgres(options: {
   await connection.close();
 }
 
-/**
- * Several statements in one message, because each message costs the way to the server and back, and
- * the server waits meanwhile.
- */
-
-/** A statement that a connection of the writer knows by name, so that it can stand in a script. */
-export interface NamedStatement {
+/** A column of a statement's answer, as the server describes it. */
+interface DescribedColumn {
   readonly name: string;
-  /** Of its parameters, in order. */
-  readonly types: readonly string[];
-  readonly sql: string;
+  /** OID of its type. */
+  readonly type: number;
 }
 
-type Scalar = string | number | null;
-
-/** SQL that makes a connection know the statement. */
-export function prepareSql({ name, types, sql }: NamedStatement): string {
-  return `PREPARE ${name} (${types.join(', ')}) AS ${sql}`;
+/** What the driver calls while the server answers; its types know the first one only. */
+interface Handlers extends pg.Submittable {
+  callback: (error: Error | null) => void;
+  handleRowDescription(message: { readonly fields: readonly pg.FieldDef[] }): void;
+  handleReadyForQuery(): void;
+  handleError(error: Error): void;
 }
 
-/** SQL that runs it. Values are written as hexadecimal digits: whatever is in them, it stays a value. */
-export function executeSql(
-  { name, types }: NamedStatement,
-  values: readonly (string | readonly Scalar[])[],
-): string {
-  const given = values.map((value, index) => {
-    const text = typeof value === 'string' ? value : arrayText(value);
-    const digits = Buffer.from(text, 'utf8').toString('hex');
-    return `convert_from(decode('${digits}', 'hex'), 'UTF8')::${types[index] ?? 'text'}`;
+/** Messages of the protocol that the driver's types leave out. */
+interface Wire {
+  parse(message: { readonly name: string; readonly text: string }): void;
+  describe(message: { readonly type: 'S'; readonly name: string }): void;
+  sync(): void;
+}
+
+/**
+ * Asks the server what the answer to a statement will look like, without running it. A text of several
+ * statements is refused by the protocol itself.
+ *
+ * @throws the error of the server or the driver
+ */
+function describe(client: pg.ClientBase, text: string): Promise<DescribedColumn[]> {
+  return new Promise((resolve, reject) => {
+    let columns: DescribedColumn[] = [];
+    const handlers: Handlers = {
+      // The driver puts its own in front of this one, which ends its deadline.
+      callback: (error) => {
+        if (error === null) resolve(columns);
+        else reject(error);
+      },
+      submit(connection) {
+        const wire = connection as unknown as Wire;
+        wire.parse({ name: '', text });
+        wire.describe({ type: 'S', name: '' });
+        wire.sync();
+      },
+      handleRowDescription({ fields }) {
+        columns = fields.map(({ name, dataTypeID }) => ({ name, type: dataTypeID }));
+      },
+      handleReadyForQuery() {
+        this.callback(null);
+      },
+      handleError(error) {
+        this.callback(error);
+      },
+    };
+    client.query(handlers);
   });
-  return `EXECUTE ${name}(${given.join(', ')})`;
 }
 
-/** The text form of an array (Postgres manual, Arrays). */
-function arrayText(values: readonly Scalar[]): string {
-  const elements = values.map((value) => {
-    if (typeof value === 'string') return `"${value.replace(/[\\"]/g, '\\$&')}"`;
-    return value === null ? 'NULL' : `${value}`;
-  });
-  return `{${elements.join(',')}}`;
+/** Types that the driver would make into something less exact than their text. */
+const KEPT_AS_TEXT: ReadonlySet<number> = new Set([
+  1082, // date
+  1114, // timestamp
+  1184, // timestamptz: a JavaScript date has no microseconds
+  1186, // interval
+]);
+const NUMERIC_ARRAY = 1231;
+const TEXT_ARRAY = 1009;
+
+/** How the values of an answer are read: no number on the way through a float. */
+const ANSWER_TYPES: pg.CustomTypesConfig = {
+  getTypeParser: ((oid: number, format?: 'text' | 'binary') => {
+    if (KEPT_AS_TEXT.has(oid)) return timestamp;
+    return pg.types.getTypeParser(oid === NUMERIC_ARRAY ? TEXT_ARRAY : oid, format);
+  }) as pg.CustomTypesConfig['getTypeParser'],
+};
+
+/** `2026-01-31T12:00:00.000Z`, with microseconds where there are any. */
+function timestamp(text: string): string {
+  const [, day, time, fraction = ''] =
+    /^(\d{4,}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?(?:\+00)?$/.exec(text) ?? [];
+  if (day === undefined) return text;
+  const zone = text.endsWith('+00') ? 'Z' : '';
+  return `${day}T${time}.${fraction.padEnd(fraction.length > 3 ? 6 : 3, '0')}${zone}`;
 }

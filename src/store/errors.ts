@@ -74,6 +74,26 @@ const ACTIONS: Readonly<Record<string, SqlAction>> = {
   XX: 'retry', // internal error
 };
 
+/** Postgres' codes that callers ask about, by what they mean. Source: the same, and sql/0006. */
+const STATES = {
+  'lock not available': ['55P03'],
+  'not allowed': ['42501'],
+  'out of time': ['57014'],
+  'read only': ['25006'],
+  /** A deadlock or a serialization failure: it succeeds when it is repeated. */
+  'undone for others': ['40001', '40P01'],
+  /** Table, object or row: another session made it at this instant. */
+  'made meanwhile': ['42P07', '42710', '23505'],
+  'partition sealed': ['TK001'],
+  'partition gone': ['TK002', 'TK003'],
+} as const satisfies Readonly<Record<string, readonly string[]>>;
+
+/** Whether the server refused for this reason. */
+export function isState(error: unknown, state: keyof typeof STATES): boolean {
+  const codes: readonly string[] = STATES[state];
+  return codes.includes(sqlstateOf(error) ?? '');
+}
+
 /** What the states of our own are called. */
 const PARTITION_CODES: Readonly<Record<string, StoreErrorCode>> = {
   TK001: 'partition_final',

@@ -44,6 +44,7 @@ import {
   touchSession,
 } from './completeness/ledger.js';
 import { revoke, revokeBeyond } from './completeness/revocation.js';
+import { checkServerVersion } from './connection.js';
 import { Database } from './database.js';
 import { readAnswer } from './reading/answers.js';
 import {
@@ -209,7 +210,7 @@ export async function openStore(options: StoreOptions) {
   const { poolSize, random, telemetry } = settings;
   const database = new Database({ ...connection, poolSize, random, telemetry });
   try {
-    await database.check();
+    await checkServerVersion(database, databaseUrl);
     await checkMigrated(database, databaseUrl);
   } catch (error) {
     await database.close();
@@ -315,7 +316,10 @@ export async function openStore(options: StoreOptions) {
 
     /** Runs one read-only statement for the archive's readers. Values only as parameters. */
     async query<Row extends object>(sql: string, values: readonly SqlValue[] = []): Promise<Row[]> {
-      return await open().transaction((runner) => runner.single<Row>(sql, values), 'READ ONLY');
+      return await open().transaction(
+        (connection) => connection.single<Row>(sql, values),
+        'READ ONLY',
+      );
     },
 
     /** One round trip. @throws {@link StoreError} */

@@ -2,7 +2,7 @@ import { subtractSpans } from '../../kernel/span.js';
 import type { IdEpoch, StreamRef, TradeExposure } from '../../model/batch.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
-import { partitionOf, sqlstateOf } from '../errors.js';
+import { isState, partitionOf } from '../errors.js';
 import { removedRows } from '../schema/partitions.js';
 import { fromMs, toMs } from '../sql.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
@@ -16,8 +16,6 @@ const STREAMS = `
   FROM stream WHERE market_id = $1 AND kind IN ('trades', 'times') ORDER BY stream_id`;
 const EXPOSE = `SELECT expose_trade($1, ${fromMs('$2')}, $3, $4) AS exposed`;
 const REOPEN = 'SELECT reopen_partition($1)';
-/** Rows of a sealed partition were to be changed. */
-const FINAL = 'TK001';
 /** Rows to be exposed lie close together: in two partitions at most. */
 const PARTITIONS_MAX = 2;
 
@@ -34,7 +32,7 @@ export async function exposeTrades(database: Database, exposure: TradeExposure):
       await database.transaction((runner) => expose(runner, exposure));
       return;
     } catch (error) {
-      const partition = sqlstateOf(error) === FINAL ? partitionOf(error) : undefined;
+      const partition = isState(error, 'partition sealed') ? partitionOf(error) : undefined;
       if (partition === undefined || reopened >= PARTITIONS_MAX) throw error;
       await database.rows(REOPEN, [partition]);
     }

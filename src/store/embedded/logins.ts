@@ -1,7 +1,9 @@
 import { createHmac } from 'node:crypto';
 import { readFile, realpath, writeFile } from 'node:fs/promises';
-import pg from 'pg';
+import { type Clock, startDeadline } from '../../kernel/clock.js';
 import { isAlive } from '../../kernel/processes.js';
+import { unlessAborted } from '../../kernel/unless-aborted.js';
+import { Connection } from '../connection.js';
 import { makeRoles, passOwnership, settleQueryRole } from '../schema/roles.js';
 
 /** The superuser that initdb makes. The program uses it to set the server up, and for nothing else. */
@@ -56,13 +58,6 @@ function programPassword(password: string): string {
   return createHmac('sha256', password).update(PROGRAM_LOGIN).digest('hex');
 }
 
-/** The driver has these two methods; its types do not. */
-interface UserConnection extends pg.Client {
-  /** Keeps this process alive, as at first. */
-  ref(): void;
-  unref(): void;
-}
-
 /**
  * A server that serves, with the connection that counts this process among its users. It ends when the
  * server or this process does, so that Postgres itself reports who is left.
@@ -71,9 +66,7 @@ export interface Running {
   readonly pid: number;
   readonly port: number;
   readonly password: string;
-  readonly connection: UserConnection;
-  /** Resolves at the end of the connection. */
-  readonly ended: Promise<void>;
+  readonly connection: Connection;
 }
 
 /**
@@ -83,24 +76,22 @@ export interface Running {
  */
 export async function joinServer(
   { pid, port }: Pick<Running, 'pid' | 'port'>,
-  password: string,
-  clusterDir: string,
+  { password, clusterDir, clock }: { password: string; clusterDir: string; clock: Clock },
 ): Promise<Running | undefined> {
   if (port === 0) return undefined;
-  const connection = superuserClient(port, password, MAINTENANCE) as UserConnection;
-  const ended = new Promise<void>((resolve) => connection.once('end', resolve));
+  let connection: Connection | undefined;
   try {
-    await connection.connect();
-    const { rows } = await connection.query<{ folder: string }>(
+    connection = await openAsSuperuser(clock, port, password, MAINTENANCE);
+    const [row] = await connection.rows<{ folder: string }>(
       `SELECT current_setting('data_directory') AS folder`,
     );
-    if ((await realpath(rows[0]?.folder ?? '')) === (await realpath(clusterDir))) {
-      return { pid, port, password, connection, ended };
+    if ((await realpath(row?.folder ?? '')) === (await realpath(clusterDir))) {
+      return { pid, port, password, connection };
     }
   } catch {
     // Down, starting, or the server of another cluster.
   }
-  await connection.end().catch(() => undefined);
+  await connection?.close();
   return undefined;
 }
 
@@ -108,13 +99,14 @@ export async function joinServer(
  * Processes of the other users of a server. None when it does not answer: one that is down or frozen
  * serves no process.
  */
-export async function otherUsers({ connection }: Running): Promise<number[]> {
+export async function otherUsers({ connection }: Running, clock: Clock): Promise<number[]> {
   const sql = `
     SELECT split_part(application_name, ' ', 2)::int AS pid FROM pg_stat_activity
     WHERE usename = current_user AND application_name ~ '^${USER_NAME} \\d{1,9}$'
       AND pid <> pg_backend_pid()`;
-  const query = { text: sql, query_timeout: USERS_TIMEOUT_MS };
-  const { rows } = await connection.query<{ pid: number }>(query).catch(() => ({ rows: [] }));
+  using deadline = startDeadline(clock, USERS_TIMEOUT_MS, () => new Error('no answer'));
+  const asked = unlessAborted(deadline.signal, connection.rows<{ pid: number }>(sql));
+  const rows = await asked.catch(() => []);
   // A backend may outlive its killed client for a moment.
   return rows.map(({ pid }) => pid).filter(isAlive);
 }
@@ -126,30 +118,31 @@ export async function otherUsers({ connection }: Running): Promise<number[]> {
  *
  * @throws the driver's errors
  */
-export async function settleLogins({ connection, port, password }: Running): Promise<void> {
-  const { rows } = await connection.query<Look>(LOOK);
-  const [found] = rows;
+export async function settleLogins(
+  { connection, port, password }: Running,
+  clock: Clock,
+): Promise<void> {
+  const [found] = await connection.rows<Look>(LOOK);
   if (found?.isOwner === true) return;
   await makeRoles(connection);
   if (found?.hasLogin !== true) {
-    await connection.query(
+    await connection.rows(
       `CREATE ROLE ${PROGRAM_LOGIN} LOGIN PASSWORD '${programPassword(password)}';
        COMMENT ON ROLE ${PROGRAM_LOGIN} IS 'The programs of this archive log in as this role.';
        GRANT tapekeep_owner TO ${PROGRAM_LOGIN}`,
     );
   }
-  if (found?.hasDatabase !== true) await connection.query(`CREATE DATABASE ${DATABASE}`);
-  const archive = superuserClient(port, password, DATABASE);
-  await archive.connect();
+  if (found?.hasDatabase !== true) await connection.rows(`CREATE DATABASE ${DATABASE}`);
+  const archive = await openAsSuperuser(clock, port, password, DATABASE);
   try {
-    await archive.query(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; ${CLOSE_JOURNAL}`);
+    await archive.rows(`BEGIN; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}; ${CLOSE_JOURNAL}`);
     await passOwnership(archive);
     await settleQueryRole(archive);
-    await archive.query('COMMIT');
+    await archive.rows('COMMIT');
   } finally {
-    await archive.end();
+    await archive.close();
   }
-  await connection.query(`ALTER DATABASE ${DATABASE} OWNER TO ${PROGRAM_LOGIN}`);
+  await connection.rows(`ALTER DATABASE ${DATABASE} OWNER TO ${PROGRAM_LOGIN}`);
 }
 
 /** Writes the program's password down for people, where that can be written. */
@@ -159,12 +152,14 @@ export async function writeProgramPassword(path: string, password: string): Prom
   await writeFile(path, text, { mode: 0o600 }).catch(() => undefined);
 }
 
-function superuserClient(port: number, password: string, database: string): pg.Client {
-  const client = new pg.Client({
-    connectionString: urlOf(EMBEDDED_SUPERUSER, password, port, database),
-    application_name: `${USER_NAME} ${process.pid}`,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-  });
-  client.on('error', () => undefined);
-  return client;
+function openAsSuperuser(
+  clock: Clock,
+  port: number,
+  password: string,
+  database: string,
+): Promise<Connection> {
+  const databaseUrl = urlOf(EMBEDDED_SUPERUSER, password, port, database);
+  const limits = { connectTimeoutMs: CONNECT_TIMEOUT_MS, statementTimeoutMs: 0 };
+  const applicationName = `${USER_NAME} ${process.pid}`;
+  return Connection.open({ databaseUrl, clock, ...limits }, { silenceMs: null, applicationName });
 }

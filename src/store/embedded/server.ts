@@ -141,7 +141,7 @@ export async function launchServer(options: StartOptions, port: number): Promise
   while (!isGone && options.signal?.aborted !== true && clock.monotonicMs() < options.deadlineMs) {
     const found = await readPostmaster(clusterDir);
     if (found !== undefined && found.pid === child.pid) {
-      const running = await joinServer(found, options.password, clusterDir);
+      const running = await joinServer(found, options);
       if (running !== undefined) return running;
     }
     await sleep(clock, LOOK_EVERY_MS);
@@ -191,7 +191,7 @@ async function newestLog(clusterDir: string): Promise<string> {
 export async function findRunning(
   options: Pick<StartOptions, 'clusterDir' | 'password' | 'clock' | 'deadlineMs' | 'signal'>,
 ): Promise<Running | undefined> {
-  const { clusterDir, password, clock, signal } = options;
+  const { clusterDir, clock, signal } = options;
   for (;;) {
     const found = await readPostmaster(clusterDir);
     if (found === undefined || !isAlive(found.pid)) return undefined;
@@ -199,7 +199,7 @@ export async function findRunning(
       await rm(join(clusterDir, 'postmaster.pid'), { force: true });
       return undefined;
     }
-    const running = await joinServer(found, password, clusterDir);
+    const running = await joinServer(found, options);
     if (running !== undefined) return running;
     if (signal?.aborted === true) {
       await endServer(found.pid, await findBinaries(), clusterDir, clock, GIVEN_UP_STOP_MS);

@@ -153,11 +153,11 @@ async function bringUp(
     if (found?.pid !== lost?.server.pid) lost?.report();
     const running = found ?? (await startServer(options, paths, lost?.server.port));
     try {
-      await settleLogins(running);
+      await settleLogins(running, options.clock);
       await writeProgramPassword(paths.programPasswordFile, running.password);
       options.signal?.throwIfAborted();
       if (running.port !== (lost?.server.port ?? running.port)) throw portTaken(running.port);
-      running.connection.unref();
+      running.connection.keepAlive(false);
       return running;
     } catch (error) {
       await letGo(options, paths, running);
@@ -182,7 +182,7 @@ async function findServer(
   const deadlineMs = deadlineOf(options);
   const found = await findRunning({ clusterDir, password, clock, deadlineMs, signal });
   if (found === undefined) return undefined;
-  const phase = (await otherUsers(found)).length > 0 ? 'joined' : 'adopted';
+  const phase = (await otherUsers(found, clock)).length > 0 ? 'joined' : 'adopted';
   telemetry.embeddedPostgres({ phase, detail: `process ${found.pid}` });
   return found;
 }
@@ -275,7 +275,7 @@ async function keepRunning(
   for (let tries = 0; ; ) {
     const sinceMs = clock.monotonicMs();
     const server = kept.running;
-    await unlessAborted(signal, server.ended);
+    await unlessAborted(signal, server.connection.ended);
     if (clock.monotonicMs() - sinceMs >= STEADY_MS) tries = 0;
     let isReported = false;
     const report = () => {
@@ -312,7 +312,7 @@ async function leave(
   const { clock, telemetry } = options;
   const endMs = clock.monotonicMs() + timeoutMs;
   const deadlineMs = clock.monotonicMs() + Math.min(LEAVE_LOCK_MS, timeoutMs / 2);
-  running.connection.ref();
+  running.connection.keepAlive(true);
   try {
     await using _lock = await lockDataDir(paths, { clock, deadlineMs });
     const others = await letGo(options, paths, running, endMs);
@@ -322,7 +322,7 @@ async function leave(
   } catch (error) {
     if (codeOf(error) !== 'embedded_postgres_locked') throw error;
     // Another process joins or leaves: the server is its own.
-    await running.connection.end();
+    await running.connection.close();
     telemetry.embeddedPostgres({ phase: 'left', detail: messageOf(error) });
   }
 }
@@ -343,8 +343,8 @@ async function letGo(
   const current =
     found === undefined || found.pid === running.pid
       ? running
-      : ((await joinServer(found, running.password, clusterDir)) ?? running);
-  const others = await otherUsers(current);
+      : ((await joinServer(found, { password: running.password, clusterDir, clock })) ?? running);
+  const others = await otherUsers(current, clock);
   if (others.length === 0) {
     telemetry.embeddedPostgres({ phase: 'stopping' });
     if (found !== undefined && isAlive(found.pid) && (await mayBePostgres(found.pid))) {
@@ -352,7 +352,7 @@ async function letGo(
       await endServer(found.pid, await findBinaries(), clusterDir, clock, leftMs);
     }
   }
-  await current.connection.end();
+  await current.connection.close();
   return others;
 }
 

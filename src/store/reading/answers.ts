@@ -1,6 +1,7 @@
 import type { Span } from '../../kernel/span.js';
-import type { Database, TransactionRunner } from '../database.js';
-import { StoreError } from '../errors.js';
+import type { Connection } from '../connection.js';
+import type { Database } from '../database.js';
+import { isState, StoreError } from '../errors.js';
 import { QUERY_FUNCTION, QUERY_ROLE } from '../schema/roles.js';
 import { toMs } from '../sql.js';
 
@@ -45,8 +46,6 @@ const NAME_TYPES = `
   FROM unnest($1::oid[]) WITH ORDINALITY AS asked(oid, place) JOIN pg_type t USING (oid)
   ORDER BY place`;
 
-const OUT_OF_TIME = '57014';
-
 /**
  * Runs one statement that comes from outside, reading only: with the rights of a role that reads and
  * nothing else, in a transaction that changes nothing.
@@ -77,20 +76,14 @@ export async function readAnswer(
       };
     });
   } catch (error) {
-    if (!(error instanceof StoreError) || error.sqlstate !== OUT_OF_TIME) throw error;
-    throw queryTimeout(timeoutMs, error);
+    if (!isState(error, 'out of time')) throw error;
+    const text = `the statement took longer than ${timeoutMs} ms`;
+    throw new StoreError('query_timeout', text, { cause: error });
   }
 }
 
-/** A statement took longer than it may. */
-function queryTimeout(timeoutMs: number, cause: unknown): StoreError {
-  return new StoreError('query_timeout', `the statement took longer than ${timeoutMs} ms`, {
-    cause,
-  });
-}
-
 async function run(
-  runner: TransactionRunner,
+  runner: Connection,
   sql: string,
   schema: string,
 ): Promise<{ readonly names: string[]; readonly rows: unknown[][] }> {
@@ -105,7 +98,7 @@ async function run(
   const isPlain = types.every(({ isPseudo }) => !isPseudo);
   const text = isPlain ? sql : castPseudo(sql, types);
   const call = `SELECT * FROM ${schema}.${QUERY_FUNCTION}($1) AS answer (${list.join(', ')})`;
-  return { names, rows: (await runner.table(call, [text])).rows };
+  return { names, rows: await runner.table(call, [text]) };
 }
 
 const NO_COLUMNS = 'the statement names no column: write what it is to show';

@@ -13,7 +13,7 @@ import {
 } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { readSpanCompleteness, type SpanCompleteness } from '../completeness/gaps.js';
-import { Connection, type ConnectionOptions, connectFailure, inStoreWords } from '../connection.js';
+import { Connection, type ConnectionOptions, inStoreWords } from '../connection.js';
 import { LOCK_READING } from '../locks.js';
 import { boundsSql, type Flat, withSpan } from '../sql.js';
 
@@ -339,6 +339,6 @@ export async function openSnapshot(
     return new ArchiveSnapshot(connection, removed.map(withSpan), openFork);
   } catch (error) {
     connection.destroy();
-    throw connectFailure(error, options.databaseUrl);
+    throw error;
   }
 }

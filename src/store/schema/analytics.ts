@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
-import { StoreError, sqlstateOf } from '../errors.js';
+import type { Runner } from '../connection.js';
+import { isState, StoreError, sqlstateOf } from '../errors.js';
 
 /** A file of SQL that comes with the program. */
 export interface SqlFile {
@@ -48,6 +48,30 @@ export const BEGIN_ALONE = `
   BEGIN ISOLATION LEVEL READ COMMITTED;
   LOCK TABLE public.${MIGRATIONS_TABLE} IN SHARE ROW EXCLUSIVE MODE`;
 
+/** How long readers are waited for, and others wait behind us. */
+const LOCK_TIMEOUT_MS = 3_000;
+
+/**
+ * Does some work in such a transaction, unless a lock that it needs is held for long.
+ *
+ * @returns undefined, and nothing has happened, where one was
+ */
+export async function unlessInUse<T>(
+  connection: Runner,
+  work: () => Promise<T>,
+): Promise<T | undefined> {
+  try {
+    await connection.rows(`${BEGIN_ALONE}; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
+    const result = await work();
+    await connection.rows('COMMIT');
+    return result;
+  } catch (error) {
+    await connection.rows('ROLLBACK').catch(() => undefined);
+    if (!isState(error, 'lock not available')) throw error;
+    return undefined;
+  }
+}
+
 /**
  * Views and functions for analysts. They hold no data and are replaced whole whenever their text has
  * changed. They are bound to the tables they read, so that a numbered migration that changes a
@@ -60,10 +84,6 @@ export interface AnalyticsOutcome {
   /** What a person should know about it; null when there is nothing to do. */
   readonly note: string | null;
 }
-
-/** How long readers of a view are waited for, and others wait behind us. */
-const LOCK_TIMEOUT_MS = 3_000;
-const LOCK_NOT_AVAILABLE = '55P03';
 
 const FIND_DEFINITIONS = `SELECT to_regclass('analytics.definition') IS NOT NULL AS exists`;
 const READ_DEFINITIONS = 'SELECT name, hash FROM analytics.definition';
@@ -110,66 +130,58 @@ const OUTSIDERS = `
  * @throws {@link StoreError} naming what others have built upon them when that is in the way.
  */
 export async function replaceAnalytics(
-  client: pg.Client,
+  connection: Runner,
   isAllowed: boolean,
 ): Promise<AnalyticsOutcome> {
   const files = await readSqlFiles('analytics');
-  if (await isCurrent(client, files)) return { state: 'current', note: null };
+  if (await isCurrent(connection, files)) return { state: 'current', note: null };
   if (!isAllowed) {
     const note = 'the analytics schema is of another version: let the owner of the tables migrate';
     return { state: 'not_allowed', note };
   }
-  try {
-    await client.query(`${BEGIN_ALONE}; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
-    if (await isCurrent(client, files)) {
-      await client.query('COMMIT');
-      return { state: 'current', note: null };
-    }
-    await client.query(FIX_SEARCH_PATH);
-    await client.query(CREATE_SCHEMA);
-    await install(client, files);
-    await client.query('COMMIT');
-    return { state: 'replaced', note: null };
-  } catch (error) {
-    await client.query('ROLLBACK').catch(() => undefined);
-    if (sqlstateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
-    const note =
-      'a query is using the analytics schema: its earlier definitions stay until the next migration';
-    return { state: 'busy', note };
-  }
+  const state = await unlessInUse(connection, async () => {
+    if (await isCurrent(connection, files)) return 'current';
+    await connection.rows(FIX_SEARCH_PATH);
+    await connection.rows(CREATE_SCHEMA);
+    await install(connection, files);
+    return 'replaced';
+  });
+  if (state !== undefined) return { state, note: null };
+  const note =
+    'a query is using the analytics schema: its earlier definitions stay until the next migration';
+  return { state: 'busy', note };
 }
 
-async function isCurrent(client: pg.Client, files: readonly SqlFile[]): Promise<boolean> {
-  const { rows: found } = await client.query<{ exists: boolean }>(FIND_DEFINITIONS);
-  if (found[0]?.exists !== true) return false;
+async function isCurrent(connection: Runner, files: readonly SqlFile[]): Promise<boolean> {
+  const [found] = await connection.rows<{ exists: boolean }>(FIND_DEFINITIONS);
+  if (found?.exists !== true) return false;
   // A user without rights on the schema cannot see it, and cannot change it either.
-  const { rows } = await client
-    .query<{ name: string; hash: string }>(READ_DEFINITIONS)
-    .catch(() => ({ rows: [] }));
+  const reading = connection.rows<{ name: string; hash: string }>(READ_DEFINITIONS);
+  const rows = await reading.catch(() => []);
   const known = new Map(rows.map(({ name, hash }) => [name, hash]));
   return known.size === files.length && files.every(({ name, hash }) => known.get(name) === hash);
 }
 
-async function install(client: pg.Client, files: readonly SqlFile[]): Promise<void> {
-  const { rows } = await client.query<{ name: string }>(OUTSIDERS);
+async function install(connection: Runner, files: readonly SqlFile[]): Promise<void> {
+  const rows = await connection.rows<{ name: string }>(OUTSIDERS);
   const outsiders = rows.map(({ name }) => name);
   // Dropping leaves nothing behind of an earlier version; but not at the cost of other people's work.
   if (outsiders.length === 0) {
-    await client.query(`DROP SCHEMA analytics CASCADE; ${CREATE_SCHEMA}`);
+    await connection.rows(`DROP SCHEMA analytics CASCADE; ${CREATE_SCHEMA}`);
   } else {
-    await client.query('DELETE FROM analytics.definition');
+    await connection.rows('DELETE FROM analytics.definition');
   }
   for (const { name, sql, hash } of files) {
     try {
-      await client.query(sql);
+      await connection.rows(sql);
     } catch (error) {
-      if (outsiders.length === 0 || sqlstateOf(error) === LOCK_NOT_AVAILABLE) throw error;
+      if (outsiders.length === 0 || isState(error, 'lock not available')) throw error;
       throw new StoreError(
         'migration_failed',
         `the analytics schema cannot be changed beneath ${outsiders.join(', ')} (${messageOf(error)}): drop what was built upon it, migrate, and make it again`,
         { cause: error, sqlstate: sqlstateOf(error) },
       );
     }
-    await client.query(REMEMBER, [name, hash]);
+    await connection.rows(REMEMBER, [name, hash]);
   }
 }

@@ -1,18 +1,17 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import pg from 'pg';
+import { systemClock } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
+  Connection,
   checkServerVersion,
-  clientConfig,
-  connectFailure,
   describeAddress,
   type Runner,
   refuseReadOnly,
 } from '../connection.js';
-import { actionOf, StoreError, sqlstateOf } from '../errors.js';
+import { actionOf, isState, StoreError, sqlstateOf } from '../errors.js';
 import { FIND_EARLIER_WRITER, TAKE_EARLIER_LOCK } from '../locks.js';
 import {
   type AnalyticsOutcome,
@@ -39,8 +38,6 @@ const MIGRATION_FILE = /^\d{4}_[a-z0-9_]+\.sql$/;
 const CREATE_MIGRATIONS_TABLE = `
   CREATE TABLE IF NOT EXISTS public.${MIGRATIONS_TABLE} (
     id SERIAL PRIMARY KEY, name varchar(255) NOT NULL, run_on timestamp NOT NULL)`;
-/** duplicate_table, duplicate_object, unique_violation: another program made it at this instant. */
-const MADE_MEANWHILE: ReadonlySet<string> = new Set(['42P07', '42710', '23505']);
 const APPLIED_MIGRATIONS = `SELECT name FROM ${MIGRATIONS_TABLE} ORDER BY id`;
 const FIND_MIGRATIONS_TABLE = `SELECT to_regclass('${MIGRATIONS_TABLE}') IS NOT NULL AS exists`;
 const FIND_POLICY = 'SELECT table_name FROM partition_policy';
@@ -73,13 +70,7 @@ async function knownMigrations(): Promise<string[]> {
  * @throws {@link StoreError} `database_too_new` or `database_not_migrated`
  */
 export async function checkMigrated(database: Runner, databaseUrl: string): Promise<void> {
-  const [found] = await database.rows<{ exists: boolean }>(FIND_MIGRATIONS_TABLE);
-  const applied =
-    found?.exists === true ? await database.rows<{ name: string }>(APPLIED_MIGRATIONS) : [];
-  const names = applied.map(({ name }) => name);
-  const known = await knownMigrations();
-  refuseNewer(names, known, databaseUrl);
-  const missing = known.filter((name) => !names.includes(name));
+  const { missing } = await findMissing(database, databaseUrl);
   if (missing.length === 0) return;
   throw new StoreError(
     'database_not_migrated',
@@ -87,12 +78,24 @@ export async function checkMigrated(database: Runner, databaseUrl: string): Prom
   );
 }
 
-function refuseNewer(applied: readonly string[], known: readonly string[], url: string): void {
+/** @throws {@link StoreError} `database_too_new` */
+async function findMissing(
+  database: Runner,
+  databaseUrl: string,
+): Promise<{ readonly missing: readonly string[]; readonly isNew: boolean }> {
+  const [found] = await database.rows<{ exists: boolean }>(FIND_MIGRATIONS_TABLE);
+  const rows =
+    found?.exists === true ? await database.rows<{ name: string }>(APPLIED_MIGRATIONS) : [];
+  const applied = rows.map(({ name }) => name);
+  const known = await knownMigrations();
   const unknown = applied.filter((name) => !known.includes(name));
-  if (unknown.length === 0) return;
+  if (unknown.length === 0) {
+    const missing = known.filter((name) => !applied.includes(name));
+    return { missing, isNew: applied.length === 0 };
+  }
   throw new StoreError(
     'database_too_new',
-    `the database at ${describeAddress(url)} was migrated by a newer tapekeep (${unknown.join(', ')}): use that version or a later one`,
+    `the database at ${describeAddress(databaseUrl)} was migrated by a newer tapekeep (${unknown.join(', ')}): use that version or a later one`,
   );
 }
 
@@ -126,66 +129,48 @@ export async function migrate(options: MigrateOptions): Promise<string[]> {
  */
 export async function migrateAll(options: MigrateOptions): Promise<MigrationReport> {
   const { databaseUrl } = options;
-  const client = new pg.Client(
-    clientConfig({ databaseUrl, connectTimeoutMs: options.connectTimeoutMs ?? 10_000 }),
-  );
-  let isLost = false;
-  client.on('error', () => {
-    isLost = true;
-  });
+  const limits = { connectTimeoutMs: options.connectTimeoutMs ?? 10_000, statementTimeoutMs: 0 };
+  // Statements take as long as they take.
+  const use = { silenceMs: null };
+  const connection = await Connection.open({ databaseUrl, clock: systemClock, ...limits }, use);
   try {
-    await client.connect();
-  } catch (error) {
-    await client.end().catch(() => undefined);
-    throw connectFailure(error, databaseUrl);
-  }
-  try {
-    const runner: Runner = { rows: async (sql) => (await client.query(sql)).rows as never };
-    await checkServerVersion(runner, databaseUrl);
-    await refuseReadOnly(runner, databaseUrl);
-    await client.query('SET client_min_messages = warning');
-    const { rows } = await client.query<{ is_owner: boolean }>(IS_OWNER);
-    const isOwner = rows[0]?.is_owner === true;
-    const applied = await applyMissing(client, databaseUrl, isOwner);
-    await settlePolicy(client, options, isOwner);
-    const analytics = await replaceAnalytics(client, isOwner);
-    const roles = await settleRoles(client, isOwner);
+    await checkServerVersion(connection, databaseUrl);
+    await refuseReadOnly(connection, databaseUrl);
+    const [found] = await connection.rows<{ is_owner: boolean }>(IS_OWNER);
+    const isOwner = found?.is_owner === true;
+    const applied = await applyMissing(connection, databaseUrl, isOwner);
+    await settlePolicy(connection, options, isOwner);
+    const analytics = await replaceAnalytics(connection, isOwner);
+    const roles = await settleRoles(connection, isOwner);
     if (applied.length > 0) options.telemetry?.migrated({ applied });
     return { applied, analytics, roles };
   } catch (error) {
-    throw migrationFailed(error, databaseUrl, isLost);
+    throw migrationFailed(error, databaseUrl, connection.isLost);
   } finally {
-    await client.end().catch(() => undefined);
+    await connection.close();
   }
 }
 
 async function applyMissing(
-  client: pg.Client,
+  connection: Connection,
   databaseUrl: string,
   isOwner: boolean,
 ): Promise<string[]> {
-  const { rows: found } = await client.query<{ exists: boolean }>(FIND_MIGRATIONS_TABLE);
-  if (found[0]?.exists === true) {
-    const { rows } = await client.query<{ name: string }>(APPLIED_MIGRATIONS);
-    const names = rows.map(({ name }) => name);
-    const known = await knownMigrations();
-    refuseNewer(names, known, databaseUrl);
-    const missing = known.filter((name) => !names.includes(name));
-    if (missing.length === 0) return [];
-    if (!isOwner) throw notOwner(missing, databaseUrl);
-    if (missing.includes(LOCKS_BY_ROWS)) await refuseEarlierWriter(client, databaseUrl);
-  }
+  const { missing, isNew } = await findMissing(connection, databaseUrl);
+  if (missing.length === 0) return [];
+  if (!isOwner) throw notOwner(missing, databaseUrl);
+  if (!isNew && missing.includes(LOCKS_BY_ROWS)) await refuseEarlierWriter(connection, databaseUrl);
   const silent = () => undefined;
-  await client.query(CREATE_MIGRATIONS_TABLE).catch((error: unknown) => {
-    if (!MADE_MEANWHILE.has(sqlstateOf(error) ?? '')) throw error;
+  await connection.rows(CREATE_MIGRATIONS_TABLE).catch((error: unknown) => {
+    if (!isState(error, 'made meanwhile')) throw error;
   });
   // Loaded where something is to be applied: every start looks, and few find anything.
   const { runner } = await import('node-pg-migrate');
   // A loser of the race waits here and finds the work done. The runner's own BEGIN adds nothing, and
   // its COMMIT or ROLLBACK ends this transaction.
-  await client.query(BEGIN_ALONE);
+  await connection.rows(BEGIN_ALONE);
   const done = await runner({
-    dbClient: client,
+    dbClient: connection.driver,
     dir: join(packageRoot(), 'sql'),
     // Everything that is not a numbered migration: folders of replaceable SQL live beside them.
     ignorePattern: '(?!\\d{4}_[a-z0-9_]+\\.sql$).*',
@@ -196,7 +181,7 @@ async function applyMissing(
     noLock: true,
     logger: { debug: silent, info: silent, warn: silent, error: silent },
   });
-  await client.query('COMMIT');
+  await connection.rows('COMMIT');
   return done.map(({ name }) => name);
 }
 
@@ -204,13 +189,12 @@ async function applyMissing(
  * A daemon of an earlier version would go on writing beside a new one. The lock stays with the
  * connection, so that none starts meanwhile; afterwards the schema is too new for it.
  */
-async function refuseEarlierWriter(client: pg.Client, databaseUrl: string): Promise<void> {
-  const { rows: taken } = await client.query<{ got: boolean }>(TAKE_EARLIER_LOCK);
-  if (taken[0]?.got === true) return;
-  const { rows } = await client.query<{ pid: number; user: string; application: string }>(
+async function refuseEarlierWriter(connection: Runner, databaseUrl: string): Promise<void> {
+  const [taken] = await connection.rows<{ got: boolean }>(TAKE_EARLIER_LOCK);
+  if (taken?.got === true) return;
+  const [holder] = await connection.rows<{ pid: number; user: string; application: string }>(
     FIND_EARLIER_WRITER,
   );
-  const [holder] = rows;
   if (holder === undefined) return;
   const { pid, user, application } = holder;
   throw new StoreError(
@@ -227,15 +211,15 @@ function notOwner(missing: readonly string[], databaseUrl: string): StoreError {
 }
 
 async function settlePolicy(
-  client: pg.Client,
+  connection: Runner,
   options: MigrateOptions,
   isOwner: boolean,
 ): Promise<void> {
   const widths = { ...DEFAULT_WIDTHS, ...options.partitionWidths };
-  const { rows } = await client.query<{ table_name: string }>(FIND_POLICY);
+  const rows = await connection.rows<{ table_name: string }>(FIND_POLICY);
   const settled = new Set(rows.map(({ table_name }) => table_name));
   if (!isOwner || Object.keys(widths).every((table) => settled.has(table))) return;
-  await client.query(SETTLE_POLICY, [Object.keys(widths), Object.values(widths)]);
+  await connection.rows(SETTLE_POLICY, [Object.keys(widths), Object.values(widths)]);
 }
 
 /** What is applied is applied in one transaction: of a lost connection all may be tried again. */

@@ -1,16 +1,14 @@
-import type pg from 'pg';
 import { messageOf } from '../../kernel/errors.js';
 import { SERIES_TABLES, type SeriesTable, seriesOf } from '../../model/series.js';
-import { sqlstateOf } from '../errors.js';
-import { BEGIN_ALONE } from './analytics.js';
+import type { Runner } from '../connection.js';
+import { isState } from '../errors.js';
+import { unlessInUse } from './analytics.js';
 
 /** The role that statements of people run as. It reads, and only owners are members of it. */
 export const QUERY_ROLE = 'tapekeep_query';
 /** The function that gives them its rights; see sql/0013. */
 export const QUERY_FUNCTION = 'run_query';
 
-/** insufficient_privilege. */
-const NOT_ALLOWED = '42501';
 const CALLERS = 'tapekeep_owner, tapekeep_writer, tapekeep_reader';
 
 /** What an administrator runs where the migrating user may not. */
@@ -35,36 +33,50 @@ const MAKE_OVER = `
     EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM ${QUERY_ROLE}', current_schema());
   END $$`;
 
+/** What became of one sort of rights. */
+interface Settled {
+  readonly changed: boolean;
+  /** What is left for a person to do; null when there is nothing. */
+  readonly note: string | null;
+}
+
+const UNCHANGED: Settled = { changed: false, note: null };
+
+/** Makes a change within a transaction, or leaves all as it was where the right to make it is missing. */
+async function whereAllowed(
+  connection: Runner,
+  change: () => Promise<void>,
+  noteOf: (error: unknown) => string,
+): Promise<Settled> {
+  await connection.rows('SAVEPOINT rights');
+  try {
+    await change();
+    return { changed: true, note: null };
+  } catch (error) {
+    if (!isState(error, 'not allowed')) throw error;
+    await connection.rows('ROLLBACK TO rights');
+    return { changed: false, note: noteOf(error) };
+  }
+}
+
 /**
  * Gives the function that runs statements to the role that only reads, within a transaction. Without
  * the right to do so nothing is changed, and such statements are refused.
  */
-export async function settleQueryRole(
-  client: pg.Client,
-): Promise<{ readonly changed: boolean; readonly note: string | null }> {
-  const { rows } = await client.query<{
-    readonly isMade: boolean;
-    readonly hasFunction: boolean;
-    readonly isReader: boolean;
-    readonly isOwner: boolean;
-  }>(LOOK);
-  const [found] = rows;
+export async function settleQueryRole(connection: Runner): Promise<Settled> {
+  const [found] =
+    await connection.rows<Record<'isMade' | 'hasFunction' | 'isReader' | 'isOwner', boolean>>(LOOK);
   if (found?.hasFunction !== true || (found.isReader && found.isOwner)) {
-    return { changed: false, note: null };
+    return UNCHANGED;
   }
   const make = found.isMade ? '' : `CREATE ROLE ${QUERY_ROLE}; `;
   const note = `"tapekeep query" asks no tables of Postgres until an administrator has run "${make}${QUERY_GRANTS}" and the owner of the tables has migrated again`;
   if (!found.isMade) return { changed: false, note };
-  await client.query('SAVEPOINT query_role');
-  try {
-    if (!found.isReader) await client.query(`GRANT tapekeep_reader TO ${QUERY_ROLE}`);
-    await client.query(MAKE_OVER);
-    return { changed: true, note: null };
-  } catch (error) {
-    if (sqlstateOf(error) !== NOT_ALLOWED) throw error;
-    await client.query('ROLLBACK TO query_role');
-    return { changed: false, note };
-  }
+  const change = async () => {
+    if (!found.isReader) await connection.rows(`GRANT tapekeep_reader TO ${QUERY_ROLE}`);
+    await connection.rows(MAKE_OVER);
+  };
+  return await whereAllowed(connection, change, () => note);
 }
 
 /** Rights in Postgres' words; one on a column alone names it: `UPDATE(executed_at)`. */
@@ -139,20 +151,17 @@ const OPEN_TO_ALL = `
  * Closes the database to logins of no group: any that may connect can fill disks with temporary tables
  * and hold advisory locks. Returns what the owner of the database has to do where this user may not.
  */
-async function closeDatabase(
-  client: pg.Client,
-): Promise<{ changed: boolean; note: string | null }> {
-  const { rows } = await client.query<{ rights: string; isOurs: boolean; database: string }>(
+async function closeDatabase(connection: Runner): Promise<Settled> {
+  const [found] = await connection.rows<{ rights: string; isOurs: boolean; database: string }>(
     OPEN_TO_ALL,
   );
-  const [found] = rows;
-  if (found === undefined || found.rights === '') return { changed: false, note: null };
+  if (found === undefined || found.rights === '') return UNCHANGED;
   const revoke = `REVOKE ${found.rights} ON DATABASE ${found.database} FROM PUBLIC`;
   if (!found.isOurs) {
     const note = `every login of the server may use this database: let its owner run "${revoke};"`;
     return { changed: false, note };
   }
-  await client.query(`
+  await connection.rows(`
     GRANT CONNECT ON DATABASE ${found.database} TO ${OWNER}, ${WRITER}, ${READER};
     GRANT TEMPORARY ON DATABASE ${found.database} TO ${OWNER}, ${WRITER};
     ${revoke}`);
@@ -160,21 +169,15 @@ async function closeDatabase(
 }
 
 const DATABASE_RIGHTS = `
-  SELECT has_database_privilege('${WRITER}', current_database(), 'CONNECT') AS writes,
-         has_database_privilege('${WRITER}', current_database(), 'TEMPORARY') AS stages,
-         has_database_privilege('${READER}', current_database(), 'CONNECT') AS reads,
+  SELECT has_database_privilege('${WRITER}', current_database(), 'CONNECT')
+           AND has_database_privilege('${WRITER}', current_database(), 'TEMPORARY')
+           AND has_database_privilege('${READER}', current_database(), 'CONNECT') AS "isWhole",
          quote_ident(current_database()) AS database`;
 
 /** A GRANT of what one may not grant is a warning only: look at what came of it. */
-async function missingRights(client: pg.Client): Promise<string | null> {
-  const { rows } = await client.query<{
-    writes: boolean;
-    stages: boolean;
-    reads: boolean;
-    database: string;
-  }>(DATABASE_RIGHTS);
-  const [found] = rows;
-  if (found === undefined || (found.writes && found.stages && found.reads)) return null;
+async function missingRights(connection: Runner): Promise<string | null> {
+  const [found] = await connection.rows<{ isWhole: boolean; database: string }>(DATABASE_RIGHTS);
+  if (found === undefined || found.isWhole) return null;
   return `let the owner of the database run "GRANT CONNECT, TEMPORARY ON DATABASE ${found.database} TO ${WRITER}; GRANT CONNECT ON DATABASE ${found.database} TO ${READER};"`;
 }
 
@@ -185,9 +188,8 @@ const IS_SCHEMA_OPEN = `
     quote_ident(current_schema()) AS schema`;
 
 /** Databases of Postgres 14 and older let everybody create things beside the tables. */
-async function openSchema(client: pg.Client): Promise<string | null> {
-  const { rows } = await client.query<{ is_open: boolean; schema: string }>(IS_SCHEMA_OPEN);
-  const [found] = rows;
+async function openSchema(connection: Runner): Promise<string | null> {
+  const [found] = await connection.rows<{ is_open: boolean; schema: string }>(IS_SCHEMA_OPEN);
   if (found?.is_open !== true) return null;
   return `everybody may create objects in the schema ${found.schema}: run "REVOKE CREATE ON SCHEMA ${found.schema} FROM PUBLIC;"`;
 }
@@ -202,11 +204,6 @@ export interface RolesOutcome {
   readonly note: string | null;
 }
 
-const LOCK_TIMEOUT_MS = 3_000;
-const LOCK_NOT_AVAILABLE = '55P03';
-/** duplicate_object, unique_violation: a session in another database made the role meanwhile. */
-const MADE_MEANWHILE = new Set(['42710', '23505']);
-
 const FIND_ROLES = 'SELECT rolname AS name FROM pg_roles WHERE rolname = ANY ($1::text[])';
 
 const COMMENTS: Readonly<Record<(typeof ROLES)[number], string>> = {
@@ -220,37 +217,35 @@ const COMMENTS: Readonly<Record<(typeof ROLES)[number], string>> = {
  * Makes the roles where the connecting user may, gives them the tables where they are its own, and
  * grants exactly what {@link TABLE_RIGHTS} says. What is right already is not touched.
  */
-export async function settleRoles(client: pg.Client, isAllowed: boolean): Promise<RolesOutcome> {
+export async function settleRoles(connection: Runner, isAllowed: boolean): Promise<RolesOutcome> {
   if (!isAllowed) return { state: 'not_allowed', note: null };
-  const missing = (await makeRoles(client)).filter((name) => name !== QUERY_ROLE);
+  const missing = (await makeRoles(connection)).filter((name) => name !== QUERY_ROLE);
   if (missing.length > 0) {
     const make = [...missing, QUERY_ROLE].map((name) => `CREATE ROLE ${name};`).join(' ');
     const note = `this user may not make roles, so that there is no access but the owner's, and no "tapekeep query" of tables of Postgres: let an administrator run "${make} ${QUERY_GRANTS}" and migrate again`;
     return { state: 'not_allowed', note };
   }
-  try {
-    await client.query(`${BEGIN_ALONE}; SET LOCAL lock_timeout = ${LOCK_TIMEOUT_MS}`);
-    const hasOwner = await passOwnership(client);
-    const changes = await grantRights(client);
-    const query = await settleQueryRole(client);
-    const closed = await closeDatabase(client);
-    await client.query('COMMIT');
-    const isChanged = hasOwner.changed || changes > 0 || query.changed || closed.changed;
-    const lacking = await missingRights(client);
-    const notes = [hasOwner.note, query.note, lacking, closed.note, await openSchema(client)];
-    const note = notes.filter((one) => one !== null).join('; ');
-    return { state: isChanged ? 'granted' : 'current', note: note === '' ? null : note };
-  } catch (error) {
-    await client.query('ROLLBACK').catch(() => undefined);
-    if (sqlstateOf(error) !== LOCK_NOT_AVAILABLE) throw error;
+  const settled = await unlessInUse(connection, async () => [
+    await passOwnership(connection),
+    { changed: await grantRights(connection), note: null },
+    await settleQueryRole(connection),
+    await closeDatabase(connection),
+  ]);
+  if (settled === undefined) {
     const note = 'the tables are in use: their rights are settled at the next migration';
     return { state: 'busy', note };
   }
+  const left = [await missingRights(connection), await openSchema(connection)];
+  const notes = [...settled.map((one) => one.note), ...left].filter((one) => one !== null);
+  return {
+    state: settled.some(({ changed }) => changed) ? 'granted' : 'current',
+    note: notes.length === 0 ? null : notes.join('; '),
+  };
 }
 
 /** Makes the roles that are missing. Returns the names of those that could not be made. */
-export async function makeRoles(client: pg.Client): Promise<string[]> {
-  const { rows } = await client.query<{ name: string }>(FIND_ROLES, [ROLES]);
+export async function makeRoles(connection: Runner): Promise<string[]> {
+  const rows = await connection.rows<{ name: string }>(FIND_ROLES, [ROLES]);
   const missing: string[] = [];
   for (const role of ROLES) {
     if (rows.some(({ name }) => name === role)) continue;
@@ -258,11 +253,10 @@ export async function makeRoles(client: pg.Client): Promise<string[]> {
       // In one message, so in one transaction: nothing sees the role before it has what it needs.
       const grants = role === QUERY_ROLE ? QUERY_GRANTS : '';
       const comment = `COMMENT ON ROLE ${role} IS '${COMMENTS[role]}'`;
-      await client.query(`CREATE ROLE ${role} NOLOGIN; ${comment}; ${grants}`);
+      await connection.rows(`CREATE ROLE ${role} NOLOGIN; ${comment}; ${grants}`);
     } catch (error) {
-      const sqlstate = sqlstateOf(error) ?? '';
-      if (MADE_MEANWHILE.has(sqlstate)) continue;
-      if (sqlstate !== NOT_ALLOWED) throw error;
+      if (isState(error, 'made meanwhile')) continue;
+      if (!isState(error, 'not allowed')) throw error;
       missing.push(role);
     }
   }
@@ -324,28 +318,22 @@ const JOIN_OWNERS = `
     END IF;
   END $$`;
 
-interface Ownership {
-  readonly changed: boolean;
-  readonly note: string | null;
-}
-
 /** Where the user may not pass its tables on, it stays their owner, and all rights are granted alike. */
-export async function passOwnership(client: pg.Client): Promise<Ownership> {
+export async function passOwnership(connection: Runner): Promise<Settled> {
   const values = [Object.keys(TABLE_RIGHTS), OWNER, OWNED_FUNCTIONS, OWNED_TYPES];
-  const { rows } = await client.query<{ object: string }>(FOREIGN_OBJECTS, values);
-  if (rows.length === 0) return { changed: false, note: null };
-  await client.query('SAVEPOINT ownership');
-  try {
-    await client.query(JOIN_OWNERS);
-    await client.query(GIVE_GROUND);
-    for (const { object } of rows) await client.query(`ALTER ${object} OWNER TO ${OWNER}`);
-    return { changed: true, note: null };
-  } catch (error) {
-    if (sqlstateOf(error) !== NOT_ALLOWED) throw error;
-    await client.query('ROLLBACK TO ownership');
-    const note = `the tables stay with the user who made them, because it may not pass them on to ${OWNER} (${messageOf(error)})`;
-    return { changed: false, note };
-  }
+  const rows = await connection.rows<{ object: string }>(FOREIGN_OBJECTS, values);
+  if (rows.length === 0) return UNCHANGED;
+  const change = async () => {
+    await connection.rows(JOIN_OWNERS);
+    await connection.rows(GIVE_GROUND);
+    for (const { object } of rows) await connection.rows(`ALTER ${object} OWNER TO ${OWNER}`);
+  };
+  return await whereAllowed(
+    connection,
+    change,
+    (error) =>
+      `the tables stay with the user who made them, because it may not pass them on to ${OWNER} (${messageOf(error)})`,
+  );
 }
 
 /** Rights as they are, one text a right: `trade tapekeep_writer UPDATE(executed_at)`. */
@@ -387,53 +375,36 @@ const LACKS_ANALYTICS = `
       AND NOT has_table_privilege('${READER}', c.oid, 'SELECT')) AS lacks
   FROM pg_namespace n WHERE n.nspname = 'analytics'`;
 
-/** Returns how many tables had other rights than they should. */
-async function grantRights(client: pg.Client): Promise<number> {
+/** Whether anything had other rights than it should. */
+async function grantRights(connection: Runner): Promise<boolean> {
   const tables = Object.keys(TABLE_RIGHTS);
-  const { rows } = await client.query<{ held: string }>(RIGHTS_HELD, [tables, [WRITER, READER]]);
-  const held = rows.map((row) => row.held);
-  const { rows: partitions } = await client.query<{ parent: string; partition: string }>(
-    PARTITIONS,
-    [tables],
-  );
-  let changes = 0;
+  const held = await connection.rows<{ held: string }>(RIGHTS_HELD, [tables, [WRITER, READER]]);
+  const partitions = await connection.rows<{ parent: string; partition: string }>(PARTITIONS, [
+    tables,
+  ]);
+  let isChanged = false;
   for (const [table, rights] of Object.entries(TABLE_RIGHTS)) {
-    const wanted = [
-      ...textsOf(table, WRITER, rights.writer),
-      ...textsOf(table, READER, rights.reader),
+    const texts = [
+      ...rights.writer.map((right) => `${table} ${WRITER} ${right}`),
+      ...rights.reader.map((right) => `${table} ${READER} ${right}`),
     ];
-    if (
-      sameTexts(
-        wanted,
-        held.filter((text) => text.startsWith(`${table} `)),
-      )
-    )
-      continue;
-    changes += 1;
+    const found = held.map((row) => row.held).filter((text) => text.startsWith(`${table} `));
+    if (texts.sort().join() === found.sort().join()) continue;
+    isChanged = true;
     const own = partitions.filter(({ parent }) => parent === table);
     for (const name of [table, ...own.map(({ partition }) => partition)]) {
-      await client.query(grantSql(name, rights));
+      await connection.rows(grantSql(name, rights));
     }
   }
-  const { rows: functions } = await client.query<{ lacks: boolean }>(LACKS_FUNCTIONS, [
+  const [functions] = await connection.rows<{ lacks: boolean }>(LACKS_FUNCTIONS, [
     WRITER_FUNCTIONS,
   ]);
-  if (functions[0]?.lacks === true) changes += 1;
-  if (changes > 0) await client.query(GRANT_AROUND);
-  const { rows: analytics } = await client.query<{ lacks: boolean }>(LACKS_ANALYTICS);
-  if (analytics[0]?.lacks === true) {
-    await client.query(GRANT_ANALYTICS);
-    changes += 1;
-  }
-  return changes;
-}
-
-function textsOf(table: string, role: string, rights: readonly string[]): string[] {
-  return rights.map((right) => `${table} ${role} ${right}`);
-}
-
-function sameTexts(a: readonly string[], b: readonly string[]): boolean {
-  return [...a].sort().join('\n') === [...b].sort().join('\n');
+  if (functions?.lacks === true) isChanged = true;
+  if (isChanged) await connection.rows(GRANT_AROUND);
+  const [analytics] = await connection.rows<{ lacks: boolean }>(LACKS_ANALYTICS);
+  if (analytics?.lacks !== true) return isChanged;
+  await connection.rows(GRANT_ANALYTICS);
+  return true;
 }
 
 /** `name` is ours or quoted by Postgres; a right may name a column, as in `UPDATE(executed_at)`. */

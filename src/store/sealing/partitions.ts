@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import { columnsOf, leanSql, type SeriesColumn, timeColumnOf } from '../../model/kinds.js';
 import { type SeriesTable, seriesOf } from '../../model/series.js';
 import { Connection, type ConnectionOptions, inStoreWords, type Runner } from '../connection.js';
-import { StoreError, sqlstateOf } from '../errors.js';
+import { isState, StoreError, sqlstateOf } from '../errors.js';
 import { holdLock } from '../locks.js';
 import { boundsSql, type Flat, fromMs, toMs, withSpan } from '../sql.js';
 import { findLedgerSuspects, findUnsettled, readCoverage, type StreamCoverage } from './settled.js';
@@ -274,11 +274,11 @@ export class SealingAdmin {
       const [row] = await this.#connection.rows<{ result: T }>(sql, values);
       return row?.result as T;
     } catch (error) {
-      if (sqlstateOf(error) !== '55P03') throw error;
+      if (!isState(error, 'lock not available')) throw error;
       throw new StoreError(
         'sealing_busy',
         `${name} is in use, so that it stays as it is for now: try again later`,
-        { cause: error, sqlstate: '55P03' },
+        { cause: error, sqlstate: sqlstateOf(error) },
       );
     }
   }

@@ -3,8 +3,16 @@ import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../
 import type { Batch, CoverageClaim, CoveredRange, Evidence } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
 import { coveredRangeSql, type RowCount, sumCounts } from '../completeness/ledger.js';
-import { type Connection, executeSql, type NamedStatement } from '../connection.js';
-import { type Flat, fromMs, rangeSql, unnested, withSpan } from '../sql.js';
+import type { Connection } from '../connection.js';
+import {
+  executeSql,
+  type Flat,
+  fromMs,
+  type NamedStatement,
+  rangeSql,
+  unnested,
+  withSpan,
+} from '../sql.js';
 import type { TradeColumnSet } from './trade-columns.js';
 
 /** A row of coverage as it is. */

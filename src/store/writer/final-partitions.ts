@@ -16,7 +16,7 @@ import {
   WRITTEN_SERIES,
 } from '../../model/series.js';
 import type { Connection } from '../connection.js';
-import { partitionOf, sqlstateOf } from '../errors.js';
+import { isState, partitionOf } from '../errors.js';
 import { boundsSql, fromMs, rangeSql, unnested } from '../sql.js';
 import { type PreparedGroup, prepareGroup, type Refused, refusedRow } from './groups.js';
 import { type SaneWindow, SHAPES } from './series.js';
@@ -29,8 +29,6 @@ import { type SaneWindow, SHAPES } from './series.js';
  */
 
 const REOPEN = 'SELECT reopen_partition($1) AS state';
-const FINAL = 'TK001';
-const GONE = new Set(['TK002', 'TK003']);
 
 /** A group that was made ready again, and how its results belong to the batches as they came. */
 export interface Resolution {
@@ -46,8 +44,7 @@ interface ResolveContext {
 
 /** Whether {@link resolveFinal} can help. */
 export function isFinalPartition(error: unknown): boolean {
-  const sqlstate = sqlstateOf(error) ?? '';
-  return sqlstate === FINAL || GONE.has(sqlstate);
+  return isState(error, 'partition sealed') || isState(error, 'partition gone');
 }
 
 /**
@@ -63,13 +60,13 @@ export async function resolveFinal(
   { connection, window, onReopened }: ResolveContext,
 ): Promise<Resolution> {
   const partition = partitionOf(error);
-  if (sqlstateOf(error) === FINAL && partition !== undefined) {
+  if (isState(error, 'partition sealed') && partition !== undefined) {
     try {
       const [row] = await connection.rows<{ state: string | null }>(REOPEN, [partition]);
       if (row?.state === 'sealed') onReopened(partition);
       return resolution;
     } catch (refused) {
-      if (!GONE.has(sqlstateOf(refused) ?? '')) throw refused;
+      if (!isState(refused, 'partition gone')) throw refused;
     }
   }
   return await withoutGone(connection, batches, window);

@@ -1,8 +1,9 @@
 import type { Clock } from '../../kernel/clock.js';
 import type { StoreEvents } from '../../observe/events.js';
-import { Connection, type ConnectionOptions, prepareSql, refuseReadOnly } from '../connection.js';
-import { StoreError, sqlstateOf } from '../errors.js';
+import { Connection, type ConnectionOptions, refuseReadOnly } from '../connection.js';
+import { isState, StoreError, sqlstateOf } from '../errors.js';
 import { holdLock, TAKE_EARLIER_LOCK } from '../locks.js';
+import { prepareSql } from '../sql.js';
 import { READ_COVERAGE, WRITE_COVERAGE } from './coverage.js';
 import { CREATE_STAGES } from './staging.js';
 import { FIND_STORED } from './trade-rows.js';
@@ -96,8 +97,6 @@ const LOOK_TIMEOUT_MS = 5_000;
 /** Of the statement of another session. */
 const QUERY_LETTERS = 80;
 const BLOCKERS_MAX = 4;
-/** statement_timeout, lock_timeout. */
-const TIMED_OUT = new Set(['57014', '55P03']);
 
 interface Blocker {
   readonly pid: number;
@@ -172,14 +171,13 @@ export class BlockerWatch implements Disposable {
 
   /** The error of a try that ended for its time, with who it waited for. */
   explain(error: unknown): unknown {
-    const sqlstate = sqlstateOf(error);
-    if (this.#seen === undefined || sqlstate === undefined || !TIMED_OUT.has(sqlstate))
-      return error;
+    const isTimedOut = isState(error, 'out of time') || isState(error, 'lock not available');
+    if (this.#seen === undefined || !isTimedOut) return error;
     const said = error instanceof Error ? error.message : 'timeout';
     return new StoreError(
       'database_failed',
       `${said}: a lock was waited for that is held by ${this.#seen}; end its transaction, or it by pg_terminate_backend`,
-      { action: 'retry', cause: error, sqlstate },
+      { action: 'retry', cause: error, sqlstate: sqlstateOf(error) },
     );
   }
 

@@ -1,5 +1,5 @@
-import { type Connection, executeSql, type NamedStatement } from '../connection.js';
-import { fromMs, toMs } from '../sql.js';
+import type { Connection } from '../connection.js';
+import { executeSql, fromMs, type NamedStatement, toMs } from '../sql.js';
 import type { StoredNear } from './coverage.js';
 import { type Outcome, TRADE } from './series.js';
 import { insertStaged, sameContentSql, stageLines, type TimeBounds, unstage } from './staging.js';

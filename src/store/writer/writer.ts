@@ -8,7 +8,7 @@ import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
-import { actionOf, StoreError, sqlstateOf, toStoreError } from '../errors.js';
+import { actionOf, isState, StoreError, sqlstateOf, toStoreError } from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
 import { isFinalPartition, type Resolution, resolveFinal } from './final-partitions.js';
 import {
@@ -58,8 +58,6 @@ interface Taken {
   readonly group: PreparedGroup;
 }
 
-/** SQLSTATE of a write in a session that only reads. */
-const READ_ONLY = '25006';
 /** First pause after a failure, before jitter. */
 const RETRY_BASE_MS = 100;
 /** Makings of a missing partition before it counts as a failure like any other. */
@@ -267,8 +265,8 @@ export class Writer {
       // Only an answer of the server proves that the connection is in step.
       const isInStep = sqlstateOf(error) !== undefined || error instanceof StoreError;
       // What was the primary is one no longer: only a new connection can find the new one.
-      const isReadOnly = sqlstateOf(error) === READ_ONLY;
-      await this.#session.reset(isInStep && !isReadOnly && !connection.isLost);
+      const isPrimary = !isState(error, 'read only');
+      await this.#session.reset(isInStep && isPrimary && !connection.isLost);
       throw watch.explain(error);
     }
   }
