@@ -1,4 +1,3 @@
-import { readFileSync, statSync } from 'node:fs';
 import { isAlias, LineCounter, parseDocument } from 'yaml';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
 import { nearestName } from '../kernel/nearest.js';
@@ -11,6 +10,7 @@ import {
   SECTION_PATHS,
   VARIABLES,
 } from './keys.js';
+import { readBounded } from './yaml-file.js';
 
 /** One mistake in the settings. */
 export interface ConfigProblem {
@@ -59,15 +59,6 @@ export interface Layer {
 interface OpenLayer {
   readonly settings: Map<string, Setting>;
   readonly problems: ConfigProblem[];
-}
-
-/** Largest configuration file and secret file, bytes. */
-const MAX_FILE_BYTES = 1_048_576;
-
-function readBounded(path: string): string {
-  const { size } = statSync(path);
-  if (size > MAX_FILE_BYTES) throw new Error(`the file has ${size} bytes, more than 1 MiB`);
-  return readFileSync(path, 'utf8');
 }
 
 function suggestion(name: string, known: Iterable<string>, kind: string): string {

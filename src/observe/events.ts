@@ -47,10 +47,7 @@ export interface ClockDispute {
   readonly isFollowed: boolean;
 }
 
-/**
- * Events of a client, for logs and metrics. Written out, because users of the package report to their own;
- * {@link EVENTS} has the same by its types.
- */
+/** Events of a client, for logs and metrics. Written out, because users of the package report to their own. */
 export interface ClientEvents {
   /** An HTTP request ended, well or not. */
   requestEnded(event: RequestEnded): void;
@@ -86,15 +83,11 @@ export interface ClientEvents {
   }): void;
 }
 
-/** A connection for the states of one market. */
-interface Socket {
-  readonly market: string;
-  readonly periodS: number;
-}
+/** What an event of a client carries. */
+type Of<Name extends keyof ClientEvents> = Parameters<ClientEvents[Name]>[0];
 
 const CLIENT = {
-  /** An HTTP request ended, well or not. */
-  requestEnded: event<RequestEnded>({
+  requestEnded: event<Of<'requestEnded'>>({
     level: (one) => (isFailure(one) ? 'warn' : 'debug'),
     text: (one) => (isFailure(one) ? 'request failed' : 'request ended'),
     flood: (one) =>
@@ -106,40 +99,32 @@ const CLIENT = {
         ? fields
         : { ...fields, code: error.code, error: error.message },
     moves: {
-      ...{
-        requests_total: 1,
-        request_duration_seconds: 'durationMs',
-        response_bytes_total: 'bytes',
-      },
+      ...{ requests_total: 1, request_duration_seconds: 'durationMs' },
+      response_bytes_total: 'bytes',
     },
     record: ({ tally }, { outcome }) => tally.requestEnded(outcome),
   }),
-  /** The request budget changed. */
-  budgetChanged: event<BudgetState>({
+  budgetChanged: event<Of<'budgetChanged'>>({
     level: 'trace',
     text: 'request budget',
-    fields: ({ ratePerS, tokens, waiting }) => ({ ratePerS, tokens, waiting }),
     moves: {
       request_budget_rate: 'ratePerS',
       request_budget_tokens: 'tokens',
       request_budget_waiting: 'waiting',
     },
   }),
-  /** The exchange asked us to wait (429, Retry-After, exhausted headers). */
-  budgetPaused: event<{ reason: string; waitMs: number }>({
+  budgetPaused: event<Of<'budgetPaused'>>({
     level: 'warn',
     text: 'the exchange asks us to wait',
     flood: ({ reason }) => `pause ${slug(reason)}`,
     moves: { request_budget_pauses_total: 1, request_budget_pause_seconds_total: 'waitMs' },
   }),
-  /** Exchange time minus this machine's time, and how fast it runs (1 is real time). */
-  exchangeClock: event<{ offsetMs: number; pace: number }>({
+  exchangeClock: event<Of<'exchangeClock'>>({
     level: 'debug',
     text: "exchange's clock",
     moves: { exchange_clock_offset_seconds: 'offsetMs', exchange_clock_pace: 'pace' },
   }),
-  /** Answers contradict the course of the exchange's time that is in use. */
-  exchangeClockDisputed: event<ClockDispute, 'outcome'>({
+  exchangeClockDisputed: event<Of<'exchangeClockDisputed'>, 'outcome'>({
     level: 'warn',
     text: ({ isFollowed }) =>
       isFollowed
@@ -152,23 +137,13 @@ const CLIENT = {
     labels: ({ isFollowed }) => ({ outcome: isFollowed ? 'followed' : 'held' }),
     moves: { exchange_clock_disputes_total: 1 },
   }),
-  /** A connection for states is open, and subscribed. */
-  socketOpened: event<Socket>({
+  socketOpened: event<Of<'socketOpened'>>({
     level: 'debug',
     text: 'real-time connection opened',
     moves: { realtime_connections_opened_total: 1 },
     record: (recorder, { market, periodS }) => recorder.socketOpened(`${market} ${periodS}`),
   }),
-  /** A connection for states ended: WebSocket close code, reason, and how long it had lived. */
-  socketClosed: event<
-    Socket & {
-      code: number;
-      reason: string;
-      livedMs: number;
-      /** Why no connection came about, where that is how it ended. */
-      detail?: string;
-    }
-  >({
+  socketClosed: event<Of<'socketClosed'>>({
     level: ({ code, reason }) =>
       /^(stopped|normal)$/.test(closeReason(code, reason)) ? 'debug' : 'warn',
     text: 'real-time connection closed',
@@ -179,16 +154,12 @@ const CLIENT = {
     record: (recorder, { market, periodS, livedMs }) =>
       recorder.socketClosed(`${market} ${periodS}`, livedMs),
   }),
-  /** The next connection for states is tried after this wait. */
-  socketRetry: event<Socket & { waitMs: number }>({
+  socketRetry: event<Of<'socketRetry'>>({
     level: 'debug',
     text: 'real-time reconnect scheduled',
     moves: { realtime_reconnects_total: 1 },
   }),
-  /** A WebSocket frame came, and what became of it. */
-  frameReceived: event<{
-    outcome: 'update' | 'response' | 'unrecognised' | 'dropped';
-  }>({
+  frameReceived: event<Of<'frameReceived'>>({
     level: ({ outcome }) => (isUnused(outcome) ? 'warn' : 'trace'),
     text: ({ outcome }) => (isUnused(outcome) ? 'real-time frame not used' : 'real-time frame'),
     flood: ({ outcome }) => (isUnused(outcome) ? `frame ${outcome}` : undefined),

@@ -56,7 +56,7 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   'prom-client': ['observe'],
   pino: ['observe'],
   'pino-pretty': ['observe'],
-  'node-cron': ['collect'],
+  'node-cron': ['collect', 'config'],
   zod: ['contract', 'config', 'archive/cold', 'sandbox', 'server/control', 'cli/sandbox'],
   fastify: ['server', 'status'],
   'big.js': ['kernel'],
