@@ -163,22 +163,40 @@ interface Holding {
   readonly freeze: string | null;
 }
 
+/** What most series have in common: each market's own, and gone when it was not looked at. */
+const OBSERVED_SERIES = {
+  isOfAllMarkets: false,
+  hasMarket: true,
+  isFetchable: false,
+  partition: 'day',
+  variant: null,
+  number: null,
+  received: 'received_at',
+  versions: null,
+} as const;
+
+/** Candles and their former versions. */
+const OF_CANDLES = {
+  ...OBSERVED_SERIES,
+  retention: 'klines',
+  streams: ['kline'],
+  isFetchable: true,
+  partition: 'month',
+  variant: 'interval_s',
+  number: 'revision',
+} as const;
+
 /** The series by the tables that hold them; what hangs on another one stands after it. */
 export const SERIES = {
   trade: {
+    ...OBSERVED_SERIES,
     kind: 'trades',
     batch: 'trades',
     retention: 'trades',
     streams: ['trades', 'times'],
-    isOfAllMarkets: false,
-    hasMarket: true,
     isFetchable: true,
-    partition: 'day',
     key: ['traded_at', 'tid'],
-    variant: null,
     number: 'tid',
-    received: 'received_at',
-    versions: null,
     faultOf: ({ tradedAtS, executedAtUs }: ExactTime) =>
       executedAtUs === null || Math.floor(executedAtUs / 1e6) === tradedAtS
         ? undefined
@@ -209,18 +227,10 @@ export const SERIES = {
     ],
   },
   kline: {
+    ...OF_CANDLES,
     kind: 'klines',
     batch: 'klines',
-    retention: 'klines',
-    streams: ['kline'],
-    isOfAllMarkets: false,
-    hasMarket: true,
-    isFetchable: true,
-    partition: 'month',
     key: ['interval_s', 'open_at'],
-    variant: 'interval_s',
-    number: 'revision',
-    received: 'received_at',
     versions: 'kline_revision',
     columns: [
       OPEN_AT,
@@ -235,19 +245,11 @@ export const SERIES = {
     ],
   },
   kline_revision: {
+    ...OF_CANDLES,
     kind: 'kline_revisions',
     batch: null,
-    retention: 'klines',
-    streams: ['kline'],
-    isOfAllMarkets: false,
-    hasMarket: true,
-    isFetchable: true,
-    partition: 'month',
     key: ['interval_s', 'open_at', 'revision'],
-    variant: 'interval_s',
-    number: 'revision',
     received: 'known_from',
-    versions: null,
     columns: [
       OPEN_AT,
       INTERVAL,
@@ -263,19 +265,13 @@ export const SERIES = {
     ],
   },
   ticker: {
+    ...OBSERVED_SERIES,
     kind: 'tickers',
     batch: 'tickers',
     retention: 'tickers',
     streams: ['ticker'],
     isOfAllMarkets: true,
-    hasMarket: true,
-    isFetchable: false,
-    partition: 'day',
     key: ['observed_at'],
-    variant: null,
-    number: null,
-    received: 'received_at',
-    versions: null,
     columns: [
       OBSERVED,
       {
@@ -290,19 +286,12 @@ export const SERIES = {
     ],
   },
   depth: {
+    ...OBSERVED_SERIES,
     kind: 'depth',
     batch: 'depths',
     retention: 'depth',
     streams: ['depth'],
-    isOfAllMarkets: false,
-    hasMarket: true,
-    isFetchable: false,
-    partition: 'day',
     key: ['observed_at'],
-    variant: null,
-    number: null,
-    received: 'received_at',
-    versions: null,
     faultOf: ({ bidPrices, bidAmounts, askPrices, askAmounts }: Book) =>
       bidPrices.length === bidAmounts.length && askPrices.length === askAmounts.length
         ? undefined
@@ -317,19 +306,14 @@ export const SERIES = {
     ],
   },
   market_state: {
+    ...OBSERVED_SERIES,
     kind: 'states',
     batch: 'states',
     retention: 'states',
     streams: ['state'],
-    isOfAllMarkets: false,
-    hasMarket: true,
-    isFetchable: false,
-    partition: 'day',
     key: ['period_s', 'observed_at', 'seq'],
     variant: 'period_s',
     number: 'seq',
-    received: 'received_at',
-    versions: null,
     columns: [
       OBSERVED,
       uncompared('seq', 'seq', int4, 'orders records of the same millisecond'),
@@ -354,19 +338,15 @@ export const SERIES = {
     ],
   },
   balance: {
+    ...OBSERVED_SERIES,
     kind: 'balances',
     batch: 'balances',
     retention: 'account',
     streams: ['balance'],
     isOfAllMarkets: true,
     hasMarket: false,
-    isFetchable: false,
     partition: 'month',
     key: ['currency', 'observed_at'],
-    variant: null,
-    number: null,
-    received: 'received_at',
-    versions: null,
     faultOf: ({ available, freeze }: Holding) =>
       (available === null) === (freeze === null) ? undefined : 'half a balance',
     columns: [
@@ -383,19 +363,13 @@ export const SERIES = {
     ],
   },
   active_order: {
+    ...OBSERVED_SERIES,
     kind: 'active_orders',
     batch: 'orders',
     retention: 'account',
     streams: ['orders'],
-    isOfAllMarkets: false,
-    hasMarket: true,
-    isFetchable: false,
     partition: 'month',
     key: ['order_id', 'observed_at'],
-    variant: null,
-    number: null,
-    received: 'received_at',
-    versions: null,
     columns: [
       OBSERVED,
       uncompared('order_id', 'orderId', positiveInt8, 'id that the exchange gave'),

@@ -85,15 +85,8 @@ interface StreamState {
 }
 
 function emptyState(): StreamState {
-  const outcomes = {
-    stored: 0,
-    updated: 0,
-    duplicate: 0,
-    conflict: 0,
-    rejected: 0,
-    unchanged: 0,
-    lost: 0,
-  };
+  const none = Object.fromEntries(ROW_OUTCOMES.map((name) => [name, 0]));
+  const outcomes = none as Record<RowOutcome, number>;
   return { received: 0, outcomes, newestMs: new Map(), openGaps: 0, openGapMs: 0 };
 }
 
@@ -169,22 +162,14 @@ export class Tally {
     return {
       streams: [...this.#streams].map(([stream, state]) => {
         const settled = ROW_OUTCOMES.reduce((sum, name) => sum + state.outcomes[name], 0);
-        let newestMs: number | null = null;
-        let slowestMs: number | null = null;
-        for (const ms of state.newestMs.values()) {
-          newestMs = Math.max(ms, newestMs ?? ms);
-          slowestMs = Math.min(ms, slowestMs ?? ms);
-        }
+        const { received, outcomes, openGaps, openGapMs } = state;
+        const times = [...state.newestMs.values()].sort((a, b) => a - b);
         return {
-          stream,
-          received: state.received,
-          ...state.outcomes,
-          inFlight: state.received - settled,
-          newestMs,
-          slowestMs,
+          ...{ stream, received, ...outcomes, openGaps, openGapMs },
+          inFlight: received - settled,
+          newestMs: times.at(-1) ?? null,
+          slowestMs: times[0] ?? null,
           markets: state.newestMs.has('*') ? null : state.newestMs.size,
-          openGaps: state.openGaps,
-          openGapMs: state.openGapMs,
         };
       }),
       requests: this.#requests,
@@ -195,11 +180,8 @@ export class Tally {
   }
 
   #of(stream: string): StreamState {
-    let state = this.#streams.get(stream);
-    if (state === undefined) {
-      state = emptyState();
-      this.#streams.set(stream, state);
-    }
+    const state = this.#streams.get(stream) ?? emptyState();
+    this.#streams.set(stream, state);
     return state;
   }
 }

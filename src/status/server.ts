@@ -135,20 +135,13 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
   app.get('/healthz', (request, reply) => answer(health, request, reply));
   app.get('/readyz', (request, reply) => answer(ready, request, reply));
   app.get('/metrics', async (_request, reply) => reply.type(METRICS_TYPE).send(await metrics()));
+  const whole = () => Promise.all([status(), reportOf(health), reportOf(ready)]);
   app.get('/status', async (_request, reply) => {
-    const [document, alive, able] = await Promise.all([
-      status(),
-      reportOf(health),
-      reportOf(ready),
-    ]);
+    const [document, alive, able] = await whole();
     return reply.send({ ...document, health: alive, ready: able });
   });
   app.get('/', async (_request, reply) => {
-    const [document, alive, able] = await Promise.all([
-      status(),
-      reportOf(health),
-      reportOf(ready),
-    ]);
+    const [document, alive, able] = await whole();
     return reply
       .type('text/html; charset=utf-8')
       .header('content-security-policy', PAGE_POLICY)

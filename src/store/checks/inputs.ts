@@ -1,8 +1,7 @@
 import { holdsSpan, normalizeSpans, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
-import type { StreamKind } from '../../model/series.js';
 import type { CandleFigures, SlotFigures, TradeFigures } from '../../model/verdict.js';
-import { coveredSql, expectedSql } from '../completeness/ledger.js';
+import { coveredSql, expectedSql, streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { removedSql } from '../schema/partitions.js';
@@ -65,8 +64,7 @@ const PREVIOUS_CLOSE = `
     AND open_at >= $2::timestamptz AND open_at < $3::timestamptz
   ORDER BY open_at DESC LIMIT 1`;
 
-type TradeSums = TradeFigures & { readonly slot: number };
-type Candles = CandleFigures & { readonly slot: number };
+type Slotted<Figures> = Figures & { readonly slot: number };
 
 const iso = (ms: number) => new Date(ms).toISOString();
 
@@ -99,20 +97,16 @@ export async function readFigures(
     const of = (stream: StreamRef | null) =>
       normalizeSpans(covered.filter(({ stream_id }) => stream_id === stream?.streamId));
     const [tradesCovered, candlesCovered] = [of(target.trades), of(kline)];
-    const trades = new Map(
-      (await runner.rows<TradeSums>(TRADE_SUMS, bounds)).map((row) => [row.slot, row]),
-    );
-    const candles = new Map(
-      (await runner.rows<Candles>(CANDLES, bounds)).map((row) => [row.slot, row]),
-    );
+    const trades = bySlot(await runner.rows<Slotted<TradeFigures>>(TRADE_SUMS, bounds));
+    const candles = bySlot(await runner.rows<Slotted<CandleFigures>>(CANDLES, bounds));
     let previousClose = await closeBefore(runner, target, kline, span.fromMs, candlesCovered);
     return Array.from({ length: count }, (_, slot) => {
       const fromMs = span.fromMs + slot * stepMs;
       const one = { fromMs, toMs: fromMs + stepMs };
-      const candle = withoutSlot(candles.get(slot));
+      const candle = candles.get(slot) ?? null;
       const figures: SlotFigures = {
         span: one,
-        trades: withoutSlot(trades.get(slot)),
+        trades: trades.get(slot) ?? null,
         candle,
         previousClose,
         hasTrades: tradesCovered.some((part) => holdsSpan(part, one)),
@@ -125,12 +119,8 @@ export async function readFigures(
   }, 'ISOLATION LEVEL REPEATABLE READ READ ONLY');
 }
 
-function withoutSlot<Figures extends { readonly slot: number }>(
-  row: Figures | undefined,
-): Omit<Figures, 'slot'> | null {
-  if (row === undefined) return null;
-  const { slot: _, ...figures } = row;
-  return figures;
+function bySlot<Figures>(rows: readonly Slotted<Figures>[]): Map<number, Omit<Figures, 'slot'>> {
+  return new Map(rows.map(({ slot, ...figures }) => [slot, figures]));
 }
 
 async function closeBefore(
@@ -151,41 +141,19 @@ async function closeBefore(
 /** What of the ledger concerns checks: which markets, which spans, and what is known of them. */
 
 const TARGETS = `
-  SELECT s.stream_id, s.kind, s.market_id, s.variant, ${toMs('s.collect_from')} AS collect_from_ms,
-         m.name
+  SELECT ${streamRefSql('s')}, m.name AS market
   FROM stream s JOIN market m USING (market_id)
   WHERE s.kind IN ('trades', 'times', 'kline') ORDER BY m.name, s.kind, s.variant`;
-
-interface StreamRow {
-  readonly stream_id: number;
-  readonly kind: StreamKind;
-  readonly market_id: number;
-  readonly variant: number;
-  readonly collect_from_ms: number | null;
-  readonly name: string;
-}
 
 /** All markets that trades or candles are collected of, by name. */
 export async function readTargets(runner: Runner): Promise<CheckTarget[]> {
   const targets = new Map<number, CheckTarget>();
-  for (const row of await runner.rows<StreamRow>(TARGETS)) {
-    const { market_id: marketId, name: market } = row;
-    const stream = {
-      streamId: row.stream_id,
-      kind: row.kind,
-      marketId,
-      variant: row.variant,
-      collectFromMs: row.collect_from_ms,
-    };
-    const known = targets.get(marketId) ?? {
-      marketId,
-      market,
-      trades: null,
-      times: null,
-      klines: [],
-    };
-    const added =
-      row.kind === 'kline' ? { klines: [...known.klines, stream] } : { [row.kind]: stream };
+  for (const row of await runner.rows<StreamRef & { readonly market: string }>(TARGETS)) {
+    const { market, ...stream } = row;
+    const { kind, marketId } = stream;
+    const none = { marketId, market, trades: null, times: null, klines: [] };
+    const known = targets.get(marketId) ?? none;
+    const added = kind === 'kline' ? { klines: [...known.klines, stream] } : { [kind]: stream };
     targets.set(marketId, { ...known, ...added });
   }
   return [...targets.values()];

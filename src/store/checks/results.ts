@@ -1,7 +1,6 @@
 import { hullOf, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import {
-  type Difference,
   invalidateVerdicts,
   mergeVerdicts,
   type SlotVerdict,
@@ -10,7 +9,7 @@ import {
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
-import { fromMs, rangeSql, toMs, unnested } from '../sql.js';
+import { boundsSql, type Flat, fromMs, rangeSql, toMs, unnested, withSpan } from '../sql.js';
 
 /** Reading and writing of check results. Every change reads, merges and replaces under a lock. */
 
@@ -25,8 +24,8 @@ export interface Mismatch extends VerdictRow {
 const LOCK = lockRowsSql('verdicts', 'ARRAY[$1::int]');
 
 const COLUMNS = `
-  ${toMs('lower(v.span)')} AS from_ms, ${toMs('upper(v.span)')} AS to_ms, v.outcome, v.detail,
-  v.tries, ${toMs('v.next_try_at')} AS next_try_ms`;
+  ${boundsSql('v.span')}, v.outcome, coalesce(v.detail -> 'differences', '[]') AS differences,
+  v.tries, ${toMs('v.next_try_at')} AS "nextTryAtMs"`;
 
 /** Touching rows too, because they may become one. */
 const AROUND = `
@@ -47,25 +46,6 @@ const INSERT = `
   FROM unnest($3::float8[], $4::float8[], $5::text[], $6::jsonb[], $7::int[], $8::float8[])
     AS q(from_ms, to_ms, outcome, detail, tries, next_try_ms)`;
 
-interface StoredRow {
-  readonly from_ms: number;
-  readonly to_ms: number;
-  readonly outcome: VerdictRow['outcome'];
-  readonly detail: { readonly differences?: readonly Difference[] };
-  readonly tries: number;
-  readonly next_try_ms: number | null;
-}
-
-function toCheckResult(row: StoredRow): VerdictRow {
-  return {
-    span: { fromMs: row.from_ms, toMs: row.to_ms },
-    outcome: row.outcome,
-    differences: row.detail.differences ?? [],
-    tries: row.tries,
-    nextTryAtMs: row.next_try_ms,
-  };
-}
-
 /** Replaces the rows around `hull` by what `change` makes of them. */
 async function changeRows(
   runner: Runner,
@@ -75,22 +55,35 @@ async function changeRows(
   change: (known: readonly VerdictRow[]) => readonly VerdictRow[],
 ): Promise<void> {
   const where = [marketId, intervalS, hull.fromMs, hull.toMs];
-  const known = (await runner.rows<StoredRow>(AROUND, where)).map(toCheckResult);
+  const known = (await runner.rows<Flat<VerdictRow>>(AROUND, where)).map(withSpan);
   const rows = change(known);
   if (known.length > 0) await runner.rows(DELETE_AROUND, where);
   if (rows.length === 0) return;
   const flat = rows.map(({ span, differences, ...rest }) => ({
-    ...{
-      ...rest,
-      ...span,
-      detail: JSON.stringify(differences.length === 0 ? {} : { differences }),
-    },
+    ...{ ...rest, ...span },
+    detail: JSON.stringify(differences.length === 0 ? {} : { differences }),
   }));
   await runner.rows(INSERT, [
     marketId,
     intervalS,
     ...unnested(flat, 'fromMs', 'toMs', 'outcome', 'detail', 'tries', 'nextTryAtMs'),
   ]);
+}
+
+/** Does that in a transaction of its own, around some results. */
+async function changeAround(
+  database: Database,
+  marketId: number,
+  intervalS: number,
+  results: readonly { readonly span: Span }[],
+  change: (known: readonly VerdictRow[]) => readonly VerdictRow[],
+): Promise<void> {
+  if (results.length === 0) return;
+  await database.transaction(async (runner) => {
+    await runner.rows(LOCK, [marketId]);
+    const hull = hullOf(results.map(({ span }) => span));
+    await changeRows(runner, marketId, intervalS, hull, change);
+  });
 }
 
 /** Records check results; a later one of the same slot replaces the earlier. */
@@ -100,12 +93,7 @@ export async function recordCheckResults(
   intervalS: number,
   rows: readonly VerdictRow[],
 ): Promise<void> {
-  if (rows.length === 0) return;
-  await database.transaction(async (runner) => {
-    await runner.rows(LOCK, [marketId]);
-    const hull = hullOf(rows.map(({ span }) => span));
-    await changeRows(runner, marketId, intervalS, hull, (known) => mergeVerdicts(known, rows));
-  });
+  await changeAround(database, marketId, intervalS, rows, (known) => mergeVerdicts(known, rows));
 }
 
 /**
@@ -121,26 +109,21 @@ export async function reportCheckResults(
   results: readonly SlotVerdict[],
   nowMs: number,
 ): Promise<void> {
-  if (results.length === 0) return;
-  await database.transaction(async (runner) => {
-    await runner.rows(LOCK, [marketId]);
-    const hull = hullOf(results.map(({ span }) => span));
-    await changeRows(runner, marketId, intervalS, hull, (known) => {
-      const knownAt = new Map(
-        known.filter(({ outcome }) => outcome === 'mismatch').map((row) => [row.span.fromMs, row]),
-      );
-      const later = results.flatMap(({ span, outcome, differences }): VerdictRow[] => {
-        const earlier = knownAt.get(span.fromMs);
-        if (outcome === 'mismatch' && earlier === undefined) {
-          return [{ span, outcome, differences, tries: 0, nextTryAtMs: nowMs }];
-        }
-        if (outcome === 'match' && earlier !== undefined) {
-          return [{ ...earlier, nextTryAtMs: nowMs }];
-        }
-        return [];
-      });
-      return mergeVerdicts(known, later);
+  await changeAround(database, marketId, intervalS, results, (known) => {
+    const knownAt = new Map(
+      known.filter(({ outcome }) => outcome === 'mismatch').map((row) => [row.span.fromMs, row]),
+    );
+    const later = results.flatMap(({ span, outcome, differences }): VerdictRow[] => {
+      const earlier = knownAt.get(span.fromMs);
+      if (outcome === 'mismatch' && earlier === undefined) {
+        return [{ span, outcome, differences, tries: 0, nextTryAtMs: nowMs }];
+      }
+      if (outcome === 'match' && earlier !== undefined) {
+        return [{ ...earlier, nextTryAtMs: nowMs }];
+      }
+      return [];
     });
+    return mergeVerdicts(known, later);
   });
 }
 
@@ -164,19 +147,17 @@ export async function invalidateChecks(
 }
 
 const SUSPECTS = `
-  SELECT doubt_id, market_id, interval_s, ${toMs('lower(span)')} AS from_ms,
-         ${toMs('upper(span)')} AS to_ms
+  SELECT doubt_id AS "doubtId", market_id AS "marketId", interval_s AS "intervalS",
+         ${boundsSql('span')}
   FROM verdict_doubt ORDER BY doubt_id LIMIT $1`;
 const DELETE_SUSPECTS =
   'DELETE FROM verdict_doubt WHERE market_id = $1 AND doubt_id = ANY ($2::bigint[])';
 const CHECKED_INTERVALS = 'SELECT DISTINCT interval_s FROM verdict WHERE market_id = $1';
 
-interface SuspectRow {
-  readonly doubt_id: string;
-  readonly market_id: number;
-  readonly interval_s: number;
-  readonly from_ms: number;
-  readonly to_ms: number;
+interface SuspectRow extends Span {
+  readonly doubtId: string;
+  readonly marketId: number;
+  readonly intervalS: number;
 }
 
 /**
@@ -191,36 +172,33 @@ export async function applySuspects(
   limit: number,
 ): Promise<number> {
   const suspects = await database.rows<SuspectRow>(SUSPECTS, [limit]);
-  for (const marketId of new Set(suspects.map(({ market_id }) => market_id))) {
-    const rows = suspects.filter(({ market_id }) => market_id === marketId);
+  for (const marketId of new Set(suspects.map((one) => one.marketId))) {
+    const rows = suspects.filter((one) => one.marketId === marketId);
     await database.transaction(async (runner) => {
       await runner.rows(LOCK, [marketId]);
       const checked = await runner.rows<{ interval_s: number }>(CHECKED_INTERVALS, [marketId]);
       for (const { interval_s: intervalS } of checked) {
         for (const suspect of rows) {
-          if (suspect.interval_s !== 0 && suspect.interval_s !== intervalS) continue;
+          if (suspect.intervalS !== 0 && suspect.intervalS !== intervalS) continue;
           const changed = outward(suspect, intervalS * 1000);
           await changeRows(runner, marketId, intervalS, changed, (known) =>
             invalidateVerdicts(known, changed, nowMs),
           );
         }
       }
-      await runner.rows(DELETE_SUSPECTS, [marketId, rows.map(({ doubt_id }) => doubt_id)]);
+      await runner.rows(DELETE_SUSPECTS, [marketId, rows.map(({ doubtId }) => doubtId)]);
     });
   }
   return suspects.length;
 }
 
 /** The slots that a span lies in. */
-function outward(row: SuspectRow, stepMs: number): Span {
-  return {
-    fromMs: Math.floor(row.from_ms / stepMs) * stepMs,
-    toMs: Math.ceil(row.to_ms / stepMs) * stepMs,
-  };
+function outward({ fromMs, toMs }: Span, stepMs: number): Span {
+  return { fromMs: Math.floor(fromMs / stepMs) * stepMs, toMs: Math.ceil(toMs / stepMs) * stepMs };
 }
 
 const MISMATCHES = (condition: string) => `
-  SELECT v.market_id, m.name AS market, v.interval_s, ${COLUMNS}
+  SELECT v.market_id AS "marketId", m.name AS market, v.interval_s AS "intervalS", ${COLUMNS}
   FROM verdict v JOIN market m USING (market_id)
   WHERE v.outcome = 'mismatch' AND ${condition}
   ORDER BY lower(v.span) DESC, v.interval_s LIMIT $1`;
@@ -229,20 +207,13 @@ const ALL = MISMATCHES(`
   ($2::int IS NULL OR v.market_id = $2)
   AND ($3::float8 IS NULL OR v.span && ${rangeSql('$3', '$4')})`);
 
-type MismatchRow = StoredRow & { market_id: number; market: string; interval_s: number };
-
-function toMismatch(row: MismatchRow): Mismatch {
-  const { market_id: marketId, market, interval_s: intervalS } = row;
-  return { ...toCheckResult(row), marketId, market, intervalS };
-}
-
 /** Mismatches whose next try has come, newest first. */
 export async function readDueMismatches(
   runner: Runner,
   nowMs: number,
   limit: number,
 ): Promise<Mismatch[]> {
-  return (await runner.rows<MismatchRow>(DUE, [limit, nowMs])).map(toMismatch);
+  return (await runner.rows<Flat<Mismatch>>(DUE, [limit, nowMs])).map(withSpan);
 }
 
 /** Recorded mismatches, newest first. */
@@ -252,5 +223,5 @@ export async function readMismatches(
   limit: number,
 ): Promise<Mismatch[]> {
   const values = [limit, marketId ?? null, span?.fromMs ?? null, span?.toMs ?? null];
-  return (await runner.rows<MismatchRow>(ALL, values)).map(toMismatch);
+  return (await runner.rows<Flat<Mismatch>>(ALL, values)).map(withSpan);
 }

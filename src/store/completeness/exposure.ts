@@ -4,16 +4,15 @@ import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { isState, partitionOf } from '../errors.js';
 import { removedRows } from '../schema/partitions.js';
-import { fromMs, toMs } from '../sql.js';
+import { fromMs } from '../sql.js';
 import { LOCK_MARKETS } from '../writer/transaction.js';
+import { streamRefSql } from './ledger.js';
 import { hasLeft, takeBack } from './revocation.js';
 
 /** Rows that an exchange showed and that never were trades, and where it began its ids anew. */
 
 const STREAMS = `
-  SELECT stream_id AS "streamId", kind, market_id AS "marketId", variant,
-         ${toMs('collect_from')} AS "collectFromMs"
-  FROM stream WHERE market_id = $1 AND kind IN ('trades', 'times') ORDER BY stream_id`;
+  SELECT ${streamRefSql('stream')} FROM stream WHERE market_id = $1 AND kind IN ('trades', 'times') ORDER BY stream_id`;
 const EXPOSE = `SELECT expose_trade($1, ${fromMs('$2')}, $3, $4) AS exposed`;
 const REOPEN = 'SELECT reopen_partition($1)';
 /** Rows to be exposed lie close together: in two partitions at most. */

@@ -22,6 +22,11 @@ export const coveredRangeSql = (c: string) => `
   ${c}.stream_id AS "streamId", ${boundsSql(`${c}.span`)}, ${c}.first_id::float8 AS "firstId",
   ${c}.last_id::float8 AS "lastId", ${c}.row_count::float8 AS "rowCount"`;
 
+/** SQL for the columns of a {@link StreamRef}. @param s the row of stream */
+export const streamRefSql = (s: string) => `
+  ${s}.stream_id AS "streamId", ${s}.kind, ${s}.market_id AS "marketId", ${s}.variant,
+  ${toMs(`${s}.collect_from`)} AS "collectFromMs"`;
+
 /** How many rows, and which are the lowest and the highest of their trade ids. */
 export type RowCount = Pick<CoveredRange, 'rowCount' | 'firstId' | 'lastId'>;
 

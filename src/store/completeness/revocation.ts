@@ -8,7 +8,8 @@ import {
 } from '../../kernel/span.js';
 import type { CoveredRange, Evidence, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
-import { seriesOf, tableOfStream } from '../../model/series.js';
+import { timeColumnOf } from '../../model/kinds.js';
+import { type StreamKind, seriesOf, tableOfStream } from '../../model/series.js';
 import { invalidateChecks } from '../checks/results.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
@@ -191,16 +192,14 @@ async function cutRange(
   const left = { fromMs: range.span.fromMs, toMs: span.fromMs };
   const right = { fromMs: span.toMs, toMs: range.span.toMs };
   const pieces = { left, taken: overlapOf(range.span, span), right };
-  const away = removed.filter((one) => !isEmptySpan(overlapOf(one.span, range.span)));
+  const away = removed.filter((one) => touches(one.span, range.span));
   const rows = rowReader(runner, stream, away);
-  const isInstant = !['trades', 'times', 'kline'].includes(stream.kind);
-  const counts = isInstant
-    ? await observedCount(runner, stream, pieces, range)
-    : stream.kind !== 'kline'
+  const counts =
+    stream.kind === 'trades' || stream.kind === 'times'
       ? await splitCounts(pieces, range, rows)
       : away.length > 0
         ? shareByTime(pieces, range)
-        : await shareCount(pieces, range, rows);
+        : await shareCounts(pieces, range, rows, stream.kind !== 'kline');
   if (counts === undefined) throw hasLeft(stream, away, range.span);
   return [
     { span: left, ...counts.left },
@@ -216,7 +215,7 @@ export function hasLeft(
   removed: readonly RemovedRows[],
   span: Span,
 ): StoreError {
-  const away = removed.filter((one) => !isEmptySpan(overlapOf(one.span, span)));
+  const away = removed.filter((one) => touches(one.span, span));
   const isArchived = away.some(({ state }) => state === 'archived');
   const [from, to] = [away.at(0)?.span.fromMs, away.at(-1)?.span.toMs].map((ms) =>
     new Date(ms ?? 0).toISOString(),
@@ -244,20 +243,13 @@ function refused({ kind, streamId }: StreamRef, why: string): StoreError {
  * out of a covered range of years.
  */
 
-export interface Pieces {
+interface Pieces {
   readonly left: Span;
   readonly taken: Span;
   readonly right: Span;
 }
 
-/** What {@link splitCounts} asks of the rows. */
-export interface RowReader {
-  /** Whether all rows of a span are here, or away in partitions that lie in it whole. */
-  canCount(span: Span): boolean;
-  count(span: Span): Promise<RowCount>;
-  /** Id of the row at an edge of a span: its oldest, or its newest. */
-  edgeId(span: Span, edge: 'oldest' | 'newest'): Promise<number | null>;
-}
+type RowReader = ReturnType<typeof rowReader>;
 
 const lengthMs = ({ fromMs, toMs }: Span) => Math.max(0, toMs - fromMs);
 
@@ -272,7 +264,7 @@ interface Sides {
  * times. Undefined when it takes rows that are in files: then the partitions at both ends of the
  * covered range have left, and hold rows of its neighbours as well.
  */
-export async function splitCounts(
+async function splitCounts(
   { left, taken, right }: Pieces,
   range: CoveredRange,
   rows: RowReader,
@@ -327,27 +319,28 @@ async function restOf(
 }
 
 /**
- * Rows of candles are counted under their claims, and none of them goes: the pieces that are left
- * share the count of the covered range.
+ * The same of other series: the shorter side is counted, and the longer one has the rest. Of candles
+ * none goes, because their rows are counted under their claims.
  */
-export async function shareCount(
-  { left, right }: Pieces,
+async function shareCounts(
+  { left, taken, right }: Pieces,
   { rowCount }: CoveredRange,
-  rows: Pick<RowReader, 'count'>,
+  { count }: RowReader,
+  isTaken: boolean,
 ): Promise<Sides> {
-  const all = { ...NO_ROWS, rowCount };
-  if (isEmptySpan(left) || isEmptySpan(right)) {
-    return isEmptySpan(left) ? { left: NO_ROWS, right: all } : { left: all, right: NO_ROWS };
-  }
   const isLeftLong = lengthMs(left) >= lengthMs(right);
-  const counted = (await rows.count(isLeftLong ? right : left)).rowCount;
-  const short = { ...NO_ROWS, rowCount: Math.min(counted, rowCount) };
-  const long = { ...NO_ROWS, rowCount: rowCount - short.rowCount };
+  const side = isLeftLong ? right : left;
+  const counted = isEmptySpan(side) ? 0 : Math.min((await count(side)).rowCount, rowCount);
+  const gone = isTaken ? (await count(taken)).rowCount : 0;
+  const short = { ...NO_ROWS, rowCount: counted };
+  const rest = { ...NO_ROWS, rowCount: Math.max(0, rowCount - counted - gone) };
+  const none = (span: Span, rows: RowCount) => (isEmptySpan(span) ? NO_ROWS : rows);
+  const long = none(isLeftLong ? left : right, rest);
   return isLeftLong ? { left: long, right: short } : { left: short, right: long };
 }
 
 /** The same where rows are away: candles come evenly, so that they are shared by time. */
-export function shareByTime({ left, right }: Pieces, { rowCount }: CoveredRange): Sides {
+function shareByTime({ left, right }: Pieces, { rowCount }: CoveredRange): Sides {
   const lengths = [lengthMs(left), lengthMs(right)] as const;
   const share = lengths[0] / Math.max(1, lengths[0] + lengths[1]);
   const ofLeft = Math.round(rowCount * share);
@@ -357,41 +350,18 @@ export function shareByTime({ left, right }: Pieces, { rowCount }: CoveredRange)
   };
 }
 
-/** One stream of tickers, or balances, covers all markets together. */
-const COUNT_OBSERVED = (table: string, ofVariant: string) => `
-  SELECT count(*)::float8 AS row_count FROM ${table}
-  WHERE ($1 = 0 OR market_id = $1) AND observed_at >= $2::timestamptz AND observed_at < $3::timestamptz
-  ${ofVariant}`;
-
-/** The same of what was seen at its instant, when its upper end is taken. */
-export async function observedCount(
-  runner: Runner,
-  { kind, marketId, variant }: StreamRef,
-  { left, taken, right }: Pieces,
-  { rowCount }: CoveredRange,
-): Promise<Sides> {
+/** Counts the rows of a stream in [$2, $3). One stream of tickers, or balances, covers all markets together. */
+function countSql(kind: StreamKind): string {
   const table = tableOfStream(kind);
-  const { variant: column } = seriesOf(table);
-  const count = async ({ fromMs, toMs }: Span) => {
-    const sql = COUNT_OBSERVED(table, column === null ? '' : `AND ${column} = $4`);
-    const bounds = [fromMs, toMs].map((ms) => new Date(ms).toISOString());
-    const values = [marketId, ...bounds, ...(column === null ? [] : [variant])];
-    const [row] = await runner.rows<{ row_count: number }>(sql, values);
-    return row?.row_count ?? 0;
-  };
-  const ofRight = isEmptySpan(right) ? 0 : Math.min(rowCount, await count(right));
-  const ofLeft = isEmptySpan(left) ? 0 : Math.max(0, rowCount - ofRight - (await count(taken)));
-  return { left: { ...NO_ROWS, rowCount: ofLeft }, right: { ...NO_ROWS, rowCount: ofRight } };
+  const { variant, isOfAllMarkets } = seriesOf(table);
+  const [time, ofId] = [timeColumnOf(table), table === 'trade' ? 'tid' : 'NULL::bigint'];
+  return `
+  SELECT count(*)::float8 AS "rowCount", min(${ofId})::float8 AS "firstId", max(${ofId})::float8 AS "lastId"
+  FROM ${table} WHERE ${isOfAllMarkets ? '($1 = 0 OR market_id = $1)' : 'market_id = $1'}
+    AND ${time} >= $2::timestamptz AND ${time} < $3::timestamptz
+    ${variant === null ? '' : `AND ${variant} = $4`} ${kind === 'times' ? NEEDS_TIME : ''}`;
 }
 
-const COUNT_TRADES = (needsTime: string) => `
-  SELECT count(*)::float8 AS "rowCount", min(tid)::float8 AS "firstId", max(tid)::float8 AS "lastId"
-  FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
-  ${needsTime}`;
-const COUNT_KLINES = `
-  SELECT count(*)::float8 AS "rowCount", NULL AS "firstId", NULL AS "lastId" FROM kline
-  WHERE market_id = $1 AND interval_s = $4 AND open_at >= $2::timestamptz
-    AND open_at < $3::timestamptz`;
 const EDGE_ID = (needsTime: string, order: string) => `
   SELECT tid::float8 AS tid FROM trade
   WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz ${needsTime}
@@ -418,17 +388,14 @@ interface AwayCount extends RowCount {
 }
 
 /**
- * Reads the rows of a stream of trades, times or candles.
+ * Reads the rows of a stream.
  *
  * @param away partitions of its table that have left the database; what they hold was counted when
  *   they were sealed
  */
-export function rowReader(
-  runner: Runner,
-  stream: StreamRef,
-  away: readonly RemovedRows[],
-): RowReader {
+function rowReader(runner: Runner, stream: StreamRef, away: readonly RemovedRows[]) {
   const needsTime = stream.kind === 'times' ? NEEDS_TIME : '';
+  const { variant } = seriesOf(tableOfStream(stream.kind));
   // As text and not as numbers: constants, from which partitions are chosen before the work.
   const bounds = (fromMs: number, toMs: number) =>
     [fromMs, toMs].map((ms) => new Date(ms).toISOString());
@@ -440,16 +407,16 @@ export function rowReader(
   const counted = countsAway(stream, away);
   const within = (span: Span) => counted.filter((one) => touches(one.span, span));
   return {
-    canCount: (span) => within(span).every((one) => holdsSpan(span, one.span)),
-    async count(span) {
-      const values = [stream.marketId, ...bounds(span.fromMs, span.toMs)];
-      const [row] =
-        stream.kind === 'kline'
-          ? await runner.rows<RowCount>(COUNT_KLINES, [...values, stream.variant])
-          : await runner.rows<RowCount>(COUNT_TRADES(needsTime), values);
+    /** Whether all rows of a span are here, or away in partitions that lie in it whole. */
+    canCount: (span: Span) => within(span).every((one) => holdsSpan(span, one.span)),
+    async count(span: Span): Promise<RowCount> {
+      const ofVariant = variant === null ? [] : [stream.variant];
+      const values = [stream.marketId, ...bounds(span.fromMs, span.toMs), ...ofVariant];
+      const [row] = await runner.rows<RowCount>(countSql(stream.kind), values);
       return sumCounts([row ?? NO_ROWS, ...within(span)]);
     },
-    async edgeId(span, edge) {
+    /** Id of the row at an edge of a span: its oldest, or its newest. */
+    async edgeId(span: Span, edge: 'oldest' | 'newest'): Promise<number | null> {
       const { fromMs, toMs } = span;
       const isNewest = edge === 'newest';
       const there = within(span).map((one) => (isNewest ? one.lastId : one.firstId));

@@ -27,10 +27,8 @@ export interface Finished {
 }
 
 export function accountOptions(command: Command): Pick<SpawnOptions, 'uid' | 'gid'> {
-  return {
-    ...(command.uid === undefined ? {} : { uid: command.uid }),
-    ...(command.gid === undefined ? {} : { gid: command.gid }),
-  };
+  const { uid, gid } = command;
+  return uid === undefined || gid === undefined ? {} : { uid, gid };
 }
 
 /** Collects the newest part of a child's output. The returned function reads it. */
@@ -50,34 +48,25 @@ export function collectOutput(child: ChildProcess): () => string {
  */
 export function runToEnd(
   command: Command,
-  {
-    signal,
-    env = MINIMAL_ENV,
-  }: { readonly signal?: AbortSignal | undefined; readonly env?: Env } = {},
+  { signal, env = MINIMAL_ENV }: { signal?: AbortSignal | undefined; env?: Env } = {},
 ): Promise<Finished> {
   return new Promise((resolve) => {
-    let child: ChildProcess;
     try {
-      child = spawn(command.file, [...command.args], {
-        ...accountOptions(command),
-        env,
-        cwd: '/',
-        stdio: ['ignore', 'pipe', 'pipe'],
+      const stdio: SpawnOptions['stdio'] = ['ignore', 'pipe', 'pipe'];
+      const options = { ...accountOptions(command), env, cwd: '/', stdio };
+      const child = spawn(command.file, [...command.args], options);
+      const output = collectOutput(child);
+      const end = () => child.kill('SIGTERM');
+      child.once('error', (error) => resolve({ code: null, output: error.message }));
+      child.once('close', (code) => {
+        signal?.removeEventListener('abort', end);
+        resolve({ code, output: output() });
       });
+      if (signal?.aborted === true) end();
+      else signal?.addEventListener('abort', end, { once: true });
     } catch (error) {
       resolve({ code: null, output: messageOf(error) });
-      return;
     }
-    const output = collectOutput(child);
-    const end = () => child.kill('SIGTERM');
-    const finish = (finished: Finished) => {
-      signal?.removeEventListener('abort', end);
-      resolve(finished);
-    };
-    child.once('error', (error) => finish({ code: null, output: error.message }));
-    child.once('close', (code) => finish({ code, output: output() }));
-    if (signal?.aborted === true) end();
-    else signal?.addEventListener('abort', end, { once: true });
   });
 }
 

@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
 import { type GapState, NOTES } from '../completeness/gaps.js';
-import { expectedSql } from '../completeness/ledger.js';
+import { expectedSql, streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import { IS_WRITTEN } from '../locks.js';
 import { START_TRIES, type StartTries } from '../schema/catalog.js';
@@ -64,8 +64,7 @@ export interface GapDetail extends StreamSpan {
 }
 
 const STREAMS = `
-  SELECT s.stream_id AS "streamId", s.kind, s.market_id AS "marketId", s.variant,
-         ${toMs('s.collect_from')} AS "collectFromMs", m.name AS market,
+  SELECT ${streamRefSql('s')}, m.name AS market,
          m.delisted_at IS NOT NULL AS "isDelisted", ${toMs('c.oldest')} AS "oldestCoveredMs",
          ${toMs('c.newest')} AS "newestCoveredMs", ${START_TRIES},
          s.start_reason AS "startReason"

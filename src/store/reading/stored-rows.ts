@@ -7,14 +7,11 @@ import { fromMs, toMs } from '../sql.js';
 /** Stored rows by which collectors and checks go on. */
 
 /** The key of a stored trade. */
-export interface TradeKey {
-  readonly tid: number;
-  readonly tradedAtS: number;
-}
+export type TradeKey = PageRow;
 
+const TRADE_KEY = `tid::float8 AS tid, extract(epoch FROM traded_at)::float8 AS "tradedAtS"`;
 const NEWEST_TRADES = `
-  SELECT tid, ${toMs('traded_at')} AS traded_ms
-  FROM trade WHERE market_id = $1 ORDER BY traded_at DESC, tid DESC LIMIT $2`;
+  SELECT ${TRADE_KEY} FROM trade WHERE market_id = $1 ORDER BY traded_at DESC, tid DESC LIMIT $2`;
 
 /** Keys of the newest stored trades, newest first. */
 export async function readNewestTrades(
@@ -22,16 +19,11 @@ export async function readNewestTrades(
   marketId: number,
   count: number,
 ): Promise<TradeKey[]> {
-  const rows = await runner.rows<{ tid: string; traded_ms: number }>(NEWEST_TRADES, [
-    marketId,
-    count,
-  ]);
-  return rows.map(({ tid, traded_ms }) => ({ tid: Number(tid), tradedAtS: traded_ms / 1_000 }));
+  return await runner.rows<TradeKey>(NEWEST_TRADES, [marketId, count]);
 }
 
 const STORED_TRADES = `
-  SELECT tid::float8 AS tid, extract(epoch FROM traded_at)::float8 AS "tradedAtS"
-  FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
+  SELECT ${TRADE_KEY} FROM trade WHERE market_id = $1 AND traded_at >= $2::timestamptz AND traded_at < $3::timestamptz
   ORDER BY traded_at, tid LIMIT $4`;
 
 /** Stored trades of a span, oldest first; its end may be infinite. */
@@ -46,11 +38,6 @@ export async function readStoredTrades(
   return await runner.rows<PageRow>(STORED_TRADES, values);
 }
 
-const TRADE_IDS = `
-  SELECT tid::float8 AS tid FROM trade
-  WHERE market_id = $1 AND traded_at >= ${fromMs('$2')} AND traded_at < ${fromMs('$3')}
-  ORDER BY traded_at, tid LIMIT $4`;
-
 /** Ids of the stored trades of a span, in order. */
 export async function readTradeIds(
   runner: Runner,
@@ -58,8 +45,7 @@ export async function readTradeIds(
   span: Span,
   limit: number,
 ): Promise<number[]> {
-  const values = [marketId, span.fromMs, span.toMs, limit];
-  return (await runner.rows<{ tid: number }>(TRADE_IDS, values)).map(({ tid }) => tid);
+  return (await readStoredTrades(runner, marketId, span, limit)).map(({ tid }) => tid);
 }
 
 /** Looks into indexes for each slot, however many trades are in it. */

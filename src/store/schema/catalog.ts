@@ -1,8 +1,10 @@
 import type { Market } from '../../contract/resources.js';
+import { equalDecimals } from '../../kernel/decimal.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import { listGaps, rememberGap } from '../completeness/gaps.js';
+import { streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { StoreError } from '../errors.js';
@@ -131,7 +133,6 @@ const KEEP_OLD_TERMS = `
 const CHANGE_TERMS = `
   UPDATE market SET stock_prec = $2, money_prec = $3, fee_prec = $4, min_amount = $5
   WHERE market_id = $1`;
-const SAME_AMOUNT = 'SELECT $1::numeric = $2::numeric AS same';
 
 interface MarketTerms {
   readonly market_id: number;
@@ -176,7 +177,7 @@ export async function ensureMarkets(
         added.push(market.name);
         relisted.push(row.market_id);
       }
-      if (!(await hasSameTerms(runner, row, market))) {
+      if (!hasSameTerms(row, market)) {
         changed.push(market.name);
         await runner.rows(KEEP_OLD_TERMS, [row.market_id, atMs]);
         const { stockPrec, moneyPrec, feePrec, minAmount } = market;
@@ -216,18 +217,13 @@ function takenIn(
   return fresh.sort((a, b) => (a.name < b.name ? -1 : 1)).slice(0, room);
 }
 
-async function hasSameTerms(runner: Runner, row: MarketTerms, market: Market): Promise<boolean> {
-  if (
-    row.stock_prec !== market.stockPrec ||
-    row.money_prec !== market.moneyPrec ||
-    row.fee_prec !== market.feePrec
-  ) {
-    return false;
-  }
-  if (row.min_amount === market.minAmount) return true;
-  const values = [row.min_amount, market.minAmount];
-  const [compared] = await runner.rows<{ same: boolean }>(SAME_AMOUNT, values);
-  return compared?.same === true;
+function hasSameTerms(row: MarketTerms, market: Market): boolean {
+  return (
+    row.stock_prec === market.stockPrec &&
+    row.money_prec === market.moneyPrec &&
+    row.fee_prec === market.feePrec &&
+    equalDecimals(row.min_amount, market.minAmount)
+  );
 }
 
 async function insertMarkets(
@@ -251,11 +247,8 @@ async function insertMarkets(
   ]);
 }
 
-const STREAM_COLUMNS = `
-  stream_id AS "streamId", kind, market_id AS "marketId", variant,
-  ${toMs('collect_from')} AS "collectFromMs"`;
 const FIND_STREAM = `
-  SELECT ${STREAM_COLUMNS} FROM stream WHERE kind = $1 AND market_id = $2 AND variant = $3`;
+  SELECT ${streamRefSql('stream')} FROM stream WHERE kind = $1 AND market_id = $2 AND variant = $3`;
 const INSERT_STREAM = `
   INSERT INTO stream (kind, market_id, variant, collect_from)
   VALUES ($1, $2, $3, greatest(${fromMs('$4')}, ${keptFromSql('$1::text')}))
