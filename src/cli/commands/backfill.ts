@@ -139,13 +139,16 @@ async function openStreams(
   kinds: readonly StreamKind[],
 ): Promise<void> {
   const { trades, klines } = session.config.streams;
-  const isTrades = kinds.includes('trades');
-  for (const { market, marketId } of markets) {
-    await filling.own?.worker.prepare({
-      ...{ market, marketId, trades: isTrades, times: isTrades && trades.exactTimes },
-      intervalsS: kinds.includes('kline') ? klines.intervalsS : [],
-    });
-  }
+  const streams = [
+    ...(kinds.includes('trades') ? [{ kind: 'trades', variant: 0 } as const] : []),
+    ...(kinds.includes('trades') && trades.exactTimes
+      ? [{ kind: 'times', variant: 0 } as const]
+      : []),
+    ...(kinds.includes('kline') ? klines.intervalsS : []).map(
+      (variant) => ({ kind: 'kline', variant }) as const,
+    ),
+  ];
+  for (const one of markets) await filling.own?.worker.prepare({ ...one, streams });
 }
 
 /** One task a stream. Of candles only those are asked for that are final by now. */

@@ -2,7 +2,7 @@ import type { CheckTotals, StreamStatus } from '../../store/index.js';
 import { command } from '../command.js';
 import { HORIZON_WHY, type OpenGaps, openGapsOf } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import { JSON_DOCUMENT } from '../options.js';
+import { JSON_DOCUMENT, streamName } from '../options.js';
 import { type Column, formatTable, printable, roughDuration } from '../output.js';
 import { percent } from '../progress.js';
 
@@ -141,10 +141,7 @@ const instant = (ms: number | null) =>
 
 const COLUMNS: readonly Column<StatusLine>[] = [
   { title: 'market', text: (line) => line.market },
-  {
-    title: 'stream',
-    text: (line) => (line.variant === 0 ? line.kind : `${line.kind} ${line.variant}s`),
-  },
+  { title: 'stream', text: streamName },
   { title: 'rows covered', align: right, text: (line) => whole(line.rows) },
   {
     title: 'covered until',

@@ -1,11 +1,5 @@
 import { checkSpanSlots } from '../../archive/verification.js';
-import {
-  ceilToMs,
-  floorToMs,
-  normalizeSpans,
-  type Span,
-  subtractSpans,
-} from '../../kernel/span.js';
+import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
 import { describeDifference, type SlotVerdict } from '../../model/verdict.js';
 import type { BeyondPresent, CheckTarget, Gap, Store } from '../../store/index.js';
@@ -13,7 +7,7 @@ import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
 import { suspectText } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import { formatInstant, JSON_DOCUMENT, MARKETS, SPAN } from '../options.js';
+import { formatInstant, JSON_DOCUMENT, MARKETS, SPAN, streamName } from '../options.js';
 import { CountProgress } from '../progress.js';
 import { selectMarkets, selectSpan } from '../selection.js';
 
@@ -24,108 +18,47 @@ interface Counts {
   unproven: number;
 }
 
-interface FoundMismatch {
-  readonly intervalS: number;
-  readonly slot: SlotVerdict;
-  readonly tradeIds: readonly number[] | null;
+/** Of mismatches and unproven spans of a kind no more are kept, so that memory stays bounded. */
+const KEPT_MAX = 1000;
+/** Trade ids that are named for one mismatch. */
+const IDS_MAX = 1000;
+const GAPS_MAX = 1000;
+
+/** What verifying one market found; counts are exact. */
+interface MarketFindings {
+  readonly market: string;
+  /** By interval in seconds. */
+  readonly counts: Map<number, Counts>;
+  readonly mismatches: {
+    readonly intervalS: number;
+    readonly slot: SlotVerdict;
+    /** Of the shortest candles alone. */
+    readonly tradeIds: readonly number[] | null;
+  }[];
+  /** Spans that nothing can be said of, and why. */
+  readonly unproven: { intervalS: number; reason: string; fromMs: number; toMs: number }[];
+  gaps: readonly Gap[];
+  /** Coverage of time that has not come yet. */
+  readonly suspects: readonly BeyondPresent[];
 }
 
-/**
- * What verifying one market found. Counts are exact; of mismatches and unproven spans the first
- * thousand of a kind are kept, so that memory stays bounded.
- */
-export class MarketFindings {
-  /** Trade ids that are named for one mismatch. */
-  static readonly IDS_MAX = 1000;
-  static readonly GAPS_MAX = 1000;
-  static readonly #KEPT_MAX = 1000;
+function countsOf({ counts }: MarketFindings, intervalS: number): Counts {
+  const known = counts.get(intervalS) ?? { slots: 0, matches: 0, mismatches: 0, unproven: 0 };
+  counts.set(intervalS, known);
+  return known;
+}
 
-  readonly market: string;
-  readonly #finestS: number;
-  readonly counts = new Map<number, Counts>();
-  readonly mismatches: FoundMismatch[] = [];
-  readonly #unproven = new Map<string, Span[]>();
-  gaps: readonly Gap[] = [];
-  /** Coverage of time that has not come yet. */
-  suspects: readonly BeyondPresent[] = [];
-
-  constructor(market: string, finestS: number) {
-    this.market = market;
-    this.#finestS = finestS;
-  }
-
-  isFinest(intervalS: number): boolean {
-    return intervalS === this.#finestS;
-  }
-
-  /** Time that was asked for, and of which the archive holds nothing. */
-  addOutside(intervalS: number, spans: readonly Span[]): void {
-    const counts = this.#countsOf(intervalS);
-    const reason = 'nothing is collected of this time';
-    for (const span of spans) {
-      const slots = (span.toMs - span.fromMs) / (intervalS * 1000);
-      counts.slots += slots;
-      // One call stands for all of these slots; it counts one of them itself.
-      counts.unproven += slots - 1;
-      this.#addUnproven(counts, intervalS, span, reason);
-    }
-  }
-
-  #countsOf(intervalS: number): Counts {
-    const counts = this.counts.get(intervalS) ?? {
-      ...{ slots: 0, matches: 0, mismatches: 0, unproven: 0 },
-    };
-    this.counts.set(intervalS, counts);
-    return counts;
-  }
-
-  add(intervalS: number, slots: readonly SlotVerdict[]): void {
-    const counts = this.#countsOf(intervalS);
-    counts.slots += slots.length;
-    for (const slot of slots) {
-      if (slot.outcome === 'match') counts.matches += 1;
-      else if (slot.outcome === 'mismatch') this.#addMismatch(counts, intervalS, slot);
-      else this.#addUnproven(counts, intervalS, slot.span, slot.reason ?? '');
-    }
-  }
-
-  addTradeIds(slot: SlotVerdict, tradeIds: readonly number[]): void {
-    const at = this.mismatches.findIndex((one) => one.slot === slot);
-    if (at >= 0) this.mismatches[at] = { intervalS: this.#finestS, slot, tradeIds };
-  }
-
-  addGaps(gaps: readonly Gap[]): void {
-    this.gaps = gaps;
-  }
-
-  /** Spans that nothing can be said of, by interval and why. */
-  get unproven(): ReadonlyArray<{ intervalS: number; reason: string; span: Span }> {
-    return [...this.#unproven].flatMap(([key, spans]) => {
-      const [intervalS = '', reason = ''] = key.split('\n');
-      return spans.map((span) => ({ intervalS: Number(intervalS), reason, span }));
-    });
-  }
-
-  #addMismatch(counts: Counts, intervalS: number, slot: SlotVerdict): void {
-    counts.mismatches += 1;
-    if (this.mismatches.length < MarketFindings.#KEPT_MAX) {
-      this.mismatches.push({ intervalS, slot, tradeIds: null });
-    }
-  }
-
-  #addUnproven(counts: Counts, intervalS: number, span: Span, reason: string): void {
-    counts.unproven += 1;
-    const key = `${intervalS}\n${reason}`;
-    const spans = this.#unproven.get(key) ?? [];
-    const last = spans.at(-1);
-    if (last?.toMs === span.fromMs) spans[spans.length - 1] = { ...last, toMs: span.toMs };
-    else if (spans.length < MarketFindings.#KEPT_MAX) spans.push(span);
-    this.#unproven.set(key, normalizeSpans(spans));
-  }
+/** Spans come oldest first; those that meet are one. */
+function addUnproven(found: MarketFindings, intervalS: number, span: Span, reason: string): void {
+  countsOf(found, intervalS).unproven += (span.toMs - span.fromMs) / (intervalS * 1000);
+  const same = found.unproven.filter((one) => one.intervalS === intervalS && one.reason === reason);
+  const last = same.at(-1);
+  if (last?.toMs === span.fromMs) last.toMs = span.toMs;
+  else if (same.length < KEPT_MAX) found.unproven.push({ intervalS, reason, ...span });
 }
 
 /** Whether anything of a market is not proven. A market of which nothing was judged is not. */
-export function isUnproven({ counts, gaps, suspects }: MarketFindings): boolean {
+function isUnproven({ counts, gaps, suspects }: MarketFindings): boolean {
   const all = [...counts.values()];
   return (
     gaps.length > 0 ||
@@ -137,8 +70,6 @@ export function isUnproven({ counts, gaps, suspects }: MarketFindings): boolean 
 
 const count = (value: number) => value.toLocaleString('en-US');
 const between = ({ fromMs, toMs }: Span) => `${formatInstant(fromMs)} – ${formatInstant(toMs)}`;
-const streamOf = ({ kind, variant }: Pick<Gap, 'kind' | 'variant'>) =>
-  variant === 0 ? kind : `${kind} ${variant}s`;
 
 function marketLines(found: MarketFindings): string[] {
   const lines = [...found.counts].map(
@@ -151,20 +82,20 @@ function marketLines(found: MarketFindings): string[] {
     const ids = tradeIds === null ? '' : `; trade ids: ${tradeIds.join(', ') || 'none'}`;
     lines.push(`  MISMATCH ${formatInstant(slot.span.fromMs)} (${intervalS} s): ${what}${ids}`);
   }
-  for (const { intervalS, reason, span } of found.unproven) {
+  for (const { intervalS, reason, ...span } of found.unproven) {
     lines.push(`  UNPROVEN ${between(span)} (${intervalS} s): ${reason}`);
   }
   for (const gap of found.gaps) {
-    lines.push(`  GAP ${between(gap.span)} (${streamOf(gap)}): ${gap.reason}`);
+    lines.push(`  GAP ${between(gap.span)} (${streamName(gap)}): ${gap.reason}`);
   }
   for (const suspect of found.suspects) {
-    lines.push(`  SUSPECT ${streamOf(suspect)}: ${suspectText(suspect)}`);
+    lines.push(`  SUSPECT ${streamName(suspect)}: ${suspectText(suspect)}`);
   }
   return [found.market, ...lines];
 }
 
 /** The findings for people. */
-export function printFindings(findings: readonly MarketFindings[], isWhole: boolean): string {
+function printFindings(findings: readonly MarketFindings[], isWhole: boolean): string {
   const lines = findings.flatMap(marketLines);
   const unproven = findings.filter(isUnproven).map(({ market }) => market);
   const judged = findings
@@ -181,7 +112,7 @@ const iso = (ms: number) => new Date(ms).toISOString();
 const isoSpan = ({ fromMs, toMs }: Span) => ({ from: iso(fromMs), to: iso(toMs) });
 
 /** The findings for programs. */
-export function verifyDocument(findings: readonly MarketFindings[], isWhole: boolean) {
+function verifyDocument(findings: readonly MarketFindings[], isWhole: boolean) {
   return {
     isWhole,
     isProven: isWhole && findings.length > 0 && !findings.some(isUnproven),
@@ -192,7 +123,7 @@ export function verifyDocument(findings: readonly MarketFindings[], isWhole: boo
       mismatches: found.mismatches.map(({ intervalS, slot, tradeIds }) => ({
         ...{ intervalS, ...isoSpan(slot.span), differences: slot.differences, tradeIds },
       })),
-      unproven: found.unproven.map(({ intervalS, reason, span }) => ({
+      unproven: found.unproven.map(({ intervalS, reason, ...span }) => ({
         ...{ intervalS, ...isoSpan(span), reason },
       })),
       suspects: found.suspects.map(({ kind, variant, span }) => ({
@@ -258,11 +189,13 @@ async function verify(
   const work: Array<{ readonly jobs: readonly Job[]; readonly found: MarketFindings }> = [];
   const beyond = await store.beyondPresent();
   for (const target of targets) {
-    const found = new MarketFindings(target.market, target.klines[0]?.variant ?? 0);
+    const found: MarketFindings = {
+      ...{ market: target.market, counts: new Map(), mismatches: [], unproven: [], gaps: [] },
+      suspects: beyond.filter(
+        ({ marketId }) => marketId === target.marketId || marketId === ALL_MARKETS_ID,
+      ),
+    };
     findings.push(found);
-    found.suspects = beyond.filter(
-      ({ marketId }) => marketId === target.marketId || marketId === ALL_MARKETS_ID,
-    );
     work.push({ jobs: await jobsOf(store, target, bounds, found), found });
   }
   const slots = work
@@ -290,16 +223,20 @@ async function run(
 ): Promise<void> {
   if (signal.aborted) return;
   const { market, marketId } = target;
+  const intervalS = kline.variant;
   for await (const slots of checkSpanSlots(store.checks, target, kline, span)) {
-    found.add(kline.variant, slots);
-    const mismatches = slots.filter(({ outcome }) => outcome === 'mismatch');
-    if (found.isFinest(kline.variant)) {
-      for (const slot of mismatches) {
-        const ids = await store.checks.tradeIds(marketId, slot.span, MarketFindings.IDS_MAX);
-        found.addTradeIds(slot, ids);
-      }
+    const counts = countsOf(found, intervalS);
+    counts.slots += slots.length;
+    for (const slot of slots) {
+      counts.matches += slot.outcome === 'match' ? 1 : 0;
+      counts.mismatches += slot.outcome === 'mismatch' ? 1 : 0;
+      if (slot.outcome === 'unproven') addUnproven(found, intervalS, slot.span, slot.reason ?? '');
+      if (slot.outcome !== 'mismatch' || found.mismatches.length >= KEPT_MAX) continue;
+      const isFinest = kline === target.klines[0];
+      const tradeIds = isFinest ? await store.checks.tradeIds(marketId, slot.span, IDS_MAX) : null;
+      found.mismatches.push({ intervalS, slot, tradeIds });
     }
-    await store.checks.report(marketId, kline.variant, slots, nowMs);
+    await store.checks.report(marketId, intervalS, slots, nowMs);
     progress.advance(slots.length, market);
     if (signal.aborted) return;
   }
@@ -329,7 +266,11 @@ async function jobsOf(
         fromMs: floorToMs(expected[0]?.fromMs ?? asked.toMs, stepMs),
         toMs: ceilToMs(expected.at(-1)?.toMs ?? asked.toMs, stepMs),
       };
-      if (index === 0) found.addOutside(kline.variant, subtractSpans(asked, [known]));
+      // Time of which the archive holds nothing needs no judging slot by slot.
+      for (const span of index === 0 ? subtractSpans(asked, [known]) : []) {
+        countsOf(found, kline.variant).slots += (span.toMs - span.fromMs) / stepMs;
+        addUnproven(found, kline.variant, span, 'nothing is collected of this time');
+      }
       spans = [clip(asked, known)];
     }
     for (const span of spans) {
@@ -366,7 +307,7 @@ async function addGaps(
   };
   const { marketId } = first.target;
   const filter = { marketIds: [marketId], kinds: ['trades', 'kline'] as const, span };
-  const gaps = await store.listGaps({ ...filter, limit: MarketFindings.GAPS_MAX }, nowMs);
+  const gaps = await store.listGaps({ ...filter, limit: GAPS_MAX }, nowMs);
   // Candles of longer intervals end where their last whole one does: what follows is not judged.
   const judged = gaps.filter(({ kind, variant, span: gap }) =>
     kind === 'trades'
@@ -376,5 +317,5 @@ async function addGaps(
             kline.variant === variant && gap.fromMs < one.toMs && one.fromMs < gap.toMs,
         ),
   );
-  found.addGaps(judged);
+  found.gaps = judged;
 }

@@ -1,4 +1,3 @@
-import type { ClaimTime, ExchangePort } from '../../collect/ports.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { AbortedError, TapekeepError } from '../../kernel/errors.js';
 import type { SpanProgress, Store } from '../../store/index.js';
@@ -122,24 +121,6 @@ export class Filling {
     return all;
   }
 
-  /** The sum of all tasks. */
-  static totalsOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): FillTotals {
-    const sum = { lengthMs: 0, coveredMs: 0, unfillableMs: 0, waitingMs: 0, rows: 0 };
-    const counted = new Set<number>();
-    for (const [at, part] of parts.entries()) {
-      sum.lengthMs += part.lengthMs;
-      sum.coveredMs += part.coveredMs;
-      sum.unfillableMs += part.unfillableMs;
-      sum.waitingMs += part.waitingMs;
-      const stream = tasks[at]?.stream;
-      // Exact times are of the same rows as the trades.
-      if (stream === undefined || stream.kind === 'times' || counted.has(stream.streamId)) continue;
-      counted.add(stream.streamId);
-      sum.rows += part.rows;
-    }
-    return sum;
-  }
-
   /** Lets go of the exchange. The store is its owner's to stop. */
   async end(): Promise<void> {
     const { session, clock } = this.#options;
@@ -155,7 +136,7 @@ export class Filling {
     if (lived !== undefined) await this.#options.store.notePresent(lived.untilMs, pace);
   }
 
-  async #work(own: Own, tasks: readonly FillTask[]): Promise<FillEnd> {
+  async #work(own: Own, tasks: readonly FillTask[]): Promise<FillEnd | 'free'> {
     const { session, clock, signal, store } = this.#options;
     const ending = new AbortController();
     const work = own.worker.run(tasks, ending.signal);
@@ -180,44 +161,54 @@ export class Filling {
     return await this.#follow(tasks, STUCK_BESIDE_MS, isFree);
   }
 
-  #follow(tasks: readonly FillTask[], stuckMs: number): Promise<FillEnd>;
-  #follow(
+  /** @param isFree whether the other program has gone for good */
+  async #follow(
     tasks: readonly FillTask[],
     stuckMs: number,
-    isFree: () => Promise<boolean>,
-  ): Promise<FillEnd | 'free'>;
-  async #follow(tasks: readonly FillTask[], stuckMs: number, isFree?: () => Promise<boolean>) {
+    isFree = async () => false,
+  ): Promise<FillEnd | 'free'> {
     const { clock, signal, onProgress } = this.#options;
     let last = '';
     let changedAtMs = clock.monotonicMs();
     while (!signal.aborted) {
       await this.#notePresent();
       const parts = await this.progress(tasks, (await this.nowMs()) + NEXT_TRY_MAX_MS);
-      const totals = Filling.totalsOf(tasks, parts);
+      const totals = totalsOf(tasks, parts);
       onProgress(totals);
       if (parts.every(isSettled)) return 'settled';
       const now = JSON.stringify(parts);
       if (now !== last) changedAtMs = clock.monotonicMs();
       last = now;
       if (clock.monotonicMs() - changedAtMs >= stuckMs) return 'stuck';
-      if (isFree !== undefined && (await isFree())) return 'free';
+      if (await isFree()) return 'free';
       await sleep(clock, LOOK_MS, signal).catch(() => undefined);
     }
     return 'stopped';
   }
 }
 
-/** What this program works with when it does the work itself. */
-interface Own {
-  readonly exchange: ExchangePort;
-  readonly time: ClaimTime;
-  readonly worker: FillWorker;
-  /** Rejects when going on would be wrong; never resolves. */
-  readonly failed: Promise<never>;
-  close(): Promise<void>;
+/** The sum of all tasks. */
+export function totalsOf(tasks: readonly FillTask[], parts: readonly SpanProgress[]): FillTotals {
+  const sum = { lengthMs: 0, coveredMs: 0, unfillableMs: 0, waitingMs: 0, rows: 0 };
+  const counted = new Set<number>();
+  for (const [at, part] of parts.entries()) {
+    sum.lengthMs += part.lengthMs;
+    sum.coveredMs += part.coveredMs;
+    sum.unfillableMs += part.unfillableMs;
+    sum.waitingMs += part.waitingMs;
+    const stream = tasks[at]?.stream;
+    // Exact times are of the same rows as the trades.
+    if (stream === undefined || stream.kind === 'times' || counted.has(stream.streamId)) continue;
+    counted.add(stream.streamId);
+    sum.rows += part.rows;
+  }
+  return sum;
 }
 
-async function connect({ session, store, clock, signal }: FillingOptions): Promise<Own> {
+/** What this program works with when it does the work itself. */
+type Own = Awaited<ReturnType<typeof connect>>;
+
+async function connect({ session, store, clock, signal }: FillingOptions) {
   const { config, telemetry, exchangeTime } = session;
   const around = { clock, telemetry };
   const { address, builtIn } = await exchangeAddress(config, around);
@@ -239,6 +230,7 @@ async function connect({ session, store, clock, signal }: FillingOptions): Promi
     const exchange = guardIdentity(access.client, identity, (error) => fail(error));
     const surroundings = { config, archive: store, exchange, time: exchangeTime };
     const worker = new FillWorker({ ...surroundings, clock, telemetry, signal });
+    // It rejects when going on would be wrong, and never resolves.
     return { exchange, time: exchangeTime, worker, failed, close };
   } catch (error) {
     await close();

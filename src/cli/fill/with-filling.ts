@@ -1,6 +1,7 @@
 import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
+import type { Span } from '../../kernel/span.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { LogDestination } from '../../observe/logger.js';
@@ -14,7 +15,7 @@ import { openSession, type Session } from '../opening/session.js';
 import { formatInstant, streamName } from '../options.js';
 import { jsonLine, printable, roughDuration } from '../output.js';
 import { FillProgress, percent } from '../progress.js';
-import { type FillEnd, Filling } from './filling.js';
+import { type FillEnd, Filling, totalsOf } from './filling.js';
 import type { FillTask } from './worker.js';
 
 /**
@@ -51,7 +52,7 @@ const NAMED_MAX = 20;
 const LOOKED_MAX = 1000;
 
 /** What filling came to. */
-export interface FillOutcome {
+interface FillOutcome {
   readonly end: FillEnd;
   readonly tasks: readonly (FillTask & { readonly progress: SpanProgress })[];
   /** What is left of the tasks, newest first; no more than a thousand. */
@@ -61,11 +62,7 @@ export interface FillOutcome {
 }
 
 /** What is missing of the tasks, from the ledger. */
-export async function gapsOf(
-  store: Store,
-  tasks: readonly FillTask[],
-  untilMs: number,
-): Promise<Gap[]> {
+async function gapsOf(store: Store, tasks: readonly FillTask[], untilMs: number): Promise<Gap[]> {
   const marketIds = [...new Set(tasks.map(({ stream }) => stream.marketId))];
   const kinds = [...new Set(tasks.map(({ stream }) => stream.kind))];
   const fromMs = Math.min(...tasks.map(({ span }) => span.fromMs));
@@ -82,70 +79,53 @@ export async function gapsOf(
   );
 }
 
-export function isWhole({ tasks }: FillOutcome): boolean {
+function isWhole({ tasks }: FillOutcome): boolean {
   return tasks.every(({ progress }) => progress.coveredMs >= progress.lengthMs - 0.5);
 }
 
 /** For people. */
-export function outcomeText(outcome: FillOutcome, again: string): string {
+function outcomeText(outcome: FillOutcome): string {
   const { tasks, gaps, rows, durationMs, end } = outcome;
   const lines = tasks.map(({ market, stream, span, progress }) => {
-    const between = `${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)}`;
     const share = percent(Math.min(1, (progress.coveredMs + 0.5) / progress.lengthMs));
-    return `${printable(market)} ${streamName(stream)}  ${between}: ${share} covered`;
+    return `${spanText(market, stream, span)}: ${share} covered`;
   });
   const stored = `${rows.toLocaleString('en-US')} rows in ${roughDuration(durationMs)}`;
-  if (isWhole(outcome)) return text([...lines, `All of it is covered: ${stored}.`]);
-  lines.push(`Not all of it is covered: ${stored}.`);
-  if (end !== 'stopped') {
-    lines.push(...gaps.slice(0, NAMED_MAX).map(gapLine));
-    if (gaps.length > NAMED_MAX) lines.push(`  … and ${gaps.length - NAMED_MAX} more gaps`);
-    lines.push(...reasonLines(gaps));
-  }
-  return text([...lines, ...adviceLines(outcome, again)]);
-}
-
-function text(lines: readonly string[]): string {
-  return `${lines.join('\n')}\n`;
-}
-
-function gapLine(gap: Gap): string {
-  const { market, span, state, reason } = gap;
-  const between = `${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)}`;
-  const id = gapIdOf(gap);
-  return `  ${printable(market)} ${streamName(gap)}  ${between}: ${state}, ${reason} (${id})`;
-}
-
-function reasonLines(gaps: readonly Gap[]): string[] {
-  const reasons = [...new Set(gaps.map(({ reason }) => reason))];
-  return reasons.map((reason) => {
-    const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
-    return `  ${reason}: ${words ?? 'see "tapekeep gaps explain"'}`;
-  });
-}
-
-function adviceLines({ end, gaps }: FillOutcome, again: string): string[] {
+  lines.push(`${isWhole(outcome) ? 'All' : 'Not all'} of it is covered: ${stored}.`);
+  if (isWhole(outcome)) return `${lines.join('\n')}\n`;
   if (end === 'stopped') {
-    return [`Stopped. What is stored stays; run it again to go on from there: ${again}`];
+    lines.push(`Stopped. What is stored stays; run it again to go on from there: ${AGAIN}`);
+    return `${lines.join('\n')}\n`;
   }
-  const lines: string[] = [];
+  for (const gap of gaps.slice(0, NAMED_MAX)) {
+    const { market, span, state, reason } = gap;
+    lines.push(`  ${spanText(market, gap, span)}: ${state}, ${reason} (${gapIdOf(gap)})`);
+  }
+  if (gaps.length > NAMED_MAX) lines.push(`  … and ${gaps.length - NAMED_MAX} more gaps`);
+  for (const reason of new Set(gaps.map((gap) => gap.reason))) {
+    const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
+    lines.push(`  ${reason}: ${words ?? 'see "tapekeep gaps explain"'}`);
+  }
   if (gaps.some(({ state }) => state === 'unfillable')) {
     lines.push('What is unfillable was given up; "tapekeep gaps fill --again" tries it once more.');
   }
   if (gaps.some(({ state }) => state !== 'unfillable')) {
     lines.push(
       end === 'stuck'
-        ? `Nothing has changed for a while. A running daemon goes on trying; so does: ${again}`
-        : `What is open is tried again later by a running daemon, or at once by: ${again}`,
+        ? `Nothing has changed for a while. A running daemon goes on trying; so does: ${AGAIN}`
+        : `What is open is tried again later by a running daemon, or at once by: ${AGAIN}`,
     );
   }
-  return lines;
+  return `${lines.join('\n')}\n`;
 }
 
+const AGAIN = 'the same command';
+const spanText = (market: string, stream: Pick<Gap, 'kind' | 'variant'>, span: Span) =>
+  `${printable(market)} ${streamName(stream)}  ${formatInstant(span.fromMs)} – ${formatInstant(span.toMs)}`;
 const iso = (ms: number) => new Date(ms).toISOString();
 
 /** For programs. */
-export function outcomeDocument(outcome: FillOutcome) {
+function outcomeDocument(outcome: FillOutcome) {
   const { end, tasks, gaps, rows, durationMs } = outcome;
   return {
     isWhole: isWhole(outcome),
@@ -219,10 +199,8 @@ export function filling(need: 'existing' | 'any'): Need<FillContext> {
           onProgress: (totals) => progress.look(totals),
         });
         const startedMs = clock.monotonicMs();
-        const fill: FillContext['fill'] = async (plan, json) => {
-          const outcome = await run({ filling, store }, plan, progress, startedMs);
-          return reportOutcome(outcome, json === true);
-        };
+        const fill: FillContext['fill'] = (plan, json) =>
+          fillAll({ filling, store }, plan, json === true, progress, startedMs);
         try {
           return await use({ session, store, filling, signal, say, fill });
         } finally {
@@ -262,37 +240,32 @@ async function openOrMake(
   }
 }
 
-async function run(
+/** Works on the tasks, and reports what came of it. */
+async function fillAll(
   { filling, store }: Pick<FillContext, 'filling' | 'store'>,
   tasks: Plan,
+  isJson: boolean,
   progress: FillProgress,
   startedMs: number,
-): Promise<FillOutcome | string> {
-  if (typeof tasks === 'string') return tasks;
+): Promise<ExitCode> {
+  if (typeof tasks === 'string') {
+    process.stdout.write(isJson ? jsonLine({ isWhole: true, message: tasks }) : `${tasks}\n`);
+    return EXIT_CODES.ok;
+  }
   const end = await filling.run(tasks);
   const nowMs = await filling.nowMs();
   const parts = await filling.progress(tasks, nowMs);
-  const known = tasks.flatMap((task, at) => {
-    const part = parts[at];
-    return part === undefined ? [] : [{ ...task, progress: part }];
-  });
-  return {
+  const outcome: FillOutcome = {
     end,
-    tasks: known,
+    tasks: tasks.flatMap((task, at) => {
+      const part = parts[at];
+      return part === undefined ? [] : [{ ...task, progress: part }];
+    }),
     gaps: await gapsOf(store, tasks, nowMs),
-    rows: progress.rowsSince(Filling.totalsOf(tasks, parts)),
+    rows: progress.rowsSince(totalsOf(tasks, parts)),
     durationMs: systemClock.monotonicMs() - startedMs,
   };
-}
-
-function reportOutcome(outcome: FillOutcome | string, isJson: boolean): ExitCode {
-  if (typeof outcome === 'string') {
-    process.stdout.write(isJson ? jsonLine({ isWhole: true, message: outcome }) : `${outcome}\n`);
-    return EXIT_CODES.ok;
-  }
-  process.stdout.write(
-    isJson ? jsonLine(outcomeDocument(outcome)) : outcomeText(outcome, 'the same command'),
-  );
+  process.stdout.write(isJson ? jsonLine(outcomeDocument(outcome)) : outcomeText(outcome));
   if (isWhole(outcome)) return EXIT_CODES.ok;
-  return outcome.end === 'stopped' ? EXIT_CODES.forced : EXIT_CODES.incomplete;
+  return end === 'stopped' ? EXIT_CODES.forced : EXIT_CODES.incomplete;
 }

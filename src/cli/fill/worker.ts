@@ -38,9 +38,7 @@ export interface UnitSurroundings {
 export interface UnitScope {
   readonly market: string;
   readonly marketId: number;
-  readonly trades: boolean;
-  readonly times: boolean;
-  readonly intervalsS: readonly number[];
+  readonly streams: readonly Pick<StreamRef, 'kind' | 'variant'>[];
 }
 
 /**
@@ -89,15 +87,23 @@ export class FillWorker {
   }
 
   /** Opens the streams of one market, making new ones as the daemon does: a later start expects the same. */
-  async prepare({ market, marketId, trades, times, intervalsS }: UnitScope): Promise<void> {
+  async prepare({ market, marketId, streams: wanted }: UnitScope): Promise<void> {
     if (this.#open.has(marketId)) return;
+    const has = (kind: StreamRef['kind']) => wanted.some((one) => one.kind === kind);
+    const lengths = wanted.filter(({ kind }) => kind === 'kline').map(({ variant }) => variant);
+    const intervalsS = [...new Set(lengths)];
     const { config, exchange, time, clock, telemetry } = this.#surroundings;
     const { streams } = config;
     const settings = {
       markets: config.markets,
       streams: {
         ...streams,
-        trades: { ...streams.trades, enabled: trades, exactTimes: times },
+        // The walk over exact times stands beside the walk over trades.
+        trades: {
+          ...streams.trades,
+          enabled: has('trades') || has('times'),
+          exactTimes: has('times'),
+        },
         depth: { ...streams.depth, enabled: false },
         klines: { ...streams.klines, enabled: intervalsS.length > 0, intervalsS },
         states: { ...streams.states, enabled: false },
@@ -122,9 +128,12 @@ export class FillWorker {
   /** Works on the spans until `signal` aborts; never rejects. */
   async run(tasks: readonly FillTask[], signal: AbortSignal): Promise<void> {
     const { clock, telemetry, exchange } = this.#surroundings;
-    for (const scope of scopesOf(tasks)) {
-      await this.#untilDone(scope.market, signal, async () => {
-        await this.prepare(scope);
+    for (const [marketId, market] of new Map(
+      tasks.map(({ market, stream }) => [stream.marketId, market]),
+    )) {
+      const streams = tasks.map(({ stream }) => stream).filter((one) => one.marketId === marketId);
+      await this.#untilDone(market, signal, async () => {
+        await this.prepare({ market, marketId, streams });
         return true;
       });
     }
@@ -228,25 +237,6 @@ function spansOf(
     collector.retry(span);
   }
   return spans;
-}
-
-/** What has to be opened for these tasks. */
-function scopesOf(tasks: readonly FillTask[]): UnitScope[] {
-  const scopes = new Map<number, UnitScope>();
-  for (const { market, stream } of tasks) {
-    const { marketId, kind, variant } = stream;
-    const { trades, times, intervalsS } = scopes.get(marketId) ?? {
-      ...{ trades: false, times: false, intervalsS: [] as readonly number[] },
-    };
-    scopes.set(marketId, {
-      ...{ market, marketId },
-      // The walk over exact times stands beside the walk over trades.
-      trades: trades || kind === 'trades' || kind === 'times',
-      times: times || kind === 'times',
-      intervalsS: kind === 'kline' ? [...new Set([...intervalsS, variant])] : intervalsS,
-    });
-  }
-  return [...scopes.values()];
 }
 
 function untilAborted(signal: AbortSignal): Promise<void> {
