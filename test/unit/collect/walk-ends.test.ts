@@ -224,3 +224,26 @@ test('where the exchange forgets as fast as it trades, tries below the lowest tr
   assert.equal(world.archive.startReasons.get(1), 'history horizon');
   world.assertHonest();
 });
+
+test('a span that is wanted of a market without trades is given up on two signs', async () => {
+  const world = new TradeWorld([], 5000);
+  const walker = world.walker('trades', 4000);
+  await world.archive.want(
+    { streamId: 1, kind: 'trades', marketId: 7, variant: 0, collectFromMs: null },
+    span(100, 200),
+  );
+  walker.backfill(span(100, 200));
+  for (let look = 0; look < 4; look += 1) {
+    await walker.pollHead(signal);
+    await fillAll(walker);
+    world.clock.advance(2000);
+  }
+  const [gap] = world.archive.gapsOf(
+    { streamId: 1, kind: 'trades', marketId: 7, variant: 0, collectFromMs: START_MS + 4_000_000 },
+    START_MS + 300_000,
+  );
+  assert.deepEqual(
+    [gap?.span, gap?.state, gap?.reason],
+    [span(100, 200), 'unfillable', 'beyond history'],
+  );
+});

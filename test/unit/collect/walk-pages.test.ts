@@ -15,6 +15,7 @@ test('a market without trades is covered as empty, and so is the time before its
   world.clock.advance(6500);
   await walker.pollHead(signal);
   assert.deepEqual(world.covered(), [[99, 100]]);
+  assert.equal(world.archive.floorOf(1), (START_S + 99) * 1000);
   world.clock.advance(6500);
   await walker.pollHead(signal);
   assert.deepEqual(world.covered(), [[99, 106]]);
@@ -26,6 +27,8 @@ test('a market without trades is covered as empty, and so is the time before its
   await fillAll(walker);
   assert.deepEqual(world.covered(), [[99, 129]]);
   assert.deepEqual(world.gaps(), []);
+  assert.equal(world.archive.floorOf(1), (START_S + 99) * 1000);
+  assert.equal(world.record.outcomesOf('trades').stored, 1);
   world.assertHonest();
   world.record.assertAccounted('trades');
 });
