@@ -162,11 +162,6 @@ export function seriesOrder(kind: MergedKind): readonly string[] {
   return orderOf(tableOfKind(kind));
 }
 
-/** The column that holds interval or period, where a series has several. */
-export function seriesVariant(kind: MergedKind): string | undefined {
-  return seriesOf(tableOfKind(kind)).variant ?? undefined;
-}
-
 /** How tables that are queried show a series: market and variant first, then the rest. */
 export function shownColumns(kind: MergedKind): readonly string[] {
   const { columns, variant, received } = seriesOf(tableOfKind(kind));

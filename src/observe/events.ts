@@ -443,7 +443,6 @@ export const EVENTS = {
 export type StoreEvents = Reports<typeof STORE>;
 export type CollectEvents = Reports<typeof COLLECT>;
 export type VerifyEvents = Reports<typeof VERIFY>;
-export type SealingEvents = Reports<typeof SEALING>;
 export type ServerEvents = Reports<typeof SERVER>;
 export type DaemonEvents = Reports<typeof DAEMON>;
 export type Telemetry = { readonly [S in keyof typeof EVENTS]: Reports<(typeof EVENTS)[S]> };

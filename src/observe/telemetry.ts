@@ -20,8 +20,6 @@ export interface ObservedTelemetry extends Telemetry {
   readonly tally: Pick<Tally, 'snapshot'>;
   /** All metrics in Prometheus' text format. */
   metricsText(): Promise<string>;
-  /** The Content-Type of {@link ObservedTelemetry.metricsText}. */
-  readonly metricsContentType: string;
 }
 
 /** Works out at each scrape what only makes sense at that time. */
@@ -58,6 +56,5 @@ export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
       refresh(recorder, options.exchangeNowMs());
       return registry.metrics();
     },
-    metricsContentType: registry.contentType,
   };
 }

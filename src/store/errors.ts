@@ -145,12 +145,9 @@ export function toStoreError(error: unknown, doing: string): Error {
   if (partition !== undefined) {
     return new StoreError(partition, said, { action: 'skip', cause: error, sqlstate });
   }
-  if (action === 'fatal') {
-    return new StoreError('database_failed', text, { action: 'fatal', cause: error, sqlstate });
+  if (action !== 'fatal' && action !== 'retry') {
+    return new StoreError('data_refused', text, { cause: error, sqlstate });
   }
-  if (action === 'retry') {
-    const code = sqlstate === undefined ? 'database_unreachable' : 'database_failed';
-    return new StoreError(code, text, { action: 'retry', cause: error, sqlstate });
-  }
-  return new StoreError('data_refused', text, { cause: error, sqlstate });
+  const code = sqlstate === undefined ? 'database_unreachable' : 'database_failed';
+  return new StoreError(code, text, { action, cause: error, sqlstate });
 }

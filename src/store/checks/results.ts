@@ -127,9 +127,24 @@ export async function reportCheckResults(
   });
 }
 
-const ADD_SUSPECT = `
+/**
+ * Marks what changes after it may have been checked. A mark commits with the change itself, so that
+ * no check result outlives its rows; the verification removes the marks.
+ */
+const ADD_SUSPECTS = `
   INSERT INTO verdict_doubt (market_id, interval_s, span)
-  VALUES ($1, $2, ${rangeSql('$3', '$4')})`;
+  SELECT market_id, interval_s, ${rangeSql('from_ms', 'to_ms')}
+  FROM unnest($1::int[], $2::int[], $3::float8[], $4::float8[])
+    AS q(market_id, interval_s, from_ms, to_ms)`;
+
+/** @param marks with the interval 0 for trades, of which all intervals are made */
+export async function markSuspects(
+  runner: Runner,
+  marks: readonly (Span & { readonly marketId: number; readonly intervalS: number })[],
+): Promise<void> {
+  if (marks.length === 0) return;
+  await runner.rows(ADD_SUSPECTS, unnested(marks, 'marketId', 'intervalS', 'fromMs', 'toMs'));
+}
 
 /** Marks results of a span that has to be fetched again as suspect, within the same transaction. */
 export async function invalidateChecks(
@@ -138,12 +153,7 @@ export async function invalidateChecks(
   span: Span,
 ): Promise<void> {
   if (kind !== 'trades' && kind !== 'kline') return;
-  await runner.rows(ADD_SUSPECT, [
-    marketId,
-    kind === 'kline' ? variant : 0,
-    span.fromMs,
-    span.toMs,
-  ]);
+  await markSuspects(runner, [{ marketId, intervalS: kind === 'kline' ? variant : 0, ...span }]);
 }
 
 const SUSPECTS = `

@@ -466,11 +466,9 @@ export async function readSpanCompleteness(
     values,
   );
   return {
-    covered: covered.map((one) => ({ fromMs: one.fromMs, toMs: one.toMs })),
+    covered: covered.map(({ count: _, ...span }) => span),
     coveredCount: covered[0]?.count ?? 0,
-    missing: missing.map(({ state, reason, note, ...one }) => ({
-      ...{ span: { fromMs: one.fromMs, toMs: one.toMs }, state, reason, note },
-    })),
+    missing: missing.map(({ count: _, sumMs: __, ...part }) => withSpan(part)),
     missingCount: missing[0]?.count ?? 0,
     missingMs: missing[0]?.sumMs ?? 0,
   };

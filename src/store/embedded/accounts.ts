@@ -70,10 +70,15 @@ export function runToEnd(
   });
 }
 
+/** What Linux says of a process from its state on: the fields before may hold spaces. */
+async function statOf(pid: number): Promise<string[]> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+  return stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+}
+
 /** Ended, but not yet collected by its parent: in a container, an orphan may stay so for ever. */
 export async function isZombie(pid: number): Promise<boolean> {
-  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-  return stat.slice(stat.lastIndexOf(')') + 2).startsWith('Z');
+  return (await statOf(pid))[0] === 'Z';
 }
 
 /**
@@ -82,15 +87,9 @@ export async function isZombie(pid: number): Promise<boolean> {
  * restart.
  */
 export async function birthOf(pid: number): Promise<string> {
-  try {
-    const stat = await readFile(`/proc/${pid}/stat`, 'utf8');
-    // The second field may itself hold spaces and brackets; the start time is the 22nd of all.
-    const startTicks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
-    const bootId = await readFile('/proc/sys/kernel/random/boot_id', 'utf8');
-    return `${bootId.trim()}/${startTicks}`;
-  } catch {
-    return '';
-  }
+  const startTicks = (await statOf(pid))[19];
+  const bootId = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '');
+  return startTicks === undefined || bootId === '' ? '' : `${bootId.trim()}/${startTicks}`;
 }
 
 /** The version of the kernel; empty where it is not Linux. */

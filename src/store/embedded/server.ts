@@ -260,12 +260,21 @@ async function signalAndWait(
   clock: Clock,
 ): Promise<boolean> {
   if (!signalIfAlive(pid, signal)) return true;
+  return await comesTrue(clock, waitMs, async () => !isAlive(pid) || (await isZombie(pid)));
+}
+
+/** Whether something is so, or comes to be in time. */
+async function comesTrue(
+  clock: Clock,
+  waitMs: number,
+  isSo: () => Promise<boolean>,
+): Promise<boolean> {
   const deadlineMs = clock.monotonicMs() + waitMs;
-  while (clock.monotonicMs() < deadlineMs) {
-    if (!isAlive(pid) || (await isZombie(pid))) return true;
+  for (;;) {
+    if (await isSo()) return true;
+    if (clock.monotonicMs() >= deadlineMs) return false;
     await sleep(clock, LOOK_EVERY_MS);
   }
-  return !isAlive(pid);
 }
 
 /** Contents of `postmaster.pid` of a server that runs, or ran until it was killed. */
@@ -295,7 +304,8 @@ const KILLED_MS = 5_000;
  * the data folder. Where the system does not list them (not Linux), it waits for nothing.
  */
 export async function endOrphans(clusterDir: string, clock: Clock): Promise<void> {
-  if (await areGone(clusterDir, clock, GRACE_MS)) return;
+  const areGone = async () => (await orphansOf(clusterDir)).length === 0;
+  if (await comesTrue(clock, GRACE_MS, areGone)) return;
   for (const [signal, waitMs] of [
     ['SIGQUIT', ASKED_MS],
     // Nothing is lost by it: the next server recovers from the journal anyway.
@@ -304,16 +314,7 @@ export async function endOrphans(clusterDir: string, clock: Clock): Promise<void
     for (const { pid, birth } of await orphansOf(clusterDir)) {
       if ((await birthOf(pid)) === birth) signalIfAlive(pid, signal);
     }
-    if (await areGone(clusterDir, clock, waitMs)) return;
-  }
-}
-
-async function areGone(clusterDir: string, clock: Clock, waitMs: number): Promise<boolean> {
-  const deadlineMs = clock.monotonicMs() + waitMs;
-  for (;;) {
-    if ((await orphansOf(clusterDir)).length === 0) return true;
-    if (clock.monotonicMs() >= deadlineMs) return false;
-    await sleep(clock, LOOK_EVERY_MS);
+    if (await comesTrue(clock, waitMs, areGone)) return;
   }
 }
 

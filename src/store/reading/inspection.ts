@@ -12,8 +12,6 @@ import { boundsSql, type Flat, fromMs, rangeSql, toMs, unnested, withSpan } from
 export interface KnownStream extends StreamRef {
   /** `*` for streams that cover all markets together. */
   readonly market: string;
-  /** Whether the exchange lists the market no longer. */
-  readonly isDelisted: boolean;
   readonly oldestCoveredMs: number | null;
   readonly newestCoveredMs: number | null;
   /** Tries to find the start of history that led no further. */
@@ -65,7 +63,7 @@ export interface GapDetail extends StreamSpan {
 
 const STREAMS = `
   SELECT ${streamRefSql('s')}, m.name AS market,
-         m.delisted_at IS NOT NULL AS "isDelisted", ${toMs('c.oldest')} AS "oldestCoveredMs",
+         ${toMs('c.oldest')} AS "oldestCoveredMs",
          ${toMs('c.newest')} AS "newestCoveredMs", ${START_TRIES},
          s.start_reason AS "startReason"
   FROM stream s JOIN market m USING (market_id) LEFT JOIN (
@@ -146,19 +144,12 @@ export async function readNeighbours(
   runner: Runner,
   { streamId, marketId, span }: StreamSpan,
 ): Promise<Record<'before' | 'after', CoverageNeighbour | null>> {
-  return {
-    before: await readNeighbour(runner, BEFORE, [marketId, streamId, span.fromMs]),
-    after: await readNeighbour(runner, AFTER, [marketId, streamId, span.toMs]),
+  const nearest = async (sql: string, atMs: number) => {
+    const values = [marketId, streamId, atMs];
+    const [row] = await runner.rows<Flat<CoverageNeighbour>>(sql, values);
+    return row === undefined ? null : withSpan(row);
   };
-}
-
-async function readNeighbour(
-  runner: Runner,
-  sql: string,
-  values: readonly number[],
-): Promise<CoverageNeighbour | null> {
-  const [row] = await runner.rows<Flat<CoverageNeighbour>>(sql, values);
-  return row === undefined ? null : withSpan(row);
+  return { before: await nearest(BEFORE, span.fromMs), after: await nearest(AFTER, span.toMs) };
 }
 
 /** Null when nothing has this id (any more). */
@@ -303,12 +294,11 @@ const NEWEST_QUARANTINED = `
 
 export async function readQuarantine(
   runner: Runner,
-  { endpoint = null, market = null, reason = null, limit }: Nullable<QuarantineFilter>,
+  filter: QuarantineFilter,
 ): Promise<QuarantinedRow[]> {
+  const { endpoint = null, market = null, reason = null, limit } = filter;
   return await runner.rows<QuarantinedRow>(NEWEST_QUARANTINED, [endpoint, market, reason, limit]);
 }
-
-type Nullable<T> = { readonly [K in keyof T]: T[K] extends number ? T[K] : T[K] | null };
 
 const ONE_QUARANTINED = `SELECT ${QUARANTINE_COLUMNS} FROM quarantine WHERE quarantine_id = $1`;
 

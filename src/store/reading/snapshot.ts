@@ -36,8 +36,14 @@ export interface SeriesSlice {
  */
 export type RowForm = 'csv' | 'lean' | 'json';
 
-function csvExpression({ name, type }: SeriesColumn): string {
-  return type === 'decimals' ? `'[' || array_to_string(${name}, ',') || ']'` : name;
+function csvExpression({ name, type }: SeriesColumn, table = ''): string {
+  const column = `${table}${name}`;
+  return type === 'decimals' ? `'[' || array_to_string(${column}, ',') || ']'` : column;
+}
+
+/** The conditions of a half-open span. */
+function within(column: string, from: string, to: string): string[] {
+  return [`${column} >= timestamptz '${from}'`, `${column} < timestamptz '${to}'`];
 }
 
 function jsonExpression({ name, type }: SeriesColumn): string {
@@ -56,12 +62,10 @@ export function copyRowsSql(
   const table = tableOfKind(kind);
   const { variant } = seriesOf(table);
   const columns = columnsOf(table, false);
-  const timeColumn = timeColumnOf(table);
   const conditions = [
     `market_id = ${Math.trunc(marketId)}`,
     ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
-    `${timeColumn} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
-    `${timeColumn} < timestamptz '${timestampTextMs(span.toMs)}'`,
+    ...within(timeColumnOf(table), timestampTextMs(span.fromMs), timestampTextMs(span.toMs)),
   ];
   const rest = `FROM ${table} WHERE ${conditions.join(' AND ')} ORDER BY ${orderOf(table).join(', ')}`;
   if (form === 'json') {
@@ -117,12 +121,10 @@ export function copyMergedSql(slice: MergedSlice): string {
   const table = tableOfKind(kind);
   const { variant, received } = seriesOf(table);
   const [order, fields] = [orderOf(table), fieldsOf(table)];
-  const time = timeColumnOf(table);
   const ids = marketIds.map((id) => Math.trunc(id));
   const conditions = [
     ...(variant === null ? [] : [`${variant} = ${Math.trunc(variantS)}`]),
-    `${time} >= timestamptz '${timestampTextUs(fromUs)}'`,
-    `${time} < timestamptz '${timestampTextUs(toUs)}'`,
+    ...within(timeColumnOf(table), timestampTextUs(fromUs), timestampTextUs(toUs)),
   ].join(' AND ');
   const selected = fields.join(', ');
   if (isByReceipt) {
@@ -165,14 +167,11 @@ export type LedgerTable = 'markets' | 'coverage' | 'gaps';
 export function copyTableSql({ kind, marketIds, span }: TableSlice): string {
   const table = tableOfKind(kind);
   const columns = columnsOf(table, false);
-  const timeColumn = timeColumnOf(table);
-  const selected = columns.map(({ name, type }) =>
-    type === 'decimals' ? `'[' || array_to_string(t.${name}, ',') || ']'` : `t.${name}`,
-  );
+  const [from, to] = [timestampTextMs(span.fromMs), timestampTextMs(span.toMs)];
+  const selected = columns.map((one) => csvExpression(one, 't.'));
   const ids = marketIds?.map((id) => Math.trunc(id)).join(', ');
   const conditions = [
-    `t.${timeColumn} >= timestamptz '${timestampTextMs(span.fromMs)}'`,
-    `t.${timeColumn} < timestamptz '${timestampTextMs(span.toMs)}'`,
+    ...within(`t.${timeColumnOf(table)}`, from, to),
     ...(ids === undefined ? [] : [`t.market_id IN (${ids === '' ? 'NULL' : ids})`]),
   ];
   return `COPY (SELECT m.name, ${selected.join(', ')} FROM ${table} t

@@ -2,7 +2,7 @@ import type { Span } from '../../kernel/span.js';
 import type { ActiveOrderRow, BalanceRow } from '../../model/batch.js';
 import type { PageRow } from '../../model/order.js';
 import type { Runner } from '../connection.js';
-import { fromMs, toMs } from '../sql.js';
+import { fromMs, toMs, unnested } from '../sql.js';
 
 /** Stored rows by which collectors and checks go on. */
 
@@ -79,12 +79,7 @@ export async function readTradedSlots(
   spans: readonly Span[],
   stepMs: number,
 ): Promise<number[]> {
-  const values = [
-    marketId,
-    spans.map((span) => span.fromMs),
-    spans.map((span) => span.toMs),
-    stepMs / 1000,
-  ];
+  const values = [marketId, ...unnested(spans, 'fromMs', 'toMs'), stepMs / 1000];
   const rows = await runner.rows<{ at: number }>(TRADED_SLOTS, values);
   return rows.map(({ at }) => at);
 }

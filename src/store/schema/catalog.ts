@@ -1,5 +1,6 @@
 import type { Market } from '../../contract/resources.js';
 import { equalDecimals } from '../../kernel/decimal.js';
+import type { Span } from '../../kernel/span.js';
 import type { StartReason, StreamRef } from '../../model/batch.js';
 import type { GapReason } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
@@ -384,12 +385,21 @@ export async function giveUpMissing(
   for (const marketId of [...marketIds].sort((a, b) => a - b)) {
     const filter = { marketIds: [marketId], states: ['open', 'filling'] as const };
     for (const gap of await listGaps(runner, { ...filter, limit: GIVEN_UP_MAX }, atMs)) {
-      await rememberGap(runner, gap, {
-        ...{ span: gap.span, state: 'unfillable', reason: REASON, note },
-        ...{ atMs, nextAttemptAtMs: null, isAttempt: false },
-      });
+      await giveUp(runner, gap, note, atMs);
     }
   }
+}
+
+async function giveUp(
+  runner: Runner,
+  { span, ...stream }: { streamId: number; marketId: number; span: Span },
+  note: string,
+  atMs: number,
+): Promise<void> {
+  await rememberGap(runner, stream, {
+    ...{ span, state: 'unfillable', reason: REASON, note },
+    ...{ atMs, nextAttemptAtMs: null, isAttempt: false },
+  });
 }
 
 /** Of what can be fetched later the exchange may return the time between after all. */
@@ -423,14 +433,7 @@ export async function resumeListed(
   for (const { streamId, marketId, fromMs: from, lastSeenMs } of unseen) {
     const [left, back] = [lastSeenMs, atMs].map((ms) => new Date(ms).toISOString());
     const note = `the market was not listed between ${left} and ${back}: there was nothing to observe`;
-    await rememberGap(
-      runner,
-      { streamId, marketId },
-      {
-        ...{ span: { fromMs: from, toMs: atMs }, state: 'unfillable', reason: REASON, note },
-        ...{ atMs, nextAttemptAtMs: null, isAttempt: false },
-      },
-    );
+    await giveUp(runner, { streamId, marketId, span: { fromMs: from, toMs: atMs } }, note, atMs);
   }
   await runner.rows(REOPEN, [marketIds]);
 }

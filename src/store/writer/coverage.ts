@@ -2,6 +2,7 @@ import { SECOND_MS } from '../../kernel/durations.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
 import type { Batch, CoverageClaim, CoveredRange, Evidence } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
+import { markSuspects } from '../checks/results.js';
 import { coveredRangeSql, type RowCount, sumCounts } from '../completeness/ledger.js';
 import type { Connection } from '../connection.js';
 import {
@@ -345,15 +346,6 @@ export async function settleCoverage(
   return { ranges, changed };
 }
 
-/**
- * Marks what changes after it may have been checked. A mark commits with the change itself, so that
- * no check result outlives its rows; the verification removes the marks.
- */
-const SUSPECT_TRADES = `
-  INSERT INTO verdict_doubt (market_id, interval_s, span)
-  SELECT market_id, 0, ${rangeSql('from_ms', 'to_ms')}
-  FROM unnest($1::int[], $2::float8[], $3::float8[]) AS q(market_id, from_ms, to_ms)`;
-
 /** Trades that came into a span which was covered before them. */
 async function suspectLateTrades(connection: Connection, merged: readonly Merged[]): Promise<void> {
   const late = merged.flatMap(({ update, span, uncovered }) => {
@@ -361,14 +353,10 @@ async function suspectLateTrades(connection: Connection, merged: readonly Merged
     const hull = update.fresh.hullIn(span, uncovered);
     if (hull === undefined) return [];
     // A trade's instant is a whole second; its span is that second.
-    return [{ marketId: update.marketId, fromMs: hull.fromMs, toMs: hull.toMs + SECOND_MS }];
+    const { marketId } = update;
+    return [{ marketId, intervalS: 0, fromMs: hull.fromMs, toMs: hull.toMs + SECOND_MS }];
   });
-  if (late.length === 0) return;
-  await connection.rows(SUSPECT_TRADES, [
-    late.map(({ marketId }) => marketId),
-    late.map(({ fromMs }) => fromMs),
-    late.map(({ toMs }) => toMs),
-  ]);
+  await markSuspects(connection, late);
 }
 
 function isTouched({ update, span }: Merged): boolean {
@@ -406,16 +394,16 @@ async function countUncovered(
   merged: readonly Merged[],
 ): Promise<Map<number, RowCount[]>> {
   const asked = merged.flatMap((one, index) =>
-    partsToCount(one).map((span) => ({ index, update: one.update, span })),
+    partsToCount(one).map((span) => {
+      const { marketId, kind } = one.update;
+      return { index, marketId, needsTime: kind === 'times', ...span };
+    }),
   );
   const counts = new Map<number, RowCount[]>();
   if (asked.length === 0) return counts;
-  const hull = hullOf(asked.map(({ span }) => span));
+  const hull = hullOf(asked);
   const rows = await connection.rowsAgain<RowCount & { readonly ord: number }>(COUNT_TRADES, [
-    asked.map(({ update }) => update.marketId),
-    asked.map(({ span }) => span.fromMs),
-    asked.map(({ span }) => span.toMs),
-    asked.map(({ update }) => update.kind === 'times'),
+    ...unnested(asked, 'marketId', 'fromMs', 'toMs', 'needsTime'),
     new Date(hull.fromMs).toISOString(),
     new Date(hull.toMs).toISOString(),
   ]);

@@ -13,10 +13,9 @@ import {
   type MergedKind,
   seriesColumns,
   seriesOrder,
-  seriesVariant,
   tableOfKind,
 } from '../../../src/model/kinds.js';
-import { SERIES } from '../../../src/model/series.js';
+import { SERIES, seriesOf } from '../../../src/model/series.js';
 import type { Store } from '../../../src/store/index.js';
 import { runSql } from '../postgres/postgres-server.js';
 
@@ -45,7 +44,7 @@ async function daysOf(url: string, kind: MergedKind, partition: string) {
     url,
     `SELECT m.name AS market, p.market_id AS "marketId",
        to_char(p.${time}, 'YYYY-MM-DD') AS day, min(p.${time}) AS first, max(p.${time}) AS last,
-       array_agg(DISTINCT ${seriesVariant(kind) ?? '0'}) AS variants
+       array_agg(DISTINCT ${seriesOf(tableOfKind(kind)).variant ?? '0'}) AS variants
      FROM ${partition} p JOIN market m USING (market_id) GROUP BY 1, 2, 3 ORDER BY 2, 3`,
   );
 }

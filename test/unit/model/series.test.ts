@@ -9,7 +9,6 @@ import {
   nameMeant,
   seriesColumns,
   seriesOrder,
-  seriesVariant,
   shownColumns,
   tableOfKind,
   timeColumnOf,
@@ -97,7 +96,11 @@ test('the columns of files and tables', () => {
     golden.columns,
   );
   assert.deepEqual(
-    byKind((kind) => [tableOfKind(kind), seriesVariant(kind) ?? null, ...seriesOrder(kind)]),
+    byKind((kind) => [
+      tableOfKind(kind),
+      seriesOf(tableOfKind(kind)).variant,
+      ...seriesOrder(kind),
+    ]),
     golden.order,
   );
   for (const [kind, columns] of Object.entries(golden.views ?? {})) {
