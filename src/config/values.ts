@@ -56,6 +56,13 @@ function value<T>(allowed: string, read: (raw: unknown) => T | typeof REFUSED) {
   });
 }
 
+/** The same, or null for "not set". */
+function valueOrNull<T>(allowed: string, read: (raw: unknown) => T | typeof REFUSED) {
+  return value(`${allowed}, or null`, (raw): T | null | typeof REFUSED =>
+    raw === null || raw === 'null' ? null : read(raw),
+  );
+}
+
 function numberOf(raw: unknown): number | undefined {
   if (typeof raw === 'number') return raw;
   if (typeof raw !== 'string' || !/^-?\d{1,15}(\.\d{1,9})?$/.test(raw.trim())) return undefined;
@@ -78,11 +85,8 @@ export const wholeOr = <const T extends string>(min: number, max: number, ...wor
     return words.find((known) => known === raw) ?? wholeOf(raw, min, max);
   });
 
-/** A whole number within bounds, or null for "none". */
 export const wholeOrNull = (min: number, max: number) =>
-  value(`a whole number from ${min} to ${max}, or null`, (raw): number | null | typeof REFUSED => {
-    return raw === null || raw === 'null' ? null : wholeOf(raw, min, max);
-  });
+  valueOrNull(`a whole number from ${min} to ${max}`, (raw) => wholeOf(raw, min, max));
 
 /** A number, fractions allowed, above zero and up to `max`. */
 export const positive = (max: number) =>
@@ -113,25 +117,23 @@ const lineOf = (raw: unknown, maxLength: number): string | typeof REFUSED => {
 export const line = (maxLength: number) =>
   value(`a text of 1 to ${maxLength} characters`, (raw) => lineOf(raw, maxLength));
 
-/** Text, or null for "not set". */
 export const lineOrNull = (maxLength: number) =>
-  value(`a text of 1 to ${maxLength} characters, or null`, (raw) =>
-    raw === null || raw === 'null' ? null : lineOf(raw, maxLength),
-  );
+  valueOrNull(`a text of 1 to ${maxLength} characters`, (raw) => lineOf(raw, maxLength));
+
+const matching = (raw: unknown, form: RegExp) =>
+  typeof raw === 'string' && form.test(raw) ? raw : REFUSED;
 
 /** A secret for HTTP's Bearer scheme, or null. Short ones can be guessed and are refused. */
 export const tokenOrNull = () =>
-  value('a token of 16 to 512 characters out of A-Z a-z 0-9 - . _ ~ + / =, or null', (raw) => {
-    if (raw === null || raw === 'null') return null;
-    return typeof raw === 'string' && /^[A-Za-z0-9._~+/=-]{16,512}$/.test(raw) ? raw : REFUSED;
-  });
+  valueOrNull('a token of 16 to 512 characters out of A-Z a-z 0-9 - . _ ~ + / =', (raw) =>
+    matching(raw, /^[A-Za-z0-9._~+/=-]{16,512}$/),
+  );
 
 /** A key or secret that an exchange issued, or null. Shorter ones could not be hidden in texts. */
 export const credentialOrNull = () =>
-  value('a text of 8 to 512 visible ASCII characters without spaces, or null', (raw) => {
-    if (raw === null || raw === 'null') return null;
-    return typeof raw === 'string' && /^[\x21-\x7e]{8,512}$/.test(raw) ? raw : REFUSED;
-  });
+  valueOrNull('a text of 8 to 512 visible ASCII characters without spaces', (raw) =>
+    matching(raw, /^[\x21-\x7e]{8,512}$/),
+  );
 
 function isUrlOf(text: string, schemes: readonly string[]): boolean {
   if (!URL.canParse(text)) return false;
@@ -141,19 +143,17 @@ function isUrlOf(text: string, schemes: readonly string[]): boolean {
 
 /** A URL with one of the schemes, or null. Other schemes (`file:`) could point inward. */
 export const urlOrNull = (...schemes: readonly string[]) =>
-  value(
-    `a URL beginning with ${schemes.map((name) => `${name}://`).join(' or ')}, or null`,
-    (raw) => {
-      if (raw === null || raw === 'null') return null;
-      const text = lineOf(raw, 2000);
-      return text !== REFUSED && isUrlOf(text, schemes) ? text : REFUSED;
-    },
-  );
+  valueOrNull(`a URL beginning with ${schemes.map((name) => `${name}://`).join(' or ')}`, (raw) => {
+    const text = lineOf(raw, 2000);
+    return text !== REFUSED && isUrlOf(text, schemes) ? text : REFUSED;
+  });
+
+const durationOf = (raw: unknown) => (typeof raw === 'string' ? parseDuration(raw) : undefined);
 
 /** A duration within bounds; the bounds are written as durations too. */
 export const duration = (min: string, max: string) =>
   value(`${DURATION_FORM}, from ${min} to ${max}`, (raw): DurationMs | typeof REFUSED => {
-    const ms = typeof raw === 'string' ? parseDuration(raw) : undefined;
+    const ms = durationOf(raw);
     const fits =
       ms !== undefined && ms >= (parseDuration(min) ?? 0) && ms <= (parseDuration(max) ?? 0);
     return fits ? ms : REFUSED;
@@ -163,7 +163,7 @@ export const duration = (min: string, max: string) =>
 export const pastOrNone = () =>
   value(`${DURATION_FORM}, or none`, (raw): DurationMs | typeof REFUSED => {
     if (raw === 'none') return 0;
-    return (typeof raw === 'string' ? parseDuration(raw) : undefined) ?? REFUSED;
+    return durationOf(raw) ?? REFUSED;
   });
 
 /** How far back to collect: `all` stays, `none` reads as 0. */
@@ -171,7 +171,7 @@ export const pastAllOrNone = () =>
   value(`${DURATION_FORM}, or all, or none`, (raw): DurationMs | 'all' | typeof REFUSED => {
     if (raw === 'all') return 'all';
     if (raw === 'none') return 0;
-    return (typeof raw === 'string' ? parseDuration(raw) : undefined) ?? REFUSED;
+    return durationOf(raw) ?? REFUSED;
   });
 
 /** How long something is kept: `forever` reads as null. */
@@ -180,7 +180,7 @@ export const keptFor = (min: string) =>
     `${DURATION_FORM}, from ${min} on, or forever`,
     (raw): DurationMs | null | typeof REFUSED => {
       if (raw === 'forever') return null;
-      const ms = typeof raw === 'string' ? parseDuration(raw) : undefined;
+      const ms = durationOf(raw);
       return ms !== undefined && ms >= (parseDuration(min) ?? 0) ? ms : REFUSED;
     },
   );

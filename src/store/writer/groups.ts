@@ -233,31 +233,19 @@ export class PendingBatches {
     while (!this.#isClosed && !this.#hasRoom(rows)) await this.#room(signal);
     if (this.#isClosed) throw new AbortedError('the store is stopped');
     if (signal?.aborted) throw signal.reason as Error;
-    return await new Promise<CommitResult>((resolve, reject) => {
-      const onAbort = () => {
-        this.#remove(entry);
-        reject(signal?.reason as Error);
-      };
-      const done = () => signal?.removeEventListener('abort', onAbort);
-      const entry: PendingBatch = {
-        batch,
-        rows,
-        arrivedMs: this.#clock.monotonicMs(),
-        resolve(result) {
-          done();
-          resolve(result);
-        },
-        reject(error) {
-          done();
-          reject(error);
-        },
-      };
-      signal?.addEventListener('abort', onAbort, { once: true });
+    let giveUp = () => {};
+    const settled = new Promise<CommitResult>((resolve, reject) => {
+      const entry = { batch, rows, arrivedMs: this.#clock.monotonicMs(), resolve, reject };
+      giveUp = () => this.#remove(entry);
       this.#waiting.push(entry);
-      this.#rows += rows;
-      this.#changed();
-      this.arrival.notify();
     });
+    this.#rows += rows;
+    this.#changed();
+    this.arrival.notify();
+    if (signal === undefined) return await settled;
+    signal.addEventListener('abort', giveUp, { once: true });
+    const done = () => signal.removeEventListener('abort', giveUp);
+    return await unlessAborted(signal, settled).finally(done);
   }
 
   /** Takes the oldest batches, at least one and then up to `maxRows` rows of them. */
