@@ -2,6 +2,7 @@ import { readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { codeOf, TapekeepError } from '../kernel/errors.js';
+import { isAlive } from '../kernel/processes.js';
 import type { Random } from '../kernel/random.js';
 
 /** How long programs that sign with the same key wait for each other. */
@@ -157,13 +158,7 @@ export class NonceLock {
 /** Whether the holder ran on this machine and does so no longer. */
 function isProcessGone(text: string): boolean {
   const [pid, host] = text.trim().split(' ');
-  if (host !== hostname() || !/^\d{1,10}$/.test(pid ?? '')) return false;
-  try {
-    process.kill(Number(pid), 0);
-    return false;
-  } catch (error) {
-    return codeOf(error) === 'ESRCH';
-  }
+  return host === hostname() && /^\d{1,10}$/.test(pid ?? '') && !isAlive(Number(pid));
 }
 
 function nameOf(found: Found | undefined): string {

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { BoundedMap, obtain } from '../kernel/bounded.js';
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
 import { type Random, systemRandom } from '../kernel/random.js';
@@ -34,7 +35,7 @@ export function defaultNonceFolder(home = homedir(), platform = process.platform
 /** Keys remembered in one process; beyond, the one used first is forgotten. */
 const KEYS_MAX = 1000;
 /** By place and fingerprint of the key, kept as long as the process: a nonce must not come again. */
-const shared = new Map<string, NonceStore>();
+const shared = new BoundedMap<string, NonceStore>(KEYS_MAX);
 
 /** The nonces of a key: the same for all clients of this process that keep it at the same place. */
 export function openNonces(place: NoncePlace, apiKey: string): NonceStore {
@@ -43,15 +44,11 @@ export function openNonces(place: NoncePlace, apiKey: string): NonceStore {
   const name = createHash('sha256')
     .update(JSON.stringify([where, apiKey]))
     .digest('hex');
-  const known = shared.get(name);
-  if (known !== undefined) return known;
-  const own = { clock: systemClock, random: systemRandom, apiKey };
-  const inner = place === 'memory' ? new NonceMemory() : new NonceFile({ ...own, folder: where });
-  const opened = new OneAtATime(inner);
-  const [first] = shared.keys();
-  if (shared.size >= KEYS_MAX && first !== undefined) shared.delete(first);
-  shared.set(name, opened);
-  return opened;
+  return obtain(shared, name, () => {
+    const own = { clock: systemClock, random: systemRandom, apiKey };
+    const inner = place === 'memory' ? new NonceMemory() : new NonceFile({ ...own, folder: where });
+    return new OneAtATime(inner);
+  });
 }
 
 class NonceMemory implements NonceStore {

@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events';
+import { obtain } from '../kernel/bounded.js';
 import { type Clock, sleep } from '../kernel/clock.js';
 import { AbortedError, isAborted, TapekeepError } from '../kernel/errors.js';
 import { Mutex } from '../kernel/mutex.js';
@@ -121,12 +122,12 @@ export class Collector {
   }
 
   #evidenceOf(market: string): TradeEvidence {
-    const known = this.#evidence.get(market);
-    if (known !== undefined) return known;
     const { time, clock, telemetry } = this.#options;
-    const made = new TradeEvidence({ market, time, clock, telemetry });
-    this.#evidence.set(market, made);
-    return made;
+    return obtain(
+      this.#evidence,
+      market,
+      () => new TradeEvidence({ market, time, clock, telemetry }),
+    );
   }
 
   /** Markets that are collected now. */

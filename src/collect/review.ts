@@ -1,3 +1,4 @@
+import { BoundedMap } from '../kernel/bounded.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
 import type { FillRequests } from '../store/index.js';
@@ -32,7 +33,7 @@ const REVOKE_NOTE = 'taken back to be fetched again, because trades and candles 
 export class FillReview {
   readonly #clock: Clock;
   /** When each request was passed on, by its kind and gap. */
-  readonly #passedAtMs = new Map<string, number>();
+  readonly #passedAtMs = new BoundedMap<string, number>(PASSED_MAX);
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -86,12 +87,7 @@ export class FillReview {
     const nowMs = this.#clock.monotonicMs();
     const passedAtMs = this.#passedAtMs.get(key);
     if (passedAtMs !== undefined && nowMs - passedAtMs < REPEAT_MS) return false;
-    this.#passedAtMs.delete(key);
     this.#passedAtMs.set(key, nowMs);
-    if (this.#passedAtMs.size > PASSED_MAX) {
-      const [oldest] = this.#passedAtMs.keys();
-      if (oldest !== undefined) this.#passedAtMs.delete(oldest);
-    }
     return true;
   }
 }

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../kernel/bounded.js';
 import type { Clock } from '../kernel/clock.js';
 
 /** An answer with the times between which it is the answer. */
@@ -19,14 +20,13 @@ const HELD_MAX = 8;
 /** Remembers what was seen last of each thing, for as long as it stayed the last. */
 export class SeenCache<T extends Holding> {
   readonly #clock: Clock;
-  readonly #max: number;
-  readonly #held = new Map<string, Held<T>[]>();
+  readonly #held: BoundedMap<string, Held<T>[]>;
   readonly #pending = new Map<string, Promise<T>>();
 
   /** @param max things that are remembered */
   constructor(clock: Clock, max: number) {
     this.#clock = clock;
-    this.#max = max;
+    this.#held = new BoundedMap(max);
   }
 
   /**
@@ -55,13 +55,7 @@ export class SeenCache<T extends Holding> {
 
   #keep(key: string, one: Held<T>): void {
     const others = (this.#held.get(key) ?? []).slice(0, HELD_MAX - 1);
-    // Last in the map: the longest unused is forgotten first.
-    this.#held.delete(key);
     this.#held.set(key, [one, ...others]);
-    for (const oldest of this.#held.keys()) {
-      if (this.#held.size <= this.#max) break;
-      this.#held.delete(oldest);
-    }
   }
 }
 
@@ -73,25 +67,23 @@ interface Entry<T> {
 /** Remembers a bounded number of answers for a while; of those asked for at once one is fetched. */
 export class FreshCache<T> {
   readonly #clock: Clock;
-  readonly #max: number;
-  readonly #entries = new Map<string, Entry<T>>();
+  readonly #freshMs: number;
+  readonly #entries: BoundedMap<string, Entry<T>>;
 
-  constructor(clock: Clock, max: number) {
+  constructor(clock: Clock, max: number, freshMs = FRESH_MS) {
     this.#clock = clock;
-    this.#max = max;
+    this.#freshMs = freshMs;
+    this.#entries = new BoundedMap(max);
   }
 
   get(key: string, fetch: () => Promise<T>): Promise<T> {
     const nowMs = this.#clock.monotonicMs();
     const known = this.#entries.get(key);
-    this.#entries.delete(key);
-    if (known !== undefined && nowMs - known.madeAtMs < FRESH_MS) {
-      // Last in the map: the longest unused is forgotten first.
-      this.#entries.set(key, known);
-      return known.value;
-    }
-    const entry = { madeAtMs: nowMs, value: fetch() };
-    this.#keep(key, entry);
+    const isFresh = known !== undefined && nowMs - known.madeAtMs < this.#freshMs;
+    const entry = isFresh ? known : { madeAtMs: nowMs, value: fetch() };
+    // The longest unused is forgotten first.
+    this.#entries.set(key, entry);
+    if (isFresh) return entry.value;
     entry.value.catch(() => {
       if (this.#entries.get(key) === entry) this.#entries.delete(key);
     });
@@ -100,17 +92,7 @@ export class FreshCache<T> {
 
   /** Replaces an answer by one that goes on from it, and is as old as that one at most. */
   put(key: string, value: T): void {
-    const madeAtMs = this.#entries.get(key)?.madeAtMs;
-    if (madeAtMs === undefined) return;
-    this.#entries.delete(key);
-    this.#keep(key, { madeAtMs, value: Promise.resolve(value) });
-  }
-
-  #keep(key: string, entry: Entry<T>): void {
-    this.#entries.set(key, entry);
-    for (const oldest of this.#entries.keys()) {
-      if (this.#entries.size <= this.#max) break;
-      this.#entries.delete(oldest);
-    }
+    const known = this.#entries.get(key);
+    if (known !== undefined) this.#entries.set(key, { ...known, value: Promise.resolve(value) });
   }
 }

@@ -9,6 +9,7 @@ import {
 import type { ToldGap } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
+import { FreshCache } from './caches.js';
 import type { ReplayedKind } from './catalog.js';
 
 type Missing = SpanCompleteness['missing'][number];
@@ -25,23 +26,20 @@ const FRESH_MS = 30_000;
 
 const SINCE_MAX_MS = 86_400_000;
 
-interface Remembered {
-  readonly atMs: number;
-  readonly missing: Promise<readonly Missing[] | undefined>;
-}
+/** Streams of which that is remembered. */
+const STREAMS_MAX = 100_000;
 
 /** What the ledger lists as missing of each stream. */
 export class GapBook {
   readonly #asOf: AsOfReader;
-  readonly #clock: Clock;
   readonly #toMs: number;
-  readonly #streams = new Map<number, Remembered>();
+  readonly #streams: FreshCache<readonly Missing[] | undefined>;
 
   /** @param toMs nothing is asked about what comes then or later */
   constructor(asOf: AsOfReader, clock: Clock, toMs: number) {
     this.#asOf = asOf;
-    this.#clock = clock;
     this.#toMs = toMs;
+    this.#streams = new FreshCache(clock, STREAMS_MAX, FRESH_MS);
   }
 
   /**
@@ -85,16 +83,12 @@ export class GapBook {
     return Math.max(span.fromMs, gaps.at(-1)?.span.toMs ?? 0);
   }
 
-  async #missingOf(stream: KnownStream): Promise<readonly Missing[] | undefined> {
-    const nowMs = this.#clock.monotonicMs();
-    const known = this.#streams.get(stream.streamId);
-    if (known !== undefined && nowMs - known.atMs < FRESH_MS) return known.missing;
-    const missing = this.#asOf
-      .completeness(stream, { fromMs: 0, toMs: this.#toMs }, REMEMBERED_MAX)
-      .then((found) => (found.missingCount > REMEMBERED_MAX ? undefined : found.missing));
-    this.#streams.set(stream.streamId, { atMs: nowMs, missing });
-    missing.catch(() => this.#streams.delete(stream.streamId));
-    return missing;
+  #missingOf(stream: KnownStream): Promise<readonly Missing[] | undefined> {
+    return this.#streams.get(String(stream.streamId), async () => {
+      const whole = { fromMs: 0, toMs: this.#toMs };
+      const found = await this.#asOf.completeness(stream, whole, REMEMBERED_MAX);
+      return found.missingCount > REMEMBERED_MAX ? undefined : found.missing;
+    });
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Market, StateRecord } from '../contract/resources.js';
+import { BoundedMap } from '../kernel/bounded.js';
 import { percentChange } from '../kernel/decimal.js';
 import type { BackendTrade } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
@@ -68,7 +69,7 @@ export class MarketTape {
   readonly #source: TradeSource;
   readonly #historyMax: number;
   /** The figures of each length as last worked out: between trades they are read many times. */
-  readonly #windows = new Map<number, KnownWindow>();
+  readonly #windows = new BoundedMap<number, KnownWindow>(WINDOWS_MAX);
   #completeFromUs: number;
 
   /** @param historyMax most trades served; older ones are beyond the exchange's history */
@@ -112,7 +113,6 @@ export class MarketTape {
     const known = this.#windows.get(lengthMs);
     if (known?.from === from && known.end === end) return known.figures;
     const figures = this.#figures(from, end);
-    if (this.#windows.size >= WINDOWS_MAX) this.#windows.clear();
     this.#windows.set(lengthMs, { from, end, figures });
     return figures;
   }

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { Gap } from '../../model/gaps.js';
@@ -69,7 +70,7 @@ const CHAINS_MAX = 100;
  * from the ledger; it is lost with the process.
  */
 export class Chains {
-  readonly #byEdge = new Map<number, ChainCursor>();
+  readonly #byEdge = new BoundedMap<number, ChainCursor>(CHAINS_MAX);
 
   at(edgeMs: number): ChainCursor | undefined {
     return this.#byEdge.get(edgeMs);
@@ -80,12 +81,7 @@ export class Chains {
   }
 
   set(cursor: ChainCursor): void {
-    this.#byEdge.delete(cursor.edgeMs);
     this.#byEdge.set(cursor.edgeMs, cursor);
-    if (this.#byEdge.size > CHAINS_MAX) {
-      const [oldest] = this.#byEdge.keys();
-      if (oldest !== undefined) this.#byEdge.delete(oldest);
-    }
   }
 
   delete(edgeMs: number): void {
@@ -101,7 +97,7 @@ export class Chains {
 
   /** New trades at the head push all chains deeper. */
   push(fresh: readonly PageRow[]): void {
-    for (const [edgeMs, { seenUntilMs, ...chain }] of this.#byEdge) {
+    for (const [edgeMs, { seenUntilMs, ...chain }] of [...this.#byEdge]) {
       const depth = chain.depth + countAfter(fresh, seenUntilMs);
       this.#byEdge.set(edgeMs, { ...chain, depth });
     }

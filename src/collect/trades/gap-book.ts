@@ -1,3 +1,4 @@
+import { BoundedSet } from '../../kernel/bounded.js';
 import type { Random } from '../../kernel/random.js';
 import type { Span } from '../../kernel/span.js';
 import { BlockedEdges } from '../../model/edges.js';
@@ -36,7 +37,7 @@ export class GapBook {
   readonly #pages: PageStore;
   readonly #edges: BlockedEdges;
   /** Starts of gaps of which the archive knows already that the head moved on. */
-  readonly #reportedFromMs = new Set<number>();
+  readonly #reportedFromMs = new BoundedSet<number>(NAMED_MAX);
   /** Tries that did not reach below the lowest edge, while the start of history is open. */
   #horizon = { edgeMs: 0, times: 0 };
   #isRestored = false;
@@ -171,7 +172,6 @@ export class GapBook {
   async outlived(gap: Gap): Promise<void> {
     const { fromMs, edgeMs } = gap;
     if (fromMs === -Infinity || this.#reportedFromMs.has(fromMs)) return;
-    if (this.#reportedFromMs.size >= NAMED_MAX) this.#reportedFromMs.clear();
     this.#reportedFromMs.add(fromMs);
     this.#retryWithin(gap);
     await this.#pages.recordGap({ fromMs, toMs: edgeMs }, 'open', 'head moved');

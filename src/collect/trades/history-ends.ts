@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
@@ -33,7 +34,9 @@ const EDGES_MAX = 100;
  */
 export class HistoryEnds {
   readonly #clock: Clock;
-  readonly #byEdge = new Map<number, { readonly tid: number; readonly atMs: number }>();
+  readonly #byEdge = new BoundedMap<number, { readonly tid: number; readonly atMs: number }>(
+    EDGES_MAX,
+  );
   #seen: Seen | undefined;
   #proven: Seen | undefined;
 
@@ -49,7 +52,6 @@ export class HistoryEnds {
     if (ageMs < SECOND_MS) return false;
     this.#byEdge.delete(edgeMs);
     if (ageMs <= PROOF_MAX_MS) return true;
-    if (this.#byEdge.size >= EDGES_MAX) this.#byEdge.clear();
     this.#byEdge.set(edgeMs, { tid, atMs });
     return false;
   }

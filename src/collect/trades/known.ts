@@ -1,3 +1,4 @@
+import { BoundedSet } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
@@ -136,15 +137,11 @@ const SEEN_MAX = 200;
  * of all is believed at once, unless it looks odd.
  */
 export class PageEnds {
-  readonly #seen = new Set<string>();
+  readonly #seen = new BoundedSet<string>(SEEN_MAX);
 
   /** Takes note of a row that is known from elsewhere. */
   confirm(row: PageRow): void {
-    const key = placeKey(row);
-    this.#seen.delete(key);
-    this.#seen.add(key);
-    const [oldest] = this.#seen;
-    if (oldest !== undefined && this.#seen.size > SEEN_MAX) this.#seen.delete(oldest);
+    this.#seen.add(placeKey(row));
   }
 
   /**

@@ -1,3 +1,4 @@
+import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
 import { hashText } from '../../kernel/random.js';
 import { type Span, subtractSpans } from '../../kernel/span.js';
@@ -37,6 +38,8 @@ const RANGES_MAX = 1000;
 /** Rows that were refused are asked for again this rarely. */
 const REFUSED_RETRY_MS = 600_000;
 const REFUSED_REWRITE_MS = 60_000;
+/** Refused rows that are remembered: those of a few pages. */
+const REFUSALS_MAX = 5000;
 
 /**
  * Brings pages of one stream into the archive and keeps the stream's covered ranges as the archive
@@ -45,11 +48,14 @@ const REFUSED_REWRITE_MS = 60_000;
 export class PageStore {
   readonly #options: PageStoreOptions;
   readonly #recent = new RecentTrades();
-  readonly #refused = new RecentRefusals();
+  /** Rows in quarantine: one that is refused comes again with every page until newer trades push it out. */
+  readonly #refused = new BoundedSet<number>(REFUSALS_MAX);
   /** Gaps that were reported, by reason and start. */
-  readonly #reported = new Set<string>();
+  readonly #reported = new BoundedSet<string>(REPORTED_MAX);
   /** Suspect spans as they were last written down, by reason and start. */
-  readonly #seenSpans = new Map<string, { readonly toMs: number; readonly atMs: number }>();
+  readonly #seenSpans = new BoundedMap<string, { readonly toMs: number; readonly atMs: number }>(
+    REPORTED_MAX,
+  );
   #flushedAtMs = Number.NEGATIVE_INFINITY;
   #collectFromMs: number | null;
   #lowest: PageRow | undefined;
@@ -103,7 +109,7 @@ export class PageStore {
     this.#settled({ duplicate, rejected: page.rejected.length });
     const { receivedAtMs } = page;
     const refused = quarantineRows(source.endpoint, market, page.rejected, receivedAtMs);
-    const quarantine = this.#refused.fresh(refused);
+    const quarantine = refused.filter((row) => !this.#refused.has(refusalHashOf(row)));
     if (fresh.length === 0 && quarantine.length === 0 && this.#isQuiet(spans, unknown)) {
       if (unknown.length === 0) {
         return { ranges: this.ranges.all.slice(0, 1), suspectEdgesMs: [] };
@@ -123,7 +129,7 @@ export class PageStore {
       throw error;
     });
     if (spans.length > 0) this.#flushedAtMs = clock.monotonicMs();
-    this.#refused.remember(quarantine);
+    for (const row of quarantine) this.#refused.add(refusalHashOf(row));
     const { stored } = result.outcomes.trade;
     this.#settled(result.outcomes.trade);
     if (source.kind === 'times' && stored > 0) {
@@ -196,7 +202,6 @@ export class PageStore {
   #report(span: Span, reason: GapReason): void {
     const key = `${reason} ${span.fromMs}`;
     if (this.#reported.has(key)) return;
-    if (this.#reported.size >= REPORTED_MAX) this.#reported.clear();
     this.#reported.add(key);
     const { telemetry, market, source } = this.#options;
     reportGap(telemetry, source.kind, market, span, reason);
@@ -235,7 +240,6 @@ export class PageStore {
     const key = `${reason} ${fromMs}`;
     const last = this.#seenSpans.get(key);
     if (last !== undefined && toMs <= last.toMs && nowMs - last.atMs < REFUSED_REWRITE_MS) return;
-    if (this.#seenSpans.size >= REPORTED_MAX) this.#seenSpans.clear();
     this.#seenSpans.set(key, { toMs, atMs: nowMs });
     await this.recordGap(span, state, reason, state === 'open' ? REFUSED_RETRY_MS : null);
   }
@@ -289,31 +293,6 @@ class RecentTrades {
 
 function hashOf({ tradedAtS, executedAtUs, price, amount, total, side }: SourceTrade): number {
   return hashText(`${tradedAtS}|${executedAtUs}|${price}|${amount}|${total}|${side}`);
-}
-
-/** Refused rows that are remembered: those of a few pages. */
-const REFUSALS_MAX = 5000;
-
-/**
- * Remembers refused rows that are in quarantine, because a refused row comes again with every page
- * until newer trades have pushed it out. Bounded: the oldest is forgotten, and then kept once more.
- */
-class RecentRefusals {
-  readonly #hashes = new Set<number>();
-
-  /** The rows that are not known to be in quarantine just so. */
-  fresh(rows: readonly QuarantineRow[]): QuarantineRow[] {
-    return rows.filter((row) => !this.#hashes.has(refusalHashOf(row)));
-  }
-
-  /** Call only after the commit. */
-  remember(rows: readonly QuarantineRow[]): void {
-    for (const row of rows) this.#hashes.add(refusalHashOf(row));
-    for (const hash of this.#hashes) {
-      if (this.#hashes.size <= REFUSALS_MAX) break;
-      this.#hashes.delete(hash);
-    }
-  }
 }
 
 function refusalHashOf({ reason, payload }: QuarantineRow): number {

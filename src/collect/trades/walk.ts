@@ -1,4 +1,5 @@
 import type { CallOptions, RequestTurn } from '../../client/index.js';
+import { BoundedMap, BoundedSet } from '../../kernel/bounded.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { ceilToMs, floorToMs, normalizeSpans, type Span, spanContains } from '../../kernel/span.js';
@@ -90,7 +91,7 @@ export class Walk {
   unknown: TradePage['gaps'] = [];
   #backfills: readonly Span[] = [];
   /** Searches for the place of an edge that take several steps. */
-  readonly #searches = new Map<number, Search>();
+  readonly #searches = new BoundedMap<number, Search>(SEARCHES_MAX);
   /** Rows above a trade that the ledger's counts lack, as was seen last. */
   #uncounted = { place: NOWHERE, rows: 0, seenUntilMs: Number.NEGATIVE_INFINITY };
   /** Newest trades that are known and not counted yet: their second may go on. */
@@ -261,10 +262,6 @@ export class Walk {
   /** The next step for this edge goes on from here. */
   putAside(edgeMs: number, search: Search): void {
     this.#searches.set(edgeMs, search);
-    if (this.#searches.size > SEARCHES_MAX) {
-      const [oldest] = this.#searches.keys();
-      if (oldest !== undefined) this.#searches.delete(oldest);
-    }
   }
 
   /**
@@ -372,7 +369,7 @@ const RECORDED_MAX = 100;
  */
 class IdEpochs {
   readonly #options: PageStoreOptions;
-  readonly #recorded = new Set<string>();
+  readonly #recorded = new BoundedSet<string>(RECORDED_MAX);
 
   constructor(options: PageStoreOptions) {
     this.#options = options;
@@ -397,7 +394,6 @@ class IdEpochs {
       lastBeforeMs: last.tradedAtS * SECOND_MS,
       ...{ endpoint: source.endpoint, atMs: Math.floor(time.nowMs()) },
     });
-    if (this.#recorded.size >= RECORDED_MAX) this.#recorded.clear();
     this.#recorded.add(key);
     if (!isNew) return;
     telemetry.idsBegunAnew({ market, firstId: first.tid, lastIdBefore: last.tid, atMs: beginsMs });

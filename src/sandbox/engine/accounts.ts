@@ -1,4 +1,5 @@
 import type { Balance } from '../../contract/resources.js';
+import { obtain } from '../../kernel/bounded.js';
 import {
   formatTrimmed,
   MAX_PLACES,
@@ -36,11 +37,7 @@ export class Currency {
   }
 
   holding(account: string): Holding {
-    const known = this.holdings.get(account);
-    if (known !== undefined) return known;
-    const made = new Holding();
-    this.holdings.set(account, made);
-    return made;
+    return obtain(this.holdings, account, () => new Holding());
   }
 
   /** Makes room for `digits` places: everything is counted in smaller units from now on. */
@@ -65,11 +62,7 @@ export class Accounts {
 
   /** The currency of this name, made if there is none. */
   currency(name: string): Currency {
-    const known = this.#currencies.get(name);
-    if (known !== undefined) return known;
-    const made = new Currency(name);
-    this.#currencies.set(name, made);
-    return made;
+    return obtain(this.#currencies, name, () => new Currency(name));
   }
 
   currencies(): Iterable<Currency> {

@@ -1,5 +1,6 @@
 import type { Market } from '../../contract/resources.js';
 import type { Side } from '../../contract/values.js';
+import { obtain } from '../../kernel/bounded.js';
 import { MAX_PLACES, parseUnits, powerOfTen, unitBound } from '../amounts.js';
 import type { Rejection } from '../errors.js';
 import { EngineError } from '../errors.js';
@@ -106,11 +107,12 @@ export class ListedMarket {
 
   /** The participant of an account, made at its first order. */
   participant(account: string): Participant {
-    const known = this.#participants.get(account);
-    if (known !== undefined) return known;
-    const made = new Participant(account, this.base.holding(account), this.quote.holding(account));
-    this.#participants.set(account, made);
-    return made;
+    const { base, quote } = this;
+    return obtain(
+      this.#participants,
+      account,
+      () => new Participant(account, base.holding(account), quote.holding(account)),
+    );
   }
 
   /** The participant of an account that has ordered here. */

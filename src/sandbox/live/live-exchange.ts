@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../kernel/bounded.js';
 import type { BackendTrade } from '../../server/backend.js';
 import { MatchingEngine } from '../engine/engine.js';
 import type { MarketRules } from '../engine/market.js';
@@ -141,7 +142,7 @@ export class LiveExchange {
   readonly #options: LiveExchangeOptions;
   readonly #traders: Traders;
   readonly #listed = new Map<string, LiveMarket>();
-  readonly #delisted = new Map<string, LiveMarket>();
+  readonly #delisted = new BoundedMap<string, LiveMarket>(DELISTED_MAX);
 
   constructor(options: LiveExchangeOptions, markets: readonly MarketDescription[]) {
     this.#options = options;
@@ -203,10 +204,6 @@ export class LiveExchange {
     this.engine.delistMarket(name);
     this.#listed.delete(name);
     this.#delisted.set(name, { ...market, isBlocked: false });
-    for (const oldest of this.#delisted.keys()) {
-      if (this.#delisted.size <= DELISTED_MAX) break;
-      this.#delisted.delete(oldest);
-    }
   }
 
   /** A blocked market takes no new orders; what rests stays. */

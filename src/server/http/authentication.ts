@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { NONCE_DIGITS } from '../../contract/limits.js';
 import { signedFields } from '../../contract/params.js';
 import { AUTH_HEADERS, isSignedBy, type SignedContent } from '../../contract/signing.js';
+import { obtain } from '../../kernel/bounded.js';
 import { parseJson } from '../../kernel/json.js';
 import { Mutex } from '../../kernel/mutex.js';
 import {
@@ -124,11 +125,7 @@ export class Authenticator {
   }
 
   #stateOf(apiKey: string): KeyState {
-    const known = this.#keys.get(apiKey);
-    if (known !== undefined) return known;
-    const state: KeyState = { mutex: new Mutex(), waiting: 0, lastNonce: 0 };
-    this.#keys.set(apiKey, state);
-    return state;
+    return obtain(this.#keys, apiKey, () => ({ mutex: new Mutex(), waiting: 0, lastNonce: 0 }));
   }
 }
 

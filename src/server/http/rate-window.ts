@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { RateLimitVariant } from '../variants.js';
 
@@ -22,7 +23,7 @@ export interface RateStanding {
 export class RateWindows {
   readonly #clock: Clock;
   readonly #rule: RateLimitVariant;
-  readonly #windows = new Map<string, Window>();
+  readonly #windows = new BoundedMap<string, Window>(MAX_ADDRESSES);
 
   constructor(clock: Clock, rule: RateLimitVariant) {
     this.#clock = clock;
@@ -34,11 +35,8 @@ export class RateWindows {
     const nowMs = this.#clock.monotonicMs();
     let window = this.#windows.get(address);
     if (window === undefined || window.endsAtMs <= nowMs) {
-      // Deleting first keeps the map in order of window starts, so that its first is the oldest.
-      this.#windows.delete(address);
       window = { endsAtMs: nowMs + this.#rule.windowMs, used: 0 };
       this.#windows.set(address, window);
-      this.#forgetOldest();
     }
     window.used += 1;
     return {
@@ -47,13 +45,5 @@ export class RateWindows {
       resetS: Math.max(1, Math.ceil((window.endsAtMs - nowMs) / 1000)),
       isExceeded: window.used > this.#rule.limit,
     };
-  }
-
-  #forgetOldest(): void {
-    if (this.#windows.size <= MAX_ADDRESSES) return;
-    for (const address of this.#windows.keys()) {
-      this.#windows.delete(address);
-      return;
-    }
   }
 }
