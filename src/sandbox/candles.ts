@@ -1,17 +1,16 @@
+import { z } from 'zod';
 import type { Candle } from '../contract/resources.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 import type { MarketTape } from './market-tape.js';
 
-export interface CandleRules {
-  /** Times without trades (field notes, kline); default `omitted`. */
-  readonly emptyCandles: 'omitted' | 'filled';
-  /** What a candle opens with; `previous` widens high and low accordingly. Default `first`. */
-  readonly candleOpen: 'first' | 'previous';
-}
-
-export function candleRulesOf(rules: Partial<CandleRules>): CandleRules {
-  return { emptyCandles: rules.emptyCandles ?? 'omitted', candleOpen: rules.candleOpen ?? 'first' };
-}
+/** How an exchange makes its candles, as fields of its options. */
+export const CANDLE_RULES = {
+  /** Times without trades (field notes, kline). */
+  emptyCandles: z.enum(['omitted', 'filled']).default('omitted'),
+  /** What a candle opens with; `previous` widens high and low accordingly. */
+  candleOpen: z.enum(['first', 'previous']).default('first'),
+};
+export type CandleRules = Readonly<z.output<z.ZodObject<typeof CANDLE_RULES>>>;
 
 interface CandleSpan {
   /** Rounded down to the interval. */

@@ -139,6 +139,10 @@ const AMOUNT_UNITS_MAX = 1e12;
 const PRICE_TICKS_MIN = 100;
 const PRICE_TICKS_MAX = 1e14;
 
+/** What a schema says of a value that it refuses, when the text shows the value. */
+export const refusing = (show: (value: unknown) => string) => ({
+  error: ({ input }: { readonly input?: unknown }) => show(input),
+});
 const text = (pattern: RegExp, error: string) => z.string({ error }).regex(pattern, { error });
 const precision = () => {
   const error = `a whole number from 0 to ${PRECISION_MAX}`;
@@ -153,7 +157,8 @@ const NAME = text(
 );
 export const FEE_FORM =
   'a rate from 0 to below 1 with at most four places, as text such as "0.002"';
-export const FEE_RATE = text(/^0(\.\d{1,4})?$/, FEE_FORM);
+export const FEE_RATE_PATTERN = /^0(\.\d{1,4})?$/;
+const FEE_RATE = text(FEE_RATE_PATTERN, FEE_FORM);
 const ACTIVITY_FORM = { error: 'a number above 0 and up to 1' };
 
 const FIELDS = {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { z } from 'zod';
 import type {
   ActiveOrder,
   Balance,
@@ -10,11 +11,11 @@ import type { Side } from '../../contract/values.js';
 import type { Clock } from '../../kernel/clock.js';
 import { type Backend, RefusedError, type Slice } from '../../server/backend.js';
 import { formatScaled } from '../amounts.js';
-import { type CandleRules, candleRulesOf } from '../candles.js';
+import { CANDLE_RULES } from '../candles.js';
 import { TapeError } from '../errors.js';
 import { ExchangeTime, MarketData, type MarketDataParts, type Touch } from '../market-data.js';
 import { MarketTape } from '../market-tape.js';
-import { describeMarket, splitPair } from '../markets.js';
+import { describeMarket, refusing, splitPair } from '../markets.js';
 import { type ReadTape, RecordedSource, readCsvTape } from './recorded-tape.js';
 import { drawBook, EMPTY_BOOK, type TapeBook } from './tape-book.js';
 
@@ -24,44 +25,47 @@ export interface RecordedTape {
   readonly path: string;
 }
 
-/** What a tape exchange plays, and how its time runs. */
-export interface TapeOptions extends Partial<CandleRules> {
+const PACE = refusing(
+  (pace) => `pace ${pace}: expected a number above 0 and up to 1,000,000, or "instant"`,
+);
+const OFFSET = refusing((s) => `start offset ${s} s: expected a number of at least 0`);
+
+const OPTIONS = z.object({
+  ...CANDLE_RULES,
   /** One tape per market; all run on one clock. */
-  readonly tapes: readonly RecordedTape[];
-  /** Draws the order books; default 7. */
-  readonly seed?: number;
+  tapes: z
+    .array(z.custom<RecordedTape>())
+    .min(1, 'a tape exchange needs at least one market')
+    .readonly(),
+  /** Draws the order books. */
+  seed: z.number().default(7),
   /**
-   * Seconds of the exchange per second of this machine; default 1. `instant` shows the tapes whole
-   * at once, and the exchange's time stands at their end and runs on from there at pace 1.
+   * Seconds of the exchange per second of this machine. `instant` shows the tapes whole at once, and
+   * the exchange's time stands at their end and runs on from there at pace 1.
    */
-  readonly pace?: number | 'instant';
+  pace: z.union([z.number().gt(0).max(1e6), z.literal('instant')], PACE).default(1),
   /**
-   * `tape`, the default: the tape's own time. `now`: times are moved so that the exchange's start is
-   * this machine's wall time.
+   * `tape`: the tape's own time. `now`: times are moved so that the exchange's start is this machine's
+   * wall time.
    */
-  readonly time?: 'tape' | 'now';
-  /** How much history lies before the start, seconds; default 0. */
-  readonly startOffsetS?: number;
-  /** Activated API keys with their secrets; default none. */
-  readonly keys?: Readonly<Record<string, string>>;
-}
+  time: z.enum(['tape', 'now']).default('tape'),
+  /** How much history lies before the start, seconds. */
+  startOffsetS: z.number(OFFSET).min(0, OFFSET).default(0),
+  /** Activated API keys with their secrets. */
+  keys: z.record(z.string(), z.string()).readonly().default({}),
+});
 
-const DEFAULT_SEED = 7;
+/** What a tape exchange plays, and how its time runs. */
+export type TapeOptions = Readonly<z.input<typeof OPTIONS>>;
 
-function checkOptions({ tapes, pace, startOffsetS }: TapeOptions): void {
-  const names = tapes.map(({ market }) => market);
+function readOptions(given: TapeOptions): z.output<typeof OPTIONS> {
+  const { data, error } = OPTIONS.safeParse(given);
+  if (error !== undefined) throw new TapeError(error.issues[0]?.message ?? error.message);
+  const names = data.tapes.map(({ market }) => market);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice !== undefined) throw new TapeError(`the market ${twice} has more than one tape`);
-  if (names.length === 0) throw new TapeError('a tape exchange needs at least one market');
   for (const name of names) splitPair(name);
-  if (typeof pace === 'number' && !(pace > 0 && pace <= 1e6)) {
-    throw new TapeError(
-      `pace ${pace}: expected a number above 0 and up to 1,000,000, or "instant"`,
-    );
-  }
-  if (startOffsetS !== undefined && !(Number.isFinite(startOffsetS) && startOffsetS >= 0)) {
-    throw new TapeError(`start offset ${startOffsetS} s: expected a number of at least 0`);
-  }
+  return data;
 }
 
 /**
@@ -73,9 +77,9 @@ function checkOptions({ tapes, pace, startOffsetS }: TapeOptions): void {
  *
  * @throws TapeError when a file or an option is not usable.
  */
-export async function openTape(options: TapeOptions, clock: Clock): Promise<TapeBackend> {
-  checkOptions(options);
-  const { pace = 1, startOffsetS = 0, seed = DEFAULT_SEED } = options;
+export async function openTape(given: TapeOptions, clock: Clock): Promise<TapeBackend> {
+  const options = readOptions(given);
+  const { pace, startOffsetS, seed } = options;
   const isInstant = pace === 'instant';
   const read = [];
   for (const { market, path } of options.tapes) read.push({ market, ...(await readCsvTape(path)) });
@@ -99,8 +103,8 @@ export async function openTape(options: TapeOptions, clock: Clock): Promise<Tape
   return new TapeBackend({
     ...{ identity: `sandbox-tape-${digest.slice(0, 32)}`, tapes, clock, seed },
     time: new ExchangeTime(clock, startMs + shiftMs, isInstant ? 1 : pace),
-    rules: candleRulesOf(options),
-    keys: new Map(Object.entries(options.keys ?? {})),
+    rules: options,
+    keys: new Map(Object.entries(options.keys)),
   });
 }
 

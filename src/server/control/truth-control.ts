@@ -1,4 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
+import { z } from 'zod';
+import { refusalOf } from '../../contract/shape.js';
 import type { Backend, BackendTrade } from '../backend.js';
 import { readQuery } from '../http/request.js';
 import { CONTROL_PREFIX, refuse, refuseFor } from './control-replies.js';
@@ -18,14 +20,32 @@ export interface TruthSource {
 const PAGE_MAX = 10_000;
 const US_PER_S = 1_000_000;
 
-interface TruthQuery {
-  readonly market: string;
-  readonly fromUs: number;
-  readonly toUs: number;
-  /** Only trades with a greater id. */
-  readonly after: number;
-  readonly limit: number;
+/** A parameter of a query; an empty one is not given. */
+function given<S extends z.ZodType>(schema: S) {
+  return z.preprocess((text) => (text === '' ? undefined : text), schema.optional());
 }
+
+const SECONDS_FORM = { error: 'UNIX seconds, with at most six decimal places' };
+const seconds = z
+  .string()
+  .regex(/^\d{1,12}(\.\d{1,6})?$/, SECONDS_FORM)
+  .transform((text) => Math.round(Number(text) * US_PER_S));
+const whole = (error: string, min: number, max: number) =>
+  z
+    .string()
+    .regex(/^\d{1,16}$/, { error })
+    .transform(Number)
+    .refine((value) => value >= min && value <= max, { error });
+
+const QUERY = z.object({
+  market: z.string().default(''),
+  from: given(seconds),
+  to: given(seconds),
+  /** Only trades with a greater id. */
+  after: given(whole('the id of a trade', 0, Number.MAX_SAFE_INTEGER)),
+  limit: given(whole(`a whole number from 1 to ${PAGE_MAX}`, 1, PAGE_MAX)),
+});
+type TruthQuery = z.output<typeof QUERY>;
 
 interface TruthPage {
   readonly lines: string;
@@ -37,47 +57,14 @@ function hasTruth(backend: Backend): backend is Backend & TruthSource {
   return typeof (backend as Partial<TruthSource>).truth === 'function';
 }
 
-/** UNIX seconds of a query as microseconds; `fallback` when it is not given, NaN when misspelt. */
-function readSeconds(text: string | undefined, fallback: number): number {
-  if (text === undefined || text === '') return fallback;
-  return /^\d{1,12}(\.\d{1,6})?$/.test(text) ? Math.round(Number(text) * US_PER_S) : Number.NaN;
-}
-
-function readWhole(text: string | undefined, fallback: number): number {
-  if (text === undefined || text === '') return fallback;
-  return /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
-}
-
-/** Reads a query, or says what is wrong with it. */
-function readTruthQuery(target: string): TruthQuery | string {
-  const query = readQuery(target);
-  const { market = '', from, to, after, limit } = query.kind === 'read' ? query.values : {};
-  const read = {
-    market,
-    fromUs: readSeconds(from, Number.NEGATIVE_INFINITY),
-    toUs: readSeconds(to, Number.POSITIVE_INFINITY),
-    after: readWhole(after, -1),
-    limit: readWhole(limit, PAGE_MAX),
-  };
-  if (Number.isNaN(read.fromUs) || Number.isNaN(read.toUs)) {
-    return `from ${from ?? ''} to ${to ?? ''} is not allowed: from and to are UNIX seconds, with at most six decimal places`;
-  }
-  if (!Number.isSafeInteger(read.after)) {
-    return `after ${after ?? ''} is not allowed: expected the id of a trade`;
-  }
-  if (!(read.limit >= 1 && read.limit <= PAGE_MAX)) {
-    return `limit ${limit ?? ''} is not allowed: expected a whole number from 1 to ${PAGE_MAX}`;
-  }
-  return read;
-}
-
 /** Within one tick: trades could be forgotten in between. */
 function readPage(source: TruthSource, query: TruthQuery): TruthPage {
-  const { market, fromUs, toUs, after, limit } = query;
+  const { market, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = query;
+  const { after = -1, limit = PAGE_MAX } = query;
   const lines: string[] = [];
   let last: BackendTrade | undefined;
-  for (const trade of source.truth(market, fromUs)) {
-    if (trade.timeUs >= toUs) break;
+  for (const trade of source.truth(market, from)) {
+    if (trade.timeUs >= to) break;
     if (trade.id <= after) continue;
     if (lines.length === limit) return { lines: lines.join(''), last };
     lines.push(`${JSON.stringify(trade)}\n`);
@@ -86,13 +73,17 @@ function readPage(source: TruthSource, query: TruthQuery): TruthPage {
   return { lines: lines.join(''), last: undefined };
 }
 
-function linkNext(reply: FastifyReply, query: TruthQuery, last: BackendTrade): void {
+function linkNext(
+  reply: FastifyReply,
+  { market, to, limit = PAGE_MAX }: TruthQuery,
+  last: BackendTrade,
+): void {
   const next = new URLSearchParams({
-    market: query.market,
+    market,
     from: (last.timeUs / US_PER_S).toFixed(6),
-    ...(query.toUs === Number.POSITIVE_INFINITY ? {} : { to: (query.toUs / US_PER_S).toFixed(6) }),
+    ...(to === undefined ? {} : { to: (to / US_PER_S).toFixed(6) }),
     after: String(last.id),
-    limit: String(query.limit),
+    limit: String(limit),
   });
   reply.header('link', `<${CONTROL_PREFIX}truth?${next.toString()}>; rel="next"`);
 }
@@ -105,14 +96,16 @@ function linkNext(reply: FastifyReply, query: TruthQuery, last: BackendTrade): v
 export function addTruthControl(app: FastifyInstance, backend: Backend): void {
   app.get(`${CONTROL_PREFIX}truth`, (request, reply) => {
     if (!hasTruth(backend)) return refuse(reply, 404, 'this exchange keeps no truth');
-    const query = readTruthQuery(request.raw.url ?? '');
-    if (typeof query === 'string') return refuse(reply, 400, query);
+    const asked = readQuery(request.raw.url ?? '');
+    const written = asked.kind === 'read' ? { ...asked.values } : {};
+    const { data: query, error } = QUERY.safeParse(written);
+    if (error !== undefined) return refuse(reply, 400, refusalOf(error, written));
     try {
       const { lines, last } = readPage(backend, query);
       if (last !== undefined) linkNext(reply, query, last);
       return reply.type('application/x-ndjson').send(Buffer.from(lines));
-    } catch (error) {
-      return refuseFor(reply, error);
+    } catch (failure) {
+      return refuseFor(reply, failure);
     }
   });
 }
