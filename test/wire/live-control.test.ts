@@ -297,9 +297,9 @@ test('the truth comes in pages that name the next one, each bounded', async (t) 
     truth.filter(({ timeUs }) => timeUs >= from * 1e6 && timeUs < to * 1e6),
   );
   for (const [query, text] of [
-    ['limit=0', /limit 0 .*1 to 10000/],
-    ['limit=10001', /limit 10001/],
-    ['after=x', /after x .*id/],
+    ['limit=0', /limit "0" .*1 to 10000/],
+    ['limit=10001', /limit "10001"/],
+    ['after=x', /after "x" .*id/],
   ] as const) {
     const reply = await fetch(`${server.url}/sandbox/truth?market=${BTC}&${query}`);
     assert.equal(reply.status, 400);

@@ -43,7 +43,7 @@ const OPTIONS = z.object({
    * Seconds of the exchange per second of this machine. `instant` shows the tapes whole at once, and
    * the exchange's time stands at their end and runs on from there at pace 1.
    */
-  pace: z.union([z.number().gt(0).max(1e6), z.literal('instant')], PACE).default(1),
+  pace: z.union([z.number(PACE).gt(0, PACE).max(1e6, PACE), z.literal('instant')], PACE).default(1),
   /**
    * `tape`: the tape's own time. `now`: times are moved so that the exchange's start is this machine's
    * wall time.
