@@ -9,7 +9,6 @@ import {
   type ApiOptions,
   ApiUsageError,
   fixTimes,
-  type GivenTime,
   kebabCase,
   openApi,
   openApiSession,
@@ -17,16 +16,7 @@ import {
 } from '../api/access.js';
 import { explained } from '../api/advice.js';
 import { hasRows, printRejected, printResult, UnreadableRowsError } from '../api/rows.js';
-import {
-  argument,
-  command,
-  type Declared,
-  flag,
-  group,
-  type Input,
-  nothing,
-  option,
-} from '../command.js';
+import { argument, command, type Declared, flag, group, nothing, option } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import { ORDER_HELP, type OrderOptions, placeOrder, WITHOUT_ASKING } from './api-order.js';
 import { watch } from './api-watch.js';
@@ -52,13 +42,13 @@ const SIGNED_FORM = flag('--post', 'use the signed form');
 /** One command for each row of the endpoint table. */
 function endpointCommand(name: EndpointName): [string, [string, Declared]] {
   const { summary, access } = endpoints[name];
-  const params = optionsOf(name, relativeTimeArgument);
-  const hasMarket = params.some(({ param }) => param === 'market');
+  const params = optionsOf(name);
+  const hasMarket = params.some((one) => one.attributeName() === 'market');
   const about = access === 'private' ? `${summary} (signed)` : summary;
   const declared = command({
     args: hasMarket ? { argument: argument<string | undefined>('the same as --market') } : {},
     options: {
-      ...Object.fromEntries(params.map((one) => [one.param, inputOf(one)])),
+      ...Object.fromEntries(params.map((one) => [one.attributeName(), { options: [one] }])),
       ...{ url: URL, json: RESULT_AS_JSON },
       ...(access === 'public' ? { post: SIGNED_FORM } : {}),
       ...(name === 'orderNew' ? { yes: WITHOUT_ASKING } : {}),
@@ -66,8 +56,13 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
     ...(name === 'orderNew' ? { help: ORDER_HELP } : {}),
     needs: nothing,
     async run(common, values: Readonly<Record<string, unknown>>) {
-      const market = hasMarket ? marketOf(values) : undefined;
-      const given = paramsFrom(name, { ...values, ...(market === undefined ? {} : { market }) });
+      const named = hasMarket ? { ...values, market: marketOf(values) } : values;
+      // What is not given is left to the contract.
+      const given = Object.fromEntries(
+        params
+          .map((one) => [one.attributeName(), named[one.attributeName()]] as const)
+          .filter(([, value]) => value !== undefined),
+      );
       const { url, json, post, yes } = values as Partial<CallOptions & OrderOptions>;
       const options = { ...common, url, json };
       if (name === 'orderNew') {
@@ -138,19 +133,6 @@ async function call<N extends EndpointName>(
   return EXIT_CODES.ok;
 }
 
-/** A parameter of an endpoint as an option of the command line. */
-export interface ApiOption {
-  /** Name of the parameter, and of the value that commander hands out. */
-  readonly param: string;
-  /** `--last-id <number>` */
-  readonly flags: string;
-  readonly description: string;
-  readonly isRequired: boolean;
-  readonly choices: readonly string[] | undefined;
-  /** Turns what was typed into what the contract takes; undefined: it takes the text. */
-  readonly read: ((text: string) => GivenTime) | undefined;
-}
-
 /** Description of a parameter's schema. */
 interface ParamSchema {
   readonly description?: string | undefined;
@@ -159,10 +141,7 @@ interface ParamSchema {
 }
 
 /** The parameters of an endpoint as options, in the order of the table. */
-export function optionsOf(
-  name: EndpointName,
-  readTime: (text: string) => GivenTime,
-): readonly ApiOption[] {
+function optionsOf(name: EndpointName): readonly Option[] {
   const shape = endpoints[name].params.shape as unknown as Readonly<Record<string, ParamSchema>>;
   return Object.entries(shape).map(([param, schema]) => {
     const isTime = UNIX_TIME.test(schema.description ?? '');
@@ -170,14 +149,13 @@ export function optionsOf(
     const filled = schema.safeParse(undefined);
     const also = isTime ? ' (or such as 2026-01-31T12:00:00Z, now, -5m)' : '';
     const standard = filled.success ? ` (default: ${String(filled.data)})` : '';
-    return {
-      param,
-      flags: `--${kebabCase(param)} <${isTime ? 'time' : (choices?.join('|') ?? valueName(param))}>`,
-      description: (schema.description ?? param) + also + standard,
-      isRequired: !filled.success,
-      choices,
-      read: isTime ? readTime : undefined,
-    };
+    const value = isTime ? 'time' : (choices?.join('|') ?? valueName(param));
+    const about = (schema.description ?? param) + also + standard;
+    const option = new Option(`--${kebabCase(param)} <${value}>`, about);
+    if (choices !== undefined) option.choices(choices);
+    if (isTime) option.argParser(relativeTimeArgument);
+    // The market may come as an argument instead.
+    return option.makeOptionMandatory(!filled.success && param !== 'market');
   });
 }
 
@@ -185,23 +163,4 @@ function valueName(param: string): string {
   if (param === 'market') return 'name';
   if (param === 'interval') return 'seconds';
   return param === 'price' || param === 'amount' ? 'decimal' : 'number';
-}
-
-/** The parameters among the values of options; what is not given is left to the contract. */
-export function paramsFrom(
-  name: EndpointName,
-  values: Readonly<Record<string, unknown>>,
-): Readonly<Record<string, unknown>> {
-  const params = Object.keys(endpoints[name].params.shape);
-  const given = params.filter((param) => values[param] !== undefined);
-  return Object.fromEntries(given.map((param) => [param, values[param]]));
-}
-
-function inputOf({ param, flags, description, isRequired, choices, read }: ApiOption) {
-  const option = new Option(flags, description);
-  if (choices !== undefined) option.choices([...choices]);
-  if (read !== undefined) option.argParser(read);
-  // The market may come as an argument instead.
-  if (isRequired && param !== 'market') option.makeOptionMandatory();
-  return { options: [option] } satisfies Input<unknown>;
 }

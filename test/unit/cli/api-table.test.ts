@@ -3,7 +3,6 @@ import test from 'node:test';
 import { fixTimes, kebabCase, relativeTimeArgument } from '../../../src/cli/api/access.js';
 import { likelyCause } from '../../../src/cli/api/advice.js';
 import { linesOf } from '../../../src/cli/api/rows.js';
-import { optionsOf, paramsFrom } from '../../../src/cli/commands/api.js';
 import { lineOf } from '../../../src/cli/commands/api-watch.js';
 import { timeArgument } from '../../../src/cli/options.js';
 import { buildProgram, loadCommands } from '../../../src/cli/program.js';
@@ -38,26 +37,26 @@ test('no option takes a key or a secret: arguments are seen by everybody on a ma
   for (const flag of flags) assert.doesNotMatch(flag, /key|secret|pass|token|sign|nonce/i);
 });
 
-test('options say what the table says: meaning, default, choices', () => {
-  const depth = optionsOf('depth', timeArgument);
+test('options say what the table says: meaning, default, choices', async () => {
+  const program = await apiProgram();
+  const optionsOf = (name: string) =>
+    program.commands.find((command) => command.name() === name)?.options ?? [];
+  const depth = optionsOf('depth').slice(0, 2);
   assert.deepEqual(
-    depth.map(({ flags, isRequired }) => [flags, isRequired]),
-    [
-      ['--market <name>', true],
-      ['--limit <number>', false],
-    ],
+    depth.map(({ flags }) => flags),
+    ['--market <name>', '--limit <number>'],
   );
   assert.match(depth[1]?.description ?? '', /\(default: 50\)/);
-  const [, , , interval] = optionsOf('kline', timeArgument);
+  const [, , , interval] = optionsOf('kline');
   assert.match(interval?.description ?? '', /seconds.*\(default: 60\)/);
-  const side = optionsOf('book', timeArgument).find(({ param }) => param === 'side');
-  assert.deepEqual(side?.choices, ['buy', 'sell']);
+  const side = optionsOf('book').find((option) => option.attributeName() === 'side');
+  assert.deepEqual([side?.argChoices, side?.mandatory], [['buy', 'sell'], true]);
   const moments = endpointNames.flatMap((name) =>
-    optionsOf(name, timeArgument).flatMap(({ param, read }) => (read ? [`${name} ${param}`] : [])),
+    optionsOf(kebabCase(name)).flatMap((option) =>
+      /-5m/.test(option.description) ? [`${name} ${option.attributeName()}`] : [],
+    ),
   );
   assert.deepEqual(moments, ['kline start', 'kline end']);
-  const given = { market: 'A_B', url: 'http://x', json: true, limit: '5' };
-  assert.deepEqual(paramsFrom('depth', given), { market: 'A_B', limit: '5' });
 });
 
 test('times are UNIX seconds or ISO with a zone; anything else is refused', () => {
