@@ -1,4 +1,6 @@
 import { decimalSign, equalDecimals, isDecimalText } from '../kernel/decimal.js';
+import { DAY_MS } from '../kernel/durations.js';
+import type { Span } from '../kernel/span.js';
 import { timestampTextMs, timestampTextUs, timestampUs } from '../kernel/timestamp.js';
 
 /**
@@ -73,6 +75,16 @@ const isSameText = (a: string, b: string) => a === b;
 /** Whether a number is a timestamp that can be stored, UNIX milliseconds. */
 export function isTimestampMs(ms: number): boolean {
   return Number.isInteger(ms) && ms >= 0 && ms <= MAX_TIMESTAMP_MS;
+}
+
+/**
+ * Times that can be real, both ends inclusive: from the first exchanges to a day past the present, so that
+ * a mistake of unit or clock makes neither rows nor partitions.
+ *
+ * @param presentMs exchange time
+ */
+export function saneWindow(presentMs: number): Span {
+  return { fromMs: Date.UTC(2009, 0, 1), toMs: presentMs + DAY_MS };
 }
 
 /** Whether a number fits into four bytes and is not below zero. */

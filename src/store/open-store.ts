@@ -4,7 +4,7 @@ import { AbortedError } from '../kernel/errors.js';
 import type { Random } from '../kernel/random.js';
 import type { Span } from '../kernel/span.js';
 import type { Batch, CommitResult } from '../model/batch.js';
-import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../model/sane-window.js';
+import { saneWindow } from '../model/columns.js';
 import type { SeriesTable } from '../model/series.js';
 import type { StoreEvents } from '../observe/events.js';
 import {
@@ -225,10 +225,7 @@ export async function openStore(options: StoreOptions) {
     ...{ ...settings, connection, partitions },
     limits: { maxBatches: settings.maxQueuedBatches, maxRows: QUEUED_ROWS_MAX },
     presentMs: () => settings.exchangeNowMs() + 1,
-    saneWindow: () => ({
-      fromMs: OLDEST_SANE_MS,
-      toMs: settings.exchangeNowMs() + SANE_AHEAD_MS,
-    }),
+    saneWindow: () => saneWindow(settings.exchangeNowMs()),
   });
   /** Commits that have not ended, the oldest first. */
   const underWay = new Set<{ readonly sinceMs: number }>();

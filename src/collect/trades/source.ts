@@ -5,9 +5,9 @@ import type { RejectedRow } from '../../contract/shape.js';
 import { SECOND_MS } from '../../kernel/durations.js';
 import { ceilToMs, floorToMs, type Span } from '../../kernel/span.js';
 import type { TradeRow } from '../../model/batch.js';
+import { saneWindow } from '../../model/columns.js';
 import { orderPage, screenPage } from '../../model/order.js';
 import { latestMs, type ReplyTimes, type UnreadRow } from '../../model/proof.js';
-import { OLDEST_SANE_MS, SANE_AHEAD_MS } from '../../model/sane-window.js';
 import type { ExchangePort, ExchangeReply } from '../ports.js';
 
 /** A trade before it is given to a market of the archive. */
@@ -110,7 +110,10 @@ export function toPage<T>(reply: ExchangeReply<T[]>, convert: (row: T) => Source
 
 const OUTSIDE = 'time outside the sane window';
 
-const isSane = (ms: number, latest: number) => ms >= OLDEST_SANE_MS && ms <= latest + SANE_AHEAD_MS;
+function isSane(ms: number, latest: number): boolean {
+  const { fromMs, toMs } = saneWindow(latest);
+  return ms >= fromMs && ms <= toMs;
+}
 
 /** In a reply without an order a refused row may lie anywhere. */
 function allUnread(trades: readonly SourceTrade[], rejected: readonly RejectedRow[]): UnreadRow[] {

@@ -15,6 +15,13 @@ export interface WantedSpan {
   readonly span: Span;
 }
 
+/** A memory of a gap that something is to be done about. */
+interface RememberedSpan {
+  readonly gapId: number;
+  readonly streamId: number;
+  readonly span: Span;
+}
+
 /**
  * What a person or the verification asks of the gap filler: read again and again, so that it
  * reaches a daemon in another process and survives a crash.
@@ -22,19 +29,14 @@ export interface WantedSpan {
 export interface FillRequests {
   readonly wanted: readonly WantedSpan[];
   /** Open memories with reason `suspect` whose span is still (partly) covered: to be revoked. */
-  readonly suspects: readonly {
-    readonly gapId: number;
-    readonly streamId: number;
-    readonly span: Span;
-  }[];
+  readonly suspects: readonly RememberedSpan[];
   /** Open memories that may be tried again now: `next_attempt_at` null or reached. */
-  readonly due: readonly {
-    readonly gapId: number;
-    readonly streamId: number;
-    readonly span: Span;
-    readonly attempts: number;
-    readonly nextAttemptAtMs: number | null;
-  }[];
+  readonly due: readonly DueSpan[];
+}
+
+interface DueSpan extends RememberedSpan {
+  readonly attempts: number;
+  readonly nextAttemptAtMs: number | null;
 }
 
 /** Most requests of a sort in one answer; the others come when these are done. */
@@ -103,9 +105,6 @@ const DUE = `
     AND NOT ${HAS_LEFT}
   ORDER BY lower(span) DESC LIMIT ${MOST_REQUESTS}`;
 
-type Suspect = FillRequests['suspects'][number];
-type Due = FillRequests['due'][number];
-
 /** Newest first, all in one snapshot. */
 export async function readFillRequests(
   database: Database,
@@ -113,8 +112,8 @@ export async function readFillRequests(
 ): Promise<FillRequests> {
   return await database.transaction(async (runner) => {
     const wanted = await runner.rows<Flat<WantedSpan>>(OPEN_WANTED, [nowExchangeMs]);
-    const suspects = await runner.rows<Flat<Suspect>>(SUSPECTS);
-    const due = await runner.rows<Flat<Due>>(DUE, [nowExchangeMs]);
+    const suspects = await runner.rows<Flat<RememberedSpan>>(SUSPECTS);
+    const due = await runner.rows<Flat<DueSpan>>(DUE, [nowExchangeMs]);
     return {
       wanted: wanted.map(withSpan),
       suspects: suspects.map(withSpan),

