@@ -120,3 +120,66 @@ export function startDeadline(
   else parent?.addEventListener('abort', onParent, { once: true });
   return { signal: controller.signal, clear, [Symbol.dispose]: clear };
 }
+
+/**
+ * Waits for `work`, but no longer than until `signal` aborts. What is left of it is ended by closing
+ * what it works on; `discard` lets go of what it brings too late.
+ *
+ * Of many pieces of work nothing is kept alive by a signal that outlives them. A race against one
+ * promise that stands for the signal would keep every result there ever was.
+ *
+ * @throws the signal's reason
+ */
+export async function unlessAborted<T>(
+  signal: AbortSignal,
+  work: Promise<T>,
+  discard?: (late: T) => Promise<void>,
+): Promise<T> {
+  const waiting = new AbortController();
+  const stopped = new Promise<never>((_, reject) => {
+    const give = () => reject(signal.reason as Error);
+    if (signal.aborted) give();
+    else signal.addEventListener('abort', give, { once: true, signal: waiting.signal });
+  });
+  try {
+    return await Promise.race([work, stopped]);
+  } catch (error) {
+    if (signal.aborted) work.then(discard).catch(() => undefined);
+    throw error;
+  } finally {
+    waiting.abort();
+  }
+}
+
+/**
+ * Lets one loop sleep until there is something to do. A notification that comes while nothing waits
+ * is remembered, so that none is missed between a look and the wait after it.
+ */
+export class Wakeup {
+  readonly #clock: Clock;
+  #pending = false;
+  #waiting: AbortController | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  notify(): void {
+    this.#pending = true;
+    this.#waiting?.abort();
+  }
+
+  /** Returns when notified, after `ms` milliseconds, or when `signal` aborts; never throws. */
+  async wait(ms: number, signal: AbortSignal): Promise<void> {
+    if (!this.#pending && !signal.aborted) {
+      const waiting = new AbortController();
+      this.#waiting = waiting;
+      const onAbort = () => waiting.abort();
+      signal.addEventListener('abort', onAbort, { once: true });
+      await sleep(this.#clock, ms, waiting.signal).catch(() => undefined);
+      signal.removeEventListener('abort', onAbort);
+      this.#waiting = undefined;
+    }
+    this.#pending = false;
+  }
+}

@@ -1,5 +1,4 @@
-import type { Clock } from '../kernel/clock.js';
-import { Wakeup } from '../kernel/wakeup.js';
+import { type Clock, Wakeup } from '../kernel/clock.js';
 import type { StateFollower } from '../server/backend.js';
 import type { ChannelEvent, StateChannel } from './state-channel.js';
 import type { VirtualClock } from './virtual-clock.js';

@@ -1,5 +1,5 @@
 import type { Clock } from '../kernel/clock.js';
-import { limitConnections } from '../kernel/connection-limit.js';
+import { limitConnections } from '../kernel/connections.js';
 import type { ServerEvents } from '../observe/events.js';
 import type { Backend } from './backend.js';
 import type { Interference } from './faults.js';

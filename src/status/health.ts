@@ -1,6 +1,5 @@
-import { type Clock, startDeadline } from '../kernel/clock.js';
+import { type Clock, startDeadline, unlessAborted } from '../kernel/clock.js';
 import { messageOf, TapekeepError } from '../kernel/errors.js';
-import { unlessAborted } from '../kernel/unless-aborted.js';
 
 /** One thing that was looked at. `detail` says in words what was seen, above all when not ok. */
 export interface HealthCheck {

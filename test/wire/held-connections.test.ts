@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, get, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { limitConnections } from '../../src/kernel/connection-limit.js';
+import { limitConnections } from '../../src/kernel/connections.js';
 import { healthReport } from '../../src/status/health.js';
 import { startStatusServer } from '../../src/status/server.js';
 

@@ -1,7 +1,6 @@
 import type { StateEvent } from '../../client/index.js';
-import { systemClock } from '../../kernel/clock.js';
+import { systemClock, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, isAborted, TapekeepError } from '../../kernel/errors.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
 import { ApiUsageError, openApiSession } from '../api/access.js';
 import { argument, command, flag, nothing, option } from '../command.js';
 import { waitForStop } from '../ending.js';

@@ -1,5 +1,4 @@
-import { systemClock } from '../../kernel/clock.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
+import { systemClock, unlessAborted } from '../../kernel/clock.js';
 import type { MigrationReport } from '../../store/index.js';
 import { command, flag, nothing } from '../command.js';
 import { UsageError } from '../failure.js';

@@ -1,10 +1,9 @@
 import type { createExchangeClock } from '../../client/index.js';
 import { Collector } from '../../collect/collector.js';
 import type { Config } from '../../config/schema.js';
-import type { Clock } from '../../kernel/clock.js';
+import { type Clock, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';

@@ -1,9 +1,8 @@
 import { coldFolder } from '../../archive/cold/folder.js';
 import type { Config } from '../../config/schema.js';
-import { type Clock, systemClock } from '../../kernel/clock.js';
+import { type Clock, systemClock, unlessAborted } from '../../kernel/clock.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { StoreEvents } from '../../observe/events.js';
 import {
   hasEmbeddedCluster,

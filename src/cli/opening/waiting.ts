@@ -1,9 +1,8 @@
 import { formatDuration } from '../../config/values.js';
-import { type Clock, sleep } from '../../kernel/clock.js';
+import { type Clock, sleep, unlessAborted } from '../../kernel/clock.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { pingPostgres } from '../../store/index.js';
 

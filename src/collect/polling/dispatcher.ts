@@ -1,9 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import type { RequestTurn } from '../../client/index.js';
-import type { Clock } from '../../kernel/clock.js';
+import { type Clock, Wakeup } from '../../kernel/clock.js';
 import { AbortedError, isAborted } from '../../kernel/errors.js';
 import type { Random } from '../../kernel/random.js';
-import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { type ExchangePort, type ExchangeTime, PRIORITY } from '../ports.js';
 import { reportFailure } from '../reports.js';

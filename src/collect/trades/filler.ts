@@ -1,8 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import type { RequestTurn } from '../../client/index.js';
-import type { Clock } from '../../kernel/clock.js';
+import { type Clock, Wakeup } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
-import { Wakeup } from '../../kernel/wakeup.js';
 import type { CollectEvents } from '../../observe/events.js';
 import { type ExchangePort, PRIORITY } from '../ports.js';
 import { reportFailure } from '../reports.js';

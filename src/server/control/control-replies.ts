@@ -2,8 +2,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { z } from 'zod';
 import { errorEnvelope, successEnvelope } from '../../contract/error-shapes.js';
 import { refusalOf } from '../../contract/shape.js';
+import { isFromOtherSite, isLocalHost } from '../../kernel/connections.js';
 import { messageOf, TapekeepError } from '../../kernel/errors.js';
-import { isFromOtherSite, isLocalHost } from '../../kernel/hosts.js';
 import { parseJson } from '../../kernel/json.js';
 import { isEncoded, JSON_TYPE } from '../http/replies.js';
 

@@ -1,8 +1,7 @@
 import { createHmac } from 'node:crypto';
 import { readFile, realpath, writeFile } from 'node:fs/promises';
-import { type Clock, startDeadline } from '../../kernel/clock.js';
+import { type Clock, startDeadline, unlessAborted } from '../../kernel/clock.js';
 import { isAlive } from '../../kernel/processes.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
 import { Connection } from '../connection.js';
 import { makeRoles, passOwnership, settleQueryRole } from '../schema/roles.js';
 

@@ -1,10 +1,9 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
-import { type Clock, sleep } from '../../kernel/clock.js';
+import { type Clock, sleep, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { isAlive } from '../../kernel/processes.js';
 import { Backoff } from '../../kernel/retry.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { StoreEvents } from '../../observe/events.js';
 import { StoreError } from '../errors.js';
 import { chooseAccount, describeAccount, mayBePostgres } from './accounts.js';

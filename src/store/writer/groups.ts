@@ -1,7 +1,5 @@
-import type { Clock } from '../../kernel/clock.js';
+import { type Clock, unlessAborted, Wakeup } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
-import { Wakeup } from '../../kernel/wakeup.js';
 import { type Batch, type CommitResult, type QuarantineRow, rowsIn } from '../../model/batch.js';
 import { type Series, type SeriesRow, seriesOf, WRITTEN_SERIES } from '../../model/series.js';
 import type { StoreEvents } from '../../observe/events.js';

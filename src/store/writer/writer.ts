@@ -1,10 +1,9 @@
-import { type Clock, sleep } from '../../kernel/clock.js';
+import { type Clock, sleep, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, codeOf, isAborted, messageOf } from '../../kernel/errors.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Random } from '../../kernel/random.js';
 import { Backoff } from '../../kernel/retry.js';
 import { isEmptySpan } from '../../kernel/span.js';
-import { unlessAborted } from '../../kernel/unless-aborted.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';

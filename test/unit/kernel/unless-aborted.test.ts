@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
+import { unlessAborted } from '../../../src/kernel/clock.js';
 import { AbortedError } from '../../../src/kernel/errors.js';
-import { unlessAborted } from '../../../src/kernel/unless-aborted.js';
 
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;

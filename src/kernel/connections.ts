@@ -1,5 +1,5 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
+import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http';
+import { isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 
 /** One connection. Those that are answered a request are given up last. */
@@ -48,4 +48,27 @@ function giveUp(held: Map<Socket, Held>): void {
   if (socket === undefined) return;
   held.delete(socket);
   socket.destroy();
+}
+
+/**
+ * Whether a Host header is an address, `localhost`, or a name without a dot. A name of the network at
+ * large would mean a web page that had its own name resolved to this machine, to read from a browser
+ * what is served here; no page gets a name without a dot for its own.
+ *
+ * @param host with or without a port
+ */
+export function isLocalHost(host: string): boolean {
+  const name = host
+    .replace(/:\d{1,5}$/, '')
+    .replace(/\.$/, '')
+    .toLowerCase();
+  const address = /^\[(.*)\]$/.exec(name)?.[1] ?? name;
+  if (isIP(address) !== 0) return true;
+  return /^[a-z0-9_-]{1,63}(\.localhost)?$/.test(name);
+}
+
+/** Whether a browser says that a page of another site has made it send a request. */
+export function isFromOtherSite(headers: IncomingHttpHeaders): boolean {
+  const site = headers['sec-fetch-site'];
+  return site !== undefined && site !== 'same-origin' && site !== 'none';
 }

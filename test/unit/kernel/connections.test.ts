@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { isFromOtherSite, isLocalHost } from '../../../src/kernel/hosts.js';
+import { isFromOtherSite, isLocalHost } from '../../../src/kernel/connections.js';
 
 test('an address, localhost and a name without a dot are local, names of the network are not', () => {
   const local = ['127.0.0.1', '127.0.0.1:80', '[::1]', '[fe80::1]:8080', 'localhost', 'LocalHost.'];
