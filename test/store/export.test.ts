@@ -4,8 +4,9 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { tableFromIPC } from 'apache-arrow';
-import { describeParquet, digestParquet } from '../../src/archive/parquet/file.js';
+import { digestParquet } from '../../src/archive/parquet/file.js';
 import { MARKET_COLUMN, seriesColumns } from '../../src/model/kinds.js';
+import { describeParquet } from '../support/parquet-facts.js';
 import { runSql } from '../support/postgres/postgres.js';
 import {
   awkwardTrades,

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { describeParquet } from '../../src/archive/parquet/file.js';
 import { DuckSession, literal } from '../../src/archive/parquet/session.js';
 import { openReading } from '../../src/archive/reading.js';
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
 import type { Store } from '../../src/store/index.js';
+import { describeParquet } from '../support/parquet-facts.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { trade } from '../support/postgres/postgres-rows.js';
 import { askRows } from '../support/worlds/asking.js';

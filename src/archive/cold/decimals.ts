@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import { SERIES, type SeriesTable, seriesOf } from '../../model/series.js';
 import type { PartitionMarket } from '../../store/index.js';
 import type { DecimalForm, DecimalForms, TypedColumn } from '../parquet/columns.js';
-import { describeParquet } from '../parquet/file.js';
-import type { DuckSession } from '../parquet/session.js';
+import { type DuckSession, literal } from '../parquet/session.js';
 import { coldMarketFolder } from './folder.js';
 
 /**
@@ -76,8 +75,12 @@ export class ColdDecimals {
     const newest = await this.#newestFile(name);
     if (newest === undefined) return steps;
     // Of a file that cannot be read nothing is learned: that it is damaged is for its readers.
-    const facts = await describeParquet(this.#duck, newest).catch(() => undefined);
-    widen(steps, facts?.columns ?? []);
+    const described = `DESCRIBE SELECT * FROM read_parquet(${literal(newest)})`;
+    const columns = await this.#duck.rows(`reading ${newest}`, described).catch(() => []);
+    widen(
+      steps,
+      columns.map(([column, sqlType]) => ({ name: String(column), sqlType: String(sqlType) })),
+    );
     return steps;
   }
 

@@ -48,13 +48,12 @@ export async function claimColdDir(coldDir: string, owner: ColdOwner): Promise<v
  * Takes away what is under way nowhere: scratch files, manifests of no partition, and data
  * that no such manifest names. The caller is the only process that works on the folder.
  *
- * @returns how many files went
  * @throws ColdError when a manifest that counts cannot be read: then nothing but scratch is touched
  */
 export async function tidyColdDir(
   coldDir: string,
   partitions: readonly PartitionInfo[],
-): Promise<number> {
+): Promise<void> {
   await rm(join(coldDir, SCRATCH_FOLDER), { recursive: true, force: true });
   const known = new Set<string>();
   for (const { table, name, uri, state, checksum } of partitions) {
@@ -67,14 +66,11 @@ export async function tidyColdDir(
     known.add(at);
     for (const { path } of found.files) known.add(path);
   }
-  let removed = 0;
   for (const path of await filesBelow(coldDir)) {
     if (known.has(path) || !OURS.test(path)) continue;
     await rm(join(coldDir, path), { force: true });
     await removeEmptyFolders(coldDir, dirname(path));
-    removed += 1;
   }
-  return removed;
 }
 
 async function removeEmptyFolders(coldDir: string, path: string): Promise<void> {

@@ -1,4 +1,3 @@
-import { parseJson } from '../../kernel/json.js';
 import type { SeriesColumn } from '../../model/kinds.js';
 import {
   type DecimalForms,
@@ -54,31 +53,6 @@ export async function writeParquet(
        KV_METADATA {tapekeep: ${about}})`,
   );
   return columns;
-}
-
-/** Metadata of a Parquet file. */
-export interface ParquetFacts {
-  readonly rows: number;
-  readonly columns: readonly { readonly name: string; readonly sqlType: string }[];
-  /** What {@link writeParquet} was given; null in a file of another maker. */
-  readonly about: unknown;
-}
-
-/** @throws ParquetError when the file is missing or no Parquet */
-export async function describeParquet(duck: DuckSession, path: string): Promise<ParquetFacts> {
-  const doing = `reading ${path}`;
-  const file = literal(path);
-  const [counts] = await duck.rows(doing, `SELECT num_rows FROM parquet_file_metadata(${file})`);
-  const columns = await duck.rows(doing, `DESCRIBE SELECT * FROM read_parquet(${file})`);
-  const [kept] = await duck.rows(
-    doing,
-    `SELECT decode(value) FROM parquet_kv_metadata(${file}) WHERE decode(key) = 'tapekeep'`,
-  );
-  return {
-    rows: Number(counts?.[0] ?? 0),
-    columns: columns.map(([name, sqlType]) => ({ name: String(name), sqlType: String(sqlType) })),
-    about: typeof kept?.[0] === 'string' ? parseJson(kept[0], Number.POSITIVE_INFINITY) : null,
-  };
 }
 
 /** Number and content of rows, their order included; equal for the same rows in any form. */

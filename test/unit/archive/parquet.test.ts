@@ -9,7 +9,6 @@ import {
   typeColumns,
 } from '../../../src/archive/parquet/columns.js';
 import {
-  describeParquet,
   digestParquet,
   digestStaged,
   readStaged,
@@ -17,6 +16,7 @@ import {
 } from '../../../src/archive/parquet/file.js';
 import type { ColumnForm } from '../../../src/model/columns.js';
 import type { SeriesColumn } from '../../../src/model/kinds.js';
+import { describeParquet } from '../../support/parquet-facts.js';
 import { makeFolder, openDuck, parquetTexts } from '../../support/worlds/export-world.js';
 
 const COLUMNS = (
