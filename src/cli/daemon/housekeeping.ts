@@ -37,9 +37,9 @@ interface HouseOptions {
  */
 export async function keepHouse(store: Store, options: HouseOptions): Promise<void> {
   await Promise.all([
-    keepVerifying(store, options.config, options),
+    keepVerifying(store, options),
     keepReviewing(options),
-    keepPartitions(store, options.config, options),
+    keepPartitions(store, options),
     keepRounds(store, options),
   ]);
 }
@@ -88,17 +88,10 @@ async function count(store: Store, options: HouseOptions): Promise<void> {
   await reportCompleteness(store, rows, options);
 }
 
-interface Surroundings {
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
-  readonly exchangeTime: ExchangeClock;
-}
-
 /** Verifies what is collected until `signal` aborts; at once over when that is switched off. */
-export async function keepVerifying(
+async function keepVerifying(
   store: Store,
-  { verification }: Pick<Config, 'verification'>,
-  { clock, telemetry, exchangeTime, signal }: Surroundings & { readonly signal: AbortSignal },
+  { config: { verification }, clock, telemetry, exchangeTime, signal }: HouseOptions,
 ): Promise<void> {
   if (!verification.enabled) return;
   const work = new Verification({
@@ -112,10 +105,10 @@ export async function keepVerifying(
 }
 
 /** Reports how complete the archive is, by its ledger. */
-export async function reportCompleteness(
+async function reportCompleteness(
   store: Store,
   streams: readonly StreamStatus[],
-  { telemetry, exchangeTime }: Surroundings,
+  { telemetry, exchangeTime }: HouseOptions,
 ): Promise<void> {
   const nowMs = exchangeTime.nowMs();
   const [gaps, verdicts] = await Promise.all([store.gapTotals(nowMs), store.checks.totals()]);
@@ -149,23 +142,14 @@ function verdictOf({ market, intervalS, mismatches, judgedUntilMs }: CheckTotals
   return { market, intervalS, mismatches, lagMs };
 }
 
-interface LifeSurroundings {
-  readonly clock: Clock;
-  readonly telemetry: Pick<Telemetry, 'sealing'>;
-  readonly exchangeTime: Pick<ExchangeClock, 'nowMs'>;
-  readonly signal: AbortSignal;
-}
-
 /**
  * Seals, archives and gives up partitions as the settings say, until `signal` aborts. It waits first: a
  * daemon that has just started has more urgent work.
  */
-export async function keepPartitions(
+async function keepPartitions(
   store: Store,
-  config: Config,
-  around: LifeSurroundings,
+  { config, clock, telemetry, exchangeTime, signal }: HouseOptions,
 ): Promise<void> {
-  const { clock, telemetry, exchangeTime, signal } = around;
   const rules = lifeRulesOf(config);
   const nothing = () => undefined;
   for (;;) {
@@ -198,7 +182,7 @@ function isAnythingWanted({ sealAfterMs, coldAfterMs, retentionMs }: LifeRules):
 async function reportLifecycle(
   store: Store,
   { outcomes, failures }: LifeReport,
-  { sealing }: LifeSurroundings['telemetry'],
+  { sealing }: Telemetry,
 ): Promise<void> {
   for (const { partition, became, rows } of outcomes) {
     if (became === 'kept') continue;
