@@ -1,7 +1,9 @@
-import { chmod, stat } from 'node:fs/promises';
+import { chmod, readFile, stat, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { dirname, join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { codeOf } from '../../kernel/errors.js';
+import { z } from 'zod';
+import { codeOf, messageOf } from '../../kernel/errors.js';
 import { StoreError } from '../errors.js';
 
 /** Paths of the server's programs that ship inside an npm package for this platform. */
@@ -33,7 +35,34 @@ export async function findBinaries(): Promise<Binaries> {
     );
   }
   for (const path of [found.postgres, found.initdb, found.pg_ctl]) await makeExecutable(path);
+  await linkLibraries(join(dirname(found.postgres), '../..'));
   return found;
+}
+
+/** Names that the server's programs know its libraries by, and the files that they are. */
+const LINKS = z.array(z.object({ source: z.string(), target: z.string() }));
+
+/**
+ * Makes the links that a package cannot hold. Its own script does that at the installation, where the
+ * package manager runs scripts; without them no program of the server starts.
+ *
+ * @param folder of the package
+ * @throws {@link StoreError}
+ */
+export async function linkLibraries(folder: string): Promise<void> {
+  const text = await readFile(join(folder, 'native/pg-symlinks.json'), 'utf8').catch(() => '[]');
+  for (const { source, target } of LINKS.parse(JSON.parse(text))) {
+    try {
+      await symlink(relative(dirname(target), source), join(folder, target));
+    } catch (error) {
+      if (codeOf(error) === 'EEXIST') continue;
+      throw new StoreError(
+        'embedded_postgres_failed',
+        `a library of the embedded Postgres cannot be linked (${messageOf(error)}): make ${folder} writable once, or install with the scripts of its package (npm rebuild)`,
+        { cause: error },
+      );
+    }
+  }
 }
 
 /** Some installers lose the executable bit. */

