@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import {
   type SourceTrade,
   type TradePage,
@@ -155,6 +156,7 @@ export class ModelHistory implements TradeSource {
 
   async fetch(_market: string, offset: number, limit: number): Promise<TradePage> {
     this.requests += 1;
+    assert.ok(limit >= 1 && limit <= 1000 && offset >= 0, `limit ${limit}, offset ${offset}`);
     const { mode, cap, perRequest } = this.#traits;
     const visible = this.#visible();
     const size = Math.min(limit, cap);

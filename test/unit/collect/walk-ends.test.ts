@@ -247,3 +247,34 @@ test('a span that is wanted of a market without trades is given up on two signs'
     [span(100, 200), 'unfillable', 'beyond history'],
   );
 });
+
+test('a restart whose first page shows the newest known trade takes nothing back', async () => {
+  // A page of these reaches down no more than five seconds.
+  const trades = every(5000, 0.005);
+  const world = new TradeWorld(trades, 25);
+  await world.walker('trades', 20).pollHead(signal);
+  const before = world.covered();
+  assert.equal(before.length, 1);
+  await world.walker('trades', 20).pollHead(signal);
+  assert.deepEqual(world.covered(), before);
+  assert.deepEqual(world.gaps(), []);
+});
+
+test('what only extends the newest coverage by a short time waits for the next rows', async () => {
+  const world = new TradeWorld(every(20, 1), 30);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  world.clock.advance(6000);
+  await walker.pollHead(signal);
+  const before = world.archive.commits;
+  for (let look = 0; look < 2; look += 1) {
+    world.clock.advance(1000);
+    await walker.pollHead(signal);
+  }
+  assert.equal(world.archive.commits, before);
+  world.trades.push({ tid: 21, atS: 37.5 });
+  world.clock.advance(2000);
+  await walker.pollHead(signal);
+  assert.equal(world.archive.commits, before + 1);
+});
