@@ -4,12 +4,12 @@ import { codeOf, isAborted, messageOf } from '../kernel/errors.js';
 import type { Span } from '../kernel/span.js';
 import type { StreamRef } from '../model/batch.js';
 import {
+  type CheckRow,
   describeDifference,
   judgeSlot,
   matchRow,
-  type SlotVerdict,
-  type VerdictRow,
-} from '../model/verdict.js';
+  type SlotCheck,
+} from '../model/check-results.js';
 import type { VerifyEvents } from '../observe/events.js';
 import {
   type CheckStore,
@@ -127,7 +127,7 @@ export class Verification {
     const fromMs = Math.max(span.fromMs, span.toMs - slotsAtOnce(stepMs) * stepMs);
     const slots = await checkAtOnce(archive.checks, target, kline, { fromMs, toMs: span.toMs });
     const nowMs = this.#nowMs();
-    const rows = slots.flatMap((slot): VerdictRow[] => {
+    const rows = slots.flatMap((slot): CheckRow[] => {
       if (slot.outcome === 'match') return [matchRow(slot.span)];
       if (slot.outcome === 'unproven') return [];
       return [{ ...rowOf(slot), tries: 0, nextTryAtMs: nowMs }];
@@ -149,7 +149,7 @@ export class Verification {
     const { intervalS, span } = known;
     const kline = target.klines.find(({ variant }) => variant === intervalS);
     if (kline === undefined) return;
-    const record = (row: VerdictRow) => checks.record(target.marketId, intervalS, [row]);
+    const record = (row: CheckRow) => checks.record(target.marketId, intervalS, [row]);
     const [slot] = await checkAtOnce(checks, target, kline, span);
     const nowMs = this.#nowMs();
     if (slot === undefined || slot.outcome === 'unproven') {
@@ -200,7 +200,7 @@ export class Verification {
   async #suspects(
     target: CheckTarget,
     kline: StreamRef,
-    { span, differences }: SlotVerdict,
+    { span, differences }: SlotCheck,
     tries: number,
   ): Promise<StreamRef[]> {
     const both = [target.trades, target.times, kline].filter((one) => one !== null);
@@ -222,7 +222,7 @@ export class Verification {
   async #isShorterSettled(
     { marketId }: CheckTarget,
     { variant }: StreamRef,
-    { span }: SlotVerdict,
+    { span }: SlotCheck,
   ): Promise<boolean> {
     const { checks } = this.#options.archive;
     const known = await checks.mismatches({ marketId, span }, KNOWN_MAX);
@@ -235,7 +235,7 @@ export class Verification {
     target: CheckTarget,
     kline: StreamRef,
     known: Mismatch,
-    slot: SlotVerdict,
+    slot: SlotCheck,
   ): Promise<void> {
     const { archive, telemetry } = this.#options;
     const { market } = target;
@@ -262,15 +262,15 @@ export class Verification {
 }
 
 /** Whether, after so many tries, the candle is the only suspect: it is missing. */
-function isCandleAlone(differences: VerdictRow['differences'], tries: number): boolean {
+function isCandleAlone(differences: CheckRow['differences'], tries: number): boolean {
   return tries === 0 && differences.every(({ figure }) => figure === 'candle');
 }
 
-function rowOf({ span, differences }: SlotVerdict) {
+function rowOf({ span, differences }: SlotCheck) {
   return { span, outcome: 'mismatch', differences } as const;
 }
 
-function detailOf({ differences }: { readonly differences: VerdictRow['differences'] }): string {
+function detailOf({ differences }: { readonly differences: CheckRow['differences'] }): string {
   return differences.map(describeDifference).join('; ');
 }
 
@@ -285,7 +285,7 @@ export async function checkAtOnce(
   target: CheckTarget,
   kline: StreamRef,
   span: Span,
-): Promise<SlotVerdict[]> {
+): Promise<SlotCheck[]> {
   return (await checks.figures(target, kline, span)).map(judgeSlot);
 }
 
@@ -300,7 +300,7 @@ export async function* checkSpanSlots(
   target: CheckTarget,
   kline: StreamRef,
   span: Span,
-): AsyncGenerator<SlotVerdict[], void, void> {
+): AsyncGenerator<SlotCheck[], void, void> {
   const stepMs = kline.variant * 1000;
   const lengthMs = slotsAtOnce(stepMs) * stepMs;
   for (let fromMs = span.fromMs; fromMs < span.toMs; fromMs += lengthMs) {

@@ -1,4 +1,4 @@
-import type { ToldGap } from '../contract/gap-notices.js';
+import type { GapNotice } from '../contract/gap-notices.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { SignedContent } from '../contract/signing.js';
 import type { RequestBudget } from '../kernel/budget.js';
@@ -37,7 +37,7 @@ export interface Reply<T> {
    * Pieces of time of which this answer speaks, and which the server says it does not know whole: the
    * header `x-tapekeep-gap` of a replay. An exchange sends none.
    */
-  readonly gaps: readonly ToldGap[];
+  readonly gaps: readonly GapNotice[];
   /**
    * Of an answer of a replay that shows one time, which is the end of this span: since when it knows
    * all that happened until then (the header `x-tapekeep-covered`). Null elsewhere.

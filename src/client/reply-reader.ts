@@ -8,10 +8,10 @@ import {
 import {
   COVERED_HEADER,
   GAP_HEADER,
+  type GapNotice,
   REPLAY_IDENTITY,
   readCovered,
   readGaps,
-  type ToldGap,
   UNREADABLE,
 } from '../contract/gap-notices.js';
 import { type Asked, describeShapeError, type ParsedPayload } from '../contract/shape.js';
@@ -229,10 +229,10 @@ export function isReplay(identity: string | null | undefined): boolean {
   return identity?.startsWith(REPLAY_IDENTITY) === true;
 }
 
-const NO_GAPS: readonly ToldGap[] = [];
+const NO_GAPS: readonly GapNotice[] = [];
 
 /** The gaps that a replay names for its answer; none where the server does not say. */
-export function gapsOf(headers: ReplyHeaders): readonly ToldGap[] {
+export function gapsOf(headers: ReplyHeaders): readonly GapNotice[] {
   if (!isReplay(identityOf(headers))) return NO_GAPS;
   const isGarbled = headers[COVERED_HEADER] !== undefined && coveredOf(headers) === null;
   if (isGarbled) return [UNREADABLE];

@@ -31,7 +31,7 @@ export function gapNoticeMessage(isGap: boolean, atMs: number) {
 }
 
 /** A piece of time that an answer speaks of and the archive behind it does not have whole. */
-export interface ToldGap {
+export interface GapNotice {
   /** Kind of the stream: `trades`, `times`, `kline`, `depth`, `ticker`, `state`. */
   readonly kind: string;
   /** UNIX milliseconds; infinite at both ends where the words could not be read. */
@@ -53,7 +53,7 @@ const GAP = /^([a-z]{1,20}) (\S{24,27}) (\S{24,27})(?: (.{0,200}))?$/;
  *
  * @param namedMax how many are named
  */
-export function describeGaps(gaps: readonly ToldGap[], namedMax = NAMED_MAX): string {
+export function describeGaps(gaps: readonly GapNotice[], namedMax = NAMED_MAX): string {
   const rest = gaps.slice(namedMax);
   const around = [...new Set(rest.map(({ kind }) => kind))].map((kind) => {
     const those = rest.filter((one) => one.kind === kind);
@@ -77,7 +77,7 @@ export function describeCovered({ fromMs, toMs }: Span): string {
 }
 
 /** What is left of an answer that says something of itself which cannot be read. */
-export const UNREADABLE: ToldGap = {
+export const UNREADABLE: GapNotice = {
   kind: 'unreadable',
   span: { fromMs: Number.NEGATIVE_INFINITY, toMs: Number.POSITIVE_INFINITY },
   reason: 'it said so in words that could not be read',
@@ -89,7 +89,7 @@ export const UNREADABLE: ToldGap = {
  *
  * @param texts the headers {@link GAP_HEADER} of one answer, as they came
  */
-export function readGaps(texts: readonly string[]): readonly ToldGap[] {
+export function readGaps(texts: readonly string[]): readonly GapNotice[] {
   const text = texts.join(', ');
   if (text.length > HEADER_MAX_LENGTH) return [UNREADABLE];
   return text.split(',').map((one) => {

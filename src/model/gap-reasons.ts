@@ -15,7 +15,7 @@ export const GAP_REASONS = {
   'refused rows':
     'Rows of this span could not be read and are in quarantine; it is asked for again now and then.',
   suspect:
-    'The stored trades do not add up to the candles of the exchange; both are fetched again, and the verdict says what was found.',
+    'The stored trades do not add up to the candles of the exchange; both are fetched again, and the result of the check says what was found.',
   'history horizon':
     'The exchange gives only its newest trades, and these had gone before they were asked for.',
   'beyond history': 'The exchange serves nothing as old as this any more.',

@@ -1,6 +1,6 @@
 import { event, type Failure, iso, type Recorder } from './entry.js';
 import { slug } from './labels.js';
-import type { RowOutcome } from './tally.js';
+import type { RowOutcome } from './run-counts.js';
 
 /** Of long lists the log shows the first. */
 const sample = (names: readonly string[]) => names.slice(0, 20);
@@ -35,7 +35,7 @@ export const COLLECT = {
     record(recorder, { stream: name, count }) {
       const stream = recorder.stream(name);
       recorder.metrics.move('rows_total', count, { stream, outcome: 'received' });
-      recorder.tally.received(stream, count);
+      recorder.counts.received(stream, count);
     },
   }),
   /** What became of them. Over all outcomes the counts equal those received, less those in flight. */
@@ -45,7 +45,7 @@ export const COLLECT = {
     flood: (one) => (isAlarming(one) ? `rows ${one.stream} ${one.outcome}` : undefined),
     moves: { rows_total: 'count' },
     record: (recorder, { stream, outcome, count }) =>
-      recorder.tally.settled(recorder.stream(stream), outcome, count),
+      recorder.counts.settled(recorder.stream(stream), outcome, count),
   }),
   /** Newest stored time of a stream, exchange time. The lag is derived from it at each scrape. */
   progressed: event<Stream & { newestMs: number }>({
@@ -53,7 +53,7 @@ export const COLLECT = {
     text: 'progressed',
     record(recorder, { stream, market, newestMs }) {
       const at = recorder.metrics.label('market', market);
-      recorder.tally.progressed(recorder.stream(stream), at, newestMs);
+      recorder.counts.progressed(recorder.stream(stream), at, newestMs);
     },
   }),
   pollFailed: event<Stream & Failure & { action: 'retry' | 'skip' | 'fatal' }>({
@@ -208,7 +208,7 @@ export const COLLECT = {
         metrics.raise('open_gap_seconds', lengthMs / 1000, at);
         metrics.raise('unfillable_gap_seconds', unfillableMs / 1000, at);
       }
-      recorder.tally.gaps(gapsByStream(bounded));
+      recorder.counts.gaps(gapsByStream(bounded));
     },
   }),
   marketsChanged: event<{
@@ -222,13 +222,13 @@ export const COLLECT = {
       ...{ addedCount: added.length, removedCount: removed.length, changedCount: changed.length },
       ...{ added: sample(added), removed: sample(removed), changed: sample(changed) },
     }),
-    record({ metrics, tally }, { added, removed, changed }) {
+    record({ metrics, counts }, { added, removed, changed }) {
       for (const [change, { length }] of Object.entries({ added, removed, changed })) {
         metrics.move('market_changes_total', length, { change });
       }
-      for (const market of added) tally.welcomeMarket(market);
+      for (const market of added) counts.welcomeMarket(market);
       for (const market of removed) {
-        tally.forgetMarket(market);
+        counts.forgetMarket(market);
         metrics.forgetMarket(market);
       }
     },
@@ -333,11 +333,11 @@ export interface CompletenessCount {
     /** Age of the oldest missing time. */
     readonly oldestAgeMs: number;
   }[];
-  readonly verdicts: readonly {
+  readonly checks: readonly {
     readonly market: string;
     readonly intervalS: number;
     readonly mismatches: number;
-    /** The exchange's time now minus the end of the newest verdict; null without one. */
+    /** The exchange's time now minus the end of the newest check; null without one. */
     readonly lagMs: number | null;
   }[];
 }
@@ -345,8 +345,8 @@ export interface CompletenessCount {
 /** Sorts of open gaps that are kept for the status page. */
 const OPEN_GAPS_MAX = 100;
 
-function countCompleteness({ metrics, tally }: Recorder, count: CompletenessCount): void {
-  const { coverage, openGaps, verdicts } = count;
+function countCompleteness({ metrics, counts }: Recorder, count: CompletenessCount): void {
+  const { coverage, openGaps, checks } = count;
   metrics.reset('coverage_ratio', 'open_gap_seconds_by_reason', 'oldest_open_gap_seconds');
   metrics.reset('mismatches', 'verified_lag_seconds');
   // Markets beyond the limit share one label: the worst of them is shown.
@@ -379,12 +379,10 @@ function countCompleteness({ metrics, tally }: Recorder, count: CompletenessCoun
   for (const [stream, ageMs] of oldest) {
     metrics.move('oldest_open_gap_seconds', ageMs / 1000, { stream });
   }
-  for (const { market, intervalS, mismatches } of verdicts) {
+  for (const { market, intervalS, mismatches } of checks) {
     metrics.raise('mismatches', mismatches, { market, interval: String(intervalS) });
   }
-  const behind = verdicts.flatMap(({ lagMs, ...one }) =>
-    lagMs === null ? [] : [{ ...one, lagMs }],
-  );
+  const behind = checks.flatMap(({ lagMs, ...one }) => (lagMs === null ? [] : [{ ...one, lagMs }]));
   for (const { market, intervalS, lagMs } of worst(
     behind,
     (one) => String(one.intervalS),
@@ -393,26 +391,26 @@ function countCompleteness({ metrics, tally }: Recorder, count: CompletenessCoun
     metrics.move('verified_lag_seconds', lagMs / 1000, { market, interval: String(intervalS) });
   }
   const longest = [...openGaps].sort((a, b) => b.lengthMs - a.lengthMs);
-  tally.completeness({ ...summaryOf(count), openGaps: longest.slice(0, OPEN_GAPS_MAX) });
+  counts.completeness({ ...summaryOf(count), openGaps: longest.slice(0, OPEN_GAPS_MAX) });
 }
 
-function summaryOf({ coverage, openGaps, verdicts }: CompletenessCount) {
+function summaryOf({ coverage, openGaps, checks }: CompletenessCount) {
   const ages = openGaps.map(({ oldestAgeMs }) => oldestAgeMs);
   return {
-    mismatches: verdicts.reduce((sum, { mismatches }) => sum + mismatches, 0),
+    mismatches: checks.reduce((sum, { mismatches }) => sum + mismatches, 0),
     oldestGapMs: ages.length === 0 ? null : Math.max(0, ...ages),
     lowestCoverage: coverage.reduce((low, { ratio }) => Math.min(low, ratio), 1),
-    verifiedLagMs: verifiedLagOf(verdicts),
+    verifiedLagMs: verifiedLagOf(checks),
   };
 }
 
 /** Of the shortest candles, the market that is furthest behind. */
-function verifiedLagOf(verdicts: CompletenessCount['verdicts']): number | null {
-  const shortestS = verdicts.reduce(
+function verifiedLagOf(checks: CompletenessCount['checks']): number | null {
+  const shortestS = checks.reduce(
     (low, one) => Math.min(low, one.intervalS),
     Number.POSITIVE_INFINITY,
   );
-  const lags = verdicts.flatMap(({ intervalS, lagMs }) =>
+  const lags = checks.flatMap(({ intervalS, lagMs }) =>
     intervalS === shortestS && lagMs !== null ? [lagMs] : [],
   );
   return lags.length === 0 ? null : Math.max(...lags);

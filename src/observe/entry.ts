@@ -1,6 +1,6 @@
 import type { LogFields, Logger, LogLevel } from './logger.js';
 import type { MetricLabels, MetricName, Metrics } from './metrics.js';
-import { ROW_OUTCOMES, type Tally } from './tally.js';
+import { ROW_OUTCOMES, type RunCounts } from './run-counts.js';
 
 export type Level = Exclude<LogLevel, 'silent'>;
 
@@ -52,7 +52,7 @@ export type Reports<S> = {
 export class Recorder {
   readonly logger: Logger;
   readonly metrics: Metrics;
-  readonly tally: Tally;
+  readonly counts: RunCounts;
   /** Ends of the partitions made ahead, by table; exchange time. */
   readonly partitionEnds = new Map<string, number>();
   /** Undefined until the first report of the database, so that a start is logged as one. */
@@ -60,10 +60,10 @@ export class Recorder {
   readonly #openSockets = new Set<string>();
   readonly #begun = new Set<string>();
 
-  constructor(logger: Logger, metrics: Metrics, tally: Tally) {
+  constructor(logger: Logger, metrics: Metrics, counts: RunCounts) {
     this.logger = logger;
     this.metrics = metrics;
-    this.tally = tally;
+    this.counts = counts;
     // There from the start, or an alert would not see the first one.
     metrics.move('embedded_postgres_phases_total', 0, { phase: 'lost' });
     for (const outcome of ['match', 'mismatch']) {
@@ -97,7 +97,7 @@ export class Recorder {
 
   #countSockets(): void {
     this.metrics.move('realtime_connections', this.#openSockets.size);
-    this.tally.socketsOpen(this.#openSockets.size);
+    this.counts.socketsOpen(this.#openSockets.size);
   }
 
   #move<E extends object>(entry: Entry<E>, event: E): void {

@@ -1,7 +1,7 @@
 import { COLLECT, VERIFY } from './collect-events.js';
 import { event, type Failure, iso, type Level, type Reports, wholeSeconds } from './entry.js';
 import { closeReason, slug } from './labels.js';
-import type { RequestOutcome } from './tally.js';
+import type { RequestOutcome } from './run-counts.js';
 
 /**
  * Every event of the domain that operators can see: one table, in which each entry names the level and
@@ -102,7 +102,7 @@ const CLIENT = {
       ...{ requests_total: 1, request_duration_seconds: 'durationMs' },
       response_bytes_total: 'bytes',
     },
-    record: ({ tally }, { outcome }) => tally.requestEnded(outcome),
+    record: ({ counts }, { outcome }) => counts.requestEnded(outcome),
   }),
   budgetChanged: event<Of<'budgetChanged'>>({
     level: 'trace',

@@ -3,7 +3,7 @@ import { Recorder } from './entry.js';
 import { EVENTS, type Telemetry } from './events.js';
 import type { Logger } from './logger.js';
 import { Metrics } from './metrics.js';
-import { Tally } from './tally.js';
+import { RunCounts } from './run-counts.js';
 
 export interface TelemetryOptions {
   readonly logger: Logger;
@@ -17,15 +17,15 @@ export interface TelemetryOptions {
 
 /** The telemetry of a process, with its two readings: the metrics page and the running totals. */
 export interface ObservedTelemetry extends Telemetry {
-  readonly tally: Pick<Tally, 'snapshot'>;
+  readonly counts: Pick<RunCounts, 'snapshot'>;
   /** All metrics in Prometheus' text format. */
   metricsText(): Promise<string>;
 }
 
 /** Works out at each scrape what only makes sense at that time. */
-function refresh({ metrics, tally, partitionEnds }: Recorder, exchangeNowMs: number): void {
+function refresh({ metrics, counts, partitionEnds }: Recorder, exchangeNowMs: number): void {
   metrics.reset('lag_seconds');
-  for (const { stream, market, newestMs } of tally.newest()) {
+  for (const { stream, market, newestMs } of counts.newest()) {
     const lagMs = Math.max(0, exchangeNowMs - newestMs);
     metrics.move('lag_seconds', lagMs / 1000, { stream, market });
   }
@@ -33,7 +33,7 @@ function refresh({ metrics, tally, partitionEnds }: Recorder, exchangeNowMs: num
   for (const [table, endMs] of partitionEnds) {
     metrics.move('partition_lead_seconds', (endMs - exchangeNowMs) / 1000, { table });
   }
-  for (const { stream, inFlight } of tally.snapshot().streams) {
+  for (const { stream, inFlight } of counts.snapshot().streams) {
     metrics.move('rows_in_flight', inFlight, { stream });
   }
 }
@@ -41,7 +41,7 @@ function refresh({ metrics, tally, partitionEnds }: Recorder, exchangeNowMs: num
 /** Builds the telemetry: one function an event, each a log line and a metric. */
 export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
   const registry = options.registry ?? new Registry();
-  const recorder = new Recorder(options.logger, new Metrics(registry), new Tally());
+  const recorder = new Recorder(options.logger, new Metrics(registry), new RunCounts());
   if (options.processMetrics !== false) collectDefaultMetrics({ register: registry });
   const sections = Object.entries(EVENTS).map(([section, entries]) => {
     const reports = Object.entries(entries).map(([name, entry]) => {
@@ -51,7 +51,7 @@ export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
   });
   return {
     ...(Object.fromEntries(sections) as Telemetry),
-    tally: recorder.tally,
+    counts: recorder.counts,
     metricsText() {
       refresh(recorder, options.exchangeNowMs());
       return registry.metrics();

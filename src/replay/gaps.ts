@@ -6,7 +6,7 @@ import {
   type SpanCompleteness,
   type TradePlace,
 } from '../archive/as-of/reader.js';
-import type { ToldGap } from '../contract/gap-notices.js';
+import type { GapNotice } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
 import type { Span } from '../kernel/span.js';
 import { FreshCache } from './caches.js';
@@ -15,7 +15,7 @@ import type { ReplayedKind } from './catalog.js';
 type Missing = SpanCompleteness['missing'][number];
 
 /** A piece of time that an answer needed and the archive does not have whole. */
-export interface TouchedGap extends ToldGap {
+export interface TouchedGap extends GapNotice {
   readonly kind: ReplayedKind;
 }
 

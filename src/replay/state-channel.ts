@@ -77,7 +77,7 @@ export class StateChannel {
   /** Edges of gaps that lie behind; kept only while a follower listens. */
   #edgesPassed = 0;
   /** Followers that want to. */
-  #hearers = 0;
+  #listeners = 0;
 
   /** @param sinceMs the instant to be set to: that of the first follower */
   constructor(options: ChannelOptions, sinceMs: number) {
@@ -98,10 +98,10 @@ export class StateChannel {
   /** New followers of a channel that is set get the last update. */
   add(follower: StateFollower, nowMs: number): void {
     this.#followers.add(follower);
-    const isHearer = follower.notifyGap !== undefined;
-    if (isHearer) this.#hearers += 1;
+    const isListener = follower.notifyGap !== undefined;
+    if (isListener) this.#listeners += 1;
     if (this.#place === undefined) return;
-    if (isHearer && this.#hearers === 1) this.#passEdges(Math.max(nowMs, this.#reportedMs));
+    if (isListener && this.#listeners === 1) this.#passEdges(Math.max(nowMs, this.#reportedMs));
     this.#reportGap(follower);
     const outage = this.#outageAt(nowMs);
     if (outage !== undefined) close(follower, outage);
@@ -109,7 +109,7 @@ export class StateChannel {
   }
 
   remove(follower: StateFollower): void {
-    if (this.#followers.delete(follower) && follower.notifyGap !== undefined) this.#hearers -= 1;
+    if (this.#followers.delete(follower) && follower.notifyGap !== undefined) this.#listeners -= 1;
   }
 
   /** Forgets where it stands: time has jumped. */
@@ -141,7 +141,7 @@ export class StateChannel {
     // What is to be read yet may come before everything else that is known.
     if (row === undefined && !this.#isAtEnd) return undefined;
     const update = row === undefined ? undefined : this.#timeOf(row);
-    const edge = this.#hearers > 0 ? this.#edges[this.#edgesPassed] : undefined;
+    const edge = this.#listeners > 0 ? this.#edges[this.#edgesPassed] : undefined;
     const end = this.#nextEnd();
     const endMs = end?.endedMs ?? Number.POSITIVE_INFINITY;
     if (edge !== undefined && edge.atMs <= Math.min(endMs, update ?? this.#options.toMs)) {

@@ -1,4 +1,4 @@
-import type { OpenGapTally, TallySnapshot } from '../observe/tally.js';
+import type { OpenGapTotal, RunCountsSnapshot } from '../observe/run-counts.js';
 
 /** What stands in one place of the status: shown as it is. */
 export type StatusValue = string | number | boolean | null;
@@ -42,7 +42,7 @@ export interface StatusDocument {
 const tenths = (ms: number) => Math.round(ms / 100) / 10;
 
 /** Turns the running totals into rows of the status. */
-export function statusStreams(snapshot: TallySnapshot, exchangeNowMs: number): StatusStream[] {
+export function statusStreams(snapshot: RunCountsSnapshot, exchangeNowMs: number): StatusStream[] {
   const lagS = (ms: number | null) =>
     ms === null ? null : tenths(Math.max(0, exchangeNowMs - ms));
   return snapshot.streams.map((totals) => ({
@@ -61,7 +61,7 @@ export function statusStreams(snapshot: TallySnapshot, exchangeNowMs: number): S
 }
 
 /** Turns the open gaps as they were counted last into rows of the status. */
-export function statusGaps(counted: readonly OpenGapTally[]): StatusGap[] {
+export function statusGaps(counted: readonly OpenGapTotal[]): StatusGap[] {
   return counted.map(({ stream, reason, lengthMs, oldestAgeMs }) => ({
     stream,
     reason,

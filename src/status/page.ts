@@ -63,7 +63,7 @@ function show(value: StatusValue): string {
   return escapeHtml(typeof value === 'number' ? value.toLocaleString('en-US') : String(value));
 }
 
-function verdict(title: string, report: HealthReport): string {
+function reportHtml(title: string, report: HealthReport): string {
   const state = report.ok ? '<b class="good">yes</b>' : '<b class="bad">no</b>';
   const reasons = report.checks
     .filter((check) => !check.ok)
@@ -117,8 +117,8 @@ export function renderPage(
 <body>
 <h1>tapekeep</h1>
 <dl>
-${verdict('alive', health)}
-${verdict('ready', ready)}
+${reportHtml('alive', health)}
+${reportHtml('ready', ready)}
 ${facts}
 </dl>
 <h2>Streams since the start</h2>

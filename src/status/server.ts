@@ -51,7 +51,7 @@ const HEADERS_LIMIT_MS = 5000;
 const LOOK_EVERY_MS = 1000;
 const MAX_HEADER_BYTES = 8192;
 const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
-/** Paths that orchestrators ask without a token. They show names and verdicts, no details. */
+/** Paths that orchestrators ask without a token. They show names and answers, no details. */
 const OPEN_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
 const digest = (text: string) => createHash('sha256').update(text).digest();

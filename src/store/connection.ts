@@ -9,7 +9,7 @@ import { actionOf, StoreError, sqlstateOf, toStoreError } from './errors.js';
 
 /** The oldest server whose SQL we speak (multiranges, NULLS NOT DISTINCT, MERGE). */
 const OLDEST_SERVER = 15;
-/** The client gives up a little after the server should have, so that the server's word is heard. */
+/** The client gives up a little after the server should have, so that the server's answer comes first. */
 export const CLIENT_GRACE_MS = 5_000;
 /** TCP keepalive finds a server that vanished without a word. */
 const KEEPALIVE_AFTER_MS = 10_000;

@@ -257,7 +257,7 @@ suite('gaps', { concurrency: 3 }, () => {
     const { out: listed } = await world.ask('gaps');
     assert.match(
       listed,
-      /^No gaps within what was collected; what is outside of it is told below\.$/m,
+      /^No gaps within what was collected; what is outside of it is listed below\.$/m,
     );
     assert.match(listed, /^Nothing collects at present\. What happened since .* is not listed\.$/m);
     const failed = { attempts: 3, reason: 'walk stalled', note: 'no way', nextAttemptAt: at(900) };

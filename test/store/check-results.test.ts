@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { KlineRow, StreamRef } from '../../src/model/batch.js';
-import { judgeSlot, matchRow, type VerdictRow } from '../../src/model/verdict.js';
+import { type CheckRow, judgeSlot, matchRow } from '../../src/model/check-results.js';
 import type { CheckTarget, Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import { claim, NOON_S, trade } from '../support/postgres/postgres-rows.js';
@@ -39,7 +39,7 @@ const spanS = (fromS: number, toS: number) => ({
   toMs: (NOON_S + toS) * 1000,
 });
 
-const mismatch = (fromS: number, more: Partial<VerdictRow> = {}): VerdictRow => ({
+const mismatch = (fromS: number, more: Partial<CheckRow> = {}): CheckRow => ({
   span: spanS(fromS, fromS + 60),
   outcome: 'mismatch',
   differences: [{ figure: 'volume', trades: '1', candle: '2' }],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { VerdictRow } from '../../src/model/verdict.js';
+import type { CheckRow } from '../../src/model/check-results.js';
 import { migrate } from '../../src/store/schema/migrate.js';
 import {
   OWNED_FUNCTIONS,
@@ -157,7 +157,7 @@ test('a daemon that only writes does everything it does', async () => {
 /** All that is written about verdicts. */
 async function runVerdicts(url: string, store: Awaited<ReturnType<typeof openTestStore>>['store']) {
   const fromMs = NOON_S * 1000;
-  const mismatch: VerdictRow = {
+  const mismatch: CheckRow = {
     ...{ span: { fromMs, toMs: fromMs + HOUR_S * 1000 }, outcome: 'mismatch' as const, tries: 0 },
     differences: [{ figure: 'volume', trades: '1', candle: '2' }],
     nextTryAtMs: fromMs,

@@ -128,7 +128,7 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   telemetry.collect.progressed({ stream, market: 'M', newestMs: 7600 });
   const document: StatusDocument = {
     facts: { exchange: '<img src=x onerror=alert(3)>', sandbox: true },
-    streams: statusStreams(telemetry.tally.snapshot(), 10_000),
+    streams: statusStreams(telemetry.counts.snapshot(), 10_000),
     gaps: null,
   };
   const server = await start({ ready: async () => ill, statusJson: async () => document });
@@ -164,14 +164,14 @@ test('the page and the document tell open gaps by reason, the longest first', as
   const hostile = '<script>alert(4)</script>';
   telemetry.verify.completenessCounted({
     coverage: [],
-    verdicts: [],
+    checks: [],
     openGaps: [
       { stream: 'trades', reason: 'suspect', lengthMs: 60_000, oldestAgeMs: 90_000 },
       { stream: 'kline', reason: 'exchange failed', lengthMs: 7_200_000, oldestAgeMs: 7_300_040 },
       { stream: 'depth', reason: hostile, lengthMs: 10, oldestAgeMs: 10 },
     ],
   });
-  const gaps = statusGaps(telemetry.tally.snapshot().completeness?.openGaps ?? []);
+  const gaps = statusGaps(telemetry.counts.snapshot().completeness?.openGaps ?? []);
   document = { ...document, gaps };
   const page = await read();
   assert.match(

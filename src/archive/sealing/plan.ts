@@ -117,9 +117,9 @@ export async function unsettledNote(
   switch (why) {
     case 'gap':
       return `an open gap of ${of} from ${at} on`;
-    case 'doubt':
+    case 'suspect':
       return `${of} are doubted from ${at} on, and not fetched again yet`;
-    case 'verdict':
+    case 'mismatch':
       return `${of} is not judged from ${at} on`;
   }
 }

@@ -99,7 +99,7 @@ function nothing(
   }
   return isAllKnown
     ? 'No gaps: all that is expected is covered.'
-    : 'No gaps within what was collected; what is outside of it is told below.';
+    : 'No gaps within what was collected; what is outside of it is listed below.';
 }
 
 function more(found: number, shown: number, isAll: boolean): string {

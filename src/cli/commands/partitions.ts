@@ -9,7 +9,7 @@ import { type Column, formatTable, jsonLine, roughDuration } from '../output.js'
 
 const HELP = `
 hot       being written
-sealed    final: checked, counted, summed up; late rows open it again, and that is told
+sealed    final: checked, counted, summed up; late rows open it again, and that is reported
 archived  its rows are in files below cold.dir; "tapekeep restore" brings them back
 expired   older than its retention: gone for good
 

@@ -89,7 +89,7 @@ export default command({
       summary = new LiveSummary({
         output: stdout,
         clock,
-        snapshot: () => telemetry.tally.snapshot(),
+        snapshot: () => telemetry.counts.snapshot(),
         exchangeNowMs: () => exchangeTime.nowMs(),
       });
       if (lost.has('stdout')) summary.abandon();

@@ -24,21 +24,21 @@ export default command({
   options: { json: JSON_DOCUMENT },
   needs: archive(),
   async run({ session, store, nowMs }, { json }) {
-    const [identity, streams, totals, verdicts] = await Promise.all([
+    const [identity, streams, totals, checks] = await Promise.all([
       store.archive(),
       store.statusRows(nowMs),
       store.gapTotals(nowMs),
       store.checks.totals(),
     ]);
     const openGaps = openGapsOf(totals, streams, nowMs);
-    const lines = streams.map((stream) => toLine(stream, verdicts, nowMs));
+    const lines = streams.map((stream) => toLine(stream, checks, nowMs));
     if (json === true) {
       const document = {
         archive: identity,
         at: new Date(nowMs),
         streams: lines,
         openGaps,
-        verdicts,
+        verdicts: checks,
       };
       process.stdout.write(`${JSON.stringify(document)}\n`);
       return;
@@ -52,7 +52,7 @@ export default command({
       ...gapLines(openGaps, nowMs),
       ...beforeHistoryLines(streams),
       ...historyLines(streams),
-      ...verdictLines(verdicts),
+      ...mismatchLines(checks),
       ...(identity === null ? [] : absentLines(session.config.markets, streams)),
     ];
     process.stdout.write(`${[title, ...table, ...foot].join('\n')}\n`);
@@ -108,27 +108,27 @@ function absentLines(wanted: readonly string[], streams: readonly StreamStatus[]
     );
 }
 
-function verdictLines(verdicts: readonly CheckTotals[]): string[] {
-  const bad = verdicts.filter(({ mismatches }) => mismatches > 0);
+function mismatchLines(checks: readonly CheckTotals[]): string[] {
+  const bad = checks.filter(({ mismatches }) => mismatches > 0);
   return bad.map(
     ({ market, intervalS, mismatches }) =>
       `${market}: the stored trades do not add up to ${whole(mismatches)} of its candles of ${intervalS} s; "tapekeep verify --market ${market}" names them.`,
   );
 }
 
-function toLine(stream: StreamStatus, verdicts: readonly CheckTotals[], nowMs: number): StatusLine {
+function toLine(stream: StreamStatus, checks: readonly CheckTotals[], nowMs: number): StatusLine {
   const { newestCoveredMs, coveredS, gapS, beforeHistoryS } = stream;
   const expectedS = coveredS + gapS - beforeHistoryS;
-  const verdict =
+  const check =
     stream.kind === 'kline'
-      ? verdicts.find(
+      ? checks.find(
           ({ marketId, intervalS }) => marketId === stream.marketId && intervalS === stream.variant,
         )
       : undefined;
   return {
     ...stream,
-    verifiedUntilMs: verdict?.judgedUntilMs ?? null,
-    mismatches: verdict?.mismatches ?? 0,
+    verifiedUntilMs: check?.judgedUntilMs ?? null,
+    mismatches: check?.mismatches ?? 0,
     lagS: newestCoveredMs === null ? null : Math.max(0, nowMs - newestCoveredMs) / 1000,
     coverage: expectedS === 0 ? null : coveredS / expectedS,
   };

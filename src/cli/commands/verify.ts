@@ -1,7 +1,7 @@
 import { checkSpanSlots } from '../../archive/verification.js';
 import { ceilToMs, floorToMs, type Span, subtractSpans } from '../../kernel/span.js';
 import { ALL_MARKETS_ID, type StreamRef } from '../../model/batch.js';
-import { describeDifference, type SlotVerdict } from '../../model/verdict.js';
+import { describeDifference, type SlotCheck } from '../../model/check-results.js';
 import type { BeyondPresent, CheckTarget, Gap, Store } from '../../store/index.js';
 import { command } from '../command.js';
 import { EXIT_CODES } from '../failure.js';
@@ -31,7 +31,7 @@ interface MarketFindings {
   readonly counts: Map<number, Counts>;
   readonly mismatches: {
     readonly intervalS: number;
-    readonly slot: SlotVerdict;
+    readonly slot: SlotCheck;
     /** Of the shortest candles alone. */
     readonly tradeIds: readonly number[] | null;
   }[];
@@ -137,7 +137,7 @@ function verifyDocument(findings: readonly MarketFindings[], isWhole: boolean) {
 }
 
 const HELP = `
-Trades and candles are told by the exchange on two roads. Where the archive holds both, their sums
+The exchange reports trades and candles in two ways. Where the archive holds both, their sums
 and prices must agree to the last digit. Without a span all that was collected is judged.
 
   tapekeep verify
@@ -174,7 +174,7 @@ export default command({
     process.stdout.write(text);
     if (!isWhole) return EXIT_CODES.forced;
     const isSuspect = findings.length === 0 || findings.some(isUnproven);
-    return isSuspect ? EXIT_CODES.doubt : EXIT_CODES.ok;
+    return isSuspect ? EXIT_CODES.unproven : EXIT_CODES.ok;
   },
 });
 

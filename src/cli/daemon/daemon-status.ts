@@ -4,7 +4,7 @@ import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../kernel/clock.js';
 import { messageOf } from '../../kernel/errors.js';
-import type { CompletenessTally } from '../../observe/tally.js';
+import type { CompletenessTotals } from '../../observe/run-counts.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import { statusGaps, statusStreams } from '../../status/document.js';
 import { type HealthReport, healthReport } from '../../status/health.js';
@@ -68,7 +68,7 @@ export async function openDaemonStatus(
     health: async () => health(look()),
     ready: () => ready(look()),
     statusJson: async () => {
-      const snapshot = telemetry.tally.snapshot();
+      const snapshot = telemetry.counts.snapshot();
       const { completeness } = snapshot;
       return {
         facts: {
@@ -131,7 +131,7 @@ function leftOutFacts(count: number) {
 }
 
 /** Warnings first: what an operator has to look into. */
-function completenessFacts(counted: CompletenessTally | null) {
+function completenessFacts(counted: CompletenessTotals | null) {
   if (counted === null) return {};
   const { mismatches, oldestGapMs, lowestCoverage, verifiedLagMs } = counted;
   return {

@@ -111,14 +111,14 @@ async function reportCompleteness(
   { telemetry, exchangeTime }: HouseOptions,
 ): Promise<void> {
   const nowMs = exchangeTime.nowMs();
-  const [gaps, verdicts] = await Promise.all([store.gapTotals(nowMs), store.checks.totals()]);
+  const [gaps, checks] = await Promise.all([store.gapTotals(nowMs), store.checks.totals()]);
   telemetry.verify.completenessCounted({
     coverage: coverageOf(streams),
     openGaps: openGapsOf(gaps, streams, nowMs).map(({ oldestMs, ...gap }) => ({
       ...gap,
       oldestAgeMs: Math.max(0, nowMs - oldestMs),
     })),
-    verdicts: verdicts.map((totals) => verdictOf(totals, nowMs)),
+    checks: checks.map((totals) => checksOf(totals, nowMs)),
   });
 }
 
@@ -137,7 +137,7 @@ function coverageOf(streams: readonly StreamStatus[]) {
     .map(({ stream, market, covered, all }) => ({ stream, market, ratio: covered / all }));
 }
 
-function verdictOf({ market, intervalS, mismatches, judgedUntilMs }: CheckTotals, nowMs: number) {
+function checksOf({ market, intervalS, mismatches, judgedUntilMs }: CheckTotals, nowMs: number) {
   const lagMs = judgedUntilMs === null ? null : Math.max(0, nowMs - judgedUntilMs);
   return { market, intervalS, mismatches, lagMs };
 }

@@ -1,6 +1,6 @@
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
-import type { StreamTally, TallySnapshot } from '../../observe/tally.js';
+import type { RunCountsSnapshot, StreamCounts } from '../../observe/run-counts.js';
 import { type Column, formatTable, roughDuration } from '../output.js';
 
 /** Where the summary is drawn: stdout, or a stand-in. */
@@ -13,7 +13,7 @@ interface SummaryOutput {
 export interface SummaryOptions {
   readonly output: SummaryOutput;
   readonly clock: Clock;
-  readonly snapshot: () => TallySnapshot;
+  readonly snapshot: () => RunCountsSnapshot;
   /** The exchange's time now, UNIX milliseconds: lags are measured against it. */
   readonly exchangeNowMs: () => number;
 }
@@ -27,7 +27,7 @@ const SHOW_CURSOR = '\x1b[?25h';
 
 const count = (value: number) => value.toLocaleString('en-US');
 
-function columnsAt(nowMs: number): readonly Column<StreamTally>[] {
+function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
   const lag = (ms: number | null) => (ms === null ? '–' : roughDuration(nowMs - ms));
   const right = 'right' as const;
   return [
@@ -52,10 +52,10 @@ interface Rates {
   readonly requestsPerS: number;
 }
 
-const storedIn = ({ streams }: TallySnapshot) =>
+const storedIn = ({ streams }: RunCountsSnapshot) =>
   streams.reduce((sum, stream) => sum + stream.stored + stream.updated, 0);
 
-function footLine(snapshot: TallySnapshot, rates: Rates): string {
+function footLine(snapshot: RunCountsSnapshot, rates: Rates): string {
   return [
     `${rates.rowsPerS.toFixed(1)} rows/s`,
     `${rates.requestsPerS.toFixed(1)} requests/s`,
@@ -64,7 +64,7 @@ function footLine(snapshot: TallySnapshot, rates: Rates): string {
   ].join(', ');
 }
 
-function oneLine(snapshot: TallySnapshot, nowMs: number, rates: Rates): string {
+function oneLine(snapshot: RunCountsSnapshot, nowMs: number, rates: Rates): string {
   const streams = snapshot.streams.map((stream) => {
     const lag = stream.newestMs === null ? '' : ` (lag ${roughDuration(nowMs - stream.newestMs)})`;
     return `${stream.stream} ${count(stream.stored + stream.updated)}${lag}`;
@@ -74,7 +74,7 @@ function oneLine(snapshot: TallySnapshot, nowMs: number, rates: Rates): string {
 }
 
 /** The table of totals that closes a run. */
-function finalSummary(snapshot: TallySnapshot, nowMs: number, ranMs: number): string {
+function finalSummary(snapshot: RunCountsSnapshot, nowMs: number, ranMs: number): string {
   const seconds = Math.max(ranMs / 1000, 0.001);
   const rates = {
     rowsPerS: storedIn(snapshot) / seconds,

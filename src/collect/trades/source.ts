@@ -1,5 +1,5 @@
 import type { CallOptions } from '../../client/index.js';
-import type { ToldGap } from '../../contract/gap-notices.js';
+import type { GapNotice } from '../../contract/gap-notices.js';
 import type { HistoryTrade, ResultTrade } from '../../contract/resources.js';
 import type { RejectedRow } from '../../contract/shape.js';
 import { SECOND_MS } from '../../kernel/durations.js';
@@ -20,7 +20,7 @@ export interface TradePage extends ReplyTimes {
   readonly rejected: readonly RejectedRow[];
   readonly unread: readonly UnreadRow[];
   /** What the server says it does not know whole, in whole seconds; only a replay says so. */
-  readonly gaps: readonly ToldGap[];
+  readonly gaps: readonly GapNotice[];
   /** Rows in the reply, readable or not. */
   readonly rowCount: number;
   readonly receivedAtMs: number;
@@ -139,10 +139,10 @@ function wholeSeconds({ fromMs, toMs }: Span): Span {
  * Where an archive does not have the exact times its replay gives the second, which must not be taken
  * for exact.
  */
-function exactOnly(trade: SourceTrade, gaps: readonly ToldGap[] = []): SourceTrade {
+function exactOnly(trade: SourceTrade, gaps: readonly GapNotice[] = []): SourceTrade {
   const { executedAtUs, tradedAtS } = trade;
   const isWhole = executedAtUs === tradedAtS * MICROS;
-  const isUnknown = ({ kind, span }: ToldGap) =>
+  const isUnknown = ({ kind, span }: GapNotice) =>
     kind !== 'trades' &&
     span.fromMs < (tradedAtS + 1) * SECOND_MS &&
     tradedAtS * SECOND_MS < span.toMs;

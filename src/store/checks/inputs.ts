@@ -1,6 +1,6 @@
 import { holdsSpan, normalizeSpans, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
-import type { CandleFigures, SlotFigures, TradeFigures } from '../../model/verdict.js';
+import type { CandleFigures, SlotFigures, TradeFigures } from '../../model/check-results.js';
 import { coveredSql, expectedSql, streamRefSql } from '../completeness/ledger.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';

@@ -1,11 +1,11 @@
 import { hullOf, type Span } from '../../kernel/span.js';
 import type { StreamRef } from '../../model/batch.js';
 import {
-  invalidateVerdicts,
-  mergeVerdicts,
-  type SlotVerdict,
-  type VerdictRow,
-} from '../../model/verdict.js';
+  type CheckRow,
+  invalidateRows,
+  mergeChecks,
+  type SlotCheck,
+} from '../../model/check-results.js';
 import type { Runner } from '../connection.js';
 import type { Database } from '../database.js';
 import { lockRowsSql } from '../locks.js';
@@ -14,7 +14,7 @@ import { boundsSql, type Flat, fromMs, rangeSql, toMs, unnested, withSpan } from
 /** Reading and writing of check results. Every change reads, merges and replaces under a lock. */
 
 /** A recorded mismatch. */
-export interface Mismatch extends VerdictRow {
+export interface Mismatch extends CheckRow {
   readonly marketId: number;
   readonly market: string;
   readonly intervalS: number;
@@ -52,10 +52,10 @@ async function changeRows(
   marketId: number,
   intervalS: number,
   hull: Span,
-  change: (known: readonly VerdictRow[]) => readonly VerdictRow[],
+  change: (known: readonly CheckRow[]) => readonly CheckRow[],
 ): Promise<void> {
   const where = [marketId, intervalS, hull.fromMs, hull.toMs];
-  const known = (await runner.rows<Flat<VerdictRow>>(AROUND, where)).map(withSpan);
+  const known = (await runner.rows<Flat<CheckRow>>(AROUND, where)).map(withSpan);
   const rows = change(known);
   if (known.length > 0) await runner.rows(DELETE_AROUND, where);
   if (rows.length === 0) return;
@@ -76,7 +76,7 @@ async function changeAround(
   marketId: number,
   intervalS: number,
   results: readonly { readonly span: Span }[],
-  change: (known: readonly VerdictRow[]) => readonly VerdictRow[],
+  change: (known: readonly CheckRow[]) => readonly CheckRow[],
 ): Promise<void> {
   if (results.length === 0) return;
   await database.transaction(async (runner) => {
@@ -91,9 +91,9 @@ export async function recordCheckResults(
   database: Database,
   marketId: number,
   intervalS: number,
-  rows: readonly VerdictRow[],
+  rows: readonly CheckRow[],
 ): Promise<void> {
-  await changeAround(database, marketId, intervalS, rows, (known) => mergeVerdicts(known, rows));
+  await changeAround(database, marketId, intervalS, rows, (known) => mergeChecks(known, rows));
 }
 
 /**
@@ -106,14 +106,14 @@ export async function reportCheckResults(
   database: Database,
   marketId: number,
   intervalS: number,
-  results: readonly SlotVerdict[],
+  results: readonly SlotCheck[],
   nowMs: number,
 ): Promise<void> {
   await changeAround(database, marketId, intervalS, results, (known) => {
     const knownAt = new Map(
       known.filter(({ outcome }) => outcome === 'mismatch').map((row) => [row.span.fromMs, row]),
     );
-    const later = results.flatMap(({ span, outcome, differences }): VerdictRow[] => {
+    const later = results.flatMap(({ span, outcome, differences }): CheckRow[] => {
       const earlier = knownAt.get(span.fromMs);
       if (outcome === 'mismatch' && earlier === undefined) {
         return [{ span, outcome, differences, tries: 0, nextTryAtMs: nowMs }];
@@ -123,7 +123,7 @@ export async function reportCheckResults(
       }
       return [];
     });
-    return mergeVerdicts(known, later);
+    return mergeChecks(known, later);
   });
 }
 
@@ -192,7 +192,7 @@ export async function applySuspects(
           if (suspect.intervalS !== 0 && suspect.intervalS !== intervalS) continue;
           const changed = outward(suspect, intervalS * 1000);
           await changeRows(runner, marketId, intervalS, changed, (known) =>
-            invalidateVerdicts(known, changed, nowMs),
+            invalidateRows(known, changed, nowMs),
           );
         }
       }

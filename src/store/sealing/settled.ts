@@ -10,7 +10,7 @@ import { boundsSql, type Flat, fromMs, withSpan } from '../sql.js';
 
 /** Why a partition cannot be sealed yet. */
 export interface Unsettled {
-  readonly why: 'gap' | 'doubt' | 'verdict';
+  readonly why: 'gap' | 'suspect' | 'mismatch';
   readonly kind: string;
   readonly market: string;
   readonly variantS: number;
@@ -107,10 +107,10 @@ export async function findUnsettled(
   const [gap] = await runner.rows<Found>(OPEN_GAP, [from, to, streams]);
   if (gap !== undefined) return toUnsettled('gap', gap);
   const [suspect] = await runner.rows<Found>(OPEN_SUSPECT, [from, to, streams]);
-  if (suspect !== undefined) return toUnsettled('doubt', suspect);
+  if (suspect !== undefined) return toUnsettled('suspect', suspect);
   if (!needsChecks) return undefined;
   const [mismatch] = await runner.rows<Found>(OPEN_CHECK, [from, to]);
-  return mismatch === undefined ? undefined : toUnsettled('verdict', mismatch);
+  return mismatch === undefined ? undefined : toUnsettled('mismatch', mismatch);
 }
 
 function toUnsettled(why: Unsettled['why'], found: Found): Unsettled {

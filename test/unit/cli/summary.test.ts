@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LiveSummary } from '../../../src/cli/daemon/summary.js';
 import { formatTable, roughDuration } from '../../../src/cli/output.js';
-import { Tally } from '../../../src/observe/tally.js';
+import { RunCounts } from '../../../src/observe/run-counts.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const ESCAPE = '\x1b';
@@ -10,21 +10,21 @@ const TOKENS = new RegExp(`${ESCAPE}\\[\\??\\d+[A-Za-z]|\\n|[^${ESCAPE}\\n]+`, '
 
 function setUp(isTTY: boolean, columns = 100) {
   const clock = new FakeClock();
-  const tally = new Tally();
+  const counts = new RunCounts();
   const written: string[] = [];
   const output = { isTTY, columns, write: (text: string) => written.push(text) };
   const summary = new LiveSummary({
     output,
     clock,
-    snapshot: () => tally.snapshot(),
+    snapshot: () => counts.snapshot(),
     exchangeNowMs: () => clock.wallMs(),
   });
   const collect = (rows: number) => {
-    tally.received('trades', rows);
-    tally.settled('trades', 'stored', rows);
-    tally.progressed('trades', 'BTC_USDT', clock.wallMs() - 1500);
+    counts.received('trades', rows);
+    counts.settled('trades', 'stored', rows);
+    counts.progressed('trades', 'BTC_USDT', clock.wallMs() - 1500);
   };
-  return { clock, tally, written, summary, collect };
+  return { clock, counts, written, summary, collect };
 }
 
 /** What a terminal shows after all that was written to it; knows only the codes in use here. */

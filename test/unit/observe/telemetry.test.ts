@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import type { Telemetry } from '../../../src/observe/events.js';
 import { createLogger } from '../../../src/observe/logger.js';
 import { MARKET_LABELS_MAX } from '../../../src/observe/metrics.js';
-import { ROW_OUTCOMES } from '../../../src/observe/tally.js';
+import { ROW_OUTCOMES } from '../../../src/observe/run-counts.js';
 import { createTelemetry } from '../../../src/observe/telemetry.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -138,7 +138,7 @@ const EXAMPLES: Examples = {
         ...[{ stream: 'trades', reason: 'not collected', lengthMs: 60_000, oldestAgeMs: 90_000 }],
         ...[{ stream: 'trades', reason: 'suspect', lengthMs: 1000, oldestAgeMs: 120_000 }],
       ],
-      verdicts: [
+      checks: [
         { market: 'BTC_USDT', intervalS: 60, mismatches: 2, lagMs: 70_000 },
         { market: 'BTC_USDT', intervalS: 3600, mismatches: 0, lagMs: null },
       ],
@@ -244,8 +244,8 @@ test('received rows are conserved: settled by one outcome each, or in flight', a
         const settled = ROW_OUTCOMES.reduce((sum, outcome) => sum + row(outcome), 0);
         const inFlight = seriesValue(page, `tapekeep_rows_in_flight{stream="${stream}"}`);
         assert.equal(row('received'), settled + (inFlight ?? Number.NaN));
-        const tally = telemetry.tally.snapshot().streams.find((one) => one.stream === stream);
-        assert.equal(tally?.inFlight, inFlight);
+        const counts = telemetry.counts.snapshot().streams.find((one) => one.stream === stream);
+        assert.equal(counts?.inFlight, inFlight);
       }
     }),
     { numRuns: 50 },
@@ -282,10 +282,10 @@ test('a connection that never opened takes nothing from the number of open ones'
   client.socketOpened({ market: 'A', periodS: 60 });
   const failed = { periodS: 60, code: 1006, reason: 'connect_failed', livedMs: 1 };
   client.socketClosed({ ...failed, market: 'B' });
-  assert.equal(telemetry.tally.snapshot().openSockets, 1);
+  assert.equal(telemetry.counts.snapshot().openSockets, 1);
   client.socketClosed({ ...failed, market: 'A', reason: 'remote' });
   client.socketClosed({ ...failed, market: 'A', reason: 'remote' });
-  assert.equal(telemetry.tally.snapshot().openSockets, 0);
+  assert.equal(telemetry.counts.snapshot().openSockets, 0);
 });
 
 test('a removed market stops lagging and frees its label', async () => {
@@ -295,7 +295,7 @@ test('a removed market stops lagging and frees its label', async () => {
   assert.doesNotMatch(await telemetry.metricsText(), /lag_seconds\{/);
 });
 
-test('the tally keeps totals, the newest and the slowest market, and open gaps', () => {
+test('the counts keeps totals, the newest and the slowest market, and open gaps', () => {
   const { telemetry } = observed();
   const { collect, client } = telemetry;
   collect.received({ stream: 'trades', market: 'A', count: 5 });
@@ -308,7 +308,7 @@ test('the tally keeps totals, the newest and the slowest market, and open gaps',
   });
   client.socketOpened({ market: 'A', periodS: 60 });
   client.requestEnded({ endpoint: 'x', outcome: 'timeout', durationMs: 1, bytes: 0 });
-  const snapshot = telemetry.tally.snapshot();
+  const snapshot = telemetry.counts.snapshot();
   const [trades] = snapshot.streams;
   assert.equal(trades?.newestMs, 2000);
   assert.equal(trades.slowestMs, 500);
@@ -317,7 +317,7 @@ test('the tally keeps totals, the newest and the slowest market, and open gaps',
   assert.equal(trades.openGaps, 1);
   assert.deepEqual([snapshot.requests, snapshot.failedRequests, snapshot.openSockets], [1, 1, 1]);
   collect.gapsCounted({ gaps: [] });
-  assert.equal(telemetry.tally.snapshot().streams[0]?.openGaps, 0);
+  assert.equal(telemetry.counts.snapshot().streams[0]?.openGaps, 0);
 });
 
 test('Prometheus finds nothing wrong with our metrics', async (context) => {
@@ -361,11 +361,11 @@ test('completeness is told anew each time: what is over leaves no series behind'
   ] as const) {
     assert.equal(seriesValue(page, `tapekeep_${series}`), value, series);
   }
-  assert.deepEqual(telemetry.tally.snapshot().completeness, {
+  assert.deepEqual(telemetry.counts.snapshot().completeness, {
     ...{ mismatches: 2, oldestGapMs: 120_000, lowestCoverage: 0.75, verifiedLagMs: 70_000 },
     openGaps: EXAMPLES.verify.completenessCounted.openGaps,
   });
-  telemetry.verify.completenessCounted({ coverage: [], openGaps: [], verdicts: [] });
+  telemetry.verify.completenessCounted({ coverage: [], openGaps: [], checks: [] });
   const after = await telemetry.metricsText();
   assert.doesNotMatch(after, /^tapekeep_(coverage_ratio|open_gap_seconds_by|mismatches|oldest)\{/m);
 });

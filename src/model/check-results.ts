@@ -45,8 +45,8 @@ export interface SlotFigures {
   readonly hasCandle: boolean;
 }
 
-export const VERDICT_OUTCOMES = ['match', 'mismatch', 'unproven'] as const;
-export type VerdictOutcome = (typeof VERDICT_OUTCOMES)[number];
+export const CHECK_OUTCOMES = ['match', 'mismatch', 'unproven'] as const;
+export type CheckOutcome = (typeof CHECK_OUTCOMES)[number];
 
 /** One figure on which the two roads do not agree; null: there is none on that side. */
 export interface Difference {
@@ -55,9 +55,9 @@ export interface Difference {
   readonly candle: string | null;
 }
 
-export interface SlotVerdict {
+export interface SlotCheck {
   readonly span: Span;
-  readonly outcome: VerdictOutcome;
+  readonly outcome: CheckOutcome;
   /** Empty unless the outcome is a mismatch. */
   readonly differences: readonly Difference[];
   /** Why nothing can be said; null unless the outcome is unproven. */
@@ -76,7 +76,7 @@ function unprovenReason({ hasTrades, hasCandle }: SlotFigures): string | null {
  * its high and low may include that price (field notes, kline); nothing else is allowed to differ.
  * Without trades there may be no candle, or one without volume; its prices then say nothing.
  */
-export function judgeSlot(slot: SlotFigures): SlotVerdict {
+export function judgeSlot(slot: SlotFigures): SlotCheck {
   const { span, trades, candle } = slot;
   const reason = unprovenReason(slot);
   if (reason !== null) return { span, outcome: 'unproven', differences: [], reason };
@@ -135,8 +135,8 @@ export function describeDifference({ figure, trades, candle }: Difference): stri
   return `${figure}: trades ${trades ?? 'none'}, candle ${candle ?? 'none'}`;
 }
 
-/** A row of the table of verdicts: runs of matches are one, each mismatch is its own. */
-export interface VerdictRow {
+/** A row of the table of results: runs of matches are one, each mismatch is its own. */
+export interface CheckRow {
   readonly span: Span;
   readonly outcome: 'match' | 'mismatch';
   readonly differences: readonly Difference[];
@@ -157,21 +157,18 @@ function around(whole: Span, hole: Span): Span[] {
 }
 
 /** A match over a span; it needs nothing more. */
-export function matchRow(span: Span): VerdictRow {
+export function matchRow(span: Span): CheckRow {
   return { span, outcome: 'match', differences: [], tries: 0, nextTryAtMs: null };
 }
 
 /**
- * The rows that stand for all verdicts when later ones come: the newest verdict of a slot wins, and
+ * The rows that stand for all results when later ones come: the newest result of a slot wins, and
  * matches that touch become one row, so that the table does not grow with the archive.
  *
  * @param known rows around the new ones, apart from each other
  * @param later rows that replace what they overlap, apart from each other
  */
-export function mergeVerdicts(
-  known: readonly VerdictRow[],
-  later: readonly VerdictRow[],
-): VerdictRow[] {
+export function mergeChecks(known: readonly CheckRow[], later: readonly CheckRow[]): CheckRow[] {
   let kept = [...known];
   for (const { span } of later) {
     kept = kept.flatMap((row) =>
@@ -193,11 +190,11 @@ export function mergeVerdicts(
  * mismatches are to be looked at again with the count of their tries kept. Those that wait for their
  * next look go on waiting: a refetch is itself a change, and must not shorten the pause after it.
  */
-export function invalidateVerdicts(
-  known: readonly VerdictRow[],
+export function invalidateRows(
+  known: readonly CheckRow[],
   changed: Span,
   nowMs: number,
-): VerdictRow[] {
+): CheckRow[] {
   return known.flatMap((row) => {
     if (!overlaps(row.span, changed)) return row;
     if (row.outcome === 'mismatch') return { ...row, nextTryAtMs: row.nextTryAtMs ?? nowMs };

@@ -5,15 +5,15 @@ import { addDecimals, compareDecimals, multiplyDecimals } from '../../../src/ker
 import type { Span } from '../../../src/kernel/span.js';
 import {
   type CandleFigures,
+  type CheckRow,
   describeDifference,
-  invalidateVerdicts,
+  invalidateRows,
   judgeSlot,
   matchRow,
-  mergeVerdicts,
+  mergeChecks,
   type SlotFigures,
   type TradeFigures,
-  type VerdictRow,
-} from '../../../src/model/verdict.js';
+} from '../../../src/model/check-results.js';
 
 interface Trade {
   readonly price: string;
@@ -164,7 +164,7 @@ const minutes = (from: number, to: number): Span => ({
   fromMs: from * MINUTE_MS,
   toMs: to * MINUTE_MS,
 });
-const mismatch = (at: number, tries = 0): VerdictRow => ({
+const mismatch = (at: number, tries = 0): CheckRow => ({
   span: minutes(at, at + 1),
   outcome: 'mismatch',
   differences: [],
@@ -174,8 +174,8 @@ const mismatch = (at: number, tries = 0): VerdictRow => ({
 
 test('runs of matches are one row, and the newest verdict of a slot wins', () => {
   const known = [matchRow(minutes(0, 5)), mismatch(5, 2), matchRow(minutes(6, 8))];
-  assert.deepEqual(mergeVerdicts(known, [matchRow(minutes(5, 6))]), [matchRow(minutes(0, 8))]);
-  assert.deepEqual(mergeVerdicts(known, [mismatch(2, 1), matchRow(minutes(8, 9))]), [
+  assert.deepEqual(mergeChecks(known, [matchRow(minutes(5, 6))]), [matchRow(minutes(0, 8))]);
+  assert.deepEqual(mergeChecks(known, [mismatch(2, 1), matchRow(minutes(8, 9))]), [
     matchRow(minutes(0, 2)),
     mismatch(2, 1),
     matchRow(minutes(3, 5)),
@@ -193,13 +193,13 @@ test('merging says of every slot what the last word was, and never overlaps', ()
   fc.assert(
     fc.property(fc.array(word, { maxLength: 30 }), (words) => {
       const expected = new Map<number, string>();
-      let rows: VerdictRow[] = [];
+      let rows: CheckRow[] = [];
       for (const { at, length, bad } of words) {
         const later = bad ? mismatch(at) : matchRow(minutes(at, at + length));
         for (let slotAt = at; slotAt < (bad ? at + 1 : at + length); slotAt += 1) {
           expected.set(slotAt, later.outcome);
         }
-        rows = mergeVerdicts(rows, [later]);
+        rows = mergeChecks(rows, [later]);
       }
       const found = new Map<number, string>();
       for (const [index, row] of rows.entries()) {
@@ -223,14 +223,14 @@ test('merging says of every slot what the last word was, and never overlaps', ()
 
 test('a change ends what was proven there, and has mismatches judged anew with their tries', () => {
   const known = [matchRow(minutes(0, 5)), mismatch(5, 2)];
-  assert.deepEqual(invalidateVerdicts(known, minutes(3, 4), 7), [
+  assert.deepEqual(invalidateRows(known, minutes(3, 4), 7), [
     matchRow(minutes(0, 3)),
     matchRow(minutes(4, 5)),
     mismatch(5, 2),
   ]);
   const waiting = { ...mismatch(5, 1), nextTryAtMs: 99 };
-  assert.deepEqual(invalidateVerdicts([waiting], minutes(0, 9), 7), [waiting]);
-  assert.deepEqual(invalidateVerdicts(known, minutes(0, 9), 7), [
+  assert.deepEqual(invalidateRows([waiting], minutes(0, 9), 7), [waiting]);
+  assert.deepEqual(invalidateRows(known, minutes(0, 9), 7), [
     { ...mismatch(5, 2), nextTryAtMs: 7 },
   ]);
 });

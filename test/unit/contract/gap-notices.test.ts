@@ -4,14 +4,14 @@ import fc from 'fast-check';
 import {
   describeCovered,
   describeGaps,
+  type GapNotice,
   readCovered,
   readGaps,
-  type ToldGap,
 } from '../../../src/contract/gap-notices.js';
 import { subtractSpans } from '../../../src/kernel/span.js';
 
 const moment = fc.integer({ min: 0, max: Date.UTC(2100, 0, 1) });
-const gap: fc.Arbitrary<ToldGap> = fc
+const gap: fc.Arbitrary<GapNotice> = fc
   .record({
     kind: fc.constantFrom('trades', 'times', 'kline', 'depth', 'ticker', 'state'),
     fromMs: moment,

@@ -23,7 +23,7 @@ export const ROW_OUTCOMES = [
 export type RowOutcome = (typeof ROW_OUTCOMES)[number];
 
 /** The counts of one stream since the program started. */
-export interface StreamTally extends Readonly<Record<RowOutcome, number>> {
+export interface StreamCounts extends Readonly<Record<RowOutcome, number>> {
   readonly stream: string;
   readonly received: number;
   /** Received and not settled yet. Below zero would mean rows out of nowhere. */
@@ -39,7 +39,7 @@ export interface StreamTally extends Readonly<Record<RowOutcome, number>> {
 }
 
 /** Open time of one kind of stream, by why it is open. */
-export interface OpenGapTally {
+export interface OpenGapTotal {
   readonly stream: string;
   readonly reason: string;
   readonly lengthMs: number;
@@ -48,26 +48,26 @@ export interface OpenGapTally {
 }
 
 /** How complete the archive is, at a glance. */
-export interface CompletenessTally {
+export interface CompletenessTotals {
   /** The longest first. */
-  readonly openGaps: readonly OpenGapTally[];
+  readonly openGaps: readonly OpenGapTotal[];
   readonly mismatches: number;
   /** Age of the oldest missing time that may still be had; null when nothing is. */
   readonly oldestGapMs: number | null;
   /** The worst of all streams, 0 to 1. */
   readonly lowestCoverage: number;
-  /** Exchange time now minus the end of the newest verdict, of the market furthest behind. */
+  /** Exchange time now minus the end of the newest check, of the market furthest behind. */
   readonly verifiedLagMs: number | null;
 }
 
-export interface TallySnapshot {
+export interface RunCountsSnapshot {
   /** In the order in which the streams first showed up. */
-  readonly streams: readonly StreamTally[];
+  readonly streams: readonly StreamCounts[];
   readonly requests: number;
   readonly failedRequests: number;
   readonly openSockets: number;
   /** Null until it was counted. */
-  readonly completeness: CompletenessTally | null;
+  readonly completeness: CompletenessTotals | null;
 }
 
 /** Ends of a request that say nothing against the exchange or the way to it. */
@@ -94,14 +94,14 @@ function emptyState(): StreamState {
  * Running totals for the terminal's summary and the status page, so that neither asks the database.
  * Stream and market names must be bounded before they come here.
  */
-export class Tally {
+export class RunCounts {
   readonly #streams = new Map<string, StreamState>();
   /** Markets that the exchange removed: a late word of them is no progress any more. */
   readonly #gone = new Set<string>();
   #requests = 0;
   #failedRequests = 0;
   #openSockets = 0;
-  #completeness: CompletenessTally | null = null;
+  #completeness: CompletenessTotals | null = null;
 
   received(stream: string, count: number): void {
     this.#of(stream).received += count;
@@ -138,7 +138,7 @@ export class Tally {
     }
   }
 
-  completeness(counted: CompletenessTally): void {
+  completeness(counted: CompletenessTotals): void {
     this.#completeness = counted;
   }
 
@@ -158,7 +158,7 @@ export class Tally {
     }
   }
 
-  snapshot(): TallySnapshot {
+  snapshot(): RunCountsSnapshot {
     return {
       streams: [...this.#streams].map(([stream, state]) => {
         const settled = ROW_OUTCOMES.reduce((sum, name) => sum + state.outcomes[name], 0);
