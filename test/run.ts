@@ -1,5 +1,5 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { availableParallelism, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
@@ -17,8 +17,6 @@ const root = import.meta.dirname;
 /** Tests that take long, and mostly wait, come first: what only computes fills the rest of the time. */
 const ROOMS = ['fault', 'e2e', 'store', 'wire', 'unit'];
 const turnOf = (path: string) => ROOMS.indexOf(path.split(sep)[0] ?? '');
-/** Processes at once, by processor: most of them wait for times and other processes. */
-const AT_ONCE = 2 * availableParallelism();
 /** A file that hangs fails by name, and does not take the others' time with it. */
 const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
 const picks = process.argv.slice(2);
@@ -109,7 +107,7 @@ const folder = mkdtempSync(join(tmpdir(), 'tapekeep-test-run-'));
 try {
   let failed = 0;
   // Each process inherits this one's loader flags, so TypeScript runs there as it does here.
-  const stream = run({ files: entriesIn(folder), concurrency: AT_ONCE, timeout: FILE_LIMIT_MS });
+  const stream = run({ files: entriesIn(folder), concurrency: 2, timeout: FILE_LIMIT_MS });
   stream.on('test:fail', () => {
     failed += 1;
   });
