@@ -11,7 +11,7 @@ import { factor } from './support/seeds.js';
 
 /**
  * Runs the test files, a few by one or many by some in a process. Arguments pick files whose path contains one of them:
- * `tsx test/run.ts unit/kernel wire`.
+ * `tsx test/run.ts unit/kernel wire`. Without any, and with less than all random worlds, the long ones are left out.
  */
 const root = import.meta.dirname;
 /** Tests that take long, and mostly wait, come first: what only computes fills the rest of the time. */
@@ -19,12 +19,37 @@ const ROOMS = ['fault', 'e2e', 'store', 'wire', 'unit'];
 const turnOf = (path: string) => ROOMS.indexOf(path.split(sep)[0] ?? '');
 /** A file that hangs fails by name, and does not take the others' time with it. */
 const FILE_LIMIT_MS = 20 * 60_000 * Math.max(1, factor);
+/** These take longer than all others together: daemons that are killed, exchanges that lie for minutes. */
+const LONG: Readonly<Record<string, readonly string[] | 'all'>> = {
+  fault: 'all',
+  e2e: [
+    ...['adding-a-series', 'backfill', 'closed-loop', 'gaps', 'hostile-memory', 'known-exchanges'],
+    ...['lying-exchange', 'markets-change', 'partitions', 'refusals', 'stopping', 'tape', 'tls'],
+    ...['verify', 'wrong-ids'],
+  ],
+  store: ['embedded', 'failover', 'faults', 'roles-made', 'sealing-doubts', 'sealing-refused'],
+  wire: [
+    ...['conformance-lies', 'conformance-lies-book', 'conformance-lies-orders'],
+    ...['conformance-lies-realtime', 'conformance-lies-trades', 'conformance-program'],
+    ...['replay-cold', 'replay-crowd'],
+  ],
+};
 const picks = process.argv.slice(2);
-const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
+const isUsual = picks.length === 0 && factor < 1;
+const isLong = (path: string) => {
+  const [room = '', name = ''] = path.split(sep);
+  return LONG[room] === 'all' || LONG[room]?.includes(name.replace('.test.ts', '')) === true;
+};
+const found = readdirSync(root, { recursive: true, encoding: 'utf8' })
   .filter((path) => path.endsWith('.test.ts'))
   .filter((path) => picks.length === 0 || picks.some((pick) => path.includes(pick)))
-  .sort((a, b) => turnOf(a) - turnOf(b) || (a < b ? -1 : 1))
-  .map((path) => join(root, path));
+  .sort((a, b) => turnOf(a) - turnOf(b) || (a < b ? -1 : 1));
+const files = found.filter((path) => !(isUsual && isLong(path))).map((path) => join(root, path));
+if (files.length < found.length) {
+  process.stdout.write(
+    `${found.length - files.length} long files are left out, TEST_WORLDS=1 runs them too\n`,
+  );
+}
 
 if (files.length === 0) {
   process.stderr.write(`no test file matches ${picks.join(' ')}\n`);
