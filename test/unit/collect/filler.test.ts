@@ -268,3 +268,27 @@ test('a gap without end lets others have their turn, and a turn is not broken of
   assert.deepEqual(new Set(order.slice(0, 40)), new Set(['A', 'B']));
   assert.ok(changes >= 5 && changes < order.length / 10, `${changes} changes`);
 });
+
+test('a walk that lost touch with the head stands back after its turn for gaps deep in other histories', async () => {
+  const world = new World();
+  const top = world.walker('TOP', 1);
+  await top.pollHead(signal);
+  await world.walker('DEEP', 2).pollHead(signal);
+  world.clock.advance(9_000_000);
+  const deep = world.walker('DEEP', 2);
+  await deep.pollHead(signal);
+  await top.pollHead(signal);
+  world.isFailing = true;
+  await assert.rejects(deep.fillStep(signal), /not today/);
+  world.isFailing = false;
+  assert.deepEqual([deep.pendingGap()?.isTop, top.pendingGap()?.isTop], [false, true]);
+  const before = world.exchange.asked.length;
+  for (const walker of [deep, top]) world.filler.add(walker);
+  world.filler.start();
+  for (let turns = 0; turns < 30; turns += 1) await world.clock.run(0);
+  await world.filler.stop();
+  const order = world.marketsAsked(before);
+  assert.ok(order.length > 100, `${order.length} requests`);
+  assert.deepEqual(new Set(order.slice(0, 20)), new Set(['TOP']));
+  assert.ok(order.slice(20, 40).includes('DEEP'), order.join(' '));
+});

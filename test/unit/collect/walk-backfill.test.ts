@@ -117,6 +117,74 @@ test('a gap that the next page closes is not written down; one that lasts is, on
   assert.deepEqual(world.covered(), [[1, 500]]);
 });
 
+test('a gap that is listed because the head moved on is not listed anew after a restart', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  world.cap = 50;
+  const first = world.walker('trades', 0);
+  await first.pollHead(signal);
+  await fillAll(first);
+  world.trades = every(500, 1);
+  world.clock.advance(440_000);
+  await first.pollHead(signal);
+  await first.fillStep(signal);
+  const listed = () => world.archive.gaps.filter(({ reason }) => reason === 'head moved').length;
+  assert.equal(listed(), 1);
+  const second = world.walker('trades', 0);
+  await second.fillStep(signal);
+  assert.notEqual(second.pendingGap(), undefined);
+  assert.equal(listed(), 1);
+});
+
+test('where the start was chosen, history that is wanted below it does not move it', async () => {
+  const world = new TradeWorld(every(900, 1, 100), 1000);
+  world.cap = 100;
+  await world.archive.setCollectFrom(1, START_MS + 950_000);
+  const walker = world.walker('trades', 950);
+  await walker.pollHead(signal);
+  walker.backfill(span(50, 150));
+  await fillAll(walker);
+  assert.deepEqual(world.covered().at(-1)?.[0], 101);
+  assert.equal(world.archive.floorOf(1), START_MS + 950_000);
+});
+
+test('a span just below a covered range of a single trade is reached from the head', async () => {
+  const world = new TradeWorld(every(500, 1), 500);
+  world.cap = 2;
+  const walker = world.walker('trades', 499);
+  await walker.pollHead(signal);
+  await walker.pollHead(signal);
+  assert.equal(world.archive.allRanges(1)[0]?.rowCount, 1);
+  walker.backfill(span(490, 492));
+  await fillAll(walker);
+  assert.deepEqual(world.covered().at(-1), [490, 492]);
+  assert.deepEqual(world.record.stalls, []);
+});
+
+test('below a gap that is put off, each of the next gaps takes one request', async () => {
+  const world = new TradeWorld(every(1500, 1), 1500);
+  world.cap = 60;
+  const stream = { streamId: 1, kind: 'trades', marketId: 7, variant: 0 } as const;
+  for (let fromS = 0; fromS < 1000; fromS += 100) {
+    const trades = world.trades.slice(fromS, fromS + 50).map(({ tid, atS }) => ({
+      ...{ marketId: 7, tid, tradedAtS: START_S + atS, executedAtUs: null, receivedAtMs: 0 },
+      ...{ price: '10', amount: '1', total: '10', side: 'buy' as const },
+    }));
+    const claim = { stream: { ...stream, collectFromMs: START_MS }, evidence: {} };
+    await world.archive.commit({ trades, claims: [{ ...claim, span: span(fromS, fromS + 50) }] });
+  }
+  const walker = world.walker('trades', 0);
+  await walker.pollHead(signal);
+  const { historyResult: answer } = world.exchange.answers;
+  world.exchange.answers.historyResult = () => assert.fail('not now');
+  await assert.rejects(walker.fillStep(signal), /not now/);
+  world.exchange.answers.historyResult = answer ?? assert.fail();
+  await walker.fillStep(signal);
+  const before = world.exchange.asked.length;
+  for (let step = 0; step < 5; step += 1) await walker.fillStep(signal);
+  assert.deepEqual(world.covered()[1], [400, 950]);
+  assert.equal(world.exchange.asked.length - before, 5);
+});
+
 test('failed tries are written down with their number and next moment, and hold over a restart', async () => {
   const world = new TradeWorld(every(60, 1), 60);
   world.cap = 50;
@@ -269,4 +337,11 @@ test('the pace of a market and its headroom follow what its polls bring', async 
   assert.equal(polledAtMs, world.clock.wallMs());
   const ratio = world.record.headrooms.at(-1)?.ratio ?? 0;
   assert.ok(ratio > 4 && ratio < 60, `a page holds ${ratio} intervals`);
+  // Of what the server really sends, and not of what may be asked for.
+  const { largestPage } = walker.pace;
+  assert.ok(largestPage < 500, `${largestPage} rows`);
+  assert.ok(
+    Math.abs(ratio - largestPage / (10 * tradesPerS)) < 1,
+    `a page holds ${ratio} intervals`,
+  );
 });

@@ -277,4 +277,65 @@ test('what only extends the newest coverage by a short time waits for the next r
   world.clock.advance(2000);
   await walker.pollHead(signal);
   assert.equal(world.archive.commits, before + 1);
+  world.exchange.told = { gaps: [{ kind: 'trades', span: span(8, 12), reason: 'not collected' }] };
+  world.clock.advance(1000);
+  await walker.pollHead(signal);
+  assert.equal(
+    world.archive.commits,
+    before + 1,
+    'nor does what is covered below a gap of the server',
+  );
+});
+
+test('two signs that history ends are no proof when more than half an hour lies between them', async () => {
+  for (const [pauseMs, isProof] of [
+    [1_800_000, true],
+    [1_801_000, false],
+  ] as const) {
+    const { world, walker } = await forgotten();
+    for (const afterMs of [pauseMs, 0]) {
+      while (walker.pendingGap() !== undefined) await walker.fillStep(signal);
+      world.clock.advance(afterMs);
+      world.clock.stepWall(-afterMs);
+    }
+    const given = world.archive.gaps.filter(({ state }) => state === 'unfillable');
+    assert.equal(given.length > 0, isProof, `${pauseMs} ms`);
+  }
+});
+
+test('one row below what is known is shown by a second answer, at another address, in the same step', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  const first = world.walker();
+  await first.pollHead(signal);
+  await first.fillStep(signal);
+  assert.deepEqual(world.covered(), [[1, 60]]);
+  const walker = world.walker();
+  const before = world.exchange.asked.length;
+  await walker.fillStep(signal);
+  const limits = world.exchange.asked.slice(before).map(({ params }) => params.limit);
+  assert.deepEqual(limits, [1000, 999]);
+  assert.equal(world.archive.tries.get(1), undefined, 'no try has failed');
+});
+
+test('a first trade in time that was called empty shows that those answers were wrong', async () => {
+  const world = new TradeWorld([], 100);
+  const walker = world.walker();
+  const looks = async () => {
+    for (let look = 0; look < 3; look += 1) {
+      await walker.pollHead(signal);
+      world.clock.advance(1000);
+    }
+  };
+  await looks();
+  await looks();
+  assert.deepEqual(world.covered(), [[99, 100]]);
+  // Empty until 103 s, as six looks have it.
+  world.trades = [{ tid: 1, atS: 102.5 }];
+  world.clock.advance(5000);
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [
+    [103, 111],
+    [99, 100],
+  ]);
 });

@@ -117,6 +117,7 @@ for (const kind of KINDS) {
         })),
         [{ marketId: 7, beginsS: Math.floor(beginsS), lastIdBefore: MILLION + beginsS }],
       );
+      assert.equal(world.record.epochs.length, 1, 'that is said once');
     });
   }
 }
@@ -225,4 +226,30 @@ test('a trade that one endpoint cannot show in a readable form stays, as the oth
   await fillAll(walker);
   assert.ok(world.archive.trades.has(`7 ${START_S + 150} ${unread.tid}`));
   assert.deepEqual(world.record.exposed, []);
+});
+
+test('a stored trade that one page lacks stays, where the next page does not reach down to it', async () => {
+  const world = new TradeWorld(every(60, 1), 60);
+  const first = world.walker();
+  await first.pollHead(signal);
+  await fillAll(first);
+  world.trades = every(130, 1);
+  world.clock.advance(70_000);
+  world.cap = 50;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  const whole = world.exchange.answers.historyResult ?? assert.fail();
+  let answers = 0;
+  world.exchange.answers.historyResult = async (params) => {
+    const rows = (await whole(params)) as { tid: number }[];
+    answers += 1;
+    return answers === 1 ? rows.filter(({ tid }) => tid !== 45) : rows.slice(0, 20);
+  };
+  await walker.fillStep(signal);
+  assert.ok(answers > 1, 'it is asked for again');
+  world.exchange.answers.historyResult = whole;
+  await fillAll(walker);
+  assert.deepEqual(world.record.exposed, []);
+  assert.deepEqual(world.covered(), [[1, 130]]);
+  world.assertHonest();
 });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { PRIORITY } from '../../../src/collect/ports.js';
 import type { CoveredRange } from '../../../src/model/batch.js';
 import { every, fillAll, START_S, signal, TradeWorld } from '../../support/worlds/trade-world.js';
 
@@ -80,6 +81,20 @@ test('history bounded by a duration is walked to there and no further', async ()
   assert.deepEqual(world.gaps(), []);
 });
 
+test('pages below all that is known are not held against what is stored', async () => {
+  const world = new TradeWorld(every(1000, 1), 1000);
+  world.cap = 100;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  let reads = 0;
+  world.archive.before = (method) => {
+    reads += method === 'storedTrades' ? 1 : 0;
+  };
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[1, 1000]]);
+  assert.equal(reads, 0);
+});
+
 test('a quiet market of a bounded history is asked for small pages', async () => {
   const world = new TradeWorld(every(500, 1), 10_000);
   const walker = world.walker('trades', 9000);
@@ -122,6 +137,22 @@ test('after a restart a page that begins amid time claimed by an old page is not
   const walker = world.walker();
   await walker.pollHead(signal);
   await fillAll(walker);
+  world.assertHonest();
+});
+
+test('trades that such a page has hidden are all fetched, below the gap as well, page after page', async () => {
+  const world = new TradeWorld(every(200, 1).slice(0, 160), 200);
+  const first = world.walker();
+  await first.pollHead(signal);
+  await fillAll(first);
+  assert.deepEqual(world.covered(), [[1, 200]], 'a cache has hidden the trades after 160 s');
+  world.trades = every(260, 1);
+  world.cap = 20;
+  world.clock.advance(60_000);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.covered(), [[1, 260]]);
   world.assertHonest();
 });
 
@@ -265,4 +296,62 @@ test('a head that moved on by hundreds of pages is caught up with in few request
   assert.notEqual(world.covered()[0]?.[0], 181);
   world.assertHonest();
   world.record.assertAccounted('trades');
+});
+
+test('a page in no order at all is read in that of its ids, and covers what it would otherwise', async () => {
+  const world = new TradeWorld(every(20, 1), 30);
+  const inOrder = world.exchange.answers.historyResult ?? assert.fail();
+  world.exchange.answers.historyResult = async (params) => {
+    const rows = (await inOrder(params)) as unknown[];
+    return rows.map((_, at) => rows[(at * 7) % rows.length]);
+  };
+  await world.walker().pollHead(signal);
+  assert.deepEqual(world.covered(), [[2, 30]]);
+  assert.deepEqual(world.archive.quarantine, []);
+});
+
+test('a step sends its first request with the turn that was reserved for it, and more of them before others', async () => {
+  const world = new TradeWorld(every(200, 1), 200);
+  world.cap = 50;
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  world.trades = every(2000, 1);
+  world.clock.advance(1_800_000);
+  const call = world.exchange.call.bind(world.exchange);
+  const how: unknown[] = [];
+  world.exchange.call = (name, params, options) => {
+    how.push(options);
+    return call(name, params, options);
+  };
+  const turn = await world.exchange.reserve(0, signal);
+  await walker.fillStep(signal, turn).catch(() => undefined);
+  const others = { priority: PRIORITY.head, signal };
+  assert.ok(how.length > 2);
+  assert.deepEqual(how, [{ ...others, turn }, ...how.slice(1).map(() => others)]);
+});
+
+test('a step that is broken off by a shutdown counts as no try', async () => {
+  for (const mode of ['skip', 'id'] as const) {
+    const world = new TradeWorld(every(60, 1), 60);
+    world.cap = 50;
+    world.mode = mode;
+    await world.walker('trades', 0).pollHead(signal);
+    world.trades = every(500, 1);
+    world.clock.advance(440_000);
+    world.mode = 'skip';
+    const walker = world.walker('trades', 0);
+    await walker.pollHead(signal);
+    world.mode = mode;
+    const { memories } = world.archive;
+    const before = structuredClone(memories);
+    const stopping = new AbortController();
+    world.exchange.answers.historyResult = () => {
+      stopping.abort();
+      throw new Error('the connection was closed');
+    };
+    assert.notEqual(walker.pendingGap(), undefined);
+    await assert.rejects(walker.fillStep(stopping.signal), /was closed/);
+    assert.deepEqual(memories, before, `${mode} mode`);
+    assert.notEqual(walker.pendingGap(), undefined);
+  }
 });

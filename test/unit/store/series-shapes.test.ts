@@ -26,3 +26,10 @@ test('figures are the same by value, and what is unknown is the same as nothing 
 test('when a row was received is no part of what it says', () => {
   assert.equal(isSame({ receivedAtMs: 1001 }, { receivedAtMs: 2000 }), true);
 });
+
+test('a row of either end of the sane window can be stored, one just outside cannot', () => {
+  const faultOf = (fromMs: number, toMs: number) => shape?.faultOf(STATE, { fromMs, toMs });
+  assert.equal(faultOf(1000, 1000), undefined);
+  assert.equal(faultOf(1001, 2000), 'time outside the sane window');
+  assert.equal(faultOf(0, 999), 'time outside the sane window');
+});
