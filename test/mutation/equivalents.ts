@@ -41,4 +41,30 @@ export const EQUIVALENTS: readonly {
     replacement: 'false',
     reason: 'the timer is cancelled when its try ends, and no process ends before that',
   },
+  {
+    file: 'archive/row-blocks.ts',
+    original: 'this.#fields.length - 1',
+    replacement: 'this.#fields.length + 1',
+    reason: 'which of two memories of a minute is asked, not what an instant is',
+  },
+  {
+    file: 'store/writer/trade-columns.ts',
+    original: 'last - first',
+    replacement: 'last + first',
+    reason: 'all times lie on the same days as the first and the last of them',
+  },
+  {
+    file: 'store/writer/trade-rows.ts',
+    original: '2 * staged.length > columns.length',
+    replacement: '2 * staged.length <= columns.length',
+    reason: 'only when the next group is prepared, not what is in it',
+  },
+  {
+    file: 'collect/trades/page-store.ts',
+    original: `this.ranges.all.filter(
+        ({ span }) => span.fromMs <= claim.toMs && claim.fromMs <= span.toMs,
+      )`,
+    replacement: 'this.ranges.all',
+    reason: 'a page of which all is known ends in a chain that was kept with its rows',
+  },
 ];

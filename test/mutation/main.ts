@@ -32,7 +32,10 @@ const ROOMS = {
   },
   model: {
     sources: ['model/'],
-    tests: ['unit/model/', 'unit/collect/candles', 'unit/collect/walk-pages', 'store/gap-memories'],
+    tests: [
+      ...['unit/model/', 'unit/collect/candles', 'unit/collect/snapshots'],
+      ...['unit/collect/walk-pages', 'store/gap-memories'],
+    ],
   },
   reader: {
     sources: [

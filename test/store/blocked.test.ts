@@ -17,7 +17,7 @@ const LIMIT = { timeout: 60_000 };
 const FAILURES_MAX = 5;
 
 /** A store that writes as `databaseUrl`; `failed` resolves with a failed try that names a holder, or the last. */
-function openBlocked(databaseUrl: string) {
+function openBlocked(databaseUrl: string, failuresMax = FAILURES_MAX) {
   let found: (message: string) => void = () => undefined;
   const failed = new Promise<string>((resolve) => {
     found = resolve;
@@ -27,7 +27,7 @@ function openBlocked(databaseUrl: string) {
   const telemetry = quietStoreEvents({
     commitFailed: ({ message }) => {
       failures += 1;
-      if (message.includes('process') || failures >= FAILURES_MAX) found(message);
+      if (message.includes('process') || failures >= failuresMax) found(message);
     },
     commitBlocked: ({ by }) => blocked.push(by),
   });
@@ -116,3 +116,21 @@ test(
     await store.stop();
   },
 );
+
+test('a commit that is slow by itself is not said to wait for anybody', LIMIT, async () => {
+  const url = await makeDatabase();
+  const { opening, failed, blocked } = openBlocked(url, 2);
+  const { store } = await opening;
+  await runSql(
+    url,
+    `CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql
+       AS $$ BEGIN PERFORM pg_sleep(60); RETURN NULL; END $$;
+     CREATE TRIGGER dawdle BEFORE INSERT ON trade EXECUTE FUNCTION dawdle()`,
+  );
+  const waiting = store.commit({ trades: [trade(1, 1)] });
+  assert.doesNotMatch(await failed, /lock/);
+  assert.deepEqual(blocked, []);
+  await runSql(url, 'DROP TRIGGER dawdle ON trade');
+  assert.equal((await waiting).outcomes.trade.stored, 1);
+  await store.stop();
+});

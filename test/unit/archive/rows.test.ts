@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
+import type { ColdManifest } from '../../../src/archive/cold/manifest.js';
 import { hotBlocks, makeRows, rowMaker } from '../../../src/archive/row-blocks.js';
+import { placeFiles } from '../../../src/archive/segments.js';
 import type { ArchiveSnapshot } from '../../../src/store/index.js';
 import { gather } from '../../support/worlds/interchange.js';
 
@@ -59,4 +61,16 @@ test('rows are the same wherever the pieces end', async () => {
   ]);
   for (let length = 1; length < 40; length += 1)
     assert.deepEqual(await tradesOf(text, length), all);
+});
+
+test('files of a manifest are read by day, then by market, whatever their order there', () => {
+  const files = ['02 1', '01 2', '02 2', '01 1'].map((text) => {
+    const [day = '', marketId] = text.split(' ');
+    return { date: `2026-01-${day}`, marketId: Number(marketId), path: text };
+  });
+  const days = { from: '2026-01-01T00:00:00Z', to: '2026-01-03T00:00:00Z' };
+  const manifest = { ...days, files } as unknown as ColdManifest;
+  const span = { fromMs: Date.parse(days.from), toMs: Date.parse(days.to) };
+  const paths = placeFiles('', manifest, span).map(({ path }) => path);
+  assert.deepEqual(paths, ['01 1', '01 2', '02 1', '02 2']);
 });

@@ -89,13 +89,23 @@ test('a market that trades on, and a history that is always ten seconds old: hel
 });
 
 test('of two endpoints of history the one that lacks the newest trade of the other is stale', () => {
-  const world = new World();
-  assert.equal(world.page('times', 5, -3), true);
-  world.clock.advance(4000);
-  assert.equal(world.page('trades', 4, -30), false);
-  assert.equal(world.record.stale[0]?.source, 'history');
-  assert.equal(world.page('trades', 5, -3), true);
-  assert.equal(world.page('times', 5, -3), true);
+  for (const [one, other] of [
+    ['times', 'trades'],
+    ['trades', 'times'],
+  ] as const) {
+    const world = new World();
+    assert.equal(world.page(one, 5, -3), true);
+    const row = { tid: 5, tradedAtS: START_MS / 1000 - 3 };
+    assert.deepEqual(
+      [world.evidence.isShownBy(one, row), world.evidence.isShownBy(other, row)],
+      [false, true],
+    );
+    world.clock.advance(4000);
+    assert.equal(world.page(other, 4, -30), false);
+    assert.equal(world.record.stale[0]?.source, 'history');
+    assert.equal(world.page(other, 5, -3), true);
+    assert.equal(world.page(one, 5, -3), true);
+  }
 });
 
 test('a trade of the last moments that a page does not show: nothing is claimed beyond the look before it', () => {

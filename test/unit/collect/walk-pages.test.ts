@@ -232,6 +232,15 @@ test('losing one endpoint does not stop the other', async () => {
   assert.deepEqual(world.covered(2), []);
 });
 
+test('a trade that only the other endpoint brings is counted as one that came in', async () => {
+  const world = new TradeWorld(every(20, 1), 30);
+  const walker = world.walker('times');
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  assert.deepEqual(world.record.outcomesOf('trades'), { stored: 20 });
+  world.record.assertAccounted('trades');
+});
+
 test('a known trade with other fields is let through, counted as a conflict, and the first stays', async () => {
   const world = new TradeWorld(every(20, 1), 30);
   const walker = world.walker();

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { AHEAD, comparePlaces, MISPLACED, screenPage, seamsOf } from '../../../src/model/order.js';
+import {
+  AHEAD,
+  comparePlaces,
+  isOddHead,
+  MISPLACED,
+  screenPage,
+  seamsOf,
+} from '../../../src/model/order.js';
 
 /** The order of trades, and which rows of a page cannot be where they are. */
 
@@ -62,4 +69,23 @@ test('ids begin anew where three and more rows lie below most of the ids before'
   assert.deepEqual(seams(3, 2, 1, 99, 98), [], 'two rows below are too few');
   assert.deepEqual(seams(99, 98, 1, 97, 96, 95), [], 'one wrong id is no seam');
   assert.deepEqual(seams(9, 8, 7, 6, 5, 4), []);
+});
+
+test('a newest row is odd by an id far from those below it, or a time that is not the latest', () => {
+  const isOdd = (step: number, atS = 100) => {
+    const tids = [100 + step, 100, 95, 92];
+    return isOddHead(
+      tids.map((tid, at) => ({ tid, tradedAtS: at === 0 ? atS : 100 - at })),
+      100_000,
+    );
+  };
+  assert.deepEqual(
+    [1, 50].map((step) => isOdd(step)),
+    [false, false],
+  );
+  assert.deepEqual(
+    [0, -3, 51].map((step) => isOdd(step)),
+    [true, true, true],
+  );
+  assert.deepEqual([isOdd(1, 99), isOdd(1, 98), isOdd(1, 101)], [false, true, true]);
 });

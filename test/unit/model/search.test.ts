@@ -58,3 +58,8 @@ test('below a short page with nothing beneath, the end is looked for right below
   const full = goShallower({ ...goDeeper(searchFrom(1000), 1000), skip: 3000 }, 1000, true);
   assert.ok(!isPastTheEnd(full), 'below a full page there may be much more');
 });
+
+test('between what is too shallow and what is too deep the page in the middle is asked for', () => {
+  const deep = { ...goDeeper(searchFrom(0), 100), skip: 1099 };
+  assert.deepEqual([deep.shallow, goShallower(deep, 100).skip], [99, 549]);
+});

@@ -131,3 +131,23 @@ test('what keeps a trade from being stored is what the shape of any series says 
     { numRuns: 3000 },
   );
 });
+
+test('a total that only rounds the product to its last digit is the same, one a whole digit off is not', () => {
+  const row: TradeRow = {
+    ...{ marketId: 1, tid: 1, tradedAtS: 60, executedAtUs: null, receivedAtMs: 61_000 },
+    ...{ price: '1.51', amount: '1', total: '1.51', side: 'buy' },
+  };
+  const outcomeOf = (total: string) => {
+    const said: string[] = [];
+    const settle = (_batch: number, outcome: string) => said.push(outcome);
+    const batches = [{ trades: [row] }, { trades: [{ ...row, total }] }];
+    tradeColumnSet(batches, window, { ...ignore, settle });
+    return said.join();
+  };
+  for (const total of ['1.510', '1.5', '1.6', '2', '1']) {
+    assert.equal(outcomeOf(total), 'duplicate', total);
+  }
+  for (const total of ['1.50', '1.52', '1.7', '3']) {
+    assert.equal(outcomeOf(total), 'conflict', total);
+  }
+});

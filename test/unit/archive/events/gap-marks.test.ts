@@ -28,3 +28,40 @@ test('marks of all streams and markets together have a bound', async () => {
     message: /more than 11 begins and ends: choose a shorter span/,
   });
 });
+
+/** A stream with these gaps, milliseconds, and how many there are besides those that were read. */
+const streamOf = (kind: string, gaps: readonly (readonly [number, number])[], more = 0) => ({
+  stream: { ...planned(['A']), kind } as unknown as PlannedStream,
+  missing: gaps.map(([fromMs, toMs]) => ({ span: { fromMs, toMs }, reason: 'not collected' })),
+  more,
+});
+
+async function marksOf(...streams: readonly ReturnType<typeof streamOf>[]) {
+  const rest = [...streams];
+  const completeness = async () => {
+    const { missing: own = [], more = 0 } = rest.shift() ?? {};
+    return { missing: own, missingCount: own.length + more, covered: [] };
+  };
+  const all = streams.map(({ stream }) => stream);
+  const marks = await markGaps({ completeness } as unknown as ArchiveSnapshot, all);
+  return marks.map(({ of, edge, atUs }) => `${of} ${edge} ${atUs / 1000}`);
+}
+
+test('at one instant ends go before begins, and those of trades before those of tickers', async () => {
+  const [trades, tickers] = [streamOf('trades', [[10, 15]]), streamOf('tickers', [[10, 15]])];
+  const both = ['trades begin 10', 'tickers begin 10', 'trades end 15', 'tickers end 15'];
+  assert.deepEqual(await marksOf(trades, tickers), both);
+  assert.deepEqual(await marksOf(tickers, trades), both);
+  const later = streamOf('trades', [[15, 20]]);
+  const oneByOne = ['tickers begin 10', 'tickers end 15', 'trades begin 15', 'trades end 20'];
+  assert.deepEqual(await marksOf(tickers, later), oneByOne);
+  assert.deepEqual(await marksOf(later, tickers), oneByOne);
+});
+
+test('a stream with more gaps than were read is refused, not marked in part', async () => {
+  assert.equal((await marksOf(streamOf('trades', [[10, 15]], 99_999))).length, 2);
+  await assert.rejects(marksOf(streamOf('trades', [[10, 15]], 100_000)), {
+    code: 'archive_gaps',
+    message: /100001 gaps there, more than 100000: choose a shorter span/,
+  });
+});
