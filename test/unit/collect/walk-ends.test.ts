@@ -273,16 +273,19 @@ test('what only extends the newest coverage by a short time waits for the next r
     await walker.pollHead(signal);
   }
   assert.equal(world.archive.commits, before);
-  world.trades.push({ tid: 21, atS: 37.5 });
+  world.clock.advance(3000);
+  await walker.pollHead(signal);
+  assert.equal(world.archive.commits, before + 1, 'no longer than five seconds');
+  world.trades.push({ tid: 21, atS: 42.5 });
   world.clock.advance(2000);
   await walker.pollHead(signal);
-  assert.equal(world.archive.commits, before + 1);
+  assert.equal(world.archive.commits, before + 2);
   world.exchange.told = { gaps: [{ kind: 'trades', span: span(8, 12), reason: 'not collected' }] };
   world.clock.advance(1000);
   await walker.pollHead(signal);
   assert.equal(
     world.archive.commits,
-    before + 1,
+    before + 2,
     'nor does what is covered below a gap of the server',
   );
 });
