@@ -54,6 +54,7 @@ export class Ending {
   readonly #clock: Clock;
   readonly #process: EndingProcess;
   #holders = 0;
+  #interruptsLeft = 0;
   /** Of the holders that go on without an output. */
   readonly #goingOn = new Set<OutputLost>();
   #stopping = new AbortController();
@@ -136,7 +137,17 @@ export class Ending {
     SIGHUP: () => this.#onSignal('SIGHUP'),
   };
 
+  /** Leaves Ctrl-C to a program that has the terminal, until this is disposed of. */
+  leaveInterrupts(): Disposable {
+    this.#interruptsLeft += 1;
+    const takeAgain = () => {
+      this.#interruptsLeft -= 1;
+    };
+    return { [Symbol.dispose]: takeAgain };
+  }
+
   #onSignal(signal: Signal): void {
+    if (signal === 'SIGINT' && this.#interruptsLeft > 0) return;
     const nowMs = this.#clock.monotonicMs();
     if (this.#signalledMs === undefined) {
       this.#signalledMs = nowMs;

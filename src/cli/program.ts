@@ -38,6 +38,18 @@ const COMMANDS: Commands = {
     'write what is archived into a file: csv, ndjson, parquet or arrow',
     () => import('./commands/export.js'),
   ],
+  'db [options]': [
+    'keep the embedded Postgres up, without collecting',
+    () => import('./commands/db.js'),
+  ],
+  'psql [options] [arguments...]': [
+    'open psql on the archive, as who only reads',
+    () => import('./commands/psql.js'),
+  ],
+  'url [options]': [
+    'print the address of the database for other programs',
+    () => import('./commands/url.js'),
+  ],
   'partitions [options]': [
     'list the partitions: state, rows, size, and how far they are made ahead',
     () => import('./commands/partitions.js'),

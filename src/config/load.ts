@@ -27,7 +27,7 @@ export function isLoopback(host: string): boolean {
 
 /** Checks what no single key can know. Each text says what to change. */
 export function brokenRules(config: Config): BrokenRule[] {
-  const { exchange, realtime, streams, http, account, cold, partitions } = config;
+  const { exchange, realtime, database, streams, http, account, cold, partitions } = config;
   const broken: BrokenRule[] = [];
   const check = (holds: boolean, key: string, expected: string) => {
     if (!holds) broken.push({ key, expected });
@@ -57,6 +57,13 @@ export function brokenRules(config: Config): BrokenRule[] {
     'http.token',
     'must be set when http.host is reachable from other machines; or set http.host to 127.0.0.1',
   );
+  for (const key of ['embeddedPort', 'readerName', 'readerPassword'] as const) {
+    check(
+      database.url === null || !database[key],
+      `database.${key}`,
+      'belongs to the embedded server: leave it out beside database.url',
+    );
+  }
   check(
     !cold.enabled || partitions.seal,
     'partitions.seal',

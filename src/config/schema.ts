@@ -8,6 +8,7 @@ import {
   keptFor,
   line,
   lineOrNull,
+  loginNameOrNull,
   marketNames,
   oneOf,
   pastAllOrNone,
@@ -60,6 +61,9 @@ const PARTITION_WIDTHS = Object.fromEntries(
 
 const database = section({
   url: urlOrNull('postgres', 'postgresql').prefault(null),
+  embeddedPort: whole(0, 65_535).prefault(0),
+  readerName: loginNameOrNull().prefault(null),
+  readerPassword: credentialOrNull().prefault(null),
   poolSize: whole(2, 100).prefault(5),
   commitLatency: duration('0ms', '10s').prefault('100ms'),
   statementTimeout: duration('1s', '1h').prefault('30s'),
@@ -218,6 +222,7 @@ export type Config = DeepReadonly<z.output<typeof configSchema>>;
  */
 export const SECRET_KEYS: ReadonlySet<string> = new Set([
   'database.url',
+  'database.readerPassword',
   'http.token',
   'account.key',
   'account.secret',

@@ -135,6 +135,13 @@ export const credentialOrNull = () =>
     matching(raw, /^[\x21-\x7e]{8,512}$/),
   );
 
+/** A login that the program makes; Postgres' own and the program's have names of these beginnings. */
+export const loginNameOrNull = () =>
+  valueOrNull(
+    'a name of 1 to 63 characters out of a-z 0-9 _ that begins with a letter, and not with pg_ or tapekeep',
+    (raw) => matching(raw, /^(?!pg_|tapekeep)[a-z][a-z0-9_]{0,62}$/),
+  );
+
 function isUrlOf(text: string, schemes: readonly string[]): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, hash } = new URL(text);

@@ -158,6 +158,7 @@ const OTHER = {
     nonce_file: 'The nonces of a key cannot be kept, so nothing is signed with it.',
     parquet_failed:
       'Something that DuckDB could not do: a file that is no Parquet, a disk that is full.',
+    program_missing: 'A program of the system that a command runs is not installed.',
     query_stuck:
       'A statement was to end and cannot be stopped: only the end of the process ends it.',
     status_server: 'The status server cannot listen where it should.',

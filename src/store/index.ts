@@ -23,8 +23,10 @@ export type { BeyondPresent, SessionClosing } from './completeness/ledger.js';
 export { pingPostgres } from './connection.js';
 export { fullDisk } from './embedded/cluster.js';
 export {
+  type EmbeddedAddresses,
   type EmbeddedOptions,
   type EmbeddedPostgres,
+  findEmbeddedPostgres,
   hasEmbeddedCluster,
   startEmbeddedPostgres,
 } from './embedded/supervisor.js';

@@ -4,13 +4,19 @@ import { once } from 'node:events';
 import { chmodSync, cpSync, mkdirSync, mkdtempSync } from 'node:fs';
 import { chown, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { type AddressInfo, createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { after } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { kernelRelease } from '../../src/store/embedded/accounts.js';
 import { readPostmaster, syncMethodOf } from '../../src/store/embedded/server.js';
-import { migrate, migrateAll, startEmbeddedPostgres } from '../../src/store/index.js';
+import {
+  findEmbeddedPostgres,
+  migrate,
+  migrateAll,
+  startEmbeddedPostgres,
+} from '../../src/store/index.js';
 import {
   asSuperuser,
   makeTempDir,
@@ -135,6 +141,52 @@ test('the program logs in as one who has no right on the server', async () => {
   assert.equal((await readFile(path, 'utf8')).trim(), new URL(url).password);
   await joined.stop();
   await stop();
+});
+
+test('people log in as one who only reads, by the name and password that were set last', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const first = await start(dataDir);
+  await migrate({ databaseUrl: first.url });
+  assert.equal(new URL(first.readerUrl).username, 'analyst');
+  assert.deepEqual(await runSql(first.readerUrl, 'SELECT count(*)::int AS trades FROM trades'), [
+    { trades: 0 },
+  ]);
+  await assert.rejects(runSql(first.readerUrl, 'CREATE TABLE x ()'), { code: '25006' });
+  const writes = 'BEGIN READ WRITE; DELETE FROM trade';
+  await assert.rejects(runSql(first.readerUrl, writes), { code: '42501' });
+  assert.equal((await stat(join(dataDir, 'postgres.reader'))).mode & 0o777, 0o600);
+
+  const options = { dataDir, clock: systemClock, telemetry: quietStoreEvents() };
+  const reader = { name: 'ann', password: `of-Ann's@own:/%` };
+  const named = await startEmbeddedPostgres({ ...options, reader });
+  servers.push(named);
+  assert.deepEqual(await runSql(named.readerUrl, 'SELECT current_user::text AS "as"'), [
+    { as: 'ann' },
+  ]);
+  await assert.rejects(runSql(first.readerUrl, 'SELECT 1'), { code: '28000' });
+  // A command without the settings changes nothing, and knows the login.
+  const other = await start(dataDir);
+  assert.equal(other.readerUrl, named.readerUrl);
+  assert.equal((await findEmbeddedPostgres(dataDir, systemClock))?.readerUrl, named.readerUrl);
+  for (const one of [first, named, other]) await one.stop();
+  assert.equal(await findEmbeddedPostgres(dataDir, systemClock), undefined);
+});
+
+test('a port that was chosen is the only one that will do', async () => {
+  const dataDir = join(await newDir(), 'data');
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+  const { port } = taken.address() as AddressInfo;
+  const options = { dataDir, clock: systemClock, telemetry: quietStoreEvents(), port };
+  await assert.rejects(startEmbeddedPostgres(options), {
+    code: 'embedded_postgres_failed',
+    message: new RegExp(`taken port ${port}, .*database.embeddedPort`),
+  });
+  await new Promise((resolve) => taken.close(resolve));
+  const server = await startEmbeddedPostgres(options);
+  servers.push(server);
+  assert.equal(new URL(server.url).port, String(port));
+  await server.stop();
 });
 
 test('an archive whose program was the superuser is made over, once, with all that is in it', async () => {

@@ -8,7 +8,12 @@ import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
-import { describeDatabase, migrateDatabase, openArchive } from '../opening/database.js';
+import {
+  describeDatabase,
+  embeddedOptions,
+  migrateDatabase,
+  openArchive,
+} from '../opening/database.js';
 import {
   archiveIdentityOf,
   type ExchangeAccess,
@@ -278,11 +283,11 @@ export class Daemon {
     const { config, clock, telemetry } = this.#options;
     if (config.database.url !== null) return { url: config.database.url };
     const { signal } = this.#stopping;
-    const { dataDir } = config;
     const events = telemetry.store;
     const starting = () =>
       startEmbeddedPostgres({
-        ...{ dataDir, clock, telemetry: events, signal },
+        ...embeddedOptions(config),
+        ...{ clock, telemetry: events, signal },
         // Recovery after a crash may take its time.
         startTimeoutMs: Math.max(EMBEDDED_START_MS, this.#waitMs),
         onLost: (error) => this.#fail(error),

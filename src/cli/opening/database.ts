@@ -20,6 +20,8 @@ import { openSession, type Session } from './session.js';
 /** Where the archive is, and how to let go of it. */
 export interface Database {
   readonly url: string;
+  /** For people who only read; the same where the database is not ours. */
+  readonly readerUrl: string;
   readonly isEmbedded: boolean;
   /** Aborts when the command is to end: from the outside, until {@link stop} has ended. */
   readonly signal: AbortSignal;
@@ -32,12 +34,28 @@ async function openDatabase(
   clock: Clock,
   telemetry: StoreEvents,
   signal: AbortSignal,
-): Promise<Pick<Database, 'url' | 'isEmbedded' | 'stop'>> {
+  onLost?: (error: Error) => void,
+): Promise<Pick<Database, 'url' | 'readerUrl' | 'isEmbedded' | 'stop'>> {
   const { url } = config.database;
-  if (url !== null) return { url, isEmbedded: false, stop: async () => undefined };
-  const { dataDir } = config;
-  const embedded = await startEmbeddedPostgres({ dataDir, clock, telemetry, signal });
-  return { url: embedded.url, isEmbedded: true, stop: () => embedded.stop() };
+  if (url !== null) {
+    return { url, readerUrl: url, isEmbedded: false, stop: async () => undefined };
+  }
+  const embedded = await startEmbeddedPostgres({
+    ...embeddedOptions(config),
+    ...{ clock, telemetry, signal },
+    ...(onLost === undefined ? {} : { onLost }),
+  });
+  return { ...embedded, isEmbedded: true, stop: () => embedded.stop() };
+}
+
+/** The settings of the embedded server. */
+export function embeddedOptions({ dataDir, database }: Config) {
+  const { embeddedPort, readerName, readerPassword } = database;
+  return {
+    dataDir,
+    reader: { name: readerName, password: readerPassword },
+    ...(embeddedPort === 0 ? {} : { port: embeddedPort }),
+  };
 }
 
 /**
@@ -45,6 +63,7 @@ async function openDatabase(
  * as it is held, a signal does not end the process, but aborts what the command does.
  *
  * @param need `existing` refuses to make an empty archive just to look at it
+ * @param onLost called when the embedded server is gone and cannot be started again
  * @throws TapekeepError `no_archive`; EndedError
  */
 export async function borrowDatabase(
@@ -52,22 +71,25 @@ export async function borrowDatabase(
   clock: Clock,
   telemetry: StoreEvents,
   need: 'existing' | 'any',
+  onLost?: (error: Error) => void,
 ): Promise<Database> {
-  const { dataDir } = config;
-  const isOwn = config.database.url === null;
-  if (isOwn && need === 'existing' && !(await hasEmbeddedCluster(dataDir))) {
-    const text = `there is no archive in ${dataDir}: "tapekeep start" makes one; or name another folder by dataDir (TAPEKEEP_DATA_DIR), or a database by database.url (TAPEKEEP_DATABASE_URL)`;
-    throw new TapekeepError('no_archive', 'fatal', text);
-  }
+  if (need === 'existing') await assertArchive(config);
   const ending = commandEnding.hold();
   try {
-    const database = await openDatabase(config, clock, telemetry, ending.signal);
+    const database = await openDatabase(config, clock, telemetry, ending.signal, onLost);
     const stop = () => database.stop().finally(ending.release);
     return { ...database, signal: ending.signal, stop };
   } catch (error) {
     ending.release();
     throw error;
   }
+}
+
+/** @throws TapekeepError `no_archive` where an embedded archive was never made */
+export async function assertArchive({ database, dataDir }: Config): Promise<void> {
+  if (database.url !== null || (await hasEmbeddedCluster(dataDir))) return;
+  const text = `there is no archive in ${dataDir}: "tapekeep start" makes one; or name another folder by dataDir (TAPEKEEP_DATA_DIR), or a database by database.url (TAPEKEEP_DATABASE_URL)`;
+  throw new TapekeepError('no_archive', 'fatal', text);
 }
 
 /** Brings the schema up to date. */

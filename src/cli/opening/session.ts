@@ -41,8 +41,9 @@ export function openSession(
   });
   const clock = systemClock;
   const stderr = new BoundedOutput('stderr', process.stderr);
-  const { http, account } = config;
-  const secrets = [http.token, account.key, account.secret].filter((secret) => secret !== null);
+  const { http, account, database } = config;
+  const all = [http.token, account.key, account.secret, database.readerPassword];
+  const secrets = all.filter((secret) => secret !== null);
   const logger = createLogger({
     ...config.log,
     clock,

@@ -25,6 +25,8 @@ export interface ClusterPaths {
   readonly passwordFile: string;
   /** For people who connect by themselves; the program works it out. */
   readonly programPasswordFile: string;
+  /** Name and password of the login that only reads. */
+  readonly readerFile: string;
   readonly portFile: string;
   readonly lockFile: string;
 }
@@ -36,6 +38,7 @@ export function clusterPaths(dataDir: string): ClusterPaths {
     clusterDir,
     passwordFile: `${clusterDir}.password`,
     programPasswordFile: `${clusterDir}.program.password`,
+    readerFile: `${clusterDir}.reader`,
     portFile: `${clusterDir}.port`,
     lockFile: `${clusterDir}.lock`,
   };

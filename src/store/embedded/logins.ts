@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { readFile, realpath, writeFile } from 'node:fs/promises';
+import { readFile, realpath, rename, writeFile } from 'node:fs/promises';
 import { type Clock, startDeadline, unlessAborted } from '../../kernel/clock.js';
 import { isAlive } from '../../kernel/processes.js';
 import { Connection } from '../connection.js';
@@ -10,6 +10,8 @@ export const EMBEDDED_SUPERUSER = 'tapekeep';
 /** The program's own login: it owns the database, and has no right on the server. */
 const PROGRAM_LOGIN = 'tapekeep_program';
 const DATABASE = 'tapekeep';
+/** The login that only reads, where no other name was ever given. */
+const STANDARD_READER = 'analyst';
 /** The database that every cluster has. */
 const MAINTENANCE = 'postgres';
 
@@ -53,8 +55,62 @@ function urlOf(user: string, password: string, port: number, database: string): 
 }
 
 /** Follows from the superuser's, which does not follow from it. */
-function programPassword(password: string): string {
-  return createHmac('sha256', password).update(PROGRAM_LOGIN).digest('hex');
+function derivedPassword(password: string, login: string): string {
+  return createHmac('sha256', password).update(login).digest('hex');
+}
+
+const programPassword = (password: string) => derivedPassword(password, PROGRAM_LOGIN);
+
+/** A login of people, who only read. */
+export interface Reader {
+  readonly name: string;
+  readonly password: string;
+}
+
+/** What is wanted of it: null is the one that it has, or one that is made. */
+export type ReaderWanted = { readonly [K in keyof Reader]: string | null };
+
+/** The reader's login as its file says it; undefined before the first start. */
+export async function readReader(path: string): Promise<Reader | undefined> {
+  const text = await readFile(path, 'utf8').catch(() => '');
+  const [, name, password] = /^([^:\n]+):([^\n]+)\n$/.exec(text) ?? [];
+  return name === undefined || password === undefined ? undefined : { name, password };
+}
+
+/** The reader's address of the archive. */
+export function readerUrl(port: number, { name, password }: Reader): string {
+  return urlOf(name, encodeURIComponent(password), port, DATABASE);
+}
+
+/**
+ * Makes or changes the login that only reads, where its file says another than is wanted. The file follows
+ * the database, so that a start that was killed in between does it again.
+ *
+ * @throws the driver's errors
+ */
+export async function settleReader(
+  { connection, password: secret }: Running,
+  path: string,
+  wanted: ReaderWanted,
+): Promise<void> {
+  const settled = await readReader(path);
+  const name = wanted.name ?? settled?.name ?? STANDARD_READER;
+  const kept = settled?.name === name ? settled.password : null;
+  const password = wanted.password ?? kept ?? derivedPassword(secret, `reader ${name}`);
+  if (settled?.name === name && settled.password === password) return;
+  const exists = `SELECT to_regrole('"${name}"') IS NOT NULL AS "isMade"`;
+  const [found] = await connection.rows<{ isMade: boolean }>(exists);
+  const role = `"${name}"`;
+  await connection.rows(`
+    ${found?.isMade === true ? '' : `CREATE ROLE ${role};`}
+    ALTER ROLE ${role} LOGIN PASSWORD '${password.replaceAll("'", "''")}';
+    ALTER ROLE ${role} SET default_transaction_read_only = on;
+    ALTER ROLE ${role} SET search_path = analytics, public;
+    COMMENT ON ROLE ${role} IS 'People who only read this archive log in as this role.';
+    GRANT tapekeep_reader TO ${role};
+    ${settled === undefined || settled.name === name ? '' : `ALTER ROLE "${settled.name}" NOLOGIN;`}`);
+  await writeFile(`${path}.new`, `${name}:${password}\n`, { mode: 0o600 });
+  await rename(`${path}.new`, path);
 }
 
 /**

@@ -21,8 +21,12 @@ import {
   joinServer,
   otherUsers,
   programUrl,
+  type ReaderWanted,
   type Running,
+  readerUrl,
+  readReader,
   settleLogins,
+  settleReader,
   writeProgramPassword,
 } from './logins.js';
 import {
@@ -48,11 +52,17 @@ export interface EmbeddedOptions {
   readonly onLost?: (error: Error) => void;
   /** Gives up a start that is under way. */
   readonly signal?: AbortSignal;
+  /** The only port that will do for a server that is started. Default: the last one, if it is free. */
+  readonly port?: number | undefined;
+  /** The login that only reads. Default: the one that it has, else `analyst` with a made password. */
+  readonly reader?: ReaderWanted | undefined;
 }
 
 export interface EmbeddedPostgres {
-  /** Connection string, with the password. Loopback only. */
+  /** Connection string of the archive's owner, with the password. Loopback only. */
   readonly url: string;
+  /** The same of the login that only reads. */
+  readonly readerUrl: string;
   /**
    * Leaves the server, and ends it if no other process uses it: a fast shutdown, and harder ways when that
    * does not end it in time. The first call counts.
@@ -62,6 +72,7 @@ export interface EmbeddedPostgres {
   stop(options?: { readonly timeoutMs?: number }): Promise<void>;
 }
 
+const AS_IT_IS: ReaderWanted = { name: null, password: null };
 const START_TIMEOUT_MS = 60_000;
 /** Recovery after a crash reads the journal again, whatever the size of the archive. */
 const RESTART_TIMEOUT_MS = 300_000;
@@ -96,7 +107,7 @@ export async function startEmbeddedPostgres(options: EmbeddedOptions): Promise<E
   try {
     const running = await bringUp(options, paths);
     options.telemetry.embeddedPostgres({ phase: 'ready', detail: `port ${running.port}` });
-    return supervise(options, paths, running);
+    return await supervise(options, paths, running);
   } catch (error) {
     const isPassing = error instanceof StoreError && error.action === 'retry';
     const phase = isPassing ? 'not started' : 'failed';
@@ -114,6 +125,34 @@ function deadlineOf({ clock, startTimeoutMs }: EmbeddedOptions): number {
 /** Whether an embedded archive was ever made below `dataDir`. */
 export function hasEmbeddedCluster(dataDir: string): Promise<boolean> {
   return hasCluster(clusterPaths(resolve(dataDir)));
+}
+
+/** Where a server is reached, by its owner and by who only reads. */
+export type EmbeddedAddresses = Pick<EmbeddedPostgres, 'url' | 'readerUrl'>;
+
+async function addressesOf(
+  { readerFile }: ClusterPaths,
+  { port, password }: Pick<Running, 'port' | 'password'>,
+): Promise<EmbeddedAddresses> {
+  const reader = await readReader(readerFile);
+  const url = programUrl(port, password);
+  // Without its file it is a server of an earlier version, whose one login is the owner's.
+  return { url, readerUrl: reader === undefined ? url : readerUrl(port, reader) };
+}
+
+/** The addresses of the server that runs on the files below `dataDir`; undefined when none does. */
+export async function findEmbeddedPostgres(
+  dataDir: string,
+  clock: Clock,
+): Promise<EmbeddedAddresses | undefined> {
+  const paths = clusterPaths(resolve(dataDir));
+  const { clusterDir } = paths;
+  const found = await readPostmaster(clusterDir);
+  if (found === undefined || !isAlive(found.pid)) return undefined;
+  const password = await readPassword(paths);
+  const running = await joinServer(found, { password, clusterDir, clock });
+  await running?.connection.close();
+  return running === undefined ? undefined : await addressesOf(paths, running);
 }
 
 async function makeDataDir(dataDir: string): Promise<void> {
@@ -154,6 +193,7 @@ async function bringUp(
     try {
       await settleLogins(running, options.clock);
       await writeProgramPassword(paths.programPasswordFile, running.password);
+      await settleReader(running, paths.readerFile, options.reader ?? AS_IT_IS);
       options.signal?.throwIfAborted();
       if (running.port !== (lost?.server.port ?? running.port)) throw portTaken(running.port);
       running.connection.keepAlive(false);
@@ -207,7 +247,7 @@ async function startServer(
   const start = { clusterDir, password, binaries, account, clock, deadlineMs, signal };
   await endOrphans(clusterDir, clock);
   telemetry.embeddedPostgres({ phase: 'starting', detail: describeAccount(account) });
-  return await launchOnFreePort(start, paths, port);
+  return await launchOnFreePort(start, paths, port ?? options.port);
 }
 
 /** The port of last time if it is free, so that saved connections of people go on working. */
@@ -232,11 +272,12 @@ async function launchOnFreePort(
   }
 }
 
-function supervise(
+async function supervise(
   options: EmbeddedOptions,
   paths: ClusterPaths,
   first: Running,
-): EmbeddedPostgres {
+): Promise<EmbeddedPostgres> {
+  const addresses = await addressesOf(paths, first);
   const ending = new AbortController();
   const kept = { running: first };
   const keeping = keepRunning({ ...options, signal: ending.signal }, paths, kept).catch(
@@ -248,7 +289,7 @@ function supervise(
   );
   let stopping: Promise<void> | undefined;
   return {
-    url: programUrl(first.port, first.password),
+    ...addresses,
     stop(limits) {
       ending.abort(new AbortedError());
       stopping ??= keeping.then(() => leave(options, paths, kept.running, limits?.timeoutMs));
@@ -373,6 +414,6 @@ function removed({ clusterDir }: ClusterPaths): StoreError {
 function portTaken(port: number): StoreError {
   return new StoreError(
     'embedded_postgres_failed',
-    `another program has taken port ${port}, which the users of this server know it by: the next start finds a free one`,
+    `another program has taken port ${port}, by which this server is known: end that program, or name another port by database.embeddedPort (TAPEKEEP_DATABASE_EMBEDDED_PORT) and start again`,
   );
 }

@@ -1,0 +1,60 @@
+import { sleep, systemClock } from '../../kernel/clock.js';
+import { command, nothing } from '../command.js';
+import { EndedError } from '../ending.js';
+import { UsageError } from '../failure.js';
+import { borrowDatabase, describeDatabase } from '../opening/database.js';
+import { openSession } from '../opening/session.js';
+import { FOR, READY_AS_JSON } from '../options.js';
+import { jsonLine, writeOut } from '../output.js';
+
+const HELP = `
+For psql, notebooks and Grafana while nothing is collected. A daemon or any command that is started
+beside it uses the same server, and the last of them to end stops it.
+
+  tapekeep db
+  psql "$(tapekeep url)"
+
+The port stays the same from one start to the next while it is free; database.embeddedPort settles it.
+Stop with Ctrl-C.`;
+
+/** Keeps the embedded server up until it is stopped. */
+export default command({
+  options: { forMs: FOR, json: READY_AS_JSON },
+  help: HELP,
+  needs: nothing,
+  async run(common, { forMs, json }) {
+    const { config, telemetry } = openSession({ logLevel: 'warn', ...common });
+    const { url } = config.database;
+    if (url !== null) {
+      const text =
+        'that Postgres is not run by tapekeep; leave database.url out for the embedded one';
+      throw new UsageError('database.url', describeDatabase(url), text);
+    }
+    const losing = new AbortController();
+    const lose = (error: Error) => losing.abort(error);
+    const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing', lose);
+    try {
+      const address = describeDatabase(database.readerUrl);
+      await writeOut(
+        json === true
+          ? jsonLine({ database: address })
+          : `database  ${address}\n"tapekeep url" prints it with its password, "tapekeep psql" opens it. Stop with Ctrl-C.\n`,
+      );
+      await kept(forMs, AbortSignal.any([database.signal, losing.signal]));
+    } catch (error) {
+      if (!(error instanceof EndedError)) throw error;
+    } finally {
+      await database.stop();
+    }
+    return undefined;
+  },
+});
+
+/** The connection to the server keeps no process alive. */
+const ROUND_MS = 86_400_000;
+
+/** Waits for the end of the time; without one only for the signal, whose reason is thrown. */
+async function kept(forMs: number | undefined, signal: AbortSignal): Promise<void> {
+  if (forMs !== undefined) return await sleep(systemClock, forMs, signal);
+  for (;;) await sleep(systemClock, ROUND_MS, signal);
+}

@@ -1,0 +1,61 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { systemClock } from '../../kernel/clock.js';
+import { codeOf, TapekeepError } from '../../kernel/errors.js';
+import { argument, command, nothing } from '../command.js';
+import { commandEnding } from '../ending.js';
+import { EXIT_CODES } from '../failure.js';
+import { borrowDatabase } from '../opening/database.js';
+import { openSession } from '../opening/session.js';
+import { OWNER } from './url.js';
+
+const HELP = `
+The embedded Postgres is started if need be, and stopped at the end unless others use it. What follows
+"--" is for psql:
+
+  tapekeep psql
+  tapekeep psql -- -c "SELECT * FROM depth_at('BTC_USDT', now())"
+
+psql is part of the Postgres client of your system; "tapekeep query" needs none.`;
+
+/** Runs psql on the archive. Exits with 0 when psql does. */
+export default command({
+  args: { given: argument<readonly string[]>("psql's own arguments, after --") },
+  options: { isOwner: OWNER },
+  help: HELP,
+  needs: nothing,
+  async run(common, { given, isOwner }) {
+    const { config, telemetry } = openSession({ logLevel: 'warn', ...common });
+    const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
+    try {
+      const { url, readerUrl, signal } = database;
+      return await runPsql(isOwner === true ? url : readerUrl, given, signal);
+    } finally {
+      await database.stop();
+    }
+  },
+});
+
+/** The password goes by the environment: arguments are seen by every user of the machine. */
+async function runPsql(address: string, args: readonly string[], signal: AbortSignal) {
+  const shown = new URL(address);
+  const password = decodeURIComponent(shown.password);
+  shown.password = '';
+  const env = { ...process.env, ...(password === '' ? {} : { PGPASSWORD: password }) };
+  using _terminal = commandEnding.leaveInterrupts();
+  const psql = spawn('psql', ['-d', shown.href, ...args], { stdio: 'inherit', env });
+  const end = () => psql.kill('SIGTERM');
+  signal.addEventListener('abort', end, { once: true });
+  try {
+    const [code] = (await once(psql, 'exit')) as [number | null];
+    signal.throwIfAborted();
+    return code === 0 ? EXIT_CODES.ok : EXIT_CODES.failure;
+  } catch (error) {
+    if (codeOf(error) !== 'ENOENT') throw error;
+    const text =
+      'psql is not installed here: install the Postgres client of your system (postgresql-client), ask by "tapekeep query", or give another program the address that "tapekeep url" prints';
+    throw new TapekeepError('program_missing', 'fatal', text, { cause: error });
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}

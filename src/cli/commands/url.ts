@@ -1,0 +1,41 @@
+import { systemClock } from '../../kernel/clock.js';
+import { TapekeepError } from '../../kernel/errors.js';
+import { findEmbeddedPostgres } from '../../store/index.js';
+import { command, flag, nothing } from '../command.js';
+import { assertArchive } from '../opening/database.js';
+import { openSession } from '../opening/session.js';
+import { writeOut } from '../output.js';
+
+const HELP = `
+The login only reads (database.readerName, database.readerPassword); of a database of your own it is
+database.url. The password stands in the address: mind where you print it.
+
+  psql "$(tapekeep url)"
+  TAPEKEEP_DATABASE_URL="$(tapekeep url --owner)" tapekeep start
+
+The embedded Postgres has to run: "tapekeep db" keeps it up, and so does "tapekeep start".`;
+
+/** The login that may write. */
+export const OWNER = flag('--owner', "log in as the archive's owner, who may write");
+
+/** Prints where the archive is, for programs that connect by themselves. */
+export default command({
+  options: { isOwner: OWNER },
+  help: HELP,
+  needs: nothing,
+  async run(common, { isOwner }) {
+    const { config } = openSession({ logLevel: 'warn', ...common });
+    await assertArchive(config);
+    const { url: own } = config.database;
+    const found =
+      own === null
+        ? await findEmbeddedPostgres(config.dataDir, systemClock)
+        : { url: own, readerUrl: own };
+    if (found === undefined) {
+      const text = `the embedded Postgres in ${config.dataDir} does not run now: "tapekeep db" in another terminal keeps it up`;
+      throw new TapekeepError('database_unreachable', 'retry', text);
+    }
+    await writeOut(`${isOwner === true ? found.url : found.readerUrl}\n`);
+    return undefined;
+  },
+});

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import test, { after } from 'node:test';
+import { makeTempDir, runSql } from '../support/postgres/postgres-server.js';
+import { Program } from '../support/programs/program.js';
+
+const folder = await makeTempDir();
+const programs: Program[] = [];
+after(async () => {
+  for (const program of programs) await program.dispose();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const env = {
+  TAPEKEEP_DATA_DIR: join(folder, 'data'),
+  TAPEKEEP_SANDBOX_HISTORY: 'none',
+  TAPEKEEP_HTTP_PORT: '0',
+};
+
+function run(...args: string[]): Program {
+  const program = new Program(args, { env });
+  programs.push(program);
+  return program;
+}
+
+async function toEnd(...args: string[]) {
+  const program = run(...args);
+  const { code } = await program.ended();
+  return { code, stdout: program.text('stdout'), stderr: program.text('stderr') };
+}
+
+test('the database stays without a daemon, with one beside it, and ends with the last of them', async () => {
+  const none = await toEnd('db');
+  assert.equal(none.code, 2);
+  assert.match(none.stderr, /there is no archive in .*"tapekeep start" makes one/);
+  assert.equal((await toEnd('migrate')).code, 0);
+
+  const kept = run('db');
+  await kept.line((line) => line.startsWith('database  postgres://analyst@127.0.0.1:'));
+  const url = (await toEnd('url')).stdout;
+  const [row] = await runSql<{ who: string }>(
+    url,
+    'SELECT current_user::text AS who FROM (SELECT count(*) FROM trades) t',
+  );
+  assert.equal(row?.who, 'analyst');
+
+  const daemon = run('start');
+  await daemon.line((line) => line.startsWith('  exchange '));
+  assert.equal((await toEnd('url')).stdout, url);
+  daemon.kill('SIGINT');
+  assert.equal((await daemon.ended()).code, 0, daemon.dump());
+  await runSql(url, 'SELECT 1');
+
+  kept.kill('SIGINT');
+  assert.deepEqual(await kept.ended(), { code: 0, signal: null });
+  await assert.rejects(runSql(url, 'SELECT 1'), { code: 'ECONNREFUSED' });
+  const ended = await toEnd('url');
+  assert.equal(ended.code, 1);
+  assert.match(ended.stderr, /does not run now: "tapekeep db"/);
+});
+
+test('psql gets the reader, or the owner, with the password out of sight', async (t) => {
+  const said = await toEnd('psql', '--', '-Atc', 'SELECT current_user');
+  if (said.stderr.includes('psql is not installed')) {
+    t.skip('psql is not installed here');
+    return;
+  }
+  assert.deepEqual([said.code, said.stdout], [0, 'analyst'], said.stderr);
+  const owner = await toEnd('psql', '--owner', '--', '-Atc', 'SELECT current_user');
+  assert.equal(owner.stdout, 'tapekeep_program');
+  assert.equal((await toEnd('psql', '--', '-c', 'SELECT 1/0')).code, 1);
+});
+
+test('where psql is not installed the message names what serves instead', async () => {
+  const program = new Program(['psql'], { env: { ...env, PATH: folder } });
+  programs.push(program);
+  assert.equal((await program.ended()).code, 1);
+  assert.match(
+    program.text('stderr'),
+    /psql is not installed here: .*tapekeep query.*tapekeep url/,
+  );
+});
