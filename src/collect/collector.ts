@@ -135,6 +135,11 @@ export class Collector {
     return [...this.#units.keys()];
   }
 
+  /** How many markets are to be collected; 0 until the exchange has listed them. */
+  get wantedMarkets(): number {
+    return this.#markets.collected.size;
+  }
+
   /** Markets that are wanted and that the exchange does not list. */
   get missingMarkets(): readonly string[] {
     return this.#markets.missing;

@@ -8,3 +8,24 @@ export const DAY_S = 86_400;
 
 export const SECOND_US = 1_000_000;
 export const DAY_US = 86_400_000_000;
+
+const UNITS = [
+  ['d', DAY_MS],
+  ['h', HOUR_MS],
+  ['m', MINUTE_MS],
+  ['s', SECOND_MS],
+] as const;
+
+/** A length of time as people say it, in its two largest units: `0.4s`, `46s`, `3m 5s`, `7d 8h`. */
+export function shownDuration(ms: number): string {
+  if (ms < 9950) return `${(Math.max(0, ms) / SECOND_MS).toFixed(1)}s`;
+  const at = UNITS.findIndex(([, unitMs]) => Math.round(ms / SECOND_MS) * SECOND_MS >= unitMs);
+  const [large, largeMs] = UNITS[at] ?? UNITS[3];
+  const small = UNITS[at + 1];
+  if (small === undefined) return `${Math.round(ms / largeMs)}${large}`;
+  const [name, smallMs] = small;
+  const count = Math.round(ms / smallMs);
+  const per = largeMs / smallMs;
+  const rest = count % per;
+  return `${Math.floor(count / per)}${large}${rest === 0 ? '' : ` ${rest}${name}`}`;
+}

@@ -102,7 +102,8 @@ const CLIENT = {
       ...{ requests_total: 1, request_duration_seconds: 'durationMs' },
       response_bytes_total: 'bytes',
     },
-    record: ({ counts }, { outcome }) => counts.requestEnded(outcome),
+    record: ({ counts }, { endpoint, outcome, error }) =>
+      counts.requestEnded(endpoint, outcome, error?.message ?? outcome),
   }),
   budgetChanged: event<Of<'budgetChanged'>>({
     level: 'trace',

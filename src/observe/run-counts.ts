@@ -60,11 +60,22 @@ export interface CompletenessTotals {
   readonly verifiedLagMs: number | null;
 }
 
+/** The request to the exchange that failed last. */
+export interface FailedRequests {
+  readonly endpoint: string;
+  readonly outcome: RequestOutcome;
+  readonly message: string;
+  /** So many have failed since one was answered; 0 when one was answered afterwards. */
+  readonly inARow: number;
+}
+
 export interface RunCountsSnapshot {
   /** In the order in which the streams first showed up. */
   readonly streams: readonly StreamCounts[];
   readonly requests: number;
   readonly failedRequests: number;
+  /** Null when none has failed. */
+  readonly lastFailure: FailedRequests | null;
   readonly openSockets: number;
   /** Null until it was counted. */
   readonly completeness: CompletenessTotals | null;
@@ -100,6 +111,7 @@ export class RunCounts {
   readonly #gone = new Set<string>();
   #requests = 0;
   #failedRequests = 0;
+  #lastFailure: FailedRequests | null = null;
   #openSockets = 0;
   #completeness: CompletenessTotals | null = null;
 
@@ -142,9 +154,17 @@ export class RunCounts {
     this.#completeness = counted;
   }
 
-  requestEnded(outcome: RequestOutcome): void {
+  requestEnded(endpoint: string, outcome: RequestOutcome, message: string): void {
     this.#requests += 1;
-    if (!NOT_FAILED.has(outcome)) this.#failedRequests += 1;
+    const before = this.#lastFailure;
+    if (NOT_FAILED.has(outcome)) {
+      if (before !== null && before.inARow > 0 && outcome !== 'aborted') {
+        this.#lastFailure = { ...before, inARow: 0 };
+      }
+      return;
+    }
+    this.#failedRequests += 1;
+    this.#lastFailure = { endpoint, outcome, message, inARow: (before?.inARow ?? 0) + 1 };
   }
 
   socketsOpen(count: number): void {
@@ -174,6 +194,7 @@ export class RunCounts {
       }),
       requests: this.#requests,
       failedRequests: this.#failedRequests,
+      lastFailure: this.#lastFailure,
       openSockets: this.#openSockets,
       completeness: this.#completeness,
     };

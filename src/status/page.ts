@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { SECOND_MS, shownDuration } from '../kernel/durations.js';
 import type { StatusDocument, StatusGap, StatusStream, StatusValue } from './document.js';
 import type { HealthReport } from './health.js';
 
@@ -7,15 +8,25 @@ const REFRESH_S = 5;
 
 const STYLE = `
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
-body { margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
+body { margin: 2rem auto; max-width: 78rem; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid #8885; text-align: right; white-space: nowrap; }
+th, td { padding: .3rem .5rem; border-bottom: 1px solid #8885; text-align: right; vertical-align: bottom; overflow-wrap: anywhere; }
+th { font-weight: 600; overflow-wrap: normal; }
 th:first-child, td:first-child { text-align: left; }
 .good { color: #187a3c; } .bad { color: #c62828; font-weight: 600; }
-dl { display: grid; grid-template-columns: max-content auto; gap: .2rem 1rem; }
+dl { display: grid; grid-template-columns: minmax(8rem, max-content) minmax(0, 1fr); gap: .2rem 1rem; }
 dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
+@media (max-width: 52rem) {
+  body { margin: 1rem auto; }
+  dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin: 0 0 .5rem; }
+  thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
+  table, tbody { display: block; }
+  tr { display: grid; grid-template-columns: repeat(auto-fill, minmax(12rem, 1fr)); gap: .1rem 1rem; padding: .5rem 0; border-bottom: 1px solid #8885; }
+  td { display: flex; justify-content: space-between; gap: .5rem; border: 0; padding: 0; }
+  td::before { content: attr(data-title); opacity: .7; text-align: left; }
+  td:first-child { grid-column: 1 / -1; font-weight: 600; } td:first-child::before { content: none; }
+}
 @media (prefers-color-scheme: dark) { .good { color: #6fd08c; } .bad { color: #ff8a80; } }
 `;
 
@@ -28,21 +39,21 @@ const COLUMNS: ReadonlyArray<readonly [keyof StatusStream, string]> = [
   ['stream', 'stream'],
   ['received', 'received'],
   ['stored', 'stored'],
-  ['duplicate', 'known already'],
+  ['duplicate', 'duplicate'],
   ['refused', 'refused'],
   ['lost', 'lost'],
   ['inFlight', 'in flight'],
-  ['lagS', 'lag, s'],
-  ['slowestLagS', 'slowest market, s'],
+  ['lagS', 'lag'],
+  ['slowestLagS', 'slowest market'],
   ['openGaps', 'open gaps'],
-  ['openGapS', 'gap length, s'],
+  ['openGapS', 'gap length'],
 ];
 
 const GAP_COLUMNS: ReadonlyArray<readonly [keyof StatusGap, string]> = [
   ['stream', 'stream'],
   ['reason', 'reason'],
-  ['lengthS', 'length, s'],
-  ['oldestAgeS', 'oldest, s ago'],
+  ['lengthS', 'length'],
+  ['oldestAgeS', 'age of the oldest'],
 ];
 
 const ENTITIES: Readonly<Record<string, string>> = {
@@ -58,8 +69,10 @@ function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
 }
 
-function show(value: StatusValue): string {
+/** Figures of seconds, whose names end so, are shown as durations. */
+function show(value: StatusValue, name: string): string {
   if (value === null) return '–';
+  if (typeof value === 'number' && name.endsWith('S')) return shownDuration(value * SECOND_MS);
   return escapeHtml(typeof value === 'number' ? value.toLocaleString('en-US') : String(value));
 }
 
@@ -79,9 +92,10 @@ function table<Row extends object>(
 ): string {
   const head = columns.map(([, title]) => `<th scope="col">${title}</th>`).join('');
   const body = rows.map(
-    (row) => `<tr>${columns.map(([key]) => `<td>${show(value(row, key))}</td>`).join('')}</tr>`,
+    (row) =>
+      `<tr>${columns.map(([key, title]) => `<td data-title="${title}">${show(value(row, key), key)}</td>`).join('')}</tr>`,
   );
-  return `<div class="wide"><table><thead><tr>${head}</tr></thead><tbody>${body.join('\n')}</tbody></table></div>`;
+  return `<table><thead><tr>${head}</tr></thead><tbody>${body.join('\n')}</tbody></table>`;
 }
 
 function streamTable(streams: readonly StatusStream[]): string {
@@ -103,7 +117,7 @@ export function renderPage(
   ready: HealthReport,
 ): string {
   const facts = Object.entries(document.facts)
-    .map(([name, value]) => `<dt>${escapeHtml(name)}</dt><dd>${show(value)}</dd>`)
+    .map(([name, value]) => `<dt>${escapeHtml(name)}</dt><dd>${show(value, name)}</dd>`)
     .join('\n');
   return `<!doctype html>
 <html lang="en">

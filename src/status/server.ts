@@ -13,7 +13,10 @@ export interface StatusServerOptions {
   readonly host: string;
   /** 0 picks a free port. */
   readonly port: number;
-  /** Secret that readers must send as Bearer token, except to /healthz and /readyz. */
+  /**
+   * Secret that readers must send, except to /healthz and /readyz: as Bearer token, or, as browsers do
+   * when asked, as the password of HTTP Basic under whatever name.
+   */
   readonly token?: string | null;
   /** The metrics in Prometheus' text format. */
   readonly metricsText: () => Promise<string>;
@@ -54,15 +57,28 @@ const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 /** Paths that orchestrators ask without a token. They show names and answers, no details. */
 const OPEN_PATHS: ReadonlySet<string> = new Set(['/healthz', '/readyz']);
 
+/** The first makes browsers ask their user for a login. */
+const CHALLENGES = ['Basic realm="tapekeep", charset="UTF-8"', 'Bearer'];
+const NEEDED = {
+  error:
+    'send the token of http.token as Authorization: Bearer, or in a browser as the password, with any user name',
+};
+
 const digest = (text: string) => createHash('sha256').update(text).digest();
 
 function isAuthorized(request: FastifyRequest, token: string | null): boolean {
   if (token === null) return true;
-  const given = /^Bearer +(\S{1,1024})$/i.exec(request.headers.authorization ?? '')?.[1] ?? '';
-  return timingSafeEqual(digest(given), digest(token));
+  return timingSafeEqual(digest(secretOf(request.headers.authorization ?? '')), digest(token));
 }
 
-/** A page of another site; one that only leads here is not shown what comes. */
+function secretOf(authorization: string): string {
+  const [, scheme = '', value = ''] = /^(Bearer|Basic) +(\S{1,2048})$/i.exec(authorization) ?? [];
+  if (scheme.toLowerCase() !== 'basic') return value;
+  const login = Buffer.from(value, 'base64').toString('utf8');
+  return login.slice(login.indexOf(':') + 1);
+}
+
+/** A page of another site; one that only leads here is not shown what comes. Browsers add a login by themselves. */
 function isFromOtherPage({ headers }: FastifyRequest): boolean {
   return isFromOtherSite(headers) && headers['sec-fetch-mode'] !== 'navigate';
 }
@@ -91,19 +107,22 @@ function addGuards(app: FastifyInstance, token: string | null): void {
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'no-referrer',
     });
-    if (request.method !== 'GET') {
-      return reply.code(405).header('allow', 'GET').send({ error: 'only GET is served here' });
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      const allowed = { error: 'only GET and HEAD are served here' };
+      return reply.code(405).header('allow', 'GET, HEAD').send(allowed);
     }
     if (!hasOneHost(request)) {
       return reply.code(400).send({ error: 'send one Host header' });
     }
-    if (token === null && (!isLocalHost(request.host) || isFromOtherPage(request))) {
+    if (token === null && !isLocalHost(request.host)) {
       return reply.code(403).send({ error: 'ask by address or localhost, or set http.token' });
+    }
+    if (isFromOtherPage(request)) {
+      return reply.code(403).send({ error: 'pages of other sites are not answered' });
     }
     const path = request.url.split('?')[0] ?? '';
     if (!OPEN_PATHS.has(path) && !isAuthorized(request, token)) {
-      const needed = { error: 'send the token of http.token as Authorization: Bearer' };
-      return reply.code(401).header('www-authenticate', 'Bearer').send(needed);
+      return reply.code(401).header('www-authenticate', CHALLENGES).send(NEEDED);
     }
   });
 }
@@ -157,7 +176,7 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
 export async function startStatusServer(options: StatusServerOptions): Promise<StatusServer> {
   const app = fastify({
     logger: false,
-    exposeHeadRoutes: false,
+    exposeHeadRoutes: true,
     bodyLimit: 1024,
     connectionTimeout: 15_000,
     requestTimeout: HEADERS_LIMIT_MS,

@@ -136,9 +136,9 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   const page = await answer.text();
   assert.match(answer.headers.get('content-security-policy') ?? '', /^default-src 'none'/);
   assert.doesNotMatch(page, /<script|<img/);
-  assert.match(page, /<td>trades&quot;&gt;&lt;script&gt;/);
-  assert.match(page, /<td>1,234<\/td>/);
-  assert.match(page, /<td>2\.4<\/td>/);
+  assert.match(page, /<td data-title="stream">trades&quot;&gt;&lt;script&gt;/);
+  assert.match(page, /<td data-title="stored">1,234<\/td>/);
+  assert.match(page, /<td data-title="lag">2\.4s<\/td>/);
   assert.match(page, /database: refused &lt;script&gt;/);
   assert.doesNotMatch(page, /(src|href)="(https?:)?\/\//);
 
@@ -176,7 +176,7 @@ test('the page and the document tell open gaps by reason, the longest first', as
   const page = await read();
   assert.match(
     page,
-    /<td>kline<\/td><td>exchange failed<\/td><td>7,200<\/td><td>7,300<\/td><\/tr>\n<tr><td>trades<\/td><td>suspect<\/td><td>60<\/td><td>90<\/td>/,
+    /kline<\/td>.*>exchange failed<\/td>.*>2h<\/td>.*>2h 2m<\/td><\/tr>\n<tr>.*>trades<\/td>.*>suspect<\/td>.*>1m<\/td>.*>1m 30s<\/td>/,
   );
   assert.match(page, /&lt;script&gt;alert\(4\)/);
   assert.doesNotMatch(page, /<script/);
@@ -189,12 +189,18 @@ test('the page and the document tell open gaps by reason, the longest first', as
   assert.match(await read(), /<h2>Open gaps by reason<\/h2>\n<p>None\.<\/p>/);
 });
 
-test('only GET is served, and only known pages', async () => {
+test('only GET and HEAD are served, and only known pages', async () => {
   const server = await start();
-  for (const method of ['POST', 'PUT', 'DELETE', 'HEAD', 'OPTIONS']) {
+  for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
     const answer = await fetch(`${server.url}/status`, { method });
     assert.equal(answer.status, 405, method);
-    assert.equal(answer.headers.get('allow'), 'GET');
+    assert.equal(answer.headers.get('allow'), 'GET, HEAD');
+  }
+  for (const path of ['/', '/status', '/metrics', '/healthz', '/readyz']) {
+    const answer = await fetch(server.url + path, { method: 'HEAD' });
+    assert.equal(answer.status, 200, path);
+    assert.notEqual(answer.headers.get('content-length'), '0', path);
+    assert.equal(await answer.text(), '');
   }
   assert.equal((await fetch(`${server.url}/../etc/passwd`)).status, 404);
 });
@@ -207,6 +213,19 @@ test('with a token set, everything but health and readiness asks for it', async 
   }
   for (const path of ['/', '/status', '/metrics']) {
     assert.equal((await fetch(server.url + path, bearer(TOKEN))).status, 200, path);
+  }
+  const asked = (await fetch(server.url)).headers.get('www-authenticate') ?? '';
+  assert.match(asked, /^Basic realm="tapekeep", charset="UTF-8", Bearer$/);
+  for (const [login, status] of [
+    [`operator:${TOKEN}`, 200],
+    [`:${TOKEN}`, 200],
+    [`${TOKEN}:`, 401],
+    [`operator:${TOKEN}x`, 401],
+    ['operator', 401],
+    ['', 401],
+  ] as const) {
+    const authorization = `Basic ${Buffer.from(login).toString('base64')}`;
+    assert.equal((await fetch(server.url, { headers: { authorization } })).status, status, login);
   }
   assert.equal((await fetch(`${server.url}/healthz`)).status, 200);
   const open = await fetch(`${server.url}/readyz`);
@@ -223,10 +242,15 @@ test('without a token, a page of another origin cannot read through a name of it
 });
 
 test('two Host headers, and what pages of other sites ask, are refused', async () => {
-  const server = await start();
+  for (const token of [null, TOKEN]) await refusesPages(await start({ token }));
+});
+
+async function refusesPages(server: StatusServer): Promise<void> {
+  const login = `Authorization: Basic ${Buffer.from(`a:${TOKEN}`).toString('base64')}`;
   const answerTo = async (...more: string[]) => {
     const socket = connect(server.port, '127.0.0.1');
-    const head = ['GET /status HTTP/1.1', 'Host: 127.0.0.1', ...more, 'Connection: close'];
+    const first = ['GET /status HTTP/1.1', 'Host: 127.0.0.1', login];
+    const head = [...first, ...more, 'Connection: close'];
     socket.write([...head, '', ''].join('\r\n'));
     let text = '';
     socket.on('data', (data) => {
@@ -241,7 +265,7 @@ test('two Host headers, and what pages of other sites ask, are refused', async (
   assert.equal(await answerTo('Sec-Fetch-Site: cross-site'), 403);
   assert.equal(await answerTo('Sec-Fetch-Site: same-origin'), 200);
   assert.equal(await answerTo('Sec-Fetch-Site: cross-site', 'Sec-Fetch-Mode: navigate'), 200);
-});
+}
 
 test('a port in use is told with the key to change', async () => {
   const { port } = await start();

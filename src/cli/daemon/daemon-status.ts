@@ -3,8 +3,9 @@ import type { StandingStream } from '../../collect/standing.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../kernel/clock.js';
+import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
-import type { CompletenessTotals } from '../../observe/run-counts.js';
+import type { CompletenessTotals, FailedRequests } from '../../observe/run-counts.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
 import { statusGaps, statusStreams } from '../../status/document.js';
 import { type HealthReport, healthReport } from '../../status/health.js';
@@ -18,6 +19,8 @@ export interface DaemonView {
   /** After which it cannot go on, and ends. */
   readonly failure: Error | undefined;
   readonly markets: number;
+  /** To be collected; 0 until the exchange has listed them. */
+  readonly wantedMarkets: number;
   /** Named in the settings and not listed by the exchange. */
   readonly missingMarkets: readonly string[];
   /** Listed, but more than may be collected. */
@@ -73,13 +76,14 @@ export async function openDaemonStatus(
       return {
         facts: {
           version: VERSION,
-          phase: look().phase,
+          phase: phaseText(look()),
           exchange: exchangeNameOf(config),
           markets: look().markets,
           ...missingFacts(look().missingMarkets),
           ...standingFacts(look().standing),
           ...leftOutFacts(look().leftOutMarkets),
           'exchange time': timeFact(exchangeTime),
+          ...failureFacts(snapshot.lastFailure),
           ...completenessFacts(completeness),
         },
         streams: statusStreams(snapshot, exchangeTime.nowMs()),
@@ -87,6 +91,13 @@ export async function openDaemonStatus(
       };
     },
   });
+}
+
+/** What it is doing; markets that are open already are collected while the rest is opened. */
+function phaseText({ phase, markets, wantedMarkets }: DaemonView): string {
+  if (phase !== 'opening the markets') return phase;
+  if (wantedMarkets === 0) return 'waiting for the list of markets';
+  return `${phase}: ${markets} of ${wantedMarkets}, which are collected already`;
 }
 
 /** What time it is at the exchange, and what that rests on. */
@@ -113,7 +124,7 @@ const STANDING_SHOWN = 5;
 
 function standingText({ kind, market, variant, standingMs, reason, note }: StandingStream): string {
   const name = variant === 0 ? kind : `${kind} ${variant} s`;
-  return `${market} ${name} for ${(standingMs / 1000).toFixed(0)} s (${reason}: ${note})`;
+  return `${market} ${name} for ${shownDuration(standingMs)} (${reason}: ${note})`;
 }
 
 function standingTexts(standing: readonly StandingStream[]): string {
@@ -130,6 +141,14 @@ function leftOutFacts(count: number) {
   return count === 0 ? {} : { 'listed, but beyond streams.markets.max': count };
 }
 
+function failureFacts(failed: FailedRequests | null) {
+  if (failed === null) return {};
+  const { endpoint, outcome, message, inARow } = failed;
+  const since =
+    inARow === 0 ? 'others were answered since' : `${inARow} in a row, and none answered since`;
+  return { 'last failed request': `${endpoint}: ${outcome}: ${message} (${since})` };
+}
+
 /** Warnings first: what an operator has to look into. */
 function completenessFacts(counted: CompletenessTotals | null) {
   if (counted === null) return {};
@@ -137,15 +156,15 @@ function completenessFacts(counted: CompletenessTotals | null) {
   return {
     'candles that do not match the trades': mismatches,
     'least covered stream': `${(Math.floor(lowestCoverage * 10_000) / 100).toFixed(2)} %`,
-    'oldest open gap': oldestGapMs === null ? 'none' : inSeconds(oldestGapMs),
-    'verified until': verifiedLagMs === null ? null : inSeconds(verifiedLagMs),
+    'oldest open gap': oldestGapMs === null ? 'none' : ago(oldestGapMs),
+    'verified until': verifiedLagMs === null ? null : ago(verifiedLagMs),
   };
 }
 
-const inSeconds = (ms: number) => `${(ms / 1000).toFixed(1)} s ago`;
+const ago = (ms: number) => `${shownDuration(ms)} ago`;
 
 function health({ idleMs, failure }: DaemonView): HealthReport {
-  const detail = `last turn ${inSeconds(idleMs)}`;
+  const detail = `last turn ${ago(idleMs)}`;
   return healthReport([
     { name: 'loops', ok: idleMs < STALE_TICK_MS, detail },
     ...(failure === undefined ? [] : [{ name: 'going on', ok: false, detail: failure.message }]),
@@ -160,9 +179,9 @@ async function ready(view: DaemonView): Promise<HealthReport> {
   // While nothing can be stored nothing is asked: then its silence says nothing about the exchange.
   const isAnswering = silentMs !== undefined && (silentMs < limitMs || !isStoring);
   const standing = view.standing.filter(({ standingMs }) => standingMs > view.standingLimitMs);
-  const answer = silentMs === undefined ? 'no answer yet' : `last answer ${inSeconds(silentMs)}`;
+  const answer = silentMs === undefined ? 'no answer yet' : `last answer ${ago(silentMs)}`;
   return healthReport([
-    { name: 'phase', ok: phase === 'collecting', detail: phase },
+    { name: 'phase', ok: phase === 'collecting', detail: phaseText(view) },
     {
       name: 'database',
       ok: pingFailure === undefined,
@@ -171,7 +190,7 @@ async function ready(view: DaemonView): Promise<HealthReport> {
     {
       name: 'archive',
       ok: isStoring,
-      detail: `oldest commit under way for ${(view.oldestCommitMs / 1000).toFixed(1)} s`,
+      detail: `oldest commit under way for ${shownDuration(view.oldestCommitMs)}`,
     },
     { name: 'exchange', ok: isAnswering, detail: answer },
     {

@@ -195,6 +195,7 @@ export class Daemon {
     const tick = () => this.#tick();
     const beside = { config, clock, telemetry, exchangeTime, signal, tick, collector };
     this.#housekeeping = keepHouse(store, beside);
+    this.#enter('opening the markets');
     await this.#unlessStopped(collector.start());
     this.#enter('collecting');
   }
@@ -303,6 +304,7 @@ export class Daemon {
       phase: this.#phase,
       failure: this.#failure,
       markets: this.#collector?.markets.length ?? 0,
+      wantedMarkets: this.#collector?.wantedMarkets ?? 0,
       missingMarkets: this.#collector?.missingMarkets ?? [],
       leftOutMarkets: this.#collector?.leftOutMarkets ?? 0,
       idleMs: this.#housekeeping === undefined ? 0 : nowMs - this.#lastTickMs,

@@ -38,7 +38,7 @@ function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
       text: (row) => (row.markets === null ? 'all' : count(row.markets)),
     },
     { title: 'stored', align: right, text: (row) => count(row.stored + row.updated) },
-    { title: 'known', align: right, text: (row) => count(row.duplicate + row.unchanged) },
+    { title: 'duplicate', align: right, text: (row) => count(row.duplicate + row.unchanged) },
     { title: 'refused', align: right, text: (row) => count(row.conflict + row.rejected) },
     { title: 'lost', align: right, text: (row) => count(row.lost) },
     { title: 'lag', align: right, text: (row) => lag(row.newestMs) },

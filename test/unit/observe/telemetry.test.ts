@@ -316,6 +316,10 @@ test('the counts keeps totals, the newest and the slowest market, and open gaps'
   assert.equal(trades.inFlight, 0);
   assert.equal(trades.openGaps, 1);
   assert.deepEqual([snapshot.requests, snapshot.failedRequests, snapshot.openSockets], [1, 1, 1]);
+  const failure = { endpoint: 'x', outcome: 'timeout', message: 'timeout' };
+  assert.deepEqual(snapshot.lastFailure, { ...failure, inARow: 1 });
+  client.requestEnded({ endpoint: 'y', outcome: 'ok', durationMs: 1, bytes: 0 });
+  assert.deepEqual(telemetry.counts.snapshot().lastFailure, { ...failure, inARow: 0 });
   collect.gapsCounted({ gaps: [] });
   assert.equal(telemetry.counts.snapshot().streams[0]?.openGaps, 0);
 });

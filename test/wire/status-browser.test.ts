@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { StatusDocument } from '../../src/status/document.js';
+import { healthReport } from '../../src/status/health.js';
+import { startStatusServer } from '../../src/status/server.js';
+import { startBrowser } from '../support/programs/browser.js';
+
+const TOKEN = 'a-token-of-some-length';
+
+/** Figures of a year with 500 markets, at their longest. */
+const DOCUMENT: StatusDocument = {
+  facts: {
+    exchange: 'a-long-name-of-an-exchange.example',
+    'exchange time': '2026-11-22T12:00:00.000Z',
+    'coverage does not grow':
+      'LONGCOIN_USDT trades for 7d 8h (exchange failed: no answer within 10 s); and 499 more',
+  },
+  streams: ['trades', 'times', 'depth', 'ticker', 'kline', 'state'].map((stream) => ({
+    ...{ stream, received: 12_297_084_312, stored: 12_297_084_312, duplicate: 9_297_084_312 },
+    ...{ refused: 1_234_567, lost: 1_234_567, inFlight: 123_456, lagS: 636_348.2 },
+    ...{ slowestLagS: 636_348.2, openGaps: 123_456, openGapS: 31_536_000 },
+  })),
+  gaps: [{ stream: 'trades', reason: 'exchange failed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
+};
+
+/** Whatever is wider than the window, or than its own place. */
+const CUT_OFF = `[...document.querySelectorAll('body, dl, dd, dt, table, th, td, p')]
+  .filter((one) => one.getClientRects().length > 0 && getComputedStyle(one.closest('thead') ?? one).position !== 'absolute')
+  .filter((one) => one.getBoundingClientRect().right > innerWidth || one.scrollWidth > one.clientWidth + 1)
+  .map((one) => one.outerHTML.slice(0, 80))`;
+
+test('in a browser the page opens with the token as password, and nothing is cut off', async (t) => {
+  const browser = await startBrowser();
+  if (browser === undefined) {
+    t.skip('no Chromium is installed here: the page was looked at by no browser');
+    return;
+  }
+  t.after(() => browser.close());
+  const well = async () => healthReport([{ name: 'loops', ok: true }]);
+  const server = await startStatusServer({
+    ...{ host: '127.0.0.1', port: 0, token: TOKEN, health: well, ready: well },
+    metricsText: async () => '',
+    statusJson: async () => DOCUMENT,
+  });
+  t.after(() => server.stop());
+  const url = new URL(server.url);
+  url.username = 'operator';
+  url.password = TOKEN;
+  for (const width of [1280, 390]) {
+    await browser.open(url.href, width);
+    assert.equal(await browser.evaluate('document.querySelectorAll("tbody tr").length'), 7);
+    assert.deepEqual(await browser.evaluate(CUT_OFF), [], `at ${width} px`);
+    const shown = await browser.evaluate<string>('document.body.innerText');
+    assert.match(shown, /7d 9h/);
+    assert.match(shown, /12,297,084,312/);
+    const style = 'getComputedStyle(document.querySelector("td:nth-child(2)"), "::before").content';
+    const name: string = await browser.evaluate(style);
+    // On a phone each figure has its name beside it; there is no place for a heading.
+    assert.equal(name, width === 390 ? '"received"' : 'none');
+  }
+});
