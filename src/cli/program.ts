@@ -17,6 +17,14 @@ const COMMANDS: Commands = {
     'bring the schema of the database up to date',
     () => import('./commands/migrate.js'),
   ],
+  config: [
+    'show the settings and where each comes from, and check them',
+    () => import('./commands/config.js'),
+  ],
+  'doctor [options]': [
+    'look for what keeps the daemon from working, and say what to do',
+    () => import('./commands/doctor.js'),
+  ],
   'status [options]': [
     'show what the archive holds: rows, newest, lag, coverage and gaps',
     () => import('./commands/status.js'),

@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs';
 import { isIP } from 'node:net';
+import { fileURLToPath } from 'node:url';
 import type { z } from 'zod';
-import { CONFIG_FILE_VARIABLE, deepFreeze } from './keys.js';
+import { CONFIG_FILE_VARIABLE, deepFreeze, KEY_PATHS } from './keys.js';
 import {
   ConfigError,
-  type ConfigProblem,
   type Layer,
   readEnvironmentLayer,
   readFileLayer,
@@ -135,14 +135,8 @@ function problemAt(key: string, expected: string, settings: ReadonlyMap<string, 
   return { key, source: setting.source, value: showValue(key, setting.value), expected };
 }
 
-/**
- * Puts the settings together: defaults, below the file, below the environment, below the command
- * line; and checks them.
- *
- * @returns the settings, frozen.
- * @throws ConfigError listing every mistake with its key, its source and what is allowed.
- */
-export function loadConfig({ file, env, overrides }: LoadOptions): Config {
+/** What the sources set, the strongest last, and the mistakes that showed on the way. */
+function readLayers({ file, env, overrides }: LoadOptions) {
   const named = file ?? (env[CONFIG_FILE_VARIABLE] || undefined);
   const chosen = named ?? (existsSync(DEFAULT_CONFIG_FILE) ? DEFAULT_CONFIG_FILE : undefined);
   const layers: readonly Layer[] = [
@@ -151,8 +145,21 @@ export function loadConfig({ file, env, overrides }: LoadOptions): Config {
     readOverridesLayer(overrides ?? {}),
   ];
   const settings = new Map(layers.flatMap((layer) => [...layer.settings]));
-  const problems: ConfigProblem[] = layers.flatMap((layer) => layer.problems);
+  return { settings, problems: layers.flatMap((layer) => layer.problems) };
+}
 
+/**
+ * Puts the settings together: defaults, below the file, below the environment, below the command
+ * line; and checks them.
+ *
+ * @returns the settings, frozen.
+ * @throws ConfigError listing every mistake with its key, its source and what is allowed.
+ */
+export function loadConfig(options: LoadOptions): Config {
+  return check(readLayers(options));
+}
+
+function check({ settings, problems }: ReturnType<typeof readLayers>): Config {
   const parsed = configSchema.safeParse(nest(settings));
   if (!parsed.success) {
     const faults = parsed.error.issues.map(({ path, message }) =>
@@ -165,6 +172,34 @@ export function loadConfig({ file, env, overrides }: LoadOptions): Config {
   );
   if (problems.length + broken.length > 0) throw new ConfigError([...problems, ...broken]);
   return deepFreeze(parsed.data);
+}
+
+/** The defaults in the notation of the file; a test holds them equal to those of the schema. */
+const DEFAULTS_FILE = fileURLToPath(new URL('../../config/default.yaml', import.meta.url));
+
+/** A setting as it may be shown, in the notation of the file. */
+export interface ShownSetting {
+  readonly key: string;
+  /** Secrets are `***`. */
+  readonly value: string;
+  /** `default`, `tapekeep.yaml:7`, an environment variable, or the command line. */
+  readonly source: string;
+}
+
+/**
+ * Every setting with where its value comes from, in the order of the defaults.
+ *
+ * @throws ConfigError as {@link loadConfig}
+ */
+export function configSources(options: LoadOptions): ShownSetting[] {
+  const layers = readLayers(options);
+  check(layers);
+  const defaults = readFileLayer(DEFAULTS_FILE).settings;
+  return [...KEY_PATHS].map((key) => {
+    const set = layers.settings.get(key);
+    const value = set === undefined ? defaults.get(key)?.value : set.value;
+    return { key, value: showValue(key, value), source: set?.source ?? 'default' };
+  });
 }
 
 /**

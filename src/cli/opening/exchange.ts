@@ -195,12 +195,17 @@ function isForAPerson({ action, code }: TapekeepError): boolean {
   return action === 'fatal' || code === 'tls_refused';
 }
 
+/** Whether it is a sandbox or a replay, by what it calls itself. */
+export function isPlayed(identity: string | null): boolean {
+  return PLAYED_IDENTITY.test(identity ?? '');
+}
+
 /** What an archive is bound to, see `Store.claimArchive`. */
 export function archiveIdentityOf(config: Config, identity: string | null): ArchiveIdentity {
   return {
     name: exchangeNameOf(config),
     baseUrl: config.exchange.url ?? 'built-in',
-    isSandbox: PLAYED_IDENTITY.test(identity ?? ''),
+    isSandbox: isPlayed(identity),
     identity,
   };
 }

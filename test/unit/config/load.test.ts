@@ -7,6 +7,7 @@ import { parse } from 'yaml';
 import { DEFAULTS, KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
 import { ConfigError } from '../../../src/config/layers.js';
 import {
+  configSources,
   exchangeNameOf,
   type LoadOptions,
   loadConfig,
@@ -50,6 +51,24 @@ test('the documented file holds every key with the default that the program uses
         : [`${above}${name}`],
     );
   assert.deepEqual(new Set(leaves(parse(defaultYaml()) as object, '')), KEY_PATHS);
+});
+
+test('every setting is shown with its source, and secrets are not', () => {
+  const file = fileOf('http:\n  token: 0123456789abcdef\nstreams:\n  trades:\n    history: 5d\n');
+  const env = { TAPEKEEP_DATABASE_URL: 'postgres://u:hidden@h/d', TAPEKEEP_MARKETS: 'A_B,C_D' };
+  const shown = configSources({ file, env });
+  assert.deepEqual(new Set(shown.map(({ key }) => key)), KEY_PATHS);
+  assert.deepEqual(
+    shown.filter(({ source }) => source !== 'default').map((one) => Object.values(one).join(' | ')),
+    [
+      'markets | "A_B,C_D" | environment variable TAPEKEEP_MARKETS',
+      'database.url | postgres://u:***@h/d | environment variable TAPEKEEP_DATABASE_URL',
+      `streams.trades.history | "5d" | ${file}:5`,
+      `http.token | *** | ${file}:2`,
+    ],
+  );
+  assert.equal(shown.find(({ key }) => key === 'exchange.timeout')?.value, '"10s"');
+  assert.throws(() => configSources({ env: { TAPEKEEP_HTTP_PORT: 'x' } }), ConfigError);
 });
 
 test('without any source the defaults hold, with durations in milliseconds', () => {

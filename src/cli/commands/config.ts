@@ -1,0 +1,70 @@
+import { configSources } from '../../config/load.js';
+import { argument, type CommonOptions, command, flag, group, nothing } from '../command.js';
+import { UsageError } from '../failure.js';
+import { JSON_DOCUMENT } from '../options.js';
+import { formatTable, jsonLine, writeOut } from '../output.js';
+
+const HELP = `
+Sources, the weaker first: the defaults, the file (--config, TAPEKEEP_CONFIG, or ./tapekeep.yaml), the
+environment, the options of the command line. Secrets are shown as ***.
+
+  tapekeep config show
+  tapekeep config show exchange database.url
+  tapekeep config check --config tapekeep.yaml`;
+
+const sourcesOf = ({ config }: CommonOptions) =>
+  configSources({ env: process.env, ...(config === undefined ? {} : { file: config }) });
+
+const show = command({
+  args: { names: argument<readonly string[]>('keys, or sections of keys (default: all)') },
+  options: {
+    isSet: flag('--set', 'only what is set somewhere, and no defaults'),
+    json: JSON_DOCUMENT,
+  },
+  needs: nothing,
+  async run(common, { names, isSet, json }) {
+    const all = sourcesOf(common);
+    const isOf = (key: string, name: string) => key === name || key.startsWith(`${name}.`);
+    const unknown = names.find((name) => !all.some(({ key }) => isOf(key, name)));
+    if (unknown !== undefined) {
+      const allowed = 'no setting or section has this name ("tapekeep config show" lists all)';
+      throw new UsageError('<key>', unknown, allowed);
+    }
+    const chosen = all.filter(
+      ({ key, source }) =>
+        (names.length === 0 || names.some((name) => isOf(key, name))) &&
+        !(isSet === true && source === 'default'),
+    );
+    if (json === true) return void (await writeOut(jsonLine(chosen)));
+    const lines = formatTable(
+      [
+        { title: 'setting', text: ({ key }) => key },
+        { title: 'value', text: ({ value }) => value },
+        { title: 'from', text: ({ source }) => source },
+      ],
+      chosen,
+    );
+    await writeOut(chosen.length === 0 ? 'Nothing is set.\n' : `${lines.join('\n')}\n`);
+    return undefined;
+  },
+});
+
+const check = command({
+  needs: nothing,
+  async run(common) {
+    const all = sourcesOf(common);
+    const set = all.filter(({ source }) => source !== 'default');
+    const from = [...new Set(set.map(({ source }) => source.replace(/:\d+$/, '')))];
+    const where = from.length === 0 ? '' : `, by ${from.join(', ')}`;
+    await writeOut(`The settings are right: ${set.length} of ${all.length} are set${where}.\n`);
+    return undefined;
+  },
+});
+
+export default group({
+  help: HELP,
+  commands: {
+    'show [options] [names...]': ['print every setting, its value and where that is from', show],
+    check: ['look for mistakes in file and environment; exit code 2 names each', check],
+  },
+});

@@ -1,0 +1,229 @@
+import { access, constants, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { dirname, join, resolve } from 'node:path';
+import { exchangeNameOf } from '../../config/load.js';
+import { endsInTime, systemClock } from '../../kernel/clock.js';
+import { codeOf, messageOf } from '../../kernel/errors.js';
+import { hasEmbeddedCluster } from '../../store/index.js';
+import { command, nothing } from '../command.js';
+import { EXIT_CODES } from '../failure.js';
+import { borrowDatabase, coldDirOf, describeDatabase, openArchive } from '../opening/database.js';
+import { firstAnswer, isPlayed, openExchange } from '../opening/exchange.js';
+import { openSession, type Session } from '../opening/session.js';
+import { JSON_DOCUMENT } from '../options.js';
+import { jsonLine, printable, roughDuration, writeOut } from '../output.js';
+
+const HELP = `
+Looks at the settings, the data folder and its disk, the database, the port of the status page, the exchange
+and the clock, changes nothing, and says of each whether it serves and what to do where it does not.
+Exit code 0: collecting can begin; 1: something has to be changed first. A warning alone is 0.`;
+
+/** What one look found. */
+interface Finding {
+  readonly what: string;
+  readonly state: 'ok' | 'warning' | 'wrong';
+  readonly found: string;
+  /** What to do about it. */
+  readonly advice?: string;
+}
+
+type Found = Omit<Finding, 'what'>;
+const ok = (found: string): Found => ({ state: 'ok', found });
+const warning = (found: string, advice: string): Found => ({ state: 'warning', found, advice });
+const wrong = (found: string, advice?: string): Found => ({
+  state: 'wrong',
+  found,
+  ...(advice === undefined ? {} : { advice }),
+});
+
+/** One look that fails or hangs is a finding, and the next one comes all the same. */
+async function look(what: string, at: () => Promise<Found[]>): Promise<Finding[]> {
+  try {
+    return (await at()).map((found) => ({ what, ...found }));
+  } catch (error) {
+    return [{ what, ...wrong(messageOf(error)) }];
+  }
+}
+
+/** Says what is wrong with the surroundings of the daemon, and what to do. */
+export default command({
+  options: { json: JSON_DOCUMENT },
+  help: HELP,
+  needs: nothing,
+  async run(common, { json }) {
+    const session = openSession({ logLevel: 'silent', ...common });
+    const { config } = session;
+    const looks: readonly (readonly [string, () => Promise<Found[]>])[] = [
+      ['data folder', () => folderOf(config.dataDir, 'dataDir (TAPEKEEP_DATA_DIR)')],
+      ...(config.cold.enabled
+        ? [['cold folder', () => folderOf(coldDirOf(config), 'cold.dir')] as const]
+        : []),
+      ['database', () => databaseOf(session)],
+      ['status page', () => portOf(session)],
+      ['exchange', () => exchangeOf(session)],
+    ];
+    const findings: Finding[] = [];
+    for (const [what, at] of looks) {
+      // It lies in that folder, and could not even be seen.
+      const isHidden = what === 'database' && config.database.url === null;
+      if (isHidden && findings[0]?.state === 'wrong') continue;
+      const found = await look(what, at);
+      findings.push(...found);
+      if (json !== true) await writeOut(found.map(lineOf).join(''));
+    }
+    const isWrong = findings.some(({ state }) => state === 'wrong');
+    if (json === true) await writeOut(jsonLine({ isFit: !isWrong, findings }));
+    return isWrong ? EXIT_CODES.failure : EXIT_CODES.ok;
+  },
+});
+
+const MARKS = { ok: 'ok       ', warning: 'warning  ', wrong: 'WRONG    ' } as const;
+
+function lineOf({ what, state, found, advice }: Finding): string {
+  const todo = advice === undefined ? '' : `\n${' '.repeat(22)}${advice}`;
+  return `${MARKS[state]}${what.padEnd(13)}${printable(found)}${todo}\n`;
+}
+
+const GIB = 2 ** 30;
+/** Below it there is a warning; below the other one Postgres cannot work on for long. */
+const LOW_BYTES = 5 * GIB;
+const LEAST_BYTES = GIB / 4;
+
+/** Whether a folder can be written, or made, and how much its disk takes. */
+async function folderOf(path: string, setting: string): Promise<Found[]> {
+  const folder = resolve(path);
+  const existing = await nearestFolder(folder);
+  const probe = join(existing, `.tapekeep-doctor-${process.pid}`);
+  try {
+    if (existing === folder) await writeFile(probe, '', { flag: 'wx' });
+    else await access(existing, constants.W_OK | constants.X_OK);
+  } catch (error) {
+    const advice = `make it writable for this user, or name another folder by ${setting}`;
+    return [wrong(`${existing} cannot be written (${codeOf(error)})`, advice)];
+  } finally {
+    await rm(probe, { force: true }).catch(() => undefined);
+  }
+  const { bavail, bsize } = await statfs(existing);
+  const free = bavail * bsize;
+  const text = `${(free / GIB).toFixed(1)} GiB free on the disk of ${folder}`;
+  const isMade = existing === folder ? '' : ' (which the first start makes)';
+  if (free < LEAST_BYTES) return [wrong(text, 'make room there before anything is collected')];
+  if (free < LOW_BYTES)
+    return [warning(text, 'make room, or see retention and cold in the settings')];
+  return [ok(`${text}${isMade}`)];
+}
+
+/** The folder itself, or what of its path exists. */
+async function nearestFolder(folder: string): Promise<string> {
+  const isThere = await stat(folder).then(
+    () => true,
+    (error: unknown) => codeOf(error) !== 'ENOENT',
+  );
+  return isThere || dirname(folder) === folder ? folder : await nearestFolder(dirname(folder));
+}
+
+/** Whether the database answers, with a schema that fits, and whose archive it holds. */
+async function databaseOf({ config, telemetry }: Session): Promise<Found[]> {
+  const isOwn = config.database.url === null;
+  if (isOwn && !(await hasEmbeddedCluster(config.dataDir))) {
+    return [ok('no archive yet; "tapekeep start" makes one with the embedded Postgres')];
+  }
+  const database = await borrowDatabase(config, systemClock, telemetry.store, 'existing');
+  try {
+    const where = describeDatabase(database.url);
+    const store = await openArchive(config, database.url, systemClock, telemetry.store);
+    try {
+      const archive = await store.archive();
+      const wanted = exchangeNameOf(config);
+      if (archive === null) return [ok(`${where}: an archive that is still empty`)];
+      if (archive.name === wanted) return [ok(`${where}: the archive of ${wanted}`)];
+      const text = `${where} holds the archive of ${archive.name}, and the settings name ${wanted}`;
+      return [wrong(text, 'name another database or dataDir, or the exchange that it belongs to')];
+    } finally {
+      await store.stop();
+    }
+  } finally {
+    await database.stop();
+  }
+}
+
+/** Whether the status page can listen. */
+async function portOf({ config }: Session): Promise<Found[]> {
+  const { enabled, host, port } = config.http;
+  if (!enabled) return [ok('switched off (http.enabled)')];
+  const code = await new Promise<string | undefined>((resolve) => {
+    const server = createServer();
+    server.once('error', (error) => resolve(codeOf(error)));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+  });
+  if (code === undefined) return [ok(`port ${port} on ${host} is free`)];
+  if (code !== 'EADDRINUSE') return [wrong(`cannot listen on ${host}:${port} (${code})`)];
+  const advice =
+    'fine if that is the tapekeep which runs; else set http.port (TAPEKEEP_HTTP_PORT) to a free one, or 0';
+  return [warning(`port ${port} on ${host} is taken`, advice)];
+}
+
+/** An answer of the real-time interface that takes longer does not come. */
+const FEED_LIMIT_MS = 15_000;
+/** What is farther off than this shows that a clock is not set by the network. */
+const CLOCK_LIMIT_MS = 2000;
+
+/** Whether the exchange answers, lists the chosen markets, and agrees about the time. */
+async function exchangeOf(session: Session): Promise<Found[]> {
+  const { config, telemetry, exchangeTime } = session;
+  const { url } = config.exchange;
+  if (url === null) return [ok('the built-in sandbox: nothing to reach, and its clock is ours')];
+  const address = { url, realtimeUrl: config.realtime.url };
+  const access = openExchange(config, address, systemClock, telemetry, exchangeTime);
+  try {
+    const { signal } = new AbortController();
+    const sentMs = systemClock.monotonicMs();
+    const identity = await firstAnswer(access, signal, { clock: systemClock, telemetry }, 1);
+    const tookMs = systemClock.monotonicMs() - sentMs;
+    const { data } = await access.client.markets();
+    const names = data.map(({ name }) => name);
+    const missing = config.markets.filter((market) => !names.includes(market));
+    const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
+    return [
+      ok(`${url} answers in ${roughDuration(tookMs)} and lists ${names.length} markets`),
+      ...(missing.length === 0
+        ? []
+        : [
+            warning(`it does not list ${missing.join(', ')}`, 'correct markets (TAPEKEEP_MARKETS)'),
+          ]),
+      ...(address.realtimeUrl === null || first === undefined
+        ? []
+        : [await feedOf(access.openStateFeed(first, 86_400), address.realtimeUrl)]),
+      isPlayed(identity) ? ok('it plays a time of its own') : clockOf(exchangeTime.offsetMs),
+    ];
+  } finally {
+    await access.close();
+  }
+}
+
+type Feed = ReturnType<ReturnType<typeof openExchange>['openStateFeed']>;
+
+async function feedOf(feed: Feed, url: string): Promise<Found> {
+  let failure = 'no answer';
+  const opened = (async () => {
+    for await (const event of feed) {
+      if (event.kind === 'opened') return;
+      if (event.kind === 'closed') failure = event.reason;
+    }
+  })();
+  const isInTime = await endsInTime(systemClock, FEED_LIMIT_MS, opened);
+  await feed.stop();
+  if (isInTime) return ok(`${url} (realtime.url) takes subscriptions`);
+  return wrong(`${url} does not open (${failure})`, 'correct realtime.url (TAPEKEEP_REALTIME_URL)');
+}
+
+/** @param offsetMs of the exchange's clock from that of this machine */
+function clockOf(offsetMs: number): Found {
+  const off = roughDuration(Math.abs(offsetMs));
+  if (Math.abs(offsetMs) <= CLOCK_LIMIT_MS) return ok('its clock and that of this machine agree');
+  const side = offsetMs > 0 ? 'behind' : 'ahead of';
+  return warning(
+    `the clock of this machine is ${off} ${side} the exchange's`,
+    "let it be set by the network (NTP); times are the exchange's all the same",
+  );
+}

@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import test, { after } from 'node:test';
+import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { Program } from '../support/programs/program.js';
+
+const folder = await makeTempDir();
+const programs: Program[] = [];
+after(async () => {
+  for (const program of programs) await program.dispose();
+  await rm(folder, { recursive: true, force: true });
+});
+
+function run(args: readonly string[], env: Readonly<Record<string, string>> = {}): Program {
+  const program = new Program(args, {
+    cwd: folder,
+    env: { TAPEKEEP_HTTP_PORT: '0', TAPEKEEP_DATA_DIR: join(folder, 'data'), ...env },
+  });
+  programs.push(program);
+  return program;
+}
+
+async function doctor(env: Readonly<Record<string, string>>) {
+  const program = run(['doctor', '--json'], env);
+  const { code } = await program.ended();
+  assert.equal(program.text('stderr'), '');
+  const { findings } = JSON.parse(program.text('stdout')) as {
+    findings: Record<'what' | 'state' | 'found' | 'advice', string>[];
+  };
+  return { code, states: findings.map(({ what, state, found }) => `${what}: ${state}: ${found}`) };
+}
+
+test('the doctor finds nothing wrong where all is right, and warns of what is only odd', async () => {
+  const sandbox = run(['sandbox', '--json']);
+  const ready = await sandbox.line((line) => line.startsWith('{'));
+  const { url, realtimeUrl } = JSON.parse(ready) as { url: string; realtimeUrl: string };
+  const env = { TAPEKEEP_EXCHANGE_URL: url, TAPEKEEP_REALTIME_URL: realtimeUrl };
+  const { code, states } = await doctor({ ...env, TAPEKEEP_MARKETS: 'BTC_USDT,NOPE' });
+  assert.equal(code, 0, states.join('\n'));
+  assert.match(states.join('\n'), /^data folder: (ok|warning): .* GiB free/);
+  const rest = states.slice(1).map((text) => text.replaceAll(/:\d+\b|in \S+ and/g, ''));
+  assert.match(rest[0] ?? '', /database: ok: no archive yet/);
+  assert.match(rest[2] ?? '', /exchange: ok: .* answers .*lists \d+ markets/);
+  assert.match(rest[3] ?? '', /exchange: warning: it does not list NOPE/);
+  assert.match(rest[4] ?? '', /exchange: ok: .* takes subscriptions/);
+});
+
+test('what is wrong is named with what to do, and the exit code says it', async () => {
+  const file = join(folder, 'file');
+  await writeFile(file, '');
+  const taken = createServer();
+  await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+  const port = String((taken.address() as AddressInfo).port);
+  const { code, states } = await doctor({
+    TAPEKEEP_DATA_DIR: join(file, 'data'),
+    TAPEKEEP_DATABASE_URL: 'postgres://u@127.0.0.1:1/d',
+    TAPEKEEP_EXCHANGE_URL: 'http://127.0.0.1:1',
+    TAPEKEEP_REALTIME_URL: 'ws://127.0.0.1:1',
+    TAPEKEEP_HTTP_PORT: port,
+  });
+  await new Promise((resolve) => taken.close(resolve));
+  assert.equal(code, 1);
+  assert.match(states.join('\n'), /data folder: wrong: .*cannot be written \(ENOTDIR\)/);
+  assert.match(states.join('\n'), /database: wrong: .*127\.0\.0\.1:1/);
+  assert.match(states.join('\n'), new RegExp(`status page: warning: port ${port} .* is taken`));
+  assert.match(states.join('\n'), /exchange: wrong: .*ECONNREFUSED/);
+});
+
+test('config check tells every mistake by the exit code, config show hides secrets', async () => {
+  const env = { TAPEKEEP_HTTP_TOKEN: '0123456789abcdef' };
+  const right = run(['config', 'check'], env);
+  assert.equal((await right.ended()).code, 0);
+  assert.match(right.text('stdout'), /^The settings are right: 3 of \d+ are set, by environment/);
+  const shown = run(['config', 'show', 'http', '--set'], env);
+  await shown.ended();
+  assert.match(
+    shown.text('stdout'),
+    /^http\.token +\*\*\* +environment variable TAPEKEEP_HTTP_TOKEN$/m,
+  );
+  const wrong = run(['config', 'check'], { TAPEKEEP_HTTP_TOKEN: 'short', TAPEKEEP_NOPE: '1' });
+  assert.equal((await wrong.ended()).code, 2);
+  assert.match(
+    wrong.text('stderr'),
+    /has 2 mistakes:[\s\S]*TAPEKEEP_NOPE[\s\S]*http\.token is \*\*\*/,
+  );
+});
