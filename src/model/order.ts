@@ -160,9 +160,9 @@ export interface Seam<T extends PageRow = PageRow> {
  */
 export function seamsOf<T extends PageRow>(rows: readonly T[]): Seam<T>[] {
   const seams: Seam<T>[] = [];
-  for (let at = 1; at < rows.length; at += 1) {
-    const [first, last] = [rows[at - 1], rows[at]];
-    if (first === undefined || last === undefined || first.tid > last.tid) continue;
+  for (const [at, last] of rows.entries()) {
+    const first = rows[at - 1];
+    if (first === undefined || first.tid > last.tid) continue;
     const above = rows.slice(Math.max(0, at - SEAM_ROWS_MIN), at);
     const below = rows.slice(at, at + SEAM_ROWS).map(({ tid }) => tid);
     if (above.length < SEAM_ROWS_MIN || below.length < SEAM_ROWS_MIN) continue;

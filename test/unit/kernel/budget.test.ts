@@ -359,3 +359,13 @@ test('a token that is given back serves the next one, and never makes more than 
   budget.giveBack();
   assert.equal(budget.spare(), 1);
 });
+
+test('a budget that would let nothing through, or all at once, cannot be made', () => {
+  for (const ratePerS of [0, -1, Number.NaN, Infinity]) {
+    assert.throws(() => make({ ratePerS }), { name: 'RangeError', message: /rate must be above/ });
+  }
+  for (const options of [{ burst: 0 }, { maxWaiting: 0 }, { burst: Number.NaN }]) {
+    assert.throws(() => make(options), { name: 'RangeError', message: /must be 1 or more/ });
+  }
+  assert.doesNotThrow(() => make({ ratePerS: 0.001, burst: 1, maxWaiting: 1 }));
+});

@@ -28,6 +28,10 @@ test('the depth of an island is all that is stored above its lower edge', () => 
   const middle = range(30, 40, 20);
   const list = new CoveredRangeList([range(10, 20, 100), range(50, 60, 3), middle]);
   assert.equal(list.rowsDownTo(middle), 23);
+  assert.deepEqual(
+    [50, 40, 30, 10].map((ms) => list.rowsAbove(ms)),
+    [3, 3, 23, 123],
+  );
 });
 
 test('beyond its limit the oldest islands are forgotten', () => {

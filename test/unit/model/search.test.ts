@@ -63,3 +63,8 @@ test('between what is too shallow and what is too deep the page in the middle is
   const deep = { ...goDeeper(searchFrom(0), 100), skip: 1099 };
   assert.deepEqual([deep.shallow, goShallower(deep, 100).skip], [99, 549]);
 });
+
+test('a page that contradicts what was too shallow is left upwards, and that is forgotten', () => {
+  const { skip, shallow, deep } = goShallower(goDeeper(searchFrom(500), 100), 100);
+  assert.deepEqual({ skip, shallow, deep }, { skip: 499, shallow: undefined, deep: 599 });
+});
