@@ -48,6 +48,12 @@ export const EQUIVALENTS: readonly {
     reason: 'which of two memories of a minute is asked, not what an instant is',
   },
   {
+    file: 'archive/row-blocks.ts',
+    original: 'at === this.#fields.length - 1',
+    replacement: 'false',
+    reason: 'which of two memories of a minute is asked, not what an instant is',
+  },
+  {
     file: 'store/writer/trade-columns.ts',
     original: 'last - first',
     replacement: 'last + first',

@@ -42,7 +42,10 @@ const ROOMS = {
       ...['archive/rows.ts', 'archive/row-blocks.ts', 'archive/merge.ts', 'archive/segments.ts'],
       ...['archive/reading.ts', 'archive/events/'],
     ],
-    tests: ['unit/archive/', 'store/reading.', 'store/export', 'store/events', 'wire/library'],
+    tests: [
+      ...['unit/archive/', 'store/reading.', 'store/export', 'store/events'],
+      ...['store/cold-manifests', 'wire/library'],
+    ],
   },
   writer: {
     sources: ['store/writer/'],

@@ -254,16 +254,16 @@ test('a stored trade that one page lacks stays, where the next page does not rea
   world.assertHonest();
 });
 
-test('a row that never was is exposed at the first look of which one answer is newer', async () => {
-  const world = new TradeWorld(every(300, 1), 300);
+test('a newest row that never was is exposed at the first look of which one answer is newer', async () => {
+  const world = new TradeWorld(every(300, 1), 310);
   const walker = world.walker();
-  lieOnce(world, (row) => ({ ...row, tid: row.tid + SMALL }));
+  world.liesOnce = [...world.trades, { tid: 301, atS: 306 }];
   await walker.pollHead(signal);
   const answer = world.exchange.answers.historyResult ?? assert.fail();
   const sizes: unknown[] = [];
   world.exchange.answers.historyResult = (params) => {
     // It happens after the first answer, which is as old as the false one.
-    if (sizes.length === 1) world.trades.push({ tid: 301, atS: 300.5 });
+    if (sizes.length === 1) world.trades.push({ tid: 301, atS: 304 });
     sizes.push(params.limit);
     return answer(params);
   };

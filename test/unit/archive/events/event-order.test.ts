@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { ArchiveEvent } from '../../../../src/archive/events/event.js';
 import { orderOf, rankOf } from '../../../../src/archive/events/event-rows.js';
+import { EventStream } from '../../../../src/archive/events/event-stream.js';
 
-/** Which of two events comes first. */
+/** Which of two events comes first, and what leaving them closes. */
 
 const trade = (id: number, atUs: number, market = 'A', receivedAtUs = 0) =>
   ({ kind: 'trade', id, atUs, market, receivedAtUs }) as ArchiveEvent;
@@ -59,4 +60,28 @@ test('of one instant come candles, shorter ones first, then trades, states, tick
     ranks,
   );
   assert.equal(rankOf('kline_revisions', 60), rankOf('klines', 60));
+});
+
+test('who leaves a loop over events, or over some at a time, closes what was opened', async () => {
+  for (const loopOf of [
+    (stream: EventStream) => stream,
+    (stream: EventStream) => stream.batches(),
+  ]) {
+    const closed: string[] = [];
+    async function* read() {
+      try {
+        for (let at = 0; ; at += 2) yield [trade(at, at), trade(at + 1, at + 1)];
+      } finally {
+        closed.push('what was read');
+      }
+    }
+    const stream = new EventStream(
+      async () => read(),
+      undefined,
+      () => closed.push('the stream'),
+    );
+    for await (const _one of loopOf(stream)) break;
+    assert.deepEqual(closed, ['what was read', 'the stream']);
+    assert.deepEqual(await stream.next(), { done: true, value: undefined });
+  }
 });
