@@ -11,7 +11,8 @@ import { PoissonServer } from '../support/exchanges/poisson-server.js';
 import { startTestPostgres, type TestPostgres } from '../support/postgres/postgres-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
-export const about = 'age of trades when stored: pushed polling against round robin, 200 markets';
+export const about =
+  'age of trades when stored, and downloads of each: pushed polling against round robin, 200 markets';
 
 /*
  * 200 markets whose rates follow Zipf's law, served by the real server in a process of its own, over
@@ -29,6 +30,8 @@ const MARKETS = 200;
 const REQUESTS_PER_S = 10;
 /** Trades of one market that the exchange serves; what is older when first asked for is lost. */
 const HISTORY_MAX = 2000;
+/** Pages are as long as they are asked for, as on an exchange that has traded for long. */
+const PAST_MS = 1_200_000;
 const SEED = 11;
 /** For markets to be opened, polled once, and their rates to be learnt. */
 const WARM_UP_MS = 30_000;
@@ -49,6 +52,8 @@ interface Outcome {
   readonly trades: number;
   readonly requests: number;
   readonly tradesPerRequest: number;
+  /** How often each trade was downloaded, in the mean. */
+  readonly downloads: number;
   readonly meanS: number;
   readonly medianS: number;
   readonly p99S: number;
@@ -86,7 +91,12 @@ async function measure(
   exactTimes: boolean,
 ): Promise<Outcome> {
   const markets = zipf(load);
-  const server = await PoissonServer.start({ seed: SEED, markets, historyMax: HISTORY_MAX });
+  const server = await PoissonServer.start({
+    seed: SEED,
+    markets,
+    historyMax: HISTORY_MAX,
+    pastMs: PAST_MS,
+  });
   let contestant: Contestant | undefined;
   try {
     contestant = await startContestant({
@@ -98,9 +108,11 @@ async function measure(
     await sleep(systemClock, WARM_UP_MS);
     const fromMs = systemClock.wallMs();
     const before = await server.report();
+    const receivedBefore = contestant.receivedRows();
     await sleep(systemClock, windowMs);
     const untilMs = systemClock.wallMs();
     const after = await server.report();
+    const received = contestant.receivedRows() - receivedBefore;
     const issued = after.trades.filter(
       ([, timeUs]) => timeUs >= fromMs * 1000 && timeUs < untilMs * 1000,
     );
@@ -121,6 +133,7 @@ async function measure(
       trades: issued.length,
       requests,
       tradesPerRequest: round(issued.length / requests),
+      downloads: round(received / issued.length),
       meanS: round(sumOf(agesS) / agesS.length),
       medianS: round(median(agesS)),
       p99S: round(agesS[Math.floor(agesS.length * 0.99)] ?? Number.NaN),
@@ -182,13 +195,23 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     nobodyBeyondTheFloor: [quiet?.pushed, saturated?.pushed].every(
       (one) => (one?.longestWaitS ?? 0) * 1000 <= FLOOR_MS + FLOOR_SLACK_MS,
     ),
+    saturatedDownloadsAtMost3: (saturated?.pushed?.downloads ?? 0) <= 3,
     nothingLost: outcomes.every(({ lost }) => lost === 0),
   };
-  const header = ['load', 'policy', 'trades', 'per request', 'mean s', 'median s', 'p99 s'];
+  const header = [
+    'load',
+    'policy',
+    'trades',
+    'per request',
+    'downloads',
+    'mean s',
+    'median s',
+    'p99 s',
+  ];
   const rows = Object.entries(measured).flatMap(([load, byPolicy]) =>
     Object.entries(byPolicy).map(([policy, one]) => [
-      ...[load, policy, one.trades, one.tradesPerRequest, one.meanS, one.medianS, one.p99S],
-      ...[one.lost, one.longestWaitS],
+      ...[load, policy, one.trades, one.tradesPerRequest, one.downloads, one.meanS],
+      ...[one.medianS, one.p99S, one.lost, one.longestWaitS],
     ]),
   );
   const texts = rows.map((row) => row.map(String));

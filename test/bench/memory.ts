@@ -35,7 +35,7 @@ const SANDBOX_MARKETS_MAX = 512;
 async function startExchange(names: readonly string[]) {
   if (names.length > SANDBOX_MARKETS_MAX) {
     const markets = names.map((name) => ({ name, occasionsPerS: 0.002, tradesPerOccasion: 2 }));
-    const server = await PoissonServer.start({ seed: 1, historyMax: 1_000, markets });
+    const server = await PoissonServer.start({ seed: 1, historyMax: 1_000, pastMs: 0, markets });
     return { ready: server, stop: () => server.stop() };
   }
   const { program, ready } = await startSandbox([

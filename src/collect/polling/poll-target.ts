@@ -10,8 +10,8 @@ export interface HeadWalker {
   readonly kind: 'trades' | 'times';
   /** It works on a gap at present: a poll would have to wait for that. */
   readonly isBusy: boolean;
-  /** `largestPage`: rows of the longest page that the server ever returned. */
-  readonly pace: { readonly largestPage: number };
+  /** Rows of the longest page that the server ever returned. */
+  readonly largestPage: number;
   pollHead(signal: AbortSignal, turn?: RequestTurn): Promise<HeadLook>;
 }
 
@@ -144,7 +144,7 @@ export class PollTarget {
 
   /** A page that was shorter than asked, and as long as any, and yet too short: the server caps it. */
   #learnPageSize({ received, asked }: HeadLook): void {
-    const isCap = received > 0 && received < asked && received >= this.walker.pace.largestPage;
+    const isCap = received > 0 && received < asked && received >= this.walker.largestPage;
     if (isCap) this.pageRows = Math.min(PAGE_ROWS, received);
   }
 

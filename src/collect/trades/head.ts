@@ -29,16 +29,25 @@ export interface HeadLook {
   readonly isConnected: boolean;
 }
 
-/** What a stored page brought, in the walk's own terms. */
-interface Stored extends HeadLook {
+/** What was stored of a page. */
+interface Stored {
+  /** Newest first. */
+  readonly rows: readonly SourceTrade[];
+  /** It reached what was stored before, or an end of a chain. */
+  readonly isConnected: boolean;
   /** It touches coverage below itself. */
   readonly isMerged: boolean;
 }
 
-/** Few sizes, so that what is asked repeats, and a cache in front of the exchange can help it. */
-const PAGE_SIZES = [20, 50, 100, 200, 500, PAGE_MAX];
-/** In id mode a page that is too short cannot be made up for. */
-const PAGE_MIN_ID = 200;
+/**
+ * Some sizes only, so that what is asked repeats, and a cache in front of the exchange can help it. Of
+ * less than the smallest the steps between ids would show nothing, see `isOddHead`.
+ */
+const PAGE_SIZES = [10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 750, PAGE_MAX];
+/** In id mode a page that is too short can be made up for once: the longest must still reach down. */
+const PAGE_MIN_ID = 50;
+/** A page that did not reach what is known is made up for by one so many times as long. */
+const LONGER = 4;
 /**
  * A page that contradicts what is known is asked for again so often: in another size, past whatever
  * cached it, and in none that would not reach down to what is missing.
@@ -56,19 +65,15 @@ export class Head {
   readonly #pace = new Pace();
   #isRecalled = false;
   #hasStored = false;
-  #newPerPoll = PAGE_MAX;
   #hasAskedAll = false;
 
   constructor(walk: Walk) {
     this.#walk = walk;
   }
 
-  get pace(): WalkPace {
-    return { ...this.#pace.now, largestPage: this.#walk.options.traits.largestPage };
-  }
-
   /**
-   * Asks for the newest trades, and at once for more of them where no deeper page can help.
+   * Asks for the newest trades, as many as are expected to be new, and at once for more of them where
+   * that was too few.
    *
    * @returns what it brought, and the last page
    */
@@ -78,24 +83,28 @@ export class Head {
   ): Promise<{ look: HeadLook; page: TradePage }> {
     const { source, offsets, market } = this.#walk.options;
     const isIdMode = offsets.of(source.endpoint) === 'id';
-    // Half-full pages: room for twice what usually is new, so that a burst still connects.
-    const room = Math.ceil(this.#newPerPoll * (isIdMode ? 4 : 2));
-    const least = isIdMode ? Math.max(PAGE_MIN_ID, room) : room;
-    const limit = this.#sizeOf(least);
+    const canBeLonger = isIdMode || this.#hasStored;
+    const room = this.#pace.room(this.#walk.options.time.nowMs());
+    const limit = this.#sizeOf(isIdMode ? Math.max(PAGE_MIN_ID, 2 * room) : room);
     const options = { priority: PRIORITY.head, signal };
     const first = await this.#walk.fetch(0, limit, { ...options, ...(turn && { turn }) });
     let { page, asked } = await this.#agreed(first, limit, options);
-    let look: HeadLook = await this.store(page, asked);
-    if (isIdMode && !look.isConnected && asked < PAGE_MAX) {
-      page = await this.#walk.fetch(0, PAGE_MAX, options);
-      asked = PAGE_MAX;
-      const full = await this.store(page, PAGE_MAX);
-      const newTimesMs = [...full.newTimesMs, ...look.newTimesMs];
-      const newRows = full.newRows + look.newRows;
-      look = { ...full, newRows, newTimesMs, isConnected: full.isMerged };
+    const known = this.#walk.newest;
+    let { rows, isConnected } = await this.store(page, asked);
+    while (canBeLonger && !isConnected && asked < PAGE_MAX) {
+      asked = isIdMode ? PAGE_MAX : this.#sizeOf(LONGER * asked);
+      page = await this.#walk.fetch(0, asked, options);
+      const longer = await this.store(page, asked);
+      rows = longer.rows;
+      // The first page has left an end of a chain, which this one touches in any case.
+      isConnected = longer.isMerged;
     }
-    if (look.received > 1) await offsets.look(source, market, signal);
-    return { look, page };
+    if (page.rowCount > 1) await offsets.look(source, market, signal);
+    const fresh = above(rows, known);
+    if (rows.length > 0) this.#notePace(page, rows, fresh.length);
+    const newTimesMs = fresh.map((row) => timeMsOf(row));
+    const received = page.rowCount;
+    return { look: { newRows: fresh.length, newTimesMs, asked, received, isConnected }, page };
   }
 
   /**
@@ -166,8 +175,7 @@ export class Head {
     const isCurrent = untilMs === shownMs;
     if (newest === undefined || oldest === undefined) {
       await this.#empty(page, untilMs, isCurrent);
-      const nothing = { newRows: 0, newTimesMs: [], received: 0 };
-      return { ...nothing, asked: limit, isConnected: true, isMerged: true };
+      return { rows: [], isConnected: true, isMerged: true };
     }
     await this.#recall(rows);
     const { missing } = this.#walk.known.against(page, rows);
@@ -181,7 +189,7 @@ export class Head {
     }
     if (!this.#walk.hasTrades) this.#walk.empty.tradedAt(untilMs);
     const known = this.#walk.newest;
-    const fresh = rows.filter((row) => known === undefined || comparePlaces(row, known) > 0);
+    const fresh = above(rows, known);
     const isRefuted = await this.#takeBack(rows, fresh, known);
     const sureMs = isRefuted ? Math.min(untilMs, newest.tradedAtS * SECOND_MS) : untilMs;
     const claim = untilOdd(page, headSpan(rows, sureMs, latestMs(page)));
@@ -198,13 +206,11 @@ export class Head {
       dateMs: page.dateMs,
     });
     if (topBefore !== undefined) await this.#seamInGap(rows, topBefore, claim.fromMs);
-    const isFirst = !this.#walk.hasTrades;
     this.#hasStored = true;
     this.#walk.newest = newest;
     this.#walk.known.believe(rows);
     await this.#walk.epochs.look(rows);
     pages.remember(rows);
-    this.#newPerPoll = (this.#newPerPoll + fresh.length) / 2;
     for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
     // What the server does not know cannot be walked; right below it all is covered.
     const isAtGap = page.gaps.some(
@@ -219,17 +225,8 @@ export class Head {
       const above = chains.at(chain.edgeMs);
       if (above === undefined || comparePlaces(above, chain) > 0) chains.set(chain);
     }
-    if (!isConnected) this.#newPerPoll = PAGE_MAX;
     this.#walk.stepped(1, isConnected);
-    this.#notePace(page, rows, isFirst ? rows.length : fresh.length);
-    return {
-      newRows: fresh.length,
-      newTimesMs: fresh.map((row) => timeMsOf(row)),
-      asked: limit,
-      received: page.rowCount,
-      isConnected,
-      isMerged,
-    };
+    return { rows, isConnected, isMerged };
   }
 
   /**
@@ -335,6 +332,11 @@ export class Head {
   }
 }
 
+/** Rows newer than those that were known. */
+function above(rows: readonly SourceTrade[], known: PageRow | undefined): SourceTrade[] {
+  return rows.filter((row) => known === undefined || comparePlaces(row, known) > 0);
+}
+
 /** Up to where what is covered was seen by this run; all of it where the page reaches down to that. */
 function seenUntilMs(rows: readonly PageRow[], known: PageRow | undefined, toMs: number): number {
   const oldest = rows.at(-1);
@@ -366,28 +368,33 @@ function describeMissing(missing: readonly PageRow[], newest: PageRow): string {
     : `it lacks trade ${row.tid}${others}, which it held before`;
 }
 
-/** How fast a market trades, as far as its walk has seen. All times are the exchange's. */
-export interface WalkPace {
-  readonly tradesPerS: number;
-  /** When the last look at the head was sent, milliseconds; undefined before the first. */
-  readonly polledAtMs: number | undefined;
-  /** The longest page that the server ever returned, over all markets. */
-  readonly largestPage: number;
-}
-
 /** Time in which the weight of what was seen falls to a third, seconds. */
 const MEMORY_S = 60;
 /** Upper bound: keeps a quiet market's figure finite. */
 const HEADROOM_MAX = 10_000;
+/** Rows besides the new ones: of the second that both looks share, and one below it. */
+const OVERLAP_ROWS = 4;
+/** By how many mean errors more rows may be new than expected, and still have room. */
+const ERRORS = 3;
+/** Weight of the last error where it was less than the mean. */
+const ERROR_FADING = 1 / 8;
 
-/** Trades a second, averaged with more weight on what was seen last. */
-export class Pace {
+/** Trades a second, averaged with more weight on what was seen last, and how far that is off. Exchange times. */
+class Pace {
   #tradesPerS = 0;
   #polledAtMs: number | undefined;
   #intervalS = 0;
+  /** Mean error of what was expected to be new, rows. */
+  #error = 0;
 
-  get now(): Pick<WalkPace, 'tradesPerS' | 'polledAtMs'> {
-    return { tradesPerS: this.#tradesPerS, polledAtMs: this.#polledAtMs };
+  /** Rows that a look should ask for, so that it seldom fails to reach what is known. */
+  room(atMs: number): number {
+    if (this.#polledAtMs === undefined) return PAGE_MAX;
+    return Math.ceil(this.#expected(atMs) + ERRORS * this.#error) + OVERLAP_ROWS;
+  }
+
+  #expected(atMs: number): number {
+    return (this.#tradesPerS * Math.max(0, atMs - (this.#polledAtMs ?? atMs))) / 1000;
   }
 
   /** @param pageSpanMs time that the page reaches back, which the first estimate rests on */
@@ -398,6 +405,9 @@ export class Pace {
       this.#polledAtMs = atMs;
       return;
     }
+    const error = Math.abs(newRows - this.#expected(atMs));
+    // A burst widens the page at once: those that follow are often as large.
+    this.#error = Math.max(error / 2, this.#error + ERROR_FADING * (error - this.#error));
     const passedS = (atMs - lastMs) / 1000;
     if (passedS <= 0) return;
     const weight = 1 - Math.exp(-passedS / MEMORY_S);

@@ -153,7 +153,7 @@ export class PageStore {
     await this.commit({ ...page, trades: [], unread: [], rowCount }, { fromMs: 0, toMs: 0 }, {});
   }
 
-  /** Call after the commit of a head page: its rows are not sent again while they stay the same. */
+  /** Call after the commit of a head page: its rows, newest first, are not sent again while they stay the same. */
   remember(trades: readonly SourceTrade[]): void {
     this.#recent.remember(trades);
   }
@@ -186,7 +186,7 @@ export class PageStore {
   async reload(): Promise<void> {
     const { archive, stream } = this.#options;
     this.ranges.replace(await archive.coveredRanges(stream, RANGES_MAX));
-    this.#recent.remember([]);
+    this.#recent.forget();
     this.#flushedAtMs = Number.NEGATIVE_INFINITY;
   }
 
@@ -271,8 +271,11 @@ export class PageStore {
   }
 }
 
+/** Stored rows that are remembered at least: the next page may reach below the last one. */
+const RECENT_MIN = 100;
+
 /**
- * Remembers the trades of the last page that was stored, to drop their repetition at the next poll
+ * Remembers the trades of the last pages that were stored, to drop their repetition at the next poll
  * without asking the archive. A trade with the same id and *other* fields is let through: the
  * archive decides on conflicts.
  */
@@ -284,9 +287,18 @@ class RecentTrades {
     return trades.filter((trade) => this.#hashes.get(trade.tid) !== hashOf(trade));
   }
 
-  /** Call only after the commit: what is remembered here is not sent again. */
+  /** Call only after the commit: what is remembered here is not sent again. @param trades newest first */
   remember(trades: readonly SourceTrade[]): void {
-    this.#hashes = new Map(trades.map((trade) => [trade.tid, hashOf(trade)]));
+    const hashes = new Map(trades.map((trade) => [trade.tid, hashOf(trade)]));
+    for (const [tid, hash] of this.#hashes) {
+      if (hashes.size >= RECENT_MIN) break;
+      if (!hashes.has(tid)) hashes.set(tid, hash);
+    }
+    this.#hashes = hashes;
+  }
+
+  forget(): void {
+    this.#hashes.clear();
   }
 }
 

@@ -8,7 +8,7 @@ import type { Gap } from '../../model/gaps.js';
 import { comparePlaces, orderPage } from '../../model/order.js';
 import { PRIORITY } from '../ports.js';
 import { NOTHING, type PendingGap } from './chains.js';
-import { Head, type HeadLook, type WalkPace } from './head.js';
+import { Head, type HeadLook } from './head.js';
 import { endOfHistory, locateOffset, pageBack } from './page-back.js';
 import type { TradePage } from './source.js';
 import {
@@ -64,9 +64,9 @@ export class TradeWalker {
     return this.#walk.options.stream.streamId;
   }
 
-  /** How fast the market trades, and how much a page holds. */
-  get pace(): WalkPace {
-    return this.#head.pace;
+  /** Rows of the longest page that the server ever returned, over all markets. */
+  get largestPage(): number {
+    return this.#walk.options.traits.largestPage;
   }
 
   /** Whether it is at work: a look at the head would have to wait. */
@@ -84,7 +84,7 @@ export class TradeWalker {
   }
 
   /**
-   * Asks for the newest trades once; in id mode a second time, when the first page was too short.
+   * Asks for the newest trades once; a second time, when the first page was too short.
    *
    * @param turn the reserved right to send a request
    * @throws WalkStalledError and the errors of the exchange

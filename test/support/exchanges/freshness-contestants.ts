@@ -15,6 +15,7 @@ import { RequestBudget } from '../../../src/kernel/budget.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { isAborted } from '../../../src/kernel/errors.js';
 import { systemRandom } from '../../../src/kernel/random.js';
+import type { CollectEvents } from '../../../src/observe/events.js';
 import { openStore } from '../../../src/store/index.js';
 import { noTelemetry } from '../no-telemetry.js';
 import {
@@ -46,6 +47,8 @@ export interface Contestant {
   readonly storedAtMs: ReadonlyMap<number, number>;
   /** Longest time in the span in which some market was not asked for its newest trades. */
   longestWaitMs(fromMs: number, untilMs: number): number;
+  /** Rows of trades that its looks and walks brought so far, however often. */
+  receivedRows(): number;
   stop(): Promise<void>;
 }
 
@@ -104,6 +107,16 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
       return client.call(endpoint, params, how);
     },
   };
+  let received = 0;
+  const telemetry = new Proxy<CollectEvents>(noTelemetry.collect, {
+    get(target, key) {
+      if (key !== 'received') return Reflect.get(target, key) as unknown;
+      const count: CollectEvents['received'] = (event) => {
+        if (event.stream === 'trades') received += event.count;
+      };
+      return count;
+    },
+  });
   const settings: CollectSettings = {
     markets: [],
     streams: {
@@ -125,7 +138,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
     ...{ clock: systemClock, ratePerS: 100, burst: 100, maxWaiting: 1000 },
   });
   const context = {
-    ...{ settings, exchange, archive, time, telemetry: noTelemetry.collect },
+    ...{ settings, exchange, archive, time, telemetry },
     requestsPerS: () => budget.state().ratePerS,
     ...{ clock: systemClock, random: systemRandom },
     openStateFeed: (market: string, periodS: number) =>
@@ -146,6 +159,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
       });
       return Math.max(...waits);
     },
+    receivedRows: () => received,
     async stop() {
       await stopPolling();
       await client.close();

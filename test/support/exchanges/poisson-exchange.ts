@@ -46,13 +46,15 @@ export class PoissonExchange implements Backend {
     readonly seed: number;
     readonly markets: readonly PoissonMarket[];
     readonly historyMax: number;
+    /** For how long it has traded already. */
+    readonly pastMs: number;
   }) {
     this.#clock = options.clock;
     this.#random = seededRandom(options.seed);
     this.#historyMax = options.historyMax;
-    const nowMs = options.clock.wallMs();
+    const beginMs = options.clock.wallMs() - options.pastMs;
     for (const market of options.markets) {
-      const nextAtMs = nowMs + this.#waitMs(market);
+      const nextAtMs = beginMs + this.#waitMs(market);
       const state = { market, trades: [], listeners: new Set<() => void>(), nextAtMs };
       this.#states.set(market.name, { ...state, volume: 0n, deal: 0n, last: 1_000_000n });
     }

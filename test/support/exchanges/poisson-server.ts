@@ -8,6 +8,7 @@ export interface PoissonOrder {
   readonly seed: number;
   readonly markets: readonly PoissonMarket[];
   readonly historyMax: number;
+  readonly pastMs: number;
 }
 
 /** Messages of the child process. */

@@ -19,7 +19,7 @@ export class FakeWalker implements HeadWalker {
   readonly market: string;
   readonly kind: HeadWalker['kind'];
   isBusy = false;
-  pace = { largestPage: 1000 };
+  readonly largestPage = 1000;
   latencyMs = 10;
   /** Trades that are at the exchange and were not asked for yet. */
   waiting = 0;

@@ -228,11 +228,12 @@ test('in id mode a head that does not connect is asked for again in full before 
     world.clock.advance(1000);
   }
   const before = world.exchange.asked.length;
-  world.trades = every(900, 1);
-  world.clock.advance(800_000);
+  const burst = every(300, 0.01, 112).map(({ atS }, at) => ({ tid: 101 + at, atS }));
+  world.trades = [...world.trades, ...burst];
+  world.clock.advance(5_000);
   await walker.pollHead(signal);
   const limits = world.exchange.asked.slice(before).map(({ params }) => params.limit);
-  assert.deepEqual(limits, [200, 1000]);
+  assert.deepEqual(limits, [50, 1000]);
   assert.equal(world.covered().length, 1);
   assert.equal(world.exchange.asked.filter(({ params }) => params.since !== 0).length, 0);
 });
@@ -319,22 +320,17 @@ test('as long as nobody knows how the server counts, only the head is asked for'
   assert.deepEqual(world.covered(), [[1, 500]]);
 });
 
-test('the pace of a market and its headroom follow what its polls bring', async () => {
-  const world = new TradeWorld(every(100, 1), 100);
+test('pages and headroom follow what the polls of a market bring', async () => {
+  const world = new TradeWorld(every(1_000, 0.5), 500);
   const walker = world.walker();
-  assert.deepEqual(walker.pace, {
-    tradesPerS: 0,
-    polledAtMs: undefined,
-    largestPage: 0,
-  });
+  const asked: number[] = [];
   for (let poll = 1; poll <= 60; poll += 1) {
-    world.trades = every(100 + poll * 20, 0.5, 50);
+    world.trades = every(1_000 + poll * 20, 0.5);
     world.clock.advance(10_000);
-    await walker.pollHead(signal);
+    asked.push((await walker.pollHead(signal)).asked);
   }
-  const { tradesPerS, polledAtMs } = walker.pace;
-  assert.ok(Math.abs(tradesPerS - 2) < 0.05, `${tradesPerS} trades a second`);
-  assert.equal(polledAtMs, world.clock.wallMs());
+  assert.equal(asked[0], 1000, 'what is new is not known yet');
+  assert.deepEqual(new Set(asked.slice(-40)), new Set([30]));
   const ratio = world.record.headrooms.at(-1)?.ratio ?? 0;
   assert.ok(ratio > 4 && ratio < 60, `a page holds ${ratio} intervals`);
   // Of what the server really sends, and not of what may be asked for.
@@ -344,4 +340,32 @@ test('the pace of a market and its headroom follow what its polls bring', async 
     Math.abs(ratio - largestPage / (10 * tradesPerS)) < 1,
     `a page holds ${ratio} intervals`,
   );
+});
+
+test('a burst that overruns a short page is made up for by a longer one at once', async () => {
+  const world = new TradeWorld(every(1_000, 1), 1_000);
+  const walker = world.walker();
+  await walker.pollHead(signal);
+  await fillAll(walker);
+  let [rows, atS] = [1_000, 1_000];
+  const look = (fresh: number) => {
+    rows += fresh;
+    atS += 5;
+    const older = world.trades;
+    const burst = every(fresh, 4 / fresh, atS - 4).map(({ atS: at }, n) => ({
+      tid: rows - fresh + n + 1,
+      atS: at,
+    }));
+    world.trades = [...older, ...burst];
+    world.clock.advance(5_000);
+    return walker.pollHead(signal);
+  };
+  for (let poll = 0; poll < 40; poll += 1) await look(5);
+  const before = world.exchange.asked.length;
+  const { asked, isConnected, newRows } = await look(60);
+  assert.equal(world.exchange.asked.length - before, 3, 'requests');
+  assert.deepEqual({ isConnected, newRows }, { isConnected: true, newRows: 60 });
+  assert.equal(asked, 200, 'four times as many each time');
+  assert.equal(walker.pendingGap(), undefined, 'nothing is left to fill');
+  world.assertHonest();
 });

@@ -128,7 +128,7 @@ test('coverage begins with the second after that of the oldest trade, and so aft
         assert.ok(isConnected);
         asked.push(size);
       }
-      assert.ok(mode === 'id' || asked.at(-1) === 20, `pages of ${asked.join(', ')}`);
+      assert.ok(mode === 'id' || asked.at(-1) === 10, `pages of ${asked.join(', ')}`);
     }
     assert.equal(world.archive.trades.size, floods.length, 'the oldest second is stored');
     assert.deepEqual(world.gaps(), [], 'and is no gap');

@@ -184,11 +184,11 @@ test('a trade that is dated into the future covers nothing, and leaves open wher
 });
 
 test('where the clock is behind, trades ahead of it are trades', async () => {
-  const world = new TradeWorld(every(20, 1, 3600), 30);
+  const world = new TradeWorld(every(10, 1, 3600), 30);
   const walker = world.walker();
   await walker.pollHead(signal);
   await walker.pollHead(signal);
-  assert.equal(world.archive.trades.size, 20);
+  assert.equal(world.archive.trades.size, 10);
   assert.deepEqual(world.archive.quarantine, []);
 });
 
