@@ -1,14 +1,6 @@
 import { spanContains } from '../kernel/span.js';
 import type { StreamKind } from '../model/series.js';
-import type {
-  BeyondPresent,
-  Gap,
-  GapDetail,
-  GapTotals,
-  KnownStream,
-  Store,
-  StreamStatus,
-} from '../store/index.js';
+import type { BeyondPresent, Gap, GapDetail, KnownStream, Store } from '../store/index.js';
 import { UsageError } from './failure.js';
 import { formatInstant, streamName } from './options.js';
 import { printable } from './output.js';
@@ -189,43 +181,4 @@ export async function whyNoGap(store: Store, stream: KnownStream, atMs: number):
       ? 'it could only be seen at its moment'
       : `"tapekeep backfill --market ${printable(stream.market)} --kinds ${fetched} --from …" asks for it`;
   return `${name}: never collected of that time, collecting begins at ${formatInstant(collectFromMs ?? oldestCoveredMs)}; ${advice}`;
-}
-
-/** Open time of one kind of stream, by why it is open. */
-export interface OpenGaps {
-  readonly stream: string;
-  readonly reason: string;
-  readonly lengthMs: number;
-  /** The oldest missing time that may still be had. */
-  readonly oldestMs: number;
-}
-
-/** History that was not requested yet. */
-const NOT_COLLECTED = 'not collected';
-
-/**
- * Open gaps by kind and reason, over all markets. What is newer than the newest covered time of a
- * stream is its lag and no gap: it is counted separately, and always there.
- */
-export function openGapsOf(
-  totals: readonly GapTotals[],
-  streams: readonly StreamStatus[],
-  nowMs: number,
-): OpenGaps[] {
-  const newestMs = new Map(streams.map((one) => [one.streamId, one.newestCoveredMs]));
-  const sums = new Map<string, OpenGaps>();
-  for (const { streamId, kind: stream, state, reason, ...total } of totals) {
-    if (state !== 'open') continue;
-    const lagMs = reason === NOT_COLLECTED ? nowMs - (newestMs.get(streamId) ?? nowMs) : 0;
-    const lengthMs = total.lengthMs - Math.max(0, lagMs);
-    if (lengthMs < 1) continue;
-    const key = `${stream} ${reason}`;
-    const sum = sums.get(key) ?? { stream, reason, lengthMs: 0, oldestMs: total.oldestMs };
-    sums.set(key, {
-      ...sum,
-      lengthMs: sum.lengthMs + lengthMs,
-      oldestMs: Math.min(sum.oldestMs, total.oldestMs),
-    });
-  }
-  return [...sums.values()].sort((a, b) => b.lengthMs - a.lengthMs);
 }

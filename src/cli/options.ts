@@ -153,7 +153,8 @@ const FETCHABLE = NAMED.filter((table) => SERIES[table].isFetchable).map(
 
 /** A stream's kind as people call it; undefined for what is none. */
 export function kindOf(word: string): StreamKind | undefined {
-  return KINDS.get(word.trim().toLowerCase());
+  const name = word.trim().toLowerCase();
+  return KINDS.get(/^candles?$/.test(name) ? 'kline' : name);
 }
 
 /** Reads and gathers a list of kinds with commas. */

@@ -73,7 +73,7 @@ export const GAP_SELECTION = {
 export type GapOptions = Values<typeof GAP_SELECTION>;
 
 /** One entry for every market that the archive has streams of. */
-export function marketsOf(streams: readonly KnownStream[]) {
+export function marketsOf(streams: readonly Pick<KnownStream, 'market' | 'marketId'>[]) {
   const markets = new Map<string, { readonly market: string; readonly marketId: number }>();
   for (const { market, marketId } of streams) markets.set(market, { market, marketId });
   return [...markets.values()];

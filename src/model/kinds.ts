@@ -27,6 +27,19 @@ export const SERIES_KINDS = SERIES_TABLES.flatMap((table): SeriesKind[] => {
   return entry.retention === 'account' || entry.batch === null ? [] : [entry.kind];
 });
 
+/** Streams whose rows people call by another name. */
+const SHOWN: Readonly<Record<string, string>> = {
+  kline: 'candles',
+  ticker: 'tickers',
+  state: 'states',
+  balance: 'balances',
+};
+
+/** The name of a stream as it is shown: `candles` of `kline`. A word that is no stream stays as it is. */
+export function shownKind(kind: string): string {
+  return SHOWN[kind] ?? kind;
+}
+
 /** A word in the form in which names of series are compared: `Candle` is `kline`, as `klines` is. */
 const stemOf = (word: string) =>
   word

@@ -342,11 +342,10 @@ export interface CompletenessCount {
   }[];
 }
 
-/** Sorts of open gaps that are kept for the status page. */
-const OPEN_GAPS_MAX = 100;
-
-function countCompleteness({ metrics, counts }: Recorder, count: CompletenessCount): void {
-  const { coverage, openGaps, checks } = count;
+function countCompleteness(
+  { metrics }: Recorder,
+  { coverage, openGaps, checks }: CompletenessCount,
+): void {
   metrics.reset('coverage_ratio', 'open_gap_seconds_by_reason', 'oldest_open_gap_seconds');
   metrics.reset('mismatches', 'verified_lag_seconds');
   // Markets beyond the limit share one label: the worst of them is shown.
@@ -390,8 +389,6 @@ function countCompleteness({ metrics, counts }: Recorder, count: CompletenessCou
   )) {
     metrics.move('verified_lag_seconds', lagMs / 1000, { market, interval: String(intervalS) });
   }
-  const longest = [...openGaps].sort((a, b) => b.lengthMs - a.lengthMs);
-  counts.completeness({ ...summaryOf(count), openGaps: longest.slice(0, OPEN_GAPS_MAX) });
 }
 
 function summaryOf({ coverage, openGaps, checks }: CompletenessCount) {

@@ -102,8 +102,10 @@ const CLIENT = {
       ...{ requests_total: 1, request_duration_seconds: 'durationMs' },
       response_bytes_total: 'bytes',
     },
-    record: ({ counts }, { endpoint, outcome, error }) =>
-      counts.requestEnded(endpoint, outcome, error?.message ?? outcome),
+    record: ({ counts, logger }, { endpoint, outcome, error }) => {
+      const message = error === undefined ? outcome : logger.redact(error.message);
+      counts.requestEnded(endpoint, outcome, message);
+    },
   }),
   budgetChanged: event<Of<'budgetChanged'>>({
     level: 'trace',

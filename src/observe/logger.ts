@@ -23,6 +23,8 @@ export interface Logger {
    * with the number kept back. Occurrences with the same `key` count as the same failure.
    */
   writeRepeating(level: WrittenLevel, key: string, message: string, fields?: LogFields): void;
+  /** The text as the log would have it: what looks like a secret is hidden. */
+  redact(text: string): string;
 }
 
 export interface LoggerOptions {
@@ -66,6 +68,7 @@ export function createLogger(options: LoggerOptions): Logger {
   const write: Logger['write'] = (at, message, fields) => log[at](fields ?? {}, message);
   return {
     write,
+    redact,
     writeRepeating(at, key, message, fields) {
       if (!log.isLevelEnabled(at)) return;
       const heldBack = repeats.note(key);

@@ -38,28 +38,6 @@ export interface StreamCounts extends Readonly<Record<RowOutcome, number>> {
   readonly markets: number | null;
 }
 
-/** Open time of one kind of stream, by why it is open. */
-export interface OpenGapTotal {
-  readonly stream: string;
-  readonly reason: string;
-  readonly lengthMs: number;
-  /** Age of the oldest missing time. */
-  readonly oldestAgeMs: number;
-}
-
-/** How complete the archive is, at a glance. */
-export interface CompletenessTotals {
-  /** The longest first. */
-  readonly openGaps: readonly OpenGapTotal[];
-  readonly mismatches: number;
-  /** Age of the oldest missing time that may still be had; null when nothing is. */
-  readonly oldestGapMs: number | null;
-  /** The worst of all streams, 0 to 1. */
-  readonly lowestCoverage: number;
-  /** Exchange time now minus the end of the newest check, of the market furthest behind. */
-  readonly verifiedLagMs: number | null;
-}
-
 /** The request to the exchange that failed last. */
 export interface FailedRequests {
   readonly endpoint: string;
@@ -77,8 +55,6 @@ export interface RunCountsSnapshot {
   /** Null when none has failed. */
   readonly lastFailure: FailedRequests | null;
   readonly openSockets: number;
-  /** Null until it was counted. */
-  readonly completeness: CompletenessTotals | null;
 }
 
 /** Ends of a request that say nothing against the exchange or the way to it. */
@@ -113,7 +89,6 @@ export class RunCounts {
   #failedRequests = 0;
   #lastFailure: FailedRequests | null = null;
   #openSockets = 0;
-  #completeness: CompletenessTotals | null = null;
 
   received(stream: string, count: number): void {
     this.#of(stream).received += count;
@@ -148,10 +123,6 @@ export class RunCounts {
       state.openGaps = totals.get(stream)?.count ?? 0;
       state.openGapMs = totals.get(stream)?.lengthMs ?? 0;
     }
-  }
-
-  completeness(counted: CompletenessTotals): void {
-    this.#completeness = counted;
   }
 
   requestEnded(endpoint: string, outcome: RequestOutcome, message: string): void {
@@ -196,7 +167,6 @@ export class RunCounts {
       failedRequests: this.#failedRequests,
       lastFailure: this.#lastFailure,
       openSockets: this.#openSockets,
-      completeness: this.#completeness,
     };
   }
 

@@ -1,52 +1,266 @@
-import type { OpenGapTotal, RunCountsSnapshot } from '../observe/run-counts.js';
+import { z } from 'zod';
+import { shownKind } from '../model/kinds.js';
+import type { StreamKind } from '../model/series.js';
+import type { RunCountsSnapshot } from '../observe/run-counts.js';
+import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
 
-/** What stands in one place of the status: shown as it is. */
-export type StatusValue = string | number | boolean | null;
+/**
+ * The status as one document, of a running daemon and of an archive alone: figures are numbers, names
+ * end in their unit, times are UNIX milliseconds by the clock of the exchange.
+ */
 
-/** One stream as operators see it. */
-export interface StatusStream {
-  readonly stream: string;
-  readonly received: number;
-  readonly stored: number;
-  readonly duplicate: number;
-  /** In quarantine: refused, or in conflict with what was stored first. */
-  readonly refused: number;
-  readonly lost: number;
-  readonly inFlight: number;
-  /** Exchange time now minus the newest stored time, seconds; null before the first row. */
-  readonly lagS: number | null;
-  /** The same for the market that is furthest behind. */
-  readonly slowestLagS: number | null;
-  readonly openGaps: number;
-  readonly openGapS: number;
+const count = () => z.number().int().min(0);
+const seconds = () => z.number().min(0);
+const ratio = () => z.number().min(0).max(1);
+const kind = () =>
+  z.string().describe('trades, times, depth, tickers, candles, states, balances or orders');
+const timeMs = () => z.number();
+
+const REPORT = z.object({
+  ok: z.boolean(),
+  checks: z
+    .array(z.object({ name: z.string(), ok: z.boolean(), detail: z.string().exactOptional() }))
+    .readonly(),
+});
+
+const STREAM = z.object({
+  market: z.string().describe('* for a stream of all markets together'),
+  kind: kind(),
+  intervalS: count().nullable().describe('of candles and states'),
+  rows: count().describe('stored under coverage'),
+  coveredUntilMs: timeMs().nullable().describe('end of the newest covered span'),
+  lagS: seconds().nullable().describe('from there to now; no part of what is missing'),
+  coveredS: seconds(),
+  missingS: seconds().describe('expected up to coveredUntilMs and not covered'),
+  unfillableS: seconds().describe('the part of it that cannot be fetched any more'),
+  coverageRatio: ratio().nullable().describe('coveredS by coveredS + missingS'),
+  gaps: count(),
+  openGaps: count().describe('those that may still be filled'),
+  beforeHistoryS: seconds().describe('asked for from before the history of the exchange begins'),
+  collectFromMs: timeMs().nullable(),
+  isStartKnown: z.boolean().describe('false while the walk back through history goes on'),
+  startReason: z.string().nullable(),
+  verifiedUntilMs: timeMs().nullable().describe('of candles: held against the trades up to here'),
+  mismatches: count().describe('of candles: with which the stored trades do not agree'),
+});
+
+const OPEN_GAPS = z.object({
+  kind: kind(),
+  reason: z.string(),
+  lengthS: seconds(),
+  oldestAgeS: seconds(),
+});
+
+const LEDGER = z.object({
+  atMs: timeMs().describe('when it was read'),
+  markets: count(),
+  rows: count(),
+  coveredS: seconds(),
+  missingS: seconds(),
+  coverageRatio: ratio().nullable().describe('of all streams together'),
+  lowestCoverageRatio: ratio().nullable().describe('of the least covered stream'),
+  openGaps: z.array(OPEN_GAPS).describe('by kind and reason, the longest first'),
+  oldestOpenGapAgeS: seconds().nullable(),
+  mismatches: count(),
+  verifiedLagS: seconds()
+    .nullable()
+    .describe('of the market whose shortest candles are furthest behind'),
+  streams: z.array(STREAM).describe('the least covered first if their number is limited'),
+  streamsLeftOut: count().describe('not listed, by a limit; the figures above count them all'),
+});
+
+const ROWS = z.object({
+  kind: kind(),
+  markets: count().nullable().describe('null for a stream of all markets together'),
+  received: count(),
+  stored: count(),
+  duplicate: count(),
+  refused: count().describe(
+    'in quarantine: no valid row, or in conflict with what was stored first',
+  ),
+  lost: count(),
+  inFlight: z.number().int(),
+  lagS: seconds().nullable().describe('from the newest stored row to now'),
+  slowestLagS: seconds().nullable().describe('the same of the market that is furthest behind'),
+  openGaps: count(),
+  openGapS: seconds(),
+});
+
+const DAEMON = z.object({
+  phase: z.string(),
+  isTimeSettled: z.boolean().describe('while false nothing new is covered'),
+  timeBasis: z.enum(['exchange', 'local']).describe("local: the exchange's answers carry no Date"),
+  markets: count().describe('collected now'),
+  wantedMarkets: count().describe('0 until the exchange has listed them'),
+  leftOutMarkets: count().describe('listed, but more than streams.markets.max'),
+  missingMarkets: z.array(z.string()).describe('named in the settings and not listed'),
+  requests: count(),
+  failedRequests: count(),
+  lastFailedRequest: z
+    .object({
+      endpoint: z.string(),
+      outcome: z.string(),
+      message: z.string(),
+      inARow: count().describe('0 when one was answered afterwards'),
+    })
+    .nullable(),
+  standing: z
+    .array(
+      z.object({
+        market: z.string(),
+        kind: kind(),
+        intervalS: count().nullable(),
+        standingS: seconds(),
+        reason: z.string(),
+        note: z.string(),
+      }),
+    )
+    .describe('streams whose coverage does not grow'),
+  rows: z.array(ROWS).describe('since the start, by kind'),
+  health: REPORT,
+  ready: REPORT,
+});
+
+export const STATUS = z.object({
+  format: z.literal(1).describe('grows when a name is removed or changes its meaning'),
+  version: z.string().describe('of the program'),
+  exchange: z.string().nullable(),
+  isSandbox: z.boolean().nullable(),
+  atMs: timeMs().describe("the exchange's time now"),
+  archive: LEDGER.nullable().describe('what the archive holds; null until it was counted'),
+  daemon: DAEMON.nullable().describe('null when the archive alone was asked'),
+});
+
+export type StatusDocument = z.infer<typeof STATUS>;
+export type DaemonStatus = z.infer<typeof DAEMON>;
+export type ArchiveStatus = z.infer<typeof LEDGER>;
+export type StatusStream = z.infer<typeof STREAM>;
+/** What a daemon says of itself when asked. */
+export type StatusReports = Pick<DaemonStatus, 'health' | 'ready'>;
+export type StatusRows = z.infer<typeof ROWS>;
+
+/** The document's own description, as JSON Schema. */
+export function statusSchema(): object {
+  return { title: 'Status of tapekeep', ...z.toJSONSchema(STATUS, { io: 'input' }) };
 }
 
-/** What is missing of one kind of stream and may still be had, by why it is missing. */
-export interface StatusGap {
-  readonly stream: string;
-  readonly reason: string;
-  readonly lengthS: number;
-  /** Exchange time now minus the oldest missing time, seconds. */
-  readonly oldestAgeS: number;
+/** What the ledger says at one time, as it is read. */
+export interface LedgerCount {
+  readonly atMs: number;
+  readonly streams: readonly StreamStatus[];
+  readonly gaps: readonly GapTotals[];
+  readonly checks: readonly CheckTotals[];
 }
 
-/** Body of `/status`, and what the status page shows. */
-export interface StatusDocument {
-  /** Single figures by name: exchange, version, when started, addresses. */
-  readonly facts: Readonly<Record<string, StatusValue>>;
-  readonly streams: readonly StatusStream[];
-  /** Open gaps, the longest first; null until they were counted. */
-  readonly gaps: readonly StatusGap[] | null;
+/** What of it is wanted. */
+export interface StatusSelection {
+  /** With the streams of all markets together. */
+  readonly markets?: readonly string[] | undefined;
+  readonly kinds?: readonly string[] | undefined;
+  /** Lists only so many streams, the least covered first; 0: none. */
+  readonly worst?: number | undefined;
 }
 
-const tenths = (ms: number) => Math.round(ms / 100) / 10;
+const tenths = (ms: number) => Math.round(Math.max(0, ms) / 100) / 10;
+
+/** Program, exchange and time: what stands above all. */
+export function statusOf(
+  program: string,
+  identity: { readonly name: string; readonly isSandbox: boolean | null } | null,
+  atMs: number,
+): Omit<StatusDocument, 'archive' | 'daemon'> {
+  const { name = null, isSandbox = null } = identity ?? {};
+  return { format: 1, version: program, exchange: name, isSandbox, atMs: Math.floor(atMs) };
+}
+
+/** Reads off the ledger's count what is wanted. */
+export function archiveStatus(
+  counted: LedgerCount,
+  nowMs: number,
+  { markets, kinds, worst }: StatusSelection = {},
+): ArchiveStatus {
+  const isWanted = ({ market, kind }: { readonly market: string; readonly kind: StreamKind }) =>
+    (market === '*' || (markets?.includes(market) ?? true)) &&
+    (kinds?.includes(shownKind(kind)) ?? true);
+  const found = counted.streams.filter(isWanted);
+  const streams = found.map((one) => streamOf(one, counted.checks, nowMs));
+  const openGaps = openGapsOf(counted.gaps.filter(isWanted), found, counted.atMs);
+  const checks = counted.checks.filter(({ market }) => isWanted({ market, kind: 'kline' }));
+  const sum = (figure: (one: StatusStream) => number) =>
+    streams.reduce((all, one) => all + figure(one), 0);
+  const [coveredS, missingS] = [sum((one) => one.coveredS), sum((one) => one.missingS)];
+  const ratios = streams.flatMap(({ coverageRatio }) => coverageRatio ?? []);
+  const oldest = openGaps.map(({ oldestMs }) => oldestMs);
+  const listed = worst === undefined ? streams : [...streams].sort(byNeed).slice(0, worst);
+  return {
+    atMs: Math.floor(counted.atMs),
+    markets: new Set(streams.flatMap(({ market }) => (market === '*' ? [] : [market]))).size,
+    rows: sum(({ rows }) => rows),
+    ...{ coveredS, missingS, coverageRatio: ratioOf(coveredS, missingS) },
+    lowestCoverageRatio: ratios.length === 0 ? null : ratios.reduce((a, b) => Math.min(a, b)),
+    openGaps: openGaps.map(({ kind, reason, lengthMs, oldestMs }) => ({
+      ...{ kind: shownKind(kind), reason },
+      ...{ lengthS: tenths(lengthMs), oldestAgeS: tenths(nowMs - oldestMs) },
+    })),
+    oldestOpenGapAgeS:
+      oldest.length === 0 ? null : tenths(nowMs - oldest.reduce((a, b) => Math.min(a, b))),
+    mismatches: checks.reduce((all, one) => all + one.mismatches, 0),
+    verifiedLagS: verifiedLagS(checks, nowMs),
+    streams: listed,
+    streamsLeftOut: streams.length - listed.length,
+  };
+}
+
+/** A share is cut and not rounded: only what is whole is 1. */
+function ratioOf(coveredS: number, missingS: number): number | null {
+  const all = coveredS + missingS;
+  return all === 0 ? null : Math.floor((coveredS / all) * 1e6) / 1e6;
+}
+
+function streamOf(one: StreamStatus, checks: readonly CheckTotals[], nowMs: number): StatusStream {
+  const { kind, variant, newestCoveredMs, coveredS, beforeHistoryS, startReason } = one;
+  const check =
+    kind === 'kline'
+      ? checks.find((some) => some.marketId === one.marketId && some.intervalS === variant)
+      : undefined;
+  const missingS = Math.max(0, one.gapS - beforeHistoryS);
+  return {
+    ...{ market: one.market, kind: shownKind(kind), intervalS: variant === 0 ? null : variant },
+    ...{ rows: one.rows, coveredUntilMs: newestCoveredMs, coveredS, missingS, beforeHistoryS },
+    lagS: newestCoveredMs === null ? null : tenths(nowMs - newestCoveredMs),
+    unfillableS: Math.max(0, one.unfillableS - beforeHistoryS),
+    coverageRatio: ratioOf(coveredS, missingS),
+    ...{ gaps: one.gapsWithinHistory, openGaps: one.openGaps },
+    ...{ collectFromMs: one.collectFromMs, startReason },
+    isStartKnown: one.collectFromMs !== null,
+    verifiedUntilMs: check?.judgedUntilMs ?? null,
+    mismatches: check?.mismatches ?? 0,
+  };
+}
+
+/** What needs an eye first: little of it covered, then far behind. */
+function byNeed(a: StatusStream, b: StatusStream): number {
+  const of = ({ coverageRatio, lagS }: StatusStream) =>
+    [coverageRatio ?? -1, -(lagS ?? 0)] as const;
+  const [[first, behind], [second, than]] = [of(a), of(b)];
+  return first - second || behind - than || a.mismatches - b.mismatches;
+}
+
+/** Of the shortest candles, the market that is furthest behind. */
+function verifiedLagS(checks: readonly CheckTotals[], nowMs: number): number | null {
+  const shortestS = checks.reduce((low, one) => Math.min(low, one.intervalS), Number.MAX_VALUE);
+  const untilMs = checks.flatMap(({ intervalS, judgedUntilMs }) =>
+    intervalS === shortestS && judgedUntilMs !== null ? [judgedUntilMs] : [],
+  );
+  return untilMs.length === 0 ? null : tenths(nowMs - untilMs.reduce((a, b) => Math.min(a, b)));
+}
 
 /** Turns the running totals into rows of the status. */
-export function statusStreams(snapshot: RunCountsSnapshot, exchangeNowMs: number): StatusStream[] {
-  const lagS = (ms: number | null) =>
-    ms === null ? null : tenths(Math.max(0, exchangeNowMs - ms));
+export function statusRows(snapshot: RunCountsSnapshot, exchangeNowMs: number): StatusRows[] {
+  const lagS = (ms: number | null) => (ms === null ? null : tenths(exchangeNowMs - ms));
   return snapshot.streams.map((totals) => ({
-    stream: totals.stream,
+    kind: shownKind(totals.stream),
+    markets: totals.markets,
     received: totals.received,
     stored: totals.stored + totals.updated,
     duplicate: totals.duplicate + totals.unchanged,
@@ -60,12 +274,41 @@ export function statusStreams(snapshot: RunCountsSnapshot, exchangeNowMs: number
   }));
 }
 
-/** Turns the open gaps as they were counted last into rows of the status. */
-export function statusGaps(counted: readonly OpenGapTotal[]): StatusGap[] {
-  return counted.map(({ stream, reason, lengthMs, oldestAgeMs }) => ({
-    stream,
-    reason,
-    lengthS: tenths(lengthMs),
-    oldestAgeS: tenths(oldestAgeMs),
-  }));
+/** Open time of one kind of stream, by why it is open. */
+export interface OpenGaps {
+  readonly kind: StreamKind;
+  readonly reason: string;
+  readonly lengthMs: number;
+  /** The oldest missing time that may still be had. */
+  readonly oldestMs: number;
+}
+
+/** History that was not requested yet. */
+const NOT_COLLECTED = 'not collected';
+
+/**
+ * Open gaps by kind and reason, over all markets. What is newer than the newest covered time of a
+ * stream is its lag and no gap: it is counted separately, and always there.
+ */
+export function openGapsOf(
+  totals: readonly GapTotals[],
+  streams: readonly StreamStatus[],
+  nowMs: number,
+): OpenGaps[] {
+  const newestMs = new Map(streams.map((one) => [one.streamId, one.newestCoveredMs]));
+  const sums = new Map<string, OpenGaps>();
+  for (const { streamId, kind, state, reason, ...total } of totals) {
+    if (state !== 'open') continue;
+    const lagMs = reason === NOT_COLLECTED ? nowMs - (newestMs.get(streamId) ?? nowMs) : 0;
+    const lengthMs = total.lengthMs - Math.max(0, lagMs);
+    if (lengthMs < 1) continue;
+    const key = `${kind} ${reason}`;
+    const sum = sums.get(key) ?? { kind, reason, lengthMs: 0, oldestMs: total.oldestMs };
+    sums.set(key, {
+      ...sum,
+      lengthMs: sum.lengthMs + lengthMs,
+      oldestMs: Math.min(sum.oldestMs, total.oldestMs),
+    });
+  }
+  return [...sums.values()].sort((a, b) => b.lengthMs - a.lengthMs);
 }

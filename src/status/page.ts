@@ -1,8 +1,20 @@
 import { createHash } from 'node:crypto';
 import { SECOND_MS, shownDuration } from '../kernel/durations.js';
-import type { StatusDocument, StatusGap, StatusStream, StatusValue } from './document.js';
+import type {
+  ArchiveStatus,
+  DaemonStatus,
+  StatusDocument,
+  StatusRows,
+  StatusStream,
+} from './document.js';
 import type { HealthReport } from './health.js';
 
+/** The document of a daemon, which is the one that is served. */
+export type ServedDocument = StatusDocument & { readonly daemon: DaemonStatus };
+type Shown = string | number | null;
+
+/** Streams that the page lists. */
+export const PAGE_STREAMS = 20;
 /** How often the page loads itself again, seconds. */
 const REFRESH_S = 5;
 
@@ -13,7 +25,7 @@ h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .5rem; border-bottom: 1px solid #8885; text-align: right; vertical-align: bottom; overflow-wrap: anywhere; }
 th { font-weight: 600; overflow-wrap: normal; }
-th:first-child, td:first-child { text-align: left; }
+.text { text-align: left; }
 .good { color: #187a3c; } .bad { color: #c62828; font-weight: 600; }
 dl { display: grid; grid-template-columns: minmax(8rem, max-content) minmax(0, 1fr); gap: .2rem 1rem; }
 dt { opacity: .7; } dd { margin: 0; overflow-wrap: anywhere; }
@@ -35,8 +47,24 @@ const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
 /** Allows this page's own style and nothing else: no script, no other origin, no frame. */
 export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
 
-const COLUMNS: ReadonlyArray<readonly [keyof StatusStream, string]> = [
-  ['stream', 'stream'],
+type Columns<Row> = ReadonlyArray<readonly [keyof Row & string, string]>;
+
+const STREAM_COLUMNS: Columns<StatusStream> = [
+  ['market', 'market'],
+  ['kind', 'kind'],
+  ['intervalS', 'interval'],
+  ['rows', 'rows'],
+  ['lagS', 'lag'],
+  ['coverageRatio', 'covered'],
+  ['missingS', 'missing'],
+  ['gaps', 'gaps'],
+  ['openGaps', 'open gaps'],
+  ['mismatches', 'mismatches'],
+];
+
+const ROW_COLUMNS: Columns<StatusRows> = [
+  ['kind', 'kind'],
+  ['markets', 'markets'],
   ['received', 'received'],
   ['stored', 'stored'],
   ['duplicate', 'duplicate'],
@@ -49,8 +77,8 @@ const COLUMNS: ReadonlyArray<readonly [keyof StatusStream, string]> = [
   ['openGapS', 'gap length'],
 ];
 
-const GAP_COLUMNS: ReadonlyArray<readonly [keyof StatusGap, string]> = [
-  ['stream', 'stream'],
+const GAP_COLUMNS: Columns<ArchiveStatus['openGaps'][number]> = [
+  ['kind', 'kind'],
   ['reason', 'reason'],
   ['lengthS', 'length'],
   ['oldestAgeS', 'age of the oldest'],
@@ -69,55 +97,129 @@ function escapeHtml(text: string): string {
   return text.replaceAll(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
 }
 
-/** Figures of seconds, whose names end so, are shown as durations. */
-function show(value: StatusValue, name: string): string {
+/** Figures are shown as their names say: seconds as durations, ratios as shares, which are cut and not rounded. */
+function show(value: Shown, name: string): string {
   if (value === null) return '–';
-  if (typeof value === 'number' && name.endsWith('S')) return shownDuration(value * SECOND_MS);
-  return escapeHtml(typeof value === 'number' ? value.toLocaleString('en-US') : String(value));
+  if (typeof value === 'string') return escapeHtml(value);
+  if (name.endsWith('S')) return shownDuration(value * SECOND_MS);
+  if (name.endsWith('Ratio')) return share(value);
+  return value.toLocaleString('en-US');
 }
 
-function reportHtml(title: string, report: HealthReport): string {
-  const state = report.ok ? '<b class="good">yes</b>' : '<b class="bad">no</b>';
-  const reasons = report.checks
-    .filter((check) => !check.ok)
-    .map(({ name, detail }) => (detail === undefined ? name : `${name}: ${detail}`));
-  const list = reasons.length === 0 ? '' : ` (${escapeHtml(reasons.join('; '))})`;
-  return `<dt>${title}</dt><dd>${state}${list}</dd>`;
+const share = (ratio: number) => `${(Math.floor(ratio * 10_000) / 100).toFixed(2)} %`;
+const ago = (seconds: number) => `${shownDuration(seconds * SECOND_MS)} ago`;
+
+function reasonsOf({ checks }: HealthReport): string {
+  return checks
+    .filter(({ ok }) => !ok)
+    .map(({ name, detail }) => (detail === undefined ? name : `${name}: ${detail}`))
+    .join('; ');
 }
 
-function table<Row extends object>(
-  columns: ReadonlyArray<readonly [keyof Row & string, string]>,
-  rows: readonly Row[],
-  value: (row: Row, key: keyof Row & string) => StatusValue,
-): string {
-  const head = columns.map(([, title]) => `<th scope="col">${title}</th>`).join('');
+/** The whole in one sentence: what is wrong, or that all is well. */
+function headline({ archive, daemon }: ServedDocument): string {
+  const { health, ready, markets } = daemon;
+  if (!health.ok) return `<p class="bad">Not alive: ${escapeHtml(reasonsOf(health))}</p>`;
+  if (!ready.ok) return `<p class="bad">Not ready: ${escapeHtml(reasonsOf(ready))}</p>`;
+  const covered = archive?.coverageRatio ?? null;
+  const of = covered === null ? '' : `; ${share(covered)} of what is expected is covered`;
+  return `<p class="good">Ready: ${markets} markets are collected${of}.</p>`;
+}
+
+function factsOf(document: ServedDocument): [string, string | number][] {
+  const { daemon, archive } = document;
+  const { markets, wantedMarkets, leftOutMarkets, missingMarkets, lastFailedRequest } = daemon;
+  const isOpening = markets < wantedMarkets;
+  const facts: [string, string | number | false][] = [
+    ['exchange', `${document.exchange}${document.isSandbox === true ? ' (sandbox)' : ''}`],
+    ['version', document.version],
+    ['phase', daemon.phase],
+    ['markets', isOpening ? `${markets} of ${wantedMarkets}` : markets],
+    ['named, but not listed', missingMarkets.length > 0 && firstOf(missingMarkets)],
+    ['listed, but beyond streams.markets.max', leftOutMarkets > 0 && leftOutMarkets],
+    ['coverage does not grow', daemon.standing.length > 0 && firstOf(daemon.standing.map(stands))],
+    ['exchange time', timeText(document)],
+    ['last failed request', lastFailedRequest !== null && failureText(lastFailedRequest)],
+  ];
+  if (archive !== null) {
+    const { lowestCoverageRatio: low, oldestOpenGapAgeS: oldest, verifiedLagS: lag } = archive;
+    facts.push(
+      ['least covered stream', low !== null && share(low)],
+      ['oldest open gap', oldest === null ? 'none' : ago(oldest)],
+      ['candles that do not match the trades', archive.mismatches],
+      ['verified until', lag !== null && ago(lag)],
+    );
+  }
+  return facts.flatMap(([name, value]) => (value === false ? [] : [[name, value]]));
+}
+
+/** Names that are shown of a list; the number of all of them is said. */
+const NAMES_MAX = 5;
+
+function firstOf(names: readonly string[]): string {
+  const shown = names.slice(0, NAMES_MAX).join('; ');
+  return names.length > NAMES_MAX ? `${shown}; and ${names.length - NAMES_MAX} more` : shown;
+}
+
+type Standing = DaemonStatus['standing'][number];
+
+function stands({ market, kind, intervalS, standingS, reason, note }: Standing): string {
+  const interval = intervalS === null ? '' : ` ${intervalS}s`;
+  return `${market} ${kind}${interval} for ${show(standingS, 'standingS')} (${reason}: ${note})`;
+}
+
+/** What time it is at the exchange, and what that rests on. */
+function timeText({ atMs, daemon }: ServedDocument): string {
+  const at = new Date(atMs).toISOString();
+  if (!daemon.isTimeSettled) return `${at} (not settled: nothing new is covered yet)`;
+  if (daemon.timeBasis === 'exchange') return at;
+  return `${at} (by this machine's clock: answers of the exchange carry no Date)`;
+}
+
+function failureText(failed: NonNullable<DaemonStatus['lastFailedRequest']>): string {
+  const { endpoint, outcome, message, inARow } = failed;
+  const since =
+    inARow === 0 ? 'others were answered since' : `${inARow} in a row, and none answered since`;
+  return `${endpoint}: ${outcome}: ${message} (${since})`;
+}
+
+/** Columns of words, which stand on the left. */
+const TEXTS: ReadonlySet<string> = new Set(['market', 'kind', 'reason']);
+
+function table<Row extends object>(columns: Columns<Row>, rows: readonly Row[]): string {
+  const align = (key: string) => (TEXTS.has(key) ? ' class="text"' : '');
+  const head = columns.map(([key, title]) => `<th scope="col"${align(key)}>${title}</th>`).join('');
+  const cell = (row: Row, key: keyof Row & string, title: string) =>
+    `<td${align(key)} data-title="${title}">${show(row[key] as Shown, key)}</td>`;
   const body = rows.map(
-    (row) =>
-      `<tr>${columns.map(([key, title]) => `<td data-title="${title}">${show(value(row, key), key)}</td>`).join('')}</tr>`,
+    (row) => `<tr>${columns.map(([key, title]) => cell(row, key, title)).join('')}</tr>`,
   );
   return `<table><thead><tr>${head}</tr></thead><tbody>${body.join('\n')}</tbody></table>`;
 }
 
-function streamTable(streams: readonly StatusStream[]): string {
-  if (streams.length === 0) return '<p>Nothing has been received yet.</p>';
-  return table(COLUMNS, streams, (stream, key) => stream[key]);
+function streamPart(archive: ArchiveStatus | null): string {
+  if (archive === null) return '<p>Not counted yet.</p>';
+  if (archive.streams.length === 0) return '<p>Nothing has been collected yet.</p>';
+  const left = archive.streamsLeftOut;
+  const more = left === 0 ? '' : `<p>${left.toLocaleString('en-US')} more are covered better.</p>`;
+  return `${table(STREAM_COLUMNS, archive.streams)}${more}`;
 }
 
-function gapTable(gaps: readonly StatusGap[] | null): string {
-  if (gaps === null) return '<p>Not counted yet.</p>';
-  if (gaps.length === 0) return '<p>None.</p>';
-  return `${table(GAP_COLUMNS, gaps, (gap, key) => gap[key])}
+function rowPart(rows: readonly StatusRows[]): string {
+  return rows.length === 0 ? '<p>Nothing has been received yet.</p>' : table(ROW_COLUMNS, rows);
+}
+
+function gapPart(archive: ArchiveStatus | null): string {
+  if (archive === null) return '<p>Not counted yet.</p>';
+  if (archive.openGaps.length === 0) return '<p>None.</p>';
+  return `${table(GAP_COLUMNS, archive.openGaps)}
 <p><code>tapekeep gaps</code> lists them one by one, <code>tapekeep gaps explain</code> tells more.</p>`;
 }
 
 /** Draws the status page. It needs no script: the browser loads it again by itself. */
-export function renderPage(
-  document: StatusDocument,
-  health: HealthReport,
-  ready: HealthReport,
-): string {
-  const facts = Object.entries(document.facts)
-    .map(([name, value]) => `<dt>${escapeHtml(name)}</dt><dd>${show(value, name)}</dd>`)
+export function renderPage(document: ServedDocument): string {
+  const facts = factsOf(document)
+    .map(([name, value]) => `<dt>${escapeHtml(name)}</dt><dd>${show(value, '')}</dd>`)
     .join('\n');
   return `<!doctype html>
 <html lang="en">
@@ -130,16 +232,17 @@ export function renderPage(
 </head>
 <body>
 <h1>tapekeep</h1>
+${headline(document)}
 <dl>
-${reportHtml('alive', health)}
-${reportHtml('ready', ready)}
 ${facts}
 </dl>
-<h2>Streams since the start</h2>
-${streamTable(document.streams)}
+<h2>Least covered streams</h2>
+${streamPart(document.archive)}
+<h2>Rows since the start</h2>
+${rowPart(document.daemon.rows)}
 <h2>Open gaps by reason</h2>
-${gapTable(document.gaps)}
-<p><a href="/metrics">metrics</a> · <a href="/status">status as JSON</a> · <a href="/readyz">readiness</a></p>
+${gapPart(document.archive)}
+<p><a href="/metrics">metrics</a> · <a href="/status">status as JSON</a> (<a href="/status/schema">schema</a>) · <a href="/readyz">readiness</a></p>
 </body>
 </html>
 `;

@@ -4,10 +4,11 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import { type Clock, systemClock } from '../kernel/clock.js';
 import { isFromOtherSite, isLocalHost, limitConnections } from '../kernel/connections.js';
 import { codeOf, messageOf, TapekeepError } from '../kernel/errors.js';
+import { shownKind } from '../model/kinds.js';
 import type { DaemonEvents } from '../observe/events.js';
-import type { StatusDocument } from './document.js';
+import { type StatusReports, type StatusSelection, statusSchema } from './document.js';
 import { type HealthReport, reportOf, shared } from './health.js';
-import { PAGE_POLICY, renderPage } from './page.js';
+import { PAGE_POLICY, PAGE_STREAMS, renderPage, type ServedDocument } from './page.js';
 
 export interface StatusServerOptions {
   readonly host: string;
@@ -24,7 +25,7 @@ export interface StatusServerOptions {
   readonly health: () => Promise<HealthReport>;
   /** Can it do its work: database, exchange, lock? Not ok means: look, do not restart. */
   readonly ready: () => Promise<HealthReport>;
-  readonly statusJson?: () => Promise<StatusDocument>;
+  readonly statusJson: (selection: StatusSelection, reports: StatusReports) => ServedDocument;
   readonly clock?: Clock;
   /** Receives the failures of requests. */
   readonly telemetry?: Pick<DaemonEvents, 'warned'>;
@@ -127,6 +128,18 @@ function addGuards(app: FastifyInstance, token: string | null): void {
   });
 }
 
+/** What a query asks of the document: `?market=A&kind=candles&worst=20`, or a sentence on what is wrong. */
+function selectionOf(query: URLSearchParams): StatusSelection | string {
+  const unknown = [...query.keys()].find((name) => !/^(market|kind|worst)$/.test(name));
+  if (unknown !== undefined) return 'only market, kind (both may be repeated) and worst are taken';
+  const list = (name: string) => (query.has(name) ? query.getAll(name) : undefined);
+  const worst = query.get('worst');
+  if (worst !== null && !/^\d{1,6}$/.test(worst))
+    return 'write worst as a whole number; 0 lists none';
+  const limit = worst === null ? undefined : Number(worst);
+  return { markets: list('market'), kinds: list('kind')?.map(shownKind), worst: limit };
+}
+
 function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
   const clock = options.clock ?? systemClock;
   const token = options.token ?? null;
@@ -134,10 +147,6 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
   const metrics = guarded(options.metricsText);
   const health = guarded(options.health);
   const ready = guarded(options.ready);
-  const status = guarded(
-    options.statusJson ??
-      (async (): Promise<StatusDocument> => ({ facts: {}, streams: [], gaps: null })),
-  );
 
   const answer = async (
     ask: () => Promise<HealthReport>,
@@ -153,17 +162,24 @@ function addRoutes(app: FastifyInstance, options: StatusServerOptions): void {
   app.get('/healthz', (request, reply) => answer(health, request, reply));
   app.get('/readyz', (request, reply) => answer(ready, request, reply));
   app.get('/metrics', async (_request, reply) => reply.type(METRICS_TYPE).send(await metrics()));
-  const whole = () => Promise.all([status(), reportOf(health), reportOf(ready)]);
-  app.get('/status', async (_request, reply) => {
-    const [document, alive, able] = await whole();
-    return reply.send({ ...document, health: alive, ready: able });
+  const status = async (selection: StatusSelection) => {
+    const [alive, able] = await Promise.all([reportOf(health), reportOf(ready)]);
+    return options.statusJson(selection, { health: alive, ready: able });
+  };
+  app.get('/status', async (request, reply) => {
+    const selection = selectionOf(new URL(request.url, 'http://localhost').searchParams);
+    if (typeof selection === 'string') return reply.code(400).send({ error: selection });
+    return reply.send(await status(selection));
   });
+  app.get('/status/schema', (_request, reply) =>
+    reply.type('application/schema+json').send(statusSchema()),
+  );
   app.get('/', async (_request, reply) => {
-    const [document, alive, able] = await whole();
+    const document = await status({ worst: PAGE_STREAMS });
     return reply
       .type('text/html; charset=utf-8')
       .header('content-security-policy', PAGE_POLICY)
-      .send(renderPage(document, alive, able));
+      .send(renderPage(document));
   });
 }
 

@@ -3,6 +3,8 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
+import { shownKind } from '../../src/model/kinds.js';
+import { STATUS } from '../../src/status/document.js';
 import { makeTempDir } from '../support/postgres/postgres-server.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program } from '../support/programs/program.js';
@@ -24,17 +26,14 @@ function run(t: TestContext, cwd: string, ...args: string[]): Program {
   return program;
 }
 
-interface StatusDocument {
-  readonly archive: { readonly name: string; readonly isSandbox: boolean };
-  readonly streams: ReadonlyArray<{ kind: string; market: string; rows: number; gaps: number }>;
-}
-
 /** Asks the archive as a person would, while the daemon runs. */
-async function status(cwd: string): Promise<StatusDocument> {
+async function status(cwd: string, ...options: string[]) {
   const env = { TAPEKEEP_DATA_DIR: join(cwd, 'data') };
-  const { code, out, err } = await runCommand(['status', '--json'], env);
+  const { code, out, err } = await runCommand(['status', '--json', ...options], env);
   assert.equal(code, 0, out + err);
-  return JSON.parse(out) as StatusDocument;
+  const document = STATUS.parse(JSON.parse(out));
+  assert.ok(document.archive !== null);
+  return { ...document, archive: document.archive };
 }
 
 test('without a setting it collects all five streams, stops cleanly, and goes on later', async (t) => {
@@ -53,15 +52,25 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   assert.match(metrics, /^tapekeep_rows_total\{.*outcome="stored".*\} \d+$/m);
   assert.match(await (await fetch(url)).text(), /<table/);
   await daemon.until(async () => {
-    const { streams } = await status(cwd);
+    const { streams } = (await status(cwd)).archive;
     return kinds.every(
       (kind) =>
-        streams.filter((one) => one.kind === kind && one.rows > 0).length >=
+        streams.filter((one) => one.kind === shownKind(kind) && one.rows > 0).length >=
         (kind === 'ticker' ? 1 : 3),
     );
   });
   const before = await status(cwd);
-  assert.equal(before.archive.isSandbox, true);
+  assert.equal(before.isSandbox, true);
+  const served = STATUS.parse(await (await fetch(new URL('/status?worst=1', url))).json());
+  assert.equal(served.isSandbox, true);
+  assert.equal(served.exchange, before.exchange);
+  assert.deepEqual(served.daemon?.rows.map(({ kind }) => kind).includes('candles'), true);
+  assert.ok((served.archive?.streams.length ?? 0) <= 1);
+  const some = await status(cwd, '--market', 'BTC_USDT', '--kind', 'candles', '--worst', '1');
+  const [candles] = some.archive.streams;
+  assert.deepEqual([candles?.market, candles?.kind], ['BTC_USDT', 'candles']);
+  const shown = await runCommand(['status', '--summary'], { TAPEKEEP_DATA_DIR: join(cwd, 'data') });
+  assert.match(shown.out, /^Archive of sandbox \(sandbox\)\nAll: \d+ markets, \d+ streams/);
 
   daemon.kill('SIGTERM');
   assert.deepEqual(await daemon.ended(), { code: 0, signal: null });
@@ -74,8 +83,8 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
   const again = run(t, cwd, ...START, '--for', `${Math.ceil(readyAfterMs / 400)}s`);
   assert.equal((await again.ended()).code, 0, again.dump());
   const after = await status(cwd);
-  const rows = ({ streams }: StatusDocument) =>
-    streams.filter(({ kind }) => kind === 'trades').reduce((sum, one) => sum + one.rows, 0);
+  const rows = ({ archive }: Awaited<ReturnType<typeof status>>) =>
+    archive.streams.filter(({ kind }) => kind === 'trades').reduce((sum, one) => sum + one.rows, 0);
   assert.ok(rows(after) >= rows(before), 'what was stored is still there');
   const query = run(t, cwd, 'query', '--json', 'select count(*)::int as trades from trade');
   assert.equal((await query.ended()).code, 0);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { suite } from 'node:test';
+import { STATUS } from '../../src/status/document.js';
 import { runCommand } from '../support/programs/commands.js';
 import { LyingWorld, MARKET } from '../support/worlds/lying-world.js';
 
@@ -89,8 +90,9 @@ suite('an exchange that lies about its time', { concurrency: 2 }, () => {
     assert.deepEqual(await world.claimedAndMissing(), []);
     const told = await daemon.line((line) => line.includes('/metrics') || line.includes('"status'));
     const url = /http:\/\/127\.0\.0\.1:\d+/.exec(told)?.[0] ?? '';
-    const status = await (await fetch(`${url}/status`)).text();
-    assert.match(status, /this machine's clock/);
+    const status = STATUS.parse(await (await fetch(`${url}/status`)).json());
+    assert.equal(status.daemon?.timeBasis, 'local');
+    assert.match(await (await fetch(url)).text(), /by this machine&#39;s clock/);
     await world.stop(daemon);
   });
 

@@ -6,6 +6,7 @@ import { type TestContext, test } from 'node:test';
 import { limitConnections } from '../../src/kernel/connections.js';
 import { healthReport } from '../../src/status/health.js';
 import { startStatusServer } from '../../src/status/server.js';
+import { servedDocument } from '../support/status-document.js';
 
 /** Connections that are opened and held, by many or by one. */
 
@@ -60,6 +61,7 @@ for (const count of [64, 500]) {
     const options = { host: '127.0.0.1', port: 0, token: 'of-some-length' };
     const server = await startStatusServer({
       ...{ ...options, health: well, ready: well, metricsText: async () => '' },
+      statusJson: () => servedDocument(),
     });
     t.after(() => server.stop());
     const drippers = new Drippers(t, server.port, count);
@@ -82,6 +84,7 @@ test('a request for another protocol is answered, and its connection counts', {
   const options = { host: '127.0.0.1', port: 0, token: 'of-some-length' };
   const server = await startStatusServer({
     ...{ ...options, health: well, ready: well, metricsText: async () => '' },
+    statusJson: () => servedDocument(),
   });
   const sockets: Socket[] = [];
   // They go first: the end of the server waits for a connection that another protocol has.

@@ -1,27 +1,47 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { StatusDocument } from '../../src/status/document.js';
 import { healthReport } from '../../src/status/health.js';
 import { startStatusServer } from '../../src/status/server.js';
 import { startBrowser } from '../support/programs/browser.js';
+import { servedDocument } from '../support/status-document.js';
 
 const TOKEN = 'a-token-of-some-length';
 
+const LONG = 'LONGCOIN_USDT';
+
 /** Figures of a year with 500 markets, at their longest. */
-const DOCUMENT: StatusDocument = {
-  facts: {
-    exchange: 'a-long-name-of-an-exchange.example',
-    'exchange time': '2026-11-22T12:00:00.000Z',
-    'coverage does not grow':
-      'LONGCOIN_USDT trades for 7d 8h (exchange failed: no answer within 10 s); and 499 more',
+const DOCUMENT = servedDocument({
+  exchange: 'a-long-name-of-an-exchange.example',
+  archive: {
+    ...{ atMs: 10_000, markets: 500, rows: 12_297_084_312, coveredS: 1.5e10, missingS: 1.5e9 },
+    ...{ coverageRatio: 0.9, lowestCoverageRatio: 0.25, oldestOpenGapAgeS: 7e6, mismatches: 5 },
+    ...{ verifiedLagS: 46, streamsLeftOut: 2980 },
+    openGaps: [{ kind: 'trades', reason: 'exchange failed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
+    streams: Array.from({ length: 20 }, () => ({
+      ...{ market: LONG, kind: 'candles', intervalS: 604_800, rows: 12_297_084_312 },
+      ...{ coveredUntilMs: 0, lagS: 636_348.2, coveredS: 1e9, missingS: 31_536_000 },
+      ...{ unfillableS: 0, coverageRatio: 0.25, gaps: 123_456, openGaps: 123_456 },
+      ...{ beforeHistoryS: 0, collectFromMs: 0, isStartKnown: true, startReason: null },
+      ...{ verifiedUntilMs: 0, mismatches: 123_456 },
+    })),
   },
-  streams: ['trades', 'times', 'depth', 'ticker', 'kline', 'state'].map((stream) => ({
-    ...{ stream, received: 12_297_084_312, stored: 12_297_084_312, duplicate: 9_297_084_312 },
-    ...{ refused: 1_234_567, lost: 1_234_567, inFlight: 123_456, lagS: 636_348.2 },
-    ...{ slowestLagS: 636_348.2, openGaps: 123_456, openGapS: 31_536_000 },
-  })),
-  gaps: [{ stream: 'trades', reason: 'exchange failed', lengthS: 636_348.2, oldestAgeS: 7e6 }],
-};
+  daemon: {
+    ...{ markets: 278, wantedMarkets: 500, phase: 'opening the markets: 278 of 500' },
+    lastFailedRequest: {
+      ...{ endpoint: 'market/deals', outcome: 'network', inARow: 12 },
+      message: 'connect ECONNREFUSED https://api.a-long-name-of-an-exchange.example/api/v4/public',
+    },
+    standing: Array.from({ length: 500 }, () => ({
+      ...{ market: LONG, kind: 'candles', intervalS: 60, standingS: 634_000 },
+      ...{ reason: 'exchange failed', note: 'no answer within 10 s' },
+    })),
+    rows: ['trades', 'times', 'depth', 'tickers', 'candles', 'states'].map((kind) => ({
+      ...{ kind, markets: 500, received: 12_297_084_312, stored: 12_297_084_312 },
+      ...{ duplicate: 9_297_084_312, refused: 1_234_567, lost: 1_234_567, inFlight: 123_456 },
+      ...{ lagS: 636_348.2, slowestLagS: 636_348.2, openGaps: 123_456, openGapS: 31_536_000 },
+    })),
+  },
+});
 
 /** Whatever is wider than the window, or than its own place. */
 const CUT_OFF = `[...document.querySelectorAll('body, dl, dd, dt, table, th, td, p')]
@@ -40,7 +60,7 @@ test('in a browser the page opens with the token as password, and nothing is cut
   const server = await startStatusServer({
     ...{ host: '127.0.0.1', port: 0, token: TOKEN, health: well, ready: well },
     metricsText: async () => '',
-    statusJson: async () => DOCUMENT,
+    statusJson: () => DOCUMENT,
   });
   t.after(() => server.stop());
   const url = new URL(server.url);
@@ -48,7 +68,7 @@ test('in a browser the page opens with the token as password, and nothing is cut
   url.password = TOKEN;
   for (const width of [1280, 390]) {
     await browser.open(url.href, width);
-    assert.equal(await browser.evaluate('document.querySelectorAll("tbody tr").length'), 7);
+    assert.equal(await browser.evaluate('document.querySelectorAll("tbody tr").length'), 27);
     assert.deepEqual(await browser.evaluate(CUT_OFF), [], `at ${width} px`);
     const shown = await browser.evaluate<string>('document.body.innerText');
     assert.match(shown, /7d 9h/);
@@ -56,6 +76,6 @@ test('in a browser the page opens with the token as password, and nothing is cut
     const style = 'getComputedStyle(document.querySelector("td:nth-child(2)"), "::before").content';
     const name: string = await browser.evaluate(style);
     // On a phone each figure has its name beside it; there is no place for a heading.
-    assert.equal(name, width === 390 ? '"received"' : 'none');
+    assert.equal(name, width === 390 ? '"kind"' : 'none');
   }
 });

@@ -5,7 +5,13 @@ import { connect } from 'node:net';
 import { afterEach, test } from 'node:test';
 import { createLogger } from '../../src/observe/logger.js';
 import { createTelemetry } from '../../src/observe/telemetry.js';
-import { type StatusDocument, statusGaps, statusStreams } from '../../src/status/document.js';
+import {
+  archiveStatus,
+  type LedgerCount,
+  STATUS,
+  type StatusDocument,
+  statusRows,
+} from '../../src/status/document.js';
 import { type HealthReport, healthReport } from '../../src/status/health.js';
 import {
   type StatusServer,
@@ -13,7 +19,9 @@ import {
   type StatusServerOptions,
   startStatusServer,
 } from '../../src/status/server.js';
+import type { StreamStatus } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
+import { servedDocument } from '../support/status-document.js';
 
 const TOKEN = 'a-token-of-some-length';
 const well: HealthReport = healthReport([{ name: 'loop', ok: true, detail: 'ticked 1 s ago' }]);
@@ -34,6 +42,7 @@ async function start(options: Partial<StatusServerOptions> = {}): Promise<Status
     metricsText: async () => 'tapekeep_up 1\n',
     health: async () => well,
     ready: async () => well,
+    statusJson: (_selection, reports) => servedDocument({ daemon: reports }),
     ...options,
   });
   running.push(server);
@@ -126,67 +135,145 @@ test('the page shows streams and reasons, escaped, and allows no script', async 
   telemetry.collect.received({ stream, market: 'M', count: 1234 });
   telemetry.collect.settled({ stream, market: 'M', outcome: 'stored', count: 1234 });
   telemetry.collect.progressed({ stream, market: 'M', newestMs: 7600 });
-  const document: StatusDocument = {
-    facts: { exchange: '<img src=x onerror=alert(3)>', sandbox: true },
-    streams: statusStreams(telemetry.counts.snapshot(), 10_000),
-    gaps: null,
-  };
-  const server = await start({ ready: async () => ill, statusJson: async () => document });
+  const market = '<img src=x onerror=alert(3)>';
+  const failed = { endpoint: 'history', outcome: 'network', message: '<script>3', inARow: 4 };
+  const server = await start({
+    ready: async () => ill,
+    statusJson: (_selection, reports) =>
+      servedDocument({
+        archive: archiveStatus(countOf([{ market }]), 10_000),
+        daemon: {
+          ...reports,
+          ...{ rows: statusRows(telemetry.counts.snapshot(), 10_000), markets: 278 },
+          ...{ wantedMarkets: 500, lastFailedRequest: failed },
+        },
+      }),
+  });
   const answer = await fetch(`${server.url}/`);
   const page = await answer.text();
   assert.match(answer.headers.get('content-security-policy') ?? '', /^default-src 'none'/);
   assert.doesNotMatch(page, /<script|<img/);
-  assert.match(page, /<td data-title="stream">trades&quot;&gt;&lt;script&gt;/);
+  assert.match(page, /data-title="kind">trades&quot;&gt;&lt;script&gt;/);
+  assert.match(page, /<td class="text" data-title="market">&lt;img src=x/);
   assert.match(page, /<td data-title="stored">1,234<\/td>/);
   assert.match(page, /<td data-title="lag">2\.4s<\/td>/);
-  assert.match(page, /database: refused &lt;script&gt;/);
+  assert.match(page, /Not ready: database: refused &lt;script&gt;/);
+  assert.match(page, /history: network: &lt;script&gt;3 \(4 in a row, and none answered since\)/);
+  assert.match(page, /<dt>markets<\/dt><dd>278 of 500<\/dd>/);
   assert.doesNotMatch(page, /(src|href)="(https?:)?\/\//);
 
-  const json = (await (await fetch(`${server.url}/status`)).json()) as StatusDocument;
-  assert.deepEqual(json.streams, document.streams);
-  assert.equal(json.streams[0]?.lagS, 2.4);
+  const json = STATUS.parse(await (await fetch(`${server.url}/status`)).json());
+  assert.equal(json.daemon?.rows[0]?.lagS, 2.4);
+  assert.deepEqual(json.daemon.ready, ill);
 });
 
+/** A ledger's count in which each stream of an hour lacks what is given. */
+function countOf(
+  streams: readonly Partial<StreamStatus>[],
+  counted: Partial<LedgerCount> = {},
+): LedgerCount {
+  return {
+    ...{ atMs: 10_000, gaps: [], checks: [] },
+    ...counted,
+    streams: streams.map((one, at) => ({
+      ...{ streamId: at + 1, kind: 'trades', marketId: at + 1, market: 'M', variant: 0, rows: 7 },
+      ...{ newestCoveredMs: 9000, coveredS: 3600, gaps: 0, gapS: 0, unfillableS: 0 },
+      ...{ beforeHistoryS: 0, gapsWithinHistory: 0, openGaps: 0, collectFromMs: null },
+      startReason: null,
+      ...one,
+    })),
+  };
+}
+
 test('the page and the document tell open gaps by reason, the longest first', async () => {
-  const telemetry = createTelemetry({
-    logger: createLogger({
-      ...{ level: 'silent', format: 'json', clock: new FakeClock() },
-      destination: { write: () => undefined },
-    }),
-    exchangeNowMs: () => 10_000,
-    processMetrics: false,
+  let counted: LedgerCount | undefined;
+  const server = await start({
+    statusJson: (selection) =>
+      servedDocument({
+        archive: counted === undefined ? null : archiveStatus(counted, 7_400_000, selection),
+      }),
   });
-  let document: StatusDocument = { facts: {}, streams: [], gaps: null };
-  const server = await start({ statusJson: async () => document });
   const read = async () => (await fetch(server.url)).text();
   assert.match(await read(), /<h2>Open gaps by reason<\/h2>\n<p>Not counted yet\.<\/p>/);
 
+  const open = { streamId: 1, marketId: 1, market: 'M', state: 'open', count: 1 } as const;
   const hostile = '<script>alert(4)</script>';
-  telemetry.verify.completenessCounted({
-    coverage: [],
-    checks: [],
-    openGaps: [
-      { stream: 'trades', reason: 'suspect', lengthMs: 60_000, oldestAgeMs: 90_000 },
-      { stream: 'kline', reason: 'exchange failed', lengthMs: 7_200_000, oldestAgeMs: 7_300_040 },
-      { stream: 'depth', reason: hostile, lengthMs: 10, oldestAgeMs: 10 },
+  counted = countOf([{}], {
+    gaps: [
+      { ...open, kind: 'trades', reason: 'suspect', lengthMs: 60_000, oldestMs: 7_310_000 },
+      { ...open, kind: 'kline', reason: 'exchange failed', lengthMs: 7.2e6, oldestMs: 100_000 },
+      { ...open, kind: 'depth', reason: hostile, lengthMs: 10, oldestMs: 7_399_990 },
     ],
   });
-  const gaps = statusGaps(telemetry.counts.snapshot().completeness?.openGaps ?? []);
-  document = { ...document, gaps };
   const page = await read();
   assert.match(
     page,
-    /kline<\/td>.*>exchange failed<\/td>.*>2h<\/td>.*>2h 2m<\/td><\/tr>\n<tr>.*>trades<\/td>.*>suspect<\/td>.*>1m<\/td>.*>1m 30s<\/td>/,
+    />candles<\/td>.*>exchange failed<\/td>.*>2h<\/td>.*>2h 2m<\/td><\/tr>\n<tr>.*>trades<\/td>.*>suspect<\/td>.*>1m<\/td>.*>1m 30s<\/td>/,
   );
   assert.match(page, /&lt;script&gt;alert\(4\)/);
   assert.doesNotMatch(page, /<script/);
   const json = (await (await fetch(`${server.url}/status`)).json()) as StatusDocument;
-  assert.deepEqual(json.gaps?.[1], {
-    ...{ stream: 'trades', reason: 'suspect', lengthS: 60, oldestAgeS: 90 },
+  assert.deepEqual(json.archive?.openGaps[1], {
+    ...{ kind: 'trades', reason: 'suspect', lengthS: 60, oldestAgeS: 90 },
   });
 
-  document = { ...document, gaps: [] };
+  counted = countOf([{}]);
   assert.match(await read(), /<h2>Open gaps by reason<\/h2>\n<p>None\.<\/p>/);
+});
+
+test('the document lists what is asked for, the least covered first, and counts the rest', async () => {
+  const counted = countOf(
+    [
+      { market: 'A', gapS: 400, openGaps: 1, gapsWithinHistory: 1 },
+      { market: 'A', kind: 'kline', variant: 60, marketId: 1, newestCoveredMs: 2000 },
+      { market: 'B', marketId: 2, gapS: 1200, unfillableS: 1000, beforeHistoryS: 300 },
+      { market: '*', kind: 'ticker', marketId: 0, newestCoveredMs: null, coveredS: 0, rows: 0 },
+    ],
+    {
+      checks: [
+        {
+          ...{ marketId: 1, market: 'A', intervalS: 60, matchMs: 1, mismatches: 2 },
+          ...{ judgedUntilMs: 4000, coveredUntilMs: 5000 },
+        },
+      ],
+    },
+  );
+  const server = await start({
+    statusJson: (selection) =>
+      servedDocument({ archive: archiveStatus(counted, 10_000, selection) }),
+  });
+  const read = async (query: string) => {
+    const answer = await fetch(`${server.url}/status${query}`);
+    assert.equal(answer.status, 200, query);
+    const { archive } = STATUS.parse(await answer.json());
+    assert.ok(archive !== null);
+    return archive;
+  };
+  const names = ({ streams }: { readonly streams: readonly { market: string; kind: string }[] }) =>
+    streams.map(({ market, kind }) => `${market} ${kind}`);
+  const all = await read('');
+  assert.deepEqual(names(all), ['A trades', 'A candles', 'B trades', '* tickers']);
+  assert.deepEqual([all.markets, all.rows, all.streamsLeftOut], [2, 21, 0]);
+  assert.deepEqual([all.coveredS, all.missingS], [10_800, 1300]);
+  assert.deepEqual([all.coverageRatio, all.lowestCoverageRatio], [0.892561, 0.8]);
+  assert.deepEqual([all.mismatches, all.verifiedLagS], [2, 6]);
+  const [, candles, b] = all.streams;
+  assert.deepEqual([candles?.intervalS, candles?.mismatches, candles?.lagS], [60, 2, 8]);
+  assert.deepEqual([b?.missingS, b?.unfillableS, b?.coverageRatio], [900, 700, 0.8]);
+  const worst = await read('?worst=2');
+  assert.deepEqual(names(worst), ['* tickers', 'B trades'], 'what has nothing at all comes first');
+  assert.deepEqual({ ...worst, streams: [], streamsLeftOut: 0 }, { ...all, streams: [] });
+  assert.equal(worst.streamsLeftOut, 2);
+  assert.deepEqual(names(await read('?market=B')), ['B trades', '* tickers']);
+  assert.deepEqual(names(await read('?kind=candles&kind=tickers')), ['A candles', '* tickers']);
+  assert.equal((await read('?kind=trades')).lowestCoverageRatio, 0.8);
+  assert.deepEqual(names(await read('?worst=0')), []);
+  for (const query of ['?worst=-1', '?worst=x', '?wurst=1']) {
+    assert.equal((await fetch(`${server.url}/status${query}`)).status, 400, query);
+  }
+  const schema = await fetch(`${server.url}/status/schema`);
+  assert.match(schema.headers.get('content-type') ?? '', /^application\/schema\+json/);
+  assert.equal(((await schema.json()) as { title: string }).title, 'Status of tapekeep');
 });
 
 test('only GET and HEAD are served, and only known pages', async () => {

@@ -1,45 +1,57 @@
-import type { CheckTotals, StreamStatus } from '../../store/index.js';
-import { command } from '../command.js';
-import { HORIZON_WHY, type OpenGaps, openGapsOf } from '../gaps.js';
+import { shownKind } from '../../model/kinds.js';
+import {
+  type ArchiveStatus,
+  archiveStatus,
+  type StatusStream,
+  statusOf,
+} from '../../status/document.js';
+import { command, flag, option, VERSION } from '../command.js';
+import { HORIZON_WHY } from '../gaps.js';
 import { archive } from '../opening/database.js';
-import { JSON_DOCUMENT, streamName } from '../options.js';
+import { countArgument, JSON_DOCUMENT, kindsArgument, MARKETS, streamName } from '../options.js';
 import { type Column, formatTable, printable, roughDuration } from '../output.js';
 import { percent } from '../progress.js';
+import { marketsOf, selectMarkets } from '../selection.js';
 
-/** One line of the status, with the ratio that people look for first. */
-interface StatusLine extends StreamStatus {
-  /** Seconds from the newest covered time to the exchange's now. */
-  readonly lagS: number | null;
-  /**
-   * Covered part of what is expected up to the newest covered time, 0 to 1; what the exchange never
-   * had to give is left out.
-   */
-  readonly coverage: number | null;
-  /** Of candles: end of the newest that was held against the trades. */
-  readonly verifiedUntilMs: number | null;
-  readonly mismatches: number;
-}
+const HELP = `
+covered   the share of what is expected up to "covered until" that is proven complete
+lag       what is newer than that: it is no part of the share
+
+  tapekeep status --summary
+  tapekeep status --worst 20 --kind trades,candles
+  tapekeep status --json | jq '.archive.streams[] | select(.coverageRatio < 1)'
+
+The JSON is the document that a daemon serves as /status, whose daemon is null here; its JSON Schema is
+docs/reference/status.schema.json, and /status/schema of a daemon.`;
 
 export default command({
-  options: { json: JSON_DOCUMENT },
+  options: {
+    markets: MARKETS,
+    kinds: option('--kind <list>', 'only these: trades,candles,depth,…', kindsArgument),
+    worst: option(
+      '--worst <number>',
+      'list only so many streams, the least covered first',
+      countArgument,
+    ),
+    isSummary: flag('--summary', 'only the figures of all together'),
+    json: JSON_DOCUMENT,
+  },
+  help: HELP,
   needs: archive(),
-  async run({ session, store, nowMs }, { json }) {
-    const [identity, streams, totals, checks] = await Promise.all([
+  async run({ session, store, nowMs }, { markets, kinds, worst, isSummary, json }) {
+    const [identity, streams, gaps, checks] = await Promise.all([
       store.archive(),
       store.statusRows(nowMs),
       store.gapTotals(nowMs),
       store.checks.totals(),
     ]);
-    const openGaps = openGapsOf(totals, streams, nowMs);
-    const lines = streams.map((stream) => toLine(stream, checks, nowMs));
+    selectMarkets(markets, marketsOf(streams));
+    const status = archiveStatus({ atMs: nowMs, streams, gaps, checks }, nowMs, {
+      ...{ markets, kinds: kinds?.map(shownKind) },
+      worst: isSummary === true ? 0 : worst,
+    });
     if (json === true) {
-      const document = {
-        archive: identity,
-        at: new Date(nowMs),
-        streams: lines,
-        openGaps,
-        verdicts: checks,
-      };
+      const document = { ...statusOf(VERSION, identity, nowMs), archive: status, daemon: null };
       process.stdout.write(`${JSON.stringify(document)}\n`);
       return;
     }
@@ -47,27 +59,42 @@ export default command({
       identity === null
         ? 'The archive is empty: nothing was collected yet.'
         : `Archive of ${identity.name}${identity.isSandbox ? ' (sandbox)' : ''}`;
-    const table = formatTable(COLUMNS, lines);
+    const known = new Set(streams.map(({ market }) => market));
     const foot = [
-      ...gapLines(openGaps, nowMs),
-      ...beforeHistoryLines(streams),
-      ...historyLines(streams),
-      ...mismatchLines(checks),
-      ...(identity === null ? [] : absentLines(session.config.markets, streams)),
+      ...gapLines(status),
+      ...beforeHistoryLines(status.streams),
+      ...historyLines(status.streams),
+      ...mismatchLines(status.streams),
+      ...(identity === null ? [] : absentLines(session.config.markets, known)),
     ];
-    process.stdout.write(`${[title, ...table, ...foot].join('\n')}\n`);
+    const lines = [title, ...tableLines(status), summaryLine(status), ...foot];
+    process.stdout.write(`${lines.join('\n')}\n`);
   },
 });
 
-function gapLines(gaps: readonly OpenGaps[], nowMs: number): string[] {
-  return gaps.map(({ stream, reason, lengthMs, oldestMs }) => {
-    const age = roughDuration(nowMs - oldestMs);
-    return `Open: ${roughDuration(lengthMs)} of ${stream}, ${reason}; the oldest of it is ${age} old.`;
+function tableLines({ streams, streamsLeftOut }: ArchiveStatus): readonly string[] {
+  if (streams.length === 0 && streamsLeftOut > 0) return [];
+  const more = `… and ${whole(streamsLeftOut)} more streams that are covered better.`;
+  return [...formatTable(COLUMNS, streams), ...(streamsLeftOut === 0 ? [] : [more])];
+}
+
+function summaryLine(status: ArchiveStatus): string {
+  const { markets, rows, coverageRatio, lowestCoverageRatio, streams, streamsLeftOut } = status;
+  const of = `${whole(markets)} markets, ${whole(streams.length + streamsLeftOut)} streams, ${whole(rows)} rows covered`;
+  if (coverageRatio === null) return `All: ${of}.`;
+  const lowest = percent(lowestCoverageRatio ?? 0, 2);
+  return `All: ${of}; ${percent(coverageRatio, 2)} of the time, the least covered stream ${lowest}.`;
+}
+
+function gapLines({ openGaps }: ArchiveStatus): string[] {
+  return openGaps.map(({ kind, reason, lengthS, oldestAgeS }) => {
+    const age = roughDuration(oldestAgeS * 1000);
+    return `Open: ${roughDuration(lengthS * 1000)} of ${kind}, ${reason}; the oldest of it is ${age} old.`;
   });
 }
 
 /** What was asked for and never existed: listed, but no shortfall of the archive. */
-function beforeHistoryLines(streams: readonly StreamStatus[]): string[] {
+function beforeHistoryLines(streams: readonly StatusStream[]): string[] {
   const sums = new Map<string, number>();
   for (const { kind, market, beforeHistoryS } of streams) {
     const key = `${market} ${kind}`;
@@ -80,13 +107,13 @@ function beforeHistoryLines(streams: readonly StreamStatus[]): string[] {
 }
 
 /** Streams of which "all" is less than the exchange has. */
-function isPartOfHistory({ kind, collectFromMs, startReason }: StreamStatus): boolean {
+function isPartOfHistory({ kind, isStartKnown, startReason }: StatusStream): boolean {
   if (kind !== 'trades' && kind !== 'times') return false;
-  return collectFromMs === null || startReason === 'history horizon';
+  return !isStartKnown || startReason === 'history horizon';
 }
 
 /** What exists below the oldest row, and is not counted by any share. */
-function historyLines(streams: readonly StreamStatus[]): string[] {
+function historyLines(streams: readonly StatusStream[]): string[] {
   return streams.filter(isPartOfHistory).map((stream) => {
     const name = `${printable(stream.market)} ${stream.kind}`;
     if (stream.startReason !== 'history horizon') {
@@ -98,8 +125,7 @@ function historyLines(streams: readonly StreamStatus[]): string[] {
 }
 
 /** Markets that the settings name and nothing was ever collected of: misspelt, or not listed yet. */
-function absentLines(wanted: readonly string[], streams: readonly StreamStatus[]): string[] {
-  const known = new Set(streams.map(({ market }) => market));
+function absentLines(wanted: readonly string[], known: ReadonlySet<string>): string[] {
   return wanted
     .filter((name) => !known.has(name))
     .map(
@@ -108,30 +134,12 @@ function absentLines(wanted: readonly string[], streams: readonly StreamStatus[]
     );
 }
 
-function mismatchLines(checks: readonly CheckTotals[]): string[] {
-  const bad = checks.filter(({ mismatches }) => mismatches > 0);
+function mismatchLines(streams: readonly StatusStream[]): string[] {
+  const bad = streams.filter(({ mismatches }) => mismatches > 0);
   return bad.map(
     ({ market, intervalS, mismatches }) =>
       `${market}: the stored trades do not add up to ${whole(mismatches)} of its candles of ${intervalS} s; "tapekeep verify --market ${market}" names them.`,
   );
-}
-
-function toLine(stream: StreamStatus, checks: readonly CheckTotals[], nowMs: number): StatusLine {
-  const { newestCoveredMs, coveredS, gapS, beforeHistoryS } = stream;
-  const expectedS = coveredS + gapS - beforeHistoryS;
-  const check =
-    stream.kind === 'kline'
-      ? checks.find(
-          ({ marketId, intervalS }) => marketId === stream.marketId && intervalS === stream.variant,
-        )
-      : undefined;
-  return {
-    ...stream,
-    verifiedUntilMs: check?.judgedUntilMs ?? null,
-    mismatches: check?.mismatches ?? 0,
-    lagS: newestCoveredMs === null ? null : Math.max(0, nowMs - newestCoveredMs) / 1000,
-    coverage: expectedS === 0 ? null : coveredS / expectedS,
-  };
 }
 
 const right = 'right' as const;
@@ -139,13 +147,16 @@ const whole = (value: number) => value.toLocaleString('en-US');
 const instant = (ms: number | null) =>
   ms === null ? '–' : new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
 
-const COLUMNS: readonly Column<StatusLine>[] = [
+const COLUMNS: readonly Column<StatusStream>[] = [
   { title: 'market', text: (line) => line.market },
-  { title: 'stream', text: streamName },
+  {
+    title: 'stream',
+    text: ({ kind, intervalS }) => streamName({ kind, variant: intervalS ?? 0 }),
+  },
   { title: 'rows covered', align: right, text: (line) => whole(line.rows) },
   {
     title: 'covered until',
-    text: ({ newestCoveredMs: ms }) => instant(ms),
+    text: ({ coveredUntilMs: ms }) => instant(ms),
   },
   {
     title: 'lag',
@@ -156,16 +167,15 @@ const COLUMNS: readonly Column<StatusLine>[] = [
     title: 'covered',
     align: right,
     text: (line) =>
-      line.coverage === null
+      line.coverageRatio === null
         ? '–'
-        : `${percent(line.coverage, 2)}${isPartOfHistory(line) ? ' of part' : ''}`,
+        : `${percent(line.coverageRatio, 2)}${isPartOfHistory(line) ? ' of part' : ''}`,
   },
-  { title: 'gaps', align: right, text: (line) => whole(line.gapsWithinHistory) },
+  { title: 'gaps', align: right, text: (line) => whole(line.gaps) },
   {
     title: 'missing',
     align: right,
-    text: ({ gapS, beforeHistoryS }) =>
-      gapS === beforeHistoryS ? '–' : roughDuration((gapS - beforeHistoryS) * 1000),
+    text: ({ missingS }) => (missingS === 0 ? '–' : roughDuration(missingS * 1000)),
   },
   { title: 'verified until', text: ({ verifiedUntilMs: ms }) => instant(ms) },
 ];

@@ -5,9 +5,10 @@ import type { Config } from '../../config/schema.js';
 import type { Clock } from '../../kernel/clock.js';
 import { shownDuration } from '../../kernel/durations.js';
 import { messageOf } from '../../kernel/errors.js';
-import type { CompletenessTotals, FailedRequests } from '../../observe/run-counts.js';
+import { shownKind } from '../../model/kinds.js';
+import type { RunCountsSnapshot } from '../../observe/run-counts.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
-import { statusGaps, statusStreams } from '../../status/document.js';
+import { archiveStatus, type LedgerCount, statusOf, statusRows } from '../../status/document.js';
 import { type HealthReport, healthReport } from '../../status/health.js';
 import { type StatusServer, startStatusServer } from '../../status/server.js';
 import { VERSION } from '../command.js';
@@ -16,6 +17,8 @@ import { VERSION } from '../command.js';
 export interface DaemonView {
   /** What it is doing, in words. */
   readonly phase: string;
+  /** Whether what it collects is made up; null before the exchange's first answer. */
+  readonly isSandbox: boolean | null;
   /** After which it cannot go on, and ends. */
   readonly failure: Error | undefined;
   readonly markets: number;
@@ -37,6 +40,8 @@ export interface DaemonView {
   readonly standing: readonly StandingStream[];
   /** A stream that stands for longer makes the daemon not ready, milliseconds. */
   readonly standingLimitMs: number;
+  /** The ledger as it was last gone through; undefined before the first time. */
+  readonly counted: LedgerCount | undefined;
   pingDatabase(): Promise<void>;
 }
 
@@ -70,27 +75,37 @@ export async function openDaemonStatus(
     metricsText: () => telemetry.metricsText(),
     health: async () => health(look()),
     ready: () => ready(look()),
-    statusJson: async () => {
-      const snapshot = telemetry.counts.snapshot();
-      const { completeness } = snapshot;
+    statusJson: (selection, reports) => {
+      const nowMs = exchangeTime.nowMs();
+      const view = look();
+      const identity = { name: exchangeNameOf(config), isSandbox: view.isSandbox };
       return {
-        facts: {
-          version: VERSION,
-          phase: phaseText(look()),
-          exchange: exchangeNameOf(config),
-          markets: look().markets,
-          ...missingFacts(look().missingMarkets),
-          ...standingFacts(look().standing),
-          ...leftOutFacts(look().leftOutMarkets),
-          'exchange time': timeFact(exchangeTime),
-          ...failureFacts(snapshot.lastFailure),
-          ...completenessFacts(completeness),
+        ...statusOf(VERSION, identity, nowMs),
+        archive: view.counted === undefined ? null : archiveStatus(view.counted, nowMs, selection),
+        daemon: {
+          phase: phaseText(view),
+          isTimeSettled: exchangeTime.lived !== undefined,
+          timeBasis: exchangeTime.basis === 'local' ? 'local' : 'exchange',
+          ...{ markets: view.markets, wantedMarkets: view.wantedMarkets },
+          ...{ leftOutMarkets: view.leftOutMarkets, missingMarkets: [...view.missingMarkets] },
+          ...requestsOf(telemetry.counts.snapshot()),
+          standing: view.standing.map(standingOf),
+          rows: statusRows(telemetry.counts.snapshot(), nowMs),
+          ...reports,
         },
-        streams: statusStreams(snapshot, exchangeTime.nowMs()),
-        gaps: completeness === null ? null : statusGaps(completeness.openGaps),
       };
     },
   });
+}
+
+function requestsOf({ requests, failedRequests, lastFailure }: RunCountsSnapshot) {
+  return { requests, failedRequests, lastFailedRequest: lastFailure };
+}
+
+function standingOf({ market, kind, variant, standingMs, reason, note }: StandingStream) {
+  const intervalS = variant === 0 ? null : variant;
+  const standingS = Math.round(standingMs / 1000);
+  return { market, kind: shownKind(kind), intervalS, standingS, reason, note };
 }
 
 /** What it is doing; markets that are open already are collected while the rest is opened. */
@@ -100,30 +115,11 @@ function phaseText({ phase, markets, wantedMarkets }: DaemonView): string {
   return `${phase}: ${markets} of ${wantedMarkets}, which are collected already`;
 }
 
-/** What time it is at the exchange, and what that rests on. */
-function timeFact(time: ExchangeClock): string {
-  const at = new Date(time.nowMs()).toISOString();
-  if (time.lived === undefined) return `${at} (not settled: nothing new is covered yet)`;
-  return time.basis === 'local'
-    ? `${at} (by this machine's clock: answers of the exchange carry no Date)`
-    : at;
-}
-
-/** Names that are shown; the number of all of them is named. */
-const MISSING_SHOWN = 10;
-
-function missingFacts(names: readonly string[]) {
-  if (names.length === 0) return {};
-  const rest = names.length - MISSING_SHOWN;
-  const shown = names.slice(0, MISSING_SHOWN).join(', ');
-  return { 'named, but not listed': rest > 0 ? `${shown} and ${rest} more` : shown };
-}
-
 /** Streams that are shown; the number of all of them is named. */
 const STANDING_SHOWN = 5;
 
 function standingText({ kind, market, variant, standingMs, reason, note }: StandingStream): string {
-  const name = variant === 0 ? kind : `${kind} ${variant} s`;
+  const name = variant === 0 ? shownKind(kind) : `${shownKind(kind)} ${variant}s`;
   return `${market} ${name} for ${shownDuration(standingMs)} (${reason}: ${note})`;
 }
 
@@ -131,34 +127,6 @@ function standingTexts(standing: readonly StandingStream[]): string {
   const rest = standing.length - STANDING_SHOWN;
   const shown = standing.slice(0, STANDING_SHOWN).map(standingText).join('; ');
   return rest > 0 ? `${shown}; and ${rest} more` : shown;
-}
-
-function standingFacts(standing: readonly StandingStream[]) {
-  return standing.length === 0 ? {} : { 'coverage does not grow': standingTexts(standing) };
-}
-
-function leftOutFacts(count: number) {
-  return count === 0 ? {} : { 'listed, but beyond streams.markets.max': count };
-}
-
-function failureFacts(failed: FailedRequests | null) {
-  if (failed === null) return {};
-  const { endpoint, outcome, message, inARow } = failed;
-  const since =
-    inARow === 0 ? 'others were answered since' : `${inARow} in a row, and none answered since`;
-  return { 'last failed request': `${endpoint}: ${outcome}: ${message} (${since})` };
-}
-
-/** Warnings first: what an operator has to look into. */
-function completenessFacts(counted: CompletenessTotals | null) {
-  if (counted === null) return {};
-  const { mismatches, oldestGapMs, lowestCoverage, verifiedLagMs } = counted;
-  return {
-    'candles that do not match the trades': mismatches,
-    'least covered stream': `${(Math.floor(lowestCoverage * 10_000) / 100).toFixed(2)} %`,
-    'oldest open gap': oldestGapMs === null ? 'none' : ago(oldestGapMs),
-    'verified until': verifiedLagMs === null ? null : ago(verifiedLagMs),
-  };
 }
 
 const ago = (ms: number) => `${shownDuration(ms)} ago`;

@@ -5,6 +5,7 @@ import { type Clock, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError } from '../../kernel/errors.js';
 import { systemRandom } from '../../kernel/random.js';
 import type { ObservedTelemetry } from '../../observe/telemetry.js';
+import type { LedgerCount } from '../../status/document.js';
 import type { StatusServer } from '../../status/server.js';
 import { fullDisk, type Store, startEmbeddedPostgres } from '../../store/index.js';
 import { boundedStep } from '../ending.js';
@@ -88,6 +89,7 @@ export class Daemon {
   #phase = 'starting';
   #failure: Error | undefined;
   #lastTickMs: number;
+  #counted: LedgerCount | undefined;
   #lastAnswerMs: number | undefined;
   #stopped: Promise<void> | undefined;
 
@@ -193,7 +195,10 @@ export class Daemon {
     this.#collector = collector;
     const { signal } = this.#stopping;
     const tick = () => this.#tick();
-    const beside = { config, clock, telemetry, exchangeTime, signal, tick, collector };
+    const onCounted = (counted: LedgerCount) => {
+      this.#counted = counted;
+    };
+    const beside = { config, clock, telemetry, exchangeTime, signal, tick, collector, onCounted };
     this.#housekeeping = keepHouse(store, beside);
     this.#enter('opening the markets');
     await this.#unlessStopped(collector.start());
@@ -302,6 +307,10 @@ export class Daemon {
     const nowMs = this.#options.clock.monotonicMs();
     return {
       phase: this.#phase,
+      isSandbox:
+        this.#identity === undefined
+          ? null
+          : archiveIdentityOf(this.#options.config, this.#identity.value).isSandbox,
       failure: this.#failure,
       markets: this.#collector?.markets.length ?? 0,
       wantedMarkets: this.#collector?.wantedMarkets ?? 0,
@@ -312,6 +321,7 @@ export class Daemon {
       shortestPeriodMs: this.#collector?.shortestPeriodMs ?? 0,
       oldestCommitMs: this.#store?.oldestCommitMs() ?? 0,
       standing: this.#collector?.standing ?? [],
+      counted: this.#counted,
       standingLimitMs: this.#options.config.http.notReadyAfter,
       pingDatabase: async () => {
         if (this.#store === undefined) throw new Error('not open yet');

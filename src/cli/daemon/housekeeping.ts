@@ -6,9 +6,9 @@ import type { Config } from '../../config/schema.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { Telemetry } from '../../observe/events.js';
+import { type LedgerCount, openGapsOf } from '../../status/document.js';
 import type { CheckTotals, Store, StreamStatus } from '../../store/index.js';
 import { VERSION } from '../command.js';
-import { openGapsOf } from '../gaps.js';
 import { lifeRulesOf } from '../life.js';
 import { coldDirOf } from '../opening/database.js';
 
@@ -29,6 +29,8 @@ interface HouseOptions {
   readonly signal: AbortSignal;
   /** Called at every round: a sign of life. */
   readonly tick: () => void;
+  /** Called with the ledger, each time that it was gone through. */
+  readonly onCounted: (counted: LedgerCount) => void;
 }
 
 /**
@@ -79,13 +81,17 @@ async function keepRounds(store: Store, options: HouseOptions): Promise<void> {
 /** Goes through the ledger whole. */
 async function count(store: Store, options: HouseOptions): Promise<void> {
   await store.closeFilledGaps();
-  const rows = await store.statusRows(options.exchangeTime.nowMs());
+  const atMs = options.exchangeTime.nowMs();
+  const rows = await store.statusRows(atMs);
   const gaps = rows.map(({ kind, market, openGaps, gapS, unfillableS }) => {
     const lengthMs = (gapS - unfillableS) * 1000;
     return { stream: kind, market, count: openGaps, lengthMs, unfillableMs: unfillableS * 1000 };
   });
   options.telemetry.collect.gapsCounted({ gaps });
-  await reportCompleteness(store, rows, options);
+  const [totals, checks] = await Promise.all([store.gapTotals(atMs), store.checks.totals()]);
+  const counted = { atMs, streams: rows, gaps: totals, checks };
+  options.onCounted(counted);
+  reportCompleteness(counted, options.telemetry);
 }
 
 /** Verifies what is collected until `signal` aborts; at once over when that is switched off. */
@@ -105,17 +111,12 @@ async function keepVerifying(
 }
 
 /** Reports how complete the archive is, by its ledger. */
-async function reportCompleteness(
-  store: Store,
-  streams: readonly StreamStatus[],
-  { telemetry, exchangeTime }: HouseOptions,
-): Promise<void> {
-  const nowMs = exchangeTime.nowMs();
-  const [gaps, checks] = await Promise.all([store.gapTotals(nowMs), store.checks.totals()]);
+function reportCompleteness(counted: LedgerCount, telemetry: Telemetry): void {
+  const { atMs: nowMs, streams, gaps, checks } = counted;
   telemetry.verify.completenessCounted({
     coverage: coverageOf(streams),
-    openGaps: openGapsOf(gaps, streams, nowMs).map(({ oldestMs, ...gap }) => ({
-      ...gap,
+    openGaps: openGapsOf(gaps, streams, nowMs).map(({ kind, oldestMs, ...gap }) => ({
+      ...{ stream: kind, ...gap },
       oldestAgeMs: Math.max(0, nowMs - oldestMs),
     })),
     checks: checks.map((totals) => checksOf(totals, nowMs)),

@@ -4,6 +4,7 @@ import { buildProgram, loadCommands } from '../../../src/cli/program.js';
 import { KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
 import { ERRORS, EXITS } from '../../../src/kernel/errors.js';
 import { Metrics } from '../../../src/observe/metrics.js';
+import { statusSchema } from '../../../src/status/document.js';
 import { defaultYaml } from '../repository/repository.js';
 
 /** The pages of `docs/reference` that come from the code; the one of SQL comes from a database. */
@@ -251,5 +252,6 @@ export async function referencePages(): Promise<Map<string, string>> {
     ['docs/reference/configuration.md', configurationPage()],
     ['docs/reference/errors.md', errorsPage()],
     ['docs/reference/metrics.md', await metricsPage()],
+    ['docs/reference/status.schema.json', `${JSON.stringify(statusSchema(), null, 2)}\n`],
   ]);
 }
