@@ -17,6 +17,7 @@ export {
 } from './archive/events/archive.js';
 export type {
   ArchiveEvent,
+  BookAt,
   CandleQuery,
   CoverageQuery,
   DepthEvent,

@@ -39,6 +39,22 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION analytics.depth_levels IS 'Levels of one market observed in [from_at, to_at), with the columns of the view depth_levels. Example: SELECT * FROM analytics.depth_levels(''BTC_USDT'', ''2026-01-15 12:00Z'', ''2026-01-15 12:01Z'') ORDER BY observed_at, side, level';
 
+CREATE OR REPLACE FUNCTION analytics.book_watched(market_id integer, at timestamptz)
+RETURNS tstzrange
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+  SELECT c.span FROM (
+    SELECT n.span, n.stream_id FROM stream s
+    JOIN coverage n ON n.market_id = s.market_id AND n.stream_id = s.stream_id
+    WHERE s.kind = 'depth' AND s.variant = 0 AND s.market_id = book_watched.market_id
+      AND n.market_id = book_watched.market_id AND lower(n.span) <= book_watched.at
+    ORDER BY lower(n.span) DESC LIMIT 1) c
+  WHERE c.span @> book_watched.at OR NOT EXISTS (
+    SELECT FROM coverage l WHERE l.market_id = book_watched.market_id
+      AND l.stream_id = c.stream_id AND lower(l.span) > book_watched.at);
+END;
+COMMENT ON FUNCTION analytics.book_watched IS 'The span without a break in which the book that counts at a moment was watched: the one around it, or the newest of all where none has begun since. Null within a gap. Example: SELECT analytics.book_watched(analytics.market_id(''BTC_USDT''), now())';
+
 -- Looks for the book itself, because the time to be asked for is that since it held.
 CREATE OR REPLACE FUNCTION analytics.book_known_at(market text, at timestamptz)
 RETURNS timestamptz
@@ -50,11 +66,8 @@ DECLARE
   watched_from timestamptz;
   seen_at timestamptz;
 BEGIN
-  SELECT lower(c.span) INTO watched_from FROM stream s
-  JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
-  WHERE s.kind = 'depth' AND s.variant = 0 AND s.market_id = asked
-    AND c.market_id = asked AND c.span @> book_known_at.at;
-  IF NOT FOUND THEN
+  watched_from := lower(analytics.book_watched(asked, book_known_at.at));
+  IF watched_from IS NULL THEN
     RETURN at;
   END IF;
   SELECT d.observed_at INTO seen_at FROM depth d
@@ -115,19 +128,18 @@ END;
 COMMENT ON FUNCTION analytics.spread IS 'Best bid and ask of [from_at, to_at), a row for each observed book with the time for which it is proven to have held: up to the next one, or to where nobody looked any more. Means over time weigh with held_s; time that no row holds is a gap. spread is ask less bid, mid their mean; null where a side is empty. Example: SELECT sum(spread * held_s) / sum(held_s) FROM analytics.spread(''BTC_USDT'', ''2026-01-15'', ''2026-01-16'')';
 
 CREATE OR REPLACE FUNCTION analytics.depth_at(market text, at timestamptz)
-RETURNS TABLE (side text, level integer, price numeric, amount numeric, total_amount numeric, observed_at timestamptz)
+RETURNS TABLE (side text, level integer, price numeric, amount numeric, total_amount numeric, observed_at timestamptz, age interval)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT l.side, l.level::integer, l.price, l.amount,
-         sum(l.amount) OVER (PARTITION BY l.side ORDER BY l.level), d.observed_at
+         sum(l.amount) OVER (PARTITION BY l.side ORDER BY l.level), d.observed_at,
+         greatest(depth_at.at - upper(watched.span), interval '0')
   FROM (SELECT analytics.market_id(depth_at.market) AS market_id OFFSET 0) asked, LATERAL (
+    SELECT analytics.book_watched(asked.market_id, depth_at.at) AS span OFFSET 0) watched, LATERAL (
     SELECT b.observed_at, b.bid_prices, b.bid_amounts, b.ask_prices, b.ask_amounts FROM depth b
     WHERE b.market_id = asked.market_id
-      AND b.observed_at <= analytics.book_known_at(depth_at.market, depth_at.at) AND b.observed_at >= (
-      SELECT lower(c.span) FROM stream s
-      JOIN coverage c ON c.market_id = s.market_id AND c.stream_id = s.stream_id
-      WHERE s.kind = 'depth' AND s.variant = 0 AND s.market_id = asked.market_id
-        AND c.market_id = asked.market_id AND c.span @> depth_at.at)
+      AND b.observed_at <= analytics.book_known_at(depth_at.market, depth_at.at)
+      AND b.observed_at >= lower(watched.span)
     ORDER BY b.observed_at DESC LIMIT 1) d, LATERAL (
     SELECT 'bid' AS side, p.level, p.price, p.amount
     FROM ROWS FROM (unnest(d.bid_prices), unnest(d.bid_amounts)) WITH ORDINALITY AS p(price, amount, level)
@@ -136,4 +148,4 @@ BEGIN ATOMIC
     FROM ROWS FROM (unnest(d.ask_prices), unnest(d.ask_amounts)) WITH ORDINALITY AS p(price, amount, level)
   ) l;
 END;
-COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. No rows where nobody was looking. Example: SELECT * FROM analytics.depth_at(''BTC_USDT'', ''2026-01-15 12:00Z'') ORDER BY side, level';
+COMMENT ON FUNCTION analytics.depth_at IS 'The order book of a market as it held at a moment, best level first; total_amount is the amount up to and with the level. A moment after the newest look, such as now(), gets the last book: age is the time since it was last seen to hold, zero where it is proven to hold. No rows within a gap. Example: SELECT * FROM analytics.depth_at(''BTC_USDT'', ''2026-01-15 12:00Z'') ORDER BY side, level';

@@ -117,6 +117,21 @@ test('the first trades of a long span are read without sorting it', async () => 
   );
 });
 
+test('the newest trades of a market are read by its key, whatever the length of the archive', async () => {
+  const url = await openPlannedWorld();
+  const last = 'ORDER BY traded_at DESC, tid DESC LIMIT 10';
+  const sql = `SELECT * FROM analytics.trades('M7_USD') ${last}`;
+  const byView = `SELECT * FROM analytics.trades WHERE market = 'M7_USD' ${last}`;
+  assert.deepEqual(await runSql(url, sql), await runSql(url, byView));
+  const nodes = await explain(url, sql);
+  assert.ok(!nodes.some((node) => node['Node Type'].includes('Sort')));
+  const read = nodes.filter((node) => node['Index Name'] !== undefined);
+  assert.deepEqual(
+    read.map((node) => node['Index Name']),
+    ['trade_20260120_pkey'],
+  );
+});
+
 test('rows next to an instant are read from the key, not sorted', async () => {
   const url = await openPlannedWorld();
   const fromMs = Date.UTC(2026, 0, 15);

@@ -224,6 +224,15 @@ test('a book holds until the next one, and no longer than somebody looked', asyn
     ...['ask 1 101 3 3', 'ask 2 102 1 4', 'bid 1 99 1 1', 'bid 2 98 2 3'],
   ]);
   assert.deepEqual(await bookAt('12:35'), []);
+  // After the newest look there is the last book, with its age.
+  const aged = (at: string) =>
+    linesOf(
+      url,
+      `SELECT DISTINCT observed_at, extract(epoch FROM age)::int > 0 AS is_old FROM analytics.depth_at('BTC_USDT', ${at})`,
+    );
+  assert.deepEqual(await aged(`'2026-01-15 12:09:59Z'`), ['12:00 false']);
+  assert.deepEqual(await aged(`'2026-01-15 15:00Z'`), ['12:40 true']);
+  assert.equal((await aged('now()')).length, 1);
 });
 
 /** Examples stand in the comments, after this word. */

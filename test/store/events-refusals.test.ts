@@ -149,7 +149,11 @@ test('questions that the archive cannot answer, and readers that leave', async (
         one.market === 'BBB_USD' &&
         one.atUs <= after(600_000).getTime() * 1000,
     );
-    assert.deepEqual(book, expected);
+    assert.deepEqual(book, { ...expected, ageUs: 0 });
+    const last = world.happened.findLast((one) => one.kind === 'depth' && one.market === 'BBB_USD');
+    const { ageUs, ...newest } = (await archive.bookAt('BBB_USD', new Date())) ?? assert.fail();
+    assert.deepEqual(newest, last);
+    assert.ok(ageUs > 0);
     assert.equal(await archive.bookAt('BBB_USD', after(-1)), null);
     const coverage = await archive.coverage({ market: 'AAA_USD', kind: 'trades', from, to });
     assert.deepEqual(coverage.covered, [

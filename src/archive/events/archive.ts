@@ -11,9 +11,9 @@ import {
 import { coldFolder } from '../cold/folder.js';
 import { ArchiveError } from '../errors.js';
 import type {
+  BookAt,
   CandleQuery,
   CoverageQuery,
-  DepthEvent,
   EventOf,
   EventQuery,
   GapEvent,
@@ -122,12 +122,13 @@ export class Archive {
   }
 
   /**
-   * The order book of a market as it held at an instant: the last one observed until then. Null where
-   * nothing was being collected: what was seen before may have changed.
+   * The order book of a market as it held at an instant: the last one observed until then. After the
+   * newest look at it, as at `new Date()`, it is the last book with its age. Null within a gap: what was
+   * seen before may have changed.
    *
    * @throws ArchiveError `unknown_market`, `not_collected`, `bad_moment`; StoreError; ColdError
    */
-  async bookAt(market: string, at: Moment): Promise<DepthEvent | null> {
+  async bookAt(market: string, at: Moment): Promise<BookAt | null> {
     this.#check();
     const place = { store: this.#store, coldDir: this.#coldDir };
     return await bookAt(place, market, microsOf(at));

@@ -102,6 +102,15 @@ export interface DepthEvent extends EventBase {
   readonly asks: readonly PriceLevel[];
 }
 
+/** The order book of a moment. */
+export interface BookAt extends DepthEvent {
+  /**
+   * Time until that moment since the book was last seen to hold, microseconds; 0 where it is proven to
+   * hold.
+   */
+  readonly ageUs: number;
+}
+
 /** A market status of the real-time interface. `atUs` is when it came, in exchange time. */
 export interface StateEvent extends EventBase {
   readonly kind: 'state';

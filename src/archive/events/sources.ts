@@ -7,7 +7,7 @@ import { type Batches, mergeSources, type Source } from '../merge.js';
 import { openReading } from '../reading.js';
 import { readRows, segmentsOf } from '../rows.js';
 import { ColdFolder } from '../segments.js';
-import type { ArchiveEvent, DepthEvent, EventOrder } from './event.js';
+import type { ArchiveEvent, BookAt, EventOrder } from './event.js';
 import { eventMaker, GAP_RANK, orderOf, rankOf } from './event-rows.js';
 import { findIncomplete, markGaps, refuseGaps } from './gaps.js';
 import { type EventPlan, type EventSlice, findStream, readMarkets, shiftUs } from './plan.js';
@@ -150,20 +150,21 @@ async function* cut(
   }
 }
 
-/** The book of a market as it held at an instant; null where nothing was being collected. */
+/** The book of a market as it held at an instant, or the last one; null within a gap. */
 export async function bookAt(
   place: { readonly store: Store; readonly coldDir: string | null },
   market: string,
   atUs: number,
-): Promise<DepthEvent | null> {
+): Promise<BookAt | null> {
   const { store, coldDir } = place;
   const streams = await store.inspection.streams();
   const known = await readMarkets(store);
   const { stream, marketId } = findStream({ market, kind: 'depth' }, streams, known);
   const atMs = Math.floor(atUs / 1000);
   const after = { fromMs: atMs + 1, toMs: atMs + 1 };
-  const { before } = await store.inspection.neighbours({ ...stream, span: after });
-  if (before === null || before.span.toMs <= atMs) return null;
+  const found = await store.inspection.neighbours({ ...stream, span: after });
+  const { before } = found;
+  if (before === null || (before.span.toMs <= atMs && found.after !== null)) return null;
   const reader = await openReading(store, { coldDir: coldDir ?? '' });
   try {
     const span = { fromMs: before.span.fromMs, toMs: atMs + 1 };
@@ -174,7 +175,8 @@ export async function bookAt(
     const slice = { kind: 'depth', marketId, variantS: 0, span } as const;
     const make = eventMaker('depth', [{ market, marketId }], 0);
     for await (const [book] of reader.newestAs(slice, 1, { make, ...orderOf('happened') })) {
-      if (book?.kind === 'depth') return book;
+      if (book?.kind !== 'depth') continue;
+      return { ...book, ageUs: Math.max(0, atUs - before.span.toMs * 1000) };
     }
     return null;
   } finally {
