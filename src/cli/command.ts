@@ -189,3 +189,15 @@ export function command<
 export function group(shown: Shown & { readonly commands: Commands }): Declared {
   return { ...shown, args: [], options: [] };
 }
+
+/** What is known of commands before they are named: how they are listed, and how to load the rest. */
+export const LISTED = new WeakMap<Command, { readonly line: string; load(): Promise<void> }>();
+
+/** Loads all commands below one, for what shows everything. */
+export async function loadCommands(command: Command): Promise<Command> {
+  for (const child of command.commands) {
+    await LISTED.get(child)?.load();
+    await loadCommands(child);
+  }
+  return command;
+}

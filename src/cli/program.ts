@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander';
-import { type Commands, type CommonOptions, type Declared, VERSION } from './command.js';
+import { type Commands, type CommonOptions, type Declared, LISTED, VERSION } from './command.js';
 import { EXIT_CODE_HELP, type ExitCode } from './failure.js';
 
 /** Every command. Its code is loaded when it is named, so that help and mistakes answer at once. */
@@ -24,6 +24,10 @@ const COMMANDS: Commands = {
   'doctor [options]': [
     'look for what keeps the daemon from working, and say what to do',
     () => import('./commands/doctor.js'),
+  ],
+  'completion <shell>': [
+    'print what completes commands and options in bash, zsh or fish',
+    () => import('./commands/completion.js'),
   ],
   'status [options]': [
     'show what the archive holds: rows, newest, lag, coverage and gaps',
@@ -82,9 +86,6 @@ const COMMANDS: Commands = {
 
 type Finish = (code: ExitCode) => void;
 
-/** What is known of commands before they are named: how they are listed, and how to load the rest. */
-const LISTED = new WeakMap<Command, { readonly line: string; load(): Promise<void> }>();
-
 const termOf = (one: Command) => LISTED.get(one)?.line ?? `${one.name()} ${one.usage()}`;
 
 /**
@@ -120,15 +121,6 @@ export function buildProgram(finish: Finish): Command {
   addCommands(program, COMMANDS, { finish, common: () => program.opts<CommonOptions>() });
   addHelpCommand(program);
   return program;
-}
-
-/** Loads all commands below one, for pages that show everything. */
-export async function loadCommands(command: Command): Promise<Command> {
-  for (const child of command.commands) {
-    await LISTED.get(child)?.load();
-    await loadCommands(child);
-  }
-  return command;
 }
 
 interface Running {

@@ -54,8 +54,39 @@ export class Progress {
   }
 }
 
+/** Window from which pace and time left are derived. */
+const WINDOW_MS = 30_000;
+const SAMPLE_MS = 200;
+
+/** Pace of a piece of work over the last half minute, and the time that is left at this pace. */
+class Pace {
+  /** The newest last; of the window, and one before it. */
+  #samples: { readonly atMs: number; readonly share: number; readonly count: number }[] = [];
+
+  /**
+   * @param unit what is counted, in plural
+   * @param openShare of the work that is still to be done
+   * @returns `3,458 rows/s` and `about 2.6s left`, as far as they are known
+   */
+  look(share: number, count: number, unit: string, openShare = 1 - share): string[] {
+    const now = { atMs: systemClock.monotonicMs(), share, count };
+    if (now.atMs - (this.#samples.at(-1)?.atMs ?? -SAMPLE_MS) >= SAMPLE_MS) this.#samples.push(now);
+    while ((this.#samples[1]?.atMs ?? now.atMs) < now.atMs - WINDOW_MS) this.#samples.shift();
+    const [first = now] = this.#samples;
+    const tookMs = now.atMs - first.atMs;
+    if (tookMs < 1000) return [];
+    const perS = ((count - first.count) / tookMs) * 1000;
+    const parts = [`${Math.round(perS).toLocaleString('en-US')} ${unit}/s`];
+    const gained = share - first.share;
+    const leftMs = (openShare / gained) * tookMs;
+    if (gained > 0 && leftMs > 0) parts.push(`about ${roughDuration(leftMs)} left`);
+    return parts;
+  }
+}
+
 /** Progress in things that are counted. */
 export class CountProgress extends Progress {
+  readonly #pace = new Pace();
   readonly #unit: string;
   readonly #total: number;
   #done = 0;
@@ -67,11 +98,13 @@ export class CountProgress extends Progress {
     this.#total = total;
   }
 
-  advance(count: number, detail: string): void {
+  /** @param counted what the pace is of; default: what the progress is in */
+  advance(count: number, detail: string, counted?: readonly [number, unit: string]): void {
     this.#done += count;
     const [done, total] = [this.#done, this.#total].map((one) => one.toLocaleString('en-US'));
     const share = this.#total === 0 ? 1 : this.#done / this.#total;
-    this.show(share, `${done} of ${total} ${this.#unit} ${detail}`);
+    const parts = this.#pace.look(share, ...(counted ?? ([this.#done, this.#unit] as const)));
+    this.show(share, [`${done} of ${total} ${this.#unit} ${detail}`, ...parts].join(', '));
   }
 }
 
@@ -85,19 +118,9 @@ export interface FillTotals {
   readonly rows: number;
 }
 
-/** Window from which pace and time left are derived. */
-const WINDOW_MS = 30_000;
-
-interface Sample {
-  readonly atMs: number;
-  readonly share: number;
-  readonly rows: number;
-}
-
 /** Progress of filling, with its pace and the time left. */
 export class FillProgress extends Progress {
-  /** The newest last; of the window, and one before it. */
-  #samples: Sample[] = [];
+  readonly #pace = new Pace();
   #firstRows: number | undefined;
 
   constructor() {
@@ -112,22 +135,11 @@ export class FillProgress extends Progress {
 
   look(totals: FillTotals): void {
     const { coveredMs, lengthMs, unfillableMs, waitingMs } = totals;
-    const atMs = systemClock.monotonicMs();
     const share = lengthMs === 0 ? 1 : coveredMs / lengthMs;
     const rows = this.rowsSince(totals);
-    this.#samples.push({ atMs, share, rows });
-    while ((this.#samples[1]?.atMs ?? atMs) < atMs - WINDOW_MS) this.#samples.shift();
+    const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
     const parts = [`${rows.toLocaleString('en-US')} rows`];
-    const [first = { atMs, share, rows }] = this.#samples;
-    const tookMs = atMs - first.atMs;
-    if (tookMs >= 1000) {
-      const rowsPerS = ((rows - first.rows) / tookMs) * 1000;
-      parts.push(`${Math.round(rowsPerS).toLocaleString('en-US')} rows/s`);
-      const gained = share - first.share;
-      const openShare = 1 - share - (unfillableMs + waitingMs) / Math.max(1, lengthMs);
-      const leftMs = (openShare / gained) * tookMs;
-      if (gained > 0 && leftMs > 0) parts.push(`about ${roughDuration(leftMs)} left`);
-    }
+    parts.push(...this.#pace.look(share, rows, 'rows', openShare));
     this.show(share, parts.join(', '));
   }
 }

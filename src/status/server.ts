@@ -92,7 +92,7 @@ function hasOneHost({ raw }: FastifyRequest): boolean {
 function listenFault(options: StatusServerOptions, error: unknown): StatusServerError {
   const where = `port ${options.port} on ${options.host}`;
   const texts: Readonly<Record<string, string>> = {
-    EADDRINUSE: `${where} is in use by another program: set http.port to a free port, or to 0 to have one picked`,
+    EADDRINUSE: `${where} is in use, perhaps by a tapekeep that runs already: stop that, or set http.port (TAPEKEEP_HTTP_PORT) to a free port, or to 0 to have one picked`,
     EACCES: `${where} may not be opened by this user: set http.port to 1024 or above`,
     EADDRNOTAVAIL: `${options.host} is no address of this machine: correct http.host`,
     ENOTFOUND: `${options.host} is not known: correct http.host`,

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { Command } from 'commander';
-import { buildProgram, loadCommands } from '../../src/cli/program.js';
+import { loadCommands } from '../../src/cli/command.js';
+import { buildProgram } from '../../src/cli/program.js';
 import { withStatements } from '../../src/cli/run.js';
 import { blocksOf, readDocument, readDocuments } from '../support/documents/documents.js';
 import { makeDatabase, runSql } from '../support/postgres/postgres.js';

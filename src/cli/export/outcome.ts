@@ -36,6 +36,7 @@ export function exporting(left: string): Need<Look & Left> {
 export class SpanProgressBar {
   readonly #progress: CountProgress;
   readonly #doneMs = new Map<string, number>();
+  readonly #rows = new Map<string, number>();
   #shown = 0;
 
   constructor(parts: readonly { readonly span: Span }[]) {
@@ -47,8 +48,10 @@ export class SpanProgressBar {
   advance(market: string, rows: number, doneMs: number): void {
     this.#doneMs.set(market, Math.max(this.#doneMs.get(market) ?? 0, doneMs));
     const minutes = Math.floor([...this.#doneMs.values()].reduce((a, b) => a + b, 0) / MINUTE_MS);
+    this.#rows.set(market, rows);
+    const allRows = [...this.#rows.values()].reduce((a, b) => a + b, 0);
     const detail = `${printable(market)}: ${rows.toLocaleString('en-US')} rows`;
-    this.#progress.advance(minutes - this.#shown, detail);
+    this.#progress.advance(minutes - this.#shown, detail, [allRows, 'rows']);
     this.#shown = minutes;
   }
 

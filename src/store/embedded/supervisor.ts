@@ -1,4 +1,4 @@
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { access, constants, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 import { type Clock, sleep, unlessAborted } from '../../kernel/clock.js';
 import { AbortedError, codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
@@ -158,12 +158,13 @@ export async function findEmbeddedPostgres(
 async function makeDataDir(dataDir: string): Promise<void> {
   try {
     await mkdir(dataDir, { recursive: true });
+    await access(dataDir, constants.W_OK | constants.X_OK);
   } catch (error) {
     const full = await fullDisk(dirname(dataDir), error);
     if (full !== undefined) throw full;
     throw new StoreError(
       'embedded_postgres_failed',
-      `cannot make the data folder ${dataDir} (${codeOf(error)}): make it a writable folder, or name another one by dataDir (TAPEKEEP_DATA_DIR)`,
+      `cannot write to the data folder ${dataDir} (${codeOf(error)}): make it a folder that this user may write, or name another one by dataDir (TAPEKEEP_DATA_DIR)`,
       { cause: error },
     );
   }

@@ -1,6 +1,7 @@
 import type { Argument, Command, Option } from 'commander';
 import { Registry } from 'prom-client';
-import { buildProgram, loadCommands } from '../../../src/cli/program.js';
+import { loadCommands } from '../../../src/cli/command.js';
+import { buildProgram } from '../../../src/cli/program.js';
 import { KEY_PATHS, VARIABLES, variableOf } from '../../../src/config/keys.js';
 import { ERRORS, EXITS } from '../../../src/kernel/errors.js';
 import { Metrics } from '../../../src/observe/metrics.js';
