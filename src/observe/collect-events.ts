@@ -34,7 +34,7 @@ export const COLLECT = {
     text: 'rows received',
     record(recorder, { stream: name, count }) {
       const stream = recorder.stream(name);
-      recorder.metrics.move('rows_total', count, { stream, outcome: 'received' });
+      recorder.metrics.move('rows_received_total', count, { stream });
       recorder.counts.received(stream, count);
     },
   }),

@@ -1,3 +1,4 @@
+import type { Clock } from '../kernel/clock.js';
 import type { LogFields, Logger, LogLevel } from './logger.js';
 import type { MetricLabels, MetricName, Metrics } from './metrics.js';
 import { ROW_OUTCOMES, type RunCounts } from './run-counts.js';
@@ -53,6 +54,7 @@ export class Recorder {
   readonly logger: Logger;
   readonly metrics: Metrics;
   readonly counts: RunCounts;
+  readonly clock: Clock;
   /** Ends of the partitions made ahead, by table; exchange time. */
   readonly partitionEnds = new Map<string, number>();
   /** Undefined until the first report of the database, so that a start is logged as one. */
@@ -60,24 +62,23 @@ export class Recorder {
   readonly #openSockets = new Set<string>();
   readonly #begun = new Set<string>();
 
-  constructor(logger: Logger, metrics: Metrics, counts: RunCounts) {
+  constructor(logger: Logger, metrics: Metrics, counts: RunCounts, clock: Clock) {
+    this.clock = clock;
     this.logger = logger;
     this.metrics = metrics;
     this.counts = counts;
-    // There from the start, or an alert would not see the first one.
-    metrics.move('embedded_postgres_phases_total', 0, { phase: 'lost' });
-    for (const outcome of ['match', 'mismatch']) {
-      metrics.move('verdicts_total', 0, { outcome });
-      metrics.move('mismatches_settled_total', 0, { outcome });
-    }
+    metrics.begin();
+    metrics.move('last_commit_timestamp_seconds', clock.wallMs() / 1000);
   }
 
-  /** The label of a stream. All outcomes of a new one start at zero, so that rates work at once. */
+  /** The label of a stream. What is counted of a new one starts at zero, so that rates work at once. */
   stream(name: string): string {
     const stream = this.metrics.label('stream', name);
     if (this.#begun.has(stream)) return stream;
     this.#begun.add(stream);
-    for (const outcome of ['received', ...ROW_OUTCOMES]) {
+    this.metrics.move('rows_received_total', 0, { stream });
+    this.metrics.move('walk_stalls_total', 0, { stream });
+    for (const outcome of ROW_OUTCOMES) {
       this.metrics.move('rows_total', 0, { stream, outcome });
     }
     return stream;

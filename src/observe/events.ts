@@ -193,7 +193,8 @@ const STORE = {
     level: 'debug',
     text: 'committed',
     moves: { commits_total: 1, commit_duration_seconds: 'durationMs', commit_batches: 'batches' },
-    record({ metrics }, { rows }) {
+    record({ metrics, clock }, { rows }) {
+      metrics.move('last_commit_timestamp_seconds', clock.wallMs() / 1000);
       for (const [table, outcomes] of Object.entries(rows)) {
         for (const [outcome, count] of Object.entries(outcomes)) {
           metrics.move('archive_rows_total', count, { table, outcome });
@@ -259,6 +260,22 @@ const STORE = {
       if (up === recorder.wasUp) return;
       recorder.wasUp = up;
       recorder.metrics.move('database_state_changes_total', 1, { state: up ? 'up' : 'down' });
+    },
+  }),
+  /** What the archive takes, and what is left on the disks that hold it. */
+  spaceMeasured: event<{
+    databaseBytes: number;
+    coldBytes: number;
+    disks: readonly { directory: 'data' | 'cold'; freeBytes: number; sizeBytes: number }[];
+  }>({
+    level: 'debug',
+    text: 'space measured',
+    moves: { database_bytes: 'databaseBytes', cold_file_bytes: 'coldBytes' },
+    record({ metrics }, { disks }) {
+      for (const { directory, freeBytes, sizeBytes } of disks) {
+        metrics.move('disk_free_bytes', freeBytes, { directory });
+        metrics.move('disk_size_bytes', sizeBytes, { directory });
+      }
     },
   }),
   /** A start waits for the database; logged again every ten seconds or so. */

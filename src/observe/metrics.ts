@@ -47,8 +47,9 @@ const COUNTERS = {
     'Times that the database was found to answer again, or no longer.',
   migrations_applied_total: 'Schema migrations applied.',
   'embedded_postgres_phases_total{phase}': 'Phases that the embedded Postgres entered.',
+  'rows_received_total{stream}': 'Rows from the exchange, as they arrive.',
   'rows_total{stream,outcome}':
-    'Rows from the exchange: outcome received as they arrive, then one other outcome for each.',
+    'Rows from the exchange by what came of them, one outcome for each.',
   'poll_failures_total{stream,code,action}':
     'Polls that failed, by error code and what follows (retry, skip, fatal).',
   'head_polls_total{stream,cause}':
@@ -97,6 +98,14 @@ const GAUGES = {
   'queue_limit_items{queue}': 'Items that a queue holds at most.',
   'partitions{table,state}': 'Partitions by state: hot, sealed, archived or expired.',
   'partition_lead_seconds{table}': 'Time from now to the end of the last partition that exists.',
+  'build_info{version,node}': 'Always 1; the labels name the program and the Node that runs it.',
+  last_commit_timestamp_seconds:
+    'UNIX time of the last commit of received data, by the clock of this machine; before the first one that of the start.',
+  database_bytes: "Size of the archive's database.",
+  cold_file_bytes: 'Size of the files of archived partitions.',
+  'disk_free_bytes{directory}':
+    'Free space of the disk that holds a directory: data (dataDir) or cold (cold.dir).',
+  'disk_size_bytes{directory}': 'Size of that disk.',
   database_up: '1 while the database answers, else 0.',
   'rows_in_flight{stream}': 'Rows that were received and have no other outcome yet.',
   'lag_seconds{stream,market}': "The exchange's time now minus the newest stored moment.",
@@ -187,6 +196,24 @@ interface Taker {
   take(labels: Readonly<Record<string, string>>, value: number): void;
 }
 
+/**
+ * Counters that alerts watch, by the values that their labels are known to take: there from the start at 0,
+ * since an increase from nothing to 1 is none to Prometheus.
+ */
+const FROM_ZERO = {
+  embedded_postgres_phases_total: [{ phase: 'lost' }],
+  verdicts_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
+  mismatches_settled_total: [{ outcome: 'match' }, { outcome: 'mismatch' }],
+  output_lines_dropped_total: [{ output: 'stderr' }, { output: 'stdout' }],
+  exchange_clock_disputes_total: [{ outcome: 'held' }, { outcome: 'followed' }],
+  warnings_total: [{ code: 'log_closed' }, { code: 'output_closed' }],
+  // Postgres: the disk is full, a permission is missing, the server is a standby.
+  commit_failures_total: ['53100', '42501', '25006'].map((code) => ({ code, retried: 'false' })),
+  sealing_failures_total: ['cold_disk_full', 'cold_mismatch', 'cold_damaged', 'cold_missing'].map(
+    (code) => ({ code }),
+  ),
+} satisfies Partial<Record<MetricName, readonly Readonly<Record<string, string>>[]>>;
+
 const NO_LABELS = {};
 
 /** The metrics of one registry. Values of labels are bounded here. */
@@ -222,6 +249,13 @@ export class Metrics {
       const metric = new Histogram({ ...options, buckets: [...buckets] });
       const take: Taker['take'] = (labels, value) => metric.observe(labels, Math.max(0, value));
       this.#takers.set(short, { labelNames: options.labelNames, take });
+    }
+  }
+
+  /** Lets counters begin whose series are known beforehand. */
+  begin(): void {
+    for (const [name, series] of Object.entries(FROM_ZERO)) {
+      for (const labels of series) this.moveOf(name as MetricName, 0, labels);
     }
   }
 

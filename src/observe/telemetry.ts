@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Registry } from 'prom-client';
+import { type Clock, systemClock } from '../kernel/clock.js';
 import { Recorder } from './entry.js';
 import { EVENTS, type Telemetry } from './events.js';
 import type { Logger } from './logger.js';
@@ -9,6 +10,12 @@ export interface TelemetryOptions {
   readonly logger: Logger;
   /** The exchange's time now, UNIX milliseconds: lags are measured against it. */
   readonly exchangeNowMs: () => number;
+  /** Default: the clock of this machine. */
+  readonly clock?: Clock;
+  /** Of the program; default: not said. */
+  readonly version?: string;
+  /** Streams whose series begin at once, and not with their first rows. */
+  readonly streams?: readonly string[];
   /** Where the metrics are registered. Default: a registry of this telemetry's own. */
   readonly registry?: Registry;
   /** Adds Node's own metrics (memory, event loop, garbage collection). Default true. */
@@ -41,7 +48,12 @@ function refresh({ metrics, counts, partitionEnds }: Recorder, exchangeNowMs: nu
 /** Builds the telemetry: one function an event, each a log line and a metric. */
 export function createTelemetry(options: TelemetryOptions): ObservedTelemetry {
   const registry = options.registry ?? new Registry();
-  const recorder = new Recorder(options.logger, new Metrics(registry), new RunCounts());
+  const { logger, clock = systemClock, version } = options;
+  const recorder = new Recorder(logger, new Metrics(registry), new RunCounts(), clock);
+  for (const stream of options.streams ?? []) recorder.stream(stream);
+  if (version !== undefined) {
+    recorder.metrics.move('build_info', 1, { version, node: process.versions.node });
+  }
   if (options.processMetrics !== false) collectDefaultMetrics({ register: registry });
   const sections = Object.entries(EVENTS).map(([section, entries]) => {
     const reports = Object.entries(entries).map(([name, entry]) => {

@@ -48,6 +48,7 @@ import { checkServerVersion } from './connection.js';
 import { Database } from './database.js';
 import { readAnswer } from './reading/answers.js';
 import {
+  readDatabaseBytes,
   readGap,
   readIsWritten,
   readNeighbours,
@@ -162,6 +163,7 @@ const LEDGER = {
   ...{ archive: readArchive, claimArchive, ensureMarkets, ensureStream, setCollectFrom },
   ...{ offsetModes: readOffsetModes, rememberOffsetMode, startTries: readStartTries, noteStartTry },
   ...{ coveredRanges: readCoveredRanges, rangesWithin: readRangesWithin, statusRows: readStatus },
+  ...{ databaseBytes: readDatabaseBytes },
   ...{ gaps: readMissing, listGaps, gapTotals: readGapTotals, retryGaps },
   ...{ recordGap, closeFilledGaps },
   ...{ want, fillRequests: readFillRequests, revoke, revokeBeyond },

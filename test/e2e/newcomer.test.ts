@@ -59,6 +59,12 @@ test('without a setting it collects all five streams, stops cleanly, and goes on
         (kind === 'ticker' ? 1 : 3),
     );
   });
+  await daemon.until(async () => {
+    const page = await (await fetch(new URL('/metrics', url))).text();
+    return ['database_bytes', 'disk_free_bytes{directory="data"}', 'build_info{.*}'].every((name) =>
+      new RegExp(`^tapekeep_${name} [1-9]`, 'm').test(page),
+    );
+  });
   const before = await status(cwd);
   assert.equal(before.isSandbox, true);
   const served = STATUS.parse(await (await fetch(new URL('/status?worst=1', url))).json());

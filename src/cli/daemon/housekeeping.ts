@@ -1,3 +1,4 @@
+import { statfs } from 'node:fs/promises';
 import { type LifeReport, liveOn } from '../../archive/sealing/life.js';
 import type { LifeRules } from '../../archive/sealing/plan.js';
 import { Verification } from '../../archive/verification.js';
@@ -92,6 +93,25 @@ async function count(store: Store, options: HouseOptions): Promise<void> {
   const counted = { atMs, streams: rows, gaps: totals, checks };
   options.onCounted(counted);
   reportCompleteness(counted, options.telemetry);
+  await reportSpace(store, options);
+}
+
+/** Reports what the archive takes, and the free space of the disks that this machine has of it. */
+async function reportSpace(store: Store, { config, telemetry }: HouseOptions): Promise<void> {
+  const directories = { data: config.dataDir, cold: coldDirOf(config) };
+  const disks = Object.entries(directories).map(async ([directory, path]) => {
+    const { bavail, blocks, bsize } = await statfs(path);
+    const name = directory as keyof typeof directories;
+    return { directory: name, freeBytes: bavail * bsize, sizeBytes: blocks * bsize };
+  });
+  // With a database elsewhere, or without archived partitions, a directory may not be there.
+  const found = await Promise.allSettled(disks);
+  const partitions = await store.sealing.partitions();
+  telemetry.store.spaceMeasured({
+    databaseBytes: await store.databaseBytes(),
+    coldBytes: partitions.reduce((sum, { coldBytes }) => sum + (coldBytes ?? 0), 0),
+    disks: found.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : [])),
+  });
 }
 
 /** Verifies what is collected until `signal` aborts; at once over when that is switched off. */

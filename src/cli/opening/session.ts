@@ -2,10 +2,16 @@ import { createExchangeClock, type ExchangeClock } from '../../client/exchange-c
 import { type ConfigTree, loadConfig } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
+import { SERIES, streamsOf, WRITTEN_SERIES } from '../../model/series.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { createLogger, type LogDestination } from '../../observe/logger.js';
 import { createTelemetry, type ObservedTelemetry } from '../../observe/telemetry.js';
-import type { CommonOptions } from '../command.js';
+import { type CommonOptions, VERSION } from '../command.js';
+
+/** Streams whose metrics begin with the program. */
+const MARKET_STREAMS = WRITTEN_SERIES.filter(
+  (table) => SERIES[table].retention !== 'account',
+).flatMap(streamsOf);
 
 /** What a command works with. */
 export interface Session {
@@ -53,6 +59,7 @@ export function openSession(
   let exchangeTime: ExchangeClock | undefined;
   const telemetry = createTelemetry({
     logger,
+    ...{ clock, version: VERSION, streams: MARKET_STREAMS },
     exchangeNowMs: () => exchangeTime?.nowMs() ?? clock.wallMs(),
   });
   stderr.reportTo(telemetry.daemon);

@@ -158,6 +158,13 @@ export async function readGap(runner: Runner, gapId: number): Promise<GapDetail 
   return row === undefined ? null : withSpan(row);
 }
 
+/** Size of the whole database. */
+export async function readDatabaseBytes(runner: Runner): Promise<number> {
+  const sql = 'SELECT pg_database_size(current_database())::float8 AS bytes';
+  const [row] = await runner.rows<{ bytes: number }>(sql);
+  return row?.bytes ?? 0;
+}
+
 /** Whether a program writes to this archive at present. */
 export async function readIsWritten(runner: Runner): Promise<boolean> {
   const [row] = await runner.rows<{ written: boolean }>(IS_WRITTEN);

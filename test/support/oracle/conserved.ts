@@ -1,11 +1,11 @@
 /** Every row that came in has exactly one end, as the text of the metrics has it. @throws Error naming the stream */
 export function assertConserved(text: string): void {
   const sums = new Map<string, { received: number; ended: number }>();
-  for (const [, name, stream = '', outcome, value] of text.matchAll(
-    /^tapekeep_(rows_total|rows_in_flight)\{stream="(\w+)"(?:,outcome="(\w+)")?\} (\d+)$/gm,
+  for (const [, name, stream = '', value] of text.matchAll(
+    /^tapekeep_(rows_received_total|rows_total|rows_in_flight)\{stream="(\w+)"(?:,outcome="\w+")?\} (\d+)$/gm,
   )) {
     const sum = sums.get(stream) ?? { received: 0, ended: 0 };
-    if (name === 'rows_total' && outcome === 'received') sum.received += Number(value);
+    if (name === 'rows_received_total') sum.received += Number(value);
     else sum.ended += Number(value);
     sums.set(stream, sum);
   }

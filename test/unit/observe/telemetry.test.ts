@@ -71,6 +71,10 @@ const EXAMPLES: Examples = {
     partitionLead: { table: 'trade', endMs: NOW_MS + 86_400_000 },
     partitionReopened: { partition: 'trade_20260101' },
     databaseState: { up: true },
+    spaceMeasured: {
+      ...{ databaseBytes: 9000, coldBytes: 800 },
+      disks: [{ directory: 'cold', freeBytes: 70, sizeBytes: 100 }],
+    },
     databaseAwaited: { detail: 'starting up', waitedMs: 0, limitMs: 120_000 },
     migrated: { applied: ['0001_init'] },
     embeddedPostgres: { phase: 'ready' },
@@ -206,9 +210,13 @@ test('metrics carry the figures of the events, in base units', async () => {
     'tapekeep_realtime_connections_closed_total{reason="abnormal"}': 1,
     'tapekeep_archive_rows_total{table="trade",outcome="stored"}': 3,
     'tapekeep_quarantined_total{endpoint="history",reason="price"}': 2,
-    'tapekeep_rows_total{stream="trades",outcome="received"}': 4,
+    'tapekeep_rows_received_total{stream="trades"}': 4,
     'tapekeep_rows_total{stream="trades",outcome="stored"}': 3,
     'tapekeep_rows_total{stream="trades",outcome="lost"}': 0,
+    tapekeep_database_bytes: 9000,
+    tapekeep_cold_file_bytes: 800,
+    'tapekeep_disk_free_bytes{directory="cold"}': 70,
+    'tapekeep_disk_size_bytes{directory="cold"}': 100,
     'tapekeep_rows_in_flight{stream="trades"}': 1,
     'tapekeep_lag_seconds{stream="trades",market="BTC_USDT"}': 2.5,
     'tapekeep_open_gaps{stream="depth",market="BTC_USDT"}': 2,
@@ -243,7 +251,8 @@ test('received rows are conserved: settled by one outcome each, or in flight', a
           assert.fail(`no count of ${outcome}`);
         const settled = ROW_OUTCOMES.reduce((sum, outcome) => sum + row(outcome), 0);
         const inFlight = seriesValue(page, `tapekeep_rows_in_flight{stream="${stream}"}`);
-        assert.equal(row('received'), settled + (inFlight ?? Number.NaN));
+        const received = seriesValue(page, `tapekeep_rows_received_total{stream="${stream}"}`);
+        assert.equal(received, settled + (inFlight ?? Number.NaN));
         const counts = telemetry.counts.snapshot().streams.find((one) => one.stream === stream);
         assert.equal(counts?.inFlight, inFlight);
       }
