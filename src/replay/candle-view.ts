@@ -10,6 +10,7 @@ import {
 import { joinCandles } from '../archive/candles.js';
 import type { Candle } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
+import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { KlineQuery } from '../server/backend.js';
 import { FreshCache } from './caches.js';
@@ -23,7 +24,6 @@ const CANDLES_MAX = 20_000;
 const OPEN_MAX = 1000;
 /** Trades that candles of a length that was not collected may be made of, in one request. */
 const MADE_SPAN_MAX_MS = 31 * 86_400_000;
-const MS_PER_S = 1000;
 
 interface OpenCandle {
   readonly top: TradePlace;
@@ -72,13 +72,13 @@ export class CandleView {
 
   async seen(market: AsOfMarket, nowMs: number, query: KlineQuery): Promise<CandlesSeen> {
     const { intervalS } = query;
-    const lengthMs = intervalS * MS_PER_S;
+    const lengthMs = intervalS * SECOND_MS;
     const floor = (ms: number) => Math.floor(ms / lengthMs) * lengthMs;
     const openMs = floor(nowMs);
-    const fromMs = floor(query.startS * MS_PER_S);
-    const untilMs = Math.min(floor(query.endS * MS_PER_S) + lengthMs, openMs);
+    const fromMs = floor(query.startS * SECOND_MS);
+    const untilMs = Math.min(floor(query.endS * SECOND_MS) + lengthMs, openMs);
     const closed = { fromMs, toMs: Math.max(fromMs, untilMs) };
-    const isOpenAsked = query.endS * MS_PER_S >= openMs && fromMs <= openMs;
+    const isOpenAsked = query.endS * SECOND_MS >= openMs && fromMs <= openMs;
     const stream = this.#catalog.stream('kline', market.marketId, intervalS);
     const found =
       stream === undefined
@@ -109,7 +109,7 @@ export class CandleView {
   async #made(market: AsOfMarket, nowMs: number, intervalS: number, asked: Span) {
     // Before the oldest thing that is known of it there is nothing to be made.
     const oldestMs = Math.max(asked.fromMs, market.oldestCoveredMs ?? asked.toMs);
-    const lengthMs = intervalS * MS_PER_S;
+    const lengthMs = intervalS * SECOND_MS;
     const fromMs = Math.max(
       Math.floor(oldestMs / lengthMs) * lengthMs,
       asked.toMs - Math.max(lengthMs, MADE_SPAN_MAX_MS),
@@ -124,14 +124,14 @@ export class CandleView {
     const trades = this.#catalog.stream('trades', market.marketId);
     const gapsInReply = await this.#gaps.touched('trades', trades, span, nowMs);
     const made = await this.#asOf.candlesOfTrades(
-      ...([market.marketId, intervalS, startOfSecond(span.fromMs / MS_PER_S)] as const),
-      startOfSecond(span.toMs / MS_PER_S),
+      ...([market.marketId, intervalS, startOfSecond(span.fromMs / SECOND_MS)] as const),
+      startOfSecond(span.toMs / SECOND_MS),
       this.#isKnownOnly ? nowMs : null,
     );
     const late = this.#late.candles('trades', intervalS, made.lateOpenAtS, nowMs);
     const gaps = [...notMade, ...gapsInReply, ...late];
     const isWhole = ({ openAtS }: BuiltCandle) => {
-      const [startMs, endMs] = [openAtS * MS_PER_S, (openAtS + intervalS) * MS_PER_S];
+      const [startMs, endMs] = [openAtS * SECOND_MS, (openAtS + intervalS) * SECOND_MS];
       return gaps.every((gap) => gap.span.toMs <= startMs || gap.span.fromMs >= endMs);
     };
     return { built: made.candles.filter(isWhole), gaps };
@@ -141,8 +141,8 @@ export class CandleView {
     const { marketId } = market;
     const trades = this.#catalog.stream('trades', marketId);
     const span = { fromMs: openMs, toMs: nowMs };
-    const start = startOfSecond(openMs / MS_PER_S);
-    const run = { from: start, before: startOfSecond(Math.floor(nowMs / MS_PER_S) + 1) };
+    const start = startOfSecond(openMs / SECOND_MS);
+    const run = { from: start, before: startOfSecond(Math.floor(nowMs / SECOND_MS) + 1) };
     const gapsInReply = await this.#gaps.touched('trades', trades, span, nowMs);
     const { gaps: late, lowest } = await this.#late.trades(marketId, run, [], nowMs);
     const gaps = [...gapsInReply, ...late];
