@@ -7,9 +7,9 @@ import {
   type ResultOf,
 } from '../../contract/endpoints.js';
 import { successEnvelope } from '../../contract/error-shapes.js';
+import type { ServerVariants } from '../../contract/variants.js';
 import { SECOND_US } from '../../kernel/durations.js';
 import type { Awaitable, Backend, BackendTrade, TradeForm } from '../backend.js';
-import type { ServerVariants } from '../variants.js';
 import { JSON_TYPE } from './replies.js';
 
 /** The JSON text of an answer: in one piece, or in parts that are at hand. */
