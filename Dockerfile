@@ -1,5 +1,5 @@
 # Build: all dependencies, then only those that the program needs at run time.
-FROM node:20-slim AS build
+FROM node:24-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
 # The scripts build the program, whose source comes below.
@@ -8,7 +8,7 @@ COPY tsconfig.json tsconfig.build.json ./
 COPY src ./src
 RUN npm rebuild && npm run build && npm prune --omit=dev --ignore-scripts
 
-FROM node:20-slim
+FROM node:24-slim
 ENV NODE_ENV=production \
     TAPEKEEP_DATA_DIR=/data
 WORKDIR /app

@@ -1,7 +1,6 @@
 import { join } from 'node:path';
-import { BoundedMap } from '../kernel/bounded.js';
 import { DAY_MS } from '../kernel/durations.js';
-import { overlapOf, type Span } from '../kernel/span.js';
+import type { Span } from '../kernel/span.js';
 import { type MergedKind, tableOfKind } from '../model/kinds.js';
 import type { RemovedPartition } from '../store/index.js';
 import { checkFileOnce } from './cold/folder.js';
@@ -79,6 +78,11 @@ const daySpan = (date: string): Span => {
   return { fromMs, toMs: fromMs + DAY_MS };
 };
 
+const intersect = (a: Span, b: Span): Span => ({
+  fromMs: Math.max(a.fromMs, b.fromMs),
+  toMs: Math.min(a.toMs, b.toMs),
+});
+
 /** The files that a manifest lists for a span, in their order. */
 export function placeFiles(
   coldDir: string,
@@ -87,7 +91,7 @@ export function placeFiles(
   marketIds?: readonly number[],
 ): PlacedFile[] {
   const partition = { fromMs: Date.parse(manifest.from), toMs: Date.parse(manifest.to) };
-  const asked = overlapOf(partition, span);
+  const asked = intersect(partition, span);
   const byDay = (a: ColdFile, b: ColdFile) =>
     a.date === b.date ? a.marketId - b.marketId : a.date < b.date ? -1 : 1;
   return manifest.files
@@ -96,7 +100,7 @@ export function placeFiles(
     .map((file) => ({
       ...file,
       absolutePath: join(coldDir, file.path),
-      span: overlapOf(asked, daySpan(file.date)),
+      span: intersect(asked, daySpan(file.date)),
     }))
     .filter((file) => file.span.toMs > file.span.fromMs);
 }
@@ -108,7 +112,7 @@ const MAX_MANIFESTS = 16;
 export class ColdFolder {
   readonly #dir: string;
   readonly #signal: AbortSignal | undefined;
-  readonly #manifests = new BoundedMap<string, Promise<ColdManifest>>(MAX_MANIFESTS);
+  readonly #manifests = new Map<string, Promise<ColdManifest>>();
 
   constructor(dir: string, signal: AbortSignal | undefined) {
     this.#dir = dir;
@@ -141,6 +145,10 @@ export class ColdFolder {
     }
     const known = this.#manifests.get(uri);
     if (known !== undefined) return known;
+    const [oldest] = this.#manifests.keys();
+    if (this.#manifests.size >= MAX_MANIFESTS && oldest !== undefined) {
+      this.#manifests.delete(oldest);
+    }
     const read = this.#read(partition, uri);
     this.#manifests.set(uri, read);
     return read;

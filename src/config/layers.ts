@@ -152,12 +152,26 @@ export function readOverridesLayer(tree: object): Layer {
   return flatten(tree, () => 'command line');
 }
 
+/**
+ * Variables that Kubernetes sets in each container of a namespace for a service whose name begins with
+ * `tapekeep`: where it is, not how to run.
+ */
+const SERVICE_LINK =
+  /_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$/;
+const SERVICE_ADDRESS = /^(tcp|udp|sctp):\/\//;
+
+function isServiceLink(name: string, text: string | undefined): boolean {
+  if (name.endsWith('_PORT') && SERVICE_ADDRESS.test(text ?? '')) return true;
+  return SERVICE_LINK.test(name) && !VARIABLES.has(name);
+}
+
 /** Reads the environment. Empty variables count as not set, as Compose files pass them. */
 export function readEnvironmentLayer(env: NodeJS.ProcessEnv): Layer {
   const settings = new Map<string, Setting>();
   const problems: ConfigProblem[] = [];
   for (const [name, text] of Object.entries(env)) {
     if (!name.startsWith(ENV_PREFIX) || NO_SETTINGS.has(name)) continue;
+    if (isServiceLink(name, text)) continue;
     const variable = VARIABLES.get(name);
     if (variable === undefined) {
       const expected = suggestion(name, [...VARIABLES.keys(), ...NO_SETTINGS], 'variable');

@@ -1,4 +1,3 @@
-import { firstNot } from '../kernel/sorted.js';
 import type { BackendTrade } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 
@@ -111,9 +110,14 @@ export class TradeColumns {
 
   /** Position of the first held trade at or after `timeUs`; `end` when there is none. */
   firstAtOrAfter(timeUs: number): number {
-    const times = this.#timesUs;
-    const held = this.#end - this.#base;
-    return this.#base + firstNot(held, (slot) => (times[slot] ?? 0) < timeUs);
+    let low = 0;
+    let high = this.#end - this.#base;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((this.#timesUs[middle] ?? 0) < timeUs) low = middle + 1;
+      else high = middle;
+    }
+    return this.#base + low;
   }
 
   /** Position of the first held trade after `timeUs`. Times are whole microseconds. */

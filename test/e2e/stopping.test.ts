@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFile, rm } from 'node:fs/promises';
+import { chmod, readFile, rm, watch, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
@@ -46,6 +46,27 @@ for (const phase of ['initialising', 'starting', 'ready']) {
     assert.equal(await serverIn(cwd), undefined, daemon.dump());
   });
 }
+
+test('it reports to systemd that it is up, alive, and ending', async (t) => {
+  const bin = await makeTempDir();
+  t.after(() => rm(bin, { recursive: true, force: true }));
+  const reports = join(bin, 'reports');
+  await writeFile(join(bin, 'systemd-notify'), `#!/bin/sh\necho "$1" >> ${reports}\n`);
+  await chmod(join(bin, 'systemd-notify'), 0o755);
+  const url = await makeDatabase('empty');
+  const changes = watch(bin);
+  const { daemon } = await startIn(t, {
+    ...{ TAPEKEEP_DATABASE_URL: url, PATH: `${bin}:${process.env.PATH}` },
+    ...{ NOTIFY_SOCKET: join(bin, 'socket'), WATCHDOG_USEC: '600000' },
+  });
+  const told = async () => (await readFile(reports, 'utf8').catch(() => '')).trim().split('\n');
+  for await (const _ of changes) if ((await told()).length > 4) break;
+  await stopOf(daemon);
+  const [first, ...rest] = await told();
+  assert.equal(first, 'READY=1');
+  assert.equal(rest.at(-1), 'STOPPING=1');
+  assert.deepEqual(new Set(rest.slice(0, -1)), new Set(['WATCHDOG=1']));
+});
 
 test('stopped while a table is locked, it does not wait for the lock', async (t) => {
   const url = await makeDatabase('empty');

@@ -35,8 +35,9 @@ test('every package that the program depends on has its fence', () => {
   const manifest = JSON.parse(readFileSync(join(repositoryPath, 'package.json'), 'utf8')) as {
     dependencies: Record<string, string>;
   };
-  // Types load nothing.
-  const loaded = Object.keys(manifest.dependencies).filter((name) => !name.startsWith('@types/'));
+  // Types load nothing; this one holds a dependency of fastify to a version that Node 20 may run.
+  const isLoaded = (name: string) => !name.startsWith('@types/') && name !== 'light-my-request';
+  const loaded = Object.keys(manifest.dependencies).filter(isLoaded);
   const unfenced = loaded.filter((name) => !(name in FENCES));
   assert.deepEqual(unfenced, []);
 });

@@ -1,5 +1,6 @@
 import type { Market } from '../../contract/resources.js';
-import { millisSql, type Store, timestampSql } from '../../store/index.js';
+import type { Store } from '../../store/index.js';
+import { millisSql, timestampSql } from './hot-rows.js';
 
 /** What the archive knows beside rows: whose it is, its markets with all their terms, its connections. */
 

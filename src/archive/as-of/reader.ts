@@ -3,12 +3,7 @@ import { DAY_MS, SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { RowOf } from '../../model/series.js';
-import {
-  type KnownStream,
-  type SpanCompleteness,
-  type Store,
-  timestampSql,
-} from '../../store/index.js';
+import type { KnownStream, SpanCompleteness, Store } from '../../store/index.js';
 import type { BuiltCandle } from '../candles.js';
 import { openReading } from '../reading.js';
 import {
@@ -18,6 +13,7 @@ import {
   type RowQuestion,
   receivedIs,
   type SeriesFrom,
+  timestampSql,
 } from './hot-rows.js';
 import { ReadingLease } from './lease.js';
 import {

@@ -5,6 +5,7 @@ import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { command, nothing, option, VERSION } from '../command.js';
 import { Daemon, type DaemonAddresses, WAITING_FOR_EXCHANGE } from '../daemon/daemon.js';
+import { ServiceManager } from '../daemon/service-manager.js';
 import { LiveSummary } from '../daemon/summary.js';
 import { type StopReason, waitForStop } from '../ending.js';
 import { EXIT_CODES, exitCodeOf } from '../failure.js';
@@ -81,10 +82,15 @@ export default command({
     });
     const wait = waitMs === undefined ? {} : { waitMs };
     const daemon = new Daemon({ config, clock, telemetry, exchangeTime, ...wait, onFatal: fail });
+    const serviceManager = new ServiceManager({
+      ...{ env: process.env, clock, telemetry: telemetry.daemon },
+      isAlive: () => daemon.isAlive,
+    });
     const work = (async () => {
       const addresses = await daemon.open();
       stdout.write(greeting(addresses, config.dataDir));
       telemetry.daemon.started({ detail: { version: VERSION, ...addresses } as never });
+      await serviceManager.started();
       await daemon.connect();
       summary = new LiveSummary({
         output: stdout,
@@ -103,7 +109,7 @@ export default command({
     const isUnready = ended === 'time is up' && !daemon.isConnected;
     const outcome = isUnready ? unready(daemon.view.phase, config) : ended;
     telemetry.daemon.stopping({ reason: reasonOf(outcome) });
-    await daemon.stop();
+    await Promise.all([daemon.stop(), serviceManager.stopping()]);
     await endsInTime(clock, LEFTOVER_MS, work);
     await summary?.stop();
     const exitCode = outcome instanceof Error ? exitCodeOf(outcome) : EXIT_CODES.ok;

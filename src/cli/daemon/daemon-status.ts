@@ -131,10 +131,15 @@ function standingTexts(standing: readonly StandingStream[]): string {
 
 const ago = (ms: number) => `${shownDuration(ms)} ago`;
 
+/** Whether the process can help itself. */
+export function isHealthy({ idleMs, failure }: Pick<DaemonView, 'idleMs' | 'failure'>): boolean {
+  return idleMs < STALE_TICK_MS && failure === undefined;
+}
+
 function health({ idleMs, failure }: DaemonView): HealthReport {
   const detail = `last turn ${ago(idleMs)}`;
   return healthReport([
-    { name: 'loops', ok: idleMs < STALE_TICK_MS, detail },
+    { name: 'loops', ok: isHealthy({ idleMs, failure: undefined }), detail },
     ...(failure === undefined ? [] : [{ name: 'going on', ok: false, detail: failure.message }]),
   ]);
 }

@@ -27,7 +27,7 @@ import {
 } from '../opening/exchange.js';
 import { whenDatabaseAnswers } from '../opening/waiting.js';
 import type { RunningExchange } from '../sandbox/built-in-exchange.js';
-import { type DaemonView, openDaemonStatus } from './daemon-status.js';
+import { type DaemonView, isHealthy, openDaemonStatus } from './daemon-status.js';
 import { keepHouse } from './housekeeping.js';
 
 /** Ready notice for the operator. */
@@ -300,6 +300,11 @@ export class Daemon {
       });
     const server = await this.#retrying(starting);
     return { url: server.url, stop: (limits) => server.stop(limits) };
+  }
+
+  /** Whether its loops turn, as `/healthz` says. */
+  get isAlive(): boolean {
+    return isHealthy(this.view);
   }
 
   /** What the status pages show. */

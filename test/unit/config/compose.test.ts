@@ -7,7 +7,12 @@ import { loadConfig } from '../../../src/config/load.js';
 import { repositoryPath } from '../../support/repository/repository.js';
 
 interface Compose {
-  readonly services: { readonly tapekeep: { readonly environment: Record<string, string> } };
+  readonly services: {
+    readonly tapekeep: {
+      readonly env_file: readonly string[];
+      readonly environment: Record<string, string>;
+    };
+  };
 }
 
 /** Fills in variables as Compose does, for the forms in use: `${NAME:-}` and `${NAME:?text}`. */
@@ -20,15 +25,13 @@ function fillIn(text: string, given: Readonly<Record<string, string>>): string {
 
 test('the settings that compose.yaml passes are accepted, with and without an exchange', () => {
   const compose = parse(readFileSync(join(repositoryPath, 'compose.yaml'), 'utf8')) as Compose;
-  const load = (given: Readonly<Record<string, string>>) =>
-    loadConfig({
-      env: Object.fromEntries(
-        Object.entries(compose.services.tapekeep.environment).map(([name, text]) => [
-          name,
-          fillIn(text, given),
-        ]),
-      ),
-    });
+  const { env_file, environment } = compose.services.tapekeep;
+  assert.deepEqual(env_file, ['.env']);
+  /** @param given the lines of `.env`: the container is given them too */
+  const load = (given: Readonly<Record<string, string>>) => {
+    const own = Object.entries(environment).map(([name, text]) => [name, fillIn(text, given)]);
+    return loadConfig({ env: { ...given, ...Object.fromEntries(own) } });
+  };
   const secrets = { POSTGRES_PASSWORD: 'abc123', TAPEKEEP_HTTP_TOKEN: '0123456789abcdef0123' };
   const sandbox = load(secrets);
   assert.equal(sandbox.database.url, 'postgres://tapekeep:abc123@postgres:5432/tapekeep');
@@ -38,7 +41,9 @@ test('the settings that compose.yaml passes are accepted, with and without an ex
     TAPEKEEP_EXCHANGE_URL: 'https://api.example.test',
     TAPEKEEP_REALTIME_URL: 'wss://ws.example.test',
     TAPEKEEP_MARKETS: 'BTC_USDT,ETH_USDT',
+    TAPEKEEP_COLD_ENABLED: 'true',
   });
   assert.deepEqual(real.markets, ['BTC_USDT', 'ETH_USDT']);
+  assert.equal(real.cold.enabled, true, 'every setting may stand in .env');
   assert.throws(() => load({}), /POSTGRES_PASSWORD must be set/);
 });

@@ -179,6 +179,29 @@ test('unknown keys and variables are refused with the nearest known name', () =>
   assert.equal(action, 'fatal');
 });
 
+test('what Kubernetes says of services is no setting, and hides none', () => {
+  const linksOf = (service: string) => ({
+    [`${service}_SERVICE_HOST`]: '10.96.0.7',
+    [`${service}_SERVICE_PORT`]: '9464',
+    [`${service}_SERVICE_PORT_METRICS`]: '9464',
+    [`${service}_PORT`]: 'tcp://10.96.0.7:9464',
+    [`${service}_PORT_9464_TCP`]: 'tcp://10.96.0.7:9464',
+    [`${service}_PORT_9464_TCP_PROTO`]: 'tcp',
+    [`${service}_PORT_9464_TCP_PORT`]: '9464',
+    [`${service}_PORT_9464_TCP_ADDR`]: '10.96.0.7',
+  });
+  // The second service's port has the name of a setting.
+  const env = { ...linksOf('TAPEKEEP'), ...linksOf('TAPEKEEP_HTTP') };
+  assert.deepEqual(loadConfig({ env }), loadConfig({ env: {} }));
+  const { http } = loadConfig({ env: { ...linksOf('TAPEKEEP'), TAPEKEEP_HTTP_PORT: '8000' } });
+  assert.equal(http.port, 8000);
+  const { problems } = refusal({ env: { TAPEKEEP_PORT: '9464' } });
+  assert.deepEqual(
+    problems.map(({ key }) => key),
+    ['TAPEKEEP_PORT'],
+  );
+});
+
 test('all mistakes are told at once, each with its source, value and what is allowed', () => {
   const file = fileOf('exchange:\n  url: ftp://example.test\n  timeout: 10\nlog: loud\n');
   const { message, problems } = refusal({
