@@ -90,22 +90,24 @@ COMMENT ON COLUMN analytics.gaps.note IS 'What the last try found, and what peop
 CREATE OR REPLACE FUNCTION analytics.completeness(market text, day date)
 RETURNS TABLE (kind text, variant integer, expected_s numeric, covered_s numeric, missing_s numeric,
                unfillable_s numeric, gaps bigint, share numeric, is_complete boolean,
-               mismatches bigint)
+               mismatches bigint, lag_s numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
   SELECT f.kind, f.variant, f.expected_s, f.expected_s - f.missing_s, f.missing_s, f.unfillable_s,
          f.gaps, trunc((f.expected_s - f.missing_s) / nullif(f.expected_s, 0), 6),
-         f.expected_s > 0 AND f.missing_s = 0, (
+         f.expected_s > 0 AND f.missing_s = 0 AND f.lag_s = 0, (
            SELECT count(*) FROM verdict v
            WHERE v.market_id = f.market_id AND v.interval_s = f.variant AND f.kind = 'kline'
-             AND v.outcome = 'mismatch' AND v.span && f.span)
+             AND v.outcome = 'mismatch' AND v.span && f.span), f.lag_s
   FROM (
     SELECT s.kind, s.variant, s.market_id, asked.span,
            (SELECT coalesce(sum(extract(epoch FROM upper(one) - lower(one))), 0)
-            FROM unnest(analytics.expected(s.stream_id, lower(asked.span), upper(asked.span), asked.now)) one) AS expected_s,
-           coalesce(sum(extract(epoch FROM g.length)), 0) AS missing_s,
-           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE g.state = 'unfillable'), 0) AS unfillable_s,
-           count(g.starts_at) AS gaps
+            FROM unnest(analytics.expected(s.stream_id, lower(asked.span), upper(asked.span), asked.now)) one)
+             - coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE later.is_lag), 0) AS expected_s,
+           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE later.is_lag), 0) AS lag_s,
+           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE NOT later.is_lag), 0) AS missing_s,
+           coalesce(sum(extract(epoch FROM g.length)) FILTER (WHERE NOT later.is_lag AND g.state = 'unfillable'), 0) AS unfillable_s,
+           count(g.starts_at) FILTER (WHERE NOT later.is_lag) AS gaps
     FROM (
       SELECT analytics.market_id(completeness.market) AS market_id,
              tstzrange(completeness.day::timestamp AT TIME ZONE 'UTC',
@@ -117,9 +119,11 @@ BEGIN ATOMIC
                              completeness.day::timestamp AT TIME ZONE 'UTC',
                              (completeness.day + 1)::timestamp AT TIME ZONE 'UTC') g
       ON g.stream_kind = s.kind AND g.variant = s.variant AND g.market_name = m.name
+    -- While a day goes on, what no collector has come to yet is lag; of a day that is over it is missing.
+    CROSS JOIN LATERAL (SELECT g.is_lag IS TRUE AND asked.now < upper(asked.span) AS is_lag) later
     GROUP BY s.stream_id, s.kind, s.variant, s.market_id, asked.span, asked.now) f;
 END;
-COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now; unfillable_s: those of the missing that nobody can fetch; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
+COMMENT ON FUNCTION analytics.completeness IS 'How much of a day (UTC) is proven complete, a row for each kind. expected_s, covered_s, missing_s: seconds up to now, of a day that goes on up to the newest covered moment as in tapekeep status; lag_s: from there to now; unfillable_s: those of the missing that cannot be fetched; gaps: how many; share: covered by expected, cut and not rounded; is_complete: nothing is missing, and there is no lag; mismatches: candles that contradict the trades. Example: SELECT kind, variant, share FROM analytics.completeness(''BTC_USDT'', ''2026-01-15'') ORDER BY kind, variant';
 
 CREATE OR REPLACE VIEW analytics.verdicts AS
 SELECT m.name AS market, v.interval_s, lower(v.span) AS starts_at, upper(v.span) AS ends_at,

@@ -198,6 +198,58 @@ test('gaps are those that the program itself lists', async () => {
   );
 });
 
+test('of a day that goes on, completeness is that of the status and the lag stands apart', async () => {
+  const { url, store } = await openAnalystWorld();
+  const day = (hour: number) => `2030-03-05 ${String(hour).padStart(2, '0')}:00Z`;
+  const cover = (kind: string, from: string, to: string) =>
+    runSql(
+      url,
+      `INSERT INTO coverage (stream_id, market_id, span, row_count, evidence)
+       SELECT stream_id, market_id, tstzrange($2, $3), 1, '{}' FROM stream
+       WHERE kind = $1 AND market_id = 77`,
+      [kind, from, to],
+    );
+  await runSql(
+    url,
+    `INSERT INTO market (market_id, name, stock, money, stock_prec, money_prec, fee_prec,
+                         min_amount, first_seen_at, last_seen_at)
+     SELECT 77, 'NEW_USDT', stock, money, stock_prec, money_prec, fee_prec, min_amount,
+            first_seen_at, last_seen_at FROM market WHERE market_id = 1`,
+  );
+  await runSql(
+    url,
+    `INSERT INTO stream (kind, market_id, variant, collect_from)
+     VALUES ('trades', 77, 0, $1), ('kline', 77, 60, $1)`,
+    [day(8)],
+  );
+  await cover('trades', day(8), day(9));
+  await cover('trades', day(10), day(12));
+  await cover('kline', day(8), day(11));
+  const read = () =>
+    runSql<{ kind: string; lag: number }>(
+      url,
+      `SELECT kind, covered_s::float8 AS "coveredS", missing_s::float8 AS "gapS", gaps::int AS gaps,
+              share::float8 AS share, is_complete AS "isComplete", lag_s::float8 AS lag
+       FROM analytics.completeness('NEW_USDT', '2030-03-05') WHERE kind IN ('trades', 'kline')
+       ORDER BY kind`,
+    );
+  const [kline, trades] = await read();
+  const nowMs = Date.parse('2030-03-05T12:00:05Z');
+  const status = (await store.statusRows(nowMs)).filter(({ marketId }) => marketId === 77);
+  const told = status.map(({ kind, coveredS, gapS, gaps }) => ({ kind, coveredS, gapS, gaps }));
+  assert.deepEqual(told, [
+    { kind: 'kline', coveredS: 10_800, gapS: 0, gaps: 0 },
+    { kind: 'trades', coveredS: 10_800, gapS: 3600, gaps: 1 },
+  ]);
+  assert.deepEqual({ ...kline, lag: 0 }, { ...told[0], share: 1, isComplete: false, lag: 0 });
+  assert.deepEqual({ ...trades, lag: 0 }, { ...told[1], share: 0.75, isComplete: false, lag: 0 });
+  assert.ok((kline?.lag ?? 0) >= 3600 && (trades?.lag ?? 3600) < 3600);
+  await cover('trades', '2030-03-06 00:00Z', '2030-03-06 01:00Z');
+  const [over] = await read();
+  const missing = { coveredS: 10_800, gapS: 13 * 3600, gaps: 1, share: 0.1875 };
+  assert.deepEqual(over, { kind: 'kline', ...missing, isComplete: false, lag: 0 });
+});
+
 test('a book holds until the next one, and no longer than somebody looked', async () => {
   const { url } = await openAnalystWorld();
   const held = (span: string) =>
