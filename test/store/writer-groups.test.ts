@@ -15,12 +15,24 @@ const counts = (stored: number, updated = 0, duplicate = 0, conflict = 0, reject
 
 test('batches that arrive together share a transaction and keep their own counts', async () => {
   const committed: number[] = [];
-  const telemetry = quietStoreEvents({ committed: ({ batches }) => committed.push(batches) });
+  const durationsMs: number[] = [];
+  const telemetry = quietStoreEvents({
+    committed: ({ batches, durationMs }) => {
+      committed.push(batches);
+      durationsMs.push(durationMs);
+    },
+  });
   const { store } = await openTestStore({ commitLatencyMs: 30, telemetry });
+  const startedMs = performance.now();
   const results = await Promise.all(
     [1, 2, 3].map((n) => store.commit({ trades: [trade(1, 1), trade(10 + n, n)] })),
   );
   assert.deepEqual(committed, [3]);
+  const passedMs = performance.now() - startedMs;
+  assert.ok(
+    durationsMs.every((ms) => ms <= passedMs),
+    'no commit takes longer than its caller waits',
+  );
   const sums = results.map(({ outcomes }) => outcomes.trade);
   assert.deepEqual(
     sums.map(({ stored, duplicate }) => [stored, duplicate]),
@@ -30,6 +42,12 @@ test('batches that arrive together share a transaction and keep their own counts
       [1, 1],
     ],
   );
+});
+
+test('a batch of which no row can be stored is counted, and says so', async () => {
+  const { store } = await openTestStore();
+  const { outcomes } = await store.commit({ tickers: [ticker(-1, 1)] });
+  assert.deepEqual(outcomes.ticker, counts(0, 0, 0, 0, 1));
 });
 
 test('a batch that the database refuses does not hold up its neighbours', async () => {

@@ -317,6 +317,12 @@ test('a page in no order at all is read in that of its ids, and covers what it w
   await world.walker().pollHead(signal);
   assert.deepEqual(world.covered(), [[2, 30]]);
   assert.deepEqual(world.archive.quarantine, []);
+  const other = new TradeWorld(every(20, 1), 30);
+  other.exchange.answers.historyResult = world.exchange.answers.historyResult;
+  const unread = world.trades[10] ?? assert.fail();
+  unread.isBroken = true;
+  await other.walker().pollHead(signal);
+  assert.deepEqual(other.covered(), [], 'a row that cannot be read may lie anywhere in it');
 });
 
 test('a step sends its first request with the turn that was reserved for it, and more of them before others', async () => {
