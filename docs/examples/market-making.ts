@@ -15,7 +15,7 @@ import {
   multiplyDecimals,
   subtractDecimals,
 } from 'tapekeep';
-import { archiveOf, gapsOf, readArguments, required } from './arguments.js';
+import { archiveOf, gapsOf, momentOf, readArguments, required } from './arguments.js';
 
 export interface MarketMakingOptions {
   readonly archive: Archive;
@@ -89,8 +89,8 @@ export async function main(args: readonly string[]): Promise<void> {
     const found = await marketMaking({
       archive,
       market: required(values, 'market'),
-      from: required(values, 'from'),
-      to: required(values, 'to'),
+      from: momentOf(values, 'from'),
+      to: momentOf(values, 'to'),
       ...{ amount: '0.01', most: '0.1', gaps: gapsOf(values) },
     });
     const { books, trades, bought, sold, stock, gain } = found;

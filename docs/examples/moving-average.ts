@@ -15,7 +15,7 @@ import {
   multiplyDecimals,
   subtractDecimals,
 } from 'tapekeep';
-import { archiveOf, gapsOf, readArguments, required } from './arguments.js';
+import { archiveOf, gapsOf, momentOf, readArguments, required } from './arguments.js';
 import { wholeNumber } from './whole-number.js';
 
 export interface MovingAverageOptions {
@@ -89,8 +89,8 @@ export async function main(args: readonly string[]): Promise<void> {
       archive,
       market: required(values, 'market'),
       intervalS: wholeNumber(values, 'interval', 60),
-      from: required(values, 'from'),
-      to: required(values, 'to'),
+      from: momentOf(values, 'from'),
+      to: momentOf(values, 'to'),
       ...{ fast: 5, slow: 20, money: '1000', fee: '0.001', gaps: gapsOf(values) },
     });
     for (const { at, side, price } of trades) process.stdout.write(`${at} ${side} at ${price}\n`);

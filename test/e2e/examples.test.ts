@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { momentOf } from '../../docs/examples/arguments.js';
 import { marketMaking } from '../../docs/examples/market-making.js';
 import { movingAverage } from '../../docs/examples/moving-average.js';
 import { paperTrader } from '../../docs/examples/paper-trader.js';
@@ -94,6 +95,16 @@ test('the examples find what can be worked out by hand, and run by command', asy
   });
   const [code] = (await once(child, 'close')) as [number];
   assert.deepEqual([code, out], [0, '7 candles, 0 trades, 1000 became 1000\n']);
+});
+
+test('the times of the examples may be counted back from now, as those of the commands', () => {
+  const beforeMs = Date.now();
+  const counted = momentOf({ from: '1.5h' }, 'from');
+  assert.ok(counted instanceof Date);
+  const backMs = beforeMs - counted.getTime();
+  assert.ok(backMs <= 5_400_000 && backMs > 5_340_000, `${backMs} ms back`);
+  assert.equal(momentOf({ to: '2026-01-31' }, 'to'), '2026-01-31');
+  assert.throws(() => momentOf({}, 'to'), /--to is missing/);
 });
 
 test('the paper trader speaks to a server of the contract as to the exchange', async (t) => {

@@ -149,6 +149,17 @@ test('without permission nobody steers; gaps are refused with --strict, and time
   assert.deepEqual(await program.ended(), { code: 0, signal: null });
 });
 
+test('a replay says at its start what the span holds of each market', async () => {
+  const url = await makeArchive();
+  const { code, out } = await runCommand(['replay', ...SPAN, '--for', '1s'], {
+    TAPEKEEP_DATABASE_URL: url,
+  });
+  assert.equal(code, 0);
+  assert.match(out, /^replay ready: .* from 2026-01-15T12:00:00/);
+  assert.match(out, /^ {2}BTC_USDT: .*trades 2026-01-15 12:00:00 – 2026-01-15 12:10:00/m);
+  assert.match(out, /^ {2}ETH_USDT: nothing of it in this span$/m);
+});
+
 test('what cannot be replayed is refused by its name', async () => {
   const url = await makeArchive();
   const empty = await makeDatabase();

@@ -3,6 +3,7 @@ import { openAsOf } from '../../archive/as-of/reader.js';
 import { isLoopback } from '../../config/load.js';
 import { systemClock } from '../../kernel/clock.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
+import type { Span } from '../../kernel/span.js';
 import { openReplay } from '../../replay/replay-backend.js';
 import { ReplayError } from '../../replay/sessions.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
@@ -13,12 +14,14 @@ import { UsageError } from '../failure.js';
 import { archive, coldDirOf } from '../opening/database.js';
 import {
   FOR,
+  formatInstant,
   HOST,
   type Instant,
   instantArgument,
   PORT,
   playSpeedArgument,
   READY_AS_JSON,
+  streamName,
 } from '../options.js';
 import { printable } from '../output.js';
 import { selectMarkets, selectSpan } from '../selection.js';
@@ -137,7 +140,7 @@ export default command({
     process.stdout.write(
       json === true
         ? `${JSON.stringify({ ready: true, ...ready, pid: process.pid })}\n`
-        : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}\n`,
+        : `replay ready: ${url} (real-time ${realtimeUrl}) plays ${names.map(printable).join(', ')} from ${fromText} to ${toText}\n${contentsOf(streams, chosen, { fromMs, toMs })}`,
     );
     await waitForStop(clock, forMs, () => undefined);
     await server.stop();
@@ -160,6 +163,27 @@ function coveredBy(streams: readonly KnownStream[], marketIds: ReadonlySet<numbe
     );
   }
   return { fromMs: Math.min(...from), toMs: Math.max(...to) };
+}
+
+/** What the archive covers of the span, a line for each market. */
+function contentsOf(
+  streams: readonly KnownStream[],
+  markets: readonly { readonly market: string; readonly marketId: number }[],
+  { fromMs, toMs }: Span,
+): string {
+  return markets
+    .map(({ market, marketId }) => {
+      const parts = streams.flatMap((stream) => {
+        if (stream.marketId !== marketId && stream.marketId !== 0) return [];
+        const from = Math.max(fromMs, stream.oldestCoveredMs ?? toMs);
+        const to = Math.min(toMs, stream.newestCoveredMs ?? fromMs);
+        const span = `${formatInstant(from)} – ${formatInstant(to)}`;
+        return from < to ? [`${streamName(stream)} ${span}`] : [];
+      });
+      const held = parts.length === 0 ? 'nothing of it in this span' : parts.join(', ');
+      return `  ${printable(market)}: ${held}\n`;
+    })
+    .join('');
 }
 
 interface Played {

@@ -4,7 +4,12 @@ import { endsInTime, systemClock } from '../../kernel/clock.js';
 import { codeOf, isAborted, messageOf, TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
 import { command, nothing, option, VERSION } from '../command.js';
-import { Daemon, type DaemonAddresses, WAITING_FOR_EXCHANGE } from '../daemon/daemon.js';
+import {
+  Daemon,
+  type DaemonAddresses,
+  SIMULATING_PAST,
+  WAITING_FOR_EXCHANGE,
+} from '../daemon/daemon.js';
 import { ServiceManager } from '../daemon/service-manager.js';
 import { LiveSummary } from '../daemon/summary.js';
 import { type StopReason, waitForStop } from '../ending.js';
@@ -126,6 +131,10 @@ export default command({
 
 /** Why a run had no time to collect. */
 function unready(phase: string, { exchange }: Config): TapekeepError {
+  if (phase === SIMULATING_PAST) {
+    const text = `the time of this run was over while it was still ${phase}; give it longer, or shorten sandbox.history (TAPEKEEP_SANDBOX_HISTORY)`;
+    return new TapekeepError('start_unfinished', 'retry', text);
+  }
   if (phase !== WAITING_FOR_EXCHANGE) {
     const text = `the time of this run was over while it was still ${phase}; give it longer, and if it stays there look at database.url (TAPEKEEP_DATABASE_URL), or at dataDir (TAPEKEEP_DATA_DIR) for the embedded server`;
     return new TapekeepError('start_unfinished', 'retry', text);

@@ -50,6 +50,7 @@ export interface DaemonOptions {
 
 /** The phase that lasts until the exchange answers for the first time. */
 export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
+export const SIMULATING_PAST = 'simulating the past of the built-in exchange';
 /** The embedded server gets this long at least to start. */
 const EMBEDDED_START_MS = 60_000;
 /** Intake gets this long to end at a stop; what is still under way then is collected again. */
@@ -129,6 +130,7 @@ export class Daemon {
     this.#store = store;
     await this.#retrying(() => store.acquireWriterLock());
     await this.#retrying(() => store.closeOrphanSessions());
+    if (config.exchange.url === null) this.#enter(SIMULATING_PAST);
     const { address, builtIn } = await exchangeAddress(config, this.#options);
     this.#builtIn = builtIn;
     signal.throwIfAborted();
