@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -124,4 +125,21 @@ test('the package carries every page that its README links to', () => {
     (path) => !packed.some((one) => path === one || path.startsWith(`${one}/`)),
   );
   assert.deepEqual(left, []);
+});
+
+test('what the commands of the documents write into the clone is ignored, also by the format check', () => {
+  const written = readDocuments()
+    .filter(({ path }) => !path.startsWith('docs/reference/'))
+    .flatMap(({ text }) => [...text.matchAll(/(?:--out|--dir| >) ([a-z][\w./]*)/g)])
+    .map(([, path = '']) => path);
+  assert.ok(written.length >= 8, written.join());
+  const paths = [...new Set(written)].flatMap((path) =>
+    path.includes('.') ? [path, `${path}.manifest.json`] : [`${path}/x.manifest.json`, `${path}/x`],
+  );
+  const { stdout, status } = spawnSync('git', ['check-ignore', '--no-index', ...paths], {
+    cwd: repositoryPath,
+    encoding: 'utf8',
+  });
+  assert.equal(status, 0);
+  assert.deepEqual(stdout.trim().split('\n'), paths);
 });
