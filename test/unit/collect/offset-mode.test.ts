@@ -57,6 +57,21 @@ for (const mode of ['skip', 'id'] as const) {
   });
 }
 
+test('of a history shorter than a page the second look asks for another depth than the first', async () => {
+  const source = new ModelHistory({ ...STEADY, mode: 'skip', history: 5 });
+  const fetch = source.fetch.bind(source);
+  const skips: number[] = [];
+  source.fetch = (...asked) => {
+    skips.push(asked[1]);
+    return fetch(...asked);
+  };
+  await open().begin().look(source, 'M', signal);
+  assert.deepEqual(
+    skips.filter((skip) => skip > 0),
+    [4, 3, 3],
+  );
+});
+
 test('a doubt is followed at most every ten minutes, keeps the known mode meanwhile, and is told', async () => {
   const { archive, clock, telemetry, begin } = open();
   archive.modes = { historyResult: 'skip' };
