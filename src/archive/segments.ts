@@ -1,6 +1,7 @@
 import { join } from 'node:path';
+import { BoundedMap } from '../kernel/bounded.js';
 import { DAY_MS } from '../kernel/durations.js';
-import type { Span } from '../kernel/span.js';
+import { overlapOf, type Span } from '../kernel/span.js';
 import { type MergedKind, tableOfKind } from '../model/kinds.js';
 import type { RemovedPartition } from '../store/index.js';
 import { checkFileOnce } from './cold/folder.js';
@@ -78,11 +79,6 @@ const daySpan = (date: string): Span => {
   return { fromMs, toMs: fromMs + DAY_MS };
 };
 
-const intersect = (a: Span, b: Span): Span => ({
-  fromMs: Math.max(a.fromMs, b.fromMs),
-  toMs: Math.min(a.toMs, b.toMs),
-});
-
 /** The files that a manifest lists for a span, in their order. */
 export function placeFiles(
   coldDir: string,
@@ -91,7 +87,7 @@ export function placeFiles(
   marketIds?: readonly number[],
 ): PlacedFile[] {
   const partition = { fromMs: Date.parse(manifest.from), toMs: Date.parse(manifest.to) };
-  const asked = intersect(partition, span);
+  const asked = overlapOf(partition, span);
   const byDay = (a: ColdFile, b: ColdFile) =>
     a.date === b.date ? a.marketId - b.marketId : a.date < b.date ? -1 : 1;
   return manifest.files
@@ -100,7 +96,7 @@ export function placeFiles(
     .map((file) => ({
       ...file,
       absolutePath: join(coldDir, file.path),
-      span: intersect(asked, daySpan(file.date)),
+      span: overlapOf(asked, daySpan(file.date)),
     }))
     .filter((file) => file.span.toMs > file.span.fromMs);
 }
@@ -112,7 +108,7 @@ const MAX_MANIFESTS = 16;
 export class ColdFolder {
   readonly #dir: string;
   readonly #signal: AbortSignal | undefined;
-  readonly #manifests = new Map<string, Promise<ColdManifest>>();
+  readonly #manifests = new BoundedMap<string, Promise<ColdManifest>>(MAX_MANIFESTS);
 
   constructor(dir: string, signal: AbortSignal | undefined) {
     this.#dir = dir;
@@ -145,10 +141,6 @@ export class ColdFolder {
     }
     const known = this.#manifests.get(uri);
     if (known !== undefined) return known;
-    const [oldest] = this.#manifests.keys();
-    if (this.#manifests.size >= MAX_MANIFESTS && oldest !== undefined) {
-      this.#manifests.delete(oldest);
-    }
     const read = this.#read(partition, uri);
     this.#manifests.set(uri, read);
     return read;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isKlineInterval, PAGE_LIMIT } from '../contract/limits.js';
+import { knownExchanges, ofChoices, type VARIANT_CHOICES } from '../contract/variants.js';
 import { SERIES, type Series, WRITTEN_SERIES } from '../model/series.js';
 import {
   credentialOrNull,
@@ -138,29 +139,19 @@ const retention = section({
 
 const port = (standard: number) => whole(0, 65_535).prefault(standard);
 
+type Words = typeof VARIANT_CHOICES;
+
 /** What servers of the family do differently, as the built-in exchange can. */
 const variants = section({
-  like: oneOf('contract', 'earnbit', 'pointpay', 'coinsbit', 'c-patex', 'localtrade').prefault(
-    'contract',
-  ),
-  signedContent: oneOf('payload', 'body').prefault('payload'),
-  sinceMode: oneOf('skip', 'id').prefault('skip'),
+  like: oneOf(...knownExchanges).prefault('contract'),
+  ...(ofChoices((_name, _about, words) => oneOf(...words).prefault(words[0] ?? '')) as unknown as {
+    readonly [Name in keyof Words]: z.ZodPrefault<z.ZodType<Words[Name]['words'][number]>>;
+  }),
   sinceMin: whole(0, 1).prefault(0),
-  historyTotal: oneOf('told', 'omitted').prefault('told'),
-  tickerName: oneOf('told', 'omitted').prefault('told'),
-  envelopes: oneOf('contract', 'swapped').prefault('contract'),
-  precisions: oneOf('number', 'text').prefault('number'),
-  bookFees: oneOf('told', 'omitted').prefault('told'),
   pageCap: wholeOrNull(1, 1_000_000).prefault(null),
-  bidsOrder: oneOf('best', 'ascending').prefault('best'),
   rateLimit: wholeOr(1, 1_000_000, 'none', 'headers').prefault('none'),
-  errorShapes: oneOf('contract', 'family', 'ok').prefault('contract'),
-  subscribeForm: oneOf('market', 'markets').prefault('market'),
-  updateShape: oneOf('contract', 'family').prefault('contract'),
   updateInterval: duration('1ms', '1h').prefault('1s'),
   idleTimeout: duration('1s', '24h').prefault('60s'),
-  unknownMethod: oneOf('error', 'silent').prefault('error'),
-  badJson: oneOf('ignore', 'close').prefault('ignore'),
 });
 
 /** The whole tree of settings. */

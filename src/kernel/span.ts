@@ -28,6 +28,11 @@ export function holdsSpan(outer: Span, inner: Span): boolean {
   return outer.fromMs <= inner.fromMs && inner.toMs <= outer.toMs;
 }
 
+/** Whether two spans have anything in common. */
+export function doOverlap(a: Span, b: Span): boolean {
+  return a.fromMs < b.toMs && b.fromMs < a.toMs;
+}
+
 /** What two spans have in common; empty when that is nothing. */
 export function overlapOf(a: Span, b: Span): Span {
   return { fromMs: Math.max(a.fromMs, b.fromMs), toMs: Math.min(a.toMs, b.toMs) };

@@ -1,5 +1,5 @@
 import { compareDecimals, equalDecimals } from '../kernel/decimal.js';
-import { normalizeSpans, type Span } from '../kernel/span.js';
+import { doOverlap, normalizeSpans, type Span, subtractSpans } from '../kernel/span.js';
 
 /**
  * Trades against candles: two roads by which the exchange serves the same facts. Where the archive
@@ -146,16 +146,6 @@ export interface CheckRow {
   readonly nextTryAtMs: number | null;
 }
 
-const overlaps = (a: Span, b: Span) => a.fromMs < b.toMs && b.fromMs < a.toMs;
-
-/** What is left of `whole` without `hole`. */
-function around(whole: Span, hole: Span): Span[] {
-  return [
-    { fromMs: whole.fromMs, toMs: Math.min(whole.toMs, hole.fromMs) },
-    { fromMs: Math.max(whole.fromMs, hole.toMs), toMs: whole.toMs },
-  ].filter(({ fromMs, toMs }) => fromMs < toMs);
-}
-
 /** A match over a span; it needs nothing more. */
 export function matchRow(span: Span): CheckRow {
   return { span, outcome: 'match', differences: [], tries: 0, nextTryAtMs: null };
@@ -172,8 +162,8 @@ export function mergeChecks(known: readonly CheckRow[], later: readonly CheckRow
   let kept = [...known];
   for (const { span } of later) {
     kept = kept.flatMap((row) =>
-      overlaps(row.span, span)
-        ? around(row.span, span).map((part) => ({ ...row, span: part }))
+      doOverlap(row.span, span)
+        ? subtractSpans(row.span, [span]).map((part) => ({ ...row, span: part }))
         : row,
     );
   }
@@ -196,8 +186,8 @@ export function invalidateRows(
   nowMs: number,
 ): CheckRow[] {
   return known.flatMap((row) => {
-    if (!overlaps(row.span, changed)) return row;
+    if (!doOverlap(row.span, changed)) return row;
     if (row.outcome === 'mismatch') return { ...row, nextTryAtMs: row.nextTryAtMs ?? nowMs };
-    return around(row.span, changed).map(matchRow);
+    return subtractSpans(row.span, [changed]).map(matchRow);
   });
 }

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../kernel/bounded.js';
 import type { Random } from '../kernel/random.js';
 
 interface BlockedEdge {
@@ -16,7 +17,7 @@ const EDGES_MAX = 1000;
  * Times are of a monotonic clock, milliseconds.
  */
 export class BlockedEdges {
-  readonly #edges = new Map<number, BlockedEdge>();
+  readonly #edges = new BoundedMap<number, BlockedEdge>(EDGES_MAX);
   readonly #random: Random;
   readonly #baseMs: number;
   readonly #capMs: number;
@@ -43,12 +44,7 @@ export class BlockedEdges {
 
   /** Takes over what was remembered of an edge elsewhere. */
   restore(edgeMs: number, attempts: number, retryAtMs: number): void {
-    this.#edges.delete(edgeMs);
     this.#edges.set(edgeMs, { attempts, retryAtMs });
-    if (this.#edges.size > EDGES_MAX) {
-      const [oldest] = this.#edges.keys();
-      if (oldest !== undefined) this.#edges.delete(oldest);
-    }
   }
 
   /** Tries in a row that led nowhere. */

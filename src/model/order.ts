@@ -1,3 +1,5 @@
+import { firstNot } from '../kernel/sorted.js';
+
 /**
  * The order of trades, and rows of a page that do not fit into it. Pure decisions, no I/O.
  *
@@ -123,13 +125,7 @@ function longestRun(values: readonly number[]): Set<number> {
   const before: (number | undefined)[] = [];
   let end: number | undefined;
   for (const [at, value] of values.entries()) {
-    let low = 0;
-    let high = lastOf.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if ((values[lastOf[middle] ?? 0] ?? 0) <= value) low = middle + 1;
-      else high = middle;
-    }
+    const low = firstNot(lastOf.length, (place) => (values[lastOf[place] ?? 0] ?? 0) <= value);
     if (low === lastOf.length) end = at;
     lastOf[low] = at;
     before[at] = low === 0 ? undefined : lastOf[low - 1];

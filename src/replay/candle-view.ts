@@ -10,6 +10,7 @@ import {
 import { joinCandles } from '../archive/candles.js';
 import type { Candle } from '../contract/resources.js';
 import type { Clock } from '../kernel/clock.js';
+import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import type { KlineQuery } from '../server/backend.js';
 import { FreshCache } from './caches.js';
@@ -23,11 +24,19 @@ const CANDLES_MAX = 20_000;
 const OPEN_MAX = 1000;
 /** Trades that candles of a length that was not collected may be made of, in one request. */
 const MADE_SPAN_MAX_MS = 31 * 86_400_000;
-const MS_PER_S = 1000;
 
 interface OpenCandle {
   readonly top: TradePlace;
   readonly candle: BuiltCandle | undefined;
+}
+
+interface CandleParts {
+  readonly asOf: AsOfReader;
+  readonly catalog: Catalog;
+  readonly gaps: GapBook;
+  readonly late: LateGaps;
+  readonly trades: TradeView;
+  readonly isKnownOnly: boolean;
 }
 
 export interface CandlesSeen {
@@ -42,44 +51,24 @@ export interface CandlesSeen {
  * known counts: an open candle whose newest trades are still on their way is shown as far as it was known.
  */
 export class CandleView {
-  readonly #asOf: AsOfReader;
-  readonly #catalog: Catalog;
-  readonly #gaps: GapBook;
-  readonly #late: LateGaps;
-  readonly #trades: TradeView;
-  readonly #isKnownOnly: boolean;
+  readonly #parts: CandleParts;
   readonly #open: FreshCache<OpenCandle>;
 
-  constructor(
-    clock: Clock,
-    parts: {
-      readonly asOf: AsOfReader;
-      readonly catalog: Catalog;
-      readonly gaps: GapBook;
-      readonly late: LateGaps;
-      readonly trades: TradeView;
-      readonly isKnownOnly: boolean;
-    },
-  ) {
-    this.#asOf = parts.asOf;
-    this.#catalog = parts.catalog;
-    this.#gaps = parts.gaps;
-    this.#late = parts.late;
-    this.#trades = parts.trades;
-    this.#isKnownOnly = parts.isKnownOnly;
+  constructor(clock: Clock, parts: CandleParts) {
+    this.#parts = parts;
     this.#open = new FreshCache(clock, OPEN_MAX);
   }
 
   async seen(market: AsOfMarket, nowMs: number, query: KlineQuery): Promise<CandlesSeen> {
     const { intervalS } = query;
-    const lengthMs = intervalS * MS_PER_S;
+    const lengthMs = intervalS * SECOND_MS;
     const floor = (ms: number) => Math.floor(ms / lengthMs) * lengthMs;
     const openMs = floor(nowMs);
-    const fromMs = floor(query.startS * MS_PER_S);
-    const untilMs = Math.min(floor(query.endS * MS_PER_S) + lengthMs, openMs);
+    const fromMs = floor(query.startS * SECOND_MS);
+    const untilMs = Math.min(floor(query.endS * SECOND_MS) + lengthMs, openMs);
     const closed = { fromMs, toMs: Math.max(fromMs, untilMs) };
-    const isOpenAsked = query.endS * MS_PER_S >= openMs && fromMs <= openMs;
-    const stream = this.#catalog.stream('kline', market.marketId, intervalS);
+    const isOpenAsked = query.endS * SECOND_MS >= openMs && fromMs <= openMs;
+    const stream = this.#parts.catalog.stream('kline', market.marketId, intervalS);
     const found =
       stream === undefined
         ? await this.#made(market, nowMs, intervalS, closed)
@@ -96,11 +85,11 @@ export class CandleView {
   async #stored(stream: KnownStream, nowMs: number, span: Span) {
     if (span.toMs <= span.fromMs) return { built: [], gaps: [] };
     const { marketId, variant } = stream;
-    const knownAt = this.#isKnownOnly ? nowMs : null;
-    const built = await this.#asOf.klines(marketId, variant, span, CANDLES_MAX, knownAt);
+    const knownAt = this.#parts.isKnownOnly ? nowMs : null;
+    const built = await this.#parts.asOf.klines(marketId, variant, span, CANDLES_MAX, knownAt);
     const gaps = [
-      ...(await this.#gaps.touched('kline', stream, span, nowMs)),
-      ...(await this.#late.klines(marketId, variant, span, built, nowMs, CANDLES_MAX)),
+      ...(await this.#parts.gaps.touched('kline', stream, span, nowMs)),
+      ...(await this.#parts.late.klines(marketId, variant, span, built, nowMs, CANDLES_MAX)),
     ];
     return { built, gaps };
   }
@@ -109,7 +98,7 @@ export class CandleView {
   async #made(market: AsOfMarket, nowMs: number, intervalS: number, asked: Span) {
     // Before the oldest thing that is known of it there is nothing to be made.
     const oldestMs = Math.max(asked.fromMs, market.oldestCoveredMs ?? asked.toMs);
-    const lengthMs = intervalS * MS_PER_S;
+    const lengthMs = intervalS * SECOND_MS;
     const fromMs = Math.max(
       Math.floor(oldestMs / lengthMs) * lengthMs,
       asked.toMs - Math.max(lengthMs, MADE_SPAN_MAX_MS),
@@ -121,17 +110,17 @@ export class CandleView {
         ? [{ kind: 'kline', span: tooOld, reason: 'not collected' } as const]
         : [];
     if (span.toMs <= span.fromMs) return { built: [], gaps: notMade };
-    const trades = this.#catalog.stream('trades', market.marketId);
-    const gapsInReply = await this.#gaps.touched('trades', trades, span, nowMs);
-    const made = await this.#asOf.candlesOfTrades(
-      ...([market.marketId, intervalS, startOfSecond(span.fromMs / MS_PER_S)] as const),
-      startOfSecond(span.toMs / MS_PER_S),
-      this.#isKnownOnly ? nowMs : null,
+    const trades = this.#parts.catalog.stream('trades', market.marketId);
+    const gapsInReply = await this.#parts.gaps.touched('trades', trades, span, nowMs);
+    const made = await this.#parts.asOf.candlesOfTrades(
+      ...([market.marketId, intervalS, startOfSecond(span.fromMs / SECOND_MS)] as const),
+      startOfSecond(span.toMs / SECOND_MS),
+      this.#parts.isKnownOnly ? nowMs : null,
     );
-    const late = this.#late.candles('trades', intervalS, made.lateOpenAtS, nowMs);
+    const late = this.#parts.late.candles('trades', intervalS, made.lateOpenAtS, nowMs);
     const gaps = [...notMade, ...gapsInReply, ...late];
     const isWhole = ({ openAtS }: BuiltCandle) => {
-      const [startMs, endMs] = [openAtS * MS_PER_S, (openAtS + intervalS) * MS_PER_S];
+      const [startMs, endMs] = [openAtS * SECOND_MS, (openAtS + intervalS) * SECOND_MS];
       return gaps.every((gap) => gap.span.toMs <= startMs || gap.span.fromMs >= endMs);
     };
     return { built: made.candles.filter(isWhole), gaps };
@@ -139,17 +128,17 @@ export class CandleView {
 
   async #openCandle(market: AsOfMarket, nowMs: number, intervalS: number, openMs: number) {
     const { marketId } = market;
-    const trades = this.#catalog.stream('trades', marketId);
+    const trades = this.#parts.catalog.stream('trades', marketId);
     const span = { fromMs: openMs, toMs: nowMs };
-    const start = startOfSecond(openMs / MS_PER_S);
-    const run = { from: start, before: startOfSecond(Math.floor(nowMs / MS_PER_S) + 1) };
-    const gapsInReply = await this.#gaps.touched('trades', trades, span, nowMs);
-    const { gaps: late, lowest } = await this.#late.trades(marketId, run, [], nowMs);
+    const start = startOfSecond(openMs / SECOND_MS);
+    const run = { from: start, before: startOfSecond(Math.floor(nowMs / SECOND_MS) + 1) };
+    const gapsInReply = await this.#parts.gaps.touched('trades', trades, span, nowMs);
+    const { gaps: late, lowest } = await this.#parts.late.trades(marketId, run, [], nowMs);
     const gaps = [...gapsInReply, ...late];
     if (gapsInReply.length > 0 || (await this.#isKnownAbove(marketId, lowest, nowMs))) {
       return { built: [], gaps };
     }
-    const top = await this.#trades.top(marketId, nowMs);
+    const top = await this.#parts.trades.top(marketId, nowMs);
     const built = await this.#upTo(marketId, intervalS, start, top, nowMs);
     return { built: built === undefined ? [] : [built], gaps };
   }
@@ -157,7 +146,7 @@ export class CandleView {
   /** Whether a trade above a place that came late was known already: there was a gap, not only a delay. */
   async #isKnownAbove(marketId: number, late: TradePlace | undefined, nowMs: number) {
     if (late === undefined) return false;
-    const [newest] = await this.#trades.page(marketId, nowMs, 0, 1);
+    const [newest] = await this.#parts.trades.page(marketId, nowMs, 0, 1);
     return newest !== undefined && comparePlaces(newest, late) > 0;
   }
 
@@ -169,13 +158,13 @@ export class CandleView {
     top: TradePlace,
     nowMs: number,
   ): Promise<BuiltCandle | undefined> {
-    const knownAt = this.#isKnownOnly ? nowMs : null;
+    const knownAt = this.#parts.isKnownOnly ? nowMs : null;
     const read = async (from: TradePlace) => {
       if (comparePlaces(from, top) >= 0) return undefined;
-      const made = await this.#asOf.candlesOfTrades(marketId, intervalS, from, top, knownAt);
+      const made = await this.#parts.asOf.candlesOfTrades(marketId, intervalS, from, top, knownAt);
       return made.candles[0];
     };
-    if (this.#isKnownOnly) return read(start);
+    if (this.#parts.isKnownOnly) return read(start);
     const key = `${marketId} ${intervalS} ${start.tradedAtS}`;
     const whole = async () => ({ top, candle: await read(start) });
     const known = await this.#open.get(key, whole);

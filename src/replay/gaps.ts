@@ -8,6 +8,7 @@ import {
 } from '../archive/as-of/reader.js';
 import type { GapNotice } from '../contract/gap-notices.js';
 import type { Clock } from '../kernel/clock.js';
+import { SECOND_MS } from '../kernel/durations.js';
 import type { Span } from '../kernel/span.js';
 import { FreshCache } from './caches.js';
 import type { ReplayedKind } from './catalog.js';
@@ -99,7 +100,6 @@ export function cutAt(nowMs: number, fromMs: number, toMs: number): number {
 
 /** Late trades of one answer that are listed; all below the last of them is suspect. */
 const TRADES_MAX = 1000;
-const MS_PER_S = 1000;
 const REASON = 'received later';
 
 /** A run of late trades with none in it that was known. */
@@ -147,8 +147,8 @@ export class LateGaps {
     const gaps = runs.toReversed().map(({ newest, oldest }) => ({
       ...({ kind: 'trades', reason: REASON } as const),
       span: {
-        fromMs: oldest.tradedAtS * MS_PER_S,
-        toMs: cutAt(nowMs, oldest.tradedAtS * MS_PER_S, (newest.tradedAtS + 1) * MS_PER_S),
+        fromMs: oldest.tradedAtS * SECOND_MS,
+        toMs: cutAt(nowMs, oldest.tradedAtS * SECOND_MS, (newest.tradedAtS + 1) * SECOND_MS),
       },
     }));
     return { gaps, lowest: last.oldest };
@@ -163,7 +163,7 @@ export class LateGaps {
   ): TouchedGap[] {
     const spans: { fromMs: number; toMs: number }[] = [];
     for (const open of openAtS) {
-      const [fromMs, toMs] = [open * MS_PER_S, (open + intervalS) * MS_PER_S];
+      const [fromMs, toMs] = [open * SECOND_MS, (open + intervalS) * SECOND_MS];
       const last = spans.at(-1);
       if (last?.toMs === fromMs) last.toMs = toMs;
       else spans.push({ fromMs, toMs });

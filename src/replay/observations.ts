@@ -3,6 +3,7 @@ import type { BookOrder, Depth, StateRecord, Ticker, TickerEntry } from '../cont
 import type { Side } from '../contract/values.js';
 import type { Clock } from '../kernel/clock.js';
 import { percentChange } from '../kernel/decimal.js';
+import { SECOND_MS } from '../kernel/durations.js';
 import { type Holding, SeenCache } from './caches.js';
 
 /** Sets of tickers that are remembered, and snapshots of depth, which may be large. */
@@ -91,8 +92,6 @@ export class Observations {
   }
 }
 
-const MS_PER_S = 1000;
-
 function figuresOf({ bid, ask, open, high, low, last }: TickerRow, name: string) {
   return { name, bid, ask, open, high, low, last };
 }
@@ -105,7 +104,7 @@ export function tickerOf(name: string, row: TickerRow): Ticker {
 /** With the time that the exchange wrote into it then. */
 export function tickerEntryOf(name: string, row: TickerRow): TickerEntry {
   const { atMs, volume: vol, deal, change } = row;
-  return { at: atMs / MS_PER_S, ticker: { ...figuresOf(row, name), vol, deal, change } };
+  return { at: atMs / SECOND_MS, ticker: { ...figuresOf(row, name), vol, deal, change } };
 }
 
 export function depthOf(row: DepthRow, limit: number): Depth {
@@ -130,7 +129,7 @@ export function ordersOf(row: DepthRow, market: string, side: Side): BookOrder[]
     return {
       id: 2 * at + (isBuy ? 1 : 2),
       ...{ market, price, amount, left: amount, type: 'limit', side },
-      timestamp: row.observedAtMs / MS_PER_S,
+      timestamp: row.observedAtMs / SECOND_MS,
       ...{ takerFee: '0', makerFee: '0', dealStock: '0', dealMoney: '0' },
     };
   });

@@ -24,6 +24,7 @@ import type {
   TickerEntry,
 } from '../contract/resources.js';
 import type { Side } from '../contract/values.js';
+import { SECOND_MS, SECOND_US } from '../kernel/durations.js';
 import {
   type Backend,
   type BackendTrade,
@@ -43,8 +44,6 @@ import type { ReplayContext, ReplaySession } from './sessions.js';
 const BOOK_HEADER = 'x-tapekeep-book';
 /** Gaps that a refusal names. */
 const REFUSED_FOR_MAX = 5;
-const US_PER_S = 1_000_000;
-const MS_PER_S = 1000;
 const NO_TICKERS: ReadonlyMap<number, TickerRow> = new Map();
 
 export interface ReplayClientParts {
@@ -148,17 +147,17 @@ export class ReplayClient implements Backend {
       // of a time before that it shows nothing, which is no quiet market.
       const startMs = stream?.collectFromMs ?? stream?.oldestCoveredMs ?? nowMs;
       const isShort = rows.length < limit;
-      const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * MS_PER_S;
+      const oldestMs = oldest === undefined ? nowMs : oldest.tradedAtS * SECOND_MS;
       const span = {
         fromMs: isShort ? Math.min(startMs, oldestMs, nowMs - 1) : oldestMs,
-        toMs: upper === undefined ? nowMs : (upper.tradedAtS + 1) * MS_PER_S,
+        toMs: upper === undefined ? nowMs : (upper.tradedAtS + 1) * SECOND_MS,
       };
       const run = {
         from:
           isShort || oldest === undefined
-            ? startOfSecond(Math.floor(span.fromMs / MS_PER_S))
+            ? startOfSecond(Math.floor(span.fromMs / SECOND_MS))
             : oldest,
-        before: upper ?? startOfSecond(Math.floor(nowMs / MS_PER_S) + 1),
+        before: upper ?? startOfSecond(Math.floor(nowMs / SECOND_MS) + 1),
       };
       // Where only the second is known, that is shown as the exact time.
       const isInexact =
@@ -170,7 +169,7 @@ export class ReplayClient implements Backend {
         ...(isInexact ? await gaps.touched('times', times, span, nowMs) : []),
       ]);
       return rows.map(({ tid, tradedAtS, executedAtUs, price, amount, total, side }) => {
-        const timeUs = executedAtUs ?? tradedAtS * US_PER_S;
+        const timeUs = executedAtUs ?? tradedAtS * SECOND_US;
         return { id: tid, timeUs, price, amount, total, side };
       });
     });

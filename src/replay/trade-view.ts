@@ -6,6 +6,7 @@ import {
   type TradeRow,
 } from '../archive/as-of/reader.js';
 import type { Clock } from '../kernel/clock.js';
+import { SECOND_US } from '../kernel/durations.js';
 import { Mutex } from '../kernel/mutex.js';
 import { RefusedError } from '../server/backend.js';
 import { FreshCache } from './caches.js';
@@ -187,7 +188,6 @@ function thinned(checkpoints: readonly Checkpoint[], spacing: number): Checkpoin
   return kept;
 }
 
-const US_PER_S = 1_000_000;
 const US_PER_MS = 1000;
 /** Trades below the newest that are found by reading all of them. */
 const NEAR = 1000;
@@ -227,7 +227,7 @@ export class TradeView {
    */
   async top(marketId: number, nowMs: number): Promise<TradePlace> {
     const nowUs = Math.min(nowMs * US_PER_MS, this.#toMs * US_PER_MS - 1);
-    const second = Math.floor(nowUs / US_PER_S);
+    const second = Math.floor(nowUs / SECOND_US);
     const key = `${marketId} ${second}`;
     const all = await this.#seconds.get(key, () => this.#asOf.tradesOfSecond(marketId, second));
     const rows = this.#isKnownOnly ? all.filter((row) => row.receivedAtMs <= nowMs) : all;

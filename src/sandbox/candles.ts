@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Candle } from '../contract/resources.js';
+import { SECOND_US } from '../kernel/durations.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 import type { MarketTape } from './market-tape.js';
 
@@ -20,8 +21,6 @@ interface CandleSpan {
   readonly intervalS: number;
 }
 
-const US_PER_S = 1_000_000;
-
 /**
  * The candles of one market, from its trades. A candle that began before the served history does is
  * left out, because its sums would be too small and look whole; the candle of the present is
@@ -37,20 +36,20 @@ export function candlesOf(
   const visible = tape.visible(nowMs);
   const floor = (second: number) => Math.floor(second / intervalS) * intervalS;
   const openCandleS = floor(nowMs / 1000);
-  const completeFromS = Math.ceil(tape.completeFromUs(visible) / US_PER_S);
+  const completeFromS = Math.ceil(tape.completeFromUs(visible) / SECOND_US);
   const firstWholeS = Math.ceil(completeFromS / intervalS) * intervalS;
   const fromS = Math.max(floor(startS), Math.min(firstWholeS, openCandleS));
   const toS = Math.min(endS, openCandleS);
   const candles: Candle[] = [];
-  let position = Math.max(visible.first, columns.firstAtOrAfter(fromS * US_PER_S));
+  let position = Math.max(visible.first, columns.firstAtOrAfter(fromS * SECOND_US));
   let timeS = fromS;
   while (timeS <= toS) {
     if (rules.emptyCandles === 'omitted') {
       if (position >= visible.end) break;
-      timeS = floor(columns.timeUsAt(position) / US_PER_S);
+      timeS = floor(columns.timeUsAt(position) / SECOND_US);
       if (timeS > toS) break;
     }
-    const next = Math.min(visible.end, columns.firstAtOrAfter((timeS + intervalS) * US_PER_S));
+    const next = Math.min(visible.end, columns.firstAtOrAfter((timeS + intervalS) * SECOND_US));
     const made = candle(tape, timeS, position, next, rules.candleOpen);
     if (made !== undefined) candles.push(made);
     position = next;

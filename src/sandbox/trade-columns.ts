@@ -1,3 +1,4 @@
+import { firstNot } from '../kernel/sorted.js';
 import type { BackendTrade } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 
@@ -110,14 +111,9 @@ export class TradeColumns {
 
   /** Position of the first held trade at or after `timeUs`; `end` when there is none. */
   firstAtOrAfter(timeUs: number): number {
-    let low = 0;
-    let high = this.#end - this.#base;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if ((this.#timesUs[middle] ?? 0) < timeUs) low = middle + 1;
-      else high = middle;
-    }
-    return this.#base + low;
+    const times = this.#timesUs;
+    const held = this.#end - this.#base;
+    return this.#base + firstNot(held, (slot) => (times[slot] ?? 0) < timeUs);
   }
 
   /** Position of the first held trade after `timeUs`. Times are whole microseconds. */

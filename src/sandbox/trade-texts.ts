@@ -1,3 +1,4 @@
+import { SECOND_US } from '../kernel/durations.js';
 import type { TradeForm } from '../server/backend.js';
 import { formatScaled, formatTrimmed } from './amounts.js';
 import type { TradeColumns } from './trade-columns.js';
@@ -6,7 +7,6 @@ import type { TradeColumns } from './trade-columns.js';
 const BLOCK = 64;
 /** Characters that are kept at most, half of them for certain; a trade has some 115. */
 const KEPT_LENGTH_MAX = 32 * 1024 * 1024;
-const US_PER_S = 1_000_000;
 
 /** The rows of the positions `[from, to)`, newest first, with a comma after each. */
 interface Block {
@@ -26,8 +26,8 @@ function writeRow(form: TradeForm, columns: TradeColumns, position: number): str
   const timeUs = columns.timeUsAt(position);
   const head =
     form === 'history'
-      ? `{"id":${id},"time":${timeUs / US_PER_S}`
-      : `{"tid":${id},"date":${Math.floor(timeUs / US_PER_S)}`;
+      ? `{"id":${id},"time":${timeUs / SECOND_US}`
+      : `{"tid":${id},"date":${Math.floor(timeUs / SECOND_US)}`;
   const scaledPrice = columns.priceAt(position);
   const scaledAmount = columns.amountAt(position);
   const price = formatScaled(scaledPrice, priceDigits);

@@ -1,3 +1,4 @@
+import { DEFAULT_VARIANTS, type ServerVariants } from '../contract/variants.js';
 import type { Clock } from '../kernel/clock.js';
 import { limitConnections } from '../kernel/connections.js';
 import type { ServerEvents } from '../observe/events.js';
@@ -5,7 +6,6 @@ import type { Backend } from './backend.js';
 import type { Interference } from './faults.js';
 import { buildHttpServer, type ServerContext } from './http/http.js';
 import { RealtimeServer } from './realtime/realtime.js';
-import { DEFAULT_VARIANTS, type ServerVariants } from './variants.js';
 
 /** Path of the real-time interface, on the same port as the HTTP interface. */
 const REALTIME_PATH = '/ws';

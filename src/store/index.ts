@@ -80,5 +80,7 @@ export type {
 } from './sealing/partitions.js';
 export type { LedgerSuspect, StreamCoverage, Unsettled } from './sealing/settled.js';
 
+export { fromMs as timestampSql, toMs as millisSql } from './sql.js';
+
 export type SealingStore = Store['sealing'];
 export type CheckStore = Store['checks'];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
-import { type KnownExchange, knownExchanges } from '../../src/server/variants.js';
+import { type KnownExchange, knownExchanges } from '../../src/contract/variants.js';
 import { makeTrades, tapeLines } from '../support/exchanges/recorded.js';
 import { writeTape } from '../support/exchanges/tape-exchange.js';
 import { isSettled, judge } from '../support/oracle/judge.js';

@@ -119,7 +119,6 @@ test('pending are whole slots that both roads cover, without those judged', asyn
   assert.deepEqual(totals, {
     ...one,
     market: 'BTC_USDT',
-    matchMs: 180_000,
     mismatches: 1,
     judgedUntilMs: spanS(0, 300).toMs,
     coveredUntilMs: spanS(0, 300).toMs,

@@ -13,7 +13,9 @@ const NO_LIE = { where: /^$/, bend: () => {} };
 const MARKET = 'BTC_USDT';
 
 test('a blocked pair is told as such, and no order is looked at there', async (t) => {
-  const { url } = await startJudgedLive(t, {}, (backend) => backend.blockOrders(MARKET, true));
+  const { url } = await startJudgedLive(t, {}, (backend) =>
+    backend.marketControl.block(MARKET, true),
+  );
   const result = await judge(url, { only: 'orderNew.', market: MARKET });
   assert.deepEqual(idsWith('fail', result), []);
   assert.ok(idsWith('pass', result).includes('orderNew.blocked'));

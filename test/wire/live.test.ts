@@ -111,13 +111,13 @@ test('orders that cannot be are refused and change nothing', async (t) => {
 test('blocked, unblocked, delisted', async (t) => {
   const { alice, backend } = await open(t);
   await alice.order(MARKET, 'sell', '100', '1');
-  backend.blockOrders(MARKET, true);
+  backend.marketControl.block(MARKET, true);
   assert.deepEqual(await place(alice, 'sell', '100', '1'), BLOCKED);
   assert.equal((await alice.orders(MARKET)).total, 1, 'what rests stays');
-  backend.blockOrders(MARKET, false);
+  backend.marketControl.block(MARKET, false);
   await alice.order(MARKET, 'sell', '100', '1');
   assert.deepEqual((await alice.balances()).AAA, { available: '8', freeze: '2' });
-  backend.delistMarket(MARKET);
+  backend.marketControl.delist(MARKET);
   assert.deepEqual(await place(alice, 'sell', '100', '1'), INVALID);
   assert.deepEqual(await alice.post('/api/v1/orders', { market: MARKET }), INVALID);
   assert.deepEqual((await alice.balances()).AAA, { available: '10', freeze: '0' });
@@ -138,7 +138,7 @@ test('in a busy market a user trades with the simulated traders', async (t) => {
   const depth = backend.depth('BTC_USDT', 3).asks;
   const amount = depth.map(([, each]) => each).reduce(addDecimals, '0');
   const cost = depth.map(([price, each]) => multiplyDecimals(price, each)).reduce(addDecimals, '0');
-  backend.deposit('carol', 'USDT', '100000000');
+  backend.marketControl.deposit('carol', 'USDT', '100000000');
   await carol.order('BTC_USDT', 'buy', depth[2]?.[0] ?? '', amount);
   const taken = backend.trades('BTC_USDT', 0, 100);
   const nowUs = backend.nowMs() * 1000;
@@ -172,6 +172,6 @@ test('a key that is not activated signs in vain; its account takes funds and wai
     available: '10',
     freeze: '0',
   });
-  backend.deposit('d-key', 'AAA', '2');
+  backend.marketControl.deposit('d-key', 'AAA', '2');
   assert.equal(backend.balances('d-key').AAA?.available, '12');
 });

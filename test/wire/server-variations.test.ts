@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ExchangeClient } from '../../src/client/index.js';
+import type { ServerVariants } from '../../src/contract/variants.js';
+import { KNOWN_EXCHANGES, knownExchanges } from '../../src/contract/variants.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import type { ServerVariants } from '../../src/server/variants.js';
-import { KNOWN_EXCHANGES, knownExchanges } from '../../src/server/variants.js';
 import { startFaultyExchange } from '../support/exchanges/faulty-exchange.js';
 import { startTapeExchange } from '../support/exchanges/tape-exchange.js';
 

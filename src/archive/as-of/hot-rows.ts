@@ -7,7 +7,7 @@ import {
   timeColumnOf,
 } from '../../model/kinds.js';
 import { type Column, type SeriesTable, seriesOf } from '../../model/series.js';
-import type { SqlValue, Store } from '../../store/index.js';
+import { millisSql, type SqlValue, type Store, timestampSql } from '../../store/index.js';
 
 /**
  * Rows of the database that meet conditions, by statements of their own: any number at once, beside the
@@ -34,14 +34,6 @@ export interface RowQuestion<Kind extends MergedKind> {
   readonly where: readonly Condition<RowOfKind<Kind>>[];
 }
 
-/** A timestamp of UNIX milliseconds. */
-export const timestampSql = (expression: string) =>
-  `(timestamptz 'epoch' + (${expression})::float8 * interval '1 ms')`;
-const perSecond = (count: number, expression: string) =>
-  `(extract(epoch FROM ${expression}) * ${count})::float8`;
-/** UNIX milliseconds of a timestamp. */
-export const millisSql = (expression: string) => perSecond(1000, expression);
-
 function columnOf(table: SeriesTable, name: string): Column {
   const column = seriesOf(table).columns.find((one) => one.name === name || one.field === name);
   if (column === undefined) throw new RangeError(`${table} has no column ${name}`);
@@ -64,27 +56,8 @@ type Comparison = '=' | '<' | '<=' | '>' | '>=';
 const holds = (order: number, comparison: Comparison) =>
   comparison === '=' ? order === 0 : comparison[0] === '<' ? order < 0 : order > 0;
 
-/** Rows whose field compares so with a value. */
-export function fieldIs<Kind extends MergedKind, Field extends string & keyof RowOfKind<Kind>>(
-  kind: Kind,
-  field: Field,
-  comparison: Comparison,
-  value: RowOfKind<Kind>[Field],
-): Condition<RowOfKind<Kind>> {
-  return compared(kind, field, comparison, value);
-}
-
-/** Rows of which the receipt compares so with an instant, UNIX milliseconds. */
-export function receivedIs<Kind extends MergedKind>(
-  kind: Kind,
-  comparison: Comparison,
-  atMs: number,
-): Condition<RowOfKind<Kind>> {
-  const { received } = seriesOf(tableOfKind(kind));
-  return compared(kind, received, comparison, atMs);
-}
-
-function compared<Kind extends MergedKind>(
+/** Rows of which a field or column compares so with a value. */
+export function fieldIs<Kind extends MergedKind>(
   kind: Kind,
   field: string,
   comparison: Comparison,
@@ -100,6 +73,16 @@ function compared<Kind extends MergedKind>(
       return holds(found < wanted ? -1 : 1, comparison);
     },
   };
+}
+
+/** Rows of which the receipt compares so with an instant, UNIX milliseconds. */
+export function receivedIs<Kind extends MergedKind>(
+  kind: Kind,
+  comparison: Comparison,
+  atMs: number,
+): Condition<RowOfKind<Kind>> {
+  const { received } = seriesOf(tableOfKind(kind));
+  return fieldIs(kind, received, comparison, atMs);
 }
 
 /** Rows that lie before or behind a place in the order of their series. */
@@ -138,7 +121,8 @@ function values(): { readonly all: SqlValue[]; readonly add: Add } {
 function selectedSql(table: SeriesTable): string {
   const columns = seriesOf(table).columns.flatMap(({ name, field, type }) => {
     if (field === null) return [];
-    if (type.form === 'timestamp') return [`${perSecond(1_000_000, name)} AS ${name}`];
+    if (type.form === 'timestamp')
+      return [`(extract(epoch FROM ${name}) * 1000000)::float8 AS ${name}`];
     if (type.form === 'integer') return [`${name}::float8 AS ${name}`];
     return [type.form === 'decimals' ? `${name}::text[] AS ${name}` : name];
   });

@@ -1,6 +1,5 @@
 import type { Market } from '../../contract/resources.js';
-import type { Store } from '../../store/index.js';
-import { millisSql, timestampSql } from './hot-rows.js';
+import { millisSql, type Store, timestampSql } from '../../store/index.js';
 
 /** What the archive knows beside rows: whose it is, its markets with all their terms, its connections. */
 

@@ -3,7 +3,12 @@ import { DAY_MS, SECOND_MS } from '../../kernel/durations.js';
 import type { Span } from '../../kernel/span.js';
 import type { SeriesKind } from '../../model/kinds.js';
 import type { RowOf } from '../../model/series.js';
-import type { KnownStream, SpanCompleteness, Store } from '../../store/index.js';
+import {
+  type KnownStream,
+  type SpanCompleteness,
+  type Store,
+  timestampSql,
+} from '../../store/index.js';
 import type { BuiltCandle } from '../candles.js';
 import { openReading } from '../reading.js';
 import {
@@ -13,7 +18,6 @@ import {
   type RowQuestion,
   receivedIs,
   type SeriesFrom,
-  timestampSql,
 } from './hot-rows.js';
 import { ReadingLease } from './lease.js';
 import {

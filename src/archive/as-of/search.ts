@@ -3,13 +3,12 @@ import { DAY_MS, MINUTE_MS } from '../../kernel/durations.js';
 import type { Mutex } from '../../kernel/mutex.js';
 import type { Span } from '../../kernel/span.js';
 import { type MergedKind, type RowOfKind, tableOfKind } from '../../model/kinds.js';
-import type { Store } from '../../store/index.js';
+import { millisSql, type Store } from '../../store/index.js';
 import type { ArchiveReader } from '../reading.js';
 import type { Segment } from '../segments.js';
 import {
   firstHot,
   hotRows,
-  millisSql,
   newestOfMarkets,
   type RowQuestion,
   type SeenAt,

@@ -1,10 +1,10 @@
 import { SECOND_MS } from '../../kernel/durations.js';
 import { comparePlaces } from '../../model/order.js';
 import type { RowOf } from '../../model/series.js';
-import type { Store } from '../../store/index.js';
+import { type Store, timestampSql } from '../../store/index.js';
 import { appendCandles, type BuiltCandle, CandleMaker } from '../candles.js';
 import { shortest } from '../parquet/values.js';
-import { type Condition, timestampSql } from './hot-rows.js';
+import type { Condition } from './hot-rows.js';
 import type { AsOfSearch, VisitedPart } from './search.js';
 
 /** Runs of trades: counted, and summed up to candles. */

@@ -2,9 +2,11 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { BoundedSet } from '../../kernel/bounded.js';
 import { codeOf } from '../../kernel/errors.js';
 import type { SERIES, SeriesTable } from '../../model/series.js';
 import { asColdError, ColdError } from '../errors.js';
+import { isPattern } from '../parquet/session.js';
 
 /**
  * Where things lie in the folder of cold partitions. Data are partitioned the way hive does it, so
@@ -93,12 +95,9 @@ export async function sumFile(
   }
 }
 
-/** DuckDB takes these for patterns in the names of files that it reads. */
-const PATTERN = /[*?[\]{}]/;
-
 /** @throws ColdError `cold_refused` when DuckDB would take the name of the folder for a pattern */
 export function assertColdDir(coldDir: string): void {
-  if (!PATTERN.test(coldDir)) return;
+  if (!isPattern(coldDir)) return;
   const text = `the name of the folder ${coldDir} holds one of * ? [ ] { }, which are patterns to DuckDB: call the folder of cold files otherwise`;
   throw new ColdError('cold_refused', 'fatal', text);
 }
@@ -128,7 +127,7 @@ const MAX_CHECKED = 50_000;
  * Files that this process has checked, by all that a change of their content would change. A server
  * that opens many readers looks at each file once.
  */
-const checked = new Set<string>();
+const checked = new BoundedSet<string>(MAX_CHECKED);
 
 /** {@link checkFile}, once per process as long as the file does not change. */
 export async function checkFileOnce(
@@ -140,7 +139,6 @@ export async function checkFileOnce(
   const key = [path, ino, size, mtimeMs, sums.bytes, sums.sha256].join('\0');
   if (checked.has(key)) return;
   await checkFile(path, sums, signal);
-  if (checked.size >= MAX_CHECKED) checked.clear();
   checked.add(key);
 }
 

@@ -5,6 +5,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { codeOf } from '../../kernel/errors.js';
 import { asDiskFull, OutputError } from '../errors.js';
 import { BlockWriter, Scratch, sweep, syncFolder, writeSynced } from '../files.js';
+import { isPattern } from '../parquet/session.js';
 
 /** Where bytes go when they go to no file of ours: standard output. */
 export interface ByteSink {
@@ -21,8 +22,6 @@ export interface OutputOptions {
   readonly isForced: boolean;
 }
 
-/** DuckDB takes these for patterns in the names of files that it reads. */
-const PATTERN = /[*?[\]{}]/;
 const READ_BYTES = 1024 * 1024;
 const MANIFEST_ENDING = '.manifest.json';
 
@@ -108,8 +107,7 @@ export class Output {
 
   /** A path for something that is needed until the end. */
   scratch(name: string): string {
-    const isPattern = PATTERN.test(this.#scratch.path);
-    if (isPattern) {
+    if (isPattern(this.#scratch.path)) {
       throw new OutputError(
         this.name,
         'the name of its folder holds one of * ? [ ] { }; for this format choose another',

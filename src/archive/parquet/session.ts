@@ -219,6 +219,11 @@ function abortReason(signal: AbortSignal): Error {
   return signal.reason instanceof Error ? signal.reason : new AbortedError();
 }
 
+/** Whether DuckDB would take the name of a file that it reads for a pattern. */
+export function isPattern(path: string): boolean {
+  return /[*?[\]{}]/.test(path);
+}
+
 /** A text as a SQL literal. */
 export function literal(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;

@@ -1,6 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import { Option } from 'commander';
 import { isLoopback } from '../../config/load.js';
+import {
+  type ChosenVariants,
+  KNOWN_EXCHANGES,
+  knownExchanges,
+  ofChoices,
+  type ServerVariants,
+} from '../../contract/variants.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { BoundedOutput } from '../../observe/bounded-output.js';
@@ -12,8 +19,6 @@ import { type LiveOptions, openLive } from '../../sandbox/live/open-live.js';
 import { openTape, type TapeOptions } from '../../sandbox/tape/tape-backend.js';
 import { marketsForGood } from '../../server/control/control.js';
 import { startExchangeServer } from '../../server/exchange-server.js';
-import type { ServerVariants } from '../../server/variants.js';
-import { KNOWN_EXCHANGES, knownExchanges } from '../../server/variants.js';
 import { choice, command, flag, type Input, nothing, option, type Values } from '../command.js';
 import { waitForStop } from '../ending.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
@@ -46,7 +51,6 @@ A tape is a CSV file with the columns id,time_ms,price,amount,side.
 
 The one line it prints when ready names its addresses and new keys (with --json for programs).`;
 
-const PRESENCE = ['told', 'omitted'] as const;
 const RATE_WINDOW_MS = 60_000;
 
 const OPTIONS = {
@@ -91,39 +95,29 @@ const OPTIONS = {
   like: choice('--like <exchange>', 'as this one of the family does', knownExchanges),
 };
 
+/** `--since-mode` of `sinceMode`. */
+const optionOfName = (name: string) =>
+  `--${name.replaceAll(/[A-Z]/g, (one) => `-${one.toLowerCase()}`)}`;
+
 /** Behaviours in which servers of the family differ. */
 const VARIANTS = {
-  sinceMode: choice('--since-mode <mode>', 'what since and lastId mean', ['skip', 'id']),
+  ...(ofChoices((name, about, words) =>
+    choice(`${optionOfName(name)} <how>`, about, words),
+  ) as unknown as {
+    readonly [Name in keyof ChosenVariants]: Input<ChosenVariants[Name] | undefined>;
+  }),
   sinceMin: choice('--since-min <offset>', 'smallest since and lastId', ['0', '1']),
-  historyTotal: choice('--history-total <how>', 'total of trades in history', PRESENCE),
-  tickerName: choice('--ticker-name <how>', 'name in tickers', PRESENCE),
-  envelopes: choice('--envelopes <how>', 'which answers have one', ['contract', 'swapped']),
-  precisions: choice('--precisions <form>', 'form of the precisions of markets', [
-    'number',
-    'text',
-  ]),
-  bookFees: choice('--book-fees <how>', 'fees of orders in the book', PRESENCE),
   pageCap: option('--page-cap <rows>', 'return pages of at most this many trades', countArgument),
-  errorShapes: choice('--error-shapes <kind>', 'bodies of errors', ['contract', 'family', 'ok']),
-  subscribeForm: choice('--subscribe-form <what>', 'one market, or a list', ['market', 'markets']),
-  updateShape: choice('--update-shape <kind>', 'form of state.update', ['contract', 'family']),
   updateIntervalMs: option(
     '--update-interval <duration>',
     'shortest time between updates',
     durationArgument,
   ),
-  bidsOrder: choice('--bids-order <order>', 'order of bids in the depth', ['best', 'ascending']),
-  signedContent: choice('--signed-content <what>', 'what is signed', ['payload', 'body']),
   idleTimeoutMs: option(
     '--idle-timeout <duration>',
     'close silent real-time connections',
     durationArgument,
   ),
-  unknownMethod: choice('--unknown-method <reaction>', 'of the real-time side', [
-    'error',
-    'silent',
-  ]),
-  badJson: choice('--bad-json <reaction>', 'of the real-time side', ['ignore', 'close']),
 };
 
 /** Refusing requests, or sending no headers about it. */

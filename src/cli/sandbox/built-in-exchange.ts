@@ -1,6 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from '../../config/schema.js';
+import { DEFAULT_VARIANTS, KNOWN_EXCHANGES, type ServerVariants } from '../../contract/variants.js';
 import type { Clock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
@@ -8,7 +9,6 @@ import type { ServerEvents } from '../../observe/events.js';
 import { Faults } from '../../sandbox/faults/faults.js';
 import { openLive } from '../../sandbox/live/open-live.js';
 import { type ExchangeServer, startExchangeServer } from '../../server/exchange-server.js';
-import { DEFAULT_VARIANTS, KNOWN_EXCHANGES, type ServerVariants } from '../../server/variants.js';
 
 /** A sandbox exchange with its server. */
 export interface RunningExchange {

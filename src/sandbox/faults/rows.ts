@@ -1,4 +1,5 @@
 import type { EndpointName } from '../../contract/endpoints.js';
+import { SECOND_US } from '../../kernel/durations.js';
 import type { Random } from '../../kernel/random.js';
 import { DEFECTS, type Defect } from './kinds.js';
 import { drawBelow } from './rule-state.js';
@@ -42,7 +43,6 @@ const SHAPES: Readonly<Partial<Record<EndpointName, RowShape>>> = {
   },
 };
 
-const MICROSECONDS_PER_S = 1_000_000;
 const SECONDS_PER_DAY = 86_400;
 const LONG_NUMBER_DIGITS = 10_000;
 
@@ -58,7 +58,7 @@ const SPOILERS: Readonly<
   year1970: { field: 'time', spoil: (value) => Number(value) % SECONDS_PER_DAY },
   microseconds: {
     field: 'time',
-    spoil: (value) => Math.round(Number(value) * MICROSECONDS_PER_S),
+    spoil: (value) => Math.round(Number(value) * SECOND_US),
   },
 };
 

@@ -4,7 +4,6 @@ import type {
   BookOrder,
   CreatedOrder,
   Depth,
-  Market,
 } from '../../contract/resources.js';
 import { show } from '../../contract/shape.js';
 import type { Side } from '../../contract/values.js';
@@ -134,59 +133,6 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
     return { total, rows: rows.map((order) => openOrderView(order, rules)) };
   }
 
-  /**
-   * Lists a market from now on, by its name or described in full. One that was listed before goes on
-   * with its trades; its former precisions need not be the new ones.
-   *
-   * @throws LiveError when it is listed, or cannot be, or nothing may be changed
-   */
-  createMarket(market: string | MarketDescription): Market {
-    this.#prepareChange();
-    const described = typeof market === 'string' ? this.#usualMarket(market) : market;
-    return this.#exchange.list(described, this.nowMs() * 1000).tape.market;
-  }
-
-  /**
-   * Ends a market: its orders are cancelled and requests for it refused. Its trades stay known to
-   * {@link LiveBackend.truth}.
-   *
-   * @throws LiveError when it is not listed, or nothing may be changed
-   */
-  delistMarket(market: string): void {
-    this.#prepareChange();
-    this.#exchange.delist(market);
-  }
-
-  /**
-   * Blocks the creation of orders in a market, or allows it again. The simulated traders rest too.
-   *
-   * @throws LiveError when it is not listed, or nothing may be changed
-   */
-  blockOrders(market: string, isBlocked: boolean): void {
-    this.#prepareChange();
-    this.#exchange.block(market, isBlocked);
-  }
-
-  /**
-   * Gives an account funds from outside; `amount` is plain decimal text above zero.
-   *
-   * @throws LiveError when key or currency are unknown, the amount is not possible, or nothing may be
-   *   changed
-   */
-  deposit(apiKey: string, currency: string, amount: string): void {
-    this.#prepareChange();
-    if (!this.#secrets.has(apiKey))
-      throw new LiveError(`account: there is no API key or name of one ${show(apiKey)}`);
-    const names = Array.from(this.#exchange.engine.currencies(), ({ name }) => name);
-    if (!names.includes(currency)) {
-      throw new LiveError(
-        `currency: no market trades ${show(currency)}; there are ${names.join(', ')}`,
-      );
-    }
-    const refused = this.#exchange.engine.deposit(accountOf(apiKey), currency, amount);
-    if (refused !== undefined) throw new LiveError(refused.message);
-  }
-
   protected override tapes(): Iterable<MarketTape> {
     return Array.from(this.#exchange.markets(), ({ tape }) => tape);
   }
@@ -212,13 +158,12 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
     return { bid: best('buy'), ask: best('sell') };
   }
 
-  /** The exchange as it is changed from outside. */
+  /** The exchange as it is changed from outside. @throws LiveError when it cannot be, or not so */
   #control(): MarketControl {
     const exchange = this.#exchange;
-    const show = (market: string) => {
-      const listed = exchange.market(market);
-      const known = listed ?? exchange.anyMarket(market);
-      return known === undefined ? {} : shown(known, listed !== undefined);
+    const known = (market: string) => {
+      const found = exchange.anyMarket(market);
+      return found === undefined ? {} : shown(found, exchange.market(market) === found);
     };
     return {
       isOpen: this.#isOpen,
@@ -226,23 +171,48 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
         ...Array.from(exchange.markets(), (market) => shown(market, true)),
         ...Array.from(exchange.delistedMarkets(), (market) => shown(market, false)),
       ],
-      create: (description) =>
-        show(this.createMarket(readMarket(description, (name) => this.#usualMarket(name))).name),
-      delist: (market) => {
-        this.delistMarket(market);
-        return show(market);
+      create: (description) => {
+        this.#prepareChange();
+        const described = readMarket(description, (name) => this.#usualMarket(name));
+        return shown(exchange.list(described, this.nowMs() * 1000), true);
       },
+      delist: (market) => {
+        this.#prepareChange();
+        exchange.delist(market);
+        return known(market);
+      },
+      // The simulated traders rest too.
       block: (market, isBlocked) => {
-        this.blockOrders(market, isBlocked);
-        return show(market);
+        this.#prepareChange();
+        exchange.block(market, isBlocked);
+        return known(market);
       },
       deposit: (account, currency, amount) => {
         // Any text but a name that was given to a key is a key itself.
         const key = this.#keysByName.get(account) ?? account;
-        this.deposit(key, currency, amount);
+        this.#deposit(key, currency, amount);
         return { account, balances: this.balances(key) };
       },
     };
+  }
+
+  /** Gives an account funds from outside; `amount` is plain decimal text above zero. @throws LiveError */
+  #deposit(apiKey: string, currency: string, amount: string): void {
+    this.#prepareChange();
+    if (!this.#secrets.has(apiKey))
+      throw new LiveError(`account: there is no API key or name of one ${show(apiKey)}`);
+    const names = this.#currencies();
+    if (!names.includes(currency)) {
+      throw new LiveError(
+        `currency: no market trades ${show(currency)}; there are ${names.join(', ')}`,
+      );
+    }
+    const refused = this.#exchange.engine.deposit(accountOf(apiKey), currency, amount);
+    if (refused !== undefined) throw new LiveError(refused.message);
+  }
+
+  #currencies(): string[] {
+    return Array.from(this.#exchange.engine.currencies(), ({ name }) => name);
   }
 
   /** A market of this name as it was listed before, or else as it follows from the name. */
@@ -261,7 +231,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
     this.#secrets.set(key, isActive ? secret : undefined);
     try {
       for (const [currency, amount] of Object.entries(balances ?? this.#startingBalances())) {
-        if (!NOTHING.test(amount)) this.deposit(key, currency, amount);
+        if (!NOTHING.test(amount)) this.#deposit(key, currency, amount);
       }
     } catch (error) {
       if (!(error instanceof LiveError)) throw error;
@@ -270,8 +240,7 @@ export class LiveBackend extends MarketData implements ChangeableBackend {
   }
 
   #startingBalances(): Record<string, string> {
-    const currencies = Array.from(this.#exchange.engine.currencies(), ({ name }) => name);
-    return Object.fromEntries(currencies.map((name) => [name, STARTING_BALANCE]));
+    return Object.fromEntries(this.#currencies().map((name) => [name, STARTING_BALANCE]));
   }
 
   #advance(): void {

@@ -1,3 +1,4 @@
+import { SECOND_US } from '../../kernel/durations.js';
 import { hashText } from '../../kernel/random.js';
 import { drawCount, drawExponential, drawHeavy, Noise } from '../draws.js';
 import type { MatchingEngine } from '../engine/engine.js';
@@ -35,7 +36,6 @@ const QUOTES_PER_TAKER = 2;
 const QUOTES_PER_S = 0.04;
 /** Ticks that a taker goes beyond the best price at most, in reaches of the context. */
 const SLIP = 3;
-const US_PER_S = 1_000_000;
 
 /**
  * The simulated traders of one market in one session: *makers* who keep quotes around a reference
@@ -97,7 +97,7 @@ export class MarketFlow {
       this.#followers -= 1;
     } else {
       this.#scheduleNext('newcomer', timeUs, this.#newcomersPerS);
-      const mood = LEAST_MOOD + MOOD_RANGE * this.#mood.at(timeUs / US_PER_S);
+      const mood = LEAST_MOOD + MOOD_RANGE * this.#mood.at(timeUs / SECOND_US);
       if (this.#context.random() * (LEAST_MOOD + MOOD_RANGE) >= mood) return;
     }
     this.#take(timeUs);
@@ -110,7 +110,7 @@ export class MarketFlow {
   }
 
   #scheduleNext(kind: FlowEventKind, timeUs: number, perS: number): void {
-    const delayUs = (US_PER_S / perS) * drawExponential(this.#context.random);
+    const delayUs = (SECOND_US / perS) * drawExponential(this.#context.random);
     this.#schedule(kind, timeUs + 1 + Math.floor(delayUs));
   }
 
@@ -140,7 +140,7 @@ export class MarketFlow {
 
   /** The share of buyers: a slow mood, and a pull of the book towards the reference. */
   #buyShare(timeUs: number): number {
-    const mood = 0.2 + 0.6 * this.#sides.at(timeUs / US_PER_S);
+    const mood = 0.2 + 0.6 * this.#sides.at(timeUs / SECOND_US);
     const bid = this.#context.best('buy');
     const ask = this.#context.best('sell');
     if (bid === undefined || ask === undefined) return mood;

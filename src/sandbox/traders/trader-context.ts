@@ -1,4 +1,5 @@
 import type { Side } from '../../contract/values.js';
+import { SECOND_US } from '../../kernel/durations.js';
 import { hashText, type Random, seededRandom } from '../../kernel/random.js';
 import { drawHeavy, mix, PriceSwing } from '../draws.js';
 import type { MatchingEngine } from '../engine/engine.js';
@@ -11,7 +12,6 @@ const REACH = 0.000_35;
 const LEAST_REACH_TICKS = 4;
 /** Largest amount, in usual amounts. */
 const SIZE_MAX = 200;
-const US_PER_S = 1_000_000;
 
 export const OTHER_SIDE = { buy: 'sell', sell: 'buy' } as const;
 
@@ -35,7 +35,7 @@ export class TraderContext {
 
   /** What the market is thought to be worth: wanders by itself, and knows no sessions. */
   referenceAt(timeUs: number): number {
-    return Math.max(2, this.shape.baseTicks * this.#swing.at(timeUs / US_PER_S));
+    return Math.max(2, this.shape.baseTicks * this.#swing.at(timeUs / SECOND_US));
   }
 
   /** Best price of a side. */

@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { refusalOf } from '../../contract/shape.js';
+import { SECOND_US } from '../../kernel/durations.js';
 import type { Backend, BackendTrade } from '../backend.js';
 import { readQuery } from '../http/request.js';
 import { CONTROL_PREFIX, refuse, refuseFor } from './control-replies.js';
@@ -18,7 +19,6 @@ export interface TruthSource {
 
 /** Most trades of one reply; as lines of JSON they are about 1.3 MB. */
 const PAGE_MAX = 10_000;
-const US_PER_S = 1_000_000;
 
 /** A parameter of a query; an empty one is not given. */
 function given<S extends z.ZodType>(schema: S) {
@@ -29,7 +29,7 @@ const SECONDS_FORM = { error: 'UNIX seconds, with at most six decimal places' };
 const seconds = z
   .string()
   .regex(/^\d{1,12}(\.\d{1,6})?$/, SECONDS_FORM)
-  .transform((text) => Math.round(Number(text) * US_PER_S));
+  .transform((text) => Math.round(Number(text) * SECOND_US));
 const whole = (error: string, min: number, max: number) =>
   z
     .string()
@@ -80,8 +80,8 @@ function linkNext(
 ): void {
   const next = new URLSearchParams({
     market,
-    from: (last.timeUs / US_PER_S).toFixed(6),
-    ...(to === undefined ? {} : { to: (to / US_PER_S).toFixed(6) }),
+    from: (last.timeUs / SECOND_US).toFixed(6),
+    ...(to === undefined ? {} : { to: (to / SECOND_US).toFixed(6) }),
     after: String(last.id),
     limit: String(limit),
   });

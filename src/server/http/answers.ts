@@ -7,8 +7,9 @@ import {
   type ResultOf,
 } from '../../contract/endpoints.js';
 import { successEnvelope } from '../../contract/error-shapes.js';
+import type { ServerVariants } from '../../contract/variants.js';
+import { SECOND_US } from '../../kernel/durations.js';
 import type { Awaitable, Backend, BackendTrade, TradeForm } from '../backend.js';
-import type { ServerVariants } from '../variants.js';
 import { JSON_TYPE } from './replies.js';
 
 /** The JSON text of an answer: in one piece, or in parts that are at hand. */
@@ -58,8 +59,6 @@ type Answer<N extends EndpointName> = (
   params: FilledParamsOf<N>,
 ) => ResultOf<N> | Promise<ResultOf<N>>;
 
-const US_PER_S = 1_000_000;
-
 /**
  * One page of trades, newest first. Under `skip` the number counts trades to leave out; under `id`
  * it is the id that all returned trades exceed, and what does not fit the page is out of reach
@@ -98,13 +97,13 @@ const answers: { readonly [N in EndpointName]: Answer<N> } = {
   async history(context, { market, lastId, limit }) {
     const trades = await tradePage(context, 'history', market, lastId, limit);
     return trades.map(({ id, timeUs, price, side, amount, total }) => {
-      return { id, time: timeUs / US_PER_S, price, type: side, amount, total };
+      return { id, time: timeUs / SECOND_US, price, type: side, amount, total };
     });
   },
   async historyResult(context, { market, since, limit }) {
     const trades = await tradePage(context, 'historyResult', market, since, limit);
     return trades.map(({ id, timeUs, price, side, amount, total }) => {
-      return { tid: id, date: Math.floor(timeUs / US_PER_S), price, type: side, amount, total };
+      return { tid: id, date: Math.floor(timeUs / SECOND_US), price, type: side, amount, total };
     });
   },
   async depth({ backend, variants }, { market, limit }) {

@@ -1,6 +1,6 @@
+import type { RateLimitVariant } from '../../contract/variants.js';
 import { BoundedMap } from '../../kernel/bounded.js';
 import type { Clock } from '../../kernel/clock.js';
-import type { RateLimitVariant } from '../variants.js';
 
 /** Addresses that are remembered; the longest-unseen window gives way beyond it. */
 const MAX_ADDRESSES = 10_000;

@@ -1,8 +1,8 @@
 import { type EndpointName, endpoints, type FilledParamsOf } from '../../contract/endpoints.js';
 import { type FieldErrors, requiredFieldText } from '../../contract/error-shapes.js';
 import { PAGE_LIMIT } from '../../contract/limits.js';
+import type { ServerVariants } from '../../contract/variants.js';
 import type { Backend } from '../backend.js';
-import type { ServerVariants } from '../variants.js';
 import {
   FAMILY_DEPTH_UNAVAILABLE,
   FAMILY_UNKNOWN_MARKET,

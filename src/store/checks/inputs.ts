@@ -198,8 +198,6 @@ export interface CheckTotals {
   readonly marketId: number;
   readonly market: string;
   readonly intervalS: number;
-  /** Time whose candles agree with the trades. */
-  readonly matchMs: number;
   readonly mismatches: number;
   /** End of the newest check result; null while there is none. */
   readonly judgedUntilMs: number | null;
@@ -322,13 +320,11 @@ const TOTALS = `
   WITH ${NEWEST_SLOTS},
   judged AS (
     SELECT market_id, interval_s,
-           coalesce(sum(extract(epoch FROM upper(span) - lower(span)) * 1000)
-             FILTER (WHERE outcome = 'match'), 0)::float8 AS match_ms,
            (count(*) FILTER (WHERE outcome = 'mismatch'))::int AS mismatches,
            max(upper(span)) AS judged_until
     FROM verdict GROUP BY market_id, interval_s)
   SELECT k.market_id AS "marketId", m.name AS market, k.variant AS "intervalS",
-         coalesce(j.match_ms, 0) AS "matchMs", coalesce(j.mismatches, 0) AS mismatches,
+         coalesce(j.mismatches, 0) AS mismatches,
          ${toMs('j.judged_until')} AS "judgedUntilMs",
          ${toMs(`(CASE WHEN s.slots <> '{}' OR s.is_whole THEN upper(s.slots)
             ELSE upper(${slotsInSql(`${ALL_SPANS('s.trades_id')} * ${ALL_SPANS('s.kline_id')}`, 's.interval_s')}) END)`)}

@@ -9,7 +9,6 @@ import { boundsSql, type Flat, fromMs, rangeSql, toMs, withSpan } from '../sql.j
 
 /** A span requested beyond what is collected anyway (backfill). */
 export interface WantedSpan {
-  readonly wantedId: number;
   readonly streamId: number;
   readonly marketId: number;
   readonly span: Span;
@@ -43,8 +42,7 @@ interface DueSpan extends RememberedSpan {
 const MOST_REQUESTS = 1_000;
 
 const WANTED_COLUMNS = `
-  wanted_id::float8 AS "wantedId", stream_id AS "streamId", market_id AS "marketId",
-  ${boundsSql('span')}`;
+  stream_id AS "streamId", market_id AS "marketId", ${boundsSql('span')}`;
 
 const WANT = `
   INSERT INTO wanted (stream_id, market_id, span)

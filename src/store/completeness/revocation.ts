@@ -1,4 +1,5 @@
 import {
+  doOverlap,
   holdsSpan,
   hullOf,
   isEmptySpan,
@@ -192,7 +193,7 @@ async function cutRange(
   const left = { fromMs: range.span.fromMs, toMs: span.fromMs };
   const right = { fromMs: span.toMs, toMs: range.span.toMs };
   const pieces = { left, taken: overlapOf(range.span, span), right };
-  const away = removed.filter((one) => touches(one.span, range.span));
+  const away = removed.filter((one) => doOverlap(one.span, range.span));
   const rows = rowReader(runner, stream, away);
   const counts =
     stream.kind === 'trades' || stream.kind === 'times'
@@ -215,7 +216,7 @@ export function hasLeft(
   removed: readonly RemovedRows[],
   span: Span,
 ): StoreError {
-  const away = removed.filter((one) => touches(one.span, span));
+  const away = removed.filter((one) => doOverlap(one.span, span));
   const isArchived = away.some(({ state }) => state === 'archived');
   const [from, to] = [away.at(0)?.span.fromMs, away.at(-1)?.span.toMs].map((ms) =>
     new Date(ms ?? 0).toISOString(),
@@ -372,8 +373,6 @@ const NEEDS_TIME = 'AND executed_at IS NOT NULL';
 const NEAR_MS = 86_400_000;
 const WIDER = 16;
 
-const touches = (a: Span, b: Span) => a.fromMs < b.toMs && b.fromMs < a.toMs;
-
 /** What the partitions that have left hold of a stream of trades or times. */
 function countsAway({ kind }: StreamRef, away: readonly RemovedRows[]): AwayCount[] {
   const at = kind === 'times' ? 3 : 0;
@@ -405,7 +404,7 @@ function rowReader(runner: Runner, stream: StreamRef, away: readonly RemovedRows
     return row?.tid ?? null;
   };
   const counted = countsAway(stream, away);
-  const within = (span: Span) => counted.filter((one) => touches(one.span, span));
+  const within = (span: Span) => counted.filter((one) => doOverlap(one.span, span));
   return {
     /** Whether all rows of a span are here, or away in partitions that lie in it whole. */
     canCount: (span: Span) => within(span).every((one) => holdsSpan(span, one.span)),

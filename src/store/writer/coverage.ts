@@ -1,4 +1,5 @@
 import { SECOND_MS } from '../../kernel/durations.js';
+import { firstNot } from '../../kernel/sorted.js';
 import { holdsSpan, hullOf, normalizeSpans, type Span, subtractSpans } from '../../kernel/span.js';
 import type { Batch, CoverageClaim, CoveredRange, Evidence } from '../../model/batch.js';
 import type { StreamKind } from '../../model/series.js';
@@ -199,12 +200,6 @@ export class FreshRows {
     this.#tids = tids;
   }
 
-  /** From the first instant to the last; undefined when there is none. */
-  get hull(): Span | undefined {
-    const [fromMs, toMs] = [this.#ms[0], this.#ms.at(-1)];
-    return fromMs === undefined || toMs === undefined ? undefined : { fromMs, toMs };
-  }
-
   isIn(span: Span): boolean {
     return this.#before(span.fromMs) < this.#before(span.toMs);
   }
@@ -239,14 +234,7 @@ export class FreshRows {
 
   /** How many are before an instant. */
   #before(atMs: number): number {
-    let low = 0;
-    let high = this.#ms.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if ((this.#ms[middle] ?? Number.POSITIVE_INFINITY) < atMs) low = middle + 1;
-      else high = middle;
-    }
-    return low;
+    return firstNot(this.#ms.length, (at) => (this.#ms[at] ?? Number.POSITIVE_INFINITY) < atMs);
   }
 }
 

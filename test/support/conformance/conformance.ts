@@ -1,10 +1,10 @@
 import type { TestContext } from 'node:test';
+import type { ServerVariants } from '../../../src/contract/variants.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import type { LiveBackend } from '../../../src/sandbox/live/live-backend.js';
 import type { LiveOptions } from '../../../src/sandbox/live/open-live.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
-import type { ServerVariants } from '../../../src/server/variants.js';
 import {
   type CaseResult,
   runSuite,

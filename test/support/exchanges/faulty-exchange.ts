@@ -1,11 +1,11 @@
 import type { TestContext } from 'node:test';
+import type { ServerVariants } from '../../../src/contract/variants.js';
 import type { Clock } from '../../../src/kernel/clock.js';
 import { Faults } from '../../../src/sandbox/faults/faults.js';
 import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
 import type { TapeOptions } from '../../../src/sandbox/tape/tape-backend.js';
 import { openTape } from '../../../src/sandbox/tape/tape-backend.js';
 import { startExchangeServer } from '../../../src/server/exchange-server.js';
-import type { ServerVariants } from '../../../src/server/variants.js';
 import { FakeClock } from '../fake-clock.js';
 import { ServerRecord, type TapeExchange, testTape } from './tape-exchange.js';
 

@@ -1,11 +1,11 @@
 import type { TestContext } from 'node:test';
 import { encodePayload, sign } from '../../../src/contract/signing.js';
+import type { ServerVariants } from '../../../src/contract/variants.js';
 import type { LiveBackend } from '../../../src/sandbox/live/live-backend.js';
 import type { LiveOptions } from '../../../src/sandbox/live/open-live.js';
 import { openLive } from '../../../src/sandbox/live/open-live.js';
 import type { MarketDescription } from '../../../src/sandbox/markets.js';
 import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
-import type { ServerVariants } from '../../../src/server/variants.js';
 import { FakeClock } from '../fake-clock.js';
 import { ServerRecord } from './tape-exchange.js';
 

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import type { ServerVariants } from '../../../src/contract/variants.js';
 import type { Clock } from '../../../src/kernel/clock.js';
 import { HOUR_MS } from '../../../src/kernel/durations.js';
 import type { ServerEvents } from '../../../src/observe/events.js';
@@ -15,7 +16,6 @@ import {
   type TapeOptions,
 } from '../../../src/sandbox/tape/tape-backend.js';
 import { type ExchangeServer, startExchangeServer } from '../../../src/server/exchange-server.js';
-import type { ServerVariants } from '../../../src/server/variants.js';
 import { FakeClock } from '../fake-clock.js';
 
 /** A folder that is removed after the test. */

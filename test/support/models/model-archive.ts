@@ -267,7 +267,7 @@ export class ModelArchive implements ArchivePort {
 
   /** Expects a span besides what is collected anyway, as `tapekeep backfill` does. */
   async want({ streamId, marketId }: StreamRef, span: Span): Promise<WantedSpan> {
-    const wanted = { wantedId: this.#wanted.length + 1, streamId, marketId, span };
+    const wanted = { streamId, marketId, span };
     this.#wanted.push(wanted);
     return wanted;
   }

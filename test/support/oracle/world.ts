@@ -1,6 +1,6 @@
+import type { ServerVariants } from '../../../src/contract/variants.js';
 import { type Random, seededRandom } from '../../../src/kernel/random.js';
 import type { FaultRuleInput } from '../../../src/sandbox/faults/script.js';
-import type { ServerVariants } from '../../../src/server/variants.js';
 import { makeTrades, type RecordedTrade } from '../exchanges/recorded.js';
 
 /** A time at which the collecting process dies: as its nth write to the archive passes by. */

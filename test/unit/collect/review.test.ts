@@ -36,8 +36,8 @@ test('each request goes to the collector of its stream, and those of nobody are 
   const review = new FillReview(new FakeClock());
   const requests = {
     wanted: [
-      { wantedId: 3, streamId: 1, marketId: 1, span },
-      { wantedId: 4, streamId: 9, marketId: 1, span },
+      { streamId: 1, marketId: 1, span },
+      { streamId: 9, marketId: 1, span },
     ],
     suspects: [{ gapId: 5, streamId: 2, span }],
     due: [

@@ -153,10 +153,10 @@ test('nothing is made or lost of any currency, over sessions and deposits', () =
 
 test('without a run nothing can be changed from outside', async (t) => {
   const backend = await openTestLive(t);
-  assert.throws(() => backend.createMarket('XMR_USDT'), /runId/);
-  assert.throws(() => backend.delistMarket(BTC), /runId/);
-  assert.throws(() => backend.blockOrders(BTC, true), /runId/);
-  assert.throws(() => backend.deposit('x', 'BTC', '1'), /runId/);
+  assert.throws(() => backend.marketControl.create('XMR_USDT'), /runId/);
+  assert.throws(() => backend.marketControl.delist(BTC), /runId/);
+  assert.throws(() => backend.marketControl.block(BTC, true), /runId/);
+  assert.throws(() => backend.marketControl.deposit('x', 'BTC', '1'), /runId/);
   const order = { market: BTC, side: 'buy', price: '1', amount: '1' } as const;
   assert.throws(() => backend.placeOrder('x', order), RefusedError);
 });
@@ -202,9 +202,9 @@ test('options that cannot be are refused in words', async () => {
 test('markets come, are blocked, go, and come back while the exchange runs', async (t) => {
   const clock = new FakeClock();
   const backend = await openTestLive(t, { ...OPEN, markets: ['ETH_USDT'] }, clock);
-  assert.equal(backend.createMarket('DOT_USDT').stock, 'DOT');
-  assert.throws(() => backend.createMarket('DOT_USDT'), /listed already/);
-  backend.createMarket({ ...STILL_MARKET, activity: 0.5 });
+  assert.match(JSON.stringify(backend.marketControl.create('DOT_USDT')), /"stock":"DOT"/);
+  assert.throws(() => backend.marketControl.create('DOT_USDT'), /listed already/);
+  backend.marketControl.create({ ...STILL_MARKET, activity: 0.5 });
   const { name } = STILL_MARKET;
   assert.deepEqual(
     backend.markets().map((market) => market.name),
@@ -216,7 +216,7 @@ test('markets come, are blocked, go, and come back while the exchange runs', asy
   assert.ok((before.at(-1)?.timeUs ?? 0) >= LIVE_START_MS * 1000, 'it has no past');
   assert.notDeepEqual(backend.depth(name, 5).asks, []);
 
-  backend.blockOrders(name, true);
+  backend.marketControl.block(name, true);
   const resting = backend.depth(name, 1000);
   const order = { market: name, side: 'buy', price: '1', amount: '1' } as const;
   const refusal = (refused: string) => (error: unknown) =>
@@ -226,30 +226,30 @@ test('markets come, are blocked, go, and come back while the exchange runs', asy
   assert.deepEqual(backend.trades(name, 0, 100_000), before, 'nobody trades');
   assert.notDeepEqual(resting.asks, []);
   assert.deepEqual(backend.depth(name, 1000), resting, 'what rests stays, over sessions too');
-  backend.blockOrders(name, false);
+  backend.marketControl.block(name, false);
   clock.advance(600_000);
   assert.ok(backend.trades(name, 0, 100_000).length > before.length);
 
-  backend.deposit('alice', 'ZZZ', '5000');
+  backend.marketControl.deposit('alice', 'ZZZ', '5000');
   backend.placeOrder('alice', order);
   assert.notEqual(backend.balances('alice').ZZZ?.freeze, '0');
   const truth = [...backend.truth(name)];
-  backend.delistMarket(name);
+  backend.marketControl.delist(name);
   assert.equal(backend.hasMarket(name), false);
   assert.equal(backend.tickers()[name], undefined);
   assert.equal(backend.balances('alice').ZZZ?.freeze, '0', 'its orders are cancelled');
   assert.throws(() => backend.placeOrder('alice', order), refusal('invalidInput'));
-  assert.throws(() => backend.delistMarket(name), /no market/);
+  assert.throws(() => backend.marketControl.delist(name), /no market/);
   clock.advance(600_000);
   assert.deepEqual([...backend.truth(name)], truth, 'its trades stay true');
 
-  backend.createMarket({ ...STILL_MARKET, activity: 0.5 });
+  backend.marketControl.create({ ...STILL_MARKET, activity: 0.5 });
   clock.advance(600_000);
   const all = [...backend.truth(name)];
   assert.ok(all.length > truth.length);
   assert.deepEqual(all.slice(0, truth.length), truth);
-  assert.throws(() => backend.deposit('nobody', 'ZZZ', '1'), /no API key/);
-  assert.throws(() => backend.deposit('alice', 'NIL', '1'), /NIL/);
+  assert.throws(() => backend.marketControl.deposit('nobody', 'ZZZ', '1'), /no API key/);
+  assert.throws(() => backend.marketControl.deposit('alice', 'NIL', '1'), /NIL/);
 });
 
 test('a market that comes back with other precisions goes on with every value as it was', async (t) => {
@@ -258,7 +258,7 @@ test('a market that comes back with other precisions goes on with every value as
   const { name: market } = STILL_MARKET;
   const key = { balances: { AAA: '10', ZZZ: '5000' } };
   for (const [currency, amount] of Object.entries(key.balances)) {
-    backend.deposit('alice', currency, amount);
+    backend.marketControl.deposit('alice', currency, amount);
   }
   const trade = (price: string, amount: string) => {
     for (const side of ['sell', 'buy'] as const) {
@@ -278,11 +278,14 @@ test('a market that comes back with other precisions goes on with every value as
   ] as const) {
     clock.advance(60_000);
     const before = [...backend.truth(market)];
-    backend.delistMarket(market);
-    assert.throws(() => backend.createMarket({ ...STILL_MARKET, stockPrec: 0 }), /minAmount/);
-    const listed = backend.createMarket({ ...STILL_MARKET, stockPrec, moneyPrec });
-    assert.deepEqual([listed.stockPrec, listed.moneyPrec], [stockPrec, moneyPrec]);
-    assert.deepEqual(backend.markets(), [listed]);
+    backend.marketControl.delist(market);
+    assert.throws(
+      () => backend.marketControl.create({ ...STILL_MARKET, stockPrec: 0 }),
+      /minAmount/,
+    );
+    backend.marketControl.create({ ...STILL_MARKET, stockPrec, moneyPrec });
+    const precisions = backend.markets().map((one) => [one.stockPrec, one.moneyPrec]);
+    assert.deepEqual(precisions, [[stockPrec, moneyPrec]]);
     calls = 0;
     trade(price, amount);
     clock.advance(1000);

@@ -1,0 +1,110 @@
+/** Requests that one remote address may send in a window, and whether more are refused. */
+export interface RateLimitVariant {
+  /** Requests per window. */
+  readonly limit: number;
+  readonly windowMs: number;
+  /** True: requests beyond the limit get 429 with Retry-After. False: only the headers are sent. */
+  readonly enforce: boolean;
+}
+
+const choice = <const Words extends readonly [string, ...string[]]>(
+  about: string,
+  ...words: Words
+) => ({ about, words });
+
+/**
+ * What the contract leaves open, or servers of the family do otherwise (field notes, Our defaults): each
+ * word is a behaviour that a client must survive, the first one ours. Settings and options of the
+ * command line come from this table.
+ */
+export const VARIANT_CHOICES = {
+  signedContent: choice('what is signed', 'payload', 'body'),
+  /** `skip`: the number of most recent trades to leave out. `id`: only trades with a greater id. */
+  sinceMode: choice('what since and lastId mean', 'skip', 'id'),
+  historyTotal: choice('total of trades in history', 'told', 'omitted'),
+  tickerName: choice('name in tickers', 'told', 'omitted'),
+  /** `swapped`: what is due in an envelope comes bare, and the other way round. */
+  envelopes: choice('which answers have one', 'contract', 'swapped'),
+  precisions: choice('form of the precisions of markets', 'number', 'text'),
+  bookFees: choice('fees of orders in the book', 'told', 'omitted'),
+  bidsOrder: choice('order of bids in the depth', 'best', 'ascending'),
+  /**
+   * `family`: an unknown market is HTTP 200 with code 500 on depth, and so on. `ok`: every refusal is
+   * HTTP 200 with `success: false`.
+   */
+  errorShapes: choice('bodies of errors', 'contract', 'family', 'ok'),
+  /** `markets`: states are those of a day then, and each update names its market. */
+  subscribeForm: choice('what state.subscribe takes: one market, or a list', 'market', 'markets'),
+  /** `family` names the market and carries `change`. */
+  updateShape: choice('form of state.update', 'contract', 'family'),
+  unknownMethod: choice('reaction to an unknown real-time method', 'error', 'silent'),
+  badJson: choice('reaction to a real-time frame that is not JSON', 'ignore', 'close'),
+};
+type Choices = typeof VARIANT_CHOICES;
+/** A word for each of them. */
+export type ChosenVariants = { readonly [Name in keyof Choices]: Choices[Name]['words'][number] };
+
+/** Something made of each choice. */
+export function ofChoices<Made>(
+  make: (name: string, about: string, words: readonly string[]) => Made,
+) {
+  const made = Object.entries(VARIANT_CHOICES).map(([name, { about, words }]) => {
+    return [name, make(name, about, words)] as const;
+  });
+  return Object.fromEntries(made) as { readonly [Name in keyof Choices]: Made };
+}
+
+export interface ServerVariants extends ChosenVariants {
+  /** Smallest `since` and `lastId` that is taken; a smaller one is refused by name. */
+  readonly sinceMin: 0 | 1;
+  /** Most trades in one page, whatever limit was asked for; undefined: the limit asked for. */
+  readonly pageCap: number | undefined;
+  /** Shortest time between two updates of one subscription. */
+  readonly updateIntervalMs: number;
+  /** A connection that sent no data frame for this long is closed. */
+  readonly idleTimeoutMs: number;
+  /** Rate-limit headers and enforcement; false: neither. */
+  readonly rateLimit: RateLimitVariant | false;
+}
+
+export const DEFAULT_VARIANTS: ServerVariants = {
+  ...(ofChoices((_name, _about, [first]) => first) as unknown as ChosenVariants),
+  sinceMin: 0,
+  pageCap: undefined,
+  updateIntervalMs: 1000,
+  idleTimeoutMs: 60_000,
+  rateLimit: { limit: 500, windowMs: 60_000, enforce: false },
+};
+
+/** What all exchanges have in common whose documents are one text (docs/reference/exchanges.md). */
+const DOCUMENTED = {
+  sinceMode: 'id',
+  sinceMin: 1,
+  historyTotal: 'omitted',
+  errorShapes: 'family',
+  unknownMethod: 'silent',
+} as const satisfies Partial<ServerVariants>;
+
+/**
+ * The exchanges that speak this contract, each as it was recorded or documented: how it departs from the
+ * contract. What is known of each, and from where, stands in docs/reference/exchanges.md.
+ */
+export const KNOWN_EXCHANGES = {
+  contract: {},
+  // Recorded from the running exchange.
+  earnbit: {
+    sinceMode: 'id',
+    bidsOrder: 'ascending',
+    errorShapes: 'family',
+    subscribeForm: 'markets',
+    updateShape: 'family',
+    unknownMethod: 'silent',
+  },
+  pointpay: { ...DOCUMENTED, bidsOrder: 'ascending' },
+  coinsbit: DOCUMENTED,
+  'c-patex': DOCUMENTED,
+  localtrade: DOCUMENTED,
+} as const satisfies Readonly<Record<string, Partial<ServerVariants>>>;
+export type KnownExchange = keyof typeof KNOWN_EXCHANGES;
+
+export const knownExchanges = Object.keys(KNOWN_EXCHANGES) as KnownExchange[];
