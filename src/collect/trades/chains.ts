@@ -84,6 +84,10 @@ export class Chains {
     this.#byEdge.set(cursor.edgeMs, cursor);
   }
 
+  delete(edgeMs: number): void {
+    this.#byEdge.delete(edgeMs);
+  }
+
   /** Drops chains that rest on trades of a span, because these are suspect. */
   dropWithin({ fromMs, toMs }: Span): void {
     for (const { edgeMs, wholeFromMs } of this.#byEdge.values()) {

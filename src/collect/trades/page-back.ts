@@ -65,6 +65,7 @@ export async function pageBack(
         await walk.pages.commit(page, NOTHING, {});
         walk.stepped(request, false);
         if (await walk.isTheEnd({ edgeMs: chain.edgeMs, above: chain, lowest }, skip, signal)) {
+          walk.chains.delete(gap.edgeMs);
           await walk.book.beyondHistory(gap);
         }
         return;
@@ -111,8 +112,7 @@ async function goOn(
   if (oldest === undefined) return;
   const { pages, chains, book, options } = walk;
   const claim = deeperSpan(rows, gap.edgeMs);
-  // Below all that is known nothing was stored but pages of this very walk.
-  const isNews = gap.fromMs !== -Infinity && (await compareStored(walk, gap, page, skip, signal));
+  const isNews = await compareStored(walk, gap, page, skip, signal);
   if (claim.fromMs <= gap.fromMs) await lookBelow(walk, gap, { rows, skip, isNews }, signal);
   const { ranges, suspectEdgesMs } = await pages.commit(page, claim, {
     endpoint: options.source.endpoint,
@@ -123,6 +123,7 @@ async function goOn(
   await walk.epochs.look(rows);
   await book.passed(gap);
   for (const edgeMs of suspectEdgesMs) book.refused(edgeMs);
+  chains.delete(gap.edgeMs);
   const isMerged = ranges.some((range) => range.span.fromMs < claim.fromMs);
   const seen = seenDepth(skip + rows.length, page);
   if (!isMerged) chains.set(await walk.endChain(claim, page, oldest, seen));
@@ -174,8 +175,15 @@ async function compareStored(
 ): Promise<boolean> {
   const all = orderPage(page.trades);
   const rows = sureRows(page, all);
+  const [newest, oldest] = [rows[0], rows.at(-1)];
+  // Below all that is known nothing was stored but pages of this very walk.
+  if (newest === undefined || oldest === undefined || gap.fromMs === -Infinity) {
+    return false;
+  }
   const { archive, marketId } = walk.options;
-  const span = coveredSpan(rows);
+  const fromMs = (oldest.tradedAtS + 1) * SECOND_MS;
+  const span = { fromMs, toMs: newest.tradedAtS * SECOND_MS };
+  if (span.fromMs >= span.toMs) return false;
   const stored = await archive.storedTrades(marketId, span, STORED_MAX);
   const held = new Set(all.map(placeKey));
   const strangers = stored.filter((row) => !held.has(placeKey(row)) && !isUnread(page, row));
@@ -221,7 +229,7 @@ export async function endOfHistory(
   chain: ChainCursor,
   page: TradePage,
 ): Promise<void> {
-  const { pages, book, options } = walk;
+  const { pages, chains, book, options } = walk;
   // Above a covered edge there is nothing to be proven; one that is not may lie within that second.
   const isEdgeCovered = walk.isCovered(gap.edgeMs);
   const startMs = isEdgeCovered ? Math.min(chain.wholeFromMs, gap.edgeMs) : chain.wholeFromMs;
@@ -235,6 +243,7 @@ export async function endOfHistory(
   // Each refused row with a readable one below it is listed as unread; more of them lie at the very end.
   const endsUnreadable = page.rejected.length > page.unread.length;
   const refusedFromMs = below[0]?.span.toMs ?? startMs - SECOND_MS;
+  chains.delete(gap.edgeMs);
   if (endsUnreadable) {
     await pages.commit(page, NOTHING, {});
     await pages.recordRefused({ fromMs: refusedFromMs, toMs: gap.edgeMs });
@@ -247,10 +256,9 @@ export async function endOfHistory(
     return;
   }
   // Where the market was seen empty until just before, that trade is its first one, and its second is
-  // whole. After a longer absence the exchange may as well have forgotten what came before, and a trade
-  // of the time that was called empty shows that it was not.
+  // whole. After a longer absence the exchange may as well have forgotten what came before.
   const empty = walk.empty.span;
-  const isFirst = empty !== undefined && empty.toMs < startMs;
+  const isFirst = empty !== undefined && empty.toMs <= startMs;
   const fromMs = isFirst ? empty.fromMs : startMs;
   const span = { fromMs: Math.min(fromMs, gap.edgeMs), toMs: gap.edgeMs };
   const evidence = { endpoint: options.source.endpoint, endOfHistory: true };

@@ -165,7 +165,10 @@ export class TradeWalker {
     const before = await this.#walk.cursorAt(gap.edgeMs);
     const known = ends.below(gap.edgeMs, before);
     if (known === 'seen') return book.putOff(gap.edgeMs);
-    if (known === 'proven') return book.beyondHistory(gap);
+    if (known === 'proven') {
+      chains.delete(gap.edgeMs);
+      return book.beyondHistory(gap);
+    }
     try {
       if (before === undefined) await locateOffset(this.#walk, this.#head, gap, signal);
       else await pageBack(this.#walk, gap, before, signal);

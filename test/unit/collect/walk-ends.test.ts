@@ -319,26 +319,3 @@ test('one row below what is known is shown by a second answer, at another addres
   assert.deepEqual(limits, [1000, 999]);
   assert.equal(world.archive.tries.get(1), undefined, 'no try has failed');
 });
-
-test('a first trade in time that was called empty shows that those answers were wrong', async () => {
-  const world = new TradeWorld([], 100);
-  const walker = world.walker();
-  const looks = async () => {
-    for (let look = 0; look < 3; look += 1) {
-      await walker.pollHead(signal);
-      world.clock.advance(1000);
-    }
-  };
-  await looks();
-  await looks();
-  assert.deepEqual(world.covered(), [[99, 100]]);
-  // Empty until 103 s, as six looks have it.
-  world.trades = [{ tid: 1, atS: 102.5 }];
-  world.clock.advance(5000);
-  await walker.pollHead(signal);
-  await fillAll(walker);
-  assert.deepEqual(world.covered(), [
-    [103, 111],
-    [99, 100],
-  ]);
-});
