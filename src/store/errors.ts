@@ -134,6 +134,11 @@ export function actionOf(error: unknown): SqlAction {
   return ACTIONS[sqlstate] ?? ACTIONS[sqlstate.slice(0, 2)] ?? 'fatal';
 }
 
+/** Whether the program itself failed, on what it was given: no connection and no server raises these. */
+export function isProgramError(error: unknown): boolean {
+  return [TypeError, RangeError, ReferenceError].some((one) => error instanceof one);
+}
+
 /** An error of the database in the store's words. Never holds the password. */
 export function toStoreError(error: unknown, doing: string): Error {
   if (error instanceof TapekeepError || isAborted(error)) return error as Error;

@@ -73,6 +73,24 @@ test('a batch that the database refuses does not hold up its neighbours', async 
   );
 });
 
+test('a batch that the program itself cannot write does not hold up its neighbours', async () => {
+  const { store } = await openTestStore({ commitLatencyMs: 30, retryCapMs: 5 });
+  await store.ensureMarkets([BTC], NOON_S * 1_000, { isComplete: true });
+  const stream = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
+  // JSON has no such number.
+  const evidence = { page: 1n as unknown as number };
+  const [good, poison, alsoGood] = await Promise.allSettled([
+    store.commit({ trades: [trade(1, 1)] }),
+    store.commit({ claims: [{ ...claim(stream, 0, 1), evidence }] }),
+    store.commit({ trades: [trade(2, 2)] }),
+  ]);
+  assert.equal(good.status, 'fulfilled');
+  assert.equal(alsoGood.status, 'fulfilled');
+  assert.equal(poison.status, 'rejected');
+  assert.equal(poison.reason.code, 'data_refused');
+  assert.match(poison.reason.message, /failed 3 times .* left out/);
+});
+
 test('market names and payloads are data, whatever they hold', async () => {
   const { store, url } = await openTestStore();
   const name = "a');DROP TABLE trade;--\\\t";

@@ -7,7 +7,14 @@ import { isEmptySpan } from '../../kernel/span.js';
 import type { Batch, CommitResult } from '../../model/batch.js';
 import type { StoreEvents } from '../../observe/events.js';
 import type { ConnectionOptions } from '../connection.js';
-import { actionOf, isState, StoreError, sqlstateOf, toStoreError } from '../errors.js';
+import {
+  actionOf,
+  isProgramError,
+  isState,
+  StoreError,
+  sqlstateOf,
+  toStoreError,
+} from '../errors.js';
 import type { Partitions } from '../schema/partitions.js';
 import { isFinalPartition, type Resolution, resolveFinal } from './final-partitions.js';
 import {
@@ -28,6 +35,7 @@ class RetryState {
   mayBeDirect = true;
   partition = 0;
   resolutions = 0;
+  programErrors = 0;
 
   constructor(backoff: Backoff) {
     this.backoff = backoff;
@@ -63,6 +71,8 @@ const RETRY_BASE_MS = 100;
 const MAX_PARTITION_TRIES = 3;
 /** Partitions that one group may find to be final; one batch holds fewer. */
 const MAX_RESOLUTIONS = 1_000;
+/** A connection that breaks may surprise the program, too; what fails again and again is the batch. */
+const MAX_PROGRAM_ERRORS = 3;
 
 /**
  * Commits batches, those that arrive together in one transaction.
@@ -283,6 +293,10 @@ export class Writer {
       retry.mayBeDirect = false;
       return;
     }
+    if (isProgramError(error)) {
+      retry.programErrors += 1;
+      if (retry.programErrors >= MAX_PROGRAM_ERRORS) throw unreadable(error);
+    }
     const willRetry = action === 'retry' || action === 'partition';
     this.#outages.log(error, willRetry);
     if (!willRetry) throw toStoreError(error, 'the database refused a batch');
@@ -297,6 +311,12 @@ export class Writer {
   #backoffOptions() {
     return { baseMs: RETRY_BASE_MS, capMs: this.#options.retryCapMs };
   }
+}
+
+/** A batch that the program cannot write must not keep all others from the archive. */
+function unreadable(error: unknown): StoreError {
+  const text = `the program failed ${MAX_PROGRAM_ERRORS} times to write a batch, which is left out (${messageOf(error)}); please report it`;
+  return new StoreError('data_refused', text, { cause: error });
 }
 
 /** What has not happened yet cannot be complete: such a claim comes from a clock that lies. */
