@@ -123,6 +123,12 @@ export function resolveInstant(instant: Instant, nowMs: number): number {
   return 'atMs' in instant ? instant.atMs : nowMs - instant.backMs;
 }
 
+/** Bounds that reach beyond what is covered are an error elsewhere: there is nothing to be had. */
+export const CLAMP = flag(
+  '--clamp',
+  'let --from and --to move in to where coverage begins and ends',
+);
+
 /** `2026-01-31 12:00:00`, UTC; milliseconds only where there are any. */
 export function formatInstant(ms: number): string {
   const text = new Date(ms).toISOString().replace('T', ' ').slice(0, -1);

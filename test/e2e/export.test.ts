@@ -98,8 +98,8 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   );
   assert.match(refused.err, /--allow-gaps/);
   assert.deepEqual(await namesIn(folder), []);
-  const within = (from: string, to: string) =>
-    run(url, ...args, '--from', `2026-01-15T${from}Z`, '--to', `2026-01-15T${to}Z`);
+  const within = (from: string, to: string, ...more: readonly string[]) =>
+    run(url, ...args, '--from', `2026-01-15T${from}Z`, '--to', `2026-01-15T${to}Z`, ...more);
   const tail = await within('15:00:00', '17:00:00');
   assert.equal(tail.code, 8);
   assert.match(tail.err, /--to 2026-01-15T16:00:00.000Z ends where coverage does/);
@@ -111,11 +111,18 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const none = await within('09:00:00', '11:00:00');
   assert.equal(none.code, 8);
   assert.doesNotMatch(none.err, /where coverage does/);
+  assert.equal((await within('09:00:00', '11:00:00', '--clamp')).code, 8);
+  // Only the ends move: what is missing between them is still refused.
+  assert.match(head.err, /--clamp/);
+  assert.equal((await within('11:00:00', '15:00:00', '--clamp')).code, 8);
+  assert.equal((await within('11:00:00', '13:00:00', '--clamp', '--force')).code, 0);
+  const [part] = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).markets;
+  assert.deepEqual([part.from, part.to], ['2026-01-15T12:00:00.000Z', '2026-01-15T13:00:00.000Z']);
   const book = ['--kind', 'depth', '--market', 'BTC_USDT', '--out', path];
   const unseen = await run(url, ...book);
   assert.equal(unseen.code, 8);
   assert.doesNotMatch(unseen.err, /gaps fill|backfill/);
-  const allowed = await run(url, ...args, '--allow-gaps');
+  const allowed = await run(url, ...args, '--allow-gaps', '--force');
   assert.equal(allowed.code, 0, allowed.err);
   assert.match(allowed.err, /2 gaps in it; the manifest lists them/);
 });

@@ -23,17 +23,18 @@ import { emptyReason, exporting, SpanProgressBar } from '../export/outcome.js';
 import { exportParts } from '../export/selection.js';
 import { EXIT_CODES, UsageError } from '../failure.js';
 import { coldDirOf, type Look } from '../opening/database.js';
-import { durationArgument, MARKETS, oneOf, SPAN } from '../options.js';
+import { CLAMP, durationArgument, MARKETS, oneOf, SPAN } from '../options.js';
 import { jsonLine, printable, writeOut } from '../output.js';
 import { exportFor } from './export-for.js';
 
 const HELP = `
   tapekeep export --kind trades --market BTC_USDT --from 2026-01-01 --to 2026-02-01 --out btc.parquet
-  tapekeep export --kind klines --interval 1h --market BTC_USDT --from 30d --out hours.csv
-  tapekeep export --kind depth --market BTC_USDT --from 2h --format ndjson | gzip > depth.ndjson.gz
+  tapekeep export --kind klines --interval 1h --market BTC_USDT --from 30d --clamp --out hours.csv
+  tapekeep export --kind depth --market BTC_USDT --from 2h --clamp --format ndjson | gzip > depth.ndjson.gz
 
-Without --from and --to all that is covered is written. Rows are in the order of market, time and id.
-Numbers keep every digit. Beside the file comes FILE.manifest.json: counts, checksum, coverage, columns.
+Without --from and --to all that is covered is written, with --clamp what is covered between them. Rows
+are in the order of market, time and id. Numbers keep every digit. Beside the file comes
+FILE.manifest.json: counts, checksum, coverage, columns.
 Both take their place only when they are whole. A span with gaps is refused with exit code 8, unless
 --allow-gaps is given; the manifest lists them.
 
@@ -49,7 +50,7 @@ with its manifest. They take klines of the exchange, or candles computed from tr
   tapekeep export --for freqtrade --market BTC_USDT --kind trades --dir user_data/data/myexchange
   tapekeep export --for backtrader --market BTC_USDT --interval 1h --dir data
   tapekeep export --for vectorbt --market BTC_USDT --interval 15m --candles trades --dir data
-  tapekeep export --for hftbacktest --market BTC_USDT --from 1d --latency 100ms --dir data
+  tapekeep export --for hftbacktest --market BTC_USDT --from 1d --clamp --latency 100ms --dir data
 
 freqtrade    PAIR-1m.feather, PAIR-trades.feather; absent candles are its own to fill
 backtrader   PAIR-1h.csv as GenericCSVData reads it; slots without trades have the close before
@@ -76,6 +77,7 @@ const OPTIONS = {
   interval: option('--interval <length>', 'length of klines, such as 60 or 1h', lengthArgument),
   period: option('--period <length>', 'length of what states sum up, such as 1d', lengthArgument),
   ...SPAN,
+  clamp: CLAMP,
   format: option(
     '--format <format>',
     `${FORMATS.join(', ')} (default: as the file is called, else csv)`,

@@ -125,6 +125,7 @@ function wholeSpan(gaps: readonly SeriesGaps[]): string[] {
     return [];
   const iso = (ms: number) => new Date(ms).toISOString();
   return [
+    ...(starts.length + ends.length === 0 ? [] : ['  --clamp begins and ends where coverage does']),
     ...(starts.length === 0
       ? []
       : [`  --from ${iso(Math.ceil(fromMs))} begins where coverage does`]),

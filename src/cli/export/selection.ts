@@ -27,6 +27,8 @@ export interface ExportSelection {
   readonly period: number | undefined;
   readonly from: Instant | undefined;
   readonly to: Instant | undefined;
+  /** Bounds that reach beyond coverage move in to where it begins and ends. */
+  readonly clamp: boolean | undefined;
 }
 
 const OPTION_OF: Readonly<Partial<Record<SeriesKind, 'interval' | 'period'>>> = {
@@ -67,9 +69,9 @@ export async function exportParts(
       if (!isNamed) return [];
       throw noSuchLength(options, variantS, marketStreams(ofKind, marketId), market);
     }
-    return [
-      { market, marketId, stream, span: spanOf(stream, bounds, nowMs, options.kind, market) },
-    ];
+    const within = options.clamp === true ? clamped(bounds, stream) : bounds;
+    const span = spanOf(stream, within, nowMs, options.kind, market);
+    return [{ market, marketId, stream, span }];
   });
   return { variantS, parts };
 }
@@ -138,6 +140,13 @@ function listed(streams: readonly KnownStream[]): string {
   return [...new Set(streams.map(({ variant }) => variant))].sort((a, b) => a - b).join(', ');
 }
 
+/** The bounds, moved in to coverage; as they are where none of it lies between them. */
+function clamped(bounds: Partial<Span>, { oldestCoveredMs, newestCoveredMs }: KnownStream) {
+  const fromMs = Math.max(bounds.fromMs ?? -Infinity, oldestCoveredMs ?? Infinity);
+  const toMs = Math.min(bounds.toMs ?? Infinity, newestCoveredMs ?? -Infinity);
+  return fromMs < toMs ? { fromMs, toMs } : bounds;
+}
+
 /** What was not said is as far as coverage reaches. */
 function spanOf(
   { oldestCoveredMs, newestCoveredMs }: KnownStream,
@@ -187,11 +196,11 @@ export async function interchangeParts(
   nowMs: number,
 ): Promise<SelectedParts> {
   const content = contentOf(options);
-  const { market, from, to } = options;
+  const { market, from, to, clamp } = options;
   const markets = await marketsById(store);
   const select = async (kind: Source['kind'], interval?: number) =>
     await exportParts(
-      { market, from, to, kind, interval, period: undefined },
+      { market, from, to, clamp, kind, interval, period: undefined },
       ...([store, streams, nowMs] as const),
     );
   const isComputed = options.candles === 'trades';
