@@ -88,12 +88,17 @@ for (const name of knownExchanges) {
     const judgement = await judge(databaseUrl, MARKET, trades, true);
     assert.deepEqual([judgement.inGaps, judgement.isWhole], [0, true]);
     const { islands, updates } = await standing(databaseUrl);
-    for (const kind of ['trades', 'times', ...OTHERS]) assert.equal(islands[kind], 1, kind);
+    for (const kind of ['trades', 'times', ...OTHERS]) {
+      // A machine that stands still for seconds breaks what is pushed once, and rightly says so.
+      const most = kind === 'state' ? 2 : 1;
+      const count = islands[kind] ?? 0;
+      assert.ok(count >= 1 && count <= most, `${count} ranges of ${kind}`);
+    }
     assert.ok(updates > 0, 'no state was pushed');
     const gaps = await runSql(
       databaseUrl,
       `SELECT kind, reason, lower(g.span) AS from_at FROM gap g JOIN stream s USING (stream_id)
-       WHERE lower(g.span) >= to_timestamp($1) AND upper(g.span) <= to_timestamp($2)`,
+       WHERE kind <> 'state' AND lower(g.span) >= to_timestamp($1) AND upper(g.span) <= to_timestamp($2)`,
       [START_S, endS],
     );
     assert.deepEqual(gaps, []);
