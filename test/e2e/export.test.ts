@@ -119,7 +119,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const [part] = JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).markets;
   assert.deepEqual([part.from, part.to], ['2026-01-15T12:00:00.000Z', '2026-01-15T13:00:00.000Z']);
   const book = ['--kind', 'depth', '--market', 'BTC_USDT', '--out', path];
-  const unseen = await run(url, ...book);
+  const unseen = await run(url, ...book, '--force');
   assert.equal(unseen.code, 8);
   assert.doesNotMatch(unseen.err, /gaps fill|backfill/);
   const allowed = await run(url, ...args, '--allow-gaps', '--force');
