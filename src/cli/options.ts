@@ -123,7 +123,7 @@ export function resolveInstant(instant: Instant, nowMs: number): number {
   return 'atMs' in instant ? instant.atMs : nowMs - instant.backMs;
 }
 
-/** Bounds that reach beyond what is covered are an error elsewhere: there is nothing to be had. */
+/** Without it a span that reaches beyond coverage is refused. */
 export const CLAMP = flag(
   '--clamp',
   'let --from and --to move in to where coverage begins and ends',

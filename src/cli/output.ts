@@ -1,5 +1,3 @@
-import { formatDuration } from '../config/values.js';
-
 /**
  * Characters that steer a terminal, reverse the direction of writing, or are not seen at all. Texts of
  * an exchange may hold them on purpose.
@@ -30,14 +28,6 @@ export function writeOut(data: string | Uint8Array): Promise<void> {
       else reject(error);
     });
   });
-}
-
-/** A length of time to two or three digits: `0.4s`, `12s`, `3m`, `5h`, `9d`. */
-export function roughDuration(ms: number): string {
-  if (ms < 9950) return `${(Math.max(0, ms) / 1000).toFixed(1)}s`;
-  const units = [86_400_000, 3_600_000, 60_000, 1000];
-  const unit = units.find((candidate) => ms >= 2 * candidate) ?? 1000;
-  return formatDuration(Math.round(ms / unit) * unit);
 }
 
 /** One column of a plain-text table. */

@@ -1,5 +1,5 @@
 import { systemClock } from '../kernel/clock.js';
-import { roughDuration } from './output.js';
+import { shownDuration } from '../kernel/durations.js';
 
 const BAR_WIDTH = 30;
 /** A terminal is drawn again this often at most; anything else gets a line this often. */
@@ -79,7 +79,7 @@ class Pace {
     const parts = [`${Math.round(perS).toLocaleString('en-US')} ${unit}/s`];
     const gained = share - first.share;
     const leftMs = (openShare / gained) * tookMs;
-    if (gained > 0 && leftMs > 0) parts.push(`about ${roughDuration(leftMs)} left`);
+    if (gained > 0 && leftMs > 0) parts.push(`about ${shownDuration(leftMs)} left`);
     return parts;
   }
 }

@@ -6,6 +6,8 @@ import {
   SERIES_TABLES,
   type SeriesTable,
   seriesOf,
+  streamsOf,
+  WRITTEN_SERIES,
 } from './series.js';
 
 /** The series of markets as people ask for them: by kind, with the columns that files and tables show. */
@@ -27,17 +29,11 @@ export const SERIES_KINDS = SERIES_TABLES.flatMap((table): SeriesKind[] => {
   return entry.retention === 'account' || entry.batch === null ? [] : [entry.kind];
 });
 
-/** Streams whose rows people call by another name. */
-const SHOWN: Readonly<Record<string, string>> = {
-  kline: 'candles',
-  ticker: 'tickers',
-  state: 'states',
-  balance: 'balances',
-};
-
 /** The name of a stream as it is shown: `candles` of `kline`. A word that is no stream stays as it is. */
 export function shownKind(kind: string): string {
-  return SHOWN[kind] ?? kind;
+  // A stream that proves the rows of another one has its own name.
+  const table = WRITTEN_SERIES.find((one) => streamsOf(one)[0] === kind);
+  return (table === undefined ? kind : SERIES[table].kind).replace(/^klines$/, 'candles');
 }
 
 /** A word in the form in which names of series are compared: `Candle` is `kline`, as `klines` is. */

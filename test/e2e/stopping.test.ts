@@ -59,10 +59,10 @@ test('it reports to systemd that it is up, alive, and ending', async (t) => {
     ...{ TAPEKEEP_DATABASE_URL: url, PATH: `${bin}:${process.env.PATH}` },
     ...{ NOTIFY_SOCKET: join(bin, 'socket'), WATCHDOG_USEC: '600000' },
   });
-  const told = async () => (await readFile(reports, 'utf8').catch(() => '')).trim().split('\n');
-  for await (const _ of changes) if ((await told()).length > 4) break;
+  const reported = async () => (await readFile(reports, 'utf8').catch(() => '')).trim().split('\n');
+  for await (const _ of changes) if ((await reported()).length > 4) break;
   await stopOf(daemon);
-  const [first, ...rest] = await told();
+  const [first, ...rest] = await reported();
   assert.equal(first, 'READY=1');
   assert.equal(rest.at(-1), 'STOPPING=1');
   assert.deepEqual(new Set(rest.slice(0, -1)), new Set(['WATCHDOG=1']));

@@ -236,13 +236,13 @@ test('of a day that goes on, completeness is that of the status and the lag stan
   const [kline, trades] = await read();
   const nowMs = Date.parse('2030-03-05T12:00:05Z');
   const status = (await store.statusRows(nowMs)).filter(({ marketId }) => marketId === 77);
-  const told = status.map(({ kind, coveredS, gapS, gaps }) => ({ kind, coveredS, gapS, gaps }));
-  assert.deepEqual(told, [
+  const shown = status.map(({ kind, coveredS, gapS, gaps }) => ({ kind, coveredS, gapS, gaps }));
+  assert.deepEqual(shown, [
     { kind: 'kline', coveredS: 10_800, gapS: 0, gaps: 0 },
     { kind: 'trades', coveredS: 10_800, gapS: 3600, gaps: 1 },
   ]);
-  assert.deepEqual({ ...kline, lag: 0 }, { ...told[0], share: 1, isComplete: false, lag: 0 });
-  assert.deepEqual({ ...trades, lag: 0 }, { ...told[1], share: 0.75, isComplete: false, lag: 0 });
+  assert.deepEqual({ ...kline, lag: 0 }, { ...shown[0], share: 1, isComplete: false, lag: 0 });
+  assert.deepEqual({ ...trades, lag: 0 }, { ...shown[1], share: 0.75, isComplete: false, lag: 0 });
   assert.ok((kline?.lag ?? 0) >= 3600 && (trades?.lag ?? 3600) < 3600);
   await cover('trades', '2030-03-06 00:00Z', '2030-03-06 01:00Z');
   const [over] = await read();

@@ -123,7 +123,7 @@ export class Archive {
 
   /**
    * The order book of a market as it held at an instant: the last one observed until then. After the
-   * newest look at it, as at `new Date()`, it is the last book with its age. Null within a gap: what was
+   * newest look at it, as at the present, it is the last book with its age. Null within a gap: what was
    * seen before may have changed.
    *
    * @throws ArchiveError `unknown_market`, `not_collected`, `bad_moment`; StoreError; ColdError

@@ -1,12 +1,13 @@
 import type { StateEvent } from '../../client/index.js';
 import { systemClock, unlessAborted } from '../../kernel/clock.js';
+import { shownDuration } from '../../kernel/durations.js';
 import { AbortedError, isAborted, TapekeepError } from '../../kernel/errors.js';
 import { ApiUsageError, openApiSession } from '../api/access.js';
 import { argument, command, flag, nothing, option } from '../command.js';
 import { waitForStop } from '../ending.js';
 import { openExchange } from '../opening/exchange.js';
 import { durationArgument, periodArgument } from '../options.js';
-import { roughDuration, writeOut } from '../output.js';
+import { writeOut } from '../output.js';
 
 /** The exchange answered and does not let anybody subscribe to this. */
 class SubscriptionRefusedError extends TapekeepError {
@@ -108,10 +109,10 @@ export function lineOf(event: StateEvent, wallMs: number): string {
         event.lastAliveExchangeMs === null
           ? ''
           : `, sure up to ${clockTime(event.lastAliveExchangeMs)}`;
-      const lived = roughDuration(event.livedMs);
+      const lived = shownDuration(event.livedMs);
       return `${at(wallMs)}closed    ${event.reason} (${event.code}) after ${lived}${sure}`;
     }
     case 'retrying':
-      return `${at(wallMs)}retrying  in ${roughDuration(event.waitMs)}, try ${event.attempts}`;
+      return `${at(wallMs)}retrying  in ${shownDuration(event.waitMs)}, try ${event.attempts}`;
   }
 }

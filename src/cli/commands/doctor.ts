@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { dirname, join, resolve } from 'node:path';
 import { exchangeNameOf } from '../../config/load.js';
 import { endsInTime, systemClock } from '../../kernel/clock.js';
+import { shownDuration } from '../../kernel/durations.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { hasEmbeddedCluster } from '../../store/index.js';
 import { command, nothing } from '../command.js';
@@ -11,7 +12,7 @@ import { borrowDatabase, coldDirOf, describeDatabase, openArchive } from '../ope
 import { firstAnswer, isPlayed, openExchange } from '../opening/exchange.js';
 import { openSession, type Session } from '../opening/session.js';
 import { JSON_DOCUMENT } from '../options.js';
-import { jsonLine, printable, roughDuration, writeOut } from '../output.js';
+import { jsonLine, printable, writeOut } from '../output.js';
 
 const HELP = `
 Looks at the settings, the data folder and its disk, the database, the port of the status page, the exchange
@@ -185,7 +186,7 @@ async function exchangeOf(session: Session): Promise<Found[]> {
     const missing = config.markets.filter((market) => !names.includes(market));
     const [first] = config.markets.filter((market) => names.includes(market)).concat(names);
     return [
-      ok(`${url} answers in ${roughDuration(tookMs)} and lists ${names.length} markets`),
+      ok(`${url} answers in ${shownDuration(tookMs)} and lists ${names.length} markets`),
       ...(missing.length === 0
         ? []
         : [
@@ -219,7 +220,7 @@ async function feedOf(feed: Feed, url: string): Promise<Found> {
 
 /** @param offsetMs of the exchange's clock from that of this machine */
 function clockOf(offsetMs: number): Found {
-  const off = roughDuration(Math.abs(offsetMs));
+  const off = shownDuration(Math.abs(offsetMs));
   if (Math.abs(offsetMs) <= CLOCK_LIMIT_MS) return ok('its clock and that of this machine agree');
   const side = offsetMs > 0 ? 'behind' : 'ahead of';
   return warning(

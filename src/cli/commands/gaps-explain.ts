@@ -1,3 +1,4 @@
+import { shownDuration } from '../../kernel/durations.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
 import type { StreamKind } from '../../model/series.js';
 import type { CoverageNeighbour, Gap, GapDetail, KnownStream } from '../../store/index.js';
@@ -6,7 +7,7 @@ import { UsageError } from '../failure.js';
 import { findGap, findGapsAt, gapIdOf, type NamedGap } from '../gaps.js';
 import { archive, type Look } from '../opening/database.js';
 import { formatInstant, instantArgument, kindOf, resolveInstant, streamName } from '../options.js';
-import { printable, roughDuration } from '../output.js';
+import { printable } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -69,7 +70,7 @@ function readInstant(text: string) {
 async function explain(gap: Gap, look: Ledger): Promise<string> {
   const { streamId, marketId, span, state, reason } = gap;
   const name = `${printable(gap.market)} ${streamName(gap)}`;
-  const length = roughDuration(span.toMs - span.fromMs);
+  const length = shownDuration(span.toMs - span.fromMs);
   const { before, after } = await look.store.inspection.neighbours({ streamId, marketId, span });
   const words: string | undefined = (GAP_REASONS as Readonly<Record<string, string>>)[reason];
   const lines = [

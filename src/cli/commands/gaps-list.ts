@@ -1,10 +1,11 @@
+import { shownDuration } from '../../kernel/durations.js';
 import type { Gap, KnownStream, StartTries } from '../../store/index.js';
 import { command, option, type Values } from '../command.js';
 import { gapDocument } from '../fill/with-filling.js';
 import { gapIdOf, HORIZON_WHY, startTriesText } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, formatInstant, JSON_DOCUMENT, streamName } from '../options.js';
-import { type Column, formatTable, jsonLine, printable, roughDuration } from '../output.js';
+import { type Column, formatTable, jsonLine, printable } from '../output.js';
 import { GAP_SELECTION, gapFilterOf, readGaps } from '../selection.js';
 
 /** Gaps that are looked at for the sums, beyond those that are shown. */
@@ -146,7 +147,7 @@ function lagLines(streams: readonly KnownStream[], isWritten: boolean, nowMs: nu
   const newest = streams.flatMap(({ newestCoveredMs: ms }) => (ms === null ? [] : [ms]));
   if (newest.length === 0) return ['Nothing collects at present.'];
   const ms = Math.max(...newest);
-  const ago = roughDuration(nowMs - ms);
+  const ago = shownDuration(nowMs - ms);
   return [
     `Nothing collects at present. What happened since ${formatInstant(ms)} (${ago} ago) is not listed.`,
   ];
@@ -163,7 +164,7 @@ const COLUMNS: readonly Column<Gap>[] = [
   {
     title: 'length',
     align: right,
-    text: ({ span }) => roughDuration(span.toMs - span.fromMs),
+    text: ({ span }) => shownDuration(span.toMs - span.fromMs),
   },
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },

@@ -1,11 +1,12 @@
 import { type LifeDates, lifeDates } from '../../archive/sealing/plan.js';
+import { shownDuration } from '../../kernel/durations.js';
 import { SERIES_TABLES } from '../../model/series.js';
 import type { PartitionInfo } from '../../store/index.js';
 import { command, option } from '../command.js';
 import { isOfKind, LIFE_KIND_NAMES, lifeKindsArgument, lifeRulesOf } from '../life.js';
 import { archive } from '../opening/database.js';
 import { formatInstant, JSON_DOCUMENT } from '../options.js';
-import { type Column, formatTable, jsonLine, roughDuration } from '../output.js';
+import { type Column, formatTable, jsonLine } from '../output.js';
 
 const HELP = `
 hot       being written
@@ -75,7 +76,7 @@ function leadsOf(partitions: readonly PartitionInfo[], nowMs: number) {
 function leadLine(table: string, leadMs: number): string {
   return leadMs === 0
     ? `${table}: none for the present; it is made when a row comes`
-    : `${table}: made for another ${roughDuration(leadMs)}`;
+    : `${table}: made for another ${shownDuration(leadMs)}`;
 }
 
 function document({ partition, dates }: Dated) {

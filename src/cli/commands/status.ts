@@ -1,3 +1,4 @@
+import { shownDuration } from '../../kernel/durations.js';
 import { shownKind } from '../../model/kinds.js';
 import {
   type ArchiveStatus,
@@ -9,7 +10,7 @@ import { command, flag, option, VERSION } from '../command.js';
 import { HORIZON_WHY } from '../gaps.js';
 import { archive } from '../opening/database.js';
 import { countArgument, JSON_DOCUMENT, kindsArgument, MARKETS, streamName } from '../options.js';
-import { type Column, formatTable, printable, roughDuration } from '../output.js';
+import { type Column, formatTable, printable } from '../output.js';
 import { percent } from '../progress.js';
 import { marketsOf, selectMarkets } from '../selection.js';
 
@@ -88,8 +89,8 @@ function summaryLine(status: ArchiveStatus): string {
 
 function gapLines({ openGaps }: ArchiveStatus): string[] {
   return openGaps.map(({ kind, reason, lengthS, oldestAgeS }) => {
-    const age = roughDuration(oldestAgeS * 1000);
-    return `Open: ${roughDuration(lengthS * 1000)} of ${kind}, ${reason}; the oldest of it is ${age} old.`;
+    const age = shownDuration(oldestAgeS * 1000);
+    return `Open: ${shownDuration(lengthS * 1000)} of ${kind}, ${reason}; the oldest of it is ${age} old.`;
   });
 }
 
@@ -102,7 +103,7 @@ function beforeHistoryLines(streams: readonly StatusStream[]): string[] {
   }
   return [...sums].map(
     ([stream, seconds]) =>
-      `Never to be had: ${roughDuration(seconds * 1000)} of ${stream}, asked for, from before the exchange's history begins; it does not lower the share.`,
+      `Never to be had: ${shownDuration(seconds * 1000)} of ${stream}, asked for, from before the exchange's history begins; it does not lower the share.`,
   );
 }
 
@@ -161,7 +162,7 @@ const COLUMNS: readonly Column<StatusStream>[] = [
   {
     title: 'lag',
     align: right,
-    text: ({ lagS }) => (lagS === null ? '–' : roughDuration(lagS * 1000)),
+    text: ({ lagS }) => (lagS === null ? '–' : shownDuration(lagS * 1000)),
   },
   {
     title: 'covered',
@@ -175,7 +176,7 @@ const COLUMNS: readonly Column<StatusStream>[] = [
   {
     title: 'missing',
     align: right,
-    text: ({ missingS }) => (missingS === 0 ? '–' : roughDuration(missingS * 1000)),
+    text: ({ missingS }) => (missingS === 0 ? '–' : shownDuration(missingS * 1000)),
   },
   { title: 'verified until', text: ({ verifiedUntilMs: ms }) => instant(ms) },
 ];

@@ -59,8 +59,8 @@ export class ServiceManager {
     if ((env.NOTIFY_SOCKET ?? '') === '') return;
     await promisify(execFile)(NOTIFY, [state], { env, timeout: NOTIFY_LIMIT_MS }).catch(
       (error: unknown) => {
-        const message = `${NOTIFY} ${state} failed (${messageOf(error)}): the service manager is not told`;
-        telemetry.warned({ code: 'service_not_told', message });
+        const message = `${NOTIFY} ${state} failed (${messageOf(error)}): systemd does not know it`;
+        telemetry.warned({ code: 'service_report_failed', message });
       },
     );
   }

@@ -1,7 +1,8 @@
 import { type Clock, sleep } from '../../kernel/clock.js';
+import { shownDuration } from '../../kernel/durations.js';
 import { isAborted } from '../../kernel/errors.js';
 import type { RunCountsSnapshot, StreamCounts } from '../../observe/run-counts.js';
-import { type Column, formatTable, roughDuration } from '../output.js';
+import { type Column, formatTable } from '../output.js';
 
 /** Where the summary is drawn: stdout, or a stand-in. */
 interface SummaryOutput {
@@ -28,7 +29,7 @@ const SHOW_CURSOR = '\x1b[?25h';
 const count = (value: number) => value.toLocaleString('en-US');
 
 function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
-  const lag = (ms: number | null) => (ms === null ? '–' : roughDuration(nowMs - ms));
+  const lag = (ms: number | null) => (ms === null ? '–' : shownDuration(nowMs - ms));
   const right = 'right' as const;
   return [
     { title: 'stream', text: (row) => row.stream },
@@ -66,7 +67,7 @@ function footLine(snapshot: RunCountsSnapshot, rates: Rates): string {
 
 function oneLine(snapshot: RunCountsSnapshot, nowMs: number, rates: Rates): string {
   const streams = snapshot.streams.map((stream) => {
-    const lag = stream.newestMs === null ? '' : ` (lag ${roughDuration(nowMs - stream.newestMs)})`;
+    const lag = stream.newestMs === null ? '' : ` (lag ${shownDuration(nowMs - stream.newestMs)})`;
     return `${stream.stream} ${count(stream.stored + stream.updated)}${lag}`;
   });
   const gaps = snapshot.streams.reduce((sum, stream) => sum + stream.openGaps, 0);
@@ -81,7 +82,7 @@ function finalSummary(snapshot: RunCountsSnapshot, nowMs: number, ranMs: number)
     requestsPerS: snapshot.requests / seconds,
   };
   return [
-    `Ran ${roughDuration(ranMs)}.`,
+    `Ran ${shownDuration(ranMs)}.`,
     ...formatTable(columnsAt(nowMs), snapshot.streams),
     footLine(snapshot, rates),
     '',

@@ -1,6 +1,6 @@
 import { ExportGapsError, type SeriesGaps } from '../../archive/errors.js';
 import type { MarketPart } from '../../archive/export/manifest.js';
-import { MINUTE_MS } from '../../kernel/durations.js';
+import { MINUTE_MS, shownDuration } from '../../kernel/durations.js';
 import { type Span, totalLengthMs } from '../../kernel/span.js';
 import { tableOfKind } from '../../model/kinds.js';
 import { SERIES } from '../../model/series.js';
@@ -10,7 +10,7 @@ import { commandEnding } from '../ending.js';
 import { EXIT_CODES } from '../failure.js';
 import { archive, type Left, type Look, stoppable } from '../opening/database.js';
 import { formatInstant } from '../options.js';
-import { type Column, formatTable, printable, roughDuration } from '../output.js';
+import { type Column, formatTable, printable } from '../output.js';
 import { CountProgress } from '../progress.js';
 
 /**
@@ -73,7 +73,7 @@ const COLUMNS: readonly Column<Line>[] = [
   { title: 'market', text: ({ market }) => market },
   { title: 'from', text: ({ span }) => formatInstant(Math.floor(span.fromMs)) },
   { title: 'to', text: ({ span }) => formatInstant(Math.floor(span.toMs)) },
-  { title: 'length', align: 'right', text: ({ span }) => roughDuration(span.toMs - span.fromMs) },
+  { title: 'length', align: 'right', text: ({ span }) => shownDuration(span.toMs - span.fromMs) },
   { title: 'state', text: ({ state }) => state },
   { title: 'reason', text: ({ reason }) => reason },
 ];

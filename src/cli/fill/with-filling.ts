@@ -1,5 +1,6 @@
 import type { Config } from '../../config/schema.js';
 import { systemClock } from '../../kernel/clock.js';
+import { shownDuration } from '../../kernel/durations.js';
 import { isAborted, TapekeepError } from '../../kernel/errors.js';
 import type { Span } from '../../kernel/span.js';
 import { GAP_REASONS } from '../../model/gap-reasons.js';
@@ -13,7 +14,7 @@ import { gapIdOf } from '../gaps.js';
 import { borrowDatabase, migrateDatabase, openArchive } from '../opening/database.js';
 import { openSession, type Session } from '../opening/session.js';
 import { formatInstant, streamName } from '../options.js';
-import { jsonLine, printable, roughDuration } from '../output.js';
+import { jsonLine, printable } from '../output.js';
 import { FillProgress, percent } from '../progress.js';
 import { type FillEnd, Filling, totalsOf } from './filling.js';
 import type { FillTask } from './worker.js';
@@ -90,7 +91,7 @@ function outcomeText(outcome: FillOutcome): string {
     const share = percent(Math.min(1, (progress.coveredMs + 0.5) / progress.lengthMs));
     return `${spanText(market, stream, span)}: ${share} covered`;
   });
-  const stored = `${rows.toLocaleString('en-US')} rows in ${roughDuration(durationMs)}`;
+  const stored = `${rows.toLocaleString('en-US')} rows in ${shownDuration(durationMs)}`;
   lines.push(`${isWhole(outcome) ? 'All' : 'Not all'} of it is covered: ${stored}.`);
   if (isWhole(outcome)) return `${lines.join('\n')}\n`;
   if (end === 'stopped') {

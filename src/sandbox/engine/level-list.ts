@@ -1,3 +1,5 @@
+import { firstNot } from '../../kernel/sorted.js';
+
 /**
  * What entries are ordered by. A number as long as it is exact, else a bigint: JavaScript compares
  * the two by mathematical value, and plain numbers compare several times faster.
@@ -25,18 +27,6 @@ interface Chunk<E> {
   readonly entries: E[];
   /** Orders in all entries. */
   orders: number;
-}
-
-/** Position of the first of `count` keys for which `isBefore` does not hold. */
-function firstNot(count: number, isBefore: (at: number) => boolean): number {
-  let low = 0;
-  let high = count;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (isBefore(middle)) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /**

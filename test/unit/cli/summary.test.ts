@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LiveSummary } from '../../../src/cli/daemon/summary.js';
-import { formatTable, roughDuration } from '../../../src/cli/output.js';
+import { formatTable } from '../../../src/cli/output.js';
 import { RunCounts } from '../../../src/observe/run-counts.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -131,9 +131,4 @@ test('tables align their columns and keep control characters from the terminal',
   assert.ok(lines[2]?.startsWith('·[31mRED'));
   assert.ok(lines[3]?.startsWith(`日本${' '.repeat(56)}`));
   assert.match(lines[4] ?? '', /x…\s+1$/);
-});
-
-test('lengths of time are told roughly', () => {
-  const told = [-5, 400, 9940, 9960, 119_000, 120_000, 7_300_000, 200_000_000].map(roughDuration);
-  assert.deepEqual(told, ['0.0s', '0.4s', '9.9s', '10s', '119s', '2m', '2h', '2d']);
 });
