@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { shownKind } from '../model/kinds.js';
-import type { StreamKind } from '../model/series.js';
+import { type StreamKind, streamsOf, WRITTEN_SERIES } from '../model/series.js';
 import type { RunCountsSnapshot } from '../observe/run-counts.js';
 import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
 
@@ -12,8 +12,8 @@ import type { CheckTotals, GapTotals, StreamStatus } from '../store/index.js';
 const count = () => z.number().int().min(0);
 const seconds = () => z.number().min(0);
 const ratio = () => z.number().min(0).max(1);
-const kind = () =>
-  z.string().describe('trades, times, depth, tickers, candles, states, balances or orders');
+const KINDS = WRITTEN_SERIES.flatMap(streamsOf).map(shownKind).join(', ');
+const kind = () => z.string().describe(`one of ${KINDS}`);
 const timeMs = () => z.number();
 
 const REPORT = z.object({
