@@ -71,12 +71,4 @@ export const EQUIVALENTS: readonly {
     replacement: '2 * staged.length <= columns.length',
     reason: 'only when the next group is prepared, not what is in it',
   },
-  {
-    file: 'collect/trades/page-store.ts',
-    original: `this.ranges.all.filter(
-        ({ span }) => span.fromMs <= claim.toMs && claim.fromMs <= span.toMs,
-      )`,
-    replacement: 'this.ranges.all',
-    reason: 'a page of which all is known ends in a chain that was kept with its rows',
-  },
 ];
