@@ -108,11 +108,13 @@ suite('gaps', { concurrency: 3 }, () => {
     const own = await world.run('gaps', 'fill', id);
     assert.equal(own.code, 0, own.out + own.err);
     assert.match(own.err, /this program does the work itself/);
-    // The daemon may have listed besides that its looks at history fail.
-    assert.deepEqual(
-      [...new Set((await list(world, ...TRADES)).gaps.map(({ kind }) => kind))],
-      ['times'],
-    );
+    // The daemon may have listed besides that its looks at history fail, and left the gap of one of them.
+    const stillListed = (await list(world, ...TRADES)).gaps;
+    assert.ok(stillListed.some(({ kind }) => kind === 'times'));
+    const filledGap = gaps.find((gap) => gap.id === id);
+    assert.ok(filledGap !== undefined);
+    for (const gap of stillListed)
+      assert.ok(gap.kind === 'times' || gap.from >= filledGap.to, `${gap.kind} ${gap.from}`);
     const left = await world.ask('gaps');
     assert.match(left.out, / at the next start| {2}20\d\d-.* 20\d\d-.* 20\d\d-/);
     assert.doesNotMatch(left.out, / soon/);
@@ -179,23 +181,24 @@ suite('gaps', { concurrency: 3 }, () => {
     await world.openExchange(500, '--since-mode', 'id');
     await runSql(world.databaseUrl, "UPDATE archive SET since_modes = '{}'");
     const daemon = await world.startDaemon();
+    // More than one of each where the first daemon ended between a page and the longer one after it.
     await daemon.until(async () => {
-      const rows = await runSql(
+      const rows = await runSql<{ state: string; kinds: number }>(
         world.databaseUrl,
-        `SELECT 1 FROM gap JOIN stream USING (stream_id)
-         WHERE kind IN ('trades', 'times') AND state = 'unfillable'`,
+        `SELECT state, count(DISTINCT kind)::int AS kinds FROM gap JOIN stream USING (stream_id)
+         WHERE kind IN ('trades', 'times') AND state IN ('open', 'unfillable') GROUP BY state`,
       );
-      return rows.length === 2;
+      return rows.length === 1 && rows[0]?.state === 'unfillable' && rows[0].kinds === 2;
     });
     const { gaps } = await list(world, ...TRADES, '--reason', 'history_horizon');
     assert.deepEqual(
-      gaps.map(({ state, reason }) => `${state} ${reason}`),
-      ['unfillable history horizon', 'unfillable history horizon'],
+      [...new Set(gaps.map(({ kind, state, reason }) => `${kind} ${state} ${reason}`))].sort(),
+      ['times unfillable history horizon', 'trades unfillable history horizon'],
     );
     const idle = await world.ask('gaps', 'fill', ...TRADES);
     assert.deepEqual(
       [idle.code, idle.out],
-      [0, 'Nothing to fill. 2 gaps were given up; --again tries once more.'],
+      [0, `Nothing to fill. ${gaps.length} gaps were given up; --again tries once more.`],
     );
     const id = gaps[0]?.id ?? '';
     const again = await world.run('gaps', 'fill', id, '--again');

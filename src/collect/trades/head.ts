@@ -384,13 +384,14 @@ class Pace {
   #tradesPerS = 0;
   #polledAtMs: number | undefined;
   #intervalS = 0;
-  /** Mean error of what was expected to be new, rows. */
-  #error = 0;
+  /** Mean error of what was expected to be new, rows; before there was one, as much as is expected. */
+  #error: number | undefined;
 
   /** Rows that a look should ask for, so that it seldom fails to reach what is known. */
   room(atMs: number): number {
     if (this.#polledAtMs === undefined) return PAGE_MAX;
-    return Math.ceil(this.#expected(atMs) + ERRORS * this.#error) + OVERLAP_ROWS;
+    const expected = this.#expected(atMs);
+    return Math.ceil(expected + ERRORS * (this.#error ?? expected)) + OVERLAP_ROWS;
   }
 
   #expected(atMs: number): number {
@@ -407,7 +408,8 @@ class Pace {
     }
     const error = Math.abs(newRows - this.#expected(atMs));
     // A burst widens the page at once: those that follow are often as large.
-    this.#error = Math.max(error / 2, this.#error + ERROR_FADING * (error - this.#error));
+    const mean = this.#error ?? error;
+    this.#error = Math.max(error / 2, mean + ERROR_FADING * (error - mean));
     const passedS = (atMs - lastMs) / 1000;
     if (passedS <= 0) return;
     const weight = 1 - Math.exp(-passedS / MEMORY_S);
