@@ -47,6 +47,7 @@ export {
   microsOf,
 } from './archive/events/plan.js';
 export * from './client/index.js';
+export type { DialectName } from './contract/dialects.js';
 export {
   type Endpoint,
   type EndpointName,
@@ -56,6 +57,7 @@ export {
   type ResultOf,
 } from './contract/endpoints.js';
 export type { FieldErrors } from './contract/error-shapes.js';
+export type { RealtimeMethod, RealtimeWords } from './contract/realtime.js';
 export type {
   ActiveOrder,
   Balance,

@@ -1,3 +1,4 @@
+import type { DialectName } from '../contract/dialects.js';
 import type { EndpointName } from '../contract/endpoints.js';
 import type { FieldErrors } from '../contract/error-shapes.js';
 import type { Side } from '../contract/values.js';
@@ -94,6 +95,14 @@ export class MissingCredentialsError extends ExchangeError {
   }
 }
 
+/** The exchange has no such endpoint, or none that this program speaks (docs/reference/exchanges.md). */
+export class NotOfferedError extends ExchangeError {
+  constructor(endpoint: string, dialect: string) {
+    const text = `not sent: ${dialect} has no such endpoint, see docs/reference/exchanges.md`;
+    super('not_offered', 'skip', 'client_error', { endpoint }, text);
+  }
+}
+
 /** The exchange does not take orders for this pair now (contract, Errors). */
 export class OperationBlockedError extends ExchangeError {
   constructor(place: ErrorPlace) {
@@ -104,14 +113,13 @@ export class OperationBlockedError extends ExchangeError {
 
 /** No such path, or no data to be found (contract, Errors: 404; or a cousin's form of it). */
 export class NotFoundError extends ExchangeError {
-  constructor(place: ErrorPlace) {
-    super(
-      'not_found',
-      'skip',
-      'client_error',
-      place,
-      'not found: check the base URL and the market',
-    );
+  /** @param spoken the dialect in which the exchange says so, where it shows one */
+  constructor(place: ErrorPlace, spoken?: DialectName) {
+    const hint =
+      spoken === undefined
+        ? 'check the base URL and the market'
+        : `the answer is one of ${spoken}: set the dialect (exchange.dialect) to ${spoken}`;
+    super('not_found', 'skip', 'client_error', place, `not found: ${hint}`);
   }
 }
 

@@ -121,6 +121,11 @@ export class ExchangeApi {
     return this.#caller.reserve(priority, signal);
   }
 
+  /** Candles that {@link kline} may be asked for at once. */
+  get candlesMax(): number {
+    return this.#caller.candlesMax;
+  }
+
   /**
    * Calls any endpoint of the table by its name. The named methods below are this, typed
    * (contract, Endpoints).

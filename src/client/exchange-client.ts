@@ -1,3 +1,4 @@
+import type { DialectName } from '../contract/dialects.js';
 import type { GapNotice } from '../contract/gap-notices.js';
 import type { RejectedRow } from '../contract/shape.js';
 import type { SignedContent } from '../contract/signing.js';
@@ -119,6 +120,8 @@ export interface ExchangeClientOptions {
   readonly exchangeClock: ExchangeClock;
   /** For private endpoints and signed forms; without them those are refused before anything is sent. */
   readonly credentials?: Credentials;
+  /** How the exchange wants to be asked; default as the contract says. */
+  readonly dialect?: DialectName;
   /** What of a signed call is signed, where a server differs (contract, Authentication). */
   readonly signedContent?: SignedContent;
   /** Keeps nonces over restarts; without it they are the time, and grow in this process only. */

@@ -162,7 +162,7 @@ function errorOfBody(
         ? new MarketUnavailableError(place, reading.fields)
         : new FieldErrorsError(place, reading.fields);
     case 'notFound':
-      return new NotFoundError(place);
+      return new NotFoundError(place, reading.dialect);
     case 'unrecognised':
       return errorOfStatus(place, question, "not of this endpoint's shape");
     case 'error':

@@ -1,8 +1,10 @@
+import { type Dialect, dialectOf, type SpokenEndpoint } from '../contract/dialects.js';
 import {
   type Endpoint,
   type EndpointName,
   endpointNames,
   endpoints,
+  type FilledParamsOf,
   type ParamsOf,
   type ResultOf,
 } from '../contract/endpoints.js';
@@ -15,6 +17,7 @@ import {
   InvalidParameterError,
   isRefusal,
   MissingCredentialsError,
+  NotOfferedError,
   type OrderRequest,
   RateLimitedError,
   safeExcerpt,
@@ -82,9 +85,11 @@ export class EndpointCaller {
   readonly #signer: RequestSigner | undefined;
   readonly #secrets: readonly string[];
   readonly #offsets = new LowestOffsets();
+  readonly #dialect: Dialect;
 
   constructor(options: ExchangeClientOptions) {
     this.#options = options;
+    this.#dialect = dialectOf(options.dialect ?? 'contract');
     const connections = options.connections ?? DEFAULT_CONNECTIONS;
     this.#transport = new HttpTransport({
       baseUrl: options.baseUrl,
@@ -115,15 +120,17 @@ export class EndpointCaller {
     params: RequestParams,
     options: CallOptions,
   ): Promise<Omit<Reply<ResultOf<N>>, 'isRaised'>> {
-    const endpoint = endpoints[name] as unknown as Endpoint<never, ResultOf<N>>;
+    const endpoint = this.#spoken(name, params);
     if (endpoint.access === 'private' || options.form === 'post') {
       return this.#callSigned(name, endpoint, params, options);
     }
+    const question = endpoint.ask(params, this.#options.exchangeClock.nowMs() / 1000);
+    const query = Object.entries(question).map(([key, value]) => [key, String(value)]);
     const request: TransportRequest = {
       endpoint: name,
       method: 'GET',
       path: endpoint.path,
-      query: Object.fromEntries(Object.entries(params).map(([key, value]) => [key, String(value)])),
+      query: Object.fromEntries(query),
     };
     const sending = { build: () => request, asked: params };
     try {
@@ -133,6 +140,31 @@ export class EndpointCaller {
       if (!(error instanceof StaleConnectionError)) throw error;
       return await this.#sendOnce(endpoint, sending, options);
     }
+  }
+
+  /** @throws NotOfferedError, InvalidParameterError for what the exchange's dialect has no question for */
+  #spoken<N extends EndpointName>(name: N, params: RequestParams): SpokenEndpoint<ResultOf<N>> {
+    const { name: dialect, endpoints: spoken, intervalsS, candlesMax } = this.#dialect;
+    const endpoint = spoken[name];
+    if (endpoint === undefined) throw new NotOfferedError(name, dialect);
+    if (name === 'kline') {
+      const { interval, start, end } = params as FilledParamsOf<'kline'>;
+      if (intervalsS?.includes(interval) === false) {
+        const detail = `interval: ${dialect} has candles of ${intervalsS.join(', ')} s, not of ${interval} s`;
+        throw new InvalidParameterError(name, detail);
+      }
+      const count = Math.floor((end - start) / interval) + 1;
+      if (dialect !== 'contract' && count > candlesMax) {
+        const detail = `end: ${count} candles are asked for, and ${dialect} gives ${candlesMax} at most`;
+        throw new InvalidParameterError(name, detail);
+      }
+    }
+    return endpoint as SpokenEndpoint<ResultOf<N>>;
+  }
+
+  /** Candles that may be asked for at once. */
+  get candlesMax(): number {
+    return this.#dialect.candlesMax;
   }
 
   /** Tickers also carry the time, for exchanges that send no Date header. */
@@ -158,7 +190,7 @@ export class EndpointCaller {
 
   async #callSigned<R>(
     name: EndpointName,
-    endpoint: Endpoint<never, R>,
+    endpoint: SpokenEndpoint<R>,
     params: RequestParams,
     options: CallOptions,
   ): Promise<Omit<Reply<R>, 'isRaised'>> {
@@ -170,7 +202,8 @@ export class EndpointCaller {
     try {
       // Signed last, when nothing but the sending is left: a request that waits holds no nonce.
       const build = async (): Promise<TransportRequest> => {
-        const signed = await signer.sign(endpoint.path, params, options.signal);
+        const question = endpoint.ask(params, this.#options.exchangeClock.nowMs() / 1000);
+        const signed = await signer.sign(endpoint.path, question, options.signal);
         release = signed.release;
         const { body, headers } = signed;
         return { endpoint: name, method: 'POST', path: endpoint.path, body, headers };
@@ -192,7 +225,7 @@ export class EndpointCaller {
 
   /** One request, from the budget to the checked answer. */
   async #sendOnce<R>(
-    endpoint: Endpoint<never, R>,
+    endpoint: Endpoint<Endpoint['params'], R>,
     sending: Sending,
     { priority = DEFAULT_PRIORITY, signal, turn }: CallOptions,
   ): Promise<Omit<Reply<R>, 'isRaised'>> {
@@ -223,7 +256,7 @@ export class EndpointCaller {
 
   /** Sends, reads and counts; whatever happens, exactly one `requestEnded` reports it. */
   async #send<R>(
-    endpoint: Endpoint<never, R>,
+    endpoint: Endpoint<Endpoint['params'], R>,
     request: TransportRequest,
     { asked, isSigned = false, onLeaving }: Sending,
     signal: AbortSignal | undefined,

@@ -1,3 +1,4 @@
+import { type DialectName, dialectOf } from '../contract/dialects.js';
 import type { SignedContent } from '../contract/signing.js';
 import { RequestBudget } from '../kernel/budget.js';
 import { systemClock } from '../kernel/clock.js';
@@ -26,6 +27,8 @@ export interface ExchangeClientSettings {
    * place, or an exchange may see their nonces in the wrong order and refuse the lower one.
    */
   readonly nonces?: NoncePlace;
+  /** How the exchange wants to be asked; default as the contract says. */
+  readonly dialect?: DialectName;
   /** What a signature covers; default `payload`, as servers of the family do. */
   readonly signedContent?: SignedContent;
   /** Requests per second on average; default 5. The server's own limits lower it by themselves. */
@@ -62,7 +65,7 @@ export class ExchangeClient extends ExchangeApi {
   readonly time: ExchangeClock;
   readonly #settings: ExchangeClientSettings;
   readonly #feeds = new Set<StateFeed>();
-  readonly #subscriptionForm = new SubscriptionForm(systemClock);
+  readonly #subscriptionForm: SubscriptionForm;
 
   /** @throws InvalidAddressError when `baseUrl` is no plain http or https address */
   constructor(settings: ExchangeClientSettings) {
@@ -86,6 +89,8 @@ export class ExchangeClient extends ExchangeApi {
     });
     this.#settings = settings;
     this.time = exchangeClock;
+    const { realtime } = dialectOf(settings.dialect ?? 'contract');
+    this.#subscriptionForm = new SubscriptionForm(systemClock, realtime);
   }
 
   /**

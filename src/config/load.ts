@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import type { z } from 'zod';
+import { dialectOf } from '../contract/dialects.js';
 import { CONFIG_FILE_VARIABLE, deepFreeze, KEY_PATHS } from './keys.js';
 import {
   ConfigError,
@@ -73,6 +74,22 @@ export function brokenRules(config: Config): BrokenRule[] {
     !cold.enabled || cold.dir === null || !/[*?[\]{}]/.test(cold.dir),
     'cold.dir',
     'a folder whose name holds none of * ? [ ] { }: programs take these for patterns',
+  );
+  const { name: dialect, endpoints, intervalsS } = dialectOf(exchange.dialect);
+  check(
+    exchange.url !== null || dialect === 'contract',
+    'exchange.dialect',
+    'belongs to exchange.url: for the built-in exchange set sandbox.variants.like',
+  );
+  check(
+    streams.klines.intervalsS.every((length) => intervalsS?.includes(length) !== false),
+    'streams.klines.intervalsS',
+    `of ${intervalsS?.join(', ')}: ${dialect} has candles of no other length`,
+  );
+  check(
+    !account.enabled || endpoints.balances !== undefined,
+    'account.enabled',
+    `must be false: the private endpoints of ${dialect} are not supported`,
   );
   check(
     (account.key === null) === (account.secret === null),

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { dialectNames } from '../contract/dialects.js';
 import { isKlineInterval, PAGE_LIMIT } from '../contract/limits.js';
 import { knownExchanges, ofChoices, type VARIANT_CHOICES } from '../contract/variants.js';
 import { SERIES, type Series, WRITTEN_SERIES } from '../model/series.js';
@@ -38,6 +39,7 @@ function section<T extends z.core.$ZodShape>(shape: T) {
 const exchange = section({
   name: lineOrNull(200).prefault(null),
   url: urlOrNull('http', 'https').prefault(null),
+  dialect: oneOf(...dialectNames).prefault('contract'),
   requestsPerS: positive(10_000).prefault(5),
   burst: whole(1, 10_000).prefault(10),
   timeout: duration('100ms', '5m').prefault('10s'),

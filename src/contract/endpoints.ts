@@ -45,6 +45,8 @@ import { holderShape, listShape, mapShape, type ResultShape, wholeShape } from '
 import {
   bookOrderWithoutFees,
   marketOfAnyPrecision,
+  tickerEntryOfFewer,
+  tickerOfFewer,
   withEntryName,
   withName,
   withTotal,
@@ -101,7 +103,10 @@ export const endpoints = {
     envelope: true,
     summary: '24-hour figures of every market at once',
     params: noParams,
-    result: mapShape<TickerEntry>(tickerEntry, { complete: withEntryName }),
+    result: mapShape<TickerEntry>(tickerEntry, {
+      complete: withEntryName,
+      schema: tickerEntryOfFewer,
+    }),
   }),
   ticker: endpoint({
     path: '/api/v1/public/ticker',
@@ -109,7 +114,7 @@ export const endpoints = {
     envelope: true,
     summary: '24-hour figures of one market',
     params: z.object({ market: marketParam }),
-    result: wholeShape<Ticker>(ticker, { complete: withName }),
+    result: wholeShape<Ticker>(ticker, { complete: withName, schema: tickerOfFewer }),
   }),
   kline: endpoint({
     path: '/api/v1/public/kline',

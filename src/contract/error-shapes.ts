@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { DialectName } from './dialects.js';
 import { unixSeconds } from './values.js';
 
 /**
@@ -86,7 +87,12 @@ export type BodyReading =
   | { readonly kind: 'bare'; readonly payload: unknown }
   | { readonly kind: 'error'; readonly code: number | undefined; readonly text: string }
   | { readonly kind: 'fieldErrors'; readonly fields: FieldErrors }
-  | { readonly kind: 'notFound'; readonly text: string }
+  | {
+      readonly kind: 'notFound';
+      readonly text: string;
+      /** The exchange that says it so, by its dialect. */
+      readonly dialect?: DialectName;
+    }
   | { readonly kind: 'unrecognised' };
 
 function isObject(body: unknown): body is object {
@@ -127,7 +133,7 @@ function readEnvelope(body: object, isEnveloped: boolean): BodyReading | undefin
   const meaning = errorCode === undefined ? undefined : COUSIN_CODES[errorCode];
   if (meaning === 'market') return { kind: 'fieldErrors', fields: { market: [text] } };
   if (meaning === 'input') return { kind: 'error', code, text: ERROR_MESSAGES.invalidInput };
-  if (meaning === 'path') return { kind: 'notFound', text };
+  if (meaning === 'path') return { kind: 'notFound', text, dialect: 'p2b' };
   return { kind: 'error', code, text };
 }
 

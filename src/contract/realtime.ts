@@ -60,10 +60,19 @@ export const realtimeMethods = {
     echoesParams: true,
   },
 } as const satisfies Readonly<Record<string, MethodRow>>;
+/** Name of a real-time method, such as `state.subscribe`. */
 export type RealtimeMethod = keyof typeof realtimeMethods;
 
 /** Name of the only notification. */
 export const STATE_UPDATE = 'state.update';
+
+/** How an exchange speaks of these methods. */
+export interface RealtimeWords {
+  /** Its words; left out: the contract's. */
+  readonly methods?: Readonly<Partial<Record<RealtimeMethod | typeof STATE_UPDATE, string>>>;
+  /** A subscription takes a list of markets, whose states are those of a day. */
+  readonly isList?: boolean;
+}
 
 /** Error codes of the family (field notes, Real-time). */
 export const REALTIME_ERRORS = {
@@ -103,6 +112,12 @@ const familyUpdate = z.object({
 });
 
 /** The notification of a replay, see gap-notices.ts. */
+/** A frame with an exchange's word for an update, as one with the family's. */
+function inFamilyWords(frame: unknown, updateWord: string): unknown {
+  const isUpdate = (frame as { method?: unknown } | null)?.method === updateWord;
+  return isUpdate ? { ...(frame as object), method: STATE_UPDATE } : frame;
+}
+
 const gapNotice = z.object({
   method: z.literal(GAP_NOTICE),
   params: z.tuple([z.boolean(), z.number()]),
@@ -126,9 +141,14 @@ export type ServerFrame =
   | { readonly kind: 'gap'; readonly isGap: boolean; readonly atMs: number }
   | { readonly kind: 'unrecognised'; readonly reason: string };
 
-/** Reads one decoded frame from a server; never throws. */
-export function readServerFrame(frame: unknown): ServerFrame {
-  const family = familyUpdate.safeParse(frame);
+/**
+ * Reads one decoded frame from a server; never throws.
+ *
+ * @param words how the exchange speaks
+ */
+export function readServerFrame(frame: unknown, words: RealtimeWords = {}): ServerFrame {
+  const updateWord = words.methods?.[STATE_UPDATE] ?? STATE_UPDATE;
+  const family = familyUpdate.safeParse(inFamilyWords(frame, updateWord));
   if (family.success) {
     const [market, record] = family.data.params;
     return { kind: 'update', market, record: { ...record, period: record.period } };
@@ -173,7 +193,12 @@ export function updateMessage(record: StateRecord) {
 }
 
 /** The family's state.update. Servers that follow lists of markets send the period in it. */
-export function familyUpdateMessage(market: string, record: StateRecord, showsPeriod = false) {
+export function familyUpdateMessage(
+  market: string,
+  record: StateRecord,
+  { methods = {}, isList = false }: RealtimeWords = {},
+) {
   const { period: _period, ...rest } = record;
-  return { method: STATE_UPDATE, params: [market, showsPeriod ? record : rest], id: null };
+  const method = methods[STATE_UPDATE] ?? STATE_UPDATE;
+  return { method, params: [market, isList ? record : rest], id: null };
 }

@@ -48,8 +48,8 @@ export type Ticker = {
   bid: string;
   /** Lowest ask, in the quote currency. */
   ask: string;
-  /** Price 24 hours ago. */
-  open: string;
+  /** Price 24 hours ago; null where the exchange does not tell it. */
+  open: string | null;
   /** Highest price of the last 24 hours. */
   high: string;
   /** Lowest price of the last 24 hours. */
@@ -58,10 +58,10 @@ export type Ticker = {
   last: string;
   /** Volume of 24 hours in the base currency. */
   volume: string;
-  /** Volume of 24 hours in the quote currency. */
-  deal: string;
-  /** Change from `open` to `last`, in percent. */
-  change: string;
+  /** Volume of 24 hours in the quote currency; null where the exchange does not tell it. */
+  deal: string | null;
+  /** Change from `open` to `last`, in percent; null where the exchange does not tell it. */
+  change: string | null;
 };
 
 /** One value of the map that endpoint `tickers` answers with, keyed by the market's name. */

@@ -16,6 +16,8 @@ export interface RejectedRow {
 export interface Asked {
   /** The market that was asked for, or the key of an entry in a map. */
   readonly market?: string | undefined;
+  /** The other parameters. */
+  readonly [param: string]: unknown;
 }
 
 /** What a reader takes besides the contract's form; see tolerance.ts. */
@@ -135,8 +137,9 @@ function parserOf<T>(schema: z.ZodType<T>, tolerance: Tolerance<T> = {}): RowPar
   const parseQuickly = quickParser(schema);
   const { complete, schema: tolerated } = tolerance;
   return (value, asked) => {
-    const parsed = parseQuickly(complete === undefined ? value : complete(value, asked));
-    return parsed.success || tolerated === undefined ? parsed : tolerated.safeParse(value);
+    const whole = complete === undefined ? value : complete(value, asked);
+    const parsed = parseQuickly(whole);
+    return parsed.success || tolerated === undefined ? parsed : tolerated.safeParse(whole);
   };
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { isDecimalText, multiplyDecimals } from '../kernel/decimal.js';
-import { bookOrder, market } from './resources.js';
+import { bookOrder, market, ticker, tickerEntry } from './resources.js';
 import type { Asked } from './shape.js';
 import { wholeNumber } from './values.js';
 
@@ -38,6 +38,21 @@ export function withEntryName(entry: unknown, asked: Asked): unknown {
   const ticker = withName(entry.ticker, asked);
   return ticker === entry.ticker ? entry : { ...entry, ticker };
 }
+
+const { open, deal, change } = ticker.shape;
+const UNTOLD = {
+  open: open.nullish().default(null),
+  deal: deal.nullish().default(null),
+  change: change.nullish().default(null),
+};
+
+/** A ticker that leaves figures out. They are null then, and never computed. */
+export const tickerOfFewer = ticker.extend(UNTOLD);
+
+/** The same of the map of tickers. */
+export const tickerEntryOfFewer = tickerEntry.extend({
+  ticker: tickerEntry.shape.ticker.extend(UNTOLD),
+});
 
 /** Digits after the point; below zero where only whole tens, hundreds and so on are traded. */
 const anyPrecision = wholeNumber.pipe(z.number().min(-18).max(30));

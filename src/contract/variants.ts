@@ -1,3 +1,5 @@
+import { type DialectName, dialectNames } from './dialects.js';
+
 /** Requests that one remote address may send in a window, and whether more are refused. */
 export interface RateLimitVariant {
   /** Requests per window. */
@@ -18,6 +20,8 @@ const choice = <const Words extends readonly [string, ...string[]]>(
  * command line come from this table.
  */
 export const VARIANT_CHOICES = {
+  /** With it goes all else that is known of the exchange, where no other is named. */
+  dialect: choice('how it is asked', ...dialectNames),
   signedContent: choice('what is signed', 'payload', 'body'),
   /** `skip`: the number of most recent trades to leave out. `id`: only trades with a greater id. */
   sinceMode: choice('what since and lastId mean', 'skip', 'id'),
@@ -30,9 +34,9 @@ export const VARIANT_CHOICES = {
   bidsOrder: choice('order of bids in the depth', 'best', 'ascending'),
   /**
    * `family`: an unknown market is HTTP 200 with code 500 on depth, and so on. `ok`: every refusal is
-   * HTTP 200 with `success: false`.
+   * HTTP 200 with `success: false`. `numbered`: by numbers of its own.
    */
-  errorShapes: choice('bodies of errors', 'contract', 'family', 'ok'),
+  errorShapes: choice('bodies of errors', 'contract', 'family', 'ok', 'numbered'),
   /** `markets`: states are those of a day then, and each update names its market. */
   subscribeForm: choice('what state.subscribe takes: one market, or a list', 'market', 'markets'),
   /** `family` names the market and carries `change`. */
@@ -104,7 +108,46 @@ export const KNOWN_EXCHANGES = {
   coinsbit: DOCUMENTED,
   'c-patex': DOCUMENTED,
   localtrade: DOCUMENTED,
-} as const satisfies Readonly<Record<string, Partial<ServerVariants>>>;
+  whitebit: {
+    dialect: 'whitebit',
+    sinceMode: 'id',
+    sinceMin: 1,
+    historyTotal: 'omitted',
+    tickerName: 'omitted',
+    precisions: 'text',
+    errorShapes: 'ok',
+    pageCap: 100,
+    subscribeForm: 'markets',
+    badJson: 'close',
+    rateLimit: false,
+  },
+  p2b: {
+    dialect: 'p2b',
+    sinceMode: 'id',
+    sinceMin: 1,
+    historyTotal: 'omitted',
+    tickerName: 'omitted',
+    bookFees: 'omitted',
+    errorShapes: 'numbered',
+    pageCap: 100,
+    subscribeForm: 'markets',
+    unknownMethod: 'silent',
+    rateLimit: false,
+  },
+} as const satisfies Readonly<Record<string, Partial<ServerVariants>>> &
+  Readonly<Record<DialectName, Partial<ServerVariants>>>;
 export type KnownExchange = keyof typeof KNOWN_EXCHANGES;
 
 export const knownExchanges = Object.keys(KNOWN_EXCHANGES) as KnownExchange[];
+
+/**
+ * Departures from the contract: those of an exchange, and what is chosen besides.
+ *
+ * @param like undefined: the exchange whose dialect is chosen
+ */
+export function variantsLike(
+  like: KnownExchange | undefined,
+  chosen: Partial<ServerVariants>,
+): Partial<ServerVariants> {
+  return { ...KNOWN_EXCHANGES[like ?? chosen.dialect ?? 'contract'], ...chosen };
+}

@@ -142,6 +142,7 @@ const OTHER = {
     invalid_input: 'The exchange calls the request invalid.',
     market_unavailable: 'The exchange does not offer this market now.',
     not_found: 'No such path, or no data to be found.',
+    not_offered: 'The exchange has no such endpoint, or none that this program speaks.',
     operation_blocked: 'The exchange does not take orders for this pair now.',
     request_refused: 'Refused for a reason that the contract does not know.',
     subscription_refused: 'The exchange answered and does not let anybody subscribe to this.',

@@ -133,6 +133,7 @@ function prices<const Names extends readonly string[]>(...names: Names) {
 }
 
 const SIDE = oneOf('buy', 'sell');
+const UNTOLD = 'null where the exchange does not tell it';
 const OF_PAIR = `${STOCK}, in the order of their prices`;
 
 const CANDLE_PRICES = [
@@ -278,10 +279,17 @@ export const SERIES = {
         ...content('at', 'atMs', millis, 'the time that the exchange wrote into it'),
         isShownLast: true,
       },
-      ...prices('bid', 'ask', 'open', 'high', 'low', 'last'),
+      ...prices('bid', 'ask'),
+      content('open', 'open', nullable(decimal('price')), `${MONEY}; ${UNTOLD}`),
+      ...prices('high', 'low', 'last'),
       figure('volume', 'volume', 'sum', 'of 24 hours, in the stock currency'),
-      figure('deal', 'deal', 'sum', 'volume in the money currency'),
-      content('change', 'change', decimal('price', -1), 'per cent, from open to last'),
+      content('deal', 'deal', nullable(decimal('sum')), `volume in the money currency; ${UNTOLD}`),
+      content(
+        'change',
+        'change',
+        nullable(decimal('price', -1)),
+        `per cent, from open to last; ${UNTOLD}`,
+      ),
       RECEIVED,
     ],
   },

@@ -1,3 +1,4 @@
+import { dialectOf } from '../contract/dialects.js';
 import { DEFAULT_VARIANTS, type ServerVariants } from '../contract/variants.js';
 import type { Clock } from '../kernel/clock.js';
 import { limitConnections } from '../kernel/connections.js';
@@ -44,11 +45,13 @@ export interface ExchangeServer {
  */
 export async function startExchangeServer(options: ExchangeServerOptions): Promise<ExchangeServer> {
   const host = options.host ?? '127.0.0.1';
+  const variants = { ...DEFAULT_VARIANTS, ...options.variants };
   const context: ServerContext = {
     backend: options.backend,
     clock: options.clock,
     telemetry: options.telemetry,
-    variants: { ...DEFAULT_VARIANTS, ...options.variants },
+    variants,
+    words: dialectOf(variants.dialect).realtime,
     ...(options.interference === undefined ? {} : { interference: options.interference }),
     control: options.control === true,
   };

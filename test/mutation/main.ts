@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import {
   cpSync,
   mkdtempSync,
@@ -201,6 +201,8 @@ async function main(): Promise<number> {
     filter: (path) => !NOT_COPIED.has(relative(repositoryPath, path)),
   });
   symlinkSync(join(repositoryPath, 'node_modules'), join(copy, 'node_modules'));
+  // A test asks git what is ignored.
+  execFileSync('git', ['init', '--quiet'], { cwd: copy });
   const { texts, switches } = await instrument(src, sample);
   for (const [file, text] of texts) writeFileSync(join(copy, 'src', file), text);
   const recorder = join(copy, 'recorder.mjs');

@@ -8,6 +8,7 @@ const SANDBOX = {
   baseUrl: 'http://127.0.0.1:1',
   isSandbox: true,
   identity: 'seed 1',
+  dialect: 'contract',
 };
 const market = (name: string, values: object = {}) => ({
   ...{ name, stock: name.split('_')[0] ?? '', money: 'USDT' },
@@ -26,7 +27,12 @@ test('an archive belongs to one exchange', async () => {
   assert.deepEqual(await store.archive(), moved);
   // An address that gives another name is no other exchange while its identity is the known one.
   await store.claimArchive({ ...moved, name: 'elsewhere' });
-  const others = [{ name: 'other', identity: null }, { isSandbox: false }, { identity: 'seed 2' }];
+  const others = [
+    { name: 'other', identity: null },
+    { isSandbox: false },
+    { identity: 'seed 2' },
+    { dialect: 'p2b' },
+  ];
   for (const other of others) {
     await assert.rejects(store.claimArchive({ ...moved, ...other }), {
       code: 'archive_of_another_exchange',

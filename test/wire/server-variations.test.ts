@@ -160,6 +160,8 @@ test('every known exchange is one that the settings and the command line can nam
     'coinsbit',
     'c-patex',
     'localtrade',
+    'whitebit',
+    'p2b',
   ]);
   assert.deepEqual(KNOWN_EXCHANGES.contract, {});
 });

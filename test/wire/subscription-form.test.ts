@@ -32,7 +32,7 @@ function answerLists(connection: StubConnection, { method, params, id }: StubCal
   if (method === 'state.query') connection.send(responseMessage(id, params, RECORD));
   else if (params.every((param) => typeof param === 'string')) {
     connection.send(responseMessage(id, [], STATUS_SUCCESS));
-    connection.send(familyUpdateMessage(params[0] ?? '', RECORD, true));
+    connection.send(familyUpdateMessage(params[0] ?? '', RECORD, { isList: true }));
   } else connection.send(errorMessage(id, params, REALTIME_ERRORS.invalidArgument));
 }
 
@@ -125,7 +125,7 @@ test('updates without an answer to the question are life enough; no updates are 
   const events = feed[Symbol.asyncIterator]();
   const next = async () => (await events.next()).value as StateEvent;
   assert.deepEqual([(await next()).kind, (await next()).kind], ['opened', 'record']);
-  connections[0]?.send(familyUpdateMessage('BTC_USDT', { ...RECORD, last: '3' }, true));
+  connections[0]?.send(familyUpdateMessage('BTC_USDT', { ...RECORD, last: '3' }, { isList: true }));
   assert.equal((await next()).kind, 'record');
   own.advance(10_000);
   own.advance(20_000);

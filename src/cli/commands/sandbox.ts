@@ -3,10 +3,10 @@ import { Option } from 'commander';
 import { isLoopback } from '../../config/load.js';
 import {
   type ChosenVariants,
-  KNOWN_EXCHANGES,
   knownExchanges,
   ofChoices,
   type ServerVariants,
+  variantsLike,
 } from '../../contract/variants.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
@@ -218,8 +218,10 @@ function variantsOf({ like, rateLimit, sinceMin, ...options }: Variants): Partia
   const names = new Set(Object.keys(VARIANTS));
   const named = Object.entries(options).filter(([name]) => names.has(name));
   return {
-    ...KNOWN_EXCHANGES[like ?? 'contract'],
-    ...given(Object.fromEntries(named) as Omit<Values<typeof VARIANTS>, 'sinceMin'>),
+    ...variantsLike(
+      like,
+      given(Object.fromEntries(named) as Omit<Values<typeof VARIANTS>, 'sinceMin'>),
+    ),
     ...(sinceMin !== undefined && { sinceMin: sinceMin === '0' ? 0 : 1 }),
     ...(rateLimit === false && { rateLimit }),
     ...(typeof rateLimit === 'number' && {

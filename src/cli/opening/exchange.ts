@@ -14,7 +14,9 @@ import type { ExchangePort, ExchangeReply, OpenStateFeed } from '../../collect/p
 import { reportFailure } from '../../collect/reports.js';
 import { exchangeNameOf } from '../../config/load.js';
 import type { Config } from '../../config/schema.js';
+import { type DialectName, dialectOf } from '../../contract/dialects.js';
 import type { EndpointName, ParamsOf, ResultOf } from '../../contract/endpoints.js';
+import { variantsLike } from '../../contract/variants.js';
 import { RequestBudget } from '../../kernel/budget.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
@@ -54,6 +56,7 @@ export function openExchange(
 ): ExchangeAccess {
   const { burst, timeout, maxBodyBytes, connections, signedContent } = config.exchange;
   const isBuiltIn = config.exchange.url === null;
+  const dialect = dialectOfConfig(config);
   const { requestsPerS } = isBuiltIn ? config.sandbox : config.exchange;
   const budget = new RequestBudget({
     clock,
@@ -74,6 +77,7 @@ export function openExchange(
     maxBodyBytes,
     connections,
     signedContent,
+    dialect,
     ...accountOf(config, clock),
   });
   const { queryEvery, acknowledgeTimeout, reconnectBase, reconnectCap, connectsPerS } =
@@ -84,7 +88,7 @@ export function openExchange(
     burst: Math.max(1, Math.ceil(connectsPerS)),
     maxWaiting: WAITING_MAX,
   });
-  const subscriptionForm = new SubscriptionForm(clock);
+  const subscriptionForm = new SubscriptionForm(clock, dialectOf(dialect).realtime);
   return {
     client,
     time,
@@ -106,6 +110,13 @@ export function openExchange(
     requestsPerS: () => budget.state().ratePerS,
     close: () => client.close(),
   };
+}
+
+/** How the exchange is asked: the built-in one as its own variants say. */
+export function dialectOfConfig({ exchange, sandbox }: Config): DialectName {
+  if (exchange.url !== null) return exchange.dialect;
+  const { like, dialect } = sandbox.variants;
+  return variantsLike(like, dialect === 'contract' ? {} : { dialect }).dialect ?? 'contract';
 }
 
 /** What signed calls need; nothing where no key is set. Every program keeps the nonces in one place. */
@@ -206,6 +217,7 @@ export function archiveIdentityOf(config: Config, identity: string | null): Arch
     name: exchangeNameOf(config),
     baseUrl: config.exchange.url ?? 'built-in',
     isSandbox: isPlayed(identity),
+    dialect: dialectOfConfig(config),
     identity,
   };
 }

@@ -1,7 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Config } from '../../config/schema.js';
-import { DEFAULT_VARIANTS, KNOWN_EXCHANGES, type ServerVariants } from '../../contract/variants.js';
+import { DEFAULT_VARIANTS, type ServerVariants, variantsLike } from '../../contract/variants.js';
 import type { Clock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
@@ -70,7 +70,8 @@ function variantsOf({ sandbox }: Config): Partial<ServerVariants> {
   const own = { ...named, sinceMin: sinceMin === 0 ? (0 as const) : (1 as const) };
   const defaults = DEFAULT_VARIANTS as unknown as Readonly<Record<string, unknown>>;
   const chosen = Object.entries(own).filter(([name, value]) => value !== defaults[name]);
-  const same = { ...KNOWN_EXCHANGES[like], ...Object.fromEntries(chosen) };
+  const isNamed = like !== 'contract';
+  const same = variantsLike(isNamed ? like : undefined, Object.fromEntries(chosen));
   const limit = typeof rateLimit === 'number' ? { limit: rateLimit, enforce: true } : undefined;
   return {
     ...same,

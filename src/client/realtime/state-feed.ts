@@ -102,7 +102,10 @@ export interface StateFeedOptions {
   readonly telemetry: ClientEvents;
   /** Gives records the exchange's time. */
   readonly exchangeClock: ExchangeClock;
-  /** Shared by all feeds of one exchange, so that it is found out once; default one of its own. */
+  /**
+   * How the exchange wants to be asked. Shared by all its feeds, so that it is found out once; default
+   * one of its own, by the contract.
+   */
   readonly subscriptionForm?: SubscriptionForm;
   /** Shared by all feeds, so that a reconnect storm stays a trickle. One token a connection. */
   readonly connectBudget?: RequestBudget;

@@ -1,6 +1,6 @@
 import { type RawData, WebSocket } from 'ws';
 import { GAP_NOTICES_METHOD } from '../../contract/gap-notices.js';
-import { readServerFrame, type ServerFrame } from '../../contract/realtime.js';
+import { type RealtimeWords, readServerFrame, type ServerFrame } from '../../contract/realtime.js';
 import { stateRecord } from '../../contract/resources.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
@@ -150,8 +150,9 @@ export class StateSession {
   #send(method: 'state.subscribe' | 'state.query', params: readonly unknown[]): number {
     this.#lastId += 1;
     const id = this.#lastId;
+    const word = this.#settings.subscriptionForm.words.methods?.[method] ?? method;
     // A failed sending shows as an error or a close of the socket.
-    this.#socket?.send(JSON.stringify({ method, params, id }), () => {});
+    this.#socket?.send(JSON.stringify({ method: word, params, id }), () => {});
     return id;
   }
 
@@ -176,7 +177,7 @@ export class StateSession {
 
   #receive(data: RawData, isBinary: boolean): void {
     if (this.#phase === 'ended') return;
-    const frame = isBinary ? undefined : parseFrame(data);
+    const frame = isBinary ? undefined : parseFrame(data, this.#settings.subscriptionForm.words);
     if (frame?.kind === 'response') this.#answered(frame);
     else if (frame?.kind === 'update') this.#updated(frame);
     else if (frame?.kind === 'gap' && isReplay(this.#identity)) this.#gapTold(frame);
@@ -335,10 +336,10 @@ export class StateSession {
 const queryResult = stateRecord.partial({ period: true });
 
 /** A frame of the server; undefined when it is not JSON that can be read. */
-function parseFrame(data: RawData): ServerFrame | undefined {
+function parseFrame(data: RawData, words: RealtimeWords): ServerFrame | undefined {
   try {
     // Text of at most `maxFrameBytes`, valid UTF-8: ws has checked both.
-    return readServerFrame(parseJson(String(data)));
+    return readServerFrame(parseJson(String(data)), words);
   } catch {
     return undefined;
   }

@@ -1,4 +1,9 @@
-import { LIST_PERIOD_S, REALTIME_ERRORS, type ServerFrame } from '../../contract/realtime.js';
+import {
+  LIST_PERIOD_S,
+  REALTIME_ERRORS,
+  type RealtimeWords,
+  type ServerFrame,
+} from '../../contract/realtime.js';
 import type { Clock } from '../../kernel/clock.js';
 
 /** After this long the contract's form is tried again: an exchange may have learnt it. */
@@ -12,14 +17,19 @@ const BELIEVED_MS = 3_600_000;
  */
 export class SubscriptionForm {
   readonly #clock: Clock;
+  /** Its words. */
+  readonly words: RealtimeWords;
   #listSinceMs: number | undefined;
 
-  constructor(clock: Clock) {
+  /** @param words how it speaks, as its dialect says; default the contract's words */
+  constructor(clock: Clock, words: RealtimeWords = {}) {
     this.#clock = clock;
+    this.words = words;
   }
 
   /** Whether a list of markets is what it understands, as far as is known. */
   get isList(): boolean {
+    if (this.words.isList === true) return true;
     const sinceMs = this.#listSinceMs;
     return sinceMs !== undefined && this.#clock.monotonicMs() - sinceMs < BELIEVED_MS;
   }

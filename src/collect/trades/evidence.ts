@@ -18,14 +18,16 @@ export type ActivityKind = 'trade' | 'maybe';
 export interface WindowFigures {
   readonly last: string;
   readonly volume: string;
-  readonly deal: string;
+  /** Null where it is not told. */
+  readonly deal: string | null;
 }
 
 /** Compares two looks at one window; undefined when nothing moved. */
 export function activityOf(before: WindowFigures, now: WindowFigures): ActivityKind | undefined {
   if (compareDecimals(now.last, before.last) !== 0) return 'trade';
   const volume = compareDecimals(now.volume, before.volume);
-  const deal = compareDecimals(now.deal, before.deal);
+  const isTold = now.deal !== null && before.deal !== null;
+  const deal = isTold ? compareDecimals(now.deal, before.deal) : 0;
   if (volume > 0 || deal > 0) return 'trade';
   return volume < 0 || deal < 0 ? 'maybe' : undefined;
 }

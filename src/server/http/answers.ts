@@ -1,11 +1,7 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { FastifyReply } from 'fastify';
-import {
-  type EndpointName,
-  endpoints,
-  type FilledParamsOf,
-  type ResultOf,
-} from '../../contract/endpoints.js';
+import type { SpokenEndpoint } from '../../contract/dialects.js';
+import type { EndpointName, FilledParamsOf, ResultOf } from '../../contract/endpoints.js';
 import { successEnvelope } from '../../contract/error-shapes.js';
 import type { ServerVariants } from '../../contract/variants.js';
 import { SECOND_US } from '../../kernel/durations.js';
@@ -50,6 +46,7 @@ export function sendAnswer(
 interface AnswerContext {
   readonly backend: Backend;
   readonly variants: ServerVariants;
+  readonly endpoint: SpokenEndpoint;
   /** The sender of a signed request; empty on the open GET form. */
   readonly apiKey: string;
 }
@@ -125,10 +122,11 @@ const answers: { readonly [N in EndpointName]: Answer<N> } = {
 /** A page of trades as the backend has it written, where it has and the server has not to choose. */
 function readyParts<N extends EndpointName>(
   name: N,
-  { backend, variants }: AnswerContext,
+  { backend, variants, endpoint }: AnswerContext,
   params: FilledParamsOf<N>,
 ): readonly Uint8Array[] | undefined {
   if (name !== 'history' && name !== 'historyResult') return undefined;
+  if (endpoint.tell !== undefined) return undefined;
   if (backend.tradesText === undefined || variants.sinceMode !== 'skip') return undefined;
   if (name === 'history' && variants.historyTotal === 'omitted') return undefined;
   const page = params as FilledParamsOf<'history' | 'historyResult'>;
@@ -151,17 +149,19 @@ export function answerText<N extends EndpointName>(
   context: AnswerContext,
   params: FilledParamsOf<N>,
 ): Awaitable<AnswerText> {
-  const { variants } = context;
-  const isSwapped = variants.envelopes === 'swapped' && endpoints[name].access === 'public';
-  const envelope = isSwapped ? !endpoints[name].envelope : endpoints[name].envelope;
+  const { variants, endpoint } = context;
+  const isSwapped = variants.envelopes === 'swapped' && endpoint.access === 'public';
+  const envelope = isSwapped ? !endpoint.envelope : endpoint.envelope;
   const parts = readyParts(name, context, params);
   if (parts !== undefined) {
     return envelope ? [START_BYTES, ...parts, END_BYTES] : parts;
   }
+  const written = (result: unknown) => {
+    const told = varied(name, result, variants);
+    return jsonText(endpoint.tell?.(told) ?? told, envelope);
+  };
   const result: unknown = answers[name](context, params);
-  return result instanceof Promise
-    ? result.then((later: unknown) => jsonText(varied(name, later, variants), envelope))
-    : jsonText(varied(name, result, variants), envelope);
+  return result instanceof Promise ? result.then(written) : written(result);
 }
 
 type Fields = Readonly<Record<string, unknown>>;

@@ -1,15 +1,13 @@
 import { type ServerResponse, STATUS_CODES } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { endpointNames, endpoints } from '../../contract/endpoints.js';
+import type { EndpointName } from '../../contract/endpoints.js';
 import { type Clock, sleep } from '../../kernel/clock.js';
 import { isAborted } from '../../kernel/errors.js';
 import { parseJson } from '../../kernel/json.js';
 import type { Backend } from '../backend.js';
 import type { HttpDelivery, HttpReply, Interference } from '../faults.js';
 import { readQuery } from './request.js';
-
-const endpointOfPath = new Map(endpointNames.map((name) => [endpoints[name].path as string, name]));
 
 /** The market of a signed body; whatever cannot be read names none. */
 function marketOfBody(body: string): unknown {
@@ -163,6 +161,7 @@ interface InterferedServer {
 export function addInterference(
   app: FastifyInstance,
   { interference, backend, clock }: InterferedServer,
+  endpointOfPath: ReadonlyMap<string, EndpointName>,
 ): void {
   if (interference === undefined) return;
   app.addHook('onSend', async (request, reply, payload: unknown) => {

@@ -1,11 +1,13 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify';
+import { dialectOf } from '../../contract/dialects.js';
 import { asyncApiDocument, realtimeServers } from '../../contract/documents/asyncapi.js';
 import type { JsonObject } from '../../contract/documents/json-schema.js';
 import { openApiDocument } from '../../contract/documents/openapi.js';
-import { type EndpointName, endpointNames, endpoints } from '../../contract/endpoints.js';
+import { type EndpointName, endpointNames, type FilledParamsOf } from '../../contract/endpoints.js';
 import { REQUEST_BODY_MAX_BYTES } from '../../contract/limits.js';
+import type { RealtimeWords } from '../../contract/realtime.js';
 import type { ServerVariants } from '../../contract/variants.js';
 import type { Clock } from '../../kernel/clock.js';
 import type { ServerEvents } from '../../observe/events.js';
@@ -22,6 +24,7 @@ import {
   BAD_REQUEST,
   BARE_BAD_REQUEST,
   bareReplyText,
+  ERROR_SHAPES,
   type ErrorReply,
   failureOf,
   familyNotFound,
@@ -33,9 +36,9 @@ import {
   isUnambiguous,
   notFound,
   ReplyError,
+  ROUTE_NOT_FOUND,
   refusedReply,
   tooManyRequests,
-  underGoodStatus,
 } from './replies.js';
 import { openSession, pathOf, readQuery, sessionBackendOf } from './request.js';
 import { type RawParams, validateParams } from './validation.js';
@@ -46,6 +49,7 @@ export interface ServerContext {
   readonly clock: Clock;
   readonly telemetry: ServerEvents;
   readonly variants: ServerVariants;
+  readonly words: RealtimeWords;
   /** What is made to go wrong on purpose. */
   readonly interference?: Interference;
   /** Whether the paths that steer the exchange are served. */
@@ -70,14 +74,22 @@ const ASYNCAPI_PATH = '/asyncapi.json';
 const DOCUMENT_PATHS = [OPENAPI_PATH, ASYNCAPI_PATH] as const;
 
 /** What a request is counted as, by the path of its route. */
-const labelOfPath = new Map<string, string>([
-  ...endpointNames.map((name) => [endpoints[name].path, name] as const),
-  ...DOCUMENT_PATHS.map((path) => [path, 'documents'] as const),
-]);
-
-function endpointOf(request: FastifyRequest): string {
+function endpointOf(endpointOfPath: ReadonlyMap<string, string>, request: FastifyRequest): string {
   const url = request.routeOptions.url ?? '';
-  return labelOfPath.get(url) ?? (isControlPath(url) ? 'control' : 'unknown');
+  const isDocument = DOCUMENT_PATHS.some((path) => path === url);
+  const other = isControlPath(url) ? 'control' : 'unknown';
+  return endpointOfPath.get(url) ?? (isDocument ? 'documents' : other);
+}
+
+/** The endpoints that are served, by their path; of two that share one the first. */
+function servedEndpoints({ variants }: ServerContext): ReadonlyMap<string, EndpointName> {
+  const spoken = dialectOf(variants.dialect).endpoints;
+  const paths = new Map<string, EndpointName>();
+  for (const name of endpointNames) {
+    const path = spoken[name]?.path;
+    if (path !== undefined && !paths.has(path)) paths.set(path, name);
+  }
+  return paths;
 }
 
 function errorReplyOf(error: unknown): ErrorReply {
@@ -94,25 +106,33 @@ function send(reply: FastifyReply, { status, body, retryAfterS }: ErrorReply): F
 }
 
 /** Every endpoint of the table: GET for public ones, and the signed POST form for all. */
-function addRoutes(app: FastifyInstance, context: ServerContext): void {
+function addRoutes(
+  app: FastifyInstance,
+  context: ServerContext,
+  endpointOfPath: ReadonlyMap<string, EndpointName>,
+): void {
   const { backend, variants } = context;
+  const spoken = dialectOf(variants.dialect).endpoints;
   const isWatched = context.interference !== undefined;
   const authenticator = new Authenticator(
     (apiKey) => backend.secretOf(apiKey),
     variants.signedContent,
   );
-  const checked = <N extends EndpointName>(name: N, raw: RawParams, sessionBackend: Backend) =>
-    validateParams(name, raw, sessionBackend, variants);
+  const checked = <N extends EndpointName>(name: N, raw: RawParams, sessionBackend: Backend) => {
+    const params = spoken[name]?.read(raw, sessionBackend.nowMs() / 1000) ?? raw;
+    return validateParams(name, params, sessionBackend, variants) as FilledParamsOf<N>;
+  };
   const isAnswer = (error: unknown) => error instanceof ReplyError || error instanceof RefusedError;
-  for (const name of endpointNames) {
-    const { path, access } = endpoints[name];
-    if (access === 'public') {
+  for (const [path, name] of endpointOfPath) {
+    const endpoint = spoken[name];
+    if (endpoint === undefined) continue;
+    if (endpoint.access === 'public') {
       app.get(path, (request, reply) => {
         const query = readQuery(request.raw.url ?? '');
         if (query.kind === 'undecodable') throw new ReplyError(BAD_REQUEST);
         if (query.kind === 'ambiguous') throw new ReplyError(INVALID_INPUT);
         const sessionBackend = sessionBackendOf(backend, request);
-        const asked = { backend: sessionBackend, variants, apiKey: '' };
+        const asked = { backend: sessionBackend, variants, endpoint, apiKey: '' };
         const text = answerText(name, asked, checked(name, query.values, sessionBackend));
         // Sent synchronously where possible: a tick of promises costs as much as the answer.
         return text instanceof Promise
@@ -127,7 +147,7 @@ function addRoutes(app: FastifyInstance, context: ServerContext): void {
       const text = await authenticator.run(signed, isAnswer, async (apiKey, fields) =>
         answerText(
           name,
-          { backend: sessionBackend, variants, apiKey },
+          { backend: sessionBackend, variants, endpoint, apiKey },
           checked(name, fields, sessionBackend),
         ),
       );
@@ -186,22 +206,24 @@ function refuseExpectations(context: ServerContext, app: FastifyInstance): void 
   });
 }
 
-function addErrors(app: FastifyInstance, context: ServerContext): void {
+function addErrors(
+  app: FastifyInstance,
+  context: ServerContext,
+  endpointOfPath: ReadonlyMap<string, EndpointName>,
+): void {
   const { backend, variants } = context;
+  const inShape = ERROR_SHAPES[variants.errorShapes];
   const missing = (request: FastifyRequest, reply: FastifyReply) => {
     const path = pathOf(request.raw.url ?? '');
-    return send(
-      reply,
-      variants.errorShapes === 'contract'
-        ? notFound(path, backend.nowMs())
-        : familyNotFound(request.method, path),
-    );
+    const familyReply = () =>
+      variants.errorShapes === 'numbered' ? ROUTE_NOT_FOUND : familyNotFound(request.method, path);
+    const isContract = variants.errorShapes === 'contract';
+    return send(reply, isContract ? notFound(path, backend.nowMs()) : familyReply());
   };
   app.setNotFoundHandler(missing);
   app.setErrorHandler((error: unknown, request, reply) => {
     if (error instanceof ReplyError || error instanceof RefusedError) {
-      const refused = errorReplyOf(error);
-      return send(reply, variants.errorShapes === 'ok' ? underGoodStatus(refused) : refused);
+      return send(reply, inShape(errorReplyOf(error)));
     }
     // What fastify itself refuses is a body that is too long or broken off: it could not be
     // authenticated.
@@ -209,7 +231,7 @@ function addErrors(app: FastifyInstance, context: ServerContext): void {
     const isBodyFault = typeof status === 'number' && status >= 400 && status < 500;
     if (request.is404) return missing(request, reply);
     if (isBodyFault) return send(reply, AUTHENTICATION_FAILURE);
-    context.telemetry.handlerFailed(failureOf(endpointOf(request), error));
+    context.telemetry.handlerFailed(failureOf(endpointOf(endpointOfPath, request), error));
     return send(reply, INTERNAL_ERROR);
   });
 }
@@ -217,6 +239,7 @@ function addErrors(app: FastifyInstance, context: ServerContext): void {
 /** The contract over HTTP, not listening yet; its documents name `realtimePath`. */
 export function buildHttpServer(context: ServerContext, realtimePath: string): FastifyInstance {
   const { telemetry } = context;
+  const endpointOfPath = servedEndpoints(context);
   const app = fastify({
     logger: false,
     bodyLimit: REQUEST_BODY_MAX_BYTES,
@@ -245,7 +268,7 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
   app.addHook('onResponse', (request, reply, done) => {
     telemetry.served({
-      endpoint: endpointOf(request),
+      endpoint: endpointOf(endpointOfPath, request),
       status: reply.statusCode,
       durationMs: reply.elapsedTime,
     });
@@ -254,10 +277,10 @@ export function buildHttpServer(context: ServerContext, realtimePath: string): F
   refuseExpectations(context, app);
   addHeaders(app, context);
   guardControl(app);
-  addErrors(app, context);
-  addRoutes(app, context);
+  addErrors(app, context, endpointOfPath);
+  addRoutes(app, context, endpointOfPath);
   addControl(app, context);
-  addInterference(app, context);
+  addInterference(app, context, endpointOfPath);
   addDocuments(app, realtimePath);
   return app;
 }

@@ -6,6 +6,7 @@ import {
   type FieldErrors,
   notFoundBody,
 } from '../../contract/error-shapes.js';
+import type { ServerVariants } from '../../contract/variants.js';
 import { codeOf, messageOf } from '../../kernel/errors.js';
 import type { ServerEvents } from '../../observe/events.js';
 import type { Backend, RefusedError } from '../backend.js';
@@ -165,9 +166,33 @@ export const FAMILY_DEPTH_UNAVAILABLE: ErrorReply = {
 export const FAMILY_UNKNOWN_MARKET = enveloped(400, { market: ['Market is not available'] });
 
 /** Of cousins whose every refusal has a good status; the page for what cannot be read has none. */
-export function underGoodStatus({ status, body, ...rest }: ErrorReply): ErrorReply {
+function underGoodStatus({ status, body, ...rest }: ErrorReply): ErrorReply {
   return { ...rest, status: typeof body === 'string' ? status : 200, body };
 }
+
+function numberedReply(status: number, errorCode: number, message: string): ErrorReply {
+  return { status, body: { success: false, errorCode, message, result: [] } };
+}
+
+/** No such path, at an exchange that numbers its errors. */
+export const ROUTE_NOT_FOUND = numberedReply(400, 1019, 'Route not found.');
+
+/** Of an exchange that numbers its errors. */
+function numbered(reply: ErrorReply): ErrorReply {
+  if (reply === FAMILY_UNKNOWN_MARKET) return numberedReply(400, 2021, 'Unknown market.');
+  if (reply === INVALID_INPUT) return numberedReply(422, 3100, 'Invalid value.');
+  return reply;
+}
+
+/** The reply to a refusal in each form. */
+export const ERROR_SHAPES: Readonly<
+  Record<ServerVariants['errorShapes'], (reply: ErrorReply) => ErrorReply>
+> = {
+  contract: (reply) => reply,
+  family: (reply) => reply,
+  ok: underGoodStatus,
+  numbered,
+};
 
 /** How servers of the family answer where an offset is smaller than they take. */
 export function familyOffsetTooSmall(field: string, min: number): ErrorReply {

@@ -7,6 +7,7 @@ import {
   REALTIME_ERRORS,
   type RealtimeErrorBody,
   type RealtimeMethod,
+  type RealtimeWords,
   realtimeMethods,
   realtimeRequest,
   responseMessage,
@@ -110,8 +111,11 @@ const MAX_PERIOD_S = 604_800;
 const CLOSE_GOING_AWAY = 1001;
 const CLOSE_UNREADABLE = 1007;
 
-function isMethod(name: string): name is RealtimeMethod {
-  return Object.hasOwn(realtimeMethods, name);
+const METHODS = Object.keys(realtimeMethods) as RealtimeMethod[];
+
+/** The method that an exchange means by a word; undefined: none. */
+function methodOf(word: string, { methods = {} }: RealtimeWords): RealtimeMethod | undefined {
+  return METHODS.find((method) => (methods[method] ?? method) === word);
 }
 
 /**
@@ -229,14 +233,15 @@ export class RealtimeConnection {
       else if (variants.badJson === 'close') this.#close(CLOSE_UNREADABLE, 'unreadable frame');
       return;
     }
-    const { id, method, params } = request.data;
+    const { id, method: word, params } = request.data;
     this.#asked = { method: undefined, market: undefined };
-    if (method === GAP_NOTICES_METHOD && this.#context.backend.follow !== undefined) {
+    if (word === GAP_NOTICES_METHOD && this.#context.backend.follow !== undefined) {
       this.#notifiesGaps = true;
       this.#send(responseMessage(id, [], STATUS_SUCCESS));
       return;
     }
-    if (!isMethod(method)) {
+    const method = methodOf(word, this.#context.words);
+    if (method === undefined) {
       if (variants.unknownMethod === 'error') {
         this.#refuse(id, params, REALTIME_ERRORS.methodNotFound);
       }

@@ -59,10 +59,10 @@ export class StateSubscription {
     this.#cancelTimer?.();
     try {
       const record = await backend.state(market, periodS);
-      const isByList = variants.subscribeForm === 'markets';
+      const isList = variants.subscribeForm === 'markets';
       const message =
-        variants.updateShape === 'family' || isByList
-          ? familyUpdateMessage(market, record, isByList)
+        variants.updateShape === 'family' || isList
+          ? familyUpdateMessage(market, record, { ...this.#context.words, isList })
           : updateMessage(record);
       const text = JSON.stringify(message);
       if (!this.#isEnded && text !== this.#lastText) {

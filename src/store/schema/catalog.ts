@@ -20,6 +20,8 @@ export interface ArchiveIdentity {
   readonly isSandbox: boolean;
   /** Names the exchange's history (its header `x-tapekeep-exchange`); null where none is sent. */
   readonly identity: string | null;
+  /** How it is asked; default `contract`. */
+  readonly dialect?: string;
 }
 
 /** Markets that are to be known: an exchange may list any number of others. */
@@ -55,9 +57,9 @@ export interface StreamKey {
 const LOCK_CATALOG = lockRowsSql('catalog');
 
 const READ_ARCHIVE = `
-  SELECT name, base_url AS "baseUrl", is_sandbox AS "isSandbox", identity FROM archive`;
+  SELECT name, base_url AS "baseUrl", is_sandbox AS "isSandbox", identity, dialect FROM archive`;
 const CLAIM_ARCHIVE = `
-  INSERT INTO archive (name, base_url, is_sandbox, identity) VALUES ($1, $2, $3, $4)
+  INSERT INTO archive (name, base_url, is_sandbox, identity, dialect) VALUES ($1, $2, $3, $4, $5)
   ON CONFLICT (is_only) DO UPDATE
     SET base_url = excluded.base_url, identity = coalesce(excluded.identity, archive.identity),
         since_modes = CASE archive.base_url WHEN excluded.base_url THEN archive.since_modes
@@ -73,8 +75,8 @@ export async function claimArchive(database: Database, wanted: ArchiveIdentity):
     await runner.rows(LOCK_CATALOG);
     const bound = await readArchive(runner);
     if (bound !== null && !isSameExchange(bound, wanted)) throw otherExchange(bound, wanted);
-    const { name, baseUrl, isSandbox, identity } = wanted;
-    await runner.rows(CLAIM_ARCHIVE, [name, baseUrl, isSandbox, identity]);
+    const { name, baseUrl, isSandbox, identity, dialect = 'contract' } = wanted;
+    await runner.rows(CLAIM_ARCHIVE, [name, baseUrl, isSandbox, identity, dialect]);
   });
 }
 
@@ -90,14 +92,22 @@ export async function readArchive(runner: Runner): Promise<ArchiveIdentity | nul
  */
 function isSameExchange(bound: ArchiveIdentity, wanted: ArchiveIdentity): boolean {
   if (bound.isSandbox !== wanted.isSandbox) return false;
+  if ((bound.dialect ?? 'contract') !== (wanted.dialect ?? 'contract')) return false;
   const isIdentityKnown = bound.identity !== null && wanted.identity !== null;
   return isIdentityKnown ? bound.identity === wanted.identity : bound.name === wanted.name;
 }
 
-function describeExchange({ name, baseUrl, isSandbox, identity }: ArchiveIdentity): string {
+function describeExchange({
+  name,
+  baseUrl,
+  isSandbox,
+  identity,
+  dialect = 'contract',
+}: ArchiveIdentity): string {
   const kind = isSandbox ? 'sandbox' : 'exchange';
   const history = identity === null ? '' : `, history ${identity}`;
-  return `the ${kind} "${name}" at ${baseUrl}${history}`;
+  const asked = dialect === 'contract' ? '' : `, asked as ${dialect}`;
+  return `the ${kind} "${name}" at ${baseUrl}${history}${asked}`;
 }
 
 function otherExchange(bound: ArchiveIdentity, wanted: ArchiveIdentity): StoreError {

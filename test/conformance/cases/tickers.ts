@@ -90,7 +90,8 @@ export const tickerCases: readonly Case[] = [
         if (fields.some((field) => before[field] !== after[field])) continue;
         for (const field of fields) {
           const [one, other] = [alone[field], after[field]];
-          const isSame = field === 'name' ? one === other : equalDecimals(one, other);
+          const isText = field === 'name' || one === null || other === null;
+          const isSame = isText ? one === other : equalDecimals(one, other);
           findings.check(isSame, `${field}: ${one} alone, ${other} among all`);
         }
         return;
@@ -117,7 +118,8 @@ export const tickerCases: readonly Case[] = [
     title: 'change is the way from open to last, in percent',
     async run(context, findings) {
       const { open, last, change } = await known(context, 'ticker', { market: context.market });
-      if (decimalSign(open) === 0) throw new Skip('there is no open price');
+      const isTold = open !== null && change !== null;
+      if (!isTold || decimalSign(open) === 0) throw new Skip('there is no open price');
       const way = multiplyDecimals(subtractDecimals(last, open), '100');
       const percent = divideDecimals(way, open, 8);
       const off = subtractDecimals(percent, change).replace('-', '');

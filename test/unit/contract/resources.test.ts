@@ -4,7 +4,11 @@ import fc from 'fast-check';
 import type { z } from 'zod';
 import type * as types from '../../../src/contract/resource-types.js';
 import * as resources from '../../../src/contract/resources.js';
-import type { bookOrderWithoutFees } from '../../../src/contract/tolerance.js';
+import type {
+  bookOrderWithoutFees,
+  tickerEntryOfFewer,
+  tickerOfFewer,
+} from '../../../src/contract/tolerance.js';
 import { type Kind, specimens } from './specimens.js';
 
 const hugeDigits = '9'.repeat(10_240);
@@ -185,9 +189,14 @@ type Same<A, B> = [A, Required<A>] extends [B, Required<B>]
     ? true
     : never
   : never;
-type Given<Name extends keyof typeof resources> = Name extends 'bookOrder'
-  ? // A reader takes a book's order without its fees, too.
-    z.infer<typeof bookOrderWithoutFees>
+/** What a reader takes besides. */
+interface Tolerated {
+  readonly bookOrder: z.infer<typeof bookOrderWithoutFees>;
+  readonly ticker: z.infer<typeof tickerOfFewer>;
+  readonly tickerEntry: z.infer<typeof tickerEntryOfFewer>;
+}
+type Given<Name extends keyof typeof resources> = Name extends keyof Tolerated
+  ? Tolerated[Name]
   : (typeof resources)[Name] extends z.ZodType<infer Value>
     ? Value
     : never;

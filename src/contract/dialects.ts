@@ -1,0 +1,341 @@
+import { DAY_S } from '../kernel/durations.js';
+import type { EndpointName } from './endpoints.js';
+import { type Endpoint, endpoints } from './endpoints.js';
+import { KLINE_PAGE_MAX } from './limits.js';
+import type { RealtimeWords } from './realtime.js';
+import type { Asked, ResultShape } from './shape.js';
+
+/**
+ * Exchanges of the family whose questions differ from the contract's. Only what is asked needs a table:
+ * an answer is recognised by its form (tolerance.ts). What an exchange tells is brought into the
+ * contract's form here and judged by the contract's schemas afterwards, so that a wrong row of this table
+ * is refused, never stored. The sandbox speaks each dialect by the same rows, read the other way.
+ */
+
+/** Parameters, by the names of the contract or of a dialect. */
+export type Params = Readonly<Record<string, unknown>>;
+
+/** The parameters of one endpoint: the contract's, and how the exchange wants them. */
+interface QuestionForm {
+  /** @param nowS the exchange's time, UNIX seconds */
+  readonly ask: (params: Params, nowS: number) => Params;
+  /** The way back. What cannot be read stays as it came, and is refused by the contract's schema. */
+  readonly read: (query: Params, nowS: number) => Params;
+}
+
+/** The result of one endpoint: the contract's, and how the exchange tells it. */
+interface ResultForm {
+  readonly adopt: (result: unknown, asked: Params) => unknown;
+  readonly tell: (result: unknown) => unknown;
+}
+
+/** An endpoint as an exchange has it; what is left out is the contract's. */
+interface EndpointForm {
+  readonly path?: string;
+  readonly envelope?: boolean;
+  readonly question?: QuestionForm;
+  readonly result?: ResultForm;
+}
+
+interface DialectRow {
+  /** What differs; null: the exchange has no such endpoint, or none that this program speaks. */
+  readonly endpoints: { readonly [N in EndpointName]?: EndpointForm | null };
+  /** Candles that may be asked for at once. */
+  readonly candlesMax: number;
+  /** Lengths of candles, seconds; left out: all of the contract. */
+  readonly intervalsS?: readonly number[];
+  readonly realtime: RealtimeWords;
+}
+
+type Row = Readonly<Record<string, unknown>>;
+
+const isRow = (value: unknown): value is Row =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Each row of a list, as far as it is one; what is no list or row stays, to be refused. */
+const eachRow = (change: (row: Row) => unknown) => (result: unknown) =>
+  Array.isArray(result) ? result.map((row: unknown) => (isRow(row) ? change(row) : row)) : result;
+
+const number = (value: unknown): number => (value === undefined ? Number.NaN : Number(value));
+
+/** Largest pages that are known to be answered whole. */
+const SMALL_PAGE = 100;
+
+const smallPage = (params: Params): Params =>
+  params.limit === undefined
+    ? params
+    : { ...params, limit: Math.min(Number(params.limit), SMALL_PAGE) };
+
+/** A page of at most a hundred rows. */
+const SMALL: QuestionForm = { ask: smallPage, read: smallPage };
+
+/** Trades newer than an id; it must be given, and no id is below 1. */
+const HISTORY: QuestionForm = {
+  ask: (params) => ({ ...smallPage(params), lastId: Math.max(1, Number(params.lastId)) }),
+  read: smallPage,
+};
+
+/** `history/result` where there is only `history`: the same question by another name. */
+const RESULT_BY_HISTORY: Pick<EndpointForm, 'question' | 'result'> = {
+  question: {
+    ask: ({ since, limit, ...params }, nowS) =>
+      HISTORY.ask({ ...params, lastId: since, limit }, nowS),
+    read: ({ lastId, ...query }) => ({ ...smallPage(query), since: lastId }),
+  },
+  result: {
+    adopt: eachRow(({ id, time, ...row }) => ({
+      ...row,
+      tid: id,
+      date: typeof time === 'number' ? Math.floor(time) : time,
+    })),
+    tell: eachRow(({ tid, date, ...row }) => ({ id: tid, time: date, ...row })),
+  },
+};
+
+/** Names of lengths of candles, as `1m`, `4h`, `1d`, `1w`. */
+const UNITS = { m: 60, h: 3600, d: DAY_S, w: 7 * DAY_S } as const;
+
+function intervalName(seconds: unknown): unknown {
+  const unit = Object.entries(UNITS).findLast(([, length]) => Number(seconds) % length === 0);
+  return unit === undefined ? seconds : `${Number(seconds) / unit[1]}${unit[0]}`;
+}
+
+function intervalOf(name: unknown): unknown {
+  const [, count, unit] = /^(\d{1,3})([mhdw])$/.exec(String(name)) ?? [];
+  return unit === undefined ? name : Number(count) * UNITS[unit as keyof typeof UNITS];
+}
+
+/** Time, open, close, high, low, volume, amount, and the market in some: the order of the engine. */
+const CANDLE_FIELDS = ['time', 'open', 'close', 'highest', 'lowest', 'volume', 'amount'] as const;
+
+function candleOf(values: unknown, market: unknown): unknown {
+  if (!Array.isArray(values)) return values;
+  const fields = CANDLE_FIELDS.map((name, at) => [name, values[at] as unknown] as const);
+  return {
+    ...Object.fromEntries(fields),
+    market: (values[CANDLE_FIELDS.length] ?? market) as unknown,
+  };
+}
+
+/** Candles as arrays, without the question; `isNamed` where each ends with its market. */
+function candleArrays(isNamed: boolean): ResultForm {
+  return {
+    adopt: (result, { market, start, end, interval }) => {
+      if (!Array.isArray(result)) return result;
+      const [startS, endS] = [Number(start), Number(end)];
+      const kline = result
+        .map((values: unknown) => candleOf(values, market))
+        // Whole pages are asked for, which may begin before what is wanted.
+        .filter(
+          (row) =>
+            !isRow(row) || typeof row.time !== 'number' || (row.time >= startS && row.time <= endS),
+        );
+      return { market, start, end, interval, kline };
+    },
+    tell: (result) => {
+      const { kline } = result as { readonly kline: readonly Row[] };
+      return kline.map((candle) => [
+        ...CANDLE_FIELDS.map((name) => candle[name]),
+        ...(isNamed ? [candle.market] : []),
+      ]);
+    },
+  };
+}
+
+const WHITEBIT_CANDLES = 1440;
+
+/** Candles between two times, the end not after now. */
+const CANDLES_BY_TIME: QuestionForm = {
+  ask: ({ interval, start, end, ...params }, nowS) => ({
+    ...params,
+    start,
+    end: Math.max(Number(start), Math.min(Number(end), Math.floor(nowS))),
+    interval: intervalName(interval),
+    limit: WHITEBIT_CANDLES,
+  }),
+  read: ({ interval, limit, ...query }) => {
+    const [length, count] = [intervalOf(interval ?? '1h'), Number(limit ?? WHITEBIT_CANDLES)];
+    // More than the limit: the start moves.
+    const leastS = number(query.end) - (count - 1) * Number(length);
+    const start = Number.isFinite(leastS) ? Math.max(number(query.start), leastS) : query.start;
+    return { ...query, start, interval: length };
+  },
+};
+
+const P2B_CANDLES = 500;
+/** Candles come in pages of so many. */
+const P2B_STEP = 50;
+/** What is asked for besides on either side: a candle may close on the way. */
+const P2B_SPARE = 2;
+
+/** Candles counted back from the one that is open now. */
+const CANDLES_BY_OFFSET: QuestionForm = {
+  ask: ({ market, interval, start, end }, nowS) => {
+    const slot = (atS: unknown) => Math.floor(Number(atS) / Number(interval));
+    const offset = Math.max(0, slot(nowS) - slot(end) - P2B_SPARE);
+    const count = slot(nowS) - slot(start) - offset + 1 + P2B_SPARE;
+    const limit = Math.min(P2B_CANDLES, Math.max(1, Math.ceil(count / P2B_STEP)) * P2B_STEP);
+    return { market, interval: intervalName(interval), offset, limit };
+  },
+  read: ({ market, interval, offset, limit }, nowS) => {
+    const length = intervalOf(interval ?? '1m');
+    const count = number(limit ?? P2B_STEP);
+    const lastS = (Math.floor(nowS / Number(length)) - number(offset ?? 0)) * Number(length);
+    const isPage = count % P2B_STEP === 0 && count <= P2B_CANDLES && lastS >= 0;
+    const end = isPage ? lastS : 'no page';
+    const start = isPage ? Math.max(0, lastS - (count - 1) * Number(length)) : 'no page';
+    return { market, interval: length, start, end };
+  },
+};
+
+/** Figures of a day that these exchanges do not tell. */
+const withoutOpen = ({ open: _open, name: _name, ...ticker }: Row) => ticker;
+
+const TICKERS: ResultForm = {
+  adopt: (result) => result,
+  tell: (result) => {
+    const told = Object.entries(result as Readonly<Record<string, Row>>).map(
+      ([market, { at, ticker }]) => [market, { ticker: withoutOpen(ticker as Row), at }] as const,
+    );
+    return Object.fromEntries(told);
+  },
+};
+
+const P2B = '/api/v2';
+
+const NESTED_MARKETS: ResultForm = {
+  adopt: eachRow(({ precision, limits, ...row }) => {
+    if (!isRow(precision) || !isRow(limits)) return row;
+    const { stock, money, fee } = precision;
+    return {
+      ...row,
+      stockPrec: stock,
+      moneyPrec: money,
+      feePrec: fee,
+      minAmount: limits.min_amount,
+    };
+  }),
+  tell: eachRow(({ stockPrec, moneyPrec, feePrec, minAmount, ...row }) => ({
+    ...row,
+    precision: { money: String(moneyPrec), stock: String(stockPrec), fee: String(feePrec) },
+    limits: { min_amount: minAmount },
+  })),
+};
+
+const LISTS_OF_MARKETS = { isList: true } as const;
+
+const ROWS = {
+  contract: { endpoints: {}, candlesMax: KLINE_PAGE_MAX, realtime: {} },
+  // Its v1 paths. Orders and balances have another interface there, with other rules for signing.
+  whitebit: {
+    endpoints: {
+      products: null,
+      book: null,
+      balances: null,
+      orderNew: null,
+      orders: null,
+      tickers: { result: TICKERS },
+      kline: { question: CANDLES_BY_TIME, result: candleArrays(false) },
+      history: { question: HISTORY },
+      historyResult: { path: '/api/v1/public/history', envelope: true, ...RESULT_BY_HISTORY },
+      depth: { question: SMALL },
+    },
+    candlesMax: KLINE_PAGE_MAX,
+    realtime: {
+      ...LISTS_OF_MARKETS,
+      methods: {
+        'state.query': 'market_request',
+        'state.subscribe': 'market_subscribe',
+        'state.unsubscribe': 'market_unsubscribe',
+        'state.update': 'market_update',
+        'server.ping': 'ping',
+      },
+    },
+  },
+  // Its v2. The answer for active orders has no total, which the contract's has.
+  p2b: {
+    endpoints: {
+      markets: { path: `${P2B}/public/markets`, result: NESTED_MARKETS },
+      products: null,
+      tickers: { path: `${P2B}/public/tickers`, result: TICKERS },
+      ticker: { path: `${P2B}/public/ticker` },
+      kline: {
+        path: `${P2B}/public/market/kline`,
+        question: CANDLES_BY_OFFSET,
+        result: candleArrays(true),
+      },
+      history: { path: `${P2B}/public/history`, question: HISTORY },
+      historyResult: { path: `${P2B}/public/history`, envelope: true, ...RESULT_BY_HISTORY },
+      depth: { path: `${P2B}/public/depth/result`, envelope: true, question: SMALL },
+      book: { path: `${P2B}/public/book`, question: SMALL },
+      balances: { path: `${P2B}/account/balances` },
+      orderNew: { path: `${P2B}/order/new` },
+      orders: null,
+    },
+    candlesMax: P2B_CANDLES - 2 * P2B_SPARE,
+    intervalsS: [UNITS.m, UNITS.h, UNITS.d],
+    realtime: LISTS_OF_MARKETS,
+  },
+} as const satisfies Readonly<Record<string, DialectRow>>;
+
+/** The name of a dialect: of the contract, or of an exchange whose questions differ. */
+export type DialectName = keyof typeof ROWS;
+export const dialectNames = Object.keys(ROWS) as [DialectName, ...DialectName[]];
+
+/** One endpoint in a dialect. */
+export interface SpokenEndpoint<R = unknown> extends Endpoint<Endpoint['params'], R> {
+  /** The query of a question, at the exchange's time, UNIX seconds. */
+  ask(params: Params, nowS: number): Params;
+  /** The contract's parameters of a query. */
+  read(query: Params, nowS: number): Params;
+  /** The contract's result as this exchange tells it; left out where it is the same. */
+  readonly tell?: (result: unknown) => unknown;
+}
+
+const asItIs = (params: Params) => params;
+
+function spoken(row: Endpoint, form: EndpointForm): SpokenEndpoint {
+  const { path = row.path, envelope = row.envelope, question, result } = form;
+  return {
+    ...row,
+    path,
+    envelope,
+    result: result === undefined ? row.result : adopting(row.result, result.adopt),
+    ask: question?.ask ?? asItIs,
+    read: question?.read ?? asItIs,
+    ...(result && { tell: result.tell }),
+  };
+}
+
+function adopting<R>(shape: ResultShape<R>, adopt: ResultForm['adopt']): ResultShape<R> {
+  return {
+    ...shape,
+    parse: (payload, asked: Asked = {}) => shape.parse(adopt(payload, asked), asked),
+  };
+}
+
+/** An exchange's way to speak: its endpoints and real-time words. */
+export interface Dialect {
+  readonly name: DialectName;
+  /** Undefined: not offered. */
+  readonly endpoints: Readonly<Record<EndpointName, SpokenEndpoint | undefined>>;
+  readonly candlesMax: number;
+  readonly intervalsS: readonly number[] | undefined;
+  readonly realtime: RealtimeWords;
+}
+
+/** A dialect by its name. */
+export function dialectOf(name: DialectName): Dialect {
+  const row: DialectRow = ROWS[name];
+  const made = Object.entries(endpoints).map(([at, endpoint]) => {
+    const form = row.endpoints[at as EndpointName];
+    return [at, form === null ? undefined : spoken(endpoint as Endpoint, form ?? {})] as const;
+  });
+  return {
+    name,
+    endpoints: Object.fromEntries(made) as Dialect['endpoints'],
+    candlesMax: row.candlesMax,
+    intervalsS: row.intervalsS,
+    realtime: row.realtime,
+  };
+}
