@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import test from 'node:test';
 import ts from 'typescript';
 import { repositoryPath } from '../support/repository/repository.js';
@@ -226,4 +227,18 @@ test('what a call answers with is described, field by field', () => {
     described,
     calls.map(() => true),
   );
+});
+
+test('tapekeep/client loads what the client needs, and nothing of the archive', () => {
+  assert.deepEqual(compile(USER.replaceAll("'tapekeep'", "'tapekeep/client'")).faults, []);
+  const packages = new Set<string>();
+  const files = new Set([join(repositoryPath, 'dist/client.js')]);
+  for (const path of files) {
+    for (const { fileName } of ts.preProcessFile(readFileSync(path, 'utf8')).importedFiles) {
+      if (fileName.startsWith('.')) files.add(join(dirname(path), fileName));
+      else if (!fileName.startsWith('node:')) packages.add(fileName);
+    }
+  }
+  assert.ok(files.size > 20);
+  assert.deepEqual([...packages].sort(), ['big.js', 'undici', 'ws', 'zod']);
 });
