@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from 'commander';
 import type { Config } from '../../config/schema.js';
 import { DURATION_FORM, parseDuration } from '../../config/values.js';
+import type { DialectName } from '../../contract/dialects.js';
 import { type EndpointName, endpoints } from '../../contract/endpoints.js';
 import { systemClock } from '../../kernel/clock.js';
 import { TapekeepError } from '../../kernel/errors.js';
@@ -19,16 +20,16 @@ export class ApiUsageError extends TapekeepError {
 export interface ApiOptions extends CommonOptions {
   /** Base address in place of the setting `exchange.url`. */
   readonly url?: string | undefined;
+  /** In place of the setting `exchange.dialect`. */
+  readonly dialect?: DialectName | undefined;
   readonly json?: boolean | undefined;
 }
 
 /** Reads the settings. The states stream plays no part here, so its address is not asked for. */
 export function openApiSession(options: ApiOptions): Session {
-  const { url } = options;
-  const overrides = {
-    streams: { states: { enabled: false } },
-    ...(url === undefined ? {} : { exchange: { url } }),
-  };
+  const { url, dialect } = options;
+  const exchange = { ...(url !== undefined && { url }), ...(dialect !== undefined && { dialect }) };
+  const overrides = { streams: { states: { enabled: false } }, exchange };
   return openSession({ logLevel: 'error', ...options }, { overrides });
 }
 

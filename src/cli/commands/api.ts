@@ -19,6 +19,7 @@ import { hasRows, printRejected, printResult, UnreadableRowsError } from '../api
 import { argument, command, type Declared, flag, group, nothing, option } from '../command.js';
 import { EXIT_CODES, type ExitCode } from '../failure.js';
 import { ORDER_HELP, type OrderOptions, placeOrder, WITHOUT_ASKING } from './api-order.js';
+import { probe } from './api-probe.js';
 import { watch } from './api-watch.js';
 
 const HELP = `
@@ -30,6 +31,7 @@ others on this machine could read it.
   tapekeep api markets --url http://127.0.0.1:8080
   tapekeep api kline BTC_USDT --start -1h --end now --json
   tapekeep api watch BTC_USDT --period 60 --for 10s
+  tapekeep api probe --url http://127.0.0.1:8080
   tapekeep api order-new BTC_USDT --side buy --price 60000 --amount 0.001`;
 
 /** Time parameters are marked in the table. */
@@ -75,11 +77,15 @@ function endpointCommand(name: EndpointName): [string, [string, Declared]] {
 }
 
 export default group({
-  description: "Calls the exchange's API: one command for each endpoint, and watch.",
+  description: "Calls the exchange's API: one command for each endpoint, watch, and probe.",
   help: HELP,
   hint: '(tapekeep api --help lists the endpoints)',
   commands: {
     ...Object.fromEntries(endpointNames.map(endpointCommand)),
+    'probe [options] [market]': [
+      'Asks each public endpoint once in each dialect, and says which one fits',
+      probe,
+    ],
     'watch [options] <market>': [
       "Follows a market's state over the real-time interface, one line an event",
       watch,
