@@ -384,14 +384,13 @@ class Pace {
   #tradesPerS = 0;
   #polledAtMs: number | undefined;
   #intervalS = 0;
-  /** Mean error of what was expected to be new, rows; before there was one, as much as is expected. */
-  #error: number | undefined;
+  /** Mean error of what was expected to be new, rows. */
+  #error = 0;
 
   /** Rows that a look should ask for, so that it seldom fails to reach what is known. */
   room(atMs: number): number {
     if (this.#polledAtMs === undefined) return PAGE_MAX;
-    const expected = this.#expected(atMs);
-    return Math.ceil(expected + ERRORS * (this.#error ?? expected)) + OVERLAP_ROWS;
+    return Math.ceil(this.#expected(atMs) + ERRORS * this.#error) + OVERLAP_ROWS;
   }
 
   #expected(atMs: number): number {
@@ -408,8 +407,7 @@ class Pace {
     }
     const error = Math.abs(newRows - this.#expected(atMs));
     // A burst widens the page at once: those that follow are often as large.
-    const mean = this.#error ?? error;
-    this.#error = Math.max(error / 2, mean + ERROR_FADING * (error - mean));
+    this.#error = Math.max(error / 2, this.#error + ERROR_FADING * (error - this.#error));
     const passedS = (atMs - lastMs) / 1000;
     if (passedS <= 0) return;
     const weight = 1 - Math.exp(-passedS / MEMORY_S);
